@@ -1,0 +1,19 @@
+.PHONY: install run test ui
+PYTHON ?= python3.11
+STAMP := .venv/.installed
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	.venv/bin/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $(STAMP)
+
+install: $(STAMP)
+
+run: install
+	.venv/bin/nvtrader run
+
+ui: install
+	.venv/bin/nvtrader ui
+
+test: install
+	scripts/check

@@ -1,0 +1,1 @@
+"""What was known, when: sources, calendar, bars, returns, features, panel."""
