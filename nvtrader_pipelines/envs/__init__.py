@@ -1,0 +1,11 @@
+"""The portfolio environment: dynamics, observations, actions, rewards, and its scalar and batched shells."""
+
+from gymnasium.envs.registration import register
+
+
+def register_environments() -> None:
+    """Register the environments; Gymnasium calls this when it is imported."""
+    register(
+        id="nvtrader/PortfolioCVaR-v0",
+        entry_point="nvtrader_pipelines.envs.portfolio_env:PortfolioEnv",
+    )

@@ -1,0 +1,85 @@
+"""n accounts side by side on one panel: their state, and the step that environments and back-tests share."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nvtrader_pipelines.envs.dynamics import (
+    Account,
+    FillTiming,
+    Transition,
+    hold,
+    holding_period,
+    market_legs,
+    resolve_fill,
+)
+from nvtrader_pipelines.envs.rewards.term import RECENT_SESSIONS, StepOutcome
+from nvtrader_pipelines.envs.spec import EnvSpec
+from nvtrader_pipelines.market.panel import MarketPanel
+
+RUIN = 1e-6  # equity at which an account is over
+
+
+@dataclass(frozen=True, eq=False)
+class AccountStep:
+    """What one decision did to n accounts."""
+
+    transition: Transition
+    path: NDArray[np.float64]  # (n, k) equity at each close
+    reward_terms: dict[str, NDArray[np.float64]]  # term to (n,) contributions
+
+    @property
+    def reward(self) -> NDArray[np.float64]:
+        """The sum of the terms, (n,)."""
+        return np.sum(list(self.reward_terms.values()), axis=0)
+
+
+class Accounts:
+    """n accounts, each at its own session; all open in cash with equity 1."""
+
+    def __init__(self, panel: MarketPanel, spec: EnvSpec, n_accounts: int, t: int = 0) -> None:
+        self.panel, self.spec = panel, spec
+        self.fill: FillTiming = resolve_fill(spec.fill, panel)
+        self._legs = market_legs(panel, self.fill)
+        self._terms = {term.kind: term.start(panel) for term in spec.reward_terms}
+        self.t = np.full(n_accounts, t, dtype=np.int64)
+        self.weights = np.zeros((n_accounts, len(panel.symbols) + 1))
+        self.weights[:, -1] = 1.0
+        self.equity = np.ones(n_accounts)
+        self.peak = np.ones(n_accounts)
+        self.recent_returns = np.zeros((n_accounts, RECENT_SESSIONS))
+
+    @property
+    def drawdown(self) -> NDArray[np.float64]:
+        """Loss from each account's peak, positive fractions (n,)."""
+        return 1.0 - self.equity / self.peak
+
+    def account(self, i: int) -> Account:
+        """One account as a value."""
+        return Account(self.weights[i], float(self.equity[i]), float(self.peak[i]))
+
+    def open(self, rows: list[int], t: list[int]) -> None:
+        """Put the accounts back into cash with equity 1, at sessions `t`."""
+        self.t[rows] = t
+        self.weights[rows] = 0.0
+        self.weights[rows, -1] = 1.0
+        self.equity[rows] = 1.0
+        self.peak[rows] = 1.0
+        self.recent_returns[rows] = 0.0
+
+    def trade(self, target: NDArray[np.float64], wanted: NDArray[np.bool_], n_sessions: int) -> AccountStep:
+        """Trade those `wanted` (n,) to `target` (n, N+1), hold all for `n_sessions`, and score the step."""
+        period = holding_period(self.panel, self._legs, self.t, n_sessions, fill=self.fill)
+        transition = hold(self.weights, target, wanted, period, self.spec.cost_rate)
+        decided_at, held = self.t, self.weights
+        growth = transition.session_growth
+        path = self.equity[:, None] * np.cumprod(growth, axis=1)
+        self.peak = np.maximum(self.peak, path.max(axis=1))
+        self.equity = path[:, -1].copy()
+        self.weights = transition.weights
+        self.recent_returns = np.concatenate([self.recent_returns[:, n_sessions:], growth - 1.0], axis=1)
+        self.t = self.t + n_sessions
+        outcome = StepOutcome(decided_at, held, period, transition, self.recent_returns)
+        terms = {kind: term(outcome) for kind, term in self._terms.items()}
+        return AccountStep(transition=transition, path=path, reward_terms=terms)

@@ -1,0 +1,19 @@
+"""Observations: a family of builders of what a policy sees at a close."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from nvtrader_pipelines.envs.observations.builder import ObservationBuilder, ObservationScaler
+from nvtrader_pipelines.envs.observations.lookback import LookbackObservation
+from nvtrader_pipelines.envs.observations.per_asset import PerAssetObservation
+
+Observation = Annotated[LookbackObservation | PerAssetObservation, Field(discriminator="kind")]
+
+__all__ = [
+    "LookbackObservation",
+    "Observation",
+    "ObservationBuilder",
+    "ObservationScaler",
+    "PerAssetObservation",
+]

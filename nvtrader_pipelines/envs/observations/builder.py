@@ -1,0 +1,43 @@
+"""An observation in two parts: what depends on the market only, computed once, and what the account adds."""
+
+import hashlib
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict
+
+CLIP = 10.0  # observations lie in [-CLIP, CLIP]
+
+
+class ObservationScaler(BaseModel):
+    """Means and standard deviations of the market's columns over a training period; empty where none is fitted."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    means: tuple[float, ...] = ()
+    deviations: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class AccountView:
+    """What the observation sees of n accounts."""
+
+    weights: NDArray[np.float64]  # (n, N+1), cash last
+    drawdown: NDArray[np.float64]  # (n,)
+
+
+class ObservationBuilder(Protocol):
+    """Builds observations on one panel."""
+
+    length: int  # columns of an observation
+
+    def observe(self, t: NDArray[np.int64], view: AccountView) -> NDArray[np.float32]:
+        """Observations (n, length) at the closes of `t` (n,)."""
+        ...
+
+
+def observation_hash(observation: NDArray[np.float32]) -> int:
+    """The first eight bytes of the observation's SHA-256, as a signed integer."""
+    digest = hashlib.sha256(np.ascontiguousarray(observation).tobytes()).digest()
+    return int.from_bytes(digest[:8], "big", signed=True)

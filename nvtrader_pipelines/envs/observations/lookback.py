@@ -1,0 +1,61 @@
+"""The default observation: a window of log returns, the gold features, the held weights and the drawdown."""
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nvtrader_pipelines.components import Component
+from nvtrader_pipelines.envs.observations.builder import CLIP, AccountView, ObservationScaler
+from nvtrader_pipelines.market.panel import MarketPanel
+
+
+class LookbackObservation(Component):
+    """`lookback` sessions of each name's log returns, its features, held weights with cash, and drawdown.
+
+    Returns and features are centred and scaled by statistics of the training period, one pair per feature.
+    """
+
+    kind: Literal["lookback"] = "lookback"
+
+    def fit(self, panel: MarketPanel, first: int, last: int) -> ObservationScaler:
+        """Statistics over the sessions `first..last`, inclusive, and the eligible names."""
+        eligible = panel.eligible[first : last + 1]
+        columns = [np.log1p(panel.close_returns[first : last + 1])[eligible]]
+        columns += [panel.features[first : last + 1, :, k][eligible] for k in range(panel.features.shape[2])]
+        return ObservationScaler(
+            means=tuple(float(column.mean()) for column in columns),
+            deviations=tuple(float(max(column.std(), 1e-8)) for column in columns),
+        )
+
+    def start(self, panel: MarketPanel, scaler: ObservationScaler, lookback: int) -> "LookbackBuilder":
+        """The builder on one panel."""
+        return LookbackBuilder(panel, scaler, lookback)
+
+
+class LookbackBuilder:
+    """Observations of (lookback * N returns, N * F features, N+1 weights, 1 drawdown) columns."""
+
+    def __init__(self, panel: MarketPanel, scaler: ObservationScaler, lookback: int) -> None:
+        means = np.asarray(scaler.means or (0.0,) * (panel.features.shape[2] + 1))
+        deviations = np.asarray(scaler.deviations or (1.0,) * (panel.features.shape[2] + 1))
+        returns = (np.log1p(panel.close_returns) - means[0]) / deviations[0]
+        scaled = (panel.features - means[1:]) / deviations[1:]
+        scaled *= panel.eligible[:, :, None]
+        self._returns = np.clip(returns * panel.tradable, -CLIP, CLIP).astype(np.float32)
+        self._features = np.clip(scaled, -CLIP, CLIP).astype(np.float32).reshape(len(panel.sessions), -1)
+        self._lags = np.arange(1 - lookback, 1)
+        n_symbols = len(panel.symbols)
+        self.length = lookback * n_symbols + self._features.shape[1] + n_symbols + 2
+
+    def observe(self, t: NDArray[np.int64], view: AccountView) -> NDArray[np.float32]:
+        """Observations (n, length) at the closes of `t` (n,); sessions before the first count as no return."""
+        rows = t[:, None] + self._lags
+        window = np.where((rows >= 0)[:, :, None], self._returns[np.maximum(rows, 0)], np.float32(0.0))
+        parts = [
+            window.reshape(len(t), -1),
+            self._features[t],
+            view.weights.astype(np.float32),
+            view.drawdown.astype(np.float32)[:, None],
+        ]
+        return np.concatenate(parts, axis=1)

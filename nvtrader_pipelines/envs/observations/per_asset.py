@@ -1,0 +1,109 @@
+"""An observation for a network shared by all names: the same few columns for each, and a common context."""
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nvtrader_pipelines.components import Component
+from nvtrader_pipelines.envs.observations.builder import AccountView, ObservationScaler
+from nvtrader_pipelines.market.panel import MarketPanel
+from nvtrader_pipelines.portfolio.anchors import (
+    SESSIONS_PER_YEAR,
+    Anchor,
+    VolatilityTargetAnchor,
+    market_returns,
+    trailing,
+)
+
+ASSET_COLUMNS = 14  # the last two are the anchor's and the held weight
+CONTEXT_COLUMNS = 7  # the last is the held cash
+CLIP = 4.0
+SMALL = 1e-8
+
+
+class PerAssetObservation(Component):
+    """14 columns per name (trends in units of its volatility, volatility, drawdown, ranks, weights), 7 of context.
+
+    All scaling is fixed, so nothing is fitted. Needs momentum, return, volatility, drawdown and rank features.
+    """
+
+    kind: Literal["per_asset"] = "per_asset"
+    anchor: Anchor = VolatilityTargetAnchor()
+
+    def fit(self, panel: MarketPanel, first: int, last: int) -> ObservationScaler:  # noqa: ARG002 - one signature
+        """Nothing is fitted."""
+        return ObservationScaler()
+
+    def start(
+        self,
+        panel: MarketPanel,
+        scaler: ObservationScaler,  # noqa: ARG002 - one signature for the family
+        lookback: int,  # noqa: ARG002
+    ) -> "PerAssetBuilder":
+        """The builder on one panel."""
+        return PerAssetBuilder(panel, self.anchor.weights(panel))
+
+
+class PerAssetBuilder:
+    """Observations of N * 14 columns, name by name, then 7 of context."""
+
+    def __init__(self, panel: MarketPanel, anchor: NDArray[np.float64]) -> None:
+        n_symbols = len(panel.symbols)
+        self._anchor = anchor[:, :-1]
+        self._market = np.zeros((len(panel.sessions), n_symbols, ASSET_COLUMNS), dtype=np.float32)
+        self._market[:, :, :-2] = _clipped(asset_columns(panel) * panel.eligible[:, :, None])
+        self._market[:, :, -2] = _clipped(n_symbols * self._anchor - 1.0)
+        self._context = _clipped(context_columns(panel))
+        self._n_symbols = n_symbols
+        self.length = n_symbols * ASSET_COLUMNS + CONTEXT_COLUMNS
+
+    def observe(self, t: NDArray[np.int64], view: AccountView) -> NDArray[np.float32]:
+        """Observations (n, length) at the closes of `t` (n,)."""
+        assets = self._market[t]
+        assets[:, :, -1] = _clipped(self._n_symbols * (view.weights[:, :-1] - self._anchor[t]))
+        cash = view.weights[:, -1:].astype(np.float32)
+        return np.concatenate([assets.reshape(len(t), -1), self._context[t], cash], axis=1)
+
+
+def _clipped(values: NDArray[np.float64]) -> NDArray[np.float32]:
+    return np.clip(values, -CLIP, CLIP).astype(np.float32)
+
+
+def asset_columns(panel: MarketPanel) -> NDArray[np.float64]:
+    """The 12 columns of each name that the market decides, (T, N, 12)."""
+    daily, monthly, yearly = (np.maximum(panel.feature(f"volatility_{window}"), SMALL) for window in (21, 63, 252))
+    counted = np.maximum(panel.eligible.sum(axis=1, keepdims=True), 1)
+    log_volatility = np.log(monthly) * panel.eligible
+    columns = [
+        panel.feature("return_1") / daily / 2.0,
+        panel.feature("return_5") / daily / np.sqrt(5.0),
+        panel.feature("return_21") / yearly / np.sqrt(21.0),
+        panel.feature("momentum_12_1") / yearly / np.sqrt(231.0),
+        panel.feature("momentum_6_1") / yearly / np.sqrt(105.0),
+        2.0 * np.log(daily / yearly),
+        2.0 * (log_volatility - log_volatility.sum(axis=1, keepdims=True) / counted),
+        3.0 * panel.feature("drawdown_252"),
+        *(panel.feature(f"rank_{name}") for name in ("return_5", "return_21", "momentum_12_1", "volatility_63")),
+    ]
+    return np.stack(columns, axis=2)
+
+
+def context_columns(panel: MarketPanel) -> NDArray[np.float64]:
+    """The 6 columns all names share, from the equally weighted market, (T, 6)."""
+    market = market_returns(panel)
+    months = trailing(market, 63)
+    short = np.maximum(trailing(market, 21).std(axis=1), SMALL)
+    long = np.maximum(trailing(market, SESSIONS_PER_YEAR).std(axis=1), SMALL)
+    level = np.cumsum(np.log1p(market))
+    counted = np.maximum(panel.eligible.sum(axis=1), 1)
+    own_variance = (panel.feature("volatility_63") ** 2 * panel.eligible).sum(axis=1) / counted
+    columns = [
+        trailing(market, 21).sum(axis=1) / long / np.sqrt(21.0),
+        trailing(market, SESSIONS_PER_YEAR).sum(axis=1) / long / np.sqrt(SESSIONS_PER_YEAR),
+        np.log(short * np.sqrt(SESSIONS_PER_YEAR) / 0.18),
+        np.log(short / long),
+        3.0 * (np.exp(level - trailing(level, SESSIONS_PER_YEAR).max(axis=1)) - 1.0),
+        months.var(axis=1) / np.maximum(own_variance, SMALL),  # near the mean correlation of names
+    ]
+    return np.stack(columns, axis=1)

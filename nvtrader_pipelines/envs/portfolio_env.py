@@ -1,0 +1,108 @@
+"""The Gymnasium environment `nvtrader/PortfolioCVaR-v0`: one portfolio of the simulation."""
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+from nvtrader_pipelines.envs.observations import ObservationScaler
+from nvtrader_pipelines.envs.simulation import PortfolioSimulation, Step
+from nvtrader_pipelines.envs.spaces import action_space, observation_space
+from nvtrader_pipelines.envs.spec import EnvSpec
+from nvtrader_pipelines.market.panel import MarketPanel
+from nvtrader_pipelines.market.sample import sample_panel
+
+
+def step_info(simulation: PortfolioSimulation, step: Step, row: int) -> dict[str, Any]:
+    """What a step did to one portfolio, for the step's `info`."""
+    accounts, transition = simulation.accounts, step.account.transition
+    return {
+        "session": str(simulation.panel.sessions[accounts.t[row]]),
+        "equity": float(accounts.equity[row]),
+        "drawdown": float(accounts.drawdown[row]),
+        "turnover": float(transition.turnover[row]),
+        "cost": float(transition.cost[row]),
+        "session_growth": transition.session_growth[row].copy(),
+        "target_weights": step.target[row].copy(),
+        "executed_weights": transition.executed[row].copy(),
+        "weights": transition.weights[row].copy(),
+        "reward_terms": {term: float(values[row]) for term, values in step.account.reward_terms.items()},
+    }
+
+
+class PortfolioEnv(gymnasium.Env[NDArray[Any], NDArray[Any]]):
+    """Portfolio choice over N names and cash with costs, drift and realised-risk penalties.
+
+    ## Description
+    At the close of every `rebal_freq`-th session the agent names target weights from what is known then. The order
+    fills at the next open (or the next close where a market has only closes), pays `turnover_cost_bps` on the sum of
+    absolute changes from the drifted weights, and is held to the next decision.
+
+    ## Action space
+    `Box(-5, 5, (N+1,))`: logits of the names and cash; softmax gives the target weights, so the whole simplex is
+    within reach. Weight of a name that is not eligible becomes cash. A `residual` action tilts an anchor instead.
+
+    ## Observation space
+    `Box(-inf, inf, (lookback*N + N*F + N + 2,))`, float32: `lookback` sessions of log returns, F gold features of each
+    name, held weights with cash last, drawdown. Returns and features are scaled by statistics of the window only.
+
+    ## Rewards
+    Sum of the spec's terms, by default log growth net of costs, less the excess of realised CVaR over a limit, less
+    `vol_penalty` times realised volatility. `info["reward_terms"]` holds every contribution.
+
+    ## Starting state
+    All cash, equity 1, at a session drawn uniformly from those that leave room for a whole episode.
+
+    ## Episode end
+    Truncated after `episode_len` decisions or at the end of the window; terminated when equity falls to 1e-6.
+
+    ## Arguments
+    `panel` (default: the packaged sample market), `spec` (an `EnvSpec`), `first` and `last` (indices of the window),
+    `scaler` (of the observation), and any knob of the spec by name:
+
+    ```python
+    gymnasium.make("nvtrader_pipelines:nvtrader/PortfolioCVaR-v0", rebal_freq=1, turnover_cost_bps=5.0)
+    ```
+
+    ## Version history
+    * v0: first version.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 - declared by Gymnasium
+
+    def __init__(
+        self,
+        panel: MarketPanel | None = None,
+        spec: EnvSpec | None = None,
+        *,
+        first: int = 0,
+        last: int | None = None,
+        scaler: ObservationScaler | None = None,
+        **knobs: Any,
+    ) -> None:
+        spec = EnvSpec.model_validate({**(spec or EnvSpec()).model_dump(), **knobs})
+        panel = sample_panel() if panel is None else panel
+        self.simulation = PortfolioSimulation(panel, spec, 1, first=first, last=last, scaler=scaler)
+        self.observation_space = observation_space(self.simulation)
+        self.action_space = action_space(self.simulation)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[NDArray[Any], dict[str, Any]]:
+        """Begin an episode in cash."""
+        super().reset(seed=seed, options=options)
+        self.simulation.reset([0], [self.np_random])
+        session = str(self.simulation.panel.sessions[self.simulation.accounts.t[0]])
+        return self.simulation.observe()[0], {"session": session, "equity": 1.0}
+
+    def step(self, action: NDArray[Any]) -> tuple[NDArray[Any], float, bool, bool, dict[str, Any]]:
+        """Trade to the action's weights and hold to the next decision."""
+        step = self.simulation.step(np.asarray(action)[None, :])
+        return (
+            step.observation[0],
+            float(step.reward[0]),
+            bool(step.terminated[0]),
+            bool(step.truncated[0]),
+            step_info(self.simulation, step, 0),
+        )

@@ -1,0 +1,53 @@
+"""Rewards for growth of equity, net of costs."""
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import PositiveFloat
+
+from nvtrader_pipelines.components import Component
+from nvtrader_pipelines.envs.dynamics import hold
+from nvtrader_pipelines.envs.rewards.term import RewardFunction, StepOutcome
+from nvtrader_pipelines.market.panel import MarketPanel
+from nvtrader_pipelines.portfolio.anchors import Anchor, VolatilityTargetAnchor
+
+SMALLEST_GROWTH = 1e-8  # keeps the logarithm finite at ruin
+
+
+def log_growth(growth: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Logarithm of growth, floored so that ruin is finite."""
+    return np.log(np.maximum(growth, SMALLEST_GROWTH))
+
+
+class LogGrowth(Component):
+    """Log growth of equity over the step, net of costs (Kelly)."""
+
+    kind: Literal["log_growth"] = "log_growth"
+    weight: PositiveFloat = 1.0
+
+    def start(self, panel: MarketPanel) -> RewardFunction:  # noqa: ARG002 - one signature for the family
+        """The term on one panel."""
+        return lambda outcome: self.weight * log_growth(outcome.transition.growth)
+
+
+class AnchorRelativeGrowth(Component):
+    """Log growth net of costs less what the anchor would have grown from the same state without cost.
+
+    The anchor's part does not depend on the action, so the optimum is that of log growth with less market noise.
+    """
+
+    kind: Literal["anchor_relative_growth"] = "anchor_relative_growth"
+    weight: PositiveFloat = 100.0
+    anchor: Anchor = VolatilityTargetAnchor()
+
+    def start(self, panel: MarketPanel) -> RewardFunction:
+        """The term on one panel; the anchor is computed once."""
+        anchor = self.anchor.weights(panel)
+
+        def relative(outcome: StepOutcome) -> NDArray[np.float64]:
+            trade = np.ones(len(outcome.t), dtype=bool)
+            held = hold(outcome.weights, anchor[outcome.t], trade, outcome.period, cost_rate=0.0)
+            return self.weight * (log_growth(outcome.transition.growth) - log_growth(held.growth))
+
+        return relative

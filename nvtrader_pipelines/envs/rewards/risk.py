@@ -1,0 +1,67 @@
+"""Rewards against risk, on the realised session returns of the episode."""
+
+from typing import Annotated, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, NonNegativeFloat, PositiveFloat
+
+from nvtrader_pipelines.components import Component
+from nvtrader_pipelines.envs.rewards.term import RECENT_SESSIONS, RewardFunction, StepOutcome
+from nvtrader_pipelines.market.panel import MarketPanel
+
+
+class VolatilityPenalty(Component):
+    """Realised volatility of the last sessions (standard deviation of net session returns, ddof 0)."""
+
+    kind: Literal["volatility_penalty"] = "volatility_penalty"
+    weight: NonNegativeFloat = 1.0  # reward per unit of session volatility
+    window: Annotated[int, Field(ge=2, le=RECENT_SESSIONS)] = 21
+
+    def start(self, panel: MarketPanel) -> RewardFunction:  # noqa: ARG002 - one signature for the family
+        """The term on one panel."""
+
+        def penalty(outcome: StepOutcome) -> NDArray[np.float64]:
+            recent = np.ascontiguousarray(outcome.recent_returns[:, -self.window :])
+            return -self.weight * recent.std(axis=1)
+
+        return penalty
+
+
+class CvarExcess(Component):
+    """Conditional value at risk of the last sessions' net returns beyond a limit.
+
+    Source: Rockafellar & Uryasev (2002), on the empirical distribution.
+    """
+
+    kind: Literal["cvar_excess"] = "cvar_excess"
+    weight: PositiveFloat = 1.0  # reward per unit of session loss beyond the limit
+    limit: NonNegativeFloat = 0.02  # session loss, fraction of equity
+    confidence_level: Annotated[float, Field(ge=0.85, le=0.98)] = 0.95
+
+    def start(self, panel: MarketPanel) -> RewardFunction:  # noqa: ARG002 - one signature for the family
+        """The term on one panel."""
+        return lambda outcome: (
+            -self.weight
+            * np.maximum(0.0, expected_shortfalls(outcome.recent_returns, self.confidence_level) - self.limit)
+        )
+
+
+def expected_shortfalls(returns: NDArray[np.float64], confidence_level: float) -> NDArray[np.float64]:
+    """Mean loss beyond the value at risk of each row (n, S), as positive fractions (n,).
+
+    The last return of the tail counts by the fraction that fills it.
+
+    Raises:
+        ValueError: if the tail holds less than one return.
+    """
+    tail = (1.0 - confidence_level) * returns.shape[1]
+    if tail < 1.0 - 1e-9:
+        raise ValueError(
+            f"expected shortfall at {confidence_level:.1%} needs a tail of at least one return, "
+            f"but {returns.shape[1]} returns leave {tail:.2f}; lower the level or lengthen the sample"
+        )
+    whole = int(tail + 1e-9)
+    ordered = np.sort(returns, axis=1)
+    boundary = ordered[:, min(whole, returns.shape[1] - 1)] * (tail - whole)
+    return -(ordered[:, :whole].sum(axis=1) + boundary) / tail

@@ -1,0 +1,45 @@
+"""The environment as a frozen spec: its knobs, components and what they need of a panel."""
+
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from nvtrader_pipelines.components import Component
+from nvtrader_pipelines.envs.actions import Action, SimplexAction
+from nvtrader_pipelines.envs.dynamics import FillTiming
+from nvtrader_pipelines.envs.observations import LookbackObservation, Observation
+from nvtrader_pipelines.envs.rewards import CvarExcess, LogGrowth, RewardTerm, VolatilityPenalty
+
+
+class EnvSpec(Component):
+    """The portfolio environment: one decision every `rebal_freq` sessions, filled at `fill`, paid for, held."""
+
+    lookback: Annotated[int, Field(ge=5, le=60)] = 20  # sessions of returns observed
+    episode_len: Annotated[int, Field(ge=20, le=120)] = 52  # decisions
+    rebal_freq: Annotated[int, Field(ge=1, le=10)] = 5  # sessions between decisions
+    turnover_cost_bps: Annotated[float, Field(ge=0.0, le=50.0)] = 10.0  # on the sum of absolute changes
+    vol_penalty: Annotated[float, Field(ge=0.0, le=5.0)] = 0.5  # reward per unit of realised session volatility
+    fill: FillTiming = "next_open"
+    observation: Observation = LookbackObservation()
+    action: Action = SimplexAction()
+    rewards: tuple[RewardTerm, ...] = (LogGrowth(), CvarExcess())
+
+    @model_validator(mode="after")
+    def _terms_are_distinct(self) -> Self:
+        kinds = [term.kind for term in self.rewards]
+        if not kinds or len(set(kinds)) != len(kinds):
+            raise ValueError(f"rewards must name each term once and at least one, but they are {kinds}")
+        if "volatility_penalty" in kinds and self.vol_penalty > 0.0:
+            raise ValueError("the volatility penalty is given twice: set vol_penalty to 0 or drop the term")
+        return self
+
+    @property
+    def cost_rate(self) -> float:
+        """Cost as a fraction of the traded value."""
+        return self.turnover_cost_bps * 1e-4
+
+    @property
+    def reward_terms(self) -> tuple[RewardTerm, ...]:
+        """All terms of the reward, the `vol_penalty` knob included."""
+        penalty = (VolatilityPenalty(weight=self.vol_penalty),) if self.vol_penalty > 0.0 else ()
+        return (*self.rewards, *penalty)

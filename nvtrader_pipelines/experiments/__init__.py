@@ -1,0 +1,1 @@
+"""Experiments: the frozen spec and its runtime."""

@@ -1,0 +1,44 @@
+"""An experiment as a frozen document: its content is its identity."""
+
+from datetime import date
+from typing import Annotated
+
+from pydantic import Field, PositiveInt
+
+from nvtrader_pipelines.components import Component, content_hash
+from nvtrader_pipelines.envs.spec import EnvSpec
+from nvtrader_pipelines.evaluation.splits import WalkForward
+from nvtrader_pipelines.policies.agents import Agent, PpoAgent
+from nvtrader_pipelines.policies.baselines import Baseline, BuyAndHold, EqualWeight, MeanCvar, MinimumVariance
+
+
+class MarketChoice(Component):
+    """Which part of the market an experiment uses."""
+
+    source: str = "sample"
+    symbols: tuple[str, ...] | None = None  # None = every symbol of the source
+    max_gap: PositiveInt = 5  # sessions without a price inside a listing that are borne
+
+
+class ExperimentSpec(Component):
+    """Everything that decides an experiment's result but the data's snapshot and the code."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
+    description: str = ""
+    market: MarketChoice = MarketChoice()
+    environment: EnvSpec = EnvSpec()
+    agent: Agent = PpoAgent()
+    splitter: WalkForward = WalkForward()
+    baselines: tuple[Baseline, ...] = (EqualWeight(), BuyAndHold(), MinimumVariance(), MeanCvar())
+    seeds: Annotated[tuple[int, ...], Field(min_length=3)] = (0, 1, 2)
+    report_from: date = date(2010, 1, 1)  # folds from here on are reported apart; nothing is tuned on them
+
+    @property
+    def spec_hash(self) -> str:
+        """SHA-256 of the content, 64 hexadecimal digits."""
+        return content_hash(self)
+
+    @property
+    def partition_key(self) -> str:
+        """`name@hash8`: the experiment's partition."""
+        return f"{self.name}@{self.spec_hash[:8]}"

@@ -1,0 +1,1 @@
+"""Policies: the protocol, baselines, networks, agents and their training."""

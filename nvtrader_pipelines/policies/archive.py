@@ -1,0 +1,70 @@
+"""A trained policy as one file without pickle: a zip of tensors (safetensors) and a JSON card, repeatable bytes."""
+
+import io
+import zipfile
+from typing import Any
+
+import torch
+from pydantic import BaseModel, ConfigDict
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+
+from nvtrader_pipelines.envs.observations import ObservationScaler
+from nvtrader_pipelines.envs.spec import EnvSpec
+from nvtrader_pipelines.policies.agents import Agent
+
+TENSORS, CARD = "policy.safetensors", "card.json"
+FORMAT = 1
+EPOCH = (1980, 1, 1, 0, 0, 0)  # the zip's time stamps carry nothing
+
+
+class PolicyCard(BaseModel):
+    """What a policy is, what it was trained on, and what it needs to be used."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    format: int = FORMAT
+    experiment: str  # name@hash8
+    spec_hash: str
+    fold: int
+    seed: int
+    environment: EnvSpec
+    agent: Agent
+    symbols: tuple[str, ...]
+    feature_names: tuple[str, ...]
+    scaler: ObservationScaler
+    train_first: str  # session of the first training decision
+    train_last: str  # last session whose prices trained it
+    panel_digest: str
+    snapshot_ids: dict[str, int]
+    warnings: tuple[str, ...] = ()
+    learning_curve: tuple[tuple[int, float], ...] = ()  # timesteps, mean reward of a step
+
+
+class PolicyArchiveError(ValueError):
+    """A policy file that cannot be used."""
+
+
+def write_archive(card: PolicyCard, tensors: dict[str, torch.Tensor]) -> bytes:
+    """The file's bytes; equal cards and tensors give equal bytes."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
+        for name, content in ((CARD, card.model_dump_json(indent=1).encode()), (TENSORS, save(tensors))):
+            archive.writestr(zipfile.ZipInfo(name, date_time=EPOCH), content)
+    return buffer.getvalue()
+
+
+def read_archive(content: bytes) -> tuple[PolicyCard, dict[str, torch.Tensor]]:
+    """The card and the tensors.
+
+    Raises:
+        PolicyArchiveError: if the bytes are no such file, or the card or tensors are damaged.
+    """
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            files: dict[str, Any] = {name: archive.read(name) for name in (CARD, TENSORS)}
+        return PolicyCard.model_validate_json(files[CARD]), load(files[TENSORS])
+    except (zipfile.BadZipFile, KeyError, ValueError, SafetensorError) as error:
+        raise PolicyArchiveError(
+            f"a policy file must be a zip with {CARD} and {TENSORS}, but this one cannot be read ({error}); "
+            "train the experiment again or restore the file"
+        ) from error

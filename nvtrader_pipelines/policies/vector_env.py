@@ -1,0 +1,96 @@
+"""The simulation as a Stable-Baselines3 vector environment: n portfolios in one set of arrays."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from stable_baselines3.common.vec_env import VecEnv
+from stable_baselines3.common.vec_env.base_vec_env import VecEnvIndices, VecEnvObs, VecEnvStepReturn
+from typing_extensions import override
+
+from nvtrader_pipelines.envs.simulation import PortfolioSimulation
+from nvtrader_pipelines.envs.spaces import action_space, observation_space
+
+
+class PortfolioVecEnv(VecEnv):
+    """n episodes side by side; each resets itself when it ends, as SB3 expects.
+
+    Portfolio `i` draws its starts from a generator seeded with `seed + i`, as n scalar environments would.
+    """
+
+    def __init__(self, simulation: PortfolioSimulation, seed: int = 0) -> None:
+        self.simulation = simulation
+        self._actions = np.zeros((0, 0), dtype=np.float32)
+        self._generators: list[np.random.Generator] = []
+        self._returns = np.zeros(len(simulation.steps))
+        super().__init__(len(simulation.steps), observation_space(simulation), action_space(simulation))
+        self.seed(seed)
+
+    def seed(self, seed: int | None = None) -> Sequence[int | None]:
+        """Give portfolio `i` a generator of `seed + i`."""
+        if seed is None:
+            return [None] * self.num_envs
+        seeds = [seed + i for i in range(self.num_envs)]
+        self._generators = [np.random.default_rng(value) for value in seeds]
+        return seeds
+
+    def reset(self) -> VecEnvObs:
+        """Begin every episode."""
+        self.simulation.reset(range(self.num_envs), self._generators)
+        self._returns[:] = 0.0
+        self.reset_infos = [{} for _ in range(self.num_envs)]
+        return self.simulation.observe()
+
+    def step_async(self, actions: NDArray[Any]) -> None:
+        """Keep the actions for `step_wait`."""
+        self._actions = actions
+
+    def step_wait(self) -> VecEnvStepReturn:
+        """Step all portfolios; those that are done begin a new episode."""
+        step = self.simulation.step(self._actions)
+        self._returns += step.reward
+        done = step.terminated | step.truncated
+        ended = np.flatnonzero(done)
+        infos: list[dict[str, Any]] = [{}] * self.num_envs  # shared: only the ended ones are written
+        observation = step.observation
+        if len(ended):
+            for i in ended:
+                infos[i] = {
+                    "terminal_observation": step.observation[i].copy(),
+                    "TimeLimit.truncated": bool(step.truncated[i]),
+                    "episode": {
+                        "r": float(self._returns[i]),
+                        "l": int(self.simulation.steps[i]),
+                        "t": 0.0,
+                    },
+                }
+            self.simulation.reset(ended.tolist(), [self._generators[i] for i in ended])
+            self._returns[ended] = 0.0
+            observation = self.simulation.observe()
+        return observation, step.reward.astype(np.float32), done, infos
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def get_attr(self, attr_name: str, indices: VecEnvIndices = None) -> list[Any]:
+        """The shared attribute, once per portfolio asked for; there are no inner environments."""
+        value = None if attr_name == "render_mode" else getattr(self.simulation, attr_name)
+        return [value for _ in self._get_indices(indices)]
+
+    @override
+    def set_attr(self, attr_name: str, value: Any, indices: VecEnvIndices = None) -> None:
+        """Refused: the portfolios share one simulation."""
+        raise AttributeError(f"the portfolios share one simulation, so {attr_name!r} cannot be set on some of them")
+
+    @override
+    def env_method(
+        self, method_name: str, *method_args: Any, indices: VecEnvIndices = None, **method_kwargs: Any
+    ) -> list[Any]:
+        """Refused: there are no inner environments."""
+        raise AttributeError(f"there are no inner environments to call {method_name!r} on")
+
+    @override
+    def env_is_wrapped(self, wrapper_class: type, indices: VecEnvIndices = None) -> list[bool]:
+        """Episodes are monitored here, and nothing else wraps them."""
+        return [False for _ in self._get_indices(indices)]

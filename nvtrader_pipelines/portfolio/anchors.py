@@ -1,0 +1,65 @@
+"""Anchor portfolios: simple causal weights that a residual policy starts from and tilts."""
+
+from typing import Annotated, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, PositiveFloat, PositiveInt
+
+from nvtrader_pipelines.components import Component
+from nvtrader_pipelines.market.panel import MarketPanel
+
+SESSIONS_PER_YEAR = 252
+
+
+def market_returns(panel: MarketPanel) -> NDArray[np.float64]:
+    """Mean close return of the tradable names at each session, (T,); 0 where there is none."""
+    counted = panel.tradable.sum(axis=1)
+    return np.where(panel.tradable, panel.close_returns, 0.0).sum(axis=1) / np.maximum(counted, 1)
+
+
+def trailing(values: NDArray[np.float64], window: int) -> NDArray[np.float64]:
+    """Views of the last `window` values up to each t, (T, window), the first value repeated in front."""
+    padded = np.concatenate([np.repeat(values[:1], window - 1), values])
+    return np.lib.stride_tricks.sliding_window_view(padded, window)
+
+
+def equal_weights(panel: MarketPanel) -> NDArray[np.float64]:
+    """1/N over the eligible names of each session, (T, N+1), cash last; all cash where none is eligible."""
+    weights = np.zeros((len(panel.sessions), len(panel.symbols) + 1))
+    counted = panel.eligible.sum(axis=1, keepdims=True)
+    weights[:, :-1] = panel.eligible / np.maximum(counted, 1)
+    weights[:, -1] = 1.0 - weights[:, :-1].sum(axis=1)
+    return weights
+
+
+class EqualWeightAnchor(Component):
+    """1/N over the eligible names."""
+
+    kind: Literal["equal_weight"] = "equal_weight"
+
+    def weights(self, panel: MarketPanel) -> NDArray[np.float64]:
+        """(T, N+1) weights, cash last; row t uses rows up to t."""
+        return equal_weights(panel)
+
+
+class VolatilityTargetAnchor(Component):
+    """1/N scaled down to a volatility target, never above fully invested; the rest is cash.
+
+    Source: Moreira & Muir (2017), capped at gross 1.
+    """
+
+    kind: Literal["volatility_target"] = "volatility_target"
+    volatility: PositiveFloat = 0.15  # per year
+    window: PositiveInt = 21  # sessions
+
+    def weights(self, panel: MarketPanel) -> NDArray[np.float64]:
+        """(T, N+1) weights, cash last; row t uses rows up to t."""
+        weights = equal_weights(panel)
+        realised = trailing(market_returns(panel), self.window).std(axis=1, ddof=1) * np.sqrt(SESSIONS_PER_YEAR)
+        weights[:, :-1] *= np.minimum(1.0, self.volatility / np.maximum(realised, 1e-8))[:, None]
+        weights[:, -1] = 1.0 - weights[:, :-1].sum(axis=1)
+        return weights
+
+
+Anchor = Annotated[EqualWeightAnchor | VolatilityTargetAnchor, Field(discriminator="kind")]
