@@ -1,7 +1,7 @@
 """Runs an experiment: trains every fold and seed, then judges all of them and the baselines walk-forward."""
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 
@@ -39,6 +39,11 @@ class RunPlan:
         """16 hexadecimal digits of the spec, the market's content and the code's version."""
         content = "|".join((self.spec.spec_hash, self.panel_digest, CODE_VERSION))
         return hashlib.sha256(content.encode()).hexdigest()[:16]
+
+    @property
+    def keys(self) -> list[FoldSeed]:
+        """Every fold and seed of the run."""
+        return [(fold.index, seed) for fold in self.folds for seed in self.spec.seeds]
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -83,7 +88,7 @@ class TrainedPolicy:
 
 
 def train(
-    plan: RunPlan, done: Sequence[FoldSeed] = (), report: Callable[[str], None] = lambda _: None
+    plan: RunPlan, done: Collection[FoldSeed] = (), report: Callable[[str], None] = lambda _: None
 ) -> Iterator[TrainedPolicy]:
     """Train the folds and seeds that are not `done`, handing out each as it is ready."""
     spec = plan.spec

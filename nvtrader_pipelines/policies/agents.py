@@ -9,6 +9,7 @@ import torch
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 from stable_baselines3 import PPO
 from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.logger import Logger
 from torch.distributions import Distribution
 
 from nvtrader_pipelines.components import Component
@@ -77,6 +78,7 @@ class PpoAgent(Component):
         known = demeaned(panel, first, last) if self.demean_returns else panel
         simulation = PortfolioSimulation(known, env, self.n_envs, first=first, last=last, scaler=scaler)
         model = self._model(PortfolioVecEnv(simulation, seed), seed)
+        model.set_logger(Logger(None, []))  # SB3's own would leave a folder behind per run
         curve = LearningCurve(report)
         model.learn(self.total_timesteps, callback=curve)
         tensors = {name: tensor.detach().clone() for name, tensor in model.policy.state_dict().items()}

@@ -1,0 +1,123 @@
+"""The common look of all figures: size, palette, title and note, labels at the ends of lines."""
+
+import io
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+# Okabe & Ito's palette: distinct under every common colour blindness.
+BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
+YELLOW, BLUE, VERMILION, PURPLE = "#F0E442", "#0072B2", "#D55E00", "#CC79A7"
+GREY, LIGHT_GREY = "#7F7F7F", "#E3E3E3"
+OTHERS_GREY = "#B0B0B0"
+_INK = {YELLOW: "#8A7F00", LIGHT_GREY: GREY, OTHERS_GREY: GREY, SKY: "#2A7FB0", ORANGE: "#B07A00", PURPLE: "#A84F80"}
+LINE_STYLES: tuple[tuple[str, str], ...] = (
+    (ORANGE, "-"),
+    (GREEN, "--"),
+    (VERMILION, "-."),
+    (PURPLE, ":"),
+    (BLACK, "--"),
+    (SKY, "-."),
+)
+
+_SIZE_INCHES, _DPI = (13.33, 7.5), 120  # one 16:9 slide of 1600 x 900 pixels
+TEXT, _TITLE, _NOTE = 14, 20, 12  # points
+_LABEL_GAP = 0.05  # of an axes that fills the slide
+_NOTE_COLUMNS = 150
+
+
+@dataclass(frozen=True)
+class EndLabel:
+    """A name to write beside the end of a line."""
+
+    y: float  # data coordinate
+    text: str
+    color: str
+    bold: bool = False
+
+
+def new_figure(title: str, note: str | None) -> Figure:
+    """An empty slide with a title above and a wrapped note below."""
+    figure = Figure(figsize=_SIZE_INCHES, dpi=_DPI, facecolor="white")
+    figure.text(0.06, 0.955, title, fontsize=_TITLE, fontweight="bold", va="center")
+    if note:
+        wrapped = textwrap.fill(note, _NOTE_COLUMNS)
+        figure.text(0.06, 0.02, wrapped, fontsize=_NOTE, color=GREY, va="bottom")
+    return figure
+
+
+def panel(figure: Figure, left: float, bottom: float, right: float, top: float) -> Axes:
+    """An axes at these figure fractions, with only the lines that carry meaning."""
+    axes = figure.add_axes((left, bottom, right - left, top - bottom))
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(visible=True, axis="y", color=LIGHT_GREY, linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.tick_params(labelsize=TEXT)
+    axes.xaxis.label.set_fontsize(TEXT)
+    axes.yaxis.label.set_fontsize(TEXT)
+    axes.margins(x=0)
+    return axes
+
+
+def label_ends(axes: Axes, labels: Sequence[EndLabel]) -> None:
+    """Write the labels right of the axes at the height of their lines, moved apart where they would touch.
+
+    Call it when the limits and the scale are final.
+    """
+    if not labels:
+        return
+    points = axes.transData.transform([(axes.get_xlim()[1], label.y) for label in labels])
+    heights = np.clip(axes.transAxes.inverted().transform(points)[:, 1], 0.0, 1.0)
+    gap = _LABEL_GAP / axes.get_position().height
+    for label, height, placed in zip(labels, heights, spread(heights, gap), strict=True):
+        axes.annotate(
+            label.text,
+            xy=(1.0, float(height)),
+            xytext=(1.02, float(placed)),
+            xycoords="axes fraction",
+            textcoords="axes fraction",
+            color=ink(label.color),
+            fontsize=TEXT,
+            fontweight="bold" if label.bold else "normal",
+            va="center",
+            annotation_clip=False,
+            arrowprops={"arrowstyle": "-", "color": label.color, "relpos": (0.0, 0.5), "shrinkA": 1, "shrinkB": 0},
+        )
+
+
+def spread(heights: NDArray[np.float64], gap: float) -> NDArray[np.float64]:
+    """The nearest heights (least squares) in the same order that lie at least `gap` apart."""
+    order = np.argsort(heights, kind="stable")
+    offsets = gap * np.arange(len(heights))
+    groups: list[tuple[float, int]] = []  # mean and size of labels that push one another
+    for height in heights[order] - offsets:
+        groups.append((float(height), 1))
+        while len(groups) > 1 and groups[-2][0] > groups[-1][0]:
+            (later, n_later), (earlier, n_earlier) = groups.pop(), groups.pop()
+            size = n_later + n_earlier
+            groups.append(((later * n_later + earlier * n_earlier) / size, size))
+    placed = np.empty(len(heights))
+    placed[order] = np.concatenate([np.full(size, mean) for mean, size in groups]) + offsets
+    return placed
+
+
+def ink(color: str) -> str:
+    """The colour, darker where it would be hard to read as text on white."""
+    return _INK.get(color, color)
+
+
+def readable(name: str) -> str:
+    """An identifier as words."""
+    return name.replace("_", " ")
+
+
+def png(figure: Figure) -> bytes:
+    """The figure as PNG; the same figure gives the same bytes."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", metadata={"Software": None})
+    return buffer.getvalue()

@@ -1,0 +1,93 @@
+"""The Sharpe ratio of every run over time."""
+
+import numpy as np
+import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator, PercentFormatter
+
+from nvtrader_pipelines.evaluation.figures.canvas import (
+    BLUE,
+    GREY,
+    ORANGE,
+    TEXT,
+    VERMILION,
+    ink,
+    new_figure,
+    panel,
+    png,
+)
+
+_MOST_LABELS = 10
+
+
+def ratio_curve_figure(
+    curve: pl.DataFrame,
+    period: str | None = None,
+    title: str = "Sharpe ratio of every completed run",
+    note: str | None = None,
+) -> bytes:
+    """PNG of each run's net Sharpe ratio with its interval, the best so far, and the max drawdown below.
+
+    Args:
+        curve: rows of `sharpe_ratio_curve`.
+        period: which of its periods; None is the newest run's reported one (`from_<year>`), else `all`.
+        title: above the figure; the period is added.
+        note: under the figure.
+    """
+    chosen = period or _reported_period(curve)
+    runs = curve.filter(pl.col("period") == chosen).sort("finished_at", "run_id")
+    figure = new_figure(f"{title}, {chosen.replace('_', ' ')}", note)
+    ratios = panel(figure, 0.095, 0.45, 0.97, 0.88)
+    losses = panel(figure, 0.095, 0.21, 0.97, 0.40)
+    if len(runs):
+        _draw_ratios(ratios, runs)
+        _draw_losses(losses, runs)
+        _name_runs(ratios, losses, runs)
+    ratios.set_ylabel("Sharpe ratio, net\n(bars: 95 % interval)")
+    losses.set_ylabel("max drawdown")
+    return png(figure)
+
+
+def _reported_period(curve: pl.DataFrame) -> str:
+    reported = curve.filter(pl.col("period").str.starts_with("from_")).sort("finished_at")
+    return str(reported["period"][-1]) if len(reported) else "all"
+
+
+def _draw_ratios(axes: Axes, runs: pl.DataFrame) -> None:
+    order = np.arange(len(runs))
+    sharpe = runs["sharpe"].to_numpy()
+    best = runs["sharpe"].cum_max()
+    axes.step(order, best, where="post", color=ORANGE, linewidth=2.5, zorder=2)
+    axes.vlines(order, runs["sharpe_low"].to_numpy(), runs["sharpe_high"].to_numpy(), color=GREY, linewidth=1.8)
+    axes.scatter(order, sharpe, s=80, color=BLUE, zorder=3)
+    axes.axhline(0.0, color="black", linewidth=0.8)
+    for number in range(len(runs)) if len(runs) <= 2 * _MOST_LABELS else ():
+        axes.annotate(
+            f"#{runs['rank'][number]}",
+            (number, sharpe[number]),
+            xytext=(7, 5),
+            textcoords="offset points",
+            fontsize=TEXT,
+            va="bottom",
+            bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1.0},
+        )
+    axes.text(1.0, 1.04, "best so far", color=ink(ORANGE), fontsize=TEXT, ha="right", transform=axes.transAxes)
+    axes.text(0.87, 1.04, "run, with rank", color=BLUE, fontsize=TEXT, ha="right", transform=axes.transAxes)
+
+
+def _draw_losses(axes: Axes, runs: pl.DataFrame) -> None:
+    axes.bar(np.arange(len(runs)), -runs["max_drawdown"].to_numpy(), width=min(0.5, 0.06 * len(runs)), color=VERMILION)
+    axes.yaxis.set_major_locator(MaxNLocator(4))
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    axes.set_ylim(top=0.0)
+
+
+def _name_runs(ratios: Axes, losses: Axes, runs: pl.DataFrame) -> None:
+    """Evenly spaced runs, as many finish within minutes; name and time under as many as there is room for."""
+    every = -(-len(runs) // _MOST_LABELS)
+    shown = list(range(len(runs) - 1, -1, -every))
+    names = [f"{runs['experiment'][i].split('@')[0]}\n{runs['finished_at'][i]:%Y-%m-%d\n%H:%M}" for i in shown]
+    for axes in (ratios, losses):
+        axes.set_xlim(-0.6, len(runs) - 0.4)
+        axes.set_xticks(shown, names, fontsize=TEXT - 2)
+    ratios.tick_params(labelbottom=False)

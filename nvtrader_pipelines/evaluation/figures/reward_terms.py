@@ -1,0 +1,46 @@
+"""Where one policy's reward came from."""
+
+import polars as pl
+from matplotlib.dates import date2num
+
+from nvtrader_pipelines.evaluation.figures.canvas import (
+    BLUE,
+    LINE_STYLES,
+    EndLabel,
+    label_ends,
+    new_figure,
+    panel,
+    png,
+    readable,
+)
+
+
+def reward_terms_figure(
+    decomposition: pl.DataFrame, title: str = "Reward by term, summed over time", note: str | None = None
+) -> bytes:
+    """PNG of each reward term's running sum over the decisions of one policy, and of their total.
+
+    Args:
+        decomposition: session, term and contribution of one policy.
+        title: above the figure.
+        note: under the figure.
+    """
+    figure = new_figure(title, note)
+    axes = panel(figure, 0.095, 0.13, 0.765, 0.88)
+    axes.axhline(0.0, color="black", linewidth=0.8)
+    labels = []
+    terms = [rows for _, rows in decomposition.group_by("term", maintain_order=True)]
+    total = decomposition.group_by("session").agg(pl.col("contribution").sum())
+    for i, rows in enumerate([*terms, total]):
+        is_total = i == len(terms)
+        color, dashes = (BLUE, "-") if is_total else LINE_STYLES[i % len(LINE_STYLES)]
+        ordered = rows.sort("session")
+        summed = ordered["contribution"].cum_sum()
+        sessions = date2num(ordered["session"].to_numpy())
+        axes.plot(sessions, summed, color=color, linestyle=dashes, linewidth=3.0 if is_total else 2.0)
+        name = "total" if is_total else readable(ordered["term"][0])
+        labels.append(EndLabel(float(summed[-1]), f"{name}  {summed[-1]:+.3g}", color, bold=is_total))
+    axes.set_ylabel("reward, running sum")
+    axes.xaxis_date()
+    label_ends(axes, labels)
+    return png(figure)

@@ -1,0 +1,91 @@
+"""How far a Sharpe ratio, and the difference of two, can be trusted: the stationary bootstrap."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from arch.bootstrap import StationaryBootstrap
+from numpy.typing import NDArray
+from pydantic import Field, PositiveInt
+
+from nvtrader_pipelines.components import Component
+from nvtrader_pipelines.evaluation.statistics import NO_SPREAD, PERIODS_PER_YEAR
+
+_CHUNK = 250  # draws counted at a time, to bound memory
+
+
+@dataclass(frozen=True, eq=False)
+class SharpeDraws:
+    """Bootstrapped annual Sharpe ratios; a row resamples the same sessions for every series."""
+
+    values: NDArray[np.float64]  # (n_draws, n_series)
+    confidence_level: float
+
+    def interval(self, series: int) -> tuple[float, float]:
+        """Percentile interval of the Sharpe ratio of one series."""
+        return self._percentiles(self.values[:, series])
+
+    def difference(self, series: int, other: int) -> tuple[float, float]:
+        """Percentile interval of the Sharpe ratio of one series less that of another, paired by session."""
+        return self._percentiles(self.values[:, series] - self.values[:, other])
+
+    def _percentiles(self, draws: NDArray[np.float64]) -> tuple[float, float]:
+        tail = (1.0 - self.confidence_level) / 2.0
+        low, high = np.quantile(draws, (tail, 1.0 - tail))
+        return float(low), float(high)
+
+
+class SharpeIntervals(Component):
+    """Stationary bootstrap of Sharpe ratios, paired over series.
+
+    Source: Politis & Romano (1994), resampling by `arch`; percentile intervals.
+    """
+
+    mean_block: PositiveInt = 21  # sessions
+    n_draws: PositiveInt = 2000
+    confidence_level: float = Field(default=0.95, gt=0.0, lt=1.0)
+
+    def draw(
+        self,
+        returns: NDArray[np.float64],
+        generator: np.random.Generator,
+        periods_per_year: int = PERIODS_PER_YEAR,
+    ) -> SharpeDraws:
+        """Resample the sessions of `returns` (n_sessions, n_series).
+
+        Raises:
+            ValueError: if there are fewer than two sessions or some returns are not finite.
+        """
+        if returns.ndim != 2 or len(returns) < 2 or not np.isfinite(returns).all():
+            raise ValueError(
+                f"Sharpe intervals need finite returns of shape (sessions, series) over at least two sessions, "
+                f"but got shape {returns.shape} with {int((~np.isfinite(returns)).sum())} not finite"
+            )
+        mean, variance = self._moments(returns, generator)
+        scale = NO_SPREAD * np.abs(returns).max(axis=0)
+        deviation = np.sqrt(np.maximum(variance, 0.0))
+        varies = deviation > np.maximum(scale, np.finfo(float).tiny)
+        ratios = np.divide(mean, deviation, out=np.zeros_like(mean), where=varies)
+        return SharpeDraws(ratios * np.sqrt(periods_per_year), self.confidence_level)
+
+    def _moments(
+        self, returns: NDArray[np.float64], generator: np.random.Generator
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Mean and variance (ddof 1) of each series in each draw, both (n_draws, n_series).
+
+        A mean depends on how often each session was drawn, not on the order: one product with the counts.
+        """
+        n_sessions, n_series = returns.shape
+        center = returns.mean(axis=0)
+        residuals = returns - center
+        powers = np.hstack([residuals, residuals**2])
+        sums = np.empty((self.n_draws, 2 * n_series))
+        bootstrap = StationaryBootstrap(self.mean_block, np.arange(n_sessions), seed=generator)
+        for start in range(0, self.n_draws, _CHUNK):
+            draws = range(start, min(start + _CHUNK, self.n_draws))
+            counts = np.stack([np.bincount(bootstrap.update_indices(), minlength=n_sessions) for _ in draws]).astype(
+                float
+            )
+            sums[draws.start : draws.stop] = counts @ powers
+        shift = sums[:, :n_series] / n_sessions
+        variance = (sums[:, n_series:] - n_sessions * shift**2) / (n_sessions - 1)
+        return center + shift, variance

@@ -1,0 +1,45 @@
+"""Truth checks on recorded runs: each returns the rows that break an identity, so an empty frame is the truth."""
+
+import polars as pl
+
+TOLERANCE = 1e-9
+STEP = ["policy", "step"]
+
+
+def off_simplex(action_logs: pl.DataFrame) -> pl.DataFrame:
+    """Steps whose target or executed weights do not sum to one, or are negative."""
+    weights = ("target_weights", "executed_weights")
+    off = [(pl.col(name).list.sum() - 1.0).abs() > TOLERANCE for name in weights]
+    negative = [pl.col(name).list.min() < -TOLERANCE for name in weights]
+    return action_logs.filter(pl.any_horizontal(*off, *negative)).select(*STEP, "session", *weights)
+
+
+def reward_gaps(trajectories: pl.DataFrame, reward_decomposition: pl.DataFrame) -> pl.DataFrame:
+    """Steps whose terms do not sum to the reward, or that lack either."""
+    summed = reward_decomposition.group_by(STEP).agg(pl.col("contribution").sum().alias("terms"))
+    joined = trajectories.select(*STEP, "session", "reward").join(summed, on=STEP, how="full", coalesce=True)
+    gap = (pl.col("reward") - pl.col("terms")).abs()
+    return joined.filter(gap.is_null() | gap.is_nan() | (gap > TOLERANCE))
+
+
+def equity_gaps(equity_curves: pl.DataFrame) -> pl.DataFrame:
+    """Sessions whose equity is not the product of the net growth so far (relative to it)."""
+    grown = (
+        equity_curves.sort("policy", "session")
+        .with_columns((1.0 + pl.col("net_return")).cum_prod().over("policy").alias("product"))
+        .with_columns((pl.col("equity") / pl.col("product") - 1.0).abs().alias("gap"))
+    )
+    off = pl.col("gap").is_null() | pl.col("gap").is_nan() | (pl.col("gap") > TOLERANCE)
+    return grown.filter(off).select("policy", "session", "equity", "product", "gap")
+
+
+def training_leaks(training: pl.DataFrame, equity_curves: pl.DataFrame) -> pl.DataFrame:
+    """Folds trained on a session that is not before their first test session.
+
+    Args:
+        training: fold and train_last (date), one row per trained policy.
+        equity_curves: fold and session of every tested session.
+    """
+    tested = equity_curves.group_by("fold").agg(pl.col("session").min().alias("test_first"))
+    joined = training.join(tested, on="fold", how="left")
+    return joined.filter(pl.col("test_first").is_null() | (pl.col("train_last") >= pl.col("test_first")))

@@ -1,0 +1,63 @@
+"""The sessions of the New York Stock Exchange, from exchange_calendars."""
+
+import datetime as dt
+import warnings
+from functools import cache
+
+import exchange_calendars
+import numpy as np
+from numpy.typing import NDArray
+
+CALENDAR = "XNYS"
+FIRST_DAY = dt.date(1900, 1, 1)
+LAST_DAY = dt.date(2049, 12, 31)  # fixed, so that a result does not depend on the day it is computed
+
+
+@cache
+def all_sessions() -> NDArray[np.datetime64]:
+    """Every session from 1900 to 2049 as (S,) days, ascending; read-only."""
+    with warnings.catch_warnings():  # exchange_calendars 4.13 still reads values in a way pandas 4 will change
+        warnings.filterwarnings("ignore", message="Series.values returning", category=DeprecationWarning)
+        calendar = exchange_calendars.get_calendar(CALENDAR, start=str(FIRST_DAY), end=str(LAST_DAY))
+    days = calendar.sessions.to_numpy().astype("datetime64[D]")
+    days.flags.writeable = False
+    return days
+
+
+def sessions(first: dt.date | np.datetime64, last: dt.date | np.datetime64) -> NDArray[np.datetime64]:
+    """The sessions from `first` to `last`, both included, as (T,) days.
+
+    Raises:
+        ValueError: if the dates lie outside the calendar, 1900 to 2049.
+    """
+    begin, end = _day(first), _day(last)
+    if begin < np.datetime64(FIRST_DAY) or end > np.datetime64(LAST_DAY):
+        raise ValueError(
+            f"the calendar {CALENDAR} holds sessions from {FIRST_DAY} to {LAST_DAY}, but {begin} to {end} was asked for"
+        )
+    days = all_sessions()
+    return days[np.searchsorted(days, begin) : np.searchsorted(days, end, side="right")]
+
+
+def is_session(day: dt.date) -> bool:
+    """Whether the exchange trades on `day`; False outside 1900 to 2049."""
+    return bool(np.isin(np.datetime64(day, "D"), all_sessions()))
+
+
+def session_numbers(days: NDArray[np.datetime64]) -> NDArray[np.int64]:
+    """The running number of each session, so that a difference of two counts sessions.
+
+    Raises:
+        ValueError: if a day is not a session.
+    """
+    days = days.astype("datetime64[D]")
+    numbers = np.searchsorted(all_sessions(), days)
+    found = all_sessions()[np.minimum(numbers, len(all_sessions()) - 1)]
+    if not np.array_equal(found, days):
+        stranger = days[found != days][0]
+        raise ValueError(f"{stranger} is no session of {CALENDAR}; only cleaned bars can be numbered")
+    return numbers.astype(np.int64)
+
+
+def _day(day: dt.date | np.datetime64) -> np.datetime64:
+    return day.astype("datetime64[D]") if isinstance(day, np.datetime64) else np.datetime64(day, "D")

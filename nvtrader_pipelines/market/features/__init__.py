@@ -1,0 +1,82 @@
+"""What is known about a name at the close of a session: the family of point-in-time features.
+
+Each feature has a `name` (its column) and `values(history)`, (T, N) with NaN where it is not known; the
+value at a session depends on nothing after it.
+"""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import polars as pl
+from pydantic import Field
+
+from nvtrader_pipelines.market.features.cross_section import CrossSectionalRank
+from nvtrader_pipelines.market.features.drawdown import Drawdown
+from nvtrader_pipelines.market.features.momentum import Momentum
+from nvtrader_pipelines.market.features.price_change import LogReturn
+from nvtrader_pipelines.market.features.relative_strength import RelativeStrength
+from nvtrader_pipelines.market.features.volatility import Volatility
+from nvtrader_pipelines.market.features.volume import VolumeScore
+from nvtrader_pipelines.market.history import positions, price_history
+
+Feature = Annotated[
+    Momentum | LogReturn | Volatility | Drawdown | RelativeStrength | VolumeScore | CrossSectionalRank,
+    Field(discriminator="kind"),
+]
+
+FEATURES: tuple[Feature, ...] = (
+    Momentum(months=12, skip=1),
+    Momentum(months=6, skip=1),
+    LogReturn(window=1),
+    LogReturn(window=5),
+    LogReturn(window=21),
+    Volatility(window=21),
+    Volatility(window=63),
+    Volatility(window=252),
+    Drawdown(window=252),
+    RelativeStrength(window=14),
+    VolumeScore(window=21),
+    CrossSectionalRank(of=LogReturn(window=5)),
+    CrossSectionalRank(of=LogReturn(window=21)),
+    CrossSectionalRank(of=Momentum(months=12, skip=1)),
+    CrossSectionalRank(of=Volatility(window=63)),
+)
+
+
+def feature_schema(features: Sequence[Feature] = FEATURES) -> pl.Schema:
+    """The columns of `gold.features`."""
+    keys = {"source": pl.String, "symbol": pl.String, "session": pl.Date, "year": pl.Int32}
+    return pl.Schema({**keys, **{feature.name: pl.Float64 for feature in features}})
+
+
+def compute_features(returns: pl.DataFrame, features: Sequence[Feature] = FEATURES) -> pl.DataFrame:
+    """The features of every bar (`gold.features`), null where not known, in the order of `gold.returns`.
+
+    Args:
+        returns: rows of `gold.returns`, of any number of sources; the whole history of each.
+        features: which ones, with different names.
+    """
+    parts = [_of_one_source(rows, features) for rows in returns.partition_by("source", maintain_order=True)]
+    return pl.concat([feature_schema(features).to_frame(), *parts])
+
+
+def _of_one_source(returns: pl.DataFrame, features: Sequence[Feature]) -> pl.DataFrame:
+    history = price_history(returns)
+    rows, columns = positions(returns, history.symbols)
+    known = [history.at(rows, columns, feature.values(history)).alias(feature.name) for feature in features]
+    return returns.select("source", "symbol", "session", "year").with_columns(known)
+
+
+__all__ = [
+    "FEATURES",
+    "CrossSectionalRank",
+    "Drawdown",
+    "Feature",
+    "LogReturn",
+    "Momentum",
+    "RelativeStrength",
+    "Volatility",
+    "VolumeScore",
+    "compute_features",
+    "feature_schema",
+]

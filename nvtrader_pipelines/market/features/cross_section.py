@@ -1,0 +1,49 @@
+"""Where a name stands among all names of the same session."""
+
+from typing import Annotated, Literal
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+from pydantic import Field, NonNegativeInt
+
+from nvtrader_pipelines.components import Component
+from nvtrader_pipelines.market.features.drawdown import Drawdown
+from nvtrader_pipelines.market.features.momentum import Momentum
+from nvtrader_pipelines.market.features.price_change import LogReturn
+from nvtrader_pipelines.market.features.relative_strength import RelativeStrength
+from nvtrader_pipelines.market.features.volatility import Volatility
+from nvtrader_pipelines.market.features.volume import VolumeScore
+from nvtrader_pipelines.market.history import PriceHistory
+
+Ranked = Annotated[
+    Momentum | LogReturn | Volatility | Drawdown | RelativeStrength | VolumeScore, Field(discriminator="kind")
+]
+
+
+class CrossSectionalRank(Component):
+    """Rank of another feature among the source's names of the session, from -1 (lowest) to 1 (highest).
+
+    Ranked are the names with a price now and one at least `min_history` sessions ago, which is what makes
+    a name eligible; ties share their mean rank, and a name alone has rank 0.
+    """
+
+    kind: Literal["rank"] = "rank"
+    of: Ranked = LogReturn(window=5)
+    min_history: NonNegativeInt = 252  # sessions
+
+    @property
+    def name(self) -> str:
+        """The feature's column."""
+        return f"rank_{self.of.name}"
+
+    def values(self, history: PriceHistory) -> NDArray[np.float64]:
+        """The feature at each session and symbol, (T, N)."""
+        values = np.where(history.listed_for(self.min_history), self.of.values(history), np.nan)
+        rows, columns = np.nonzero(~np.isnan(values))
+        known = pl.DataFrame({"row": rows, "value": values[rows, columns]})
+        rank, count = pl.col("value").rank("average").over("row"), pl.len().over("row")
+        scaled = pl.when(count > 1).then(2.0 * (rank - 1.0) / (count - 1.0) - 1.0).otherwise(0.0)
+        ranks = np.full_like(values, np.nan)
+        ranks[rows, columns] = known.select(scaled.alias("rank"))["rank"].to_numpy()
+        return ranks

@@ -1,0 +1,32 @@
+"""The spread of daily returns."""
+
+import math
+from typing import Literal
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+from pydantic import Field
+
+from nvtrader_pipelines.components import Component
+from nvtrader_pipelines.market.history import PriceHistory, rolling
+
+MIN_SHARE = 0.8  # of the window's returns must exist; the others are left out, never filled
+
+
+class Volatility(Component):
+    """Standard deviation (ddof 1) of daily log returns over the last `window` sessions, per session."""
+
+    kind: Literal["volatility"] = "volatility"
+    window: int = Field(21, ge=3)  # sessions
+
+    @property
+    def name(self) -> str:
+        """The feature's column."""
+        return f"volatility_{self.window}"
+
+    def values(self, history: PriceHistory) -> NDArray[np.float64]:
+        """The feature at each session and symbol, (T, N)."""
+        needed = math.ceil(MIN_SHARE * self.window)
+        spread = rolling(history.log_returns(), pl.all().rolling_std(self.window, min_samples=needed, ddof=1))
+        return np.where(history.listed_for(self.window), history.where_traded(spread), np.nan)

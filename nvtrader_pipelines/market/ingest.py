@@ -1,0 +1,65 @@
+"""A delivery turned into bronze rows: text as delivered, with where and when it came from."""
+
+import datetime as dt
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import polars as pl
+
+from nvtrader_pipelines.market.parsing import parsed_date
+from nvtrader_pipelines.market.sources.delivery import Delivery, UnreadableFile
+from nvtrader_pipelines.market.tables import BARS, DELIVERED, DELIVERIES
+
+FIRST_YEAR = 1900
+
+
+@dataclass(frozen=True, eq=False)
+class Ingested:
+    """Rows for `bronze.bars` and the one row for `bronze.deliveries`."""
+
+    bars: pl.DataFrame
+    delivery_row: pl.DataFrame
+
+
+def ingest(delivery: Delivery, years: Collection[int] | None, ingested_at: dt.datetime) -> Ingested:
+    """The delivery's rows of the given years (None: of all years), and its own row.
+
+    A row belongs to the year of its date, or to the year of `ingested_at` where the date cannot be read or
+    lies outside 1900 to that year, so that no row is lost. A file that cannot be read gives no bars, and a
+    row with the rule and the reason.
+
+    Args:
+        delivery: the file to read.
+        years: years of session to take.
+        ingested_at: the moment of delivery, aware of its zone.
+    """
+    try:
+        rows, refusal = delivery.read(), None
+    except UnreadableFile as error:
+        rows, refusal = DELIVERED.to_frame(), error
+    this_year = ingested_at.year
+    year = parsed_date().dt.year()
+    bars = rows.with_columns(
+        year=pl.when(year.is_between(FIRST_YEAR, this_year)).then(year).otherwise(this_year),
+        source=pl.lit(delivery.source),
+        file=pl.lit(delivery.file),
+        digest=pl.lit(delivery.digest),
+        ingested_at=pl.lit(ingested_at),
+    )
+    wanted = bars if years is None else bars.filter(pl.col("year").is_in(sorted(years)))
+    row = {
+        "source": delivery.source,
+        "file": delivery.file,
+        "digest": delivery.digest,
+        "size": delivery.size,
+        "n_rows": len(rows),
+        "years": sorted(bars["year"].unique()) if years is None else sorted(years),
+        "rule": refusal.rule if refusal else None,
+        "reason": refusal.reason if refusal else None,
+        "ingested_at": ingested_at,
+    }
+    return Ingested(_as_bars(wanted), pl.DataFrame([row], schema=DELIVERIES))
+
+
+def _as_bars(rows: pl.DataFrame) -> pl.DataFrame:
+    return rows.select(pl.col(name).cast(kind) for name, kind in BARS.items())

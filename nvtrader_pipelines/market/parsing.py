@@ -1,0 +1,30 @@
+"""Delivered text read as dates and numbers, as polars expressions that are null where the text is neither."""
+
+import polars as pl
+
+# A day, or midnight of that day with any zone; a time of day would mean an intraday bar.
+_DAY = r"^(\d{4}-\d{2}-\d{2})(?:[T ]00:00(?::00(?:\.0+)?)?(?:Z|[+-]\d{2}:?\d{2})?)?$"
+_COMPACT_DAY = r"^(\d{8})$"
+
+
+def parsed_date(column: str = "date") -> pl.Expr:
+    """The day in `2020-01-31`, `2020-01-31 00:00:00-05:00` or `20200131`, else null."""
+    text = pl.col(column).str.strip_chars()
+    day = text.str.extract(_DAY, 1).str.to_date("%Y-%m-%d", strict=False)
+    return pl.coalesce(day, text.str.extract(_COMPACT_DAY, 1).str.to_date("%Y%m%d", strict=False))
+
+
+def parsed_number(column: str) -> pl.Expr:
+    """The number in a column of text, else null; `NaN` and `inf` are numbers, not finite ones."""
+    return given_text(column).cast(pl.Float64, strict=False)
+
+
+def given_text(column: str) -> pl.Expr:
+    """The text without surrounding blanks, null where nothing is left."""
+    text = pl.col(column).str.strip_chars()
+    return pl.when(text != "").then(text)
+
+
+def parsed_symbol(column: str = "symbol") -> pl.Expr:
+    """The symbol in capitals without surrounding blanks."""
+    return pl.col(column).str.strip_chars().str.to_uppercase()

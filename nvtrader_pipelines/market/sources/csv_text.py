@@ -1,0 +1,76 @@
+"""CSV text split into fields line by line, so that a broken line never shifts or swallows its neighbours."""
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from nvtrader_pipelines.market.sources.delivery import UnreadableFile
+
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"  # stands where bytes were not UTF-8
+SEPARATORS = (",", ";", "\t")
+
+
+@dataclass(frozen=True)
+class CsvText:
+    """The lines of a file that are not blank, numbered from 1 as an editor does."""
+
+    lines: pl.DataFrame  # line, text
+    separator: str
+
+    def header(self, n_rows: int = 1) -> list[list[str]]:
+        """The first `n_rows` lines as lists of fields."""
+        head = self.lines.head(n_rows)
+        rows, broken = split_fields(head, self.width, self.separator)
+        if len(broken):
+            return [self.lines["text"][0].split(self.separator)]
+        return [["" if cell is None else cell for cell in row[1:]] for row in rows.rows()]
+
+    @property
+    def width(self) -> int:
+        """The number of fields in the first line."""
+        first = self.lines.head(1).select(_unquoted().str.count_matches(self.separator, literal=True))
+        return int(first.item()) + 1
+
+    def body(self, header_rows: int) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """The rows after the header, see `split_fields`."""
+        return split_fields(self.lines.slice(header_rows), self.width, self.separator)
+
+
+def read_csv_text(content: bytes) -> CsvText:
+    """The numbered lines of a UTF-8 file and its separator (comma, semicolon or tab).
+
+    Raises:
+        UnreadableFile: if the file is empty or its header is not UTF-8. Bytes in later lines that are not
+            UTF-8 become replacement characters, for which the row alone is refused.
+    """
+    text = content.decode("utf-8-sig", errors="replace").replace("\r\n", "\n").replace("\r", "\n")
+    lines = pl.DataFrame({"text": text.split("\n")}, schema={"text": pl.String}).with_row_index("line", offset=1)
+    lines = lines.with_columns(pl.col("line").cast(pl.Int64)).filter(pl.col("text").str.strip_chars() != "")
+    if lines.is_empty():
+        raise UnreadableFile("empty_file", "the file is empty; deliver it again with a header and rows")
+    header = lines["text"][0]
+    if REPLACEMENT in header or "\0" in header:
+        raise UnreadableFile("wrong_encoding", "the file is not UTF-8 text; save it as UTF-8 and deliver it again")
+    return CsvText(lines, max(SEPARATORS, key=header.count))
+
+
+def split_fields(lines: pl.DataFrame, width: int, separator: str) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The lines that hold exactly `width` fields as columns `line, "0", "1", …`, and the other lines untouched."""
+    bare = _unquoted()
+    sound = (bare.str.count_matches(separator, literal=True) == width - 1) & ~bare.str.contains('"', literal=True)
+    good, broken = lines.filter(sound), lines.filter(~sound)
+    names = [str(k) for k in range(width)]
+    if good.is_empty():
+        return pl.DataFrame(schema={"line": pl.Int64, **dict.fromkeys(names, pl.String)}), broken
+    fields = pl.read_csv(
+        "\n".join(good["text"]).encode(),
+        has_header=False,
+        infer_schema=False,
+        separator=separator,
+        new_columns=names,
+    )
+    return pl.concat([good.select("line"), fields], how="horizontal"), broken
+
+
+def _unquoted() -> pl.Expr:
+    return pl.col("text").str.replace_all('"[^"]*"', "")

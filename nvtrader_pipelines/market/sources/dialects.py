@@ -1,0 +1,108 @@
+"""The spellings of daily bars in the wild, recognised by their header."""
+
+import re
+from collections.abc import Sequence
+from pathlib import PurePath
+
+import polars as pl
+
+from nvtrader_pipelines.market.sources.csv_text import CsvText
+from nvtrader_pipelines.market.sources.delivery import UnreadableFile, as_delivered
+from nvtrader_pipelines.market.tables import NUMBERS
+
+# Our own spelling first; then FinRL's and yfinance's.
+SPELLINGS: dict[str, tuple[str, ...]] = {
+    "symbol": ("symbol", "tic", "ticker"),
+    "date": ("date", "datetime"),
+    "open": ("open",),
+    "high": ("high",),
+    "low": ("low",),
+    "close": ("close",),
+    "volume": ("volume",),
+    "adj_close": ("adj_close", "adjcp", "adjclose", "adjusted_close"),
+}
+WIDE_CORNERS = ("", "price", "ticker")  # first cells of yfinance's two header rows
+
+
+def rows_from_csv(text: CsvText, file: str) -> pl.DataFrame:
+    """The delivered rows of a CSV file in any known dialect.
+
+    Raises:
+        UnreadableFile: if the header is of no known dialect, or no row follows it.
+    """
+    header = text.header(3)
+    if _is_wide(header):
+        fields, broken = text.body(3)
+        rows = _wide_rows(fields, header)
+    else:
+        fields, broken = text.body(1)
+        rows = rows_from_columns(fields, header[0], file)
+    whole = as_delivered(broken.rename({"text": "symbol"}))
+    if fields.is_empty() and whole.is_empty():
+        raise UnreadableFile("empty_file", "the file has a header but no rows; deliver it again with its rows")
+    return pl.concat([rows, whole]).sort("line", maintain_order=True)
+
+
+def rows_from_columns(fields: pl.DataFrame, header: Sequence[str], file: str) -> pl.DataFrame:
+    """The delivered rows of a table with one row per bar; `fields` has `line` and then the header's columns.
+
+    Without a column of symbols the whole table belongs to the symbol in the file's name (`AAPL.csv`,
+    `aapl_2015-2020.csv`).
+
+    Raises:
+        UnreadableFile: if there is no date or no close.
+    """
+    position = {known: index for known in SPELLINGS if (index := _find(header, known)) is not None}
+    if "date" not in position or "close" not in position:
+        raise UnreadableFile(
+            "unknown_header",
+            f"the header {', '.join(header)[:200]!r} names no date and close; "
+            "use symbol,date,open,high,low,close,volume with an optional adj_close",
+        )
+    cells = fields.columns[1:]
+    rows = fields.select("line", *(pl.col(cells[index]).alias(known) for known, index in position.items()))
+    if "symbol" not in position:
+        rows = rows.with_columns(pl.lit(symbol_of_file(file)).alias("symbol"))
+    return as_delivered(rows)
+
+
+def symbol_of_file(file: str) -> str:
+    """The symbol a file is named after: its name up to the first dot, underscore or space, in capitals."""
+    return re.split(r"[_ ]", PurePath(file).stem, maxsplit=1)[0].upper()
+
+
+def _find(header: Sequence[str], known: str) -> int | None:
+    spelled = [_plain(cell) for cell in header]
+    return next((spelled.index(name) for name in SPELLINGS[known] if name in spelled), None)
+
+
+def _plain(cell: str) -> str:
+    return cell.strip().lower().replace(" ", "_")
+
+
+def _is_wide(header: list[list[str]]) -> bool:
+    corners = [_plain(row[0]) for row in header]
+    return len(header) == 3 and corners[0] in WIDE_CORNERS and corners[1] in WIDE_CORNERS and corners[2] == "date"
+
+
+def _wide_rows(fields: pl.DataFrame, header: list[list[str]]) -> pl.DataFrame:
+    """Long rows of yfinance's wide table, whose columns are (field, symbol) pairs in two header rows."""
+    prices, tickers = header[0], header[1]
+    if "close" not in map(_plain, prices):
+        prices, tickers = tickers, prices  # downloaded with group_by="ticker"
+    if "close" not in map(_plain, prices):
+        raise UnreadableFile("unknown_header", "the wide header names no close; keep yfinance's two header rows")
+    parts: list[pl.DataFrame] = []
+    for symbol in dict.fromkeys(tickers[1:]):
+        columns = {name: _wide_column(prices, tickers, name, symbol) for name in NUMBERS}
+        present = {name: str(index) for name, index in columns.items() if index is not None}
+        part = fields.select("line", pl.lit(symbol).alias("symbol"), pl.col("0").alias("date"), **present)
+        # An empty stretch of a wide table is no bar at all: the symbol was not listed.
+        parts.append(as_delivered(part.filter(~pl.all_horizontal(pl.col(*present).is_null()))))
+    return pl.concat(parts)
+
+
+def _wide_column(prices: list[str], tickers: list[str], name: str, symbol: str) -> int | None:
+    spellings = SPELLINGS[name]
+    pairs = zip(prices, tickers, strict=True)
+    return next((k for k, (price, owner) in enumerate(pairs) if owner == symbol and _plain(price) in spellings), None)

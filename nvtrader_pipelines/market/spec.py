@@ -1,0 +1,12 @@
+"""Which sources the market is made of: the content of `data/market.yaml`."""
+
+from pydantic import Field
+
+from nvtrader_pipelines.components import Component
+from nvtrader_pipelines.market.sources import LandingSource, SampleSource, Source
+
+
+class MarketSpec(Component):
+    """The sources to ingest, in order."""
+
+    sources: tuple[Source, ...] = Field(default=(SampleSource(), LandingSource()), min_length=1)

@@ -1,0 +1,25 @@
+"""The asset graph, one module per group."""
+
+from nvtrader_pipelines.orchestration.assets.bronze import bars
+from nvtrader_pipelines.orchestration.assets.evaluation import sharpe_ratio_curve, walk_forward_evaluation
+from nvtrader_pipelines.orchestration.assets.gold import features, market_panel, returns
+from nvtrader_pipelines.orchestration.assets.policies import trained_policy, training_curve
+from nvtrader_pipelines.orchestration.assets.preferences import preference_pairs
+from nvtrader_pipelines.orchestration.assets.silver import refine
+from nvtrader_pipelines.orchestration.assets.trajectories import walk_forward
+
+ASSETS = [
+    bars,
+    refine,
+    returns,
+    features,
+    market_panel,
+    trained_policy,
+    training_curve,
+    walk_forward,
+    walk_forward_evaluation,
+    sharpe_ratio_curve,
+    preference_pairs,
+]
+
+__all__ = ["ASSETS"]

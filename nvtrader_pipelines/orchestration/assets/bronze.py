@@ -1,0 +1,31 @@
+"""Bronze: bars as they were delivered."""
+
+from datetime import UTC, datetime
+
+import dagster as dg
+
+from nvtrader_pipelines.orchestration.partitions import ONE_RUN, YEARS, years_of
+from nvtrader_pipelines.orchestration.reports import OWNERS, table_metadata, written
+from nvtrader_pipelines.orchestration.resources import WarehouseResource
+from nvtrader_pipelines.storage.medallion import ingest_market
+from nvtrader_pipelines.storage.tables import BARS
+
+
+@dg.asset(
+    key=["bronze", "bars"],
+    group_name="bronze",
+    kinds={"iceberg", "polars"},
+    owners=OWNERS,
+    partitions_def=YEARS,
+    backfill_policy=ONE_RUN,
+    code_version="1",
+    pool="bronze",
+    retry_policy=dg.RetryPolicy(max_retries=2, delay=5.0, backoff=dg.Backoff.EXPONENTIAL),  # a source may be down
+    metadata=table_metadata(BARS),
+)
+def bars(context: dg.AssetExecutionContext, warehouse: WarehouseResource) -> dg.MaterializeResult:
+    """Bars of every source as delivered, text untouched; a file already ingested is not read again."""
+    lake = warehouse.open()
+    ingested = ingest_market(lake, years_of(context), datetime.now(UTC))
+    context.log.info(ingested.summary)
+    return written(lake, BARS, ingested.n_rows, {"files_read": ingested.files_read, "refused": ingested.refused})

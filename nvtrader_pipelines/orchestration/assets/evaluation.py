@@ -1,0 +1,62 @@
+"""Evaluation: the verdict on each run, and every run over time."""
+
+from datetime import UTC, datetime
+
+import dagster as dg
+
+from nvtrader_pipelines.evaluation.figures import ratio_curve_figure
+from nvtrader_pipelines.evaluation.ratio_curve import sharpe_ratio_curve as rank_runs
+from nvtrader_pipelines.evaluation.walk_forward import evaluate
+from nvtrader_pipelines.orchestration.mlflow_tracking import MlflowTracking
+from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, ONE_RUN_EACH
+from nvtrader_pipelines.orchestration.reports import OWNERS, picture, table_metadata, written
+from nvtrader_pipelines.orchestration.resources import WarehouseResource
+from nvtrader_pipelines.storage.policy_library import PolicyLibrary
+from nvtrader_pipelines.storage.runs import complete, read_run, replace_run
+from nvtrader_pipelines.storage.specs import SpecStore
+from nvtrader_pipelines.storage.tables import EQUITY_CURVES, EVALUATIONS, RATIO_CURVE, RUNS
+
+EVALUATION_KEY = dg.AssetKey(["evaluation", "walk_forward_evaluation"])
+
+
+@dg.asset(
+    key=EVALUATION_KEY,
+    group_name="evaluation",
+    kinds={"iceberg", "polars"},
+    owners=OWNERS,
+    deps=[["rl", "equity_curves"]],
+    partitions_def=EXPERIMENTS,
+    backfill_policy=ONE_RUN_EACH,
+    code_version="1",
+    metadata=table_metadata(EVALUATIONS),
+)
+def walk_forward_evaluation(
+    context: dg.AssetExecutionContext, warehouse: WarehouseResource, mlflow: MlflowTracking
+) -> dg.MaterializeResult:
+    """Net Sharpe with intervals, growth, drawdown, turnover and cost per fold and period, policy by baseline."""
+    lake = warehouse.open()
+    run = PolicyLibrary(warehouse.home).latest(context.partition_key)
+    spec = SpecStore(warehouse.home).read(context.partition_key)
+    verdict = evaluate(read_run(lake, EQUITY_CURVES, run), spec.report_from)
+    n_rows = replace_run(lake, EVALUATIONS, verdict, run)
+    with mlflow.run(run.run_id, context.partition_key) as tracked:
+        tracked.log_verdict(verdict)
+        complete(lake, run, spec.seeds, tracked.mlflow_run_id, datetime.now(UTC))
+    return written(lake, EVALUATIONS, n_rows, {"run_id": run.run_id, **tracked.metadata})
+
+
+@dg.asset(
+    key=["evaluation", "sharpe_ratio_curve"],
+    group_name="evaluation",
+    kinds={"iceberg", "duckdb"},
+    owners=OWNERS,
+    deps=[dg.AssetDep(EVALUATION_KEY, partition_mapping=dg.AllPartitionMapping())],
+    code_version="1",
+    metadata=table_metadata(RATIO_CURVE),
+)
+def sharpe_ratio_curve(warehouse: WarehouseResource) -> dg.MaterializeResult:
+    """Every completed run over time, ranked by net Sharpe, with its worst drawdown."""
+    lake = warehouse.open()
+    curve = rank_runs(lake.read(RUNS), lake.read(EVALUATIONS))
+    lake.replace(RATIO_CURVE, curve, {})
+    return written(lake, RATIO_CURVE, len(curve), {"ratio_curve": picture(ratio_curve_figure(curve))})

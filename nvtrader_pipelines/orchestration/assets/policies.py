@@ -1,0 +1,72 @@
+"""Policies: trained networks as files, and how their training went."""
+
+import dagster as dg
+
+from nvtrader_pipelines.evaluation.figures import learning_figure
+from nvtrader_pipelines.experiments.runtime import training_curves
+from nvtrader_pipelines.orchestration.mlflow_tracking import MlflowTracking
+from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, ONE_RUN_EACH
+from nvtrader_pipelines.orchestration.reports import OWNERS, picture, table_metadata, written
+from nvtrader_pipelines.orchestration.resources import WarehouseResource
+from nvtrader_pipelines.storage.plans import read_plan, train_into
+from nvtrader_pipelines.storage.policy_library import PolicyLibrary
+from nvtrader_pipelines.storage.runs import replace_run
+from nvtrader_pipelines.storage.tables import TRAINING_CURVES
+
+POLICY_KEY = dg.AssetKey(["policies", "trained_policy"])
+
+
+@dg.asset(
+    key=POLICY_KEY,
+    group_name="policies",
+    kinds={"pytorch", "mlflow"},
+    owners=OWNERS,
+    deps=[["gold", "market_panel"]],
+    partitions_def=EXPERIMENTS,
+    backfill_policy=ONE_RUN_EACH,
+    code_version="1",
+    pool="training",
+)
+def trained_policy(
+    context: dg.AssetExecutionContext, warehouse: WarehouseResource, mlflow: MlflowTracking
+) -> dg.MaterializeResult:
+    """One policy per fold and seed, trained on the fold's training window only; kept as safetensors with a card."""
+    plan = read_plan(warehouse.open(), context.partition_key)
+    library = PolicyLibrary(warehouse.home)
+    with mlflow.run(plan.run_id, context.partition_key) as tracked:
+        run = train_into(library, plan, context.log.info)
+        archives = library.read_run(run)
+        curves, folder = training_curves(archives), library.folder(run.partition_key, run.run_id)
+        tracked.log_training(plan.spec, curves, folder)
+    return dg.MaterializeResult(
+        metadata={
+            "run_id": plan.run_id,
+            "policies": len(archives),
+            "size_bytes": sum(len(content) for content in archives.values()),
+            "sha256": run.sha256,
+            "folder": dg.MetadataValue.path(str(folder)),
+            "learning_curve": picture(learning_figure(curves)),
+            "warnings": list(plan.warnings),
+            **tracked.metadata,
+        },
+        data_version=dg.DataVersion(run.sha256),
+    )
+
+
+@dg.asset(
+    key=["rl", "training_curves"],
+    group_name="policies",
+    kinds={"iceberg"},
+    owners=OWNERS,
+    deps=[POLICY_KEY],
+    partitions_def=EXPERIMENTS,
+    backfill_policy=ONE_RUN_EACH,
+    code_version="1",
+    metadata=table_metadata(TRAINING_CURVES),
+)
+def training_curve(context: dg.AssetExecutionContext, warehouse: WarehouseResource) -> dg.MaterializeResult:
+    """Mean reward of a step over each rollout, per fold and seed."""
+    lake, library = warehouse.open(), PolicyLibrary(warehouse.home)
+    run = library.latest(context.partition_key)
+    n_rows = replace_run(lake, TRAINING_CURVES, training_curves(library.read_run(run)), run)
+    return written(lake, TRAINING_CURVES, n_rows)

@@ -1,0 +1,40 @@
+"""Preferences: which of two proposals did better from the same state."""
+
+import dagster as dg
+import polars as pl
+
+from nvtrader_pipelines.envs.dynamics import resolve_fill
+from nvtrader_pipelines.orchestration.assets.trajectories import ACTION_LOGS_KEY
+from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, ONE_RUN_EACH
+from nvtrader_pipelines.orchestration.reports import OWNERS, table_metadata, written
+from nvtrader_pipelines.orchestration.resources import WarehouseResource
+from nvtrader_pipelines.preferences.pairs import preference_pairs as compare_proposals
+from nvtrader_pipelines.storage.plans import reopen_plan
+from nvtrader_pipelines.storage.policy_library import PolicyLibrary
+from nvtrader_pipelines.storage.runs import read_run, replace_run
+from nvtrader_pipelines.storage.tables import ACTION_LOGS, PREFERENCE_PAIRS
+
+
+@dg.asset(
+    key=["preferences", "preference_pairs"],
+    group_name="preferences",
+    kinds={"iceberg", "polars"},
+    owners=OWNERS,
+    deps=[ACTION_LOGS_KEY],
+    partitions_def=EXPERIMENTS,
+    backfill_policy=ONE_RUN_EACH,
+    code_version="1",
+    metadata=table_metadata(PREFERENCE_PAIRS),
+)
+def preference_pairs(context: dg.AssetExecutionContext, warehouse: WarehouseResource) -> dg.MaterializeResult:
+    """Past rebalances: the policy's weights against each baseline's from the same state, by the next five sessions."""
+    lake = warehouse.open()
+    run = PolicyLibrary(warehouse.home).latest(context.partition_key)
+    plan = reopen_plan(lake, run)
+    environment = plan.spec.environment
+    fill = resolve_fill(environment.fill, plan.panel)
+    pairs = compare_proposals(read_run(lake, ACTION_LOGS, run), plan.panel, environment.turnover_cost_bps, fill)
+    n_rows = replace_run(lake, PREFERENCE_PAIRS, pairs, run)
+    held_out = int(pairs["holdout"].sum())
+    won = len(pairs.filter(pl.col("chosen") == run.experiment))
+    return written(lake, PREFERENCE_PAIRS, n_rows, {"holdout": held_out, "won_by_policy": won})

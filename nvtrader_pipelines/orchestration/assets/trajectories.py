@@ -1,0 +1,67 @@
+"""Trajectories: what every policy and baseline saw, did, paid and earned in its test windows."""
+
+from collections.abc import Iterator
+
+import dagster as dg
+
+from nvtrader_pipelines.evaluation.figures import equity_figure, reward_terms_figure, weights_figure
+from nvtrader_pipelines.experiments.runtime import judge
+from nvtrader_pipelines.orchestration.assets.policies import POLICY_KEY
+from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, ONE_RUN_EACH
+from nvtrader_pipelines.orchestration.reports import OWNERS, picture, table_metadata, written
+from nvtrader_pipelines.orchestration.resources import WarehouseResource
+from nvtrader_pipelines.storage.plans import reopen_plan
+from nvtrader_pipelines.storage.policy_library import PolicyLibrary
+from nvtrader_pipelines.storage.runs import write_record
+from nvtrader_pipelines.storage.tables import (
+    ACTION_LOGS,
+    EQUITY_CURVES,
+    REWARD_DECOMPOSITION,
+    TRAJECTORIES,
+    Table,
+)
+
+ACTION_LOGS_KEY = dg.AssetKey(["rl", "action_logs"])
+
+DESCRIPTIONS = {
+    TRAJECTORIES: "One row per account and decision: what was seen, done, earned.",
+    EQUITY_CURVES: "One row per account and session: equity net of cost, drawdown, turnover, cost, cash.",
+    ACTION_LOGS: "One row per account and decision: target and executed weights and trades, by name.",
+    REWARD_DECOMPOSITION: "One row per account, decision and reward term.",
+}
+
+
+def spec_of(table: Table) -> dg.AssetSpec:
+    """The asset of one trajectory table."""
+    return dg.AssetSpec(
+        [table.namespace, table.table],
+        deps=[POLICY_KEY],
+        description=DESCRIPTIONS[table],
+        group_name="trajectories",
+        kinds={"iceberg", "pytorch"},
+        owners=OWNERS,
+        code_version="1",
+        metadata=table_metadata(table),
+    )
+
+
+@dg.multi_asset(
+    specs=[spec_of(table) for table in DESCRIPTIONS],
+    partitions_def=EXPERIMENTS,
+    backfill_policy=ONE_RUN_EACH,
+    name="walk_forward",
+)
+def walk_forward(context: dg.AssetExecutionContext, warehouse: WarehouseResource) -> Iterator[dg.MaterializeResult]:
+    """Walk every seed, their ensemble and the baselines through the test windows, each on its own account."""
+    lake, library = warehouse.open(), PolicyLibrary(warehouse.home)
+    run = library.latest(context.partition_key)
+    plan = reopen_plan(lake, run)
+    record = judge(plan, library.read_run(run))
+    note, name = " ".join(plan.warnings), plan.spec.name
+    pictures = {
+        EQUITY_CURVES: {"equity": picture(equity_figure(record.equity_curves, name, plan.spec.report_from, note))},
+        ACTION_LOGS: {"weights": picture(weights_figure(record.action_logs, name, note))},
+        REWARD_DECOMPOSITION: {"terms": picture(reward_terms_figure(record.reward_decomposition, name, note))},
+    }
+    for table, rows in write_record(lake, run, record):
+        yield written(lake, table, rows, pictures.get(table))

@@ -1,0 +1,178 @@
+"""Asset checks: schemas, gaps, NaN, and the identities of recorded runs; blocking where wrong data must not go on."""
+
+from collections.abc import Callable
+from typing import Any
+
+import dagster as dg
+import pandera.errors
+import polars as pl
+from pandera.polars import DataFrameModel
+
+from nvtrader_pipelines.evaluation.truth import equity_gaps, off_simplex, reward_gaps, training_leaks
+from nvtrader_pipelines.market.cleaning import files_without_good_rows
+from nvtrader_pipelines.market.schemas import CleanBars, Features, Quarantine, Returns
+from nvtrader_pipelines.orchestration.resources import WarehouseResource
+from nvtrader_pipelines.storage.policy_library import PolicyLibrary
+from nvtrader_pipelines.storage.tables import (
+    ACTION_LOGS,
+    BARS,
+    CLEAN_BARS,
+    DELIVERIES,
+    EQUITY_CURVES,
+    FEATURES,
+    PREFERENCE_PAIRS,
+    QUARANTINE,
+    RETURNS,
+    REWARD_DECOMPOSITION,
+    TRAJECTORIES,
+    Table,
+)
+
+PARTITION_TAG = "dagster/partition"
+PAIRS_FOR_DPO = 500
+SHOWN = 20  # violations listed in the metadata
+
+
+def asset_key(table: Table) -> dg.AssetKey:
+    """The asset that writes a table."""
+    return dg.AssetKey([table.namespace, table.table])
+
+
+def shown(rows: pl.DataFrame) -> dg.MarkdownMetadataValue:
+    """The first rows as a Markdown table."""
+    with pl.Config(tbl_formatting="MARKDOWN", tbl_hide_dataframe_shape=True, tbl_rows=SHOWN, tbl_cols=20):
+        return dg.MetadataValue.md(str(rows.head(SHOWN)))
+
+
+def verdict(broken: pl.DataFrame, checked: int, severity: Any = dg.AssetCheckSeverity.ERROR) -> dg.AssetCheckResult:
+    """Passed where no row is broken."""
+    metadata: dict[str, Any] = {"checked": checked, "broken": len(broken)}
+    if len(broken):
+        metadata["rows"] = shown(broken)
+    return dg.AssetCheckResult(passed=broken.is_empty(), severity=severity, metadata=metadata)
+
+
+def schema_check(table: Table, model: type[DataFrameModel]) -> dg.AssetChecksDefinition:
+    """A blocking check of a table against its pandera model."""
+
+    @dg.asset_check(asset=asset_key(table), name="schema", blocking=True, description=f"{table.name} fits its schema.")
+    def check(warehouse: WarehouseResource) -> dg.AssetCheckResult:
+        rows = warehouse.open().read(table)
+        try:
+            model.validate(rows, lazy=True)
+        except pandera.errors.SchemaErrors as errors:
+            return verdict(pl.DataFrame(errors.failure_cases), len(rows))
+        return verdict(rows.clear(), len(rows))
+
+    return check
+
+
+@dg.asset_check(asset=asset_key(RETURNS), description="No symbol misses a session between its first and last bar.")
+def calendar_has_no_gaps(warehouse: WarehouseResource) -> dg.AssetCheckResult:
+    """A warning: short gaps are borne by the environment, long ones stop the experiment that meets them."""
+    rows = warehouse.open().read(RETURNS, columns=["source", "symbol", "session", "span"])
+    return verdict(rows.filter(pl.col("span") > 1), len(rows), dg.AssetCheckSeverity.WARN)
+
+
+@dg.asset_check(asset=asset_key(CLEAN_BARS), description="Every delivered file gave at least one valid bar.")
+def every_file_has_a_good_bar(warehouse: WarehouseResource) -> dg.AssetCheckResult:
+    """Not blocking: one bad file never stops the good ones."""
+    lake = warehouse.open()
+    delivered = lake.read(DELIVERIES)
+    return verdict(files_without_good_rows(lake.read(BARS), lake.read(QUARANTINE)), len(delivered))
+
+
+def no_nan_check(table: Table) -> dg.AssetChecksDefinition:
+    """A blocking check that what the panel is made of holds no NaN; unknown values are null."""
+
+    @dg.asset_check(asset=asset_key(table), name="no_nan", blocking=True, description=f"{table.name} holds no NaN.")
+    def check(warehouse: WarehouseResource) -> dg.AssetCheckResult:
+        rows = warehouse.open().read(table)
+        floats = [name for name, kind in rows.schema.items() if kind.is_float()]
+        broken = rows.filter(pl.any_horizontal(pl.col(name).is_nan() | pl.col(name).is_infinite() for name in floats))
+        return verdict(broken, len(rows))
+
+    return check
+
+
+def run_check(
+    table: Table, name: str, tables: tuple[Table, ...], broken: Callable[..., pl.DataFrame], description: str
+) -> dg.AssetChecksDefinition:
+    """A blocking check of an identity on the run an experiment has just recorded."""
+
+    @dg.asset_check(asset=asset_key(table), name=name, blocking=True, description=description)
+    def check(context: dg.AssetCheckExecutionContext, warehouse: WarehouseResource) -> dg.AssetCheckResult:
+        lake = warehouse.open()
+        run = PolicyLibrary(warehouse.home).latest(context.run.tags[PARTITION_TAG])
+        frames = [lake.read(each, where={"spec_hash": [run.spec_hash], "run_id": [run.run_id]}) for each in tables]
+        return verdict(broken(*frames), len(frames[0]))
+
+    return check
+
+
+@dg.asset_check(
+    asset=asset_key(EQUITY_CURVES), blocking=True, description="No fold was trained on a session of its test window."
+)
+def no_training_in_test(context: dg.AssetCheckExecutionContext, warehouse: WarehouseResource) -> dg.AssetCheckResult:
+    """From the cards of the policies against the sessions they were tested on."""
+    library = PolicyLibrary(warehouse.home)
+    run = library.latest(context.run.tags[PARTITION_TAG])
+    curves = warehouse.open().read(EQUITY_CURVES, where={"spec_hash": [run.spec_hash], "run_id": [run.run_id]})
+    training = library.training_windows(run)
+    return verdict(training_leaks(training, curves), len(training))
+
+
+@dg.asset_check(
+    asset=["policies", "trained_policy"],
+    blocking=True,
+    description="Every policy file has the digest it was sealed with.",
+)
+def policy_digest(context: dg.AssetCheckExecutionContext, warehouse: WarehouseResource) -> dg.AssetCheckResult:
+    """Reads every file of the run again."""
+    library = PolicyLibrary(warehouse.home)
+    run = library.latest(context.run.tags[PARTITION_TAG])
+    return verdict(library.tampered(run), len(run.policies))
+
+
+@dg.asset_check(
+    asset=asset_key(PREFERENCE_PAIRS), description=f"At least {PAIRS_FOR_DPO} pairs outside the hold-out to tune on."
+)
+def enough_pairs_for_dpo(warehouse: WarehouseResource) -> dg.AssetCheckResult:
+    """A warning until there are; the number is our own choice."""
+    pairs = warehouse.open().read(PREFERENCE_PAIRS, columns=["holdout"])
+    free = len(pairs) - int(pairs["holdout"].sum())
+    return dg.AssetCheckResult(
+        passed=free >= PAIRS_FOR_DPO,
+        severity=dg.AssetCheckSeverity.WARN,
+        metadata={"pairs": len(pairs), "outside_holdout": free, "needed": PAIRS_FOR_DPO},
+    )
+
+
+CHECKS = [
+    enough_pairs_for_dpo,
+    schema_check(CLEAN_BARS, CleanBars),
+    schema_check(QUARANTINE, Quarantine),
+    schema_check(RETURNS, Returns),
+    schema_check(FEATURES, Features),
+    calendar_has_no_gaps,
+    every_file_has_a_good_bar,
+    no_nan_check(RETURNS),
+    no_nan_check(FEATURES),
+    policy_digest,
+    no_training_in_test,
+    run_check(ACTION_LOGS, "weights_sum_to_one", (ACTION_LOGS,), off_simplex, "Weights are on the simplex."),
+    run_check(
+        REWARD_DECOMPOSITION,
+        "terms_sum_to_reward",
+        (TRAJECTORIES, REWARD_DECOMPOSITION),
+        reward_gaps,
+        "Every step's terms sum to its reward.",
+    ),
+    run_check(
+        EQUITY_CURVES,
+        "equity_is_product_of_growth",
+        (EQUITY_CURVES,),
+        equity_gaps,
+        "Equity is the product of net growth.",
+    ),
+]

@@ -1,0 +1,48 @@
+"""All definitions by name; tests and the command line build them through the same seam."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import dagster as dg
+
+from nvtrader_pipelines.orchestration.assets import ASSETS
+from nvtrader_pipelines.orchestration.checks import CHECKS
+from nvtrader_pipelines.orchestration.console import console_logger
+from nvtrader_pipelines.orchestration.jobs import JOBS
+from nvtrader_pipelines.orchestration.mlflow_tracking import MlflowTracking
+from nvtrader_pipelines.orchestration.resources import ViewsResource, WarehouseResource
+from nvtrader_pipelines.orchestration.schedules import SCHEDULES
+from nvtrader_pipelines.orchestration.sensors import SENSORS
+from nvtrader_pipelines.storage.home import Home
+
+EXECUTOR = dg.multiprocess_executor.configured(
+    {
+        "max_concurrent": 2,
+        "start_method": {"forkserver": {"preload_modules": ["nvtrader_pipelines.orchestration.definitions"]}},
+    }
+)
+
+
+def build_defs(overrides: Mapping[str, Any] | None = None, home: Home | None = None) -> dg.Definitions:
+    """The code location over one home folder (by default the one found from here).
+
+    Args:
+        overrides: resources by name to use instead.
+        home: where data and warehouse lie.
+    """
+    home = home or Home.find()
+    resources = {
+        "warehouse": WarehouseResource(root=str(home.root)),
+        "views": ViewsResource(database=":memory:", root=str(home.root)),
+        "mlflow": MlflowTracking(folder=str(home.mlflow)),
+    }
+    return dg.Definitions(
+        assets=ASSETS,
+        asset_checks=CHECKS,
+        jobs=JOBS,
+        schedules=SCHEDULES,
+        sensors=SENSORS,
+        resources={**resources, **(overrides or {})},
+        executor=EXECUTOR,
+        loggers={"console": console_logger},
+    )

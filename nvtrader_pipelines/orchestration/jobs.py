@@ -1,0 +1,38 @@
+"""Jobs: what schedules, sensors and the command line launch."""
+
+import dagster as dg
+
+MARKET = dg.define_asset_job(
+    "market",
+    dg.AssetSelection.groups("bronze", "silver", "gold"),
+    description="Ingest, clean and derive the market, year by year, and pin its panels.",
+    run_tags={"nvtrader/layer": "market"},
+)
+EXPERIMENT = dg.define_asset_job(
+    "experiment",
+    dg.AssetSelection.groups("policies", "trajectories", "preferences")
+    | dg.AssetSelection.assets(["evaluation", "walk_forward_evaluation"]),
+    description="Train one experiment on every fold and seed, judge it walk-forward, extract its preference pairs.",
+    run_tags={"nvtrader/layer": "experiment", "nvtrader/training": "yes"},
+)
+PREFERENCES = dg.define_asset_job(
+    "preferences",
+    dg.AssetSelection.groups("preferences"),
+    description="Extract the preference pairs of one experiment again.",
+    run_tags={"nvtrader/layer": "preferences"},
+)
+DPO_CHECK = dg.define_asset_job(
+    "dpo_check",
+    dg.AssetSelection.checks(
+        dg.AssetCheckKey(dg.AssetKey(["preferences", "preference_pairs"]), "enough_pairs_for_dpo")
+    ),
+    description="Say whether there are enough preference pairs to tune a policy on.",
+    run_tags={"nvtrader/layer": "preferences"},
+)
+RATIO_CURVE = dg.define_asset_job(
+    "ratio_curve",
+    dg.AssetSelection.assets(["evaluation", "sharpe_ratio_curve"]),
+    description="Rank every completed run by its Sharpe ratio, over time.",
+    run_tags={"nvtrader/layer": "evaluation"},
+)
+JOBS = [MARKET, EXPERIMENT, PREFERENCES, DPO_CHECK, RATIO_CURVE]

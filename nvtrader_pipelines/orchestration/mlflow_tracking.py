@@ -1,0 +1,110 @@
+"""MLflow as a resource: one MLflow run per experiment run, found again on a retry."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import polars as pl
+from mlflow import MlflowClient
+from mlflow.entities import Metric, Param
+
+from nvtrader_pipelines.experiments.spec import ExperimentSpec
+
+EXPERIMENT = "nvtrader"
+RUN_TAG = "nvtrader.run_id"
+CURVE_POINTS = 200
+PARAM_LENGTH = 500  # what the store takes of a parameter
+
+
+@dataclass(frozen=True)
+class TrackedRun:
+    """One open MLflow run."""
+
+    client: MlflowClient
+    experiment_id: str
+    mlflow_run_id: str
+
+    @property
+    def path(self) -> str:
+        """The run's place in MLflow's web page."""
+        return f"#/experiments/{self.experiment_id}/runs/{self.mlflow_run_id}"
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """What links an asset to the run."""
+        return {"mlflow_run_id": self.mlflow_run_id, "mlflow_path": self.path}
+
+    def log_training(self, spec: ExperimentSpec, curves: pl.DataFrame, folder: Path) -> None:
+        """The spec's fields, the mean learning curve over folds and seeds, and the policy files."""
+        self.log(flat(spec.model_dump(mode="json")), {})
+        mean = curves.group_by("timesteps").agg(pl.col("mean_reward").mean()).sort("timesteps")
+        self.log_curve("mean_reward", list(mean.iter_rows()))
+        self.log_files(folder)
+
+    def log_verdict(self, verdict: pl.DataFrame) -> None:
+        """The ensemble's figures over each period."""
+        names = ("sharpe", "cagr", "max_drawdown", "turnover_per_year", "cost_per_year", "sharpe_difference")
+        rows = verdict.filter((pl.col("kind") == "ensemble") & (pl.col("period") != "fold"))
+        metrics = {
+            f"{period}/{name}": value
+            for period, *values in rows.select("period", *names).iter_rows()
+            for name, value in zip(names, values, strict=True)
+            if value is not None
+        }
+        self.log({}, metrics)
+
+    def log(self, params: Mapping[str, str], metrics: Mapping[str, float]) -> None:
+        """Parameters and single metrics."""
+        self.client.log_batch(
+            self.mlflow_run_id,
+            params=[Param(key, value[:PARAM_LENGTH]) for key, value in params.items()],
+            metrics=[Metric(key, value, 0, 0) for key, value in metrics.items()],
+        )
+
+    def log_curve(self, name: str, points: list[tuple[int, float]]) -> None:
+        """A curve of at most 200 points: step, value."""
+        if len(points) > CURVE_POINTS:
+            raise ValueError(f"a curve has at most {CURVE_POINTS} points, but {name!r} has {len(points)}; thin it")
+        self.client.log_batch(self.mlflow_run_id, metrics=[Metric(name, value, 0, step) for step, value in points])
+
+    def log_files(self, folder: Path) -> None:
+        """Every file of a folder."""
+        self.client.log_artifacts(self.mlflow_run_id, str(folder), folder.name)
+
+
+def flat(content: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """A nested document as dotted names and text."""
+    named = {}
+    for key, value in content.items():
+        named |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": str(value)}
+    return named
+
+
+class MlflowTracking(dg.ConfigurableResource):
+    """The MLflow store under `warehouse/mlflow`."""
+
+    folder: str
+
+    def _client(self) -> MlflowClient:
+        Path(self.folder).mkdir(parents=True, exist_ok=True)
+        return MlflowClient(f"sqlite:///{self.folder}/mlflow.db")
+
+    @contextmanager
+    def run(self, run_id: str, name: str) -> Iterator[TrackedRun]:
+        """The MLflow run of an experiment's run, new or found by its tag; failed if the block raises."""
+        client = self._client()
+        found = client.get_experiment_by_name(EXPERIMENT)
+        artifacts = (Path(self.folder) / "artifacts").as_uri()
+        experiment_id = found.experiment_id if found else client.create_experiment(EXPERIMENT, artifacts)
+        runs = client.search_runs([experiment_id], f"tags.`{RUN_TAG}` = '{run_id}'", max_results=1)
+        run = runs[0] if runs else client.create_run(experiment_id, tags={RUN_TAG: run_id}, run_name=name)
+        tracked = TrackedRun(client, experiment_id, run.info.run_id)
+        try:
+            yield tracked
+        except BaseException:
+            client.set_terminated(run.info.run_id, "FAILED")
+            raise
+        client.set_terminated(run.info.run_id, "FINISHED")

@@ -1,0 +1,33 @@
+"""Every partitioning: years of sessions for the market, one experiment version for the rest."""
+
+import dagster as dg
+
+from nvtrader_pipelines.market.ingest import FIRST_YEAR
+
+YEARS = dg.TimeWindowPartitionsDefinition(
+    start="1990",
+    fmt="%Y",
+    cron_schedule="0 0 1 1 *",
+    end_offset=1,  # the running year is a partition too
+    timezone="America/New_York",
+)
+EXPERIMENTS = dg.DynamicPartitionsDefinition(name="experiment")  # name@hash8
+ALL_YEARS = dg.AllPartitionMapping()
+
+ONE_RUN = dg.BackfillPolicy.single_run()  # history in one run: a year alone costs as much as all
+ONE_RUN_EACH = dg.BackfillPolicy.multi_run(1)
+
+RANGE_START, RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
+
+
+def whole_history() -> dict[str, str]:
+    """Run tags that materialise every year in one run."""
+    keys = YEARS.get_partition_keys()
+    return {RANGE_START: keys[0], RANGE_END: keys[-1]}
+
+
+def years_of(context: dg.AssetExecutionContext) -> list[int]:
+    """The years this run materialises; the first partition also holds what came before it."""
+    years = [int(key) for key in context.partition_keys]
+    first = int(YEARS.get_first_partition_key() or years[0])
+    return [*range(FIRST_YEAR, first), *years] if first in years else years

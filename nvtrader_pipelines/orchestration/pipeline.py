@@ -1,0 +1,105 @@
+"""The whole graph in one process, for the command line: what is up to date is left alone."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import dagster as dg
+
+from nvtrader_pipelines.experiments.spec import ExperimentSpec
+from nvtrader_pipelines.orchestration.definitions import build_defs
+from nvtrader_pipelines.orchestration.instance import open_instance
+from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, whole_history
+from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.plans import is_complete, market_is_current, market_state, remember_market
+from nvtrader_pipelines.storage.specs import SpecStore, read_experiments
+from nvtrader_pipelines.storage.views import publish
+from nvtrader_pipelines.storage.warehouse import Warehouse
+
+
+class PipelineError(RuntimeError):
+    """A step failed; its own message says what to do."""
+
+
+class _Run:
+    """Jobs of one `nvtrader run`, one after the other on one instance."""
+
+    def __init__(self, home: Home, instance: dg.DagsterInstance, *, quiet: bool) -> None:
+        self.defs = build_defs(home=home)
+        self.instance, self.quiet = instance, quiet
+
+    def say(self, line: str) -> None:
+        """Tell the person who waits."""
+        if not self.quiet:
+            print(f"{datetime.now(UTC):%H:%M:%S} {line}", flush=True)  # noqa: T201 - progress is this class's purpose
+
+    def launch(self, job: str, partition_key: str | None = None, tags: dict[str, str] | None = None) -> None:
+        """Run a job to its end.
+
+        Raises:
+            PipelineError: if a step fails.
+        """
+        level = "CRITICAL" if self.quiet else "INFO"
+        result = self.defs.resolve_job_def(job).execute_in_process(
+            instance=self.instance,
+            partition_key=partition_key,
+            tags=tags,
+            run_config={"loggers": {"console": {"config": {"level": level}}}},
+            raise_on_error=False,
+        )
+        if not result.success:
+            raise PipelineError(_failure(job, result))
+
+
+def _failure(job: str, result: dg.ExecuteInProcessResult) -> str:
+    for event in result.filter_events(lambda event: event.is_step_failure):
+        error = event.step_failure_data.error
+        cause = error.cause if error and error.cause else error
+        message = cause.message.strip() if cause else "no message"
+        return f"{job}: {event.step_key} failed: {message}"
+    return f"{job}: a blocking check failed; see the run {result.run_id} in `nvtrader ui`"
+
+
+def chosen_specs(home: Home, names: Sequence[str]) -> list[ExperimentSpec]:
+    """The experiments to run.
+
+    Raises:
+        ValueError: if a file does not hold a valid experiment, or a name is unknown.
+    """
+    found = read_experiments(home)
+    for path, problem in found.problems.items():
+        raise ValueError(f"{path}: {problem}")
+    known = {spec.name: spec for spec in found.specs}
+    strangers = [name for name in names if name not in known]
+    if strangers:
+        raise ValueError(f"no experiment is named {', '.join(strangers)}; there are: {', '.join(known) or 'none'}")
+    return [known[name] for name in names] if names else list(found.specs)
+
+
+def run_pipeline(home: Home, names: Sequence[str], *, quiet: bool = False) -> None:
+    """Bring the market, the experiments and the ratio curve up to date.
+
+    Raises:
+        PipelineError: if a step fails.
+        ValueError: if an experiment is invalid or unknown.
+    """
+    specs = chosen_specs(home, names)
+    with open_instance(home) as instance:
+        run = _Run(home, instance, quiet=quiet)
+        lake = Warehouse(home)
+        state = market_state(home)
+        if market_is_current(lake):
+            run.say("market: up to date")
+        else:
+            run.say("market: ingesting, cleaning, deriving")
+            run.launch("market", tags=whole_history())
+            remember_market(home, state)
+        for count, spec in enumerate(specs, start=1):
+            key = SpecStore(home).register(spec)
+            instance.add_dynamic_partitions(EXPERIMENTS.name or "", [key])
+            if is_complete(lake, key):
+                run.say(f"experiment {count} of {len(specs)}: {key} is up to date")
+                continue
+            run.say(f"experiment {count} of {len(specs)}: {key}")
+            run.launch("experiment", partition_key=key)
+        run.launch("ratio_curve")
+        publish(lake)

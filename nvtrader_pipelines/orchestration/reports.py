@@ -1,0 +1,46 @@
+"""What assets say of themselves: column schemas, row counts, snapshots, data versions, pictures."""
+
+import base64
+from collections.abc import Mapping
+from typing import Any
+
+import dagster as dg
+
+from nvtrader_pipelines.storage.tables import Table
+from nvtrader_pipelines.storage.warehouse import Warehouse
+
+OWNERS = ["team:nvtrader"]
+
+
+def column_schema(table: Table) -> dg.TableSchema:
+    """The table's columns with their documentation."""
+    return dg.TableSchema(columns=[dg.TableColumn(name, kind, description=doc) for name, kind, doc in table.columns])
+
+
+def table_metadata(table: Table) -> dict[str, Any]:
+    """What is known of a table before any run."""
+    return {"dagster/column_schema": column_schema(table), "dagster/table_name": table.name}
+
+
+def picture(png: bytes) -> dg.MarkdownMetadataValue:
+    """A PNG that the UI shows."""
+    return dg.MetadataValue.md(f"![plot](data:image/png;base64,{base64.b64encode(png).decode()})")
+
+
+def written(
+    warehouse: Warehouse, table: Table, n_rows: int, extra: Mapping[str, Any] | None = None
+) -> dg.MaterializeResult:
+    """The report of a table just written: its snapshot is its data version."""
+    state = warehouse.describe(table)
+    return dg.MaterializeResult(
+        asset_key=dg.AssetKey([table.namespace, table.table]),
+        metadata={
+            "dagster/row_count": state.n_rows,
+            "dagster/partition_row_count": n_rows,
+            "size_bytes": state.n_bytes,
+            "files": state.n_files,
+            "iceberg_snapshot_id": str(state.snapshot_id),
+            **(extra or {}),
+        },
+        data_version=dg.DataVersion(str(state.snapshot_id)),
+    )

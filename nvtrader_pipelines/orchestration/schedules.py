@@ -1,0 +1,56 @@
+"""Schedules in the exchange's time zone; the times are our own choice, after the close and before the open."""
+
+from collections.abc import Iterator
+
+import dagster as dg
+
+from nvtrader_pipelines.market.calendar import is_session
+from nvtrader_pipelines.orchestration.jobs import DPO_CHECK, EXPERIMENT, MARKET, PREFERENCES
+from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
+
+EXCHANGE_TIME = "America/New_York"
+RUNNING = dg.DefaultScheduleStatus.RUNNING
+
+
+def experiments(context: dg.ScheduleEvaluationContext) -> list[str]:
+    """The registered experiments."""
+    return list(context.instance.get_dynamic_partitions(EXPERIMENTS.name or ""))
+
+
+@dg.schedule(cron_schedule="30 17 * * 1-5", job=MARKET, execution_timezone=EXCHANGE_TIME, default_status=RUNNING)
+def eod_ingest(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+    """After the close of every session: ingest, clean and derive the running year."""
+    day = context.scheduled_execution_time.date()
+    if not is_session(day):
+        return dg.SkipReason(f"{day} is no session of the exchange")
+    return dg.RunRequest(run_key=day.isoformat(), partition_key=str(day.year))
+
+
+def per_experiment(context: dg.ScheduleEvaluationContext, period: str) -> Iterator[dg.RunRequest | dg.SkipReason]:
+    """One run per registered experiment and period."""
+    keys = experiments(context)
+    if not keys:
+        yield dg.SkipReason("no experiment is registered yet; put a spec into data/experiments or run `nvtrader run`")
+    for key in keys:
+        yield dg.RunRequest(run_key=f"{period}:{key}", partition_key=key)
+
+
+@dg.schedule(cron_schedule="0 2 * * *", job=PREFERENCES, execution_timezone=EXCHANGE_TIME, default_status=RUNNING)
+def nightly_preference_extract(context: dg.ScheduleEvaluationContext) -> Iterator[dg.RunRequest | dg.SkipReason]:
+    """Every night: preference pairs of every experiment, whose outcomes may have come in."""
+    yield from per_experiment(context, context.scheduled_execution_time.date().isoformat())
+
+
+@dg.schedule(cron_schedule="0 3 * * *", job=DPO_CHECK, execution_timezone=EXCHANGE_TIME, default_status=RUNNING)
+def dpo_check(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
+    """Every night after the extract: are there enough pairs to tune on?"""
+    return dg.RunRequest(run_key=context.scheduled_execution_time.date().isoformat())
+
+
+@dg.schedule(cron_schedule="0 6 * * 0", job=EXPERIMENT, execution_timezone=EXCHANGE_TIME, default_status=RUNNING)
+def weekly_retrain(context: dg.ScheduleEvaluationContext) -> Iterator[dg.RunRequest | dg.SkipReason]:
+    """Every Sunday: train every experiment on the market as it stands; unchanged ones are found done."""
+    yield from per_experiment(context, context.scheduled_execution_time.strftime("%G-W%V"))
+
+
+SCHEDULES = [eod_ingest, nightly_preference_extract, dpo_check, weekly_retrain]

@@ -1,0 +1,54 @@
+"""Sensors: a landed file, a new or changed experiment, a retrained policy."""
+
+import dagster as dg
+
+from nvtrader_pipelines.orchestration.jobs import EXPERIMENT, MARKET, RATIO_CURVE
+from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, whole_history
+from nvtrader_pipelines.orchestration.resources import WarehouseResource
+from nvtrader_pipelines.storage.landing import fingerprint
+from nvtrader_pipelines.storage.plans import has_panel
+from nvtrader_pipelines.storage.specs import SpecStore, read_experiments
+
+RUNNING = dg.DefaultSensorStatus.RUNNING
+
+
+@dg.sensor(job=MARKET, minimum_interval_seconds=30, default_status=RUNNING)
+def landed_file(context: dg.SensorEvaluationContext, warehouse: WarehouseResource) -> dg.SensorResult | dg.SkipReason:
+    """A file new or changed in `data/landing`: ingest it and derive the market again."""
+    found = fingerprint(warehouse.home)
+    if not found or found == context.cursor:
+        return dg.SkipReason("nothing new in data/landing")
+    return dg.SensorResult(run_requests=[dg.RunRequest(run_key=found, tags=whole_history())], cursor=found)
+
+
+@dg.sensor(job=EXPERIMENT, minimum_interval_seconds=30, default_status=RUNNING)
+def experiment_file(
+    context: dg.SensorEvaluationContext, warehouse: WarehouseResource
+) -> dg.SensorResult | dg.SkipReason:
+    """A spec new or changed in `data/experiments`: register its version as a partition and run it."""
+    home = warehouse.home
+    found = read_experiments(home)
+    for path, problem in found.problems.items():
+        context.log.warning("%s is left out: %s", path, problem)
+    registered = set(context.instance.get_dynamic_partitions(EXPERIMENTS.name or ""))
+    new = [spec for spec in found.specs if spec.partition_key not in registered]
+    if not new:
+        return dg.SkipReason("no new or changed experiment")
+    if not has_panel(warehouse.open()):
+        return dg.SkipReason("the market has no panel yet; materialise the market job or run `nvtrader run`")
+    keys = [SpecStore(home).register(spec) for spec in new]
+    return dg.SensorResult(
+        run_requests=[dg.RunRequest(run_key=key, partition_key=key) for key in keys],
+        dynamic_partitions_requests=[EXPERIMENTS.build_add_request(keys)],
+    )
+
+
+@dg.asset_sensor(
+    asset_key=dg.AssetKey(["evaluation", "walk_forward_evaluation"]), job=RATIO_CURVE, default_status=RUNNING
+)
+def policy_retrained(_context: dg.SensorEvaluationContext, asset_event: dg.EventLogEntry) -> dg.RunRequest:
+    """A policy newly trained and judged: rank it among all runs."""
+    return dg.RunRequest(run_key=asset_event.run_id)
+
+
+SENSORS = [landed_file, experiment_file, policy_retrained]

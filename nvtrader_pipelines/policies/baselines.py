@@ -1,0 +1,146 @@
+"""Honest baselines as policies: what a learned policy must beat on the same folds, fills and costs."""
+
+from collections.abc import Callable
+from typing import Annotated, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, PositiveInt, model_validator
+
+from nvtrader_pipelines.components import Component
+from nvtrader_pipelines.envs.dynamics import Account
+from nvtrader_pipelines.market.panel import MarketPanel
+from nvtrader_pipelines.policies.policy import Decision, Policy
+
+Solver = Callable[[NDArray[np.float64]], NDArray[np.float64]]
+
+
+def _over_eligible(panel: MarketPanel, t: int, scores: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
+    """Weights (N+1,) in proportion to `scores` (N,) over the names eligible at `t`; 1/N if they say nothing."""
+    eligible = panel.eligible[t].astype(np.float64)
+    wanted = eligible if scores is None or not (scores * eligible).any() else scores * eligible
+    weights = np.zeros(len(eligible) + 1)
+    if eligible.any():
+        weights[:-1] = wanted / wanted.sum()
+    else:
+        weights[-1] = 1.0
+    return weights
+
+
+class EqualWeight(Component):
+    """1/N of the eligible names, restored at every decision."""
+
+    kind: Literal["equal_weight"] = "equal_weight"
+
+    def start(self) -> Policy:
+        """A worker for one account."""
+        return _EqualWeightPolicy()
+
+
+class _EqualWeightPolicy:
+    def decide(self, panel: MarketPanel, t: int, account: Account) -> Decision:  # noqa: ARG002 (Policy's signature)
+        """1/N, whatever is held."""
+        return Decision(target=_over_eligible(panel, t))
+
+
+class BuyAndHold(Component):
+    """1/N of the first eligible names, bought once and never traded again."""
+
+    kind: Literal["buy_and_hold"] = "buy_and_hold"
+
+    def start(self) -> Policy:
+        """A worker for one account."""
+        return _BuyAndHoldPolicy()
+
+
+class _BuyAndHoldPolicy:
+    def __init__(self) -> None:
+        self._bought = False
+
+    def decide(self, panel: MarketPanel, t: int, account: Account) -> Decision:  # noqa: ARG002 (Policy's signature)
+        """1/N at the first decision with an eligible name, then no trade."""
+        if self._bought or not panel.eligible[t].any():
+            return Decision(target=None)
+        self._bought = True
+        return Decision(target=_over_eligible(panel, t))
+
+
+class MinimumVariance(Component):
+    """Least variance under a Ledoit-Wolf covariance; 1/N until the history is long enough."""
+
+    kind: Literal["minimum_variance"] = "minimum_variance"
+    history: Annotated[int, Field(ge=2)] = 252  # sessions of returns, up to and including the decision's
+    estimate_every: PositiveInt = 21  # sessions
+
+    def start(self) -> Policy:
+        """A worker for one account."""
+        return _EstimatedPolicy(self.history, self.estimate_every, _minimum_variance)
+
+
+class MeanCvar(Component):
+    """Highest mean less CVaR on past returns; 1/N until the history is long enough."""
+
+    kind: Literal["mean_cvar"] = "mean_cvar"
+    history: Annotated[int, Field(ge=2)] = 504  # sessions of returns, up to and including the decision's
+    estimate_every: PositiveInt = 21  # sessions
+    confidence_level: float = Field(default=0.95, gt=0.0, lt=1.0)
+
+    @model_validator(mode="after")
+    def _tail_holds_a_return(self) -> Self:
+        tail = (1.0 - self.confidence_level) * self.history
+        if tail < 1.0 - 1e-9:
+            raise ValueError(
+                f"mean_cvar needs a tail of at least one return, but {self.history} sessions at "
+                f"{self.confidence_level:.1%} leave {tail:.2f}; lower confidence_level or lengthen history"
+            )
+        return self
+
+    def start(self) -> Policy:
+        """A worker for one account."""
+        return _EstimatedPolicy(self.history, self.estimate_every, self._weights)
+
+    def _weights(self, returns: NDArray[np.float64]) -> NDArray[np.float64]:
+        from nvtrader_pipelines.portfolio.mean_risk import mean_cvar_weights  # skfolio takes seconds to import
+
+        return mean_cvar_weights(returns, self.confidence_level)
+
+
+def _minimum_variance(returns: NDArray[np.float64]) -> NDArray[np.float64]:
+    from nvtrader_pipelines.portfolio.mean_risk import minimum_variance_weights  # skfolio takes seconds to import
+
+    return minimum_variance_weights(returns)
+
+
+class _EstimatedPolicy:
+    """Solves now and then, and trades back to the last solution in between.
+
+    A name counts when it is eligible and has a price from the first session of the history on; a name that
+    loses its eligibility leaves its weight to the others.
+    """
+
+    def __init__(self, history: int, estimate_every: int, solve: Solver) -> None:
+        self._history, self._estimate_every, self._solve = history, estimate_every, solve
+        self._estimated_at: int | None = None
+        self._scores: NDArray[np.float64] | None = None
+
+    def decide(self, panel: MarketPanel, t: int, account: Account) -> Decision:  # noqa: ARG002 (Policy's signature)
+        """The last solution over the names eligible now."""
+        if t + 1 >= self._history and self._is_due(t):
+            self._scores = self._estimate(panel, t)
+            self._estimated_at = t
+        return Decision(target=_over_eligible(panel, t, self._scores))
+
+    def _is_due(self, t: int) -> bool:
+        return self._estimated_at is None or t - self._estimated_at >= self._estimate_every
+
+    def _estimate(self, panel: MarketPanel, t: int) -> NDArray[np.float64] | None:
+        first = t + 1 - self._history
+        names = panel.eligible[t] & panel.tradable[: first + 1].any(axis=0)
+        if not names.any():
+            return None
+        scores = np.zeros(len(names))
+        scores[names] = self._solve(panel.close_returns[first : t + 1, names])
+        return scores
+
+
+Baseline = Annotated[EqualWeight | BuyAndHold | MinimumVariance | MeanCvar, Field(discriminator="kind")]

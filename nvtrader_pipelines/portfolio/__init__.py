@@ -1,0 +1,1 @@
+"""Portfolios: anchors and classical optimisers."""

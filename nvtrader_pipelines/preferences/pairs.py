@@ -1,0 +1,190 @@
+"""Counterfactual preference pairs: at a past rebalance, the policy's portfolio against each baseline's."""
+
+import hashlib
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from nvtrader_pipelines.envs.dynamics import FillTiming, Legs, hold, holding_period, market_legs, resolve_fill
+from nvtrader_pipelines.market.panel import MarketPanel
+
+TIE = 1e-12  # outcomes this close, as fractions, prefer neither
+
+PREFERENCE_PAIR = {
+    "pair_id": pl.String,
+    "session": pl.Date,
+    "outcome_session": pl.Date,
+    "chosen": pl.String,
+    "rejected": pl.String,
+    "symbols": pl.List(pl.String),
+    "chosen_weights": pl.List(pl.Float64),
+    "rejected_weights": pl.List(pl.Float64),
+    "chosen_outcome": pl.Float64,
+    "rejected_outcome": pl.Float64,
+    "margin": pl.Float64,
+    "holdout": pl.Boolean,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class _Proposals:
+    """One account's D rebalances, in time order."""
+
+    name: str
+    decided_at: NDArray[np.int64]  # (D,) session index
+    target: NDArray[np.float64]  # (D, N+1), cash last
+    executed: NDArray[np.float64]  # (D, N+1)
+    trades: NDArray[np.float64]  # (D, N+1)
+
+
+@dataclass(frozen=True, eq=False)
+class _Market:
+    """What a proposal is judged on."""
+
+    panel: MarketPanel
+    legs: Legs
+    cost_bps: float
+    fill: FillTiming
+    horizon: int
+
+
+def preference_pairs(
+    action_logs: pl.DataFrame,
+    panel: MarketPanel,
+    cost_bps: float,
+    fill: FillTiming,
+    *,
+    horizon: int = 5,
+    holdout_share: float = 0.2,
+) -> pl.DataFrame:
+    """One row per rebalance of the policy and baseline, the portfolio with the larger outcome as `chosen`.
+
+    Both portfolios start from what the policy held at the decision's close, are filled and charged alike, and
+    their outcome is the net return from that close to the one `horizon` sessions later. The policy is the
+    ensemble, or every single policy where there is none. Ties, and rebalances whose outcome the panel does not
+    hold yet, are left out. The last `holdout_share` of the rebalances, by time, is the hold-out; an earlier
+    pair whose outcome reaches into it is dropped.
+
+    Args:
+        action_logs: policy, kind, session, symbols (cash last), target_weights, executed_weights and trades.
+        panel: the market of the same symbols.
+        cost_bps: cost of a trade in basis points of its value.
+        fill: when orders fill; `next_open` is `next_close` on a panel without opens.
+        horizon: sessions from the decision to the outcome.
+        holdout_share: between 0 and 1.
+
+    Raises:
+        ValueError: if an argument is out of range, or the logs are of other symbols or sessions than the panel.
+    """
+    if horizon < 1 or not 0.0 <= holdout_share < 1.0:
+        raise ValueError(f"needs horizon >= 1 and 0 <= holdout_share < 1, got {horizon} and {holdout_share}")
+    _require_symbols(action_logs, panel)
+    filled = resolve_fill(fill, panel)
+    market = _Market(panel, market_legs(panel, filled), cost_bps, filled, horizon)
+    learned = "ensemble" if (action_logs["kind"] == "ensemble").any() else "policy"
+    rows = [
+        row
+        for policy in _proposals(action_logs, learned, panel)
+        for baseline in _proposals(action_logs, "baseline", panel)
+        for row in _rows(market, policy, baseline)
+    ]
+    pairs = pl.DataFrame(rows, schema=PREFERENCE_PAIR, orient="row")
+    return _split(pairs, holdout_share).sort("session", "chosen", "rejected")
+
+
+def _require_symbols(action_logs: pl.DataFrame, panel: MarketPanel) -> None:
+    expected = [*panel.symbols, "cash"]
+    for symbols in action_logs["symbols"].unique().to_list():
+        if symbols != expected:
+            raise ValueError(f"the action log holds {symbols}, but the panel of {panel.source!r} has {expected}")
+
+
+def _proposals(action_logs: pl.DataFrame, kind: str, panel: MarketPanel) -> Iterator[_Proposals]:
+    """The accounts of one kind, in their first order."""
+    chosen = action_logs.filter(pl.col("kind") == kind)
+    for (name,), rows in chosen.partition_by("policy", as_dict=True).items():
+        ordered = rows.sort("session")
+        sessions = ordered["session"].to_numpy().astype("datetime64[D]")
+        at = np.minimum(np.searchsorted(panel.sessions, sessions), len(panel.sessions) - 1)
+        if (panel.sessions[at] != sessions).any():
+            stranger = sessions[panel.sessions[at] != sessions][0]
+            raise ValueError(f"{name} decided on {stranger}, which is no session of the panel of {panel.source!r}")
+        columns = (np.array(ordered[c].to_list()) for c in ("target_weights", "executed_weights", "trades"))
+        yield _Proposals(str(name), at.astype(np.int64), *columns)
+
+
+def _rows(market: _Market, policy: _Proposals, baseline: _Proposals) -> Iterator[tuple[object, ...]]:
+    """The pairs of one policy and one baseline, hold-out not yet decided."""
+    known = len(market.panel.sessions) - market.horizon
+    shared, mine, theirs = np.intersect1d(policy.decided_at, baseline.decided_at, return_indices=True)
+    mine, theirs = mine[shared < known], theirs[shared < known]
+    if not len(mine):
+        return
+    start = _held(market, policy, mine)
+    traded = np.abs(policy.trades[mine]).sum(axis=1) > 0.0  # a policy that did not trade pays nothing
+    decided_at, target, other = policy.decided_at[mine], policy.target[mine], baseline.target[theirs]
+    outcome = _outcome(market, decided_at, start, (target, traded))
+    rival = _outcome(market, decided_at, start, (other, np.ones(len(mine), dtype=bool)))
+    for i in np.flatnonzero(np.abs(outcome - rival) > TIE):
+        sides = [(float(outcome[i]), policy.name, target[i]), (float(rival[i]), baseline.name, other[i])]
+        better, worse = sides if outcome[i] > rival[i] else reversed(sides)
+        yield _row(market, int(decided_at[i]), better, worse)
+
+
+def _held(market: _Market, policy: _Proposals, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+    """What the policy held at each decision's close, (D, N+1): the weights before the trade, drifted back."""
+    before_fill = market.legs.before_fill[policy.decided_at[rows] + 1]
+    held = policy.executed[rows] - policy.trades[rows]
+    held[:, :-1] /= 1.0 + before_fill
+    held = np.maximum(held, 0.0)  # the subtraction rounds
+    return held / held.sum(axis=1, keepdims=True)
+
+
+def _outcome(
+    market: _Market,
+    decided_at: NDArray[np.int64],
+    start: NDArray[np.float64],
+    order: tuple[NDArray[np.float64], NDArray[np.bool_]],
+) -> NDArray[np.float64]:
+    """Net return of each order (target and whether to trade) over the horizon, (D,)."""
+    period = holding_period(market.panel, market.legs, decided_at, market.horizon, fill=market.fill)
+    return hold(start, *order, period, market.cost_bps * 1e-4).growth - 1.0
+
+
+_Side = tuple[float, str, NDArray[np.float64]]  # outcome, name, weights
+
+
+def _row(market: _Market, decided_at: int, better: _Side, worse: _Side) -> tuple[object, ...]:
+    panel = market.panel
+    session, outcome_session = panel.sessions[decided_at], panel.sessions[decided_at + market.horizon]
+    content = f"{session}|{market.horizon}|{market.fill}|{market.cost_bps!r}|{better[1]}|{worse[1]}".encode()
+    digest = hashlib.sha256(content + better[2].tobytes() + worse[2].tobytes())
+    return (
+        digest.hexdigest()[:16],
+        session.item(),
+        outcome_session.item(),
+        better[1],
+        worse[1],
+        [*panel.symbols, "cash"],
+        better[2].tolist(),
+        worse[2].tolist(),
+        better[0],
+        worse[0],
+        better[0] - worse[0],
+        False,
+    )
+
+
+def _split(pairs: pl.DataFrame, holdout_share: float) -> pl.DataFrame:
+    """Mark the last rebalances as hold-out and drop the earlier pairs that reach into them."""
+    sessions = pairs["session"].unique().sort()
+    n_holdout = math.ceil(holdout_share * len(sessions) - 1e-9)
+    if n_holdout == 0:
+        return pairs
+    boundary = sessions[-n_holdout]
+    kept = pairs.filter((pl.col("session") >= boundary) | (pl.col("outcome_session") < boundary))
+    return kept.with_columns(holdout=pl.col("session") >= boundary)

@@ -1,0 +1,34 @@
+"""Errors as one sentence, with exit codes; the trace only when asked for."""
+
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+
+from nvtrader_pipelines.orchestration.pipeline import PipelineError
+from nvtrader_pipelines.storage.errors import StorageError
+
+OK, FAILED, USAGE, BAD_INPUT, INTERRUPTED = 0, 1, 2, 3, 130
+
+BAD_INPUTS = (StorageError, ValueError, FileNotFoundError)
+
+
+@contextmanager
+def one_sentence(*, verbose: bool) -> Iterator[None]:
+    """End the program with a sentence and an exit code instead of a trace.
+
+    Exit codes: 1 the pipeline failed, 3 bad input or a missing file, 130 interrupted.
+    """
+    console = Console(stderr=True, soft_wrap=True, highlight=False)
+    try:
+        yield
+    except KeyboardInterrupt:
+        console.print("interrupted; what was finished is kept, run the command again to go on", style="yellow")
+        sys.exit(INTERRUPTED)
+    except (PipelineError, *BAD_INPUTS) as error:
+        if verbose:
+            traceback.print_exc()
+        console.print(f"error: {error}", style="red", markup=False)
+        sys.exit(FAILED if isinstance(error, PipelineError) else BAD_INPUT)

@@ -1,0 +1,89 @@
+"""The result of the runs for a person: policies against baselines, where the tables are, what to try."""
+
+import polars as pl
+from rich.console import Console
+from rich.table import Table
+
+from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.tables import EVALUATIONS, RUNS
+from nvtrader_pipelines.storage.warehouse import Warehouse
+
+COLUMNS = {
+    "policy": "policy",
+    "sharpe": "net Sharpe",
+    "interval": "95 % interval",
+    "cagr": "CAGR",
+    "max_drawdown": "max drawdown",
+    "turnover_per_year": "turnover/y",
+    "cost_per_year": "cost/y",
+    "difference": "Sharpe less best baseline's [95 %]",
+}
+NEXT = (
+    'nvtrader sql "SELECT policy, fold, round(sharpe, 2) AS sharpe FROM evaluation.walk_forward_evaluation '
+    "WHERE period = 'fold' ORDER BY policy, fold\"",
+    "nvtrader ui        # the graph, the plots and the runs on http://127.0.0.1:3000",
+    "nvtrader tables    # every table with its rows",
+)
+
+
+def completed_runs(home: Home) -> pl.DataFrame:
+    """Every completed run with the ensemble's figures over all folds, newest first."""
+    lake = Warehouse(home)
+    figures = lake.read(EVALUATIONS).filter((pl.col("kind") == "ensemble") & (pl.col("period") == "all"))
+    shown = figures.select("run_id", "sharpe", "sharpe_low", "sharpe_high", "max_drawdown")
+    runs = lake.read(RUNS, columns=["experiment", "partition_key", "run_id", "source", "n_policies", "finished_at"])
+    return runs.join(shown, on="run_id", how="left").sort("finished_at", descending=True)
+
+
+def summary(home: Home) -> pl.DataFrame:
+    """The latest run of each experiment: every account over each period but single folds."""
+    lake = Warehouse(home)
+    latest = lake.read(RUNS).sort("finished_at").group_by("experiment", maintain_order=True).last()
+    verdicts = lake.read(EVALUATIONS).join(latest.select("run_id"), on="run_id", how="semi")
+    return verdicts.filter((pl.col("period") != "fold") & (pl.col("kind") != "policy"))
+
+
+def print_summary(home: Home, console: Console) -> None:
+    """One table per period, the warnings, where things are, and three commands to try next."""
+    verdicts = summary(home)
+    runs = Warehouse(home).read(RUNS)
+    for period in verdicts["period"].unique(maintain_order=True):
+        console.print(period_table(verdicts.filter(pl.col("period") == period), period))
+    console.print("An interval of the difference that holds 0 supports no claim of beating the baseline.", style="dim")
+    for warning in dict.fromkeys(line for lines in runs["warnings"].to_list() for line in lines):
+        console.print(f"note: {warning}", style="yellow", soft_wrap=True)
+    console.print(f"\ntables  {home.iceberg}\nviews   {home.duckdb_file}\npolicies {home.policies}", soft_wrap=True)
+    console.print("\ntry next")
+    for line in NEXT:
+        console.print(f"  {line}", highlight=False, markup=False, soft_wrap=True)
+
+
+def period_table(verdicts: pl.DataFrame, period: str) -> Table:
+    """Policies first, then the baselines each once per experiment's environment."""
+    first, last = verdicts["first_session"].min(), verdicts["last_session"].max()
+    table = Table(title=f"{period.replace('_', ' ')} ({first} to {last}), net of costs", title_justify="left")
+    for i, name in enumerate(COLUMNS.values()):
+        table.add_column(name, justify="left" if i == 0 else "right")
+    rows = verdicts.unique(
+        [c for c in verdicts.columns if c not in {"spec_hash", "run_id", "experiment"}], maintain_order=True
+    )
+    for row in rows.sort("kind", "sharpe", descending=True).iter_rows(named=True):
+        table.add_row(*cells(row), style="bold" if row["kind"] == "ensemble" else None)
+    return table
+
+
+def cells(row: dict[str, float | str | None]) -> list[str]:
+    """One account's figures as text."""
+    difference = row["sharpe_difference"]
+    return [
+        str(row["policy"]),
+        f"{row['sharpe']:.2f}",
+        f"{row['sharpe_low']:.2f} to {row['sharpe_high']:.2f}",
+        f"{row['cagr']:.1%}",
+        f"{row['max_drawdown']:.0%}",
+        f"{row['turnover_per_year']:.1f}",
+        f"{row['cost_per_year']:.2%}",
+        ""
+        if difference is None
+        else f"{difference:+.2f} [{row['difference_low']:+.2f}, {row['difference_high']:+.2f}]",
+    ]

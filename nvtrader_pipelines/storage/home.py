@@ -1,0 +1,84 @@
+"""Where everything lies: one root folder with `data/` (given) and `warehouse/` (built)."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+VARIABLE = "NVTRADER_HOME"
+
+
+@dataclass(frozen=True)
+class Home:
+    """The paths of one installation."""
+
+    root: Path
+
+    @classmethod
+    def find(cls) -> Self:
+        """$NVTRADER_HOME, else the checkout that holds this package, else the current folder."""
+        named = os.environ.get(VARIABLE)
+        if named:
+            return cls(Path(named).expanduser().resolve())
+        checkout = Path(__file__).resolve().parents[2]
+        return cls(checkout if (checkout / "data" / "experiments").is_dir() else Path.cwd())
+
+    @property
+    def landing(self) -> Path:
+        """Vendor files, never rewritten."""
+        return self.root / "data" / "landing"
+
+    @property
+    def experiments(self) -> Path:
+        """Experiment specs as YAML."""
+        return self.root / "data" / "experiments"
+
+    @property
+    def market_file(self) -> Path:
+        """Which sources are ingested, as YAML."""
+        return self.root / "data" / "market.yaml"
+
+    @property
+    def policies(self) -> Path:
+        """Trained policies by experiment and run."""
+        return self.root / "data" / "rl" / "policies"
+
+    @property
+    def warehouse(self) -> Path:
+        """Everything that is built."""
+        return self.root / "warehouse"
+
+    @property
+    def iceberg(self) -> Path:
+        """Data and metadata files of the tables."""
+        return self.warehouse / "iceberg"
+
+    @property
+    def catalog(self) -> Path:
+        """The SQLite catalog of the tables."""
+        return self.warehouse / "catalog.db"
+
+    @property
+    def duckdb_file(self) -> Path:
+        """The published views."""
+        return self.warehouse / "nvtrader.duckdb"
+
+    @property
+    def deliveries(self) -> Path:
+        """A copy of every delivered file, by digest."""
+        return self.warehouse / "deliveries"
+
+    @property
+    def specs(self) -> Path:
+        """Registered experiment versions, by partition key."""
+        return self.warehouse / "specs"
+
+    @property
+    def mlflow(self) -> Path:
+        """The MLflow store."""
+        return self.warehouse / "mlflow"
+
+    @property
+    def dagster(self) -> Path:
+        """DAGSTER_HOME."""
+        return self.warehouse / "dagster"

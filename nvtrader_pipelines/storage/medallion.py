@@ -1,0 +1,159 @@
+"""Bronze, silver and gold on disk: deliveries merged into bars, panels pinned to snapshots and read back."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import polars as pl
+
+from nvtrader_pipelines.market.ingest import ingest
+from nvtrader_pipelines.market.panel import MarketPanel, build_panel, panel_row
+from nvtrader_pipelines.market.sources import Delivery
+from nvtrader_pipelines.market.tables import BARS as BARS_SCHEMA
+from nvtrader_pipelines.market.tables import DELIVERIES as DELIVERIES_SCHEMA
+from nvtrader_pipelines.market.tables import PANELS
+from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.landing import keep_copies, landed_files
+from nvtrader_pipelines.storage.specs import read_market
+from nvtrader_pipelines.storage.tables import (
+    BARS,
+    CLEAN_BARS,
+    DELIVERIES,
+    FEATURES,
+    MARKET_PANEL,
+    RETURNS,
+    Table,
+)
+from nvtrader_pipelines.storage.warehouse import Warehouse
+
+PINNED = (BARS, CLEAN_BARS, RETURNS, FEATURES)
+
+
+@dataclass(frozen=True)
+class Ingestion:
+    """What one ingest did."""
+
+    n_rows: int  # bronze rows of the years after it
+    files_seen: int
+    files_read: int
+    refused: dict[str, str]  # file to the sentence why it could not be read
+
+    @property
+    def summary(self) -> str:
+        """One line for a person."""
+        refused = f", {len(self.refused)} could not be read" if self.refused else ""
+        return f"{self.files_seen} files, {self.files_read} of them new or changed{refused}"
+
+
+def ingest_market(lake: Warehouse, years: Sequence[int], at: datetime) -> Ingestion:
+    """Merge what the market's sources deliver into bronze, for the given years.
+
+    A file already ingested for these years under the same digest is not read again; a changed one replaces its rows.
+    All bars change in one commit; the deliveries are recorded after it, so a crash between the two repeats the work.
+    """
+    files = landed_files(lake.home)
+    keep_copies(lake.home, files)
+    deliveries = [each for source in read_market(lake.home).sources for each in source.deliveries(files)]
+    known = lake.read(DELIVERIES)
+    new = [each for each in deliveries if not _has(known, each, years)]
+    parts = [ingest(each, years, at) for each in new]
+    rows = pl.concat([DELIVERIES_SCHEMA.to_frame(), *(_with_years_before(known, part.delivery_row) for part in parts)])
+    if new:
+        keys = rows.select("source", "file")
+        kept = lake.read(BARS, {"year": years}).join(keys, on=["source", "file"], how="anti")
+        lake.replace(
+            BARS, pl.concat([kept, *(part.bars for part in parts)]).select(BARS_SCHEMA.names()), {"year": years}
+        )
+        others = known.join(keys, on=["source", "file"], how="anti")
+        lake.replace(DELIVERIES, pl.concat([others, rows]), {})
+    refused = rows.filter(pl.col("rule").is_not_null())
+    return Ingestion(
+        n_rows=len(lake.read(BARS, {"year": years}, ["year"])),
+        files_seen=len(deliveries),
+        files_read=len(new),
+        refused=dict(refused.select("file", "reason").iter_rows()),
+    )
+
+
+def _has(known: pl.DataFrame, delivery: Delivery, years: Sequence[int]) -> bool:
+    """Whether the file was ingested with this digest for all these years."""
+    same = (pl.col("source") == delivery.source) & (pl.col("file") == delivery.file)
+    found = known.filter(same & (pl.col("digest") == delivery.digest))
+    return bool(len(found)) and set(years) <= set(found["years"][0])
+
+
+def read_panel(
+    lake: Warehouse,
+    source: str,
+    symbols: Sequence[str] | None = None,
+    max_gap: int = 5,
+    snapshot_ids: dict[str, int] | None = None,
+) -> MarketPanel:
+    """The panel of a source at the snapshots that `gold.market_panel` pins, or at those given.
+
+    Raises:
+        StorageError: if the source has no panel, or a snapshot is gone.
+        ValueError: if its bars do not make a panel (a gap longer than `max_gap`, an unknown symbol).
+    """
+    snapshots = snapshot_ids or pinned_snapshots(lake, source)
+    frames = [
+        lake.read(table, {"source": [source]}, snapshot_id=snapshots[table.name]) for table in (RETURNS, FEATURES)
+    ]
+    return build_panel(*frames, symbols=symbols, max_gap=max_gap, snapshot_ids=snapshots)
+
+
+def pinned_snapshots(lake: Warehouse, source: str) -> dict[str, int]:
+    """Table name to snapshot id, as pinned for a source.
+
+    Raises:
+        StorageError: if the source has no panel.
+    """
+    panels = lake.read(MARKET_PANEL)
+    row = panels.filter(pl.col("source") == source)
+    if row.is_empty():
+        there = ", ".join(sorted(panels["source"])) or "none"
+        raise StorageError(
+            f"the market has no panel of source {source!r} (there are: {there}); name the source in data/market.yaml, "
+            "deliver its files, and run the market job or `nvtrader run`"
+        )
+    return {table.name: row[_column(table)][0] for table in PINNED}
+
+
+@dataclass(frozen=True)
+class PinnedPanels:
+    """The panels that were pinned, and the sources that make none yet."""
+
+    n_panels: int
+    left_out: dict[str, str]
+
+    @property
+    def summary(self) -> str:
+        """One line for a person."""
+        without = "".join(f"; {source} has no panel: {why}" for source, why in self.left_out.items())
+        return f"{self.n_panels} panels pinned{without}"
+
+
+def pin_panels(lake: Warehouse, at: datetime) -> PinnedPanels:
+    """Build every source's panel from the current snapshots and write one row each."""
+    snapshots = {table.name: lake.snapshot_id(table) for table in PINNED}
+    known = {name: snapshot for name, snapshot in snapshots.items() if snapshot is not None}
+    rows, left_out = [PANELS.to_frame()], {}
+    for source in sorted(lake.read(RETURNS, columns=["source"])["source"].unique()):
+        try:
+            rows.append(panel_row(read_panel(lake, source, snapshot_ids=known), at))
+        except ValueError as error:
+            left_out[source] = str(error)
+    lake.replace(MARKET_PANEL, pl.concat(rows), {})
+    return PinnedPanels(len(rows) - 1, left_out)
+
+
+def _column(table: Table) -> str:
+    return f"{table.table}_snapshot_id"
+
+
+def _with_years_before(known: pl.DataFrame, row: pl.DataFrame) -> pl.DataFrame:
+    """The delivery's row with the years that were ingested of the same digest before."""
+    keys = ["source", "file", "digest"]
+    before = known.join(row.select(keys), on=keys, how="semi")["years"].to_list()
+    years = sorted({year for part in (*before, row["years"][0]) for year in part})
+    return row.with_columns(pl.Series("years", [years], dtype=DELIVERIES_SCHEMA["years"]))

@@ -1,0 +1,151 @@
+"""Trained policies as files: `data/rl/policies/<experiment>/<run>/`, sealed by a manifest of digests."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+
+import polars as pl
+from pydantic import BaseModel, ConfigDict
+
+from nvtrader_pipelines.experiments.runtime import FoldSeed, RunPlan, TrainedPolicy
+from nvtrader_pipelines.policies.archive import PolicyArchiveError, read_archive
+from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.files import write_atomically
+from nvtrader_pipelines.storage.home import Home
+
+MANIFEST, LATEST = "manifest.json", "latest.json"
+
+
+class SealedRun(BaseModel):
+    """The manifest of a run whose policies are all there."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    partition_key: str
+    experiment: str
+    spec_hash: str
+    run_id: str
+    source: str
+    panel_digest: str
+    snapshot_ids: dict[str, int]
+    warnings: tuple[str, ...]
+    policies: dict[str, str]  # file name to SHA-256
+
+    @property
+    def sha256(self) -> str:
+        """Digest of all policies."""
+        return hashlib.sha256(json.dumps(self.policies, sort_keys=True).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class PolicyLibrary:
+    """Policies of one home folder."""
+
+    home: Home
+
+    def folder(self, partition_key: str, run_id: str) -> Path:
+        """Where a run's policies lie."""
+        return self.home.policies / partition_key / run_id
+
+    def done(self, partition_key: str, run_id: str) -> set[FoldSeed]:
+        """Folds and seeds whose policy file is there and can be read."""
+        found = set()
+        for path in self.folder(partition_key, run_id).glob("fold-*.zip"):
+            try:
+                card, _ = read_archive(path.read_bytes())
+            except PolicyArchiveError:
+                continue  # damaged: it is trained again
+            found.add((card.fold, card.seed))
+        return found
+
+    def save(self, partition_key: str, run_id: str, policy: TrainedPolicy) -> Path:
+        """Write one policy; a reader or a crash never meets half of it."""
+        path = self.folder(partition_key, run_id) / file_name((policy.fold, policy.seed))
+        write_atomically(path, policy.archive)
+        return path
+
+    def seal(self, plan: RunPlan) -> SealedRun:
+        """Write the manifest of a complete run and point the experiment at it.
+
+        Raises:
+            StorageError: if a policy is missing.
+        """
+        folder = self.folder(plan.spec.partition_key, plan.run_id)
+        wanted = [file_name(key) for key in plan.keys]
+        missing = [name for name in wanted if not (folder / name).exists()]
+        if missing:
+            raise StorageError(f"{folder} misses {', '.join(missing)}; train the experiment again")
+        run = SealedRun(
+            partition_key=plan.spec.partition_key,
+            experiment=plan.spec.name,
+            spec_hash=plan.spec.spec_hash,
+            run_id=plan.run_id,
+            source=plan.panel.source,
+            panel_digest=plan.panel_digest,
+            snapshot_ids=dict(plan.panel.snapshot_ids),
+            warnings=plan.warnings,
+            policies={name: _sha256((folder / name).read_bytes()) for name in wanted},
+        )
+        write_atomically(folder / MANIFEST, run.model_dump_json(indent=1).encode())
+        write_atomically(folder.parent / LATEST, json.dumps({"run_id": run.run_id}).encode())
+        return run
+
+    def latest(self, partition_key: str) -> SealedRun:
+        """The run an experiment's policies were last trained in.
+
+        Raises:
+            StorageError: if there is none.
+        """
+        pointer = self.home.policies / partition_key / LATEST
+        if not pointer.exists():
+            raise StorageError(f"{partition_key} has no trained policies; materialise trained_policy or `nvtrader run`")
+        run_id = json.loads(pointer.read_bytes())["run_id"]
+        return SealedRun.model_validate_json((pointer.parent / run_id / MANIFEST).read_bytes())
+
+    def read_run(self, run: SealedRun) -> Mapping[FoldSeed, bytes]:
+        """Every policy of a run, by fold and seed.
+
+        Raises:
+            StorageError: if a file is missing or not the one that was sealed.
+        """
+        broken = self.tampered(run)
+        if len(broken):
+            raise StorageError(
+                f"{len(broken)} policy files of {run.partition_key} are not those that were sealed "
+                f"({broken['file'][0]}); remove {self.folder(run.partition_key, run.run_id)} and train again"
+            )
+        contents = [self._content(run, name) for name in run.policies]
+        cards = [read_archive(content)[0] for content in contents]
+        return {(card.fold, card.seed): content for card, content in zip(cards, contents, strict=True)}
+
+    def tampered(self, run: SealedRun) -> pl.DataFrame:
+        """Files that are missing or whose digest is not the sealed one."""
+        found = {name: self._content(run, name) for name in run.policies}
+        rows = [
+            {"file": name, "sealed": digest, "found": _sha256(found[name]) if found[name] else "missing"}
+            for name, digest in run.policies.items()
+            if _sha256(found[name]) != digest
+        ]
+        return pl.DataFrame(rows, schema={"file": pl.String, "sealed": pl.String, "found": pl.String})
+
+    def training_windows(self, run: SealedRun) -> pl.DataFrame:
+        """Fold and last training session of every policy, from its card."""
+        cards = [read_archive(content)[0] for content in self.read_run(run).values()]
+        rows = [(card.fold, date.fromisoformat(card.train_last)) for card in cards]
+        return pl.DataFrame(rows, schema={"fold": pl.Int32, "train_last": pl.Date}, orient="row")
+
+    def _content(self, run: SealedRun, name: str) -> bytes:
+        path = self.folder(run.partition_key, run.run_id) / name
+        return path.read_bytes() if path.exists() else b""
+
+
+def file_name(key: FoldSeed) -> str:
+    """`fold-<k>-seed-<s>.zip`."""
+    fold, seed = key
+    return f"fold-{fold}-seed-{seed}.zip"
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

@@ -1,0 +1,126 @@
+"""Experiment specs: YAML that people write, and the frozen versions the pipeline has registered."""
+
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from nvtrader_pipelines.components import canonical_json
+from nvtrader_pipelines.experiments.spec import ExperimentSpec
+from nvtrader_pipelines.market.spec import MarketSpec
+from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.files import write_atomically
+from nvtrader_pipelines.storage.home import Home
+
+
+@dataclass(frozen=True)
+class FoundExperiments:
+    """What `data/experiments` holds: the valid specs, and why the others are not."""
+
+    specs: list[ExperimentSpec] = field(default_factory=list)
+    problems: dict[Path, str] = field(default_factory=dict)
+
+
+def read_experiments(home: Home) -> FoundExperiments:
+    """Every YAML file of `data/experiments`, in the order of their names."""
+    found = FoundExperiments()
+    for path in sorted(home.experiments.glob("*.y*ml")):
+        try:
+            found.specs.append(read_experiment(path))
+        except StorageError as error:
+            found.problems[path] = str(error)
+    return found
+
+
+def read_experiment(path: Path) -> ExperimentSpec:
+    """One spec.
+
+    Raises:
+        StorageError: if the file is no YAML mapping or no valid spec.
+    """
+    content = _read_yaml(path)
+    try:
+        return ExperimentSpec.model_validate(content)
+    except ValidationError as error:
+        raise StorageError(f"{path.name} is no valid experiment: {explained(error)}") from error
+
+
+def read_market(home: Home) -> MarketSpec:
+    """Which sources are ingested; the default where `data/market.yaml` is missing.
+
+    Raises:
+        StorageError: if the file is no valid market.
+    """
+    if not home.market_file.exists():
+        return MarketSpec()
+    try:
+        return MarketSpec.model_validate(_read_yaml(home.market_file))
+    except ValidationError as error:
+        raise StorageError(f"{home.market_file.name} is no valid market: {explained(error)}") from error
+
+
+class SpecStore:
+    """Registered versions under `warehouse/specs`, one JSON file per partition key; never rewritten."""
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+
+    def register(self, spec: ExperimentSpec) -> str:
+        """Keep a version and return its partition key; the same content is kept once."""
+        path = self._path(spec.partition_key)
+        if not path.exists():
+            write_atomically(path, canonical_json(spec).encode())
+        return spec.partition_key
+
+    def read(self, partition_key: str) -> ExperimentSpec:
+        """A registered version.
+
+        Raises:
+            StorageError: if it is not registered, or its file was changed.
+        """
+        path = self._path(partition_key)
+        if not path.exists():
+            raise StorageError(
+                f"experiment {partition_key} is not registered; put its YAML into {self._home.experiments} "
+                "and let the experiment_file sensor or `nvtrader run` register it"
+            )
+        spec = ExperimentSpec.model_validate_json(path.read_bytes())
+        if spec.partition_key != partition_key:
+            raise StorageError(f"{path} was changed: it holds {spec.partition_key}; restore it or delete it")
+        return spec
+
+    def _path(self, partition_key: str) -> Path:
+        return self._home.specs / f"{partition_key}.json"
+
+
+def explained(error: ValidationError) -> str:
+    """The first problem of a document: where, what was found, what is allowed, and the nearest name."""
+    problem = error.errors(include_url=False)[0]
+    place = ".".join(str(part) for part in problem["loc"]) or "the document"
+    text = f"{place}: {problem['msg']}"
+    if problem["type"] == "extra_forbidden":
+        near = get_close_matches(str(problem["loc"][-1]), _field_names(), n=1)
+        text += f"; did you mean {near[0]!r}?" if near else ""
+    elif problem["type"] not in {"missing", "value_error"}:
+        text += f", found {problem['input']!r}"
+    more = error.error_count() - 1
+    return text + (f" (and {more} more)" if more else "")
+
+
+def _field_names() -> set[str]:
+    schema: dict[str, Any] = ExperimentSpec.model_json_schema()
+    parts = [schema, *schema.get("$defs", {}).values()]
+    return {name for part in parts for name in part.get("properties", {})}
+
+
+def _read_yaml(path: Path) -> Any:
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise StorageError(f"{path.name} is no YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(content, dict):
+        raise StorageError(f"{path.name} must hold a mapping of fields, but holds {type(content).__name__}")
+    return content

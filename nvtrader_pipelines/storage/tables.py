@@ -1,0 +1,444 @@
+"""Every table: its columns with their meaning, and how it is partitioned."""
+
+from dataclasses import dataclass
+
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import (
+    BooleanType,
+    DateType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    NestedField,
+    StringType,
+    TimestamptzType,
+)
+
+from nvtrader_pipelines.market.features import FEATURES as MARKET_FEATURES
+
+_TYPES: dict[str, IcebergType] = {
+    "string": StringType(),
+    "int": IntegerType(),
+    "long": LongType(),
+    "float": FloatType(),
+    "double": DoubleType(),
+    "boolean": BooleanType(),
+    "date": DateType(),
+    "timestamp": TimestamptzType(),
+}
+_LIST_ID = 1000  # element ids start here, clear of column ids
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column; the type is a name of `_TYPES` or `list<name>`."""
+
+    name: str
+    kind: str
+    doc: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """An Iceberg table."""
+
+    namespace: str
+    table: str
+    fields: tuple[Column, ...]
+    partition_by: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """`namespace.table`."""
+        return f"{self.namespace}.{self.table}"
+
+    @property
+    def columns(self) -> list[tuple[str, str, str]]:
+        """Name, type and meaning of each column."""
+        return [(column.name, column.kind, column.doc) for column in self.fields]
+
+    def kind_of(self, column: str) -> str:
+        """The type of a column.
+
+        Raises:
+            KeyError: if there is none of that name.
+        """
+        return {each.name: each.kind for each in self.fields}[column]
+
+    def schema(self) -> Schema:
+        """The Iceberg schema; every column may be null, what must not be is checked by the assets' checks."""
+        return Schema(*(_nested(i, column) for i, column in enumerate(self.fields, start=1)))
+
+    def partition_spec(self) -> PartitionSpec:
+        """Identity partitions."""
+        ids = {column.name: i for i, column in enumerate(self.fields, start=1)}
+        return PartitionSpec(
+            *(
+                PartitionField(ids[name], _LIST_ID + i, IdentityTransform(), name)
+                for i, name in enumerate(self.partition_by)
+            )
+        )
+
+
+def _nested(i: int, column: Column) -> NestedField:
+    kind = _TYPES.get(column.kind) or ListType(
+        element_id=_LIST_ID + i, element_type=_TYPES[column.kind[len("list<") : -1]], element_required=False
+    )
+    return NestedField(i, column.name, kind, required=False, doc=column.doc)
+
+
+def _columns(text: str) -> tuple[Column, ...]:
+    """Columns from lines of `name type meaning`."""
+    rows = (line.split(maxsplit=2) for line in text.strip().splitlines())
+    return tuple(Column(name, kind, doc) for name, kind, doc in rows)
+
+
+_BAR = _columns(
+    """
+    source string which source delivered the bar
+    symbol string name of the instrument
+    session date session of the exchange (XNYS)
+    year int year of the session; the partition
+    """
+)
+_RUN = _columns(
+    """
+    spec_hash string SHA-256 of the experiment's spec
+    run_id string 16 hexadecimal digits of spec, market content and code version
+    """
+)
+_STEP = _columns(
+    """
+    policy string account: an experiment's ensemble, one of its seeds, or a baseline
+    kind string policy (one seed), ensemble or baseline
+    fold int number of the walk-forward fold
+    """
+)
+_DECISION = _columns(
+    """
+    step int number of the decision in the account's walk
+    session date session at whose close the decision was made
+    """
+)
+_BY_RUN = ("spec_hash", "run_id")
+
+BARS = Table(
+    "bronze",
+    "bars",
+    _columns(
+        """
+        source string which source delivered the bar
+        year int year of the session, or of the delivery where the date cannot be read; the partition
+        file string delivered file
+        line long line or row in the file, from 1
+        digest string SHA-256 of the delivered file
+        symbol string symbol as delivered
+        date string date as delivered
+        open string opening price as delivered
+        high string highest price as delivered
+        low string lowest price as delivered
+        close string closing price as delivered
+        volume string volume as delivered
+        adj_close string adjusted close as delivered
+        ingested_at timestamp when the file was ingested
+        """
+    ),
+    ("year",),
+)
+DELIVERIES = Table(
+    "bronze",
+    "deliveries",
+    _columns(
+        """
+        source string which source delivered the file
+        file string delivered file
+        digest string SHA-256 of the file
+        size long bytes
+        n_rows long rows in the file
+        years list<int> years ingested of this digest
+        rule string why the whole file was refused, if it was
+        reason string the same as a sentence
+        ingested_at timestamp when the file was ingested
+        """
+    ),
+)
+CLEAN_BARS = Table(
+    "silver",
+    "clean_bars",
+    _BAR
+    + _columns(
+        """
+        open double opening price, as traded
+        high double highest price, as traded
+        low double lowest price, as traded
+        close double closing price, as traded
+        volume double shares traded
+        adj_close double close adjusted for splits and dividends
+        file string delivered file
+        line long line or row in the file
+        """
+    ),
+    ("year",),
+)
+QUARANTINE = Table(
+    "silver",
+    "quarantine",
+    _columns(
+        """
+        source string which source delivered the row
+        year int year of the bronze row; the partition
+        file string delivered file
+        line long line or row in the file; 0 for the whole file
+        symbol string symbol as delivered
+        date string date as delivered
+        rule string the first rule the row breaks
+        value string the offending value as delivered
+        reason string what must hold, what was found
+        """
+    ),
+    ("year",),
+)
+RETURNS = Table(
+    "gold",
+    "returns",
+    _BAR
+    + _columns(
+        """
+        adj_open double opening price adjusted like the close
+        adj_close double adjusted close
+        close_return double simple return from the previous bar's close; null on the first bar
+        overnight_return double simple return from the previous bar's close to this open; null without opens
+        span int sessions since the previous bar; 1 without a gap
+        volume double shares traded
+        """
+    ),
+    ("year",),
+)
+FEATURES = Table(
+    "gold",
+    "features",
+    _BAR
+    + tuple(
+        Column(feature.name, "double", (feature.__doc__ or feature.name).splitlines()[0]) for feature in MARKET_FEATURES
+    ),
+    ("year",),
+)
+MARKET_PANEL = Table(
+    "gold",
+    "market_panel",
+    _columns(
+        """
+        source string source of the panel
+        first_session date first session with an eligible symbol
+        last_session date last session
+        n_sessions long sessions
+        n_symbols long symbols
+        symbols list<string> symbols in the panel's order
+        feature_names list<string> features in the panel's order
+        digest string SHA-256 of the panel's arrays
+        returns_snapshot_id long snapshot of gold.returns it is made of
+        features_snapshot_id long snapshot of gold.features it is made of
+        clean_bars_snapshot_id long snapshot of silver.clean_bars behind them
+        bars_snapshot_id long snapshot of bronze.bars behind them
+        built_at timestamp when the row was written
+        """
+    ),
+)
+RUNS = Table(
+    "rl",
+    "runs",
+    _RUN
+    + _columns(
+        """
+        experiment string name of the experiment
+        partition_key string name@hash8
+        source string market source
+        panel_digest string SHA-256 of the panel's arrays
+        snapshot_ids string JSON of table to snapshot id the panel was read at
+        seeds list<int> seeds
+        n_policies long trained policies
+        policies_sha256 string digest of the run's policy files
+        code_version string version of this package
+        mlflow_run_id string MLflow run
+        warnings list<string> what a reader of the results must know
+        finished_at timestamp when the run was judged
+        """
+    ),
+)
+TRAINING_CURVES = Table(
+    "rl",
+    "training_curves",
+    _RUN
+    + _columns(
+        """
+        fold int number of the walk-forward fold
+        seed int seed
+        timesteps long environment steps so far
+        mean_reward double mean reward of a step over the rollout
+        """
+    ),
+    _BY_RUN,
+)
+TRAJECTORIES = Table(
+    "rl",
+    "trajectories",
+    _RUN
+    + _STEP
+    + _columns("seed int seed of the policy; null for ensembles and baselines")
+    + _DECISION
+    + _columns(
+        """
+        fill_session date session at which the order filled
+        observation_hash long first 8 bytes of the observation's SHA-256
+        action list<float> raw action of the network
+        reward double reward of the step: the sum of its terms
+        value float the critic's estimate
+        log_prob float log-probability of the action
+        terminated boolean equity was gone
+        truncated boolean the walk ended here
+        """
+    ),
+    _BY_RUN,
+)
+EQUITY_CURVES = Table(
+    "rl",
+    "equity_curves",
+    _RUN
+    + _STEP
+    + _columns(
+        """
+        session date session
+        equity double equity at the close, net of costs; 1 at the start
+        net_return double simple return over the session, net of costs
+        drawdown double loss from the highest equity so far, positive
+        turnover double one-way turnover at this session's fill
+        cost double cost paid at this session's fill, fraction of equity
+        cash double weight of cash at the close
+        """
+    ),
+    _BY_RUN,
+)
+ACTION_LOGS = Table(
+    "rl",
+    "action_logs",
+    _RUN
+    + _STEP
+    + _DECISION
+    + _columns(
+        """
+        symbols list<string> names in the order of the weights, cash last
+        target_weights list<double> weights wanted
+        executed_weights list<double> weights just after the fill
+        trades list<double> change of weights by trading
+        """
+    ),
+    _BY_RUN,
+)
+REWARD_DECOMPOSITION = Table(
+    "rl",
+    "reward_decomposition",
+    _RUN
+    + _STEP
+    + _DECISION
+    + _columns(
+        """
+        term string reward term
+        contribution double its part of the step's reward, weight included
+        """
+    ),
+    _BY_RUN,
+)
+EVALUATIONS = Table(
+    "evaluation",
+    "walk_forward_evaluation",
+    _RUN
+    + _columns(
+        """
+        experiment string name of the experiment
+        policy string account: an experiment's ensemble, one of its seeds, or a baseline
+        kind string policy (one seed), ensemble or baseline
+        period string fold, before_YEAR, from_YEAR or all
+        fold int number of the fold, where the period is one
+        first_session date first session
+        last_session date last session
+        n_sessions long sessions
+        sharpe double annualised Sharpe ratio net of costs, risk-free rate 0
+        sharpe_low double 2.5 % bound, stationary bootstrap
+        sharpe_high double 97.5 % bound, stationary bootstrap
+        cagr double compound annual growth
+        volatility double annualised standard deviation
+        max_drawdown double largest loss from a peak, positive
+        turnover_per_year double one-way turnover per year
+        cost_per_year double costs per year, fraction of equity
+        best_baseline string baseline with the highest Sharpe ratio over the period, known only afterwards
+        sharpe_difference double Sharpe ratio less that of the best baseline
+        difference_low double 2.5 % bound of the difference, paired bootstrap
+        difference_high double 97.5 % bound of the difference, paired bootstrap
+        """
+    ),
+    _BY_RUN,
+)
+RATIO_CURVE = Table(
+    "evaluation",
+    "sharpe_ratio_curve",
+    _columns(
+        """
+        run_id string run
+        spec_hash string SHA-256 of the experiment's spec
+        experiment string name of the experiment
+        finished_at timestamp when the run was judged
+        period string before_YEAR, from_YEAR or all
+        sharpe double annualised Sharpe ratio of the ensemble, net of costs
+        sharpe_low double 2.5 % bound
+        sharpe_high double 97.5 % bound
+        max_drawdown double largest loss from a peak, positive
+        rank int 1 is the highest Sharpe ratio of the period
+        best_so_far boolean whether no earlier run of the period was better
+        """
+    ),
+)
+PREFERENCE_PAIRS = Table(
+    "preferences",
+    "preference_pairs",
+    _RUN
+    + _columns(
+        """
+        pair_id string identity of the pair
+        session date session of the decision
+        outcome_session date session at which the outcome is known
+        chosen string account whose weights did better
+        rejected string account whose weights did worse
+        symbols list<string> names in the order of the weights, cash last
+        chosen_weights list<double> the better weights
+        rejected_weights list<double> the worse weights
+        chosen_outcome double return over five sessions net of cost
+        rejected_outcome double return over five sessions net of cost
+        margin double difference of the outcomes
+        holdout boolean never to be trained on: the last 20 % by time
+        """
+    ),
+    _BY_RUN,
+)
+TABLES = (
+    BARS,
+    DELIVERIES,
+    CLEAN_BARS,
+    QUARANTINE,
+    RETURNS,
+    FEATURES,
+    MARKET_PANEL,
+    RUNS,
+    TRAINING_CURVES,
+    TRAJECTORIES,
+    EQUITY_CURVES,
+    ACTION_LOGS,
+    REWARD_DECOMPOSITION,
+    EVALUATIONS,
+    RATIO_CURVE,
+    PREFERENCE_PAIRS,
+)

@@ -1,0 +1,118 @@
+"""DuckDB views over the tables' live files, in memory or in one published file that any client opens."""
+
+import os
+from pathlib import Path
+
+import duckdb
+import polars as pl
+from pyiceberg.types import IcebergType, ListType
+
+from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.files import locked
+from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.tables import TABLES, Table
+from nvtrader_pipelines.storage.warehouse import Warehouse
+
+STORAGE_VERSION = "v1.0.0"  # older clients open it too
+DUCKDB_TYPES = {
+    "string": "VARCHAR",
+    "int": "INTEGER",
+    "long": "BIGINT",
+    "float": "FLOAT",
+    "double": "DOUBLE",
+    "boolean": "BOOLEAN",
+    "date": "DATE",
+    "timestamptz": "TIMESTAMPTZ",
+}
+BY_ASSET = """
+CREATE OR REPLACE VIEW {prefix}rl.actions_by_asset AS
+SELECT spec_hash, run_id, policy, kind, fold, step, session,
+       unnest(symbols) AS symbol, unnest(target_weights) AS target_weight,
+       unnest(executed_weights) AS executed_weight, unnest(trades) AS trade
+FROM {prefix}rl.action_logs
+"""
+
+
+def quoted(text: str) -> str:
+    """A SQL string literal; paths and names are the only text that enters a view's definition."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def identifier(name: str) -> str:
+    """A SQL identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def duckdb_type(kind: IcebergType) -> str:
+    """The DuckDB type of an Iceberg type."""
+    return duckdb_type(kind.element_type) + "[]" if isinstance(kind, ListType) else DUCKDB_TYPES[str(kind)]
+
+
+def view_body(lake: Warehouse, table: Table) -> str:
+    """A query over exactly the live files of the current snapshot, columns found by Iceberg field id.
+
+    Raises:
+        StorageError: if the table holds row-level deletes, which this package never writes.
+    """
+    iceberg = lake.load(table)
+    fields = iceberg.schema().fields
+    tasks = list(iceberg.scan().plan_files())
+    if any(task.delete_files for task in tasks):
+        raise StorageError(f"{table.name} holds row-level deletes written by another engine; compact it there first")
+    if not tasks:
+        columns = ", ".join(f"NULL::{duckdb_type(f.field_type)} AS {identifier(f.name)}" for f in fields)
+        return f"SELECT {columns} WHERE false"
+    entries = ", ".join(
+        f"{f.field_id}: {{name: {quoted(f.name)}, type: {quoted(duckdb_type(f.field_type))}, default_value: NULL}}"
+        for f in fields
+    )
+    files = ", ".join(quoted(task.file.file_path.removeprefix("file://")) for task in tasks)
+    columns = ", ".join(identifier(f.name) for f in fields)
+    return f"SELECT {columns} FROM read_parquet([{files}], schema=MAP {{{entries}}})"
+
+
+def create_views(connection: duckdb.DuckDBPyConnection, lake: Warehouse, database: str = "") -> None:
+    """One schema per namespace and one view per table, and the long form of the action logs."""
+    prefix = f"{identifier(database)}." if database else ""
+    for namespace in dict.fromkeys(table.namespace for table in TABLES):
+        connection.execute(f"CREATE SCHEMA IF NOT EXISTS {prefix}{identifier(namespace)}")
+    for table in TABLES:
+        name = f"{prefix}{identifier(table.namespace)}.{identifier(table.table)}"
+        connection.execute(f"CREATE OR REPLACE VIEW {name} AS {view_body(lake, table)}")
+    connection.execute(BY_ASSET.format(prefix=prefix))
+
+
+def publish(lake: Warehouse) -> Path:
+    """Build `warehouse/nvtrader.duckdb` aside and rename it over the old one: readers never wait and never see half."""
+    path = lake.home.duckdb_file
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with locked(path.with_suffix(".lock")):
+        temporary.unlink(missing_ok=True)
+        with duckdb.connect() as connection:
+            connection.execute(
+                f"ATTACH {quoted(str(temporary))} AS nvtrader (STORAGE_VERSION {quoted(STORAGE_VERSION)})"
+            )
+            create_views(connection, lake, "nvtrader")
+            connection.execute("CHECKPOINT nvtrader")
+            connection.execute("DETACH nvtrader")
+        stale = path.with_name(f"{path.name}.wal")
+        stale.unlink(missing_ok=True)  # left by a client that had the old file open to write; it would block every open
+        temporary.replace(path)
+        stale.unlink(missing_ok=True)
+    return path
+
+
+def query_views(home: Home, query: str) -> pl.DataFrame:
+    """The rows of a query over the published views.
+
+    Raises:
+        StorageError: if nothing is published yet, or the query is wrong.
+    """
+    if not home.duckdb_file.exists():
+        raise StorageError(f"there are no tables yet: {home.duckdb_file} is missing; run `nvtrader run` first")
+    with duckdb.connect(str(home.duckdb_file), read_only=True) as connection:
+        try:
+            found = connection.sql(query)
+            return pl.DataFrame() if found is None else pl.DataFrame(pl.from_arrow(found.to_arrow_table()))
+        except duckdb.Error as error:
+            raise StorageError(f"the query failed: {str(error).strip()}") from error

@@ -1,0 +1,72 @@
+import io
+
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+from nvtrader_pipelines.market.sources import LandedFile, LandingSource, UnreadableFile
+from tests.markets import synthetic_bars
+
+
+def read(content, name="prices.csv"):
+    (delivery,) = LandingSource().deliveries([LandedFile(name, content)])
+    return delivery.read()
+
+
+def parquet(frame):
+    buffer = io.BytesIO()
+    frame.write_parquet(buffer)
+    return buffer.getvalue()
+
+
+def test_a_delivery_is_known_by_its_content_and_not_by_its_name():
+    one, two, other = LandingSource().deliveries(
+        [LandedFile("a.csv", b"x"), LandedFile("b.csv", b"x"), LandedFile("c.csv", b"y")]
+    )
+    assert one.digest == two.digest != other.digest
+    assert (one.source, one.file, one.size) == ("landing", "a.csv", 1)
+
+
+def test_deliveries_come_in_the_order_of_names():
+    landed = [LandedFile("b.csv", b"x"), LandedFile("a.csv", b"x")]
+    assert [delivery.file for delivery in LandingSource().deliveries(landed)] == ["a.csv", "b.csv"]
+
+
+def test_parquet_and_csv_of_the_same_bars_read_the_same():
+    bars = synthetic_bars(n_sessions=5)
+    from_csv, from_parquet = read(bars.write_csv().encode()), read(parquet(bars), "prices.parquet")
+    assert_frame_equal(from_csv.drop("line"), from_parquet.drop("line"))
+
+
+def test_dates_in_parquet_may_be_dates_or_timestamps():
+    bars = synthetic_bars(n_sessions=2, n_symbols=1)
+    days = bars.with_columns(pl.col("date").str.to_date())
+    stamps = days.with_columns(pl.col("date").cast(pl.Datetime("ns")))
+    assert read(parquet(days), "p.parquet")["date"].to_list() == bars["date"].to_list()
+    assert [text[:19] for text in read(parquet(stamps), "p.parquet")["date"]] == [
+        f"{day} 00:00:00" for day in bars["date"]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "rule"),
+    [
+        ("empty.csv", b"", "empty_file"),
+        ("blank.csv", b"\n  \n", "empty_file"),
+        ("header.csv", b"symbol,date,close\n", "empty_file"),
+        ("empty.parquet", b"", "empty_file"),
+        ("no_rows.parquet", parquet(synthetic_bars().head(0)), "empty_file"),
+        ("utf16.csv", "symbol,date,close\nA,2020-01-02,1\n".encode("utf-16"), "wrong_encoding"),
+        ("latin.csv", "symbol,date,close,währung\nA,2020-01-02,1,x\n".encode("latin-1"), "wrong_encoding"),
+        ("cut.parquet", parquet(synthetic_bars())[:-100], "truncated_parquet"),
+        ("half.parquet", parquet(synthetic_bars())[:500], "truncated_parquet"),
+        ("text.parquet", b"symbol,date,close\nA,2020-01-02,1\n", "truncated_parquet"),
+        ("notes.txt", b"hello", "unknown_format"),
+        ("sheet.csv", b"a,b\n1,2\n", "unknown_header"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_refused_by_a_rule_and_a_sentence(name, content, rule):
+    with pytest.raises(UnreadableFile) as refusal:
+        read(content, name)
+    assert refusal.value.rule == rule
+    assert len(refusal.value.reason.split()) > 5

@@ -1,0 +1,254 @@
+import datetime as dt
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
+
+from nvtrader_pipelines.market.cleaning import files_without_good_rows
+from nvtrader_pipelines.market.rules import ROW_RULES
+from nvtrader_pipelines.market.sources import LandedFile
+from nvtrader_pipelines.market.tables import CLEAN_BARS, QUARANTINE
+from tests.markets import INGESTED_AT, csv_file, market_tables, synthetic_bars
+
+HEADER = "symbol,date,open,high,low,close,volume,adj_close"
+GOOD = ["KO,2020-01-02,10,11,9,10,100,9", "KO,2020-01-06,10,11,9,10.5,100,9.5"]
+
+
+def csv(*rows, name="p.csv"):
+    return LandedFile(name, "\n".join([HEADER, *rows]).encode())
+
+
+def rules(tables):
+    return tables.quarantine.select("line", "rule").rows()
+
+
+BROKEN_ROWS = [
+    ("malformed_row", "KO,2020-01-03,1,000,11,9,10,100,9", "KO,2020-01-03,1,000,11,9,10,100,9"),
+    ("wrong_encoding", "K\udce9,2020-01-03,10,11,9,10,100,9", "symbol=K\N{REPLACEMENT CHARACTER}"),
+    ("odd_symbol", "K$O,2020-01-03,10,11,9,10,100,9", "K$O"),
+    ("odd_symbol", "K O,2020-01-03,10,11,9,10,100,9", "K O"),
+    ("odd_symbol", "\N{CYRILLIC CAPITAL LETTER KA}O,2020-01-03,10,11,9,10,100,9", "\N{CYRILLIC CAPITAL LETTER KA}O"),
+    ("odd_symbol", ",2020-01-03,10,11,9,10,100,9", ""),
+    ("unparseable_date", "KO,03/01/2020,10,11,9,10,100,9", "03/01/2020"),
+    ("unparseable_date", "KO,2020-02-30,10,11,9,10,100,9", "2020-02-30"),
+    ("unparseable_date", "KO,2020-01-03 09:30:00,10,11,9,10,100,9", "2020-01-03 09:30:00"),
+    ("future_date", "KO,2024-01-03,10,11,9,10,100,9", "2024-01-03"),
+    ("unknown_session", "KO,2020-01-04,10,11,9,10,100,9", "2020-01-04"),
+    ("unknown_session", "KO,2020-01-01,10,11,9,10,100,9", "2020-01-01"),
+    ("missing_close", "KO,2020-01-03,10,11,9,,100,9", ""),
+    ("unparseable_number", 'KO,2020-01-03,10,11,9,"1,000",100,9', "close=1,000"),
+    ("unparseable_number", "KO,2020-01-03,10,11,9,10,100,n/a", "adj_close=n/a"),
+    ("non_finite_number", "KO,2020-01-03,10,11,9,NaN,100,9", "close=NaN"),
+    ("non_finite_number", "KO,2020-01-03,inf,11,9,10,100,9", "open=inf"),
+    ("non_positive_price", "KO,2020-01-03,10,11,9,0,100,9", "close=0"),
+    ("non_positive_price", "KO,2020-01-03,10,11,9,10,100,-9", "adj_close=-9"),
+    ("negative_volume", "KO,2020-01-03,10,11,9,10,-1,9", "-1"),
+    ("high_below_low", "KO,2020-01-03,10,9,11,10,100,9", "high=9 low=11"),
+    ("close_outside_range", "KO,2020-01-03,10,11,9,12,100,9", "low=9 close=12 high=11"),
+    ("close_outside_range", "KO,2020-01-03,10,,9,8,100,9", None),
+    ("open_outside_range", "KO,2020-01-03,12,11,9,10,100,9", "low=9 open=12 high=11"),
+    ("unexplained_move", "KO,2020-01-03,10,20,9,20,0,20", "20"),
+    ("unexplained_move", "KO,2020-01-03,,,,3,,3", "3"),
+]
+
+
+@pytest.mark.parametrize(("rule", "row", "value"), BROKEN_ROWS)
+def test_a_row_that_breaks_a_rule_is_quarantined_and_its_neighbors_stay(rule, row, value):
+    content = "\n".join([HEADER, GOOD[0], row, GOOD[1]]).encode(errors="surrogateescape")
+    tables = market_tables(LandedFile("p.csv", content))
+    (refused,) = tables.quarantine.rows(named=True)
+    assert (refused["rule"], refused["file"], refused["line"]) == (rule, "p.csv", 3)
+    assert value is None or refused["value"] == value
+    assert len(refused["reason"].split()) >= 4
+    assert tables.clean_bars["close"].to_list() == [10.0, 10.5]
+
+
+def test_every_rule_has_a_row_that_breaks_it():
+    tried = {rule for rule, _, _ in BROKEN_ROWS}
+    assert {rule.name for rule in ROW_RULES} <= tried
+
+
+def test_a_row_that_breaks_several_rules_is_refused_once_by_the_first():
+    tables = market_tables(csv(GOOD[0], "K$O,2020-01-04,10,9,11,-1,100,9"))
+    assert rules(tables) == [(3, "odd_symbol")]
+
+
+def test_symbols_and_numbers_may_stand_in_blanks_and_small_letters():
+    tables = market_tables(csv(" ko ,20200102, 10,11,9,10 ,100,9"))
+    assert tables.quarantine.is_empty()
+    assert tables.clean_bars.row(0)[1:3] == ("KO", dt.date(2020, 1, 2))
+
+
+def test_symbols_of_classes_indices_and_currencies_are_not_odd():
+    rows = [f"{symbol},2020-01-02,10,11,9,10,100,9" for symbol in ("BRK-B", "BF.B", "^GSPC", "EURUSD=X", "0700.HK")]
+    assert market_tables(csv(*rows)).quarantine.is_empty()
+
+
+def test_rounding_of_the_range_is_no_reason_to_refuse():
+    tables = market_tables(csv("KO,2020-01-02,10,10.0000001,10.0000002,10.0000003,100,9"))
+    assert tables.quarantine.is_empty()
+
+
+def test_without_an_adjusted_close_the_close_stands_for_it():
+    tables = market_tables(csv("KO,2020-01-02,10,11,9,10,100,"))
+    assert tables.clean_bars["adj_close"].to_list() == [10.0]
+
+
+def test_a_bar_delivered_twice_is_kept_from_the_first_delivery():
+    tables = market_tables(csv(*GOOD, name="a.csv"), csv(*GOOD, name="b.csv"))
+    assert tables.clean_bars["file"].unique().to_list() == ["a.csv"]
+    assert tables.quarantine.select("file", "line", "rule").rows() == [
+        ("b.csv", 2, "duplicate"),
+        ("b.csv", 3, "duplicate"),
+    ]
+    assert tables.quarantine["reason"].str.contains("delivered before").all()
+
+
+def test_a_bar_delivered_differently_is_taken_from_the_latest_delivery():
+    corrected = GOOD[0].replace("10,100,9", "10.25,100,9.25")
+    tables = market_tables(csv(*GOOD, name="b.csv"), csv(corrected, name="a.csv"))
+    assert tables.clean_bars.select("file", "close").rows() == [("a.csv", 10.25), ("b.csv", 10.5)]
+    assert tables.quarantine.select("file", "line", "rule").rows() == [("b.csv", 2, "duplicate")]
+    assert "later delivery" in tables.quarantine["reason"][0]
+
+
+def test_of_three_deliveries_the_first_that_agrees_with_the_latest_is_kept():
+    other = GOOD[0].replace("10,100,9", "10.25,100,9.25")
+    tables = market_tables(csv(GOOD[0], name="a.csv"), csv(other, name="b.csv"), csv(GOOD[0], name="c.csv"))
+    assert tables.clean_bars["file"].to_list() == ["a.csv"]
+    assert tables.quarantine["file"].to_list() == ["b.csv", "c.csv"]
+
+
+def test_within_one_file_the_later_of_two_different_lines_holds():
+    tables = market_tables(csv("KO,2020-01-02,10,11,9,10,100,9", "KO,2020-01-02,10,11,9,9.5,100,9"))
+    assert tables.clean_bars["line"].to_list() == [3]
+
+
+def test_a_bad_row_never_displaces_a_good_one_of_the_same_session():
+    bad = "KO,2020-01-06,10,11,9,-1,100,9"
+    tables = market_tables(csv(*GOOD, name="a.csv"), csv(bad, name="b.csv"))
+    assert tables.clean_bars["close"].to_list() == [10.0, 10.5]
+    assert rules(tables) == [(2, "non_positive_price")]
+
+
+def test_an_unexplained_move_in_a_later_delivery_gives_way_to_the_earlier_delivery():
+    typo = "KO,2020-01-06,,,,105,,105"
+    tables = market_tables(csv(*GOOD, name="a.csv"), csv(typo, name="b.csv"))
+    assert tables.clean_bars["close"].to_list() == [10.0, 10.5]
+    assert tables.quarantine.select("file", "rule").rows() == [("b.csv", "unexplained_move")]
+
+
+def closes(*prices, volume="", first="2020-12-28", adjusted=None):
+    days = ["2020-12-28", "2020-12-29", "2020-12-30", "2020-12-31", "2021-01-04", "2021-01-05", "2021-01-06"]
+    days = days[days.index(first) :]
+    adjusted = adjusted or prices
+    rows = zip(days, prices, adjusted, strict=False)
+    return csv(*(f"KO,{day},,,,{price},{volume},{adj}" for day, price, adj in rows))
+
+
+def test_a_spike_costs_one_bar_and_not_two():
+    assert rules(market_tables(closes(10, 10, 100, 10, 10))) == [(4, "unexplained_move")]
+
+
+def test_a_new_level_is_refused_once_and_believed_when_the_next_bar_confirms_it():
+    assert rules(market_tables(closes(10, 10, 3, 3, 3.1))) == [(4, "unexplained_move")]
+
+
+def test_two_wild_bars_in_a_row_are_both_refused():
+    assert rules(market_tables(closes(10, 10, 100, 1, 10, 10))) == [(4, "unexplained_move"), (5, "unexplained_move")]
+
+
+def test_the_turn_of_a_year_hides_no_move():
+    tables = market_tables(closes(10, 10, 100, 100, first="2020-12-30"))
+    assert tables.quarantine.select("year", "date").rows() == [(2021, "2021-01-04")]
+
+
+def test_volume_explains_a_move():
+    assert market_tables(closes(10, 10, 3, 3, volume=500)).quarantine.is_empty()
+
+
+def test_a_split_explains_a_move_of_the_raw_close():
+    tables = market_tables(closes(40, 40, 10, 10, adjusted=(10, 10, 10, 10)))
+    assert tables.quarantine.is_empty()
+
+
+def test_a_move_is_never_measured_between_two_names():
+    rows = ["A,2020-01-02,,,,1,,1", "B,2020-01-03,,,,100,,100"]
+    assert market_tables(csv(*rows)).quarantine.is_empty()
+
+
+def test_a_file_that_cannot_be_read_stands_in_quarantine_on_line_zero_and_stops_no_other():
+    tables = market_tables(csv(*GOOD), LandedFile("empty.csv", b""))
+    assert tables.quarantine.select("file", "line", "rule", "symbol").rows() == [("empty.csv", 0, "empty_file", None)]
+    assert len(tables.clean_bars) == 2
+
+
+def test_a_file_delivered_again_in_order_leaves_quarantine():
+    tables = market_tables(LandedFile("p.csv", b""), csv(*GOOD, name="p.csv"))
+    assert tables.quarantine.is_empty()
+
+
+def test_a_file_with_no_good_row_is_named_and_one_delivered_twice_is_not():
+    bad = csv("KO,2020-01-04,10,11,9,10,100,9", name="bad.csv")
+    files = [csv(*GOOD, name="a.csv"), csv(*GOOD, name="again.csv"), bad, LandedFile("empty.csv", b"")]
+    tables = market_tables(*files)
+    named = files_without_good_rows(tables.bars, tables.quarantine)
+    assert named.rows() == [("landing", "bad.csv"), ("landing", "empty.csv")]
+
+
+def test_a_name_whose_closes_are_all_nan_is_quarantined_whole_and_leaves_the_market():
+    bars = synthetic_bars(n_sessions=20)
+    nothing = bars.with_columns(close=pl.when(pl.col("symbol") == "BBB").then(float("nan")).otherwise("close"))
+    tables = market_tables(csv_file(nothing))
+    assert tables.clean_bars["symbol"].unique().sort().to_list() == ["AAA", "CCC"]
+    assert tables.quarantine["rule"].to_list() == ["non_finite_number"] * 20
+
+
+def test_an_empty_market_gives_empty_tables():
+    tables = market_tables(LandedFile("empty.csv", b""))
+    assert tables.clean_bars.is_empty()
+    assert tables.clean_bars.schema == CLEAN_BARS
+    assert tables.quarantine.schema == QUARANTINE
+    assert tables.returns.is_empty()
+    assert tables.features.is_empty()
+
+
+cell = st.sampled_from(["KO", "K$", "2020-01-02", "2020-01-03", "x", "", "-1", "0", "10", "11", "1e9", "NaN", '"', ","])
+
+
+@given(rows=st.lists(st.lists(cell, min_size=1, max_size=9), min_size=1, max_size=12))
+def test_whatever_is_delivered_every_row_is_either_clean_or_refused(rows):
+    text = "\n".join([HEADER, *(",".join(row) for row in rows)])
+    tables = market_tables(LandedFile("p.csv", text.encode()))
+    lines = [*tables.clean_bars["line"], *tables.quarantine.filter(pl.col("line") > 0)["line"]]
+    delivered = [number for number, row in enumerate(text.split("\n"), 1) if number > 1 and row.strip()]
+    assert sorted(lines) == delivered
+
+
+@settings(max_examples=25)
+@given(cut=st.integers(1, 59), factor=st.floats(0.01, 100.0), seed=st.integers(0, 5))
+def test_what_is_delivered_about_later_sessions_changes_no_verdict_on_earlier_ones(cut, factor, seed):
+    bars = synthetic_bars(n_sessions=60, n_symbols=2, seed=seed, opens=False, volume=False)
+    wild = bars.with_columns(pl.col("close", "adj_close") * pl.Series(_spikes(len(bars))))
+    last = wild["date"].unique().sort()[cut - 1]
+    later = pl.col("date") > last
+    changed = wild.with_columns(
+        pl.when(later).then(pl.col(name) * factor).otherwise(name) for name in ("close", "adj_close")
+    )
+    before, after = market_tables(csv_file(wild)), market_tables(csv_file(changed))
+    past = pl.col("session") <= dt.date.fromisoformat(last)
+    assert_frame_equal(before.clean_bars.filter(past), after.clean_bars.filter(past), check_exact=True)
+    assert before.quarantine.filter(pl.col("date") <= last).equals(after.quarantine.filter(pl.col("date") <= last))
+
+
+def _spikes(length):
+    return [10.0 if k % 17 in {5, 6} else 1.0 for k in range(length)]
+
+
+def test_today_is_the_last_day_a_session_may_have():
+    row = "KO,2024-01-02,10,11,9,10,100,9"
+    assert market_tables(csv(row), today=dt.date(2024, 1, 2)).quarantine.is_empty()
+    assert rules(market_tables(csv(row), today=dt.date(2024, 1, 1))) == [(2, "future_date")]
+    assert INGESTED_AT.date() == dt.date(2024, 1, 2)

@@ -1,0 +1,65 @@
+import datetime as dt
+
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+from nvtrader_pipelines.market.ingest import ingest
+from nvtrader_pipelines.market.sources import LandedFile, LandingSource
+from nvtrader_pipelines.market.tables import BARS, DELIVERIES
+from tests.markets import INGESTED_AT, csv_file, synthetic_bars
+
+
+def delivery_of(file):
+    (delivery,) = LandingSource().deliveries([file])
+    return delivery
+
+
+def text_file(*rows):
+    return LandedFile("p.csv", "\n".join(["symbol,date,close", *rows]).encode())
+
+
+def test_bronze_holds_the_text_as_delivered_with_its_file_and_line():
+    ingested = ingest(delivery_of(text_file("aapl ,2020-01-02, 1.50")), None, INGESTED_AT)
+    row = ingested.bars.row(0, named=True)
+    assert (row["symbol"], row["close"], row["open"]) == ("aapl ", " 1.50", None)
+    assert (row["source"], row["file"], row["line"], row["year"]) == ("landing", "p.csv", 2, 2020)
+    assert row["ingested_at"] == INGESTED_AT
+
+
+def test_the_rows_have_exactly_the_columns_of_the_tables():
+    ingested = ingest(delivery_of(csv_file(synthetic_bars())), [2015], INGESTED_AT)
+    assert ingested.bars.schema == BARS
+    assert ingested.delivery_row.schema == DELIVERIES
+
+
+def test_only_the_years_asked_for_are_taken_and_together_they_are_everything():
+    delivery = delivery_of(csv_file(synthetic_bars()))
+    whole = ingest(delivery, None, INGESTED_AT)
+    parts = [ingest(delivery, [year], INGESTED_AT).bars for year in (2015, 2016)]
+    assert [part["year"].unique().to_list() for part in parts] == [[2015], [2016]]
+    assert_frame_equal(pl.concat(parts).sort("line"), whole.bars)
+    assert whole.delivery_row["years"].to_list() == [[2015, 2016]]
+    assert whole.delivery_row["n_rows"].to_list() == [len(whole.bars)]
+
+
+@pytest.mark.parametrize("date", ["", "soon", "1812-01-02", "2999-01-02", "02/01/2020"])
+def test_a_row_whose_date_is_of_no_use_belongs_to_the_year_of_delivery(date):
+    ingested = ingest(delivery_of(text_file(f"A,{date},1")), [INGESTED_AT.year], INGESTED_AT)
+    assert ingested.bars["year"].to_list() == [INGESTED_AT.year]
+
+
+def test_a_file_that_cannot_be_read_gives_no_bars_and_a_row_that_says_why():
+    ingested = ingest(delivery_of(LandedFile("p.csv", b"")), [2024], INGESTED_AT)
+    row = ingested.delivery_row.row(0, named=True)
+    assert ingested.bars.is_empty()
+    assert ingested.bars.schema == BARS
+    assert (row["rule"], row["n_rows"]) == ("empty_file", 0)
+    assert row["reason"].startswith("the file is empty")
+
+
+def test_the_moment_of_delivery_is_stored_in_utc():
+    moment = dt.datetime(2024, 1, 2, 17, tzinfo=dt.timezone(dt.timedelta(hours=-5)))
+    ingested = ingest(delivery_of(text_file("A,2020-01-02,1")), None, moment)
+    assert ingested.bars["ingested_at"].to_list() == [INGESTED_AT]
+    assert ingested.delivery_row["ingested_at"].to_list() == [INGESTED_AT]

@@ -1,0 +1,214 @@
+import dataclasses
+import datetime as dt
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nvtrader_pipelines.market.calendar import sessions
+from nvtrader_pipelines.market.features import FEATURES, compute_features
+from nvtrader_pipelines.market.panel import MarketPanel, build_panel, panel_digest, panel_row
+from nvtrader_pipelines.market.returns import bar_returns
+from nvtrader_pipelines.market.tables import PANELS
+from tests.markets import FEATURE_NAMES, csv_file, market_tables, synthetic_bars, synthetic_panel
+
+TABLES = market_tables(csv_file(synthetic_bars(n_sessions=320, n_symbols=3)))
+DAYS = TABLES.clean_bars["session"].unique().sort()
+
+
+def panel_of(clean_bars, **options):
+    returns = bar_returns(clean_bars)
+    return build_panel(returns, compute_features(returns), **options)
+
+
+def without(symbol, absent):
+    """The bars without those of a symbol on sessions `absent` (a slice of indices)."""
+    return TABLES.clean_bars.filter((pl.col("symbol") != symbol) | ~pl.col("session").is_in(DAYS[absent].implode()))
+
+
+def arrays(panel):
+    values = [getattr(panel, field.name) for field in dataclasses.fields(MarketPanel)]
+    return [value for value in values if isinstance(value, np.ndarray)]
+
+
+def assert_no_nan(panel):
+    assert all(np.isfinite(array).all() for array in arrays(panel) if array.dtype == np.float64)
+
+
+def test_a_panel_begins_with_the_first_eligible_name_and_covers_every_session():
+    panel = panel_of(TABLES.clean_bars)
+    assert panel.symbols == ("AAA", "BBB", "CCC")
+    assert panel.sessions[0] == DAYS.to_numpy()[252]
+    assert np.array_equal(panel.sessions, sessions(panel.sessions[0], panel.sessions[-1]))
+    assert panel.feature_names == FEATURE_NAMES
+    assert panel.features.shape == (68, 3, len(FEATURES))
+    assert panel.eligible.all()
+    assert not panel.delisted.any()
+    assert_no_nan(panel)
+
+
+def test_the_arrays_hold_the_values_of_the_tables():
+    panel = panel_of(TABLES.clean_bars)
+    row = TABLES.returns.filter((pl.col("symbol") == "BBB") & (pl.col("session") == DAYS[300])).row(0, named=True)
+    t = panel.index_of(np.datetime64(DAYS[300]))
+    assert panel.close_returns[t, 1] == row["close_return"]
+    assert panel.overnight_returns[t, 1] == row["overnight_return"]
+    known = TABLES.features.filter((pl.col("symbol") == "BBB") & (pl.col("session") == DAYS[300]))["rsi_14"].item()
+    assert panel.feature("rsi_14")[t, 1] == known
+
+
+def test_a_missing_day_is_not_tradable_and_its_return_is_earned_the_day_after():
+    panel = panel_of(without("BBB", slice(300, 301)))
+    t = panel.index_of(np.datetime64(DAYS[300]))
+    assert panel.tradable[t - 1 : t + 2, 1].tolist() == [True, False, True]
+    assert panel.eligible[t - 1 : t + 2, 1].tolist() == [True, False, True]
+    assert (panel.close_returns[t, 1], panel.overnight_returns[t, 1]) == (0.0, 0.0)
+    closes = TABLES.clean_bars.filter(pl.col("symbol") == "BBB")["adj_close"]
+    assert panel.close_returns[t + 1, 1] == pytest.approx(closes[301] / closes[299] - 1)
+    assert not panel.delisted.any()
+    assert_no_nan(panel)
+
+
+def test_a_session_without_any_bar_is_still_a_session():
+    nobody = TABLES.clean_bars.filter(pl.col("session") != DAYS[300])
+    panel = panel_of(nobody)
+    assert not panel.tradable[panel.index_of(np.datetime64(DAYS[300]))].any()
+
+
+def test_a_name_listed_late_is_eligible_a_year_after_its_listing_and_not_tradable_before_it():
+    panel = panel_of(without("CCC", slice(0, 60)))
+    assert panel.sessions[0] == DAYS.to_numpy()[252]
+    assert panel.tradable[:, 2].all()
+    first = int(np.argmax(panel.eligible[:, 2]))
+    assert panel.sessions[first] == DAYS.to_numpy()[60 + 252]
+    assert not panel.delisted.any()
+    assert (panel.features[:first, 2] == 0.0).all()
+    assert_no_nan(panel)
+
+
+def test_a_name_not_yet_listed_is_neither_tradable_nor_delisted():
+    panel = panel_of(without("CCC", slice(0, 280)))
+    before = panel.sessions < DAYS.to_numpy()[280]
+    assert before.sum() == 28
+    assert not panel.tradable[before, 2].any()
+    assert not panel.delisted[:, 2].any()
+    assert (panel.close_returns[before, 2] == 0.0).all()
+    assert panel.close_returns[28, 2] == 0.0  # the first bar has nothing to be measured from
+    assert panel.tradable[28, 2]
+
+
+def test_a_name_that_stays_away_counts_as_delisted_only_after_the_gap_it_is_allowed():
+    panel = panel_of(without("BBB", slice(290, None)), max_gap=5)
+    t = panel.index_of(np.datetime64(DAYS[290]))
+    assert not panel.tradable[t:, 1].any()
+    assert not panel.delisted[: t + 5, 1].any()
+    assert panel.delisted[t + 5 :, 1].all()
+    assert (panel.close_returns[t:, 1] == 0.0).all()
+    assert_no_nan(panel)
+
+
+def test_a_longer_gap_stops_the_run_with_the_symbol_and_the_dates():
+    with pytest.raises(ValueError, match=f"BBB has no bar on 6 sessions from {DAYS[100]} to {DAYS[105]}"):
+        panel_of(without("BBB", slice(100, 106)), max_gap=5)
+    panel_of(without("BBB", slice(100, 106)), max_gap=6)
+
+
+def test_a_long_gap_in_a_name_that_is_not_used_stops_nothing():
+    assert panel_of(without("BBB", slice(100, 150)), symbols=["CCC", "AAA"]).symbols == ("AAA", "CCC")
+
+
+def test_without_opens_there_are_no_overnight_returns():
+    tables = market_tables(csv_file(synthetic_bars(n_sessions=300, opens=False)))
+    assert build_panel(tables.returns, tables.features).overnight_returns is None
+
+
+def test_a_bar_without_an_open_is_first_priced_at_its_close():
+    holey = TABLES.clean_bars.with_columns(open=pl.when(pl.col("session") != DAYS[300]).then("open"))
+    panel = panel_of(holey)
+    t = panel.index_of(np.datetime64(DAYS[300]))
+    assert np.array_equal(panel.overnight_returns[t], panel.close_returns[t])
+
+
+def test_without_volume_its_features_are_left_out():
+    tables = market_tables(csv_file(synthetic_bars(n_sessions=300, volume=False)))
+    panel = build_panel(tables.returns, tables.features)
+    assert panel.feature_names == tuple(name for name in FEATURE_NAMES if name != "volume_z_21")
+    assert panel.eligible[-1].all()
+
+
+def test_a_name_that_lacks_a_feature_the_others_have_is_named():
+    holey = TABLES.clean_bars.with_columns(volume=pl.when(pl.col("symbol") != "BBB").then("volume"))
+    with pytest.raises(ValueError, match="BBB never has the feature 'volume_z_21'"):
+        panel_of(holey)
+    assert panel_of(holey, symbols=["AAA", "CCC"]).eligible[-1].all()
+
+
+def test_an_unknown_symbol_is_named_beside_the_known_ones():
+    with pytest.raises(ValueError, match="no bars of ZZZ; it has: AAA, BBB, CCC"):
+        panel_of(TABLES.clean_bars, symbols=["AAA", "ZZZ"])
+
+
+def test_a_history_too_short_for_any_name_is_said_to_be_so():
+    with pytest.raises(ValueError, match=r"never known: momentum_12_1, .*253 bars"):
+        panel_of(TABLES.clean_bars.filter(pl.col("session") < DAYS[200]))
+
+
+def test_an_empty_market_is_said_to_be_so():
+    with pytest.raises(ValueError, match="no bars of any symbol"):
+        panel_of(TABLES.clean_bars.head(0))
+
+
+def test_the_digest_is_that_of_the_content():
+    panel = panel_of(TABLES.clean_bars, snapshot_ids={"gold.returns": 1})
+    same = panel_of(TABLES.clean_bars, snapshot_ids={"gold.returns": 2})
+    assert panel_digest(panel) == panel_digest(same)
+    for name in ("close_returns", "overnight_returns", "features"):
+        moved = getattr(panel, name).copy()
+        moved.flat[-1] = np.nextafter(moved.flat[-1], 1.0)
+        assert panel_digest(dataclasses.replace(panel, **{name: moved})) != panel_digest(panel)
+    assert panel_digest(dataclasses.replace(panel, overnight_returns=None)) != panel_digest(panel)
+
+
+def test_the_row_of_a_panel_pins_the_snapshots_it_was_built_from():
+    built_at = dt.datetime(2024, 1, 2, tzinfo=dt.UTC)
+    ids = {"gold.returns": 1, "gold.features": 2, "silver.clean_bars": 3, "bronze.bars": 4}
+    panel = panel_of(TABLES.clean_bars, snapshot_ids=ids)
+    frame = panel_row(panel, built_at)
+    row = frame.row(0, named=True)
+    assert frame.schema == PANELS
+    assert [row[f"{name}_snapshot_id"] for name in ("returns", "features", "clean_bars", "bars")] == [1, 2, 3, 4]
+    assert (row["first_session"], row["last_session"]) == (DAYS[252], DAYS[-1])
+    assert (row["n_sessions"], row["n_symbols"], row["symbols"]) == (68, 3, ["AAA", "BBB", "CCC"])
+    assert row["digest"] == panel_digest(panel)
+
+
+def test_a_feature_the_panel_has_not_is_named_beside_those_it_has():
+    with pytest.raises(KeyError, match="it has: momentum_12_1"):
+        panel_of(TABLES.clean_bars).feature("alpha")
+
+
+def test_the_synthetic_panel_of_the_tests_is_one_that_could_have_been_built():
+    built, synthetic = panel_of(TABLES.clean_bars), synthetic_panel(n_sessions=68, n_symbols=3)
+    assert [array.shape for array in arrays(built)] == [array.shape for array in arrays(synthetic)]
+    assert [array.dtype for array in arrays(built)] == [array.dtype for array in arrays(synthetic)]
+    assert (built.symbols, built.feature_names) == (synthetic.symbols, synthetic.feature_names)
+
+
+@settings(max_examples=15)
+@given(
+    cut=st.integers(260, 318),
+    factor=st.floats(0.1, 3.0),
+    leaves=st.sampled_from([None, "AAA", "BBB"]),
+    arrives=st.booleans(),
+)
+def test_the_future_changes_nothing_in_the_past_of_a_panel(cut, factor, leaves, arrives):
+    later = pl.col("session") > DAYS[cut]
+    bars = TABLES.clean_bars if arrives else TABLES.clean_bars.filter((pl.col("symbol") != "CCC") | ~later)
+    bars = bars.with_columns(adj_close=pl.when(later).then(pl.col("adj_close") * factor).otherwise("adj_close"))
+    changed = bars if leaves is None else bars.filter((pl.col("symbol") != leaves) | ~later)
+    before, after = panel_of(TABLES.clean_bars), panel_of(changed)
+    end = before.index_of(np.datetime64(DAYS[cut])) + 1
+    for one, other in zip(arrays(before), arrays(after), strict=True):
+        assert one[:end].tobytes() == other[:end].tobytes()

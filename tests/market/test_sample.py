@@ -1,0 +1,30 @@
+import numpy as np
+import pytest
+
+from nvtrader_pipelines.market.panel import panel_digest
+from nvtrader_pipelines.market.sample import sample_panel
+
+
+def test_the_sample_panel_holds_twenty_names_over_thirty_two_years_without_a_hole():
+    panel = sample_panel()
+    assert panel.close_returns.shape == (8061, 20)
+    assert (str(panel.sessions[0]), str(panel.sessions[-1])) == ("1990-12-31", "2022-12-28")
+    assert panel.eligible.all()
+    assert panel.overnight_returns is None
+    assert "volume_z_21" not in panel.feature_names
+    assert np.isfinite(panel.close_returns).all()
+    assert np.isfinite(panel.features).all()
+
+
+def test_the_sample_panel_is_made_once():
+    assert sample_panel() is sample_panel()
+    assert panel_digest(sample_panel()) == panel_digest(sample_panel())
+
+
+def test_returns_of_the_sample_compound_to_the_prices_it_was_made_of():
+    from skfolio.datasets import load_sp500_dataset
+
+    panel, prices = sample_panel(), load_sp500_dataset()
+    apple = prices["AAPL"]
+    grown = np.prod(1.0 + panel.close_returns[1:, panel.symbols.index("AAPL")])
+    assert grown == pytest.approx(apple.iloc[-1] / apple.loc["1990-12-31"], rel=1e-9)
