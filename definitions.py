@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from nvtrader_pipelines.orchestration import build_defs
+from nvtrader_pipelines.orchestration.definitions import build_defs
 
 
 @dg.definitions

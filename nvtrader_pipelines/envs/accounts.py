@@ -62,6 +62,7 @@ class Accounts:
     def open(self, rows: list[int], t: list[int]) -> None:
         """Put the accounts back into cash with equity 1, at sessions `t`."""
         self.t[rows] = t
+        self.weights = self.weights.copy()  # the last transition holds the same array
         self.weights[rows] = 0.0
         self.weights[rows, -1] = 1.0
         self.equity[rows] = 1.0
@@ -69,12 +70,17 @@ class Accounts:
         self.recent_returns[rows] = 0.0
 
     def trade(self, target: NDArray[np.float64], wanted: NDArray[np.bool_], n_sessions: int) -> AccountStep:
-        """Trade those `wanted` (n,) to `target` (n, N+1), hold all for `n_sessions`, and score the step."""
+        """Trade those `wanted` (n,) to `target` (n, N+1), hold all for `n_sessions`, and score the step.
+
+        Raises:
+            ValueError: if an account's equity is no longer a finite number.
+        """
         period = holding_period(self.panel, self._legs, self.t, n_sessions, fill=self.fill)
         transition = hold(self.weights, target, wanted, period, self.spec.cost_rate)
         decided_at, held = self.t, self.weights
         growth = transition.session_growth
         path = self.equity[:, None] * np.cumprod(growth, axis=1)
+        self._require_finite(path[:, -1])
         self.peak = np.maximum(self.peak, path.max(axis=1))
         self.equity = path[:, -1].copy()
         self.weights = transition.weights
@@ -83,3 +89,11 @@ class Accounts:
         outcome = StepOutcome(decided_at, held, period, transition, self.recent_returns)
         terms = {kind: term(outcome) for kind, term in self._terms.items()}
         return AccountStep(transition=transition, path=path, reward_terms=terms)
+
+    def _require_finite(self, equity: NDArray[np.float64]) -> None:
+        if not np.isfinite(equity).all():
+            i = int(np.argmin(np.isfinite(equity)))
+            raise ValueError(
+                f"equity of account {i} is not a finite number after the decision of {self.panel.sessions[self.t[i]]}: "
+                "the target weights or the panel's returns hold a NaN; check the data, or a training that diverged"
+            )

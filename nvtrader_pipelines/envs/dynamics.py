@@ -118,7 +118,11 @@ def _drift(weights: FloatArray, returns: FloatArray) -> tuple[FloatArray, FloatA
     grown = weights.copy()
     grown[:, :-1] *= 1.0 + returns
     growth = grown.sum(axis=1)
-    return grown / growth[:, None], growth
+    if growth.all():
+        return grown / growth[:, None], growth
+    lost = growth == 0.0  # nothing is left, and it is cash
+    grown[lost, -1] = 1.0
+    return grown / np.where(lost, 1.0, growth)[:, None], growth
 
 
 def _execute(drifted: FloatArray, target: FloatArray, trade: NDArray[np.bool_], period: HoldingPeriod) -> FloatArray:
@@ -144,6 +148,8 @@ def hold(
     cost_rate: float,
 ) -> Transition:
     """Trade once to `target` and hold: the accounting of one decision.
+
+    The cost is taken pro rata from every position, so the executed weights are those after it too.
 
     Args:
         weights: (n, N+1) at the close of the decision, cash last, rows sum to 1.

@@ -5,7 +5,6 @@ import sys
 
 import dagster as dg
 
-QUIET, VERBOSE = "quiet", "verbose"
 SHOWN_EVENTS = {
     "STEP_START": "started",
     "STEP_SUCCESS": "done",
@@ -36,7 +35,7 @@ def progress_line(record: logging.LogRecord) -> str | None:
     return f"  {step.replace('__', '.')} {word}" if word and step else None
 
 
-@dg.logger(config_schema={"level": dg.Field(str, default_value="INFO")}, description="Progress for a person.")
+@dg.logger(config_schema={"level": dg.Field(str, default_value="DEBUG")}, description="Progress for a person.")
 def console_logger(context: dg.InitLoggerContext) -> logging.Logger:
     """The logger of runs started from the command line."""
     logger = logging.getLogger("nvtrader_pipelines.progress")

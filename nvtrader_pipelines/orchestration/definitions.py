@@ -4,13 +4,14 @@ from collections.abc import Mapping
 from typing import Any
 
 import dagster as dg
+from dagster_duckdb import DuckDBResource
 
 from nvtrader_pipelines.orchestration.assets import ASSETS
 from nvtrader_pipelines.orchestration.checks import CHECKS
 from nvtrader_pipelines.orchestration.console import console_logger
 from nvtrader_pipelines.orchestration.jobs import JOBS
 from nvtrader_pipelines.orchestration.mlflow_tracking import MlflowTracking
-from nvtrader_pipelines.orchestration.resources import ViewsResource, WarehouseResource
+from nvtrader_pipelines.orchestration.resources import WarehouseResource
 from nvtrader_pipelines.orchestration.schedules import SCHEDULES
 from nvtrader_pipelines.orchestration.sensors import SENSORS
 from nvtrader_pipelines.storage.home import Home
@@ -33,7 +34,7 @@ def build_defs(overrides: Mapping[str, Any] | None = None, home: Home | None = N
     home = home or Home.find()
     resources = {
         "warehouse": WarehouseResource(root=str(home.root)),
-        "views": ViewsResource(database=":memory:", root=str(home.root)),
+        "duckdb": DuckDBResource(database=":memory:"),
         "mlflow": MlflowTracking(folder=str(home.mlflow)),
     }
     return dg.Definitions(

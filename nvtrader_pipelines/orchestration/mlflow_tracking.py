@@ -1,5 +1,6 @@
 """MLflow as a resource: one MLflow run per experiment run, found again on a retry."""
 
+import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -89,6 +90,7 @@ class MlflowTracking(dg.ConfigurableResource):
     folder: str
 
     def _client(self) -> MlflowClient:
+        logging.getLogger("mlflow").setLevel(logging.WARNING)  # it tells of every table it makes
         Path(self.folder).mkdir(parents=True, exist_ok=True)
         return MlflowClient(f"sqlite:///{self.folder}/mlflow.db")
 

@@ -1,8 +1,13 @@
 """Every partitioning: years of sessions for the market, one experiment version for the rest."""
 
+import warnings
+
 import dagster as dg
 
 from nvtrader_pipelines.market.ingest import FIRST_YEAR
+
+# Dagster marks this one parameter beta; its meaning here is tested.
+warnings.filterwarnings("ignore", message="Parameter `backfill_policy`", category=dg.BetaWarning)
 
 YEARS = dg.TimeWindowPartitionsDefinition(
     start="1990",

@@ -7,6 +7,7 @@ import dagster as dg
 
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.orchestration.definitions import build_defs
+from nvtrader_pipelines.orchestration.errors import PipelineError
 from nvtrader_pipelines.orchestration.instance import open_instance
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, whole_history
 from nvtrader_pipelines.storage.home import Home
@@ -14,10 +15,6 @@ from nvtrader_pipelines.storage.plans import is_complete, market_is_current, mar
 from nvtrader_pipelines.storage.specs import SpecStore, read_experiments
 from nvtrader_pipelines.storage.views import publish
 from nvtrader_pipelines.storage.warehouse import Warehouse
-
-
-class PipelineError(RuntimeError):
-    """A step failed; its own message says what to do."""
 
 
 class _Run:
@@ -38,7 +35,7 @@ class _Run:
         Raises:
             PipelineError: if a step fails.
         """
-        level = "CRITICAL" if self.quiet else "INFO"
+        level = "CRITICAL" if self.quiet else "DEBUG"  # Dagster logs the steps themselves at DEBUG
         result = self.defs.resolve_job_def(job).execute_in_process(
             instance=self.instance,
             partition_key=partition_key,

@@ -26,7 +26,7 @@ def minimum_variance_weights(returns: NDArray[np.float64]) -> NDArray[np.float64
         MeanRisk(
             objective_function=ObjectiveFunction.MINIMIZE_RISK,
             risk_measure=RiskMeasure.VARIANCE,
-            prior_estimator=EmpiricalPrior(covariance_estimator=LedoitWolf()),
+            prior_estimator=_shrunk_prior(),
         ),
         returns,
     )
@@ -53,9 +53,15 @@ def mean_cvar_weights(returns: NDArray[np.float64], confidence_level: float = 0.
             risk_measure=RiskMeasure.CVAR,
             cvar_beta=confidence_level,
             risk_aversion=1.0,
+            prior_estimator=_shrunk_prior(),  # CVaR needs no covariance, but skfolio wants a regular one
         ),
         returns,
     )
+
+
+def _shrunk_prior() -> EmpiricalPrior:
+    """Sample means, and a covariance that is positive definite even for names that move as one."""
+    return EmpiricalPrior(covariance_estimator=LedoitWolf())
 
 
 def _solve(optimizer: MeanRisk, returns: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -65,7 +71,7 @@ def _solve(optimizer: MeanRisk, returns: NDArray[np.float64]) -> NDArray[np.floa
     if returns.shape[1] == 1:
         return np.ones(1)
     try:
-        optimizer.fit(returns)
+        optimizer.fit(np.ascontiguousarray(returns))  # sums round by memory layout
     except OptimizationError as failure:
         raise NoSolutionError(
             f"no portfolio of {returns.shape[1]} names solves for the last {len(returns)} returns: {failure}"

@@ -1,17 +1,18 @@
 """The `nvtrader` command."""
 
+import atexit
 import json
+import os
 import sys
 from dataclasses import asdict
 from typing import Annotated
 
 import polars as pl
 import typer
-from rich.console import Console
 
 from nvtrader_pipelines.service.doctor import diagnose
 from nvtrader_pipelines.service.errors import FAILED, one_sentence
-from nvtrader_pipelines.service.tables import Format, write_rows
+from nvtrader_pipelines.service.tables import Format, wide_console, write_rows
 from nvtrader_pipelines.storage.home import Home
 
 EPILOG = "Exit codes: 0 done, 1 the pipeline failed, 2 wrong usage, 3 bad input or a missing file, 130 interrupted."
@@ -47,7 +48,7 @@ def run(
         if as_json:
             sys.stdout.write(summary(home).write_json() + "\n")
         else:
-            print_summary(home, Console())
+            print_summary(home, wide_console())
 
 
 @app.command(epilog=EPILOG)
@@ -115,4 +116,11 @@ def doctor(*, as_json: AsJson = False, verbose: Verbose = False) -> None:
 
 def main() -> None:
     """Entry point of the `nvtrader` script."""
+    atexit.register(_silence_exit)
     app()
+
+
+def _silence_exit() -> None:
+    """DuckDB's binding writes 60 lines about Dagster's caches to stderr when the interpreter ends; nothing else does."""
+    sys.stderr.flush()
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)

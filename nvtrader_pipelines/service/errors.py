@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from rich.console import Console
 
-from nvtrader_pipelines.orchestration.pipeline import PipelineError
+from nvtrader_pipelines.orchestration.errors import PipelineError
 from nvtrader_pipelines.storage.errors import StorageError
 
 OK, FAILED, USAGE, BAD_INPUT, INTERRUPTED = 0, 1, 2, 3, 130

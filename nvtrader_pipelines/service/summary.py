@@ -1,6 +1,9 @@
 """The result of the runs for a person: policies against baselines, where the tables are, what to try."""
 
+from typing import Any
+
 import polars as pl
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -8,16 +11,7 @@ from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.tables import EVALUATIONS, RUNS
 from nvtrader_pipelines.storage.warehouse import Warehouse
 
-COLUMNS = {
-    "policy": "policy",
-    "sharpe": "net Sharpe",
-    "interval": "95 % interval",
-    "cagr": "CAGR",
-    "max_drawdown": "max drawdown",
-    "turnover_per_year": "turnover/y",
-    "cost_per_year": "cost/y",
-    "difference": "Sharpe less best baseline's [95 %]",
-}
+COLUMNS = ("policy", "net Sharpe [95 %]", "CAGR", "max DD", "turnover/y", "cost/y", "less best baseline [95 %]")
 NEXT = (
     'nvtrader sql "SELECT policy, fold, round(sharpe, 2) AS sharpe FROM evaluation.walk_forward_evaluation '
     "WHERE period = 'fold' ORDER BY policy, fold\"",
@@ -61,9 +55,11 @@ def print_summary(home: Home, console: Console) -> None:
 def period_table(verdicts: pl.DataFrame, period: str) -> Table:
     """Policies first, then the baselines each once per experiment's environment."""
     first, last = verdicts["first_session"].min(), verdicts["last_session"].max()
-    table = Table(title=f"{period.replace('_', ' ')} ({first} to {last}), net of costs", title_justify="left")
-    for i, name in enumerate(COLUMNS.values()):
-        table.add_column(name, justify="left" if i == 0 else "right")
+    table = Table(
+        title=f"{period.replace('_', ' ')} ({first} to {last}), net of costs", title_justify="left", box=SIMPLE_HEAD
+    )
+    for i, name in enumerate(COLUMNS):
+        table.add_column(name, justify="left" if i == 0 else "right", no_wrap=True)
     rows = verdicts.unique(
         [c for c in verdicts.columns if c not in {"spec_hash", "run_id", "experiment"}], maintain_order=True
     )
@@ -72,13 +68,12 @@ def period_table(verdicts: pl.DataFrame, period: str) -> Table:
     return table
 
 
-def cells(row: dict[str, float | str | None]) -> list[str]:
+def cells(row: dict[str, Any]) -> list[str]:
     """One account's figures as text."""
     difference = row["sharpe_difference"]
     return [
         str(row["policy"]),
-        f"{row['sharpe']:.2f}",
-        f"{row['sharpe_low']:.2f} to {row['sharpe_high']:.2f}",
+        f"{row['sharpe']:.2f} [{row['sharpe_low']:.2f}, {row['sharpe_high']:.2f}]",
         f"{row['cagr']:.1%}",
         f"{row['max_drawdown']:.0%}",
         f"{row['turnover_per_year']:.1f}",

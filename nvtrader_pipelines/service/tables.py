@@ -1,11 +1,14 @@
 """Rows for people and programs: rich tables, CSV and JSON."""
 
 import sys
+from datetime import datetime
 from enum import StrEnum
 
 import polars as pl
 from rich.console import Console
 from rich.table import Table
+
+WIDTH = 180
 
 
 class Format(StrEnum):
@@ -16,10 +19,18 @@ class Format(StrEnum):
     JSON = "json"
 
 
+def wide_console() -> Console:
+    """The terminal, or lines long enough for a table where the output goes elsewhere."""
+    console = Console()
+    return console if console.is_terminal else Console(width=WIDTH)
+
+
 def cell(value: object) -> str:
     """One value, numbers to four digits."""
     if value is None:
         return ""
+    if isinstance(value, datetime):
+        return f"{value:%Y-%m-%d %H:%M:%S}"
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
@@ -40,6 +51,6 @@ def write_rows(rows: pl.DataFrame, form: Format) -> None:
             table.add_column(name, justify="right" if kind.is_numeric() else "left", overflow="fold")
         for row in rows.iter_rows():
             table.add_row(*(cell(value) for value in row))
-        console = Console()
+        console = wide_console()
         console.print(table)
         console.print(f"{len(rows)} row{'' if len(rows) == 1 else 's'}", style="dim")

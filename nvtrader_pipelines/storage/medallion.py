@@ -12,7 +12,9 @@ from nvtrader_pipelines.market.sources import Delivery
 from nvtrader_pipelines.market.tables import BARS as BARS_SCHEMA
 from nvtrader_pipelines.market.tables import DELIVERIES as DELIVERIES_SCHEMA
 from nvtrader_pipelines.market.tables import PANELS
+from nvtrader_pipelines.storage.catalog import lock_path
 from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.files import locked
 from nvtrader_pipelines.storage.landing import keep_copies, landed_files
 from nvtrader_pipelines.storage.specs import read_market
 from nvtrader_pipelines.storage.tables import (
@@ -42,7 +44,7 @@ class Ingestion:
     def summary(self) -> str:
         """One line for a person."""
         refused = f", {len(self.refused)} could not be read" if self.refused else ""
-        return f"{self.files_seen} files, {self.files_read} of them new or changed{refused}"
+        return f"{self.files_seen} delivered, {self.files_read} of them new or changed{refused}"
 
 
 def ingest_market(lake: Warehouse, years: Sequence[int], at: datetime) -> Ingestion:
@@ -50,7 +52,13 @@ def ingest_market(lake: Warehouse, years: Sequence[int], at: datetime) -> Ingest
 
     A file already ingested for these years under the same digest is not read again; a changed one replaces its rows.
     All bars change in one commit; the deliveries are recorded after it, so a crash between the two repeats the work.
+    Two ingests at once take turns: each builds on what the other left.
     """
+    with locked(lock_path(lake.home, "ingest")):
+        return _ingest(lake, years, at)
+
+
+def _ingest(lake: Warehouse, years: Sequence[int], at: datetime) -> Ingestion:
     files = landed_files(lake.home)
     keep_copies(lake.home, files)
     deliveries = [each for source in read_market(lake.home).sources for each in source.deliveries(files)]
@@ -58,17 +66,17 @@ def ingest_market(lake: Warehouse, years: Sequence[int], at: datetime) -> Ingest
     new = [each for each in deliveries if not _has(known, each, years)]
     parts = [ingest(each, years, at) for each in new]
     rows = pl.concat([DELIVERIES_SCHEMA.to_frame(), *(_with_years_before(known, part.delivery_row) for part in parts)])
+    before = lake.read(BARS, {"year": years}, None if new else ["year"])
+    bars = before
     if new:
         keys = rows.select("source", "file")
-        kept = lake.read(BARS, {"year": years}).join(keys, on=["source", "file"], how="anti")
-        lake.replace(
-            BARS, pl.concat([kept, *(part.bars for part in parts)]).select(BARS_SCHEMA.names()), {"year": years}
-        )
+        bars = pl.concat([before.join(keys, on=["source", "file"], how="anti"), *(part.bars for part in parts)])
+        lake.replace(BARS, bars.select(BARS_SCHEMA.names()), {"year": years})
         others = known.join(keys, on=["source", "file"], how="anti")
         lake.replace(DELIVERIES, pl.concat([others, rows]), {})
     refused = rows.filter(pl.col("rule").is_not_null())
     return Ingestion(
-        n_rows=len(lake.read(BARS, {"year": years}, ["year"])),
+        n_rows=len(bars),
         files_seen=len(deliveries),
         files_read=len(new),
         refused=dict(refused.select("file", "reason").iter_rows()),

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import polars as pl
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
@@ -30,6 +31,16 @@ _TYPES: dict[str, IcebergType] = {
     "boolean": BooleanType(),
     "date": DateType(),
     "timestamp": TimestamptzType(),
+}
+_POLARS: dict[str, pl.DataType] = {
+    "string": pl.String(),
+    "int": pl.Int32(),
+    "long": pl.Int64(),
+    "float": pl.Float32(),
+    "double": pl.Float64(),
+    "boolean": pl.Boolean(),
+    "date": pl.Date(),
+    "timestamp": pl.Datetime("us", "UTC"),
 }
 _LIST_ID = 1000  # element ids start here, clear of column ids
 
@@ -85,9 +96,18 @@ class Table:
         )
 
 
+def polars_type(kind: str) -> pl.DataType:
+    """The polars type of a column's type."""
+    return _POLARS.get(kind) or pl.List(_POLARS[_element(kind)])
+
+
+def _element(kind: str) -> str:
+    return kind[len("list<") : -1]
+
+
 def _nested(i: int, column: Column) -> NestedField:
     kind = _TYPES.get(column.kind) or ListType(
-        element_id=_LIST_ID + i, element_type=_TYPES[column.kind[len("list<") : -1]], element_required=False
+        element_id=_LIST_ID + i, element_type=_TYPES[_element(column.kind)], element_required=False
     )
     return NestedField(i, column.name, kind, required=False, doc=column.doc)
 

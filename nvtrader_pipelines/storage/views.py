@@ -11,7 +11,7 @@ from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import locked
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.tables import TABLES, Table
-from nvtrader_pipelines.storage.warehouse import Warehouse
+from nvtrader_pipelines.storage.warehouse import Warehouse, live_files
 
 STORAGE_VERSION = "v1.0.0"  # older clients open it too
 DUCKDB_TYPES = {
@@ -56,17 +56,15 @@ def view_body(lake: Warehouse, table: Table) -> str:
     """
     iceberg = lake.load(table)
     fields = iceberg.schema().fields
-    tasks = list(iceberg.scan().plan_files())
-    if any(task.delete_files for task in tasks):
-        raise StorageError(f"{table.name} holds row-level deletes written by another engine; compact it there first")
-    if not tasks:
+    paths = live_files(table, iceberg)
+    if not paths:
         columns = ", ".join(f"NULL::{duckdb_type(f.field_type)} AS {identifier(f.name)}" for f in fields)
         return f"SELECT {columns} WHERE false"
     entries = ", ".join(
         f"{f.field_id}: {{name: {quoted(f.name)}, type: {quoted(duckdb_type(f.field_type))}, default_value: NULL}}"
         for f in fields
     )
-    files = ", ".join(quoted(task.file.file_path.removeprefix("file://")) for task in tasks)
+    files = ", ".join(quoted(path) for path in paths)
     columns = ", ".join(identifier(f.name) for f in fields)
     return f"SELECT {columns} FROM read_parquet([{files}], schema=MAP {{{entries}}})"
 
@@ -102,6 +100,12 @@ def publish(lake: Warehouse) -> Path:
     return path
 
 
+def read_query(connection: duckdb.DuckDBPyConnection, query: str) -> pl.DataFrame:
+    """The rows of a query; none for a statement that gives none."""
+    found = connection.sql(query)
+    return pl.DataFrame() if found is None else pl.DataFrame(pl.from_arrow(found.to_arrow_table()))
+
+
 def query_views(home: Home, query: str) -> pl.DataFrame:
     """The rows of a query over the published views.
 
@@ -112,7 +116,6 @@ def query_views(home: Home, query: str) -> pl.DataFrame:
         raise StorageError(f"there are no tables yet: {home.duckdb_file} is missing; run `nvtrader run` first")
     with duckdb.connect(str(home.duckdb_file), read_only=True) as connection:
         try:
-            found = connection.sql(query)
-            return pl.DataFrame() if found is None else pl.DataFrame(pl.from_arrow(found.to_arrow_table()))
+            return read_query(connection, query)
         except duckdb.Error as error:
             raise StorageError(f"the query failed: {str(error).strip()}") from error

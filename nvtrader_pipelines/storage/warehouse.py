@@ -8,35 +8,20 @@ from datetime import UTC, datetime
 import polars as pl
 import pyarrow as pa
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, ValidationException
+from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, In
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table import Table as IcebergTable
-from sqlalchemy import event
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
+from nvtrader_pipelines.storage.catalog import load_table, lock_path, missing_file, open_catalog
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import locked
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.tables import TABLES, Table
+from nvtrader_pipelines.storage.tables import TABLES, Table, polars_type
 
 Where = Mapping[str, Sequence[str] | Sequence[int]]
 
-PROPERTIES = {
-    "format-version": "2",
-    "write.parquet.compression-codec": "zstd",
-    "write.parquet.dict-size-bytes": "262144",  # the default of 2 MB costs 1.4 times on float columns
-    "write.metadata.delete-after-commit.enabled": "true",
-    "write.metadata.previous-versions-max": "10",
-    "commit.manifest-merge.enabled": "true",
-    "commit.manifest.min-count-to-merge": "20",
-    "commit.retry.num-retries": "30",
-    "commit.retry.min-wait-ms": "20",
-    "commit.retry.max-wait-ms": "1000",
-    # Longer keys must be whole in the statistics, or a delete reads the partition to prove that it may go.
-    "write.metadata.metrics.column.spec_hash": "full",
-    "write.metadata.metrics.column.run_id": "full",
-}
 KEY_KINDS = {"string", "int", "long"}  # never floats: a predicate on a float deletes rows that hold NaN
 
 
@@ -71,11 +56,13 @@ class Warehouse:
             The snapshot, or the one before where there was nothing to replace.
 
         Raises:
-            ValueError: if a key is a float column, or a row lies outside `where`.
+            ValueError: if the columns are not the table's, a key is a float column, or a row lies outside `where`.
         """
+        _require_columns(table, rows)
         _require_keys(table, where)
         _require_inside(table, rows, where)
-        with locked(self.home.iceberg / ".locks" / f"{table.name}.lock"):
+        self._load(table)  # made or widened before the lock, which both need
+        with locked(lock_path(self.home, table.name)):
             return self._swap(table, rows.fill_nan(None), _filter(where))
 
     @retry(
@@ -87,15 +74,15 @@ class Warehouse:
     def _swap(self, table: Table, rows: pl.DataFrame, old: BooleanExpression) -> int | None:
         iceberg = self._load(table)
         content = _arrow(rows, iceberg)
-        before = iceberg.current_snapshot()
-        if before is None and not len(content):
-            return None
-        with warnings.catch_warnings(), iceberg.transaction() as transaction:
-            warnings.filterwarnings("ignore", message="Delete operation did not match any records")
-            if before is not None:
-                transaction.delete(old)
-            if len(content):
-                transaction.append(content)
+        replaces = any(True for _ in iceberg.scan(old).plan_files())
+        if replaces or len(content):
+            with warnings.catch_warnings(), iceberg.transaction() as transaction:
+                # A file may hold values around those replaced, and none of them.
+                warnings.filterwarnings("ignore", message="Delete operation did not match any records")
+                if replaces:
+                    transaction.delete(old)
+                if len(content):
+                    transaction.append(content)
         after = self._load(table).current_snapshot()
         return after.snapshot_id if after else None
 
@@ -115,22 +102,16 @@ class Warehouse:
         """Rows of a table, now or at a snapshot.
 
         Raises:
-            StorageError: if the snapshot is gone or a data file is missing.
+            StorageError: if the snapshot is gone or a file is missing.
         """
-        names = [column.name for column in table.fields]
-        chosen = names if columns is None else list(columns)
+        iceberg = self._load(table)
+        if snapshot_id is not None and iceberg.snapshot_by_id(snapshot_id) is None:
+            raise StorageError(f"{table.name} has no snapshot {snapshot_id} any more: it has expired")
         try:
-            scan = self._load(table).scan(_filter(where or {}), tuple(chosen), snapshot_id=snapshot_id)
-            found = scan.to_arrow()
+            rows = _rows(table, iceberg, where or {}, snapshot_id)
+            return rows.select(columns or [column.name for column in table.fields]).collect()
         except FileNotFoundError as error:
-            raise StorageError(
-                f"{table.name} misses the file {error.filename or error}; the warehouse was moved or files were "
-                f"deleted: put it back to where it was built, or remove {self.home.warehouse} and run `nvtrader run`"
-            ) from error
-        except ValueError as error:
-            raise StorageError(f"{table.name} has no snapshot {snapshot_id}; it has expired ({error})") from error
-        frame = pl.DataFrame(pl.from_arrow(found))
-        return frame.select(chosen)
+            raise missing_file(self.home, table, error) from error
 
     def snapshot_id(self, table: Table) -> int | None:
         """The current snapshot; None where nothing was ever written."""
@@ -160,46 +141,10 @@ class Warehouse:
         """The Iceberg table itself, for what reads its files."""
         return self._load(table)
 
-    def catalog(self) -> SqlCatalog:
-        """The catalog, opened once; concurrent first uses take turns."""
-        if self._catalog is None:
-            self.home.iceberg.mkdir(parents=True, exist_ok=True)
-            with locked(self.home.iceberg / ".locks" / "catalog.lock"):
-                self._catalog = _open_catalog(self.home)
-        return self._catalog
-
     def _load(self, table: Table) -> IcebergTable:
-        catalog = self.catalog()
-        try:
-            return catalog.load_table(table.name)
-        except NoSuchTableError:
-            with locked(self.home.iceberg / ".locks" / "catalog.lock"):
-                return _create(catalog, table)
-
-
-def _open_catalog(home: Home) -> SqlCatalog:
-    catalog = SqlCatalog(
-        "nvtrader",
-        uri=f"sqlite:///{home.catalog}?timeout=60",
-        warehouse=home.iceberg.as_uri(),
-        **{"py-io-impl": "nvtrader_pipelines.storage.fsync_io.FsyncFileIO"},
-    )
-
-    @event.listens_for(catalog.engine, "connect")
-    def _write_ahead(connection, _record) -> None:  # noqa: ANN001 - a DBAPI connection has no type
-        connection.execute("PRAGMA journal_mode=WAL")
-
-    return catalog
-
-
-def _create(catalog: SqlCatalog, table: Table) -> IcebergTable:
-    catalog.create_namespace_if_not_exists(table.namespace)
-    known = {column.name for column in table.fields}
-    prefix = "write.metadata.metrics.column."
-    properties = {k: v for k, v in PROPERTIES.items() if not k.startswith(prefix) or k[len(prefix) :] in known}
-    return catalog.create_table_if_not_exists(
-        table.name, table.schema(), partition_spec=table.partition_spec(), properties=properties
-    )
+        if self._catalog is None:
+            self._catalog = open_catalog(self.home)
+        return load_table(self._catalog, self.home, table)
 
 
 def _filter(where: Where) -> BooleanExpression:
@@ -210,10 +155,51 @@ def _filter(where: Where) -> BooleanExpression:
     return terms[0] if len(terms) == 1 else And(*terms)
 
 
+def _rows(table: Table, iceberg: IcebergTable, where: Where, snapshot_id: int | None) -> pl.LazyFrame:
+    """The live rows, partition by partition, each as it was written; columns a file lacks are null.
+
+    polars reads many small files several times faster than pyiceberg's own scan.
+    """
+    tasks = live_files(table, iceberg, _filter(where), snapshot_id)
+    kinds = {column.name: polars_type(column.kind) for column in table.fields}
+    if not tasks:
+        return pl.LazyFrame(schema=kinds)
+    scan = pl.scan_parquet(
+        tasks, schema=kinds, missing_columns="insert", extra_columns="ignore", hive_partitioning=False
+    )
+    return scan.filter(*(pl.col(column).is_in(list(values)) for column, values in where.items()))
+
+
+def live_files(
+    table: Table, iceberg: IcebergTable, where: BooleanExpression | None = None, snapshot_id: int | None = None
+) -> list[str]:
+    """Paths of the data files of a snapshot that may hold such rows, partition by partition.
+
+    Raises:
+        StorageError: if the table holds row-level deletes, which this package never writes.
+    """
+    tasks = list(iceberg.scan(where or AlwaysTrue(), snapshot_id=snapshot_id).plan_files())
+    if any(task.delete_files for task in tasks):
+        raise StorageError(f"{table.name} holds row-level deletes written by another engine; compact it there first")
+    tasks.sort(key=lambda task: [str(value) for value in task.file.partition])
+    return [task.file.file_path.removeprefix("file://") for task in tasks]
+
+
 def _arrow(rows: pl.DataFrame, iceberg: IcebergTable) -> pa.Table:
-    """The rows in the table's own column order and types."""
+    """The rows in the table's own column order and types; a column that is no longer computed is null."""
     schema = schema_to_pyarrow(iceberg.schema(), include_field_ids=False)
+    gone = [pl.lit(None).alias(name) for name in schema.names if name not in rows.columns]
+    rows = rows.with_columns(gone)
     return rows.select(schema.names).to_arrow().cast(schema)
+
+
+def _require_columns(table: Table, rows: pl.DataFrame) -> None:
+    wanted, found = {column.name for column in table.fields}, set(rows.columns)
+    if wanted != found:
+        raise ValueError(
+            f"rows of {table.name} must have exactly its columns; missing: {sorted(wanted - found) or 'none'}, "
+            f"unknown: {sorted(found - wanted) or 'none'}"
+        )
 
 
 def _require_keys(table: Table, where: Where) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
@@ -111,9 +112,24 @@ def ink(color: str) -> str:
     return _INK.get(color, color)
 
 
-def readable(name: str) -> str:
-    """An identifier as words."""
-    return name.replace("_", " ")
+def readable(name: str, longest: int = 16) -> str:
+    """An identifier as words, cut where it would not fit."""
+    return name.replace("_", " ") if len(name) <= longest else f"{name[: longest - 1].replace('_', ' ')}…"
+
+
+def one_account(rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows of the ensemble where a record holds several accounts.
+
+    Raises:
+        ValueError: if several accounts are there and none, or more than one, is the ensemble.
+    """
+    if "policy" not in rows.columns or rows["policy"].n_unique() <= 1:
+        return rows
+    ensemble = rows.filter(pl.col("kind") == "ensemble") if "kind" in rows.columns else rows.clear()
+    if ensemble["policy"].n_unique() != 1:
+        names = ", ".join(rows["policy"].unique().sort())
+        raise ValueError(f"draws one account, but found {names} and not one ensemble; filter by policy before")
+    return ensemble
 
 
 def png(figure: Figure) -> bytes:

@@ -117,7 +117,7 @@ def _finish(wealth: Axes, losses: Axes) -> None:
     losses.set_ylabel("drawdown")
     losses.set_ylim(top=0.0)
     losses.yaxis.set_major_locator(MaxNLocator(4))
-    losses.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    losses.yaxis.set_major_formatter(PercentFormatter(1.0))
 
 
 def _key_to_seeds(figure: Figure, curves: pl.DataFrame) -> None:

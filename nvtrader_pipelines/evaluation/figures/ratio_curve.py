@@ -15,6 +15,7 @@ from nvtrader_pipelines.evaluation.figures.canvas import (
     new_figure,
     panel,
     png,
+    readable,
 )
 
 _MOST_LABELS = 10
@@ -78,7 +79,7 @@ def _draw_ratios(axes: Axes, runs: pl.DataFrame) -> None:
 def _draw_losses(axes: Axes, runs: pl.DataFrame) -> None:
     axes.bar(np.arange(len(runs)), -runs["max_drawdown"].to_numpy(), width=min(0.5, 0.06 * len(runs)), color=VERMILION)
     axes.yaxis.set_major_locator(MaxNLocator(4))
-    axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0))
     axes.set_ylim(top=0.0)
 
 
@@ -86,7 +87,9 @@ def _name_runs(ratios: Axes, losses: Axes, runs: pl.DataFrame) -> None:
     """Evenly spaced runs, as many finish within minutes; name and time under as many as there is room for."""
     every = -(-len(runs) // _MOST_LABELS)
     shown = list(range(len(runs) - 1, -1, -every))
-    names = [f"{runs['experiment'][i].split('@')[0]}\n{runs['finished_at'][i]:%Y-%m-%d\n%H:%M}" for i in shown]
+    names = [
+        f"{readable(runs['experiment'][i].split('@')[0], 14)}\n{runs['finished_at'][i]:%Y-%m-%d\n%H:%M}" for i in shown
+    ]
     for axes in (ratios, losses):
         axes.set_xlim(-0.6, len(runs) - 0.4)
         axes.set_xticks(shown, names, fontsize=TEXT - 2)

@@ -9,6 +9,7 @@ from nvtrader_pipelines.evaluation.figures.canvas import (
     EndLabel,
     label_ends,
     new_figure,
+    one_account,
     panel,
     png,
     readable,
@@ -21,16 +22,21 @@ def reward_terms_figure(
     """PNG of each reward term's running sum over the decisions of one policy, and of their total.
 
     Args:
-        decomposition: session, term and contribution of one policy.
+        decomposition: session, term and contribution of one policy, or of several with policy and kind, of which
+            the ensemble is drawn.
         title: above the figure.
         note: under the figure.
+
+    Raises:
+        ValueError: if there is no single account to draw.
     """
     figure = new_figure(title, note)
     axes = panel(figure, 0.095, 0.13, 0.765, 0.88)
     axes.axhline(0.0, color="black", linewidth=0.8)
     labels = []
-    terms = [rows for _, rows in decomposition.group_by("term", maintain_order=True)]
-    total = decomposition.group_by("session").agg(pl.col("contribution").sum())
+    mine = one_account(decomposition)
+    terms = [rows for _, rows in mine.group_by("term", maintain_order=True)]
+    total = mine.group_by("session").agg(pl.col("contribution").sum())
     for i, rows in enumerate([*terms, total]):
         is_total = i == len(terms)
         color, dashes = (BLUE, "-") if is_total else LINE_STYLES[i % len(LINE_STYLES)]

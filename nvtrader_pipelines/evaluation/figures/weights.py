@@ -22,6 +22,7 @@ from nvtrader_pipelines.evaluation.figures.canvas import (
     EndLabel,
     label_ends,
     new_figure,
+    one_account,
     panel,
     png,
 )
@@ -30,20 +31,22 @@ _COLORS = (BLUE, ORANGE, GREEN, VERMILION, SKY, PURPLE, YELLOW)
 
 
 def weights_figure(action_logs: pl.DataFrame, title: str = "Weights over time", note: str | None = None) -> bytes:
-    """PNG of one policy's executed weights as stacked areas: the seven largest on average, the others, cash.
+    """PNG of one account's executed weights as stacked areas: the seven largest on average, the others, cash.
 
     Args:
-        action_logs: session, symbols (cash last) and executed_weights of one policy.
+        action_logs: session, symbols (cash last) and executed_weights of one policy, or of several with
+            policy and kind, of which the ensemble is drawn.
         title: above the figure.
         note: under the figure.
 
     Raises:
-        ValueError: if there is no row, or the symbols change.
+        ValueError: if there is no row, no single account to draw, or the symbols change.
     """
-    symbols = action_logs["symbols"].unique()
+    mine = one_account(action_logs)
+    symbols = mine["symbols"].unique()
     if len(symbols) != 1:
         raise ValueError(f"weights_figure draws one portfolio of one set of names, but found {len(symbols)} sets")
-    ordered = action_logs.sort("session")
+    ordered = mine.sort("session")
     sessions, weights = _steps(ordered)
     bands = _bands(symbols[0].to_list(), weights)
     figure = new_figure(title, note)
@@ -82,7 +85,7 @@ def _labels(bands: list[_Band]) -> list[EndLabel]:
     """A label at the middle of each band's last height."""
     ends = np.cumsum([height[-1] for _, _, height in bands])
     return [
-        EndLabel(end - height[-1] / 2.0, f"{name}  {height.mean():.1%}", color)
+        EndLabel(end - height[-1] / 2.0, f"{name}  {height[:-1].mean():.1%}", color)
         for (name, color, height), end in zip(bands, ends.tolist(), strict=True)
     ]
 

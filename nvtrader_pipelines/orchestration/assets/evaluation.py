@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 
 import dagster as dg
+from dagster_duckdb import DuckDBResource
 
 from nvtrader_pipelines.evaluation.figures import ratio_curve_figure
 from nvtrader_pipelines.evaluation.ratio_curve import sharpe_ratio_curve as rank_runs
@@ -15,6 +16,7 @@ from nvtrader_pipelines.storage.policy_library import PolicyLibrary
 from nvtrader_pipelines.storage.runs import complete, read_run, replace_run
 from nvtrader_pipelines.storage.specs import SpecStore
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES, EVALUATIONS, RATIO_CURVE, RUNS
+from nvtrader_pipelines.storage.views import create_views, read_query
 
 EVALUATION_KEY = dg.AssetKey(["evaluation", "walk_forward_evaluation"])
 
@@ -54,9 +56,12 @@ def walk_forward_evaluation(
     code_version="1",
     metadata=table_metadata(RATIO_CURVE),
 )
-def sharpe_ratio_curve(warehouse: WarehouseResource) -> dg.MaterializeResult:
+def sharpe_ratio_curve(warehouse: WarehouseResource, duckdb: DuckDBResource) -> dg.MaterializeResult:
     """Every completed run over time, ranked by net Sharpe, with its worst drawdown."""
     lake = warehouse.open()
-    curve = rank_runs(lake.read(RUNS), lake.read(EVALUATIONS))
+    with duckdb.get_connection() as connection:
+        create_views(connection, lake)
+        runs, verdicts = (read_query(connection, f"FROM {table.name}") for table in (RUNS, EVALUATIONS))
+    curve = rank_runs(runs, verdicts)
     lake.replace(RATIO_CURVE, curve, {})
     return written(lake, RATIO_CURVE, len(curve), {"ratio_curve": picture(ratio_curve_figure(curve))})

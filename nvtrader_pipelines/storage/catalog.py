@@ -1,0 +1,104 @@
+"""The SQLite catalog of the Iceberg tables: opened once, its tables made and widened when first used."""
+
+from pathlib import Path
+
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.table import Table as IcebergTable
+from sqlalchemy import event
+
+from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.files import locked
+from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.tables import Table
+
+PROPERTIES = {
+    "format-version": "2",
+    "write.parquet.compression-codec": "zstd",
+    "write.parquet.dict-size-bytes": "262144",  # the default of 2 MB costs 1.4 times on float columns
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "10",
+    "commit.manifest-merge.enabled": "true",
+    "commit.manifest.min-count-to-merge": "20",
+    "commit.retry.num-retries": "30",
+    "commit.retry.min-wait-ms": "20",
+    "commit.retry.max-wait-ms": "1000",
+}
+# Longer keys must be whole in the statistics, or a delete reads the partition to prove that it may go.
+LONG_KEYS = ("spec_hash", "run_id", "file", "digest")
+
+
+def lock_path(home: Home, name: str) -> Path:
+    """The lock file of a table, of the catalog, or of a piece of work that must not run twice at once."""
+    return home.iceberg / ".locks" / f"{name}.lock"
+
+
+def open_catalog(home: Home) -> SqlCatalog:
+    """The catalog, made where there is none; concurrent first uses take turns."""
+    home.iceberg.mkdir(parents=True, exist_ok=True)
+    with locked(lock_path(home, "catalog")):
+        return _connect(home)
+
+
+def load_table(catalog: SqlCatalog, home: Home, table: Table) -> IcebergTable:
+    """A table as it is now; made, or given the columns it lacks, where needed.
+
+    Raises:
+        StorageError: if the catalog points to files that are not there.
+    """
+    try:
+        found = catalog.load_table(table.name)
+    except NoSuchTableError:
+        with locked(lock_path(home, "catalog")):
+            return _create(catalog, table)
+    except FileNotFoundError as error:
+        raise missing_file(home, table, error) from error
+    return found if _lacking(found, table) == [] else _widen(catalog, home, table)
+
+
+def missing_file(home: Home, table: Table, error: FileNotFoundError) -> StorageError:
+    """What to tell a person whose warehouse was moved or thinned out."""
+    return StorageError(
+        f"{table.name} misses the file {error.filename or error}; the warehouse was moved or files were deleted: "
+        f"put it back where it was built, or remove {home.warehouse} and run `nvtrader run`"
+    )
+
+
+def _connect(home: Home) -> SqlCatalog:
+    catalog = SqlCatalog(
+        "nvtrader",
+        uri=f"sqlite:///{home.catalog}?timeout=60",
+        warehouse=home.iceberg.as_uri(),
+        **{"py-io-impl": "nvtrader_pipelines.storage.fsync_io.FsyncFileIO"},
+    )
+
+    @event.listens_for(catalog.engine, "connect")
+    def _write_ahead(connection, _record) -> None:  # noqa: ANN001 - a DBAPI connection has no type
+        connection.execute("PRAGMA journal_mode=WAL")
+
+    return catalog
+
+
+def _create(catalog: SqlCatalog, table: Table) -> IcebergTable:
+    catalog.create_namespace_if_not_exists(table.namespace)
+    known = {column.name for column in table.fields}
+    keys = {f"write.metadata.metrics.column.{name}": "full" for name in LONG_KEYS if name in known}
+    return catalog.create_table_if_not_exists(
+        table.name, table.schema(), partition_spec=table.partition_spec(), properties=PROPERTIES | keys
+    )
+
+
+def _lacking(found: IcebergTable, table: Table) -> list[str]:
+    there = set(found.schema().column_names)
+    return [column.name for column in table.fields if column.name not in there]
+
+
+def _widen(catalog: SqlCatalog, home: Home, table: Table) -> IcebergTable:
+    """Add the columns that the code knows and the stored table does not: a feature that is new, for one."""
+    with locked(lock_path(home, table.name)):
+        found = catalog.load_table(table.name)
+        wanted = {field.name: field for field in table.schema().fields}
+        with found.update_schema() as update:
+            for name in _lacking(found, table):
+                update.add_column(name, wanted[name].field_type, wanted[name].doc)
+        return catalog.load_table(table.name)

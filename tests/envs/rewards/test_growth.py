@@ -1,0 +1,45 @@
+import numpy as np
+
+from nvtrader_pipelines.envs.accounts import Accounts
+from nvtrader_pipelines.envs.dynamics import hold, holding_period, market_legs
+from nvtrader_pipelines.envs.rewards import AnchorRelativeGrowth, LogGrowth
+from nvtrader_pipelines.envs.rewards.growth import log_growth
+from nvtrader_pipelines.envs.spec import EnvSpec
+from nvtrader_pipelines.portfolio.anchors import EqualWeightAnchor
+from tests.markets import synthetic_panel
+
+RELATIVE = AnchorRelativeGrowth(anchor=EqualWeightAnchor())
+
+
+def stepped(target, *, bps=10.0, rewards=(LogGrowth(), RELATIVE)):
+    panel = synthetic_panel(40, 2)
+    spec = EnvSpec(rewards=rewards, vol_penalty=0.0, turnover_cost_bps=bps, fill="next_close")
+    accounts = Accounts(panel, spec, 1, t=20)
+    accounts.trade(np.array([[0.7, 0.1, 0.2]]), np.array([True]), 5)
+    held = accounts.weights
+    return panel, held, accounts.trade(np.array([target]), np.array([True]), 5)
+
+
+def test_log_growth_is_the_logarithm_of_the_net_growth_of_the_step():
+    _, _, step = stepped([0.2, 0.2, 0.6])
+    np.testing.assert_allclose(step.reward_terms["log_growth"], np.log(step.transition.growth), rtol=1e-15)
+
+
+def test_log_growth_of_a_ruined_account_is_finite():
+    assert np.isfinite(log_growth(np.array([0.0, 1e-300]))).all()
+
+
+def test_growth_relative_to_the_anchor_is_weighted_growth_over_the_anchors_from_the_same_state_without_cost():
+    panel, held, step = stepped([0.2, 0.2, 0.6])
+    period = holding_period(panel, market_legs(panel, "next_close"), np.array([25]), 5, fill="next_close")
+    anchor = hold(held, np.array([[0.5, 0.5, 0.0]]), np.array([True]), period, 0.0)
+    expected = 100.0 * (np.log(step.transition.growth) - np.log(anchor.growth))
+    np.testing.assert_allclose(step.reward_terms["anchor_relative_growth"], expected, rtol=1e-12)
+
+
+def test_trading_to_the_anchor_is_rewarded_with_the_cost_alone():
+    _, _, free = stepped([0.5, 0.5, 0.0], bps=0.0)
+    _, _, paid = stepped([0.5, 0.5, 0.0], bps=10.0)
+    assert free.reward_terms["anchor_relative_growth"].tolist() == [0.0]
+    expected = 100.0 * np.log1p(-paid.transition.cost)
+    np.testing.assert_allclose(paid.reward_terms["anchor_relative_growth"], expected, rtol=1e-9)

@@ -1,0 +1,83 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from nvtrader_pipelines.envs.accounts import Accounts
+from nvtrader_pipelines.envs.rewards import AnchorRelativeGrowth, CvarExcess, LogGrowth
+from nvtrader_pipelines.envs.spec import EnvSpec
+from tests.panels import eventful_panel
+
+SPEC = EnvSpec(rewards=(LogGrowth(), AnchorRelativeGrowth(), CvarExcess(limit=0.0)), vol_penalty=1.0)
+
+
+def traded(accounts, generator, n_steps=6, n_sessions=5):
+    n, size = accounts.weights.shape
+    return [
+        accounts.trade(generator.dirichlet(np.ones(size), n), generator.random(n) < 0.8, n_sessions)
+        for _ in range(n_steps)
+    ]
+
+
+def test_accounts_open_in_cash_with_equity_one():
+    accounts = Accounts(eventful_panel(), SPEC, 2, t=7)
+    assert accounts.weights.tolist() == [[0, 0, 0, 0, 0, 0, 1]] * 2
+    assert accounts.equity.tolist() == accounts.peak.tolist() == [1.0, 1.0]
+    assert accounts.t.tolist() == [7, 7]
+
+
+def test_equity_is_the_product_of_net_growth_and_drawdown_counts_from_the_highest_close():
+    accounts = Accounts(eventful_panel(), SPEC, 3, t=20)
+    steps = traded(accounts, np.random.default_rng(0))
+    growth = np.concatenate([step.transition.session_growth for step in steps], axis=1)
+    path = np.concatenate([step.path for step in steps], axis=1)
+    np.testing.assert_allclose(path, np.cumprod(growth, axis=1), rtol=1e-13)
+    np.testing.assert_array_equal(accounts.equity, path[:, -1])
+    peak = np.maximum(1.0, path.max(axis=1))
+    np.testing.assert_array_equal(accounts.peak, peak)
+    np.testing.assert_array_equal(accounts.drawdown, 1.0 - path[:, -1] / peak)
+    assert accounts.t.tolist() == [50, 50, 50]
+
+
+def test_the_recent_returns_are_the_last_net_session_returns_newest_last_after_zeros():
+    accounts = Accounts(eventful_panel(), SPEC, 2, t=20)
+    steps = traded(accounts, np.random.default_rng(1))
+    returns = np.concatenate([step.transition.session_growth for step in steps], axis=1) - 1.0
+    np.testing.assert_array_equal(accounts.recent_returns[:, -30:], returns)
+    assert not accounts.recent_returns[:, :-30].any()
+
+
+def test_the_reward_is_the_sum_of_its_terms():
+    (step,) = traded(Accounts(eventful_panel(), SPEC, 4, t=20), np.random.default_rng(2), n_steps=1)
+    assert set(step.reward_terms) == {"log_growth", "anchor_relative_growth", "cvar_excess", "volatility_penalty"}
+    np.testing.assert_array_equal(step.reward, sum(step.reward_terms.values()))
+
+
+def test_reopening_an_account_leaves_the_others_and_what_was_recorded_alone():
+    accounts = Accounts(eventful_panel(), SPEC, 3, t=20)
+    step = traded(accounts, np.random.default_rng(3))[-1]
+    recorded, equity = step.transition.weights.copy(), accounts.equity.copy()
+    accounts.open([1], [40])
+    np.testing.assert_array_equal(step.transition.weights, recorded)
+    assert accounts.t.tolist() == [50, 40, 50]
+    assert accounts.account(1).weights.tolist() == [0, 0, 0, 0, 0, 0, 1]
+    assert (accounts.account(1).equity, accounts.account(1).peak) == (1.0, 1.0)
+    assert not accounts.recent_returns[1].any()
+    assert accounts.equity[[0, 2]].tolist() == equity[[0, 2]].tolist()
+
+
+def test_weights_that_are_no_numbers_stop_the_run_instead_of_spreading():
+    accounts = Accounts(eventful_panel(), SPEC, 2, t=20)
+    target = np.full((2, 7), 1 / 7)
+    target[1, 3] = np.nan
+    with pytest.raises(ValueError, match="not a finite number.*target weights or the panel's returns"):
+        accounts.trade(target, np.ones(2, dtype=bool), 5)
+
+
+def test_a_return_that_is_no_number_stops_the_run_instead_of_spreading():
+    panel = eventful_panel()
+    returns = panel.close_returns.copy()
+    returns[23, 0] = np.nan
+    accounts = Accounts(replace(panel, close_returns=returns), SPEC, 1, t=20)
+    with pytest.raises(ValueError, match="not a finite number"):
+        accounts.trade(np.full((1, 7), 1 / 7), np.ones(1, dtype=bool), 5)

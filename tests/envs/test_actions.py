@@ -1,0 +1,87 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from nvtrader_pipelines.envs.actions import ResidualAction, SimplexAction, close_with_cash, softmax
+from nvtrader_pipelines.portfolio.anchors import EqualWeightAnchor, VolatilityTargetAnchor
+from tests.markets import synthetic_panel
+from tests.panels import INELIGIBLE, eventful_panel
+
+
+@pytest.mark.parametrize("n_symbols", [1, 4, 20])
+def test_every_single_name_and_all_cash_are_within_reach_of_the_simplex_action(n_symbols):
+    action = SimplexAction()
+    corners = action.bound * (2.0 * np.eye(n_symbols + 1) - 1.0)
+    weights = action.start(synthetic_panel(30, n_symbols))(corners, np.full(n_symbols + 1, 20))
+    np.testing.assert_allclose(weights, np.eye(n_symbols + 1), atol=1e-3)
+
+
+def test_any_portfolio_is_within_reach_of_the_simplex_action():
+    wanted = np.random.default_rng(0).dirichlet(np.full(5, 0.5), 200)
+    logits = np.log(np.maximum(wanted, 1e-12))
+    logits += 5.0 - logits.max(axis=1, keepdims=True)  # in the box, but for weights below e^-10 of the largest
+    weights = SimplexAction().start(synthetic_panel(30, 4))(logits, np.full(200, 20))
+    np.testing.assert_allclose(weights, wanted, atol=2e-4)
+
+
+def test_the_weight_of_a_name_that_is_not_eligible_becomes_cash_not_other_names_weight():
+    panel = eventful_panel()
+    (weights,) = SimplexAction().start(panel)(np.zeros((1, 7)), np.array([20]))
+    eligible = panel.eligible[20]
+    np.testing.assert_allclose(weights[:-1], eligible / 7, rtol=1e-12)
+    np.testing.assert_allclose(weights[-1], 1.0 - eligible.sum() / 7, rtol=1e-12)
+
+
+@pytest.mark.parametrize("anchor", [EqualWeightAnchor(), VolatilityTargetAnchor(volatility=0.05)])
+def test_the_zero_action_of_the_residual_action_is_the_anchor(anchor):
+    panel = eventful_panel()
+    t = np.arange(len(panel.sessions))
+    weights = ResidualAction(anchor=anchor).start(panel)(np.zeros((len(t), 7)), t)
+    np.testing.assert_allclose(weights, anchor.weights(panel), atol=1e-15)
+
+
+def test_the_residual_action_tilts_names_by_at_most_its_tilt_and_keeps_the_exposure():
+    panel = synthetic_panel(60, 4)
+    anchor = VolatilityTargetAnchor(volatility=0.05)
+    (weights,) = ResidualAction(anchor=anchor, tilt=1.0).start(panel)(np.array([[3.0, -3, 0, 0, 0]]), np.array([50]))
+    base = anchor.weights(panel)[50]
+    tilt = np.tanh(3.0)
+    np.testing.assert_allclose(np.log(weights[0] / weights[2]), tilt, rtol=1e-12)
+    np.testing.assert_allclose(np.log(weights[1] / weights[2]), -tilt, rtol=1e-12)
+    np.testing.assert_allclose(weights[:4].sum(), base[:4].sum(), rtol=1e-12)
+
+
+def test_the_residual_actions_exposure_moves_by_its_exposure_tilt_and_never_above_fully_invested():
+    panel = synthetic_panel(60, 4)
+    anchor = VolatilityTargetAnchor(volatility=0.05)
+    target = ResidualAction(anchor=anchor, exposure_tilt=0.25).start(panel)
+    up, down = target(np.array([[0.0] * 4 + [3.0], [0.0] * 4 + [-3.0]]), np.array([50, 50]))
+    base = anchor.weights(panel)[50, :4].sum()
+    np.testing.assert_allclose(up[:4].sum() / base, np.exp(0.25 * np.tanh(3.0)), rtol=1e-12)
+    np.testing.assert_allclose(down[:4].sum() / base, np.exp(-0.25 * np.tanh(3.0)), rtol=1e-12)
+    full = ResidualAction(anchor=EqualWeightAnchor()).start(panel)(np.full((1, 5), 3.0), np.array([50]))
+    np.testing.assert_allclose(full[0], [0.25] * 4 + [0.0], atol=1e-15)
+
+
+def test_an_anchor_in_cash_stays_in_cash_however_it_is_tilted():
+    panel = replace(synthetic_panel(30, 4), eligible=np.zeros((30, 4), dtype=bool))
+    weights = ResidualAction().start(panel)(np.full((1, 5), 2.0), np.array([20]))
+    assert weights.tolist() == [[0.0, 0.0, 0.0, 0.0, 1.0]]
+
+
+def test_a_name_that_is_never_eligible_gets_no_weight_from_any_action():
+    panel, generator = eventful_panel(), np.random.default_rng(0)
+    for action in (SimplexAction(), ResidualAction()):
+        weights = action.start(panel)(generator.normal(0, 3, (160, 7)), np.arange(160))
+        assert not weights[:, INELIGIBLE].any()
+
+
+def test_softmax_does_not_overflow():
+    np.testing.assert_array_equal(softmax(np.array([[1e4, -1e4]])), [[1.0, 0.0]])
+
+
+def test_cash_closes_the_sum_and_is_never_negative():
+    weights = close_with_cash(np.array([[0.3, 0.3, 9.0], [0.7, 0.3 + 1e-15, 9.0]]))
+    np.testing.assert_allclose(weights[:, -1], [0.4, 0.0], atol=1e-15)
+    assert (weights >= 0.0).all()

@@ -1,0 +1,49 @@
+"""Small walk-forward records for the tests of verdicts and figures."""
+
+from datetime import date
+
+import numpy as np
+import polars as pl
+
+from tests.markets import synthetic_sessions
+
+WHO = (
+    ("ppo/seed-0", "policy"),
+    ("ppo/seed-1", "policy"),
+    ("ppo", "ensemble"),
+    ("equal_weight", "baseline"),
+    ("buy_and_hold", "baseline"),
+)
+
+
+def equity_curves(n_sessions=600, n_folds=3, seed=0, who=WHO):
+    """Equity curves of a few accounts, one third of the sessions in each fold."""
+    generator = np.random.default_rng(seed)
+    sessions = synthetic_sessions(n_sessions).tolist()
+    folds = (np.arange(n_sessions) * n_folds // n_sessions).tolist()
+    market = generator.normal(0.0004, 0.01, n_sessions)
+    frames = []
+    for name, kind in who:
+        returns = market + generator.normal(0.0, 0.003, n_sessions)
+        equity = np.cumprod(1.0 + returns)
+        peak = np.maximum(np.maximum.accumulate(equity), 1.0)
+        frames.append(
+            pl.DataFrame(
+                {
+                    "policy": name,
+                    "kind": kind,
+                    "fold": folds,
+                    "session": sessions,
+                    "equity": equity,
+                    "net_return": returns,
+                    "drawdown": 1.0 - equity / peak,
+                    "turnover": np.where(np.arange(n_sessions) % 5 == 0, 0.1, 0.0),
+                    "cost": np.where(np.arange(n_sessions) % 5 == 0, 0.0002, 0.0),
+                    "cash": 0.0,
+                }
+            )
+        )
+    return pl.concat(frames)
+
+
+REPORT_FROM = date(2016, 1, 1)

@@ -1,0 +1,136 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from pydantic import TypeAdapter, ValidationError
+
+from nvtrader_pipelines.envs.dynamics import opening_account
+from nvtrader_pipelines.policies.baselines import Baseline, BuyAndHold, EqualWeight, MeanCvar, MinimumVariance
+from nvtrader_pipelines.portfolio.mean_risk import mean_cvar_weights, minimum_variance_weights
+from tests.markets import synthetic_panel
+
+BASELINES = [EqualWeight(), BuyAndHold(), MinimumVariance(history=60), MeanCvar(history=80)]
+HELD = opening_account(4)
+
+
+def by_kind(baseline):
+    return baseline.kind
+
+
+def with_changes(panel, **arrays):
+    return replace(panel, **arrays)
+
+
+def market(n_sessions):
+    """Names of unlike risk, so that an estimate is no 1/N."""
+    panel = synthetic_panel(n_sessions=n_sessions)
+    return with_changes(panel, close_returns=panel.close_returns * [0.5, 1.0, 1.2, 1.5])
+
+
+def ineligible(panel, rows, name):
+    eligible = panel.eligible.copy()
+    eligible[rows, name] = False
+    return with_changes(panel, eligible=eligible)
+
+
+def decisions(baseline, panel, sessions):
+    policy = baseline.start()
+    return [policy.decide(panel, t, HELD).target for t in sessions]
+
+
+@pytest.mark.parametrize("baseline", BASELINES, ids=by_kind)
+def test_weights_are_long_only_fully_invested_and_on_eligible_names_only(baseline):
+    panel = ineligible(market(200), slice(None), 1)
+    for target in decisions(baseline, panel, range(50, 200, 10)):
+        if target is not None:
+            assert target.sum() == pytest.approx(1.0)
+            assert (target >= 0.0).all()
+            assert target[1] == 0.0
+            assert target[-1] == 0.0
+
+
+@pytest.mark.parametrize("baseline", BASELINES, ids=by_kind)
+def test_prices_after_the_decision_change_no_weight(baseline):
+    panel = market(200)
+    future = np.random.default_rng(1)
+    close_returns, eligible, tradable = panel.close_returns.copy(), panel.eligible.copy(), panel.tradable.copy()
+    close_returns[151:] = future.normal(0.0, 0.05, close_returns[151:].shape)
+    eligible[151:, 2] = tradable[151:, 2] = False
+    perturbed = with_changes(panel, close_returns=close_returns, eligible=eligible, tradable=tradable)
+    sessions = range(50, 151, 5)
+    for before, after in zip(
+        decisions(baseline, panel, sessions), decisions(baseline, perturbed, sessions), strict=True
+    ):
+        assert np.array_equal(before, after) if before is not None else after is None
+
+
+@pytest.mark.parametrize("baseline", BASELINES, ids=by_kind)
+def test_everything_stays_in_cash_while_no_name_is_eligible(baseline):
+    panel = with_changes(market(120), eligible=np.zeros((120, 4), dtype=bool))
+    for target in decisions(baseline, panel, [100, 110]):
+        assert target is None or target.tolist() == [0.0, 0.0, 0.0, 0.0, 1.0]
+
+
+@pytest.mark.parametrize("baseline", BASELINES, ids=by_kind)
+def test_a_baseline_comes_back_from_its_document(baseline):
+    assert TypeAdapter(Baseline).validate_python(baseline.model_dump(mode="json")) == baseline
+
+
+def test_buy_and_hold_buys_once_when_a_name_is_eligible_and_never_trades_again():
+    panel = ineligible(ineligible(market(30), slice(0, 10), slice(None)), slice(10, 20), 3)
+    targets = decisions(BuyAndHold(), panel, [5, 10, 15, 25])
+    assert targets[1] == pytest.approx([1 / 3, 1 / 3, 1 / 3, 0.0, 0.0])
+    assert [target is None for target in targets] == [True, False, True, True]
+
+
+def test_two_workers_of_a_baseline_share_nothing():
+    panel = market(30)
+    assert decisions(BuyAndHold(), panel, [3])[0] is not None
+    assert decisions(BuyAndHold(), panel, [3])[0] is not None
+
+
+@pytest.mark.parametrize(
+    ("baseline", "solver"),
+    [(MinimumVariance(history=60), minimum_variance_weights), (MeanCvar(history=60), mean_cvar_weights)],
+    ids=["minimum_variance", "mean_cvar"],
+)
+def test_estimated_weights_solve_for_the_last_history_up_to_the_decision(baseline, solver):
+    panel = market(100)
+    (target,) = decisions(baseline, panel, [80])
+    np.testing.assert_allclose(target[:-1], solver(panel.close_returns[21:81]), rtol=1e-12)
+
+
+def test_estimated_weights_are_equal_until_the_history_is_long_enough():
+    panel = market(100)
+    targets = decisions(MinimumVariance(history=60), panel, [0, 58, 59])
+    assert targets[0].tolist() == targets[1].tolist() == [0.25, 0.25, 0.25, 0.25, 0.0]
+    assert targets[2].tolist() != targets[1].tolist()
+
+
+def test_weights_are_estimated_anew_after_the_given_sessions_and_not_before():
+    panel = market(140)
+    first, same, new = decisions(MinimumVariance(history=60, estimate_every=21), panel, [80, 100, 101])
+    assert np.array_equal(first, same)
+    assert not np.array_equal(first, new)
+
+
+def test_a_name_that_loses_its_eligibility_leaves_its_weight_to_the_others():
+    panel = ineligible(market(140), slice(90, None), 0)
+    before, after = decisions(MinimumVariance(history=60), panel, [80, 90])
+    assert after[0] == 0.0
+    assert after[1:] == pytest.approx(before[1:] / (1.0 - before[0]))
+
+
+def test_a_name_listed_within_the_history_gets_no_estimated_weight():
+    panel = market(140)
+    listed = panel.tradable.copy()
+    listed[:50, 2] = False
+    panel = ineligible(with_changes(panel, tradable=listed), slice(0, 50), 2)
+    early, late = decisions(MinimumVariance(history=60), panel, [100, 130])
+    assert early[2] == 0.0
+    assert late[2] > 0.0
+
+
+def test_a_tail_of_less_than_one_return_is_refused_by_the_spec():
+    with pytest.raises(ValidationError, match="lower confidence_level or lengthen history"):
+        MeanCvar(history=19)
