@@ -4,7 +4,7 @@ from gymnasium.envs.registration import register
 
 
 def register_environments() -> None:
-    """Register the environments; Gymnasium calls this when it is imported."""
+    """Register the environments; the package does so when it is imported."""
     register(
         id="nvtrader/PortfolioCVaR-v0",
         entry_point="nvtrader_pipelines.envs.portfolio_env:PortfolioEnv",

@@ -9,7 +9,7 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat
 
 from nvtrader_pipelines.components import Component
 from nvtrader_pipelines.market.panel import MarketPanel
-from nvtrader_pipelines.portfolio.anchors import Anchor, VolatilityTargetAnchor
+from nvtrader_pipelines.portfolio.anchors import Anchor, VolatilityTargetAnchor, close_with_cash
 
 FloatArray = NDArray[np.float64]
 
@@ -34,12 +34,6 @@ def softmax(logits: FloatArray) -> FloatArray:
     """Softmax over the last axis, in float64."""
     exponentials = np.exp(logits - logits.max(axis=-1, keepdims=True))
     return exponentials / exponentials.sum(axis=-1, keepdims=True)
-
-
-def close_with_cash(weights: FloatArray) -> FloatArray:
-    """Set the last column to what the names leave, never below 0 by rounding."""
-    weights[:, -1] = np.maximum(0.0, 1.0 - weights[:, :-1].sum(axis=1))
-    return weights
 
 
 class SimplexAction(Component):

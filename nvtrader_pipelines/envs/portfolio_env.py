@@ -97,8 +97,18 @@ class PortfolioEnv(gymnasium.Env[NDArray[Any], NDArray[Any]]):
         return self.simulation.observe()[0], {"session": session, "equity": 1.0}
 
     def step(self, action: NDArray[Any]) -> tuple[NDArray[Any], float, bool, bool, dict[str, Any]]:
-        """Trade to the action's weights and hold to the next decision."""
-        step = self.simulation.step(np.asarray(action)[None, :])
+        """Trade to the action's weights and hold to the next decision.
+
+        Raises:
+            ValueError: if the action has the wrong length or holds a NaN.
+        """
+        action = np.asarray(action)
+        if action.shape != self.action_space.shape:
+            n_symbols = len(self.simulation.panel.symbols)
+            raise ValueError(
+                f"an action needs {n_symbols + 1} numbers, {n_symbols} names and cash, but has shape {action.shape}"
+            )
+        step = self.simulation.step(action[None, :])
         return (
             step.observation[0],
             float(step.reward[0]),

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, PositiveFloat, PositiveInt
+from pydantic import Field, PositiveFloat
 
 from nvtrader_pipelines.components import Component
 from nvtrader_pipelines.market.panel import MarketPanel
@@ -24,13 +24,18 @@ def trailing(values: NDArray[np.float64], window: int) -> NDArray[np.float64]:
     return np.lib.stride_tricks.sliding_window_view(padded, window)
 
 
+def close_with_cash(weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Set the last column to what the names leave, never below 0 by rounding."""
+    weights[:, -1] = np.maximum(0.0, 1.0 - weights[:, :-1].sum(axis=1))
+    return weights
+
+
 def equal_weights(panel: MarketPanel) -> NDArray[np.float64]:
     """1/N over the eligible names of each session, (T, N+1), cash last; all cash where none is eligible."""
     weights = np.zeros((len(panel.sessions), len(panel.symbols) + 1))
     counted = panel.eligible.sum(axis=1, keepdims=True)
     weights[:, :-1] = panel.eligible / np.maximum(counted, 1)
-    weights[:, -1] = 1.0 - weights[:, :-1].sum(axis=1)
-    return weights
+    return close_with_cash(weights)
 
 
 class EqualWeightAnchor(Component):
@@ -51,15 +56,14 @@ class VolatilityTargetAnchor(Component):
 
     kind: Literal["volatility_target"] = "volatility_target"
     volatility: PositiveFloat = 0.15  # per year
-    window: PositiveInt = 21  # sessions
+    window: Annotated[int, Field(ge=2)] = 21  # sessions
 
     def weights(self, panel: MarketPanel) -> NDArray[np.float64]:
         """(T, N+1) weights, cash last; row t uses rows up to t."""
         weights = equal_weights(panel)
         realised = trailing(market_returns(panel), self.window).std(axis=1, ddof=1) * np.sqrt(SESSIONS_PER_YEAR)
         weights[:, :-1] *= np.minimum(1.0, self.volatility / np.maximum(realised, 1e-8))[:, None]
-        weights[:, -1] = 1.0 - weights[:, :-1].sum(axis=1)
-        return weights
+        return close_with_cash(weights)
 
 
 Anchor = Annotated[EqualWeightAnchor | VolatilityTargetAnchor, Field(discriminator="kind")]

@@ -1,5 +1,7 @@
 """Long-only, fully invested portfolios from past returns: the optimizers behind the classic baselines."""
 
+import hashlib
+
 import numpy as np
 from numpy.typing import NDArray
 from skfolio import RiskMeasure
@@ -22,14 +24,12 @@ def minimum_variance_weights(returns: NDArray[np.float64]) -> NDArray[np.float64
 
     Source: Markowitz (1952); Ledoit & Wolf (2004) towards a scaled identity; solved by skfolio.
     """
-    return _solve(
-        MeanRisk(
-            objective_function=ObjectiveFunction.MINIMIZE_RISK,
-            risk_measure=RiskMeasure.VARIANCE,
-            prior_estimator=_shrunk_prior(),
-        ),
-        returns,
+    optimizer = MeanRisk(
+        objective_function=ObjectiveFunction.MINIMIZE_RISK,
+        risk_measure=RiskMeasure.VARIANCE,
+        prior_estimator=_shrunk_prior(),
     )
+    return _remembered("minimum_variance", optimizer, returns)
 
 
 def mean_cvar_weights(returns: NDArray[np.float64], confidence_level: float = 0.95) -> NDArray[np.float64]:
@@ -47,16 +47,25 @@ def mean_cvar_weights(returns: NDArray[np.float64], confidence_level: float = 0.
             f"mean_cvar at {confidence_level:.1%} needs a tail of at least one return, but {len(returns)} returns "
             f"leave {tail:.2f}; lower the level or lengthen the history"
         )
-    return _solve(
-        MeanRisk(
-            objective_function=ObjectiveFunction.MAXIMIZE_UTILITY,
-            risk_measure=RiskMeasure.CVAR,
-            cvar_beta=confidence_level,
-            risk_aversion=1.0,
-            prior_estimator=_shrunk_prior(),  # CVaR needs no covariance, but skfolio wants a regular one
-        ),
-        returns,
+    optimizer = MeanRisk(
+        objective_function=ObjectiveFunction.MAXIMIZE_UTILITY,
+        risk_measure=RiskMeasure.CVAR,
+        cvar_beta=confidence_level,
+        risk_aversion=1.0,
+        prior_estimator=_shrunk_prior(),  # CVaR needs no covariance, but skfolio wants a regular one
     )
+    return _remembered(f"mean_cvar {confidence_level!r}", optimizer, returns)
+
+
+_weights: dict[tuple[str, bytes], NDArray[np.float64]] = {}  # a few hundred windows a run, 160 bytes each
+
+
+def _remembered(objective: str, optimizer: MeanRisk, returns: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The optimizer's weights; experiments on one market ask for the same windows again, 20 to 40 ms each."""
+    key = objective, hashlib.sha256(repr(returns.shape).encode() + returns.tobytes()).digest()
+    if key not in _weights:
+        _weights[key] = _solve(optimizer, returns)
+    return _weights[key].copy()
 
 
 def _shrunk_prior() -> EmpiricalPrior:

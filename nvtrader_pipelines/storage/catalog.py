@@ -1,5 +1,6 @@
 """The SQLite catalog of the Iceberg tables: opened once, its tables made and widened when first used."""
 
+import re
 from pathlib import Path
 
 from pyiceberg.catalog.sql import SqlCatalog
@@ -53,15 +54,27 @@ def load_table(catalog: SqlCatalog, home: Home, table: Table) -> IcebergTable:
             return _create(catalog, table)
     except FileNotFoundError as error:
         raise missing_file(home, table, error) from error
-    return found if _lacking(found, table) == [] else _widen(catalog, home, table)
+    _require_home(home, table, found)
+    return _widen(catalog, home, table) if _lacking(found, table) else found
 
 
 def missing_file(home: Home, table: Table, error: FileNotFoundError) -> StorageError:
     """What to tell a person whose warehouse was moved or thinned out."""
+    named = re.search(r"/[^'\"\n]*?\.(parquet|avro|json)", str(error))
     return StorageError(
-        f"{table.name} misses the file {error.filename or error}; the warehouse was moved or files were deleted: "
-        f"put it back where it was built, or remove {home.warehouse} and run `nvtrader run`"
+        f"{table.name} misses the file {named.group() if named else error}; the warehouse was moved or files were "
+        f"deleted: put it back where it was built, or remove {home.warehouse} and run `nvtrader run`"
     )
+
+
+def _require_home(home: Home, table: Table, found: IcebergTable) -> None:
+    """A copied warehouse would read, and write, the files of the one it was copied from."""
+    place = Path(found.location().removeprefix("file://"))
+    if not place.resolve().is_relative_to(home.iceberg.resolve()):
+        raise StorageError(
+            f"{table.name} was built at {place}, outside {home.iceberg}; a warehouse cannot be moved or copied: "
+            f"put it back where it was built, or remove {home.warehouse} and run `nvtrader run`"
+        )
 
 
 def _connect(home: Home) -> SqlCatalog:

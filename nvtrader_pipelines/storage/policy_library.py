@@ -1,5 +1,6 @@
 """Trained policies as files: `data/rl/policies/<experiment>/<run>/`, sealed by a manifest of digests."""
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Mapping
@@ -50,14 +51,17 @@ class PolicyLibrary:
         return self.home.policies / partition_key / run_id
 
     def done(self, partition_key: str, run_id: str) -> set[FoldSeed]:
-        """Folds and seeds whose policy file is there and can be read."""
+        """Folds and seeds whose policy file is there, can be read, and is the one sealed if the run ever was."""
+        folder = self.folder(partition_key, run_id)
+        sealed = _read_manifest(folder / MANIFEST).policies if (folder / MANIFEST).exists() else {}
         found = set()
-        for path in self.folder(partition_key, run_id).glob("fold-*.zip"):
-            try:
-                card, _ = read_archive(path.read_bytes())
-            except PolicyArchiveError:
-                continue  # damaged: it is trained again
-            found.add((card.fold, card.seed))
+        for path in folder.glob("fold-*.zip"):
+            content = path.read_bytes()
+            if sealed.get(path.name, _sha256(content)) != _sha256(content):
+                continue  # changed since: it is trained again
+            with contextlib.suppress(PolicyArchiveError):  # damaged: it is trained again
+                card, _ = read_archive(content)
+                found.add((card.fold, card.seed))
         return found
 
     def save(self, partition_key: str, run_id: str, policy: TrainedPolicy) -> Path:
@@ -96,13 +100,13 @@ class PolicyLibrary:
         """The run an experiment's policies were last trained in.
 
         Raises:
-            StorageError: if there is none.
+            StorageError: if there is none, or its manifest is damaged.
         """
         pointer = self.home.policies / partition_key / LATEST
         if not pointer.exists():
             raise StorageError(f"{partition_key} has no trained policies; materialise trained_policy or `nvtrader run`")
         run_id = json.loads(pointer.read_bytes())["run_id"]
-        return SealedRun.model_validate_json((pointer.parent / run_id / MANIFEST).read_bytes())
+        return _read_manifest(pointer.parent / run_id / MANIFEST)
 
     def read_run(self, run: SealedRun) -> Mapping[FoldSeed, bytes]:
         """Every policy of a run, by fold and seed.
@@ -145,6 +149,13 @@ def file_name(key: FoldSeed) -> str:
     """`fold-<k>-seed-<s>.zip`."""
     fold, seed = key
     return f"fold-{fold}-seed-{seed}.zip"
+
+
+def _read_manifest(path: Path) -> SealedRun:
+    try:
+        return SealedRun.model_validate_json(path.read_bytes())
+    except (FileNotFoundError, ValueError) as error:
+        raise StorageError(f"{path} is missing or damaged; remove {path.parent.parent} and train again") from error
 
 
 def _sha256(content: bytes) -> str:

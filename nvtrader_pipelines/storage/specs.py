@@ -26,12 +26,18 @@ class FoundExperiments:
 
 def read_experiments(home: Home) -> FoundExperiments:
     """Every YAML file of `data/experiments`, in the order of their names."""
-    found = FoundExperiments()
+    found, names = FoundExperiments(), {}
     for path in sorted(home.experiments.glob("*.y*ml")):
         try:
-            found.specs.append(read_experiment(path))
+            spec = read_experiment(path)
         except StorageError as error:
             found.problems[path] = str(error)
+            continue
+        if spec.name in names:
+            found.problems[path] = f"{path.name} is called {spec.name} like {names[spec.name]}; give it another name"
+            continue
+        names[spec.name] = path.name
+        found.specs.append(spec)
     return found
 
 
@@ -87,7 +93,10 @@ class SpecStore:
                 f"experiment {partition_key} is not registered; put its YAML into {self._home.experiments} "
                 "and let the experiment_file sensor or `nvtrader run` register it"
             )
-        spec = ExperimentSpec.model_validate_json(path.read_bytes())
+        try:
+            spec = ExperimentSpec.model_validate_json(path.read_bytes())
+        except ValidationError as error:
+            raise StorageError(f"{path} cannot be read by this version: {explained(error)}; delete it") from error
         if spec.partition_key != partition_key:
             raise StorageError(f"{path} was changed: it holds {spec.partition_key}; restore it or delete it")
         return spec
@@ -116,9 +125,25 @@ def _field_names() -> set[str]:
     return {name for part in parts for name in part.get("properties", {})}
 
 
+class UniqueKeys(yaml.SafeLoader):
+    """A safe loader that refuses a key written twice, of which YAML would silently keep the last."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002 - PyYAML's signature
+        """The mapping.
+
+        Raises:
+            yaml.constructor.ConstructorError: if a key is there twice.
+        """
+        keys = [key.value for key, _ in node.value]
+        twice = next((key for key in keys if keys.count(key) > 1), None)
+        if twice is not None:
+            raise yaml.constructor.ConstructorError(None, None, f"the key {twice!r} is there twice", node.start_mark)
+        return super().construct_mapping(node, deep=deep)
+
+
 def _read_yaml(path: Path) -> Any:
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = yaml.load(path.read_text(encoding="utf-8"), UniqueKeys)  # a safe loader
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise StorageError(f"{path.name} is no YAML: {' '.join(str(error).split())}") from error
     if not isinstance(content, dict):

@@ -77,6 +77,8 @@ def create_views(connection: duckdb.DuckDBPyConnection, lake: Warehouse, databas
     for table in TABLES:
         name = f"{prefix}{identifier(table.namespace)}.{identifier(table.table)}"
         connection.execute(f"CREATE OR REPLACE VIEW {name} AS {view_body(lake, table)}")
+        for column in table.fields:
+            connection.execute(f"COMMENT ON COLUMN {name}.{identifier(column.name)} IS {quoted(column.doc)}")
     connection.execute(BY_ASSET.format(prefix=prefix))
 
 
@@ -85,7 +87,8 @@ def publish(lake: Warehouse) -> Path:
     path = lake.home.duckdb_file
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with locked(path.with_suffix(".lock")):
-        temporary.unlink(missing_ok=True)
+        for left in path.parent.glob(f".{path.name}.*.tmp*"):  # by a publisher that was killed
+            left.unlink()
         with duckdb.connect() as connection:
             connection.execute(
                 f"ATTACH {quoted(str(temporary))} AS nvtrader (STORAGE_VERSION {quoted(STORAGE_VERSION)})"
@@ -110,12 +113,17 @@ def query_views(home: Home, query: str) -> pl.DataFrame:
     """The rows of a query over the published views.
 
     Raises:
-        StorageError: if nothing is published yet, or the query is wrong.
+        StorageError: if nothing is published yet, the query is wrong, or files are missing.
     """
     if not home.duckdb_file.exists():
         raise StorageError(f"there are no tables yet: {home.duckdb_file} is missing; run `nvtrader run` first")
-    with duckdb.connect(str(home.duckdb_file), read_only=True) as connection:
-        try:
+    try:
+        with duckdb.connect(str(home.duckdb_file), read_only=True) as connection:
             return read_query(connection, query)
-        except duckdb.Error as error:
-            raise StorageError(f"the query failed: {str(error).strip()}") from error
+    except duckdb.Error as error:
+        if "No files found" in str(error):
+            raise StorageError(
+                f"the views point to files that are not there; the warehouse was moved or files were deleted: put it "
+                f"back where it was built, or remove {home.warehouse} and run `nvtrader run`"
+            ) from error
+        raise StorageError(f"the query failed: {str(error).strip()}") from error

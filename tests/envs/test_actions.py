@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from nvtrader_pipelines.envs.actions import ResidualAction, SimplexAction, close_with_cash, softmax
+from nvtrader_pipelines.envs.actions import ResidualAction, SimplexAction, softmax
 from nvtrader_pipelines.portfolio.anchors import EqualWeightAnchor, VolatilityTargetAnchor
 from tests.markets import synthetic_panel
 from tests.panels import INELIGIBLE, eventful_panel
@@ -79,9 +79,3 @@ def test_a_name_that_is_never_eligible_gets_no_weight_from_any_action():
 
 def test_softmax_does_not_overflow():
     np.testing.assert_array_equal(softmax(np.array([[1e4, -1e4]])), [[1.0, 0.0]])
-
-
-def test_cash_closes_the_sum_and_is_never_negative():
-    weights = close_with_cash(np.array([[0.3, 0.3, 9.0], [0.7, 0.3 + 1e-15, 9.0]]))
-    np.testing.assert_allclose(weights[:, -1], [0.4, 0.0], atol=1e-15)
-    assert (weights >= 0.0).all()

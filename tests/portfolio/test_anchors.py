@@ -7,6 +7,7 @@ from pydantic import ValidationError
 from nvtrader_pipelines.portfolio.anchors import (
     EqualWeightAnchor,
     VolatilityTargetAnchor,
+    close_with_cash,
     equal_weights,
     market_returns,
     trailing,
@@ -61,3 +62,9 @@ def test_the_volatility_target_scales_the_exposure_down_to_the_target_and_never_
 def test_a_volatility_needs_two_returns():
     with pytest.raises(ValidationError, match="window"):
         VolatilityTargetAnchor(window=1)
+
+
+def test_cash_closes_the_sum_and_is_never_negative():
+    weights = close_with_cash(np.array([[0.3, 0.3, 9.0], [0.7, 0.3 + 1e-15, 9.0]]))
+    np.testing.assert_allclose(weights[:, -1], [0.4, 0.0], atol=1e-15)
+    assert (weights >= 0.0).all()

@@ -19,8 +19,17 @@ class LookbackObservation(Component):
     kind: Literal["lookback"] = "lookback"
 
     def fit(self, panel: MarketPanel, first: int, last: int) -> ObservationScaler:
-        """Statistics over the sessions `first..last`, inclusive, and the eligible names."""
+        """Statistics over the sessions `first..last`, inclusive, and the eligible names.
+
+        Raises:
+            ValueError: if no name is eligible in the window.
+        """
         eligible = panel.eligible[first : last + 1]
+        if not eligible.any():
+            raise ValueError(
+                f"the observation is scaled by what eligible names did, but no name is eligible from "
+                f"{panel.sessions[first]} to {panel.sessions[last]}; choose a window with eligible names"
+            )
         columns = [np.log1p(panel.close_returns[first : last + 1])[eligible]]
         columns += [panel.features[first : last + 1, :, k][eligible] for k in range(panel.features.shape[2])]
         return ObservationScaler(
