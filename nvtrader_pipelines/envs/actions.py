@@ -79,7 +79,7 @@ class ResidualAction(Component):
         anchor = self.anchor.weights(panel)
 
         def target_weights(actions: NDArray[np.floating], t: NDArray[np.int64]) -> FloatArray:
-            scores = np.tanh(np.asarray(actions, dtype=np.float64))
+            scores = np.tanh(np.clip(np.asarray(actions, dtype=np.float64), -self.bound, self.bound))
             base = anchor[t]
             tilted = base[:, :-1] * np.exp(self.tilt * scores[:, :-1])
             total = tilted.sum(axis=1, keepdims=True)

@@ -4,13 +4,17 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
+
+import psutil
 
 from nvtrader_pipelines.orchestration.instance import dagster_home
 from nvtrader_pipelines.storage.home import Home
 
 HOST = "127.0.0.1"
+GRACE_SECONDS = 10.0
 
 
 def command(home: Home, port: int) -> list[str]:
@@ -38,4 +42,25 @@ def serve(home: Home, port: int) -> int:
 
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
-    return server.wait()
+    try:
+        return server.wait()
+    finally:
+        end_session(server.pid)
+
+
+def end_session(session: int) -> None:
+    """End what the server left behind: its code server and runs in progress, which resume when run again."""
+    left = [process for process in psutil.process_iter() if _session_of(process) == session]
+    for process in left:
+        with suppress(psutil.NoSuchProcess):
+            process.terminate()
+    for process in psutil.wait_procs(left, timeout=GRACE_SECONDS)[1]:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+
+
+def _session_of(process: psutil.Process) -> int | None:
+    try:
+        return os.getsid(process.pid)
+    except (ProcessLookupError, PermissionError):
+        return None

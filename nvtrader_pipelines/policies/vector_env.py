@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import VecEnv
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvIndices, VecEnvObs, VecEnvStepReturn
 from typing_extensions import override
@@ -93,4 +94,4 @@ class PortfolioVecEnv(VecEnv):
     @override
     def env_is_wrapped(self, wrapper_class: type, indices: VecEnvIndices = None) -> list[bool]:
         """Episodes are monitored here, and nothing else wraps them."""
-        return [False for _ in self._get_indices(indices)]
+        return [wrapper_class is Monitor for _ in self._get_indices(indices)]

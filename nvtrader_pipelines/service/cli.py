@@ -121,6 +121,6 @@ def main() -> None:
 
 
 def _silence_exit() -> None:
-    """DuckDB's binding writes 60 lines about Dagster's caches to stderr when the interpreter ends; nothing else does."""
+    """DuckDB's binding writes 60 lines about Dagster's caches to stderr when the interpreter ends."""
     sys.stderr.flush()
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)

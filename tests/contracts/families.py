@@ -1,0 +1,44 @@
+"""The members of every union of the package, found from the union itself, so that a new one is tested too."""
+
+from typing import get_args
+
+import numpy as np
+from pydantic import TypeAdapter
+
+from nvtrader_pipelines.envs.actions import Action
+from nvtrader_pipelines.envs.observations import Observation
+from nvtrader_pipelines.envs.rewards import RewardTerm
+from nvtrader_pipelines.policies.agents import Agent
+from nvtrader_pipelines.policies.baselines import Baseline
+from nvtrader_pipelines.policies.networks import Network
+from nvtrader_pipelines.portfolio.anchors import Anchor
+
+FAMILIES = {
+    "action": Action,
+    "agent": Agent,
+    "anchor": Anchor,
+    "baseline": Baseline,
+    "network": Network,
+    "observation": Observation,
+    "reward_term": RewardTerm,
+}
+
+
+def members(family):
+    """The classes of a union, which may be a union of one."""
+    union = get_args(family)[0]
+    return get_args(union) or (union,)
+
+
+def defaults(name):
+    """A default instance of each member of a family."""
+    return [member() for member in members(FAMILIES[name])]
+
+
+ADAPTERS = {name: TypeAdapter(family) for name, family in FAMILIES.items()}
+EVERY_MEMBER = [(name, member) for name, family in FAMILIES.items() for member in members(family)]
+
+
+def simplex(generator, n, n_symbols):
+    """Random weights (n, N+1), cash last."""
+    return generator.dirichlet(np.full(n_symbols + 1, 0.5), n)

@@ -1,0 +1,42 @@
+import json
+
+import pytest
+from pydantic import ValidationError
+
+from nvtrader_pipelines.components import Component, canonical_json, content_hash
+from tests.contracts.families import ADAPTERS, EVERY_MEMBER, FAMILIES, members
+
+IDS = [f"{name}-{member.__name__}" for name, member in EVERY_MEMBER]
+
+
+@pytest.mark.parametrize(("family", "member"), EVERY_MEMBER, ids=IDS)
+def test_every_member_is_a_frozen_component_with_a_documented_valid_default(family, member):
+    default = member()
+    assert isinstance(default, Component)
+    assert member.__doc__
+    assert default == member()
+    with pytest.raises(ValidationError, match="frozen"):
+        default.kind = "other"
+
+
+@pytest.mark.parametrize(("family", "member"), EVERY_MEMBER, ids=IDS)
+def test_every_member_survives_json_as_itself_with_the_same_hash(family, member):
+    default = member()
+    found = ADAPTERS[family].validate_json(canonical_json(default))
+    assert type(found) is member
+    assert found == default
+    assert content_hash(found) == content_hash(default)
+
+
+@pytest.mark.parametrize(("family", "member"), EVERY_MEMBER, ids=IDS)
+def test_every_member_refuses_a_field_it_does_not_have(family, member):
+    with pytest.raises(ValidationError, match="unheard_of"):
+        ADAPTERS[family].validate_python({"kind": member().kind, "unheard_of": 1})
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_kinds_of_a_family_are_distinct_and_have_a_json_schema(family):
+    kinds = [member().kind for member in members(FAMILIES[family])]
+    assert len(set(kinds)) == len(kinds)
+    schema = json.dumps(ADAPTERS[family].json_schema())
+    assert all(kind in schema for kind in kinds)

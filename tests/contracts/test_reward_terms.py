@@ -1,0 +1,72 @@
+import numpy as np
+import pytest
+
+from nvtrader_pipelines.envs.accounts import Accounts
+from nvtrader_pipelines.envs.spec import EnvSpec
+from tests.contracts.families import defaults, simplex
+from tests.panels import cut, eventful_panel, with_other_future
+
+PANEL = eventful_panel()
+TERMS = pytest.mark.parametrize("term", defaults("reward_term"), ids=lambda term: term.kind)
+
+
+def spec_with(term, fill="next_open"):
+    return EnvSpec(rewards=(term,), vol_penalty=0.0, fill=fill)
+
+
+def contributions(term, panel, *, n=4, t=40, n_steps=8, fill="next_open"):
+    accounts, generator = Accounts(panel, spec_with(term, fill), n, t=t), np.random.default_rng(0)
+    every = np.ones(n, dtype=bool)
+    return np.array([accounts.trade(simplex(generator, n, 6), every, 3).reward_terms[term.kind] for _ in range(n_steps)])
+
+
+@TERMS
+def test_a_term_gives_one_finite_contribution_per_account(term):
+    found = contributions(term, PANEL)
+    assert found.shape == (8, 4)
+    assert np.isfinite(found).all()
+
+
+@TERMS
+def test_a_term_scales_with_its_weight(term):
+    tripled = type(term)(**{**term.model_dump(), "weight": 3.0 * term.weight})
+    np.testing.assert_allclose(contributions(tripled, PANEL), 3.0 * contributions(term, PANEL), rtol=1e-12)
+
+
+@TERMS
+def test_an_account_that_stays_in_cash_is_not_punished(term):
+    accounts = Accounts(PANEL, spec_with(term), 1, t=60)
+    cash = np.eye(7)[[6]]
+    steps = [accounts.trade(cash, np.array([True]), 3) for _ in range(5)]
+    own = [step.reward_terms[term.kind][0] for step in steps]
+    assert own == [0.0] * 5 or term.kind == "anchor_relative_growth"
+
+
+@TERMS
+@pytest.mark.parametrize("fill", ["next_open", "next_close", "same_close"])
+def test_contributions_are_bit_equal_whatever_comes_after_the_last_close(term, fill):
+    known = contributions(term, PANEL, fill=fill)
+    for other in (with_other_future(PANEL, 64), cut(PANEL, 64)):
+        np.testing.assert_array_equal(contributions(term, other, fill=fill), known)
+
+
+@TERMS
+def test_contributions_of_many_accounts_are_those_of_each(term):
+    n, generator = 7, np.random.default_rng(3)
+    targets = [simplex(generator, n, 6) for _ in range(6)]
+    together = Accounts(PANEL, spec_with(term), n, t=40)
+    alone = [Accounts(PANEL, spec_with(term), 1, t=40) for _ in range(n)]
+    for target in targets:
+        both = together.trade(target, np.ones(n, dtype=bool), 9).reward_terms[term.kind]
+        own = [one.trade(target[[i]], np.ones(1, dtype=bool), 9).reward_terms[term.kind] for i, one in enumerate(alone)]
+        np.testing.assert_array_equal(both, np.concatenate(own))
+
+
+@TERMS
+def test_ruin_is_finite(term):
+    panel = eventful_panel()
+    panel.close_returns[50:60, 0] = -1.0
+    accounts = Accounts(panel, spec_with(term, "same_close"), 1, t=45)
+    for _ in range(3):
+        step = accounts.trade(np.eye(7)[[0]], np.array([True]), 5)
+        assert np.isfinite(step.reward).all()

@@ -1,0 +1,42 @@
+"""A small learner and environment for tests that train."""
+
+from nvtrader_pipelines.envs.actions import ResidualAction
+from nvtrader_pipelines.envs.observations import PerAssetObservation
+from nvtrader_pipelines.envs.rewards import AnchorRelativeGrowth
+from nvtrader_pipelines.envs.spec import EnvSpec
+from nvtrader_pipelines.market.panel import MarketPanel
+from nvtrader_pipelines.policies.agents import Fit, PpoAgent
+from nvtrader_pipelines.policies.archive import PolicyCard
+from nvtrader_pipelines.policies.networks import MlpNetwork, SharedAssetNetwork
+
+SPEC = EnvSpec(lookback=5, episode_len=20, rebal_freq=5)
+AGENT = PpoAgent(total_timesteps=256, n_envs=8, n_steps=16, batch_size=64, n_epochs=2, network=MlpNetwork(hidden=(8,)))
+RESIDUAL_SPEC = EnvSpec(
+    episode_len=20,
+    observation=PerAssetObservation(),
+    action=ResidualAction(),
+    rewards=(AnchorRelativeGrowth(),),
+    vol_penalty=0.0,
+)
+RESIDUAL_AGENT = AGENT.model_copy(update={"network": SharedAssetNetwork(), "demean_returns": True})
+WINDOW = (5, 150)
+
+
+def card_of(panel: MarketPanel, fit: Fit, spec=SPEC, agent=AGENT, **changes) -> PolicyCard:
+    """The card of a small policy."""
+    content = {
+        "experiment": "small@00000000",
+        "spec_hash": "0" * 64,
+        "fold": 0,
+        "seed": 0,
+        "environment": spec,
+        "agent": agent,
+        "symbols": panel.symbols,
+        "feature_names": panel.feature_names,
+        "scaler": fit.scaler,
+        "train_first": str(panel.sessions[WINDOW[0]]),
+        "train_last": str(panel.sessions[WINDOW[1]]),
+        "panel_digest": "1" * 64,
+        "learning_curve": tuple(fit.curve),
+    }
+    return PolicyCard.model_validate({**content, **changes})

@@ -1,0 +1,139 @@
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+from stable_baselines3 import PPO
+from stable_baselines3.common.evaluation import evaluate_policy
+from stable_baselines3.common.monitor import Monitor
+
+from nvtrader_pipelines.envs.actions import ResidualAction, SimplexAction
+from nvtrader_pipelines.envs.observations import LookbackObservation, PerAssetObservation
+from nvtrader_pipelines.envs.portfolio_env import PortfolioEnv
+from nvtrader_pipelines.envs.rewards import AnchorRelativeGrowth, CvarExcess, LogGrowth
+from nvtrader_pipelines.envs.simulation import PortfolioSimulation
+from nvtrader_pipelines.envs.spec import EnvSpec
+from nvtrader_pipelines.policies.vector_env import PortfolioVecEnv
+from tests.panels import eventful_panel
+
+EVERY_TERM = (LogGrowth(), AnchorRelativeGrowth(), CvarExcess(limit=0.001))
+FILLS = ("next_open", "next_close", "same_close")
+KINDS = list(product(FILLS, (SimplexAction(), ResidualAction()), (LookbackObservation(), PerAssetObservation())))
+SEED, N = 11, 5
+
+
+def every_term(fill="next_open", action=SimplexAction(), observation=LookbackObservation(), **knobs):  # noqa: B008 - frozen
+    shape = {"lookback": 5, "episode_len": 20, "rebal_freq": 3, "vol_penalty": 1.0, **knobs}
+    return EnvSpec(fill=fill, action=action, observation=observation, rewards=EVERY_TERM, **shape)
+
+
+def vectorised(panel, spec, n=N, seed=SEED, **window):
+    return PortfolioVecEnv(PortfolioSimulation(panel, spec, n, **window), seed)
+
+
+def actions_of(env, n_steps=45, n=N):
+    generator = np.random.default_rng(1)
+    space = env.action_space
+    return generator.uniform(space.low, space.high, (n_steps, n, *space.shape)).astype(np.float32)
+
+
+def walk_scalar(panel, spec, seed, actions, **window):
+    """What one scalar environment sees when it resets itself at the end of every episode, as SB3's do."""
+    env = PortfolioEnv(panel, spec, **window)
+    rows = [env.reset(seed=seed)[0]]
+    for action in actions:
+        observation, reward, terminated, truncated, _ = env.step(action)
+        ended = terminated or truncated
+        last = observation if ended else None
+        rows.append((np.float32(reward), terminated, truncated, last, env.reset()[0] if ended else observation))
+    return rows
+
+
+def assert_same_walks(panel, spec, **window):
+    env = vectorised(panel, spec, **window)
+    actions = actions_of(env)
+    first = env.reset()
+    walks = [walk_scalar(panel, spec, SEED + i, actions[:, i], **window) for i in range(N)]
+    np.testing.assert_array_equal(first, [walk[0] for walk in walks])
+    n_ended = 0
+    for step, action in enumerate(actions, start=1):
+        observation, reward, done, infos = env.step(action)
+        for i, walk in enumerate(walks):
+            expected_reward, terminated, truncated, last, expected = walk[step]
+            np.testing.assert_array_equal(observation[i], expected)
+            assert reward[i] == expected_reward
+            assert done[i] == (terminated or truncated)
+            if done[i]:
+                n_ended += 1
+                np.testing.assert_array_equal(infos[i]["terminal_observation"], last)
+                assert infos[i]["TimeLimit.truncated"] == (truncated and not terminated)
+            else:
+                assert infos[i] == {}
+    return n_ended
+
+
+@pytest.mark.parametrize(("fill", "action", "observation"), KINDS)
+def test_the_vector_environment_is_bit_equal_to_scalar_ones_seeded_one_after_the_other(fill, action, observation):
+    assert assert_same_walks(eventful_panel(), every_term(fill, action, observation)) == 2 * N
+
+
+def test_they_are_bit_equal_where_the_window_cuts_episodes_short_and_accounts_are_ruined():
+    panel = eventful_panel()
+    returns = panel.close_returns.copy()
+    returns[80:84] = -0.99
+    crash = replace(panel, close_returns=returns, overnight_returns=None, tradable=np.ones_like(panel.tradable))
+    invested = every_term("next_close", ResidualAction(exposure_tilt=0.0), rebal_freq=3)
+    assert assert_same_walks(crash, invested, first=50, last=130) > 2 * N
+
+
+def test_twenty_names_are_bit_equal_too():
+    from tests.markets import synthetic_panel
+
+    for observation, action in ((LookbackObservation(), SimplexAction()), (PerAssetObservation(), ResidualAction())):
+        spec = every_term("next_open", action, observation, lookback=20, rebal_freq=10)
+        assert_same_walks(synthetic_panel(600, 20), spec)
+
+
+def test_an_ended_episode_states_its_return_and_its_length():
+    env = vectorised(eventful_panel(), every_term())
+    env.reset()
+    total = np.zeros(N)
+    for action in actions_of(env, 20):
+        _, reward, done, infos = env.step(action)
+        total += reward
+    assert done.all()
+    assert [info["episode"]["l"] for info in infos] == [20] * N
+    np.testing.assert_allclose([info["episode"]["r"] for info in infos], total, rtol=1e-5)
+
+
+def test_portfolios_draw_their_own_starts_and_the_same_seed_draws_them_again():
+    panel, spec = eventful_panel(), every_term()
+    env = vectorised(panel, spec, n=12)
+    first = env.reset()
+    starts = env.simulation.accounts.t.copy()
+    assert len(set(starts.tolist())) > 6
+    assert not np.array_equal(env.reset(), first)
+    env.seed(SEED)
+    np.testing.assert_array_equal(env.reset(), first)
+    assert env.seed(None) == [None] * 12
+
+
+def test_stable_baselines3_trains_and_evaluates_on_it():
+    env = vectorised(eventful_panel(), every_term())
+    model = PPO("MlpPolicy", env, n_steps=16, batch_size=40, n_epochs=1, device="cpu", seed=0).learn(80)
+    returns, lengths = evaluate_policy(model, env, n_eval_episodes=N, return_episode_rewards=True)
+    assert lengths == [20] * N
+    assert np.isfinite(returns).all()
+
+
+def test_there_are_no_inner_environments_to_reach_into():
+    env = vectorised(eventful_panel(), every_term())
+    assert env.get_attr("spec") == [env.simulation.spec] * N
+    assert env.get_attr("render_mode", [0, 2]) == [None, None]
+    assert env.env_is_wrapped(object) == [False] * N
+    assert env.env_is_wrapped(Monitor, [1]) == [True]
+    with pytest.raises(AttributeError, match="share one simulation"):
+        env.set_attr("spec", None)
+    with pytest.raises(AttributeError, match="no inner environments"):
+        env.env_method("render")
+    env.close()

@@ -1,0 +1,106 @@
+"""Several processes, and processes that die."""
+
+import signal
+import subprocess
+import time
+
+import polars as pl
+import pytest
+
+from nvtrader_pipelines.storage.tables import EQUITY_CURVES
+from tests.storage.frames import keyed, of_run, start
+
+PRELUDE = """
+import os, sys
+from pathlib import Path
+from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.tables import EQUITY_CURVES
+from nvtrader_pipelines.storage.warehouse import Warehouse
+from tests.storage.frames import keyed, of_run
+home = Home(Path(sys.argv[1]))
+"""
+# Each line read starts a child that rewrites one run for ever, and is killed after that many milliseconds.
+KILLER = (
+    PRELUDE
+    + """
+import signal, time
+for line in sys.stdin:
+    ready, said = os.pipe()
+    child = os.fork()
+    if child == 0:
+        lake = Warehouse(home)
+        for version in range(1, 10_000):
+            lake.replace(EQUITY_CURVES, keyed(EQUITY_CURVES, "run", 2_000, equity=float(version)), of_run("run"))
+            if version == 1:
+                os.write(said, b"x")
+    os.close(said)
+    os.read(ready, 1)
+    time.sleep(int(line) / 1000)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    os.close(ready)
+    print("killed", flush=True)
+"""
+)
+WRITER = (
+    PRELUDE
+    + """
+name, n_writes = sys.argv[2], int(sys.argv[3])
+lake = Warehouse(home)
+for version in range(n_writes):
+    for run in (name, "contended"):
+        rows = keyed(EQUITY_CURVES, run, 50, equity=float(version), policy=name)
+        lake.replace(EQUITY_CURVES, rows, of_run(run))
+"""
+)
+
+
+@pytest.mark.slow
+def test_killed_at_any_moment_a_write_leaves_the_old_rows_or_the_new_ones(lake, home):
+    lake.replace(EQUITY_CURVES, keyed(EQUITY_CURVES, "neighbour", equity=7.0), of_run("neighbour"))
+    with start(KILLER, home.root, stdin=subprocess.PIPE) as killer:
+        for milliseconds in (0, 3, 7, 13, 21, 34, 55, 89):
+            killer.stdin.write(f"{milliseconds}\n")
+            killer.stdin.flush()
+            assert killer.stdout.readline() == "killed\n"
+            rows = lake.read(EQUITY_CURVES, of_run("run"))
+            assert (len(rows), rows["equity"].n_unique()) == (2_000, 1)
+            assert lake.read(EQUITY_CURVES, of_run("neighbour"))["equity"].to_list() == [7.0] * 3
+        killer.stdin.close()
+    assert killer.returncode == 0
+    lake.replace(EQUITY_CURVES, keyed(EQUITY_CURVES, "run", 10, equity=0.5), of_run("run"))
+    assert lake.read(EQUITY_CURVES, of_run("run"))["equity"].to_list() == [0.5] * 10
+
+
+@pytest.mark.slow
+def test_writers_at_once_lose_and_double_nothing_even_on_a_warehouse_none_of_them_made(lake, home):
+    names = ["one", "two", "three"]
+    writers = [start(WRITER, home.root, name, 6) for name in names]
+    for writer in writers:
+        writer.communicate(timeout=60)
+    assert [writer.returncode for writer in writers] == [0, 0, 0]
+    rows = lake.read(EQUITY_CURVES)
+    for name in names:
+        assert rows.filter(pl.col("run_id") == name)["equity"].to_list() == [5.0] * 50
+    contended = rows.filter(pl.col("run_id") == "contended")
+    assert (len(contended), contended["policy"].n_unique(), contended["equity"].n_unique()) == (50, 1, 1)
+
+
+def test_a_lock_dies_with_the_process_that_held_it(home):
+    script = """
+import sys, time
+from pathlib import Path
+from nvtrader_pipelines.storage.files import locked
+with locked(Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+    from nvtrader_pipelines.storage.files import locked
+
+    path = home.root / "locks" / "one.lock"
+    with start(script, path) as holder:
+        assert holder.stdout.readline() == "held\n"
+        holder.send_signal(signal.SIGKILL)
+    began = time.monotonic()
+    with locked(path):
+        assert time.monotonic() - began < 5
