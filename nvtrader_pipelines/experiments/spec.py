@@ -1,9 +1,9 @@
 """An experiment as a frozen document: its content is its identity."""
 
 from datetime import date
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import Field, PositiveInt
+from pydantic import Field, PositiveInt, model_validator
 
 from nvtrader_pipelines.components import Component, content_hash
 from nvtrader_pipelines.envs.spec import EnvSpec
@@ -32,6 +32,15 @@ class ExperimentSpec(Component):
     baselines: tuple[Baseline, ...] = (EqualWeight(), BuyAndHold(), MinimumVariance(), MeanCvar())
     seeds: Annotated[tuple[int, ...], Field(min_length=3)] = (0, 1, 2)
     report_from: date = date(2010, 1, 1)  # folds from here on are reported apart; nothing is tuned on them
+
+    @model_validator(mode="after")
+    def _baselines_are_distinct(self) -> Self:
+        kinds = [baseline.kind for baseline in self.baselines]
+        if len(set(kinds)) != len(kinds) or not kinds:
+            raise ValueError(f"baselines must name each kind once and at least one, but they are {kinds}")
+        if len(set(self.seeds)) != len(self.seeds):
+            raise ValueError(f"seeds must differ, but they are {list(self.seeds)}")
+        return self
 
     @property
     def spec_hash(self) -> str:

@@ -12,7 +12,7 @@ import polars as pl
 from mlflow import MlflowClient
 from mlflow.entities import Metric, Param
 
-from nvtrader_pipelines.experiments.spec import ExperimentSpec
+from nvtrader_pipelines.experiments.runtime import RunPlan
 
 EXPERIMENT = "nvtrader"
 RUN_TAG = "nvtrader.run_id"
@@ -38,9 +38,9 @@ class TrackedRun:
         """What links an asset to the run."""
         return {"mlflow_run_id": self.mlflow_run_id, "mlflow_path": self.path}
 
-    def log_training(self, spec: ExperimentSpec, curves: pl.DataFrame, folder: Path) -> None:
-        """The spec's fields, the mean learning curve over folds and seeds, and the policy files."""
-        self.log(flat(spec.model_dump(mode="json")), {})
+    def log_training(self, plan: RunPlan, curves: pl.DataFrame, folder: Path) -> None:
+        """The spec's fields, the warnings, the mean learning curve over folds and seeds, and the policy files."""
+        self.log({**flat(plan.spec.model_dump(mode="json")), "warnings": " ".join(plan.warnings)}, {})
         mean = curves.group_by("timesteps").agg(pl.col("mean_reward").mean()).sort("timesteps")
         self.log_curve("mean_reward", list(mean.iter_rows()))
         self.log_files(folder)

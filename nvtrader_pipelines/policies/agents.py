@@ -112,18 +112,21 @@ Agent = Annotated[PpoAgent, Field()]
 
 
 class LearningCurve(BaseCallback):
-    """Mean reward of a step over each rollout."""
+    """Mean reward of a step over each rollout, before PPO adds the critic's value to the rewards of truncated steps."""
 
     def __init__(self, report: Callable[[CurvePoint], None]) -> None:
         super().__init__()
         self.points: list[CurvePoint] = []
         self._report = report
+        self._rewards: list[float] = []
 
     def _on_step(self) -> bool:
+        self._rewards.append(float(np.mean(self.locals["rewards"], dtype=np.float64)))
         return True
 
     def _on_rollout_end(self) -> None:
-        point = (int(self.num_timesteps), float(np.mean(self.locals["rollout_buffer"].rewards)))
+        point = (int(self.num_timesteps), float(np.mean(self._rewards)))
+        self._rewards.clear()
         self.points.append(point)
         self._report(point)
 

@@ -11,6 +11,7 @@ from nvtrader_pipelines.components import Component
 from nvtrader_pipelines.envs.dynamics import Account
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.policies.policy import Decision, Policy
+from nvtrader_pipelines.portfolio.anchors import Anchor, VolatilityTargetAnchor
 
 Solver = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
@@ -63,6 +64,29 @@ class _BuyAndHoldPolicy:
             return Decision(target=None)
         self._bought = True
         return Decision(target=_over_eligible(panel, t))
+
+
+class AnchorPortfolio(Component):
+    """The anchor itself, restored at every decision: what a residual policy adds is its difference to this."""
+
+    kind: Literal["anchor"] = "anchor"
+    anchor: Anchor = VolatilityTargetAnchor()
+
+    def start(self) -> Policy:
+        """A worker for one account."""
+        return _AnchorPolicy(self.anchor)
+
+
+class _AnchorPolicy:
+    def __init__(self, anchor: Anchor) -> None:
+        self._anchor = anchor
+        self._weights: tuple[MarketPanel, NDArray[np.float64]] | None = None
+
+    def decide(self, panel: MarketPanel, t: int, account: Account) -> Decision:  # noqa: ARG002 (Policy's signature)
+        """The anchor's weights, whatever is held."""
+        if self._weights is None or self._weights[0] is not panel:
+            self._weights = panel, self._anchor.weights(panel)
+        return Decision(target=self._weights[1][t])
 
 
 class MinimumVariance(Component):
@@ -143,4 +167,6 @@ class _EstimatedPolicy:
         return scores
 
 
-Baseline = Annotated[EqualWeight | BuyAndHold | MinimumVariance | MeanCvar, Field(discriminator="kind")]
+Baseline = Annotated[
+    EqualWeight | BuyAndHold | AnchorPortfolio | MinimumVariance | MeanCvar, Field(discriminator="kind")
+]

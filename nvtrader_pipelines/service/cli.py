@@ -95,10 +95,13 @@ def tables(*, form: Form = Format.TABLE, verbose: Verbose = False) -> None:
 @app.command(epilog=EPILOG)
 def runs(*, form: Form = Format.TABLE, verbose: Verbose = False) -> None:
     """List the completed runs, newest first, with the net Sharpe ratio of each."""
-    from nvtrader_pipelines.service.summary import completed_runs
+    from nvtrader_pipelines.service.summary import completed_runs, print_notes
 
     with one_sentence(verbose=verbose):
-        write_rows(completed_runs(Home.find()), form)
+        home = Home.find()
+        write_rows(completed_runs(home), form)
+        if form is Format.TABLE:
+            print_notes(home, wide_console())
 
 
 @app.command(epilog=EPILOG)

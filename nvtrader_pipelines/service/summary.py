@@ -40,16 +40,21 @@ def summary(home: Home) -> pl.DataFrame:
 def print_summary(home: Home, console: Console) -> None:
     """One table per period, the warnings, where things are, and three commands to try next."""
     verdicts = summary(home)
-    runs = Warehouse(home).read(RUNS)
     for period in verdicts["period"].unique(maintain_order=True):
         console.print(period_table(verdicts.filter(pl.col("period") == period), period))
     console.print("An interval of the difference that holds 0 supports no claim of beating the baseline.", style="dim")
-    for warning in dict.fromkeys(line for lines in runs["warnings"].to_list() for line in lines):
-        console.print(f"note: {warning}", style="yellow", soft_wrap=True)
+    print_notes(home, console)
     console.print(f"\ntables  {home.iceberg}\nviews   {home.duckdb_file}\npolicies {home.policies}", soft_wrap=True)
     console.print("\ntry next")
     for line in NEXT:
         console.print(f"  {line}", highlight=False, markup=False, soft_wrap=True)
+
+
+def print_notes(home: Home, console: Console) -> None:
+    """What a reader of the results must know."""
+    warnings = Warehouse(home).read(RUNS, columns=["warnings"])["warnings"]
+    for warning in dict.fromkeys(line for lines in warnings.to_list() for line in lines):
+        console.print(f"note: {warning}", style="yellow", soft_wrap=True)
 
 
 def period_table(verdicts: pl.DataFrame, period: str) -> Table:

@@ -81,7 +81,7 @@ def _connect(home: Home) -> SqlCatalog:
     catalog = SqlCatalog(
         "nvtrader",
         uri=f"sqlite:///{home.catalog}?timeout=60",
-        warehouse=home.iceberg.as_uri(),
+        warehouse=str(home.iceberg.absolute()),  # no URI: it would be cut at a # and keep a %20
         **{"py-io-impl": "nvtrader_pipelines.storage.fsync_io.FsyncFileIO"},
     )
 

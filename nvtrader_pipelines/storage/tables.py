@@ -178,7 +178,7 @@ DELIVERIES = Table(
         source string which source delivered the file
         file string delivered file
         digest string SHA-256 of the file
-        size long bytes
+        size long size of the file in bytes
         n_rows long rows in the file
         years list<int> years ingested of this digest
         rule string why the whole file was refused, if it was
@@ -256,8 +256,8 @@ MARKET_PANEL = Table(
         source string source of the panel
         first_session date first session with an eligible symbol
         last_session date last session
-        n_sessions long sessions
-        n_symbols long symbols
+        n_sessions long number of sessions, first and last included
+        n_symbols long number of symbols
         symbols list<string> symbols in the panel's order
         feature_names list<string> features in the panel's order
         digest string SHA-256 of the panel's arrays
@@ -280,7 +280,7 @@ RUNS = Table(
         source string market source
         panel_digest string SHA-256 of the panel's arrays
         snapshot_ids string JSON of table to snapshot id the panel was read at
-        seeds list<int> seeds
+        seeds list<int> random seeds it was trained with, one policy each per fold
         n_policies long trained policies
         policies_sha256 string digest of the run's policy files
         code_version string version of this package
@@ -297,7 +297,7 @@ TRAINING_CURVES = Table(
     + _columns(
         """
         fold int number of the walk-forward fold
-        seed int seed
+        seed int random seed of the training
         timesteps long environment steps so far
         mean_reward double mean reward of a step over the rollout
         """
@@ -332,7 +332,7 @@ EQUITY_CURVES = Table(
     + _STEP
     + _columns(
         """
-        session date session
+        session date session of the exchange (XNYS), at whose close the row holds
         equity double equity at the close, net of costs; 1 at the start
         net_return double simple return over the session, net of costs
         drawdown double loss from the highest equity so far, positive
@@ -386,7 +386,7 @@ EVALUATIONS = Table(
         fold int number of the fold, where the period is one
         first_session date first session
         last_session date last session
-        n_sessions long sessions
+        n_sessions long number of sessions, first and last included
         sharpe double annualised Sharpe ratio net of costs, risk-free rate 0
         sharpe_low double 2.5 % bound, stationary bootstrap
         sharpe_high double 97.5 % bound, stationary bootstrap
@@ -408,7 +408,7 @@ RATIO_CURVE = Table(
     "sharpe_ratio_curve",
     _columns(
         """
-        run_id string run
+        run_id string 16 hexadecimal digits of spec, market content and code version
         spec_hash string SHA-256 of the experiment's spec
         experiment string name of the experiment
         finished_at timestamp when the run was judged

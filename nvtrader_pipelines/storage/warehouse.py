@@ -165,7 +165,7 @@ def _rows(table: Table, iceberg: IcebergTable, where: Where, snapshot_id: int | 
     if not tasks:
         return pl.LazyFrame(schema=kinds)
     scan = pl.scan_parquet(
-        tasks, schema=kinds, missing_columns="insert", extra_columns="ignore", hive_partitioning=False
+        tasks, schema=kinds, missing_columns="insert", extra_columns="ignore", hive_partitioning=False, glob=False
     )
     return scan.filter(*(pl.col(column).is_in(list(values)) for column, values in where.items()))
 

@@ -64,4 +64,6 @@ def sharpe_ratio_curve(warehouse: WarehouseResource, duckdb: DuckDBResource) -> 
         runs, verdicts = (read_query(connection, f"FROM {table.name}") for table in (RUNS, EVALUATIONS))
     curve = rank_runs(runs, verdicts)
     lake.replace(RATIO_CURVE, curve, {})
-    return written(lake, RATIO_CURVE, len(curve), {"ratio_curve": picture(ratio_curve_figure(curve))})
+    notes = dict.fromkeys(warning for warnings in runs["warnings"] for warning in warnings)
+    figure = ratio_curve_figure(curve, note=" ".join(notes))
+    return written(lake, RATIO_CURVE, len(curve), {"ratio_curve": picture(figure)})

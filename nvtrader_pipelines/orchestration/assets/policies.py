@@ -37,7 +37,7 @@ def trained_policy(
         run = train_into(library, plan, context.log.info)
         archives = library.read_run(run)
         curves, folder = training_curves(archives), library.folder(run.partition_key, run.run_id)
-        tracked.log_training(plan.spec, curves, folder)
+        tracked.log_training(plan, curves, folder)
     return dg.MaterializeResult(
         metadata={
             "run_id": plan.run_id,
@@ -45,7 +45,7 @@ def trained_policy(
             "size_bytes": sum(len(content) for content in archives.values()),
             "sha256": run.sha256,
             "folder": dg.MetadataValue.path(str(folder)),
-            "learning_curve": picture(learning_figure(curves)),
+            "learning_curve": picture(learning_figure(curves, note=" ".join(plan.warnings))),
             "warnings": list(plan.warnings),
             **tracked.metadata,
         },

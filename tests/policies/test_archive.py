@@ -1,0 +1,134 @@
+import hashlib
+import io
+import pickle
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nvtrader_pipelines.policies.agents import Fit
+from nvtrader_pipelines.policies.archive import (
+    CARD,
+    TENSORS,
+    PolicyArchiveError,
+    PolicyCard,
+    read_archive,
+    write_archive,
+)
+from tests.markets import synthetic_panel
+from tests.policies.small import SPEC, card_of
+
+PANEL = synthetic_panel(160, 3)
+FIT = Fit(
+    tensors={"weight": torch.arange(6, dtype=torch.float32).reshape(2, 3), "log_std": torch.full((2,), -0.5)},
+    scaler=SPEC.observation.fit(PANEL, 5, 150),
+    curve=[(128, 0.001), (256, 0.002)],
+)
+ARCHIVE = write_archive(card_of(PANEL, FIT), FIT.tensors)
+TRAIN = """
+import hashlib
+from nvtrader_pipelines.policies.archive import write_archive
+from tests.markets import synthetic_panel
+from tests.policies.small import *
+panel = synthetic_panel(160, 3)
+for spec, agent in ((SPEC, AGENT), (RESIDUAL_SPEC, RESIDUAL_AGENT)):
+    fit = agent.train(panel, spec, WINDOW, 4)
+    print(hashlib.sha256(write_archive(card_of(panel, fit, spec, agent), fit.tensors)).hexdigest())
+"""
+
+
+class Bomb:
+    """Opens a file when unpickled."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return open, (self.path, "w")
+
+
+def zipped(**files):
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(name.replace("__", "."), content)
+    return buffer.getvalue()
+
+
+def test_a_written_archive_reads_back_as_it_was():
+    card, tensors = read_archive(ARCHIVE)
+    assert card == card_of(PANEL, FIT)
+    assert {name: tensor.tolist() for name, tensor in tensors.items()} == {
+        name: tensor.tolist() for name, tensor in FIT.tensors.items()
+    }
+
+
+def test_equal_cards_and_tensors_give_equal_bytes_whatever_the_order_of_the_tensors():
+    backwards = dict(reversed(FIT.tensors.items()))
+    assert write_archive(card_of(PANEL, FIT), backwards) == ARCHIVE
+
+
+def test_the_same_seed_gives_the_same_bytes_of_policy_in_two_processes():
+    runs = [
+        subprocess.run(
+            [sys.executable, "-c", TRAIN], capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2]
+        ).stdout.split()
+        for _ in range(2)
+    ]
+    assert runs[0] == runs[1]
+    assert [len(digest) for digest in runs[0]] == [hashlib.sha256().digest_size * 2] * 2
+
+
+def test_an_archive_holds_a_readable_card_and_tensors_and_no_pickle():
+    with zipfile.ZipFile(io.BytesIO(ARCHIVE)) as archive:
+        assert archive.namelist() == [CARD, TENSORS]
+        assert b'"experiment": "small@00000000"' in archive.read(CARD)
+        assert not any(archive.read(name).startswith(b"\x80") for name in archive.namelist())
+
+
+def test_a_zip_with_a_pickle_is_refused_and_never_opened(tmp_path):
+    trap = tmp_path / "opened"
+    pickled = pickle.dumps(Bomb(str(trap)))
+    card = card_of(PANEL, FIT).model_dump_json()
+    stable_baselines = zipped(data="{}", policy__pth=pickled, pytorch_variables__pth=pickled)
+    in_disguise = zipped(card__json=card, policy__safetensors=pickled)
+    with zipfile.ZipFile(io.BytesIO(ARCHIVE)) as archive:
+        beside = zipped(card__json=card, policy__safetensors=archive.read(TENSORS), policy__pkl=pickled)
+    for content in (stable_baselines, in_disguise, beside, pickled):
+        with pytest.raises(PolicyArchiveError, match=r"a policy file must be a zip with card\.json and"):
+            read_archive(content)
+    assert not trap.exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"PK", b"nonsense" * 100, ARCHIVE[:-1], ARCHIVE[: len(ARCHIVE) // 2]])
+def test_a_file_that_is_cut_or_no_archive_is_refused_with_a_sentence(content):
+    with pytest.raises(PolicyArchiveError, match="train the experiment again or restore the file"):
+        read_archive(content)
+
+
+def test_a_card_of_another_format_is_refused():
+    card = card_of(PANEL, FIT).model_dump_json().replace('"format":1', '"format":2')
+    with zipfile.ZipFile(io.BytesIO(ARCHIVE)) as archive:
+        content = zipped(card__json=card, policy__safetensors=archive.read(TENSORS))
+    with pytest.raises(PolicyArchiveError, match="format"):
+        read_archive(content)
+
+
+@given(place=st.integers(0, len(ARCHIVE) - 1), value=st.integers(1, 255))
+def test_a_damaged_byte_is_refused_or_changes_nothing_that_is_used(place, value):
+    damaged = bytearray(ARCHIVE)
+    damaged[place] ^= value
+    try:
+        card, tensors = read_archive(bytes(damaged))
+    except PolicyArchiveError:
+        return
+    assert write_archive(card, tensors) == ARCHIVE
+
+
+def test_the_card_of_a_policy_does_not_depend_on_where_its_market_was_stored():
+    assert "snapshot_ids" not in PolicyCard.model_fields

@@ -1,0 +1,47 @@
+import hashlib
+
+import pytest
+
+from nvtrader_pipelines.storage.landing import fingerprint, keep_copies, landed_files
+
+
+def test_landed_files_are_named_relative_to_the_landing_zone(home):
+    (home.landing / "b").mkdir()
+    (home.landing / "b" / "x.csv").write_bytes(b"1")
+    (home.landing / "a.csv").write_bytes(b"2")
+    assert [(file.name, file.content) for file in landed_files(home)] == [("a.csv", b"2"), ("b/x.csv", b"1")]
+
+
+@pytest.mark.parametrize(
+    "name", [".gitkeep", ".a.csv.swp", "~a.csv", "a.csv~", "a.csv.part", "a.csv.crdownload", "a.tmp"]
+)
+def test_hidden_and_unfinished_files_are_not_there_yet(home, name):
+    (home.landing / name).write_bytes(b"1")
+    assert landed_files(home) == []
+    assert fingerprint(home) == ""
+
+
+def test_an_overwritten_delivery_is_kept_by_its_digest(home):
+    for content in (b"old", b"new", b"new"):
+        (home.landing / "a.csv").write_bytes(content)
+        keep_copies(home, landed_files(home))
+    copies = {path.name: path.read_bytes() for path in home.deliveries.iterdir()}
+    assert copies == {f"{hashlib.sha256(content).hexdigest()}.csv": content for content in (b"old", b"new")}
+
+
+def test_the_fingerprint_changes_when_a_file_lands_or_changes_and_only_then(home):
+    states = [fingerprint(home)]
+    (home.landing / "a.csv").write_bytes(b"1")
+    states += [fingerprint(home), fingerprint(home)]
+    (home.landing / "a.csv").write_bytes(b"22")
+    states.append(fingerprint(home))
+    (home.landing / "a.csv").rename(home.landing / "b.csv")
+    states.append(fingerprint(home))
+    assert states[1] == states[2]
+    assert len(set(states)) == 4
+
+
+def test_without_a_landing_zone_nothing_has_landed(home):
+    home.landing.rmdir()
+    assert landed_files(home) == []
+    assert fingerprint(home) == ""

@@ -1,0 +1,170 @@
+import threading
+import time
+
+import duckdb
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.tables import ACTION_LOGS, CLEAN_BARS, TABLES, Column, Table
+from nvtrader_pipelines.storage.views import create_views, publish, query_views, read_query
+from tests.storage.frames import SPEC_HASH, in_shape, of_run, start, yearly
+
+READER = """
+import duckdb, sys, time
+n_opens, until = 0, time.monotonic() + float(sys.argv[2])
+while time.monotonic() < until:
+    with duckdb.connect(sys.argv[1], read_only=True) as connection:
+        values = connection.sql("SELECT DISTINCT adj_close, count(*) OVER () FROM silver.clean_bars").fetchall()
+    assert len(values) == 1 and values[0][1] == 9, values
+    n_opens += 1
+    if n_opens == 1:
+        print("reading", flush=True)
+print(n_opens)
+"""
+
+
+def test_the_views_show_the_rows_that_the_tables_hold_now(lake, home):
+    lake.replace_years(CLEAN_BARS, yearly(CLEAN_BARS, [2019, 2020], 1.0), [2019, 2020])
+    lake.replace_years(CLEAN_BARS, yearly(CLEAN_BARS, [2020], 2.0), [2020])  # the files replaced still lie there
+    publish(lake)
+    assert_frame_equal(query_views(home, "FROM silver.clean_bars ORDER BY year, symbol"), lake.read(CLEAN_BARS))
+
+
+def test_every_table_has_a_view_with_its_columns_before_anything_is_written(lake, home):
+    publish(lake)
+    for table in TABLES:
+        found = query_views(home, f"FROM {table.name}")
+        assert (found.height, found.columns) == (0, [name for name, _, _ in table.columns])
+
+
+def test_the_views_carry_the_meaning_of_the_columns(lake, home):
+    publish(lake)
+    found = query_views(
+        home, "SELECT comment FROM duckdb_columns() WHERE table_name = 'returns' AND column_name = 'span'"
+    )
+    assert found.item() == "sessions since the previous bar; 1 without a gap"
+
+
+def test_a_connection_in_memory_has_the_same_views(lake):
+    lake.replace_years(CLEAN_BARS, yearly(CLEAN_BARS, [2020]), [2020])
+    with duckdb.connect() as connection:
+        create_views(connection, lake)
+        assert read_query(connection, "SELECT count(*) FROM silver.clean_bars").item() == 3
+        assert read_query(connection, "SET threads = 1").is_empty()
+
+
+def test_rows_written_before_a_column_existed_are_null_in_the_view(lake, monkeypatch):
+    narrow = Table("silver", "clean_bars", CLEAN_BARS.fields[:-1], CLEAN_BARS.partition_by)
+    lake.replace_years(narrow, yearly(narrow, [2019]), [2019])
+    lake.replace_years(CLEAN_BARS, yearly(CLEAN_BARS, [2020]).with_columns(line=pl.lit(4, pl.Int64)), [2020])
+    with duckdb.connect() as connection:
+        create_views(connection, lake)
+        found = read_query(connection, "SELECT DISTINCT year, line FROM silver.clean_bars ORDER BY year")
+    assert found.rows() == [(2019, None), (2020, 4)]
+    assert isinstance(narrow.fields[0], Column)
+
+
+def test_actions_are_seen_asset_by_asset(lake, home):
+    row = {
+        "spec_hash": SPEC_HASH,
+        "run_id": "r",
+        "policy": "p",
+        "step": 0,
+        "symbols": ["AAA", "BBB", "cash"],
+        "target_weights": [0.5, 0.5, 0.0],
+        "executed_weights": [0.4, 0.5, 0.1],
+        "trades": [0.4, 0.5, -0.9],
+    }
+    lake.replace(ACTION_LOGS, in_shape(ACTION_LOGS, pl.DataFrame([row])), of_run("r"))
+    publish(lake)
+    found = query_views(home, "SELECT symbol, target_weight, executed_weight, trade FROM rl.actions_by_asset")
+    assert found.rows() == [("AAA", 0.5, 0.4, 0.4), ("BBB", 0.5, 0.5, 0.5), ("cash", 0.0, 0.1, -0.9)]
+
+
+@pytest.mark.slow
+def test_another_process_opens_the_views_at_any_moment_while_they_are_published(lake, home):
+    years = [2018, 2019, 2020]
+    lake.replace_years(CLEAN_BARS, yearly(CLEAN_BARS, years, 0.0), years)
+    publish(lake)
+    with start(READER, home.duckdb_file, 3.0) as reader:
+        assert reader.stdout.readline() == "reading\n"
+        n_published, began = 0, time.monotonic()
+        while time.monotonic() - began < 2.5:
+            lake.replace_years(CLEAN_BARS, yearly(CLEAN_BARS, years, float(n_published)), years)
+            publish(lake)
+            n_published += 1
+        n_opens = int(reader.stdout.readline())
+    assert reader.returncode == 0
+    assert n_published > 2
+    assert n_opens > 10
+
+
+def test_publishers_at_once_take_turns(lake, home):
+    threads = [threading.Thread(target=publish, args=(lake,)) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert query_views(home, "SELECT count(*) FROM rl.runs").item() == 0
+
+
+def test_a_write_ahead_log_left_by_a_killed_client_does_not_block_the_new_views(lake, home):
+    publish(lake)
+    script = """
+import duckdb, sys, time
+connection = duckdb.connect(sys.argv[1])
+connection.execute("CREATE TABLE mine AS SELECT 1 AS x")
+print("open", flush=True)
+time.sleep(60)
+"""
+    with start(script, home.duckdb_file) as client:
+        assert client.stdout.readline() == "open\n"
+        publish(lake)  # not blocked by the client's lock
+        client.kill()
+    (home.warehouse / "nvtrader.duckdb.wal").write_bytes(b"what a killed client leaves")
+    publish(lake)
+    assert query_views(home, "SELECT count(*) FROM rl.runs").item() == 0
+    assert not (home.warehouse / "nvtrader.duckdb.wal").exists()
+
+
+def test_what_a_killed_publisher_left_is_cleared(lake, home):
+    publish(lake)
+    left = home.warehouse / ".nvtrader.duckdb.123.tmp"
+    left.write_bytes(b"half")
+    publish(lake)
+    assert not left.exists()
+
+
+def test_nothing_published_yet_is_said_in_one_sentence(home):
+    with pytest.raises(
+        StorageError, match=r"there are no tables yet: .*nvtrader\.duckdb is missing; run `nvtrader run` first"
+    ):
+        query_views(home, "SELECT 1")
+
+
+def test_a_wrong_query_is_a_storage_error_with_duckdbs_words(lake, home):
+    publish(lake)
+    with pytest.raises(StorageError, match="the query failed: .*clean_bras does not exist"):
+        query_views(home, "FROM silver.clean_bras")
+
+
+def test_views_of_a_moved_warehouse_say_what_to_do(lake, home, tmp_path):
+    lake.replace_years(CLEAN_BARS, yearly(CLEAN_BARS, [2020]), [2020])
+    publish(lake)
+    home.root.rename(tmp_path / "elsewhere")
+    with pytest.raises(StorageError, match="the warehouse was moved or files were deleted"):
+        query_views(Home(tmp_path / "elsewhere"), "FROM silver.clean_bars")
+
+
+def test_a_home_with_quotes_and_spaces_in_its_name_works(tmp_path):
+    from nvtrader_pipelines.storage.warehouse import Warehouse
+
+    home = Home(tmp_path / "it's my # home")
+    lake = Warehouse(home)
+    lake.replace_years(CLEAN_BARS, yearly(CLEAN_BARS, [2020]), [2020])
+    publish(lake)
+    assert query_views(home, "SELECT count(*) FROM silver.clean_bars").item() == 3
+    assert len(lake.read(CLEAN_BARS)) == 3
