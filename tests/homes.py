@@ -1,22 +1,29 @@
-"""A small home folder: three synthetic names over three years, landed as one CSV, and one experiment that trains in seconds."""
+"""A small home folder: three synthetic names over three years in one landed CSV, and one experiment of seconds."""
 
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+import dagster as dg
 import yaml
 
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
+from nvtrader_pipelines.orchestration.definitions import build_defs
+from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, whole_history
+from nvtrader_pipelines.storage.files import locked
 from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.specs import SpecStore
 from tests.markets import synthetic_bars
 
 NVTRADER = str(Path(sys.executable).with_name("nvtrader"))
-EXPERIMENT = {
+EXPERIMENT: dict[str, Any] = {
     "name": "tiny",
     "market": {"source": "landing"},
     "environment": {"lookback": 5, "episode_len": 20},
-    "agent": {"kind": "ppo", "n_envs": 8, "n_steps": 16, "batch_size": 128, "total_timesteps": 256, "n_epochs": 1},
+    "agent": {"kind": "ppo", "n_envs": 8, "n_steps": 16, "batch_size": 128, "total_timesteps": 4096, "n_epochs": 1},
     "splitter": {"train_months": 9, "test_months": 6},
     "baselines": [
         {"kind": "equal_weight"},
@@ -27,7 +34,9 @@ EXPERIMENT = {
     "seeds": [0, 1, 2],
     "report_from": "2017-01-01",
 }
-KEY = ExperimentSpec.model_validate(EXPERIMENT).partition_key
+SPEC = ExperimentSpec.model_validate(EXPERIMENT)
+KEY = SPEC.partition_key
+N_POLICIES = 9  # three folds by three seeds
 
 
 def small_home(root: Path) -> Home:
@@ -37,8 +46,13 @@ def small_home(root: Path) -> Home:
     home.experiments.mkdir(parents=True)
     home.market_file.write_text("sources:\n  - kind: landing\n")
     synthetic_bars(n_sessions=756).write_csv(home.landing / "prices.csv")
-    (home.experiments / "tiny.yaml").write_text(yaml.safe_dump(EXPERIMENT))
+    write_experiment(home)
     return home
+
+
+def write_experiment(home: Home, file="tiny.yaml", **changes: Any) -> None:
+    """The experiment as YAML, with some fields changed."""
+    (home.experiments / file).write_text(yaml.safe_dump({**EXPERIMENT, **changes}))
 
 
 def environment(home: Home) -> dict[str, str]:
@@ -47,9 +61,49 @@ def environment(home: Home) -> dict[str, str]:
     return {**{name: value for name, value in os.environ.items() if not name.startswith("DAGSTER")}, **own}
 
 
-def nvtrader(home: Home, *arguments: str, **options) -> subprocess.CompletedProcess[str]:
+def nvtrader(home: Home, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
     """Run the installed command on a home, from another folder."""
-    options = {"cwd": home.root.parent, "timeout": 240, **options}
-    return subprocess.run(
-        [NVTRADER, *arguments], env=environment(home), capture_output=True, text=True, check=False, **options
-    )
+    options = {"cwd": home.root.parent, "timeout": 240, "env": environment(home), **options}
+    return subprocess.run([NVTRADER, *arguments], capture_output=True, text=True, check=False, **options)
+
+
+def run_once(shared: Path) -> Home:
+    """The home that `nvtrader run` has built, once for every process of a test session; only to be read."""
+    root, output = shared / "built-home", shared / "built-home.txt"
+    with locked(shared / "built-home.lock"):
+        if not output.exists():
+            finished = nvtrader(small_home(root), "run")
+            assert finished.returncode == 0, finished.stdout + finished.stderr
+            output.write_text(finished.stdout)
+    return Home(root)
+
+
+def run_job(
+    home: Home, job: str, instance: dg.DagsterInstance, overrides: Mapping[str, Any] | None = None, **options: Any
+) -> dg.ExecuteInProcessResult:
+    """A job in this process; it may fail."""
+    job_def = build_defs(overrides, home).resolve_job_def(job)
+    quiet = {"loggers": {"console": {"config": {"level": "CRITICAL"}}}}
+    return job_def.execute_in_process(instance=instance, run_config=quiet, raise_on_error=False, **options)
+
+
+def run_market(home: Home, instance: dg.DagsterInstance, **options: Any) -> dg.ExecuteInProcessResult:
+    """Every year of the market in one run."""
+    return run_job(home, "market", instance, tags=whole_history(), **options)
+
+
+def register(home: Home, instance: dg.DagsterInstance) -> None:
+    """Make the experiment a partition."""
+    SpecStore(home).register(SPEC)
+    instance.add_dynamic_partitions(EXPERIMENTS.name or "", [KEY])
+
+
+def evaluations(result: dg.ExecuteInProcessResult) -> dict[str, bool]:
+    """Asset and check to whether it passed."""
+    found = result.get_asset_check_evaluations()
+    return {f"{each.asset_key.to_user_string()}:{each.check_name}": each.passed for each in found}
+
+
+def materialized(result: dg.ExecuteInProcessResult) -> set[str]:
+    """The assets that a run has materialised."""
+    return {event.asset_key.to_user_string() for event in result.get_asset_materialization_events() if event.asset_key}

@@ -48,7 +48,9 @@ def with_other_future(panel: MarketPanel, t: int, seed=99) -> MarketPanel:
             continue
         values = values.copy()
         after = values[t + 1 :]
-        after[...] = generator.random(after.shape) < 0.5 if values.dtype == bool else generator.normal(0, 0.2, after.shape)
+        after[...] = (
+            generator.random(after.shape) < 0.5 if values.dtype == bool else generator.normal(0, 0.2, after.shape)
+        )
         if name.endswith("returns"):
             np.clip(after, -0.9, None, out=after)
         changed[name] = values

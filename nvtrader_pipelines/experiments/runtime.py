@@ -1,7 +1,8 @@
 """Runs an experiment: trains every fold and seed, then judges all of them and the baselines walk-forward."""
 
 import hashlib
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from importlib.metadata import version
 
@@ -13,7 +14,7 @@ from nvtrader_pipelines.evaluation.splits import Fold
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.policies.agents import Fit
-from nvtrader_pipelines.policies.archive import PolicyCard, read_archive, write_archive
+from nvtrader_pipelines.policies.archive import PolicyArchiveError, PolicyCard, read_archive, write_archive
 from nvtrader_pipelines.policies.learned import EnsemblePolicy, LearnedPolicy
 from nvtrader_pipelines.policies.training import TrainingTask, train_all
 
@@ -72,7 +73,6 @@ class RunPlan:
             train_first=str(sessions[task.window[0]]),
             train_last=str(sessions[task.window[1]]),
             panel_digest=self.panel_digest,
-            snapshot_ids=dict(self.panel.snapshot_ids),
             warnings=self.warnings,
             learning_curve=tuple(fit.curve),
         )
@@ -89,8 +89,8 @@ class TrainedPolicy:
 
 def train(
     plan: RunPlan, done: Collection[FoldSeed] = (), report: Callable[[str], None] = lambda _: None
-) -> Iterator[TrainedPolicy]:
-    """Train the folds and seeds that are not `done`, handing out each as it is ready."""
+) -> Generator[TrainedPolicy, None, None]:
+    """Train the folds and seeds that are not `done`, handing out each as it is ready; closing it ends the workers."""
     spec = plan.spec
     tasks = [
         TrainingTask(fold.index, seed, (fold.train_first, fold.train_last), spec.environment, spec.agent)
@@ -99,19 +99,21 @@ def train(
         if (fold.index, seed) not in done
     ]
     total = len(plan.folds) * len(spec.seeds)
-    for count, (task, fit) in enumerate(train_all(plan.panel, tasks), start=total - len(tasks) + 1):
-        report(f"{spec.name}: trained fold {task.fold} seed {task.seed} ({count} of {total})")
-        yield TrainedPolicy(task.fold, task.seed, write_archive(plan.card(task, fit), fit.tensors))
+    with closing(train_all(plan.panel, tasks)) as trained:  # its workers end with this generator
+        for count, (task, fit) in enumerate(trained, start=total - len(tasks) + 1):
+            report(f"{spec.name}: trained fold {task.fold} seed {task.seed} ({count} of {total})")
+            yield TrainedPolicy(task.fold, task.seed, write_archive(plan.card(task, fit), fit.tensors))
 
 
 def judge(plan: RunPlan, archives: Mapping[FoldSeed, bytes]) -> BacktestRecord:
     """Walk every seed, their ensemble and the baselines through the test windows.
 
     Raises:
-        KeyError: if an archive of a fold and seed is missing.
+        KeyError: if the archive of a fold and seed is missing.
+        PolicyArchiveError: if an archive cannot be used, or is not the one of its fold and seed in this run.
     """
     spec, panel = plan.spec, plan.panel
-    learned = {key: LearnedPolicy(*read_archive(content), panel) for key, content in archives.items()}
+    learned = {key: _opened(plan, key, archives) for key in plan.keys}
     by_seed = {seed: [learned[fold.index, seed] for fold in plan.folds] for seed in spec.seeds}
     contestants = [
         Contestant(f"{spec.name}/seed-{seed}", "policy", seed, tuple(policies)) for seed, policies in by_seed.items()
@@ -122,6 +124,20 @@ def judge(plan: RunPlan, archives: Mapping[FoldSeed, bytes]) -> BacktestRecord:
         worker = baseline.start()
         contestants.append(Contestant(baseline.kind, "baseline", None, (worker,) * len(plan.folds)))
     return backtest(panel, spec.environment, plan.folds, contestants)
+
+
+def _opened(plan: RunPlan, key: FoldSeed, archives: Mapping[FoldSeed, bytes]) -> LearnedPolicy:
+    """One policy of the run; that of another fold may have been trained on the sessions it would be judged on."""
+    if key not in archives:
+        raise KeyError(f"the policy of fold {key[0]} seed {key[1]} is missing; train the experiment to the end")
+    card, tensors = read_archive(archives[key])
+    if (card.fold, card.seed, card.spec_hash, card.panel_digest) != (*key, plan.spec.spec_hash, plan.panel_digest):
+        raise PolicyArchiveError(
+            f"the policy of fold {key[0]} seed {key[1]} of {plan.spec.partition_key} on the market "
+            f"{plan.panel_digest[:8]} is one of fold {card.fold} seed {card.seed} of {card.experiment} on the market "
+            f"{card.panel_digest[:8]}; train the experiment again"
+        )
+    return LearnedPolicy(card, tensors, plan.panel)
 
 
 def training_curves(archives: Mapping[FoldSeed, bytes]) -> pl.DataFrame:

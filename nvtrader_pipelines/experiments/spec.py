@@ -11,6 +11,8 @@ from nvtrader_pipelines.evaluation.splits import WalkForward
 from nvtrader_pipelines.policies.agents import Agent, PpoAgent
 from nvtrader_pipelines.policies.baselines import Baseline, BuyAndHold, EqualWeight, MeanCvar, MinimumVariance
 
+Seed = Annotated[int, Field(ge=0, lt=2**31)]  # what NumPy's and torch's generators take
+
 
 class MarketChoice(Component):
     """Which part of the market an experiment uses."""
@@ -30,7 +32,7 @@ class ExperimentSpec(Component):
     agent: Agent = PpoAgent()
     splitter: WalkForward = WalkForward()
     baselines: tuple[Baseline, ...] = (EqualWeight(), BuyAndHold(), MinimumVariance(), MeanCvar())
-    seeds: Annotated[tuple[int, ...], Field(min_length=3)] = (0, 1, 2)
+    seeds: Annotated[tuple[Seed, ...], Field(min_length=3)] = (0, 1, 2)
     report_from: date = date(2010, 1, 1)  # folds from here on are reported apart; nothing is tuned on them
 
     @model_validator(mode="after")

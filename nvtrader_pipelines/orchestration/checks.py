@@ -1,6 +1,6 @@
 """Asset checks: schemas, gaps, NaN, and the identities of recorded runs; blocking where wrong data must not go on."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import dagster as dg
@@ -11,8 +11,12 @@ from pandera.polars import DataFrameModel
 from nvtrader_pipelines.evaluation.truth import equity_gaps, off_simplex, reward_gaps, training_leaks
 from nvtrader_pipelines.market.cleaning import files_without_good_rows
 from nvtrader_pipelines.market.schemas import CleanBars, Features, Quarantine, Returns
+from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.resources import WarehouseResource
-from nvtrader_pipelines.storage.policy_library import PolicyLibrary
+from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.medallion import panel_nans
+from nvtrader_pipelines.storage.policy_library import LATEST, PolicyLibrary, SealedRun
+from nvtrader_pipelines.storage.runs import read_run
 from nvtrader_pipelines.storage.tables import (
     ACTION_LOGS,
     BARS,
@@ -20,6 +24,7 @@ from nvtrader_pipelines.storage.tables import (
     DELIVERIES,
     EQUITY_CURVES,
     FEATURES,
+    MARKET_PANEL,
     PREFERENCE_PAIRS,
     QUARANTINE,
     RETURNS,
@@ -95,6 +100,26 @@ def no_nan_check(table: Table) -> dg.AssetChecksDefinition:
     return check
 
 
+def runs_to_check(context: dg.AssetCheckExecutionContext, home: Home) -> list[SealedRun]:
+    """The run just recorded; every experiment's latest where only the check was asked for, without a partition."""
+    library, asked = PolicyLibrary(home), context.run.tags.get(PARTITION_TAG)
+    known = context.instance.get_dynamic_partitions(EXPERIMENTS.name or "")
+    trained = [key for key in known if (home.policies / key / LATEST).exists()]
+    return [library.latest(key) for key in ([asked] if asked else trained)]
+
+
+def concat(parts: Iterable[pl.DataFrame]) -> pl.DataFrame:
+    """The rows of all parts."""
+    return pl.concat([pl.DataFrame(), *parts], how="diagonal")
+
+
+@dg.asset_check(asset=asset_key(MARKET_PANEL), name="no_nan", blocking=True, description="No panel array holds NaN.")
+def panel_has_no_nan(warehouse: WarehouseResource) -> dg.AssetCheckResult:
+    """Builds every pinned panel again."""
+    lake = warehouse.open()
+    return verdict(panel_nans(lake), len(lake.read(MARKET_PANEL, columns=["source"])))
+
+
 def run_check(
     table: Table, name: str, tables: tuple[Table, ...], broken: Callable[..., pl.DataFrame], description: str
 ) -> dg.AssetChecksDefinition:
@@ -103,9 +128,8 @@ def run_check(
     @dg.asset_check(asset=asset_key(table), name=name, blocking=True, description=description)
     def check(context: dg.AssetCheckExecutionContext, warehouse: WarehouseResource) -> dg.AssetCheckResult:
         lake = warehouse.open()
-        run = PolicyLibrary(warehouse.home).latest(context.run.tags[PARTITION_TAG])
-        frames = [lake.read(each, where={"spec_hash": [run.spec_hash], "run_id": [run.run_id]}) for each in tables]
-        return verdict(broken(*frames), len(frames[0]))
+        recorded = [[read_run(lake, each, run) for each in tables] for run in runs_to_check(context, warehouse.home)]
+        return verdict(concat(broken(*frames) for frames in recorded), sum(len(frames[0]) for frames in recorded))
 
     return check
 
@@ -115,11 +139,10 @@ def run_check(
 )
 def no_training_in_test(context: dg.AssetCheckExecutionContext, warehouse: WarehouseResource) -> dg.AssetCheckResult:
     """From the cards of the policies against the sessions they were tested on."""
-    library = PolicyLibrary(warehouse.home)
-    run = library.latest(context.run.tags[PARTITION_TAG])
-    curves = warehouse.open().read(EQUITY_CURVES, where={"spec_hash": [run.spec_hash], "run_id": [run.run_id]})
-    training = library.training_windows(run)
-    return verdict(training_leaks(training, curves), len(training))
+    lake, library = warehouse.open(), PolicyLibrary(warehouse.home)
+    runs = runs_to_check(context, warehouse.home)
+    leaks = (training_leaks(library.training_windows(run), read_run(lake, EQUITY_CURVES, run)) for run in runs)
+    return verdict(concat(leaks), sum(len(run.policies) for run in runs))
 
 
 @dg.asset_check(
@@ -129,9 +152,8 @@ def no_training_in_test(context: dg.AssetCheckExecutionContext, warehouse: Wareh
 )
 def policy_digest(context: dg.AssetCheckExecutionContext, warehouse: WarehouseResource) -> dg.AssetCheckResult:
     """Reads every file of the run again."""
-    library = PolicyLibrary(warehouse.home)
-    run = library.latest(context.run.tags[PARTITION_TAG])
-    return verdict(library.tampered(run), len(run.policies))
+    library, runs = PolicyLibrary(warehouse.home), runs_to_check(context, warehouse.home)
+    return verdict(concat(library.tampered(run) for run in runs), sum(len(run.policies) for run in runs))
 
 
 @dg.asset_check(
@@ -158,6 +180,7 @@ CHECKS = [
     every_file_has_a_good_bar,
     no_nan_check(RETURNS),
     no_nan_check(FEATURES),
+    panel_has_no_nan,
     policy_digest,
     no_training_in_test,
     run_check(ACTION_LOGS, "weights_sum_to_one", (ACTION_LOGS,), off_simplex, "Weights are on the simplex."),

@@ -5,13 +5,6 @@ import sys
 
 import dagster as dg
 
-SHOWN_EVENTS = {
-    "STEP_START": "started",
-    "STEP_SUCCESS": "done",
-    "STEP_FAILURE": "failed",
-    "STEP_UP_FOR_RETRY": "will be tried again",
-}
-
 
 class ProgressHandler(logging.Handler):
     """Writes steps' beginnings and ends and what assets say, one line each."""
@@ -25,14 +18,20 @@ class ProgressHandler(logging.Handler):
 
 
 def progress_line(record: logging.LogRecord) -> str | None:
-    """The line for a record of Dagster's, or None."""
+    """The line for a record of Dagster's, or None: finished and failed steps, failed checks, what assets say."""
     meta = getattr(record, "dagster_meta", {})
-    event = meta.get("dagster_event")
-    step = meta.get("step_key") or ""
+    event: dg.DagsterEvent | None = meta.get("dagster_event")
     if event is None:
-        return f"    {meta.get('orig_message', record.getMessage())}" if record.levelno >= logging.INFO else None
-    word = SHOWN_EVENTS.get(event.event_type_value)
-    return f"  {step.replace('__', '.')} {word}" if word and step else None
+        said = meta.get("step_key") and record.levelno >= logging.INFO
+        return f"    {meta.get('orig_message', record.getMessage())}" if said else None
+    name = (event.step_key or "").replace("__", ".", 1)
+    if event.event_type is dg.DagsterEventType.STEP_SUCCESS:
+        return f"  {name}  {event.step_success_data.duration_ms / 1000:.1f} s"
+    if event.event_type in (dg.DagsterEventType.STEP_FAILURE, dg.DagsterEventType.STEP_UP_FOR_RETRY):
+        return f"  {name}  {'failed' if event.is_step_failure else 'failed, will be tried again'}"
+    if event.event_type is dg.DagsterEventType.ASSET_CHECK_EVALUATION:
+        return None if event.asset_check_evaluation_data.passed else f"  {name}  check did not pass"
+    return None
 
 
 @dg.logger(config_schema={"level": dg.Field(str, default_value="DEBUG")}, description="Progress for a person.")

@@ -1,6 +1,11 @@
 """Jobs: what schedules, sensors and the command line launch."""
 
+from datetime import UTC, datetime
+
 import dagster as dg
+
+from nvtrader_pipelines.orchestration.resources import WarehouseResource
+from nvtrader_pipelines.storage.upkeep import tidy
 
 MARKET = dg.define_asset_job(
     "market",
@@ -35,4 +40,19 @@ RATIO_CURVE = dg.define_asset_job(
     description="Rank every completed run by its Sharpe ratio, over time.",
     run_tags={"nvtrader/layer": "evaluation"},
 )
-JOBS = [MARKET, EXPERIMENT, PREFERENCES, DPO_CHECK, RATIO_CURVE]
+
+
+@dg.op(description="Expire superseded snapshots and delete files that nothing refers to.")
+def expire_and_sweep(context: dg.OpExecutionContext, warehouse: WarehouseResource) -> None:
+    """Keep commits and plans fast as the history grows; what a panel or a run pins stays readable."""
+    gone = tidy(warehouse.open(), datetime.now(UTC))
+    context.log.info("%d snapshots expired, %d files deleted (%d bytes)", gone.n_snapshots, gone.n_files, gone.n_bytes)
+
+
+@dg.job(name="upkeep", description="Keep the warehouse small.", tags={"nvtrader/layer": "storage"})
+def upkeep() -> None:
+    """One step over every table."""
+    expire_and_sweep()
+
+
+JOBS = [MARKET, EXPERIMENT, PREFERENCES, DPO_CHECK, RATIO_CURVE, upkeep]

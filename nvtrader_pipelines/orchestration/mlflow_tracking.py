@@ -5,14 +5,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 import polars as pl
-from mlflow import MlflowClient
-from mlflow.entities import Metric, Param
 
 from nvtrader_pipelines.experiments.runtime import RunPlan
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
 
 EXPERIMENT = "nvtrader"
 RUN_TAG = "nvtrader.run_id"
@@ -24,7 +25,7 @@ PARAM_LENGTH = 500  # what the store takes of a parameter
 class TrackedRun:
     """One open MLflow run."""
 
-    client: MlflowClient
+    client: "MlflowClient"
     experiment_id: str
     mlflow_run_id: str
 
@@ -59,6 +60,8 @@ class TrackedRun:
 
     def log(self, params: Mapping[str, str], metrics: Mapping[str, float]) -> None:
         """Parameters and single metrics."""
+        from mlflow.entities import Metric, Param  # takes seconds to import
+
         self.client.log_batch(
             self.mlflow_run_id,
             params=[Param(key, value[:PARAM_LENGTH]) for key, value in params.items()],
@@ -67,6 +70,8 @@ class TrackedRun:
 
     def log_curve(self, name: str, points: list[tuple[int, float]]) -> None:
         """A curve of at most 200 points: step, value."""
+        from mlflow.entities import Metric  # takes seconds to import
+
         if len(points) > CURVE_POINTS:
             raise ValueError(f"a curve has at most {CURVE_POINTS} points, but {name!r} has {len(points)}; thin it")
         self.client.log_batch(self.mlflow_run_id, metrics=[Metric(name, value, 0, step) for step, value in points])
@@ -89,7 +94,9 @@ class MlflowTracking(dg.ConfigurableResource):
 
     folder: str
 
-    def _client(self) -> MlflowClient:
+    def _client(self) -> "MlflowClient":
+        from mlflow import MlflowClient  # takes seconds to import
+
         logging.getLogger("mlflow").setLevel(logging.WARNING)  # it tells of every table it makes
         Path(self.folder).mkdir(parents=True, exist_ok=True)
         return MlflowClient(f"sqlite:///{self.folder}/mlflow.db")

@@ -13,6 +13,7 @@ from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, whole_histo
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.plans import is_complete, market_is_current, market_state, remember_market
 from nvtrader_pipelines.storage.specs import SpecStore, read_experiments
+from nvtrader_pipelines.storage.tables import RATIO_CURVE, RUNS
 from nvtrader_pipelines.storage.views import publish
 from nvtrader_pipelines.storage.warehouse import Warehouse
 
@@ -44,16 +45,19 @@ class _Run:
             raise_on_error=False,
         )
         if not result.success:
-            raise PipelineError(_failure(job, result))
+            raise _failure(job, result)
 
 
-def _failure(job: str, result: dg.ExecuteInProcessResult) -> str:
+def _failure(job: str, result: dg.ExecuteInProcessResult) -> PipelineError:
+    """The first failure as a sentence, with the step's own trace as a note."""
     for event in result.filter_events(lambda event: event.is_step_failure):
         error = event.step_failure_data.error
         cause = error.cause if error and error.cause else error
         message = cause.message.strip() if cause else "no message"
-        return f"{job}: {event.step_key} failed: {message}"
-    return f"{job}: a blocking check failed; see the run {result.run_id} in `nvtrader ui`"
+        failure = PipelineError(f"{job}: {event.step_key} failed: {message}")
+        failure.add_note(error.to_string() if error else "")
+        return failure
+    return PipelineError(f"{job}: a blocking check failed; see the run {result.run_id} in `nvtrader ui`")
 
 
 def chosen_specs(home: Home, names: Sequence[str]) -> list[ExperimentSpec]:
@@ -63,13 +67,22 @@ def chosen_specs(home: Home, names: Sequence[str]) -> list[ExperimentSpec]:
         ValueError: if a file does not hold a valid experiment, or a name is unknown.
     """
     found = read_experiments(home)
-    for path, problem in found.problems.items():
-        raise ValueError(f"{path}: {problem}")
     known = {spec.name: spec for spec in found.specs}
     strangers = [name for name in names if name not in known]
+    for path, problem in found.problems.items():
+        if strangers or not names:  # else it is not asked for
+            raise ValueError(f"{path}: {problem}")
+    if not known:
+        raise ValueError(f"there is no experiment in {home.experiments}; put a YAML file there (see the README)")
     if strangers:
         raise ValueError(f"no experiment is named {', '.join(strangers)}; there are: {', '.join(known) or 'none'}")
     return [known[name] for name in names] if names else list(found.specs)
+
+
+def curve_is_current(lake: Warehouse) -> bool:
+    """Whether the ratio curve holds exactly the completed runs, each as last judged."""
+    curve, runs = (lake.read(table, columns=["run_id", "finished_at"]) for table in (RATIO_CURVE, RUNS))
+    return set(curve.rows()) == set(runs.rows())
 
 
 def run_pipeline(home: Home, names: Sequence[str], *, quiet: bool = False) -> None:
@@ -98,5 +111,6 @@ def run_pipeline(home: Home, names: Sequence[str], *, quiet: bool = False) -> No
                 continue
             run.say(f"experiment {count} of {len(specs)}: {key}")
             run.launch("experiment", partition_key=key)
-        run.launch("ratio_curve")
+        if not curve_is_current(lake):
+            run.launch("ratio_curve")
         publish(lake)

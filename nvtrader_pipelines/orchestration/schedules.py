@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import dagster as dg
 
 from nvtrader_pipelines.market.calendar import is_session
-from nvtrader_pipelines.orchestration.jobs import DPO_CHECK, EXPERIMENT, MARKET, PREFERENCES
+from nvtrader_pipelines.orchestration.jobs import DPO_CHECK, EXPERIMENT, MARKET, PREFERENCES, upkeep
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 
 EXCHANGE_TIME = "America/New_York"
@@ -53,4 +53,10 @@ def weekly_retrain(context: dg.ScheduleEvaluationContext) -> Iterator[dg.RunRequ
     yield from per_experiment(context, context.scheduled_execution_time.strftime("%G-W%V"))
 
 
-SCHEDULES = [eod_ingest, nightly_preference_extract, dpo_check, weekly_retrain]
+@dg.schedule(cron_schedule="0 5 * * 0", job=upkeep, execution_timezone=EXCHANGE_TIME, default_status=RUNNING)
+def weekly_upkeep(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
+    """Every Sunday before the retrain: keep the warehouse small."""
+    return dg.RunRequest(run_key=context.scheduled_execution_time.strftime("%G-W%V"))
+
+
+SCHEDULES = [eod_ingest, nightly_preference_extract, dpo_check, weekly_retrain, weekly_upkeep]

@@ -1,4 +1,4 @@
-"""Sensors: a landed file, a new or changed experiment, a retrained policy."""
+"""Sensors: a landed file, a new or changed experiment, a retrained policy, a run that ended well."""
 
 import dagster as dg
 
@@ -8,6 +8,7 @@ from nvtrader_pipelines.orchestration.resources import WarehouseResource
 from nvtrader_pipelines.storage.landing import fingerprint
 from nvtrader_pipelines.storage.plans import has_panel
 from nvtrader_pipelines.storage.specs import SpecStore, read_experiments
+from nvtrader_pipelines.storage.views import publish
 
 RUNNING = dg.DefaultSensorStatus.RUNNING
 
@@ -51,4 +52,10 @@ def policy_retrained(_context: dg.SensorEvaluationContext, asset_event: dg.Event
     return dg.RunRequest(run_key=asset_event.run_id)
 
 
-SENSORS = [landed_file, experiment_file, policy_retrained]
+@dg.run_status_sensor(run_status=dg.DagsterRunStatus.SUCCESS, default_status=RUNNING, minimum_interval_seconds=30)
+def publish_views(_context: dg.RunStatusSensorContext, warehouse: WarehouseResource) -> None:
+    """A run that ended well: publish the DuckDB views over what it wrote."""
+    publish(warehouse.open())
+
+
+SENSORS = [landed_file, experiment_file, policy_retrained, publish_views]

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from contextlib import suppress
@@ -30,7 +31,11 @@ def serve(home: Home, port: int) -> int:
     """Serve until stopped; the exit code of the server.
 
     The server runs in a session of its own: started from a shell in the background it would ignore SIGTERM.
+
+    Raises:
+        ValueError: if another program listens on the port.
     """
+    require_free(port)
     folder = dagster_home(home)
     environment = {**os.environ, "DAGSTER_HOME": str(folder), "NVTRADER_HOME": str(home.root)}
     sys.stdout.write(f"Dagster UI on http://{HOST}:{port} (Ctrl-C stops it)\n")
@@ -46,6 +51,20 @@ def serve(home: Home, port: int) -> int:
         return server.wait()
     finally:
         end_session(server.pid)
+
+
+def require_free(port: int) -> None:
+    """Refuse a port that is taken, before anything is started.
+
+    Raises:
+        ValueError: if another program listens on it.
+    """
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # one just closed is free
+        try:
+            probe.bind((HOST, port))
+        except OSError as error:
+            raise ValueError(f"port {port} of {HOST} is taken; name another with --port") from error
 
 
 def end_session(session: int) -> None:

@@ -2,7 +2,7 @@
 
 import io
 import zipfile
-from typing import Any
+from typing import Final, Literal
 
 import torch
 from pydantic import BaseModel, ConfigDict
@@ -14,7 +14,7 @@ from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.policies.agents import Agent
 
 TENSORS, CARD = "policy.safetensors", "card.json"
-FORMAT = 1
+FORMAT: Final = 1
 EPOCH = (1980, 1, 1, 0, 0, 0)  # the zip's time stamps carry nothing
 
 
@@ -22,7 +22,7 @@ class PolicyCard(BaseModel):
     """What a policy is, what it was trained on, and what it needs to be used."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-    format: int = FORMAT
+    format: Literal[1] = FORMAT
     experiment: str  # name@hash8
     spec_hash: str
     fold: int
@@ -34,8 +34,7 @@ class PolicyCard(BaseModel):
     scaler: ObservationScaler
     train_first: str  # session of the first training decision
     train_last: str  # last session whose prices trained it
-    panel_digest: str
-    snapshot_ids: dict[str, int]
+    panel_digest: str  # of the market's content; the run's row names the snapshots that held it
     warnings: tuple[str, ...] = ()
     learning_curve: tuple[tuple[int, float], ...] = ()  # timesteps, mean reward of a step
 
@@ -61,9 +60,11 @@ def read_archive(content: bytes) -> tuple[PolicyCard, dict[str, torch.Tensor]]:
     """
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            files: dict[str, Any] = {name: archive.read(name) for name in (CARD, TENSORS)}
-        return PolicyCard.model_validate_json(files[CARD]), load(files[TENSORS])
-    except (zipfile.BadZipFile, KeyError, ValueError, SafetensorError) as error:
+            if sorted(archive.namelist()) != [CARD, TENSORS]:
+                raise ValueError(f"it holds {', '.join(archive.namelist()) or 'nothing'}")
+            card, tensors = archive.read(CARD), archive.read(TENSORS)
+        return PolicyCard.model_validate_json(card), load(tensors)
+    except (zipfile.BadZipFile, ValueError, SafetensorError, RuntimeError, OSError, EOFError) as error:
         raise PolicyArchiveError(
             f"a policy file must be a zip with {CARD} and {TENSORS}, but this one cannot be read ({error}); "
             "train the experiment again or restore the file"

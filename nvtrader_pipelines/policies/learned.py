@@ -17,7 +17,8 @@ class LearnedPolicy:
     """One trained network on one panel; decides by the mean of its distribution.
 
     Raises:
-        PolicyArchiveError: if the panel's symbols or features are not those it was trained on.
+        PolicyArchiveError: if the panel's symbols or features are not those it was trained on, or the tensors are not
+            those of the card's network.
     """
 
     def __init__(self, card: PolicyCard, tensors: dict[str, torch.Tensor], panel: MarketPanel) -> None:
@@ -37,7 +38,12 @@ class LearnedPolicy:
             **policy_kwargs,
         )
         self._bound = size.bound
-        self._network.load_state_dict(tensors)
+        try:
+            self._network.load_state_dict(tensors)
+        except RuntimeError as error:
+            raise PolicyArchiveError(
+                f"the policy's tensors do not fit the network its card names ({error}); train the experiment again"
+            ) from error
         self._network.set_training_mode(False)
 
     def decide(self, panel: MarketPanel, t: int, account: Account) -> Decision:
@@ -74,6 +80,11 @@ class EnsemblePolicy:
 def _require_same(what: str, trained: tuple[str, ...], found: tuple[str, ...]) -> None:
     if trained != found:
         raise PolicyArchiveError(
-            f"the policy was trained on {len(trained)} {what} ({', '.join(trained[:5])}, ...), but the panel has "
-            f"{len(found)} ({', '.join(found[:5])}, ...); use the panel it was trained on or train again"
+            f"the policy was trained on {_listed(what, trained)}, but the panel has {_listed(what, found)}; "
+            "use the panel it was trained on or train again"
         )
+
+
+def _listed(what: str, names: tuple[str, ...]) -> str:
+    more = ", ..." if len(names) > 5 else ""
+    return f"{len(names)} {what} ({', '.join(names[:5])}{more})"

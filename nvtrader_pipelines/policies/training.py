@@ -2,9 +2,12 @@
 
 import multiprocessing
 import os
-from collections.abc import Iterator, Sequence
+import signal
+import threading
+from collections.abc import Generator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -26,9 +29,17 @@ class TrainingTask:
     agent: Agent
 
 
-def _receive(panel: MarketPanel) -> None:
+def _begin(panel: MarketPanel, leash: Any) -> None:
+    """Set a worker up; it ends when the other end of its leash, a pipe, is closed: by `train_all` or by a death."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is the caller's to handle
+    threading.Thread(target=_end_with, args=(leash,), daemon=True).start()
     _panels["panel"] = panel
     torch.set_num_threads(1)
+
+
+def _end_with(leash: Any) -> None:
+    leash.poll(None)  # nothing is ever sent, so this returns when the leash is closed
+    os._exit(1)
 
 
 def _train(task: TrainingTask) -> Fit:
@@ -37,18 +48,20 @@ def _train(task: TrainingTask) -> Fit:
 
 def train_all(
     panel: MarketPanel, tasks: Sequence[TrainingTask], n_processes: int | None = None
-) -> Iterator[tuple[TrainingTask, Fit]]:
+) -> Generator[tuple[TrainingTask, Fit], None, None]:
     """Train the tasks side by side and hand each out as it is done, in no fixed order.
 
     Every task is seeded by itself, so the results do not depend on the order or the number of processes. When the
-    caller stops early (an interrupt, an error), what has not begun is dropped and the workers end.
+    caller stops early (an interrupt, an error, a kill), the workers end at once and what they were at is lost.
     """
     n_processes = min(len(tasks), n_processes or os.cpu_count() or 1)
     if n_processes == 0:
         return
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
-    pool = ProcessPoolExecutor(n_processes, mp_context=context, initializer=_receive, initargs=(panel,))
+    held, leash = multiprocessing.Pipe(duplex=False)
+    pool = ProcessPoolExecutor(n_processes, mp_context=context, initializer=_begin, initargs=(panel, held))
+    pending = {}
     try:
         pending = {pool.submit(_train, task): task for task in tasks}
         while pending:
@@ -56,4 +69,8 @@ def train_all(
             for future in done:
                 yield pending.pop(future), future.result()
     finally:
+        if pending:
+            leash.close()
         pool.shutdown(wait=True, cancel_futures=True)
+        leash.close()
+        held.close()

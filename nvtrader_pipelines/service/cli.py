@@ -29,6 +29,18 @@ Form = Annotated[Format, typer.Option("--format", "-f", help="table, csv or json
 AsJson = Annotated[bool, typer.Option("--json", help="Write JSON.")]
 
 
+def found_home() -> Home:
+    """The home folder.
+
+    Raises:
+        ValueError: if the folder that was named is not there.
+    """
+    home = Home.find()
+    if not home.root.is_dir():
+        raise ValueError(f"NVTRADER_HOME names {home.root}, which is no folder; create it or name another")
+    return home
+
+
 @app.command(epilog=EPILOG)
 def run(
     experiment: Annotated[
@@ -43,12 +55,12 @@ def run(
     from nvtrader_pipelines.service.summary import print_summary, summary
 
     with one_sentence(verbose=verbose):
-        home = Home.find()
+        home = found_home()
         run_pipeline(home, experiment or [], quiet=as_json)
         if as_json:
-            sys.stdout.write(summary(home).write_json() + "\n")
+            sys.stdout.write(summary(home, experiment or []).write_json() + "\n")
         else:
-            print_summary(home, wide_console())
+            print_summary(home, experiment or [], wide_console())
 
 
 @app.command(epilog=EPILOG)
@@ -61,7 +73,7 @@ def ui(
     from nvtrader_pipelines.orchestration.ui import serve
 
     with one_sentence(verbose=verbose):
-        raise typer.Exit(serve(Home.find(), port))
+        raise typer.Exit(serve(found_home(), port))
 
 
 @app.command(epilog=EPILOG)
@@ -76,7 +88,7 @@ def sql(
     from nvtrader_pipelines.storage.views import query_views
 
     with one_sentence(verbose=verbose):
-        home = Home.find()
+        home = found_home()
         if query is None:
             shell(home, form)
         else:
@@ -89,7 +101,7 @@ def tables(*, form: Form = Format.TABLE, verbose: Verbose = False) -> None:
     from nvtrader_pipelines.storage.warehouse import Warehouse
 
     with one_sentence(verbose=verbose):
-        write_rows(Warehouse(Home.find()).describe_all(), form)
+        write_rows(Warehouse(found_home()).describe_all(), form)
 
 
 @app.command(epilog=EPILOG)
@@ -98,7 +110,7 @@ def runs(*, form: Form = Format.TABLE, verbose: Verbose = False) -> None:
     from nvtrader_pipelines.service.summary import completed_runs, print_notes
 
     with one_sentence(verbose=verbose):
-        home = Home.find()
+        home = found_home()
         write_rows(completed_runs(home), form)
         if form is Format.TABLE:
             print_notes(home, wide_console())
@@ -108,7 +120,7 @@ def runs(*, form: Form = Format.TABLE, verbose: Verbose = False) -> None:
 def doctor(*, as_json: AsJson = False, verbose: Verbose = False) -> None:
     """Show versions, paths, disk, and what is missing."""
     with one_sentence(verbose=verbose):
-        findings = diagnose(Home.find())
+        findings = diagnose(found_home())
         if as_json:
             sys.stdout.write(json.dumps([asdict(finding) for finding in findings], indent=1) + "\n")
         else:

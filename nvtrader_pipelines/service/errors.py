@@ -5,6 +5,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import polars as pl
 from rich.console import Console
 
 from nvtrader_pipelines.orchestration.errors import PipelineError
@@ -12,7 +13,7 @@ from nvtrader_pipelines.storage.errors import StorageError
 
 OK, FAILED, USAGE, BAD_INPUT, INTERRUPTED = 0, 1, 2, 3, 130
 
-BAD_INPUTS = (StorageError, ValueError, FileNotFoundError)
+BAD_INPUTS = (StorageError, ValueError, OSError, pl.exceptions.PolarsError)
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """The result of the runs for a person: policies against baselines, where the tables are, what to try."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import polars as pl
@@ -29,17 +30,19 @@ def completed_runs(home: Home) -> pl.DataFrame:
     return runs.join(shown, on="run_id", how="left").sort("finished_at", descending=True)
 
 
-def summary(home: Home) -> pl.DataFrame:
-    """The latest run of each experiment: every account over each period but single folds."""
+def summary(home: Home, names: Sequence[str] = ()) -> pl.DataFrame:
+    """The latest run of each experiment (or of those named): every account over each period but single folds."""
     lake = Warehouse(home)
-    latest = lake.read(RUNS).sort("finished_at").group_by("experiment", maintain_order=True).last()
+    runs = lake.read(RUNS)
+    chosen = runs.filter(pl.col("experiment").is_in(list(names))) if names else runs
+    latest = chosen.sort("finished_at").group_by("experiment", maintain_order=True).last()
     verdicts = lake.read(EVALUATIONS).join(latest.select("run_id"), on="run_id", how="semi")
     return verdicts.filter((pl.col("period") != "fold") & (pl.col("kind") != "policy"))
 
 
-def print_summary(home: Home, console: Console) -> None:
+def print_summary(home: Home, names: Sequence[str], console: Console) -> None:
     """One table per period, the warnings, where things are, and three commands to try next."""
-    verdicts = summary(home)
+    verdicts = summary(home, names)
     for period in verdicts["period"].unique(maintain_order=True):
         console.print(period_table(verdicts.filter(pl.col("period") == period), period))
     console.print("An interval of the difference that holds 0 supports no claim of beating the baseline.", style="dim")

@@ -34,17 +34,24 @@ def cell(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
+def flat(values: pl.Series) -> pl.Series:
+    """A column as CSV can hold it: lists joined by |, what is nested deeper as text."""
+    if not values.dtype.is_nested():
+        return values
+    texts = [None if value is None else _joined(value) for value in values.to_list()]
+    return pl.Series(values.name, texts, dtype=pl.String)
+
+
+def _joined(value: object) -> str:
+    return "|".join(str(part) for part in value) if isinstance(value, list) else str(value)
+
+
 def write_rows(rows: pl.DataFrame, form: Format) -> None:
     """Write rows to standard output."""
     if form is Format.JSON:
         sys.stdout.write(rows.write_json() + "\n")
     elif form is Format.CSV:
-        flat = [
-            pl.col(name).cast(pl.List(pl.String)).list.join("|")
-            for name, kind in rows.schema.items()
-            if kind == pl.List
-        ]
-        sys.stdout.write(rows.with_columns(flat).write_csv())
+        sys.stdout.write(rows.select(flat(rows[name]) for name in rows.columns).write_csv())
     else:
         table = Table(box=None, header_style="bold")
         for name, kind in rows.schema.items():

@@ -11,7 +11,7 @@ from sqlalchemy import event
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import locked
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.tables import Table
+from nvtrader_pipelines.storage.table import Table
 
 PROPERTIES = {
     "format-version": "2",
@@ -42,7 +42,20 @@ def open_catalog(home: Home) -> SqlCatalog:
 
 
 def load_table(catalog: SqlCatalog, home: Home, table: Table) -> IcebergTable:
-    """A table as it is now; made, or given the columns it lacks, where needed.
+    """A table as it is now; made where there is none.
+
+    Raises:
+        StorageError: if the catalog points to files that are not there.
+    """
+    found = find_table(catalog, home, table)
+    if found is not None:
+        return found
+    with locked(lock_path(home, "catalog")):
+        return _create(catalog, table)
+
+
+def find_table(catalog: SqlCatalog, home: Home, table: Table) -> IcebergTable | None:
+    """A table as it is now, given the columns it lacks; None where it was never written.
 
     Raises:
         StorageError: if the catalog points to files that are not there.
@@ -50,8 +63,7 @@ def load_table(catalog: SqlCatalog, home: Home, table: Table) -> IcebergTable:
     try:
         found = catalog.load_table(table.name)
     except NoSuchTableError:
-        with locked(lock_path(home, "catalog")):
-            return _create(catalog, table)
+        return None
     except FileNotFoundError as error:
         raise missing_file(home, table, error) from error
     _require_home(home, table, found)

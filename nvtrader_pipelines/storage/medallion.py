@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from nvtrader_pipelines.market.ingest import ingest
 from nvtrader_pipelines.market.panel import MarketPanel, build_panel, panel_row
@@ -153,6 +155,22 @@ def pin_panels(lake: Warehouse, at: datetime) -> PinnedPanels:
             left_out[source] = str(error)
     lake.replace(MARKET_PANEL, pl.concat(rows), {})
     return PinnedPanels(len(rows) - 1, left_out)
+
+
+def panel_nans(lake: Warehouse) -> pl.DataFrame:
+    """Arrays of the pinned panels that hold NaN or infinity: source, array, how many; none is the truth."""
+    rows = [
+        (source, name, int((~np.isfinite(array)).sum()))
+        for source in lake.read(MARKET_PANEL, columns=["source"])["source"]
+        for name, array in _float_arrays(read_panel(lake, source))
+    ]
+    schema = {"source": pl.String, "array": pl.String, "n_nan": pl.Int64}
+    return pl.DataFrame(rows, schema=schema, orient="row").filter(pl.col("n_nan") > 0)
+
+
+def _float_arrays(panel: MarketPanel) -> list[tuple[str, NDArray[np.float64]]]:
+    overnight = [] if panel.overnight_returns is None else [("overnight_returns", panel.overnight_returns)]
+    return [("close_returns", panel.close_returns), ("features", panel.features), *overnight]
 
 
 def _column(table: Table) -> str:

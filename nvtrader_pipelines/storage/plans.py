@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable
+from contextlib import closing
 from datetime import UTC, datetime
 
 from nvtrader_pipelines.experiments.runtime import CODE_VERSION, RunPlan, train
@@ -48,8 +49,9 @@ def reopen_plan(lake: Warehouse, run: SealedRun) -> RunPlan:
 def train_into(library: PolicyLibrary, plan: RunPlan, report: Callable[[str], None]) -> SealedRun:
     """Train what the library lacks of a run; every policy is kept as soon as it is ready, the manifest last."""
     key = plan.spec.partition_key
-    for policy in train(plan, library.done(key, plan.run_id), report):
-        library.save(key, plan.run_id, policy)
+    with closing(train(plan, library.done(key, plan.run_id), report)) as policies:  # a failed save ends the workers
+        for policy in policies:
+            library.save(key, plan.run_id, policy)
     return library.seal(plan)
 
 

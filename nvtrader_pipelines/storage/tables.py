@@ -1,124 +1,9 @@
 """Every table: its columns with their meaning, and how it is partitioned."""
 
-from dataclasses import dataclass
-
-import polars as pl
-from pyiceberg.partitioning import PartitionField, PartitionSpec
-from pyiceberg.schema import Schema
-from pyiceberg.transforms import IdentityTransform
-from pyiceberg.types import (
-    BooleanType,
-    DateType,
-    DoubleType,
-    FloatType,
-    IcebergType,
-    IntegerType,
-    ListType,
-    LongType,
-    NestedField,
-    StringType,
-    TimestamptzType,
-)
-
 from nvtrader_pipelines.market.features import FEATURES as MARKET_FEATURES
+from nvtrader_pipelines.storage.table import Column, Table, columns_of
 
-_TYPES: dict[str, IcebergType] = {
-    "string": StringType(),
-    "int": IntegerType(),
-    "long": LongType(),
-    "float": FloatType(),
-    "double": DoubleType(),
-    "boolean": BooleanType(),
-    "date": DateType(),
-    "timestamp": TimestamptzType(),
-}
-_POLARS: dict[str, pl.DataType] = {
-    "string": pl.String(),
-    "int": pl.Int32(),
-    "long": pl.Int64(),
-    "float": pl.Float32(),
-    "double": pl.Float64(),
-    "boolean": pl.Boolean(),
-    "date": pl.Date(),
-    "timestamp": pl.Datetime("us", "UTC"),
-}
-_LIST_ID = 1000  # element ids start here, clear of column ids
-
-
-@dataclass(frozen=True)
-class Column:
-    """One column; the type is a name of `_TYPES` or `list<name>`."""
-
-    name: str
-    kind: str
-    doc: str
-
-
-@dataclass(frozen=True)
-class Table:
-    """An Iceberg table."""
-
-    namespace: str
-    table: str
-    fields: tuple[Column, ...]
-    partition_by: tuple[str, ...] = ()
-
-    @property
-    def name(self) -> str:
-        """`namespace.table`."""
-        return f"{self.namespace}.{self.table}"
-
-    @property
-    def columns(self) -> list[tuple[str, str, str]]:
-        """Name, type and meaning of each column."""
-        return [(column.name, column.kind, column.doc) for column in self.fields]
-
-    def kind_of(self, column: str) -> str:
-        """The type of a column.
-
-        Raises:
-            KeyError: if there is none of that name.
-        """
-        return {each.name: each.kind for each in self.fields}[column]
-
-    def schema(self) -> Schema:
-        """The Iceberg schema; every column may be null, what must not be is checked by the assets' checks."""
-        return Schema(*(_nested(i, column) for i, column in enumerate(self.fields, start=1)))
-
-    def partition_spec(self) -> PartitionSpec:
-        """Identity partitions."""
-        ids = {column.name: i for i, column in enumerate(self.fields, start=1)}
-        return PartitionSpec(
-            *(
-                PartitionField(ids[name], _LIST_ID + i, IdentityTransform(), name)
-                for i, name in enumerate(self.partition_by)
-            )
-        )
-
-
-def polars_type(kind: str) -> pl.DataType:
-    """The polars type of a column's type."""
-    return _POLARS.get(kind) or pl.List(_POLARS[_element(kind)])
-
-
-def _element(kind: str) -> str:
-    return kind[len("list<") : -1]
-
-
-def _nested(i: int, column: Column) -> NestedField:
-    kind = _TYPES.get(column.kind) or ListType(
-        element_id=_LIST_ID + i, element_type=_TYPES[_element(column.kind)], element_required=False
-    )
-    return NestedField(i, column.name, kind, required=False, doc=column.doc)
-
-
-def _columns(text: str) -> tuple[Column, ...]:
-    """Columns from lines of `name type meaning`."""
-    rows = (line.split(maxsplit=2) for line in text.strip().splitlines())
-    return tuple(Column(name, kind, doc) for name, kind, doc in rows)
-
-
-_BAR = _columns(
+_BAR = columns_of(
     """
     source string which source delivered the bar
     symbol string name of the instrument
@@ -126,20 +11,20 @@ _BAR = _columns(
     year int year of the session; the partition
     """
 )
-_RUN = _columns(
+_RUN = columns_of(
     """
     spec_hash string SHA-256 of the experiment's spec
     run_id string 16 hexadecimal digits of spec, market content and code version
     """
 )
-_STEP = _columns(
+_STEP = columns_of(
     """
     policy string account: an experiment's ensemble, one of its seeds, or a baseline
     kind string policy (one seed), ensemble or baseline
     fold int number of the walk-forward fold
     """
 )
-_DECISION = _columns(
+_DECISION = columns_of(
     """
     step int number of the decision in the account's walk
     session date session at whose close the decision was made
@@ -150,7 +35,7 @@ _BY_RUN = ("spec_hash", "run_id")
 BARS = Table(
     "bronze",
     "bars",
-    _columns(
+    columns_of(
         """
         source string which source delivered the bar
         year int year of the session, or of the delivery where the date cannot be read; the partition
@@ -173,7 +58,7 @@ BARS = Table(
 DELIVERIES = Table(
     "bronze",
     "deliveries",
-    _columns(
+    columns_of(
         """
         source string which source delivered the file
         file string delivered file
@@ -191,7 +76,7 @@ CLEAN_BARS = Table(
     "silver",
     "clean_bars",
     _BAR
-    + _columns(
+    + columns_of(
         """
         open double opening price, as traded
         high double highest price, as traded
@@ -208,7 +93,7 @@ CLEAN_BARS = Table(
 QUARANTINE = Table(
     "silver",
     "quarantine",
-    _columns(
+    columns_of(
         """
         source string which source delivered the row
         year int year of the bronze row; the partition
@@ -227,7 +112,7 @@ RETURNS = Table(
     "gold",
     "returns",
     _BAR
-    + _columns(
+    + columns_of(
         """
         adj_open double opening price adjusted like the close
         adj_close double adjusted close
@@ -251,7 +136,7 @@ FEATURES = Table(
 MARKET_PANEL = Table(
     "gold",
     "market_panel",
-    _columns(
+    columns_of(
         """
         source string source of the panel
         first_session date first session with an eligible symbol
@@ -273,7 +158,7 @@ RUNS = Table(
     "rl",
     "runs",
     _RUN
-    + _columns(
+    + columns_of(
         """
         experiment string name of the experiment
         partition_key string name@hash8
@@ -294,7 +179,7 @@ TRAINING_CURVES = Table(
     "rl",
     "training_curves",
     _RUN
-    + _columns(
+    + columns_of(
         """
         fold int number of the walk-forward fold
         seed int random seed of the training
@@ -309,9 +194,9 @@ TRAJECTORIES = Table(
     "trajectories",
     _RUN
     + _STEP
-    + _columns("seed int seed of the policy; null for ensembles and baselines")
+    + columns_of("seed int seed of the policy; null for ensembles and baselines")
     + _DECISION
-    + _columns(
+    + columns_of(
         """
         fill_session date session at which the order filled
         observation_hash long first 8 bytes of the observation's SHA-256
@@ -330,7 +215,7 @@ EQUITY_CURVES = Table(
     "equity_curves",
     _RUN
     + _STEP
-    + _columns(
+    + columns_of(
         """
         session date session of the exchange (XNYS), at whose close the row holds
         equity double equity at the close, net of costs; 1 at the start
@@ -349,7 +234,7 @@ ACTION_LOGS = Table(
     _RUN
     + _STEP
     + _DECISION
-    + _columns(
+    + columns_of(
         """
         symbols list<string> names in the order of the weights, cash last
         target_weights list<double> weights wanted
@@ -365,7 +250,7 @@ REWARD_DECOMPOSITION = Table(
     _RUN
     + _STEP
     + _DECISION
-    + _columns(
+    + columns_of(
         """
         term string reward term
         contribution double its part of the step's reward, weight included
@@ -377,7 +262,7 @@ EVALUATIONS = Table(
     "evaluation",
     "walk_forward_evaluation",
     _RUN
-    + _columns(
+    + columns_of(
         """
         experiment string name of the experiment
         policy string account: an experiment's ensemble, one of its seeds, or a baseline
@@ -406,7 +291,7 @@ EVALUATIONS = Table(
 RATIO_CURVE = Table(
     "evaluation",
     "sharpe_ratio_curve",
-    _columns(
+    columns_of(
         """
         run_id string 16 hexadecimal digits of spec, market content and code version
         spec_hash string SHA-256 of the experiment's spec
@@ -426,7 +311,7 @@ PREFERENCE_PAIRS = Table(
     "preferences",
     "preference_pairs",
     _RUN
-    + _columns(
+    + columns_of(
         """
         pair_id string identity of the pair
         session date session of the decision

@@ -10,7 +10,7 @@ from pyiceberg.table import Table as IcebergTable
 
 from nvtrader_pipelines.storage.catalog import lock_path
 from nvtrader_pipelines.storage.files import locked
-from nvtrader_pipelines.storage.tables import MARKET_PANEL, RUNS, TABLES, Table
+from nvtrader_pipelines.storage.tables import MARKET_PANEL, RUNS, TABLES
 from nvtrader_pipelines.storage.warehouse import Warehouse
 
 GRACE = timedelta(days=1)  # an unreferenced file may belong to a commit under way or to views just opened
@@ -33,11 +33,13 @@ def tidy(lake: Warehouse, now: datetime, keep: timedelta = timedelta(days=7)) ->
     pinned = pinned_snapshots(lake)
     parts = []
     for table in TABLES:
+        if lake.find(table) is None:
+            continue
         with locked(lock_path(lake.home, table.name)):
-            n_snapshots = _expire(lake, table, pinned, now - keep)
+            n_snapshots = _expire(lake.load(table), pinned, now - keep)
             sizes = _sweep(lake.load(table), min(now - GRACE, now - keep))
             parts.append((n_snapshots, len(sizes), sum(sizes)))
-    return Tidied(*(sum(column) for column in zip(*parts, strict=True)))
+    return Tidied(*(sum(part[i] for part in parts) for i in range(3)))
 
 
 def pinned_snapshots(lake: Warehouse) -> set[int]:
@@ -50,8 +52,7 @@ def pinned_snapshots(lake: Warehouse) -> set[int]:
     return named
 
 
-def _expire(lake: Warehouse, table: Table, pinned: set[int], before: datetime) -> int:
-    iceberg = lake.load(table)
+def _expire(iceberg: IcebergTable, pinned: set[int], before: datetime) -> int:
     snapshots = sorted(iceberg.snapshots(), key=lambda snapshot: snapshot.sequence_number or 0)
     limit = before.timestamp() * 1000
     # A snapshot is as old as the one that replaced it, not as its own commit.

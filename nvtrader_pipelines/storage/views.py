@@ -10,7 +10,8 @@ from pyiceberg.types import IcebergType, ListType
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import locked
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.tables import TABLES, Table
+from nvtrader_pipelines.storage.table import Table
+from nvtrader_pipelines.storage.tables import TABLES
 from nvtrader_pipelines.storage.warehouse import Warehouse, live_files
 
 STORAGE_VERSION = "v1.0.0"  # older clients open it too
@@ -54,8 +55,8 @@ def view_body(lake: Warehouse, table: Table) -> str:
     Raises:
         StorageError: if the table holds row-level deletes, which this package never writes.
     """
-    iceberg = lake.load(table)
-    fields = iceberg.schema().fields
+    iceberg = lake.find(table)
+    fields = (iceberg.schema() if iceberg else table.schema()).fields
     paths = live_files(table, iceberg)
     if not paths:
         columns = ", ".join(f"NULL::{duckdb_type(f.field_type)} AS {identifier(f.name)}" for f in fields)

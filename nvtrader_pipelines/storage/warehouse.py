@@ -14,11 +14,12 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table import Table as IcebergTable
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from nvtrader_pipelines.storage.catalog import load_table, lock_path, missing_file, open_catalog
+from nvtrader_pipelines.storage.catalog import find_table, load_table, lock_path, missing_file, open_catalog
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import locked
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.tables import TABLES, Table, polars_type
+from nvtrader_pipelines.storage.table import Table, polars_type
+from nvtrader_pipelines.storage.tables import TABLES
 
 Where = Mapping[str, Sequence[str] | Sequence[int]]
 
@@ -61,7 +62,7 @@ class Warehouse:
         _require_columns(table, rows)
         _require_keys(table, where)
         _require_inside(table, rows, where)
-        self._load(table)  # made or widened before the lock, which both need
+        self.load(table)  # made or widened before the lock, which both need
         with locked(lock_path(self.home, table.name)):
             return self._swap(table, rows.fill_nan(None), _filter(where))
 
@@ -72,7 +73,7 @@ class Warehouse:
         reraise=True,
     )
     def _swap(self, table: Table, rows: pl.DataFrame, old: BooleanExpression) -> int | None:
-        iceberg = self._load(table)
+        iceberg = self.load(table)
         content = _arrow(rows, iceberg)
         replaces = any(True for _ in iceberg.scan(old).plan_files())
         if replaces or len(content):
@@ -83,7 +84,7 @@ class Warehouse:
                     transaction.delete(old)
                 if len(content):
                     transaction.append(content)
-        after = self._load(table).current_snapshot()
+        after = self.load(table).current_snapshot()
         return after.snapshot_id if after else None
 
     def replace_years(self, table: Table, rows: pl.DataFrame, years: Sequence[int]) -> int:
@@ -104,8 +105,8 @@ class Warehouse:
         Raises:
             StorageError: if the snapshot is gone or a file is missing.
         """
-        iceberg = self._load(table)
-        if snapshot_id is not None and iceberg.snapshot_by_id(snapshot_id) is None:
+        iceberg = self.find(table)
+        if snapshot_id is not None and (iceberg is None or iceberg.snapshot_by_id(snapshot_id) is None):
             raise StorageError(f"{table.name} has no snapshot {snapshot_id} any more: it has expired")
         try:
             rows = _rows(table, iceberg, where or {}, snapshot_id)
@@ -115,12 +116,14 @@ class Warehouse:
 
     def snapshot_id(self, table: Table) -> int | None:
         """The current snapshot; None where nothing was ever written."""
-        snapshot = self._load(table).current_snapshot()
+        iceberg = self.find(table)
+        snapshot = iceberg.current_snapshot() if iceberg else None
         return snapshot.snapshot_id if snapshot else None
 
     def describe(self, table: Table) -> TableState:
         """Rows, files, bytes and snapshot, from the table's metadata only."""
-        snapshot = self._load(table).current_snapshot()
+        iceberg = self.find(table)
+        snapshot = iceberg.current_snapshot() if iceberg else None
         if snapshot is None or snapshot.summary is None:
             return TableState(table.name, 0, 0, 0, None, None)
         totals = snapshot.summary.additional_properties
@@ -138,13 +141,17 @@ class Warehouse:
         return pl.DataFrame([asdict(self.describe(table)) for table in TABLES])
 
     def load(self, table: Table) -> IcebergTable:
-        """The Iceberg table itself, for what reads its files."""
-        return self._load(table)
+        """The Iceberg table itself, made where there is none."""
+        return load_table(self._open(), self.home, table)
 
-    def _load(self, table: Table) -> IcebergTable:
+    def find(self, table: Table) -> IcebergTable | None:
+        """The Iceberg table itself, None where it was never written: reading makes nothing."""
+        return find_table(self._open(), self.home, table)
+
+    def _open(self) -> SqlCatalog:
         if self._catalog is None:
             self._catalog = open_catalog(self.home)
-        return load_table(self._catalog, self.home, table)
+        return self._catalog
 
 
 def _filter(where: Where) -> BooleanExpression:
@@ -155,7 +162,7 @@ def _filter(where: Where) -> BooleanExpression:
     return terms[0] if len(terms) == 1 else And(*terms)
 
 
-def _rows(table: Table, iceberg: IcebergTable, where: Where, snapshot_id: int | None) -> pl.LazyFrame:
+def _rows(table: Table, iceberg: IcebergTable | None, where: Where, snapshot_id: int | None) -> pl.LazyFrame:
     """The live rows, partition by partition, each as it was written; columns a file lacks are null.
 
     polars reads many small files several times faster than pyiceberg's own scan.
@@ -171,13 +178,15 @@ def _rows(table: Table, iceberg: IcebergTable, where: Where, snapshot_id: int | 
 
 
 def live_files(
-    table: Table, iceberg: IcebergTable, where: BooleanExpression | None = None, snapshot_id: int | None = None
+    table: Table, iceberg: IcebergTable | None, where: BooleanExpression | None = None, snapshot_id: int | None = None
 ) -> list[str]:
     """Paths of the data files of a snapshot that may hold such rows, partition by partition.
 
     Raises:
         StorageError: if the table holds row-level deletes, which this package never writes.
     """
+    if iceberg is None:
+        return []
     tasks = list(iceberg.scan(where or AlwaysTrue(), snapshot_id=snapshot_id).plan_files())
     if any(task.delete_files for task in tasks):
         raise StorageError(f"{table.name} holds row-level deletes written by another engine; compact it there first")

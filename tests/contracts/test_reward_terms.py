@@ -17,7 +17,9 @@ def spec_with(term, fill="next_open"):
 def contributions(term, panel, *, n=4, t=40, n_steps=8, fill="next_open"):
     accounts, generator = Accounts(panel, spec_with(term, fill), n, t=t), np.random.default_rng(0)
     every = np.ones(n, dtype=bool)
-    return np.array([accounts.trade(simplex(generator, n, 6), every, 3).reward_terms[term.kind] for _ in range(n_steps)])
+    return np.array(
+        [accounts.trade(simplex(generator, n, 6), every, 3).reward_terms[term.kind] for _ in range(n_steps)]
+    )
 
 
 @TERMS

@@ -70,7 +70,7 @@ def test_weights_that_are_no_numbers_stop_the_run_instead_of_spreading():
     accounts = Accounts(eventful_panel(), SPEC, 2, t=20)
     target = np.full((2, 7), 1 / 7)
     target[1, 3] = np.nan
-    with pytest.raises(ValueError, match="not a finite number.*target weights or the panel's returns"):
+    with pytest.raises(ValueError, match=r"not a finite number.*target weights or the panel's returns"):
         accounts.trade(target, np.ones(2, dtype=bool), 5)
 
 

@@ -98,7 +98,7 @@ def test_next_open_becomes_next_close_on_a_market_without_opens_and_only_there()
 
 
 def test_next_open_legs_of_a_market_without_opens_are_refused_with_a_remedy():
-    with pytest.raises(ValueError, match="next_open fills need opening prices.*choose next_close"):
+    with pytest.raises(ValueError, match=r"next_open fills need opening prices.*choose next_close"):
         market_legs(eventful_panel(opens=False), "next_open")
 
 

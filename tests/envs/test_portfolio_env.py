@@ -126,7 +126,9 @@ def test_the_window_and_the_scaler_are_those_given():
     assert not np.array_equal(env.reset(seed=0)[0], unscaled.reset(seed=0)[0])
 
 
-@pytest.mark.parametrize(("knob", "value"), [("lookback", 4), ("rebal_freq", 11), ("vol_penalty", -0.1), ("leverage", 2)])
+@pytest.mark.parametrize(
+    ("knob", "value"), [("lookback", 4), ("rebal_freq", 11), ("vol_penalty", -0.1), ("leverage", 2)]
+)
 def test_a_knob_out_of_range_or_unknown_is_refused(knob, value):
     with pytest.raises(ValidationError, match=knob):
         PortfolioEnv(eventful_panel(), **{knob: value})

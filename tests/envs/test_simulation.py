@@ -27,7 +27,7 @@ def walked(panel, spec=SPEC, n=4, n_steps=20, **window):
 
 
 def test_an_episode_is_truncated_after_its_decisions():
-    simulation, steps = walked(eventful_panel())
+    _, steps = walked(eventful_panel())
     assert [bool(step.truncated.any()) for step in steps] == [False] * 19 + [True]
     assert steps[-1].truncated.all()
     assert not any(step.terminated.any() for step in steps)

@@ -22,6 +22,11 @@ RESIDUAL_AGENT = AGENT.model_copy(update={"network": SharedAssetNetwork(), "deme
 WINDOW = (5, 150)
 
 
+def endless(agent: PpoAgent) -> PpoAgent:
+    """The same learner, for hours."""
+    return agent.model_copy(update={"total_timesteps": 100_000_000})
+
+
 def card_of(panel: MarketPanel, fit: Fit, spec=SPEC, agent=AGENT, **changes) -> PolicyCard:
     """The card of a small policy."""
     content = {

@@ -95,7 +95,9 @@ def test_minibatches_must_fill_the_rollout():
         PpoAgent(batch_size=1000)
 
 
-@pytest.mark.parametrize(("field", "value"), [("gamma", 1.0), ("learning_rate", 0.1), ("n_steps", 7), ("clip_range", 0.0)])
+@pytest.mark.parametrize(
+    ("field", "value"), [("gamma", 1.0), ("learning_rate", 0.1), ("n_steps", 7), ("clip_range", 0.0)]
+)
 def test_hyperparameters_out_of_range_are_refused(field, value):
     with pytest.raises(ValidationError, match=field):
         PpoAgent.model_validate({field: value})

@@ -85,7 +85,7 @@ def test_an_ensemble_wants_the_mean_of_its_members_weights_from_its_own_account(
 
 
 def test_a_policy_refuses_other_symbols_or_features_than_it_was_trained_on():
-    with pytest.raises(PolicyArchiveError, match=r"trained on 3 symbols \(AAA, BBB, CCC\).*the panel has 2 \(AAA, BBB\)"):
+    with pytest.raises(PolicyArchiveError, match=r"on 3 symbols \(AAA, BBB, CCC\), but.* has 2 symbols \(AAA, BBB\)"):
         opened("flat", synthetic_panel(200, 2))
     names = (*PANEL.feature_names[:-1], "another")
     with pytest.raises(PolicyArchiveError, match="features"):

@@ -10,17 +10,17 @@ import pytest
 
 from nvtrader_pipelines.policies.training import TrainingTask, train_all
 from tests.markets import synthetic_panel
-from tests.policies.small import AGENT, RESIDUAL_AGENT, RESIDUAL_SPEC, SPEC, WINDOW
+from tests.policies.small import AGENT, RESIDUAL_AGENT, RESIDUAL_SPEC, SPEC, WINDOW, endless
 
 PANEL = synthetic_panel(160, 3)
-LONG = AGENT.model_copy(update={"total_timesteps": 50_000_000})
+LONG = endless(AGENT)
 ENDLESS = """
-import sys
+from nvtrader_pipelines.policies.training import TrainingTask, train_all
 from tests.markets import synthetic_panel
-from tests.policies.test_training import LONG, PANEL, SPEC, TrainingTask, WINDOW, AGENT, train_all
+from tests.policies.small import AGENT, SPEC, WINDOW, endless
 if __name__ == "__main__":
-    tasks = [TrainingTask(0, 0, WINDOW, SPEC, AGENT), *(TrainingTask(0, s, WINDOW, SPEC, LONG) for s in range(1, 5))]
-    for task, _ in train_all(PANEL, tasks, 2):
+    tasks = [TrainingTask(0, seed, WINDOW, SPEC, endless(AGENT) if seed else AGENT) for seed in range(5)]
+    for task, _ in train_all(synthetic_panel(160, 3), tasks, 2):
         print("trained", task.seed, flush=True)
 """
 

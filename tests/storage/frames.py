@@ -7,7 +7,7 @@ import sys
 
 import polars as pl
 
-from nvtrader_pipelines.storage.tables import Table, polars_type
+from nvtrader_pipelines.storage.table import Table, polars_type
 
 AT = dt.datetime(2024, 1, 2, 22, tzinfo=dt.UTC)
 SPEC_HASH = "5" * 64

@@ -41,6 +41,12 @@ def test_the_meaning_of_every_column_is_kept_in_the_catalog(lake):
         assert [(field.name, field.doc) for field in fields] == [(name, doc) for name, _, doc in table.columns]
 
 
+def test_reading_makes_no_table(lake, home):
+    assert lake.describe_all()["n_rows"].sum() == 0
+    assert lake.read(CLEAN_BARS).is_empty()
+    assert not (home.iceberg / "silver").exists()
+
+
 def test_a_catalog_is_opened_again_with_what_it_held(lake, home):
     lake.replace_years(CLEAN_BARS, yearly(CLEAN_BARS, [2020]), [2020])
     assert len(Warehouse(home).read(CLEAN_BARS)) == 3

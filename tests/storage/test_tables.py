@@ -1,4 +1,3 @@
-import polars as pl
 import pytest
 
 from nvtrader_pipelines.market import tables as market_tables
@@ -12,7 +11,6 @@ from nvtrader_pipelines.storage.tables import (
     QUARANTINE,
     RETURNS,
     TABLES,
-    polars_type,
 )
 from tests.storage.frames import schema_of
 
@@ -46,12 +44,3 @@ def test_the_names_of_tables_are_unique():
 def test_partitions_are_identities_of_text_or_integer_columns(table):
     assert [field.name for field in table.partition_spec().fields] == list(table.partition_by)
     assert {table.kind_of(name) for name in table.partition_by} <= {"string", "int"}
-
-
-def test_lists_become_lists():
-    assert polars_type("list<double>") == pl.List(pl.Float64)
-
-
-def test_an_unknown_column_is_a_key_error():
-    with pytest.raises(KeyError, match="clsoe"):
-        CLEAN_BARS.kind_of("clsoe")

@@ -4,9 +4,11 @@ from datetime import UTC, datetime
 
 import dagster as dg
 
+from nvtrader_pipelines.market.sources import SourceUnavailable
 from nvtrader_pipelines.orchestration.partitions import ONE_RUN, YEARS, years_of
 from nvtrader_pipelines.orchestration.reports import OWNERS, table_metadata, written
 from nvtrader_pipelines.orchestration.resources import WarehouseResource
+from nvtrader_pipelines.orchestration.retries import tried_again
 from nvtrader_pipelines.storage.medallion import ingest_market
 from nvtrader_pipelines.storage.tables import BARS
 
@@ -20,12 +22,12 @@ from nvtrader_pipelines.storage.tables import BARS
     backfill_policy=ONE_RUN,
     code_version="1",
     pool="bronze",
-    retry_policy=dg.RetryPolicy(max_retries=2, delay=5.0, backoff=dg.Backoff.EXPONENTIAL),  # a source may be down
     metadata=table_metadata(BARS),
 )
 def bars(context: dg.AssetExecutionContext, warehouse: WarehouseResource) -> dg.MaterializeResult:
     """Bars of every source as delivered, text untouched; a file already ingested is not read again."""
     lake = warehouse.open()
-    ingested = ingest_market(lake, years_of(context), datetime.now(UTC))
+    with tried_again(SourceUnavailable):
+        ingested = ingest_market(lake, years_of(context), datetime.now(UTC))
     context.log.info(ingested.summary)
     return written(lake, BARS, ingested.n_rows, {"files_read": ingested.files_read, "refused": ingested.refused})

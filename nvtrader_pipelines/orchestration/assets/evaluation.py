@@ -9,7 +9,7 @@ from nvtrader_pipelines.evaluation.figures import ratio_curve_figure
 from nvtrader_pipelines.evaluation.ratio_curve import sharpe_ratio_curve as rank_runs
 from nvtrader_pipelines.evaluation.walk_forward import evaluate
 from nvtrader_pipelines.orchestration.mlflow_tracking import MlflowTracking
-from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, ONE_RUN_EACH
+from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.reports import OWNERS, picture, table_metadata, written
 from nvtrader_pipelines.orchestration.resources import WarehouseResource
 from nvtrader_pipelines.storage.policy_library import PolicyLibrary
@@ -28,7 +28,6 @@ EVALUATION_KEY = dg.AssetKey(["evaluation", "walk_forward_evaluation"])
     owners=OWNERS,
     deps=[["rl", "equity_curves"]],
     partitions_def=EXPERIMENTS,
-    backfill_policy=ONE_RUN_EACH,
     code_version="1",
     metadata=table_metadata(EVALUATIONS),
 )
@@ -65,5 +64,5 @@ def sharpe_ratio_curve(warehouse: WarehouseResource, duckdb: DuckDBResource) -> 
     curve = rank_runs(runs, verdicts)
     lake.replace(RATIO_CURVE, curve, {})
     notes = dict.fromkeys(warning for warnings in runs["warnings"] for warning in warnings)
-    figure = ratio_curve_figure(curve, note=" ".join(notes))
+    figure = ratio_curve_figure(curve, note="; ".join(notes))
     return written(lake, RATIO_CURVE, len(curve), {"ratio_curve": picture(figure)})

@@ -5,7 +5,7 @@ import dagster as dg
 from nvtrader_pipelines.evaluation.figures import learning_figure
 from nvtrader_pipelines.experiments.runtime import training_curves
 from nvtrader_pipelines.orchestration.mlflow_tracking import MlflowTracking
-from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, ONE_RUN_EACH
+from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.reports import OWNERS, picture, table_metadata, written
 from nvtrader_pipelines.orchestration.resources import WarehouseResource
 from nvtrader_pipelines.storage.plans import read_plan, train_into
@@ -23,7 +23,6 @@ POLICY_KEY = dg.AssetKey(["policies", "trained_policy"])
     owners=OWNERS,
     deps=[["gold", "market_panel"]],
     partitions_def=EXPERIMENTS,
-    backfill_policy=ONE_RUN_EACH,
     code_version="1",
     pool="training",
 )
@@ -45,7 +44,7 @@ def trained_policy(
             "size_bytes": sum(len(content) for content in archives.values()),
             "sha256": run.sha256,
             "folder": dg.MetadataValue.path(str(folder)),
-            "learning_curve": picture(learning_figure(curves, note=" ".join(plan.warnings))),
+            "learning_curve": picture(learning_figure(curves, note="; ".join(plan.warnings))),
             "warnings": list(plan.warnings),
             **tracked.metadata,
         },
@@ -60,7 +59,6 @@ def trained_policy(
     owners=OWNERS,
     deps=[POLICY_KEY],
     partitions_def=EXPERIMENTS,
-    backfill_policy=ONE_RUN_EACH,
     code_version="1",
     metadata=table_metadata(TRAINING_CURVES),
 )

@@ -5,7 +5,7 @@ import polars as pl
 
 from nvtrader_pipelines.envs.dynamics import resolve_fill
 from nvtrader_pipelines.orchestration.assets.trajectories import ACTION_LOGS_KEY
-from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, ONE_RUN_EACH
+from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.reports import OWNERS, table_metadata, written
 from nvtrader_pipelines.orchestration.resources import WarehouseResource
 from nvtrader_pipelines.preferences.pairs import preference_pairs as compare_proposals
@@ -22,7 +22,6 @@ from nvtrader_pipelines.storage.tables import ACTION_LOGS, PREFERENCE_PAIRS
     owners=OWNERS,
     deps=[ACTION_LOGS_KEY],
     partitions_def=EXPERIMENTS,
-    backfill_policy=ONE_RUN_EACH,
     code_version="1",
     metadata=table_metadata(PREFERENCE_PAIRS),
 )

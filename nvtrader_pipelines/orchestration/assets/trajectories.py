@@ -7,7 +7,7 @@ import dagster as dg
 from nvtrader_pipelines.evaluation.figures import equity_figure, reward_terms_figure, weights_figure
 from nvtrader_pipelines.experiments.runtime import judge
 from nvtrader_pipelines.orchestration.assets.policies import POLICY_KEY
-from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, ONE_RUN_EACH
+from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.reports import OWNERS, picture, table_metadata, written
 from nvtrader_pipelines.orchestration.resources import WarehouseResource
 from nvtrader_pipelines.storage.plans import reopen_plan
@@ -48,7 +48,6 @@ def spec_of(table: Table) -> dg.AssetSpec:
 @dg.multi_asset(
     specs=[spec_of(table) for table in DESCRIPTIONS],
     partitions_def=EXPERIMENTS,
-    backfill_policy=ONE_RUN_EACH,
     name="walk_forward",
 )
 def walk_forward(context: dg.AssetExecutionContext, warehouse: WarehouseResource) -> Iterator[dg.MaterializeResult]:
@@ -57,7 +56,7 @@ def walk_forward(context: dg.AssetExecutionContext, warehouse: WarehouseResource
     run = library.latest(context.partition_key)
     plan = reopen_plan(lake, run)
     record = judge(plan, library.read_run(run))
-    note, name = " ".join(plan.warnings), plan.spec.name
+    note, name = "; ".join(plan.warnings), plan.spec.name
     pictures = {
         EQUITY_CURVES: {"equity": picture(equity_figure(record.equity_curves, name, plan.spec.report_from, note))},
         ACTION_LOGS: {"weights": picture(weights_figure(record.action_logs, name, note))},

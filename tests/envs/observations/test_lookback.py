@@ -47,7 +47,9 @@ def test_sessions_before_the_first_count_as_no_return():
 def test_names_that_are_not_eligible_show_no_features_and_names_without_a_price_no_returns():
     panel = eventful_panel()
     scaler = LookbackObservation().fit(panel, 0, 99)
-    window, features, *_ = parts(LookbackObservation().start(panel, scaler, LOOKBACK).observe(np.array([45]), account())[0])
+    window, features, *_ = parts(
+        LookbackObservation().start(panel, scaler, LOOKBACK).observe(np.array([45]), account())[0]
+    )
     assert not features[[INELIGIBLE, LATE, NEVER]].any()
     assert not window[:, NEVER].any()
     assert window[:, INELIGIBLE].all()

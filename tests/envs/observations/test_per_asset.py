@@ -81,6 +81,8 @@ def test_every_column_is_finite_and_clipped_from_the_first_session_on():
 
 def test_a_panel_without_a_feature_it_needs_is_refused_by_name():
     panel = synthetic_panel(30, 3)
-    without = type(panel)(**{**vars(panel), "features": panel.features[:, :, 1:], "feature_names": panel.feature_names[1:]})
+    without = type(panel)(
+        **{**vars(panel), "features": panel.features[:, :, 1:], "feature_names": panel.feature_names[1:]}
+    )
     with pytest.raises(KeyError, match="has no feature 'momentum_12_1'"):
         PerAssetObservation().start(without, ObservationScaler(), 20)

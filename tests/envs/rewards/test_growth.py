@@ -11,9 +11,9 @@ from tests.markets import synthetic_panel
 RELATIVE = AnchorRelativeGrowth(anchor=EqualWeightAnchor())
 
 
-def stepped(target, *, bps=10.0, rewards=(LogGrowth(), RELATIVE)):
+def stepped(target, *, bps=10.0):
     panel = synthetic_panel(40, 2)
-    spec = EnvSpec(rewards=rewards, vol_penalty=0.0, turnover_cost_bps=bps, fill="next_close")
+    spec = EnvSpec(rewards=(LogGrowth(), RELATIVE), vol_penalty=0.0, turnover_cost_bps=bps, fill="next_close")
     accounts = Accounts(panel, spec, 1, t=20)
     accounts.trade(np.array([[0.7, 0.1, 0.2]]), np.array([True]), 5)
     held = accounts.weights

@@ -1,0 +1,129 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from dagster_duckdb import DuckDBResource
+
+from nvtrader_pipelines.orchestration.definitions import build_defs
+from nvtrader_pipelines.orchestration.schedules import EXCHANGE_TIME
+from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.tables import DELIVERIES, RUNS, TABLES
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+COMMITTED = Path(__file__).with_name("definitions.txt")
+BIN = Path(sys.executable).parent
+WRITTEN_BESIDE = {DELIVERIES.name, RUNS.name}  # by bronze.bars and the evaluation
+
+
+@pytest.fixture(scope="module")
+def defs(tmp_path_factory):
+    return build_defs(home=Home(tmp_path_factory.mktemp("home")))
+
+
+@pytest.fixture(scope="module")
+def specs(defs) -> dict[str, dg.AssetSpec]:
+    return {spec.key.to_user_string(): spec for spec in defs.resolve_all_asset_specs()}
+
+
+def listed(defs: dg.Definitions) -> str:
+    checks = [f"check {key.asset_key.to_user_string()}:{key.name}" for key in defs.resolve_asset_graph().asset_check_keys]
+    assets = [f"asset {spec.key.to_user_string()}" for spec in defs.resolve_all_asset_specs()]
+    jobs = [f"job {job.name}" for job in defs.jobs or []]
+    schedules = [f"schedule {each.name}: {each.cron_schedule} {each.execution_timezone}" for each in defs.schedules or []]
+    sensors = [f"sensor {each.name}" for each in defs.sensors or []]
+    return "\n".join([*sorted(assets), *sorted(checks), *sorted(jobs), *sorted(schedules), *sorted(sensors)]) + "\n"
+
+
+def test_the_graph_is_the_committed_one(defs):
+    assert listed(defs) == COMMITTED.read_text()
+
+
+def test_the_definitions_load_and_resolve_together(defs):
+    dg.Definitions.validate_loadable(defs)
+
+
+def test_every_asset_says_what_it_is(specs):
+    for name, spec in specs.items():
+        assert spec.group_name, name
+        assert spec.kinds, name
+        assert spec.owners, name
+        assert spec.description, name
+        assert spec.code_version, name
+
+
+def test_every_table_is_an_asset_whose_columns_are_documented(specs):
+    tables = {table.name.replace(".", "/"): table for table in TABLES if table.name not in WRITTEN_BESIDE}
+    assert set(tables) == set(specs) - {"policies/trained_policy"}
+    for name, table in tables.items():
+        schema = specs[name].metadata["dagster/column_schema"]
+        assert isinstance(schema, dg.TableSchema)
+        assert [column.name for column in schema.columns] == [column.name for column in table.fields]
+        assert all(column.description for column in schema.columns), name
+        assert specs[name].metadata["dagster/table_name"] == table.name
+
+
+def test_the_market_is_partitioned_by_years_and_the_rest_by_experiments(specs):
+    by_kind = {name: type(spec.partitions_def) for name, spec in specs.items()}
+    years = {name for name, kind in by_kind.items() if kind is dg.TimeWindowPartitionsDefinition}
+    whole = {name for name, kind in by_kind.items() if kind is type(None)}
+    experiments = {name for name, kind in by_kind.items() if kind is dg.DynamicPartitionsDefinition}
+    assert years == {"bronze/bars", "silver/clean_bars", "silver/quarantine", "gold/returns", "gold/features"}
+    assert whole == {"gold/market_panel", "evaluation/sharpe_ratio_curve"}
+    assert experiments == set(specs) - years - whole
+
+
+def test_checks_block_where_wrong_data_must_not_go_on(defs):
+    warnings_only = {"calendar_has_no_gaps", "every_file_has_a_good_bar", "enough_pairs_for_dpo"}
+    graph = defs.resolve_asset_graph()
+    blocking = {key.name: graph.get(key).blocking for key in graph.asset_check_keys}
+    assert {name for name, blocks in blocking.items() if not blocks} == warnings_only
+
+
+def test_every_job_can_be_resolved_and_says_its_layer(defs):
+    for job in defs.jobs or []:
+        resolved = defs.resolve_job_def(job.name)
+        assert resolved.description
+        assert resolved.run_tags["nvtrader/layer"]
+
+
+def test_schedules_and_sensors_run_from_the_start_and_state_their_time_zone(defs):
+    assert all(each.default_status is dg.DefaultScheduleStatus.RUNNING for each in defs.schedules or [])
+    assert all(each.execution_timezone == EXCHANGE_TIME for each in defs.schedules or [])
+    assert all(each.default_status is dg.DefaultSensorStatus.RUNNING for each in defs.sensors or [])
+
+
+def test_training_has_a_pool_of_its_own(defs):
+    graph = defs.resolve_asset_graph()
+    assert graph.get(dg.AssetKey(["policies", "trained_policy"])).pools == {"training"}
+
+
+def test_a_resource_can_be_replaced(tmp_path):
+    other = DuckDBResource(database=str(tmp_path / "other.duckdb"))
+    defs = build_defs({"duckdb": other}, Home(tmp_path))
+    assert (defs.resources or {})["duckdb"] is other
+    assert (defs.resources or {})["warehouse"].root == str(tmp_path)
+
+
+def test_the_home_of_the_resources_is_found_from_the_environment(tmp_path, monkeypatch):
+    monkeypatch.setenv("NVTRADER_HOME", str(tmp_path))
+    assert (build_defs().resources or {})["warehouse"].home == Home(tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("dagster", "definitions", "validate", "-w", str(CHECKOUT / "workspace.yaml")),
+        ("dg", "check", "defs", "--target-path", str(CHECKOUT)),
+    ],
+    ids=lambda command: command[0],
+)
+def test_the_location_loads_from_another_folder(command, tmp_path):
+    environment = {**os.environ, "NVTRADER_HOME": str(tmp_path), "DAGSTER_HOME": str(tmp_path)}
+    finished = subprocess.run(
+        [BIN / command[0], *command[1:]], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert finished.returncode == 0, finished.stdout + finished.stderr

@@ -1,0 +1,13 @@
+"""The home that one real `nvtrader run` has built, shared by every test that only reads."""
+
+import pytest
+
+from nvtrader_pipelines.storage.home import Home
+from tests.homes import run_once
+
+
+@pytest.fixture(scope="session")
+def built_home(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Home:
+    """A whole home; read it, never write it."""
+    base = tmp_path_factory.getbasetemp()
+    return run_once(base if worker_id == "master" else base.parent)

@@ -1,0 +1,94 @@
+import pytest
+
+from nvtrader_pipelines.evaluation.splits import WalkForward
+from nvtrader_pipelines.experiments.spec import ExperimentSpec, MarketChoice
+from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.medallion import pin_panels
+from nvtrader_pipelines.storage.plans import (
+    has_panel,
+    is_complete,
+    market_is_current,
+    market_state,
+    read_plan,
+    remember_market,
+    reopen_plan,
+)
+from nvtrader_pipelines.storage.policy_library import SealedRun
+from nvtrader_pipelines.storage.runs import complete
+from nvtrader_pipelines.storage.specs import SpecStore
+from nvtrader_pipelines.storage.tables import BARS, CLEAN_BARS, FEATURES, RETURNS
+from tests.markets import INGESTED_AT, csv_file, market_tables, synthetic_bars
+from tests.storage.frames import AT
+
+SPEC = ExperimentSpec(
+    name="a", market=MarketChoice(source="landing"), splitter=WalkForward(train_months=4, test_months=2)
+)
+KEY = SPEC.partition_key
+
+
+def derive(lake, seed):
+    made = market_tables(csv_file(synthetic_bars(n_sessions=460, seed=seed)))
+    tables = {BARS: made.bars, CLEAN_BARS: made.clean_bars, RETURNS: made.returns, FEATURES: made.features}
+    for table, rows in tables.items():
+        lake.replace(table, rows, {})
+    pin_panels(lake, INGESTED_AT)
+
+
+def sealed(plan):
+    return SealedRun(
+        partition_key=KEY,
+        experiment="a",
+        spec_hash=SPEC.spec_hash,
+        run_id=plan.run_id,
+        source="landing",
+        panel_digest=plan.panel_digest,
+        snapshot_ids=dict(plan.panel.snapshot_ids),
+        warnings=(),
+        policies={},
+    )
+
+
+@pytest.fixture
+def market(lake, home):
+    derive(lake, seed=0)
+    SpecStore(home).register(SPEC)
+    return lake
+
+
+def test_the_same_spec_on_the_same_market_is_the_same_run(market):
+    assert read_plan(market, KEY).run_id == read_plan(market, KEY).run_id
+    assert len(read_plan(market, KEY).folds) >= 1
+
+
+def test_a_run_is_reopened_on_the_snapshots_it_was_trained_on(market):
+    run = sealed(read_plan(market, KEY))
+    derive(market, seed=1)
+    assert read_plan(market, KEY).run_id != run.run_id
+    assert reopen_plan(market, run).panel_digest == run.panel_digest
+
+
+def test_a_run_of_another_spec_or_code_is_not_reopened(market):
+    run = sealed(read_plan(market, KEY)).model_copy(update={"run_id": "0" * 16})
+    with pytest.raises(StorageError, match="materialise trained_policy again"):
+        reopen_plan(market, run)
+
+
+def test_a_run_is_complete_when_it_was_judged_on_the_market_as_it_is_now(market):
+    assert not is_complete(market, KEY)
+    complete(market, sealed(read_plan(market, KEY)), (0, 1, 2), "mlflow", AT)
+    assert is_complete(market, KEY)
+    derive(market, seed=0)  # other snapshots, the same rows
+    assert is_complete(market, KEY)
+    derive(market, seed=1)
+    assert not is_complete(market, KEY)
+
+
+def test_the_market_is_current_until_a_file_lands(lake, home):
+    assert not has_panel(lake)
+    remember_market(home, market_state(home))
+    assert not market_is_current(lake)  # nothing is built
+    derive(lake, seed=0)
+    assert has_panel(lake)
+    assert market_is_current(lake)
+    (home.landing / "a.csv").write_text("symbol,date,close\n")
+    assert not market_is_current(lake)

@@ -1,0 +1,116 @@
+import json
+
+import pytest
+import torch
+
+from nvtrader_pipelines.envs.observations.builder import ObservationScaler
+from nvtrader_pipelines.evaluation.splits import Fold
+from nvtrader_pipelines.experiments.runtime import RunPlan, TrainedPolicy
+from nvtrader_pipelines.experiments.spec import ExperimentSpec
+from nvtrader_pipelines.market.panel import panel_digest
+from nvtrader_pipelines.policies.agents import Fit
+from nvtrader_pipelines.policies.archive import write_archive
+from nvtrader_pipelines.policies.training import TrainingTask
+from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.policy_library import PolicyLibrary
+from tests.markets import synthetic_panel
+
+SPEC = ExperimentSpec(name="a")
+
+
+@pytest.fixture(scope="module")
+def plan():
+    panel = synthetic_panel(400)
+    return RunPlan(SPEC, panel, panel_digest(panel), (Fold(0, 0, 199, 206, 299), Fold(1, 0, 299, 306, 399)))
+
+
+@pytest.fixture
+def library(home):
+    return PolicyLibrary(home)
+
+
+def trained(plan, fold, seed, weight=1.0):
+    task = TrainingTask(
+        fold, seed, (plan.folds[fold].train_first, plan.folds[fold].train_last), SPEC.environment, SPEC.agent
+    )
+    fit = Fit({"weight": torch.full((2,), weight)}, ObservationScaler(), [])
+    return TrainedPolicy(fold, seed, write_archive(plan.card(task, fit), fit.tensors))
+
+
+def sealed(library, plan):
+    for fold, seed in plan.keys:
+        library.save(SPEC.partition_key, plan.run_id, trained(plan, fold, seed))
+    return library.seal(plan)
+
+
+def test_a_sealed_run_is_read_back_by_fold_and_seed(library, plan):
+    run = sealed(library, plan)
+    assert library.latest(SPEC.partition_key) == run
+    contents = library.read_run(run)
+    assert sorted(contents) == sorted(plan.keys)
+    assert contents[1, 2] == trained(plan, 1, 2).archive
+
+
+def test_training_goes_on_where_it_was_interrupted(library, plan):
+    assert library.done(SPEC.partition_key, plan.run_id) == set()
+    library.save(SPEC.partition_key, plan.run_id, trained(plan, 0, 1))
+    assert library.done(SPEC.partition_key, plan.run_id) == {(0, 1)}
+
+
+def test_a_half_written_policy_is_not_there(library, plan):
+    folder = library.folder(SPEC.partition_key, plan.run_id)
+    path = library.save(SPEC.partition_key, plan.run_id, trained(plan, 0, 0))
+    (folder / f".{path.name}.x1.tmp").write_bytes(path.read_bytes()[:100])  # what a kill during the write leaves
+    (folder / "fold-0-seed-1.zip").write_bytes(path.read_bytes()[:100])  # what a disk error leaves
+    assert library.done(SPEC.partition_key, plan.run_id) == {(0, 0)}
+
+
+def test_a_run_with_a_missing_policy_is_never_sealed(library, plan):
+    for fold, seed in plan.keys[:-1]:
+        library.save(SPEC.partition_key, plan.run_id, trained(plan, fold, seed))
+    with pytest.raises(StorageError, match=r"misses fold-1-seed-2\.zip; train the experiment again"):
+        library.seal(plan)
+    with pytest.raises(StorageError, match="has no trained policies"):
+        library.latest(SPEC.partition_key)
+
+
+def test_a_policy_changed_after_sealing_is_refused_by_its_digest_and_trained_again(library, plan):
+    run = sealed(library, plan)
+    library.save(SPEC.partition_key, plan.run_id, trained(plan, 0, 0, weight=2.0))
+    assert library.tampered(run)["file"].to_list() == ["fold-0-seed-0.zip"]
+    with pytest.raises(
+        StorageError, match=r"1 policy files of a@.* are not those that were sealed \(fold-0-seed-0.zip\)"
+    ):
+        library.read_run(run)
+    assert (0, 0) not in library.done(SPEC.partition_key, plan.run_id)
+    assert len(library.done(SPEC.partition_key, plan.run_id)) == len(plan.keys) - 1
+
+
+def test_a_policy_removed_after_sealing_is_refused(library, plan):
+    run = sealed(library, plan)
+    (library.folder(SPEC.partition_key, plan.run_id) / "fold-0-seed-0.zip").unlink()
+    assert library.tampered(run)["found"].to_list() == ["missing"]
+    with pytest.raises(StorageError, match="not those that were sealed"):
+        library.read_run(run)
+
+
+def test_a_damaged_manifest_is_said_in_one_sentence(library, plan):
+    run = sealed(library, plan)
+    manifest = library.folder(SPEC.partition_key, run.run_id) / "manifest.json"
+    for content in ("{", json.dumps({"run_id": "x"})):
+        manifest.write_text(content)
+        with pytest.raises(StorageError, match=r"manifest\.json is missing or damaged; remove"):
+            library.latest(SPEC.partition_key)
+    manifest.unlink()
+    with pytest.raises(StorageError, match=r"manifest\.json is missing or damaged; remove"):
+        library.latest(SPEC.partition_key)
+
+
+def test_the_training_windows_come_from_the_cards(library, plan):
+    windows = library.training_windows(sealed(library, plan)).unique().sort("fold")
+    expected = [(fold.index, plan.panel.sessions[fold.train_last].item()) for fold in plan.folds]
+    assert windows.rows() == expected
+
+
+def test_the_same_policies_have_the_same_digest(library, plan):
+    assert sealed(library, plan).sha256 == sealed(library, plan).sha256
