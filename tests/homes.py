@@ -36,6 +36,7 @@ EXPERIMENT: dict[str, Any] = {
 }
 SPEC = ExperimentSpec.model_validate(EXPERIMENT)
 KEY = SPEC.partition_key
+SECRET = "correct-horse-battery-staple"  # in the environment of every command, and to be found nowhere
 N_POLICIES = 9  # three folds by three seeds
 
 
@@ -57,7 +58,7 @@ def write_experiment(home: Home, file="tiny.yaml", **changes: Any) -> None:
 
 def environment(home: Home) -> dict[str, str]:
     """The variables of a shell in which the home is named, with one thread per library."""
-    own = {"NVTRADER_HOME": str(home.root), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "COLUMNS": "180"}
+    own = {"NVTRADER_HOME": str(home.root), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "SOME_TOKEN": SECRET}
     return {**{name: value for name, value in os.environ.items() if not name.startswith("DAGSTER")}, **own}
 
 
@@ -107,3 +108,9 @@ def evaluations(result: dg.ExecuteInProcessResult) -> dict[str, bool]:
 def materialized(result: dg.ExecuteInProcessResult) -> set[str]:
     """The assets that a run has materialised."""
     return {event.asset_key.to_user_string() for event in result.get_asset_materialization_events() if event.asset_key}
+
+
+def problems(result: dg.ExecuteInProcessResult) -> str:
+    """Why a run failed, for the message of an assertion."""
+    failures = result.filter_events(lambda event: event.is_step_failure)
+    return "\n".join(event.step_failure_data.error.to_string() for event in failures if event.step_failure_data.error)

@@ -5,6 +5,13 @@ import pytest
 from nvtrader_pipelines.storage.home import Home
 from tests.homes import run_once
 
+OF_MLFLOW = "ignore:The ``noload`` loader strategy is deprecated"  # its SQL store's own mapping, of SQLAlchemy
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let through what a library is to blame for."""
+    config.addinivalue_line("filterwarnings", OF_MLFLOW)
+
 
 @pytest.fixture(scope="session")
 def built_home(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Home:

@@ -1,0 +1,219 @@
+"""The whole graph in this process, on a home of its own whose training was done by another process."""
+
+import base64
+import datetime as dt
+import shutil
+from dataclasses import replace
+
+import dagster as dg
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+from nvtrader_pipelines.experiments.runtime import judge
+from nvtrader_pipelines.orchestration.assets import trajectories
+from nvtrader_pipelines.orchestration.definitions import build_defs
+from nvtrader_pipelines.orchestration.partitions import RANGE_END, RANGE_START
+from nvtrader_pipelines.storage.plans import read_plan
+from nvtrader_pipelines.storage.policy_library import PolicyLibrary
+from nvtrader_pipelines.storage.tables import BARS, DELIVERIES, MARKET_PANEL, RATIO_CURVE, RUNS, TABLES
+from nvtrader_pipelines.storage.warehouse import Warehouse
+from tests.homes import KEY, evaluations, materialized, problems, register, run_job, run_market, small_home
+
+OF_THE_MOMENT = {  # columns that tell when and as what commit a row was written
+    BARS.name: ["ingested_at"],
+    DELIVERIES.name: ["ingested_at"],
+    RUNS.name: ["finished_at", "mlflow_run_id", "snapshot_ids"],
+    RATIO_CURVE.name: ["finished_at"],
+    MARKET_PANEL.name: ["built_at", *(f"{name}_snapshot_id" for name in ("returns", "features", "clean_bars", "bars"))],
+}
+WALKED = [dg.AssetKey(["rl", table.table]) for table in trajectories.DESCRIPTIONS]
+JUDGED = [dg.AssetKey(["evaluation", "walk_forward_evaluation"]), dg.AssetKey(["preferences", "preference_pairs"])]
+
+
+@pytest.fixture(scope="module")
+def instance():
+    with dg.DagsterInstance.ephemeral() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def own_home(built_home, tmp_path_factory, instance):
+    """A home that tests may write; the policies come from the shared one."""
+    home = small_home(tmp_path_factory.mktemp("own") / "home")
+    shutil.copytree(built_home.policies, home.policies)
+    register(home, instance)
+    return home
+
+
+@pytest.fixture(scope="module")
+def first_runs(own_home, instance):
+    market = run_market(own_home, instance)
+    experiment = run_job(own_home, "experiment", instance, partition_key=KEY)
+    return [market, experiment, run_job(own_home, "ratio_curve", instance)]
+
+
+@pytest.fixture(scope="module")
+def record(own_home, first_runs):
+    """What the walk through the test windows gives."""
+    library = PolicyLibrary(own_home)
+    return judge(read_plan(Warehouse(own_home), KEY), library.read_run(library.latest(KEY)))
+
+
+def contents(home) -> dict[str, pl.DataFrame]:
+    """Every table, sorted, without what changes from run to run."""
+    lake = Warehouse(home)
+    frames = {table.name: lake.read(table).drop(OF_THE_MOMENT.get(table.name, [])) for table in TABLES}
+    return {
+        name: frame.sort([column for column, kind in frame.schema.items() if not kind.is_nested()])
+        for name, frame in frames.items()
+    }
+
+
+def metadata(runs: list[dg.ExecuteInProcessResult], asset: str):
+    events = [event for run in runs for event in run.get_asset_materialization_events()]
+    return next(e.materialization.metadata for e in events if e.asset_key == dg.AssetKey.from_user_string(asset))
+
+
+def walk(home, instance) -> dg.ExecuteInProcessResult:
+    """The trajectories again, and what follows them."""
+    return run_job(home, "experiment", instance, partition_key=KEY, asset_selection=[*WALKED, *JUDGED])
+
+
+def with_record(monkeypatch, changed) -> None:
+    monkeypatch.setattr(trajectories, "judge", lambda *_: changed)
+
+
+def test_every_asset_materialises_and_passes_its_checks(first_runs, own_home):
+    assert [problems(run) for run in first_runs] == ["", "", ""]
+    expected = {spec.key.to_user_string() for spec in build_defs(home=own_home).resolve_all_asset_specs()}
+    assert set().union(*(materialized(run) for run in first_runs)) == expected
+    passed = {name: verdict for run in first_runs for name, verdict in evaluations(run).items()}
+    graph = build_defs(home=own_home).resolve_asset_graph()
+    assert set(passed) == {f"{key.asset_key.to_user_string()}:{key.name}" for key in graph.asset_check_keys}
+    too_few_pairs = "preferences/preference_pairs:enough_pairs_for_dpo"  # a small market has few
+    assert {name for name, verdict in passed.items() if not verdict} == {too_few_pairs}
+
+
+def test_every_table_reports_its_rows_its_size_and_its_snapshot_as_data_version(first_runs):
+    events = [event for run in first_runs for event in run.get_asset_materialization_events()]
+    tables = [event.materialization for event in events if event.asset_key != dg.AssetKey(["policies", "trained_policy"])]
+    for materialization in tables:
+        found = materialization.metadata
+        assert found["dagster/row_count"].value >= found["dagster/partition_row_count"].value > 0 or (
+            materialization.asset_key.path[-1] == "quarantine"
+        )
+        assert found["size_bytes"].value > 0 or materialization.asset_key.path[-1] == "quarantine"
+        assert materialization.tags["dagster/data_version"] == found["iceberg_snapshot_id"].value
+
+
+@pytest.mark.parametrize(
+    ("asset", "name"),
+    [
+        ("policies/trained_policy", "learning_curve"),
+        ("rl/equity_curves", "equity"),
+        ("rl/action_logs", "weights"),
+        ("rl/reward_decomposition", "terms"),
+        ("evaluation/sharpe_ratio_curve", "ratio_curve"),
+    ],
+)
+def test_plots_are_pictures_in_the_metadata(first_runs, asset, name):
+    text = metadata(first_runs, asset)[name].value
+    start = "![plot](data:image/png;base64,"
+    assert text.startswith(start)
+    assert base64.b64decode(text.removeprefix(start).removesuffix(")")).startswith(b"\x89PNG\r\n")
+
+
+def test_a_policy_asset_links_its_mlflow_run_and_its_version_is_its_digest(first_runs, own_home):
+    found = metadata(first_runs, "policies/trained_policy")
+    runs = Warehouse(own_home).read(RUNS)
+    assert found["mlflow_run_id"].value == runs["mlflow_run_id"][0]
+    assert found["mlflow_path"].value.endswith(found["mlflow_run_id"].value)
+    assert found["sha256"].value == PolicyLibrary(own_home).latest(KEY).sha256
+
+
+def test_materialising_again_gives_the_same_tables_as_another_process_on_another_home(
+    first_runs, own_home, built_home, instance
+):
+    again = [run_market(own_home, instance), run_job(own_home, "experiment", instance, partition_key=KEY)]
+    again.append(run_job(own_home, "ratio_curve", instance))
+    assert [problems(run) for run in again] == ["", "", ""]
+    mine, theirs = contents(own_home), contents(built_home)
+    for name, frame in theirs.items():
+        assert_frame_equal(mine[name], frame, check_exact=True)
+
+
+def test_the_running_year_alone_can_be_materialised_and_leaves_the_others(first_runs, own_home, instance):
+    before = Warehouse(own_home).read(BARS)
+    finished = run_job(own_home, "market", instance, partition_key="2017")
+    assert finished.success, problems(finished)
+    assert_frame_equal(Warehouse(own_home).read(BARS), before, check_row_order=False)
+    assert run_market(own_home, instance).success
+
+
+def test_a_run_over_a_range_of_one_experiment_is_the_run_of_its_partition(first_runs, own_home, instance):
+    tags = {RANGE_START: KEY, RANGE_END: KEY}
+    pairs = [dg.AssetKey(["preferences", "preference_pairs"])]
+    finished = run_job(own_home, "experiment", instance, tags=tags, asset_selection=pairs)
+    assert finished.success, problems(finished)
+
+
+def test_weights_off_the_simplex_stop_what_learns_from_them(own_home, instance, record, monkeypatch):
+    doubled = record.action_logs.with_columns(pl.col("target_weights").list.eval(pl.element() * 2.0))
+    terms = record.reward_decomposition.with_columns(pl.col("contribution") + 1e-6)
+    with_record(monkeypatch, replace(record, action_logs=doubled, reward_decomposition=terms))
+    finished = walk(own_home, instance)
+    assert not finished.success
+    verdicts = evaluations(finished)
+    assert not verdicts["rl/action_logs:weights_sum_to_one"]
+    assert not verdicts["rl/reward_decomposition:terms_sum_to_reward"]
+    assert "preferences/preference_pairs" not in materialized(finished)
+    assert "evaluation/walk_forward_evaluation" in materialized(finished)
+
+
+def test_an_equity_that_is_not_the_product_of_growth_is_not_judged(own_home, instance, record, monkeypatch):
+    curves = record.equity_curves.with_columns(equity=pl.col("equity") * 1.0001)
+    with_record(monkeypatch, replace(record, equity_curves=curves))
+    finished = walk(own_home, instance)
+    assert not evaluations(finished)["rl/equity_curves:equity_is_product_of_growth"]
+    assert "evaluation/walk_forward_evaluation" not in materialized(finished)
+    assert "preferences/preference_pairs" in materialized(finished)
+
+
+def test_a_policy_trained_on_sessions_it_is_tested_on_is_not_judged(own_home, instance, record, monkeypatch):
+    curves = record.equity_curves.with_columns(pl.col("session") - dt.timedelta(days=14))
+    with_record(monkeypatch, replace(record, equity_curves=curves))
+    finished = walk(own_home, instance)
+    verdicts = evaluations(finished)
+    assert not verdicts["rl/equity_curves:no_training_in_test"]
+    assert verdicts["rl/equity_curves:equity_is_product_of_growth"]
+    assert "evaluation/walk_forward_evaluation" not in materialized(finished)
+
+
+def test_a_policy_file_that_was_changed_is_found_and_not_used(own_home, first_runs, instance, monkeypatch):
+    library = PolicyLibrary(own_home)
+    run = library.latest(KEY)
+    path = library.folder(KEY, run.run_id) / "fold-1-seed-1.zip"
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    try:
+        check = dg.AssetCheckKey(dg.AssetKey(["policies", "trained_policy"]), "policy_digest")
+        job = dg.define_asset_job("digest", dg.AssetSelection.checks(check))
+        defs = dg.Definitions.merge(build_defs(home=own_home), dg.Definitions(jobs=[job]))
+        asked = defs.resolve_job_def("digest").execute_in_process(instance=instance, raise_on_error=False)
+        assert evaluations(asked) == {"policies/trained_policy:policy_digest": False}
+        walked = walk(own_home, instance)
+        assert not walked.success
+        assert materialized(walked) == set()
+    finally:
+        path.write_bytes(content)
+
+
+def test_a_changed_policy_is_trained_again_to_the_same_bytes(own_home, first_runs, instance):
+    library = PolicyLibrary(own_home)
+    path = library.folder(KEY, library.latest(KEY).run_id) / "fold-0-seed-2.zip"
+    content = path.read_bytes()
+    path.write_bytes(content[:100])
+    finished = run_job(own_home, "experiment", instance, partition_key=KEY)
+    assert finished.success, problems(finished)
+    assert path.read_bytes() == content
