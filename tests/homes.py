@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
+import polars as pl
 import yaml
 
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
@@ -16,6 +17,8 @@ from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, whole_histo
 from nvtrader_pipelines.storage.files import locked
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.specs import SpecStore
+from nvtrader_pipelines.storage.tables import BARS, DELIVERIES, MARKET_PANEL, RATIO_CURVE, RUNS, TABLES
+from nvtrader_pipelines.storage.warehouse import Warehouse
 from tests.markets import synthetic_bars
 
 NVTRADER = str(Path(sys.executable).with_name("nvtrader"))
@@ -38,6 +41,14 @@ SPEC = ExperimentSpec.model_validate(EXPERIMENT)
 KEY = SPEC.partition_key
 SECRET = "correct-horse-battery-staple"  # in the environment of every command, and to be found nowhere
 N_POLICIES = 9  # three folds by three seeds
+
+OF_THE_MOMENT = {  # columns that tell when and as what commit a row was written
+    BARS.name: ["ingested_at"],
+    DELIVERIES.name: ["ingested_at"],
+    RUNS.name: ["finished_at", "mlflow_run_id", "snapshot_ids"],
+    RATIO_CURVE.name: ["finished_at"],
+    MARKET_PANEL.name: ["built_at", *(f"{name}_snapshot_id" for name in ("returns", "features", "clean_bars", "bars"))],
+}
 
 
 def small_home(root: Path) -> Home:
@@ -114,3 +125,13 @@ def problems(result: dg.ExecuteInProcessResult) -> str:
     """Why a run failed, for the message of an assertion."""
     failures = result.filter_events(lambda event: event.is_step_failure)
     return "\n".join(event.step_failure_data.error.to_string() for event in failures if event.step_failure_data.error)
+
+
+def contents(home: Home) -> dict[str, pl.DataFrame]:
+    """Every table, sorted, without what changes from run to run."""
+    lake = Warehouse(home)
+    frames = {table.name: lake.read(table).drop(OF_THE_MOMENT.get(table.name, [])) for table in TABLES}
+    return {
+        name: frame.sort([column for column, kind in frame.schema.items() if not kind.is_nested()])
+        for name, frame in frames.items()
+    }

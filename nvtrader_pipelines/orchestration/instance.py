@@ -4,10 +4,14 @@ import os
 from pathlib import Path
 
 import dagster as dg
+import yaml
 
+from nvtrader_pipelines.storage.files import write_atomically
 from nvtrader_pipelines.storage.home import Home
 
 SETTINGS = Path(__file__).with_name("dagster.yaml")
+IN_PROCESS = "in-process.yaml"  # the same settings but for this
+NOT_CAPTURED = {"module": "dagster._core.storage.noop_compute_log_manager", "class": "NoOpComputeLogManager"}
 
 
 def dagster_home(home: Home) -> Path:
@@ -21,7 +25,12 @@ def dagster_home(home: Home) -> Path:
 
 
 def open_instance(home: Home) -> dg.DagsterInstance:
-    """The instance; close it or use it as a context manager."""
+    """The instance for runs of this process; close it or use it as a context manager.
+
+    What steps print stays on the console: to capture it too, Dagster would start four processes a step.
+    """
     folder = dagster_home(home)
     os.environ["DAGSTER_HOME"] = str(folder)  # child processes of a run find the instance by it
-    return dg.DagsterInstance.from_config(str(folder))
+    settings = yaml.safe_load((folder / "dagster.yaml").read_bytes())
+    write_atomically(folder / IN_PROCESS, yaml.safe_dump({**settings, "compute_logs": NOT_CAPTURED}).encode())
+    return dg.DagsterInstance.from_config(str(folder), IN_PROCESS)

@@ -35,24 +35,30 @@ class _Run:
 
         Raises:
             PipelineError: if a step fails.
+            KeyboardInterrupt: if it was interrupted.
         """
         level = "CRITICAL" if self.quiet else "DEBUG"  # Dagster logs the steps themselves at DEBUG
-        result = self.defs.resolve_job_def(job).execute_in_process(
-            instance=self.instance,
-            partition_key=partition_key,
-            tags=tags,
-            run_config={"loggers": {"console": {"config": {"level": level}}}},
-            raise_on_error=False,
-        )
+        try:
+            result = self.defs.resolve_job_def(job).execute_in_process(
+                instance=self.instance,
+                partition_key=partition_key,
+                tags=tags,
+                run_config={"loggers": {"console": {"config": {"level": level}}}},
+                raise_on_error=False,
+            )
+        except dg.DagsterExecutionInterruptedError as interrupt:  # between two steps
+            raise KeyboardInterrupt from interrupt
         if not result.success:
             raise _failure(job, result)
 
 
-def _failure(job: str, result: dg.ExecuteInProcessResult) -> PipelineError:
-    """The first failure as a sentence, with the step's own trace as a note."""
+def _failure(job: str, result: dg.ExecuteInProcessResult) -> PipelineError | KeyboardInterrupt:
+    """The first failure as a sentence, with the step's own trace as a note; Dagster counts an interrupt as one."""
     for event in result.filter_events(lambda event: event.is_step_failure):
         error = event.step_failure_data.error
         cause = error.cause if error and error.cause else error
+        if cause and cause.cls_name == dg.DagsterExecutionInterruptedError.__name__:
+            return KeyboardInterrupt()
         message = cause.message.strip() if cause else "no message"
         failure = PipelineError(f"{job}: {event.step_key} failed: {message}")
         failure.add_note(error.to_string() if error else "")

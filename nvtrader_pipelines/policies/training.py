@@ -6,10 +6,11 @@ import signal
 import threading
 from collections.abc import Generator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from safetensors.torch import load, save
 
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.market.panel import MarketPanel
@@ -42,8 +43,10 @@ def _end_with(leash: Any) -> None:
     os._exit(1)
 
 
-def _train(task: TrainingTask) -> Fit:
-    return task.agent.train(_panels["panel"], task.environment, task.window, task.seed)
+def _train(task: TrainingTask) -> tuple[Fit, bytes]:
+    """The fit without its tensors, and those as bytes: torch would send each as an open file of shared memory."""
+    fit = task.agent.train(_panels["panel"], task.environment, task.window, task.seed)
+    return replace(fit, tensors={}), save(fit.tensors)
 
 
 def train_all(
@@ -65,9 +68,12 @@ def train_all(
     try:
         pending = {pool.submit(_train, task): task for task in tasks}
         while pending:
-            done, _ = wait(pending, return_when=FIRST_COMPLETED)
+            # importing polars makes a signal restart a blocking wait, so without a timeout Ctrl-C would not be heard
+            done, _ = wait(pending, timeout=0.5, return_when=FIRST_COMPLETED)
             for future in done:
-                yield pending.pop(future), future.result()
+                task = pending.pop(future)
+                fit, tensors = future.result()
+                yield task, replace(fit, tensors=load(tensors))
     finally:
         if pending:
             leash.close()

@@ -16,17 +16,10 @@ from nvtrader_pipelines.orchestration.definitions import build_defs
 from nvtrader_pipelines.orchestration.partitions import RANGE_END, RANGE_START
 from nvtrader_pipelines.storage.plans import read_plan
 from nvtrader_pipelines.storage.policy_library import PolicyLibrary
-from nvtrader_pipelines.storage.tables import BARS, DELIVERIES, MARKET_PANEL, RATIO_CURVE, RUNS, TABLES
+from nvtrader_pipelines.storage.tables import BARS, RUNS
 from nvtrader_pipelines.storage.warehouse import Warehouse
-from tests.homes import KEY, evaluations, materialized, problems, register, run_job, run_market, small_home
+from tests.homes import KEY, contents, evaluations, materialized, problems, register, run_job, run_market, small_home
 
-OF_THE_MOMENT = {  # columns that tell when and as what commit a row was written
-    BARS.name: ["ingested_at"],
-    DELIVERIES.name: ["ingested_at"],
-    RUNS.name: ["finished_at", "mlflow_run_id", "snapshot_ids"],
-    RATIO_CURVE.name: ["finished_at"],
-    MARKET_PANEL.name: ["built_at", *(f"{name}_snapshot_id" for name in ("returns", "features", "clean_bars", "bars"))],
-}
 WALKED = [dg.AssetKey(["rl", table.table]) for table in trajectories.DESCRIPTIONS]
 JUDGED = [dg.AssetKey(["evaluation", "walk_forward_evaluation"]), dg.AssetKey(["preferences", "preference_pairs"])]
 
@@ -60,16 +53,6 @@ def record(own_home, first_runs):
     return judge(read_plan(Warehouse(own_home), KEY), library.read_run(library.latest(KEY)))
 
 
-def contents(home) -> dict[str, pl.DataFrame]:
-    """Every table, sorted, without what changes from run to run."""
-    lake = Warehouse(home)
-    frames = {table.name: lake.read(table).drop(OF_THE_MOMENT.get(table.name, [])) for table in TABLES}
-    return {
-        name: frame.sort([column for column, kind in frame.schema.items() if not kind.is_nested()])
-        for name, frame in frames.items()
-    }
-
-
 def metadata(runs: list[dg.ExecuteInProcessResult], asset: str):
     events = [event for run in runs for event in run.get_asset_materialization_events()]
     return next(e.materialization.metadata for e in events if e.asset_key == dg.AssetKey.from_user_string(asset))
@@ -97,7 +80,9 @@ def test_every_asset_materialises_and_passes_its_checks(first_runs, own_home):
 
 def test_every_table_reports_its_rows_its_size_and_its_snapshot_as_data_version(first_runs):
     events = [event for run in first_runs for event in run.get_asset_materialization_events()]
-    tables = [event.materialization for event in events if event.asset_key != dg.AssetKey(["policies", "trained_policy"])]
+    tables = [
+        event.materialization for event in events if event.asset_key != dg.AssetKey(["policies", "trained_policy"])
+    ]
     for materialization in tables:
         found = materialization.metadata
         assert found["dagster/row_count"].value >= found["dagster/partition_row_count"].value > 0 or (
@@ -140,7 +125,8 @@ def test_materialising_again_gives_the_same_tables_as_another_process_on_another
     assert [problems(run) for run in again] == ["", "", ""]
     mine, theirs = contents(own_home), contents(built_home)
     for name, frame in theirs.items():
-        assert_frame_equal(mine[name], frame, check_exact=True)
+        # The intervals' matrix products differ in the last digit with the number of BLAS threads.
+        assert_frame_equal(mine[name], frame, check_exact=not name.startswith("evaluation."), rel_tol=1e-9)
 
 
 def test_the_running_year_alone_can_be_materialised_and_leaves_the_others(first_runs, own_home, instance):

@@ -29,10 +29,14 @@ def specs(defs) -> dict[str, dg.AssetSpec]:
 
 
 def listed(defs: dg.Definitions) -> str:
-    checks = [f"check {key.asset_key.to_user_string()}:{key.name}" for key in defs.resolve_asset_graph().asset_check_keys]
+    checks = [
+        f"check {key.asset_key.to_user_string()}:{key.name}" for key in defs.resolve_asset_graph().asset_check_keys
+    ]
     assets = [f"asset {spec.key.to_user_string()}" for spec in defs.resolve_all_asset_specs()]
     jobs = [f"job {job.name}" for job in defs.jobs or []]
-    schedules = [f"schedule {each.name}: {each.cron_schedule} {each.execution_timezone}" for each in defs.schedules or []]
+    schedules = [
+        f"schedule {each.name}: {each.cron_schedule} {each.execution_timezone}" for each in defs.schedules or []
+    ]
     sensors = [f"sensor {each.name}" for each in defs.sensors or []]
     return "\n".join([*sorted(assets), *sorted(checks), *sorted(jobs), *sorted(schedules), *sorted(sensors)]) + "\n"
 

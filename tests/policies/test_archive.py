@@ -7,11 +7,13 @@ import sys
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nvtrader_pipelines.envs.portfolio_env import PortfolioEnv
 from nvtrader_pipelines.policies.agents import Fit
 from nvtrader_pipelines.policies.archive import (
     CARD,
@@ -35,10 +37,14 @@ ELSEWHERE = "from tests.policies.test_archive import digests; print(*digests())"
 
 
 def digests():
-    """Of the archives that a seed gives, for both kinds of policy."""
+    """Of the archives and of an episode's rewards that a seed gives, for both kinds of policy."""
     for spec, agent in ((SPEC, AGENT), (RESIDUAL_SPEC, RESIDUAL_AGENT)):
         fit = agent.train(PANEL, spec, WINDOW, 4)
         yield hashlib.sha256(write_archive(card_of(PANEL, fit, spec, agent), fit.tensors)).hexdigest()
+        env = PortfolioEnv(PANEL, spec)
+        env.reset(seed=4)
+        rewards = [env.step(np.full(4, 0.1 * k, dtype=np.float32))[1] for k in range(20)]
+        yield hashlib.sha256(np.array(rewards).tobytes()).hexdigest()
 
 
 class Bomb:
@@ -72,7 +78,7 @@ def test_equal_cards_and_tensors_give_equal_bytes_whatever_the_order_of_the_tens
     assert write_archive(card_of(PANEL, FIT), backwards) == ARCHIVE
 
 
-def test_the_same_seed_gives_the_same_bytes_of_policy_in_two_processes():
+def test_the_same_seed_gives_the_same_bytes_of_policy_and_rewards_in_two_processes():
     run = [sys.executable, "-c", ELSEWHERE]
     other = subprocess.run(run, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2])
     assert other.stdout.split() == list(digests())

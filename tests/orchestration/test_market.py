@@ -1,0 +1,129 @@
+"""The market job on homes of its own: what is wrong stops where it must, and only there."""
+
+import dagster as dg
+import polars as pl
+import pytest
+
+from nvtrader_pipelines.market.sources import SourceUnavailable
+from nvtrader_pipelines.orchestration import retries
+from nvtrader_pipelines.orchestration.assets import bronze, gold, silver
+from nvtrader_pipelines.storage.tables import CLEAN_BARS, MARKET_PANEL, QUARANTINE
+from nvtrader_pipelines.storage.warehouse import Warehouse
+from tests.homes import evaluations, materialized, problems, run_market, small_home
+
+CASES = [
+    # module, function whose result is spoilt, how, the check that sees it, the first asset that must not be made
+    (silver, "clean", ("good", pl.col("high") * 0.5), "silver/clean_bars:schema", "gold/returns"),
+    (silver, "clean", ("refused", pl.lit("Hear say!").alias("rule")), "silver/quarantine:schema", None),
+    (gold, "bar_returns", ("all", pl.lit(-2.0).alias("close_return")), "gold/returns:schema", "gold/features"),
+    (
+        gold,
+        "bar_returns",
+        ("all", pl.lit(float("inf")).alias("overnight_return")),
+        "gold/returns:no_nan",
+        "gold/features",
+    ),
+    (
+        gold,
+        "compute_features",
+        ("all", pl.lit(2016, pl.Int32).alias("year")),
+        "gold/features:schema",
+        "gold/market_panel",
+    ),
+    (
+        gold,
+        "compute_features",
+        ("all", pl.lit(float("-inf")).alias("return_5")),
+        "gold/features:no_nan",
+        "gold/market_panel",
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def instance():
+    with dg.DagsterInstance.ephemeral() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    home = small_home(tmp_path_factory.mktemp("market") / "home")
+    with (home.landing / "prices.csv").open("a") as file:
+        file.write("AAA,2015-01-03,1,1,1,1,1,1\n")  # a Saturday: one row for the quarantine
+    return home
+
+
+def spoilt(result, part, change):
+    """The function's frame, or one of its two, with a column changed."""
+    if part == "all":
+        return result.with_columns(change)
+    good, refused = result
+    return (good.with_columns(change), refused) if part == "good" else (good, refused.with_columns(change))
+
+
+@pytest.mark.parametrize(("module", "function", "spoil", "check", "stopped"), CASES, ids=[case[3] for case in CASES])
+def test_a_blocking_check_stops_what_follows(home, instance, monkeypatch, module, function, spoil, check, stopped):
+    honest = getattr(module, function)
+    monkeypatch.setattr(module, function, lambda *arguments: spoilt(honest(*arguments), *spoil))
+    finished = run_market(home, instance)
+    assert not finished.success
+    assert not evaluations(finished)[check]
+    assert stopped not in materialized(finished)
+
+
+def test_what_the_checks_stopped_runs_through_once_it_is_right(home, instance):
+    finished = run_market(home, instance)
+    assert finished.success, problems(finished)
+    assert all(evaluations(finished).values())
+    assert Warehouse(home).read(QUARANTINE)["rule"].to_list() == ["unknown_session"]
+
+
+def test_a_file_without_a_good_row_fails_its_check_and_stops_nothing(tmp_path, instance):
+    home = small_home(tmp_path / "home")
+    (home.landing / "bad.csv").write_text("symbol,date,open,high,low,close,volume\nAAA,never,1,1,1,1,1\n")
+    (home.landing / "empty.csv").write_bytes(b"")
+    finished = run_market(home, instance)
+    assert finished.success, problems(finished)
+    passed = evaluations(finished)
+    assert [name for name, verdict in passed.items() if not verdict] == ["silver/clean_bars:every_file_has_a_good_bar"]
+    lake = Warehouse(home)
+    assert len(lake.read(CLEAN_BARS)) == 3 * 756
+    assert lake.read(MARKET_PANEL)["source"].to_list() == ["landing"]
+    assert set(lake.read(QUARANTINE)["file"]) == {"bad.csv", "empty.csv"}
+
+
+def failing(error: Exception, times: int, then):
+    """A function that fails some times before it does its work, and how often it was called."""
+    calls = []
+
+    def called(*arguments):
+        calls.append(arguments)
+        if len(calls) <= times:
+            raise error
+        return then(*arguments)
+
+    return called, calls
+
+
+def test_a_source_that_is_away_is_tried_again(home, instance, monkeypatch):
+    monkeypatch.setattr(retries, "WAIT_SECONDS", 0.0)
+    ingest, calls = failing(SourceUnavailable("the source is away"), 2, bronze.ingest_market)
+    monkeypatch.setattr(bronze, "ingest_market", ingest)
+    finished = run_market(home, instance)
+    assert finished.success, problems(finished)
+    assert len(calls) == 3
+
+
+@pytest.mark.parametrize(
+    ("error", "n_calls"), [(SourceUnavailable("the source is away"), 3), (ValueError("market.yaml is wrong"), 1)]
+)
+def test_an_error_that_stays_ends_the_run_with_its_own_words(home, instance, monkeypatch, error, n_calls):
+    monkeypatch.setattr(retries, "WAIT_SECONDS", 0.0)
+    ingest, calls = failing(error, 99, bronze.ingest_market)
+    monkeypatch.setattr(bronze, "ingest_market", ingest)
+    finished = run_market(home, instance)
+    assert not finished.success
+    assert len(calls) == n_calls
+    assert str(error) in problems(finished)
+    assert materialized(finished) == set()

@@ -1,0 +1,108 @@
+import shutil
+from pathlib import Path
+
+import pytest
+from mlflow import MlflowClient
+
+from nvtrader_pipelines.orchestration import mlflow_tracking
+from nvtrader_pipelines.orchestration.mlflow_tracking import CURVE_POINTS, MlflowTracking
+from nvtrader_pipelines.storage.policy_library import PolicyLibrary
+from nvtrader_pipelines.storage.tables import RUNS
+from nvtrader_pipelines.storage.warehouse import Warehouse
+from tests.homes import KEY, N_POLICIES
+
+
+@pytest.fixture(scope="module")
+def logged(built_home):
+    """The MLflow run of the built home, and a client."""
+    client = MlflowClient(f"sqlite:///{built_home.mlflow}/mlflow.db")
+    (experiment,) = client.search_experiments(filter_string="name = 'nvtrader'")
+    (run,) = client.search_runs([experiment.experiment_id])
+    return client, run
+
+
+@pytest.fixture
+def tracking(built_home, tmp_path, monkeypatch):
+    """A store of its own: a copy, since a new one takes seconds to make."""
+    monkeypatch.setattr(mlflow_tracking, "EXPERIMENT", "copied")
+    shutil.copy(built_home.mlflow / "mlflow.db", tmp_path / "mlflow.db")
+    return MlflowTracking(folder=str(tmp_path))
+
+
+def status(tracked) -> str:
+    return tracked.client.get_run(tracked.mlflow_run_id).info.status
+
+
+def test_a_run_is_named_after_its_partition_and_finished(logged, built_home):
+    _, run = logged
+    assert run.info.run_name == KEY
+    assert run.info.status == "FINISHED"
+    runs = Warehouse(built_home).read(RUNS)
+    assert run.info.run_id == runs["mlflow_run_id"][0]
+    assert run.data.tags["nvtrader.run_id"] == runs["run_id"][0]
+
+
+def test_the_spec_is_in_the_parameters(logged):
+    params = logged[1].data.params
+    assert params["name"] == "tiny"
+    assert params["agent.total_timesteps"] == "4096"
+    assert params["environment.lookback"] == "5"
+    assert params["seeds"] == "[0, 1, 2]"
+
+
+def test_the_learning_curve_has_at_most_200_points(logged):
+    client, run = logged
+    points = client.get_metric_history(run.info.run_id, "mean_reward")
+    steps = [point.step for point in points]
+    assert 1 < len(steps) <= CURVE_POINTS
+    assert steps == sorted(set(steps))
+    assert steps[-1] == 4096
+
+
+def test_the_ensembles_figures_are_the_metrics(logged):
+    metrics = logged[1].data.metrics
+    for period in ("before_2017", "from_2017", "all"):
+        for name in ("sharpe", "cagr", "max_drawdown", "turnover_per_year", "cost_per_year", "sharpe_difference"):
+            assert f"{period}/{name}" in metrics
+
+
+def test_the_policies_are_among_the_files(logged, built_home):
+    client, run = logged
+    sealed = PolicyLibrary(built_home).latest(KEY)
+    kept = {Path(each.path).name for each in client.list_artifacts(run.info.run_id, sealed.run_id)}
+    assert len(sealed.policies) == N_POLICIES
+    assert kept == {*sealed.policies, "manifest.json"}
+
+
+def test_a_run_that_failed_is_found_again_and_finished(tracking):
+    with pytest.raises(KeyboardInterrupt), tracking.run("run-1", "first") as failed:
+        raise KeyboardInterrupt
+    assert status(failed) == "FAILED"
+    with tracking.run("run-1", "again") as found:
+        assert found.mlflow_run_id == failed.mlflow_run_id
+    assert status(found) == "FINISHED"
+    with tracking.run("run-2", "other") as other:
+        assert other.mlflow_run_id != failed.mlflow_run_id
+
+
+def test_logging_again_on_a_retry_doubles_nothing(tracking, tmp_path):
+    folder = tmp_path / "policies"
+    folder.mkdir()
+    (folder / "fold-0-seed-0.zip").write_bytes(b"policy")
+    points = [(step, step / 10) for step in range(CURVE_POINTS)]
+    for _ in range(2):
+        with tracking.run("run-1", "name") as tracked:
+            tracked.log({"name": "tiny"}, {"all/sharpe": 0.5})
+            tracked.log_curve("mean_reward", points)
+            tracked.log_files(folder)
+    history = tracked.client.get_metric_history(tracked.mlflow_run_id, "mean_reward")
+    assert [(point.step, point.value) for point in history] == points
+    assert len(tracked.client.get_metric_history(tracked.mlflow_run_id, "all/sharpe")) == 1
+    assert [each.path for each in tracked.client.list_artifacts(tracked.mlflow_run_id)] == ["policies"]
+    assert tracked.metadata["mlflow_path"] == f"#/experiments/{tracked.experiment_id}/runs/{tracked.mlflow_run_id}"
+
+
+def test_a_curve_of_more_points_is_refused(tracking):
+    with pytest.raises(ValueError, match="at most 200 points, but 'loss' has 201"), tracking.run("run-3", "x") as run:
+        run.log_curve("loss", [(step, 0.0) for step in range(CURVE_POINTS + 1)])
+    assert status(run) == "FAILED"

@@ -1,0 +1,171 @@
+"""`nvtrader run` as a person runs it: interrupted, killed, run again."""
+
+import os
+import signal
+import subprocess
+import time
+from contextlib import contextmanager
+
+import psutil
+import pytest
+from polars.testing import assert_frame_equal
+
+from nvtrader_pipelines.orchestration.pipeline import chosen_specs, curve_is_current
+from nvtrader_pipelines.policies.archive import read_archive
+from nvtrader_pipelines.storage.plans import is_complete, market_is_current
+from nvtrader_pipelines.storage.policy_library import LATEST, MANIFEST
+from nvtrader_pipelines.storage.tables import RATIO_CURVE
+from nvtrader_pipelines.storage.warehouse import Warehouse
+from tests.homes import KEY, N_POLICIES, NVTRADER, SECRET, contents, environment, nvtrader, small_home, write_experiment
+
+PATIENCE = 120.0  # seconds
+
+
+@contextmanager
+def running(home, *arguments):
+    """The command in a session of its own, as in a terminal."""
+    with subprocess.Popen(
+        [NVTRADER, *arguments],
+        env=environment(home),
+        cwd=home.root,
+        start_new_session=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            for left in session(process.pid):
+                left.kill()
+
+
+def session(leader: int) -> list[psutil.Process]:
+    """The living processes of a session."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            alive = process.status() != psutil.STATUS_ZOMBIE
+            if alive and os.getsid(process.pid) == leader:
+                found.append(process)
+        except (ProcessLookupError, psutil.NoSuchProcess):
+            continue
+    return found
+
+
+def wait_for(condition, process=None) -> None:
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end, "it took too long"
+        assert process is None or process.poll() is None, "it ended before its time"
+        time.sleep(0.005)
+
+
+def policies(home) -> dict[str, tuple[bytes, int]]:
+    """The visible policy files: content and time."""
+    found = home.policies.glob("*/*/fold-*.zip")
+    return {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in found}
+
+
+def assert_no_half_run(home) -> None:
+    for content, _ in policies(home).values():
+        read_archive(content)
+    assert len(policies(home)) < N_POLICIES
+    assert not list(home.policies.rglob(MANIFEST))
+    assert not list(home.policies.rglob(LATEST))
+    assert not is_complete(Warehouse(home), KEY)
+
+
+@pytest.mark.slow
+def test_training_that_is_interrupted_and_killed_is_taken_up_where_it_was(tmp_path, built_home):
+    home = small_home(tmp_path / "home")
+
+    with running(home, "run") as process:
+        wait_for(lambda: policies(home), process)
+        os.killpg(process.pid, signal.SIGINT)  # what Ctrl-C does
+        output, _ = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 130, output
+    assert "interrupted; what was finished is kept" in output
+    assert "Traceback" not in output
+    assert_no_half_run(home)
+    kept = policies(home)
+
+    with running(home, "run") as process:
+        wait_for(lambda: len(policies(home)) > len(kept), process)
+        process.kill()
+        process.communicate(timeout=PATIENCE)
+        wait_for(lambda: not session(process.pid))  # its workers end with it
+    assert_no_half_run(home)
+    kept |= policies(home)
+
+    finished = nvtrader(home, "run")
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    assert "market: up to date" in finished.stdout
+    now, theirs = policies(home), policies(built_home)
+    assert {name: now[name] for name in kept} == kept  # what was there is not trained again
+    assert {name: content for name, (content, _) in now.items()} == {name: each for name, (each, _) in theirs.items()}
+    mine, other = contents(home), contents(built_home)
+    for name, frame in other.items():
+        assert_frame_equal(mine[name], frame, check_exact=True)
+
+
+@pytest.mark.slow
+def test_a_second_run_computes_nothing_again(built_home):
+    before = Warehouse(built_home).describe_all()
+    again = nvtrader(built_home, "run")
+    assert again.returncode == 0, again.stderr
+    assert "market: up to date" in again.stdout
+    assert f"{KEY} is up to date" in again.stdout
+    assert_frame_equal(Warehouse(built_home).describe_all(), before)
+
+
+def test_after_a_run_everything_is_current(built_home):
+    lake = Warehouse(built_home)
+    assert market_is_current(lake)
+    assert is_complete(lake, KEY)
+    assert curve_is_current(lake)
+
+
+def test_a_ratio_curve_that_lacks_a_run_is_not_current(built_home, monkeypatch):
+    read = Warehouse.read
+    without = lambda lake, table, **options: read(lake, table, **options).filter(table is not RATIO_CURVE)  # noqa: E731
+    monkeypatch.setattr(Warehouse, "read", without)
+    assert not curve_is_current(Warehouse(built_home))
+
+
+def test_no_file_tells_a_secret_of_the_environment(built_home):
+    telling = [
+        path
+        for path in [*built_home.root.rglob("*"), *built_home.root.parent.glob("built-home.txt")]
+        if path.is_file() and SECRET.encode() in path.read_bytes()
+    ]
+    assert telling == []
+
+
+def test_the_experiments_asked_for_are_run_in_that_order(tmp_path):
+    home = small_home(tmp_path / "home")
+    write_experiment(home, "other.yaml", name="other")
+    assert [spec.name for spec in chosen_specs(home, [])] == ["other", "tiny"]
+    assert [spec.name for spec in chosen_specs(home, ["tiny", "other"])] == ["tiny", "other"]
+
+
+def test_a_broken_file_is_told_unless_another_was_asked_for(tmp_path):
+    home = small_home(tmp_path / "home")
+    write_experiment(home, "broken.yaml", seeds=[1])
+    with pytest.raises(ValueError, match=r"broken.yaml: .*seeds"):
+        chosen_specs(home, [])
+    with pytest.raises(ValueError, match=r"broken.yaml: .*seeds"):
+        chosen_specs(home, ["broken"])
+    assert [spec.name for spec in chosen_specs(home, ["tiny"])] == ["tiny"]
+
+
+def test_an_unknown_name_is_answered_with_the_known_ones(tmp_path):
+    with pytest.raises(ValueError, match="no experiment is named huge; there are: tiny"):
+        chosen_specs(small_home(tmp_path / "home"), ["huge", "tiny"])
+
+
+def test_a_home_without_experiments_says_where_to_put_one(tmp_path):
+    home = small_home(tmp_path / "home")
+    (home.experiments / "tiny.yaml").unlink()
+    with pytest.raises(ValueError, match="no experiment in .*data/experiments; put a YAML file there"):
+        chosen_specs(home, [])

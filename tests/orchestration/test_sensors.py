@@ -1,0 +1,182 @@
+import os
+
+import dagster as dg
+import pytest
+
+from nvtrader_pipelines.orchestration import sensors
+from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, RANGE_END, RANGE_START
+from nvtrader_pipelines.orchestration.resources import WarehouseResource
+from nvtrader_pipelines.storage.specs import SpecStore
+from nvtrader_pipelines.storage.tables import CLEAN_BARS
+from nvtrader_pipelines.storage.warehouse import Warehouse
+from tests.homes import KEY, problems, run_job, small_home, write_experiment
+
+
+@pytest.fixture
+def instance():
+    with dg.DagsterInstance.ephemeral() as found:
+        yield found
+
+
+@pytest.fixture
+def home(tmp_path):
+    return small_home(tmp_path / "home")
+
+
+def tick(sensor, home, instance, cursor=None):
+    """One evaluation."""
+    with dg.build_sensor_context(instance=instance, cursor=cursor) as context:
+        return sensor(context, warehouse=WarehouseResource(root=str(home.root)))
+
+
+def register(home, instance, result) -> None:
+    """What the daemon does with a tick's partitions."""
+    for request in result.dynamic_partitions_requests:
+        instance.add_dynamic_partitions(request.partitions_def_name, request.partition_keys)
+
+
+def test_a_landed_file_asks_for_one_run_of_the_whole_history(home, instance):
+    result = tick(sensors.landed_file, home, instance)
+    (request,) = result.run_requests
+    assert request.tags[RANGE_START] == "1990"
+    assert int(request.tags[RANGE_END]) >= 2026
+    assert request.run_key == result.cursor
+
+
+def test_nothing_new_in_the_landing_zone_is_skipped(home, instance):
+    first = tick(sensors.landed_file, home, instance)
+    again = tick(sensors.landed_file, home, instance, first.cursor)
+    assert isinstance(again, dg.SkipReason)
+    assert "nothing new" in str(again.skip_message)
+
+
+def test_an_empty_landing_zone_is_skipped(home, instance):
+    (home.landing / "prices.csv").unlink()
+    assert isinstance(tick(sensors.landed_file, home, instance), dg.SkipReason)
+
+
+def test_a_file_still_being_written_is_not_seen(home, instance):
+    first = tick(sensors.landed_file, home, instance)
+    (home.landing / "more.csv.part").write_text("half")
+    (home.landing / ".hidden.csv").write_text("half")
+    assert isinstance(tick(sensors.landed_file, home, instance, first.cursor), dg.SkipReason)
+
+
+@pytest.mark.parametrize("name", ["more.csv", "prices.csv", "vendor/deep/more.csv"])
+def test_a_new_or_changed_file_asks_again_under_another_key(home, instance, name):
+    first = tick(sensors.landed_file, home, instance)
+    path = home.landing / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("symbol,date,close\n")
+    second = tick(sensors.landed_file, home, instance, first.cursor)
+    assert len(second.run_requests) == 1
+    assert second.run_requests[0].run_key != first.run_requests[0].run_key
+
+
+def test_a_file_that_was_only_touched_asks_for_a_run_that_reads_nothing_again(home, instance):
+    first = tick(sensors.landed_file, home, instance)
+    os.utime(home.landing / "prices.csv", (1e9, 1e9))
+    assert len(tick(sensors.landed_file, home, instance, first.cursor).run_requests) == 1
+
+
+def test_the_run_that_a_landed_file_asks_for_builds_the_market(home, instance):
+    (request,) = tick(sensors.landed_file, home, instance).run_requests
+    finished = run_job(home, "market", instance, tags=request.tags)
+    assert finished.success, problems(finished)
+    assert len(Warehouse(home).read(CLEAN_BARS)) == 3 * 756
+
+
+@pytest.fixture
+def with_panel(monkeypatch):
+    monkeypatch.setattr(sensors, "has_panel", lambda _: True)
+
+
+def test_an_experiment_waits_for_a_market(home, instance):
+    result = tick(sensors.experiment_file, home, instance)
+    assert isinstance(result, dg.SkipReason)
+    assert "no panel yet" in str(result.skip_message)
+    assert not instance.get_dynamic_partitions(EXPERIMENTS.name)
+
+
+@pytest.mark.usefixtures("with_panel")
+def test_a_new_experiment_becomes_a_partition_and_one_run(home, instance):
+    result = tick(sensors.experiment_file, home, instance)
+    (request,) = result.run_requests
+    assert request.partition_key == request.run_key == KEY
+    register(home, instance, result)
+    assert instance.get_dynamic_partitions(EXPERIMENTS.name) == [KEY]
+    assert SpecStore(home).read(KEY).name == "tiny"
+    assert isinstance(tick(sensors.experiment_file, home, instance), dg.SkipReason)
+
+
+@pytest.mark.usefixtures("with_panel")
+def test_a_changed_experiment_is_a_new_partition_and_the_old_version_stays(home, instance):
+    register(home, instance, tick(sensors.experiment_file, home, instance))
+    write_experiment(home, seeds=[3, 4, 5])
+    result = tick(sensors.experiment_file, home, instance)
+    (request,) = result.run_requests
+    assert request.partition_key.startswith("tiny@")
+    assert request.partition_key != KEY
+    register(home, instance, result)
+    assert set(instance.get_dynamic_partitions(EXPERIMENTS.name)) == {KEY, request.partition_key}
+    assert SpecStore(home).read(KEY).seeds == (0, 1, 2)
+
+
+@pytest.mark.usefixtures("with_panel")
+def test_a_file_written_otherwise_with_the_same_content_is_no_new_experiment(home, instance):
+    register(home, instance, tick(sensors.experiment_file, home, instance))
+    path = home.experiments / "tiny.yaml"
+    path.write_text("# a remark\n" + path.read_text())
+    assert isinstance(tick(sensors.experiment_file, home, instance), dg.SkipReason)
+
+
+@pytest.mark.usefixtures("with_panel")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "name: [",
+        "name: Bad Name\n",
+        "name: x\nenviroment: {}\n",
+        "",
+        "name: a\nname: b\n",
+        "\x00",
+        "é".encode("latin-1"),
+    ],
+)
+def test_an_invalid_file_is_left_out_with_a_reason_and_blocks_no_other(home, instance, text, capsys):
+    (home.experiments / "broken.yaml").write_bytes(text if isinstance(text, bytes) else text.encode())
+    result = tick(sensors.experiment_file, home, instance)
+    assert [request.partition_key for request in result.run_requests] == [KEY]
+    assert "broken.yaml is left out" in capsys.readouterr().err
+
+
+def test_a_policy_newly_judged_asks_for_one_ranking(instance):
+    @dg.asset(key=["evaluation", "walk_forward_evaluation"])
+    def stub() -> None: ...
+
+    with dg.build_sensor_context(instance=instance) as context:
+        assert [each for each in sensors.policy_retrained(context) if isinstance(each, dg.RunRequest)] == []
+    judged = dg.materialize([stub], instance=instance)
+    with dg.build_sensor_context(instance=instance) as context:
+        requests = [each for each in sensors.policy_retrained(context) if isinstance(each, dg.RunRequest)]
+        assert [request.run_key for request in requests] == [judged.run_id]
+        cursor = context.cursor
+    with dg.build_sensor_context(instance=instance, cursor=cursor) as context:
+        assert [each for each in sensors.policy_retrained(context) if isinstance(each, dg.RunRequest)] == []
+
+
+def test_a_run_that_ended_well_publishes_the_views(home, instance):
+    @dg.op
+    def nothing() -> None: ...
+
+    @dg.job
+    def any_job() -> None:
+        nothing()
+
+    ended = any_job.execute_in_process(instance=instance)
+    (event,) = ended.filter_events(lambda each: each.event_type is dg.DagsterEventType.RUN_SUCCESS)
+    context = dg.build_run_status_sensor_context(
+        sensor_name="publish_views", dagster_instance=instance, dagster_run=ended.dagster_run, dagster_event=event
+    )
+    sensors.publish_views(context, warehouse=WarehouseResource(root=str(home.root)))
+    assert home.duckdb_file.exists()
