@@ -17,7 +17,8 @@ from nvtrader_pipelines.envs.spaces import action_space, observation_space
 class PortfolioVecEnv(VecEnv):
     """n episodes side by side; each resets itself when it ends, as SB3 expects.
 
-    Portfolio `i` draws its starts from a generator seeded with `seed + i`, as n scalar environments would.
+    Portfolio `i` of n draws its starts from a generator of `seed * n + i`, so that different seeds share none; a
+    scalar environment reset with that number has the same episodes.
     """
 
     def __init__(self, simulation: PortfolioSimulation, seed: int = 0) -> None:
@@ -29,10 +30,10 @@ class PortfolioVecEnv(VecEnv):
         self.seed(seed)
 
     def seed(self, seed: int | None = None) -> Sequence[int | None]:
-        """Give portfolio `i` a generator of `seed + i`."""
+        """Give portfolio `i` of n a generator of `seed * n + i`."""
         if seed is None:
             return [None] * self.num_envs
-        seeds = [seed + i for i in range(self.num_envs)]
+        seeds = [seed * self.num_envs + i for i in range(self.num_envs)]
         self._generators = [np.random.default_rng(value) for value in seeds]
         return seeds
 

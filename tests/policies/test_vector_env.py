@@ -53,7 +53,7 @@ def assert_same_walks(panel, spec, **window):
     env = vectorised(panel, spec, **window)
     actions = actions_of(env)
     first = env.reset()
-    walks = [walk_scalar(panel, spec, SEED + i, actions[:, i], **window) for i in range(N)]
+    walks = [walk_scalar(panel, spec, SEED * N + i, actions[:, i], **window) for i in range(N)]
     np.testing.assert_array_equal(first, [walk[0] for walk in walks])
     n_ended = 0
     for step, action in enumerate(actions, start=1):
@@ -137,3 +137,9 @@ def test_there_are_no_inner_environments_to_reach_into():
     with pytest.raises(AttributeError, match="no inner environments"):
         env.env_method("render")
     env.close()
+
+
+def test_different_seeds_share_no_episode_start():
+    env = vectorised(eventful_panel(), every_term())
+    numbers = [set(env.seed(seed)) for seed in (0, 1, 2)]
+    assert len(set.union(*numbers)) == 3 * N
