@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import dagster as dg
+import psutil
 import yaml
 
 from nvtrader_pipelines.storage.files import write_atomically
@@ -11,6 +12,7 @@ from nvtrader_pipelines.storage.home import Home
 
 SETTINGS = Path(__file__).with_name("dagster.yaml")
 IN_PROCESS = "in-process.yaml"  # the same settings but for this
+PROCESS_TAG = "nvtrader/process"
 NOT_CAPTURED = {"module": "dagster._core.storage.noop_compute_log_manager", "class": "NoOpComputeLogManager"}
 
 
@@ -33,4 +35,31 @@ def open_instance(home: Home) -> dg.DagsterInstance:
     os.environ["DAGSTER_HOME"] = str(folder)  # child processes of a run find the instance by it
     settings = yaml.safe_load((folder / "dagster.yaml").read_bytes())
     write_atomically(folder / IN_PROCESS, yaml.safe_dump({**settings, "compute_logs": NOT_CAPTURED}).encode())
-    return dg.DagsterInstance.from_config(str(folder), IN_PROCESS)
+    instance = dg.DagsterInstance.from_config(str(folder), IN_PROCESS)
+    end_dead_runs(instance)
+    return instance
+
+
+def process_tag() -> dict[str, str]:
+    """The tag by which a run in this process is known to be dead when the process is."""
+    return {PROCESS_TAG: _mark(psutil.Process())}
+
+
+def end_dead_runs(instance: dg.DagsterInstance) -> None:
+    """Cancel the runs whose process was killed, and free what they held of a pool: the next run would wait for it."""
+    for run in instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED])):
+        mark = run.tags.get(PROCESS_TAG)
+        if mark and not _is_alive(mark):
+            instance.report_run_canceled(run, message="The process of this run was killed.")
+            instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
+
+
+def _mark(process: psutil.Process) -> str:
+    return f"{process.pid}@{process.create_time():.0f}"  # a number is used again, but not with the same time
+
+
+def _is_alive(mark: str) -> bool:
+    try:
+        return _mark(psutil.Process(int(mark.partition("@")[0]))) == mark
+    except psutil.NoSuchProcess:
+        return False

@@ -8,7 +8,7 @@ import dagster as dg
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.orchestration.definitions import build_defs
 from nvtrader_pipelines.orchestration.errors import PipelineError
-from nvtrader_pipelines.orchestration.instance import open_instance
+from nvtrader_pipelines.orchestration.instance import open_instance, process_tag
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, whole_history
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.plans import is_complete, market_is_current, market_state, remember_market
@@ -42,7 +42,7 @@ class _Run:
             result = self.defs.resolve_job_def(job).execute_in_process(
                 instance=self.instance,
                 partition_key=partition_key,
-                tags=tags,
+                tags={**process_tag(), **(tags or {})},
                 run_config={"loggers": {"console": {"config": {"level": level}}}},
                 raise_on_error=False,
             )

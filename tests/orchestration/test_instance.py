@@ -1,10 +1,23 @@
 import os
+import subprocess
+import sys
 
+import dagster as dg
+import psutil
 import pytest
 import yaml
 
-from nvtrader_pipelines.orchestration.instance import dagster_home, open_instance
+from nvtrader_pipelines.orchestration.instance import PROCESS_TAG, dagster_home, open_instance, process_tag
 from nvtrader_pipelines.storage.home import Home
+
+
+@dg.op
+def nothing() -> None: ...
+
+
+@dg.job
+def nothing_job() -> None:
+    nothing()
 
 
 @pytest.fixture
@@ -33,3 +46,35 @@ def test_settings_that_a_person_changed_are_kept(home):
     settings.write_text(yaml.safe_dump(changed))
     dagster_home(home)
     assert yaml.safe_load(settings.read_text()) == changed
+
+
+def test_output_is_not_captured_in_process(home):
+    with open_instance(home) as instance:
+        assert type(instance.compute_log_manager).__name__ == "NoOpComputeLogManager"
+
+
+def started(instance, tags) -> str:
+    """The id of a run under way that holds the training pool."""
+    run = instance.create_run_for_job(nothing_job, tags=tags, status=dg.DagsterRunStatus.STARTED)
+    instance.event_log_storage.set_concurrency_slots("training", 1)
+    instance.event_log_storage.claim_concurrency_slot("training", run.run_id, "trained_policy")
+    return run.run_id
+
+
+def test_a_run_whose_process_was_killed_is_canceled_and_frees_its_pool(home):
+    with subprocess.Popen([sys.executable, "-c", ""]) as killed:
+        mark = f"{killed.pid}@{psutil.Process(killed.pid).create_time():.0f}"
+    with open_instance(home) as instance:
+        dead = started(instance, {PROCESS_TAG: mark})
+    with open_instance(home) as instance:
+        assert instance.get_run_by_id(dead).status is dg.DagsterRunStatus.CANCELED
+        assert instance.event_log_storage.get_concurrency_info("training").claimed_slots == []
+
+
+@pytest.mark.parametrize("tags", [process_tag(), {}], ids=["of a living process", "of the daemon"])
+def test_a_run_under_way_is_left_alone(home, tags):
+    with open_instance(home) as instance:
+        running = started(instance, tags)
+    with open_instance(home) as instance:
+        assert instance.get_run_by_id(running).status is dg.DagsterRunStatus.STARTED
+        assert len(instance.event_log_storage.get_concurrency_info("training").claimed_slots) == 1

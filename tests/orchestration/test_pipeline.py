@@ -167,5 +167,5 @@ def test_an_unknown_name_is_answered_with_the_known_ones(tmp_path):
 def test_a_home_without_experiments_says_where_to_put_one(tmp_path):
     home = small_home(tmp_path / "home")
     (home.experiments / "tiny.yaml").unlink()
-    with pytest.raises(ValueError, match="no experiment in .*data/experiments; put a YAML file there"):
+    with pytest.raises(ValueError, match=r"no experiment in .*data/experiments; put a YAML file there"):
         chosen_specs(home, [])

@@ -7,6 +7,7 @@ from skfolio.exceptions import ConvexOptimizationError
 from skfolio.optimization import MeanRisk
 from sklearn.covariance import ledoit_wolf
 
+from nvtrader_pipelines.portfolio import mean_risk
 from nvtrader_pipelines.portfolio.mean_risk import NoSolutionError, mean_cvar_weights, minimum_variance_weights
 
 SOLVERS = [minimum_variance_weights, mean_cvar_weights]
@@ -104,5 +105,16 @@ def test_a_failed_solve_says_for_which_returns(monkeypatch):
         raise ConvexOptimizationError("no luck")
 
     monkeypatch.setattr(MeanRisk, "fit", fail)
+    monkeypatch.setattr(mean_risk, "_weights", {})  # nothing was solved before
     with pytest.raises(NoSolutionError, match="no portfolio of 5 names solves for the last 252 returns: no luck"):
         minimum_variance_weights(market())
+
+
+def test_a_window_is_solved_once(monkeypatch):
+    monkeypatch.setattr(mean_risk, "_weights", {})
+    first = minimum_variance_weights(market())
+    monkeypatch.setattr(MeanRisk, "fit", None)
+    again = minimum_variance_weights(market())
+    np.testing.assert_array_equal(again, first)
+    again[0] = 9.0  # a caller's copy
+    np.testing.assert_array_equal(minimum_variance_weights(market()), first)

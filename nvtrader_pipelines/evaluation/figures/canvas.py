@@ -112,7 +112,7 @@ def ink(color: str) -> str:
     return _INK.get(color, color)
 
 
-def readable(name: str, longest: int = 18) -> str:
+def readable(name: str, longest: int = 16) -> str:
     """An identifier as words, cut where it would not fit."""
     return name.replace("_", " ") if len(name) <= longest else f"{name[: longest - 1].replace('_', ' ')}…"
 
