@@ -9,6 +9,7 @@ from typing import Any
 
 import dagster as dg
 import polars as pl
+import psutil
 import yaml
 
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
@@ -135,3 +136,16 @@ def contents(home: Home) -> dict[str, pl.DataFrame]:
         name: frame.sort([column for column, kind in frame.schema.items() if not kind.is_nested()])
         for name, frame in frames.items()
     }
+
+
+def session(leader: int) -> list[psutil.Process]:
+    """The living processes of a session."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            alive = process.status() != psutil.STATUS_ZOMBIE
+            if alive and os.getsid(process.pid) == leader:
+                found.append(process)
+        except (ProcessLookupError, psutil.NoSuchProcess):
+            continue
+    return found

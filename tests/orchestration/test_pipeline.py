@@ -6,7 +6,6 @@ import subprocess
 import time
 from contextlib import contextmanager
 
-import psutil
 import pytest
 from polars.testing import assert_frame_equal
 
@@ -16,7 +15,18 @@ from nvtrader_pipelines.storage.plans import is_complete, market_is_current
 from nvtrader_pipelines.storage.policy_library import LATEST, MANIFEST
 from nvtrader_pipelines.storage.tables import RATIO_CURVE
 from nvtrader_pipelines.storage.warehouse import Warehouse
-from tests.homes import KEY, N_POLICIES, NVTRADER, SECRET, contents, environment, nvtrader, small_home, write_experiment
+from tests.homes import (
+    KEY,
+    N_POLICIES,
+    NVTRADER,
+    SECRET,
+    contents,
+    environment,
+    nvtrader,
+    session,
+    small_home,
+    write_experiment,
+)
 
 PATIENCE = 120.0  # seconds
 
@@ -38,19 +48,6 @@ def running(home, *arguments):
         finally:
             for left in session(process.pid):
                 left.kill()
-
-
-def session(leader: int) -> list[psutil.Process]:
-    """The living processes of a session."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            alive = process.status() != psutil.STATUS_ZOMBIE
-            if alive and os.getsid(process.pid) == leader:
-                found.append(process)
-        except (ProcessLookupError, psutil.NoSuchProcess):
-            continue
-    return found
 
 
 def wait_for(condition, process=None) -> None:

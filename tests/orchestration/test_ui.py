@@ -1,0 +1,157 @@
+"""The Dagster UI as `nvtrader ui` serves it, asked by GraphQL."""
+
+import datetime as dt
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from zoneinfo import ZoneInfo
+
+import psutil
+import pytest
+
+from nvtrader_pipelines.orchestration.ui import HOST, command, require_free
+from nvtrader_pipelines.storage.home import Home
+from tests.homes import KEY, NVTRADER, SPEC, environment, session, small_home
+
+PATIENCE = 120.0  # seconds
+LOCATION = "nvtrader_pipelines.orchestration.location"
+REPOSITORY = {"repositoryName": "__repository__", "repositoryLocationName": LOCATION}
+AUTOMATION = """{ workspaceOrError { ... on Workspace { locationEntries { loadStatus locationOrLoadError {
+    ... on PythonError { message }
+    ... on RepositoryLocation { repositories {
+        schedules { name executionTimezone scheduleState { status } }
+        sensors { name sensorState { status } } } } } } } } }"""
+TICKS = """query ($selector: ScheduleSelector!, $cursor: Float!) { scheduleOrError(scheduleSelector: $selector) {
+    ... on Schedule { futureTicks(cursor: $cursor, limit: 2) { results { timestamp } } } } }"""
+ADD_PARTITION = """mutation ($selector: RepositorySelector!, $key: String!) {
+    addDynamicPartition(repositorySelector: $selector, partitionsDefName: "experiment", partitionKey: $key) {
+        __typename } }"""
+BACKFILL = """mutation ($keys: [String!]!) { launchPartitionBackfill(backfillParams: {
+    partitionNames: $keys, assetSelection: [{path: ["policies", "trained_policy"]}, {path: ["rl", "training_curves"]}]}) {
+        __typename ... on PythonError { message } ... on LaunchBackfillSuccess { backfillId } } }"""
+RUNS_OF_BACKFILL = """query ($id: String!) { partitionBackfillOrError(backfillId: $id) {
+    ... on PartitionBackfill { status runs(limit: 10) { tags { key value } } } } }"""
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return probe.getsockname()[1]
+
+
+def ask(port: int, query: str, **variables):
+    content = json.dumps({"query": query, "variables": variables}).encode()
+    request = urllib.request.Request(
+        f"http://{HOST}:{port}/graphql", content, {"Content-Type": "application/json"}, method="POST"
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=30) as response:
+            return json.load(response)["data"]
+    except urllib.error.HTTPError as error:
+        raise AssertionError(error.read().decode()) from error
+
+
+def until(found, process):
+    """The first answer that is not empty."""
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:
+        assert process.poll() is None, "it ended before its time"
+        try:
+            answer = found()
+        except (urllib.error.URLError, ConnectionError):
+            answer = None
+        if answer:
+            return answer
+        time.sleep(0.2)
+    raise AssertionError("it took too long")
+
+
+def automation(port):
+    """Schedules and sensors by name, once the location is loaded."""
+    (entry,) = ask(port, AUTOMATION)["workspaceOrError"]["locationEntries"] or [{"loadStatus": "LOADING"}]
+    if entry["loadStatus"] != "LOADED":
+        return None
+    (repository,) = entry["locationOrLoadError"]["repositories"]
+    return repository
+
+
+def fires_at_half_past_five_in_new_york_across_summer_time(port) -> None:
+    before = dt.datetime(2027, 3, 12, tzinfo=dt.UTC).timestamp()  # a Friday; the clocks change on Sunday
+    selector = {**REPOSITORY, "scheduleName": "eod_ingest"}
+    ticks = ask(port, TICKS, selector=selector, cursor=before)["scheduleOrError"]["futureTicks"]["results"]
+    times = [dt.datetime.fromtimestamp(tick["timestamp"], ZoneInfo("America/New_York")) for tick in ticks]
+    assert [f"{time:%a %H:%M}" for time in times] == ["Fri 17:30", "Mon 17:30"]
+    assert [time.utcoffset() for time in times] == [dt.timedelta(hours=-5), dt.timedelta(hours=-4)]
+
+
+def backfills_every_experiment(port, process) -> None:
+    keys = [KEY, f"other@{SPEC.spec_hash[:8]}"]
+    for key in keys:
+        answer = ask(port, ADD_PARTITION, selector=REPOSITORY, key=key)["addDynamicPartition"]
+        assert answer["__typename"] == "AddDynamicPartitionSuccess"
+    launched = ask(port, BACKFILL, keys=keys)["launchPartitionBackfill"]
+    assert launched["__typename"] == "LaunchBackfillSuccess", launched
+
+    def partitions():
+        backfill = ask(port, RUNS_OF_BACKFILL, id=launched["backfillId"])["partitionBackfillOrError"]
+        assert backfill["status"] in {"REQUESTED", "COMPLETED_FAILED", "FAILING"}, backfill  # they are not registered
+        tags = [{tag["key"]: tag["value"] for tag in run["tags"]} for run in backfill["runs"]]
+        return sorted(each["dagster/partition"] for each in tags) if len(tags) == len(keys) else None
+
+    assert until(partitions, process) == keys
+
+
+@pytest.mark.slow
+def test_the_ui_serves_its_schedules_and_sensors_on_this_machine_only_and_leaves_nothing_behind(tmp_path):
+    home, port = small_home(tmp_path / "home"), free_port()
+    (home.landing / "prices.csv").unlink()  # nothing for a sensor to run
+    with subprocess.Popen(
+        [NVTRADER, "ui", "--port", str(port)],
+        env=environment(home),
+        cwd=tmp_path,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    ) as process:
+        servers = []
+        try:
+            repository = until(lambda: automation(port), process)
+            assert {each["executionTimezone"] for each in repository["schedules"]} == {"America/New_York"}
+            assert {each["scheduleState"]["status"] for each in repository["schedules"]} == {"RUNNING"}
+            assert {each["sensorState"]["status"] for each in repository["sensors"]} == {"RUNNING"}
+            assert {each["name"] for each in repository["sensors"]} >= {"landed_file", "experiment_file"}
+            fires_at_half_past_five_in_new_york_across_summer_time(port)
+            backfills_every_experiment(port, process)
+            servers = psutil.Process(process.pid).children(recursive=True)
+            listening = {each.laddr for server in servers for each in server.net_connections("tcp") if not each.raddr}
+            assert {address.ip for address in listening if address.port == port} == {HOST}
+            assert (home.dagster / "dagster.yaml").exists()
+        finally:
+            sessions = {os.getsid(server.pid) for server in servers if server.is_running()}
+            process.send_signal(signal.SIGTERM)
+            process.wait(60)
+    _, alive = psutil.wait_procs(servers, timeout=10)
+    assert len(servers) > 2
+    assert alive == []
+    assert [left for leader in sessions for left in session(leader)] == []
+    require_free(port)
+
+
+def test_a_port_that_is_taken_is_refused():
+    with socket.socket() as taken:
+        taken.bind((HOST, 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(ValueError, match=f"port {port} of 127.0.0.1 is taken; name another with --port"):
+            require_free(port)
+
+
+def test_a_checkout_is_served_by_its_workspace_and_any_other_home_by_the_package(tmp_path):
+    assert command(Home(tmp_path), 3000)[-2:] == ["-m", LOCATION]
+    (tmp_path / "workspace.yaml").touch()
+    assert command(Home(tmp_path), 3000)[-2:] == ["-w", str(tmp_path / "workspace.yaml")]
