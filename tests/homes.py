@@ -27,7 +27,7 @@ EXPERIMENT: dict[str, Any] = {
     "name": "tiny",
     "market": {"source": "landing"},
     "environment": {"lookback": 5, "episode_len": 20},
-    "agent": {"kind": "ppo", "n_envs": 8, "n_steps": 16, "batch_size": 128, "total_timesteps": 4096, "n_epochs": 1},
+    "agent": {"kind": "ppo", "n_envs": 8, "n_steps": 16, "batch_size": 128, "total_timesteps": 3072, "n_epochs": 1},
     "splitter": {"train_months": 9, "test_months": 6},
     "baselines": [
         {"kind": "equal_weight"},

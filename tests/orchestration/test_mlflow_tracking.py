@@ -45,7 +45,7 @@ def test_a_run_is_named_after_its_partition_and_finished(logged, built_home):
 def test_the_spec_is_in_the_parameters(logged):
     params = logged[1].data.params
     assert params["name"] == "tiny"
-    assert params["agent.total_timesteps"] == "4096"
+    assert params["agent.total_timesteps"] == "3072"
     assert params["environment.lookback"] == "5"
     assert params["seeds"] == "[0, 1, 2]"
 
@@ -56,7 +56,7 @@ def test_the_learning_curve_has_at_most_200_points(logged):
     steps = [point.step for point in points]
     assert 1 < len(steps) <= CURVE_POINTS
     assert steps == sorted(set(steps))
-    assert steps[-1] == 4096
+    assert steps[-1] == 3072
 
 
 def test_the_ensembles_figures_are_the_metrics(logged):

@@ -1,5 +1,6 @@
 """`nvtrader run` as a person runs it: interrupted, killed, run again."""
 
+import json
 import os
 import signal
 import subprocess
@@ -107,12 +108,13 @@ def test_training_that_is_interrupted_and_killed_is_taken_up_where_it_was(tmp_pa
 
 
 @pytest.mark.slow
-def test_a_second_run_computes_nothing_again(built_home):
+def test_a_second_run_computes_nothing_again_and_writes_json_and_nothing_else(built_home):
     before = Warehouse(built_home).describe_all()
-    again = nvtrader(built_home, "run")
-    assert again.returncode == 0, again.stderr
-    assert "market: up to date" in again.stdout
-    assert f"{KEY} is up to date" in again.stdout
+    again = nvtrader(built_home, "run", "tiny", "--json")
+    assert (again.returncode, again.stderr) == (0, "")
+    rows = json.loads(again.stdout)
+    assert {row["period"] for row in rows} == {"before_2017", "from_2017", "all"}
+    assert {row["kind"] for row in rows} == {"ensemble", "baseline"}
     assert_frame_equal(Warehouse(built_home).describe_all(), before)
 
 

@@ -32,7 +32,8 @@ ADD_PARTITION = """mutation ($selector: RepositorySelector!, $key: String!) {
     addDynamicPartition(repositorySelector: $selector, partitionsDefName: "experiment", partitionKey: $key) {
         __typename } }"""
 BACKFILL = """mutation ($keys: [String!]!) { launchPartitionBackfill(backfillParams: {
-    partitionNames: $keys, assetSelection: [{path: ["policies", "trained_policy"]}, {path: ["rl", "training_curves"]}]}) {
+    partitionNames: $keys,
+    assetSelection: [{path: ["policies", "trained_policy"]}, {path: ["rl", "training_curves"]}]}) {
         __typename ... on PythonError { message } ... on LaunchBackfillSuccess { backfillId } } }"""
 RUNS_OF_BACKFILL = """query ($id: String!) { partitionBackfillOrError(backfillId: $id) {
     ... on PartitionBackfill { status runs(limit: 10) { tags { key value } } } } }"""
@@ -103,7 +104,7 @@ def backfills_every_experiment(port, process) -> None:
         tags = [{tag["key"]: tag["value"] for tag in run["tags"]} for run in backfill["runs"]]
         return sorted(each["dagster/partition"] for each in tags) if len(tags) == len(keys) else None
 
-    assert until(partitions, process) == keys
+    assert until(partitions, process) == sorted(keys)
 
 
 @pytest.mark.slow

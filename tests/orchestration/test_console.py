@@ -1,0 +1,56 @@
+import logging
+
+import dagster as dg
+import pytest
+
+from nvtrader_pipelines.orchestration.console import console_logger
+
+
+@pytest.fixture
+def printed(capsys):
+    """What a person sees of a run of these assets and checks."""
+
+    def lines(*definitions) -> list[str]:
+        assets = [each for each in definitions if not isinstance(each, dg.AssetChecksDefinition)]
+        checks = [each for each in definitions if isinstance(each, dg.AssetChecksDefinition)]
+        jobs = [dg.define_asset_job("job", "*")]
+        defs = dg.Definitions(assets, asset_checks=checks, jobs=jobs, loggers={"console": console_logger})
+        settings = {"loggers": {"console": {}}}
+        defs.resolve_job_def("job").execute_in_process(run_config=settings, raise_on_error=False)
+        logging.getLogger("nvtrader_pipelines.progress").handlers = []
+        return capsys.readouterr().out.splitlines()
+
+    return lines
+
+
+def test_a_step_is_one_line_with_its_time_after_what_it_says(printed):
+    @dg.asset(key=["gold", "returns"])
+    def returns(context: dg.AssetExecutionContext) -> None:
+        context.log.info("3 names")
+        context.log.debug("too much")
+
+    said, done = printed(returns)
+    assert said == "    3 names"
+    assert done.startswith("  gold.returns  ")
+    assert done.endswith(" s")
+
+
+def test_failures_are_told_and_passed_checks_are_not(printed):
+    @dg.asset
+    def good() -> None: ...
+
+    @dg.asset
+    def bad() -> None:
+        raise ValueError("no")
+
+    @dg.asset_check(asset=good)
+    def holds() -> dg.AssetCheckResult:
+        return dg.AssetCheckResult(passed=True)
+
+    @dg.asset_check(asset=good)
+    def does_not() -> dg.AssetCheckResult:
+        return dg.AssetCheckResult(passed=False)
+
+    lines = printed(good, bad, holds, does_not)
+    assert "  bad  failed" in lines
+    assert [line for line in lines if "did not pass" in line] == ["  good_does_not  check did not pass"]
