@@ -47,7 +47,7 @@ def test_no_other_command_stands_in_the_readme():
 
 @pytest.mark.parametrize("query", blocks("sql"), ids=lambda query: query.splitlines()[0].removeprefix("-- "))
 def test_every_query_of_the_readme_gives_rows(query, built_home):
-    finished = nvtrader(built_home, "sql", query, "--format", "json")
+    finished = nvtrader(built_home, "sql", "--format", "json", "--", query)
     assert finished.returncode == 0, finished.stderr
     rows = json.loads(finished.stdout)
     assert rows or any(table in query for table in MAY_BE_EMPTY)
@@ -66,7 +66,8 @@ def test_the_python_of_the_readme_runs(code):
 
 
 def test_every_folder_and_picture_of_the_readme_is_there():
-    folders = re.findall(r"^\| `([^`]+)` \|", README, flags=re.MULTILINE)
+    table = README.partition("| folder | what is there |")[2].partition("\n\n")[0]
+    folders = re.findall(r"^\| `([^`]+)` \|", table, flags=re.MULTILINE)
     pictures = re.findall(r"!\[[^\]]*\]\(([^)]+)\)", README)
     assert len(folders) > 5
     assert pictures

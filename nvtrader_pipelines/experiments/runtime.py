@@ -5,6 +5,8 @@ from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from importlib.metadata import version
+from importlib.resources import files
+from pathlib import Path
 
 import polars as pl
 
@@ -18,7 +20,19 @@ from nvtrader_pipelines.policies.archive import PolicyArchiveError, PolicyCard, 
 from nvtrader_pipelines.policies.learned import EnsemblePolicy, LearnedPolicy
 from nvtrader_pipelines.policies.training import TrainingTask, train_all
 
-CODE_VERSION = version("nvtrader-pipelines")
+DECIDING = ("market", "portfolio", "envs", "policies", "evaluation", "experiments")  # folders that decide results
+
+
+def _source_digest() -> str:
+    """8 hexadecimal digits of the sources that decide results, so that edited code makes new runs."""
+    state = hashlib.sha256()
+    for folder in DECIDING:
+        for path in sorted(Path(str(files("nvtrader_pipelines").joinpath(folder))).rglob("*.py")):
+            state.update(path.read_bytes())
+    return state.hexdigest()[:8]
+
+
+CODE_VERSION = f"{version('nvtrader-pipelines')}+{_source_digest()}"
 SURVIVORSHIP = (
     "survivorship bias: the sample's 20 names are known to have lived through 1990-2022, "
     "so every result on it flatters all strategies, and those that buy losers most"
@@ -55,6 +69,8 @@ class RunPlan:
             found.append(f"orders fill at the {resolved}, not the {wanted} asked for: the market has no opens")
         if resolved == "same_close":
             found.append("orders fill at the close they are decided on (cheat-on-close), as the spec asks")
+        if self.panel.delisted.any():
+            found.append("a delisted name is paid out in cash at its last price without cost: an optimistic assumption")
         return tuple(found)
 
     def card(self, task: TrainingTask, fit: Fit) -> PolicyCard:

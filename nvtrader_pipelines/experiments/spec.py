@@ -36,6 +36,15 @@ class ExperimentSpec(Component):
     report_from: date = date(2010, 1, 1)  # folds from here on are reported apart; nothing is tuned on them
 
     @model_validator(mode="after")
+    def _network_fits_observation(self) -> Self:
+        network, observation = self.agent.network.kind, self.environment.observation.kind
+        if network == "shared_asset" and observation != "per_asset":
+            raise ValueError(
+                f"the shared_asset network needs the per_asset observation, but the environment has {observation}"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _baselines_are_distinct(self) -> Self:
         kinds = [baseline.kind for baseline in self.baselines]
         if len(set(kinds)) != len(kinds) or not kinds:

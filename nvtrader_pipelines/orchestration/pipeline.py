@@ -75,9 +75,9 @@ def chosen_specs(home: Home, names: Sequence[str]) -> list[ExperimentSpec]:
     found = read_experiments(home)
     known = {spec.name: spec for spec in found.specs}
     strangers = [name for name in names if name not in known]
-    for path, problem in found.problems.items():
+    for problem in found.problems.values():
         if strangers or not names:  # else it is not asked for
-            raise ValueError(f"{path}: {problem}")
+            raise ValueError(problem)
     if not known:
         raise ValueError(f"there is no experiment in {home.experiments}; put a YAML file there (see the README)")
     if strangers:

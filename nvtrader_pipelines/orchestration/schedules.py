@@ -7,14 +7,17 @@ import dagster as dg
 from nvtrader_pipelines.market.calendar import is_session
 from nvtrader_pipelines.orchestration.jobs import DPO_CHECK, EXPERIMENT, MARKET, PREFERENCES, upkeep
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
+from nvtrader_pipelines.orchestration.resources import WarehouseResource
+from nvtrader_pipelines.storage.specs import read_experiments
 
 EXCHANGE_TIME = "America/New_York"
 RUNNING = dg.DefaultScheduleStatus.RUNNING
 
 
-def experiments(context: dg.ScheduleEvaluationContext) -> list[str]:
-    """The registered experiments."""
-    return list(context.instance.get_dynamic_partitions(EXPERIMENTS.name or ""))
+def experiments(context: dg.ScheduleEvaluationContext, warehouse: WarehouseResource) -> list[str]:
+    """The registered experiments that `data/experiments` still holds; superseded versions are left in peace."""
+    current = {spec.partition_key for spec in read_experiments(warehouse.home).specs}
+    return [key for key in context.instance.get_dynamic_partitions(EXPERIMENTS.name or "") if key in current]
 
 
 @dg.schedule(cron_schedule="30 17 * * 1-5", job=MARKET, execution_timezone=EXCHANGE_TIME, default_status=RUNNING)
@@ -26,9 +29,11 @@ def eod_ingest(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.Skip
     return dg.RunRequest(run_key=day.isoformat(), partition_key=str(day.year))
 
 
-def per_experiment(context: dg.ScheduleEvaluationContext, period: str) -> Iterator[dg.RunRequest | dg.SkipReason]:
-    """One run per registered experiment and period."""
-    keys = experiments(context)
+def per_experiment(
+    context: dg.ScheduleEvaluationContext, warehouse: WarehouseResource, period: str
+) -> Iterator[dg.RunRequest | dg.SkipReason]:
+    """One run per current experiment and period."""
+    keys = experiments(context, warehouse)
     if not keys:
         yield dg.SkipReason("no experiment is registered yet; put a spec into data/experiments or run `nvtrader run`")
     for key in keys:
@@ -36,9 +41,11 @@ def per_experiment(context: dg.ScheduleEvaluationContext, period: str) -> Iterat
 
 
 @dg.schedule(cron_schedule="0 2 * * *", job=PREFERENCES, execution_timezone=EXCHANGE_TIME, default_status=RUNNING)
-def nightly_preference_extract(context: dg.ScheduleEvaluationContext) -> Iterator[dg.RunRequest | dg.SkipReason]:
+def nightly_preference_extract(
+    context: dg.ScheduleEvaluationContext, warehouse: WarehouseResource
+) -> Iterator[dg.RunRequest | dg.SkipReason]:
     """Every night: preference pairs of every experiment, whose outcomes may have come in."""
-    yield from per_experiment(context, context.scheduled_execution_time.date().isoformat())
+    yield from per_experiment(context, warehouse, context.scheduled_execution_time.date().isoformat())
 
 
 @dg.schedule(cron_schedule="0 3 * * *", job=DPO_CHECK, execution_timezone=EXCHANGE_TIME, default_status=RUNNING)
@@ -48,9 +55,11 @@ def dpo_check(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
 
 
 @dg.schedule(cron_schedule="0 6 * * 0", job=EXPERIMENT, execution_timezone=EXCHANGE_TIME, default_status=RUNNING)
-def weekly_retrain(context: dg.ScheduleEvaluationContext) -> Iterator[dg.RunRequest | dg.SkipReason]:
+def weekly_retrain(
+    context: dg.ScheduleEvaluationContext, warehouse: WarehouseResource
+) -> Iterator[dg.RunRequest | dg.SkipReason]:
     """Every Sunday: train every experiment on the market as it stands; unchanged ones are found done."""
-    yield from per_experiment(context, context.scheduled_execution_time.strftime("%G-W%V"))
+    yield from per_experiment(context, warehouse, context.scheduled_execution_time.strftime("%G-W%V"))
 
 
 @dg.schedule(cron_schedule="0 5 * * 0", job=upkeep, execution_timezone=EXCHANGE_TIME, default_status=RUNNING)

@@ -6,7 +6,7 @@ from nvtrader_pipelines.orchestration.jobs import EXPERIMENT, MARKET, RATIO_CURV
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, whole_history
 from nvtrader_pipelines.orchestration.resources import WarehouseResource
 from nvtrader_pipelines.storage.landing import fingerprint
-from nvtrader_pipelines.storage.plans import has_panel
+from nvtrader_pipelines.storage.plans import has_panel, market_is_current
 from nvtrader_pipelines.storage.specs import SpecStore, read_experiments
 from nvtrader_pipelines.storage.views import publish
 
@@ -19,6 +19,8 @@ def landed_file(context: dg.SensorEvaluationContext, warehouse: WarehouseResourc
     found = fingerprint(warehouse.home)
     if not found or found == context.cursor:
         return dg.SkipReason("nothing new in data/landing")
+    if market_is_current(warehouse.open()):  # `nvtrader run` was here first
+        return dg.SensorResult(cursor=found, skip_reason="the market was already built from these files")
     return dg.SensorResult(run_requests=[dg.RunRequest(run_key=found, tags=whole_history())], cursor=found)
 
 

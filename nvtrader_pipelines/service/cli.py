@@ -15,7 +15,10 @@ from nvtrader_pipelines.service.errors import FAILED, one_sentence
 from nvtrader_pipelines.service.tables import Format, wide_console, write_rows
 from nvtrader_pipelines.storage.home import Home
 
-EPILOG = "Exit codes: 0 done, 1 the pipeline failed, 2 wrong usage, 3 bad input or a missing file, 130 interrupted."
+EPILOG = (
+    "Exit codes: 0 done, 1 the pipeline failed or doctor found something missing, 2 wrong usage, "
+    "3 bad input or a missing file, 130 interrupted."
+)
 app = typer.Typer(
     name="nvtrader",
     help="Market prices to portfolio policies that can be trusted.",

@@ -20,7 +20,7 @@ BAD_INPUTS = (StorageError, ValueError, OSError, pl.exceptions.PolarsError)
 def one_sentence(*, verbose: bool) -> Iterator[None]:
     """End the program with a sentence and an exit code instead of a trace.
 
-    Exit codes: 1 the pipeline failed, 3 bad input or a missing file, 130 interrupted.
+    Exit codes: 1 the pipeline failed or something unexpected, 3 bad input or a missing file, 130 interrupted.
     """
     console = Console(stderr=True, soft_wrap=True, highlight=False)
     try:
@@ -33,3 +33,9 @@ def one_sentence(*, verbose: bool) -> Iterator[None]:
             traceback.print_exc()
         console.print(f"error: {error}", style="red", markup=False)
         sys.exit(FAILED if isinstance(error, PipelineError) else BAD_INPUT)
+    except Exception as error:  # noqa: BLE001 - the last resort: what it is and how to see more are told
+        if verbose:
+            traceback.print_exc()
+        said = " ".join(str(error).split())
+        console.print(f"error: unexpected {type(error).__name__}: {said}; run again with --verbose", markup=False)
+        sys.exit(FAILED)

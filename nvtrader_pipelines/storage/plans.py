@@ -82,7 +82,9 @@ def market_state(home: Home) -> str:
 def market_is_current(lake: Warehouse) -> bool:
     """Whether the market was last built from what is there now."""
     marker = lake.home.warehouse / "market.json"
-    return marker.exists() and json.loads(marker.read_bytes())["state"] == market_state(lake.home) and has_panel(lake)
+    return (
+        marker.exists() and json.loads(marker.read_bytes()).get("state") == market_state(lake.home) and has_panel(lake)
+    )
 
 
 def remember_market(home: Home, state: str) -> None:

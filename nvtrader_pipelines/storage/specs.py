@@ -25,19 +25,20 @@ class FoundExperiments:
 
 
 def read_experiments(home: Home) -> FoundExperiments:
-    """Every YAML file of `data/experiments`, in the order of their names."""
-    found, names = FoundExperiments(), {}
+    """Every YAML file of `data/experiments`, in the order of their names; of two with one name, neither."""
+    read: dict[Path, ExperimentSpec] = {}
+    found = FoundExperiments()
     for path in sorted(home.experiments.glob("*.y*ml")):
         try:
-            spec = read_experiment(path)
+            read[path] = read_experiment(path)
         except StorageError as error:
             found.problems[path] = str(error)
-            continue
-        if spec.name in names:
-            found.problems[path] = f"{path.name} is called {spec.name} like {names[spec.name]}; give it another name"
-            continue
-        names[spec.name] = path.name
-        found.specs.append(spec)
+    for path, spec in read.items():
+        twins = [other.name for other, each in read.items() if each.name == spec.name and other != path]
+        if twins:
+            found.problems[path] = f"{path.name} is called {spec.name} like {', '.join(twins)}; give it another name"
+        else:
+            found.specs.append(spec)
     return found
 
 
@@ -109,7 +110,7 @@ def explained(error: ValidationError) -> str:
     """The first problem of a document: where, what was found, what is allowed, and the nearest name."""
     problem = error.errors(include_url=False)[0]
     place = ".".join(str(part) for part in problem["loc"]) or "the document"
-    text = f"{place}: {problem['msg']}"
+    text = f"{place}: {problem['msg'].removeprefix('Value error, ')}"
     if problem["type"] == "extra_forbidden":
         near = get_close_matches(str(problem["loc"][-1]), _field_names(), n=1)
         text += f"; did you mean {near[0]!r}?" if near else ""

@@ -11,7 +11,7 @@ from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import locked
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.table import Table
-from nvtrader_pipelines.storage.tables import TABLES
+from nvtrader_pipelines.storage.tables import RUNS, TABLES
 from nvtrader_pipelines.storage.warehouse import Warehouse, live_files
 
 STORAGE_VERSION = "v1.0.0"  # older clients open it too
@@ -107,7 +107,15 @@ def publish(lake: Warehouse) -> Path:
 def read_query(connection: duckdb.DuckDBPyConnection, query: str) -> pl.DataFrame:
     """The rows of a query; none for a statement that gives none."""
     found = connection.sql(query)
-    return pl.DataFrame() if found is None else pl.DataFrame(pl.from_arrow(found.to_arrow_table()))
+    if found is None:
+        return pl.DataFrame()
+    rows = found.to_arrow_table()
+    return pl.DataFrame(pl.from_arrow(rows.rename_columns(distinct(rows.column_names))))
+
+
+def distinct(names: list[str]) -> list[str]:
+    """The names with a number behind those that stood before, as a join of two tables gives them."""
+    return [name if name not in names[:i] else f"{name}_{names[:i].count(name)}" for i, name in enumerate(names)]
 
 
 def query_views(home: Home, query: str) -> pl.DataFrame:
@@ -118,6 +126,7 @@ def query_views(home: Home, query: str) -> pl.DataFrame:
     """
     if not home.duckdb_file.exists():
         raise StorageError(f"there are no tables yet: {home.duckdb_file} is missing; run `nvtrader run` first")
+    Warehouse(home).snapshot_id(RUNS)  # refuses a warehouse that was moved or copied: the views would read the old one
     try:
         with duckdb.connect(str(home.duckdb_file), read_only=True) as connection:
             return read_query(connection, query)
@@ -127,4 +136,5 @@ def query_views(home: Home, query: str) -> pl.DataFrame:
                 f"the views point to files that are not there; the warehouse was moved or files were deleted: put it "
                 f"back where it was built, or remove {home.warehouse} and run `nvtrader run`"
             ) from error
-        raise StorageError(f"the query failed: {str(error).strip()}") from error
+        said = str(error).partition("\n\nLINE")[0]  # the rest draws an arrow
+        raise StorageError(f"the query failed: {' '.join(said.split())}") from error

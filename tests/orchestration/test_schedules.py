@@ -7,10 +7,13 @@ import pytest
 from nvtrader_pipelines.orchestration import schedules
 from nvtrader_pipelines.orchestration.instance import open_instance
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, YEARS
+from nvtrader_pipelines.orchestration.resources import WarehouseResource
 from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.specs import read_experiments
+from tests.homes import small_home, write_experiment
 
 NEW_YORK = ZoneInfo("America/New_York")
-KEYS = ["one@00000000", "two@00000000"]
+SUPERSEDED = "tiny@00000000"
 
 
 @pytest.fixture(scope="module")
@@ -21,8 +24,9 @@ def instance(tmp_path_factory):
             yield found
 
 
-def tick(schedule, at: dt.datetime, instance=None):
-    with dg.build_schedule_context(instance=instance, scheduled_execution_time=at) as context:
+def tick(schedule, at: dt.datetime, instance=None, home=None):
+    resources = {"warehouse": WarehouseResource(root=str(home.root))} if home else None
+    with dg.build_schedule_context(instance=instance, scheduled_execution_time=at, resources=resources) as context:
         result = schedule(context)
         return result if isinstance(result, dg.RunRequest | dg.SkipReason) else list(result)
 
@@ -73,19 +77,23 @@ def test_the_running_year_is_a_partition_and_so_is_every_one_from_1990():
 @pytest.mark.parametrize("schedule", [schedules.nightly_preference_extract, schedules.weekly_retrain])
 def test_without_experiments_the_schedules_over_them_say_so(schedule, tmp_path):
     with dg.DagsterInstance.local_temp(str(tmp_path)) as empty:
-        (result,) = tick(schedule, dt.datetime(2024, 7, 7, 6, tzinfo=NEW_YORK), empty)
+        (result,) = tick(schedule, dt.datetime(2024, 7, 7, 6, tzinfo=NEW_YORK), empty, small_home(tmp_path / "home"))
     assert isinstance(result, dg.SkipReason)
     assert "no experiment is registered" in str(result.skip_message)
 
 
-def test_every_experiment_is_extracted_each_night_and_trained_each_week(instance):
-    instance.add_dynamic_partitions(EXPERIMENTS.name, KEYS)
-    night = tick(schedules.nightly_preference_extract, dt.datetime(2024, 7, 2, 2, tzinfo=NEW_YORK), instance)
-    week = tick(schedules.weekly_retrain, dt.datetime(2024, 7, 7, 6, tzinfo=NEW_YORK), instance)
-    assert [request.partition_key for request in night] == KEYS
-    assert [request.run_key for request in night] == [f"2024-07-02:{key}" for key in KEYS]
-    assert [request.partition_key for request in week] == KEYS
-    assert [request.run_key for request in week] == [f"2024-W27:{key}" for key in KEYS]
+def test_every_current_experiment_is_extracted_each_night_and_trained_each_week(instance, tmp_path):
+    home = small_home(tmp_path / "home")
+    write_experiment(home, "two.yaml", name="two")
+    current = [spec.partition_key for spec in read_experiments(home).specs]
+    instance.add_dynamic_partitions(EXPERIMENTS.name, [*current, SUPERSEDED])
+    night = tick(schedules.nightly_preference_extract, dt.datetime(2024, 7, 2, 2, tzinfo=NEW_YORK), instance, home)
+    week = tick(schedules.weekly_retrain, dt.datetime(2024, 7, 7, 6, tzinfo=NEW_YORK), instance, home)
+    assert len(current) == 2
+    assert [request.partition_key for request in night] == current
+    assert [request.run_key for request in night] == [f"2024-07-02:{key}" for key in current]
+    assert [request.partition_key for request in week] == current
+    assert [request.run_key for request in week] == [f"2024-W27:{key}" for key in current]
 
 
 def test_pairs_are_counted_every_night_and_the_warehouse_swept_every_week():

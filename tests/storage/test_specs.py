@@ -28,12 +28,13 @@ def test_a_broken_file_does_not_hide_the_good_ones(home):
     assert list(found.problems) == [home.experiments / "b.yml"]
 
 
-def test_two_files_of_one_name_are_a_problem(home):
+def test_of_two_files_of_one_name_neither_is_taken(home):
     for name in ("a.yaml", "b.yaml"):
         (home.experiments / name).write_text("name: a\n")
     found = read_experiments(home)
-    assert [spec.name for spec in found.specs] == ["a"]
-    assert list(found.problems.values()) == ["b.yaml is called a like a.yaml; give it another name"]
+    assert found.specs == []
+    assert [path.name for path in found.problems] == ["a.yaml", "b.yaml"]
+    assert "a.yaml is called a like b.yaml" in found.problems[home.experiments / "a.yaml"]
 
 
 def test_a_misspelt_field_is_named_with_the_nearest_one(home):

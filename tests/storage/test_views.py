@@ -167,3 +167,8 @@ def test_a_home_with_quotes_and_spaces_in_its_name_works(tmp_path):
     publish(lake)
     assert query_views(home, "SELECT count(*) FROM silver.clean_bars").item() == 3
     assert len(lake.read(CLEAN_BARS)) == 3
+
+
+def test_a_column_that_comes_twice_gets_a_number():
+    with duckdb.connect() as own:
+        assert read_query(own, "SELECT 1 AS a, 2 AS a, 3 AS b").columns == ["a", "a_1", "b"]
