@@ -39,10 +39,10 @@ class YahooSource(Component):
 
 def _yfinance() -> Any:
     try:
-        import yfinance  # an extra, needed only by who asks for it
+        import yfinance  # an extra, needed only by who asks for it  # pyright: ignore[reportMissingImports] - an extra
     except ImportError as error:
         raise SourceUnavailable(
-            "the source 'yahoo' needs yfinance: install it with pip install 'nvtrader-pipelines[yahoo]', "
+            "the source 'yahoo' needs yfinance: install it with pip install -c constraints.txt -e '.[yahoo]', "
             "or take 'yahoo' out of data/market.yaml"
         ) from error
     return yfinance
