@@ -39,7 +39,7 @@ class YahooSource(Component):
 
 def _yfinance() -> Any:
     try:
-        import yfinance  # an extra, needed only by who asks for it  # pyright: ignore[reportMissingImports] - an extra
+        import yfinance  # pyright: ignore[reportMissingImports] - an extra, needed only by who asks for it
     except ImportError as error:
         raise SourceUnavailable(
             "the source 'yahoo' needs yfinance: install it with pip install -c constraints.txt -e '.[yahoo]', "

@@ -39,7 +39,7 @@ def test_each_symbol_is_a_delivery_with_raw_and_adjusted_closes(monkeypatch):
 
 def test_without_the_extra_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "yfinance", None)
-    with pytest.raises(SourceUnavailable, match=r"pip install 'nvtrader-pipelines\[yahoo\]'"):
+    with pytest.raises(SourceUnavailable, match=r"pip install -c constraints.txt -e '\.\[yahoo\]'"):
         YahooSource().deliveries(())
 
 
