@@ -36,11 +36,11 @@ class ExperimentSpec(Component):
     report_from: date = date(2010, 1, 1)  # folds from here on are reported apart; nothing is tuned on them
 
     @model_validator(mode="after")
-    def _network_fits_observation(self) -> Self:
-        network, observation = self.agent.network.kind, self.environment.observation.kind
-        if network == "shared_asset" and observation != "per_asset":
+    def _backbone_fits_observation(self) -> Self:
+        backbone, observation = self.agent.backbone.kind, self.environment.observation.kind
+        if backbone == "shared_asset" and observation != "per_asset":
             raise ValueError(
-                f"the shared_asset network needs the per_asset observation, but the environment has {observation}"
+                f"the shared_asset backbone needs the per_asset observation, but the environment has {observation}"
             )
         return self
 

@@ -30,7 +30,7 @@ class LearnedPolicy:
         self._builder = environment.observation.start(panel, card.scaler, environment.lookback)
         self._map = environment.action.start(panel)
         size = environment.action.size(len(panel.symbols))
-        policy_class, policy_kwargs = card.agent.network.policy(card.agent.log_std_init)
+        policy_class, policy_kwargs = card.agent.backbone.actor_critic(self._builder.layout, card.agent.log_std_init)
         self._network = policy_class(
             spaces.Box(-np.inf, np.inf, (self._builder.length,), np.float32),
             spaces.Box(-size.bound, size.bound, (size.length,), np.float32),

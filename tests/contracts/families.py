@@ -9,8 +9,8 @@ from nvtrader_pipelines.envs.actions import Action
 from nvtrader_pipelines.envs.observations import Observation
 from nvtrader_pipelines.envs.rewards import RewardTerm
 from nvtrader_pipelines.policies.agents import Agent
+from nvtrader_pipelines.policies.backbones import Backbone
 from nvtrader_pipelines.policies.baselines import Baseline
-from nvtrader_pipelines.policies.networks import Network
 from nvtrader_pipelines.portfolio.anchors import Anchor
 
 FAMILIES = {
@@ -18,7 +18,7 @@ FAMILIES = {
     "agent": Agent,
     "anchor": Anchor,
     "baseline": Baseline,
-    "network": Network,
+    "backbone": Backbone,
     "observation": Observation,
     "reward_term": RewardTerm,
 }

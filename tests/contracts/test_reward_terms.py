@@ -41,7 +41,7 @@ def test_an_account_that_stays_in_cash_is_not_punished(term):
     cash = np.eye(7)[[6]]
     steps = [accounts.trade(cash, np.array([True]), 3) for _ in range(5)]
     own = [step.reward_terms[term.kind][0] for step in steps]
-    assert own == [0.0] * 5 or term.kind == "anchor_relative_growth"
+    assert own == [0.0] * 5 or term.kind == "benchmark_relative"
 
 
 @TERMS

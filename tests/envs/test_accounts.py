@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from nvtrader_pipelines.envs.accounts import Accounts
-from nvtrader_pipelines.envs.rewards import AnchorRelativeGrowth, CvarExcess, LogGrowth
+from nvtrader_pipelines.envs.rewards import BenchmarkRelative, CvarExcess, LogGrowth
 from nvtrader_pipelines.envs.spec import EnvSpec
 from tests.panels import eventful_panel
 
-SPEC = EnvSpec(rewards=(LogGrowth(), AnchorRelativeGrowth(), CvarExcess(limit=0.0)), vol_penalty=1.0)
+SPEC = EnvSpec(rewards=(LogGrowth(), BenchmarkRelative(), CvarExcess(limit=0.0)), vol_penalty=1.0)
 
 
 def traded(accounts, generator, n_steps=6, n_sessions=5):
@@ -49,7 +49,7 @@ def test_the_recent_returns_are_the_last_net_session_returns_newest_last_after_z
 
 def test_the_reward_is_the_sum_of_its_terms():
     (step,) = traded(Accounts(eventful_panel(), SPEC, 4, t=20), np.random.default_rng(2), n_steps=1)
-    assert set(step.reward_terms) == {"log_growth", "anchor_relative_growth", "cvar_excess", "volatility_penalty"}
+    assert set(step.reward_terms) == {"log_growth", "benchmark_relative", "cvar_excess", "volatility_penalty"}
     np.testing.assert_array_equal(step.reward, sum(step.reward_terms.values()))
 
 

@@ -12,7 +12,7 @@ from stable_baselines3.common.env_checker import check_env as sb3_check_env
 from nvtrader_pipelines.envs.actions import ResidualAction
 from nvtrader_pipelines.envs.observations import LookbackObservation, ObservationScaler, PerAssetObservation
 from nvtrader_pipelines.envs.portfolio_env import PortfolioEnv
-from nvtrader_pipelines.envs.rewards import AnchorRelativeGrowth
+from nvtrader_pipelines.envs.rewards import BenchmarkRelative
 from nvtrader_pipelines.envs.spec import EnvSpec
 from tests.panels import eventful_panel
 
@@ -23,7 +23,7 @@ RESIDUAL = EnvSpec(
     rebal_freq=2,
     observation=PerAssetObservation(),
     action=ResidualAction(),
-    rewards=(AnchorRelativeGrowth(),),
+    rewards=(BenchmarkRelative(),),
     vol_penalty=0.0,
 )
 # What the checkers advise against and this environment does on purpose: both boxes are in natural units.

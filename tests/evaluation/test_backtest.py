@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from nvtrader_pipelines.envs.rewards import AnchorRelativeGrowth, CvarExcess, LogGrowth
+from nvtrader_pipelines.envs.rewards import BenchmarkRelative, CvarExcess, LogGrowth
 from nvtrader_pipelines.envs.simulation import PortfolioSimulation
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.evaluation.backtest import (
@@ -24,7 +24,7 @@ from tests.panels import DELISTED, INELIGIBLE, LAST_PRICE, MAX_GAP, NEVER, cut, 
 
 PANEL = eventful_panel()
 FOLDS = [Fold(0, 0, 33, 40, 62), Fold(1, 20, 56, 63, 99)]  # 23 and 37 sessions: not whole steps
-SPEC = EnvSpec(rewards=(LogGrowth(), AnchorRelativeGrowth(), CvarExcess(limit=0.0)), vol_penalty=1.0)
+SPEC = EnvSpec(rewards=(LogGrowth(), BenchmarkRelative(), CvarExcess(limit=0.0)), vol_penalty=1.0)
 TABLES = ("trajectories", "equity_curves", "action_logs", "reward_decomposition")
 
 

@@ -12,8 +12,8 @@ from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.evaluation.splits import WalkForward
 from nvtrader_pipelines.experiments.spec import ExperimentSpec, MarketChoice
 from nvtrader_pipelines.policies.agents import PpoAgent
+from nvtrader_pipelines.policies.backbones import SharedAssetBackbone
 from nvtrader_pipelines.policies.baselines import EqualWeight
-from nvtrader_pipelines.policies.networks import SharedAssetNetwork
 
 SPEC = ExperimentSpec(name="a-test")
 SHIPPED = sorted((Path(__file__).parents[2] / "data" / "experiments").glob("*.yaml"))
@@ -97,5 +97,5 @@ def test_a_shipped_experiment_is_valid_and_named_as_its_file(path):
 
 
 def test_a_network_that_cannot_read_the_observation_is_refused():
-    with pytest.raises(ValidationError, match="shared_asset network needs the per_asset observation"):
-        ExperimentSpec(name="odd", agent=PpoAgent(network=SharedAssetNetwork()))
+    with pytest.raises(ValidationError, match="shared_asset backbone needs the per_asset observation"):
+        ExperimentSpec(name="odd", agent=PpoAgent(backbone=SharedAssetBackbone()))

@@ -2,23 +2,25 @@
 
 from nvtrader_pipelines.envs.actions import ResidualAction
 from nvtrader_pipelines.envs.observations import PerAssetObservation
-from nvtrader_pipelines.envs.rewards import AnchorRelativeGrowth
+from nvtrader_pipelines.envs.rewards import BenchmarkRelative
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.policies.agents import Fit, PpoAgent
 from nvtrader_pipelines.policies.archive import PolicyCard
-from nvtrader_pipelines.policies.networks import MlpNetwork, SharedAssetNetwork
+from nvtrader_pipelines.policies.backbones import MlpBackbone, SharedAssetBackbone
 
 SPEC = EnvSpec(lookback=5, episode_len=20, rebal_freq=5)
-AGENT = PpoAgent(total_timesteps=256, n_envs=8, n_steps=16, batch_size=64, n_epochs=2, network=MlpNetwork(hidden=(8,)))
+AGENT = PpoAgent(
+    total_timesteps=256, n_envs=8, n_steps=16, batch_size=64, n_epochs=2, backbone=MlpBackbone(hidden=(8,))
+)
 RESIDUAL_SPEC = EnvSpec(
     episode_len=20,
     observation=PerAssetObservation(),
     action=ResidualAction(),
-    rewards=(AnchorRelativeGrowth(),),
+    rewards=(BenchmarkRelative(),),
     vol_penalty=0.0,
 )
-RESIDUAL_AGENT = AGENT.model_copy(update={"network": SharedAssetNetwork(), "demean_returns": True})
+RESIDUAL_AGENT = AGENT.model_copy(update={"backbone": SharedAssetBackbone(), "demean_returns": True})
 WINDOW = (5, 150)
 
 

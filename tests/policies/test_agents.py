@@ -8,7 +8,8 @@ from pydantic import ValidationError
 from nvtrader_pipelines.envs.actions import ResidualAction
 from nvtrader_pipelines.envs.rewards import LogGrowth
 from nvtrader_pipelines.envs.spec import EnvSpec
-from nvtrader_pipelines.policies.agents import CURVE_POINTS, PpoAgent, demeaned, thin
+from nvtrader_pipelines.policies.agents import CURVE_POINTS, PpoAgent, TrainingHooks, thin
+from nvtrader_pipelines.policies.agents.demeaning import demeaned
 from nvtrader_pipelines.portfolio.anchors import EqualWeightAnchor
 from tests.markets import synthetic_panel
 from tests.panels import LATE, NEVER, eventful_panel, with_other_future
@@ -70,7 +71,7 @@ def test_the_learning_curve_is_the_mean_reward_of_a_step_without_the_critics_gue
 
 def test_points_of_the_curve_are_reported_as_they_come():
     seen = []
-    fit = AGENT.train(synthetic_panel(160, 3), SPEC, WINDOW, 0, seen.append)
+    fit = AGENT.train(synthetic_panel(160, 3), SPEC, WINDOW, 0, TrainingHooks(report=seen.append))
     assert seen == fit.curve
 
 

@@ -10,13 +10,13 @@ from stable_baselines3.common.monitor import Monitor
 from nvtrader_pipelines.envs.actions import ResidualAction, SimplexAction
 from nvtrader_pipelines.envs.observations import LookbackObservation, PerAssetObservation
 from nvtrader_pipelines.envs.portfolio_env import PortfolioEnv
-from nvtrader_pipelines.envs.rewards import AnchorRelativeGrowth, CvarExcess, LogGrowth
+from nvtrader_pipelines.envs.rewards import BenchmarkRelative, CvarExcess, LogGrowth
 from nvtrader_pipelines.envs.simulation import PortfolioSimulation
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.policies.vector_env import PortfolioVecEnv
 from tests.panels import eventful_panel
 
-EVERY_TERM = (LogGrowth(), AnchorRelativeGrowth(), CvarExcess(limit=0.001))
+EVERY_TERM = (LogGrowth(), BenchmarkRelative(), CvarExcess(limit=0.001))
 FILLS = ("next_open", "next_close", "same_close")
 KINDS = list(product(FILLS, (SimplexAction(), ResidualAction()), (LookbackObservation(), PerAssetObservation())))
 SEED, N = 11, 5

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from nvtrader_pipelines.envs.observations.builder import ObservationBuilder, ObservationScaler
+from nvtrader_pipelines.envs.observations.builder import ObservationBuilder, ObservationLayout, ObservationScaler
 from nvtrader_pipelines.envs.observations.lookback import LookbackObservation
 from nvtrader_pipelines.envs.observations.per_asset import PerAssetObservation
 
@@ -14,6 +14,7 @@ __all__ = [
     "LookbackObservation",
     "Observation",
     "ObservationBuilder",
+    "ObservationLayout",
     "ObservationScaler",
     "PerAssetObservation",
 ]

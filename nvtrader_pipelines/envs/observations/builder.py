@@ -27,10 +27,23 @@ class AccountView:
     drawdown: NDArray[np.float64]  # (n,)
 
 
+@dataclass(frozen=True)
+class ObservationLayout:
+    """Where things lie in a flat observation.
+
+    The window of returns comes first, (lookback, n_symbols) row by row with the oldest first; then the rest.
+    """
+
+    length: int
+    n_symbols: int
+    lookback: int  # sessions of the window; 0 where the observation has none
+
+
 class ObservationBuilder(Protocol):
     """Builds observations on one panel."""
 
     length: int  # columns of an observation
+    layout: ObservationLayout
 
     def observe(self, t: NDArray[np.int64], view: AccountView) -> NDArray[np.float32]:
         """Observations (n, length) at the closes of `t` (n,)."""

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nvtrader_pipelines.components import Component
-from nvtrader_pipelines.envs.observations.builder import CLIP, AccountView, ObservationScaler
+from nvtrader_pipelines.envs.observations.builder import CLIP, AccountView, ObservationLayout, ObservationScaler
 from nvtrader_pipelines.market.panel import MarketPanel
 
 
@@ -56,6 +56,7 @@ class LookbackBuilder:
         self._lags = np.arange(1 - lookback, 1)
         n_symbols = len(panel.symbols)
         self.length = lookback * n_symbols + self._features.shape[1] + n_symbols + 2
+        self.layout = ObservationLayout(self.length, n_symbols, lookback)
 
     def observe(self, t: NDArray[np.int64], view: AccountView) -> NDArray[np.float32]:
         """Observations (n, length) at the closes of `t` (n,); sessions before the first count as no return."""

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nvtrader_pipelines.components import Component
-from nvtrader_pipelines.envs.observations.builder import AccountView, ObservationScaler
+from nvtrader_pipelines.envs.observations.builder import AccountView, ObservationLayout, ObservationScaler
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.portfolio.anchors import (
     SESSIONS_PER_YEAR,
@@ -57,6 +57,7 @@ class PerAssetBuilder:
         self._context = _clipped(context_columns(panel))
         self._n_symbols = n_symbols
         self.length = n_symbols * ASSET_COLUMNS + CONTEXT_COLUMNS
+        self.layout = ObservationLayout(self.length, n_symbols, lookback=0)
 
     def observe(self, t: NDArray[np.int64], view: AccountView) -> NDArray[np.float32]:
         """Observations (n, length) at the closes of `t` (n,)."""

@@ -4,14 +4,14 @@ from typing import Annotated
 
 from pydantic import Field
 
-from nvtrader_pipelines.envs.rewards.growth import AnchorRelativeGrowth, LogGrowth
+from nvtrader_pipelines.envs.rewards.growth import BenchmarkRelative, LogGrowth
 from nvtrader_pipelines.envs.rewards.risk import CvarExcess, VolatilityPenalty
 from nvtrader_pipelines.envs.rewards.term import RewardFunction, StepOutcome
 
-RewardTerm = Annotated[LogGrowth | AnchorRelativeGrowth | VolatilityPenalty | CvarExcess, Field(discriminator="kind")]
+RewardTerm = Annotated[LogGrowth | BenchmarkRelative | VolatilityPenalty | CvarExcess, Field(discriminator="kind")]
 
 __all__ = [
-    "AnchorRelativeGrowth",
+    "BenchmarkRelative",
     "CvarExcess",
     "LogGrowth",
     "RewardFunction",

@@ -31,23 +31,23 @@ class LogGrowth(Component):
         return lambda outcome: self.weight * log_growth(outcome.transition.growth)
 
 
-class AnchorRelativeGrowth(Component):
-    """Log growth net of costs less what the anchor would have grown from the same state without cost.
+class BenchmarkRelative(Component):
+    """Log growth net of costs less what a benchmark would have grown from the same state without cost.
 
-    The anchor's part does not depend on the action, so the optimum is that of log growth with less market noise.
+    The benchmark's part does not depend on the action, so the optimum is that of log growth with less market noise.
     """
 
-    kind: Literal["anchor_relative_growth"] = "anchor_relative_growth"
+    kind: Literal["benchmark_relative"] = "benchmark_relative"
     weight: PositiveFloat = 100.0
-    anchor: Anchor = VolatilityTargetAnchor()
+    benchmark: Anchor = VolatilityTargetAnchor()
 
     def start(self, panel: MarketPanel) -> RewardFunction:
-        """The term on one panel; the anchor is computed once."""
-        anchor = self.anchor.weights(panel)
+        """The term on one panel; the benchmark is computed once."""
+        benchmark = self.benchmark.weights(panel)
 
         def relative(outcome: StepOutcome) -> NDArray[np.float64]:
             trade = np.ones(len(outcome.t), dtype=bool)
-            held = hold(outcome.weights, anchor[outcome.t], trade, outcome.period, cost_rate=0.0)
+            held = hold(outcome.weights, benchmark[outcome.t], trade, outcome.period, cost_rate=0.0)
             return self.weight * (log_growth(outcome.transition.growth) - log_growth(held.growth))
 
         return relative

@@ -2,13 +2,13 @@ import numpy as np
 
 from nvtrader_pipelines.envs.accounts import Accounts
 from nvtrader_pipelines.envs.dynamics import hold, holding_period, market_legs
-from nvtrader_pipelines.envs.rewards import AnchorRelativeGrowth, LogGrowth
+from nvtrader_pipelines.envs.rewards import BenchmarkRelative, LogGrowth
 from nvtrader_pipelines.envs.rewards.growth import log_growth
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.portfolio.anchors import EqualWeightAnchor
 from tests.markets import synthetic_panel
 
-RELATIVE = AnchorRelativeGrowth(anchor=EqualWeightAnchor())
+RELATIVE = BenchmarkRelative(benchmark=EqualWeightAnchor())
 
 
 def stepped(target, *, bps=10.0):
@@ -34,12 +34,12 @@ def test_growth_relative_to_the_anchor_is_weighted_growth_over_the_anchors_from_
     period = holding_period(panel, market_legs(panel, "next_close"), np.array([25]), 5, fill="next_close")
     anchor = hold(held, np.array([[0.5, 0.5, 0.0]]), np.array([True]), period, 0.0)
     expected = 100.0 * (np.log(step.transition.growth) - np.log(anchor.growth))
-    np.testing.assert_allclose(step.reward_terms["anchor_relative_growth"], expected, rtol=1e-12)
+    np.testing.assert_allclose(step.reward_terms["benchmark_relative"], expected, rtol=1e-12)
 
 
 def test_trading_to_the_anchor_is_rewarded_with_the_cost_alone():
     _, _, free = stepped([0.5, 0.5, 0.0], bps=0.0)
     _, _, paid = stepped([0.5, 0.5, 0.0], bps=10.0)
-    assert free.reward_terms["anchor_relative_growth"].tolist() == [0.0]
+    assert free.reward_terms["benchmark_relative"].tolist() == [0.0]
     expected = 100.0 * np.log1p(-paid.transition.cost)
-    np.testing.assert_allclose(paid.reward_terms["anchor_relative_growth"], expected, rtol=1e-9)
+    np.testing.assert_allclose(paid.reward_terms["benchmark_relative"], expected, rtol=1e-9)

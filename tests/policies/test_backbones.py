@@ -3,16 +3,18 @@ import pytest
 import torch
 from gymnasium import spaces
 
+from nvtrader_pipelines.envs.observations import ObservationLayout
 from nvtrader_pipelines.envs.observations.per_asset import ASSET_COLUMNS, CONTEXT_COLUMNS
-from nvtrader_pipelines.policies.networks import MlpNetwork, SharedAssetNetwork
+from nvtrader_pipelines.policies.backbones import MlpBackbone, SharedAssetBackbone
 
 N = 5
 COLUMNS = N * ASSET_COLUMNS + CONTEXT_COLUMNS
+LAYOUT = ObservationLayout(COLUMNS, N, lookback=0)
 
 
 def built(network, columns=COLUMNS, n_actions=N + 1, log_std=-0.5):
     torch.manual_seed(0)
-    policy, kwargs = network.policy(log_std)
+    policy, kwargs = network.actor_critic(LAYOUT, log_std)
     observation = spaces.Box(-np.inf, np.inf, (columns,), np.float32)
     return policy(observation, spaces.Box(-3, 3, (n_actions,), np.float32), lambda _: 1e-3, **kwargs)
 
@@ -27,7 +29,7 @@ def means(policy, observation):
 
 
 def test_the_shared_network_scores_names_alike_whatever_their_place():
-    policy, observation = built(SharedAssetNetwork()), observed()
+    policy, observation = built(SharedAssetBackbone()), observed()
     order = torch.tensor([3, 0, 4, 2, 1])
     assets = observation[:, :-CONTEXT_COLUMNS].reshape(-1, N, ASSET_COLUMNS)[:, order].reshape(-1, N * ASSET_COLUMNS)
     swapped = torch.cat([assets, observation[:, -CONTEXT_COLUMNS:]], dim=1)
@@ -37,14 +39,15 @@ def test_the_shared_network_scores_names_alike_whatever_their_place():
 
 
 def test_the_shared_networks_scores_are_centred_and_start_near_zero():
-    scores = means(built(SharedAssetNetwork()), observed(64))
+    scores = means(built(SharedAssetBackbone()), observed(64))
     torch.testing.assert_close(scores[:, :N].sum(dim=1), torch.zeros(64), atol=1e-6, rtol=0)
     assert scores.abs().max() < 0.5
 
 
 def test_the_shared_network_has_the_same_number_of_parameters_for_any_number_of_names_but_the_deviations():
     sizes = [
-        sum(p.numel() for p in built(SharedAssetNetwork(), n * ASSET_COLUMNS + CONTEXT_COLUMNS, n + 1).parameters()) - n
+        sum(p.numel() for p in built(SharedAssetBackbone(), n * ASSET_COLUMNS + CONTEXT_COLUMNS, n + 1).parameters())
+        - n
         for n in (2, 9)
     ]
     assert sizes[0] == sizes[1]
@@ -52,11 +55,11 @@ def test_the_shared_network_has_the_same_number_of_parameters_for_any_number_of_
 
 def test_the_shared_network_refuses_another_observation():
     with pytest.raises(ValueError, match="needs the per_asset observation"):
-        built(SharedAssetNetwork(), columns=COLUMNS + 1)
+        built(SharedAssetBackbone(), columns=COLUMNS + 1)
 
 
 def test_every_parameter_of_the_shared_network_learns():
-    policy = built(SharedAssetNetwork())
+    policy = built(SharedAssetBackbone())
     known = {id(p) for group in policy.optimizer.param_groups for p in group["params"]}
     assert known == {id(p) for p in policy.parameters()}
     values, log_prob, entropy = policy.evaluate_actions(observed(), torch.ones(4, N + 1))
@@ -64,7 +67,7 @@ def test_every_parameter_of_the_shared_network_learns():
     assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in policy.parameters())
 
 
-@pytest.mark.parametrize("network", [MlpNetwork(), SharedAssetNetwork()], ids=lambda network: network.kind)
+@pytest.mark.parametrize("network", [MlpBackbone(), SharedAssetBackbone()], ids=lambda network: network.kind)
 def test_a_network_is_built_the_same_from_the_same_seed_and_starts_with_the_given_deviation(network):
     first, second = built(network), built(network)
     for name, tensor in first.state_dict().items():

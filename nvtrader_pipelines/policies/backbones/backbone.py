@@ -1,0 +1,39 @@
+"""What backbones have in common: a feature extractor under separate heads of actor and critic."""
+
+from typing import Any, ClassVar
+
+from pydantic import PositiveInt
+from stable_baselines3.common.policies import ActorCriticPolicy
+from torch import Tensor, nn
+
+from nvtrader_pipelines.components import Component
+from nvtrader_pipelines.envs.observations import ObservationLayout
+
+OPTIMIZER = {"fused": True, "eps": 1e-5}  # fused Adam is 15-20 % faster on small networks
+
+
+class ExtractorBackbone(Component):
+    """A feature extractor under separate actor and critic MLPs with tanh; the plain MLP has no extractor."""
+
+    needs_window: ClassVar[bool] = False  # whether it reads the observation's window of past returns
+
+    hidden: tuple[PositiveInt, ...] = (64, 64)  # layers of each head
+
+    def extractor(self, layout: ObservationLayout) -> dict[str, Any]:  # noqa: ARG002 - one signature for the family
+        """SB3's `features_extractor_class` and `features_extractor_kwargs`; empty for the raw observation."""
+        return {}
+
+    def actor_critic(
+        self, layout: ObservationLayout, log_std_init: float
+    ) -> tuple[type[ActorCriticPolicy], dict[str, Any]]:
+        """The SB3 policy class of an on-policy agent and its keyword arguments."""
+        layers = list(self.hidden)
+        return ActorCriticPolicy, {
+            "net_arch": {"pi": layers, "vf": layers},
+            "log_std_init": log_std_init,
+            "optimizer_kwargs": OPTIMIZER,
+            **self.extractor(layout),
+        }
+
+    def prepare(self, policy: nn.Module, observations: Tensor, seed: int) -> None:
+        """Fit what is fitted before reinforcement learning, on the training window's observations (T, length)."""
