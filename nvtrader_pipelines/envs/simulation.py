@@ -1,7 +1,7 @@
 """Episodes of n portfolios at once: the engine under the scalar and the vectorised environment."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,8 @@ from nvtrader_pipelines.envs.observations import ObservationScaler
 from nvtrader_pipelines.envs.observations.builder import AccountView
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.market.panel import MarketPanel
+
+_ACCOUNT_ARRAYS = ("t", "weights", "equity", "peak", "recent_returns")
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,6 +25,7 @@ class Step:
     truncated: NDArray[np.bool_]  # (n,) the episode's length or the data's end
     target: NDArray[np.float64]  # (n, N+1)
     account: AccountStep
+    struck: dict[str, NDArray[np.bool_]] = field(default_factory=dict)  # termination to where it struck, (n,)
 
 
 class PortfolioSimulation:
@@ -90,3 +93,14 @@ class PortfolioSimulation:
             target=target,
             account=account,
         )
+
+    def state(self) -> dict[str, NDArray[np.generic]]:
+        """What `restore` needs to go on from here."""
+        accounts = {f"accounts.{name}": getattr(self.accounts, name).copy() for name in _ACCOUNT_ARRAYS}
+        return {**accounts, "steps": self.steps.copy()}
+
+    def restore(self, state: dict[str, NDArray[np.generic]]) -> None:
+        """Go on from a `state` of a simulation like this one."""
+        for name in _ACCOUNT_ARRAYS:
+            setattr(self.accounts, name, state[f"accounts.{name}"].copy())
+        self.steps = state["steps"].copy()

@@ -1,17 +1,25 @@
 """The rows of a trajectory: what was seen, done and earned at one decision, in training and in tests alike."""
 
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
+
+from nvtrader_pipelines.envs.simulation import Step
 
 STEP = {
-    "episode": pl.Int32,  # 0 for a walk through test windows; the number of the sampled episode in training
+    "episode": pl.Int32,  # 0 for a walk through test windows; in training the number of the episode, as they began
     "step": pl.Int32,
     "session": pl.Date,
     "fill_session": pl.Date,
     "observation_hash": pl.Int64,
-    "action": pl.List(pl.Float32),
+    "action": pl.List(pl.Float32),  # as the environment got it: within the bounds of the action space
     "reward": pl.Float64,
     "value": pl.Float32,
-    "log_prob": pl.Float32,
+    "log_prob": pl.Float32,  # of the action before it was brought within bounds
     "equity": pl.Float64,  # after the step
     "drawdown": pl.Float64,
     "turnover": pl.Float64,  # one-way
@@ -27,3 +35,24 @@ TRAJECTORY = {
     "seed": pl.Int32,
     **STEP,
 }
+
+
+@dataclass(frozen=True, eq=False)
+class Played:
+    """One step of n portfolios, before those that are done begin anew."""
+
+    observation: NDArray[np.float32]  # (n, length) that was acted on
+    action: NDArray[np.floating]  # (n, A)
+    t: NDArray[np.int64]  # (n,) session of the decision
+    drawdown: NDArray[np.float64]  # (n,) after the step
+    step: Step
+
+    @property
+    def done(self) -> NDArray[np.bool_]:
+        """Where an episode ended, (n,)."""
+        return self.step.terminated | self.step.truncated
+
+
+def step_info(reward_terms: Mapping[str, float], termination: str | None = None) -> str:
+    """The column `info` of a step: each reward term's contribution, and the kind of the termination that struck."""
+    return json.dumps({"reward_terms": dict(reward_terms), "termination": termination})

@@ -12,6 +12,7 @@ from typing_extensions import override
 
 from nvtrader_pipelines.envs.simulation import PortfolioSimulation
 from nvtrader_pipelines.envs.spaces import action_space, observation_space
+from nvtrader_pipelines.policies.trajectory import Played
 
 
 class PortfolioVecEnv(VecEnv):
@@ -20,6 +21,9 @@ class PortfolioVecEnv(VecEnv):
     Portfolio `i` of n draws its starts from a generator of `seed * n + i`, so that different seeds share none; a
     scalar environment reset with that number has the same episodes.
     """
+
+    observation: NDArray[np.float32]  # (n, length) that the next actions answer
+    played: Played  # the last step
 
     def __init__(self, simulation: PortfolioSimulation, seed: int = 0) -> None:
         self.simulation = simulation
@@ -42,7 +46,8 @@ class PortfolioVecEnv(VecEnv):
         self.simulation.reset(range(self.num_envs), self._generators)
         self._returns[:] = 0.0
         self.reset_infos = [{} for _ in range(self.num_envs)]
-        return self.simulation.observe()
+        self.observation = self.simulation.observe()
+        return self.observation
 
     def step_async(self, actions: NDArray[Any]) -> None:
         """Keep the actions for `step_wait`."""
@@ -50,27 +55,46 @@ class PortfolioVecEnv(VecEnv):
 
     def step_wait(self) -> VecEnvStepReturn:
         """Step all portfolios; those that are done begin a new episode."""
-        step = self.simulation.step(self._actions)
+        simulation, decided_at = self.simulation, self.simulation.accounts.t
+        step = simulation.step(self._actions)
+        self.played = Played(self.observation, self._actions, decided_at, simulation.accounts.drawdown, step)
         self._returns += step.reward
-        done = step.terminated | step.truncated
+        done = self.played.done
         ended = np.flatnonzero(done)
         infos: list[dict[str, Any]] = [{}] * self.num_envs  # shared: only the ended ones are written
-        observation = step.observation
+        self.observation = step.observation
         if len(ended):
             for i in ended:
-                infos[i] = {
-                    "terminal_observation": step.observation[i].copy(),
-                    "TimeLimit.truncated": bool(step.truncated[i]),
-                    "episode": {
-                        "r": float(self._returns[i]),
-                        "l": int(self.simulation.steps[i]),
-                        "t": 0.0,
-                    },
-                }
-            self.simulation.reset(ended.tolist(), [self._generators[i] for i in ended])
+                infos[i] = self._ending(i)
+            simulation.reset(ended.tolist(), [self._generators[i] for i in ended])
             self._returns[ended] = 0.0
-            observation = self.simulation.observe()
-        return observation, step.reward.astype(np.float32), done, infos
+            self.observation = simulation.observe()
+        return self.observation, step.reward.astype(np.float32), done, infos
+
+    def state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """What `restore` needs to go on from here: arrays, and facts that JSON can hold."""
+        simulation = {f"simulation.{name}": array for name, array in self.simulation.state().items()}
+        generators = [generator.bit_generator.state for generator in self._generators]
+        return {**simulation, "returns": self._returns.copy()}, {"generators": generators}
+
+    def restore(self, arrays: dict[str, NDArray[Any]], facts: dict[str, Any]) -> None:
+        """Go on from a `state` of an environment like this one."""
+        start = "simulation."
+        inner = {name.removeprefix(start): array for name, array in arrays.items() if name.startswith(start)}
+        self.simulation.restore(inner)
+        self._returns = arrays["returns"].copy()
+        for generator, state in zip(self._generators, facts["generators"], strict=True):
+            generator.bit_generator.state = state
+        self.observation = self.simulation.observe()
+
+    def _ending(self, i: int) -> dict[str, Any]:
+        """What SB3 reads of an episode that ended."""
+        step = self.played.step
+        return {
+            "terminal_observation": step.observation[i].copy(),
+            "TimeLimit.truncated": bool(step.truncated[i]),
+            "episode": {"r": float(self._returns[i]), "l": int(self.simulation.steps[i]), "t": 0.0},
+        }
 
     def close(self) -> None:
         """Nothing is held open."""

@@ -5,16 +5,15 @@ from typing import Annotated, Literal, Self
 import torch
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 from stable_baselines3 import PPO
-from stable_baselines3.common.logger import Logger
 from torch.distributions import Distribution
 
 from nvtrader_pipelines.components import Component
 from nvtrader_pipelines.envs.simulation import PortfolioSimulation
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.market.panel import MarketPanel
-from nvtrader_pipelines.policies.agents.callbacks import TrainingCallback
+from nvtrader_pipelines.policies.agents.checkpoints import learn
 from nvtrader_pipelines.policies.agents.demeaning import demeaned
-from nvtrader_pipelines.policies.agents.fit import CURVE_POINTS, DEFAULT_HOOKS, Fit, TrainingHooks, thin
+from nvtrader_pipelines.policies.agents.fit import DEFAULT_HOOKS, Fit, TrainingHooks
 from nvtrader_pipelines.policies.backbones import Backbone, MlpBackbone
 from nvtrader_pipelines.policies.vector_env import PortfolioVecEnv
 
@@ -63,12 +62,11 @@ class PpoAgent(Component):
         scaler = env.observation.fit(panel, first, last)
         known = demeaned(panel, first, last) if self.demean_returns else panel
         simulation = PortfolioSimulation(known, env, self.n_envs, first=first, last=last, scaler=scaler)
-        model = self._model(PortfolioVecEnv(simulation, seed), seed)
-        model.set_logger(Logger(None, []))  # SB3's own would leave a folder behind per run
-        callback = TrainingCallback(hooks)
-        model.learn(self.total_timesteps, callback=callback)
+        venv = PortfolioVecEnv(simulation, seed)
+        model = self._model(venv, seed)
+        log = learn(model, venv, self.total_timesteps, hooks, seed)
         tensors = {name: tensor.detach().clone() for name, tensor in model.policy.state_dict().items()}
-        return Fit(tensors=tensors, scaler=scaler, curve=thin(callback.points, CURVE_POINTS))
+        return Fit(tensors=tensors, scaler=scaler, curve=log.points, rollouts=log.rollouts)
 
     def _model(self, env: PortfolioVecEnv, seed: int) -> PPO:
         torch.set_num_threads(1)
