@@ -1,0 +1,14 @@
+"""Advantages: a family of ways to judge the steps of grouped episodes."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from nvtrader_pipelines.policies.advantages.episodes import Episodes, Estimate
+from nvtrader_pipelines.policies.advantages.gae import GaeAdvantage
+from nvtrader_pipelines.policies.advantages.grpo import GrpoAdvantage
+from nvtrader_pipelines.policies.advantages.reinforce_plus_plus import ReinforcePlusPlusAdvantage
+
+Advantage = Annotated[GaeAdvantage | GrpoAdvantage | ReinforcePlusPlusAdvantage, Field(discriminator="kind")]
+
+__all__ = ["Advantage", "Episodes", "Estimate", "GaeAdvantage", "GrpoAdvantage", "ReinforcePlusPlusAdvantage"]

@@ -1,0 +1,110 @@
+"""What holds for every advantage, or for every one that compares the episodes of a group."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nvtrader_pipelines.policies.advantages import Episodes, GaeAdvantage, GrpoAdvantage, ReinforcePlusPlusAdvantage
+
+MEAN_BASELINE = [
+    GrpoAdvantage(),
+    GrpoAdvantage(normalize=False),
+    ReinforcePlusPlusAdvantage(global_normalization=False),
+]
+COMPARING = [
+    *MEAN_BASELINE,
+    GrpoAdvantage(leave_one_out=True),
+    ReinforcePlusPlusAdvantage(),
+    ReinforcePlusPlusAdvantage(baseline="leave_one_out"),
+]
+EVERY = [*COMPARING, GaeAdvantage(), ReinforcePlusPlusAdvantage(baseline="none")]
+SEEDS = given(seed=st.integers(0, 2**32 - 1))
+
+
+def random_episodes(seed, n_groups=3, group_size=4, length=6):
+    """Episodes of random rewards and lengths, none empty."""
+    draw = torch.Generator().manual_seed(seed)
+    n = n_groups * group_size
+    rewards, values = (torch.randn(n, length, generator=draw, dtype=torch.float64) for _ in range(2))
+    lengths = torch.randint(1, length + 1, (n, 1), generator=draw)
+    mask = (torch.arange(length) < lengths).double()
+    groups = torch.arange(n_groups).repeat_interleave(group_size)
+    return Episodes(
+        rewards=rewards * mask, mask=mask, groups=groups, values=values, final_values=torch.zeros(n).double()
+    )
+
+
+@pytest.mark.parametrize("advantage", MEAN_BASELINE, ids=repr)
+@SEEDS
+def test_with_a_group_mean_the_advantages_of_a_group_sum_to_zero(advantage, seed):
+    episodes = random_episodes(seed)
+    found = advantage.estimate(episodes, 0.9).advantages[:, 0]
+    sums = torch.stack([found[episodes.groups == group].sum() for group in range(3)])
+    torch.testing.assert_close(sums, torch.zeros_like(sums), rtol=0.0, atol=1e-9)
+
+
+@pytest.mark.parametrize("advantage", COMPARING, ids=repr)
+@SEEDS
+def test_a_constant_added_to_the_outcomes_of_a_group_changes_nothing(advantage, seed):
+    episodes = random_episodes(seed)
+    lucky = replace(episodes, rewards=episodes.rewards.clone())
+    lucky.rewards[:4, 0] += 7.0
+    found, same = (advantage.estimate(some, 0.9).advantages for some in (lucky, episodes))
+    torch.testing.assert_close(found, same, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("baseline", ["group_mean", "leave_one_out", "none"])
+@SEEDS
+def test_global_normalisation_gives_mean_0_and_variance_1_over_the_steps_taken(baseline, seed):
+    episodes = random_episodes(seed)
+    found = ReinforcePlusPlusAdvantage(baseline=baseline).estimate(episodes, 0.9).advantages[episodes.mask > 0.0]
+    torch.testing.assert_close(found.mean().item(), 0.0, rtol=0.0, atol=1e-6)
+    torch.testing.assert_close(found.var(correction=0).item(), 1.0, rtol=0.0, atol=1e-6)
+
+
+@SEEDS
+def test_leave_one_out_and_group_mean_agree_after_global_normalisation_of_groups_of_one_size(seed):
+    episodes = random_episodes(seed)
+    first, second = (
+        ReinforcePlusPlusAdvantage(baseline=baseline).estimate(episodes, 0.9).advantages
+        for baseline in ("group_mean", "leave_one_out")
+    )
+    torch.testing.assert_close(first, second, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("advantage", EVERY, ids=repr)
+@SEEDS
+def test_what_lies_behind_an_episodes_end_changes_nothing(advantage, seed):
+    episodes = random_episodes(seed)
+    behind = episodes.mask == 0.0
+    other = replace(
+        episodes,
+        rewards=torch.where(behind, 5.0, episodes.rewards),
+        values=torch.where(behind, -9.0, episodes.values),
+    )
+    found, same = (advantage.estimate(some, 0.9).advantages * some.mask for some in (other, episodes))
+    torch.testing.assert_close(found, same, rtol=0.0, atol=0.0)
+
+
+@pytest.mark.parametrize("advantage", COMPARING, ids=repr)
+@SEEDS
+def test_the_order_of_the_episodes_and_the_names_of_the_groups_do_not_matter(advantage, seed):
+    episodes = random_episodes(seed)
+    order = torch.randperm(12, generator=torch.Generator().manual_seed(seed))
+    shuffled = Episodes(
+        rewards=episodes.rewards[order],
+        mask=episodes.mask[order],
+        groups=10 - 3 * episodes.groups[order],
+        values=episodes.values[order],
+        final_values=episodes.final_values[order],
+    )
+    found, same = (advantage.estimate(some, 0.9).advantages for some in (shuffled, episodes))
+    torch.testing.assert_close(found, same[order], rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("advantage", EVERY, ids=repr)
+def test_the_critic_has_targets_where_it_is_used_and_nowhere_else(advantage):
+    assert (advantage.estimate(random_episodes(0), 0.9).returns is not None) == advantage.uses_critic
