@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,12 +95,12 @@ class PortfolioSimulation:
             account=account,
         )
 
-    def state(self) -> dict[str, NDArray[np.generic]]:
+    def state(self) -> dict[str, NDArray[Any]]:
         """What `restore` needs to go on from here."""
         accounts = {f"accounts.{name}": getattr(self.accounts, name).copy() for name in _ACCOUNT_ARRAYS}
         return {**accounts, "steps": self.steps.copy()}
 
-    def restore(self, state: dict[str, NDArray[np.generic]]) -> None:
+    def restore(self, state: dict[str, NDArray[Any]]) -> None:
         """Go on from a `state` of a simulation like this one."""
         for name in _ACCOUNT_ARRAYS:
             setattr(self.accounts, name, state[f"accounts.{name}"].copy())

@@ -2,11 +2,16 @@
 
 import multiprocessing
 import os
+import queue
 import signal
 import threading
-from collections.abc import Generator, Sequence
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
+from multiprocessing.synchronize import Lock
 from typing import Any
 
 import torch
@@ -14,9 +19,8 @@ from safetensors.torch import load, save
 
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.market.panel import MarketPanel
-from nvtrader_pipelines.policies.agents import Agent, Fit
-
-_panels: dict[str, MarketPanel] = {}  # a worker's own copy, sent once
+from nvtrader_pipelines.policies.agents import Agent, CurvePoint, Fit, TrainingHooks
+from nvtrader_pipelines.policies.agents.checkpoints import CheckpointError
 
 
 @dataclass(frozen=True)
@@ -28,13 +32,79 @@ class TrainingTask:
     window: tuple[int, int]  # first and last session index, inclusive
     environment: EnvSpec
     agent: Agent
+    sample_rate: float = 0.0  # share of training episodes whose steps are recorded
+    resume_from: bytes | None = None  # a checkpoint; one that cannot be used is passed over
 
 
-def _begin(panel: MarketPanel, leash: Any) -> None:
+@dataclass(frozen=True, eq=False)
+class Stepped:
+    """A training that has come this far."""
+
+    task: TrainingTask
+    timesteps: int
+    mean_reward: float  # of a step, since the event before
+
+
+@dataclass(frozen=True, eq=False)
+class Checkpointed:
+    """A training that can be resumed from here."""
+
+    task: TrainingTask
+    content: bytes
+
+
+@dataclass(frozen=True, eq=False)
+class Finished:
+    """A training that is done."""
+
+    task: TrainingTask
+    fit: Fit
+
+
+TrainingEvent = Stepped | Checkpointed | Finished
+
+
+class TrainingProcessError(RuntimeError):
+    """A training process that ended before its work was done."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Trained:
+    """A fit on its way; torch would send each tensor as an open file of shared memory."""
+
+    fit: Fit  # without tensors
+    tensors: bytes
+
+
+_Told = CurvePoint | bytes | _Trained  # bytes: a checkpoint
+
+
+@dataclass(frozen=True, eq=False)
+class _Worker:
+    """A worker process's own side: what it was sent once, and the line to the caller, which all workers share."""
+
+    panel: MarketPanel
+    tasks: Sequence[TrainingTask]
+    line: Any  # a pipe's end
+    lock: Lock
+
+    def tell(self, number: int, told: _Told) -> None:
+        """Send the caller something of a task."""
+        try:
+            with self.lock:
+                self.line.send((number, told))
+        except BrokenPipeError:  # the caller is dead, and the leash about to say so
+            os._exit(1)
+
+
+_workers: list[_Worker] = []  # of this process: none in the caller, one in a worker
+
+
+def _begin(worker: _Worker, leash: Any) -> None:
     """Set a worker up; it ends when the other end of its leash, a pipe, is closed: by `train_all` or by a death."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is the caller's to handle
     threading.Thread(target=_end_with, args=(leash,), daemon=True).start()
-    _panels["panel"] = panel
+    _workers.append(worker)
     torch.set_num_threads(1)
 
 
@@ -43,40 +113,112 @@ def _end_with(leash: Any) -> None:
     os._exit(1)
 
 
-def _train(task: TrainingTask) -> tuple[Fit, bytes]:
-    """The fit without its tensors, and those as bytes: torch would send each as an open file of shared memory."""
-    fit = task.agent.train(_panels["panel"], task.environment, task.window, task.seed)
-    return replace(fit, tensors={}), save(fit.tensors)
+def _train(number: int) -> None:
+    """Train one of the tasks, telling the caller of it on the way."""
+    (worker,) = _workers
+    task = worker.tasks[number]
+    tell = partial(worker.tell, number)
+    try:
+        fit = _fit(worker.panel, task, tell)
+    except CheckpointError:  # from its start the training gives the same policy, later
+        fit = _fit(worker.panel, replace(task, resume_from=None), tell)
+    tell(_Trained(replace(fit, tensors={}), save(fit.tensors)))
+
+
+def _fit(panel: MarketPanel, task: TrainingTask, tell: Callable[[_Told], None]) -> Fit:
+    hooks = TrainingHooks(tell, tell, task.resume_from, task.sample_rate)
+    return task.agent.train(panel, task.environment, task.window, task.seed, hooks)
 
 
 def train_all(
     panel: MarketPanel, tasks: Sequence[TrainingTask], n_processes: int | None = None
-) -> Generator[tuple[TrainingTask, Fit], None, None]:
-    """Train the tasks side by side and hand each out as it is done, in no fixed order.
+) -> Generator[TrainingEvent, None, None]:
+    """Train the tasks side by side and tell how each goes on; the events of one task come in order, `Finished` last.
 
     Every task is seeded by itself, so the results do not depend on the order or the number of processes. When the
-    caller stops early (an interrupt, an error, a kill), the workers end at once and what they were at is lost.
+    caller stops early (an interrupt, an error, a kill), the workers end at once and what they did after their last
+    checkpoint is lost.
+
+    Raises:
+        TrainingProcessError: if a worker ends by itself: killed, or out of memory.
+        Exception: what a training raises; the workers then end at once.
     """
     n_processes = min(len(tasks), n_processes or os.cpu_count() or 1)
     if n_processes == 0:
         return
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__])
-    held, leash = multiprocessing.Pipe(duplex=False)
-    pool = ProcessPoolExecutor(n_processes, mp_context=context, initializer=_begin, initargs=(panel, held))
-    pending = {}
+    crew = _Crew(panel, tasks, n_processes)
     try:
-        pending = {pool.submit(_train, task): task for task in tasks}
-        while pending:
-            # importing polars makes a signal restart a blocking wait, so without a timeout Ctrl-C would not be heard
-            done, _ = wait(pending, timeout=0.5, return_when=FIRST_COMPLETED)
-            for future in done:
-                task = pending.pop(future)
-                fit, tensors = future.result()
-                yield task, replace(fit, tensors=load(tensors))
+        yield from crew.events()
     finally:
-        if pending:
-            leash.close()
-        pool.shutdown(wait=True, cancel_futures=True)
-        leash.close()
-        held.close()
+        crew.end()
+
+
+class _Crew:
+    """The caller's side: a pool of workers, and a thread that hears them, so that none of them waits for the caller."""
+
+    def __init__(self, panel: MarketPanel, tasks: Sequence[TrainingTask], n_processes: int) -> None:
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload([__name__])
+        self._tasks, self._unfinished = tasks, len(tasks)
+        self._held, self._leash = context.Pipe(duplex=False)
+        self._ear, self._line = context.Pipe(duplex=False)
+        worker = _Worker(panel, tasks, self._line, context.Lock())
+        self._pool = ProcessPoolExecutor(
+            n_processes, mp_context=context, initializer=_begin, initargs=(worker, self._held)
+        )
+        self._told: queue.SimpleQueue[tuple[int, _Told]] = queue.SimpleQueue()
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+
+    def events(self) -> Generator[TrainingEvent, None, None]:
+        """Begin, and give what the workers tell until every task is finished."""
+        self._listener.start()
+        futures = [self._pool.submit(_train, number) for number in range(len(self._tasks))]
+        while self._unfinished:
+            if self._told.empty():
+                _require_well(futures)
+            event = self._next()
+            if event is not None:
+                self._unfinished -= isinstance(event, Finished)
+                yield event
+
+    def end(self) -> None:
+        """End the workers, at once if they have work left, and then the listener."""
+        if self._unfinished:
+            self._leash.close()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._line.close()  # the last of its writers, so the listener reads its end
+        self._listener.join()
+        for pipe in (self._ear, self._leash, self._held):
+            pipe.close()
+
+    def _listen(self) -> None:
+        with suppress(EOFError, OSError):  # OSError: a worker was killed in the middle of a message
+            while True:
+                self._told.put(self._ear.recv())
+
+    def _next(self) -> TrainingEvent | None:
+        """The next event, or None if there is none for a while."""
+        try:
+            # importing polars makes a signal restart a blocking wait, so without a timeout Ctrl-C would not be heard
+            number, told = self._told.get(timeout=0.5)
+        except queue.Empty:
+            return None
+        task = self._tasks[number]
+        if isinstance(told, bytes):
+            return Checkpointed(task, told)
+        if isinstance(told, _Trained):
+            return Finished(task, replace(told.fit, tensors=load(told.tensors)))
+        return Stepped(task, *told)
+
+
+def _require_well(futures: Sequence[Future[None]]) -> None:
+    """Raise what a training raised, or that its process is gone."""
+    for future in futures:
+        if future.done():
+            try:
+                future.result()
+            except BrokenProcessPool as error:
+                raise TrainingProcessError(
+                    "a training must run to its end, but its process ended by itself: it was killed, or the machine is "
+                    "out of memory; free some or train in fewer processes, and start the run again"
+                ) from error

@@ -64,7 +64,7 @@ class PortfolioVecEnv(VecEnv):
         infos: list[dict[str, Any]] = [{}] * self.num_envs  # shared: only the ended ones are written
         self.observation = step.observation
         if len(ended):
-            for i in ended:
+            for i in ended.tolist():
                 infos[i] = self._ending(i)
             simulation.reset(ended.tolist(), [self._generators[i] for i in ended])
             self._returns[ended] = 0.0

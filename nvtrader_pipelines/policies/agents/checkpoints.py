@@ -192,9 +192,9 @@ def _tensor(array: Tensor | NDArray[Any]) -> Tensor:
 
 
 def _lstm_states(model: OnPolicyAlgorithm) -> dict[str, Tensor]:
-    if not isinstance(model, RecurrentPPO):
+    states = model._last_lstm_states if isinstance(model, RecurrentPPO) else None  # noqa: SLF001
+    if states is None:
         return {}
-    states = model._last_lstm_states  # noqa: SLF001
     return {"pi.h": states.pi[0], "pi.c": states.pi[1], "vf.h": states.vf[0], "vf.c": states.vf[1]}
 
 
