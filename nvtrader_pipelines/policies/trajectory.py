@@ -46,11 +46,12 @@ class Played:
     t: NDArray[np.int64]  # (n,) session of the decision
     drawdown: NDArray[np.float64]  # (n,) after the step
     step: Step
+    running: NDArray[np.bool_]  # (n,) whose episode had not ended before the step
 
     @property
     def done(self) -> NDArray[np.bool_]:
         """Where an episode ended, (n,)."""
-        return self.step.terminated | self.step.truncated
+        return (self.step.terminated | self.step.truncated) & self.running
 
 
 def step_info(reward_terms: Mapping[str, float], termination: str | None = None) -> str:

@@ -57,7 +57,9 @@ class PortfolioVecEnv(VecEnv):
         """Step all portfolios; those that are done begin a new episode."""
         simulation, decided_at = self.simulation, self.simulation.accounts.t
         step = simulation.step(self._actions)
-        self.played = Played(self.observation, self._actions, decided_at, simulation.accounts.drawdown, step)
+        running = np.ones(self.num_envs, dtype=bool)
+        drawdown = simulation.accounts.drawdown
+        self.played = Played(self.observation, self._actions, decided_at, drawdown, step, running)
         self._returns += step.reward
         done = self.played.done
         ended = np.flatnonzero(done)

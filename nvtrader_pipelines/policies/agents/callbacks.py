@@ -40,7 +40,7 @@ class TrainingLog:
 
     def step(self, played: Played, values: Tensor | None = None, log_probs: Tensor | None = None) -> None:
         """Note one step of all portfolios."""
-        self._rewards.append(float(played.step.reward.mean()))
+        self._rewards.append(float(played.step.reward[played.running].mean()))
         self._sampler.record(played, values, log_probs)
 
     def end_rollout(self, timesteps: int) -> None:

@@ -38,7 +38,7 @@ class EpisodeSampler:
 
     def record(self, played: Played, values: Tensor | None = None, log_probs: Tensor | None = None) -> None:
         """Note one step of all portfolios, with the critic's values and the actions' log-probabilities if known."""
-        for i in np.flatnonzero(self._taken).tolist():
+        for i in np.flatnonzero(self._taken & played.running).tolist():
             rows = self._open.setdefault(i, [])
             judged = (_number(values, i), _number(log_probs, i))
             rows.append((int(self._numbers[i]), len(rows), *self._row(played, i, judged)))
