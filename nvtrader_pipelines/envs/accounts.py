@@ -17,6 +17,7 @@ from nvtrader_pipelines.envs.dynamics import (
 from nvtrader_pipelines.envs.rewards.term import RECENT_SESSIONS, StepOutcome
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.market.panel import MarketPanel
+from nvtrader_pipelines.portfolio.costs import total_cost
 
 RUIN = 1e-6  # equity at which an account is over
 
@@ -42,7 +43,8 @@ class Accounts:
         self.panel, self.spec = panel, spec
         self.fill: FillTiming = resolve_fill(spec.fill, panel)
         self._legs = market_legs(panel, self.fill)
-        self._terms = {term.kind: term.start(panel) for term in spec.reward_terms}
+        self._cost = total_cost(spec.cost_models, panel)
+        self._terms = {term.kind: term.start(panel, n_accounts) for term in spec.reward_terms}
         self.t = np.full(n_accounts, t, dtype=np.int64)
         self.weights = np.zeros((n_accounts, len(panel.symbols) + 1))
         self.weights[:, -1] = 1.0
@@ -68,6 +70,8 @@ class Accounts:
         self.equity[rows] = 1.0
         self.peak[rows] = 1.0
         self.recent_returns[rows] = 0.0
+        for term in self._terms.values():
+            term.reset(rows)
 
     def trade(self, target: NDArray[np.float64], wanted: NDArray[np.bool_], n_sessions: int) -> AccountStep:
         """Trade those `wanted` (n,) to `target` (n, N+1), hold all for `n_sessions`, and score the step.
@@ -76,7 +80,7 @@ class Accounts:
             ValueError: if an account's equity is no longer a finite number.
         """
         period = holding_period(self.panel, self._legs, self.t, n_sessions, fill=self.fill)
-        transition = hold(self.weights, target, wanted, period, self.spec.cost_rate)
+        transition = hold(self.weights, target, wanted, period, self._cost)
         decided_at, held = self.t, self.weights
         growth = transition.session_growth
         path = self.equity[:, None] * np.cumprod(growth, axis=1)
@@ -86,7 +90,16 @@ class Accounts:
         self.weights = transition.weights
         self.recent_returns = np.concatenate([self.recent_returns[:, n_sessions:], growth - 1.0], axis=1)
         self.t = self.t + n_sessions
-        outcome = StepOutcome(decided_at, held, period, transition, self.recent_returns)
+        outcome = StepOutcome(
+            t=decided_at,
+            weights=held,
+            target=target,
+            wanted=wanted,
+            period=period,
+            transition=transition,
+            recent_returns=self.recent_returns,
+            drawdown=self.drawdown,
+        )
         terms = {kind: term(outcome) for kind, term in self._terms.items()}
         return AccountStep(transition=transition, path=path, reward_terms=terms)
 

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nvtrader_pipelines.market.panel import MarketPanel
+from nvtrader_pipelines.portfolio.costs import CostFunction
 
 FillTiming = Literal["next_open", "next_close", "same_close"]
 FloatArray = NDArray[np.float64]
@@ -77,6 +78,7 @@ class HoldingPeriod:
     later: FloatArray  # (n, k-1, N) the sessions after
     tradable: NDArray[np.bool_]  # (n, N) at the fill
     delisted: NDArray[np.bool_]  # (n, N) at the fill
+    filled_at: NDArray[np.int64]  # (n,) session of the fill
 
 
 def holding_period(
@@ -91,6 +93,7 @@ def holding_period(
         later=legs.whole[later],
         tradable=panel.tradable[filled_at],
         delisted=panel.delisted[filled_at],
+        filled_at=filled_at,
     )
 
 
@@ -145,7 +148,7 @@ def hold(
     target: FloatArray,
     trade: NDArray[np.bool_],
     period: HoldingPeriod,
-    cost_rate: float,
+    cost: CostFunction,
 ) -> Transition:
     """Trade once to `target` and hold: the accounting of one decision.
 
@@ -156,18 +159,18 @@ def hold(
         target: (n, N+1) wanted weights, cash last, rows sum to 1; ignored where `trade` is False.
         trade: (n,) whether the portfolio trades at all.
         period: what the market does.
-        cost_rate: fraction of the traded value, on the sum of absolute changes of names from drifted weights.
+        cost: what the trades of the names, from drifted weights, take from equity; at most all of it is taken.
     """
     drifted, growth_before = _drift(weights, period.before_fill)
     executed = _execute(drifted, target, trade, period)
     trades = np.zeros_like(executed)
     trades[:, :-1] = np.where(period.delisted, 0.0, executed[:, :-1] - drifted[:, :-1])
     trades[:, -1] = -trades[:, :-1].sum(axis=1)
-    cost = np.minimum(1.0, cost_rate * np.abs(trades[:, :-1]).sum(axis=1))
+    paid = np.minimum(1.0, cost(trades[:, :-1], period.filled_at))
     held, growth_after = _drift(executed, period.after_fill)
     session_growth = np.empty((len(weights), period.later.shape[1] + 1))
     session_cash = np.empty_like(session_growth)
-    session_growth[:, 0] = growth_before * (1.0 - cost) * growth_after
+    session_growth[:, 0] = growth_before * (1.0 - paid) * growth_after
     session_cash[:, 0] = held[:, -1]
     for session in range(1, session_growth.shape[1]):
         held, session_growth[:, session] = _drift(held, period.later[:, session - 1])
@@ -180,5 +183,5 @@ def hold(
         weights=held,
         trades=trades,
         turnover=0.5 * np.abs(trades).sum(axis=1),
-        cost=cost,
+        cost=paid,
     )

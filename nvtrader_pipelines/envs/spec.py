@@ -9,6 +9,7 @@ from nvtrader_pipelines.envs.actions import Action, SimplexAction
 from nvtrader_pipelines.envs.dynamics import FillTiming
 from nvtrader_pipelines.envs.observations import LookbackObservation, Observation
 from nvtrader_pipelines.envs.rewards import CvarExcess, LogGrowth, RewardTerm, VolatilityPenalty
+from nvtrader_pipelines.portfolio.costs import CostModel, ProportionalCost
 
 
 class EnvSpec(Component):
@@ -19,6 +20,7 @@ class EnvSpec(Component):
     rebal_freq: Annotated[int, Field(ge=1, le=10)] = 5  # sessions between decisions
     turnover_cost_bps: Annotated[float, Field(ge=0.0, le=50.0)] = 10.0  # on the sum of absolute changes
     vol_penalty: Annotated[float, Field(ge=0.0, le=5.0)] = 0.5  # reward per unit of realised session volatility
+    costs: tuple[CostModel, ...] = ()  # on top of turnover_cost_bps
     fill: FillTiming = "next_open"
     observation: Observation = LookbackObservation()
     action: Action = SimplexAction()
@@ -33,10 +35,20 @@ class EnvSpec(Component):
             raise ValueError("the volatility penalty is given twice: set vol_penalty to 0 or drop the term")
         return self
 
+    @model_validator(mode="after")
+    def _costs_are_distinct(self) -> Self:
+        kinds = [model.kind for model in self.costs]
+        if len(set(kinds)) != len(kinds):
+            raise ValueError(f"costs must name each model at most once, but they are {kinds}")
+        if "proportional" in kinds and self.turnover_cost_bps > 0.0:
+            raise ValueError("the proportional cost is given twice: set turnover_cost_bps to 0 or drop the model")
+        return self
+
     @property
-    def cost_rate(self) -> float:
-        """Cost as a fraction of the traded value."""
-        return self.turnover_cost_bps * 1e-4
+    def cost_models(self) -> tuple[CostModel, ...]:
+        """All models of what trades cost, the `turnover_cost_bps` knob included."""
+        knob = (ProportionalCost(bps=self.turnover_cost_bps),) if self.turnover_cost_bps > 0.0 else ()
+        return (*knob, *self.costs)
 
     @property
     def reward_terms(self) -> tuple[RewardTerm, ...]:

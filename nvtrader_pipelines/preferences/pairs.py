@@ -2,15 +2,17 @@
 
 import hashlib
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from nvtrader_pipelines.components import canonical_json
 from nvtrader_pipelines.envs.dynamics import FillTiming, Legs, hold, holding_period, market_legs, resolve_fill
 from nvtrader_pipelines.market.panel import MarketPanel
+from nvtrader_pipelines.portfolio.costs import CostFunction, CostModel, total_cost
 
 TIE = 1e-12  # outcomes this close, as fractions, prefer neither
 
@@ -47,7 +49,8 @@ class _Market:
 
     panel: MarketPanel
     legs: Legs
-    cost_bps: float
+    costs: Sequence[CostModel]
+    cost: CostFunction
     fill: FillTiming
     horizon: int
 
@@ -55,7 +58,7 @@ class _Market:
 def preference_pairs(
     action_logs: pl.DataFrame,
     panel: MarketPanel,
-    cost_bps: float,
+    costs: Sequence[CostModel],
     fill: FillTiming,
     *,
     horizon: int = 5,
@@ -72,7 +75,7 @@ def preference_pairs(
     Args:
         action_logs: policy, kind, session, symbols (cash last), target_weights, executed_weights and trades.
         panel: the market of the same symbols.
-        cost_bps: cost of a trade in basis points of its value.
+        costs: models of what trades take from equity.
         fill: when orders fill; `next_open` is `next_close` on a panel without opens.
         horizon: sessions from the decision to the outcome.
         holdout_share: between 0 and 1.
@@ -84,7 +87,7 @@ def preference_pairs(
         raise ValueError(f"needs horizon >= 1 and 0 <= holdout_share < 1, got {horizon} and {holdout_share}")
     _require_symbols(action_logs, panel)
     filled = resolve_fill(fill, panel)
-    market = _Market(panel, market_legs(panel, filled), cost_bps, filled, horizon)
+    market = _Market(panel, market_legs(panel, filled), costs, total_cost(costs, panel), filled, horizon)
     learned = "ensemble" if (action_logs["kind"] == "ensemble").any() else "policy"
     rows = [
         row
@@ -152,7 +155,7 @@ def _outcome(
 ) -> NDArray[np.float64]:
     """Net return of each order (target and whether to trade) over the horizon, (D,)."""
     period = holding_period(market.panel, market.legs, decided_at, market.horizon, fill=market.fill)
-    return hold(start, *order, period, market.cost_bps * 1e-4).growth - 1.0
+    return hold(start, *order, period, market.cost).growth - 1.0
 
 
 _Side = tuple[float, str, NDArray[np.float64]]  # outcome, name, weights
@@ -161,7 +164,8 @@ _Side = tuple[float, str, NDArray[np.float64]]  # outcome, name, weights
 def _row(market: _Market, decided_at: int, better: _Side, worse: _Side) -> tuple[object, ...]:
     panel = market.panel
     session, outcome_session = panel.sessions[decided_at], panel.sessions[decided_at + market.horizon]
-    content = f"{session}|{market.horizon}|{market.fill}|{market.cost_bps!r}|{better[1]}|{worse[1]}".encode()
+    costs = ",".join(canonical_json(model) for model in market.costs)
+    content = f"{session}|{market.horizon}|{market.fill}|{costs}|{better[1]}|{worse[1]}".encode()
     digest = hashlib.sha256(content + better[2].tobytes() + worse[2].tobytes())
     return (
         digest.hexdigest()[:16],

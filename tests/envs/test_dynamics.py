@@ -14,9 +14,11 @@ from nvtrader_pipelines.envs.dynamics import (
     opening_account,
     resolve_fill,
 )
+from nvtrader_pipelines.portfolio.costs import proportional_cost
 from tests.markets import synthetic_panel
 from tests.panels import DELISTED, GAP, GAPPY, LAST_PRICE, MAX_GAP, cut, eventful_panel, with_other_future
 
+COST = proportional_cost(0.001)
 FILLS = ("next_open", "next_close", "same_close")
 
 
@@ -34,7 +36,7 @@ def two_names(close_returns, overnight_returns=None, tradable=None, delisted=Non
 
 def run(panel, fill, weights, target, n_sessions, *, cost_rate=0.0, t=0, trade=True):
     period = holding_period(panel, market_legs(panel, fill), np.array([t]), n_sessions, fill=fill)
-    return hold(np.array([weights]), np.array([target]), np.array([trade]), period, cost_rate)
+    return hold(np.array([weights]), np.array([target]), np.array([trade]), period, proportional_cost(cost_rate))
 
 
 # Session 1: +10 % and 0 % by the close, of which +4 % and -2 % came overnight; session 2: -5 % and +20 %.
@@ -196,7 +198,7 @@ def test_an_independent_account_of_shares_and_currency_agrees_at_every_close(see
         target = generator.dirichlet(np.full(7, 0.3))
         trade = generator.random() < 0.8
         period = holding_period(panel, legs, np.array([t]), n_sessions, fill=fill)
-        done = hold(weights, target[None, :], np.array([trade]), period, cost_rate)
+        done = hold(weights, target[None, :], np.array([trade]), period, proportional_cost(cost_rate))
         closes, fees = walk_shares(shares, panel, fill, (t, n_sessions), target if trade else None, cost_rate)
         np.testing.assert_allclose(equity * np.cumprod(done.session_growth[0]), closes, rtol=1e-12)
         np.testing.assert_allclose(done.weights[0], shares.weights(), atol=1e-12)
@@ -235,7 +237,7 @@ def test_every_transition_keeps_weights_on_the_simplex_and_states_its_turnover_a
     panel, n = eventful_panel(120, seed=seed % 7), 16
     period = holding_period(panel, market_legs(panel, fill), generator.integers(0, 110, n), 5, fill=fill)
     start, target = generator.dirichlet(np.full(7, 0.2), (2, n))
-    done = hold(start, target, generator.random(n) < 0.8, period, cost_rate)
+    done = hold(start, target, generator.random(n) < 0.8, period, proportional_cost(cost_rate))
     for weights in (done.drifted, done.executed, done.weights):
         assert (weights >= 0.0).all()
         np.testing.assert_allclose(weights.sum(axis=1), 1.0, atol=1e-12)
@@ -257,7 +259,7 @@ def test_value_strictly_falls_with_cost_for_the_same_trades(seed, bps):
         weights, value = opening_account(4).weights[None, :], 1.0
         for step, target in enumerate(targets):
             period = holding_period(panel, market_legs(panel, "next_open"), np.array([4 * step]), 4, fill="next_open")
-            done = hold(weights, target[None, :], np.array([True]), period, rate * 1e-4)
+            done = hold(weights, target[None, :], np.array([True]), period, proportional_cost(rate * 1e-4))
             weights, value = done.weights, value * done.growth[0]
         values.append(value)
     assert values[0] > values[1] > 0.0
@@ -304,11 +306,11 @@ def test_a_transition_of_many_portfolios_is_bit_equal_to_each_alone():
     start, target = generator.dirichlet(np.ones(7), (2, n))
     t, trade = generator.integers(0, 150, n), generator.random(n) < 0.8
     legs = market_legs(panel, "next_open")
-    together = hold(start, target, trade, holding_period(panel, legs, t, 9, fill="next_open"), 0.001)
+    together = hold(start, target, trade, holding_period(panel, legs, t, 9, fill="next_open"), COST)
     for i in range(n):
         row = slice(i, i + 1)
         period = holding_period(panel, legs, t[row], 9, fill="next_open")
-        alone = hold(start[row], target[row], trade[row], period, 0.001)
+        alone = hold(start[row], target[row], trade[row], period, COST)
         for name in vars(together):
             np.testing.assert_array_equal(getattr(together, name)[row], getattr(alone, name))
 
@@ -320,7 +322,8 @@ def test_a_portfolio_that_loses_everything_has_no_growth_and_finite_weights():
         later=np.zeros((1, 1, 1)),
         tradable=np.ones((1, 1), dtype=bool),
         delisted=np.zeros((1, 1), dtype=bool),
+        filled_at=np.zeros(1, dtype=np.int64),
     )
-    done = hold(np.array([[1.0, 0.0]]), np.array([[1.0, 0.0]]), np.array([True]), gone, 0.001)
+    done = hold(np.array([[1.0, 0.0]]), np.array([[1.0, 0.0]]), np.array([True]), gone, COST)
     assert done.growth.tolist() == [0.0]
     assert np.isfinite(done.weights).all()

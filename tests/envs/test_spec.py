@@ -1,9 +1,12 @@
+import numpy as np
 import pytest
 from pydantic import ValidationError
 
 from nvtrader_pipelines.components import content_hash
 from nvtrader_pipelines.envs.rewards import CvarExcess, LogGrowth, VolatilityPenalty
 from nvtrader_pipelines.envs.spec import EnvSpec
+from nvtrader_pipelines.portfolio.costs import ProportionalCost, SquareRootImpact, VolatilitySpread, total_cost
+from tests.markets import synthetic_panel
 
 RANGES = {
     "lookback": (5, 60),
@@ -30,8 +33,26 @@ def test_a_knob_that_does_not_exist_is_refused():
         EnvSpec.model_validate({"turnover_cost": 10})
 
 
-def test_the_cost_rate_is_a_fraction():
-    assert EnvSpec(turnover_cost_bps=10.0).cost_rate == pytest.approx(0.001)
+def test_the_knob_of_cost_charges_basis_points_of_the_traded_value():
+    trades, filled_at = np.array([[0.5, -0.25], [0.0, 0.0]]), np.array([3, 4])
+    panel = synthetic_panel(30, 2)
+    cost, free = (total_cost(EnvSpec(turnover_cost_bps=bps).cost_models, panel) for bps in (10.0, 0.0))
+    np.testing.assert_allclose(cost(trades, filled_at), [0.00075, 0.0])
+    assert free(trades, filled_at).tolist() == [0.0, 0.0]
+
+
+def test_cost_models_come_on_top_of_the_knob():
+    models = (VolatilitySpread(), SquareRootImpact())
+    assert EnvSpec(turnover_cost_bps=7.0, costs=models).cost_models == (ProportionalCost(bps=7.0), *models)
+    assert EnvSpec(turnover_cost_bps=0.0, costs=models).cost_models == models
+
+
+def test_a_cost_model_is_named_once_and_the_proportional_cost_is_given_once():
+    with pytest.raises(ValidationError, match="each model at most once"):
+        EnvSpec(costs=(VolatilitySpread(), VolatilitySpread(share=0.1)))
+    with pytest.raises(ValidationError, match="given twice: set turnover_cost_bps to 0"):
+        EnvSpec(costs=(ProportionalCost(),))
+    assert EnvSpec(costs=(ProportionalCost(),), turnover_cost_bps=0.0).costs == (ProportionalCost(),)
 
 
 def test_the_default_reward_is_growth_less_tail_risk_less_volatility():

@@ -8,11 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nvtrader_pipelines.envs.dynamics import hold, holding_period, market_legs, opening_account, resolve_fill
+from nvtrader_pipelines.portfolio.costs import ProportionalCost, SquareRootImpact, total_cost
 from nvtrader_pipelines.preferences.pairs import PREFERENCE_PAIR, preference_pairs
 from tests.markets import synthetic_panel
 
 EVERY = 5
-COST_BPS = 10.0
+COSTS = (ProportionalCost(bps=10.0),)
 
 
 def run_accounts(panel, fill="next_open", seed=0, who=(("ppo", "ensemble"), ("equal_weight", "baseline"))):
@@ -26,7 +27,7 @@ def run_accounts(panel, fill="next_open", seed=0, who=(("ppo", "ensemble"), ("eq
         for step, t in enumerate(range(20, len(panel.sessions) - EVERY, EVERY)):
             target = generator.dirichlet(np.ones(n_names + 1))[None]
             period = holding_period(panel, legs, np.array([t]), EVERY, fill=resolve_fill(fill, panel))
-            done = hold(weights, target, np.array([True]), period, COST_BPS * 1e-4)
+            done = hold(weights, target, np.array([True]), period, total_cost(COSTS, panel))
             session = panel.sessions[t].item()
             logged = (values[0].tolist() for values in (target, done.executed, done.trades))
             rows.append((name, kind, 0, step, session, [*panel.symbols, "cash"], *logged))
@@ -50,7 +51,7 @@ def logs(panel):
 def test_the_policys_outcome_is_what_its_account_really_earned(fill, opens):
     panel = synthetic_panel(n_sessions=120, opens=opens)
     logs, growth = run_accounts(panel, fill)
-    pairs = preference_pairs(logs, panel, COST_BPS, fill)
+    pairs = preference_pairs(logs, panel, COSTS, fill)
     assert len(pairs) > 10
     for row in pairs.iter_rows(named=True):
         side = "chosen" if row["chosen"] == "ppo" else "rejected"
@@ -58,7 +59,7 @@ def test_the_policys_outcome_is_what_its_account_really_earned(fill, opens):
 
 
 def test_the_larger_outcome_is_chosen_and_the_margin_is_the_difference(panel, logs):
-    pairs = preference_pairs(logs, panel, COST_BPS, "next_open")
+    pairs = preference_pairs(logs, panel, COSTS, "next_open")
     assert dict(pairs.schema) == PREFERENCE_PAIR
     assert (pairs["margin"] > 0.0).all()
     assert pairs["margin"].to_list() == (pairs["chosen_outcome"] - pairs["rejected_outcome"]).to_list()
@@ -69,7 +70,7 @@ def test_the_larger_outcome_is_chosen_and_the_margin_is_the_difference(panel, lo
 
 def test_weights_are_the_two_proposals_of_that_session(panel, logs):
     proposed = {(row["policy"], row["session"]): row["target_weights"] for row in logs.iter_rows(named=True)}
-    for row in preference_pairs(logs, panel, COST_BPS, "next_open").iter_rows(named=True):
+    for row in preference_pairs(logs, panel, COSTS, "next_open").iter_rows(named=True):
         assert row["symbols"] == [*panel.symbols, "cash"]
         for side in ("chosen", "rejected"):
             assert row[f"{side}_weights"] == proposed[row[side], row["session"]]
@@ -83,11 +84,11 @@ def test_both_sides_start_from_what_the_policy_held_so_equal_proposals_tie(panel
             logs.filter(pl.col("policy") == "equal_weight").with_columns(target_weights=targets),
         ]
     )
-    assert preference_pairs(twins, panel, COST_BPS, "next_open").is_empty()
+    assert preference_pairs(twins, panel, COSTS, "next_open").is_empty()
 
 
 def test_outcomes_fall_with_the_cost(panel, logs):
-    cheap, dear = (preference_pairs(logs, panel, cost, "next_open") for cost in (0.0, 50.0))
+    cheap, dear = (preference_pairs(logs, panel, (ProportionalCost(bps=bps),), "next_open") for bps in (0.0, 50.0))
     outcomes = [
         sorted((session, name, outcome) for session, name, outcome in sides)
         for sides in (
@@ -100,35 +101,42 @@ def test_outcomes_fall_with_the_cost(panel, logs):
 @settings(max_examples=25)
 @given(share=st.floats(0.0, 0.9), horizon=st.integers(1, 30))
 def test_no_outcome_before_the_hold_out_reaches_into_it(panel, logs, share, horizon):
-    pairs = preference_pairs(logs, panel, COST_BPS, "next_open", horizon=horizon, holdout_share=share)
+    pairs = preference_pairs(logs, panel, COSTS, "next_open", horizon=horizon, holdout_share=share)
     held_out, others = pairs.filter("holdout"), pairs.filter(~pl.col("holdout"))
     if len(held_out) and len(others):
         assert others["outcome_session"].max() < held_out["session"].min()
 
 
 def test_the_hold_out_is_the_last_fifth_of_the_rebalances(panel, logs):
-    pairs = preference_pairs(logs, panel, COST_BPS, "next_open")
+    pairs = preference_pairs(logs, panel, COSTS, "next_open")
     sessions = logs["session"].unique().sort()
     last_fifth = sessions[-math.ceil(len(sessions) / 5) :]
     assert pairs.filter("holdout")["session"].unique().sort().to_list() == last_fifth.to_list()
 
 
 def test_an_outcome_the_panel_does_not_hold_yet_makes_no_pair(panel, logs):
-    pairs = preference_pairs(logs, panel, COST_BPS, "next_open", horizon=40)
+    pairs = preference_pairs(logs, panel, COSTS, "next_open", horizon=40)
     assert pairs["outcome_session"].max() <= panel.sessions[-1].item()
     assert pairs["session"].max() < logs["session"].max()
 
 
 def test_the_same_content_has_the_same_pair_ids_and_every_pair_its_own(panel, logs):
-    pairs = preference_pairs(logs, panel, COST_BPS, "next_open")
-    shuffled = preference_pairs(logs.sample(fraction=1.0, shuffle=True, seed=1), panel, COST_BPS, "next_open")
+    pairs = preference_pairs(logs, panel, COSTS, "next_open")
+    shuffled = preference_pairs(logs.sample(fraction=1.0, shuffle=True, seed=1), panel, COSTS, "next_open")
     assert pairs["pair_id"].n_unique() == len(pairs)
     assert pairs.equals(shuffled)
 
 
+def test_other_costs_make_other_pairs(panel, logs):
+    dearer = preference_pairs(logs, panel, (*COSTS, SquareRootImpact()), "next_open")
+    known = preference_pairs(logs, panel, COSTS, "next_open")
+    assert not set(dearer["pair_id"]) & set(known["pair_id"])
+    assert sum(dearer["chosen_outcome"]) < sum(known["chosen_outcome"])
+
+
 def test_without_an_ensemble_every_policy_is_compared_with_every_baseline(panel):
     who = (("a", "policy"), ("b", "policy"), ("equal_weight", "baseline"), ("buy_and_hold", "baseline"))
-    pairs = preference_pairs(run_accounts(panel, who=who)[0], panel, COST_BPS, "next_open")
+    pairs = preference_pairs(run_accounts(panel, who=who)[0], panel, COSTS, "next_open")
     found = {frozenset(names) for names in pairs.select("chosen", "rejected").rows()}
     assert found == {frozenset(pair) for pair in product(["a", "b"], ["equal_weight", "buy_and_hold"])}
 
@@ -144,7 +152,7 @@ def test_a_policy_that_did_not_trade_pays_nothing(panel, logs):
         .otherwise("executed_weights")
         .alias("executed_weights"),
     )
-    pairs = preference_pairs(resting, panel, COST_BPS, "next_open")
+    pairs = preference_pairs(resting, panel, COSTS, "next_open")
     outcomes = [
         row["chosen_outcome"] if row["chosen"] == "ppo" else row["rejected_outcome"]
         for row in pairs.iter_rows(named=True)
@@ -154,17 +162,17 @@ def test_a_policy_that_did_not_trade_pays_nothing(panel, logs):
 
 def test_logs_of_other_symbols_or_sessions_are_refused(panel, logs):
     with pytest.raises(ValueError, match="the action log holds"):
-        preference_pairs(logs, synthetic_panel(n_sessions=220, n_symbols=3), COST_BPS, "next_open")
+        preference_pairs(logs, synthetic_panel(n_sessions=220, n_symbols=3), COSTS, "next_open")
     weekend = logs.with_columns(session=pl.date(2015, 1, 3))
     with pytest.raises(ValueError, match="decided on 2015-01-03, which is no session"):
-        preference_pairs(weekend, panel, COST_BPS, "next_open")
+        preference_pairs(weekend, panel, COSTS, "next_open")
 
 
 @pytest.mark.parametrize("wrong", [{"horizon": 0}, {"holdout_share": 1.0}, {"holdout_share": -0.1}])
 def test_arguments_out_of_range_are_refused(panel, logs, wrong):
     with pytest.raises(ValueError, match="needs horizon"):
-        preference_pairs(logs, panel, COST_BPS, "next_open", **wrong)
+        preference_pairs(logs, panel, COSTS, "next_open", **wrong)
 
 
 def test_no_pairs_make_an_empty_table_with_the_same_columns(panel, logs):
-    assert dict(preference_pairs(logs.clear(), panel, COST_BPS, "next_open").schema) == PREFERENCE_PAIR
+    assert dict(preference_pairs(logs.clear(), panel, COSTS, "next_open").schema) == PREFERENCE_PAIR

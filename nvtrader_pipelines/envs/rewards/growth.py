@@ -8,9 +8,10 @@ from pydantic import PositiveFloat
 
 from nvtrader_pipelines.components import Component
 from nvtrader_pipelines.envs.dynamics import hold
-from nvtrader_pipelines.envs.rewards.term import RewardFunction, StepOutcome
+from nvtrader_pipelines.envs.rewards.term import RewardFunction, Stateless, StepOutcome
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.portfolio.anchors import Anchor, VolatilityTargetAnchor
+from nvtrader_pipelines.portfolio.costs import no_cost
 
 SMALLEST_GROWTH = 1e-8  # keeps the logarithm finite at ruin
 
@@ -26,9 +27,9 @@ class LogGrowth(Component):
     kind: Literal["log_growth"] = "log_growth"
     weight: PositiveFloat = 1.0
 
-    def start(self, panel: MarketPanel) -> RewardFunction:  # noqa: ARG002 - one signature for the family
+    def start(self, panel: MarketPanel, n_accounts: int) -> RewardFunction:  # noqa: ARG002 - one signature
         """The term on one panel."""
-        return lambda outcome: self.weight * log_growth(outcome.transition.growth)
+        return Stateless(lambda outcome: self.weight * log_growth(outcome.transition.growth))
 
 
 class BenchmarkRelative(Component):
@@ -41,13 +42,13 @@ class BenchmarkRelative(Component):
     weight: PositiveFloat = 100.0
     benchmark: Anchor = VolatilityTargetAnchor()
 
-    def start(self, panel: MarketPanel) -> RewardFunction:
+    def start(self, panel: MarketPanel, n_accounts: int) -> RewardFunction:  # noqa: ARG002 - one signature
         """The term on one panel; the benchmark is computed once."""
         benchmark = self.benchmark.weights(panel)
 
         def relative(outcome: StepOutcome) -> NDArray[np.float64]:
             trade = np.ones(len(outcome.t), dtype=bool)
-            held = hold(outcome.weights, benchmark[outcome.t], trade, outcome.period, cost_rate=0.0)
+            held = hold(outcome.weights, benchmark[outcome.t], trade, outcome.period, no_cost)
             return self.weight * (log_growth(outcome.transition.growth) - log_growth(held.growth))
 
-        return relative
+        return Stateless(relative)

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from pydantic import Field, NonNegativeFloat, PositiveFloat
 
 from nvtrader_pipelines.components import Component
-from nvtrader_pipelines.envs.rewards.term import RECENT_SESSIONS, RewardFunction, StepOutcome
+from nvtrader_pipelines.envs.rewards.term import RECENT_SESSIONS, RewardFunction, Stateless, StepOutcome
 from nvtrader_pipelines.market.panel import MarketPanel
 
 
@@ -18,14 +18,14 @@ class VolatilityPenalty(Component):
     weight: NonNegativeFloat = 1.0  # reward per unit of session volatility
     window: Annotated[int, Field(ge=2, le=RECENT_SESSIONS)] = 21
 
-    def start(self, panel: MarketPanel) -> RewardFunction:  # noqa: ARG002 - one signature for the family
+    def start(self, panel: MarketPanel, n_accounts: int) -> RewardFunction:  # noqa: ARG002 - one signature
         """The term on one panel."""
 
         def penalty(outcome: StepOutcome) -> NDArray[np.float64]:
             recent = np.ascontiguousarray(outcome.recent_returns[:, -self.window :])
             return -self.weight * recent.std(axis=1)
 
-        return penalty
+        return Stateless(penalty)
 
 
 class CvarExcess(Component):
@@ -39,12 +39,14 @@ class CvarExcess(Component):
     limit: NonNegativeFloat = 0.02  # session loss, fraction of equity
     confidence_level: Annotated[float, Field(ge=0.85, le=0.98)] = 0.95
 
-    def start(self, panel: MarketPanel) -> RewardFunction:  # noqa: ARG002 - one signature for the family
+    def start(self, panel: MarketPanel, n_accounts: int) -> RewardFunction:  # noqa: ARG002 - one signature
         """The term on one panel."""
-        return lambda outcome: (
-            -self.weight
-            * np.maximum(0.0, expected_shortfalls(outcome.recent_returns, self.confidence_level) - self.limit)
-        )
+
+        def excess(outcome: StepOutcome) -> NDArray[np.float64]:
+            tail_loss = expected_shortfalls(outcome.recent_returns, self.confidence_level)
+            return -self.weight * np.maximum(0.0, tail_loss - self.limit)
+
+        return Stateless(excess)
 
 
 def expected_shortfalls(returns: NDArray[np.float64], confidence_level: float) -> NDArray[np.float64]:

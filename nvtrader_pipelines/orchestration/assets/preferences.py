@@ -32,7 +32,7 @@ def preference_pairs(context: dg.AssetExecutionContext, warehouse: WarehouseReso
     plan = reopen_plan(lake, run)
     environment = plan.spec.environment
     fill = resolve_fill(environment.fill, plan.panel)
-    pairs = compare_proposals(read_run(lake, ACTION_LOGS, run), plan.panel, environment.turnover_cost_bps, fill)
+    pairs = compare_proposals(read_run(lake, ACTION_LOGS, run), plan.panel, environment.cost_models, fill)
     n_rows = replace_run(lake, PREFERENCE_PAIRS, pairs, run)
     held_out = int(pairs["holdout"].sum())
     won = len(pairs.filter(pl.col("chosen") == run.experiment))

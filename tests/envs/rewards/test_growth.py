@@ -6,6 +6,7 @@ from nvtrader_pipelines.envs.rewards import BenchmarkRelative, LogGrowth
 from nvtrader_pipelines.envs.rewards.growth import log_growth
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.portfolio.anchors import EqualWeightAnchor
+from nvtrader_pipelines.portfolio.costs import no_cost
 from tests.markets import synthetic_panel
 
 RELATIVE = BenchmarkRelative(benchmark=EqualWeightAnchor())
@@ -32,7 +33,7 @@ def test_log_growth_of_a_ruined_account_is_finite():
 def test_growth_relative_to_the_anchor_is_weighted_growth_over_the_anchors_from_the_same_state_without_cost():
     panel, held, step = stepped([0.2, 0.2, 0.6])
     period = holding_period(panel, market_legs(panel, "next_close"), np.array([25]), 5, fill="next_close")
-    anchor = hold(held, np.array([[0.5, 0.5, 0.0]]), np.array([True]), period, 0.0)
+    anchor = hold(held, np.array([[0.5, 0.5, 0.0]]), np.array([True]), period, no_cost)
     expected = 100.0 * (np.log(step.transition.growth) - np.log(anchor.growth))
     np.testing.assert_allclose(step.reward_terms["benchmark_relative"], expected, rtol=1e-12)
 
