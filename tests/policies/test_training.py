@@ -9,25 +9,54 @@ from pathlib import Path
 import psutil
 import pytest
 
-from nvtrader_pipelines.policies.training import TrainingTask, train_all
+from nvtrader_pipelines.policies.agents import TrainingHooks
+from nvtrader_pipelines.policies.training import (
+    Checkpointed,
+    Finished,
+    Stepped,
+    TrainingProcessError,
+    TrainingTask,
+    train_all,
+)
 from tests.markets import synthetic_panel
 from tests.policies.small import AGENT, RESIDUAL_AGENT, RESIDUAL_SPEC, SPEC, WINDOW, endless
 
 PANEL = synthetic_panel(160, 3)
 LONG = endless(AGENT)
 ENDLESS = """
-from nvtrader_pipelines.policies.training import TrainingTask, train_all
+from nvtrader_pipelines.policies.training import Finished, TrainingTask, train_all
 from tests.markets import synthetic_panel
 from tests.policies.small import AGENT, SPEC, WINDOW, endless
 if __name__ == "__main__":
     tasks = [TrainingTask(0, seed, WINDOW, SPEC, endless(AGENT) if seed else AGENT) for seed in range(5)]
-    for task, _ in train_all(synthetic_panel(160, 3), tasks, 2):
-        print("trained", task.seed, flush=True)
+    for event in train_all(synthetic_panel(160, 3), tasks, 2):
+        if isinstance(event, Finished):
+            print("trained", event.task.seed, flush=True)
 """
 
 
-def task_of(seed, agent=AGENT, spec=SPEC):
-    return TrainingTask(fold=0, seed=seed, window=WINDOW, environment=spec, agent=agent)
+SLICED = AGENT.model_copy(update={"total_timesteps": 1280})  # ten rollouts
+
+
+def task_of(seed, agent=AGENT, spec=SPEC, **how):
+    return TrainingTask(fold=0, seed=seed, window=WINDOW, environment=spec, agent=agent, **how)
+
+
+def fits(events):
+    return {event.task: event.fit for event in events if isinstance(event, Finished)}
+
+
+def until_finished(events):
+    return next(event for event in events if isinstance(event, Finished))
+
+
+def assert_same(fit, other):
+    assert fit.scaler == other.scaler
+    assert fit.curve == other.curve
+    assert fit.rollouts.equals(other.rollouts)
+    assert {name: t.numpy().tobytes() for name, t in fit.tensors.items()} == {
+        name: t.numpy().tobytes() for name, t in other.tensors.items()
+    }
 
 
 def descendants():
@@ -42,15 +71,38 @@ def wait_until(condition, seconds=20.0):
 
 
 def test_training_in_processes_gives_the_same_bytes_as_in_this_one():
-    tasks = [task_of(0), task_of(1), task_of(2, RESIDUAL_AGENT, RESIDUAL_SPEC)]
-    found = dict(train_all(PANEL, tasks, n_processes=2))
+    tasks = [task_of(0), task_of(1, sample_rate=1.0), task_of(2, RESIDUAL_AGENT, RESIDUAL_SPEC)]
+    found = fits(train_all(PANEL, tasks, n_processes=2))
     assert set(found) == set(tasks)
     for task in tasks:
-        own = task.agent.train(PANEL, task.environment, task.window, task.seed)
-        assert found[task].scaler == own.scaler
-        assert found[task].curve == own.curve
-        for name, tensor in own.tensors.items():
-            assert found[task].tensors[name].numpy().tobytes() == tensor.numpy().tobytes()
+        hooks = TrainingHooks(sample_rate=task.sample_rate)
+        assert_same(found[task], task.agent.train(PANEL, task.environment, task.window, task.seed, hooks))
+
+
+def test_the_events_of_a_task_tell_its_curve_and_its_checkpoints_in_order_and_its_end_last():
+    tasks = [task_of(seed, SLICED) for seed in range(3)]
+    events = list(train_all(PANEL, tasks, 2))
+    for task in tasks:
+        own = [event for event in events if event.task is task]
+        assert isinstance(own[-1], Finished)
+        points = [(event.timesteps, event.mean_reward) for event in own if isinstance(event, Stepped)]
+        assert points == own[-1].fit.curve
+        assert [type(event) for event in own] == [Stepped, *[Checkpointed, Stepped] * 9, Finished]
+
+
+def test_a_task_with_a_checkpoint_goes_on_from_it_to_the_same_fit():
+    whole = list(train_all(PANEL, [task_of(0, SLICED, sample_rate=0.5)], 1))
+    checkpoint = next(event.content for event in whole if isinstance(event, Checkpointed) and len(event.content))
+    rest = list(train_all(PANEL, [task_of(0, SLICED, sample_rate=0.5, resume_from=checkpoint)], 1))
+    assert len([event for event in rest if isinstance(event, Stepped)]) == 9
+    assert_same(rest[-1].fit, whole[-1].fit)
+
+
+def test_a_task_with_a_checkpoint_that_cannot_be_used_starts_afresh():
+    (whole,) = fits(train_all(PANEL, [task_of(0, SLICED)], 1)).values()
+    events = list(train_all(PANEL, [task_of(0, SLICED, resume_from=b"damaged")], 1))
+    assert len([event for event in events if isinstance(event, Stepped)]) == 10
+    assert_same(events[-1].fit, whole)
 
 
 def test_nothing_to_train_starts_nothing():
@@ -63,7 +115,7 @@ def test_stopping_early_ends_the_workers_at_once():
     list(train_all(PANEL, [task_of(0)], 1))  # the fork server, which stays, is running
     before = descendants()
     results = train_all(PANEL, [task_of(0), *(task_of(seed, LONG) for seed in range(1, 5))], 2)
-    next(results)
+    until_finished(results)
     assert len(descendants() - before) == 2
     started = time.monotonic()
     results.close()
@@ -77,6 +129,17 @@ def test_a_training_that_fails_raises_its_error_and_ends_the_workers_at_once():
     broken = TrainingTask(0, 0, (150, 151), SPEC, AGENT)
     with pytest.raises(ValueError, match="an episode needs 5 sessions"):
         list(train_all(PANEL, [broken, *(task_of(seed, LONG) for seed in range(1, 5))], 2))
+    assert wait_until(lambda: descendants() <= before)
+
+
+def test_a_worker_that_is_killed_ends_the_training_with_an_error_and_the_other_workers():
+    list(train_all(PANEL, [task_of(0)], 1))
+    before = descendants()
+    results = train_all(PANEL, [task_of(0), *(task_of(seed, LONG) for seed in range(1, 5))], 2)
+    until_finished(results)
+    min(descendants() - before, key=lambda worker: worker.pid).kill()
+    with pytest.raises(TrainingProcessError, match="its process ended by itself"):
+        list(results)
     assert wait_until(lambda: descendants() <= before)
 
 

@@ -143,3 +143,37 @@ def test_different_seeds_share_no_episode_start():
     env = vectorised(eventful_panel(), every_term())
     numbers = [set(env.seed(seed)) for seed in (0, 1, 2)]
     assert len(set.union(*numbers)) == 3 * N
+
+
+def test_an_environment_that_is_restored_plays_on_as_the_one_that_was_saved():
+    panel, spec = eventful_panel(), every_term()
+    env, other = vectorised(panel, spec), vectorised(panel, spec, seed=SEED + 1)
+    actions = actions_of(env, 60)
+    env.reset()
+    other.reset()
+    for action in actions[:25]:  # past the end of the first episodes
+        env.step(action)
+    other.restore(*env.state())
+    np.testing.assert_array_equal(other.observation, env.observation)
+    for action in actions[25:]:
+        for found, expected in zip(other.step(action)[:3], env.step(action)[:3], strict=True):
+            np.testing.assert_array_equal(found, expected)
+    assert [g.bit_generator.state for g in other._generators] == [g.bit_generator.state for g in env._generators]
+
+
+def test_what_was_played_is_the_step_before_any_portfolio_began_anew():
+    env = vectorised(eventful_panel(), every_term())
+    seen = env.reset()
+    for action in actions_of(env, 20):
+        decided_at = env.simulation.accounts.t.copy()
+        following, _, done, infos = env.step(action)
+        played = env.played
+        np.testing.assert_array_equal(played.observation, seen)
+        np.testing.assert_array_equal(played.action, action)
+        np.testing.assert_array_equal(played.t, decided_at)
+        np.testing.assert_array_equal(played.done, done)
+        seen = following
+    assert done.all()
+    assert (played.drawdown > 0.0).any()  # the portfolios' own is 0 again
+    assert not env.simulation.accounts.drawdown.any()
+    np.testing.assert_array_equal(played.step.observation, [info["terminal_observation"] for info in infos])

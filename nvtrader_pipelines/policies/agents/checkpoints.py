@@ -188,7 +188,9 @@ def restore_numpy_random(state: dict[str, Any]) -> None:
 
 def _tensor(array: Tensor | NDArray[Any]) -> Tensor:
     """A copy of its own; safetensors takes no tensors that share memory."""
-    return array.detach().clone() if isinstance(array, Tensor) else torch.from_numpy(np.array(array, order="C"))
+    if isinstance(array, Tensor):
+        return array.detach().clone(memory_format=torch.contiguous_format)
+    return torch.from_numpy(np.array(array, order="C"))
 
 
 def _lstm_states(model: OnPolicyAlgorithm) -> dict[str, Tensor]:

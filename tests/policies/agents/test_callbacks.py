@@ -1,0 +1,140 @@
+import json
+
+import numpy as np
+import polars as pl
+import pytest
+
+from nvtrader_pipelines.envs.observations.builder import observation_hash
+from nvtrader_pipelines.envs.portfolio_env import PortfolioEnv
+from nvtrader_pipelines.policies.agents import CURVE_POINTS, TrainingHooks
+from nvtrader_pipelines.policies.agents.callbacks import CHECKPOINTS, TrainingLog
+from nvtrader_pipelines.policies.trajectory import STEP
+from tests.markets import synthetic_panel
+from tests.policies.agents.learners import TOTAL, N, a2c, bits, environment, ppo, recurrent_ppo, sac, trained
+from tests.policies.small import SPEC, WINDOW
+
+PANEL = synthetic_panel(160, 3)
+EVERY = pytest.mark.parametrize("make", [ppo, a2c, recurrent_ppo, sac])
+ON_POLICY = pytest.mark.parametrize("make", [ppo, a2c, recurrent_ppo])
+ALL = TrainingHooks(sample_rate=1.0)
+
+
+def episodes(rollouts):
+    return [rows for _, rows in rollouts.group_by("episode", maintain_order=True)]
+
+
+def total_of(make):
+    return 240 if make is sac else TOTAL
+
+
+@EVERY
+def test_watching_sampling_and_saving_do_not_change_what_is_trained(make):
+    seen, saved = [], []
+    plain, log = trained(make, PANEL, total=total_of(make))
+    hooks = TrainingHooks(report=seen.append, checkpoint=saved.append, sample_rate=0.5)
+    watched, watched_log = trained(make, PANEL, hooks, total=total_of(make))
+    assert bits(watched) == bits(plain)
+    assert watched_log.points == log.points == seen
+    assert log.rollouts.is_empty()
+    assert not watched_log.rollouts.is_empty()
+
+
+@EVERY
+def test_a_recorded_episode_can_be_played_again_step_by_step(make):
+    _, log = trained(make, PANEL, ALL, total=total_of(make))
+    env = PortfolioEnv(PANEL, SPEC, first=WINDOW[0], last=WINDOW[1])
+    accounts = env.simulation.accounts
+    for rows in episodes(log.rollouts):
+        env.reset(seed=0)
+        accounts.open([0], [PANEL.index_of(np.datetime64(rows["session"][0]))])
+        observation = env.simulation.observe()[0]
+        for row in rows.iter_rows(named=True):
+            assert row["observation_hash"] == observation_hash(observation)
+            assert row["session"] == PANEL.sessions[accounts.t[0]].item()
+            assert row["fill_session"] == PANEL.sessions[accounts.t[0] + 1].item()
+            observation, reward, terminated, truncated, info = env.step(np.float32(row["action"]))
+            assert (row["reward"], row["terminated"], row["truncated"]) == (reward, terminated, truncated)
+            assert [row[name] for name in ("equity", "drawdown", "turnover")] == [
+                info[name] for name in ("equity", "drawdown", "turnover")
+            ]
+            assert json.loads(row["info"]) == {"reward_terms": info["reward_terms"], "termination": None}
+            assert sum(info["reward_terms"].values()) == pytest.approx(reward, abs=1e-12)
+
+
+@EVERY
+def test_only_whole_episodes_are_recorded_numbered_as_they_began(make):
+    _, log = trained(make, PANEL, ALL, total=total_of(make))
+    rollouts = log.rollouts
+    assert rollouts.schema == pl.Schema(STEP)
+    n_ended = total_of(make) // N // SPEC.episode_len * N
+    assert sorted(rollouts["episode"].unique().to_list()) == list(range(n_ended))
+    for rows in episodes(rollouts):
+        assert rows["step"].to_list() == list(range(SPEC.episode_len))
+        assert rows["truncated"].to_list() == [False] * (SPEC.episode_len - 1) + [True]
+
+
+def test_a_sample_is_the_stated_share_of_the_episodes_with_all_their_steps():
+    total = 8 * TOTAL
+    rates = (1.0, 0.3)
+    everything, sample = (trained(a2c, PANEL, TrainingHooks(sample_rate=rate), total=total)[1] for rate in rates)
+    numbers = sample.rollouts["episode"].unique()
+    assert sample.rollouts.sort("episode", "step").equals(
+        everything.rollouts.filter(pl.col("episode").is_in(numbers.implode())).sort("episode", "step")
+    )
+    assert 0.3 * 0.8 < len(numbers) / everything.rollouts["episode"].n_unique() < 0.3 * 1.2
+
+
+def test_another_seed_samples_other_episodes():
+    half = TrainingHooks(sample_rate=0.5)
+    first, second = (trained(ppo, PANEL, half, seed=seed)[1].rollouts["episode"].unique() for seed in (0, 1))
+    assert set(first) != set(second)
+
+
+@ON_POLICY
+def test_values_and_log_probabilities_are_those_the_learner_used(make):
+    steps = {ppo: 16, a2c: 8, recurrent_ppo: 16}[make]
+    short = SPEC.model_copy(update={"episode_len": steps})  # one rollout holds one episode of each portfolio
+    model, log = trained(make, PANEL, ALL, total=steps * N, spec=short)
+    for number, rows in enumerate(episodes(log.rollouts.sort("episode", "step"))):
+        column = slice(number * steps, (number + 1) * steps)  # the buffer lies flat by portfolio once it was used
+        np.testing.assert_array_equal(rows["value"], model.rollout_buffer.values.reshape(-1)[column])
+        np.testing.assert_array_equal(rows["log_prob"], model.rollout_buffer.log_probs.reshape(-1)[column])
+
+
+def test_an_off_policy_learner_has_no_values_and_no_log_probabilities():
+    _, log = trained(sac, PANEL, ALL, total=240)
+    assert log.rollouts["value"].is_null().all()
+    assert log.rollouts["log_prob"].is_null().all()
+
+
+def test_a_learning_curve_has_at_most_so_many_points_each_the_mean_since_the_one_before():
+    env = environment(PANEL, n=2)
+    seen = []
+    total = 2 * 1000
+    log = TrainingLog(TrainingHooks(report=seen.append), env.simulation, total, seed=0)
+    env.reset()
+    rewards = []
+    generator = np.random.default_rng(0)
+    for step in range(1, 1001):
+        env.step(generator.uniform(-1.0, 1.0, (2, 4)).astype(np.float32))
+        rewards.append(env.played.step.reward.mean())
+        log.step(env.played)
+        log.end_rollout(2 * step)
+    assert [timesteps for timesteps, _ in log.points] == list(range(10, 2001, 10))
+    assert len(log.points) == CURVE_POINTS
+    means = np.array(rewards).reshape(CURVE_POINTS, -1).mean(axis=1)
+    np.testing.assert_allclose([reward for _, reward in log.points], means, rtol=1e-12)
+    assert seen == log.points
+
+
+@ON_POLICY
+def test_a_training_is_saved_at_each_tenth_but_not_at_its_start_or_its_end(make):
+    saved = []
+    trained(make, PANEL, TrainingHooks(checkpoint=saved.append))
+    assert len(saved) == CHECKPOINTS - 1
+
+
+def test_an_off_policy_training_is_not_saved():
+    saved = []
+    trained(sac, PANEL, TrainingHooks(checkpoint=saved.append), total=240)
+    assert saved == []

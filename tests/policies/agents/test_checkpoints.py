@@ -1,0 +1,139 @@
+import io
+import zipfile
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from nvtrader_pipelines.policies.agents import TrainingHooks
+from nvtrader_pipelines.policies.agents.checkpoints import CheckpointError, pack, unpack
+from tests.markets import synthetic_panel
+from tests.policies.agents.learners import TOTAL, a2c, bits, ppo, recurrent_ppo, sac, trained
+from tests.policies.small import RESIDUAL_SPEC, SPEC, WINDOW
+
+PANEL = synthetic_panel(160, 3)
+ON_POLICY = pytest.mark.parametrize("make", [ppo, a2c, recurrent_ppo])
+
+
+def saved_while(make, **where):
+    saved = []
+    model, log = trained(make, PANEL, TrainingHooks(checkpoint=saved.append, sample_rate=0.5), **where)
+    return model, log, saved
+
+
+def resumed(make, content, panel=PANEL, sample_rate=0.5, **where):
+    saved, seen = [], []
+    hooks = TrainingHooks(seen.append, saved.append, content, sample_rate)
+    return (*trained(make, panel, hooks, **where), saved, seen)
+
+
+@pytest.fixture(scope="module")
+def checkpoint():
+    return saved_while(ppo)[2][4]
+
+
+@ON_POLICY
+@pytest.mark.parametrize("spec", [SPEC, RESIDUAL_SPEC], ids=["simplex", "residual"])
+def test_a_training_that_is_resumed_is_bit_for_bit_one_that_never_stopped(make, spec):
+    whole, log, saved = saved_while(make, spec=spec)
+    assert len(saved) == 9
+    for at in (0, 4, 8):
+        np.random.seed(at)  # noqa: NPY002 - the global generators are elsewhere, as in another process
+        torch.manual_seed(at)
+        model, log_of_rest, saved_later, seen = resumed(make, saved[at], spec=spec)
+        assert bits(model) == bits(whole)
+        assert log_of_rest.points == log.points
+        assert log_of_rest.rollouts.equals(log.rollouts)
+        assert log.points[-len(seen) :] == seen  # only what is new is told
+        assert saved_later == saved[at + 1 :]  # which also holds the optimizer and every generator
+
+
+def test_a_training_can_be_resumed_over_and_over():
+    whole, log, saved = saved_while(a2c)
+    content = saved[0]
+    for _ in range(8):
+        content = resumed(a2c, content)[2][0]
+    assert content == saved[-1]
+    model, rest, *_ = resumed(a2c, content)
+    assert bits(model) == bits(whole)
+    assert rest.rollouts.equals(log.rollouts)
+
+
+def test_a_checkpoint_is_a_zip_of_tensors_and_json(checkpoint):
+    with zipfile.ZipFile(io.BytesIO(checkpoint)) as archive:
+        assert archive.namelist() == ["arrays.safetensors", "facts.json"]
+        assert archive.read("facts.json").startswith(b'{"algorithm": "PPO", "timesteps": 480')
+
+
+@pytest.mark.parametrize("kept", [0.0, 0.01, 0.3, 0.9, 0.999])
+def test_a_checkpoint_that_is_cut_short_is_refused(checkpoint, kept):
+    with pytest.raises(CheckpointError, match="start it afresh"):
+        resumed(ppo, checkpoint[: int(kept * len(checkpoint))])
+
+
+@pytest.mark.parametrize("at", [0.1, 0.5, 0.9])
+def test_a_checkpoint_with_a_changed_byte_is_refused(checkpoint, at):
+    damaged = bytearray(checkpoint)
+    damaged[int(at * len(checkpoint))] ^= 1
+    with pytest.raises(CheckpointError, match="start it afresh"):
+        resumed(ppo, bytes(damaged))
+
+
+def test_a_zip_of_something_else_is_refused():
+    with pytest.raises(CheckpointError, match="'algorithm'"):
+        resumed(ppo, pack({"a": np.zeros(3)}, {}))
+
+
+def other_network(env, seed):
+    return ppo(env, seed, policy_kwargs={"net_arch": [16]})
+
+
+FOREIGN = {
+    "algorithm": ({"make": a2c}, "it is of PPO, not A2C"),
+    "seed": ({"seed": 1}, "its seed is 0, not 1"),
+    "total": ({"total": 2 * TOTAL}, "its total is 960, not 1920"),
+    "rate": ({"sample_rate": 0.1}, "its rate is 0.5, not 0.1"),
+    "portfolios": ({"n": 3}, "its number of portfolios is 6, not 3"),
+    "window": ({"window": (WINDOW[0], WINDOW[1] - 1)}, "its window is .5, 150., not .5, 149."),
+    "environment": ({"spec": SPEC.model_copy(update={"rebal_freq": 3})}, "its environment is .*"),
+    "market": ({"panel": replace(PANEL, close_returns=0.5 * PANEL.close_returns)}, "its market is .*, not .*"),
+    "network": ({"make": other_network}, "size mismatch"),
+}
+
+
+@pytest.mark.parametrize(("changed", "said"), FOREIGN.values(), ids=FOREIGN)
+def test_a_checkpoint_of_another_training_is_refused(checkpoint, changed, said):
+    with pytest.raises(CheckpointError, match=said):
+        resumed(**{"make": ppo, "content": checkpoint, **changed})
+
+
+def exploring(env, seed):
+    return a2c(env, seed, use_sde=True)
+
+
+@pytest.mark.parametrize("make", [sac, exploring])
+def test_a_learner_that_cannot_be_resumed_refuses_and_is_never_saved(make, checkpoint):
+    with pytest.raises(CheckpointError, match="cannot be resumed; start it afresh"):
+        resumed(make, checkpoint)
+    assert saved_while(make, total=240)[2] == []
+
+
+def test_what_is_packed_comes_back_the_same():
+    arrays = {
+        "weights": torch.arange(6.0).reshape(2, 3).T,  # not contiguous
+        "flags": np.array([True, False]),
+        "counts": np.arange(3),
+        "bytes": np.frombuffer(b"abc", dtype=np.uint8),
+        "scalar": torch.tensor(0.5),
+        "empty": np.zeros((0, 4), dtype=np.float32),
+    }
+    facts = {"large": 2**127 + 1, "small": 5e-324, "names": ["a"], "none": None}
+    found, found_facts = unpack(pack(arrays, facts))
+    assert found_facts == facts
+    assert set(found) == set(arrays)
+    for name, array in arrays.items():
+        expected = array if isinstance(array, torch.Tensor) else torch.from_numpy(array.copy())
+        assert found[name].dtype == expected.dtype
+        assert torch.equal(found[name], expected)
+    assert pack(arrays, facts) == pack(found, found_facts)
