@@ -15,9 +15,10 @@ def off_simplex(action_logs: pl.DataFrame) -> pl.DataFrame:
 
 
 def reward_gaps(trajectories: pl.DataFrame, reward_decomposition: pl.DataFrame) -> pl.DataFrame:
-    """Steps whose terms do not sum to the reward, or that lack either."""
+    """Steps of a test whose terms do not sum to the reward, or that lack either."""
     summed = reward_decomposition.group_by(STEP).agg(pl.col("contribution").sum().alias("terms"))
-    joined = trajectories.select(*STEP, "session", "reward").join(summed, on=STEP, how="full", coalesce=True)
+    tested = trajectories.filter(pl.col("phase") != "train")  # a sampled episode has its terms in `info`
+    joined = tested.select(*STEP, "session", "reward").join(summed, on=STEP, how="full", coalesce=True)
     gap = (pl.col("reward") - pl.col("terms")).abs()
     return joined.filter(gap.is_null() | gap.is_nan() | (gap > TOLERANCE))
 

@@ -1,159 +1,206 @@
-"""Runs an experiment: trains every fold and seed, then judges all of them and the baselines walk-forward."""
+"""Runs an experiment: trains every fold and seed, walks them and the baselines through the tests, and judges them."""
 
-import hashlib
-from collections.abc import Callable, Collection, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
-from importlib.metadata import version
-from importlib.resources import files
-from pathlib import Path
+from datetime import datetime
+from typing import Any
 
 import polars as pl
 
-from nvtrader_pipelines.envs.dynamics import resolve_fill
-from nvtrader_pipelines.evaluation.backtest import BacktestRecord, Contestant, backtest
-from nvtrader_pipelines.evaluation.splits import Fold
-from nvtrader_pipelines.experiments.spec import ExperimentSpec
-from nvtrader_pipelines.market.panel import MarketPanel
-from nvtrader_pipelines.policies.agents import Fit
-from nvtrader_pipelines.policies.archive import PolicyArchiveError, PolicyCard, read_archive, write_archive
-from nvtrader_pipelines.policies.learned import EnsemblePolicy, LearnedPolicy
-from nvtrader_pipelines.policies.training import TrainingTask, train_all
+from nvtrader_pipelines.evaluation.backtest import BacktestRecord, WalkStep, walk
+from nvtrader_pipelines.evaluation.walk_forward import EVALUATION, MIN_SESSIONS, evaluate
+from nvtrader_pipelines.experiments.contest import choose, contestants
+from nvtrader_pipelines.experiments.plan import PHASES, FoldSeed, RunPlan
+from nvtrader_pipelines.experiments.progress import Progress, Stage
+from nvtrader_pipelines.experiments.stages import Teller, equity_stages, paper_stages
+from nvtrader_pipelines.experiments.store import RunStore, TrainedPolicy
+from nvtrader_pipelines.policies.archive import read_archive, write_archive
+from nvtrader_pipelines.policies.training import Checkpointed, Finished, Stepped, TrainingEvent, TrainingTask, train_all
+from nvtrader_pipelines.policies.trajectory import TRAJECTORY
 
-DECIDING = ("market", "portfolio", "envs", "policies", "evaluation", "experiments")  # folders that decide results
-
-
-def _source_digest() -> str:
-    """8 hexadecimal digits of the sources that decide results, so that edited code makes new runs."""
-    state = hashlib.sha256()
-    for folder in DECIDING:
-        for path in sorted(Path(str(files("nvtrader_pipelines").joinpath(folder))).rglob("*.py")):
-            state.update(path.read_bytes())
-    return state.hexdigest()[:8]
-
-
-CODE_VERSION = f"{version('nvtrader-pipelines')}+{_source_digest()}"
-SURVIVORSHIP = (
-    "survivorship bias: the sample's 20 names are known to have lived through 1990-2022, "
-    "so every result on it flatters all strategies, and those that buy losers most"
-)
-FoldSeed = tuple[int, int]
+TRAINING_SHARE = 0.9  # of the time of a run that trains and judges
+Span = tuple[float, float]  # shares of the whole run that are done before and after a part
+WHOLE: Span = (0.0, 1.0)
+Steps = Generator[Progress, None, None]
 
 
 @dataclass(frozen=True, eq=False)
-class RunPlan:
-    """One run of an experiment on one state of the market; the same content has the same `run_id`."""
+class Runtime:
+    """One execution of a run, told step by step; closing a generator ends what it started."""
 
-    spec: ExperimentSpec
-    panel: MarketPanel
-    panel_digest: str
-    folds: tuple[Fold, ...]
+    plan: RunPlan
+    store: RunStore
+    task_id: str
+    clock: Callable[[], datetime]  # gives UTC
+
+    def train(self) -> Steps:
+        """Train the folds and seeds that are not done, from their checkpoints where there are some."""
+        yield from self._begun("training")
+        yield from self._trained(WHOLE)
+        yield self._said("done", f"{len(self.plan.keys)} policies are trained", share=1.0)
+
+    def judge(self) -> Generator[Progress, None, BacktestRecord]:
+        """Walk the policies of a sealed run through the test windows; the last value is the record that was kept."""
+        yield from self._begun("test")
+        record = yield from self._walked(WHOLE, equity_stages)
+        yield self._said("done", f"walked {_dates(self.plan)}", share=1.0)
+        return record
+
+    def evaluate(self) -> Steps:
+        """Walk the policies of a sealed run through the test windows and give the verdict."""
+        yield from self._begun("evaluation")
+        record = yield from self._walked(WHOLE, equity_stages)
+        yield self._verdict(record)
+
+    def walk_forward(self) -> Steps:
+        """Train, walk and give the verdict."""
+        yield from self._begun("walk-forward")
+        yield from self._trained((0.0, TRAINING_SHARE))
+        record = yield from self._walked((TRAINING_SHARE, 1.0), equity_stages)
+        yield self._verdict(record)
+
+    def replay(self) -> Steps:
+        """Walk the parent's policies through the plan's window and give the verdict."""
+        yield from self._begun(f"replay of {self.plan.parent_run_id}")
+        record = yield from self._walked(WHOLE, equity_stages)
+        yield self._verdict(record)
+
+    def paper(self) -> Steps:
+        """Carry the parent's last policies on over the sessions since: each bar, signal, order, fill and equity."""
+        yield from self._begun(f"paper account of {self.plan.parent_run_id}")
+        record = yield from self._walked(WHOLE, paper_stages)
+        yield self._verdict(record)
+
+    def _begun(self, what: str) -> Steps:
+        spec, panel = self.plan.spec, self.plan.panel
+        yield self._said("start", f"{spec.partition_key}: {what} over {_dates(self.plan)}", share=0.0)
+        market = f"{len(panel.sessions)} sessions of {len(panel.symbols)} symbols from {panel.source}"
+        yield self._said("data.loaded", f"{market}, {panel.sessions[0]} to {panel.sessions[-1]}", share=0.0)
+        environment = spec.environment
+        seen, action = environment.observation.kind, environment.action.kind
+        yield self._said("env.built", f"{seen} observation, {action} action, {environment.fill} fills", share=0.0)
+        n_policies = f"{len(self.plan.folds)} folds by {len(spec.seeds)} seeds"
+        yield self._said("agent.built", f"{spec.agent.kind}, {n_policies}", share=0.0)
+
+    def _trained(self, span: Span) -> Steps:
+        """Train what is not done, choose where the design chooses, and seal."""
+        plan, done = self.plan, set(self.store.done())
+        meter = _Meter({key: float(key in done) for key in plan.keys}, span)
+        tasks = [plan.task(key, self.store.checkpoint(key)) for key in plan.keys if key not in done]
+        with closing(train_all(plan.panel, tasks)) as events:  # its workers end with this generator
+            for event in events:
+                yield self._kept(event, meter)
+        chosen: dict[int, int] = {}
+        for fold in plan.folds_to_choose:
+            choice = choose(plan, self.store.archives(), fold)
+            chosen[fold.index] = choice.seed
+            metrics = {f"sharpe/seed-{seed}": sharpe for seed, sharpe in choice.sharpe.items()}
+            message = f"fold {fold.index}: seed {choice.seed} did best on the sessions held out of its training"
+            yield self._said("evaluate.step", message, fold=fold.index, seed=choice.seed, share=span[1], metrics=metrics)
+        self.store.seal(chosen)
+
+    def _kept(self, event: TrainingEvent, meter: "_Meter") -> Progress:
+        """Keep what a training gave, and say so."""
+        task, total = event.task, event.task.agent.total_timesteps
+        key = (task.fold, task.seed)
+        who = {"fold": task.fold, "seed": task.seed, "total_timesteps": total}
+        name = f"fold {task.fold} seed {task.seed}"
+        match event:
+            case Stepped(timesteps=timesteps, mean_reward=reward):
+                share = meter.at(key, timesteps / total)
+                metrics = {"mean_reward": reward}
+                message = f"{name}: {timesteps} of {total} timesteps"
+                return self._said("train.step", message, **who, timesteps=timesteps, share=share, metrics=metrics)
+            case Checkpointed(content=content):
+                self.store.keep_checkpoint(key, content)
+                return self._said("train.checkpoint", f"{name}: can be resumed", **who, share=meter.share)
+            case Finished(fit=fit):
+                archive = write_archive(self.plan.card(task, fit), fit.tensors)
+                policy = TrainedPolicy(*key, archive, rollout_rows(self.plan, task, fit.rollouts))
+                self.store.keep_policy(policy)
+                share = meter.at(key, 1.0)
+                return self._said("train.checkpoint", f"{name}: trained", **who, timesteps=total, share=share)
+
+    def _walked(self, span: Span, tell: Teller) -> Generator[Progress, None, BacktestRecord]:
+        """Walk every account and keep the record, which is the last value."""
+        plan = self.plan
+        who = contestants(plan, self.store.archives(), self.store.chosen())
+        own = next(i for i, contestant in enumerate(who) if contestant.kind == "ensemble")
+        steps = walk(plan.panel, plan.spec.environment, plan.folds, who, PHASES[plan.kind])
+        while True:
+            try:
+                step = next(steps)
+            except StopIteration as end:
+                self.store.keep_record(end.value)
+                return end.value
+            for stage, message, metrics in tell(plan, step, own):
+                share = _share(plan, step, span)
+                yield self._said(stage, message, fold=step.fold, share=share, metrics=metrics)
+
+    def _verdict(self, record: BacktestRecord) -> Progress:
+        verdict = verdict_of(self.plan, record.equity_curves)
+        self.store.keep_verdict(verdict)
+        metrics = headline(verdict)
+        message = f"net Sharpe {metrics['all/sharpe']:.2f}" if "all/sharpe" in metrics else "too short for a verdict"
+        return self._said("done", f"{_dates(self.plan)}: {message}", share=1.0, metrics=metrics)
+
+    def _said(self, stage: Stage, message: str, **more: Any) -> Progress:
+        run_id, at = self.plan.run_id, self.clock()
+        return Progress(task_id=self.task_id, run_id=run_id, stage=stage, message=message, timestamp=at, **more)
+
+
+class _Meter:
+    """How far the trainings of a run are."""
+
+    def __init__(self, done: dict[FoldSeed, float], span: Span) -> None:
+        self._done, self._span = done, span
+
+    def at(self, key: FoldSeed, share: float) -> float:
+        """Note a training's share, and give the run's."""
+        self._done[key] = min(1.0, share)
+        return self.share
 
     @property
-    def run_id(self) -> str:
-        """16 hexadecimal digits of the spec, the market's content and the code's version."""
-        content = "|".join((self.spec.spec_hash, self.panel_digest, CODE_VERSION))
-        return hashlib.sha256(content.encode()).hexdigest()[:16]
-
-    @property
-    def keys(self) -> list[FoldSeed]:
-        """Every fold and seed of the run."""
-        return [(fold.index, seed) for fold in self.folds for seed in self.spec.seeds]
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """What a reader of the results must know."""
-        found = [SURVIVORSHIP] if self.panel.source == "sample" else []
-        wanted, resolved = self.spec.environment.fill, resolve_fill(self.spec.environment.fill, self.panel)
-        if wanted != resolved:
-            found.append(f"orders fill at the {resolved}, not the {wanted} asked for: the market has no opens")
-        if resolved == "same_close":
-            found.append("orders fill at the close they are decided on (cheat-on-close), as the spec asks")
-        if self.panel.delisted.any():
-            found.append("a delisted name is paid out in cash at its last price without cost: an optimistic assumption")
-        return tuple(found)
-
-    def card(self, task: TrainingTask, fit: Fit) -> PolicyCard:
-        """The card of one trained policy."""
-        sessions = self.panel.sessions
-        return PolicyCard(
-            experiment=self.spec.partition_key,
-            spec_hash=self.spec.spec_hash,
-            fold=task.fold,
-            seed=task.seed,
-            environment=self.spec.environment,
-            agent=self.spec.agent,
-            symbols=self.panel.symbols,
-            feature_names=self.panel.feature_names,
-            scaler=fit.scaler,
-            train_first=str(sessions[task.window[0]]),
-            train_last=str(sessions[task.window[1]]),
-            panel_digest=self.panel_digest,
-            warnings=self.warnings,
-            learning_curve=tuple(fit.curve),
-        )
+    def share(self) -> float:
+        """Of the whole run."""
+        first, last = self._span
+        return first + (last - first) * sum(self._done.values()) / len(self._done)
 
 
-@dataclass(frozen=True, eq=False)
-class TrainedPolicy:
-    """One policy file; its card holds how the training went."""
-
-    fold: int
-    seed: int
-    archive: bytes
+def _share(plan: RunPlan, step: WalkStep, span: Span) -> float:
+    start, end = plan.folds[0].test_first - 1, plan.folds[-1].test_last
+    walked = (step.t - start) / max(1, end - start)
+    return span[0] + (span[1] - span[0]) * walked
 
 
-def train(
-    plan: RunPlan, done: Collection[FoldSeed] = (), report: Callable[[str], None] = lambda _: None
-) -> Generator[TrainedPolicy, None, None]:
-    """Train the folds and seeds that are not `done`, handing out each as it is ready; closing it ends the workers."""
-    spec = plan.spec
-    tasks = [
-        TrainingTask(fold.index, seed, (fold.train_first, fold.train_last), spec.environment, spec.agent)
-        for fold in plan.folds
-        for seed in spec.seeds
-        if (fold.index, seed) not in done
-    ]
-    total = len(plan.folds) * len(spec.seeds)
-    with closing(train_all(plan.panel, tasks)) as trained:  # its workers end with this generator
-        for count, (task, fit) in enumerate(trained, start=total - len(tasks) + 1):
-            report(f"{spec.name}: trained fold {task.fold} seed {task.seed} ({count} of {total})")
-            yield TrainedPolicy(task.fold, task.seed, write_archive(plan.card(task, fit), fit.tensors))
+def _dates(plan: RunPlan) -> str:
+    return " to ".join(map(str, plan.window))
 
 
-def judge(plan: RunPlan, archives: Mapping[FoldSeed, bytes]) -> BacktestRecord:
-    """Walk every seed, their ensemble and the baselines through the test windows.
-
-    Raises:
-        KeyError: if the archive of a fold and seed is missing.
-        PolicyArchiveError: if an archive cannot be used, or is not the one of its fold and seed in this run.
-    """
-    spec, panel = plan.spec, plan.panel
-    learned = {key: _opened(plan, key, archives) for key in plan.keys}
-    by_seed = {seed: [learned[fold.index, seed] for fold in plan.folds] for seed in spec.seeds}
-    contestants = [
-        Contestant(f"{spec.name}/seed-{seed}", "policy", seed, tuple(policies)) for seed, policies in by_seed.items()
-    ]
-    averages = [EnsemblePolicy(members) for members in zip(*by_seed.values(), strict=True)]
-    contestants.append(Contestant(spec.name, "ensemble", None, tuple(averages)))
-    for baseline in spec.baselines:
-        worker = baseline.start()
-        contestants.append(Contestant(baseline.kind, "baseline", None, (worker,) * len(plan.folds)))
-    return backtest(panel, spec.environment, plan.folds, contestants)
+def rollout_rows(plan: RunPlan, task: TrainingTask, rollouts: pl.DataFrame) -> pl.DataFrame:
+    """Sampled training episodes as rows of the trajectories."""
+    named = {"policy": f"{plan.spec.name}/seed-{task.seed}", "kind": "policy", "phase": "train"}
+    who = {**named, "fold": task.fold, "seed": task.seed}
+    return rollouts.with_columns(pl.lit(value).cast(TRAJECTORY[name]).alias(name) for name, value in who.items()).select(
+        list(TRAJECTORY)
+    )
 
 
-def _opened(plan: RunPlan, key: FoldSeed, archives: Mapping[FoldSeed, bytes]) -> LearnedPolicy:
-    """One policy of the run; that of another fold may have been trained on the sessions it would be judged on."""
-    if key not in archives:
-        raise KeyError(f"the policy of fold {key[0]} seed {key[1]} is missing; train the experiment to the end")
-    card, tensors = read_archive(archives[key])
-    if (card.fold, card.seed, card.spec_hash, card.panel_digest) != (*key, plan.spec.spec_hash, plan.panel_digest):
-        raise PolicyArchiveError(
-            f"the policy of fold {key[0]} seed {key[1]} of {plan.spec.partition_key} on the market "
-            f"{plan.panel_digest[:8]} is one of fold {card.fold} seed {card.seed} of {card.experiment} on the market "
-            f"{card.panel_digest[:8]}; train the experiment again"
-        )
-    return LearnedPolicy(card, tensors, plan.panel)
+def verdict_of(plan: RunPlan, equity_curves: pl.DataFrame) -> pl.DataFrame:
+    """Every account over each period; over all of it only where the policies are a parent's."""
+    if equity_curves["session"].n_unique() < MIN_SESSIONS:
+        return pl.DataFrame(schema=EVALUATION)
+    verdict = evaluate(equity_curves, plan.spec.report_from)
+    return verdict if plan.kind == "walk_forward" else verdict.filter(pl.col("period") == "all")
+
+
+def headline(verdict: pl.DataFrame) -> dict[str, float]:
+    """The experiment's own Sharpe ratio and worst drawdown over each period."""
+    own = verdict.filter(pl.col("kind") == "ensemble", pl.col("period") != "fold")
+    return {
+        f"{row['period']}/{name}": row[name] for row in own.iter_rows(named=True) for name in ("sharpe", "max_drawdown")
+    }
 
 
 def training_curves(archives: Mapping[FoldSeed, bytes]) -> pl.DataFrame:

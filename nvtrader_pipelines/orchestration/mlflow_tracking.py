@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 import polars as pl
 
-from nvtrader_pipelines.experiments.runtime import RunPlan
+from nvtrader_pipelines.experiments.plan import RunPlan
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

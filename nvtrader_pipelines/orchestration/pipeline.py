@@ -12,8 +12,9 @@ from nvtrader_pipelines.orchestration.instance import open_instance, process_tag
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, whole_history
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.plans import is_complete, market_is_current, market_state, remember_market
+from nvtrader_pipelines.storage.runs import walk_forward_runs
 from nvtrader_pipelines.storage.specs import SpecStore, read_experiments
-from nvtrader_pipelines.storage.tables import RATIO_CURVE, RUNS
+from nvtrader_pipelines.storage.tables import RATIO_CURVE
 from nvtrader_pipelines.storage.views import publish
 from nvtrader_pipelines.storage.warehouse import Warehouse
 
@@ -87,7 +88,8 @@ def chosen_specs(home: Home, names: Sequence[str]) -> list[ExperimentSpec]:
 
 def curve_is_current(lake: Warehouse) -> bool:
     """Whether the ratio curve holds exactly the completed runs, each as last judged."""
-    curve, runs = (lake.read(table, columns=["run_id", "finished_at"]) for table in (RATIO_CURVE, RUNS))
+    columns = ["run_id", "finished_at"]
+    curve, runs = lake.read(RATIO_CURVE, columns=columns), walk_forward_runs(lake, columns)
     return set(curve.rows()) == set(runs.rows())
 
 

@@ -9,7 +9,8 @@ from rich.console import Console
 from rich.table import Table
 
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.tables import EVALUATIONS, RUNS
+from nvtrader_pipelines.storage.runs import walk_forward_runs
+from nvtrader_pipelines.storage.tables import EVALUATIONS
 from nvtrader_pipelines.storage.warehouse import Warehouse
 
 COLUMNS = ("policy", "net Sharpe [95 %]", "CAGR", "max DD", "turnover/y", "cost/y", "less best baseline [95 %]")
@@ -26,14 +27,15 @@ def completed_runs(home: Home) -> pl.DataFrame:
     lake = Warehouse(home)
     figures = lake.read(EVALUATIONS).filter((pl.col("kind") == "ensemble") & (pl.col("period") == "all"))
     shown = figures.select("run_id", "sharpe", "sharpe_low", "sharpe_high", "max_drawdown")
-    runs = lake.read(RUNS, columns=["experiment", "partition_key", "run_id", "source", "n_policies", "finished_at"])
+    columns = ["experiment", "partition_key", "run_id", "source", "n_policies", "finished_at"]
+    runs = walk_forward_runs(lake, columns)
     return runs.join(shown, on="run_id", how="left").sort("finished_at", descending=True)
 
 
 def summary(home: Home, names: Sequence[str] = ()) -> pl.DataFrame:
     """The latest run of each experiment (or of those named): every account over each period but single folds."""
     lake = Warehouse(home)
-    runs = lake.read(RUNS)
+    runs = walk_forward_runs(lake)
     chosen = runs.filter(pl.col("experiment").is_in(list(names))) if names else runs
     latest = chosen.sort("finished_at").group_by("experiment", maintain_order=True).last()
     verdicts = lake.read(EVALUATIONS).join(latest.select("run_id"), on="run_id", how="semi")
@@ -55,7 +57,7 @@ def print_summary(home: Home, names: Sequence[str], console: Console) -> None:
 
 def print_notes(home: Home, console: Console) -> None:
     """What a reader of the results must know."""
-    warnings = Warehouse(home).read(RUNS, columns=["warnings"])["warnings"]
+    warnings = walk_forward_runs(Warehouse(home))["warnings"]
     for warning in dict.fromkeys(line for lines in warnings.to_list() for line in lines):
         console.print(f"note: {warning}", style="yellow", soft_wrap=True)
 

@@ -2,20 +2,21 @@
 
 import hashlib
 import json
-from collections.abc import Callable
-from contextlib import closing
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 
-from nvtrader_pipelines.experiments.runtime import CODE_VERSION, RunPlan, train
-from nvtrader_pipelines.market.panel import panel_digest
+import polars as pl
+
+from nvtrader_pipelines.experiments.plan import CODE_VERSION, RunPlan
+from nvtrader_pipelines.experiments.replay import paper_plan, replay_plan
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import write_atomically
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.landing import fingerprint
 from nvtrader_pipelines.storage.medallion import pinned_snapshots, read_panel
-from nvtrader_pipelines.storage.policy_library import PolicyLibrary, SealedRun
+from nvtrader_pipelines.storage.policy_library import SealedRun
+from nvtrader_pipelines.storage.runs import walk_forward_runs
 from nvtrader_pipelines.storage.specs import SpecStore, read_market
-from nvtrader_pipelines.storage.tables import MARKET_PANEL, RUNS
+from nvtrader_pipelines.storage.tables import MARKET_PANEL
 from nvtrader_pipelines.storage.warehouse import Warehouse
 
 
@@ -28,7 +29,7 @@ def read_plan(lake: Warehouse, partition_key: str, snapshot_ids: dict[str, int] 
     """
     spec = SpecStore(lake.home).read(partition_key)
     panel = read_panel(lake, spec.market.source, spec.market.symbols, spec.market.max_gap, snapshot_ids)
-    return RunPlan(spec, panel, panel_digest(panel), tuple(spec.splitter.split(panel.sessions)))
+    return RunPlan.of(spec, panel)
 
 
 def reopen_plan(lake: Warehouse, run: SealedRun) -> RunPlan:
@@ -46,19 +47,45 @@ def reopen_plan(lake: Warehouse, run: SealedRun) -> RunPlan:
     return plan
 
 
-def train_into(library: PolicyLibrary, plan: RunPlan, report: Callable[[str], None]) -> SealedRun:
-    """Train what the library lacks of a run; every policy is kept as soon as it is ready, the manifest last."""
-    key = plan.spec.partition_key
-    with closing(train(plan, library.done(key, plan.run_id), report)) as policies:  # a failed save ends the workers
-        for policy in policies:
-            library.save(key, plan.run_id, policy)
-    return library.seal(plan)
+def read_replay(
+    lake: Warehouse,
+    parent: SealedRun,
+    window: tuple[date, date] | None = None,
+    snapshot_ids: dict[str, int] | None = None,
+) -> RunPlan:
+    """The replay of a sealed run over a window, on the pinned market or on the market at given snapshots.
+
+    Raises:
+        StorageError: if the experiment is not registered, or the market has no panel or not these snapshots any more.
+        ValueError: if the window holds sessions its policies were trained on, or none.
+    """
+    spec = SpecStore(lake.home).read(parent.partition_key)
+    panel = read_panel(lake, spec.market.source, spec.market.symbols, spec.market.max_gap, snapshot_ids)
+    plan = replay_plan(spec, panel, parent.as_parent, window)
+    if snapshot_ids == parent.snapshot_ids and plan.panel_digest != parent.panel_digest:
+        raise StorageError(
+            f"run {parent.run_id} was trained on the market {parent.panel_digest[:8]}, but its snapshots give "
+            f"{plan.panel_digest[:8]} by this version's code; replay it with the version {parent.code_version}"
+        )
+    return plan
+
+
+def read_paper(lake: Warehouse, parent: SealedRun) -> RunPlan:
+    """The paper account of a sealed run on the market as it is now.
+
+    Raises:
+        StorageError: if the experiment is not registered, or the market has no panel.
+        ValueError: if the market ends before the run's own tests.
+    """
+    spec = SpecStore(lake.home).read(parent.partition_key)
+    panel = read_panel(lake, spec.market.source, spec.market.symbols, spec.market.max_gap)
+    return paper_plan(spec, panel, parent.as_parent)
 
 
 def is_complete(lake: Warehouse, partition_key: str) -> bool:
     """Whether the experiment has a judged run on the pinned market by this code."""
     source = SpecStore(lake.home).read(partition_key).market.source
-    runs = lake.read(RUNS, {"partition_key": [partition_key]})
+    runs = walk_forward_runs(lake).filter(pl.col("partition_key") == partition_key)
     pinned = json.dumps(pinned_snapshots(lake, source), sort_keys=True)
     if len(runs.filter((runs["snapshot_ids"] == pinned) & (runs["code_version"] == CODE_VERSION))):
         return True

@@ -7,11 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
+from typing import Self
 
 import polars as pl
 from pydantic import BaseModel, ConfigDict
 
-from nvtrader_pipelines.experiments.runtime import FoldSeed, RunPlan, TrainedPolicy
+from nvtrader_pipelines.experiments.plan import CODE_VERSION, FoldSeed, RunKind, RunPlan
+from nvtrader_pipelines.experiments.replay import FoldDates, Parent, fold_dates
+from nvtrader_pipelines.experiments.store import TrainedPolicy
 from nvtrader_pipelines.policies.archive import PolicyArchiveError, read_archive
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import write_atomically
@@ -21,18 +24,50 @@ MANIFEST, LATEST = "manifest.json", "latest.json"
 
 
 class SealedRun(BaseModel):
-    """The manifest of a run whose policies are all there."""
+    """A run and its policies by their digests: the manifest of one that trained them, and what others use of it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     partition_key: str
     experiment: str
     spec_hash: str
     run_id: str
+    kind: RunKind
+    parent_run_id: str | None
     source: str
     panel_digest: str
     snapshot_ids: dict[str, int]
+    code_version: str
     warnings: tuple[str, ...]
+    seeds: tuple[int, ...]
+    folds: tuple[FoldDates, ...]
+    chosen: dict[int, int]  # fold to seed, where one was chosen
     policies: dict[str, str]  # file name to SHA-256
+
+    @classmethod
+    def of(cls, plan: RunPlan, policies: Mapping[str, str], chosen: Mapping[int, int]) -> Self:
+        """A run with its policies."""
+        return cls(
+            partition_key=plan.spec.partition_key,
+            experiment=plan.spec.name,
+            spec_hash=plan.spec.spec_hash,
+            run_id=plan.run_id,
+            kind=plan.kind,
+            parent_run_id=plan.parent_run_id,
+            source=plan.panel.source,
+            panel_digest=plan.panel_digest,
+            snapshot_ids=dict(plan.panel.snapshot_ids),
+            code_version=CODE_VERSION,
+            warnings=plan.warnings,
+            seeds=plan.spec.seeds,
+            folds=fold_dates(plan),
+            chosen=dict(chosen),
+            policies=dict(policies),
+        )
+
+    @property
+    def as_parent(self) -> Parent:
+        """What a replay or a paper account needs of it."""
+        return Parent(self.run_id, self.folds)
 
     @property
     def sha256(self) -> str:
@@ -65,12 +100,24 @@ class PolicyLibrary:
         return found
 
     def save(self, partition_key: str, run_id: str, policy: TrainedPolicy) -> Path:
-        """Write one policy; a reader or a crash never meets half of it."""
-        path = self.folder(partition_key, run_id) / file_name((policy.fold, policy.seed))
+        """Write one policy, whose checkpoint then goes; a reader or a crash never meets half of it."""
+        key = (policy.fold, policy.seed)
+        path = self.folder(partition_key, run_id) / file_name(key)
         write_atomically(path, policy.archive)
+        self.checkpoint(partition_key, run_id, key).unlink(missing_ok=True)
         return path
 
-    def seal(self, plan: RunPlan) -> SealedRun:
+    def checkpoint(self, partition_key: str, run_id: str, key: FoldSeed) -> Path:
+        """Where a training that is under way keeps the state to resume from."""
+        return self.folder(partition_key, run_id) / f"fold-{key[0]}-seed-{key[1]}.checkpoint"
+
+    def kept(self, plan: RunPlan) -> Mapping[FoldSeed, bytes]:
+        """The policies of a run that is not sealed yet."""
+        folder = self.folder(plan.spec.partition_key, plan.run_id)
+        paths = {key: folder / file_name(key) for key in plan.keys}
+        return {key: path.read_bytes() for key, path in paths.items() if path.exists()}
+
+    def seal(self, plan: RunPlan, chosen: Mapping[int, int] | None = None) -> SealedRun:
         """Write the manifest of a complete run and point the experiment at it.
 
         Raises:
@@ -81,19 +128,12 @@ class PolicyLibrary:
         missing = [name for name in wanted if not (folder / name).exists()]
         if missing:
             raise StorageError(f"{folder} misses {', '.join(missing)}; train the experiment again")
-        run = SealedRun(
-            partition_key=plan.spec.partition_key,
-            experiment=plan.spec.name,
-            spec_hash=plan.spec.spec_hash,
-            run_id=plan.run_id,
-            source=plan.panel.source,
-            panel_digest=plan.panel_digest,
-            snapshot_ids=dict(plan.panel.snapshot_ids),
-            warnings=plan.warnings,
-            policies={name: _sha256((folder / name).read_bytes()) for name in wanted},
-        )
+        policies = {name: _sha256((folder / name).read_bytes()) for name in wanted}
+        run = SealedRun.of(plan, policies, chosen or {})
         write_atomically(folder / MANIFEST, run.model_dump_json(indent=1).encode())
         write_atomically(folder.parent / LATEST, json.dumps({"run_id": run.run_id}).encode())
+        for checkpoint in folder.glob("*.checkpoint"):  # a kill came between a policy and the end of its checkpoint
+            checkpoint.unlink(missing_ok=True)
         return run
 
     def latest(self, partition_key: str) -> SealedRun:
@@ -106,7 +146,15 @@ class PolicyLibrary:
         if not pointer.exists():
             raise StorageError(f"{partition_key} has no trained policies; materialise trained_policy or `nvtrader run`")
         run_id = json.loads(pointer.read_bytes())["run_id"]
-        return _read_manifest(pointer.parent / run_id / MANIFEST)
+        return self.sealed(partition_key, run_id)
+
+    def sealed(self, partition_key: str, run_id: str) -> SealedRun:
+        """One run whose policies are all there.
+
+        Raises:
+            StorageError: if it is not sealed, or its manifest is damaged.
+        """
+        return _read_manifest(self.folder(partition_key, run_id) / MANIFEST)
 
     def read_run(self, run: SealedRun) -> Mapping[FoldSeed, bytes]:
         """Every policy of a run, by fold and seed.

@@ -14,7 +14,7 @@ _BAR = columns_of(
 _RUN = columns_of(
     """
     spec_hash string SHA-256 of the experiment's spec
-    run_id string 16 hexadecimal digits of spec, market content and code version
+    run_id string identity of the run, 16 hexadecimal digits
     """
 )
 _STEP = columns_of(
@@ -162,6 +162,10 @@ RUNS = Table(
         """
         experiment string name of the experiment
         partition_key string name@hash8
+        kind string walk_forward, replay or paper
+        parent_run_id string the run whose policies were replayed or carried on; null for a walk_forward
+        window_first date first session of the test windows
+        window_last date last session of the test windows
         source string market source
         panel_digest string SHA-256 of the panel's arrays
         snapshot_ids string JSON of table to snapshot id the panel was read at
@@ -169,7 +173,7 @@ RUNS = Table(
         n_policies long trained policies
         policies_sha256 string digest of the run's policy files
         code_version string version of this package
-        mlflow_run_id string MLflow run
+        mlflow_run_id string MLflow run, where it was tracked
         warnings list<string> what a reader of the results must know
         finished_at timestamp when the run was judged
         """
@@ -194,18 +198,28 @@ TRAJECTORIES = Table(
     "trajectories",
     _RUN
     + _STEP
-    + columns_of("seed int seed of the policy; null for ensembles and baselines")
+    + columns_of(
+        """
+        phase string train (a sampled episode of a training), test, replay or paper
+        seed int seed of the policy that decided; null for averages and baselines
+        episode int 0 for a walk through test windows; the number of the sampled episode in training
+        """
+    )
     + _DECISION
     + columns_of(
         """
-        fill_session date session at which the order filled
+        fill_session date session at which the order filled; null where that is not known yet
         observation_hash long first 8 bytes of the observation's SHA-256
         action list<float> raw action of the network
         reward double reward of the step: the sum of its terms
         value float the critic's estimate
         log_prob float log-probability of the action
+        equity double equity after the step, net of costs; 1 at the start
+        drawdown double loss from the highest equity so far, positive
+        turnover double one-way turnover of the step
         terminated boolean equity was gone
-        truncated boolean the walk ended here
+        truncated boolean the walk or the episode ended here
+        info string JSON: reward_terms, and the termination that struck
         """
     ),
     _BY_RUN,
@@ -293,7 +307,7 @@ RATIO_CURVE = Table(
     "sharpe_ratio_curve",
     columns_of(
         """
-        run_id string 16 hexadecimal digits of spec, market content and code version
+        run_id string identity of the run, 16 hexadecimal digits
         spec_hash string SHA-256 of the experiment's spec
         experiment string name of the experiment
         finished_at timestamp when the run was judged

@@ -11,15 +11,16 @@ from nvtrader_pipelines.evaluation.backtest import (
     ACTION_LOG,
     EQUITY,
     REWARD_TERM,
-    TRAJECTORY,
     BacktestRecord,
     Contestant,
     backtest,
+    walk,
 )
 from nvtrader_pipelines.evaluation.splits import Fold
 from nvtrader_pipelines.evaluation.truth import equity_gaps, off_simplex, reward_gaps
 from nvtrader_pipelines.policies.baselines import BuyAndHold, EqualWeight
 from nvtrader_pipelines.policies.policy import Decision
+from nvtrader_pipelines.policies.trajectory import TRAJECTORY
 from tests.panels import DELISTED, INELIGIBLE, LAST_PRICE, MAX_GAP, NEVER, cut, eventful_panel, with_other_future
 
 PANEL = eventful_panel()
@@ -55,10 +56,10 @@ class Learned(Noted):
 
 def contestants(n_folds=2):
     return [
-        Contestant("noted", "ensemble", None, (Noted(1),) * n_folds),
-        Contestant("learned/seed-3", "policy", 3, (Learned(2),) * n_folds),
-        Contestant("equal_weight", "baseline", None, (EqualWeight().start(),) * n_folds),
-        Contestant("buy_and_hold", "baseline", None, (BuyAndHold().start(),) * n_folds),
+        Contestant("noted", "ensemble", (None,) * n_folds, (Noted(1),) * n_folds),
+        Contestant("learned/seed-3", "policy", (3,) * n_folds, (Learned(2),) * n_folds),
+        Contestant("equal_weight", "baseline", (None,) * n_folds, (EqualWeight().start(),) * n_folds),
+        Contestant("buy_and_hold", "baseline", (None,) * n_folds, (BuyAndHold().start(),) * n_folds),
     ]
 
 
@@ -101,7 +102,7 @@ def test_every_test_session_has_its_equity_once_and_the_folds_are_those_of_the_d
 
 def test_decisions_begin_at_the_close_before_the_first_test_session_and_follow_every_rebal_freq():
     noted = Noted()
-    record = walked(who=[Contestant("noted", "policy", 0, (noted, noted))])
+    record = walked(who=[Contestant("noted", "policy", (0, 0), (noted, noted))])
     assert [t for t, _ in noted.asked] == list(range(39, 99, 5))
     steps = record.trajectories
     assert steps["step"].to_list() == list(range(12))
@@ -124,7 +125,7 @@ def test_the_last_step_ends_with_the_data_and_may_be_short():
 
 def test_each_fold_is_decided_by_its_own_policy_and_the_account_carries_over():
     first, second = Noted(1), Noted(2)
-    walked(who=[Contestant("noted", "policy", 0, (first, second))])
+    walked(who=[Contestant("noted", "policy", (0, 0), (first, second))])
     assert [t for t, _ in first.asked] == list(range(39, 60, 5))
     assert [t for t, _ in second.asked] == list(range(64, 99, 5))
     assert second.asked[0][1].equity != 1.0
@@ -133,7 +134,7 @@ def test_each_fold_is_decided_by_its_own_policy_and_the_account_carries_over():
 
 def test_an_account_is_told_its_own_weights_equity_and_peak():
     noted = Noted(1)
-    record = walked(who=[Contestant("noted", "policy", 0, (noted, noted)), *contestants()[1:]])
+    record = walked(who=[Contestant("noted", "policy", (0, 0), (noted, noted)), *contestants()[1:]])
     equity = [1.0, *rows_of(record.equity_curves, "noted")["equity"]]
     for step, (_, account) in enumerate(noted.asked):
         assert account.equity == equity[5 * step]
@@ -194,7 +195,7 @@ def test_names_never_eligible_are_never_held_and_a_delisted_one_is_sold_into_cas
 def test_a_weight_named_for_a_name_without_a_price_stays_cash():
     greedy = Noted(1, only_eligible=False)
     executed = np.array(
-        walked(who=[Contestant("x", "policy", 0, (greedy, greedy))]).action_logs["executed_weights"].to_list()
+        walked(who=[Contestant("x", "policy", (0, 0), (greedy, greedy))]).action_logs["executed_weights"].to_list()
     )
     assert not executed[:, NEVER].any()
 
@@ -237,7 +238,7 @@ def test_an_account_of_the_back_test_is_an_episode_of_the_environment():
         def decide(self, panel, t, account):
             return Decision(target=steps[(t - 39) // 5].target[0])
 
-    record = walked(spec=spec, folds=folds, who=[Contestant("scripted", "policy", 0, (Scripted(),))])
+    record = walked(spec=spec, folds=folds, who=[Contestant("scripted", "policy", (0,), (Scripted(),))])
     assert record.trajectories["reward"].to_list() == [float(step.reward[0]) for step in steps]
     path = np.concatenate([step.account.path[0] for step in steps])
     assert record.equity_curves["equity"].to_list() == path.tolist()

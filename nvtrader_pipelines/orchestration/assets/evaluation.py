@@ -13,7 +13,7 @@ from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.reports import OWNERS, picture, table_metadata, written
 from nvtrader_pipelines.orchestration.resources import WarehouseResource
 from nvtrader_pipelines.storage.policy_library import PolicyLibrary
-from nvtrader_pipelines.storage.runs import complete, read_run, replace_run
+from nvtrader_pipelines.storage.runs import WALK_FORWARD, complete, read_run, replace_run
 from nvtrader_pipelines.storage.specs import SpecStore
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES, EVALUATIONS, RATIO_CURVE, RUNS
 from nvtrader_pipelines.storage.views import create_views, read_query
@@ -42,7 +42,7 @@ def walk_forward_evaluation(
     n_rows = replace_run(lake, EVALUATIONS, verdict, run)
     with mlflow.run(run.run_id, context.partition_key) as tracked:
         tracked.log_verdict(verdict)
-        complete(lake, run, spec.seeds, tracked.mlflow_run_id, datetime.now(UTC))
+        complete(lake, run, datetime.now(UTC), tracked.mlflow_run_id)
     return written(lake, EVALUATIONS, n_rows, {"run_id": run.run_id, **tracked.metadata})
 
 
@@ -60,7 +60,8 @@ def sharpe_ratio_curve(warehouse: WarehouseResource, duckdb: DuckDBResource) -> 
     lake = warehouse.open()
     with duckdb.get_connection() as connection:
         create_views(connection, lake)
-        runs, verdicts = (read_query(connection, f"FROM {table.name}") for table in (RUNS, EVALUATIONS))
+        runs = read_query(connection, f"FROM {RUNS.name} WHERE kind = '{WALK_FORWARD}'")
+        verdicts = read_query(connection, f"FROM {EVALUATIONS.name}")
     curve = rank_runs(runs, verdicts)
     lake.replace(RATIO_CURVE, curve, {})
     notes = dict.fromkeys(warning for warnings in runs["warnings"] for warning in warnings)

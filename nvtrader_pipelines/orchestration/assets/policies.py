@@ -8,7 +8,8 @@ from nvtrader_pipelines.orchestration.mlflow_tracking import MlflowTracking
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.reports import OWNERS, picture, table_metadata, written
 from nvtrader_pipelines.orchestration.resources import WarehouseResource
-from nvtrader_pipelines.storage.plans import read_plan, train_into
+from nvtrader_pipelines.storage.execution import followed, runtime_of
+from nvtrader_pipelines.storage.plans import read_plan
 from nvtrader_pipelines.storage.policy_library import PolicyLibrary
 from nvtrader_pipelines.storage.runs import replace_run
 from nvtrader_pipelines.storage.tables import TRAINING_CURVES
@@ -30,10 +31,11 @@ def trained_policy(
     context: dg.AssetExecutionContext, warehouse: WarehouseResource, mlflow: MlflowTracking
 ) -> dg.MaterializeResult:
     """One policy per fold and seed, trained on the fold's training window only; kept as safetensors with a card."""
-    plan = read_plan(warehouse.open(), context.partition_key)
-    library = PolicyLibrary(warehouse.home)
+    lake, library = warehouse.open(), PolicyLibrary(warehouse.home)
+    plan = read_plan(lake, context.partition_key)
     with mlflow.run(plan.run_id, context.partition_key) as tracked:
-        run = train_into(library, plan, context.log.info)
+        followed(runtime_of(lake, plan, context.run.run_id).train(), context.log.info)
+        run = library.latest(context.partition_key)
         archives = library.read_run(run)
         curves, folder = training_curves(archives), library.folder(run.partition_key, run.run_id)
         tracked.log_training(plan, curves, folder)

@@ -5,14 +5,13 @@ from collections.abc import Iterator
 import dagster as dg
 
 from nvtrader_pipelines.evaluation.figures import equity_figure, reward_terms_figure, weights_figure
-from nvtrader_pipelines.experiments.runtime import judge
 from nvtrader_pipelines.orchestration.assets.policies import POLICY_KEY
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.reports import OWNERS, picture, table_metadata, written
 from nvtrader_pipelines.orchestration.resources import WarehouseResource
+from nvtrader_pipelines.storage.execution import followed, runtime_of
 from nvtrader_pipelines.storage.plans import reopen_plan
 from nvtrader_pipelines.storage.policy_library import PolicyLibrary
-from nvtrader_pipelines.storage.runs import write_record
 from nvtrader_pipelines.storage.tables import (
     ACTION_LOGS,
     EQUITY_CURVES,
@@ -53,14 +52,13 @@ def spec_of(table: Table) -> dg.AssetSpec:
 def walk_forward(context: dg.AssetExecutionContext, warehouse: WarehouseResource) -> Iterator[dg.MaterializeResult]:
     """Walk every seed, their ensemble and the baselines through the test windows, each on its own account."""
     lake, library = warehouse.open(), PolicyLibrary(warehouse.home)
-    run = library.latest(context.partition_key)
-    plan = reopen_plan(lake, run)
-    record = judge(plan, library.read_run(run))
+    plan = reopen_plan(lake, library.latest(context.partition_key))
+    record = followed(runtime_of(lake, plan, context.run.run_id).judge(), context.log.debug)
     note, name = "; ".join(plan.warnings), plan.spec.name
-    pictures = {
-        EQUITY_CURVES: {"equity": picture(equity_figure(record.equity_curves, name, plan.spec.report_from, note))},
-        ACTION_LOGS: {"weights": picture(weights_figure(record.action_logs, name, note))},
-        REWARD_DECOMPOSITION: {"terms": picture(reward_terms_figure(record.reward_decomposition, name, note))},
-    }
-    for table, rows in write_record(lake, run, record):
-        yield written(lake, table, rows, pictures.get(table))
+    yield written(lake, TRAJECTORIES, len(record.trajectories))
+    curves = equity_figure(record.equity_curves, name, plan.spec.report_from, note)
+    yield written(lake, EQUITY_CURVES, len(record.equity_curves), {"equity": picture(curves)})
+    weights = weights_figure(record.action_logs, name, note)
+    yield written(lake, ACTION_LOGS, len(record.action_logs), {"weights": picture(weights)})
+    terms = reward_terms_figure(record.reward_decomposition, name, note)
+    yield written(lake, REWARD_DECOMPOSITION, len(record.reward_decomposition), {"terms": picture(terms)})

@@ -1,0 +1,91 @@
+"""Who takes part in a run: every seed, the experiment itself, and the baselines, each on an account of its own."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from nvtrader_pipelines.evaluation.backtest import Contestant, backtest
+from nvtrader_pipelines.evaluation.splits import Fold
+from nvtrader_pipelines.evaluation.statistics import sharpe_ratio
+from nvtrader_pipelines.experiments.plan import FoldSeed, RunPlan
+from nvtrader_pipelines.policies.archive import PolicyArchiveError, read_archive
+from nvtrader_pipelines.policies.learned import EnsemblePolicy
+from nvtrader_pipelines.policies.learned import LearnedPolicy as open_policy
+from nvtrader_pipelines.policies.policy import Policy
+
+Archives = Mapping[FoldSeed, bytes]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The seed of a fold that did best on the sessions held out of its training."""
+
+    fold: int
+    seed: int
+    sharpe: Mapping[int, float]  # of each seed there, annualised, net of costs
+
+
+def contestants(plan: RunPlan, archives: Archives, chosen: Mapping[int, int]) -> list[Contestant]:
+    """Every seed, the experiment under its own name, and the baselines.
+
+    The experiment is the average of its seeds' weights, or in each fold the seed `chosen` for it. A classical agent
+    does not learn and has no seeds: one worker keeps one account over all folds.
+
+    Raises:
+        KeyError: if the archive of a fold and seed is missing.
+        PolicyArchiveError: if an archive cannot be used, or is not the one of its fold and seed in this run.
+    """
+    spec, nobody = plan.spec, (None,) * len(plan.folds)
+    baselines = [
+        Contestant(baseline.kind, "baseline", nobody, (baseline.start(),) * len(plan.folds))
+        for baseline in spec.baselines
+    ]
+    if getattr(spec.agent, "classical", False):
+        return [Contestant(spec.name, "ensemble", nobody, (spec.agent.start(),) * len(plan.folds)), *baselines]
+    seeds = [
+        Contestant(f"{spec.name}/seed-{seed}", "policy", (seed,) * len(plan.folds), _of_seed(plan, seed, archives))
+        for seed in spec.seeds
+    ]
+    return [*seeds, _experiment(plan, archives, chosen), *baselines]
+
+
+def _experiment(plan: RunPlan, archives: Archives, chosen: Mapping[int, int]) -> Contestant:
+    if chosen:
+        best = tuple(chosen[fold.index] for fold in plan.folds)
+        policies = tuple(_opened(plan, (fold.index, chosen[fold.index]), archives) for fold in plan.folds)
+        return Contestant(plan.spec.name, "ensemble", best, policies)
+    members = [_of_seed(plan, seed, archives) for seed in plan.spec.seeds]  # openings of its own: they may remember
+    averages = tuple(EnsemblePolicy(each) for each in zip(*members, strict=True))
+    return Contestant(plan.spec.name, "ensemble", (None,) * len(averages), averages)
+
+
+def choose(plan: RunPlan, archives: Archives, fold: Fold) -> Choice:
+    """Of a fold's seeds, the one with the highest net Sharpe ratio on the sessions held out of its training."""
+    first, last = plan.validation_window(fold)
+    held_out = Fold(fold.index, fold.train_first, fold.train_last, first, last)
+    seeds = [
+        Contestant(str(seed), "policy", (seed,), (_opened(plan, (fold.index, seed), archives),))
+        for seed in plan.spec.seeds
+    ]
+    curves = backtest(plan.panel, plan.spec.environment, [held_out], seeds).equity_curves
+    returns = curves.partition_by("policy", as_dict=True)
+    sharpe = {seed: sharpe_ratio(returns[(str(seed),)]["net_return"].to_numpy()) for seed in plan.spec.seeds}
+    return Choice(fold.index, max(sharpe, key=sharpe.__getitem__), sharpe)
+
+
+def _of_seed(plan: RunPlan, seed: int, archives: Archives) -> tuple[Policy, ...]:
+    return tuple(_opened(plan, (fold.index, seed), archives) for fold in plan.folds)
+
+
+def _opened(plan: RunPlan, key: FoldSeed, archives: Archives) -> Policy:
+    """One policy of the run; that of another fold may have been trained on the sessions it would be judged on."""
+    if key not in archives:
+        raise KeyError(f"the policy of fold {key[0]} seed {key[1]} is missing; train the experiment to the end")
+    card, tensors = read_archive(archives[key])
+    trained_on = card.panel_digest if plan.kind == "walk_forward" else plan.panel_digest
+    if (card.fold, card.seed, card.spec_hash, trained_on) != (*key, plan.spec.spec_hash, plan.panel_digest):
+        raise PolicyArchiveError(
+            f"the policy of fold {key[0]} seed {key[1]} of {plan.spec.partition_key} on the market "
+            f"{plan.panel_digest[:8]} is one of fold {card.fold} seed {card.seed} of {card.experiment} on the market "
+            f"{card.panel_digest[:8]}; train the experiment again"
+        )
+    return open_policy(card, tensors, plan.panel)

@@ -1,0 +1,153 @@
+"""What a run is: an experiment on one state of the market over its folds; the same content has the same id."""
+
+import hashlib
+from dataclasses import dataclass
+from datetime import date
+from importlib.metadata import version
+from importlib.resources import files
+from pathlib import Path
+from typing import Literal, Self
+
+from nvtrader_pipelines.envs.dynamics import resolve_fill
+from nvtrader_pipelines.evaluation.backtest import Phase
+from nvtrader_pipelines.evaluation.splits import Fold
+from nvtrader_pipelines.experiments.spec import ExperimentSpec
+from nvtrader_pipelines.market.panel import MarketPanel, panel_digest
+from nvtrader_pipelines.policies.agents import Fit
+from nvtrader_pipelines.policies.archive import PolicyCard
+from nvtrader_pipelines.policies.training import TrainingTask
+
+DECIDING = ("market", "portfolio", "envs", "policies", "evaluation", "experiments")  # folders that decide results
+
+
+def _source_digest() -> str:
+    """8 hexadecimal digits of the sources that decide results, so that edited code makes new runs."""
+    state = hashlib.sha256()
+    for folder in DECIDING:
+        for path in sorted(Path(str(files("nvtrader_pipelines").joinpath(folder))).rglob("*.py")):
+            state.update(path.read_bytes())
+    return state.hexdigest()[:8]
+
+
+CODE_VERSION = f"{version('nvtrader-pipelines')}+{_source_digest()}"
+SURVIVORSHIP = (
+    "survivorship bias: the sample's 20 names are known to have lived through 1990-2022, "
+    "so every result on it flatters all strategies, and those that buy losers most"
+)
+FoldSeed = tuple[int, int]
+RunKind = Literal["walk_forward", "replay", "paper"]
+PHASES: dict[RunKind, Phase] = {"walk_forward": "test", "replay": "replay", "paper": "paper"}
+
+
+@dataclass(frozen=True, eq=False)
+class RunPlan:
+    """One run of an experiment on one state of the market.
+
+    A walk_forward trains its own policies on the folds' training windows; a replay and a paper run use those of their
+    parent over other test windows.
+    """
+
+    spec: ExperimentSpec
+    panel: MarketPanel
+    panel_digest: str
+    folds: tuple[Fold, ...]
+    kind: RunKind = "walk_forward"
+    parent_run_id: str | None = None
+
+    @classmethod
+    def of(cls, spec: ExperimentSpec, panel: MarketPanel) -> Self:
+        """The walk_forward run of a spec on a market.
+
+        Raises:
+            ValueError: if no fold fits.
+        """
+        folds = spec.splitter.split(panel.sessions)
+        return cls(spec, panel, panel_digest(panel), tuple(folds))
+
+    @property
+    def run_id(self) -> str:
+        """16 hexadecimal digits of what decides the result.
+
+        Of a walk_forward: spec, market and code; of a replay: parent, window, market and code; of a paper run: parent
+        and code, so that new sessions go on with the same account.
+        """
+        content: tuple[str, ...] = (self.spec.spec_hash, self.panel_digest, CODE_VERSION)
+        if self.kind == "replay":
+            content = (self.kind, str(self.parent_run_id), *map(str, self.window), self.panel_digest, CODE_VERSION)
+        elif self.kind == "paper":
+            content = (self.kind, str(self.parent_run_id), CODE_VERSION)
+        return hashlib.sha256("|".join(content).encode()).hexdigest()[:16]
+
+    @property
+    def keys(self) -> list[FoldSeed]:
+        """Every fold and seed of the run."""
+        return [(fold.index, seed) for fold in self.folds for seed in self.spec.seeds]
+
+    @property
+    def window(self) -> tuple[date, date]:
+        """First and last session that is tested; of a paper run without a session yet, the last one known."""
+        sessions, last = self.panel.sessions, self.folds[-1].test_last
+        return sessions[min(self.folds[0].test_first, last)].item(), sessions[last].item()
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What a reader of the results must know."""
+        found = [SURVIVORSHIP] if self.panel.source == "sample" else []
+        wanted, resolved = self.spec.environment.fill, resolve_fill(self.spec.environment.fill, self.panel)
+        if wanted != resolved:
+            found.append(f"orders fill at the {resolved}, not the {wanted} asked for: the market has no opens")
+        if resolved == "same_close":
+            found.append("orders fill at the close they are decided on (cheat-on-close), as the spec asks")
+        if self.panel.delisted.any():
+            found.append("a delisted name is paid out in cash at its last price without cost: an optimistic assumption")
+        return tuple(found)
+
+    @property
+    def folds_to_choose(self) -> tuple[Fold, ...]:
+        """The folds in which one of the seeds is chosen; none where their weights are averaged."""
+        return self.folds if getattr(getattr(self.spec, "design", None), "validation_sessions", 0) else ()
+
+    def training_window(self, fold: Fold) -> tuple[int, int]:
+        """First and last session a fold's policies are trained on; what is held out begins a purge later.
+
+        Raises:
+            ValueError: if the sessions held out leave none to train on.
+        """
+        held_out = getattr(getattr(self.spec, "design", None), "validation_sessions", 0)
+        last = fold.train_last - (held_out + self.spec.splitter.purge_size if held_out else 0)
+        if last <= fold.train_first:
+            raise ValueError(
+                f"fold {fold.index} has {fold.train_last - fold.train_first + 1} training sessions, of which "
+                f"{held_out} and a purge of {self.spec.splitter.purge_size} are held out; hold fewer out"
+            )
+        return fold.train_first, last
+
+    def validation_window(self, fold: Fold) -> tuple[int, int]:
+        """First and last session held out of a fold's training."""
+        return fold.train_last - getattr(getattr(self.spec, "design", None), "validation_sessions", 0) + 1, fold.train_last
+
+    def task(self, key: FoldSeed, resume_from: bytes | None = None) -> TrainingTask:
+        """The training of one fold and seed."""
+        spec = self.spec
+        window = self.training_window(next(fold for fold in self.folds if fold.index == key[0]))
+        return TrainingTask(*key, window, spec.environment, spec.agent, getattr(spec, "training_sample_rate", 0.01), resume_from)
+
+    def card(self, task: TrainingTask, fit: Fit) -> PolicyCard:
+        """The card of one trained policy."""
+        sessions = self.panel.sessions
+        return PolicyCard(
+            experiment=self.spec.partition_key,
+            spec_hash=self.spec.spec_hash,
+            fold=task.fold,
+            seed=task.seed,
+            environment=self.spec.environment,
+            agent=self.spec.agent,
+            symbols=self.panel.symbols,
+            feature_names=self.panel.feature_names,
+            scaler=fit.scaler,
+            train_first=str(sessions[task.window[0]]),
+            train_last=str(sessions[task.window[1]]),
+            panel_digest=self.panel_digest,
+            warnings=self.warnings,
+            learning_curve=tuple(fit.curve),
+        )
