@@ -1,6 +1,7 @@
 """n accounts side by side on one panel: their state, and the step that environments and back-tests share."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,7 @@ from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.portfolio.costs import total_cost
 
 RUIN = 1e-6  # equity at which an account is over
+_ARRAYS = ("t", "weights", "equity", "peak", "recent_returns")
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,12 +30,21 @@ class AccountStep:
 
     transition: Transition
     path: NDArray[np.float64]  # (n, k) equity at each close
+    peak: NDArray[np.float64]  # (n,) highest equity before the step
     reward_terms: dict[str, NDArray[np.float64]]  # term to (n,) contributions
 
     @property
     def reward(self) -> NDArray[np.float64]:
         """The sum of the terms, (n,)."""
-        return np.sum(list(self.reward_terms.values()), axis=0)
+        total = np.zeros(len(self.path))
+        for contributions in self.reward_terms.values():  # one after the other: n accounts add up as each alone does
+            total += contributions
+        return total
+
+    @property
+    def drawdown(self) -> NDArray[np.float64]:
+        """Loss from the highest close so far at each close, positive fractions (n, k)."""
+        return 1.0 - self.path / np.maximum.accumulate(np.maximum(self.path, self.peak[:, None]), axis=1)
 
 
 class Accounts:
@@ -64,7 +75,7 @@ class Accounts:
     def open(self, rows: list[int], t: list[int]) -> None:
         """Put the accounts back into cash with equity 1, at sessions `t`."""
         self.t[rows] = t
-        self.weights = self.weights.copy()  # the last transition holds the same array
+        self.weights, self.peak = self.weights.copy(), self.peak.copy()  # the last step holds the same arrays
         self.weights[rows] = 0.0
         self.weights[rows, -1] = 1.0
         self.equity[rows] = 1.0
@@ -81,11 +92,11 @@ class Accounts:
         """
         period = holding_period(self.panel, self._legs, self.t, n_sessions, fill=self.fill)
         transition = hold(self.weights, target, wanted, period, self._cost)
-        decided_at, held = self.t, self.weights
+        decided_at, held, peak = self.t, self.weights, self.peak
         growth = transition.session_growth
         path = self.equity[:, None] * np.cumprod(growth, axis=1)
         self._require_finite(path[:, -1])
-        self.peak = np.maximum(self.peak, path.max(axis=1))
+        self.peak = np.maximum(peak, path.max(axis=1))
         self.equity = path[:, -1].copy()
         self.weights = transition.weights
         self.recent_returns = np.concatenate([self.recent_returns[:, n_sessions:], growth - 1.0], axis=1)
@@ -101,7 +112,20 @@ class Accounts:
             drawdown=self.drawdown,
         )
         terms = {kind: term(outcome) for kind, term in self._terms.items()}
-        return AccountStep(transition=transition, path=path, reward_terms=terms)
+        return AccountStep(transition=transition, path=path, peak=peak, reward_terms=terms)
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Copies of all that the next step depends on, each with a row per account."""
+        own = {name: getattr(self, name).copy() for name in _ARRAYS}
+        terms = [(kind, term.state()) for kind, term in self._terms.items()]
+        return {**own, **{f"rewards.{kind}.{name}": array for kind, state in terms for name, array in state.items()}}
+
+    def restore(self, state: dict[str, NDArray[Any]]) -> None:
+        """Go on from a `state` of as many accounts with the same spec."""
+        for name in _ARRAYS:
+            setattr(self, name, state[name].copy())
+        for kind, term in self._terms.items():
+            term.restore({name: state[f"rewards.{kind}.{name}"] for name in term.state()})
 
     def _require_finite(self, equity: NDArray[np.float64]) -> None:
         if not np.isfinite(equity).all():

@@ -1,5 +1,6 @@
 """The one transition of the account: drift, trade once, pay, drift on; environments and back-tests share it."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -128,6 +129,15 @@ def _drift(weights: FloatArray, returns: FloatArray) -> tuple[FloatArray, FloatA
     return grown / np.where(lost, 1.0, growth)[:, None], growth
 
 
+def closes(executed: FloatArray, period: HoldingPeriod) -> Iterator[tuple[FloatArray, FloatArray]]:
+    """Weights (n, N+1) at each close of the period, and growth (n,) from the fill or the close before to it."""
+    held, growth = _drift(executed, period.after_fill)
+    yield held, growth
+    for session in range(period.later.shape[1]):
+        held, growth = _drift(held, period.later[:, session])
+        yield held, growth
+
+
 def _execute(drifted: FloatArray, target: FloatArray, trade: NDArray[np.bool_], period: HoldingPeriod) -> FloatArray:
     """Weights after the trade: names without a price stay as they are, delisted ones become cash."""
     held = np.where(period.delisted, 0.0, drifted[:, :-1])
@@ -167,14 +177,13 @@ def hold(
     trades[:, :-1] = np.where(period.delisted, 0.0, executed[:, :-1] - drifted[:, :-1])
     trades[:, -1] = -trades[:, :-1].sum(axis=1)
     paid = np.minimum(1.0, cost(trades[:, :-1], period.filled_at))
-    held, growth_after = _drift(executed, period.after_fill)
     session_growth = np.empty((len(weights), period.later.shape[1] + 1))
     session_cash = np.empty_like(session_growth)
-    session_growth[:, 0] = growth_before * (1.0 - paid) * growth_after
-    session_cash[:, 0] = held[:, -1]
-    for session in range(1, session_growth.shape[1]):
-        held, session_growth[:, session] = _drift(held, period.later[:, session - 1])
+    held = executed
+    for session, (held, growth) in enumerate(closes(executed, period)):
+        session_growth[:, session] = growth
         session_cash[:, session] = held[:, -1]
+    session_growth[:, 0] *= growth_before * (1.0 - paid)
     return Transition(
         session_growth=session_growth,
         session_cash=session_cash,

@@ -28,6 +28,7 @@ def step_info(simulation: PortfolioSimulation, step: Step, row: int) -> dict[str
         "executed_weights": transition.executed[row].copy(),
         "weights": transition.weights[row].copy(),
         "reward_terms": {term: float(values[row]) for term, values in step.account.reward_terms.items()},
+        "termination": next((kind for kind, struck in step.struck.items() if struck[row]), None),
     }
 
 
@@ -37,7 +38,7 @@ class PortfolioEnv(gymnasium.Env[NDArray[Any], NDArray[Any]]):
     ## Description
     At the close of every `rebal_freq`-th session the agent names target weights from what is known then. The order
     fills at the next open (or the next close where a market has only closes), pays `turnover_cost_bps` on the sum of
-    absolute changes from the drifted weights, and is held to the next decision.
+    absolute changes from the drifted weights and the spec's other `costs`, and is held to the next decision.
 
     ## Action space
     `Box(-5, 5, (N+1,))`: logits of the names and cash; softmax gives the target weights, so the whole simplex is
@@ -51,11 +52,27 @@ class PortfolioEnv(gymnasium.Env[NDArray[Any], NDArray[Any]]):
     Sum of the spec's terms, by default log growth net of costs, less the excess of realised CVaR over a limit, less
     `vol_penalty` times realised volatility. `info["reward_terms"]` holds every contribution.
 
+    With `stop_properly`, an episode that a truncating termination ends has its whole reward R, the sum over its steps,
+    replaced: `sign_safe` (default) makes it R - (1 - coefficient) * |R|, which is never more than R; `literal` makes it
+    coefficient * R, which is more than R where R is negative. The change is paid at the last step as the term
+    `stop_properly` (0 at every other), so the terms still sum to the reward and the rest stay unshaped.
+
     ## Starting state
     All cash, equity 1, at a session drawn uniformly from those that leave room for a whole episode.
 
     ## Episode end
-    Truncated after `episode_len` decisions or at the end of the window; terminated when equity falls to 1e-6.
+    Truncated after `episode_len` decisions or at the end of the window; terminated when equity is 1e-6 or less after a
+    step. The spec's `terminations` end it earlier, after the step in which one strikes:
+
+    | kind | strikes when | seen at |
+    |---|---|---|
+    | `drawdown` | equity is down from its highest close by `limit` (0.3) or more | every close |
+    | `margin_call` | equity is at or below `maintenance` (0.5) of the opening equity | every close |
+    | `risk_breach` | a name's weight, volatility or CVaR (0.05) is above its limit | the step's last close |
+
+    Each truncates by default and terminates with `truncates=False`; where one of each strikes, the episode is
+    terminated. `info["termination"]` is the kind of the first in the spec's order that struck, else None; neither the
+    length nor the window's end is one. Terminations act in episodes only: a walk-forward back-test has none.
 
     ## Arguments
     `panel` (default: the packaged sample market), `spec` (an `EnvSpec`), `first` and `last` (indices of the window),

@@ -1,7 +1,7 @@
 """Episodes of n portfolios at once: the engine under the scalar and the vectorised environment."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,9 +11,8 @@ from nvtrader_pipelines.envs.accounts import RUIN, Accounts, AccountStep
 from nvtrader_pipelines.envs.observations import ObservationScaler
 from nvtrader_pipelines.envs.observations.builder import AccountView
 from nvtrader_pipelines.envs.spec import EnvSpec
+from nvtrader_pipelines.envs.terminations import EpisodeView
 from nvtrader_pipelines.market.panel import MarketPanel
-
-_ACCOUNT_ARRAYS = ("t", "weights", "equity", "peak", "recent_returns")
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,11 +21,11 @@ class Step:
 
     observation: NDArray[np.float32]  # (n, length)
     reward: NDArray[np.float64]  # (n,)
-    terminated: NDArray[np.bool_]  # (n,) equity is gone
-    truncated: NDArray[np.bool_]  # (n,) the episode's length or the data's end
+    terminated: NDArray[np.bool_]  # (n,) equity is gone, or a termination that terminates
+    truncated: NDArray[np.bool_]  # (n,) the episode's length, the data's end, or a termination that truncates
     target: NDArray[np.float64]  # (n, N+1)
     account: AccountStep
-    struck: dict[str, NDArray[np.bool_]] = field(default_factory=dict)  # termination to where it struck, (n,)
+    struck: dict[str, NDArray[np.bool_]]  # termination to where it struck, (n,)
 
 
 class PortfolioSimulation:
@@ -63,6 +62,7 @@ class PortfolioSimulation:
         self.panel, self.spec = panel, spec
         self.accounts = Accounts(panel, spec, n_portfolios, t=self.first)
         self.steps = np.zeros(n_portfolios, dtype=np.int64)
+        self.episode_rewards = np.zeros(n_portfolios)  # unshaped, kept where `stop_properly` needs them
         scaler = spec.observation.fit(panel, self.first, self.last) if scaler is None else scaler
         self.builder = spec.observation.start(panel, scaler, spec.lookback)
         self._map = spec.action.start(panel)
@@ -73,6 +73,7 @@ class PortfolioSimulation:
         rows = list(portfolios)
         self.accounts.open(rows, [int(generator.integers(self.first, latest + 1)) for generator in generators])
         self.steps[rows] = 0
+        self.episode_rewards[rows] = 0.0
 
     def observe(self) -> NDArray[np.float32]:
         """Observations of all portfolios, (n, length)."""
@@ -84,24 +85,66 @@ class PortfolioSimulation:
         target = self._map(actions, accounts.t)
         account = accounts.trade(target, np.ones(len(target), dtype=bool), rebal_freq)
         self.steps = self.steps + 1
-        terminated = accounts.equity <= RUIN
+        struck = self._struck(account)
+        terminated = (accounts.equity <= RUIN) | self._any(struck, truncates=False)
+        stopped = self._any(struck, truncates=True) & ~terminated
         over = (self.steps >= self.spec.episode_len) | (accounts.t + rebal_freq > self.last)
+        account = self._shaped(account, stopped)
         return Step(
             observation=self.observe(),
             reward=account.reward,
             terminated=terminated,
-            truncated=over & ~terminated,
+            truncated=stopped | (over & ~terminated),
             target=target,
             account=account,
+            struck=struck,
         )
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """What `restore` needs to go on from here."""
-        accounts = {f"accounts.{name}": getattr(self.accounts, name).copy() for name in _ACCOUNT_ARRAYS}
-        return {**accounts, "steps": self.steps.copy()}
+        """Copies of all that the next step depends on, each with a row per portfolio."""
+        accounts = {f"accounts.{name}": array for name, array in self.accounts.state().items()}
+        return {**accounts, "steps": self.steps.copy(), "episode_rewards": self.episode_rewards.copy()}
 
     def restore(self, state: dict[str, NDArray[Any]]) -> None:
-        """Go on from a `state` of a simulation like this one."""
-        for name in _ACCOUNT_ARRAYS:
-            setattr(self.accounts, name, state[f"accounts.{name}"].copy())
-        self.steps = state["steps"].copy()
+        """Go on from a `state`.
+
+        Raises:
+            ValueError: if the state is of another spec, market or number of portfolios.
+        """
+        expected, found = (_shapes(arrays) for arrays in (self.state(), state))
+        if found != expected:
+            odd = sorted(name for name in expected | found if expected.get(name) != found.get(name))
+            raise ValueError(
+                f"a state of this simulation differs from the one given in {', '.join(odd)}: "
+                "restore what a simulation of the same spec, market and number of portfolios saved"
+            )
+        self.accounts.restore({name.removeprefix("accounts."): array for name, array in state.items()})
+        self.steps, self.episode_rewards = state["steps"].copy(), state["episode_rewards"].copy()
+
+    def _struck(self, account: AccountStep) -> dict[str, NDArray[np.bool_]]:
+        """Where each termination strikes."""
+        if not self.spec.terminations:
+            return {}
+        view = EpisodeView(account.path, account.drawdown, account.transition.weights, self.accounts.recent_returns)
+        return {rule.kind: rule.strikes(view) for rule in self.spec.terminations}
+
+    def _any(self, struck: dict[str, NDArray[np.bool_]], *, truncates: bool) -> NDArray[np.bool_]:
+        """Where a termination of one sort struck, (n,)."""
+        found = np.zeros(len(self.steps), dtype=bool)
+        for rule in self.spec.terminations:
+            if rule.truncates == truncates:
+                found |= struck[rule.kind]
+        return found
+
+    def _shaped(self, account: AccountStep, stopped: NDArray[np.bool_]) -> AccountStep:
+        """The step with what stopping so does to the episode's reward, as a term of its own."""
+        shaping = self.spec.stop_properly
+        if shaping is None:
+            return account
+        self.episode_rewards = self.episode_rewards + account.reward
+        change = np.where(stopped, shaping.shaped(self.episode_rewards) - self.episode_rewards, 0.0)
+        return replace(account, reward_terms={**account.reward_terms, "stop_properly": change})
+
+
+def _shapes(state: dict[str, NDArray[Any]]) -> dict[str, tuple[str, tuple[int, ...]]]:
+    return {name: (array.dtype.str, array.shape) for name, array in state.items()}

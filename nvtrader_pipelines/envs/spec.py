@@ -9,6 +9,7 @@ from nvtrader_pipelines.envs.actions import Action, SimplexAction
 from nvtrader_pipelines.envs.dynamics import FillTiming
 from nvtrader_pipelines.envs.observations import LookbackObservation, Observation
 from nvtrader_pipelines.envs.rewards import CvarExcess, LogGrowth, RewardTerm, VolatilityPenalty
+from nvtrader_pipelines.envs.terminations import StopProperly, Termination
 from nvtrader_pipelines.portfolio.costs import CostModel, ProportionalCost
 
 
@@ -25,6 +26,8 @@ class EnvSpec(Component):
     observation: Observation = LookbackObservation()
     action: Action = SimplexAction()
     rewards: tuple[RewardTerm, ...] = (LogGrowth(), CvarExcess())
+    terminations: tuple[Termination, ...] = ()  # rules that end an episode early; a back-test has no episodes
+    stop_properly: StopProperly | None = None  # what a truncating one makes of the episode's reward
 
     @model_validator(mode="after")
     def _terms_are_distinct(self) -> Self:
@@ -42,6 +45,18 @@ class EnvSpec(Component):
             raise ValueError(f"costs must name each model at most once, but they are {kinds}")
         if "proportional" in kinds and self.turnover_cost_bps > 0.0:
             raise ValueError("the proportional cost is given twice: set turnover_cost_bps to 0 or drop the model")
+        return self
+
+    @model_validator(mode="after")
+    def _terminations_are_distinct(self) -> Self:
+        kinds = [rule.kind for rule in self.terminations]
+        if len(set(kinds)) != len(kinds):
+            raise ValueError(f"terminations must name each rule at most once, but they are {kinds}")
+        if self.stop_properly is not None and not any(rule.truncates for rule in self.terminations):
+            raise ValueError(
+                f"stop_properly shapes episodes that a termination truncates, but the terminations are {kinds} and "
+                "none truncates: add one or set its truncates to true, or drop stop_properly"
+            )
         return self
 
     @property

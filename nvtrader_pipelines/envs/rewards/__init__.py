@@ -4,18 +4,40 @@ from typing import Annotated
 
 from pydantic import Field
 
-from nvtrader_pipelines.envs.rewards.growth import BenchmarkRelative, LogGrowth
-from nvtrader_pipelines.envs.rewards.risk import CvarExcess, VolatilityPenalty
+from nvtrader_pipelines.envs.rewards.differential import DifferentialDownside, DifferentialSharpe
+from nvtrader_pipelines.envs.rewards.growth import BenchmarkRelative, ExponentialUtility, LogGrowth
+from nvtrader_pipelines.envs.rewards.risk import CvarExcess, DrawdownPenalty, VolatilityPenalty
 from nvtrader_pipelines.envs.rewards.term import RewardFunction, StepOutcome
+from nvtrader_pipelines.envs.rewards.trading import ImplementationShortfall, RunningInventory, TurnoverPenalty
 
-RewardTerm = Annotated[LogGrowth | BenchmarkRelative | VolatilityPenalty | CvarExcess, Field(discriminator="kind")]
+RewardTerm = Annotated[
+    LogGrowth
+    | BenchmarkRelative
+    | ExponentialUtility
+    | DifferentialSharpe
+    | DifferentialDownside
+    | VolatilityPenalty
+    | CvarExcess
+    | DrawdownPenalty
+    | TurnoverPenalty
+    | ImplementationShortfall
+    | RunningInventory,
+    Field(discriminator="kind"),
+]
 
 __all__ = [
     "BenchmarkRelative",
     "CvarExcess",
+    "DifferentialDownside",
+    "DifferentialSharpe",
+    "DrawdownPenalty",
+    "ExponentialUtility",
+    "ImplementationShortfall",
     "LogGrowth",
     "RewardFunction",
     "RewardTerm",
+    "RunningInventory",
     "StepOutcome",
+    "TurnoverPenalty",
     "VolatilityPenalty",
 ]

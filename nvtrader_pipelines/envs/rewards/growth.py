@@ -1,10 +1,10 @@
 """Rewards for growth of equity, net of costs."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import PositiveFloat
+from pydantic import Field, PositiveFloat
 
 from nvtrader_pipelines.components import Component
 from nvtrader_pipelines.envs.dynamics import hold
@@ -52,3 +52,19 @@ class BenchmarkRelative(Component):
             return self.weight * (log_growth(outcome.transition.growth) - log_growth(held.growth))
 
         return Stateless(relative)
+
+
+class ExponentialUtility(Component):
+    """Utility (1 - exp(-a * r)) / a of the step's net return r, a fraction of equity: constant absolute risk aversion.
+
+    Near zero it is r - a * r^2 / 2. Source: Pratt (1964); Arrow (1965).
+    """
+
+    kind: Literal["exponential_utility"] = "exponential_utility"
+    weight: PositiveFloat = 1.0
+    risk_aversion: Annotated[float, Field(gt=0.0, le=20.0)] = 5.0  # a, per unit of return
+
+    def start(self, panel: MarketPanel, n_accounts: int) -> RewardFunction:  # noqa: ARG002 - one signature
+        """The term on one panel."""
+        scale = self.weight / self.risk_aversion
+        return Stateless(lambda outcome: -scale * np.expm1(-self.risk_aversion * (outcome.transition.growth - 1.0)))

@@ -49,6 +49,20 @@ class CvarExcess(Component):
         return Stateless(excess)
 
 
+class DrawdownPenalty(Component):
+    """Loss from the highest close of the episode so far, a positive fraction of that peak, at the step's last close.
+
+    Source: Chekhlov, Uryasev & Zabarankin (2005), absolute drawdown.
+    """
+
+    kind: Literal["drawdown_penalty"] = "drawdown_penalty"
+    weight: PositiveFloat = 0.1  # reward per unit of drawdown and step
+
+    def start(self, panel: MarketPanel, n_accounts: int) -> RewardFunction:  # noqa: ARG002 - one signature
+        """The term on one panel."""
+        return Stateless(lambda outcome: -self.weight * outcome.drawdown)
+
+
 def expected_shortfalls(returns: NDArray[np.float64], confidence_level: float) -> NDArray[np.float64]:
     """Mean loss beyond the value at risk of each row (n, S), as positive fractions (n,).
 

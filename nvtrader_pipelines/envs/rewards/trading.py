@@ -1,0 +1,80 @@
+"""Rewards against what trading and holding take: turnover, shortfall of the fill, inventory."""
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import PositiveFloat
+
+from nvtrader_pipelines.components import Component
+from nvtrader_pipelines.envs.dynamics import HoldingPeriod, closes, hold
+from nvtrader_pipelines.envs.rewards.term import RewardFunction, Stateless, StepOutcome
+from nvtrader_pipelines.market.panel import MarketPanel
+from nvtrader_pipelines.portfolio.costs import no_cost
+
+
+class TurnoverPenalty(Component):
+    """One-way turnover of the step's trade, beyond the costs already paid in the net return."""
+
+    kind: Literal["turnover_penalty"] = "turnover_penalty"
+    weight: PositiveFloat = 0.01  # reward per unit of one-way turnover
+
+    def start(self, panel: MarketPanel, n_accounts: int) -> RewardFunction:  # noqa: ARG002 - one signature
+        """The term on one panel."""
+        return Stateless(lambda outcome: -self.weight * outcome.transition.turnover)
+
+
+class ImplementationShortfall(Component):
+    """Return of a paper portfolio, filled whole at the close of the decision without cost, less the real net return.
+
+    Both start from the weights held at the decision and are held to the step's last close, so the shortfall counts
+    cost, the move from decision to fill, and what could not be traded. It is negative where the delay helped. An
+    account that does not trade has none. Fraction of equity. Source: Perold (1988).
+    """
+
+    kind: Literal["implementation_shortfall"] = "implementation_shortfall"
+    weight: PositiveFloat = 1.0  # reward per unit of shortfall
+
+    def start(self, panel: MarketPanel, n_accounts: int) -> RewardFunction:  # noqa: ARG002 - one signature
+        """The term on one panel."""
+
+        def shortfall(outcome: StepOutcome) -> NDArray[np.float64]:
+            period = _decision_price_period(panel, outcome)
+            paper = hold(outcome.weights, outcome.target, outcome.wanted, period, no_cost)
+            return np.where(outcome.wanted, self.weight * (outcome.transition.growth - paper.growth), 0.0)
+
+        return Stateless(shortfall)
+
+
+def _decision_price_period(panel: MarketPanel, outcome: StepOutcome) -> HoldingPeriod:
+    """The same sessions with the fill at the close of the decision."""
+    period, t = outcome.period, outcome.t
+    return HoldingPeriod(
+        before_fill=np.zeros_like(period.before_fill),
+        after_fill=(1.0 + period.before_fill) * (1.0 + period.after_fill) - 1.0,
+        later=period.later,
+        tradable=panel.tradable[t],
+        delisted=panel.delisted[t],
+        filled_at=t,
+    )
+
+
+class RunningInventory(Component):
+    """Sum of squared weights of the names at each close of the step: the running penalty phi * q^2 on inventory.
+
+    Source: Cartea, Jaimungal & Penalva (2015), with weights as inventory and a session as the unit of time.
+    """
+
+    kind: Literal["running_inventory"] = "running_inventory"
+    weight: PositiveFloat = 1e-3  # phi: reward per unit of squared weight and session
+
+    def start(self, panel: MarketPanel, n_accounts: int) -> RewardFunction:  # noqa: ARG002 - one signature
+        """The term on one panel."""
+
+        def penalty(outcome: StepOutcome) -> NDArray[np.float64]:
+            total = np.zeros(len(outcome.t))
+            for weights, _ in closes(outcome.transition.executed, outcome.period):
+                total += (weights[:, :-1] ** 2).sum(axis=1)
+            return -self.weight * total
+
+        return Stateless(penalty)
