@@ -27,9 +27,13 @@ class Steps:
 
     def at(self, chosen: Tensor) -> "Steps":
         """Some of the steps, by their places or a mask."""
-        returns = None if self.returns is None else self.returns[chosen]
-        rest = (self.observations, self.actions, self.log_probs, self.advantages)
-        return Steps(*(values[chosen] for values in rest), returns)
+        return Steps(
+            observations=self.observations[chosen],
+            actions=self.actions[chosen],
+            log_probs=self.log_probs[chosen],
+            advantages=self.advantages[chosen],
+            returns=None if self.returns is None else self.returns[chosen],
+        )
 
 
 @dataclass(frozen=True, eq=False)
