@@ -1,48 +1,38 @@
 import dataclasses
+import json
 
 import numpy as np
 import polars as pl
 import pytest
 
-from nvtrader_pipelines.evaluation.splits import WalkForward
 from nvtrader_pipelines.evaluation.truth import equity_gaps, off_simplex, reward_gaps
-from nvtrader_pipelines.experiments.runtime import SURVIVORSHIP, RunPlan, judge, train, training_curves
-from nvtrader_pipelines.experiments.spec import ExperimentSpec
-from nvtrader_pipelines.market.panel import panel_digest
+from nvtrader_pipelines.experiments.plan import SURVIVORSHIP
+from nvtrader_pipelines.experiments.runtime import training_curves
 from nvtrader_pipelines.policies.archive import PolicyArchiveError, read_archive
-from nvtrader_pipelines.policies.baselines import BuyAndHold, EqualWeight
+from nvtrader_pipelines.policies.trajectory import TRAJECTORY
+from tests.experiments.memory import MemoryStore, runtime
+from tests.experiments.small import EXPERIMENT, KEYS, TABLES, planned
 from tests.markets import synthetic_panel
 from tests.policies.small import AGENT, SPEC
 
-EXPERIMENT = ExperimentSpec(
-    name="tiny",
-    environment=SPEC,
-    agent=AGENT,
-    splitter=WalkForward(train_months=12, test_months=12),
-    baselines=(EqualWeight(), BuyAndHold()),
-    seeds=(0, 1, 5),
-)
-KEYS = [(fold, seed) for fold in (0, 1) for seed in (0, 1, 5)]
 
-
-def planned(spec=EXPERIMENT, panel=None):
-    panel = panel or synthetic_panel(700, 3)
-    return RunPlan(spec, panel, panel_digest(panel), tuple(spec.splitter.split(panel.sessions)))
+@pytest.fixture(scope="module")
+def archives(run):
+    return run.archives()
 
 
 @pytest.fixture(scope="module")
-def plan():
-    return planned()
+def record(run):
+    return run.record
 
 
-@pytest.fixture(scope="module")
-def archives(plan):
-    return {(policy.fold, policy.seed): policy.archive for policy in train(plan)}
-
-
-@pytest.fixture(scope="module")
-def record(plan, archives):
-    return judge(plan, archives)
+def judged(plan, archives, chosen=None):
+    """The record of policies walked again."""
+    store = MemoryStore()
+    store.archives, store.sealed = lambda: archives, chosen or {}
+    for _ in runtime(plan, store).judge():
+        pass
+    return store.record
 
 
 def test_a_run_trains_every_fold_and_seed_on_the_folds_own_window(plan, archives):
@@ -61,20 +51,92 @@ def test_the_seeds_of_a_fold_and_the_folds_of_a_seed_are_different_policies(arch
     assert len(set(archives.values())) == len(KEYS)
 
 
-def test_resuming_trains_only_what_is_not_done_and_gives_the_same_bytes(plan, archives):
-    said = []
-    resumed = {(policy.fold, policy.seed): policy.archive for policy in train(plan, KEYS[:5], said.append)}
-    assert resumed == {KEYS[5]: archives[KEYS[5]]}
-    assert said == ["tiny: trained fold 1 seed 5 (6 of 6)"]
-    assert list(train(plan, KEYS)) == []
+def test_training_goes_on_with_what_is_not_done_and_gives_the_same_bytes(plan, run, archives):
+    store = MemoryStore()
+    store.policies = {key: run.policies[key] for key in KEYS[:5]}
+    told = list(runtime(plan, store).train())
+    assert store.archives() == archives
+    assert {(step.fold, step.seed) for step in told if step.stage == "train.step"} == {KEYS[5]}
+    assert [step.stage for step in runtime(plan, store).train() if step.stage.startswith("train")] == []
 
 
-def test_the_bytes_of_a_policy_do_not_depend_on_the_snapshots_its_market_was_read_from(plan, archives):
-    panel = dataclasses.replace(plan.panel, snapshot_ids={"gold.returns": 7})
-    other = planned(panel=panel)
+def test_a_training_that_was_interrupted_goes_on_from_its_checkpoint_and_gives_the_same_bytes(plan, run, archives):
+    store = MemoryStore()
+    store.policies = {key: run.policies[key] for key in KEYS[1:]}
+    steps = runtime(plan, store).train()
+    until = next(step for step in steps if step.stage == "train.checkpoint")
+    steps.close()
+    assert "can be resumed" in until.message
+    assert KEYS[0] not in store.policies
+    assert set(store.checkpoints) == {KEYS[0]}
+    list(runtime(plan, store).train())
+    assert store.archives() == archives
+    assert store.policies[KEYS[0]].rollouts.equals(run.policies[KEYS[0]].rollouts)
+    assert store.checkpoints == {}
+
+
+def test_a_damaged_checkpoint_is_passed_over(plan, run, archives):
+    store = MemoryStore()
+    store.policies = {key: run.policies[key] for key in KEYS[1:]}
+    store.checkpoints = {KEYS[0]: b"no checkpoint"}
+    list(runtime(plan, store).train())
+    assert store.archives() == archives
+
+
+def test_a_run_tells_its_stages_in_order_and_how_far_it_is(run):
+    told = run.told
+    assert [step.stage for step in told[:4]] == ["start", "data.loaded", "env.built", "agent.built"]
+    assert told[-1].stage == "done"
+    assert {step.stage for step in told[4:-1]} == {"train.step", "train.checkpoint", "evaluate.step"}
+    shares = [step.share for step in told]
+    assert shares == sorted(shares)
+    assert (shares[0], shares[-1]) == (0.0, 1.0)
+    assert len({(step.task_id, step.run_id) for step in told}) == 1
+    assert [step.timestamp for step in told] == sorted({step.timestamp for step in told})
+
+
+def test_every_step_of_a_training_says_whose_it_is_and_how_it_goes(run):
+    steps = [step for step in run.told if step.stage == "train.step"]
+    assert {(step.fold, step.seed) for step in steps} == set(KEYS)
+    for step in steps:
+        assert 0 < step.timesteps <= step.total_timesteps == AGENT.total_timesteps
+        assert np.isfinite(step.metrics["mean_reward"])
+
+
+def test_a_run_ends_with_the_figures_of_its_verdict(run):
+    store, told = run, run.told
+    own = store.verdict.filter(pl.col("policy") == "tiny", pl.col("period") == "all").row(0, named=True)
+    metrics = told[-1].metrics
+    assert (metrics["all/sharpe"], metrics["all/max_drawdown"]) == (own["sharpe"], own["max_drawdown"])
+    assert set(store.verdict["period"]) >= {"fold", "all"}
+
+
+def test_the_sampled_episodes_of_a_training_come_with_its_policy_as_rows_of_the_trajectories(run):
+    rollouts = pl.concat([policy.rollouts for policy in run.policies.values()])
+    assert dict(rollouts.schema) == TRAJECTORY
+    assert set(rollouts["phase"]) == {"train"}
+    for (fold, seed), policy in run.policies.items():
+        who = policy.rollouts.select("policy", "kind", "fold", "seed").unique().rows()
+        assert who in ([], [(f"tiny/seed-{seed}", "policy", fold, seed)])
+    terms = [sum(json.loads(info)["reward_terms"].values()) for info in rollouts["info"]]
+    np.testing.assert_allclose(terms, rollouts["reward"], atol=1e-12)
+
+
+def test_a_generator_that_is_closed_ends_its_trainings_and_keeps_nothing_half(plan):
+    store = MemoryStore()
+    steps = runtime(plan, store).train()
+    next(step for step in steps if step.stage == "train.step")
+    steps.close()
+    assert store.sealed is None
+
+
+def test_the_bytes_of_a_policy_do_not_depend_on_the_snapshots_its_market_was_read_from(plan, run, archives):
+    other = planned(panel=dataclasses.replace(plan.panel, snapshot_ids={"gold.returns": 7}))
     assert other.run_id == plan.run_id
-    (policy,) = train(other, KEYS[1:])
-    assert policy.archive == archives[KEYS[0]]
+    store = MemoryStore()
+    store.policies = {key: run.policies[key] for key in KEYS[1:]}
+    list(runtime(other, store).train())
+    assert store.archives() == archives
 
 
 def test_every_seed_their_ensemble_and_the_baselines_walk_through_the_same_sessions(plan, record):
@@ -101,8 +163,8 @@ def test_a_judged_run_keeps_every_identity(record):
 
 
 def test_judging_again_gives_the_same_tables_bit_for_bit(plan, archives, record):
-    again = judge(plan, dict(reversed(archives.items())))
-    for name in ("trajectories", "equity_curves", "action_logs", "reward_decomposition"):
+    again = judged(plan, dict(reversed(archives.items())))
+    for name in TABLES:
         assert getattr(again, name).equals(getattr(record, name))
 
 
@@ -116,19 +178,19 @@ def test_the_ensemble_is_the_average_of_its_seeds_at_the_first_decision(record):
 def test_a_policy_of_another_fold_seed_market_or_experiment_is_not_judged(plan, archives):
     swapped = {**archives, (0, 0): archives[1, 0]}
     with pytest.raises(PolicyArchiveError, match=r"policy of fold 0 seed 0 .* is one of fold 1 seed 0"):
-        judge(plan, swapped)
+        judged(plan, swapped)
     for other in (
         planned(EXPERIMENT.model_copy(update={"description": "another"})),
         planned(panel=synthetic_panel(700, 3, seed=1)),
     ):
         with pytest.raises(PolicyArchiveError, match="train the experiment again"):
-            judge(other, archives)
+            judged(other, archives)
 
 
 def test_a_missing_policy_is_named(plan, archives):
     without = {key: content for key, content in archives.items() if key != (1, 5)}
     with pytest.raises(KeyError, match="fold 1 seed 5"):
-        judge(plan, without)
+        judged(plan, without)
 
 
 def test_the_learning_curves_are_those_of_the_cards(archives):

@@ -1,0 +1,54 @@
+"""A run's store in memory, and a clock that ticks."""
+
+import datetime as dt
+import itertools
+
+from nvtrader_pipelines.experiments.runtime import Runtime
+
+
+class MemoryStore:
+    """Keeps what a run makes; `parent` is the store whose policies are used."""
+
+    def __init__(self, parent=None):
+        self.parent = parent
+        self.policies, self.checkpoints = {}, {}
+        self.sealed, self.record, self.verdict = None, None, None
+        self.told = []
+
+    def done(self):
+        return set(self.policies)
+
+    def checkpoint(self, key):
+        return self.checkpoints.get(key)
+
+    def keep_checkpoint(self, key, content):
+        self.checkpoints[key] = content
+
+    def keep_policy(self, policy):
+        self.policies[policy.fold, policy.seed] = policy
+        self.checkpoints.pop((policy.fold, policy.seed), None)
+
+    def archives(self):
+        return {key: policy.archive for key, policy in (self.parent or self).policies.items()}
+
+    def seal(self, chosen):
+        self.sealed = dict(chosen)
+
+    def chosen(self):
+        return (self.parent or self).sealed
+
+    def keep_record(self, record):
+        self.record = record
+
+    def keep_verdict(self, verdict):
+        self.verdict = verdict
+
+
+def ticking():
+    """A clock that shows another second whenever it is read."""
+    seconds = itertools.count()
+    return lambda: dt.datetime(2024, 1, 2, tzinfo=dt.UTC) + dt.timedelta(seconds=next(seconds))
+
+
+def runtime(plan, store, task_id="task") -> Runtime:
+    return Runtime(plan, store, task_id, ticking())

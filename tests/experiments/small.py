@@ -1,0 +1,31 @@
+"""A small experiment of two folds by three seeds on random walks."""
+
+from nvtrader_pipelines.evaluation.splits import WalkForward
+from nvtrader_pipelines.experiments.plan import RunPlan
+from nvtrader_pipelines.experiments.spec import ExperimentSpec
+from nvtrader_pipelines.policies.baselines import BuyAndHold, EqualWeight
+from tests.experiments.memory import MemoryStore, runtime
+from tests.markets import synthetic_panel
+from tests.policies.small import AGENT, SPEC
+
+EXPERIMENT = ExperimentSpec(
+    name="tiny",
+    environment=SPEC,
+    agent=AGENT,
+    splitter=WalkForward(train_months=12, test_months=12),
+    baselines=(EqualWeight(), BuyAndHold()),
+    seeds=(0, 1, 5),
+)
+KEYS = [(fold, seed) for fold in (0, 1) for seed in (0, 1, 5)]
+TABLES = ("trajectories", "equity_curves", "action_logs", "reward_decomposition")
+
+
+def planned(spec=EXPERIMENT, panel=None) -> RunPlan:
+    return RunPlan.of(spec, panel or synthetic_panel(700, 3))
+
+
+def trained(plan) -> MemoryStore:
+    """The store of a whole run."""
+    store = MemoryStore()
+    store.told = list(runtime(plan, store).walk_forward())
+    return store
