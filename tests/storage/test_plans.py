@@ -9,7 +9,9 @@ from nvtrader_pipelines.storage.plans import (
     is_complete,
     market_is_current,
     market_state,
+    read_paper,
     read_plan,
+    read_replay,
     remember_market,
     reopen_plan,
 )
@@ -26,8 +28,8 @@ SPEC = ExperimentSpec(
 KEY = SPEC.partition_key
 
 
-def derive(lake, seed):
-    made = market_tables(csv_file(synthetic_bars(n_sessions=460, seed=seed)))
+def derive(lake, seed, n_sessions=460):
+    made = market_tables(csv_file(synthetic_bars(n_sessions=n_sessions, seed=seed)))
     tables = {BARS: made.bars, CLEAN_BARS: made.clean_bars, RETURNS: made.returns, FEATURES: made.features}
     for table, rows in tables.items():
         lake.replace(table, rows, {})
@@ -35,17 +37,7 @@ def derive(lake, seed):
 
 
 def sealed(plan):
-    return SealedRun(
-        partition_key=KEY,
-        experiment="a",
-        spec_hash=SPEC.spec_hash,
-        run_id=plan.run_id,
-        source="landing",
-        panel_digest=plan.panel_digest,
-        snapshot_ids=dict(plan.panel.snapshot_ids),
-        warnings=(),
-        policies={},
-    )
+    return SealedRun.of(plan, {}, {})
 
 
 @pytest.fixture
@@ -75,12 +67,42 @@ def test_a_run_of_another_spec_or_code_is_not_reopened(market):
 
 def test_a_run_is_complete_when_it_was_judged_on_the_market_as_it_is_now(market):
     assert not is_complete(market, KEY)
-    complete(market, sealed(read_plan(market, KEY)), (0, 1, 2), "mlflow", AT)
+    complete(market, sealed(read_plan(market, KEY)), AT)
     assert is_complete(market, KEY)
     derive(market, seed=0)  # other snapshots, the same rows
     assert is_complete(market, KEY)
     derive(market, seed=1)
     assert not is_complete(market, KEY)
+
+
+def test_a_replay_is_no_completed_run_of_the_market(market):
+    parent = sealed(read_plan(market, KEY))
+    complete(market, SealedRun.of(read_replay(market, parent), {}, {}), AT)
+    assert not is_complete(market, KEY)
+
+
+def test_a_replay_reads_the_market_as_it_is_now_or_at_the_snapshots_it_is_given(market):
+    parent = sealed(read_plan(market, KEY))
+    derive(market, seed=0, n_sessions=470)
+    current = read_replay(market, parent)
+    assert current.panel_digest != parent.panel_digest
+    assert current.window == parent.as_parent.window
+    assert read_replay(market, parent, snapshot_ids=parent.snapshot_ids).panel_digest == parent.panel_digest
+
+
+def test_recorded_snapshots_that_give_another_market_are_refused(market):
+    parent = sealed(read_plan(market, KEY)).model_copy(update={"panel_digest": "0" * 64})
+    with pytest.raises(StorageError, match=r"trained on the market 00000000, but its snapshots give"):
+        read_replay(market, parent, snapshot_ids=parent.snapshot_ids)
+
+
+def test_a_paper_account_goes_on_after_the_tests_on_the_market_as_it_is_now(market):
+    parent = sealed(read_plan(market, KEY))
+    derive(market, seed=0, n_sessions=470)
+    plan = read_paper(market, parent)
+    assert plan.kind == "paper"
+    assert plan.window[0] > parent.as_parent.window[1]
+    assert plan.window[1] == plan.panel.sessions[-1].item()
 
 
 def test_the_market_is_current_until_a_file_lands(lake, home):

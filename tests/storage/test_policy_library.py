@@ -1,16 +1,19 @@
 import json
 
+import polars as pl
 import pytest
 import torch
 
 from nvtrader_pipelines.envs.observations.builder import ObservationScaler
 from nvtrader_pipelines.evaluation.splits import Fold
-from nvtrader_pipelines.experiments.runtime import RunPlan, TrainedPolicy
+from nvtrader_pipelines.experiments.plan import RunPlan
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
+from nvtrader_pipelines.experiments.store import TrainedPolicy
 from nvtrader_pipelines.market.panel import panel_digest
 from nvtrader_pipelines.policies.agents import Fit
 from nvtrader_pipelines.policies.archive import write_archive
 from nvtrader_pipelines.policies.training import TrainingTask
+from nvtrader_pipelines.policies.trajectory import TRAJECTORY
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.policy_library import PolicyLibrary
 from tests.markets import synthetic_panel
@@ -34,7 +37,7 @@ def trained(plan, fold, seed, weight=1.0):
         fold, seed, (plan.folds[fold].train_first, plan.folds[fold].train_last), SPEC.environment, SPEC.agent
     )
     fit = Fit({"weight": torch.full((2,), weight)}, ObservationScaler(), [])
-    return TrainedPolicy(fold, seed, write_archive(plan.card(task, fit), fit.tensors))
+    return TrainedPolicy(fold, seed, write_archive(plan.card(task, fit), fit.tensors), pl.DataFrame(schema=TRAJECTORY))
 
 
 def sealed(library, plan):
@@ -110,6 +113,38 @@ def test_the_training_windows_come_from_the_cards(library, plan):
     windows = library.training_windows(sealed(library, plan)).unique().sort("fold")
     expected = [(fold.index, plan.panel.sessions[fold.train_last].item()) for fold in plan.folds]
     assert windows.rows() == expected
+
+
+def test_a_policy_ends_its_checkpoint_and_the_seal_those_that_a_kill_left(library, plan):
+    paths = [library.checkpoint(SPEC.partition_key, plan.run_id, key) for key in ((0, 0), (1, 2))]
+    for path in paths:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"state")
+    library.save(SPEC.partition_key, plan.run_id, trained(plan, 0, 0))
+    assert [path.exists() for path in paths] == [False, True]
+    assert library.done(SPEC.partition_key, plan.run_id) == {(0, 0)}
+    for fold, seed in plan.keys:
+        library.save(SPEC.partition_key, plan.run_id, trained(plan, fold, seed))
+    paths[1].write_bytes(b"state")
+    library.seal(plan)
+    assert not list(paths[1].parent.glob("*.checkpoint"))
+
+
+def test_what_is_kept_of_a_run_can_be_read_before_it_is_sealed(library, plan):
+    library.save(SPEC.partition_key, plan.run_id, trained(plan, 1, 1))
+    assert dict(library.kept(plan)) == {(1, 1): trained(plan, 1, 1).archive}
+    with pytest.raises(StorageError, match="missing or damaged"):
+        library.sealed(SPEC.partition_key, plan.run_id)
+
+
+def test_the_manifest_holds_the_folds_by_their_sessions_and_the_seeds_chosen(library, plan):
+    for fold, seed in plan.keys:
+        library.save(SPEC.partition_key, plan.run_id, trained(plan, fold, seed))
+    run = library.seal(plan, {0: 2, 1: 0})
+    sessions = plan.panel.sessions
+    assert run.as_parent.window == (sessions[206].item(), sessions[399].item())
+    assert run.folds[0].train_last == sessions[199].item()
+    assert library.latest(SPEC.partition_key).chosen == {0: 2, 1: 0}
 
 
 def test_the_same_policies_have_the_same_digest(library, plan):
