@@ -149,6 +149,11 @@ def train_all(
     crew = _Crew(panel, tasks, n_processes)
     try:
         yield from crew.events()
+    except BrokenProcessPool as error:
+        raise TrainingProcessError(
+            "a training must run to its end, but its process ended by itself: it was killed, or the machine is out of "
+            "memory; free some or train in fewer processes, and start the run again"
+        ) from error
     finally:
         crew.end()
 
@@ -175,7 +180,7 @@ class _Crew:
         futures = [self._pool.submit(_train, number) for number in range(len(self._tasks))]
         while self._unfinished:
             if self._told.empty():
-                _require_well(futures)
+                _raise_errors(futures)
             event = self._next()
             if event is not None:
                 self._unfinished -= isinstance(event, Finished)
@@ -211,14 +216,7 @@ class _Crew:
         return Stepped(task, *told)
 
 
-def _require_well(futures: Sequence[Future[None]]) -> None:
-    """Raise what a training raised, or that its process is gone."""
+def _raise_errors(futures: Sequence[Future[None]]) -> None:
     for future in futures:
         if future.done():
-            try:
-                future.result()
-            except BrokenProcessPool as error:
-                raise TrainingProcessError(
-                    "a training must run to its end, but its process ended by itself: it was killed, or the machine is "
-                    "out of memory; free some or train in fewer processes, and start the run again"
-                ) from error
+            future.result()

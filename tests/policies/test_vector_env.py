@@ -10,20 +10,22 @@ from stable_baselines3.common.monitor import Monitor
 from nvtrader_pipelines.envs.actions import ResidualAction, SimplexAction
 from nvtrader_pipelines.envs.observations import LookbackObservation, PerAssetObservation
 from nvtrader_pipelines.envs.portfolio_env import PortfolioEnv
-from nvtrader_pipelines.envs.rewards import BenchmarkRelative, CvarExcess, LogGrowth
+from nvtrader_pipelines.envs.rewards import CvarExcess
 from nvtrader_pipelines.envs.simulation import PortfolioSimulation
 from nvtrader_pipelines.envs.spec import EnvSpec
+from nvtrader_pipelines.envs.terminations import DrawdownTermination, RiskBreachTermination, StopProperly
 from nvtrader_pipelines.policies.vector_env import PortfolioVecEnv
+from tests.contracts.families import defaults
 from tests.panels import eventful_panel
 
-EVERY_TERM = (LogGrowth(), BenchmarkRelative(), CvarExcess(limit=0.001))
+EVERY_TERM = tuple(CvarExcess(limit=0.001) if term.kind == "cvar_excess" else term for term in defaults("reward_term"))
 FILLS = ("next_open", "next_close", "same_close")
 KINDS = list(product(FILLS, (SimplexAction(), ResidualAction()), (LookbackObservation(), PerAssetObservation())))
 SEED, N = 11, 5
 
 
 def every_term(fill="next_open", action=SimplexAction(), observation=LookbackObservation(), **knobs):  # noqa: B008 - frozen
-    shape = {"lookback": 5, "episode_len": 20, "rebal_freq": 3, "vol_penalty": 1.0, **knobs}
+    shape = {"lookback": 5, "episode_len": 20, "rebal_freq": 3, "vol_penalty": 0.0, **knobs}
     return EnvSpec(fill=fill, action=action, observation=observation, rewards=EVERY_TERM, **shape)
 
 
@@ -84,6 +86,12 @@ def test_they_are_bit_equal_where_the_window_cuts_episodes_short_and_accounts_ar
     crash = replace(panel, close_returns=returns, overnight_returns=None, tradable=np.ones_like(panel.tradable))
     invested = every_term("next_close", ResidualAction(exposure_tilt=0.0), rebal_freq=3)
     assert assert_same_walks(crash, invested, first=50, last=130) > 2 * N
+
+
+def test_they_are_bit_equal_where_terminations_strike():
+    rules = (DrawdownTermination(limit=0.03), RiskBreachTermination(max_weight=0.9, truncates=False))
+    spec = every_term(terminations=rules, stop_properly=StopProperly())
+    assert assert_same_walks(eventful_panel(), spec) > 4 * N
 
 
 def test_twenty_names_are_bit_equal_too():

@@ -6,14 +6,35 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 
 from nvtrader_pipelines.envs.simulation import PortfolioSimulation
 from nvtrader_pipelines.envs.spec import EnvSpec
+from nvtrader_pipelines.envs.terminations import (
+    DrawdownTermination,
+    MarginCallTermination,
+    RiskBreachTermination,
+    StopProperly,
+)
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.policies.agents import TrainingHooks
 from nvtrader_pipelines.policies.agents.callbacks import TrainingLog
 from nvtrader_pipelines.policies.agents.checkpoints import learn
 from nvtrader_pipelines.policies.vector_env import PortfolioVecEnv
+from tests.contracts.families import defaults
 from tests.policies.small import SPEC, WINDOW
 
 N, TOTAL = 6, 960
+EVERYTHING = EnvSpec(
+    lookback=5,
+    episode_len=20,
+    rebal_freq=5,
+    vol_penalty=0.0,
+    rewards=tuple(defaults("reward_term")),
+    costs=tuple(model for model in defaults("cost_model") if model.kind != "proportional"),
+    terminations=(
+        DrawdownTermination(limit=0.06),
+        MarginCallTermination(maintenance=0.95, truncates=False),
+        RiskBreachTermination(max_weight=0.75),
+    ),
+    stop_properly=StopProperly(),
+)
 CPU = {"device": "cpu"}
 
 

@@ -10,7 +10,18 @@ from nvtrader_pipelines.policies.agents import CURVE_POINTS, TrainingHooks
 from nvtrader_pipelines.policies.agents.callbacks import CHECKPOINTS, TrainingLog
 from nvtrader_pipelines.policies.trajectory import STEP
 from tests.markets import synthetic_panel
-from tests.policies.agents.learners import TOTAL, N, a2c, bits, environment, ppo, recurrent_ppo, sac, trained
+from tests.policies.agents.learners import (
+    EVERYTHING,
+    TOTAL,
+    N,
+    a2c,
+    bits,
+    environment,
+    ppo,
+    recurrent_ppo,
+    sac,
+    trained,
+)
 from tests.policies.small import SPEC, WINDOW
 
 PANEL = synthetic_panel(160, 3)
@@ -39,12 +50,10 @@ def test_watching_sampling_and_saving_do_not_change_what_is_trained(make):
     assert not watched_log.rollouts.is_empty()
 
 
-@EVERY
-def test_a_recorded_episode_can_be_played_again_step_by_step(make):
-    _, log = trained(make, PANEL, ALL, total=total_of(make))
-    env = PortfolioEnv(PANEL, SPEC, first=WINDOW[0], last=WINDOW[1])
+def assert_can_be_played_again(rollouts, spec):
+    env = PortfolioEnv(PANEL, spec, first=WINDOW[0], last=WINDOW[1])
     accounts = env.simulation.accounts
-    for rows in episodes(log.rollouts):
+    for rows in episodes(rollouts):
         env.reset(seed=0)
         accounts.open([0], [PANEL.index_of(np.datetime64(rows["session"][0]))])
         observation = env.simulation.observe()[0]
@@ -57,8 +66,25 @@ def test_a_recorded_episode_can_be_played_again_step_by_step(make):
             assert [row[name] for name in ("equity", "drawdown", "turnover")] == [
                 info[name] for name in ("equity", "drawdown", "turnover")
             ]
-            assert json.loads(row["info"]) == {"reward_terms": info["reward_terms"], "termination": None}
-            assert sum(info["reward_terms"].values()) == pytest.approx(reward, abs=1e-12)
+            assert json.loads(row["info"]) == {name: info[name] for name in ("reward_terms", "termination")}
+        assert terminated or truncated
+
+
+@EVERY
+def test_a_recorded_episode_can_be_played_again_step_by_step(make):
+    _, log = trained(make, PANEL, ALL, total=total_of(make))
+    assert_can_be_played_again(log.rollouts, SPEC)
+
+
+def test_a_recorded_episode_tells_every_reward_term_and_what_ended_it():
+    _, log = trained(a2c, PANEL, ALL, spec=EVERYTHING)
+    assert_can_be_played_again(log.rollouts, EVERYTHING)
+    info = [json.loads(text) for text in log.rollouts["info"]]
+    assert set(info[0]["reward_terms"]) == {term.kind for term in EVERYTHING.rewards} | {"stop_properly"}
+    ended = log.rollouts["terminated"] | log.rollouts["truncated"]
+    struck = [end for end, told in zip(ended, info, strict=True) if told["termination"] is not None]
+    assert struck == [True] * len(struck)
+    assert {told["termination"] for told in info} == {None, "drawdown", "margin_call", "risk_breach"}
 
 
 @EVERY

@@ -9,7 +9,7 @@ import torch
 from nvtrader_pipelines.policies.agents import TrainingHooks
 from nvtrader_pipelines.policies.agents.checkpoints import CheckpointError, pack, unpack
 from tests.markets import synthetic_panel
-from tests.policies.agents.learners import TOTAL, a2c, bits, ppo, recurrent_ppo, sac, trained
+from tests.policies.agents.learners import EVERYTHING, TOTAL, a2c, bits, ppo, recurrent_ppo, sac, trained
 from tests.policies.small import RESIDUAL_SPEC, SPEC, WINDOW
 
 PANEL = synthetic_panel(160, 3)
@@ -34,7 +34,7 @@ def checkpoint():
 
 
 @ON_POLICY
-@pytest.mark.parametrize("spec", [SPEC, RESIDUAL_SPEC], ids=["simplex", "residual"])
+@pytest.mark.parametrize("spec", [SPEC, RESIDUAL_SPEC, EVERYTHING], ids=["simplex", "residual", "everything"])
 def test_a_training_that_is_resumed_is_bit_for_bit_one_that_never_stopped(make, spec):
     whole, log, saved = saved_while(make, spec=spec)
     assert len(saved) == 9
