@@ -148,6 +148,10 @@ class PolicyLibrary:
         run_id = json.loads(pointer.read_bytes())["run_id"]
         return self.sealed(partition_key, run_id)
 
+    def is_sealed(self, partition_key: str, run_id: str) -> bool:
+        """Whether a run's policies are all there."""
+        return (self.folder(partition_key, run_id) / MANIFEST).exists()
+
     def sealed(self, partition_key: str, run_id: str) -> SealedRun:
         """One run whose policies are all there.
 

@@ -62,8 +62,14 @@ class StoredRun:
         self.library.save(*self._place, policy)
 
     def archives(self) -> Mapping[FoldSeed, bytes]:
-        """Every policy the run has so far; those of its parent, by their digests, where it trains none."""
-        return self.library.kept(self.plan) if self.parent is None else self.library.read_run(self.parent)
+        """Every policy the run has so far, or those it was sealed with; those of its parent where it trains none.
+
+        Raises:
+            StorageError: if a sealed file is missing or not the one that was sealed.
+        """
+        if self.parent is None and not self.library.is_sealed(*self._place):
+            return self.library.kept(self.plan)
+        return self.library.read_run(self.parent or self.run)
 
     def seal(self, chosen: Mapping[int, int]) -> None:
         """Mark the policies as complete, and keep how their trainings went."""
