@@ -124,13 +124,17 @@ class RunPlan:
 
     def validation_window(self, fold: Fold) -> tuple[int, int]:
         """First and last session held out of a fold's training."""
-        return fold.train_last - getattr(getattr(self.spec, "design", None), "validation_sessions", 0) + 1, fold.train_last
+        return fold.train_last - getattr(
+            getattr(self.spec, "design", None), "validation_sessions", 0
+        ) + 1, fold.train_last
 
     def task(self, key: FoldSeed, resume_from: bytes | None = None) -> TrainingTask:
         """The training of one fold and seed."""
         spec = self.spec
         window = self.training_window(next(fold for fold in self.folds if fold.index == key[0]))
-        return TrainingTask(*key, window, spec.environment, spec.agent, getattr(spec, "training_sample_rate", 0.01), resume_from)
+        return TrainingTask(
+            *key, window, spec.environment, spec.agent, getattr(spec, "training_sample_rate", 0.01), resume_from
+        )
 
     def card(self, task: TrainingTask, fit: Fit) -> PolicyCard:
         """The card of one trained policy."""

@@ -107,5 +107,5 @@ def _folds_between(panel: MarketPanel, folds: Sequence[FoldDates], start: int, e
 
 
 def _fold(panel: MarketPanel, fold: FoldDates, first: int, last: int) -> Fold:
-    trained = (panel.index_of(np.datetime64(day)) for day in (fold.train_first, fold.train_last))
-    return Fold(fold.index, *trained, first, last)
+    train_first, train_last = (panel.index_of(np.datetime64(day)) for day in (fold.train_first, fold.train_last))
+    return Fold(fold.index, train_first, train_last, first, last)

@@ -97,7 +97,9 @@ class Runtime:
             chosen[fold.index] = choice.seed
             metrics = {f"sharpe/seed-{seed}": sharpe for seed, sharpe in choice.sharpe.items()}
             message = f"fold {fold.index}: seed {choice.seed} did best on the sessions held out of its training"
-            yield self._said("evaluate.step", message, fold=fold.index, seed=choice.seed, share=span[1], metrics=metrics)
+            yield self._said(
+                "evaluate.step", message, fold=fold.index, seed=choice.seed, share=span[1], metrics=metrics
+            )
         self.store.seal(chosen)
 
     def _kept(self, event: TrainingEvent, meter: "_Meter") -> Progress:
@@ -182,9 +184,9 @@ def rollout_rows(plan: RunPlan, task: TrainingTask, rollouts: pl.DataFrame) -> p
     """Sampled training episodes as rows of the trajectories."""
     named = {"policy": f"{plan.spec.name}/seed-{task.seed}", "kind": "policy", "phase": "train"}
     who = {**named, "fold": task.fold, "seed": task.seed}
-    return rollouts.with_columns(pl.lit(value).cast(TRAJECTORY[name]).alias(name) for name, value in who.items()).select(
-        list(TRAJECTORY)
-    )
+    return rollouts.with_columns(
+        pl.lit(value).cast(TRAJECTORY[name]).alias(name) for name, value in who.items()
+    ).select(list(TRAJECTORY))
 
 
 def verdict_of(plan: RunPlan, equity_curves: pl.DataFrame) -> pl.DataFrame:

@@ -1,3 +1,4 @@
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -253,6 +254,44 @@ def test_ruin_is_recorded_as_the_end_of_the_episode_and_stays_finite():
     assert steps["terminated"].any()
     assert not (steps["terminated"] & steps["truncated"]).any()
     assert record.equity_curves["equity"].is_finite().all()
+
+
+def test_a_trajectory_says_what_each_step_made_of_the_account_and_of_what_its_reward_consists():
+    record = walked()
+    steps, curve = rows_of(record.trajectories, "noted"), rows_of(record.equity_curves, "noted")
+    assert steps.select("phase", "episode").unique().rows() == [("test", 0)]
+    ends = curve.filter(pl.int_range(pl.len()) % 5 == 4)
+    assert steps.select("equity", "drawdown").rows() == ends.select("equity", "drawdown").rows()
+    assert steps["turnover"].to_list() == curve.filter(pl.col("cost") > 0.0)["turnover"].to_list()
+    terms = rows_of(record.reward_decomposition, "noted").partition_by("step")
+    for info, rows in zip(steps["info"], terms, strict=True):
+        told = dict(rows.select("term", "contribution").iter_rows())
+        assert json.loads(info) == {"reward_terms": told, "termination": None}
+
+
+def test_the_seed_of_a_step_is_that_of_the_policy_which_decided_in_its_fold():
+    who = [Contestant("best", "ensemble", (4, 7), (Noted(4), Noted(7)))]
+    seeds = walked(who=who).trajectories.select("fold", "seed").unique().sort("fold").rows()
+    assert seeds == [(0, 4), (1, 7)]
+
+
+def test_a_walk_hands_out_its_steps_and_ends_with_the_record():
+    steps, record = walk(PANEL, SPEC, FOLDS, contestants()), None
+    sessions = []
+    while record is None:
+        try:
+            sessions.append(next(steps).session)
+        except StopIteration as end:
+            record = end.value
+    assert sessions == rows_of(record.trajectories, "noted")["session"].to_list()
+    assert record.equity_curves.equals(walked().equity_curves)
+
+
+@pytest.mark.parametrize(("last", "n_orders"), [(98, 0), (99, 1)])
+def test_a_paper_walk_goes_on_and_places_an_order_where_one_is_due_at_the_last_close(last, n_orders):
+    steps = list(walk(PANEL, SPEC, [Fold(0, 0, 33, 40, last)], contestants(1), "paper"))
+    assert not any(step.is_last for step in steps)
+    assert [step.fill_session for step in steps if step.done is None] == [None] * n_orders
 
 
 def test_folds_that_leave_a_gap_are_refused():

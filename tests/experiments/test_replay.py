@@ -104,7 +104,9 @@ def test_a_replay_keeps_every_identity_and_its_verdict_is_over_all_of_it(plan, r
 def test_a_session_the_policies_were_trained_on_is_refused(plan, parent):
     begin = plan.folds[0].test_first
     window = (day(plan, begin - 1), day(plan, begin + 30))
-    with pytest.raises(ValueError, match=f"not trained on, {day(plan, begin)}, or later, but .* {day(plan, begin - 1)}"):
+    with pytest.raises(
+        ValueError, match=f"not trained on, {day(plan, begin)}, or later, but .* {day(plan, begin - 1)}"
+    ):
         replay_plan(EXPERIMENT, plan.panel, parent, window)
 
 

@@ -34,7 +34,7 @@ def trained_policy(
     lake, library = warehouse.open(), PolicyLibrary(warehouse.home)
     plan = read_plan(lake, context.partition_key)
     with mlflow.run(plan.run_id, context.partition_key) as tracked:
-        followed(runtime_of(lake, plan, context.run.run_id).train(), context.log.info)
+        followed(runtime_of(lake, plan, context.run.run_id).train(), lambda step: context.log.info(step.message))
         run = library.latest(context.partition_key)
         archives = library.read_run(run)
         curves, folder = training_curves(archives), library.folder(run.partition_key, run.run_id)

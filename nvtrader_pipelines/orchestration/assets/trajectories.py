@@ -53,7 +53,7 @@ def walk_forward(context: dg.AssetExecutionContext, warehouse: WarehouseResource
     """Walk every seed, their ensemble and the baselines through the test windows, each on its own account."""
     lake, library = warehouse.open(), PolicyLibrary(warehouse.home)
     plan = reopen_plan(lake, library.latest(context.partition_key))
-    record = followed(runtime_of(lake, plan, context.run.run_id).judge(), context.log.debug)
+    record = followed(runtime_of(lake, plan, context.run.run_id).judge(), lambda step: context.log.debug(step.message))
     note, name = "; ".join(plan.warnings), plan.spec.name
     yield written(lake, TRAJECTORIES, len(record.trajectories))
     curves = equity_figure(record.equity_curves, name, plan.spec.report_from, note)
