@@ -8,8 +8,7 @@ from nvtrader_pipelines.evaluation.splits import Fold
 from nvtrader_pipelines.evaluation.statistics import sharpe_ratio
 from nvtrader_pipelines.experiments.plan import FoldSeed, RunPlan
 from nvtrader_pipelines.policies.archive import PolicyArchiveError, read_archive
-from nvtrader_pipelines.policies.learned import EnsemblePolicy
-from nvtrader_pipelines.policies.learned import LearnedPolicy as open_policy
+from nvtrader_pipelines.policies.learned import EnsemblePolicy, open_policy
 from nvtrader_pipelines.policies.policy import Policy
 
 Archives = Mapping[FoldSeed, bytes]

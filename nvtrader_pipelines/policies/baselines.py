@@ -1,19 +1,47 @@
 """Honest baselines as policies: what a learned policy must beat on the same folds, fills and costs."""
 
+from abc import abstractmethod
 from collections.abc import Callable
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from nvtrader_pipelines.components import Component
 from nvtrader_pipelines.envs.dynamics import Account
+from nvtrader_pipelines.envs.observations import ObservationScaler
+from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.market.panel import MarketPanel
+from nvtrader_pipelines.policies.fit import DEFAULT_HOOKS, Fit, TrainingHooks
 from nvtrader_pipelines.policies.policy import Decision, Policy
 from nvtrader_pipelines.portfolio.anchors import Anchor, VolatilityTargetAnchor
 
+SESSIONS_PER_MONTH = 21
 Solver = Callable[[NDArray[np.float64]], NDArray[np.float64]]
+
+
+class ClassicalAgent(Component):
+    """A rule that needs no training: a baseline beside learned policies, or an experiment's agent itself."""
+
+    classical: ClassVar[bool] = True
+    resumable: ClassVar[bool] = False
+    backbones: ClassVar[frozenset[str]] = frozenset()
+
+    @abstractmethod
+    def start(self) -> Policy:
+        """A worker for one account."""
+
+    def train(
+        self,
+        panel: MarketPanel,  # noqa: ARG002 - one signature for all agents
+        env: EnvSpec,  # noqa: ARG002
+        window: tuple[int, int],  # noqa: ARG002
+        seed: int,  # noqa: ARG002
+        hooks: TrainingHooks = DEFAULT_HOOKS,  # noqa: ARG002
+    ) -> Fit:
+        """Nothing, at once: what a rule knows it reads from the panel at each decision."""
+        return Fit(tensors={}, scaler=ObservationScaler(), curve=[])
 
 
 def _over_eligible(panel: MarketPanel, t: int, scores: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
@@ -28,7 +56,7 @@ def _over_eligible(panel: MarketPanel, t: int, scores: NDArray[np.float64] | Non
     return weights
 
 
-class EqualWeight(Component):
+class EqualWeight(ClassicalAgent):
     """1/N of the eligible names, restored at every decision."""
 
     kind: Literal["equal_weight"] = "equal_weight"
@@ -44,7 +72,7 @@ class _EqualWeightPolicy:
         return Decision(target=_over_eligible(panel, t))
 
 
-class BuyAndHold(Component):
+class BuyAndHold(ClassicalAgent):
     """1/N of the first eligible names, bought once and never traded again."""
 
     kind: Literal["buy_and_hold"] = "buy_and_hold"
@@ -66,7 +94,7 @@ class _BuyAndHoldPolicy:
         return Decision(target=_over_eligible(panel, t))
 
 
-class AnchorPortfolio(Component):
+class AnchorPortfolio(ClassicalAgent):
     """The anchor itself, restored at every decision: what a residual policy adds is its difference to this."""
 
     kind: Literal["anchor"] = "anchor"
@@ -89,7 +117,41 @@ class _AnchorPolicy:
         return Decision(target=self._weights[1][t])
 
 
-class MinimumVariance(Component):
+class Momentum(ClassicalAgent):
+    """The names that rose most over the past year without its last month, equally weighted; 1/N until then.
+
+    Source: Jegadeesh & Titman (1993). They hold the top tenth of thousands of names; the share, and choosing anew
+    every month, are our choice.
+    """
+
+    kind: Literal["momentum"] = "momentum"
+    months: PositiveInt = 12  # of 21 sessions, from which on the price change counts
+    skip: NonNegativeInt = 1  # last months that do not count
+    top_fraction: Annotated[float, Field(gt=0.0, le=1.0)] = 0.2  # share of the names held, at least one
+    estimate_every: PositiveInt = 21  # sessions
+
+    @model_validator(mode="after")
+    def _begins_before_it_ends(self) -> Self:
+        if self.skip >= self.months:
+            raise ValueError(f"momentum needs skip < months, but skip is {self.skip} and months {self.months}")
+        return self
+
+    def start(self) -> Policy:
+        """A worker for one account."""
+        history = self.months * SESSIONS_PER_MONTH + 1  # whose first close is the one that is compared with
+        return _EstimatedPolicy(history, self.estimate_every, self._winners)
+
+    def _winners(self, returns: NDArray[np.float64]) -> NDArray[np.float64]:
+        counted = returns[1 : len(returns) - self.skip * SESSIONS_PER_MONTH]
+        growth = np.prod(1.0 + counted, axis=0)
+        n_winners = max(1, round(self.top_fraction * len(growth)))
+        winners = np.argsort(-growth, kind="stable")[:n_winners]
+        weights = np.zeros(len(growth))
+        weights[winners] = 1.0 / n_winners
+        return weights
+
+
+class MinimumVariance(ClassicalAgent):
     """Least variance under a Ledoit-Wolf covariance; 1/N until the history is long enough."""
 
     kind: Literal["minimum_variance"] = "minimum_variance"
@@ -101,7 +163,7 @@ class MinimumVariance(Component):
         return _EstimatedPolicy(self.history, self.estimate_every, _minimum_variance)
 
 
-class MeanCvar(Component):
+class MeanCvar(ClassicalAgent):
     """Highest mean less CVaR on past returns; 1/N until the history is long enough."""
 
     kind: Literal["mean_cvar"] = "mean_cvar"
@@ -168,5 +230,5 @@ class _EstimatedPolicy:
 
 
 Baseline = Annotated[
-    EqualWeight | BuyAndHold | AnchorPortfolio | MinimumVariance | MeanCvar, Field(discriminator="kind")
+    EqualWeight | BuyAndHold | Momentum | MinimumVariance | MeanCvar | AnchorPortfolio, Field(discriminator="kind")
 ]

@@ -1,6 +1,7 @@
 """Trained policies in use: deterministic decisions of one network, or of the average over seeds."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -9,35 +10,51 @@ from gymnasium import spaces
 from nvtrader_pipelines.envs.dynamics import Account
 from nvtrader_pipelines.envs.observations.builder import AccountView, observation_hash
 from nvtrader_pipelines.market.panel import MarketPanel
+from nvtrader_pipelines.policies.agents import Learner
 from nvtrader_pipelines.policies.archive import PolicyArchiveError, PolicyCard
-from nvtrader_pipelines.policies.policy import Decision
+from nvtrader_pipelines.policies.policy import Decision, Policy
+
+
+def open_policy(card: PolicyCard, tensors: dict[str, torch.Tensor], panel: MarketPanel) -> Policy:
+    """The policy of a card on one panel, for one account: what it remembers is that account's.
+
+    Raises:
+        PolicyArchiveError: if the panel's symbols or features are not those of the card, or the tensors are not those
+            of the card's network.
+    """
+    agent = card.agent
+    _require_same("symbols", card.symbols, panel.symbols)
+    _require_same("features", card.feature_names, panel.feature_names)
+    if isinstance(agent, Learner):
+        return LearnedPolicy(card, agent, tensors, panel)
+    if tensors:
+        raise PolicyArchiveError(
+            f"a classical agent has no tensors, but the policy of {agent.kind} has {len(tensors)}; "
+            "train the experiment again"
+        )
+    return agent.start()
 
 
 class LearnedPolicy:
-    """One trained network on one panel; decides by the mean of its distribution.
+    """One trained network on one panel; decides without exploring. A network with memory begins with none.
 
     Raises:
-        PolicyArchiveError: if the panel's symbols or features are not those it was trained on, or the tensors are not
-            those of the card's network.
+        PolicyArchiveError: if the tensors are not those of the agent's network.
     """
 
-    def __init__(self, card: PolicyCard, tensors: dict[str, torch.Tensor], panel: MarketPanel) -> None:
-        _require_same("symbols", card.symbols, panel.symbols)
-        _require_same("features", card.feature_names, panel.feature_names)
+    def __init__(self, card: PolicyCard, agent: Learner, tensors: dict[str, torch.Tensor], panel: MarketPanel) -> None:
         torch.set_num_threads(1)
         environment = card.environment
-        self._panel = panel
+        self._panel, self._agent = panel, agent
         self._builder = environment.observation.start(panel, card.scaler, environment.lookback)
         self._map = environment.action.start(panel)
         size = environment.action.size(len(panel.symbols))
-        policy_class, policy_kwargs = card.agent.backbone.actor_critic(self._builder.layout, card.agent.log_std_init)
-        self._network = policy_class(
+        self._bound = size.bound
+        self._network = agent.network(
+            self._builder.layout,
             spaces.Box(-np.inf, np.inf, (self._builder.length,), np.float32),
             spaces.Box(-size.bound, size.bound, (size.length,), np.float32),
-            lambda _: 0.0,
-            **policy_kwargs,
         )
-        self._bound = size.bound
         try:
             self._network.load_state_dict(tensors)
         except RuntimeError as error:
@@ -45,30 +62,41 @@ class LearnedPolicy:
                 f"the policy's tensors do not fit the network its card names ({error}); train the experiment again"
             ) from error
         self._network.set_training_mode(False)
+        self._state: Any = None
+        self._decided_at = -1
 
     def decide(self, panel: MarketPanel, t: int, account: Account) -> Decision:
         """The weights wanted at the close of session `t`."""
-        if panel is not self._panel:
-            raise ValueError("a learned policy decides on the panel it was opened with; open it again on this one")
+        self._require_next(panel, t)
         index = np.array([t])
         view = AccountView(account.weights[None, :], np.array([account.drawdown]))
         observation = self._builder.observe(index, view)
         with torch.no_grad():
-            action, value, log_prob = self._network(torch.as_tensor(observation), deterministic=True)
-        raw = np.clip(action.numpy(), -self._bound, self._bound)
+            output = self._agent.act(self._network, torch.as_tensor(observation), self._state)
+        self._state, self._decided_at = output.state, t
+        raw = np.clip(output.action, -self._bound, self._bound)
         return Decision(
-            target=self._map(raw, index)[0],
-            action=raw[0],
+            target=self._map(raw[None, :], index)[0],
+            action=raw,
             observation_hash=observation_hash(observation[0]),
-            value=float(value),
-            log_prob=float(log_prob),
+            value=output.value,
+            log_prob=output.log_prob,
         )
+
+    def _require_next(self, panel: MarketPanel, t: int) -> None:
+        if panel is not self._panel:
+            raise ValueError("a learned policy decides on the panel it was opened with; open it again on this one")
+        if self._state is not None and t <= self._decided_at:
+            raise ValueError(
+                f"a policy with memory decides session after session, but it has decided at {self._decided_at} and is "
+                f"asked for {t}; open it again for each account"
+            )
 
 
 class EnsemblePolicy:
     """The average of several policies' targets, each asked with the ensemble's own account."""
 
-    def __init__(self, members: Sequence[LearnedPolicy]) -> None:
+    def __init__(self, members: Sequence[Policy]) -> None:
         self._members = tuple(members)
 
     def decide(self, panel: MarketPanel, t: int, account: Account) -> Decision:

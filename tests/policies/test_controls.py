@@ -11,7 +11,7 @@ from nvtrader_pipelines.evaluation.backtest import Contestant, backtest
 from nvtrader_pipelines.evaluation.splits import Fold
 from nvtrader_pipelines.policies.agents import PpoAgent
 from nvtrader_pipelines.policies.baselines import EqualWeight
-from nvtrader_pipelines.policies.learned import LearnedPolicy
+from nvtrader_pipelines.policies.learned import open_policy
 from tests.markets import synthetic_panel
 from tests.policies.small import card_of
 
@@ -43,7 +43,7 @@ def market(*, leak: bool):
 def excess_growth(panel, seed):
     """Out-of-sample log growth of the trained policy over that of 1/N, net of costs, in 300 sessions."""
     fit = AGENT.train(panel, SPEC, (FOLD.train_first, FOLD.train_last), seed)
-    learned = LearnedPolicy(card_of(panel, fit, SPEC, AGENT), fit.tensors, panel)
+    learned = open_policy(card_of(panel, fit, SPEC, AGENT), fit.tensors, panel)
     contestants = [
         Contestant("ppo", "policy", seed, (learned,)),
         Contestant("equal_weight", "baseline", None, (EqualWeight().start(),)),

@@ -7,7 +7,7 @@ import torch
 from nvtrader_pipelines.envs.dynamics import Account, opening_account
 from nvtrader_pipelines.envs.simulation import PortfolioSimulation
 from nvtrader_pipelines.policies.archive import PolicyArchiveError
-from nvtrader_pipelines.policies.learned import EnsemblePolicy, LearnedPolicy
+from nvtrader_pipelines.policies.learned import EnsemblePolicy, open_policy
 from tests.markets import synthetic_panel
 from tests.panels import cut, with_other_future
 from tests.policies.small import AGENT, RESIDUAL_AGENT, RESIDUAL_SPEC, SPEC, WINDOW, card_of
@@ -26,7 +26,7 @@ def trained(kind, seed=0):
 
 
 def opened(kind, panel=PANEL, seed=0):
-    return LearnedPolicy(*trained(kind, seed), panel)
+    return open_policy(*trained(kind, seed), panel)
 
 
 @BOTH
@@ -101,4 +101,4 @@ def test_tensors_that_do_not_fit_the_card_are_refused_with_a_sentence():
     card, tensors = trained("flat")
     for wrong in ({**tensors, "log_std": torch.zeros(9)}, {"log_std": tensors["log_std"]}):
         with pytest.raises(PolicyArchiveError, match="tensors do not fit the network its card names"):
-            LearnedPolicy(card, wrong, PANEL)
+            open_policy(card, wrong, PANEL)

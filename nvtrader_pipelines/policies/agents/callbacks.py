@@ -11,8 +11,8 @@ from stable_baselines3.common.callbacks import BaseCallback
 from torch import Tensor
 
 from nvtrader_pipelines.envs.simulation import PortfolioSimulation
-from nvtrader_pipelines.policies.agents.fit import CURVE_POINTS, CurvePoint, TrainingHooks
 from nvtrader_pipelines.policies.agents.sampling import EpisodeSampler, State
+from nvtrader_pipelines.policies.fit import CURVE_POINTS, CurvePoint, TrainingHooks
 from nvtrader_pipelines.policies.trajectory import Played
 from nvtrader_pipelines.policies.vector_env import PortfolioVecEnv
 

@@ -20,7 +20,7 @@ from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from torch import Tensor
 
 from nvtrader_pipelines.policies.agents.callbacks import TrainingCallback, TrainingLog
-from nvtrader_pipelines.policies.agents.fit import TrainingHooks
+from nvtrader_pipelines.policies.fit import TrainingHooks
 from nvtrader_pipelines.policies.vector_env import PortfolioVecEnv
 
 ARRAYS, FACTS = "arrays.safetensors", "facts.json"

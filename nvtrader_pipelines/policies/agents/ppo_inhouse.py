@@ -1,19 +1,15 @@
 """Proximal policy optimisation on grouped episodes, with the advantage as a component."""
 
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 import torch
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 from stable_baselines3.common.policies import ActorCriticPolicy
 from torch import Tensor, nn
-from torch.distributions import Distribution
 
-from nvtrader_pipelines.components import Component
 from nvtrader_pipelines.envs.simulation import PortfolioSimulation
 from nvtrader_pipelines.envs.spaces import action_space, observation_space
-from nvtrader_pipelines.envs.spec import EnvSpec
-from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.policies.advantages import Advantage, Estimate, ReinforcePlusPlusAdvantage
 from nvtrader_pipelines.policies.agents.callbacks import TrainingLog
 from nvtrader_pipelines.policies.agents.checkpoints import (
@@ -26,42 +22,30 @@ from nvtrader_pipelines.policies.agents.checkpoints import (
     under,
     unpack,
 )
-from nvtrader_pipelines.policies.agents.demeaning import demeaned
-from nvtrader_pipelines.policies.agents.fit import DEFAULT_HOOKS, Fit, TrainingHooks
 from nvtrader_pipelines.policies.agents.grouped_episodes import Experience, Steps, play, start_groups
+from nvtrader_pipelines.policies.agents.learner import NetworkOutput
+from nvtrader_pipelines.policies.agents.on_policy import ActorCriticLearner
 from nvtrader_pipelines.policies.agents.ppo_losses import clipped_policy_loss, value_loss
-from nvtrader_pipelines.policies.backbones import Backbone, MlpBackbone
+from nvtrader_pipelines.policies.fit import TrainingHooks
 
 GROUPS = 0x47  # keeps the stream that draws the groups' starts apart from the sample's
 
 
-class PpoInhouseAgent(Component):
+class PpoInhouseAgent(ActorCriticLearner):
     """Proximal policy optimisation (Schulman et al. 2017) on whole episodes in groups that share their start.
 
-    Each update plays `group_size` episodes from each of `n_groups` starts, on one torch thread; the advantage decides
-    what an episode is compared with. Advantages without a critic judge an episode by its undiscounted reward.
+    Each update plays `group_size` episodes from each of `n_groups` starts; the advantage decides what an episode is
+    compared with. Advantages without a critic judge an episode by its undiscounted reward and do not read `gamma`.
     """
 
-    resumable: ClassVar[bool] = True
-
     kind: Literal["ppo_inhouse"] = "ppo_inhouse"
-    total_timesteps: PositiveInt = 30_000
     n_groups: PositiveInt = 8  # starts of an update
     group_size: PositiveInt = 8  # episodes from each start
     advantage: Advantage = ReinforcePlusPlusAdvantage()
     n_epochs: Annotated[int, Field(ge=1, le=30)] = 4
     n_minibatches: PositiveInt = 2  # of an epoch, of equal size up to one step
-    learning_rate: Annotated[float, Field(ge=1e-5, le=1e-2)] = 1e-3
-    final_learning_rate: Annotated[float, Field(ge=0.0, le=1.0)] = 0.05  # share of the first left at the end
-    gamma: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.9  # of the advantage with a critic
     clip_range: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.2  # how far a probability ratio may fall below 1
     clip_range_high: PositiveFloat = 0.2  # and rise above it
-    ent_coef: NonNegativeFloat = 0.0
-    vf_coef: NonNegativeFloat = 0.5
-    max_grad_norm: PositiveFloat = 0.5
-    log_std_init: float = -0.5
-    demean_returns: bool = False  # each name's mean log return becomes the cross-section's, in training only
-    backbone: Backbone = MlpBackbone()
 
     @model_validator(mode="after")
     def _groups_suffice(self) -> Self:
@@ -73,51 +57,46 @@ class PpoInhouseAgent(Component):
             )
         return self
 
-    def train(
-        self,
-        panel: MarketPanel,
-        env: EnvSpec,
-        window: tuple[int, int],
-        seed: int,
-        hooks: TrainingHooks = DEFAULT_HOOKS,
-    ) -> Fit:
-        """Train on the sessions of `window` (first and last index, inclusive); the same seed gives the same bytes.
+    @property
+    def n_portfolios(self) -> int:
+        """How many portfolios are played side by side."""
+        return self.n_groups * self.group_size
+
+    def learn(
+        self, simulation: PortfolioSimulation, seed: int, hooks: TrainingHooks
+    ) -> tuple[ActorCriticPolicy, TrainingLog]:
+        """The network that was trained on the simulation, and how it went.
 
         Raises:
             CheckpointError: if the checkpoint to resume from is damaged or of another training.
         """
-        first, last = window
-        scaler = env.observation.fit(panel, first, last)
-        known = demeaned(panel, first, last) if self.demean_returns else panel
-        n_portfolios = self.n_groups * self.group_size
-        simulation = PortfolioSimulation(known, env, n_portfolios, first=first, last=last, scaler=scaler)
-        torch.set_num_threads(1)
-        Distribution.set_default_validate_args(False)
         with torch.random.fork_rng(devices=[]):
-            training = _Training(self, simulation, hooks, seed)
-            if hooks.resume_from is not None:
-                training.restore(hooks.resume_from)
+            training = _Training(self, simulation, seed, hooks)
             while training.timesteps < self.total_timesteps:
                 training.update()
-        tensors = {name: tensor.detach().clone() for name, tensor in training.policy.state_dict().items()}
-        return Fit(tensors=tensors, scaler=scaler, curve=training.log.points, rollouts=training.log.rollouts)
+        return training.policy, training.log
+
+    def act(self, network: ActorCriticPolicy, observation: Tensor, state: Any) -> NetworkOutput:
+        """The distribution's mean; a critic that never learned is not asked."""
+        output = super().act(network, observation, state)
+        return output if self.advantage.uses_critic else output._replace(value=None)
 
 
 class _Training:
     """A training between two updates: the policy, its optimizer and the random streams."""
 
     def __init__(
-        self, agent: PpoInhouseAgent, simulation: PortfolioSimulation, hooks: TrainingHooks, seed: int
+        self, agent: PpoInhouseAgent, simulation: PortfolioSimulation, seed: int, hooks: TrainingHooks
     ) -> None:
         torch.manual_seed(seed)
         self.timesteps = 0
         self.log = TrainingLog(hooks, simulation, agent.total_timesteps, seed)
+        self.policy = agent.network(simulation.builder.layout, observation_space(simulation), action_space(simulation))
+        agent.prepare(self.policy, simulation, seed)
         self._agent, self._simulation = agent, simulation
         self._generator = np.random.default_rng([seed, GROUPS])
-        policy_class, policy_kwargs = agent.backbone.actor_critic(simulation.builder.layout, agent.log_std_init)
-        self.policy: ActorCriticPolicy = policy_class(
-            observation_space(simulation), action_space(simulation), lambda _: agent.learning_rate, **policy_kwargs
-        )
+        if hooks.resume_from is not None:
+            self._restore(hooks.resume_from)
 
     def update(self) -> None:
         """Play one round of groups and learn from it."""
@@ -149,7 +128,7 @@ class _Training:
         }
         return pack(arrays, facts)
 
-    def restore(self, content: bytes) -> None:
+    def _restore(self, content: bytes) -> None:
         """Go on from what was saved."""
         arrays, facts = unpack(content)
         with refused():
@@ -166,7 +145,7 @@ class _Training:
         agent = self._agent
         left = max(0.0, 1.0 - self.timesteps / agent.total_timesteps)
         for group in self.policy.optimizer.param_groups:
-            group["lr"] = agent.learning_rate * (agent.final_learning_rate + (1.0 - agent.final_learning_rate) * left)
+            group["lr"] = agent.schedule()(left)
         self.policy.set_training_mode(True)
         steps = experience.steps(estimate)
         for _ in range(agent.n_epochs):
