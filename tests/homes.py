@@ -17,7 +17,7 @@ from nvtrader_pipelines.orchestration.definitions import build_defs
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, whole_history
 from nvtrader_pipelines.storage.files import locked
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.specs import SpecStore
+from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.tables import BARS, DELIVERIES, MARKET_PANEL, RATIO_CURVE, RUNS, TABLES
 from nvtrader_pipelines.storage.warehouse import Warehouse
 from tests.markets import synthetic_bars
@@ -28,7 +28,7 @@ EXPERIMENT: dict[str, Any] = {
     "market": {"source": "landing"},
     "environment": {"lookback": 5, "episode_len": 20},
     "agent": {"kind": "ppo", "n_envs": 8, "n_steps": 16, "batch_size": 128, "total_timesteps": 3072, "n_epochs": 1},
-    "splitter": {"train_months": 9, "test_months": 6},
+    "splitter": {"kind": "walk_forward", "train_months": 9, "test_months": 6},
     "baselines": [
         {"kind": "equal_weight"},
         {"kind": "buy_and_hold"},
@@ -107,7 +107,7 @@ def run_market(home: Home, instance: dg.DagsterInstance, **options: Any) -> dg.E
 
 def register(home: Home, instance: dg.DagsterInstance) -> None:
     """Make the experiment a partition."""
-    SpecStore(home).register(SPEC)
+    Ledger.open(home).register(SPEC)
     instance.add_dynamic_partitions(EXPERIMENTS.name or "", [KEY])
 
 

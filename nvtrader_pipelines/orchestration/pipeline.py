@@ -11,9 +11,10 @@ from nvtrader_pipelines.orchestration.errors import PipelineError
 from nvtrader_pipelines.orchestration.instance import open_instance, process_tag
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, whole_history
 from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.plans import is_complete, market_is_current, market_state, remember_market
 from nvtrader_pipelines.storage.runs import walk_forward_runs
-from nvtrader_pipelines.storage.specs import SpecStore, read_experiments
+from nvtrader_pipelines.storage.specs import read_experiments
 from nvtrader_pipelines.storage.tables import RATIO_CURVE
 from nvtrader_pipelines.storage.views import publish
 from nvtrader_pipelines.storage.warehouse import Warehouse
@@ -112,7 +113,7 @@ def run_pipeline(home: Home, names: Sequence[str], *, quiet: bool = False) -> No
             run.launch("market", tags=whole_history())
             remember_market(home, state)
         for count, spec in enumerate(specs, start=1):
-            key = SpecStore(home).register(spec)
+            key = Ledger.open(home).register(spec)
             instance.add_dynamic_partitions(EXPERIMENTS.name or "", [key])
             if is_complete(lake, key):
                 run.say(f"experiment {count} of {len(specs)}: {key} is up to date")

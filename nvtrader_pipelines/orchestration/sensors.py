@@ -6,8 +6,9 @@ from nvtrader_pipelines.orchestration.jobs import EXPERIMENT, MARKET, RATIO_CURV
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, whole_history
 from nvtrader_pipelines.orchestration.resources import WarehouseResource
 from nvtrader_pipelines.storage.landing import fingerprint
+from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.plans import has_panel, market_is_current
-from nvtrader_pipelines.storage.specs import SpecStore, read_experiments
+from nvtrader_pipelines.storage.specs import read_experiments
 from nvtrader_pipelines.storage.views import publish
 
 RUNNING = dg.DefaultSensorStatus.RUNNING
@@ -39,7 +40,8 @@ def experiment_file(
         return dg.SkipReason("no new or changed experiment")
     if not has_panel(warehouse.open()):
         return dg.SkipReason("the market has no panel yet; materialise the market job or run `nvtrader run`")
-    keys = [SpecStore(home).register(spec) for spec in new]
+    ledger = Ledger.open(home)
+    keys = [ledger.register(spec) for spec in new]
     return dg.SensorResult(
         run_requests=[dg.RunRequest(run_key=key, partition_key=key) for key in keys],
         dynamic_partitions_requests=[EXPERIMENTS.build_add_request(keys)],

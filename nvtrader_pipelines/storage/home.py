@@ -69,9 +69,9 @@ class Home:
         return self.warehouse / "deliveries"
 
     @property
-    def specs(self) -> Path:
-        """Registered experiment versions, by partition key."""
-        return self.warehouse / "specs"
+    def ledger(self) -> Path:
+        """The SQLite ledger of versions and runs, where no other database is named."""
+        return self.warehouse / "ledger.db"
 
     @property
     def mlflow(self) -> Path:

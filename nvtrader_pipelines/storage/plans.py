@@ -12,10 +12,11 @@ from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import write_atomically
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.landing import fingerprint
+from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.medallion import pinned_snapshots, read_panel
 from nvtrader_pipelines.storage.policy_library import SealedRun
 from nvtrader_pipelines.storage.runs import walk_forward_runs
-from nvtrader_pipelines.storage.specs import SpecStore, read_market
+from nvtrader_pipelines.storage.specs import read_market
 from nvtrader_pipelines.storage.tables import MARKET_PANEL
 from nvtrader_pipelines.storage.warehouse import Warehouse
 
@@ -27,7 +28,7 @@ def read_plan(lake: Warehouse, partition_key: str, snapshot_ids: dict[str, int] 
         StorageError: if the experiment is not registered, or its market has no panel.
         ValueError: if the bars do not make a panel, or no fold fits.
     """
-    spec = SpecStore(lake.home).read(partition_key)
+    spec = Ledger.open(lake.home).read(partition_key)
     panel = read_panel(lake, spec.market.source, spec.market.symbols, spec.market.max_gap, snapshot_ids)
     return RunPlan.of(spec, panel)
 
@@ -59,7 +60,7 @@ def read_replay(
         StorageError: if the experiment is not registered, or the market has no panel or not these snapshots any more.
         ValueError: if the window holds sessions its policies were trained on, or none.
     """
-    spec = SpecStore(lake.home).read(parent.partition_key)
+    spec = Ledger.open(lake.home).read(parent.partition_key)
     panel = read_panel(lake, spec.market.source, spec.market.symbols, spec.market.max_gap, snapshot_ids)
     plan = replay_plan(spec, panel, parent.as_parent, window)
     if snapshot_ids == parent.snapshot_ids and plan.panel_digest != parent.panel_digest:
@@ -77,14 +78,14 @@ def read_paper(lake: Warehouse, parent: SealedRun) -> RunPlan:
         StorageError: if the experiment is not registered, or the market has no panel.
         ValueError: if the market ends before the run's own tests.
     """
-    spec = SpecStore(lake.home).read(parent.partition_key)
+    spec = Ledger.open(lake.home).read(parent.partition_key)
     panel = read_panel(lake, spec.market.source, spec.market.symbols, spec.market.max_gap)
     return paper_plan(spec, panel, parent.as_parent)
 
 
 def is_complete(lake: Warehouse, partition_key: str) -> bool:
     """Whether the experiment has a judged run on the pinned market by this code."""
-    source = SpecStore(lake.home).read(partition_key).market.source
+    source = Ledger.open(lake.home).read(partition_key).market.source
     runs = walk_forward_runs(lake).filter(pl.col("partition_key") == partition_key)
     pinned = json.dumps(pinned_snapshots(lake, source), sort_keys=True)
     if len(runs.filter((runs["snapshot_ids"] == pinned) & (runs["code_version"] == CODE_VERSION))):

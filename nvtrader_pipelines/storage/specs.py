@@ -1,4 +1,4 @@
-"""Experiment specs: YAML that people write, and the frozen versions the pipeline has registered."""
+"""Experiment specs and the market as YAML that people write."""
 
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -8,11 +8,9 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from nvtrader_pipelines.components import canonical_json
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.market.spec import MarketSpec
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.files import write_atomically
 from nvtrader_pipelines.storage.home import Home
 
 
@@ -67,43 +65,6 @@ def read_market(home: Home) -> MarketSpec:
         return MarketSpec.model_validate(_read_yaml(home.market_file))
     except ValidationError as error:
         raise StorageError(f"{home.market_file.name} is no valid market: {explained(error)}") from error
-
-
-class SpecStore:
-    """Registered versions under `warehouse/specs`, one JSON file per partition key; never rewritten."""
-
-    def __init__(self, home: Home) -> None:
-        self._home = home
-
-    def register(self, spec: ExperimentSpec) -> str:
-        """Keep a version and return its partition key; the same content is kept once."""
-        path = self._path(spec.partition_key)
-        if not path.exists():
-            write_atomically(path, canonical_json(spec).encode())
-        return spec.partition_key
-
-    def read(self, partition_key: str) -> ExperimentSpec:
-        """A registered version.
-
-        Raises:
-            StorageError: if it is not registered, or its file was changed.
-        """
-        path = self._path(partition_key)
-        if not path.exists():
-            raise StorageError(
-                f"experiment {partition_key} is not registered; put its YAML into {self._home.experiments} "
-                "and let the experiment_file sensor or `nvtrader run` register it"
-            )
-        try:
-            spec = ExperimentSpec.model_validate_json(path.read_bytes())
-        except ValidationError as error:
-            raise StorageError(f"{path} cannot be read by this version: {explained(error)}; delete it") from error
-        if spec.partition_key != partition_key:
-            raise StorageError(f"{path} was changed: it holds {spec.partition_key}; restore it or delete it")
-        return spec
-
-    def _path(self, partition_key: str) -> Path:
-        return self._home.specs / f"{partition_key}.json"
 
 
 def explained(error: ValidationError) -> str:

@@ -6,7 +6,7 @@ import pytest
 from nvtrader_pipelines.orchestration import sensors
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, RANGE_END, RANGE_START
 from nvtrader_pipelines.orchestration.resources import WarehouseResource
-from nvtrader_pipelines.storage.specs import SpecStore
+from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.tables import CLEAN_BARS
 from nvtrader_pipelines.storage.warehouse import Warehouse
 from tests.homes import KEY, problems, run_job, small_home, write_experiment
@@ -105,7 +105,7 @@ def test_a_new_experiment_becomes_a_partition_and_one_run(home, instance):
     assert request.partition_key == request.run_key == KEY
     register(home, instance, result)
     assert instance.get_dynamic_partitions(EXPERIMENTS.name) == [KEY]
-    assert SpecStore(home).read(KEY).name == "tiny"
+    assert Ledger.open(home).read(KEY).name == "tiny"
     assert isinstance(tick(sensors.experiment_file, home, instance), dg.SkipReason)
 
 
@@ -119,7 +119,7 @@ def test_a_changed_experiment_is_a_new_partition_and_the_old_version_stays(home,
     assert request.partition_key != KEY
     register(home, instance, result)
     assert set(instance.get_dynamic_partitions(EXPERIMENTS.name)) == {KEY, request.partition_key}
-    assert SpecStore(home).read(KEY).seeds == (0, 1, 2)
+    assert Ledger.open(home).read(KEY).seeds == (0, 1, 2)
 
 
 @pytest.mark.usefixtures("with_panel")

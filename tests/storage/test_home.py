@@ -17,6 +17,6 @@ def test_without_it_the_checkout_that_holds_the_package_is_the_home(monkeypatch,
 def test_what_is_given_and_what_is_built_lie_apart(tmp_path):
     home = Home(tmp_path)
     given = (home.landing, home.experiments, home.market_file, home.policies)
-    built = (home.iceberg, home.catalog, home.duckdb_file, home.deliveries, home.specs, home.mlflow, home.dagster)
+    built = (home.iceberg, home.catalog, home.duckdb_file, home.deliveries, home.ledger, home.mlflow, home.dagster)
     assert all(path.is_relative_to(tmp_path / "data") for path in given)
     assert all(path.is_relative_to(home.warehouse) for path in built)

@@ -3,6 +3,7 @@ import pytest
 from nvtrader_pipelines.evaluation.splits import WalkForward
 from nvtrader_pipelines.experiments.spec import ExperimentSpec, MarketChoice
 from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.medallion import pin_panels
 from nvtrader_pipelines.storage.plans import (
     has_panel,
@@ -17,7 +18,6 @@ from nvtrader_pipelines.storage.plans import (
 )
 from nvtrader_pipelines.storage.policy_library import SealedRun
 from nvtrader_pipelines.storage.runs import complete
-from nvtrader_pipelines.storage.specs import SpecStore
 from nvtrader_pipelines.storage.tables import BARS, CLEAN_BARS, FEATURES, RETURNS
 from tests.markets import INGESTED_AT, csv_file, market_tables, synthetic_bars
 from tests.storage.frames import AT
@@ -43,7 +43,7 @@ def sealed(plan):
 @pytest.fixture
 def market(lake, home):
     derive(lake, seed=0)
-    SpecStore(home).register(SPEC)
+    Ledger.open(home).register(SPEC)
     return lake
 
 

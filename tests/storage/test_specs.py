@@ -4,7 +4,7 @@ from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.market.spec import MarketSpec
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.specs import SpecStore, read_experiment, read_experiments, read_market
+from nvtrader_pipelines.storage.specs import read_experiment, read_experiments, read_market
 
 
 def problem_of(home, text, name="a.yaml"):
@@ -90,26 +90,3 @@ def test_a_wrong_market_is_said_in_one_line(home):
     home.market_file.write_text("sources: [{kind: tape}]\n")
     with pytest.raises(StorageError, match=r"market\.yaml is no valid market: sources\.0"):
         read_market(home)
-
-
-def test_a_registered_version_is_read_back_and_never_rewritten(home):
-    store, spec = SpecStore(home), ExperimentSpec(name="a")
-    key = store.register(spec)
-    (file,) = home.specs.iterdir()
-    before = file.stat().st_mtime_ns
-    assert store.register(spec) == key == spec.partition_key
-    assert file.stat().st_mtime_ns == before
-    assert store.read(key) == spec
-
-
-def test_a_version_that_was_never_registered_says_how_to_register_it(home):
-    with pytest.raises(StorageError, match="experiment a@00000000 is not registered; put its YAML into"):
-        SpecStore(home).read("a@00000000")
-
-
-@pytest.mark.parametrize("content", ['{"name": "a", "description": "changed"}', '{"name": "a", "gone": 1}'])
-def test_a_version_that_was_changed_on_disk_is_refused(home, content):
-    key = SpecStore(home).register(ExperimentSpec(name="a"))
-    (home.specs / f"{key}.json").write_text(content)
-    with pytest.raises(StorageError, match=f"{key}.json"):
-        SpecStore(home).read(key)

@@ -12,9 +12,9 @@ from nvtrader_pipelines.orchestration.mlflow_tracking import MlflowTracking
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.reports import OWNERS, picture, table_metadata, written
 from nvtrader_pipelines.orchestration.resources import WarehouseResource
+from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.policy_library import PolicyLibrary
 from nvtrader_pipelines.storage.runs import WALK_FORWARD, complete, read_run, replace_run
-from nvtrader_pipelines.storage.specs import SpecStore
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES, EVALUATIONS, RATIO_CURVE, RUNS
 from nvtrader_pipelines.storage.views import create_views, read_query
 
@@ -37,7 +37,7 @@ def walk_forward_evaluation(
     """Net Sharpe with intervals, growth, drawdown, turnover and cost per fold and period, policy by baseline."""
     lake = warehouse.open()
     run = PolicyLibrary(warehouse.home).latest(context.partition_key)
-    spec = SpecStore(warehouse.home).read(context.partition_key)
+    spec = Ledger.open(warehouse.home).read(context.partition_key)
     verdict = evaluate(read_run(lake, EQUITY_CURVES, run), spec.report_from)
     n_rows = replace_run(lake, EVALUATIONS, verdict, run)
     with mlflow.run(run.run_id, context.partition_key) as tracked:

@@ -1,0 +1,1 @@
+"""Migrations of the ledger, one module per revision under `versions`."""

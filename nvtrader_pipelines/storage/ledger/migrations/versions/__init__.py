@@ -1,0 +1,1 @@
+"""Revisions of the ledger; one that was released is never changed."""

@@ -1,0 +1,81 @@
+"""Rows of runs, as they go into the ledger and come out of it."""
+
+import json
+from collections.abc import Mapping
+from datetime import date, datetime
+from typing import Any, Literal, Self
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict
+
+from nvtrader_pipelines.experiments.plan import CODE_VERSION, RunPlan
+
+RunKind = Literal["train", "evaluate", "walk_forward", "replay", "paper"]
+Ending = Literal["done", "failed", "interrupted"]
+RunStatus = Literal["running", "done", "failed", "interrupted"]
+JSON_COLUMNS = ("snapshot_ids", "seeds", "metrics")
+
+
+class RunRow(BaseModel):
+    """What is known of a run when it begins."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    run_id: str
+    kind: RunKind
+    spec_hash: str
+    partition_key: str
+    source: str
+    panel_digest: str
+    snapshot_ids: dict[str, int]
+    code_version: str
+    seeds: tuple[int, ...]
+    task_id: str  # this execution
+    started_at: AwareDatetime
+    window_first: date | None = None
+    window_last: date | None = None
+    parent_run_id: str | None = None  # the run whose policies it uses
+    dagster_run_id: str | None = None  # who launched it
+
+    @classmethod
+    def of(cls, plan: RunPlan, task_id: str, started_at: datetime, **more: Any) -> Self:
+        """An execution of a plan; `more` names another kind than the plan's, or the Dagster run that launched it."""
+        window_first, window_last = plan.window
+        planned = {
+            "run_id": plan.run_id,
+            "kind": plan.kind,
+            "spec_hash": plan.spec.spec_hash,
+            "partition_key": plan.spec.partition_key,
+            "source": plan.panel.source,
+            "panel_digest": plan.panel_digest,
+            "snapshot_ids": dict(plan.panel.snapshot_ids),
+            "code_version": CODE_VERSION,
+            "seeds": plan.spec.seeds,
+            "window_first": window_first,
+            "window_last": window_last,
+            "parent_run_id": plan.parent_run_id,
+        }
+        return cls(task_id=task_id, started_at=started_at, **{**planned, **more})
+
+
+class LedgerRun(RunRow):
+    """A run as the ledger has it."""
+
+    status: RunStatus
+    attempts: int  # executions so far
+    host: str
+    pid: int
+    process_started_at: AwareDatetime
+    finished_at: AwareDatetime | None
+    metrics: dict[str, float | None] | None
+    mlflow_run_id: str | None
+    message: str | None  # why it failed or was interrupted
+
+    @classmethod
+    def read(cls, row: Mapping[str, Any]) -> Self:
+        """From a row of the table."""
+        parsed = {name: json.loads(row[name]) for name in JSON_COLUMNS if row[name] is not None}
+        return cls.model_validate({**row, **parsed})
+
+
+def as_json(value: Any) -> str:
+    """JSON with sorted keys."""
+    return json.dumps(value, sort_keys=True, allow_nan=False)
