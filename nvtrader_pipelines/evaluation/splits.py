@@ -1,8 +1,8 @@
-"""Walk-forward folds over a session calendar: train on a window, leave a purge, test on the next."""
+"""Splitters: a family of ways to cut a session calendar into folds; train on a window, leave a purge, test after."""
 
 from dataclasses import dataclass
 from datetime import date
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -104,3 +104,69 @@ class WalkForward(Component):
                 f"{self.purge_size} sessions; set a later first_test or lower purge_size"
             )
         return Fold(index, train_first, train_last, *test)
+
+
+class Holdout(Component):
+    """One fold: everything before `test_first` trains, less a purge, and what follows tests.
+
+    The simplest split there is, and one test window is one draw of luck; `walk_forward` has several.
+    """
+
+    kind: Literal["holdout"] = "holdout"
+    train_first: date | None = None  # None: the first session
+    test_first: date = date(2010, 1, 1)  # first day that is tested
+    test_last: date | None = None  # None: the last session
+    purge_size: NonNegativeInt = Field(default=6, description="sessions left out between training and test")
+
+    @model_validator(mode="after")
+    def _windows_are_in_order(self) -> Self:
+        if self.train_first is not None and self.train_first >= self.test_first:
+            raise ValueError(
+                f"a holdout trains before it tests, but train_first is {self.train_first} and test_first "
+                f"{self.test_first}; set an earlier train_first"
+            )
+        if self.test_last is not None and self.test_last <= self.test_first:
+            raise ValueError(
+                f"a holdout tests from test_first on, but test_first is {self.test_first} and test_last "
+                f"{self.test_last}; set a later test_last"
+            )
+        return self
+
+    def split(self, sessions: NDArray[np.datetime64]) -> list[Fold]:
+        """The one fold for ascending `sessions` (T,).
+
+        Raises:
+            ValueError: if the windows do not lie within the sessions, or hold too few.
+        """
+        if len(sessions) == 0:
+            raise ValueError("holdout needs sessions, but there are none")
+        days = sessions.astype("datetime64[D]")
+        wanted = np.asarray([self.train_first or days[0], self.test_last or days[-1]], dtype="datetime64[D]")
+        if wanted[0] + _HOLIDAYS < days[0] or wanted[1] > days[-1] + _HOLIDAYS:
+            raise ValueError(
+                f"the holdout trains from {wanted[0]} and tests to {wanted[1]}, but the sessions run from {days[0]} to "
+                f"{days[-1]}; set a later train_first or an earlier test_last"
+            )
+        train_first, test_first = (
+            int(np.searchsorted(days, day)) for day in (wanted[0], np.datetime64(self.test_first))
+        )
+        test_last = int(np.searchsorted(days, wanted[1], side="right")) - 1
+        return [self._checked(Fold(0, train_first, test_first - self.purge_size - 1, test_first, test_last))]
+
+    def _checked(self, fold: Fold) -> Fold:
+        """The fold, if both windows hold enough sessions."""
+        n_test = fold.test_last - fold.test_first + 1
+        if n_test < MIN_TEST_SESSIONS:
+            raise ValueError(
+                f"the holdout tests {max(n_test, 0)} sessions from {self.test_first} on, but a test needs "
+                f"{MIN_TEST_SESSIONS}; set an earlier test_first or bring a longer history"
+            )
+        if fold.train_last < fold.train_first:
+            raise ValueError(
+                f"the holdout tested from {self.test_first} has no training session left before a purge of "
+                f"{self.purge_size} sessions; set a later test_first or lower purge_size"
+            )
+        return fold
+
+
+Splitter = Annotated[WalkForward | Holdout, Field(discriminator="kind")]

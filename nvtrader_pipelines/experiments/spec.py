@@ -7,7 +7,8 @@ from pydantic import Field, PositiveInt, model_validator
 
 from nvtrader_pipelines.components import Component, content_hash
 from nvtrader_pipelines.envs.spec import EnvSpec
-from nvtrader_pipelines.evaluation.splits import WalkForward
+from nvtrader_pipelines.evaluation.splits import Splitter, WalkForward
+from nvtrader_pipelines.experiments.designs import ExperimentDesign, WalkForwardDesign
 from nvtrader_pipelines.policies.agents import Agent, PpoAgent
 from nvtrader_pipelines.policies.baselines import Baseline, BuyAndHold, EqualWeight, MeanCvar, MinimumVariance
 
@@ -30,7 +31,9 @@ class ExperimentSpec(Component):
     market: MarketChoice = MarketChoice()
     environment: EnvSpec = EnvSpec()
     agent: Agent = PpoAgent()
-    splitter: WalkForward = WalkForward()
+    splitter: Splitter = WalkForward()
+    design: ExperimentDesign = WalkForwardDesign()
+    training_sample_rate: Annotated[float, Field(ge=0.0, le=1.0)] = 0.01  # share of training episodes recorded
     baselines: tuple[Baseline, ...] = (EqualWeight(), BuyAndHold(), MinimumVariance(), MeanCvar())
     seeds: Annotated[tuple[Seed, ...], Field(min_length=3)] = (0, 1, 2)
     report_from: date = date(2010, 1, 1)  # folds from here on are reported apart; nothing is tuned on them

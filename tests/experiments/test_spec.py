@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.evaluation.splits import WalkForward
+from nvtrader_pipelines.experiments.designs import BasicDesign
 from nvtrader_pipelines.experiments.spec import ExperimentSpec, MarketChoice
 from nvtrader_pipelines.policies.agents import PpoAgent
 from nvtrader_pipelines.policies.backbones import SharedAssetBackbone
@@ -24,6 +25,8 @@ OTHER = {
     "environment": EnvSpec(lookback=21),
     "agent": PpoAgent(gamma=0.5),
     "splitter": WalkForward(purge_size=7),
+    "design": BasicDesign(),
+    "training_sample_rate": 0.02,
     "baselines": (EqualWeight(),),
     "seeds": (0, 1, 3),
     "report_from": date(2011, 1, 1),
