@@ -6,17 +6,18 @@ import pytest
 import torch
 from pydantic import ValidationError
 
+from nvtrader_pipelines.envs.dynamics import opening_account
 from nvtrader_pipelines.envs.rewards import LogGrowth
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.envs.terminations import DrawdownTermination
 from nvtrader_pipelines.policies.advantages import GaeAdvantage, GrpoAdvantage, ReinforcePlusPlusAdvantage
-from nvtrader_pipelines.policies.agents import TrainingHooks
+from nvtrader_pipelines.policies.agents import PpoInhouseAgent, TrainingHooks
 from nvtrader_pipelines.policies.agents.checkpoints import CheckpointError, pack, unpack
-from nvtrader_pipelines.policies.agents.ppo_inhouse import PpoInhouseAgent
 from nvtrader_pipelines.policies.backbones import MlpBackbone, SharedAssetBackbone
+from nvtrader_pipelines.policies.learned import open_policy
 from tests.markets import synthetic_panel
 from tests.panels import eventful_panel, with_other_future
-from tests.policies.small import RESIDUAL_SPEC, SPEC, WINDOW
+from tests.policies.small import RESIDUAL_SPEC, SPEC, WINDOW, card_of
 
 PANEL = synthetic_panel(160, 3)
 ADVANTAGES = (GaeAdvantage(), GrpoAdvantage(), ReinforcePlusPlusAdvantage())
@@ -173,6 +174,18 @@ def test_the_critics_value_is_recorded_where_there_is_a_critic():
         steps = all_episodes(advantage=advantage)
         assert steps["value"].null_count() == (0 if advantage.uses_critic else len(steps))
         assert steps["log_prob"].is_finite().all()
+
+
+@EVERY_ADVANTAGE
+def test_a_trained_policy_opens_like_any_other_and_values_nothing_without_a_critic(advantage):
+    agent = agent_with(advantage)
+    fit = agent.train(PANEL, SPEC, WINDOW, 0)
+    policy = open_policy(card_of(PANEL, fit, SPEC, agent), fit.tensors, PANEL)
+    decision = policy.decide(PANEL, 60, opening_account(3))
+    assert decision.target is not None
+    assert decision.target.sum() == pytest.approx(1.0)
+    assert (decision.value is not None) == advantage.uses_critic
+    assert decision.log_prob is not None
 
 
 @EVERY_ADVANTAGE
