@@ -4,8 +4,14 @@ from typing import Annotated
 
 from pydantic import Field
 
+from nvtrader_pipelines.policies.agents.a2c import A2cAgent
 from nvtrader_pipelines.policies.agents.learner import Learner
 from nvtrader_pipelines.policies.agents.ppo import PpoAgent
+from nvtrader_pipelines.policies.agents.ppo_inhouse import PpoInhouseAgent
+from nvtrader_pipelines.policies.agents.recurrent_ppo import RecurrentPpoAgent
+from nvtrader_pipelines.policies.agents.sac import SacAgent
+from nvtrader_pipelines.policies.agents.td3 import Td3Agent
+from nvtrader_pipelines.policies.agents.tqc import TqcAgent
 from nvtrader_pipelines.policies.baselines import (
     AnchorPortfolio,
     BuyAndHold,
@@ -17,18 +23,36 @@ from nvtrader_pipelines.policies.baselines import (
 from nvtrader_pipelines.policies.fit import CURVE_POINTS, DEFAULT_HOOKS, CurvePoint, Fit, TrainingHooks, thin
 
 Agent = Annotated[
-    PpoAgent | EqualWeight | BuyAndHold | Momentum | MinimumVariance | MeanCvar | AnchorPortfolio,
+    PpoAgent
+    | A2cAgent
+    | SacAgent
+    | Td3Agent
+    | RecurrentPpoAgent
+    | TqcAgent
+    | PpoInhouseAgent
+    | EqualWeight
+    | BuyAndHold
+    | Momentum
+    | MinimumVariance
+    | MeanCvar
+    | AnchorPortfolio,
     Field(discriminator="kind"),
 ]
 
 __all__ = [
     "CURVE_POINTS",
     "DEFAULT_HOOKS",
+    "A2cAgent",
     "Agent",
     "CurvePoint",
     "Fit",
     "Learner",
     "PpoAgent",
+    "PpoInhouseAgent",
+    "RecurrentPpoAgent",
+    "SacAgent",
+    "Td3Agent",
+    "TqcAgent",
     "TrainingHooks",
     "thin",
 ]

@@ -39,7 +39,7 @@ class ActorCriticLearner(Learner):
         policy_class, policy_kwargs = self.policy(layout)
         return policy_class(observation_space, action_space, self.schedule(), **policy_kwargs)
 
-    def act(self, network: ActorCriticPolicy, observation: Tensor, state: Any) -> NetworkOutput:
+    def act(self, network: Any, observation: Tensor, state: Any) -> NetworkOutput:
         """The distribution's mean."""
         action, value, log_prob = network(observation, deterministic=True)
         return NetworkOutput(action.numpy()[0], float(value), float(log_prob), state)

@@ -1,0 +1,35 @@
+"""Stable-Baselines3's A2C on the native vector environment."""
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, PositiveFloat
+from stable_baselines3 import A2C
+from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
+
+from nvtrader_pipelines.policies.agents.on_policy import OnPolicyLearner
+
+
+class A2cAgent(OnPolicyLearner):
+    """Advantage actor-critic (Mnih et al. 2016, synchronous) from Stable-Baselines3: one step on each short rollout.
+
+    Advantages are normalised by default, since a step earns thousandths; Stable-Baselines3 leaves them as they are.
+    """
+
+    algorithm: ClassVar[type[OnPolicyAlgorithm]] = A2C
+
+    kind: Literal["a2c"] = "a2c"
+    n_steps: Annotated[int, Field(ge=1, le=4096)] = 8  # per environment and update
+    normalize_advantage: bool = True
+    use_rms_prop: bool = True  # else the backbone's Adam
+    rms_prop_eps: PositiveFloat = 1e-5
+
+    def settings(self) -> dict[str, Any]:
+        """The algorithm's arguments that decide what is learned; none is left to the library's default."""
+        return {
+            **super().settings(),
+            "normalize_advantage": self.normalize_advantage,
+            "use_rms_prop": self.use_rms_prop,
+            "rms_prop_eps": self.rms_prop_eps,
+            "rollout_buffer_class": None,
+            "rollout_buffer_kwargs": None,
+        }

@@ -1,0 +1,126 @@
+"""Agents that learn from a memory of past steps: SAC, TD3, TQC."""
+
+from typing import Annotated, Any, ClassVar, Self, cast
+
+import torch
+from gymnasium import spaces
+from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
+from sb3_contrib.tqc.policies import TQCPolicy
+from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
+from stable_baselines3.sac.policies import SACPolicy
+from stable_baselines3.td3.policies import TD3Policy
+from torch import Tensor, nn
+
+from nvtrader_pipelines.envs.observations import ObservationLayout
+from nvtrader_pipelines.envs.simulation import PortfolioSimulation
+from nvtrader_pipelines.policies.agents.callbacks import TrainingLog
+from nvtrader_pipelines.policies.agents.checkpoints import learn
+from nvtrader_pipelines.policies.agents.learner import EXTRACTORS, Learner, NetworkOutput
+from nvtrader_pipelines.policies.backbones.backbone import OPTIMIZER
+from nvtrader_pipelines.policies.fit import TrainingHooks
+from nvtrader_pipelines.policies.vector_env import PortfolioVecEnv
+
+Network = SACPolicy | TD3Policy | TQCPolicy
+N_CRITICS = 2  # as in the papers
+
+
+class OffPolicyLearner(Learner):
+    """A learner of Stable-Baselines3 or sb3-contrib with a replay buffer, two critics and an actor within bounds.
+
+    The heads of actor and critics are MLPs with ReLU, each on an extractor of its own. A buffer of all steps would be
+    large beside the rest (a step of 20 names takes some 5 KB), so it holds the latest ones and is never saved.
+    """
+
+    resumable: ClassVar[bool] = False
+    backbones: ClassVar[frozenset[str]] = EXTRACTORS
+    algorithm: ClassVar[type[OffPolicyAlgorithm]]
+    policy_class: ClassVar[type[Network]]
+
+    n_envs: PositiveInt = 16  # portfolios side by side
+    buffer_size: PositiveInt = 10_000  # latest steps of all portfolios that are remembered
+    learning_starts: NonNegativeInt = 1_000  # steps of all portfolios, with random actions, before the first update
+    batch_size: PositiveInt = 256  # remembered steps of an update
+    tau: Annotated[float, Field(gt=0.0, le=1.0)] = 0.005  # by which the target networks follow at each update
+    train_freq: PositiveInt = 1  # steps of each portfolio between two rounds of updates
+    gradient_steps: PositiveInt = 1  # updates of a round
+
+    @model_validator(mode="after")
+    def _learns(self) -> Self:
+        if self.learning_starts >= self.total_timesteps:
+            raise ValueError(
+                f"learning_starts = {self.learning_starts} must be less than total_timesteps = {self.total_timesteps}, "
+                "or nothing is learned"
+            )
+        if self.buffer_size < self.batch_size:
+            raise ValueError(
+                f"buffer_size = {self.buffer_size} must be at least batch_size = {self.batch_size}, "
+                "or no update has steps enough"
+            )
+        return self
+
+    @property
+    def n_portfolios(self) -> int:
+        """How many portfolios are played side by side."""
+        return self.n_envs
+
+    def learn(self, simulation: PortfolioSimulation, seed: int, hooks: TrainingHooks) -> tuple[Network, TrainingLog]:
+        """The network that was trained on the simulation, and how it went."""
+        env = PortfolioVecEnv(simulation, seed)
+        policy_kwargs = self.heads(simulation.builder.layout)
+        settings = self.settings(simulation.spec.action.size(len(simulation.panel.symbols)).length)
+        model = self.algorithm(self.policy_class, env, policy_kwargs=policy_kwargs, seed=seed, device="cpu", **settings)
+        policy = cast(Network, model.policy)
+        self.prepare(policy, simulation, seed)
+        _catch_up(policy)
+        return policy, learn(model, env, self.total_timesteps, hooks, seed)
+
+    def network(self, layout: ObservationLayout, observation_space: spaces.Box, action_space: spaces.Box) -> Network:
+        """The untrained network, which a fit's tensors are loaded into."""
+        return self.policy_class(observation_space, action_space, self.schedule(), **self.heads(layout))
+
+    def act(self, network: Network, observation: Tensor, state: Any) -> NetworkOutput:
+        """The actor's action without noise, and the critics' estimate of it."""
+        scaled = network(observation, deterministic=True)
+        value = self.estimate(network, observation, scaled)
+        return NetworkOutput(network.unscale_action(scaled.numpy())[0], value, None, state)
+
+    def estimate(self, network: Network, observation: Tensor, scaled: Tensor) -> float:
+        """What an action, scaled to [-1, 1], earns: the lower one of the critics' estimates."""
+        return float(torch.cat(network.critic(observation, scaled), dim=1).min())
+
+    def heads(self, layout: ObservationLayout) -> dict[str, Any]:
+        """The policy's keyword arguments."""
+        layers, extractor = self.extractor(layout)
+        return {
+            "net_arch": {"pi": layers, "qf": layers},
+            "activation_fn": nn.ReLU,
+            "n_critics": N_CRITICS,
+            "share_features_extractor": False,
+            "optimizer_kwargs": OPTIMIZER,
+            **extractor,
+        }
+
+    def settings(self, n_actions: int) -> dict[str, Any]:  # noqa: ARG002 - TD3's noise has one value per action
+        """The algorithm's arguments that decide what is learned; none is left to the library's default."""
+        return {
+            "learning_rate": self.schedule(),
+            "buffer_size": self.buffer_size,
+            "learning_starts": self.learning_starts,
+            "batch_size": self.batch_size,
+            "tau": self.tau,
+            "gamma": self.gamma,
+            "train_freq": self.train_freq,
+            "gradient_steps": self.gradient_steps,
+            "action_noise": None,
+            "replay_buffer_class": None,
+            "replay_buffer_kwargs": None,
+            "optimize_memory_usage": False,
+            "n_steps": 1,
+        }
+
+
+def _catch_up(policy: Network) -> None:
+    """Make the target networks equal to theirs, which the backbone may have changed."""
+    policy.critic_target.load_state_dict(policy.critic.state_dict())
+    if isinstance(policy, TD3Policy):
+        policy.actor_target.load_state_dict(policy.actor.state_dict())

@@ -1,0 +1,55 @@
+"""sb3-contrib's PPO with memory on the native vector environment."""
+
+from typing import Any, ClassVar, Literal
+
+import torch
+from pydantic import PositiveInt
+from sb3_contrib import RecurrentPPO
+from sb3_contrib.common.recurrent.policies import RecurrentActorCriticPolicy
+from sb3_contrib.common.recurrent.type_aliases import RNNStates
+from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
+from stable_baselines3.common.policies import ActorCriticPolicy
+from torch import Tensor, nn
+
+from nvtrader_pipelines.envs.observations import ObservationLayout
+from nvtrader_pipelines.policies.agents.learner import EXTRACTORS, NetworkOutput
+from nvtrader_pipelines.policies.agents.ppo import ClippedLearner
+from nvtrader_pipelines.policies.backbones.backbone import OPTIMIZER
+
+
+class RecurrentPpoAgent(ClippedLearner):
+    """Proximal policy optimisation (Schulman et al. 2017) from sb3-contrib, with an LSTM each under actor and critic.
+
+    In training the memory begins anew with every episode, in use with every account; it is updated at decisions.
+    """
+
+    algorithm: ClassVar[type[OnPolicyAlgorithm]] = RecurrentPPO
+    backbones: ClassVar[frozenset[str]] = EXTRACTORS
+
+    kind: Literal["recurrent_ppo"] = "recurrent_ppo"
+    lstm_hidden_size: PositiveInt = 32
+    n_lstm_layers: PositiveInt = 1
+
+    def policy(self, layout: ObservationLayout) -> tuple[type[ActorCriticPolicy], dict[str, Any]]:
+        """The policy's class, and its keyword arguments."""
+        layers, extractor = self.extractor(layout)
+        return RecurrentActorCriticPolicy, {
+            "net_arch": {"pi": layers, "vf": layers},
+            "activation_fn": nn.Tanh,
+            "log_std_init": self.log_std_init,
+            "lstm_hidden_size": self.lstm_hidden_size,
+            "n_lstm_layers": self.n_lstm_layers,
+            "shared_lstm": False,
+            "enable_critic_lstm": True,
+            "optimizer_kwargs": OPTIMIZER,
+            **extractor,
+        }
+
+    def act(self, network: RecurrentActorCriticPolicy, observation: Tensor, state: RNNStates | None) -> NetworkOutput:
+        """The distribution's mean, by what was seen before."""
+        if state is None:
+            blank = torch.zeros(network.lstm_hidden_state_shape)
+            state = RNNStates((blank, blank), (blank, blank))
+        going_on = torch.zeros(1)
+        action, value, log_prob, after = network(observation, state, going_on, deterministic=True)
+        return NetworkOutput(action.numpy()[0], float(value), float(log_prob), after)

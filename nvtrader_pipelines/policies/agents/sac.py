@@ -1,0 +1,41 @@
+"""Stable-Baselines3's SAC on the native vector environment."""
+
+from typing import Any, ClassVar, Literal
+
+from pydantic import NonNegativeFloat
+from stable_baselines3 import SAC
+from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
+from stable_baselines3.sac.policies import SACPolicy
+
+from nvtrader_pipelines.policies.agents.off_policy import Network, OffPolicyLearner
+
+
+class SoftLearner(OffPolicyLearner):
+    """An off-policy learner that is also rewarded for the entropy of its actions.
+
+    The library's own choice for the entropy's coefficient, `auto`, begins at 1: hundreds of times what a step earns
+    here, and a short training does not bring it down. The default is small and fixed, which is our choice.
+    """
+
+    ent_coef: NonNegativeFloat | Literal["auto"] = 1e-4
+
+    def settings(self, n_actions: int) -> dict[str, Any]:
+        """The algorithm's arguments that decide what is learned; none is left to the library's default."""
+        return {
+            **super().settings(n_actions),
+            "ent_coef": self.ent_coef,
+            "target_update_interval": 1,
+            "target_entropy": "auto",
+            "use_sde": False,
+            "sde_sample_freq": -1,
+            "use_sde_at_warmup": False,
+        }
+
+
+class SacAgent(SoftLearner):
+    """Soft actor-critic (Haarnoja et al. 2018) from Stable-Baselines3."""
+
+    algorithm: ClassVar[type[OffPolicyAlgorithm]] = SAC
+    policy_class: ClassVar[type[Network]] = SACPolicy
+
+    kind: Literal["sac"] = "sac"

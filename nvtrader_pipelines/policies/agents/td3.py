@@ -1,0 +1,38 @@
+"""Stable-Baselines3's TD3 on the native vector environment."""
+
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from pydantic import NonNegativeFloat, PositiveInt
+from stable_baselines3 import TD3
+from stable_baselines3.common.noise import NormalActionNoise
+from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
+from stable_baselines3.td3.policies import TD3Policy
+
+from nvtrader_pipelines.policies.agents.off_policy import Network, OffPolicyLearner
+
+
+class Td3Agent(OffPolicyLearner):
+    """Twin delayed deep deterministic policy gradient (Fujimoto et al. 2018) from Stable-Baselines3.
+
+    It explores by normal noise, of the paper's size; noises are on actions scaled to [-1, 1].
+    """
+
+    algorithm: ClassVar[type[OffPolicyAlgorithm]] = TD3
+    policy_class: ClassVar[type[Network]] = TD3Policy
+
+    kind: Literal["td3"] = "td3"
+    action_noise: NonNegativeFloat = 0.1  # standard deviation
+    policy_delay: PositiveInt = 2  # updates of the critics for one of the actor
+    target_policy_noise: NonNegativeFloat = 0.2  # standard deviation, on the actions of the critics' targets
+    target_noise_clip: NonNegativeFloat = 0.5
+
+    def settings(self, n_actions: int) -> dict[str, Any]:
+        """The algorithm's arguments that decide what is learned; none is left to the library's default."""
+        return {
+            **super().settings(n_actions),
+            "action_noise": NormalActionNoise(np.zeros(n_actions), np.full(n_actions, self.action_noise)),
+            "policy_delay": self.policy_delay,
+            "target_policy_noise": self.target_policy_noise,
+            "target_noise_clip": self.target_noise_clip,
+        }
