@@ -2,21 +2,90 @@
 
 import hashlib
 import json
+from typing import Any, cast, get_args
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+
+_PARTS = ("fields", "choices", "schema", "items_schema", "values_schema")  # where a schema holds others
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise PydanticCustomError("number_type", "Input should be a number, not a truth value")
+    return value
+
+
+def _whole_number(value: Any) -> Any:
+    if isinstance(value, bool | str):
+        raise PydanticCustomError("number_type", "Input should be a whole number, not a truth value or text")
+    return value
+
+
+def _typed(schema: Any, owner: type[BaseModel]) -> Any:
+    """The schema of a component that tells numbers, truth values and text apart; components inside have their own."""
+    if isinstance(schema, list):
+        return [_typed(part, owner) for part in schema]
+    kind: str | None = schema["type"] if isinstance(schema, dict) else None
+    if kind == "bool":
+        return {**schema, "strict": True}
+    if kind in {"int", "float"}:
+        check = _whole_number if kind == "int" else _number
+        return core_schema.no_info_before_validator_function(check, cast("CoreSchema", schema))
+    if kind is None or (kind == "model" and schema["cls"] is not owner):
+        return schema
+    return {name: _typed_part(part, owner) if name in _PARTS else part for name, part in schema.items()}
+
+
+def _typed_part(part: Any, owner: type[BaseModel]) -> Any:
+    if isinstance(part, dict) and not isinstance(part.get("type"), str):  # schemas by the names of fields or choices
+        return {name: _typed(schema, owner) for name, schema in part.items()}
+    return _typed(part, owner)
 
 
 class Component(BaseModel):
-    """A frozen choice with defaults; unknown fields, wrong types and non-finite numbers are refused."""
+    """A frozen choice with defaults; unknown fields, wrong types and non-finite numbers are refused.
+
+    Text is no whole number, and a truth value no number at all. 3.0 is the whole number 3, and the text 1e-3 is a
+    float, since YAML 1.1 reads that number as text.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True)
 
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """What validates the component."""
+        return _typed(handler(source), cls)
+
 
 def canonical_json(component: BaseModel) -> str:
-    """The component as JSON with defaults included, keys sorted and floats in their shortest exact form."""
-    return json.dumps(component.model_dump(mode="json"), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    """The component as JSON with defaults included, keys sorted and floats in their shortest exact form.
+
+    Numbers of an integer field have no point and those of a float field always do; zero has no sign.
+    """
+    content = _unsigned_zeros(component.model_dump(mode="json"))
+    return json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
 def content_hash(component: BaseModel) -> str:
     """SHA-256 of the canonical JSON, as 64 hexadecimal digits."""
     return hashlib.sha256(canonical_json(component).encode()).hexdigest()
+
+
+def members(family: Any) -> tuple[type[Component], ...]:
+    """The classes of a family, which is a discriminated union or a union of one."""
+    union = get_args(family)[0]
+    return get_args(union) or (union,)
+
+
+def kind_of(member: type[Component]) -> str:
+    """The name by which a document chooses the member."""
+    return member.model_fields["kind"].default
+
+
+def _unsigned_zeros(content: Any) -> Any:
+    if isinstance(content, dict):
+        return {name: _unsigned_zeros(value) for name, value in content.items()}
+    if isinstance(content, list):
+        return [_unsigned_zeros(value) for value in content]
+    return content + 0.0 if isinstance(content, float) else content  # -0.0 + 0.0 is 0.0
