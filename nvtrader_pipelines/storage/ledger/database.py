@@ -1,13 +1,15 @@
 """The database behind the ledger: a SQLite file, or Postgres by URL; opened, and brought up to date, safely by many."""
 
 import os
+import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy import event
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
 from nvtrader_pipelines.storage.errors import StorageError
@@ -49,7 +51,7 @@ def ledger_url(home: Home) -> sa.URL:
 
 @dataclass(frozen=True)
 class Database:
-    """Connections to the ledger; each is closed after its use, so that forks and threads share none."""
+    """Connections to the ledger, closed when nobody holds it any more."""
 
     url: sa.URL
     _engine: sa.Engine
@@ -76,15 +78,17 @@ class Database:
         is_sqlite = url.get_backend_name() == "sqlite"
         arguments: dict[str, Any] = {"timeout": WAIT} if is_sqlite else {"options": f"-csearch_path={SCHEMA}"}
         try:
-            engine = sa.create_engine(url, poolclass=sa.NullPool, hide_parameters=True, connect_args=arguments)
+            engine = sa.create_engine(url, hide_parameters=True, connect_args=arguments, pool_pre_ping=not is_sqlite)
         except (ModuleNotFoundError, NoSuchModuleError):
             raise StorageError(
                 f"the driver of {url.drivername} is not installed; pip install -c constraints.txt -e '.[postgres]'"
             ) from None
         if is_sqlite:
-            sa.event.listen(engine, "connect", _prepare)
-            sa.event.listen(engine, "begin", _begin)
-        return cls(url, engine)
+            event.listen(engine, "connect", _prepare)
+            event.listen(engine, "begin", _begin)
+        database = cls(url, engine)
+        weakref.finalize(database, engine.dispose)
+        return database
 
     @property
     def name(self) -> str:
@@ -124,8 +128,8 @@ class Database:
                 self._upgrade(connection)
             return
         with locked(self._file.with_name(f"{self._file.name}.lock")):
-            with self._told(), self._engine.connect() as connection:
-                connection.connection.driver_connection.execute("PRAGMA journal_mode = WAL")  # the file remembers it
+            with self._told(), closing(self._engine.raw_connection()) as connection:
+                connection.cursor().execute("PRAGMA journal_mode = WAL")  # outside a transaction; the file remembers it
             with self.writing() as connection:
                 self._upgrade(connection)
 

@@ -1,6 +1,8 @@
 """Rows of runs, as they go into the ledger and come out of it."""
 
 import json
+import math
+import re
 from collections.abc import Mapping
 from datetime import date, datetime
 from typing import Any, Literal, Self
@@ -13,6 +15,7 @@ RunKind = Literal["train", "evaluate", "walk_forward", "replay", "paper"]
 Ending = Literal["done", "failed", "interrupted"]
 RunStatus = Literal["running", "done", "failed", "interrupted"]
 JSON_COLUMNS = ("snapshot_ids", "seeds", "metrics")
+FILE = re.compile(r"fold-(\d+)-seed-(\d+)\.zip")  # of the policy library
 
 
 class RunRow(BaseModel):
@@ -78,4 +81,21 @@ class LedgerRun(RunRow):
 
 def as_json(value: Any) -> str:
     """JSON with sorted keys."""
-    return json.dumps(value, sort_keys=True, allow_nan=False)
+    return json.dumps(value, sort_keys=True)
+
+
+def metrics_json(metrics: Mapping[str, float]) -> str:
+    """Name to value; JSON knows no number that is not finite, so that one becomes null."""
+    return as_json({name: value if math.isfinite(value) else None for name, value in metrics.items()})
+
+
+def fold_and_seed(file: str) -> tuple[int, int]:
+    """Of a policy file.
+
+    Raises:
+        ValueError: if it is not named as the policy library names them.
+    """
+    found = FILE.fullmatch(file)
+    if found is None:
+        raise ValueError(f"a policy file must be called fold-<k>-seed-<s>.zip, but is {file!r}")
+    return int(found[1]), int(found[2])
