@@ -7,6 +7,7 @@ from nvtrader_pipelines.evaluation.backtest import Contestant, backtest
 from nvtrader_pipelines.evaluation.splits import Fold
 from nvtrader_pipelines.evaluation.statistics import sharpe_ratio
 from nvtrader_pipelines.experiments.plan import FoldSeed, RunPlan
+from nvtrader_pipelines.policies.agents import Learner
 from nvtrader_pipelines.policies.archive import PolicyArchiveError, read_archive
 from nvtrader_pipelines.policies.learned import EnsemblePolicy, open_policy
 from nvtrader_pipelines.policies.policy import Policy
@@ -38,7 +39,7 @@ def contestants(plan: RunPlan, archives: Archives, chosen: Mapping[int, int]) ->
         Contestant(baseline.kind, "baseline", nobody, (baseline.start(),) * len(plan.folds))
         for baseline in spec.baselines
     ]
-    if getattr(spec.agent, "classical", False):
+    if not isinstance(spec.agent, Learner):
         return [Contestant(spec.name, "ensemble", nobody, (spec.agent.start(),) * len(plan.folds)), *baselines]
     seeds = [
         Contestant(f"{spec.name}/seed-{seed}", "policy", (seed,) * len(plan.folds), _of_seed(plan, seed, archives))

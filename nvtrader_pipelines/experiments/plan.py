@@ -59,9 +59,12 @@ class RunPlan:
         """The walk_forward run of a spec on a market.
 
         Raises:
-            ValueError: if no fold fits.
+            ValueError: if no fold fits, or the spec stands for several others.
         """
-        folds = spec.splitter.split(panel.sessions)
+        if spec.design.kind == "ablation":
+            variants = ", ".join(variant.name for variant in spec.variants())
+            raise ValueError(f"{spec.name} is an ablation and runs nothing itself; run its variants: {variants}")
+        folds = spec.design.folds(spec.splitter.split(panel.sessions))
         return cls(spec, panel, panel_digest(panel), tuple(folds))
 
     @property
@@ -105,7 +108,7 @@ class RunPlan:
     @property
     def folds_to_choose(self) -> tuple[Fold, ...]:
         """The folds in which one of the seeds is chosen; none where their weights are averaged."""
-        return self.folds if getattr(getattr(self.spec, "design", None), "validation_sessions", 0) else ()
+        return self.folds if self.spec.design.validation_sessions else ()
 
     def training_window(self, fold: Fold) -> tuple[int, int]:
         """First and last session a fold's policies are trained on; what is held out begins a purge later.
@@ -113,7 +116,7 @@ class RunPlan:
         Raises:
             ValueError: if the sessions held out leave none to train on.
         """
-        held_out = getattr(getattr(self.spec, "design", None), "validation_sessions", 0)
+        held_out = self.spec.design.validation_sessions
         last = fold.train_last - (held_out + self.spec.splitter.purge_size if held_out else 0)
         if last <= fold.train_first:
             raise ValueError(
@@ -132,9 +135,7 @@ class RunPlan:
         """The training of one fold and seed."""
         spec = self.spec
         window = self.training_window(next(fold for fold in self.folds if fold.index == key[0]))
-        return TrainingTask(
-            *key, window, spec.environment, spec.agent, getattr(spec, "training_sample_rate", 0.01), resume_from
-        )
+        return TrainingTask(*key, window, spec.environment, spec.agent, spec.training_sample_rate, resume_from)
 
     def card(self, task: TrainingTask, fit: Fit) -> PolicyCard:
         """The card of one trained policy."""

@@ -15,6 +15,7 @@ from nvtrader_pipelines.experiments.plan import PHASES, FoldSeed, RunPlan
 from nvtrader_pipelines.experiments.progress import Progress, Stage
 from nvtrader_pipelines.experiments.stages import Teller, equity_stages, paper_stages
 from nvtrader_pipelines.experiments.store import RunStore, TrainedPolicy
+from nvtrader_pipelines.policies.agents import Learner
 from nvtrader_pipelines.policies.archive import read_archive, write_archive
 from nvtrader_pipelines.policies.training import Checkpointed, Finished, Stepped, TrainingEvent, TrainingTask, train_all
 from nvtrader_pipelines.policies.trajectory import TRAJECTORY
@@ -104,7 +105,8 @@ class Runtime:
 
     def _kept(self, event: TrainingEvent, meter: "_Meter") -> Progress:
         """Keep what a training gave, and say so."""
-        task, total = event.task, event.task.agent.total_timesteps
+        task = event.task
+        total = task.agent.total_timesteps if isinstance(task.agent, Learner) else 0
         key = (task.fold, task.seed)
         who = {"fold": task.fold, "seed": task.seed, "total_timesteps": total}
         name = f"fold {task.fold} seed {task.seed}"

@@ -1,27 +1,23 @@
 """Runs as they are asked for: planned on the tables, kept in library, tables and ledger, told step by step."""
 
 from collections.abc import Callable, Generator
-from datetime import UTC, date, datetime
+from datetime import date
 from typing import TypeVar
 
 from nvtrader_pipelines.evaluation.backtest import BacktestRecord
 from nvtrader_pipelines.experiments.plan import RunPlan
 from nvtrader_pipelines.experiments.progress import Progress
 from nvtrader_pipelines.experiments.runtime import Runtime
+from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.plans import read_paper, read_plan, read_replay, reopen_plan
 from nvtrader_pipelines.storage.policy_library import PolicyLibrary, SealedRun
-from nvtrader_pipelines.storage.recording import Launch, RunLedger, RunRow, recorded
+from nvtrader_pipelines.storage.recording import Launch, now, recorded
 from nvtrader_pipelines.storage.run_store import StoredRun
 from nvtrader_pipelines.storage.warehouse import Warehouse
 
 Result = TypeVar("Result")
 Steps = Generator[Progress, None, None]
 Window = tuple[date, date]
-
-
-def now() -> datetime:
-    """The time, in UTC."""
-    return datetime.now(UTC)
 
 
 def followed(steps: Generator[Progress, None, Result], report: Callable[[Progress], None]) -> Result:
@@ -33,36 +29,34 @@ def followed(steps: Generator[Progress, None, Result], report: Callable[[Progres
             return end.value
 
 
-def train_run(
-    lake: Warehouse, ledger: RunLedger, plan: RunPlan, launch: Launch, *, to_be_judged: bool = False
-) -> Steps:
+def train_run(lake: Warehouse, ledger: Ledger, plan: RunPlan, launch: Launch, *, to_be_judged: bool = False) -> Steps:
     """Train what a plan's run lacks; one that is `to_be_judged` stays open in the ledger."""
     steps = _with_policies(lake, ledger, plan, runtime_of(lake, plan, launch.task_id).train())
-    row = RunRow.of(plan, "walk_forward" if to_be_judged else "train", launch)
+    row = launch.row(plan, "walk_forward" if to_be_judged else "train")
     return recorded(ledger, row, steps, closes=not to_be_judged)
 
 
 def judge_run(
-    lake: Warehouse, ledger: RunLedger, plan: RunPlan, launch: Launch
+    lake: Warehouse, ledger: Ledger, plan: RunPlan, launch: Launch
 ) -> Generator[Progress, None, BacktestRecord]:
     """Walk a sealed run through its tests and keep the record; the run stays open for its verdict."""
-    row = RunRow.of(plan, "walk_forward", launch)
+    row = launch.row(plan, "walk_forward")
     return recorded(ledger, row, runtime_of(lake, plan, launch.task_id).judge(), closes=False)
 
 
-def evaluate_run(lake: Warehouse, ledger: RunLedger, run_id: str, launch: Launch) -> Steps:
+def evaluate_run(lake: Warehouse, ledger: Ledger, run_id: str, launch: Launch) -> Steps:
     """Walk the policies of a sealed run, named by the begin of its id, through their tests and give the verdict.
 
     Raises:
         StorageError: if there is no such run, it is not sealed, or this code would make another run.
     """
     plan = reopen_plan(lake, sealed_run(lake, ledger, run_id))
-    return recorded(ledger, RunRow.of(plan, "evaluate", launch), runtime_of(lake, plan, launch.task_id).evaluate())
+    return recorded(ledger, launch.row(plan, "evaluate"), runtime_of(lake, plan, launch.task_id).evaluate())
 
 
 def walk_forward_run(
     lake: Warehouse,
-    ledger: RunLedger,
+    ledger: Ledger,
     partition_key: str,
     launch: Launch,
     snapshot_ids: dict[str, int] | None = None,
@@ -74,12 +68,12 @@ def walk_forward_run(
     """
     plan = read_plan(lake, partition_key, snapshot_ids)
     steps = _with_policies(lake, ledger, plan, runtime_of(lake, plan, launch.task_id).walk_forward())
-    return recorded(ledger, RunRow.of(plan, "walk_forward", launch), steps)
+    return recorded(ledger, launch.row(plan, "walk_forward"), steps)
 
 
 def replay_run(
     lake: Warehouse,
-    ledger: RunLedger,
+    ledger: Ledger,
     run_id: str,
     launch: Launch,
     window: Window | None = None,
@@ -97,10 +91,10 @@ def replay_run(
     parent = sealed_run(lake, ledger, run_id)
     plan = read_replay(lake, parent, window, parent.snapshot_ids if pinned else None)
     steps = _with_policies(lake, ledger, plan, runtime_of(lake, plan, launch.task_id, parent).replay(), parent)
-    return recorded(ledger, RunRow.of(plan, "replay", launch), steps)
+    return recorded(ledger, launch.row(plan, "replay"), steps)
 
 
-def paper_run(lake: Warehouse, ledger: RunLedger, run_id: str, launch: Launch) -> Steps:
+def paper_run(lake: Warehouse, ledger: Ledger, run_id: str, launch: Launch) -> Steps:
     """Carry the last policies of a sealed run on over every session since its tests, on the market as it is now.
 
     Raises:
@@ -110,10 +104,20 @@ def paper_run(lake: Warehouse, ledger: RunLedger, run_id: str, launch: Launch) -
     parent = sealed_run(lake, ledger, run_id)
     plan = read_paper(lake, parent)
     steps = _with_policies(lake, ledger, plan, runtime_of(lake, plan, launch.task_id, parent).paper(), parent)
-    return recorded(ledger, RunRow.of(plan, "paper", launch), steps)
+    return recorded(ledger, launch.row(plan, "paper"), steps)
 
 
-def sealed_run(lake: Warehouse, ledger: RunLedger, run_id: str) -> SealedRun:
+def replay_window(lake: Warehouse, ledger: Ledger, run_id: str, days: tuple[date | None, date | None]) -> Window | None:
+    """The window of a replay whose first or last day is left open: there it is that of the run's own tests.
+
+    Raises:
+        StorageError: if there is no such run, or it is not sealed.
+    """
+    first, last = sealed_run(lake, ledger, run_id).as_parent.window
+    return None if days == (None, None) else (days[0] or first, days[1] or last)
+
+
+def sealed_run(lake: Warehouse, ledger: Ledger, run_id: str) -> SealedRun:
     """The run whose policies are meant by the begin of a run's id; of a replay or paper account, its parent's.
 
     Raises:
@@ -129,7 +133,7 @@ def runtime_of(lake: Warehouse, plan: RunPlan, task_id: str, parent: SealedRun |
 
 
 def _with_policies(
-    lake: Warehouse, ledger: RunLedger, plan: RunPlan, steps: Steps, parent: SealedRun | None = None
+    lake: Warehouse, ledger: Ledger, plan: RunPlan, steps: Steps, parent: SealedRun | None = None
 ) -> Steps:
     """The steps, after which the ledger knows the policies by their digests."""
     yield from steps

@@ -1,123 +1,39 @@
 """A run's life in the ledger: opened as it begins, its events noted, closed as it ends in whatever way."""
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
-from typing import Literal, Protocol, TypeVar
+from datetime import UTC, datetime
+from typing import TypeVar
 
-from nvtrader_pipelines.experiments.plan import CODE_VERSION, RunPlan
+from nvtrader_pipelines.experiments.plan import RunPlan
 from nvtrader_pipelines.experiments.progress import Progress
+from nvtrader_pipelines.storage.ledger import Ledger, RunKind, RunRow
 
 Result = TypeVar("Result")
-Asked = Literal["train", "evaluate", "walk_forward", "replay", "paper"]
-Outcome = Literal["done", "failed", "interrupted"]
 FREQUENT = ("train.step", "evaluate.step")
 INTERRUPTED = "the run was interrupted; run it again to go on where it stopped"
 
 
 @dataclass(frozen=True)
 class Launch:
-    """Who runs: an execution of its own name, started by a person or by Dagster."""
+    """Who runs: an execution of its own name, by itself or as part of a Dagster run."""
 
     task_id: str
     dagster_run_id: str | None = None
 
-
-@dataclass(frozen=True)
-class RunRow:
-    """What the ledger keeps of a run as it begins."""
-
-    run_id: str
-    kind: Asked
-    parent_run_id: str | None
-    spec_hash: str
-    partition_key: str
-    source: str
-    window_first: date
-    window_last: date
-    panel_digest: str
-    snapshot_ids: Mapping[str, int]
-    code_version: str
-    seeds: tuple[int, ...]
-    task_id: str
-    dagster_run_id: str | None = None
-
-    @classmethod
-    def of(cls, plan: RunPlan, kind: Asked, launch: Launch) -> "RunRow":
-        """The row of a plan."""
-        first, last = plan.window
-        return cls(
-            run_id=plan.run_id,
-            kind=kind,
-            parent_run_id=plan.parent_run_id,
-            spec_hash=plan.spec.spec_hash,
-            partition_key=plan.spec.partition_key,
-            source=plan.panel.source,
-            window_first=first,
-            window_last=last,
-            panel_digest=plan.panel_digest,
-            snapshot_ids=dict(plan.panel.snapshot_ids),
-            code_version=CODE_VERSION,
-            seeds=plan.spec.seeds,
-            task_id=launch.task_id,
-            dagster_run_id=launch.dagster_run_id,
-        )
+    def row(self, plan: RunPlan, kind: RunKind) -> RunRow:
+        """The row of a plan that is executed now."""
+        return RunRow.of(plan, self.task_id, now(), kind=kind, dagster_run_id=self.dagster_run_id)
 
 
-class FoundRun(Protocol):
-    """A run that the ledger has found."""
-
-    @property
-    def run_id(self) -> str:
-        """Its whole id."""
-        ...
-
-    @property
-    def partition_key(self) -> str:
-        """Its experiment."""
-        ...
-
-    @property
-    def parent_run_id(self) -> str | None:
-        """The run whose policies it uses."""
-        ...
-
-
-class RunLedger(Protocol):
-    """The side of the ledger that a run writes."""
-
-    def begin(self, row: RunRow) -> None:
-        """Open a run, or open it again."""
-        ...
-
-    def note(self, progress: Progress) -> None:
-        """Keep an event."""
-        ...
-
-    def finish(
-        self,
-        run_id: str,
-        status: Outcome,
-        *,
-        metrics: Mapping[str, float] | None = None,
-        mlflow_run_id: str | None = None,
-        message: str | None = None,
-    ) -> None:
-        """Close a run."""
-        ...
-
-    def keep_policies(self, run_id: str, policies: Mapping[str, str]) -> None:
-        """Keep which policy files a run uses, by their digests."""
-        ...
-
-    def find_run(self, prefix: str) -> FoundRun:
-        """The one run whose id begins so."""
-        ...
+def now() -> datetime:
+    """The time, in UTC."""
+    return datetime.now(UTC)
 
 
 def recorded(
-    ledger: RunLedger, row: RunRow, steps: Generator[Progress, None, Result], *, closes: bool = True
+    ledger: Ledger, row: RunRow, steps: Generator[Progress, None, Result], *, closes: bool = True
 ) -> Generator[Progress, None, Result]:
     """The same steps, with the run's row opened before the first and closed after the last.
 
@@ -147,12 +63,12 @@ def recorded(
         yield told
         raise
     if closes:
-        ledger.finish(row.run_id, "done", metrics=last.metrics if last else None)
+        ledger.finish(row.run_id, "done", metrics=(last.metrics or None) if last else None)
     return result
 
 
 @contextmanager
-def failing(ledger: RunLedger, run_id: str) -> Iterator[None]:
+def failing(ledger: Ledger, run_id: str) -> Iterator[None]:
     """Close a run that fails or is interrupted in the block; one that ends well stays as it is."""
     try:
         yield
@@ -165,8 +81,8 @@ def failing(ledger: RunLedger, run_id: str) -> Iterator[None]:
 
 
 def _error(row: RunRow, error: Exception) -> Progress:
-    now = datetime.now(UTC)
-    return Progress(task_id=row.task_id, run_id=row.run_id, stage="error", message=_sentence(error), timestamp=now)
+    message = _sentence(error)
+    return Progress(task_id=row.task_id, run_id=row.run_id, stage="error", message=message, timestamp=now())
 
 
 def _sentence(error: Exception) -> str:

@@ -15,6 +15,7 @@ EXPERIMENT = ExperimentSpec(
     splitter=WalkForward(train_months=12, test_months=12),
     baselines=(EqualWeight(), BuyAndHold()),
     seeds=(0, 1, 5),
+    training_sample_rate=0.25,
 )
 KEYS = [(fold, seed) for fold in (0, 1) for seed in (0, 1, 5)]
 TABLES = ("trajectories", "equity_curves", "action_logs", "reward_decomposition")

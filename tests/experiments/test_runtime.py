@@ -6,14 +6,13 @@ import polars as pl
 import pytest
 
 from nvtrader_pipelines.evaluation.truth import equity_gaps, off_simplex, reward_gaps
-from nvtrader_pipelines.experiments.plan import SURVIVORSHIP
 from nvtrader_pipelines.experiments.runtime import training_curves
 from nvtrader_pipelines.policies.archive import PolicyArchiveError, read_archive
 from nvtrader_pipelines.policies.trajectory import TRAJECTORY
 from tests.experiments.memory import MemoryStore, runtime
 from tests.experiments.small import EXPERIMENT, KEYS, TABLES, planned
 from tests.markets import synthetic_panel
-from tests.policies.small import AGENT, SPEC
+from tests.policies.small import AGENT
 
 
 @pytest.fixture(scope="module")
@@ -198,20 +197,3 @@ def test_the_learning_curves_are_those_of_the_cards(archives):
     assert curves.columns == ["fold", "seed", "timesteps", "mean_reward"]
     assert curves["timesteps"].to_list() == [128, 256] * len(KEYS)
     assert curves["mean_reward"].is_finite().all()
-
-
-def test_the_run_id_is_that_of_the_spec_and_the_markets_content(plan):
-    assert planned().run_id == plan.run_id
-    assert len(plan.run_id) == 16
-    assert planned(EXPERIMENT.model_copy(update={"seeds": (0, 1, 2)})).run_id != plan.run_id
-    assert planned(panel=synthetic_panel(700, 3, seed=1)).run_id != plan.run_id
-
-
-def test_a_run_warns_of_what_its_reader_must_know():
-    assert planned().warnings == ()
-    sample = dataclasses.replace(synthetic_panel(700, 3, opens=False), source="sample")
-    survivors, fills = planned(panel=sample).warnings
-    assert survivors == SURVIVORSHIP
-    assert fills == "orders fill at the next_close, not the next_open asked for: the market has no opens"
-    cheating = EXPERIMENT.model_copy(update={"environment": SPEC.model_copy(update={"fill": "same_close"})})
-    assert "cheat-on-close" in planned(cheating).warnings[0]

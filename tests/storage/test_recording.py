@@ -1,43 +1,30 @@
 import pytest
 
 from nvtrader_pipelines.evaluation.splits import Fold
-from nvtrader_pipelines.experiments.plan import CODE_VERSION, RunPlan
+from nvtrader_pipelines.experiments.plan import RunPlan
 from nvtrader_pipelines.experiments.progress import Progress
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.market.panel import panel_digest
-from nvtrader_pipelines.storage.recording import Launch, RunRow, failing, recorded
+from nvtrader_pipelines.storage.ledger import Ledger, RunRow
+from nvtrader_pipelines.storage.recording import failing, recorded
 from tests.markets import synthetic_panel
 from tests.storage.frames import AT
 
 PANEL = synthetic_panel(400)
 PLAN = RunPlan(ExperimentSpec(name="a"), PANEL, panel_digest(PANEL), (Fold(0, 0, 199, 206, 399),))
-ROW = RunRow.of(PLAN, "train", Launch("task", "dagster"))
+RUN = PLAN.run_id
+ROW = RunRow.of(PLAN, "task", AT, kind="train", dagster_run_id="dagster")
 
 
-class Written:
-    """A ledger as the list of what was written into it."""
-
-    def __init__(self):
-        self.begun, self.events, self.finished = [], [], []
-
-    def begin(self, row):
-        self.begun.append(row)
-
-    def note(self, progress):
-        self.events.append(progress)
-
-    def finish(self, run_id, status, *, metrics=None, mlflow_run_id=None, message=None):
-        self.finished.append((run_id, status, metrics, message))
-
-    def keep_policies(self, run_id, policies):
-        raise NotImplementedError
-
-    def find_run(self, prefix):
-        raise NotImplementedError
+@pytest.fixture
+def ledger(home):
+    found = Ledger.open(home)
+    found.register(PLAN.spec)
+    return found
 
 
 def step(stage, **more):
-    return Progress(task_id="task", run_id=PLAN.run_id, stage=stage, message=stage, timestamp=AT, **more)
+    return Progress(task_id="task", run_id=RUN, stage=stage, message=stage, timestamp=AT, **more)
 
 
 def steps(*told, error=None):
@@ -47,51 +34,61 @@ def steps(*told, error=None):
     return "result"
 
 
-def test_a_run_that_ends_well_is_done_with_the_figures_of_its_last_step():
-    ledger, told = Written(), [step("start"), step("done", metrics={"all/sharpe": 1.0})]
+def noted(ledger):
+    return ledger.events(RUN)["stage"].to_list()
+
+
+def test_a_run_that_ends_well_is_done_with_the_figures_of_its_last_step(ledger):
+    told = [step("start"), step("done", metrics={"all/sharpe": 1.0})]
     stream = recorded(ledger, ROW, steps(*told))
-    assert ledger.begun == []  # nothing happens before it is asked for
-    assert list(stream) == told
-    assert ledger.begun == [ROW]
-    assert ledger.events == told
-    assert ledger.finished == [(PLAN.run_id, "done", {"all/sharpe": 1.0}, None)]
+    assert ledger.runs().is_empty()  # nothing happens before it is asked for
+    assert next(stream) == told[0]
+    assert ledger.run(RUN).status == "running"
+    assert list(stream) == told[1:]
+    run = ledger.run(RUN)
+    assert (run.status, run.kind, run.metrics, run.dagster_run_id) == ("done", "train", {"all/sharpe": 1.0}, "dagster")
+    assert noted(ledger) == ["start", "done"]
 
 
-def test_the_result_of_the_steps_is_handed_on():
-    stream = recorded(Written(), ROW, steps())
+def test_the_result_of_the_steps_is_handed_on(ledger):
+    stream = recorded(ledger, ROW, steps())
     with pytest.raises(StopIteration) as end:
         next(stream)
     assert end.value.value == "result"
 
 
-def test_a_run_that_goes_on_elsewhere_stays_open():
-    ledger = Written()
+def test_a_run_that_goes_on_elsewhere_stays_open(ledger):
     list(recorded(ledger, ROW, steps(step("done")), closes=False))
-    assert ledger.finished == []
+    assert ledger.run(RUN).status == "running"
 
 
-def test_a_run_that_fails_is_closed_with_the_sentence_told_as_its_last_step():
-    ledger, told = Written(), []
+def test_figures_of_an_earlier_execution_stay_where_a_later_one_has_none(ledger):
+    for metrics in ({"all/sharpe": 1.0}, {}):
+        list(recorded(ledger, ROW, steps(step("done", metrics=metrics))))
+    assert (ledger.run(RUN).metrics, ledger.run(RUN).attempts) == ({"all/sharpe": 1.0}, 2)
+
+
+def test_a_run_that_fails_is_closed_with_the_sentence_told_as_its_last_step(ledger):
+    stream = recorded(ledger, ROW, steps(step("start"), error=ValueError("no fold\n  fits")))
+    assert next(stream).stage == "start"
+    failed = next(stream)
+    assert (failed.stage, failed.message) == ("error", "no fold fits")
     with pytest.raises(ValueError, match="no fold"):
-        for each in recorded(ledger, ROW, steps(step("start"), error=ValueError("no fold\n  fits"))):
-            told.append(each)
-    assert [(each.stage, each.message) for each in told] == [("start", "start"), ("error", "no fold fits")]
-    assert ledger.events == told
-    assert ledger.finished == [(PLAN.run_id, "failed", None, "no fold fits")]
+        next(stream)
+    assert noted(ledger) == ["start", "error"]
+    assert (ledger.run(RUN).status, ledger.run(RUN).message) == ("failed", "no fold fits")
 
 
 @pytest.mark.parametrize("interrupt", [KeyboardInterrupt(), SystemExit(1)])
-def test_a_run_that_is_interrupted_is_closed_as_such(interrupt):
-    ledger = Written()
+def test_a_run_that_is_interrupted_is_closed_as_such(ledger, interrupt):
     with pytest.raises(type(interrupt)):
         list(recorded(ledger, ROW, steps(step("start"), error=interrupt)))
-    ((_, status, _, message),) = ledger.finished
-    assert status == "interrupted"
-    assert "run it again to go on" in message
+    assert ledger.run(RUN).status == "interrupted"
+    assert "run it again to go on" in ledger.run(RUN).message
 
 
-def test_a_caller_that_stops_early_ends_the_steps_and_interrupts_the_run():
-    ledger, ended = Written(), []
+def test_a_caller_that_stops_early_ends_the_steps_and_interrupts_the_run(ledger):
+    ended = []
 
     def endless():
         try:
@@ -104,44 +101,33 @@ def test_a_caller_that_stops_early_ends_the_steps_and_interrupts_the_run():
     next(stream)
     stream.close()
     assert ended == [True]
-    assert [status for _, status, *_ in ledger.finished] == ["interrupted"]
+    assert ledger.run(RUN).status == "interrupted"
 
 
-def test_the_ledger_keeps_every_tenth_of_a_training_and_the_stream_every_step():
+def test_the_ledger_keeps_every_tenth_of_a_training_and_the_stream_every_step(ledger):
     told = [
         step("train.step", fold=0, seed=seed, timesteps=timesteps, total_timesteps=1000)
         for timesteps in range(10, 1010, 10)
         for seed in (0, 1)
     ]
-    ledger = Written()
     assert list(recorded(ledger, ROW, steps(*told))) == told
-    assert len(ledger.events) == 2 * 11
-    assert {event.timesteps for event in ledger.events} == {10, *range(100, 1001, 100)}
+    events = ledger.events(RUN)
+    assert sorted(events["timesteps"].to_list()) == sorted([10, *range(100, 1001, 100)] * 2)
 
 
-def test_other_stages_are_all_kept():
-    told = [step("train.checkpoint", fold=0, seed=0) for _ in range(5)]
-    ledger = Written()
-    list(recorded(ledger, ROW, steps(*told)))
-    assert ledger.events == told
+def test_other_stages_are_all_kept(ledger):
+    list(recorded(ledger, ROW, steps(*[step("train.checkpoint", fold=0, seed=0)] * 5)))
+    assert noted(ledger) == ["train.checkpoint"] * 5
 
 
-def test_the_row_of_a_run_names_all_it_is_made_of():
-    assert (ROW.run_id, ROW.kind, ROW.parent_run_id) == (PLAN.run_id, "train", None)
-    assert (ROW.spec_hash, ROW.partition_key) == (PLAN.spec.spec_hash, PLAN.spec.partition_key)
-    assert (ROW.window_first, ROW.window_last) == (PANEL.sessions[206].item(), PANEL.sessions[399].item())
-    assert (ROW.seeds, ROW.code_version, ROW.source) == (PLAN.spec.seeds, CODE_VERSION, "synthetic")
-    assert (ROW.task_id, ROW.dagster_run_id) == ("task", "dagster")
-
-
-def test_a_step_of_a_larger_run_that_fails_closes_it_and_one_that_ends_well_does_not():
-    ledger = Written()
-    with failing(ledger, "run"):
+def test_a_step_of_a_larger_run_that_fails_closes_it_and_one_that_ends_well_does_not(ledger):
+    ledger.begin(ROW)
+    with failing(ledger, RUN):
         pass
-    assert ledger.finished == []
-    with pytest.raises(ValueError, match="broken"), failing(ledger, "run"):
+    assert ledger.run(RUN).status == "running"
+    with pytest.raises(ValueError, match="broken"), failing(ledger, RUN):
         raise ValueError("broken")
-    with pytest.raises(KeyboardInterrupt), failing(ledger, "run"):
+    assert (ledger.run(RUN).status, ledger.run(RUN).message) == ("failed", "broken")
+    with pytest.raises(KeyboardInterrupt), failing(ledger, RUN):
         raise KeyboardInterrupt
-    assert [(status, message) for _, status, _, message in ledger.finished][0] == ("failed", "broken")
-    assert ledger.finished[1][1] == "interrupted"
+    assert ledger.run(RUN).status == "interrupted"

@@ -1,0 +1,85 @@
+"""A home with a market and one registered experiment of seconds, whose runs are executed by themselves."""
+
+import sys
+from pathlib import Path
+
+import polars as pl
+
+from nvtrader_pipelines.evaluation.splits import WalkForward
+from nvtrader_pipelines.experiments.spec import ExperimentSpec, MarketChoice
+from nvtrader_pipelines.policies.baselines import BuyAndHold, EqualWeight
+from nvtrader_pipelines.storage.execution import walk_forward_run
+from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.ledger import Ledger
+from nvtrader_pipelines.storage.medallion import pin_panels
+from nvtrader_pipelines.storage.recording import Launch
+from nvtrader_pipelines.storage.tables import (
+    ACTION_LOGS,
+    BARS,
+    CLEAN_BARS,
+    EQUITY_CURVES,
+    EVALUATIONS,
+    FEATURES,
+    RETURNS,
+    REWARD_DECOMPOSITION,
+    RUNS,
+    TRAINING_CURVES,
+    TRAJECTORIES,
+)
+from nvtrader_pipelines.storage.warehouse import Warehouse
+from tests.markets import INGESTED_AT, csv_file, market_tables, synthetic_bars
+from tests.policies.small import AGENT, SPEC
+
+EXPERIMENT = ExperimentSpec(
+    name="small",
+    market=MarketChoice(source="landing"),
+    environment=SPEC,
+    agent=AGENT.model_copy(update={"total_timesteps": 1280}),
+    splitter=WalkForward(train_months=6, test_months=3),
+    baselines=(EqualWeight(), BuyAndHold()),
+    training_sample_rate=0.2,
+)
+KEY = EXPERIMENT.partition_key
+OF_A_RUN = (TRAJECTORIES, EQUITY_CURVES, ACTION_LOGS, REWARD_DECOMPOSITION, TRAINING_CURVES, EVALUATIONS)
+N_SESSIONS = 480
+
+
+def land(lake: Warehouse, n_sessions=N_SESSIONS) -> None:
+    """Make the market of the first sessions of one long history, and pin it."""
+    bars = synthetic_bars(n_sessions=600)
+    days = bars["date"].unique().sort()[:n_sessions]
+    made = market_tables(csv_file(bars.filter(pl.col("date").is_in(days.implode()))))
+    tables = {BARS: made.bars, CLEAN_BARS: made.clean_bars, RETURNS: made.returns, FEATURES: made.features}
+    for table, rows in tables.items():
+        lake.replace(table, rows, {})
+    pin_panels(lake, INGESTED_AT)
+
+
+def small_home(root: Path) -> Warehouse:
+    """A home ready to run the experiment."""
+    home = Home(root)
+    home.landing.mkdir(parents=True)
+    lake = Warehouse(home)
+    land(lake)
+    Ledger.open(home).register(EXPERIMENT)
+    return lake
+
+
+def rows_of(lake: Warehouse, run_id) -> dict[str, pl.DataFrame]:
+    """Everything a run left in the tables, but when."""
+    found = {}
+    for table in (*OF_A_RUN, RUNS):
+        rows = lake.read(table).filter(pl.col("run_id") == run_id).drop("finished_at", "snapshot_ids", strict=False)
+        found[table.name] = rows.sort([name for name, kind in rows.schema.items() if not kind.is_nested()])
+    return found
+
+
+def main() -> None:
+    """Run the experiment of a home, writing each stage as a line."""
+    home = Home(Path(sys.argv[1]))
+    for step in walk_forward_run(Warehouse(home), Ledger.open(home), KEY, Launch(sys.argv[2])):
+        print(step.stage, flush=True)
+
+
+if __name__ == "__main__":
+    main()
