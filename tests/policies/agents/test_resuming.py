@@ -1,0 +1,61 @@
+import pytest
+import torch
+
+from nvtrader_pipelines.policies.agents import Agent, PpoAgent, TrainingHooks
+from nvtrader_pipelines.policies.agents.checkpoints import CheckpointError
+from nvtrader_pipelines.policies.backbones import Backbone, SharedAssetBackbone
+from tests.contracts.families import members
+from tests.markets import synthetic_panel
+from tests.policies.small import RESIDUAL_SPEC, SPEC, WINDOW
+
+PANEL = synthetic_panel(160, 3)
+TINY = {
+    "total_timesteps": 1280,
+    "n_envs": 8,
+    "n_steps": 16,
+    "batch_size": 64,
+    "n_epochs": 2,
+    "n_groups": 4,
+    "group_size": 4,
+}
+LEARNERS = [member for member in members(Agent) if not member.classical]
+RESUMABLE = [member for member in LEARNERS if member.resumable]
+OTHERS = [member for member in LEARNERS if not member.resumable]
+
+
+def tiny(member, **settings):
+    """A member with as little to do as it knows how to."""
+    return member(**{name: value for name, value in TINY.items() if name in member.model_fields}, **settings)
+
+
+def assert_resumes(agent, spec=SPEC):
+    saved, saved_later = [], []
+    hooks = TrainingHooks(checkpoint=saved.append, sample_rate=0.5)
+    whole = agent.train(PANEL, spec, WINDOW, 0, hooks)
+    assert len(saved) >= 3
+    torch.rand(7)
+    hooks = TrainingHooks(checkpoint=saved_later.append, resume_from=saved[1], sample_rate=0.5)
+    rest = agent.train(PANEL, spec, WINDOW, 0, hooks)
+    assert saved_later == saved[2:]
+    assert rest.curve == whole.curve
+    assert rest.rollouts.equals(whole.rollouts)
+    assert {name: tensor.numpy().tobytes() for name, tensor in rest.tensors.items()} == {
+        name: tensor.numpy().tobytes() for name, tensor in whole.tensors.items()
+    }
+
+
+@pytest.mark.parametrize("member", RESUMABLE)
+def test_an_agent_that_says_so_resumes_bit_for_bit(member):
+    assert_resumes(tiny(member))
+
+
+@pytest.mark.parametrize("backbone", members(Backbone))
+def test_every_backbone_is_resumed_bit_for_bit(backbone):
+    spec = RESIDUAL_SPEC if backbone is SharedAssetBackbone else SPEC.model_copy(update={"lookback": 20})
+    assert_resumes(tiny(PpoAgent, backbone=backbone()), spec)
+
+
+@pytest.mark.parametrize("member", OTHERS)
+def test_any_other_agent_refuses_a_checkpoint(member):
+    with pytest.raises(CheckpointError, match="cannot be resumed; start it afresh"):
+        tiny(member).train(PANEL, SPEC, WINDOW, 0, TrainingHooks(resume_from=b"any"))
