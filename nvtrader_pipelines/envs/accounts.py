@@ -109,7 +109,8 @@ class Accounts:
             period=period,
             transition=transition,
             recent_returns=self.recent_returns,
-            drawdown=self.drawdown,
+            equity=self.equity,
+            peak=self.peak,
         )
         terms = {kind: term(outcome) for kind, term in self._terms.items()}
         return AccountStep(transition=transition, path=path, peak=peak, reward_terms=terms)

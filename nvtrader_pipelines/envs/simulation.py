@@ -87,14 +87,14 @@ class PortfolioSimulation:
         self.steps = self.steps + 1
         struck = self._struck(account)
         terminated = (accounts.equity <= RUIN) | self._any(struck, truncates=False)
-        stopped = self._any(struck, truncates=True) & ~terminated
+        stopped = self._any(struck, truncates=True)
         over = (self.steps >= self.spec.episode_len) | (accounts.t + rebal_freq > self.last)
-        account = self._shaped(account, stopped)
+        account = self._shaped(account, stopped & ~terminated)
         return Step(
             observation=self.observe(),
             reward=account.reward,
             terminated=terminated,
-            truncated=stopped | (over & ~terminated),
+            truncated=(over | stopped) & ~terminated,
             target=target,
             account=account,
             struck=struck,

@@ -8,19 +8,25 @@ from pydantic import TypeAdapter
 from nvtrader_pipelines.envs.actions import Action
 from nvtrader_pipelines.envs.observations import Observation
 from nvtrader_pipelines.envs.rewards import RewardTerm
+from nvtrader_pipelines.envs.terminations import Termination
+from nvtrader_pipelines.policies.advantages import Advantage
 from nvtrader_pipelines.policies.agents import Agent
 from nvtrader_pipelines.policies.backbones import Backbone
 from nvtrader_pipelines.policies.baselines import Baseline
 from nvtrader_pipelines.portfolio.anchors import Anchor
+from nvtrader_pipelines.portfolio.costs import CostModel
 
 FAMILIES = {
     "action": Action,
+    "advantage": Advantage,
     "agent": Agent,
     "anchor": Anchor,
     "baseline": Baseline,
     "backbone": Backbone,
     "observation": Observation,
+    "cost_model": CostModel,
     "reward_term": RewardTerm,
+    "termination": Termination,
 }
 
 

@@ -65,6 +65,42 @@ def test_contributions_of_many_accounts_are_those_of_each(term):
 
 
 @TERMS
+def test_an_account_that_begins_anew_is_rewarded_as_one_that_never_traded_and_the_others_do_not_notice(term):
+    generator = np.random.default_rng(4)
+    targets = [simplex(generator, 3, 6) for _ in range(8)]
+    every, one = np.ones(3, dtype=bool), np.ones(1, dtype=bool)
+    accounts, fresh, undisturbed = (Accounts(PANEL, spec_with(term), n, t=30) for n in (3, 1, 3))
+    for target in targets[:4]:
+        accounts.trade(target, every, 3)
+        undisturbed.trade(target, every, 3)
+    accounts.open([1], [60])
+    fresh.open([0], [60])
+    for target in targets[4:]:
+        found = accounts.trade(target, every, 3).reward_terms[term.kind]
+        assert found[1] == fresh.trade(target[[1]], one, 3).reward_terms[term.kind][0]
+        expected = undisturbed.trade(target, every, 3).reward_terms[term.kind]
+        np.testing.assert_array_equal(found[[0, 2]], expected[[0, 2]])
+
+
+@TERMS
+def test_accounts_restored_from_a_state_go_on_bit_for_bit(term):
+    generator = np.random.default_rng(5)
+    targets = [simplex(generator, 3, 6) for _ in range(8)]
+    every = np.ones(3, dtype=bool)
+    accounts, restored = (Accounts(PANEL, spec_with(term), 3, t=30) for _ in range(2))
+    for target in targets[:4]:
+        accounts.trade(target, every, 3)
+    state = accounts.state()
+    kept = {name: array.copy() for name, array in state.items()}
+    restored.restore(state)
+    for target in targets[4:]:
+        found, expected = (one.trade(target, every, 3).reward_terms[term.kind] for one in (restored, accounts))
+        np.testing.assert_array_equal(found, expected)
+    for name, array in state.items():
+        np.testing.assert_array_equal(array, kept[name])  # a state is a copy: nothing that went on changed it
+
+
+@TERMS
 def test_ruin_is_finite(term):
     panel = eventful_panel()
     panel.close_returns[50:60, 0] = -1.0

@@ -50,20 +50,36 @@ def test_the_recent_returns_are_the_last_net_session_returns_newest_last_after_z
 def test_the_reward_is_the_sum_of_its_terms():
     (step,) = traded(Accounts(eventful_panel(), SPEC, 4, t=20), np.random.default_rng(2), n_steps=1)
     assert set(step.reward_terms) == {"log_growth", "benchmark_relative", "cvar_excess", "volatility_penalty"}
-    np.testing.assert_array_equal(step.reward, sum(step.reward_terms.values()))
+    np.testing.assert_array_equal(step.reward, sum(step.reward_terms.values(), start=np.zeros(4)))
 
 
 def test_reopening_an_account_leaves_the_others_and_what_was_recorded_alone():
     accounts = Accounts(eventful_panel(), SPEC, 3, t=20)
     step = traded(accounts, np.random.default_rng(3))[-1]
-    recorded, equity = step.transition.weights.copy(), accounts.equity.copy()
+    recorded, equity = (step.transition.weights.copy(), step.drawdown), accounts.equity.copy()
     accounts.open([1], [40])
-    np.testing.assert_array_equal(step.transition.weights, recorded)
+    np.testing.assert_array_equal(step.transition.weights, recorded[0])
+    np.testing.assert_array_equal(step.drawdown, recorded[1])
     assert accounts.t.tolist() == [50, 40, 50]
     assert accounts.account(1).weights.tolist() == [0, 0, 0, 0, 0, 0, 1]
     assert (accounts.account(1).equity, accounts.account(1).peak) == (1.0, 1.0)
     assert not accounts.recent_returns[1].any()
     assert accounts.equity[[0, 2]].tolist() == equity[[0, 2]].tolist()
+
+
+def test_the_drawdown_of_a_step_counts_at_each_close_from_the_highest_close_so_far():
+    accounts = Accounts(eventful_panel(), SPEC, 3, t=20)
+    steps = traded(accounts, np.random.default_rng(0))
+    path = np.concatenate([np.ones((3, 1)), *(step.path for step in steps)], axis=1)
+    expected = 1.0 - path / np.maximum.accumulate(path, axis=1)
+    np.testing.assert_array_equal(np.concatenate([step.drawdown for step in steps], axis=1), expected[:, 1:])
+    np.testing.assert_array_equal(steps[-1].drawdown[:, -1], accounts.drawdown)
+
+
+def test_the_default_spec_pays_basis_points_on_the_changes_of_the_names_to_the_last_bit():
+    for step in traded(Accounts(eventful_panel(), EnvSpec(), 3, t=20), np.random.default_rng(7)):
+        paid = np.minimum(1.0, 10.0 * 1e-4 * np.abs(step.transition.trades[:, :-1]).sum(axis=1))
+        np.testing.assert_array_equal(step.transition.cost, paid)
 
 
 def test_weights_that_are_no_numbers_stop_the_run_instead_of_spreading():

@@ -12,8 +12,10 @@ from stable_baselines3.common.env_checker import check_env as sb3_check_env
 from nvtrader_pipelines.envs.actions import ResidualAction
 from nvtrader_pipelines.envs.observations import LookbackObservation, ObservationScaler, PerAssetObservation
 from nvtrader_pipelines.envs.portfolio_env import PortfolioEnv
-from nvtrader_pipelines.envs.rewards import BenchmarkRelative
+from nvtrader_pipelines.envs.rewards import BenchmarkRelative, LogGrowth
 from nvtrader_pipelines.envs.spec import EnvSpec
+from nvtrader_pipelines.envs.terminations import DrawdownTermination, RiskBreachTermination, StopProperly
+from nvtrader_pipelines.portfolio.costs import VolatilitySpread
 from tests.panels import eventful_panel
 
 NAME = "nvtrader_pipelines:nvtrader/PortfolioCVaR-v0"
@@ -25,6 +27,9 @@ RESIDUAL = EnvSpec(
     action=ResidualAction(),
     rewards=(BenchmarkRelative(),),
     vol_penalty=0.0,
+    costs=(VolatilitySpread(),),
+    terminations=(DrawdownTermination(limit=0.05),),
+    stop_properly=StopProperly(),
 )
 # What the checkers advise against and this environment does on purpose: both boxes are in natural units.
 ADVICE = {
@@ -92,6 +97,27 @@ def test_the_info_of_a_step_states_what_was_wanted_what_was_executed_and_what_th
         assert info[weights].sum() == pytest.approx(1.0, abs=1e-12)
     bought = 1.0 - info["executed_weights"][-1]  # all of it paid for with cash
     assert (info["turnover"], info["cost"]) == pytest.approx((bought, 0.001 * bought))
+
+
+def test_the_info_names_the_termination_that_struck_and_the_terms_hold_what_stopping_so_costs():
+    spec = EnvSpec(
+        episode_len=20,
+        rewards=(LogGrowth(),),
+        vol_penalty=0.0,
+        terminations=(RiskBreachTermination(max_weight=0.9, max_cvar=None),),
+        stop_properly=StopProperly(),
+    )
+    env = PortfolioEnv(eventful_panel(), spec)
+    env.reset(seed=0)
+    rest, concentrated = (np.array([edge] + [-5.0] * 5 + [-edge], dtype=np.float32) for edge in (-5.0, 5.0))
+    *_, terminated, truncated, info = env.step(rest)
+    assert (terminated, truncated, info["termination"]) == (False, False, None)
+    before = info["reward_terms"]["log_growth"]
+    _, reward, terminated, truncated, info = env.step(concentrated)
+    assert (terminated, truncated, info["termination"]) == (False, True, "risk_breach")
+    earned = before + info["reward_terms"]["log_growth"]
+    assert info["reward_terms"]["stop_properly"] == pytest.approx(-0.8 * abs(earned), rel=1e-9)
+    assert reward == pytest.approx(sum(info["reward_terms"].values()), abs=1e-15)
 
 
 def test_a_made_environment_takes_a_panel_a_spec_and_knobs():

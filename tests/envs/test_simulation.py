@@ -4,14 +4,52 @@ import numpy as np
 import pytest
 
 from nvtrader_pipelines.envs.actions import ResidualAction
-from nvtrader_pipelines.envs.rewards import LogGrowth
+from nvtrader_pipelines.envs.rewards import (
+    BenchmarkRelative,
+    CvarExcess,
+    DifferentialDownside,
+    DifferentialSharpe,
+    DrawdownPenalty,
+    ExponentialUtility,
+    ImplementationShortfall,
+    LogGrowth,
+    RunningInventory,
+    TurnoverPenalty,
+)
 from nvtrader_pipelines.envs.simulation import PortfolioSimulation
 from nvtrader_pipelines.envs.spaces import action_space, observation_space
 from nvtrader_pipelines.envs.spec import EnvSpec
+from nvtrader_pipelines.envs.terminations import (
+    DrawdownTermination,
+    MarginCallTermination,
+    RiskBreachTermination,
+    StopProperly,
+)
 from nvtrader_pipelines.portfolio.anchors import EqualWeightAnchor
+from nvtrader_pipelines.portfolio.costs import SquareRootImpact, VolatilitySpread
 from tests.panels import eventful_panel, with_other_future
 
 SPEC = EnvSpec(lookback=5, episode_len=20, rebal_freq=3)
+RICH = EnvSpec(
+    lookback=5,
+    episode_len=20,
+    rebal_freq=3,
+    costs=(VolatilitySpread(), SquareRootImpact()),
+    rewards=(
+        LogGrowth(),
+        BenchmarkRelative(),
+        ExponentialUtility(),
+        DifferentialSharpe(),
+        DifferentialDownside(),
+        CvarExcess(),
+        DrawdownPenalty(),
+        TurnoverPenalty(),
+        ImplementationShortfall(),
+        RunningInventory(),
+    ),
+    terminations=(DrawdownTermination(limit=0.1), RiskBreachTermination(max_weight=0.9, max_cvar=0.02)),
+    stop_properly=StopProperly(),
+)
 
 
 def begun(simulation, seed=0):
@@ -78,3 +116,147 @@ def test_the_spaces_have_the_sizes_of_observations_and_actions():
     assert observation_space(simulation).contains(simulation.observe()[0])
     assert action_space(simulation).shape == (7,)
     assert action_space(simulation).high.tolist() == [5.0] * 7
+
+
+# --- terminations ------------------------------------------------------------------------------------------------
+
+
+def falling(**fields):
+    """One account that holds the falling names of a market, one decision a session."""
+    panel = eventful_panel()
+    falls = replace(panel, close_returns=np.full_like(panel.close_returns, -0.05), overnight_returns=None)
+    action = ResidualAction(anchor=EqualWeightAnchor(), exposure_tilt=0.0)
+    spec = EnvSpec(episode_len=20, rebal_freq=1, turnover_cost_bps=0.0, action=action, vol_penalty=0.0, **fields)
+    return begun(PortfolioSimulation(falls, spec, 1, first=100))
+
+
+def until_the_end(simulation):
+    steps = []
+    while not steps or not (steps[-1].truncated | steps[-1].terminated).all():
+        steps.append(simulation.step(np.zeros((1, 7))))
+    return steps
+
+
+@pytest.mark.parametrize("form", ["sign_safe", "literal"])
+def test_an_episode_that_stops_early_has_its_whole_reward_shaped_at_the_last_step(form):
+    rules = (DrawdownTermination(limit=0.2),)
+    shaping = StopProperly(coefficient=0.25, form=form)
+    fields = {"rewards": (LogGrowth(),), "terminations": rules}
+    shaped = until_the_end(falling(**fields, stop_properly=shaping))
+    plain = until_the_end(falling(**fields))
+    assert len(shaped) == len(plain) == 6  # the first order fills at a close: 0.95^5 is the first below 0.8
+    total = sum(step.reward[0] for step in plain)
+    wanted = 0.25 * total if form == "literal" else total - 0.75 * abs(total)
+    assert sum(step.reward[0] for step in shaped) == pytest.approx(wanted, rel=1e-12)
+    assert total < 0.0
+    for step, other in zip(shaped, plain, strict=True):
+        np.testing.assert_array_equal(step.account.reward_terms["log_growth"], other.reward)
+    assert [step.account.reward_terms["stop_properly"][0] for step in shaped[:-1]] == [0.0] * 5
+
+
+@pytest.mark.parametrize("form", ["sign_safe", "literal"])
+def test_terms_sum_to_the_reward_and_shaping_acts_where_an_episode_stops_early_and_nowhere_else(form):
+    spec = RICH.model_copy(update={"stop_properly": StopProperly(form=form)})
+    simulation = begun(PortfolioSimulation(eventful_panel(), spec, 16))
+    generators, so_far, seen = [np.random.default_rng(i) for i in range(16)], np.zeros(16), 0
+    for actions in np.random.default_rng(5).normal(0, 4, (60, 16, 7)):
+        step = simulation.step(actions)
+        terms = step.account.reward_terms
+        np.testing.assert_array_equal(step.reward, sum(terms.values(), start=np.zeros(16)))
+        so_far += sum((values for kind, values in terms.items() if kind != "stop_properly"), start=np.zeros(16))
+        stopped = np.logical_or.reduce(list(step.struck.values()))
+        np.testing.assert_array_equal(terms["stop_properly"] != 0.0, stopped & (so_far != 0.0))
+        expected = StopProperly(form=form).shaped(so_far[stopped])
+        np.testing.assert_allclose(so_far[stopped] + terms["stop_properly"][stopped], expected, atol=1e-9)
+        worse = terms["stop_properly"] <= 0.0
+        assert worse.all() if form == "sign_safe" else (worse == (~stopped | (so_far >= 0.0))).all()
+        seen += int(stopped.sum())
+        done = np.flatnonzero(step.truncated | step.terminated)
+        simulation.reset(done.tolist(), [generators[i] for i in done])
+        so_far[done] = 0.0
+    assert seen > 20
+
+
+def test_the_end_of_the_time_does_not_count_as_stopping():
+    simulation = falling(
+        rewards=(LogGrowth(),), terminations=(DrawdownTermination(limit=0.9),), stop_properly=StopProperly()
+    )
+    steps = until_the_end(simulation)
+    assert len(steps) == 20
+    assert steps[-1].truncated.tolist() == [True]
+    assert [step.account.reward_terms["stop_properly"][0] for step in steps] == [0.0] * 20
+    assert not any(step.struck["drawdown"][0] for step in steps)
+
+
+def test_where_one_rule_terminates_and_another_truncates_the_episode_is_terminated_and_not_shaped():
+    rules = (DrawdownTermination(limit=0.2), MarginCallTermination(maintenance=0.8, truncates=False))
+    last = until_the_end(falling(rewards=(LogGrowth(),), terminations=rules, stop_properly=StopProperly()))[-1]
+    assert [last.struck[kind].tolist() for kind in ("drawdown", "margin_call")] == [[True], [True]]
+    assert (last.terminated.tolist(), last.truncated.tolist()) == ([True], [False])
+    assert last.account.reward_terms["stop_properly"].tolist() == [0.0]
+
+
+def test_without_terminations_nothing_strikes():
+    _, steps = walked(eventful_panel(), n_steps=3)
+    assert [step.struck for step in steps] == [{}, {}, {}]
+
+
+def test_a_reward_of_many_terms_is_bit_equal_for_an_account_among_others_and_alone():
+    starts, actions = [10, 20, 30, 40, 50, 60, 70], np.random.default_rng(5).normal(0, 3, (20, 7, 7))
+    together, alone = PortfolioSimulation(eventful_panel(), RICH, 7), PortfolioSimulation(eventful_panel(), RICH, 1)
+    together.accounts.open(list(range(7)), starts)
+    rewards = np.array([together.step(action).reward for action in actions])
+    for i, start in enumerate(starts):
+        alone.reset([0], [np.random.default_rng(0)])
+        alone.accounts.open([0], [start])
+        assert rewards[:, i].tolist() == [alone.step(action[[i]]).reward[0] for action in actions]
+
+
+# --- states ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("spec", [SPEC, RICH], ids=["default", "rich"])
+def test_a_simulation_restored_from_a_state_goes_on_bit_for_bit(spec):
+    panel, actions = eventful_panel(), np.random.default_rng(5).normal(0, 3, (30, 6, 7))
+    simulation, restored = (begun(PortfolioSimulation(panel, spec, 6), seed) for seed in (0, 50))
+
+    def play(simulation, actions):
+        parts = []
+        for action in actions:
+            step = simulation.step(action)
+            parts += [step.observation, step.reward, step.truncated, *step.account.reward_terms.values()]
+            done = np.flatnonzero(step.truncated | step.terminated)
+            simulation.reset(done.tolist(), [np.random.default_rng(i) for i in done])
+        return b"".join(part.tobytes() for part in parts)
+
+    play(simulation, actions[:17])
+    state = simulation.state()
+    restored.restore(state)
+    kept = {name: array.copy() for name, array in state.items()}
+    assert play(restored, actions[17:]) == play(simulation, actions[17:])
+    for name, array in state.items():
+        np.testing.assert_array_equal(array, kept[name])
+
+
+def test_a_state_has_flat_names_and_the_memory_of_the_reward_terms():
+    names = set(PortfolioSimulation(eventful_panel(), RICH, 2).state())
+    assert names == {
+        *(f"accounts.{name}" for name in ("t", "weights", "equity", "peak", "recent_returns")),
+        *(
+            f"accounts.rewards.differential_{kind}.{moment}"
+            for kind in ("sharpe", "downside")
+            for moment in ("mean", "square")
+        ),
+        "steps",
+        "episode_rewards",
+    }
+
+
+def test_a_state_of_another_spec_or_number_of_portfolios_is_refused():
+    simulation = PortfolioSimulation(eventful_panel(), SPEC, 2)
+    with pytest.raises(
+        ValueError, match=r"differs from the one given in accounts\.rewards\.differential_downside\.mean"
+    ):
+        simulation.restore(PortfolioSimulation(eventful_panel(), RICH, 2).state())
+    with pytest.raises(ValueError, match=r"accounts\.equity.*same spec, market and number of portfolios"):
+        simulation.restore(PortfolioSimulation(eventful_panel(), SPEC, 3).state())

@@ -5,6 +5,7 @@ from pydantic import ValidationError
 from nvtrader_pipelines.components import content_hash
 from nvtrader_pipelines.envs.rewards import CvarExcess, LogGrowth, VolatilityPenalty
 from nvtrader_pipelines.envs.spec import EnvSpec
+from nvtrader_pipelines.envs.terminations import DrawdownTermination, MarginCallTermination, StopProperly
 from nvtrader_pipelines.portfolio.costs import ProportionalCost, SquareRootImpact, VolatilitySpread, total_cost
 from tests.markets import synthetic_panel
 
@@ -74,6 +75,25 @@ def test_the_volatility_penalty_is_given_once():
     assert EnvSpec(rewards=terms, vol_penalty=0.0).reward_terms == terms
 
 
+def test_a_termination_is_named_once():
+    with pytest.raises(ValidationError, match="each rule at most once"):
+        EnvSpec(terminations=(DrawdownTermination(), DrawdownTermination(limit=0.5)))
+
+
+@pytest.mark.parametrize("rules", [(), (DrawdownTermination(truncates=False),)])
+def test_stop_properly_needs_a_termination_that_truncates(rules):
+    with pytest.raises(ValidationError, match="none truncates: add one or set its truncates to true"):
+        EnvSpec(terminations=rules, stop_properly=StopProperly())
+    both = (*rules, MarginCallTermination())
+    assert EnvSpec(terminations=both, stop_properly=StopProperly()).stop_properly == StopProperly()
+
+
 def test_a_round_trip_through_json_keeps_the_hash():
-    spec = EnvSpec(lookback=7, rewards=(CvarExcess(limit=0.01), LogGrowth()))
+    spec = EnvSpec(
+        lookback=7,
+        rewards=(CvarExcess(limit=0.01), LogGrowth()),
+        costs=(SquareRootImpact(),),
+        terminations=(DrawdownTermination(),),
+        stop_properly=StopProperly(form="literal"),
+    )
     assert content_hash(EnvSpec.model_validate_json(spec.model_dump_json())) == content_hash(spec)

@@ -1,6 +1,6 @@
 """The default observation: a window of log returns, the gold features, the held weights and the drawdown."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,8 @@ class LookbackObservation(Component):
 
     Returns and features are centred and scaled by statistics of the training period, one pair per feature.
     """
+
+    has_window: ClassVar[bool] = True  # of past returns, for networks that read one
 
     kind: Literal["lookback"] = "lookback"
 

@@ -1,6 +1,6 @@
 """An observation for a network shared by all names: the same few columns for each, and a common context."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,8 @@ class PerAssetObservation(Component):
 
     All scaling is fixed, so nothing is fitted. Needs momentum, return, volatility, drawdown and rank features.
     """
+
+    has_window: ClassVar[bool] = False  # of past returns, for networks that read one
 
     kind: Literal["per_asset"] = "per_asset"
     anchor: Anchor = VolatilityTargetAnchor()

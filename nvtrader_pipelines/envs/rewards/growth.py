@@ -21,6 +21,11 @@ def log_growth(growth: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.log(np.maximum(growth, SMALLEST_GROWTH))
 
 
+def exponential_utility(returns: NDArray[np.float64], risk_aversion: float) -> NDArray[np.float64]:
+    """Utility (1 - exp(-a * r)) / a of returns as fractions: r for small ones, never above r."""
+    return -np.expm1(-risk_aversion * returns) / risk_aversion
+
+
 class LogGrowth(Component):
     """Log growth of equity over the step, net of costs (Kelly)."""
 
@@ -66,5 +71,8 @@ class ExponentialUtility(Component):
 
     def start(self, panel: MarketPanel, n_accounts: int) -> RewardFunction:  # noqa: ARG002 - one signature
         """The term on one panel."""
-        scale = self.weight / self.risk_aversion
-        return Stateless(lambda outcome: -scale * np.expm1(-self.risk_aversion * (outcome.transition.growth - 1.0)))
+
+        def utility(outcome: StepOutcome) -> NDArray[np.float64]:
+            return self.weight * exponential_utility(outcome.transition.growth - 1.0, self.risk_aversion)
+
+        return Stateless(utility)

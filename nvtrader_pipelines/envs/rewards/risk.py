@@ -60,7 +60,7 @@ class DrawdownPenalty(Component):
 
     def start(self, panel: MarketPanel, n_accounts: int) -> RewardFunction:  # noqa: ARG002 - one signature
         """The term on one panel."""
-        return Stateless(lambda outcome: -self.weight * outcome.drawdown)
+        return Stateless(lambda outcome: -self.weight * (1.0 - outcome.equity / outcome.peak))
 
 
 def expected_shortfalls(returns: NDArray[np.float64], confidence_level: float) -> NDArray[np.float64]:

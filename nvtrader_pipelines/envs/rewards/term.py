@@ -23,7 +23,8 @@ class StepOutcome:
     period: HoldingPeriod
     transition: Transition
     recent_returns: NDArray[np.float64]  # (n, RECENT_SESSIONS) net session returns, the newest last
-    drawdown: NDArray[np.float64]  # (n,) at the last close
+    equity: NDArray[np.float64]  # (n,) at the last close
+    peak: NDArray[np.float64]  # (n,) highest equity of the episode so far
 
 
 class RewardFunction(Protocol):

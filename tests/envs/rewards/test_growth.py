@@ -1,9 +1,10 @@
 import numpy as np
+import pytest
 
 from nvtrader_pipelines.envs.accounts import Accounts
 from nvtrader_pipelines.envs.dynamics import hold, holding_period, market_legs
-from nvtrader_pipelines.envs.rewards import BenchmarkRelative, LogGrowth
-from nvtrader_pipelines.envs.rewards.growth import log_growth
+from nvtrader_pipelines.envs.rewards import BenchmarkRelative, ExponentialUtility, LogGrowth
+from nvtrader_pipelines.envs.rewards.growth import exponential_utility, log_growth
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.portfolio.anchors import EqualWeightAnchor
 from nvtrader_pipelines.portfolio.costs import no_cost
@@ -44,3 +45,19 @@ def test_trading_to_the_anchor_is_rewarded_with_the_cost_alone():
     assert free.reward_terms["benchmark_relative"].tolist() == [0.0]
     expected = 100.0 * np.log1p(-paid.transition.cost)
     np.testing.assert_allclose(paid.reward_terms["benchmark_relative"], expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("aversion", [0.5, 5.0, 20.0])
+def test_exponential_utility_is_that_of_the_net_return_and_values_losses_above_gains(aversion):
+    panel = synthetic_panel(40, 2)
+    spec = EnvSpec(rewards=(ExponentialUtility(weight=3.0, risk_aversion=aversion),), vol_penalty=0.0)
+    step = Accounts(panel, spec, 1, t=20).trade(np.array([[0.7, 0.1, 0.2]]), np.array([True]), 5)
+    net = step.transition.growth - 1.0
+    expected = 3.0 * (1.0 - np.exp(-aversion * net)) / aversion
+    np.testing.assert_allclose(step.reward_terms["exponential_utility"], expected, rtol=1e-9)
+    assert step.reward_terms["exponential_utility"] < 3.0 * net
+
+
+def test_exponential_utility_ranks_a_sure_return_above_a_gamble_of_the_same_mean():
+    sure, won, lost = exponential_utility(np.array([0.02, 0.12, -0.08]), 5.0)
+    assert sure > 0.5 * (won + lost)

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from nvtrader_pipelines.envs.accounts import Accounts
-from nvtrader_pipelines.envs.rewards import CvarExcess, LogGrowth, VolatilityPenalty
+from nvtrader_pipelines.envs.rewards import CvarExcess, DrawdownPenalty, LogGrowth, VolatilityPenalty
 from nvtrader_pipelines.envs.rewards.risk import expected_shortfalls
 from nvtrader_pipelines.envs.spec import EnvSpec
 from tests.markets import synthetic_panel
@@ -59,3 +59,15 @@ def test_the_cvar_term_is_the_weighted_excess_over_its_limit():
 def test_the_cvar_term_is_silent_below_its_limit():
     _, excess = stepped(CvarExcess(limit=0.5))
     assert not excess.any()
+
+
+def test_the_drawdown_penalty_is_the_weighted_loss_from_the_highest_close():
+    term = DrawdownPenalty(weight=2.0)
+    accounts = Accounts(synthetic_panel(90, 3), EnvSpec(rewards=(term,), vol_penalty=0.0), 2, t=10)
+    target, equity = np.random.default_rng(0).dirichlet(np.ones(4), 2), [np.ones((2, 1))]
+    for _ in range(7):
+        step = accounts.trade(target, np.ones(2, dtype=bool), 10)
+        equity.append(step.path)
+        closes = np.concatenate(equity, axis=1)
+        expected = -2.0 * (1.0 - closes[:, -1] / closes.max(axis=1))
+        np.testing.assert_allclose(step.reward_terms["drawdown_penalty"], expected, rtol=1e-12, atol=1e-15)
