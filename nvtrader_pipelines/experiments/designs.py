@@ -8,6 +8,7 @@ from pydantic import Field, JsonValue
 
 from nvtrader_pipelines.components import Component
 from nvtrader_pipelines.evaluation.splits import MIN_TEST_SESSIONS, Fold
+from nvtrader_pipelines.experiments.explanation import nearest, shown
 
 UNTOUCHABLE = ("name", "description", "design")  # what an ablation's variants differ in by themselves
 _OTHER = re.compile(r"[^a-z0-9]+")
@@ -73,11 +74,11 @@ class AblationDesign(Design):
         parts = self.field.split(".")
         if parts[0] in UNTOUCHABLE:
             raise ValueError(f"design.field: an ablation cannot vary {parts[0]!r}; name another field")
+        names = [f"{document['name']}-{_leaf(parts)}-{label}" for label in labels(self.values)]
+        if len(set(names)) != len(names):
+            raise ValueError(f"design.values: they must differ, but give the experiments {', '.join(names)}")
         base = {**document, "design": {"kind": "walk_forward"}}
-        return [
-            {**replaced(base, parts, value, "")} | {"name": f"{document['name']}-{_leaf(parts)}-{slug(value)}"}
-            for value in self.values
-        ]
+        return [{**replaced(base, parts, value), "name": name} for value, name in zip(self.values, names, strict=True)]
 
 
 ExperimentDesign = Annotated[
@@ -85,25 +86,28 @@ ExperimentDesign = Annotated[
 ]
 
 
-def replaced(node: Any, parts: Sequence[str], value: Any, path: str) -> Any:
-    """A copy of the document with the value at the dotted path; a `kind` replaces its component whole.
+def replaced(node: Any, parts: Sequence[str], value: Any, path: str = "the experiment") -> Any:
+    """A copy of a document with the value at the path; a `kind` replaces its component whole.
 
     Raises:
         ValueError: if there is no such field.
     """
     if not parts:
         return value
-    key: str | int = parts[0]
-    if isinstance(node, list) and parts[0].isdigit() and int(parts[0]) < len(node):
-        key = int(parts[0])
-        return [*node[:key], replaced(node[key], parts[1:], value, f"{path}{key}."), *node[key + 1 :]]
-    if not isinstance(node, dict) or key not in node:
-        known = sorted(node) if isinstance(node, dict) else range(len(node)) if isinstance(node, list) else []
-        here = f"{path.rstrip('.') or 'the experiment'} has {', '.join(map(str, known)) or 'no fields'}"
-        raise ValueError(f"design.field: there is no field {path}{key}; {here}")
-    if key == "kind" and len(parts) == 1:
+    here, *rest = parts
+    inside: dict[Any, Any] = (
+        dict(node) if isinstance(node, dict) else dict(enumerate(node)) if isinstance(node, list) else {}
+    )
+    key = int(here) if isinstance(node, list) and here.isdigit() else here
+    if key not in inside:
+        names = sorted(map(str, inside))
+        known = f"has {', '.join(names)}" if names else f"is {shown(node)}"
+        near = nearest(here, names) or "; name a field that is there"
+        raise ValueError(f"design.field: there is no field {here!r}, since {path} {known}{near}")
+    if parts == ["kind"]:
         return {"kind": value}
-    return {**node, key: replaced(node[key], parts[1:], value, f"{path}{key}.")}
+    inside[key] = replaced(inside[key], rest, value, here if path == "the experiment" else f"{path}.{here}")
+    return list(inside.values()) if isinstance(node, list) else inside
 
 
 def value_at(document: Any, path: str) -> Any:
@@ -113,18 +117,43 @@ def value_at(document: Any, path: str) -> Any:
     return document
 
 
-def slug(value: JsonValue) -> str:
-    """A value as a part of a name: lower-case letters, digits and dashes."""
-    if isinstance(value, dict):
-        own = [value["kind"]] if "kind" in value else []
-        text = "-".join(slug(part) for part in [*own, *(x for k in value if k != "kind" for x in (k, value[k]))])
-    elif isinstance(value, list):
-        text = "-".join(slug(part) for part in value)
-    elif isinstance(value, str):
-        text = value
-    else:
-        text = "none" if value is None else str(value).replace("-", "minus-", 1) if str(value)[0] == "-" else str(value)
+def labels(values: Sequence[JsonValue]) -> list[str]:
+    """A label for each value: the kinds of components, and of several with the same kinds the fields that differ."""
+    outlines = [_outline(value) for value in values]
+    found = []
+    for value, outline in zip(values, outlines, strict=True):
+        alike = [dict(leaves(other)) for other, kinds in zip(values, outlines, strict=True) if kinds == outline]
+        own = [(path, leaf) for path, leaf in leaves(value) if any(other.get(path) != leaf for other in alike)]
+        parts = [f"{path.rpartition('.')[2]} {_text(leaf)}" if path else _text(leaf) for path, leaf in own]
+        found.append(slug(" ".join([outline, *parts])))
+    return found
+
+
+def leaves(value: JsonValue, path: str = "") -> list[tuple[str, JsonValue]]:
+    """The scalars of a document with their dotted paths; an empty mapping or list counts as one."""
+    items = list(value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ())
+    if not items:
+        return [(path, value)]
+    return [leaf for name, inner in items for leaf in leaves(inner, f"{path}.{name}".removeprefix("."))]
+
+
+def slug(text: str) -> str:
+    """A text as a part of a name: lower-case letters, digits and dashes."""
     return _OTHER.sub("-", text.lower()).strip("-") or "empty"
+
+
+def _outline(value: JsonValue) -> str:
+    """The kinds of the components in a value; a scalar in words."""
+    if isinstance(value, dict):
+        return str(value.get("kind", ""))
+    return " ".join(map(_outline, value)) if isinstance(value, list) else _text(value)
+
+
+def _text(value: JsonValue) -> str:
+    if value is None or isinstance(value, bool):
+        return {None: "none", True: "true", False: "false"}[value]
+    text = str(value).removesuffix(".0")
+    return f"minus {text}" if text.startswith("-") else text
 
 
 def _leaf(parts: Sequence[str]) -> str:

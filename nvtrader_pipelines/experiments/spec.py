@@ -1,26 +1,41 @@
 """An experiment as a frozen document: its content is its identity."""
 
 from datetime import date
-from typing import Annotated, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, PositiveInt, ValidationError, model_validator
 
 from nvtrader_pipelines.components import Component, content_hash
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.evaluation.splits import Splitter, WalkForward
-from nvtrader_pipelines.experiments.designs import ExperimentDesign, WalkForwardDesign
-from nvtrader_pipelines.policies.agents import Agent, PpoAgent
+from nvtrader_pipelines.experiments.designs import AblationDesign, ExperimentDesign, WalkForwardDesign, value_at
+from nvtrader_pipelines.experiments.explanation import explained
+from nvtrader_pipelines.policies.agents import Agent, Learner, PpoAgent
 from nvtrader_pipelines.policies.baselines import Baseline, BuyAndHold, EqualWeight, MeanCvar, MinimumVariance
 
 Seed = Annotated[int, Field(ge=0, lt=2**31)]  # what NumPy's and torch's generators take
+SourceName = Literal["sample", "landing", "yahoo"]  # the kinds of `Source`
+LEAST_SEEDS = 3  # of a learner: fewer say nothing about its spread
+MOST_SESSIONS_PER_MONTH = 23
+
+
+def _seeds(known: dict[str, Any]) -> tuple[int, ...]:
+    return (0,) if "agent" in known and known["agent"].classical else (0, 1, 2)
 
 
 class MarketChoice(Component):
     """Which part of the market an experiment uses."""
 
-    source: str = "sample"
-    symbols: tuple[str, ...] | None = None  # None = every symbol of the source
+    source: SourceName = "sample"
+    symbols: Annotated[tuple[str, ...], Field(min_length=1)] | None = None  # None = every symbol of the source
     max_gap: PositiveInt = 5  # sessions without a price inside a listing that are borne
+
+    @model_validator(mode="after")
+    def _symbols_differ(self) -> Self:
+        symbols = self.symbols or ()
+        if len(set(symbols)) != len(symbols):
+            raise ValueError(f"symbols must differ, but they are {list(symbols)}; name each once")
+        return self
 
 
 class ExperimentSpec(Component):
@@ -35,26 +50,101 @@ class ExperimentSpec(Component):
     design: ExperimentDesign = WalkForwardDesign()
     training_sample_rate: Annotated[float, Field(ge=0.0, le=1.0)] = 0.01  # share of training episodes recorded
     baselines: tuple[Baseline, ...] = (EqualWeight(), BuyAndHold(), MinimumVariance(), MeanCvar())
-    seeds: Annotated[tuple[Seed, ...], Field(min_length=3)] = (0, 1, 2)
+    seeds: tuple[Seed, ...] = Field(default_factory=_seeds)  # 0, 1, 2; of a classical agent 0 alone
     report_from: date = date(2010, 1, 1)  # folds from here on are reported apart; nothing is tuned on them
 
     @model_validator(mode="after")
-    def _backbone_fits_observation(self) -> Self:
-        backbone, observation = self.agent.backbone.kind, self.environment.observation.kind
-        if backbone == "shared_asset" and observation != "per_asset":
+    def _network_fits(self) -> Self:
+        agent, observation = self.agent, self.environment.observation
+        if not isinstance(agent, Learner):
+            return self
+        backbone = agent.backbone
+        if backbone.kind not in agent.backbones:
             raise ValueError(
-                f"the shared_asset backbone needs the per_asset observation, but the environment has {observation}"
+                f"agent.backbone: found {backbone.kind}, but {agent.kind} takes one of "
+                f"{', '.join(sorted(agent.backbones))}"
+            )
+        if backbone.kind == "shared_asset" and observation.kind != "per_asset":
+            raise ValueError(
+                "agent.backbone: the shared_asset backbone needs the per_asset observation, but "
+                f"environment.observation is {observation.kind}"
+            )
+        if backbone.needs_window and not observation.has_window:
+            raise ValueError(
+                f"agent.backbone: the {backbone.kind} backbone reads a window of returns, but environment.observation "
+                f"is {observation.kind}, which has none; choose the lookback observation or the mlp backbone"
             )
         return self
 
     @model_validator(mode="after")
-    def _baselines_are_distinct(self) -> Self:
+    def _contestants_are_distinct(self) -> Self:
         kinds = [baseline.kind for baseline in self.baselines]
         if len(set(kinds)) != len(kinds) or not kinds:
             raise ValueError(f"baselines must name each kind once and at least one, but they are {kinds}")
-        if len(set(self.seeds)) != len(self.seeds):
-            raise ValueError(f"seeds must differ, but they are {list(self.seeds)}")
+        if self.name in kinds:
+            raise ValueError(f"name: found {self.name!r}, which is a baseline's; choose another or drop the baseline")
         return self
+
+    @model_validator(mode="after")
+    def _seeds_suit_the_agent(self) -> Self:
+        seeds = list(self.seeds)
+        if self.agent.classical and len(seeds) != 1:
+            raise ValueError(
+                f"seeds: {self.agent.kind} draws nothing at random and takes one seed, but they are {seeds}; "
+                "leave seeds out"
+            )
+        if not self.agent.classical and len(seeds) < LEAST_SEEDS:
+            raise ValueError(
+                f"seeds: {self.agent.kind} learns, and its results need at least {LEAST_SEEDS} seeds, "
+                f"but they are {seeds}"
+            )
+        if len(set(seeds)) != len(seeds):
+            raise ValueError(f"seeds must differ, but they are {seeds}")
+        return self
+
+    @model_validator(mode="after")
+    def _sessions_can_be_held_out(self) -> Self:
+        held_out, splitter = self.design.validation_sessions, self.splitter
+        if held_out and self.agent.classical:
+            raise ValueError(
+                f"design: best_of_n chooses among seeds, but {self.agent.kind} does not learn and has none; "
+                "choose walk_forward or basic"
+            )
+        if held_out and splitter.kind == "walk_forward" and splitter.train_months is not None:
+            most = splitter.train_months * MOST_SESSIONS_PER_MONTH - splitter.purge_size
+            if held_out >= most:
+                raise ValueError(
+                    f"design.validation_sessions: found {held_out}, but {splitter.train_months} months of training "
+                    f"hold fewer than {most} sessions beside a purge of {splitter.purge_size}; hold fewer out"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _variants_are_valid(self) -> Self:
+        """Every variant of an ablation is built, and its value kept in the form that the field gives it."""
+        if isinstance(self.design, AblationDesign):
+            path = self.design.field
+            values = tuple(value_at(variant.model_dump(mode="json"), path) for variant in self.variants())
+            object.__setattr__(self, "design", AblationDesign(field=path, values=values))  # still being validated
+        return self
+
+    def variants(self) -> tuple[Self, ...]:
+        """The experiments of an ablation; of any other design the experiment itself.
+
+        Raises:
+            ValueError: if a variant is no valid experiment.
+        """
+        if not isinstance(self.design, AblationDesign):
+            return (self,)
+        documents = self.design.documents(self.model_dump(mode="json"))
+        return tuple(self._variant(*each) for each in zip(self.design.values, documents, strict=True))
+
+    @classmethod
+    def _variant(cls, value: Any, document: dict[str, Any]) -> Self:
+        try:
+            return cls.model_validate(document)
+        except ValidationError as error:
+            raise ValueError(f"design.values: {value!r} makes no valid experiment: {explained(error, cls)}") from error
 
     @property
     def spec_hash(self) -> str:
