@@ -10,6 +10,7 @@ from pyiceberg.table import Table as IcebergTable
 
 from nvtrader_pipelines.storage.catalog import lock_path
 from nvtrader_pipelines.storage.files import locked
+from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.tables import MARKET_PANEL, RUNS, TABLES
 from nvtrader_pipelines.storage.warehouse import Warehouse
 
@@ -28,7 +29,8 @@ class Tidied:
 def tidy(lake: Warehouse, now: datetime, keep: timedelta = timedelta(days=7)) -> Tidied:
     """Expire snapshots superseded before `now - keep`, and delete files no snapshot reaches for longer than a day.
 
-    Snapshots that `gold.market_panel` or `rl.runs` name are kept for ever: what they record can be read again.
+    Snapshots that `gold.market_panel`, `rl.runs` or the ledger name are kept for ever: what they record can be read
+    again, and an interrupted run goes on.
     """
     pinned = pinned_snapshots(lake)
     parts = []
@@ -43,11 +45,12 @@ def tidy(lake: Warehouse, now: datetime, keep: timedelta = timedelta(days=7)) ->
 
 
 def pinned_snapshots(lake: Warehouse) -> set[int]:
-    """Every snapshot that a panel or a run names."""
+    """Every snapshot that a panel or a run names, be it complete or only begun."""
     panels = lake.read(MARKET_PANEL)
     columns = [name for name in panels.columns if name.endswith("_snapshot_id")]
     named = {value for name in columns for value in panels[name] if value is not None}
-    for text in lake.read(RUNS, columns=["snapshot_ids"])["snapshot_ids"]:
+    completed, begun = lake.read(RUNS, columns=["snapshot_ids"]), Ledger.open(lake.home).runs()
+    for text in (*completed["snapshot_ids"], *begun["snapshot_ids"]):
         named |= set(json.loads(text).values())
     return named
 

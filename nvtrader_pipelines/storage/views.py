@@ -10,8 +10,17 @@ from pyiceberg.types import IcebergType, ListType
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import locked
 from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.ledger import Ledger
+from nvtrader_pipelines.storage.ledger.schema import TABLES as LEDGER_TABLES
 from nvtrader_pipelines.storage.table import Table
-from nvtrader_pipelines.storage.tables import RUNS, TABLES
+from nvtrader_pipelines.storage.tables import (
+    ACTION_LOGS,
+    EQUITY_CURVES,
+    REWARD_DECOMPOSITION,
+    RUNS,
+    TABLES,
+    TRAJECTORIES,
+)
 from nvtrader_pipelines.storage.warehouse import Warehouse, live_files
 
 STORAGE_VERSION = "v1.0.0"  # older clients open it too
@@ -32,6 +41,9 @@ SELECT spec_hash, run_id, policy, kind, fold, step, session,
        unnest(executed_weights) AS executed_weight, unnest(trades) AS trade
 FROM {prefix}rl.action_logs
 """
+
+BY_RUN = (TRAJECTORIES, EQUITY_CURVES, ACTION_LOGS, REWARD_DECOMPOSITION)
+SHORT = 8  # digits of a run's id in the name of its views
 
 
 def quoted(text: str) -> str:
@@ -71,7 +83,7 @@ def view_body(lake: Warehouse, table: Table) -> str:
 
 
 def create_views(connection: duckdb.DuckDBPyConnection, lake: Warehouse, database: str = "") -> None:
-    """One schema per namespace and one view per table, and the long form of the action logs."""
+    """A schema per namespace with a view per table, views of every single run, and the ledger as it is now."""
     prefix = f"{identifier(database)}." if database else ""
     for namespace in dict.fromkeys(table.namespace for table in TABLES):
         connection.execute(f"CREATE SCHEMA IF NOT EXISTS {prefix}{identifier(namespace)}")
@@ -81,6 +93,29 @@ def create_views(connection: duckdb.DuckDBPyConnection, lake: Warehouse, databas
         for column in table.fields:
             connection.execute(f"COMMENT ON COLUMN {name}.{identifier(column.name)} IS {quoted(column.doc)}")
     connection.execute(BY_ASSET.format(prefix=prefix))
+    for run_id in lake.read(RUNS, columns=["run_id"])["run_id"]:
+        for table, view in zip(BY_RUN, run_views(run_id), strict=True):
+            rows = f"FROM {prefix}{table.name} WHERE starts_with(run_id, {quoted(run_id[:SHORT])})"
+            connection.execute(f"CREATE OR REPLACE VIEW {prefix}main.{identifier(view)} AS {rows}")
+    mirror_ledger(connection, Ledger.open(lake.home), prefix)
+
+
+def run_views(run_id: str) -> list[str]:
+    """The views of one run: `rl_<kind>_run_<first 8 digits>`; two runs that begin alike share them."""
+    return [f"rl_{table.table}_run_{run_id[:SHORT]}" for table in BY_RUN]
+
+
+def mirror_ledger(connection: duckdb.DuckDBPyConnection, ledger: Ledger, prefix: str = "") -> None:
+    """Copy the ledger's tables into the schema `ledger`, with the meaning of their columns."""
+    connection.execute(f"CREATE SCHEMA IF NOT EXISTS {prefix}ledger")
+    rows = ledger.tables()
+    for table in LEDGER_TABLES:
+        name = f"{prefix}ledger.{identifier(table.name)}"
+        connection.register("ledger_rows", rows[table.name].to_arrow())
+        connection.execute(f"CREATE OR REPLACE TABLE {name} AS FROM ledger_rows")
+        connection.unregister("ledger_rows")
+        for column in table.columns:
+            connection.execute(f"COMMENT ON COLUMN {name}.{identifier(column.name)} IS {quoted(column.doc or '')}")
 
 
 def publish(lake: Warehouse) -> Path:
@@ -94,7 +129,9 @@ def publish(lake: Warehouse) -> Path:
             connection.execute(
                 f"ATTACH {quoted(str(temporary))} AS nvtrader (STORAGE_VERSION {quoted(STORAGE_VERSION)})"
             )
+            connection.begin()  # one write of the file, not one per statement
             create_views(connection, lake, "nvtrader")
+            connection.commit()
             connection.execute("CHECKPOINT nvtrader")
             connection.execute("DETACH nvtrader")
         stale = path.with_name(f"{path.name}.wal")

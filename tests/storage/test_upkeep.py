@@ -7,9 +7,11 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.tables import CLEAN_BARS, MARKET_PANEL, RUNS
 from nvtrader_pipelines.storage.upkeep import tidy
 from tests.storage.frames import in_shape, keyed, yearly
+from tests.storage.ledger.rows import run_row
 
 LATER = dt.datetime.now(dt.UTC) + dt.timedelta(days=30)
 
@@ -49,6 +51,14 @@ def test_what_a_panel_or_a_run_names_can_be_read_for_ever(lake):
     tidy(lake, LATER)
     values = [lake.read(CLEAN_BARS, snapshot_id=each)["adj_close"][0] for each in (by_panel, by_run)]
     assert values == [0.0, 1.0]
+
+
+def test_what_a_run_was_begun_on_can_be_read_when_it_goes_on(lake, home):
+    by_run, *_ = written(lake, 3)
+    ledger = Ledger.open(home)
+    ledger.begin(run_row(ledger, snapshot_ids={CLEAN_BARS.name: by_run}))
+    tidy(lake, LATER)
+    assert lake.read(CLEAN_BARS, snapshot_id=by_run)["adj_close"][0] == 0.0
 
 
 def test_nothing_young_goes(lake, home):

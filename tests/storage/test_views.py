@@ -5,12 +5,14 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
+from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.table import Column, Table
-from nvtrader_pipelines.storage.tables import ACTION_LOGS, CLEAN_BARS, TABLES
-from nvtrader_pipelines.storage.views import create_views, publish, query_views, read_query
-from tests.storage.frames import SPEC_HASH, in_shape, of_run, start, yearly
+from nvtrader_pipelines.storage.tables import ACTION_LOGS, CLEAN_BARS, EQUITY_CURVES, RUNS, TABLES
+from nvtrader_pipelines.storage.views import create_views, publish, query_views, read_query, run_views
+from tests.storage.frames import SPEC_HASH, in_shape, keyed, of_run, start, yearly
 
 READER = """
 import duckdb, os, sys
@@ -172,3 +174,36 @@ def test_a_home_with_quotes_and_spaces_in_its_name_works(tmp_path):
 def test_a_column_that_comes_twice_gets_a_number():
     with duckdb.connect() as own:
         assert read_query(own, "SELECT 1 AS a, 2 AS a, 3 AS b").columns == ["a", "a_1", "b"]
+
+
+def test_every_completed_run_has_views_of_its_own(lake, home):
+    ids = ["0123456789abcdef", "fedcba9876543210"]
+    for number, run_id in enumerate(ids):
+        rows = keyed(EQUITY_CURVES, run_id, equity=float(number))
+        lake.replace(EQUITY_CURVES, rows, of_run(run_id))
+        lake.replace(RUNS, keyed(RUNS, run_id, 1, snapshot_ids="{}"), {"run_id": [run_id]})
+    publish(lake)
+    assert query_views(home, "FROM rl_equity_curves_run_fedcba98")["equity"].to_list() == [1.0] * 3
+    assert query_views(home, "SELECT count(*) FROM rl.equity_curves").item() == 6
+    found = query_views(home, "SELECT view_name FROM duckdb_views() WHERE schema_name = 'main' AND NOT internal")
+    assert set(found["view_name"]) == {view for run_id in ids for view in run_views(run_id)}
+
+
+def test_the_ledger_can_be_queried_like_any_table(lake, home):
+    key = Ledger.open(home).register(ExperimentSpec(name="a"))
+    publish(lake)
+    found = query_views(home, "SELECT partition_key, name, created_at FROM ledger.versions")
+    assert (found["partition_key"].item(), found["name"].item()) == (key, "a")
+    assert found.schema["created_at"] == pl.Datetime("us", "Etc/UTC")
+    names = query_views(home, "SELECT table_name FROM duckdb_tables() WHERE schema_name = 'ledger' ORDER BY ALL")
+    assert names["table_name"].to_list() == ["events", "policies", "runs", "specs", "versions"]
+    comment = "SELECT comment FROM duckdb_columns() WHERE table_name = 'versions' AND column_name = 'partition_key'"
+    assert query_views(home, comment).item() == "name@hash8"
+
+
+def test_the_mirrored_ledger_is_as_new_as_the_views(lake, home):
+    publish(lake)
+    Ledger.open(home).register(ExperimentSpec(name="a"))
+    assert query_views(home, "SELECT count(*) FROM ledger.versions").item() == 0
+    publish(lake)
+    assert query_views(home, "SELECT count(*) FROM ledger.versions").item() == 1
