@@ -11,6 +11,7 @@ from nvtrader_pipelines.orchestration.checks import CHECKS
 from nvtrader_pipelines.orchestration.console import console_logger
 from nvtrader_pipelines.orchestration.jobs import JOBS
 from nvtrader_pipelines.orchestration.mlflow_tracking import MlflowTracking
+from nvtrader_pipelines.orchestration.progress import ProgressLog
 from nvtrader_pipelines.orchestration.resources import WarehouseResource
 from nvtrader_pipelines.orchestration.schedules import SCHEDULES
 from nvtrader_pipelines.orchestration.sensors import SENSORS
@@ -36,6 +37,7 @@ def build_defs(overrides: Mapping[str, Any] | None = None, home: Home | None = N
         "warehouse": WarehouseResource(root=str(home.root)),
         "duckdb": DuckDBResource(database=":memory:"),
         "mlflow": MlflowTracking(folder=str(home.mlflow)),
+        "progress": ProgressLog(),
     }
     return dg.Definitions(
         assets=ASSETS,

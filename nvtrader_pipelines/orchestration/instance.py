@@ -9,6 +9,7 @@ import yaml
 
 from nvtrader_pipelines.storage.files import write_atomically
 from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.ledger import Ledger
 
 SETTINGS = Path(__file__).with_name("dagster.yaml")
 IN_PROCESS = "in-process.yaml"  # the same settings but for this
@@ -36,7 +37,7 @@ def open_instance(home: Home) -> dg.DagsterInstance:
     settings = yaml.safe_load((folder / "dagster.yaml").read_bytes())
     write_atomically(folder / IN_PROCESS, yaml.safe_dump({**settings, "compute_logs": NOT_CAPTURED}).encode())
     instance = dg.DagsterInstance.from_config(str(folder), IN_PROCESS)
-    end_dead_runs(instance)
+    Ledger.open(home).close_interrupted(end_dead_runs(instance))
     return instance
 
 
@@ -45,13 +46,20 @@ def process_tag() -> dict[str, str]:
     return {PROCESS_TAG: _mark(psutil.Process())}
 
 
-def end_dead_runs(instance: dg.DagsterInstance) -> None:
-    """Cancel the runs whose process was killed, and free what they held of a pool: the next run would wait for it."""
+def end_dead_runs(instance: dg.DagsterInstance) -> list[str]:
+    """Cancel the runs whose process was killed, and free what they held of a pool: the next run would wait for it.
+
+    Returns:
+        Their ids.
+    """
+    ended = []
     for run in instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED])):
         mark = run.tags.get(PROCESS_TAG)
         if mark and not _is_alive(mark):
             instance.report_run_canceled(run, message="The process of this run was killed.")
             instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
+            ended.append(run.run_id)
+    return ended
 
 
 def _mark(process: psutil.Process) -> str:

@@ -1,10 +1,15 @@
 """Jobs: what schedules, sensors and the command line launch."""
 
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 
 import dagster as dg
+from pydantic import Field
 
+from nvtrader_pipelines.orchestration.progress import ProgressLog
 from nvtrader_pipelines.orchestration.resources import WarehouseResource
+from nvtrader_pipelines.storage.execution import followed, replay_run, replay_window
+from nvtrader_pipelines.storage.ledger import Ledger
+from nvtrader_pipelines.storage.recording import Launch
 from nvtrader_pipelines.storage.upkeep import tidy
 
 MARKET = dg.define_asset_job(
@@ -55,4 +60,39 @@ def upkeep() -> None:
     expire_and_sweep()
 
 
-JOBS = [MARKET, EXPERIMENT, PREFERENCES, DPO_CHECK, RATIO_CURVE, upkeep]
+class ReplayConfig(dg.Config):
+    """Which run's policies, and over which sessions."""
+
+    run_id: str = Field(description="the run's id, or enough of its beginning")
+    first: str | None = Field(default=None, description="first day (YYYY-MM-DD); without one, its own tests' first")
+    last: str | None = Field(default=None, description="last day (YYYY-MM-DD); without one, its own tests' last")
+    pinned: bool = Field(default=False, description="on the market the run recorded, not the present one")
+
+
+@dg.op(description="Walk a run's own policies through another window, or through its own again.")
+def replay_policies(
+    context: dg.OpExecutionContext,
+    config: ReplayConfig,
+    warehouse: WarehouseResource,
+    progress: dg.ResourceParam[ProgressLog],
+) -> None:
+    """A new run of the same version, whose parent is the run that trained the policies."""
+    lake, ledger = warehouse.open(), Ledger.open(warehouse.home)
+    days = (day_of(config.first), day_of(config.last))
+    window = replay_window(lake, ledger, config.run_id, days)
+    launch = Launch(context.run_id, context.run_id)
+    followed(replay_run(lake, ledger, config.run_id, launch, window, pinned=config.pinned), progress.to(context))
+
+
+def day_of(text: str | None) -> date | None:
+    """A day from its text."""
+    return None if text is None else date.fromisoformat(text)
+
+
+@dg.job(name="replay", description="Would a trained policy have held up in that window?", tags={"nvtrader/layer": "rl"})
+def replay() -> None:
+    """One step, configured in the launchpad."""
+    replay_policies()
+
+
+JOBS = [MARKET, EXPERIMENT, PREFERENCES, DPO_CHECK, RATIO_CURVE, replay, upkeep]

@@ -1,10 +1,13 @@
 """Every partitioning: years of sessions for the market, one experiment version for the rest."""
 
 import warnings
+from collections.abc import Sequence
 
 import dagster as dg
 
+from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.market.ingest import FIRST_YEAR
+from nvtrader_pipelines.storage.ledger import Ledger
 
 # Dagster marks this one parameter beta; its meaning here is tested.
 warnings.filterwarnings("ignore", message="Parameter `backfill_policy`", category=dg.BetaWarning)
@@ -36,3 +39,12 @@ def years_of(context: dg.AssetExecutionContext) -> list[int]:
     years = [int(key) for key in context.partition_keys]
     first = int(YEARS.get_first_partition_key() or years[0])
     return [*range(FIRST_YEAR, first), *years] if first in years else years
+
+
+def register_all(ledger: Ledger, specs: Sequence[ExperimentSpec]) -> list[str]:
+    """Keep the specs in the ledger; the partitions that run: their own, or those of an ablation's variants."""
+    keys = []
+    for spec in specs:
+        parent = ledger.register(spec)
+        keys += [parent if each == spec else ledger.register(each, parent) for each in spec.variants()]
+    return keys

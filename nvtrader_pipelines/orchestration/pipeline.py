@@ -9,7 +9,8 @@ from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.orchestration.definitions import build_defs
 from nvtrader_pipelines.orchestration.errors import PipelineError
 from nvtrader_pipelines.orchestration.instance import open_instance, process_tag
-from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, whole_history
+from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, register_all, whole_history
+from nvtrader_pipelines.orchestration.progress import ProgressLog, Watch
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.plans import is_complete, market_is_current, market_state, remember_market
@@ -23,8 +24,8 @@ from nvtrader_pipelines.storage.warehouse import Warehouse
 class _Run:
     """Jobs of one `nvtrader run`, one after the other on one instance."""
 
-    def __init__(self, home: Home, instance: dg.DagsterInstance, *, quiet: bool) -> None:
-        self.defs = build_defs(home=home)
+    def __init__(self, home: Home, instance: dg.DagsterInstance, watch: Watch | None, *, quiet: bool) -> None:
+        self.defs = build_defs({"progress": ProgressLog(watch)} if watch else None, home)
         self.instance, self.quiet = instance, quiet
 
     def say(self, line: str) -> None:
@@ -94,8 +95,11 @@ def curve_is_current(lake: Warehouse) -> bool:
     return set(curve.rows()) == set(runs.rows())
 
 
-def run_pipeline(home: Home, names: Sequence[str], *, quiet: bool = False) -> None:
-    """Bring the market, the experiments and the ratio curve up to date.
+def run_pipeline(home: Home, names: Sequence[str], watch: Watch | None = None, *, quiet: bool = False) -> list[str]:
+    """Bring the market, the experiments (an ablation's variants) and the ratio curve up to date.
+
+    Returns:
+        The names of the experiments that are now up to date.
 
     Raises:
         PipelineError: if a step fails.
@@ -103,7 +107,7 @@ def run_pipeline(home: Home, names: Sequence[str], *, quiet: bool = False) -> No
     """
     specs = chosen_specs(home, names)
     with open_instance(home) as instance:
-        run = _Run(home, instance, quiet=quiet)
+        run = _Run(home, instance, watch, quiet=quiet)
         lake = Warehouse(home)
         state = market_state(home)
         if market_is_current(lake):
@@ -112,14 +116,15 @@ def run_pipeline(home: Home, names: Sequence[str], *, quiet: bool = False) -> No
             run.say("market: ingesting, cleaning, deriving")
             run.launch("market", tags=whole_history())
             remember_market(home, state)
-        for count, spec in enumerate(specs, start=1):
-            key = Ledger.open(home).register(spec)
-            instance.add_dynamic_partitions(EXPERIMENTS.name or "", [key])
+        keys = register_all(Ledger.open(home), specs)
+        instance.add_dynamic_partitions(EXPERIMENTS.name or "", keys)
+        for count, key in enumerate(keys, start=1):
             if is_complete(lake, key):
-                run.say(f"experiment {count} of {len(specs)}: {key} is up to date")
+                run.say(f"experiment {count} of {len(keys)}: {key} is up to date")
                 continue
-            run.say(f"experiment {count} of {len(specs)}: {key}")
+            run.say(f"experiment {count} of {len(keys)}: {key}")
             run.launch("experiment", partition_key=key)
         if not curve_is_current(lake):
             run.launch("ratio_curve")
         publish(lake)
+    return [key.partition("@")[0] for key in keys]

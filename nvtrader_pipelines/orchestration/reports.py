@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import dagster as dg
+import polars as pl
 
 from nvtrader_pipelines.storage.tables import Table
 from nvtrader_pipelines.storage.warehouse import Warehouse
@@ -25,6 +26,12 @@ def table_metadata(table: Table) -> dict[str, Any]:
 def picture(png: bytes) -> dg.MarkdownMetadataValue:
     """A PNG that the UI shows."""
     return dg.MetadataValue.md(f"![plot](data:image/png;base64,{base64.b64encode(png).decode()})")
+
+
+def markdown_table(rows: pl.DataFrame) -> str:
+    """Rows as the UI shows them."""
+    lines = [rows.columns, ["---"] * rows.width, *([str(cell) for cell in row] for row in rows.iter_rows())]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) if len(rows) else "nothing"
 
 
 def written(

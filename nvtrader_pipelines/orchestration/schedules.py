@@ -16,7 +16,7 @@ RUNNING = dg.DefaultScheduleStatus.RUNNING
 
 def experiments(context: dg.ScheduleEvaluationContext, warehouse: WarehouseResource) -> list[str]:
     """The registered experiments that `data/experiments` still holds; superseded versions are left in peace."""
-    current = {spec.partition_key for spec in read_experiments(warehouse.home).specs}
+    current = {each.partition_key for spec in read_experiments(warehouse.home).specs for each in spec.variants()}
     return [key for key in context.instance.get_dynamic_partitions(EXPERIMENTS.name or "") if key in current]
 
 

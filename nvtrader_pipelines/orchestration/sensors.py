@@ -3,7 +3,7 @@
 import dagster as dg
 
 from nvtrader_pipelines.orchestration.jobs import EXPERIMENT, MARKET, RATIO_CURVE
-from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, whole_history
+from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, register_all, whole_history
 from nvtrader_pipelines.orchestration.resources import WarehouseResource
 from nvtrader_pipelines.storage.landing import fingerprint
 from nvtrader_pipelines.storage.ledger import Ledger
@@ -29,19 +29,18 @@ def landed_file(context: dg.SensorEvaluationContext, warehouse: WarehouseResourc
 def experiment_file(
     context: dg.SensorEvaluationContext, warehouse: WarehouseResource
 ) -> dg.SensorResult | dg.SkipReason:
-    """A spec new or changed in `data/experiments`: register its version as a partition and run it."""
+    """A spec new or changed in `data/experiments`: register it, or its variants, as partitions and run them."""
     home = warehouse.home
     found = read_experiments(home)
     for path, problem in found.problems.items():
         context.log.warning("%s is left out: %s", path, problem)
-    registered = set(context.instance.get_dynamic_partitions(EXPERIMENTS.name or ""))
-    new = [spec for spec in found.specs if spec.partition_key not in registered]
+    known = set(context.instance.get_dynamic_partitions(EXPERIMENTS.name or ""))
+    new = [spec for spec in found.specs if not known.issuperset(each.partition_key for each in spec.variants())]
     if not new:
         return dg.SkipReason("no new or changed experiment")
     if not has_panel(warehouse.open()):
         return dg.SkipReason("the market has no panel yet; materialise the market job or run `nvtrader run`")
-    ledger = Ledger.open(home)
-    keys = [ledger.register(spec) for spec in new]
+    keys = [key for key in register_all(Ledger.open(home), new) if key not in known]
     return dg.SensorResult(
         run_requests=[dg.RunRequest(run_key=key, partition_key=key) for key in keys],
         dynamic_partitions_requests=[EXPERIMENTS.build_add_request(keys)],
@@ -62,4 +61,16 @@ def publish_views(_context: dg.RunStatusSensorContext, warehouse: WarehouseResou
     publish(warehouse.open())
 
 
-SENSORS = [landed_file, experiment_file, policy_retrained, publish_views]
+@dg.run_failure_sensor(default_status=RUNNING, minimum_interval_seconds=30)
+def close_failed(context: dg.RunFailureSensorContext, warehouse: WarehouseResource) -> None:
+    """A run that failed or crashed: nobody works any more on what the ledger has as running under it."""
+    Ledger.open(warehouse.home).close_interrupted([context.dagster_run.run_id])
+
+
+@dg.run_status_sensor(run_status=dg.DagsterRunStatus.CANCELED, default_status=RUNNING, minimum_interval_seconds=30)
+def close_canceled(context: dg.RunStatusSensorContext, warehouse: WarehouseResource) -> None:
+    """A run that was canceled: the same."""
+    Ledger.open(warehouse.home).close_interrupted([context.dagster_run.run_id])
+
+
+SENSORS = [landed_file, experiment_file, policy_retrained, publish_views, close_failed, close_canceled]

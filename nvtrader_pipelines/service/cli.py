@@ -10,15 +10,12 @@ from typing import Annotated
 import polars as pl
 import typer
 
+from nvtrader_pipelines.service import components, experiments, runs
 from nvtrader_pipelines.service.doctor import diagnose
 from nvtrader_pipelines.service.errors import FAILED, one_sentence
-from nvtrader_pipelines.service.tables import Format, wide_console, write_rows
-from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.service.options import EPILOG, AsJson, Form, Verbose, found_home
+from nvtrader_pipelines.service.tables import Format, write_rows
 
-EPILOG = (
-    "Exit codes: 0 done, 1 the pipeline failed or doctor found something missing, 2 wrong usage, "
-    "3 bad input or a missing file, 130 interrupted."
-)
 app = typer.Typer(
     name="nvtrader",
     help="Market prices to portfolio policies that can be trusted.",
@@ -27,21 +24,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show the trace of an error.")]
-Form = Annotated[Format, typer.Option("--format", "-f", help="table, csv or json.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Write JSON.")]
-
-
-def found_home() -> Home:
-    """The home folder.
-
-    Raises:
-        ValueError: if the folder that was named is not there.
-    """
-    home = Home.find()
-    if not home.root.is_dir():
-        raise ValueError(f"NVTRADER_HOME names {home.root}, which is no folder; create it or name another")
-    return home
+app.add_typer(experiments.app, name="experiments")
+app.add_typer(runs.app, name="runs")
+app.command("components", epilog=EPILOG)(components.components)
+app.command("schema", epilog=EPILOG)(components.schema)
 
 
 @app.command(epilog=EPILOG)
@@ -54,16 +40,7 @@ def run(
     verbose: Verbose = False,
 ) -> None:
     """Materialise the whole graph, recomputing only what changed, and print the results."""
-    from nvtrader_pipelines.orchestration.pipeline import run_pipeline
-    from nvtrader_pipelines.service.summary import print_summary, summary
-
-    with one_sentence(verbose=verbose):
-        home = found_home()
-        run_pipeline(home, experiment or [], quiet=as_json)
-        if as_json:
-            sys.stdout.write(summary(home, experiment or []).write_json() + "\n")
-        else:
-            print_summary(home, experiment or [], wide_console())
+    experiments.run_experiments(experiment or [], as_json=as_json, verbose=verbose)
 
 
 @app.command(epilog=EPILOG)
@@ -105,18 +82,6 @@ def tables(*, form: Form = Format.TABLE, verbose: Verbose = False) -> None:
 
     with one_sentence(verbose=verbose):
         write_rows(Warehouse(found_home()).describe_all(), form)
-
-
-@app.command(epilog=EPILOG)
-def runs(*, form: Form = Format.TABLE, verbose: Verbose = False) -> None:
-    """List the completed runs, newest first, with the net Sharpe ratio of each."""
-    from nvtrader_pipelines.service.summary import completed_runs, print_notes
-
-    with one_sentence(verbose=verbose):
-        home = found_home()
-        write_rows(completed_runs(home), form)
-        if form is Format.TABLE:
-            print_notes(home, wide_console())
 
 
 @app.command(epilog=EPILOG)

@@ -1,0 +1,33 @@
+"""Versions: what each experiment partition means, and how it differs from the version before."""
+
+import dagster as dg
+
+from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
+from nvtrader_pipelines.orchestration.reports import OWNERS, markdown_table
+from nvtrader_pipelines.orchestration.resources import WarehouseResource
+from nvtrader_pipelines.storage.ledger import Ledger
+from nvtrader_pipelines.storage.versions import changes
+
+VERSION_KEY = dg.AssetKey(["policies", "experiment_version"])
+
+
+@dg.asset(
+    key=VERSION_KEY,
+    group_name="policies",
+    kinds={"sqlite"},
+    owners=OWNERS,
+    partitions_def=EXPERIMENTS,
+    code_version="1",
+)
+def experiment_version(context: dg.AssetExecutionContext, warehouse: WarehouseResource) -> dg.MaterializeResult:
+    """The immutable version behind the partition: its spec, its hash, and what changed since the version before."""
+    ledger = Ledger.open(warehouse.home)
+    spec = ledger.read(context.partition_key)
+    return dg.MaterializeResult(
+        metadata={
+            "spec_hash": spec.spec_hash,
+            "spec": dg.MetadataValue.json(spec.model_dump(mode="json")),
+            "changed": dg.MetadataValue.md(markdown_table(changes(ledger, context.partition_key))),
+        },
+        data_version=dg.DataVersion(spec.spec_hash),
+    )

@@ -1,0 +1,89 @@
+"""What is known of experiments: their files, their registered versions, and how two of them differ."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.ledger import Ledger
+from nvtrader_pipelines.storage.specs import differences, read_experiment, read_experiments
+from nvtrader_pipelines.storage.versions import changes, content
+
+LISTED = {
+    "partition_key": pl.String,
+    "in_files": pl.Boolean,
+    "agent": pl.String,
+    "design": pl.String,
+    "registered_at": pl.Datetime("us", "UTC"),
+    "runs": pl.UInt32,
+    "last_status": pl.String,
+}
+
+
+def listed_experiments(home: Home, ledger: Ledger) -> tuple[pl.DataFrame, list[str]]:
+    """A row per version that is registered or in a file, by name, newest first; and why files hold none."""
+    found = read_experiments(home)
+    in_files = {each.partition_key: each for spec in found.specs for each in (spec, *spec.variants())}
+    rows = [
+        _listed(row["partition_key"], json.loads(row["content"]), row["created_at"], in_files)
+        for row in ledger.versions().iter_rows(named=True)
+    ]
+    known = {row[0] for row in rows}
+    rows += [
+        _listed(key, spec.model_dump(mode="json"), None, in_files) for key, spec in in_files.items() if key not in known
+    ]
+    schema = {name: LISTED[name] for name in list(LISTED)[:5]}
+    runs = ledger.runs().sort("started_at").group_by("partition_key")
+    counted = runs.agg(pl.len().alias("runs"), pl.col("status").last().alias("last_status"))
+    table = pl.DataFrame(rows, schema=schema, orient="row").join(counted, on="partition_key", how="left")
+    ordered = table.sort(
+        pl.col("partition_key").str.split("@").list.first(), "registered_at", descending=[False, True], nulls_last=False
+    )
+    return ordered.with_columns(pl.col("runs").fill_null(0)), list(found.problems.values())
+
+
+def _listed(key: str, spec: dict[str, Any], at: object, in_files: dict[str, Any]) -> tuple[Any, ...]:
+    design = spec.get("design", {}).get("kind")
+    return key, key in in_files, spec.get("agent", {}).get("kind"), design, at
+
+
+def experiment_differences(home: Home, ledger: Ledger, left: str, right: str | None) -> pl.DataFrame:
+    """Fields in which two experiments differ; with one named, from the version registered before it.
+
+    Raises:
+        StorageError: if a name is unknown, a file holds no experiment, or there is no version before.
+    """
+    if right is not None:
+        return differences(document(home, ledger, left), document(home, ledger, right))
+    key = left if "@" in left else read_named(home, left).partition_key
+    return changes(ledger, key)
+
+
+def document(home: Home, ledger: Ledger, what: str) -> dict[str, Any]:
+    """The content of a version (name@hash8), of a YAML file, or of an experiment by its name.
+
+    Raises:
+        StorageError: if there is none.
+    """
+    if "@" in what:
+        return content(ledger, what)
+    return read_named(home, what).model_dump(mode="json")
+
+
+def read_named(home: Home, what: str) -> Any:
+    """The experiment of a YAML file, or of a name in data/experiments.
+
+    Raises:
+        StorageError: if there is none.
+    """
+    if what.endswith((".yaml", ".yml")):
+        return read_experiment(Path(what))
+    found = read_experiments(home)
+    named = [spec for spec in found.specs if spec.name == what]
+    if not named:
+        known = ", ".join(spec.name for spec in found.specs) or "none"
+        raise StorageError(f"no experiment is named {what!r}; there are: {known}; or name a version or a YAML file")
+    return named[0]

@@ -1,0 +1,28 @@
+"""Options that every command shares, and the home folder they all work on."""
+
+from typing import Annotated
+
+import typer
+
+from nvtrader_pipelines.service.tables import Format
+from nvtrader_pipelines.storage.home import Home
+
+EPILOG = (
+    "Exit codes: 0 done, 1 the pipeline failed or doctor found something missing, 2 wrong usage, "
+    "3 bad input or a missing file, 130 interrupted."
+)
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show the trace of an error.")]
+Form = Annotated[Format, typer.Option("--format", "-f", help="table, csv or json.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Write JSON.")]
+
+
+def found_home() -> Home:
+    """The home folder.
+
+    Raises:
+        ValueError: if the folder that was named is not there.
+    """
+    home = Home.find()
+    if not home.root.is_dir():
+        raise ValueError(f"NVTRADER_HOME names {home.root}, which is no folder; create it or name another")
+    return home
