@@ -1,10 +1,17 @@
 """A configurable component: a frozen spec whose content is its identity."""
 
+import ast
 import hashlib
+import inspect
+import io
 import json
+import textwrap
+import tokenize
+from functools import cache
 from typing import Any, cast, get_args
 
-from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 _PARTS = ("fields", "choices", "schema", "items_schema", "values_schema")  # where a schema holds others
@@ -57,6 +64,17 @@ class Component(BaseModel):
         """What validates the component."""
         return _typed(handler(source), cls)
 
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """Its JSON Schema, with the comment of each field, and its kind required as it is where one is chosen."""
+        found = handler(schema)
+        own = handler.resolve_ref_schema(found)
+        for name, comment in field_comments(cls).items():
+            own["properties"][name]["description"] = comment
+        if "kind" in own["properties"]:
+            own["required"] = sorted({"kind", *own.get("required", ())})
+        return found
+
 
 def canonical_json(component: BaseModel) -> str:
     """The component as JSON with defaults included, keys sorted and floats in their shortest exact form.
@@ -76,6 +94,40 @@ def members(family: Any) -> tuple[type[Component], ...]:
     """The classes of a family, which is a discriminated union or a union of one."""
     union = get_args(family)[0]
     return get_args(union) or (union,)
+
+
+@cache
+def field_comments(component: type[Component]) -> dict[str, str]:
+    """What the comment beside each field says of it, such as its unit; nothing where the source is not there."""
+    found: dict[str, str] = {}
+    for parent in reversed(component.__mro__):
+        if issubclass(parent, Component) and parent is not Component:
+            found |= _comments(parent)
+    return {name: found[name] for name in component.model_fields if name in found}
+
+
+def _comments(component: type[Component]) -> dict[str, str]:
+    try:
+        source = textwrap.dedent(inspect.getsource(component))
+    except OSError:
+        return {}
+    (definition,) = ast.parse(source).body
+    comments = {
+        token.start[0]: token.string.lstrip("# ").strip()
+        for token in tokenize.generate_tokens(io.StringIO(source).readline)
+        if token.type == tokenize.COMMENT and not token.string.startswith(("# noqa", "# pyright", "# type"))
+    }
+    return {
+        field.target.id: " ".join(comments[line] for line in _lines(field) if line in comments)
+        for field in cast("ast.ClassDef", definition).body
+        if isinstance(field, ast.AnnAssign)
+        and isinstance(field.target, ast.Name)
+        and comments.keys() & {*_lines(field)}
+    }
+
+
+def _lines(node: ast.AnnAssign) -> range:
+    return range(node.lineno, (node.end_lineno or node.lineno) + 1)
 
 
 def kind_of(member: type[Component]) -> str:

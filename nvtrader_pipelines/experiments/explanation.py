@@ -17,12 +17,12 @@ LONGEST = 60  # characters of a value that was found
 
 def explained(error: ValidationError, model: type[BaseModel]) -> str:
     """The problems of a document that should be a `model`, in one line; the first three and how many there are."""
-    found = _own(error.errors(include_url=False))
-    told = [_explained(problem, _schema(model)) for problem in found[:SHOWN]]
+    problems = _own(error.errors(include_url=False))
+    found = list(dict.fromkeys(_explained(problem, _schema(model)) for problem in problems))
     if len(found) == 1:
-        return told[0]
+        return found[0]
     count = f"{len(found)} problems" + (f", of which the first {SHOWN} are" if len(found) > SHOWN else "")
-    return f"{count}: " + "; ".join(f"({number}) {text}" for number, text in enumerate(told, start=1))
+    return f"{count}: " + "; ".join(f"({number}) {text}" for number, text in enumerate(found[:SHOWN], start=1))
 
 
 @cache

@@ -25,6 +25,8 @@ def locate(schema: Node, location: Sequence[str | int]) -> Place:
         if part in _kinds(node):
             node = resolved(schema, {"$ref": _kinds(node)[str(part)]})
             continue
+        if "anyOf" in node:  # the validator's name of a choice, such as float
+            continue
         path.append(str(part))
         node, owner = resolved(schema, _inside(node, part)), node
     return Place(".".join(path), node, owner)
@@ -60,8 +62,14 @@ def allowed(schema: Node, node: Node) -> str:
 def _allowed(schema: Node, node: Node) -> str:
     if _kinds(node):
         return f"a mapping whose kind is one of {', '.join(kinds(node))}"
+    if "anyOf" in node:
+        return " or ".join(_allowed(schema, resolved(schema, choice)) for choice in node["anyOf"])
     if "enum" in node or "const" in node:
-        return f"one of {', '.join(map(str, node.get('enum') or [node['const']]))}"
+        return f"one of {', '.join(map(str, node['enum']))}" if "enum" in node else str(node["const"])
+    return _of_type(schema, node)
+
+
+def _of_type(schema: Node, node: Node) -> str:
     match node.get("type"):
         case "integer" | "number" as sort:
             return f"a {'whole ' if sort == 'integer' else ''}number{_bounds(node)}"
