@@ -4,9 +4,29 @@ from typing import Annotated
 
 from pydantic import Field
 
+from nvtrader_pipelines.policies.backbones.autoencoder import AutoencoderBackbone
 from nvtrader_pipelines.policies.backbones.mlp import MlpBackbone
+from nvtrader_pipelines.policies.backbones.patchtst import PatchTstBackbone
+from nvtrader_pipelines.policies.backbones.recurrent import RecurrentBackbone
 from nvtrader_pipelines.policies.backbones.shared_asset import SharedAssetBackbone
+from nvtrader_pipelines.policies.backbones.transformer import TransformerBackbone
 
-Backbone = Annotated[MlpBackbone | SharedAssetBackbone, Field(discriminator="kind")]
+Backbone = Annotated[
+    MlpBackbone
+    | SharedAssetBackbone
+    | RecurrentBackbone
+    | TransformerBackbone
+    | PatchTstBackbone
+    | AutoencoderBackbone,
+    Field(discriminator="kind"),
+]
 
-__all__ = ["Backbone", "MlpBackbone", "SharedAssetBackbone"]
+__all__ = [
+    "AutoencoderBackbone",
+    "Backbone",
+    "MlpBackbone",
+    "PatchTstBackbone",
+    "RecurrentBackbone",
+    "SharedAssetBackbone",
+    "TransformerBackbone",
+]

@@ -13,7 +13,10 @@ OPTIMIZER = {"fused": True, "eps": 1e-5}  # fused Adam is 15-20 % faster on smal
 
 
 class ExtractorBackbone(Component):
-    """A feature extractor under separate actor and critic MLPs with tanh; the plain MLP has no extractor."""
+    """A feature extractor under separate actor and critic MLPs with tanh; the plain MLP has no extractor.
+
+    Actor and critic of an on-policy agent share the extractor, which then learns from both losses at half the cost.
+    """
 
     needs_window: ClassVar[bool] = False  # whether it reads the observation's window of past returns
 
@@ -30,6 +33,9 @@ class ExtractorBackbone(Component):
         layers = list(self.hidden)
         return ActorCriticPolicy, {
             "net_arch": {"pi": layers, "vf": layers},
+            "activation_fn": nn.Tanh,
+            "ortho_init": True,
+            "share_features_extractor": True,
             "log_std_init": log_std_init,
             "optimizer_kwargs": OPTIMIZER,
             **self.extractor(layout),

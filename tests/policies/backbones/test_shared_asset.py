@@ -5,7 +5,7 @@ from gymnasium import spaces
 
 from nvtrader_pipelines.envs.observations import ObservationLayout
 from nvtrader_pipelines.envs.observations.per_asset import ASSET_COLUMNS, CONTEXT_COLUMNS
-from nvtrader_pipelines.policies.backbones import MlpBackbone, SharedAssetBackbone
+from nvtrader_pipelines.policies.backbones import SharedAssetBackbone
 
 N = 5
 COLUMNS = N * ASSET_COLUMNS + CONTEXT_COLUMNS
@@ -65,12 +65,3 @@ def test_every_parameter_of_the_shared_network_learns():
     values, log_prob, entropy = policy.evaluate_actions(observed(), torch.ones(4, N + 1))
     (values.sum() + log_prob.sum() + entropy.sum()).backward()
     assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in policy.parameters())
-
-
-@pytest.mark.parametrize("network", [MlpBackbone(), SharedAssetBackbone()], ids=lambda network: network.kind)
-def test_a_network_is_built_the_same_from_the_same_seed_and_starts_with_the_given_deviation(network):
-    first, second = built(network), built(network)
-    for name, tensor in first.state_dict().items():
-        assert torch.equal(tensor, second.state_dict()[name])
-    assert torch.equal(built(network, log_std=-1.25).log_std, torch.full((N + 1,), -1.25))
-    assert means(first, observed()).shape == (4, N + 1)

@@ -1,0 +1,130 @@
+import pytest
+import torch
+from stable_baselines3 import SAC, TD3
+
+from nvtrader_pipelines.policies.backbones import AutoencoderBackbone
+from nvtrader_pipelines.policies.backbones.autoencoder import reconstruct
+from nvtrader_pipelines.policies.backbones.window import WindowExtractor
+from tests.policies.backbones.networks import (
+    LOOKBACK,
+    REST,
+    N,
+    bits,
+    environment,
+    extractor_of,
+    observed,
+    policy_of,
+    trained,
+)
+
+FROZEN, FREE = AutoencoderBackbone(), AutoencoderBackbone(frozen=False)
+EITHER = pytest.mark.parametrize("backbone", [FROZEN, FREE], ids=["frozen", "free"])
+
+
+def prepared(backbone=FROZEN, seed=0, observations=None):
+    policy = policy_of(backbone)
+    backbone.prepare(policy, observed(200) if observations is None else observations, seed)
+    return policy
+
+
+def encoders(policy):
+    return [module.encoder for module in policy.modules() if isinstance(module, WindowExtractor)]
+
+
+@EITHER
+def test_the_reconstructions_error_falls(backbone):
+    encoder, windows = extractor_of(backbone).encoder, observed(300)[:, :-REST].unflatten(1, (LOOKBACK, N))
+    errors = reconstruct(encoder, windows, backbone, seed=0)
+    assert len(errors) == backbone.epochs + 1
+    assert errors[-1] < 0.8 * errors[0]
+    assert errors[-1] < errors[len(errors) // 2] < errors[0]
+
+
+def test_windows_that_two_factors_make_are_reconstructed_from_a_code_of_a_few_numbers():
+    generator = torch.Generator().manual_seed(0)
+    factors, loadings = torch.randn(400, 2, generator=generator), torch.randn(2, LOOKBACK * N, generator=generator)
+    windows = (factors @ loadings).unflatten(1, (LOOKBACK, N))
+    backbone = AutoencoderBackbone(code_size=4, epochs=60)
+    errors = reconstruct(extractor_of(backbone).encoder, windows, backbone, seed=0)
+    assert errors[-1] < 0.05 * float(windows.var())
+
+
+@EITHER
+def test_the_same_seed_prepares_the_same_bytes_and_another_seed_others(backbone):
+    first, again, other = (bits(prepared(backbone, seed).state_dict()) for seed in (1, 1, 2))
+    assert first == again
+    assert first != other
+
+
+@EITHER
+def test_preparing_fits_the_encoder_and_nothing_else(backbone):
+    before, after = bits(policy_of(backbone).state_dict()), bits(prepared(backbone).state_dict())
+    assert before.keys() == after.keys()
+    for name in before:
+        assert (before[name] != after[name]) == (".encoder." in name)
+
+
+@EITHER
+def test_preparing_leaves_torchs_generator_as_it_was_and_no_gradient_behind(backbone):
+    policy = policy_of(backbone)
+    torch.manual_seed(7)
+    torch.rand(3)
+    before = torch.get_rng_state()
+    backbone.prepare(policy, observed(50), 0)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert all(parameter.grad is None for parameter in policy.parameters())
+
+
+@EITHER
+def test_only_a_free_encoder_takes_part_in_learning(backbone):
+    policy = prepared(backbone)
+    values, log_prob, _ = policy.evaluate_actions(observed(), torch.ones(4, N + 1))
+    (values.sum() + log_prob.sum()).backward()
+    own = {id(parameter) for encoder in encoders(policy) for parameter in encoder.parameters()}
+    for parameter in policy.parameters():
+        learns = parameter.requires_grad and parameter.grad is not None and bool(parameter.grad.any())
+        assert learns == (not backbone.frozen or id(parameter) not in own)
+
+
+def test_only_the_windows_are_learned():
+    observations = observed(100)
+    other = torch.cat([observations[:, :-REST], 0.0 * observations[:, -REST:]], dim=1)
+    first, second = (prepared(observations=x).state_dict() for x in (observations, other))
+    assert bits(first) == bits(second)
+
+
+def test_a_frozen_encoder_stays_as_it_was_prepared_in_training_and_the_rest_learns():
+    before, after = trained(FROZEN)
+    for name, tensor in before.items():
+        assert torch.equal(tensor, after[name]) == (".encoder." in name)
+
+
+@pytest.mark.parametrize("algorithm", [SAC, TD3], ids=["sac", "td3"])
+def test_agents_whose_actor_and_critics_hold_an_extractor_each_begin_with_one_encoder(algorithm):
+    env = environment()
+    layout = env.simulation.builder.layout
+    kwargs = {"net_arch": [8], **FROZEN.extractor(layout)}
+    model = algorithm(
+        "MlpPolicy",
+        env,
+        learning_starts=8,
+        buffer_size=200,
+        batch_size=8,
+        train_freq=8,
+        seed=0,
+        device="cpu",
+        policy_kwargs=kwargs,
+    )
+    FROZEN.prepare(model.policy, observed(60, layout), 0)
+    first, *others = [bits(encoder.state_dict()) for encoder in encoders(model.policy)]
+    assert len(others) >= 2
+    assert all(other == first for other in others)
+    model.learn(64)
+    (actor,), (critic,), (target,) = map(encoders, (model.actor, model.critic, model.critic_target))
+    assert bits(actor.state_dict()) == bits(critic.state_dict()) == first
+    torch.testing.assert_close(target.state_dict(), critic.state_dict())  # SB3 averages the two, which rounds
+    assert all(torch.isfinite(tensor).all() for tensor in model.policy.state_dict().values())
+
+
+def test_codes_lie_within_one():
+    assert extractor_of(FROZEN).encoder(1e3 * observed()[:, :-REST].unflatten(1, (LOOKBACK, N))).abs().max() <= 1.0
