@@ -1,17 +1,37 @@
 """Experiment specs and the market as YAML that people write."""
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import polars as pl
 import yaml
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
+from nvtrader_pipelines.experiments import explanation
+from nvtrader_pipelines.experiments.designs import leaves
+from nvtrader_pipelines.experiments.explanation import nearest
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.market.spec import MarketSpec
+from nvtrader_pipelines.storage.documents import extended, read_document
 from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.files import write_atomically
 from nvtrader_pipelines.storage.home import Home
+
+Model = TypeVar("Model", bound=BaseModel)
+_WRITTEN = {  # fields of a new file: those that people change most
+    "market": ("source",),
+    "environment": ("lookback", "rebal_freq", "turnover_cost_bps", "vol_penalty", "rewards"),
+    "agent": ("kind", "total_timesteps", "learning_rate", "gamma", "backbone"),
+    "splitter": ("kind", "test_months", "train_months"),
+    "design": ("kind",),
+}
+_HINT = (
+    "# What is left out has its default: `nvtrader components` lists what there is,\n"
+    "# and `nvtrader schema experiment` writes the JSON Schema that an editor checks this file by.\n"
+)
 
 
 @dataclass(frozen=True)
@@ -31,26 +51,24 @@ def read_experiments(home: Home) -> FoundExperiments:
             read[path] = read_experiment(path)
         except StorageError as error:
             found.problems[path] = str(error)
+    names = {path: {each.name for each in (spec, *spec.variants())} for path, spec in read.items()}
     for path, spec in read.items():
-        twins = [other.name for other, each in read.items() if each.name == spec.name and other != path]
-        if twins:
-            found.problems[path] = f"{path.name} is called {spec.name} like {', '.join(twins)}; give it another name"
+        twins = {other: sorted(names[path] & names[other]) for other in read if other != path}
+        clashes = [f"{', '.join(same)} like {other.name}" for other, same in twins.items() if same]
+        if clashes:
+            found.problems[path] = f"{path.name} is called {' and '.join(clashes)}; give it another name"
         else:
             found.specs.append(spec)
     return found
 
 
 def read_experiment(path: Path) -> ExperimentSpec:
-    """One spec.
+    """One spec, over the files it `extends`.
 
     Raises:
-        StorageError: if the file is no YAML mapping or no valid spec.
+        StorageError: if a file is no YAML mapping, or together they are no valid spec.
     """
-    content = _read_yaml(path)
-    try:
-        return ExperimentSpec.model_validate(content)
-    except ValidationError as error:
-        raise StorageError(f"{path.name} is no valid experiment: {explained(error)}") from error
+    return _valid(extended(path), ExperimentSpec, f"{path.name} is no valid experiment")
 
 
 def read_market(home: Home) -> MarketSpec:
@@ -61,53 +79,65 @@ def read_market(home: Home) -> MarketSpec:
     """
     if not home.market_file.exists():
         return MarketSpec()
+    content = read_document(home.market_file)
+    return _valid(content, MarketSpec, f"{home.market_file.name} is no valid market")
+
+
+def write_experiment(home: Home, name: str, like: str | None = None) -> Path:
+    """Write the file of a new experiment, with the defaults or over the file of another one.
+
+    Raises:
+        StorageError: if the name is not fit for one or taken, or there is no other experiment of that name.
+    """
+    spec = _valid({"name": name}, ExperimentSpec, f"{name!r} cannot be the name of an experiment")
+    names = {_name_of(path): path for path in sorted(home.experiments.glob("*.y*ml"))}
+    path = home.experiments / f"{name}.yaml"
+    if name in names or path.exists():
+        raise StorageError(f"experiment {name} is there already, in {names.get(name, path)}; choose another name")
+    if like is not None and like not in names:
+        raise StorageError(f"there is no experiment {like!r}; there are {', '.join(names)}{nearest(like, list(names))}")
+    content = _template(spec) if like is None else {"extends": names[like].name, "name": name, "description": ""}
+    write_atomically(path, (_HINT + yaml.safe_dump(content, sort_keys=False)).encode())
+    return path
+
+
+def differences(left: Mapping[str, Any], right: Mapping[str, Any]) -> pl.DataFrame:
+    """Fields in which two documents differ: field (dotted path), left, right; null where one has no such field."""
+    sides = [dict(leaves(dict(side))) for side in (left, right)]
+    paths = [path for path in dict.fromkeys([*sides[0], *sides[1]]) if _texts(path, sides)[0] != _texts(path, sides)[1]]
+    rows = [(path, *_texts(path, sides)) for path in paths]
+    return pl.DataFrame(rows, schema=dict.fromkeys(("field", "left", "right"), pl.String), orient="row")
+
+
+def explained(error: ValidationError, model: type[BaseModel] = ExperimentSpec) -> str:
+    """Why a document is no `model`: where, what was found, what is allowed, and the nearest name."""
+    return explanation.explained(error, model)
+
+
+def _valid(content: Any, model: type[Model], refusal: str) -> Model:
     try:
-        return MarketSpec.model_validate(_read_yaml(home.market_file))
+        return model.model_validate(content)
     except ValidationError as error:
-        raise StorageError(f"{home.market_file.name} is no valid market: {explained(error)}") from error
+        raise StorageError(f"{refusal}: {explained(error, model)}") from error
 
 
-def explained(error: ValidationError) -> str:
-    """The first problem of a document: where, what was found, what is allowed, and the nearest name."""
-    problem = error.errors(include_url=False)[0]
-    place = ".".join(str(part) for part in problem["loc"]) or "the document"
-    text = f"{place}: {problem['msg'].removeprefix('Value error, ')}"
-    if problem["type"] == "extra_forbidden":
-        near = get_close_matches(str(problem["loc"][-1]), _field_names(), n=1)
-        text += f"; did you mean {near[0]!r}?" if near else ""
-    elif problem["type"] not in {"missing", "value_error"}:
-        text += f", found {problem['input']!r}"
-    more = error.error_count() - 1
-    return text + (f" (and {more} more)" if more else "")
-
-
-def _field_names() -> set[str]:
-    schema: dict[str, Any] = ExperimentSpec.model_json_schema()
-    parts = [schema, *schema.get("$defs", {}).values()]
-    return {name for part in parts for name in part.get("properties", {})}
-
-
-class UniqueKeys(yaml.SafeLoader):
-    """A safe loader that refuses a key written twice, of which YAML would silently keep the last."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002 - PyYAML's signature
-        """The mapping.
-
-        Raises:
-            yaml.constructor.ConstructorError: if a key is there twice.
-        """
-        keys = [key.value for key, _ in node.value]
-        twice = next((key for key in keys if keys.count(key) > 1), None)
-        if twice is not None:
-            raise yaml.constructor.ConstructorError(None, None, f"the key {twice!r} is there twice", node.start_mark)
-        return super().construct_mapping(node, deep=deep)
-
-
-def _read_yaml(path: Path) -> Any:
+def _name_of(path: Path) -> str:
     try:
-        content = yaml.load(path.read_text(encoding="utf-8"), UniqueKeys)  # a safe loader
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise StorageError(f"{path.name} is no YAML: {' '.join(str(error).split())}") from error
-    if not isinstance(content, dict):
-        raise StorageError(f"{path.name} must hold a mapping of fields, but holds {type(content).__name__}")
-    return content
+        return str(read_document(path).get("name", path.stem))
+    except StorageError:
+        return path.stem
+
+
+def _template(spec: ExperimentSpec) -> dict[str, Any]:
+    content = spec.model_dump(mode="json")
+    chosen = {part: {name: content[part][name] for name in names} for part, names in _WRITTEN.items()}
+    return {"name": spec.name, "description": "", **chosen, "seeds": content["seeds"]}
+
+
+def _texts(path: str, sides: list[dict[str, Any]]) -> tuple[str | None, str | None]:
+    first, second = (_text(side[path]) if path in side else None for side in sides)
+    return first, second
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
