@@ -34,7 +34,7 @@ EXPERIMENT = ExperimentSpec(
     name="small",
     market=MarketChoice(source="landing"),
     environment=SPEC,
-    agent=AGENT.model_copy(update={"total_timesteps": 1280}),
+    agent=AGENT.model_copy(update={"total_timesteps": 2560}),
     splitter=WalkForward(train_months=6, test_months=3),
     baselines=(EqualWeight(), BuyAndHold()),
     training_sample_rate=0.2,

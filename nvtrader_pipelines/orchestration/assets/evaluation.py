@@ -8,12 +8,14 @@ from dagster_duckdb import DuckDBResource
 from nvtrader_pipelines.evaluation.figures import ratio_curve_figure
 from nvtrader_pipelines.evaluation.ratio_curve import sharpe_ratio_curve as rank_runs
 from nvtrader_pipelines.evaluation.walk_forward import evaluate
+from nvtrader_pipelines.experiments.runtime import headline
 from nvtrader_pipelines.orchestration.mlflow_tracking import MlflowTracking
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.reports import OWNERS, picture, table_metadata, written
 from nvtrader_pipelines.orchestration.resources import WarehouseResource
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.policy_library import PolicyLibrary
+from nvtrader_pipelines.storage.recording import failing
 from nvtrader_pipelines.storage.runs import WALK_FORWARD, complete, read_run, replace_run
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES, EVALUATIONS, RATIO_CURVE, RUNS
 from nvtrader_pipelines.storage.views import create_views, read_query
@@ -35,14 +37,15 @@ def walk_forward_evaluation(
     context: dg.AssetExecutionContext, warehouse: WarehouseResource, mlflow: MlflowTracking
 ) -> dg.MaterializeResult:
     """Net Sharpe with intervals, growth, drawdown, turnover and cost per fold and period, policy by baseline."""
-    lake = warehouse.open()
+    lake, ledger = warehouse.open(), Ledger.open(warehouse.home)
     run = PolicyLibrary(warehouse.home).latest(context.partition_key)
-    spec = Ledger.open(warehouse.home).read(context.partition_key)
-    verdict = evaluate(read_run(lake, EQUITY_CURVES, run), spec.report_from)
-    n_rows = replace_run(lake, EVALUATIONS, verdict, run)
-    with mlflow.run(run.run_id, context.partition_key) as tracked:
+    spec = ledger.read(context.partition_key)
+    with failing(ledger, run.run_id), mlflow.run(run.run_id, context.partition_key) as tracked:
+        verdict = evaluate(read_run(lake, EQUITY_CURVES, run), spec.report_from)
+        n_rows = replace_run(lake, EVALUATIONS, verdict, run)
         tracked.log_verdict(verdict)
         complete(lake, run, datetime.now(UTC), tracked.mlflow_run_id)
+        ledger.finish(run.run_id, "done", metrics=headline(verdict), mlflow_run_id=tracked.mlflow_run_id)
     return written(lake, EVALUATIONS, n_rows, {"run_id": run.run_id, **tracked.metadata})
 
 

@@ -4,13 +4,17 @@ import dagster as dg
 
 from nvtrader_pipelines.evaluation.figures import learning_figure
 from nvtrader_pipelines.experiments.runtime import training_curves
+from nvtrader_pipelines.orchestration.assets.versions import VERSION_KEY
 from nvtrader_pipelines.orchestration.mlflow_tracking import MlflowTracking
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
+from nvtrader_pipelines.orchestration.progress import ProgressLog
 from nvtrader_pipelines.orchestration.reports import OWNERS, picture, table_metadata, written
 from nvtrader_pipelines.orchestration.resources import WarehouseResource
-from nvtrader_pipelines.storage.execution import followed, runtime_of
+from nvtrader_pipelines.storage.execution import followed, train_run
+from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.plans import read_plan
 from nvtrader_pipelines.storage.policy_library import PolicyLibrary
+from nvtrader_pipelines.storage.recording import Launch
 from nvtrader_pipelines.storage.runs import replace_run
 from nvtrader_pipelines.storage.tables import TRAINING_CURVES
 
@@ -22,19 +26,22 @@ POLICY_KEY = dg.AssetKey(["policies", "trained_policy"])
     group_name="policies",
     kinds={"pytorch", "mlflow"},
     owners=OWNERS,
-    deps=[["gold", "market_panel"]],
+    deps=[["gold", "market_panel"], VERSION_KEY],
     partitions_def=EXPERIMENTS,
     code_version="1",
     pool="training",
 )
 def trained_policy(
-    context: dg.AssetExecutionContext, warehouse: WarehouseResource, mlflow: MlflowTracking
+    context: dg.AssetExecutionContext,
+    warehouse: WarehouseResource,
+    mlflow: MlflowTracking,
+    progress: dg.ResourceParam[ProgressLog],
 ) -> dg.MaterializeResult:
     """One policy per fold and seed, trained on the fold's training window only; kept as safetensors with a card."""
-    lake, library = warehouse.open(), PolicyLibrary(warehouse.home)
-    plan = read_plan(lake, context.partition_key)
+    lake, ledger, library = warehouse.open(), Ledger.open(warehouse.home), PolicyLibrary(warehouse.home)
+    plan, launch = read_plan(lake, context.partition_key), Launch(context.run.run_id, context.run.run_id)
     with mlflow.run(plan.run_id, context.partition_key) as tracked:
-        followed(runtime_of(lake, plan, context.run.run_id).train(), lambda step: context.log.info(step.message))
+        followed(train_run(lake, ledger, plan, launch, to_be_judged=True), progress.to(context))
         run = library.latest(context.partition_key)
         archives = library.read_run(run)
         curves, folder = training_curves(archives), library.folder(run.partition_key, run.run_id)
@@ -42,6 +49,8 @@ def trained_policy(
     return dg.MaterializeResult(
         metadata={
             "run_id": plan.run_id,
+            "spec_hash": run.spec_hash,
+            "snapshots": dg.MetadataValue.json(run.snapshot_ids),
             "policies": len(archives),
             "size_bytes": sum(len(content) for content in archives.values()),
             "sha256": run.sha256,

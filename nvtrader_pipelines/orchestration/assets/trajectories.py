@@ -7,11 +7,14 @@ import dagster as dg
 from nvtrader_pipelines.evaluation.figures import equity_figure, reward_terms_figure, weights_figure
 from nvtrader_pipelines.orchestration.assets.policies import POLICY_KEY
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
+from nvtrader_pipelines.orchestration.progress import ProgressLog
 from nvtrader_pipelines.orchestration.reports import OWNERS, picture, table_metadata, written
 from nvtrader_pipelines.orchestration.resources import WarehouseResource
-from nvtrader_pipelines.storage.execution import followed, runtime_of
+from nvtrader_pipelines.storage.execution import followed, judge_run
+from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.plans import reopen_plan
 from nvtrader_pipelines.storage.policy_library import PolicyLibrary
+from nvtrader_pipelines.storage.recording import Launch
 from nvtrader_pipelines.storage.tables import (
     ACTION_LOGS,
     EQUITY_CURVES,
@@ -49,11 +52,16 @@ def spec_of(table: Table) -> dg.AssetSpec:
     partitions_def=EXPERIMENTS,
     name="walk_forward",
 )
-def walk_forward(context: dg.AssetExecutionContext, warehouse: WarehouseResource) -> Iterator[dg.MaterializeResult]:
+def walk_forward(
+    context: dg.AssetExecutionContext, warehouse: WarehouseResource, progress: dg.ResourceParam[ProgressLog]
+) -> Iterator[dg.MaterializeResult]:
     """Walk every seed, their ensemble and the baselines through the test windows, each on its own account."""
-    lake, library = warehouse.open(), PolicyLibrary(warehouse.home)
-    plan = reopen_plan(lake, library.latest(context.partition_key))
-    record = followed(runtime_of(lake, plan, context.run.run_id).judge(), lambda step: context.log.debug(step.message))
+    lake, ledger, library = warehouse.open(), Ledger.open(warehouse.home), PolicyLibrary(warehouse.home)
+    plan, launch = (
+        reopen_plan(lake, library.latest(context.partition_key)),
+        Launch(context.run.run_id, context.run.run_id),
+    )
+    record = followed(judge_run(lake, ledger, plan, launch), progress.to(context))
     note, name = "; ".join(plan.warnings), plan.spec.name
     yield written(lake, TRAJECTORIES, len(record.trajectories))
     curves = equity_figure(record.equity_curves, name, plan.spec.report_from, note)

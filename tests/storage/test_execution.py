@@ -1,0 +1,205 @@
+import itertools
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import polars as pl
+import pytest
+
+from nvtrader_pipelines.policies.archive import read_archive
+from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.execution import (
+    evaluate_run,
+    paper_run,
+    replay_run,
+    replay_window,
+    train_run,
+    walk_forward_run,
+)
+from nvtrader_pipelines.storage.ledger import Ledger
+from nvtrader_pipelines.storage.plans import read_plan
+from nvtrader_pipelines.storage.policy_library import PolicyLibrary
+from nvtrader_pipelines.storage.recording import Launch
+from nvtrader_pipelines.storage.tables import EQUITY_CURVES, RUNS, TRAJECTORIES
+from tests.storage.small_runs import EXPERIMENT, KEY, N_SESSIONS, land, rows_of, small_home
+
+ME = Launch("task")
+
+
+def started(home, task="task") -> subprocess.Popen:
+    """The experiment of a home, run by a process of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.storage.small_runs", str(home.root), task], stdout=subprocess.PIPE, text=True
+    )
+
+
+def ended(process) -> str:
+    output, _ = process.communicate(timeout=240)
+    assert process.returncode == 0
+    return output
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    """A home whose experiment was run to the end by another process; only to be read."""
+    lake = small_home(tmp_path_factory.mktemp("done") / "home")
+    assert ended(started(lake.home)).splitlines()[-1] == "done"
+    return lake
+
+
+@pytest.fixture(scope="module")
+def run(done):
+    return PolicyLibrary(done.home).latest(KEY)
+
+
+def files(lake, run) -> dict[str, bytes]:
+    folder = PolicyLibrary(lake.home).folder(KEY, run.run_id)
+    return {path.name: path.read_bytes() for path in folder.glob("[!.]*")}
+
+
+def require_equal(found, wanted) -> None:
+    for name, rows in wanted.items():
+        assert len(rows), name
+        assert found[name].equals(rows), name
+
+
+@pytest.mark.slow
+def test_a_run_of_a_process_is_in_library_tables_and_ledger(done, run):
+    ledger = Ledger.open(done.home)
+    row = ledger.run(run.run_id)
+    assert (row.status, row.kind, row.partition_key, row.attempts) == ("done", "walk_forward", KEY, 1)
+    rows = rows_of(done, run.run_id)
+    own = rows["evaluation.walk_forward_evaluation"].filter(pl.col("policy") == "small", pl.col("period") == "all")
+    assert row.metrics["all/sharpe"] == own["sharpe"][0]
+    assert rows["rl.runs"].select("kind", "policies_sha256").rows() == [("walk_forward", run.sha256)]
+    assert set(rows["rl.trajectories"]["phase"]) == {"train", "test"}
+    events = ledger.events(run.run_id)
+    assert events["stage"].to_list()[:4] == ["start", "data.loaded", "env.built", "agent.built"]
+    assert events["stage"][-1] == "done"
+
+
+@pytest.mark.slow
+def test_two_processes_with_the_same_spec_and_seeds_give_the_same_policies_and_rows(done, run, tmp_path):
+    other = small_home(tmp_path / "home")
+    ended(started(other.home))
+    again = PolicyLibrary(other.home).latest(KEY)
+    assert (again.run_id, again.sha256) == (run.run_id, run.sha256)
+    require_equal(rows_of(other, run.run_id), rows_of(done, run.run_id))
+
+
+def kill_after(process, n_lines, seconds) -> None:
+    """Kill a process, not its workers, some time after it has written so many lines."""
+    for _ in itertools.islice(process.stdout, n_lines):
+        pass
+    time.sleep(seconds)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    process.stdout.close()
+
+
+def require_consistent(lake, run, wanted) -> None:
+    """What a killed run has left is whole, and none of it counts as a run that is done."""
+    library, ledger = PolicyLibrary(lake.home), Ledger.open(lake.home)
+    with pytest.raises(StorageError, match="no trained policies"):
+        library.latest(KEY)
+    kept = {name: content for name, content in files(lake, run).items() if name.endswith(".zip")}
+    for name, content in kept.items():
+        assert content == wanted[name]
+    rows = rows_of(lake, run.run_id)
+    assert rows["rl.runs"].is_empty()
+    for content in kept.values():
+        card, _ = read_archive(content)
+        own = (pl.col("fold") == card.fold) & (pl.col("seed") == card.seed)
+        sampled = lake.read(TRAJECTORIES).filter(own).drop("run_id", "spec_hash")
+        assert sampled.select("episode", "step").is_duplicated().sum() == 0
+    assert ledger.run(run.run_id).status == "running"
+    ledger.close_interrupted()
+    assert ledger.run(run.run_id).status == "interrupted"
+
+
+@pytest.mark.slow
+def test_killed_at_ten_moments_a_run_leaves_all_consistent_and_goes_on_to_the_same_bytes(done, run, tmp_path):
+    lake, wanted = small_home(tmp_path / "home"), files(done, run)
+    generator = np.random.default_rng(20240102)
+    for attempt in range(10):
+        process = started(lake.home, f"attempt-{attempt}")
+        kill_after(process, int(generator.integers(5, 12)), float(generator.uniform(0.0, 0.05)))
+        require_consistent(lake, run, wanted)
+    ended(started(lake.home, "last"))
+    assert Ledger.open(lake.home).run(run.run_id).status == "done"
+    assert Ledger.open(lake.home).run(run.run_id).attempts == 11
+    found = files(lake, run)
+    assert not [name for name in found if name.endswith(".checkpoint")]
+    assert {name: content for name, content in found.items() if name.endswith(".zip")} == {
+        name: content for name, content in wanted.items() if name.endswith(".zip")
+    }
+    require_equal(rows_of(lake, run.run_id), rows_of(done, run.run_id))
+
+
+@pytest.mark.slow
+def test_a_replay_of_its_own_tests_is_a_new_run_of_the_same_version_with_the_same_trajectories(done, run):
+    ledger = Ledger.open(done.home)
+    told = list(replay_run(done, ledger, run.run_id[:6], ME))
+    row = ledger.run(told[0].run_id)
+    assert (row.kind, row.status, row.parent_run_id) == ("replay", "done", run.run_id)
+    assert row.spec_hash == run.spec_hash
+    assert row.run_id != run.run_id
+    was, now = rows_of(done, run.run_id), rows_of(done, row.run_id)
+    tested = was["rl.trajectories"].filter(pl.col("phase") == "test")
+    assert now["rl.trajectories"].drop("run_id", "phase").equals(tested.drop("run_id", "phase"))
+    for name in ("rl.equity_curves", "rl.action_logs", "rl.reward_decomposition"):
+        assert now[name].drop("run_id").equals(was[name].drop("run_id"))
+    (of_all,) = was["evaluation.walk_forward_evaluation"].partition_by("run_id")
+    of_all = of_all.filter(pl.col("period") == "all").drop("run_id")
+    assert now["evaluation.walk_forward_evaluation"].drop("run_id").equals(of_all)
+    assert now["rl.runs"]["policies_sha256"][0] == run.sha256
+
+
+@pytest.fixture
+def grown(done, tmp_path):
+    """A home where the experiment was run before newer bars landed, and the run."""
+    lake = small_home(tmp_path / "home")
+    ledger = Ledger.open(lake.home)
+    list(walk_forward_run(lake, ledger, KEY, ME))
+    before = PolicyLibrary(lake.home).latest(KEY)
+    land(lake, N_SESSIONS + 40)
+    return lake, ledger, before
+
+
+@pytest.mark.slow
+def test_on_its_recorded_snapshots_a_run_is_the_same_though_newer_bars_have_landed(grown, run):
+    lake, ledger, before = grown
+    assert read_plan(lake, KEY).run_id != before.run_id
+    rows, content = rows_of(lake, before.run_id), files(lake, before)
+    for path in PolicyLibrary(lake.home).folder(KEY, before.run_id).iterdir():
+        path.unlink()
+    told = list(walk_forward_run(lake, ledger, KEY, ME, before.snapshot_ids))
+    assert told[-1].run_id == before.run_id == run.run_id
+    assert files(lake, before) == content
+    require_equal(rows_of(lake, before.run_id), rows)
+
+
+@pytest.mark.slow
+def test_replays_read_the_recorded_market_or_the_one_of_now_and_paper_goes_on_from_there(grown):
+    lake, ledger, before = grown
+    recorded = list(replay_run(lake, ledger, before.run_id, ME, pinned=True))[0].run_id
+    current = list(replay_run(lake, ledger, before.run_id, ME))[0].run_id
+    assert recorded != current
+    curves = {each: rows_of(lake, each)["rl.equity_curves"].drop("run_id") for each in (recorded, current)}
+    assert curves[recorded].equals(curves[current])  # the newer bars are after the window
+    assert ledger.run(recorded).snapshot_ids == before.snapshot_ids
+
+    paper = list(paper_run(lake, ledger, before.run_id, ME))
+    account = lake.read(EQUITY_CURVES, {"run_id": [paper[0].run_id]})
+    assert account["session"].min() > before.as_parent.window[1]
+    assert account["session"].n_unique() == 40
+    land(lake, N_SESSIONS + 50)
+    longer = list(paper_run(lake, ledger, before.run_id, ME))
+    assert longer[0].run_id == paper[0].run_id
+    extended = lake.read(EQUITY_CURVES, {"run_id": [paper[0].run_id]})
+    assert extended["session"].n_unique() == 50
+    past = extended.filter(pl.col("session") <= account["session"].max())
+    assert past.sort("policy", "session").equals(account.sort("policy", "session"))
+    assert set(lake.read(RUNS)["kind"]) == {"walk_forward", "replay", "paper"}
