@@ -7,6 +7,7 @@ from nvtrader_pipelines.orchestration.assets.policies import trained_policy, tra
 from nvtrader_pipelines.orchestration.assets.preferences import preference_pairs
 from nvtrader_pipelines.orchestration.assets.silver import refine
 from nvtrader_pipelines.orchestration.assets.trajectories import walk_forward
+from nvtrader_pipelines.orchestration.assets.versions import experiment_version
 
 ASSETS = [
     bars,
@@ -14,6 +15,7 @@ ASSETS = [
     returns,
     features,
     market_panel,
+    experiment_version,
     trained_policy,
     training_curve,
     walk_forward,
