@@ -146,9 +146,9 @@ class Momentum(ClassicalAgent):
         growth = np.prod(1.0 + counted, axis=0)
         n_winners = max(1, round(self.top_fraction * len(growth)))
         winners = np.argsort(-growth, kind="stable")[:n_winners]
-        weights = np.zeros(len(growth))
-        weights[winners] = 1.0 / n_winners
-        return weights
+        scores = np.zeros(len(growth))
+        scores[winners] = 1.0
+        return scores
 
 
 class MinimumVariance(ClassicalAgent):

@@ -1,13 +1,14 @@
-"""A small learner and environment for tests that train."""
+"""Small learners and environments for tests that train."""
 
 from nvtrader_pipelines.envs.actions import ResidualAction
 from nvtrader_pipelines.envs.observations import PerAssetObservation
 from nvtrader_pipelines.envs.rewards import BenchmarkRelative
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.market.panel import MarketPanel
-from nvtrader_pipelines.policies.agents import Fit, PpoAgent
+from nvtrader_pipelines.policies.agents import Agent, Fit, Learner, PpoAgent
 from nvtrader_pipelines.policies.archive import PolicyCard
 from nvtrader_pipelines.policies.backbones import MlpBackbone, SharedAssetBackbone
+from tests.contracts.families import members
 
 SPEC = EnvSpec(lookback=5, episode_len=20, rebal_freq=5)
 AGENT = PpoAgent(
@@ -22,6 +23,30 @@ RESIDUAL_SPEC = EnvSpec(
 )
 RESIDUAL_AGENT = AGENT.model_copy(update={"backbone": SharedAssetBackbone(), "demean_returns": True})
 WINDOW = (5, 150)
+SMALL = {
+    "total_timesteps": 256,
+    "n_envs": 8,
+    "n_steps": 16,
+    "batch_size": 64,
+    "n_epochs": 2,
+    "n_groups": 2,
+    "group_size": 4,
+    "buffer_size": 128,
+    "learning_starts": 64,
+    "lstm_hidden_size": 8,
+    "backbone": MlpBackbone(hidden=(8,)),
+}
+
+
+def small(member: type[Learner], **settings) -> Learner:
+    """A learner with as little to do as it knows how to."""
+    known = {name: value for name, value in SMALL.items() if name in member.model_fields}
+    return member(**{**known, **settings})
+
+
+LEARNERS = {member().kind: small(member) for member in members(Agent) if not member.classical}
+CLASSICAL = {member().kind: member() for member in members(Agent) if member.classical}
+CASES = {**{kind: (SPEC, agent) for kind, agent in LEARNERS.items()}, "shared_asset": (RESIDUAL_SPEC, RESIDUAL_AGENT)}
 
 
 def endless(agent: PpoAgent) -> PpoAgent:

@@ -24,7 +24,7 @@ from nvtrader_pipelines.policies.archive import (
     write_archive,
 )
 from tests.markets import synthetic_panel
-from tests.policies.small import AGENT, RESIDUAL_AGENT, RESIDUAL_SPEC, SPEC, WINDOW, card_of
+from tests.policies.small import CASES, CLASSICAL, SPEC, WINDOW, card_of
 
 PANEL = synthetic_panel(160, 3)
 FIT = Fit(
@@ -37,8 +37,9 @@ ELSEWHERE = "from tests.policies.test_archive import digests; print(*digests())"
 
 
 def digests():
-    """Of the archives and of an episode's rewards that a seed gives, for both kinds of policy."""
-    for spec, agent in ((SPEC, AGENT), (RESIDUAL_SPEC, RESIDUAL_AGENT)):
+    """Of the archives and of an episode's rewards that a seed gives, for every kind of policy."""
+    classical = [(SPEC, agent) for agent in CLASSICAL.values()]
+    for spec, agent in [*CASES.values(), *classical]:
         fit = agent.train(PANEL, spec, WINDOW, 4)
         yield hashlib.sha256(write_archive(card_of(PANEL, fit, spec, agent), fit.tensors)).hexdigest()
         env = PortfolioEnv(PANEL, spec)
@@ -78,10 +79,19 @@ def test_equal_cards_and_tensors_give_equal_bytes_whatever_the_order_of_the_tens
     assert write_archive(card_of(PANEL, FIT), backwards) == ARCHIVE
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_bytes_of_policy_and_rewards_in_two_processes():
     run = [sys.executable, "-c", ELSEWHERE]
     other = subprocess.run(run, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2])
     assert other.stdout.split() == list(digests())
+
+
+@pytest.mark.parametrize("agent", CLASSICAL.values(), ids=CLASSICAL)
+def test_a_policy_without_tensors_has_an_archive_like_any_other(agent):
+    card = card_of(PANEL, agent.train(PANEL, SPEC, WINDOW, 0), agent=agent)
+    content = write_archive(card, {})
+    assert read_archive(content) == (card, {})
+    assert write_archive(card, {}) == content
 
 
 def test_an_archive_holds_a_readable_card_and_tensors_and_no_pickle():

@@ -1,15 +1,34 @@
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from nvtrader_pipelines.envs.dynamics import opening_account
-from nvtrader_pipelines.policies.baselines import Baseline, BuyAndHold, EqualWeight, MeanCvar, MinimumVariance
+from nvtrader_pipelines.envs.spec import EnvSpec
+from nvtrader_pipelines.policies.agents import Agent
+from nvtrader_pipelines.policies.baselines import (
+    AnchorPortfolio,
+    Baseline,
+    BuyAndHold,
+    EqualWeight,
+    MeanCvar,
+    MinimumVariance,
+    Momentum,
+)
 from nvtrader_pipelines.portfolio.mean_risk import mean_cvar_weights, minimum_variance_weights
+from tests.contracts.families import members
 from tests.markets import synthetic_panel
+from tests.panels import DELISTED, INELIGIBLE, LATE, LISTED_AT, NEVER, eventful_panel, with_other_future
 
-BASELINES = [EqualWeight(), BuyAndHold(), MinimumVariance(history=60), MeanCvar(history=80)]
+BASELINES = [
+    EqualWeight(),
+    BuyAndHold(),
+    Momentum(months=3, top_fraction=0.5),
+    MinimumVariance(history=60),
+    MeanCvar(history=80),
+]
 HELD = opening_account(4)
 
 
@@ -134,3 +153,87 @@ def test_a_name_listed_within_the_history_gets_no_estimated_weight():
 def test_a_tail_of_less_than_one_return_is_refused_by_the_spec():
     with pytest.raises(ValidationError, match="lower confidence_level or lengthen history"):
         MeanCvar(history=19)
+
+
+def momentum_by_pandas(panel, t, momentum):
+    """The winners' equal weights at `t` from a table of prices; none until every lag is known."""
+    prices = (1.0 + pd.DataFrame(panel.close_returns)).cumprod().where(panel.tradable).ffill()
+    change = prices.shift(21 * momentum.skip).iloc[t] / prices.shift(21 * momentum.months).iloc[t] - 1.0
+    change = change[panel.eligible[t] & change.notna()].sort_values(ascending=False, kind="stable")
+    weights = np.zeros(len(panel.symbols) + 1)
+    winners = change.index[: max(1, round(momentum.top_fraction * len(change)))]
+    weights[winners] = 1.0 / len(winners)
+    return weights
+
+
+@pytest.mark.parametrize("market", [synthetic_panel(400, 12), eventful_panel(400)], ids=["plain", "eventful"])
+@pytest.mark.parametrize(
+    "momentum",
+    [Momentum(estimate_every=1), Momentum(months=6, skip=0, top_fraction=0.5, estimate_every=1)],
+    ids=["12-1", "6-0"],
+)
+def test_momentum_holds_the_winners_that_a_table_of_prices_gives(market, momentum):
+    sessions = range(21 * momentum.months, 400, 7)
+    targets = [momentum.start().decide(market, t, HELD).target for t in sessions]
+    for t, target in zip(sessions, targets, strict=True):
+        np.testing.assert_array_equal(target, momentum_by_pandas(market, t, momentum))
+    assert len({target.tobytes() for target in targets}) > 1
+
+
+def test_momentum_is_equal_weights_until_its_first_price_is_known():
+    panel = synthetic_panel(300, 5)
+    before, after = decisions(Momentum(), panel, [251, 252])
+    assert before.tolist() == [0.2] * 5 + [0.0]
+    assert sorted(after) == [0.0] * 5 + [1.0]
+
+
+def test_momentum_leaves_the_last_month_out():
+    panel = synthetic_panel(300, 5)
+    crash = panel.close_returns.copy()
+    crash[260:] = np.random.default_rng(3).normal(0.0, 0.1, crash[260:].shape)
+    known, other = (
+        decisions(Momentum(), changed, [280]) for changed in (panel, with_changes(panel, close_returns=crash))
+    )
+    assert np.array_equal(known, other)
+    assert not np.array_equal(decisions(Momentum(skip=0), with_changes(panel, close_returns=crash), [280]), known)
+
+
+def test_momentum_gives_no_weight_to_names_without_a_price_at_its_start():
+    panel = eventful_panel(400)
+    for target in decisions(Momentum(months=3, top_fraction=1.0), panel, [LISTED_AT + 62, 130]):
+        assert not target[[DELISTED, INELIGIBLE, NEVER, -1]].any()
+    early, late = (decisions(Momentum(months=3, top_fraction=1.0), panel, [t])[0] for t in (LISTED_AT + 62, 130))
+    assert early[LATE] == 0.0
+    assert late[LATE] > 0.0
+
+
+@pytest.mark.parametrize("fraction", [0.01, 0.2, 1.0])
+def test_momentum_holds_the_given_share_of_the_names_and_at_least_one(fraction):
+    (target,) = decisions(Momentum(top_fraction=fraction), synthetic_panel(300, 10), [280])
+    assert np.count_nonzero(target) == max(1, round(10 * fraction))
+
+
+@pytest.mark.parametrize("skip", [3, 4])
+def test_a_momentum_that_ends_before_it_begins_is_refused(skip):
+    with pytest.raises(ValidationError, match=f"momentum needs skip < months, but skip is {skip} and months 3"):
+        Momentum(months=3, skip=skip)
+
+
+@pytest.mark.parametrize("baseline", [*BASELINES, AnchorPortfolio()], ids=by_kind)
+def test_no_session_after_a_decision_of_an_eventful_market_changes_it(baseline):
+    panel = eventful_panel(200)
+    sessions = range(100, 151, 10)
+    other = with_other_future(panel, 150)
+    for before, after in zip(decisions(baseline, panel, sessions), decisions(baseline, other, sessions), strict=True):
+        assert np.array_equal(before, after) if before is not None else after is None
+
+
+@pytest.mark.parametrize("member", members(Baseline))
+def test_every_baseline_is_an_agent_that_learns_nothing(member):
+    assert member in members(Agent)
+    assert member.classical
+    assert not member.resumable
+    assert not member.backbones
+    fit = member().train(market(30), EnvSpec(), (0, 29), 0)
+    assert (fit.tensors, fit.curve) == ({}, [])
+    assert fit.rollouts.is_empty()

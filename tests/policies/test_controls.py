@@ -45,8 +45,8 @@ def excess_growth(panel, seed):
     fit = AGENT.train(panel, SPEC, (FOLD.train_first, FOLD.train_last), seed)
     learned = open_policy(card_of(panel, fit, SPEC, AGENT), fit.tensors, panel)
     contestants = [
-        Contestant("ppo", "policy", seed, (learned,)),
-        Contestant("equal_weight", "baseline", None, (EqualWeight().start(),)),
+        Contestant("ppo", "policy", (seed,), (learned,)),
+        Contestant("equal_weight", "baseline", (None,), (EqualWeight().start(),)),
     ]
     equity = backtest(panel, SPEC, [FOLD], contestants).equity_curves.group_by("policy").last()
     grown = dict(zip(equity["policy"], np.log(equity["equity"]), strict=True))

@@ -6,20 +6,24 @@ import torch
 
 from nvtrader_pipelines.envs.dynamics import Account, opening_account
 from nvtrader_pipelines.envs.simulation import PortfolioSimulation
-from nvtrader_pipelines.policies.archive import PolicyArchiveError
+from nvtrader_pipelines.envs.spaces import action_space, observation_space
+from nvtrader_pipelines.policies.archive import PolicyArchiveError, read_archive, write_archive
 from nvtrader_pipelines.policies.learned import EnsemblePolicy, open_policy
 from tests.markets import synthetic_panel
 from tests.panels import cut, with_other_future
-from tests.policies.small import AGENT, RESIDUAL_AGENT, RESIDUAL_SPEC, SPEC, WINDOW, card_of
+from tests.policies.small import CASES, CLASSICAL, SPEC, WINDOW, card_of
 
 PANEL = synthetic_panel(200, 3)
-KINDS = {"flat": (SPEC, AGENT), "shared": (RESIDUAL_SPEC, RESIDUAL_AGENT)}
-BOTH = pytest.mark.parametrize("kind", KINDS)
+EVERY = pytest.mark.parametrize("kind", CASES)
+SESSIONS = range(150, 180, 5)
+ACCOUNT = Account(np.array([0.2, 0.3, 0.1, 0.4]), 0.9, 1.0)
+WITHOUT_VALUE = {"ppo_inhouse"}  # whose default advantage has no critic
+WITHOUT_LOG_PROB = {"sac", "td3", "tqc"}
 FITS = {}
 
 
 def trained(kind, seed=0):
-    spec, agent = KINDS[kind]
+    spec, agent = CASES[kind]
     if (kind, seed) not in FITS:
         FITS[kind, seed] = agent.train(PANEL, spec, WINDOW, seed)
     return card_of(PANEL, FITS[kind, seed], spec, agent, seed=seed), FITS[kind, seed].tensors
@@ -29,76 +33,131 @@ def opened(kind, panel=PANEL, seed=0):
     return open_policy(*trained(kind, seed), panel)
 
 
-@BOTH
+def decisions(policy, panel=PANEL, sessions=SESSIONS, account=ACCOUNT):
+    """All that a policy says at one session after the other."""
+    made = [policy.decide(panel, t, account) for t in sessions]
+    return [
+        (each.target.tobytes(), each.action.tobytes(), each.observation_hash, each.value, each.log_prob)
+        for each in made
+    ]
+
+
+@EVERY
 def test_a_decision_names_target_weights_and_what_the_network_said(kind):
-    decision = opened(kind).decide(PANEL, 170, Account(np.array([0.2, 0.3, 0.1, 0.4]), 0.9, 1.0))
+    decision = opened(kind).decide(PANEL, 170, ACCOUNT)
     assert decision.target is not None
     assert decision.target.sum() == pytest.approx(1.0)
     assert decision.action is not None
     assert (decision.action.shape, decision.action.dtype) == ((4,), np.float32)
     assert isinstance(decision.observation_hash, int)
-    assert np.isfinite([decision.value, decision.log_prob]).all()
+    assert (decision.value is None) == (kind in WITHOUT_VALUE)
+    assert (decision.log_prob is None) == (kind in WITHOUT_LOG_PROB)
+    assert np.isfinite([said for said in (decision.value, decision.log_prob) if said is not None]).all()
 
 
-@BOTH
-def test_decisions_are_the_same_every_time_and_on_every_opening(kind):
-    account = opening_account(3)
+@EVERY
+def test_decisions_are_the_same_on_every_opening(kind):
     first, second = opened(kind), opened(kind)
+    expected = decisions(first)
     torch.rand(10)
-    decisions = [policy.decide(PANEL, 180, account) for policy in (first, first, second)]
-    assert len({decision.target.tobytes() for decision in decisions}) == 1
-    assert len({decision.observation_hash for decision in decisions}) == 1
+    assert decisions(second) == expected
 
 
-@BOTH
+@EVERY
+def test_a_policy_that_is_written_and_read_back_decides_the_same(kind):
+    card, tensors = read_archive(write_archive(*trained(kind)))
+    assert decisions(open_policy(card, tensors, PANEL)) == decisions(opened(kind))
+
+
+@EVERY
 @pytest.mark.parametrize("t", [160, 180])
 def test_a_decision_is_bit_equal_whatever_comes_after_it(kind, t):
-    account = opening_account(3)
-    known = opened(kind).decide(PANEL, t, account)
+    known = decisions(opened(kind), sessions=[t - 5, t])
     for other in (with_other_future(PANEL, t), cut(PANEL, t)):
-        decision = opened(kind, other).decide(other, t, account)
-        assert decision.target.tobytes() == known.target.tobytes()
-        assert decision.observation_hash == known.observation_hash
-        assert (decision.value, decision.log_prob) == (known.value, known.log_prob)
+        assert decisions(opened(kind, other), other, [t - 5, t]) == known
 
 
-@BOTH
+@EVERY
 def test_a_policy_decides_in_use_exactly_what_it_would_do_in_its_environment(kind):
-    card, _ = trained(kind)
+    card, tensors = trained(kind)
     policy = opened(kind)
     simulation = PortfolioSimulation(PANEL, card.environment, 1, first=150, scaler=card.scaler)
     simulation.reset([0], [np.random.default_rng(0)])
+    network = card.agent.network(simulation.builder.layout, observation_space(simulation), action_space(simulation))
+    network.load_state_dict(tensors)
+    state = None
     for _ in range(6):
         decision = policy.decide(PANEL, int(simulation.accounts.t[0]), simulation.accounts.account(0))
-        step = simulation.step(decision.action[None, :])
-        assert step.target[0].tobytes() == decision.target.tobytes()
+        action, state = network.predict(simulation.observe(), state, np.array([False]), deterministic=True)
+        np.testing.assert_array_equal(decision.action, action[0])  # as the library acts, with its own memory
+        assert simulation.step(action).target[0].tobytes() == decision.target.tobytes()
 
 
-@BOTH
+@EVERY
 def test_an_ensemble_wants_the_mean_of_its_members_weights_from_its_own_account(kind):
+    ensemble = EnsemblePolicy([opened(kind, seed=seed) for seed in (0, 1, 2)])
     members = [opened(kind, seed=seed) for seed in (0, 1, 2)]
-    account = Account(np.array([0.2, 0.3, 0.1, 0.4]), 0.9, 1.0)
-    decision = EnsemblePolicy(members).decide(PANEL, 170, account)
-    targets = [member.decide(PANEL, 170, account).target for member in members]
-    np.testing.assert_allclose(decision.target, np.mean(targets, axis=0), rtol=1e-15)
-    assert decision.action is decision.value is decision.log_prob is decision.observation_hash is None
+    for t in SESSIONS:
+        decision = ensemble.decide(PANEL, t, ACCOUNT)
+        targets = [member.decide(PANEL, t, ACCOUNT).target for member in members]
+        np.testing.assert_allclose(decision.target, np.mean(targets, axis=0), rtol=1e-15)
+        assert decision.action is decision.value is decision.log_prob is decision.observation_hash is None
+
+
+def test_a_policy_with_memory_remembers_between_decisions_and_each_opening_for_itself():
+    policy = opened("recurrent_ppo")
+    policy.decide(PANEL, 160, ACCOUNT)
+    remembered = decisions(policy, sessions=[165])
+    assert decisions(opened("recurrent_ppo"), sessions=[165]) != remembered
+    assert decisions(opened("ppo"), sessions=[160, 165])[1:] == decisions(opened("ppo"), sessions=[165])
+
+
+@pytest.mark.parametrize("t", [160, 159])
+def test_a_policy_with_memory_goes_from_session_to_session(t):
+    policy = opened("recurrent_ppo")
+    policy.decide(PANEL, 160, ACCOUNT)
+    with pytest.raises(ValueError, match=f"has decided at 160 and is asked for {t}; open it again for each account"):
+        policy.decide(PANEL, t, ACCOUNT)
+    assert decisions(opened("ppo"), sessions=[160, t])
+
+
+@pytest.mark.parametrize("agent", CLASSICAL.values(), ids=CLASSICAL)
+def test_a_classical_agent_opens_as_its_worker_whatever_comes_after_its_decisions(agent):
+    fit = agent.train(PANEL, SPEC, WINDOW, 0)
+    card, tensors = read_archive(write_archive(card_of(PANEL, fit, agent=agent), fit.tensors))
+    future = with_other_future(PANEL, SESSIONS[-1])
+    expected, account = agent.start(), opening_account(3)
+    policies = open_policy(card, tensors, PANEL), open_policy(card, tensors, future)
+    for t in SESSIONS:
+        target = expected.decide(PANEL, t, account).target
+        for policy, panel in zip(policies, (PANEL, future), strict=True):
+            np.testing.assert_array_equal(policy.decide(panel, t, account).target, target)
+
+
+def test_a_classical_agent_with_tensors_is_refused():
+    agent = CLASSICAL["equal_weight"]
+    card = card_of(PANEL, agent.train(PANEL, SPEC, WINDOW, 0), agent=agent)
+    with pytest.raises(PolicyArchiveError, match="a classical agent has no tensors, but the policy of equal_weight"):
+        open_policy(card, {"weight": torch.zeros(1)}, PANEL)
 
 
 def test_a_policy_refuses_other_symbols_or_features_than_it_was_trained_on():
     with pytest.raises(PolicyArchiveError, match=r"on 3 symbols \(AAA, BBB, CCC\), but.* has 2 symbols \(AAA, BBB\)"):
-        opened("flat", synthetic_panel(200, 2))
+        opened("ppo", synthetic_panel(200, 2))
     names = (*PANEL.feature_names[:-1], "another")
     with pytest.raises(PolicyArchiveError, match="features"):
-        opened("flat", replace(PANEL, feature_names=names))
+        opened("ppo", replace(PANEL, feature_names=names))
 
 
 def test_a_policy_refuses_a_panel_it_was_not_opened_on():
     with pytest.raises(ValueError, match="open it again on this one"):
-        opened("flat").decide(synthetic_panel(200, 3), 170, opening_account(3))
+        opened("ppo").decide(synthetic_panel(200, 3), 170, opening_account(3))
 
 
-def test_tensors_that_do_not_fit_the_card_are_refused_with_a_sentence():
-    card, tensors = trained("flat")
-    for wrong in ({**tensors, "log_std": torch.zeros(9)}, {"log_std": tensors["log_std"]}):
+@EVERY
+def test_tensors_that_do_not_fit_the_card_are_refused_with_a_sentence(kind):
+    card, tensors = trained(kind)
+    name = next(iter(tensors))
+    for wrong in ({**tensors, name: torch.zeros(9)}, {name: tensors[name]}, {}):
         with pytest.raises(PolicyArchiveError, match="tensors do not fit the network its card names"):
             open_policy(card, wrong, PANEL)

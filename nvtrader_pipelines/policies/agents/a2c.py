@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, PositiveFloat
+from pydantic import Field, PositiveFloat, PositiveInt
 from stable_baselines3 import A2C
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 
@@ -10,16 +10,15 @@ from nvtrader_pipelines.policies.agents.on_policy import OnPolicyLearner
 
 
 class A2cAgent(OnPolicyLearner):
-    """Advantage actor-critic (Mnih et al. 2016, synchronous) from Stable-Baselines3: one step on each short rollout.
-
-    Advantages are normalised by default, since a step earns thousandths; Stable-Baselines3 leaves them as they are.
-    """
+    """Advantage actor-critic (Mnih et al. 2016, synchronous) from Stable-Baselines3: one update a short rollout."""
 
     algorithm: ClassVar[type[OnPolicyAlgorithm]] = A2C
 
     kind: Literal["a2c"] = "a2c"
+    n_envs: PositiveInt = 16  # portfolios side by side; fewer than PPO's, for more updates
     n_steps: Annotated[int, Field(ge=1, le=4096)] = 8  # per environment and update
-    normalize_advantage: bool = True
+    learning_rate: Annotated[float, Field(ge=1e-5, le=1e-2)] = 3e-3
+    normalize_advantage: bool = False
     use_rms_prop: bool = True  # else the backbone's Adam
     rms_prop_eps: PositiveFloat = 1e-5
 

@@ -71,7 +71,6 @@ class OffPolicyLearner(Learner):
         model = self.algorithm(self.policy_class, env, policy_kwargs=policy_kwargs, seed=seed, device="cpu", **settings)
         policy = cast(Network, model.policy)
         self.prepare(policy, simulation, seed)
-        _catch_up(policy)
         return policy, learn(model, env, self.total_timesteps, hooks, seed)
 
     def network(self, layout: ObservationLayout, observation_space: spaces.Box, action_space: spaces.Box) -> Network:
@@ -96,6 +95,7 @@ class OffPolicyLearner(Learner):
             "activation_fn": nn.ReLU,
             "n_critics": N_CRITICS,
             "share_features_extractor": False,
+            "optimizer_class": torch.optim.Adam,
             "optimizer_kwargs": OPTIMIZER,
             **extractor,
         }
@@ -117,10 +117,3 @@ class OffPolicyLearner(Learner):
             "optimize_memory_usage": False,
             "n_steps": 1,
         }
-
-
-def _catch_up(policy: Network) -> None:
-    """Make the target networks equal to theirs, which the backbone may have changed."""
-    policy.critic_target.load_state_dict(policy.critic.state_dict())
-    if isinstance(policy, TD3Policy):
-        policy.actor_target.load_state_dict(policy.actor.state_dict())

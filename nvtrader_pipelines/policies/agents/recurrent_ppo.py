@@ -36,11 +36,14 @@ class RecurrentPpoAgent(ClippedLearner):
         return RecurrentActorCriticPolicy, {
             "net_arch": {"pi": layers, "vf": layers},
             "activation_fn": nn.Tanh,
+            "ortho_init": True,
+            "share_features_extractor": True,
             "log_std_init": self.log_std_init,
             "lstm_hidden_size": self.lstm_hidden_size,
             "n_lstm_layers": self.n_lstm_layers,
             "shared_lstm": False,
             "enable_critic_lstm": True,
+            "optimizer_class": torch.optim.Adam,
             "optimizer_kwargs": OPTIMIZER,
             **extractor,
         }

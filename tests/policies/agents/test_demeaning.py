@@ -1,0 +1,24 @@
+import numpy as np
+
+from nvtrader_pipelines.policies.agents.demeaning import demeaned
+from tests.panels import LATE, NEVER, eventful_panel
+
+
+def test_demeaning_gives_every_name_the_common_mean_and_keeps_its_moves():
+    panel = eventful_panel()
+    first, last = 10, 140
+    shifted = demeaned(panel, first, last)
+    listed = panel.tradable[first : last + 1]
+    growth, before = (np.log1p(market.close_returns[first : last + 1]) for market in (shifted, panel))
+    own = [growth[listed[:, name], name].mean() for name in range(6) if name != NEVER]
+    np.testing.assert_allclose(own, own[0], atol=1e-15)
+    moved = (growth - before)[listed[:, LATE], LATE]
+    np.testing.assert_allclose(moved, moved[0], atol=1e-15)
+
+
+def test_demeaning_leaves_sessions_without_a_price_and_the_market_it_was_given_alone():
+    panel = eventful_panel()
+    before = panel.close_returns.copy()
+    shifted = demeaned(panel, 10, 140)
+    assert not shifted.close_returns[~panel.tradable].any()
+    np.testing.assert_array_equal(panel.close_returns, before)

@@ -1,0 +1,202 @@
+import inspect
+
+import numpy as np
+import pytest
+import torch
+from pydantic import ValidationError
+
+from nvtrader_pipelines.envs.simulation import PortfolioSimulation
+from nvtrader_pipelines.envs.spaces import action_space, observation_space
+from nvtrader_pipelines.policies.agents import Learner, PpoAgent, TrainingHooks
+from nvtrader_pipelines.policies.agents.demeaning import demeaned
+from nvtrader_pipelines.policies.agents.learner import EVERY_BACKBONE, EXTRACTORS
+from nvtrader_pipelines.policies.backbones import MlpBackbone, SharedAssetBackbone
+from tests.markets import synthetic_panel
+from tests.panels import eventful_panel, with_other_future
+from tests.policies.small import AGENT, CASES, LEARNERS, SPEC, WINDOW, small
+
+PANEL = synthetic_panel(160, 3)
+EVERY = pytest.mark.parametrize(("spec", "agent"), CASES.values(), ids=CASES)
+DECIDES_NOTHING = {"self", "policy", "env", "stats_window_size", "tensorboard_log", "verbose", "_init_setup_model"}
+COMMON = {"policy_kwargs", "seed", "device"}
+
+
+def bits(fit):
+    return {name: tensor.numpy().tobytes() for name, tensor in fit.tensors.items()}
+
+
+@EVERY
+def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(spec, agent):
+    first, second, other = (agent.train(PANEL, spec, WINDOW, seed) for seed in (1, 1, 2))
+    assert bits(first) == bits(second)
+    assert first.curve == second.curve
+    assert bits(first) != bits(other)
+
+
+@EVERY
+def test_training_changes_every_part_of_the_network_that_learns(spec, agent):
+    fit = agent.train(PANEL, spec, WINDOW, 1)
+    barely = agent.model_copy(update={"total_timesteps": 1, "learning_rate": 1e-12})
+    start = barely.train(PANEL, spec, WINDOW, 1).tensors
+    unlearned = {name for name, tensor in fit.tensors.items() if torch.equal(tensor, start[name])}
+    assert unlearned == (
+        {name for name in start if "value" in name or "vf" in name} if is_without_critic(agent) else set()
+    )
+
+
+def is_without_critic(agent):
+    return agent.kind == "ppo_inhouse" and not agent.advantage.uses_critic
+
+
+@EVERY
+def test_training_leaves_no_trace_of_what_came_before_it_in_the_process(spec, agent):
+    first = agent.train(PANEL, spec, WINDOW, 1)
+    torch.rand(100)
+    np.random.rand(100)  # noqa: NPY002 - the library shuffles with the global generator
+    AGENT.train(PANEL, SPEC, WINDOW, 9)
+    assert bits(agent.train(PANEL, spec, WINDOW, 1)) == bits(first)
+
+
+@EVERY
+def test_no_session_after_the_training_window_changes_a_trained_policy(spec, agent):
+    panel = eventful_panel()
+    window = (5, 110)
+    trained = agent.train(panel, spec, window, 0)
+    other = agent.train(with_other_future(panel, 110), spec, window, 0)
+    assert bits(trained) == bits(other)
+    assert trained.scaler == other.scaler
+
+
+@EVERY
+def test_a_training_that_is_watched_sampled_and_saved_gives_the_same_policy(spec, agent):
+    seen, saved = [], []
+    plain = agent.train(PANEL, spec, WINDOW, 0)
+    watched = agent.train(
+        PANEL, spec, WINDOW, 0, TrainingHooks(report=seen.append, checkpoint=saved.append, sample_rate=1.0)
+    )
+    assert bits(watched) == bits(plain)
+    assert seen == watched.curve == plain.curve
+    assert len(seen) > 0
+    assert plain.rollouts.is_empty()
+    assert not watched.rollouts.is_empty()
+    assert bool(saved) == agent.resumable
+
+
+@EVERY
+def test_demeaned_returns_are_what_a_learner_trains_on_if_it_asks_for_them(spec, agent):
+    known = demeaned(PANEL, *WINDOW)
+    settings = {"demean_returns": True}, {"demean_returns": False}
+    on_own, on_known = (agent.model_copy(update=update) for update in settings)
+    if spec.observation.kind == "lookback":  # whose scaler is fitted on the market as it is
+        assert bits(on_own.train(PANEL, spec, WINDOW, 0)) != bits(on_known.train(PANEL, spec, WINDOW, 0))
+    else:
+        assert bits(on_own.train(PANEL, spec, WINDOW, 0)) == bits(on_known.train(known, spec, WINDOW, 0))
+
+
+@EVERY
+def test_training_leaves_nothing_on_the_disk(spec, agent, tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("tempfile.tempdir", None)
+    agent.train(PANEL, spec, WINDOW, 0)
+    ours = [
+        path for path in tmp_path.iterdir() if not path.name.startswith("torchinductor")
+    ]  # torch's, at first import
+    assert ours == []
+
+
+@EVERY
+def test_a_network_takes_the_tensors_of_a_fit_and_acts_the_same_on_the_same(spec, agent):
+    fit = agent.train(PANEL, spec, WINDOW, 0)
+    simulation = PortfolioSimulation(PANEL, spec, 1, scaler=fit.scaler)
+    network = agent.network(simulation.builder.layout, observation_space(simulation), action_space(simulation))
+    assert set(network.state_dict()) == set(fit.tensors)
+    network.load_state_dict(fit.tensors)
+    observation = torch.as_tensor(simulation.observe())
+    with torch.no_grad():
+        first, second = (agent.act(network, observation, None) for _ in range(2))
+    assert first.action.tobytes() == second.action.tobytes()
+    assert first.action.shape == action_space(simulation).shape
+    assert first.action.dtype == np.float32
+    assert (first.value, first.log_prob) == (second.value, second.log_prob)
+
+
+class Prepared(MlpBackbone):
+    """Keeps what it is prepared with, and changes what it prepares."""
+
+    def prepare(self, policy, observations, seed):
+        SEEN.append((observations, seed))
+        with torch.no_grad():
+            for parameter in policy.parameters():
+                parameter.fill_(0.0)
+
+
+SEEN = []
+
+
+@pytest.mark.parametrize("agent", LEARNERS.values(), ids=LEARNERS)
+def test_a_backbone_is_prepared_on_what_can_be_seen_in_the_training_window(agent):
+    SEEN.clear()
+    prepared = agent.model_copy(update={"backbone": Prepared(hidden=(8,))})
+    fit = prepared.train(PANEL, SPEC, WINDOW, 7)
+    assert bits(fit) != bits(agent.train(PANEL, SPEC, WINDOW, 7))
+    ((observations, seed),) = SEEN
+    simulation = PortfolioSimulation(PANEL, SPEC, 1, first=WINDOW[0], last=WINDOW[1])
+    assert observations.shape == (WINDOW[1] - WINDOW[0] + 1, simulation.builder.length)
+    simulation.accounts.open([0], [100])
+    np.testing.assert_array_equal(observations[95], simulation.observe()[0])
+    assert seed == 7
+
+
+def library_settings(agent):
+    return agent.settings(3) if "n_actions" in inspect.signature(agent.settings).parameters else agent.settings()
+
+
+LIBRARY = {kind: agent for kind, agent in LEARNERS.items() if hasattr(agent, "algorithm")}
+
+
+@pytest.mark.parametrize("agent", LIBRARY.values(), ids=LIBRARY)
+def test_no_argument_that_decides_what_is_learned_is_left_to_the_librarys_default(agent):
+    arguments = set(inspect.signature(agent.algorithm.__init__).parameters)
+    assert set(library_settings(agent)) | COMMON == arguments - DECIDES_NOTHING
+
+
+@pytest.mark.parametrize("agent", LIBRARY.values(), ids=LIBRARY)
+def test_every_field_of_a_library_agent_changes_an_argument_or_the_network(agent):
+    fields = set(type(agent).model_fields) - {"kind", "total_timesteps", "n_envs", "demean_returns", "backbone"}
+    arguments = set(library_settings(agent)) | {"log_std_init", "lstm_hidden_size", "n_lstm_layers", "n_quantiles"}
+    assert fields - {"final_learning_rate"} <= arguments
+
+
+def test_the_learning_rate_falls_linearly_to_its_last_share():
+    rate = PpoAgent(learning_rate=1e-3, final_learning_rate=0.1).schedule()
+    assert [rate(1.0), rate(0.5), rate(0.0)] == pytest.approx([1e-3, 5.5e-4, 1e-4])
+
+
+def test_agents_with_an_actor_critic_take_every_backbone_and_the_others_those_that_extract_features():
+    assert {"shared_asset"} == EVERY_BACKBONE - EXTRACTORS
+    every = {kind for kind, agent in LEARNERS.items() if agent.backbones == EVERY_BACKBONE}
+    assert every == {"ppo", "a2c", "ppo_inhouse"}
+    assert all(agent.backbones in (EVERY_BACKBONE, EXTRACTORS) for agent in LEARNERS.values())
+
+
+@pytest.mark.parametrize("kind", [kind for kind, agent in LEARNERS.items() if agent.backbones == EXTRACTORS])
+def test_a_backbone_an_agent_cannot_take_is_refused_before_training(kind):
+    agent = small(type(LEARNERS[kind])).model_copy(update={"backbone": SharedAssetBackbone()})
+    with pytest.raises(ValueError, match=r"the agent takes a backbone of autoencoder, .*, but it has shared_asset"):
+        agent.train(PANEL, SPEC, WINDOW, 0)
+
+
+@pytest.mark.parametrize("member", [type(agent) for agent in LEARNERS.values()])
+@pytest.mark.parametrize(
+    ("field", "value"), [("gamma", 1.0), ("learning_rate", 0.1), ("total_timesteps", 0), ("final_learning_rate", 2.0)]
+)
+def test_hyperparameters_out_of_range_are_refused(member, field, value):
+    with pytest.raises(ValidationError, match=field):
+        member.model_validate({field: value})
+
+
+def test_every_learner_says_what_it_is():
+    for agent in LEARNERS.values():
+        assert isinstance(agent, Learner)
+        assert not agent.classical

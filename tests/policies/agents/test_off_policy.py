@@ -1,0 +1,120 @@
+import numpy as np
+import pytest
+import torch
+from pydantic import ValidationError
+
+from nvtrader_pipelines.envs.simulation import PortfolioSimulation
+from nvtrader_pipelines.envs.spaces import action_space, observation_space
+from nvtrader_pipelines.policies.agents import SacAgent, Td3Agent, TqcAgent, TrainingHooks
+from tests.markets import synthetic_panel
+from tests.policies.small import SPEC, WINDOW, small
+
+PANEL = synthetic_panel(160, 3)
+MEMBERS = [SacAgent, Td3Agent, TqcAgent]
+EVERY = pytest.mark.parametrize("member", MEMBERS)
+
+
+def bits(fit):
+    return {name: tensor.numpy().tobytes() for name, tensor in fit.tensors.items()}
+
+
+def network(agent):
+    simulation = PortfolioSimulation(PANEL, SPEC, 1)
+    spaces = observation_space(simulation), action_space(simulation)
+    return agent.network(simulation.builder.layout, *spaces), torch.as_tensor(simulation.observe())
+
+
+@EVERY
+def test_actions_stay_within_the_bounds_of_the_space_and_fill_them(member):
+    agent = small(member)
+    net, observation = network(agent)
+    with torch.no_grad():
+        extremes = [agent.act(net, observation * scale, None).action for scale in (1e6, -1e6)]
+    assert np.abs(extremes).max() <= 5.0
+    assert np.abs(extremes).max() > 4.9
+
+
+@EVERY
+def test_actions_in_training_stay_within_the_bounds_and_are_uniform_before_learning_starts(member):
+    agent = small(member, total_timesteps=1280).model_copy(update={"learning_starts": 1280})
+    actions = np.array(agent.train(PANEL, SPEC, WINDOW, 0, TrainingHooks(sample_rate=1.0)).rollouts["action"].to_list())
+    assert np.abs(actions).max() <= 5.0
+    assert actions.mean() == pytest.approx(0.0, abs=0.2)
+    assert actions.std() == pytest.approx(10.0 / np.sqrt(12.0), rel=0.05)
+
+
+@EVERY
+def test_nothing_is_learned_before_learning_starts(member):
+    agent = small(member).model_copy(update={"learning_starts": 256})
+    longer = agent.model_copy(update={"total_timesteps": 128})
+    assert bits(agent.train(PANEL, SPEC, WINDOW, 0)) == bits(longer.train(PANEL, SPEC, WINDOW, 0))
+
+
+@EVERY
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("train_freq", 2), ("gradient_steps", 2), ("batch_size", 32), ("tau", 0.5), ("buffer_size", 64)],
+)
+def test_every_setting_of_the_updates_changes_what_is_learned(member, field, value):
+    plain, other = small(member), small(member).model_copy(update={field: value})
+    assert bits(plain.train(PANEL, SPEC, WINDOW, 0)) != bits(other.train(PANEL, SPEC, WINDOW, 0))
+
+
+def test_the_value_of_an_action_is_the_lower_one_of_two_critics():
+    for member in (SacAgent, Td3Agent):
+        agent = small(member)
+        net, observation = network(agent)
+        with torch.no_grad():
+            output = agent.act(net, observation, None)
+            both = [float(value) for value in net.critic(observation, net(observation, deterministic=True))]
+        assert both[0] != both[1]
+        assert output.value == min(both)
+        assert output.log_prob is None
+
+
+def test_the_value_of_an_action_is_the_mean_of_all_quantiles_of_tqc():
+    agent = small(TqcAgent, n_quantiles=7)
+    net, observation = network(agent)
+    with torch.no_grad():
+        quantiles = net.critic(observation, net(observation, deterministic=True))
+        assert quantiles.shape == (1, 2, 7)
+        assert agent.act(net, observation, None).value == pytest.approx(float(quantiles.mean()))
+
+
+def test_td3_explores_by_its_noise():
+    fits = [
+        small(Td3Agent, action_noise=noise).train(PANEL, SPEC, WINDOW, 0, TrainingHooks(sample_rate=1.0))
+        for noise in (0.0, 0.1)
+    ]
+    known = [fit.rollouts.filter(fit.rollouts["episode"] < 8)["action"].to_list() for fit in fits]
+    assert known[0] != known[1]
+
+
+def test_the_entropy_of_sac_and_tqc_can_be_learned_or_left_out():
+    for member in (SacAgent, TqcAgent):
+        fits = [small(member, ent_coef=value).train(PANEL, SPEC, WINDOW, 0) for value in ("auto", 0.0, 0.5)]
+        assert len({tuple(sorted(bits(fit).items())) for fit in fits}) == 3
+        with pytest.raises(ValidationError, match="ent_coef"):
+            member(ent_coef="auto_0.1")
+
+
+@EVERY
+def test_an_agent_that_would_learn_nothing_is_refused(member):
+    with pytest.raises(ValidationError, match="learning_starts = 1000 must be less than total_timesteps = 1000"):
+        member(total_timesteps=1000)
+    with pytest.raises(ValidationError, match="buffer_size = 255 must be at least batch_size = 256"):
+        member(buffer_size=255)
+
+
+def test_a_tqc_that_drops_every_quantile_is_refused():
+    with pytest.raises(ValidationError, match="top_quantiles_to_drop_per_net = 5 must be less than n_quantiles = 5"):
+        TqcAgent(n_quantiles=5, top_quantiles_to_drop_per_net=5)
+
+
+@EVERY
+@pytest.mark.parametrize(
+    ("field", "value"), [("tau", 0.0), ("tau", 1.1), ("train_freq", 0), ("gradient_steps", 0), ("learning_starts", -1)]
+)
+def test_hyperparameters_out_of_range_are_refused(member, field, value):
+    with pytest.raises(ValidationError, match=field):
+        member.model_validate({field: value})
