@@ -61,13 +61,16 @@ def walk_forward_run(
     launch: Launch,
     snapshot_ids: dict[str, int] | None = None,
 ) -> Steps:
-    """Train, walk and judge a registered experiment on the pinned market, or on the market at given snapshots.
+    """Train, walk and judge a registered experiment on the pinned market, or again on the market at given snapshots.
+
+    A run on given snapshots leaves the experiment's latest policies what they are.
 
     Raises:
         StorageError: if the experiment is not registered, or its market has no panel or not these snapshots any more.
     """
     plan = read_plan(lake, partition_key, snapshot_ids)
-    steps = _with_policies(lake, ledger, plan, runtime_of(lake, plan, launch.task_id).walk_forward())
+    store = StoredRun(lake, plan, now, latest=snapshot_ids is None)
+    steps = _with_policies(lake, ledger, plan, Runtime(plan, store, launch.task_id, now).walk_forward())
     return recorded(ledger, launch.row(plan, "walk_forward"), steps)
 
 

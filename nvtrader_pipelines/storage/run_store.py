@@ -29,6 +29,7 @@ class StoredRun:
     plan: RunPlan
     clock: Callable[[], datetime]
     parent: SealedRun | None = None
+    latest: bool = True  # whether the experiment's policies are from now on this run's
 
     @property
     def library(self) -> PolicyLibrary:
@@ -73,7 +74,7 @@ class StoredRun:
 
     def seal(self, chosen: Mapping[int, int]) -> None:
         """Mark the policies as complete, and keep how their trainings went."""
-        run = self.library.seal(self.plan, chosen)
+        run = self.library.seal(self.plan, chosen, latest=self.latest)
         replace_run(self.lake, TRAINING_CURVES, training_curves(self.library.read_run(run)), run)
 
     def chosen(self) -> Mapping[int, int]:

@@ -78,7 +78,8 @@ def main() -> None:
     """Run the experiment of a home, writing each stage as a line."""
     home = Home(Path(sys.argv[1]))
     for step in walk_forward_run(Warehouse(home), Ledger.open(home), KEY, Launch(sys.argv[2])):
-        print(step.stage, flush=True)
+        sys.stdout.write(f"{step.stage}\n")
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -1,3 +1,4 @@
+import datetime as dt
 import itertools
 import signal
 import subprocess
@@ -23,7 +24,7 @@ from nvtrader_pipelines.storage.plans import read_plan
 from nvtrader_pipelines.storage.policy_library import PolicyLibrary
 from nvtrader_pipelines.storage.recording import Launch
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES, RUNS, TRAJECTORIES
-from tests.storage.small_runs import EXPERIMENT, KEY, N_SESSIONS, land, rows_of, small_home
+from tests.storage.small_runs import KEY, N_SESSIONS, land, rows_of, small_home
 
 ME = Launch("task")
 
@@ -43,7 +44,7 @@ def ended(process) -> str:
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory):
-    """A home whose experiment was run to the end by another process; only to be read."""
+    """A home whose experiment was run to the end by another process; that run is only to be read."""
     lake = small_home(tmp_path_factory.mktemp("done") / "home")
     assert ended(started(lake.home)).splitlines()[-1] == "done"
     return lake
@@ -157,6 +158,51 @@ def test_a_replay_of_its_own_tests_is_a_new_run_of_the_same_version_with_the_sam
     assert now["rl.runs"]["policies_sha256"][0] == run.sha256
 
 
+@pytest.mark.slow
+def test_a_window_left_open_on_one_side_is_that_of_the_runs_own_tests(done, run):
+    ledger, (first, last) = Ledger.open(done.home), run.as_parent.window
+    day = first + dt.timedelta(days=30)
+    assert replay_window(done, ledger, run.run_id, (None, None)) is None
+    assert replay_window(done, ledger, run.run_id, (day, None)) == (day, last)
+    assert replay_window(done, ledger, run.run_id, (None, day)) == (first, day)
+
+
+@pytest.mark.slow
+def test_training_can_be_stopped_gone_on_with_and_judged_later(run, tmp_path):
+    lake = small_home(tmp_path / "home")
+    ledger, plan = Ledger.open(lake.home), read_plan(lake, KEY)
+    steps = train_run(lake, ledger, plan, ME)
+    for step in steps:
+        if step.stage == "train.checkpoint":
+            steps.close()
+    assert ledger.run(plan.run_id).status == "interrupted"
+    with pytest.raises(StorageError, match=r"manifest\.json is missing"):
+        evaluate_run(lake, ledger, plan.run_id, ME)
+    list(train_run(lake, ledger, plan, ME))
+    trained = ledger.run(plan.run_id)
+    assert (trained.status, trained.kind, trained.attempts) == ("done", "train", 2)
+    assert lake.read(RUNS).is_empty()
+    list(evaluate_run(lake, ledger, plan.run_id[:8], ME))
+    assert ledger.run(plan.run_id).kind == "evaluate"
+    assert lake.read(RUNS)["kind"].to_list() == ["walk_forward"]
+    kept = ledger.policies(plan.run_id)
+    assert dict(kept.select("file", "sha256").iter_rows()) == run.policies
+
+
+@pytest.mark.slow
+def test_a_run_whose_sealed_policy_was_changed_fails_with_its_sentence(tmp_path, done, run):
+    lake = small_home(tmp_path / "home")
+    ledger, plan = Ledger.open(lake.home), read_plan(lake, KEY)
+    list(train_run(lake, ledger, plan, ME))
+    PolicyLibrary(lake.home).folder(KEY, plan.run_id).joinpath("fold-0-seed-0.zip").write_bytes(b"changed")
+    steps = evaluate_run(lake, ledger, plan.run_id, ME)
+    with pytest.raises(StorageError, match="not those that were sealed"):
+        list(steps)
+    assert ledger.run(plan.run_id).status == "failed"
+    assert "not those that were sealed" in ledger.run(plan.run_id).message
+    assert ledger.events(plan.run_id)["stage"][-1] == "error"
+
+
 @pytest.fixture
 def grown(done, tmp_path):
     """A home where the experiment was run before newer bars landed, and the run."""
@@ -184,8 +230,8 @@ def test_on_its_recorded_snapshots_a_run_is_the_same_though_newer_bars_have_land
 @pytest.mark.slow
 def test_replays_read_the_recorded_market_or_the_one_of_now_and_paper_goes_on_from_there(grown):
     lake, ledger, before = grown
-    recorded = list(replay_run(lake, ledger, before.run_id, ME, pinned=True))[0].run_id
-    current = list(replay_run(lake, ledger, before.run_id, ME))[0].run_id
+    *_, recorded = (step.run_id for step in replay_run(lake, ledger, before.run_id, ME, pinned=True))
+    *_, current = (step.run_id for step in replay_run(lake, ledger, before.run_id, ME))
     assert recorded != current
     curves = {each: rows_of(lake, each)["rl.equity_curves"].drop("run_id") for each in (recorded, current)}
     assert curves[recorded].equals(curves[current])  # the newer bars are after the window

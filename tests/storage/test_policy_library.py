@@ -1,3 +1,4 @@
+import dataclasses
 import json
 
 import polars as pl
@@ -145,6 +146,15 @@ def test_the_manifest_holds_the_folds_by_their_sessions_and_the_seeds_chosen(lib
     assert run.as_parent.window == (sessions[206].item(), sessions[399].item())
     assert run.folds[0].train_last == sessions[199].item()
     assert library.latest(SPEC.partition_key).chosen == {0: 2, 1: 0}
+
+
+def test_a_run_repeated_on_an_earlier_market_leaves_the_latest_policies_what_they_are(library, plan):
+    run = sealed(library, plan)
+    earlier = dataclasses.replace(plan, panel_digest="0" * 64)
+    for fold, seed in plan.keys:
+        library.save(SPEC.partition_key, earlier.run_id, trained(plan, fold, seed))
+    assert library.seal(earlier, latest=False).run_id == earlier.run_id != run.run_id
+    assert library.latest(SPEC.partition_key) == run
 
 
 def test_the_same_policies_have_the_same_digest(library, plan):
