@@ -1,6 +1,9 @@
 import json
+import os
+import subprocess
+import sys
 from datetime import date
-from pathlib import Path
+from typing import get_args
 
 import pytest
 import yaml
@@ -8,16 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from nvtrader_pipelines.components import kind_of, members
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.evaluation.splits import WalkForward
 from nvtrader_pipelines.experiments.designs import BasicDesign
-from nvtrader_pipelines.experiments.spec import ExperimentSpec, MarketChoice
+from nvtrader_pipelines.experiments.spec import ExperimentSpec, MarketChoice, SourceName
+from nvtrader_pipelines.market.sources import Source
 from nvtrader_pipelines.policies.agents import PpoAgent
-from nvtrader_pipelines.policies.backbones import SharedAssetBackbone
-from nvtrader_pipelines.policies.baselines import EqualWeight
+from nvtrader_pipelines.policies.baselines import BuyAndHold, EqualWeight
+from nvtrader_pipelines.storage.documents import DocumentLoader
+from tests.experiments.hashes import HOW_TO_ACCEPT, SHIPPED, accepted, current
 
 SPEC = ExperimentSpec(name="a-test")
-SHIPPED = sorted((Path(__file__).parents[2] / "data" / "experiments").glob("*.yaml"))
 OTHER = {
     "name": "another",
     "description": "said",
@@ -33,20 +38,91 @@ OTHER = {
 }
 
 
-def shuffled(value, order):
+def read(text):
+    """The experiment of a YAML text."""
+    return ExperimentSpec.model_validate(yaml.load(text, DocumentLoader))
+
+
+def shuffled(value, draw):
     """The same document with the keys of every mapping in another order."""
     if isinstance(value, dict):
-        keys = sorted(value, key=lambda key: hash((key, order)))
-        return {key: shuffled(value[key], order) for key in keys}
-    return [shuffled(item, order) for item in value] if isinstance(value, list) else value
+        return {key: shuffled(value[key], draw) for key in draw(st.permutations(list(value)))}
+    return [shuffled(item, draw) for item in value] if isinstance(value, list) else value
 
 
-@given(order=st.integers())
-def test_the_hash_does_not_depend_on_the_order_of_keys_or_a_round_trip(order):
-    document = shuffled(SPEC.model_dump(mode="json"), order)
-    assert ExperimentSpec.model_validate(document).spec_hash == SPEC.spec_hash
-    assert ExperimentSpec.model_validate(yaml.safe_load(yaml.safe_dump(document))).spec_hash == SPEC.spec_hash
+def commented(text, draw):
+    """The same YAML with comments and blank lines."""
+    remarks = draw(st.lists(st.sampled_from(["", "# a remark", "  # more: of it"]), min_size=1, max_size=5))
+    lines = [f"{line}  # said" if i % 3 == 0 else line for i, line in enumerate(text.splitlines())]
+    return "\n".join(part for i, line in enumerate(lines) for part in (remarks[i % len(remarks)], line))
+
+
+@given(data=st.data())
+def test_the_hash_does_not_depend_on_the_order_of_keys_comments_or_a_round_trip(data):
+    document = shuffled(SPEC.model_dump(mode="json"), data.draw)
+    text = yaml.safe_dump(document, sort_keys=False, default_flow_style=data.draw(st.booleans()), width=10_000)
+    assert read(text).spec_hash == SPEC.spec_hash
+    assert read(commented(text, data.draw)).spec_hash == SPEC.spec_hash
     assert ExperimentSpec.model_validate_json(json.dumps(document)).spec_hash == SPEC.spec_hash
+
+
+def spellings(value):
+    """One float in every way that YAML of version 1.1 or 1.2 knows."""
+    exact, scientific = repr(value), f"{value:.17e}"
+    mantissa, exponent = scientific.split("e")
+    texts = [exact, scientific, scientific.upper(), f"{mantissa}000e{int(exponent)}", f"{mantissa}e{exponent}"]
+    return [*texts, *(f"+{text}" for text in texts), *([str(int(value))] if value.is_integer() else [])]
+
+
+@given(value=st.floats(0.0, 5.0) | st.integers(0, 5).map(float))
+def test_the_hash_does_not_depend_on_how_a_number_is_spelled(value):
+    expected = ExperimentSpec(name="a", environment=EnvSpec(vol_penalty=value)).spec_hash
+    for spelling in spellings(value):
+        text = f"{{name: a, environment: {{vol_penalty: {spelling}}}}}"
+        assert read(text).spec_hash == expected, spelling
+        assert ExperimentSpec.model_validate(yaml.safe_load(text)).spec_hash == expected, spelling
+
+
+@pytest.mark.parametrize("spelling", ["1e-3", "0.001", "1.0e-03", "1E-3", "10.0e-4", ".001", "+1e-3", "'1e-3'"])
+def test_a_learning_rate_of_a_thousandth_is_the_default_however_it_is_spelled(spelling):
+    assert read(f"{{name: a-test, agent: {{kind: ppo, learning_rate: {spelling}}}}}").spec_hash == SPEC.spec_hash
+
+
+@pytest.mark.parametrize("spelling", ["30000", "30000.0", "3e4", "3.0E+4", "30_000", "0x7530"])
+def test_a_whole_number_is_the_default_however_it_is_spelled(spelling):
+    assert read(f"{{name: a-test, agent: {{kind: ppo, total_timesteps: {spelling}}}}}").spec_hash == SPEC.spec_hash
+
+
+def test_zero_has_no_sign():
+    assert read("{name: a, environment: {vol_penalty: -0.0}}").spec_hash == (
+        read("{name: a, environment: {vol_penalty: 0}}").spec_hash
+    )
+
+
+@pytest.mark.slow
+def test_the_hash_does_not_depend_on_the_machine():
+    code = (
+        "from nvtrader_pipelines.experiments.spec import *;"
+        "print(ExperimentSpec(name='a', description=chr(0x20AC)).spec_hash)"
+    )
+    elsewhere = {"PYTHONHASHSEED": "7", "LC_ALL": "C", "PYTHONUTF8": "0", "TZ": "Asia/Tokyo"}
+    ran = subprocess.run([sys.executable, "-c", code], env=os.environ | elsewhere, capture_output=True, check=True)
+    assert ran.stdout.decode().strip() == ExperimentSpec(name="a", description=chr(0x20AC)).spec_hash
+
+
+def test_the_hashes_are_those_that_were_accepted():
+    assert current() == accepted(), HOW_TO_ACCEPT
+
+
+def test_a_default_that_changes_changes_the_hash_of_every_experiment_that_leaves_it_out():
+    class LaterAgent(PpoAgent):
+        gae_lambda: float = 0.95
+
+    class LaterSpec(ExperimentSpec):
+        agent: LaterAgent = LaterAgent()
+
+    assert LaterSpec(name="a-test").spec_hash != SPEC.spec_hash
+    assert LaterSpec(name="a-test", agent=LaterAgent(gae_lambda=0.9)).spec_hash == SPEC.spec_hash
 
 
 def test_a_default_that_is_written_out_is_the_same_experiment():
@@ -54,10 +130,13 @@ def test_a_default_that_is_written_out_is_the_same_experiment():
     assert written.spec_hash == SPEC.spec_hash
 
 
-def test_the_hash_is_what_it_was_when_runs_were_recorded_under_it():
-    assert ExperimentSpec.model_fields.keys() == OTHER.keys()
+def test_a_version_has_the_name_and_eight_digits_of_the_hash():
     assert len(SPEC.spec_hash) == 64
     assert SPEC.partition_key == f"a-test@{SPEC.spec_hash[:8]}"
+
+
+def test_every_field_is_tried():
+    assert ExperimentSpec.model_fields.keys() == OTHER.keys()
 
 
 @pytest.mark.parametrize("field", OTHER)
@@ -79,26 +158,27 @@ def test_a_name_is_fit_for_a_partition_and_a_folder(name):
         ExperimentSpec(name=name)
 
 
-@pytest.mark.parametrize("seeds", [(0, 1), (0, 1, 1), (-1, 0, 1), (0, 1, 2**32)])
+@pytest.mark.parametrize("seeds", [(0, 1), (0, 1, 1), (-1, 0, 1), (0, 1, 2**32), ()])
 def test_three_seeds_or_more_differ_and_are_numbers_a_generator_takes(seeds):
     with pytest.raises(ValidationError, match="seeds"):
         ExperimentSpec(name="a", seeds=seeds)
 
 
-@pytest.mark.parametrize("baselines", [(), (EqualWeight(), EqualWeight())])
-def test_baselines_name_each_kind_once_and_at_least_one(baselines):
-    with pytest.raises(ValidationError, match="each kind once and at least one"):
-        ExperimentSpec(name="a", baselines=baselines)
+def test_a_learner_has_three_seeds_by_default_and_a_rule_one():
+    assert SPEC.seeds == (0, 1, 2)
+    rule = ExperimentSpec(name="a", agent=BuyAndHold())
+    assert rule.seeds == (0,)
+    assert ExperimentSpec.model_validate_json(rule.model_dump_json()) == rule
+
+
+def test_the_sources_to_choose_from_are_all_there_are():
+    assert set(get_args(SourceName)) == {kind_of(member) for member in members(Source)}
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
 def test_a_shipped_experiment_is_valid_and_named_as_its_file(path):
-    spec = ExperimentSpec.model_validate(yaml.safe_load(path.read_text()))
+    spec = read(path.read_text())
     assert spec.name == path.stem
     assert spec.description
     assert spec.report_from == date(2010, 1, 1)
-
-
-def test_a_network_that_cannot_read_the_observation_is_refused():
-    with pytest.raises(ValidationError, match="shared_asset backbone needs the per_asset observation"):
-        ExperimentSpec(name="odd", agent=PpoAgent(backbone=SharedAssetBackbone()))
+    assert (spec.design.kind, spec.splitter.kind) == ("walk_forward", "walk_forward")

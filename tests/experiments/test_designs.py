@@ -1,0 +1,129 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from nvtrader_pipelines.evaluation.splits import Fold
+from nvtrader_pipelines.experiments.designs import (
+    AblationDesign,
+    BasicDesign,
+    BestOfNDesign,
+    WalkForwardDesign,
+    labels,
+    leaves,
+)
+from nvtrader_pipelines.experiments.spec import ExperimentSpec
+from nvtrader_pipelines.policies.agents import PpoAgent, SacAgent
+from nvtrader_pipelines.policies.backbones import MlpBackbone, TransformerBackbone
+
+FOLDS = [Fold(index, 100 * index, 100 * index + 90, 100 * index + 95, 100 * index + 100) for index in range(3)]
+
+
+def ablation(field, values, **fields):
+    return ExperimentSpec(name="base", design=AblationDesign(field=field, values=values), **fields)
+
+
+def test_basic_runs_the_last_fold_and_the_others_run_all():
+    assert list(BasicDesign().folds(FOLDS)) == FOLDS[-1:]
+    for design in (WalkForwardDesign(), BestOfNDesign()):
+        assert list(design.folds(FOLDS)) == FOLDS
+
+
+def test_only_best_of_n_holds_sessions_out():
+    assert BestOfNDesign(validation_sessions=60).validation_sessions == 60
+    assert [design().validation_sessions for design in (BasicDesign, WalkForwardDesign, AblationDesign)] == [0, 0, 0]
+
+
+@pytest.mark.parametrize("design", [BasicDesign(), WalkForwardDesign(), BestOfNDesign()])
+def test_an_experiment_that_is_no_ablation_is_its_own_only_variant(design):
+    spec = ExperimentSpec(name="base", design=design)
+    assert spec.variants() == (spec,)
+
+
+def test_an_ablation_varies_one_field_and_nothing_else():
+    spec = ablation("agent.gamma", (0.5, 0.9), description="said", seeds=(3, 4, 5))
+    plain = ExperimentSpec(name="base", description="said", seeds=(3, 4, 5))
+    for variant, gamma in zip(spec.variants(), (0.5, 0.9), strict=True):
+        expected = plain.model_copy(update={"name": variant.name, "agent": PpoAgent(gamma=gamma)})
+        assert variant == expected
+    assert [variant.name for variant in spec.variants()] == ["base-gamma-0-5", "base-gamma-0-9"]
+
+
+def test_a_path_goes_into_lists():
+    first, second = ablation("environment.rewards.1.limit", (0, 0.05)).variants()
+    assert [spec.environment.rewards[1].limit for spec in (first, second)] == [0.0, 0.05]
+    assert first.environment.rewards[0] == second.environment.rewards[0]
+    assert [first.name, second.name] == ["base-limit-0", "base-limit-0-05"]
+
+
+def test_a_kind_replaces_its_component_whole():
+    first, second = ablation("agent.kind", ("ppo", "sac"), agent=PpoAgent(batch_size=1024)).variants()
+    assert [first.agent, second.agent] == [PpoAgent(), SacAgent()]
+    assert [first.name, second.name] == ["base-agent-ppo", "base-agent-sac"]
+
+
+def test_a_whole_component_or_list_can_be_a_value():
+    backbones = ablation("agent.backbone", ({"kind": "mlp"}, {"kind": "transformer", "n_heads": 1})).variants()
+    assert [spec.agent.backbone for spec in backbones] == [MlpBackbone(), TransformerBackbone(n_heads=1)]
+    rewards = ablation("environment.rewards", ([{"kind": "log_growth"}], [{"kind": "differential_sharpe"}])).variants()
+    assert [spec.environment.rewards[0].kind for spec in rewards] == ["log_growth", "differential_sharpe"]
+
+
+@given(spelling=st.sampled_from(["5e-1", "0.50", 0.5, "0.5"]), other=st.sampled_from([0, 0.0, "0.0", -0.0]))
+def test_the_hash_of_an_ablation_does_not_depend_on_how_its_values_are_spelled(spelling, other):
+    document = {"kind": "ablation", "field": "agent.gamma", "values": [spelling, other]}
+    spec = ExperimentSpec.model_validate({"name": "base", "design": document})
+    assert spec.spec_hash == ablation("agent.gamma", (0.5, 0.0)).spec_hash
+    assert spec.variants()[0].name == "base-gamma-0-5"
+
+
+def test_an_ablation_survives_json_with_its_hash_and_variants():
+    spec = ablation("environment.action", ({"kind": "simplex"}, {"kind": "residual"}))
+    again = ExperimentSpec.model_validate_json(spec.model_dump_json())
+    assert again == spec
+    assert again.variants() == spec.variants()
+    assert again.spec_hash == spec.spec_hash
+
+
+def test_the_default_ablation_is_valid():
+    assert len(ExperimentSpec(name="base", design=AblationDesign()).variants()) == 2
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ((1e-05, 0.001), ["1e-05", "0-001"]),
+        ((-0.5, 0.5), ["minus-0-5", "0-5"]),
+        ((None, True, False, 12), ["none", "true", "false", "12"]),
+        (([0, 1], [2, 3]), ["0-1", "2-3"]),
+        (({"kind": "mlp"}, {"kind": "shared_asset"}), ["mlp", "shared-asset"]),
+        (
+            ({"kind": "residual", "tilt": 0.5, "bound": 3.0}, {"kind": "residual", "tilt": 1.0, "bound": 3.0}),
+            ["residual-tilt-0-5", "residual-tilt-1"],
+        ),
+        (("", "next_open"), ["empty", "next-open"]),
+    ],
+)
+def test_a_variant_is_named_by_what_sets_it_apart(values, expected):
+    assert labels(values) == expected
+
+
+def test_values_that_give_the_same_name_are_refused():
+    with pytest.raises(ValidationError, match="they must differ"):
+        ablation("environment.fill", ("next_open", "next_open"))
+
+
+def test_leaves_are_the_scalars_with_their_paths():
+    document = {"a": 1, "b": {"c": [2, {"d": None}], "e": {}, "f": []}}
+    assert leaves(document) == [("a", 1), ("b.c.0", 2), ("b.c.1.d", None), ("b.e", {}), ("b.f", [])]
+
+
+def test_held_out_sessions_leave_some_to_train_on():
+    with pytest.raises(ValidationError, match="hold fewer out"):
+        ExperimentSpec.model_validate(
+            {
+                "name": "base",
+                "design": {"kind": "best_of_n", "validation_sessions": 260},
+                "splitter": {"kind": "walk_forward", "train_months": 11},
+            }
+        )
