@@ -69,6 +69,16 @@ def described(lake: Warehouse, ledger: Ledger, run: LedgerRun) -> dict[str, Any]
     }
 
 
+def stages(events: Sequence[dict[str, Any]]) -> pl.DataFrame:
+    """A row per stage, fold and seed: when it began, how often it was told of, and the last that was said."""
+    rows = pl.DataFrame(events, infer_schema_length=None)
+    if rows.is_empty():
+        return rows
+    of_stage = rows.group_by("stage", "fold", "seed", maintain_order=True)
+    told = of_stage.agg(pl.col("timestamp").first().alias("first"), pl.len().alias("n"), pl.col("message").last())
+    return told.select("first", "stage", "fold", "seed", "n", "message")
+
+
 def compared(lake: Warehouse, runs: Sequence[LedgerRun]) -> pl.DataFrame:
     """The experiment's own figures side by side, one column per run; the whole of each one's window."""
     columns = {"figure": ["experiment", "kind", "window", *FIGURES]}

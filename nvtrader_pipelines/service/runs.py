@@ -15,6 +15,7 @@ from nvtrader_pipelines.service.tables import Format, wide_console, write_rows
 
 app = typer.Typer(help="What was run, and what came of it.", epilog=EPILOG)
 Prefix = Annotated[str, typer.Argument(metavar="RUN", help="The beginning of a run's id, or an experiment's name.")]
+LEFT_OUT = ("source", "finished_at", "sharpe_low", "sharpe_high")  # for ids that are not folded in a terminal
 
 
 @app.callback(invoke_without_command=True, epilog=EPILOG)
@@ -36,7 +37,8 @@ def list_(*, form: Form = Format.TABLE, verbose: Verbose = False) -> None:
         home = found_home()
         ledger = Ledger.open(home)
         ledger.close_interrupted()
-        write_rows(listed_runs(Warehouse(home), ledger), form)
+        rows = listed_runs(Warehouse(home), ledger)
+        write_rows(rows.drop(LEFT_OUT) if form is Format.TABLE else rows, form)
         if form is Format.TABLE:
             print_notes(home, wide_console())
 
@@ -159,6 +161,8 @@ def _write_json(document: dict[str, Any]) -> None:
 
 
 def _print_run(document: dict[str, Any]) -> None:
+    from nvtrader_pipelines.service.run_facts import stages
+
     console = wide_console()
     for name, value in document["run"].items():
         if value not in (None, {}, []):
@@ -167,7 +171,7 @@ def _print_run(document: dict[str, Any]) -> None:
     _print_part("spec", _spec_rows(document["spec"]), "")
     _print_part("policies", pl.DataFrame(document["policies"]), "no policy is trained yet")
     _print_part("figures", pl.DataFrame(document["figures"]), "no verdict yet")
-    _print_part("what happened", pl.DataFrame(document["events"], infer_schema_length=None), "nothing yet")
+    _print_part("what happened", stages(document["events"]), "nothing yet")
     for title in ("views", "warnings"):
         if document[title]:
             console.print(f"\n{title}", style="bold")
