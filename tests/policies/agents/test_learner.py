@@ -5,15 +5,18 @@ import pytest
 import torch
 from pydantic import ValidationError
 
+from nvtrader_pipelines.envs.dynamics import opening_account
 from nvtrader_pipelines.envs.simulation import PortfolioSimulation
 from nvtrader_pipelines.envs.spaces import action_space, observation_space
 from nvtrader_pipelines.policies.agents import Learner, PpoAgent, TrainingHooks
 from nvtrader_pipelines.policies.agents.demeaning import demeaned
 from nvtrader_pipelines.policies.agents.learner import EVERY_BACKBONE, EXTRACTORS
-from nvtrader_pipelines.policies.backbones import MlpBackbone, SharedAssetBackbone
+from nvtrader_pipelines.policies.backbones import Backbone, MlpBackbone, SharedAssetBackbone
+from nvtrader_pipelines.policies.learned import open_policy
+from tests.contracts.families import members
 from tests.markets import synthetic_panel
 from tests.panels import eventful_panel, with_other_future
-from tests.policies.small import AGENT, CASES, LEARNERS, SPEC, WINDOW, small
+from tests.policies.small import AGENT, CASES, LEARNERS, SPEC, WINDOW, card_of, small
 
 PANEL = synthetic_panel(160, 3)
 EVERY = pytest.mark.parametrize(("spec", "agent"), CASES.values(), ids=CASES)
@@ -146,6 +149,21 @@ def test_a_backbone_is_prepared_on_what_can_be_seen_in_the_training_window(agent
     simulation.accounts.open([0], [100])
     np.testing.assert_array_equal(observations[95], simulation.observe()[0])
     assert seed == 7
+
+
+WINDOW_BACKBONES = [member for member in members(Backbone) if member.needs_window]
+WINDOWED = SPEC.model_copy(update={"lookback": 20})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backbone", WINDOW_BACKBONES)
+@pytest.mark.parametrize("agent", LEARNERS.values(), ids=LEARNERS)
+def test_every_learner_trains_and_is_used_on_every_backbone_that_reads_the_window(agent, backbone):
+    on = agent.model_copy(update={"backbone": backbone()})
+    first, second = (on.train(PANEL, WINDOWED, WINDOW, 3) for _ in range(2))
+    assert bits(first) == bits(second)
+    policy = open_policy(card_of(PANEL, first, WINDOWED, on), first.tensors, PANEL)
+    assert policy.decide(PANEL, 155, opening_account(3)).target.sum() == pytest.approx(1.0)
 
 
 def library_settings(agent):
