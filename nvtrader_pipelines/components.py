@@ -109,7 +109,7 @@ def field_comments(component: type[Component]) -> dict[str, str]:
 def _comments(component: type[Component]) -> dict[str, str]:
     try:
         source = textwrap.dedent(inspect.getsource(component))
-    except OSError:
+    except (OSError, TypeError):  # made at run time
         return {}
     (definition,) = ast.parse(source).body
     comments = {

@@ -34,7 +34,8 @@ def _own(problems: Sequence[ErrorDetails]) -> list[ErrorDetails]:
     """The problems without those that follow from others: a default that needs another field, a list cut short."""
 
     def follows(problem: ErrorDetails) -> bool:
-        inside = [other for other in problems if other["loc"][:-1] == problem["loc"]]
+        depth = len(problem["loc"])
+        inside = [other for other in problems if len(other["loc"]) > depth and other["loc"][:depth] == problem["loc"]]
         return problem["input"] is PydanticUndefined or (problem["type"] == "too_short" and bool(inside))
 
     return [problem for problem in problems if not follows(problem)]

@@ -9,6 +9,10 @@ from nvtrader_pipelines.envs.actions import Action
 from nvtrader_pipelines.envs.observations import Observation
 from nvtrader_pipelines.envs.rewards import RewardTerm
 from nvtrader_pipelines.envs.terminations import Termination
+from nvtrader_pipelines.evaluation.splits import Splitter
+from nvtrader_pipelines.experiments.designs import ExperimentDesign
+from nvtrader_pipelines.market.features import Feature
+from nvtrader_pipelines.market.sources import Source
 from nvtrader_pipelines.policies.advantages import Advantage
 from nvtrader_pipelines.policies.agents import Agent
 from nvtrader_pipelines.policies.backbones import Backbone
@@ -23,9 +27,13 @@ FAMILIES = {
     "anchor": Anchor,
     "baseline": Baseline,
     "backbone": Backbone,
+    "design": ExperimentDesign,
+    "feature": Feature,
     "observation": Observation,
     "cost_model": CostModel,
     "reward_term": RewardTerm,
+    "source": Source,
+    "splitter": Splitter,
     "termination": Termination,
 }
 

@@ -1,10 +1,20 @@
+from pathlib import Path
+
 import pytest
 
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.market.spec import MarketSpec
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.specs import read_experiment, read_experiments, read_market
+from nvtrader_pipelines.storage.specs import (
+    differences,
+    read_experiment,
+    read_experiments,
+    read_market,
+    write_experiment,
+)
+
+EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 
 
 def problem_of(home, text, name="a.yaml"):
@@ -35,6 +45,99 @@ def test_of_two_files_of_one_name_neither_is_taken(home):
     assert found.specs == []
     assert [path.name for path in found.problems] == ["a.yaml", "b.yaml"]
     assert "a.yaml is called a like b.yaml" in found.problems[home.experiments / "a.yaml"]
+
+
+def test_of_an_ablation_and_a_file_named_like_its_variant_neither_is_taken(home):
+    (home.experiments / "a.yaml").write_text(
+        "{name: a, design: {kind: ablation, field: agent.gamma, values: [0, 0.5]}}"
+    )
+    (home.experiments / "b.yaml").write_text("name: a-gamma-0-5")
+    found = read_experiments(home)
+    assert found.specs == []
+    assert "a.yaml is called a-gamma-0-5 like b.yaml" in found.problems[home.experiments / "a.yaml"]
+
+
+def test_what_a_file_extends_is_resolved_before_hashing(home):
+    (home.experiments / "a.yaml").write_text("{name: a, environment: {lookback: 10}, agent: {kind: ppo, gamma: 0.5}}")
+    (home.experiments / "b.yaml").write_text("{extends: a.yaml, name: b, agent: {gamma: 0.7}}")
+    written = ExperimentSpec.model_validate(
+        {"name": "b", "environment": {"lookback": 10}, "agent": {"kind": "ppo", "gamma": 0.7}}
+    )
+    assert read_experiment(home.experiments / "b.yaml").spec_hash == written.spec_hash
+    assert [spec.name for spec in read_experiments(home).specs] == ["a", "b"]
+
+
+def test_a_file_that_extends_another_needs_a_name_of_its_own(home):
+    (home.experiments / "base.yaml").write_text("name: base")
+    assert problem_of(home, "extends: base.yaml").startswith("a.yaml is no valid experiment: name: is missing")
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.rglob("*.yaml")), ids=lambda path: path.stem)
+def test_an_example_is_a_valid_experiment_or_what_one_extends(path):
+    if path.stem == "base":
+        assert "extends: base.yaml" in "".join(other.read_text() for other in path.parent.glob("*.yaml"))
+    else:
+        assert read_experiment(path).variants()
+
+
+def test_the_examples_show_a_sweep_an_ablation_and_the_best_of_several_seeds():
+    sweep = [read_experiment(path) for path in sorted((EXAMPLES / "sweep").glob("*.yaml")) if path.stem != "base"]
+    assert len({spec.spec_hash for spec in sweep}) == len(sweep) == 3
+    assert {spec.environment.lookback for spec in sweep} == {10}
+    ablation = read_experiment(EXAMPLES / "ablation.yaml")
+    assert [variant.environment.turnover_cost_bps for variant in ablation.variants()] == [0.0, 10.0, 50.0]
+    assert read_experiment(EXAMPLES / "best-of-n.yaml").design.kind == "best_of_n"
+
+
+def test_a_new_experiment_is_the_default_one_in_a_file_to_edit(home):
+    path = write_experiment(home, "fresh")
+    assert path == home.experiments / "fresh.yaml"
+    assert read_experiment(path) == ExperimentSpec(name="fresh")
+    assert "nvtrader components" in path.read_text()
+
+
+def test_a_new_experiment_like_another_extends_its_file(home):
+    (home.experiments / "first.yml").write_text("{name: one, description: said, environment: {lookback: 10}}")
+    path = write_experiment(home, "two", "one")
+    assert read_experiment(path) == ExperimentSpec.model_validate({"name": "two", "environment": {"lookback": 10}})
+    assert "extends: first.yml" in path.read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "like", "why"),
+    [
+        ("one", None, "experiment one is there already, in .*first.yml; choose another name"),
+        ("broken", None, "experiment broken is there already"),
+        ("A b", None, "'A b' cannot be the name of an experiment: name: found 'A b', but must be text that matches"),
+        ("../a", None, "cannot be the name of an experiment"),
+        ("two", "on", "there is no experiment 'on'; there are broken, one; did you mean 'one'?"),
+    ],
+)
+def test_a_new_experiment_overwrites_nothing_and_has_a_name_fit_for_one(home, name, like, why):
+    (home.experiments / "first.yml").write_text("name: one")
+    (home.experiments / "broken.yaml").write_text("[")
+    with pytest.raises(StorageError, match=why):
+        write_experiment(home, name, like)
+    assert {path.name for path in home.experiments.iterdir()} == {"first.yml", "broken.yaml"}
+
+
+def test_differences_are_the_fields_in_which_two_documents_differ():
+    left = {"name": "a", "agent": {"kind": "ppo", "gamma": 0.5}, "seeds": [0, 1], "same": {"x": None}, "rewards": []}
+    right = {"name": "b", "agent": {"kind": "sac"}, "seeds": [0, 2], "same": {"x": None}, "rewards": [{"weight": 1.0}]}
+    assert differences(left, right).rows() == [
+        ("name", "a", "b"),
+        ("agent.kind", "ppo", "sac"),
+        ("agent.gamma", "0.5", None),
+        ("seeds.1", "1", "2"),
+        ("rewards", "[]", None),
+        ("rewards.0.weight", None, "1.0"),
+    ]
+
+
+def test_a_document_does_not_differ_from_itself():
+    document = ExperimentSpec(name="a").model_dump(mode="json")
+    assert differences(document, document).is_empty()
+    assert differences(document, document).columns == ["field", "left", "right"]
 
 
 def test_a_misspelt_field_is_named_with_the_nearest_one(home):
@@ -86,5 +189,8 @@ def test_without_a_file_the_market_is_the_default_one(home):
 
 def test_a_wrong_market_is_said_in_one_line(home):
     home.market_file.write_text("sources: [{kind: tape}]\n")
-    with pytest.raises(StorageError, match=r"market\.yaml is no valid market: sources\.0"):
+    with pytest.raises(
+        StorageError,
+        match=r"market\.yaml is no valid market: sources\.0\.kind: found 'tape', but must be one of landing",
+    ):
         read_market(home)
