@@ -1,16 +1,129 @@
-import pytest
+import hashlib
+import json
+import sqlite3
+from contextlib import closing
 
+import pytest
+import sqlalchemy as sa
+
+from nvtrader_pipelines.components import canonical_json
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.ledger import Ledger
+from nvtrader_pipelines.storage.ledger.database import Database
+from nvtrader_pipelines.storage.ledger.schema import SPECS, VERSIONS, polars_schema
+from tests.storage.frames import AT
+from tests.storage.ledger.rows import SPEC
 
 
-def test_a_registered_version_is_read_back(home):
-    ledger, spec = Ledger.open(home), ExperimentSpec(name="a")
-    assert ledger.register(spec) == spec.partition_key
-    assert Ledger.open(home).read(spec.partition_key) == spec
+def insert(home, partition_key, spec_hash, content):
+    """A version as another code, or a person with a SQL client, would write it."""
+    with Database.open(home).writing() as connection:
+        connection.execute(sa.insert(SPECS).values(name="a", created_at=AT))
+        row = {"spec_hash": spec_hash, "partition_key": partition_key, "name": "a", "content": content}
+        connection.execute(sa.insert(VERSIONS).values(**row, created_at=AT))
+    return partition_key
 
 
-def test_a_version_that_was_never_registered_says_how_to_register_it(home):
+def written_by_other_code(home, document):
+    content = json.dumps(document, sort_keys=True, separators=(",", ":"))
+    digest = hashlib.sha256(content.encode()).hexdigest()
+    return insert(home, f"a@{digest[:8]}", digest, content)
+
+
+def test_a_registered_version_is_read_back(ledger, home):
+    assert ledger.register(SPEC) == SPEC.partition_key
+    assert Ledger.open(home).read(SPEC.partition_key) == SPEC
+
+
+def test_the_same_content_is_kept_once(ledger):
+    ledger.register(SPEC)
+    before = ledger.versions()
+    assert ledger.register(ExperimentSpec(name="a")) == SPEC.partition_key
+    assert ledger.versions().equals(before)
+    assert (before["content"].item(), before["created_at"].item().tzname()) == (canonical_json(SPEC), "UTC")
+
+
+def test_a_version_that_was_never_registered_says_how_to_register_it(ledger):
     with pytest.raises(StorageError, match="experiment a@00000000 is not registered; put its YAML into"):
-        Ledger.open(home).read("a@00000000")
+        ledger.read("a@00000000")
+
+
+def test_a_version_comes_after_the_last_one_of_its_name(ledger):
+    specs = [ExperimentSpec(name=name, description=text) for name, text in [("a", "1"), ("b", "1"), ("a", "2")]]
+    for spec in specs:
+        ledger.register(spec)
+    parents = dict(ledger.versions().select("spec_hash", "parent_hash").rows())
+    assert [parents[spec.spec_hash] for spec in specs] == [None, None, specs[0].spec_hash]
+
+
+def test_a_version_can_name_the_one_it_was_made_from(ledger):
+    base = ledger.register(SPEC)
+    ledger.register(ExperimentSpec(name="b"), parent=base)
+    assert dict(ledger.versions().select("name", "parent_hash").rows())["b"] == SPEC.spec_hash
+
+
+def test_a_version_made_from_nothing_known_is_refused_and_not_kept(ledger):
+    with pytest.raises(StorageError, match=r"experiment b@00000000, of which a@.* was made, is not registered"):
+        ledger.register(SPEC, parent="b@00000000")
+    assert ledger.versions().is_empty()
+
+
+def test_two_experiments_of_one_partition_key_are_told_apart(ledger, home):
+    insert(home, SPEC.partition_key, SPEC.spec_hash[:8] + "0" * 56, "{}")
+    with pytest.raises(StorageError, match=f"{SPEC.partition_key} is already another experiment, of hash"):
+        ledger.register(SPEC)
+    assert len(ledger.versions()) == 1
+
+
+def test_content_that_does_not_hash_to_its_key_is_damaged(ledger, home):
+    key = insert(home, SPEC.partition_key, SPEC.spec_hash, canonical_json(ExperimentSpec(name="a", description="x")))
+    with pytest.raises(StorageError, match=f"version {key} is damaged: its content has the hash"):
+        ledger.read(key)
+
+
+def test_a_version_this_code_refuses_says_why_and_stays(ledger, home):
+    key = written_by_other_code(home, {**SPEC.model_dump(mode="json"), "gone": 1})
+    with pytest.raises(StorageError, match=f"version {key} is refused by this code: .*gone.*; run it with the code"):
+        ledger.read(key)
+    assert len(ledger.versions()) == 1
+
+
+def test_a_version_that_means_another_one_to_this_code_is_refused(ledger, home):
+    document = SPEC.model_dump(mode="json")
+    del document["report_from"]
+    key = written_by_other_code(home, document)
+    with pytest.raises(StorageError, match=f"version {key} would be {SPEC.partition_key} with the defaults of this"):
+        ledger.read(key)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["UPDATE versions SET content = '{}'", "UPDATE versions SET created_at = created_at", "DELETE FROM versions"],
+)
+def test_a_version_cannot_be_changed_or_deleted(ledger, home, statement):
+    ledger.register(SPEC)
+    with (
+        pytest.raises(StorageError, match="a version of the ledger is never changed and never deleted"),
+        Database.open(home).writing() as connection,
+    ):
+        connection.execute(sa.text(statement))
+    assert ledger.read(SPEC.partition_key) == SPEC
+
+
+def replace(home, column, value):
+    """What a client that knows nothing of the ledger may try."""
+    columns = [name for name in polars_schema(VERSIONS) if name != column]
+    rest = ", ".join(columns)
+    with closing(sqlite3.connect(home.ledger)) as client, client:
+        client.execute(f"INSERT OR REPLACE INTO versions ({column}, {rest}) SELECT {value}, {rest} FROM versions")
+
+
+def test_a_foreign_client_cannot_replace_a_version(home):
+    ledger = Ledger.open(home)
+    ledger.register(SPEC)
+    before = ledger.versions()
+    with pytest.raises(sqlite3.IntegrityError, match="never changed"):
+        replace(home, "content", "'{}'")
+    replace(home, "spec_hash", "'another'")  # of the same partition key: ignored
+    assert ledger.versions().equals(before)

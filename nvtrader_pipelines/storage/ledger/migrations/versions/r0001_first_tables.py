@@ -13,16 +13,14 @@ SAID = "a version of the ledger is never changed and never deleted; register ano
 SQLITE = (
     f"CREATE TRIGGER versions_stay_as_they_are BEFORE UPDATE ON versions BEGIN SELECT RAISE(ABORT, '{SAID}'); END",
     f"CREATE TRIGGER versions_stay BEFORE DELETE ON versions BEGIN SELECT RAISE(ABORT, '{SAID}'); END",
-    # INSERT OR REPLACE deletes without the trigger above
+    # INSERT OR REPLACE deletes without the trigger above; the ledger itself inserts what is there already, in vain
     f"""
-    CREATE TRIGGER versions_are_not_replaced BEFORE INSERT ON versions
-    WHEN EXISTS (SELECT 1 FROM versions WHERE spec_hash = NEW.spec_hash AND content <> NEW.content)
-    BEGIN SELECT RAISE(ABORT, '{SAID}'); END
-    """,
-    """
     CREATE TRIGGER versions_are_inserted_once BEFORE INSERT ON versions
     WHEN EXISTS (SELECT 1 FROM versions WHERE spec_hash = NEW.spec_hash OR partition_key = NEW.partition_key)
-    BEGIN SELECT RAISE(IGNORE); END
+    BEGIN SELECT CASE
+        WHEN EXISTS (SELECT 1 FROM versions WHERE spec_hash = NEW.spec_hash AND content <> NEW.content)
+        THEN RAISE(ABORT, '{SAID}') ELSE RAISE(IGNORE) END;
+    END
     """,
 )
 POSTGRES = (

@@ -1,0 +1,169 @@
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+
+from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.ledger import Ledger
+from nvtrader_pipelines.storage.ledger.database import VARIABLE, Database, ledger_url
+from nvtrader_pipelines.storage.ledger.schema import HEAD, METADATA, REVISIONS, VERSION_TABLE
+from tests.storage.frames import start
+from tests.storage.ledger.rows import SPEC
+
+SECRET = "correct-horse-battery-staple"
+
+
+def test_without_a_url_the_ledger_is_a_file_of_the_home(home):
+    Ledger.open(home)
+    assert ledger_url(home).database == str(home.ledger)
+    assert home.ledger.exists()
+
+
+def test_a_url_names_another_file(home, monkeypatch, tmp_path):
+    monkeypatch.setenv(VARIABLE, f"sqlite:///{tmp_path}/deep/it's 100% mine.db")
+    Ledger.open(home).register(SPEC)
+    assert (tmp_path / "deep" / "it's 100% mine.db").exists()
+    assert not home.ledger.exists()
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        (f"postgres:{SECRET}", "but it is no URL"),
+        (f"postgresql://me:{SECRET}@host:port/database", "but it is no URL"),
+        (f"mysql://me:{SECRET}@host/database", "but it names mysql"),
+        ("sqlite://", "but it names no file"),
+        ("sqlite:///:memory:", "but it names no file"),
+    ],
+)
+def test_a_url_of_no_ledger_is_refused_without_its_password(home, monkeypatch, url, why):
+    monkeypatch.setenv(VARIABLE, url)
+    with pytest.raises(StorageError, match=f"{VARIABLE} must be postgresql://user:password@host/database") as caught:
+        Ledger.open(home)
+    assert why in str(caught.value)
+    assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "url", ["postgresql://me:{}@127.0.0.1:1/ledger", "postgresql+asyncpg://me:{}@127.0.0.1:1/ledger"]
+)
+def test_a_server_that_cannot_be_reached_is_named_without_its_password(home, monkeypatch, url):
+    monkeypatch.setenv(VARIABLE, url.format(SECRET))
+    with pytest.raises(StorageError) as caught:
+        Ledger.open(home)
+    assert SECRET not in "".join(map(str, (caught.value, caught.value.__cause__)))
+    assert caught.value.__suppress_context__
+    assert SECRET not in repr(Database.connect(sa.make_url(url.format(SECRET).replace("+asyncpg", "+psycopg"))))
+
+
+def test_a_damaged_file_is_named(home):
+    home.warehouse.mkdir()
+    home.ledger.write_bytes(b"no database" * 1000)
+    with pytest.raises(StorageError, match=r"the ledger sqlite:///.*ledger\.db failed: file is not a database"):
+        Ledger.open(home)
+
+
+def test_the_file_is_written_ahead_durably_and_with_keys_checked(home):
+    Ledger.open(home)
+    with Database.open(home).reading() as connection:
+        found = {
+            name: connection.exec_driver_sql(f"PRAGMA {name}").scalar()
+            for name in ("journal_mode", "synchronous", "foreign_keys", "recursive_triggers", "busy_timeout")
+        }
+    assert found == {
+        "journal_mode": "wal",
+        "synchronous": 2,
+        "foreign_keys": 1,
+        "recursive_triggers": 1,
+        "busy_timeout": 60_000,
+    }
+
+
+def test_the_migrations_make_the_tables_that_the_code_knows(kind, home):
+    Ledger.open(home)
+    with Database.open(home).reading() as connection:
+        context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
+        assert compare_metadata(context, METADATA) == []
+
+
+def test_the_revisions_that_the_code_knows_are_those_of_the_migrations(kind, home):
+    config = Config()
+    config.set_main_option("script_location", str(files("nvtrader_pipelines.storage.ledger") / "migrations"))
+    scripts = ScriptDirectory.from_config(config)
+    assert tuple(script.revision for script in reversed(list(scripts.walk_revisions()))) == REVISIONS
+    assert Database.connect(ledger_url(home)).revision() is None
+    assert Database.open(home).revision() == HEAD
+
+
+def test_opening_again_changes_nothing(kind, home):
+    key = Ledger.open(home).register(SPEC)
+    Database.open(home).migrate()
+    assert Ledger.open(home).read(key) == SPEC
+
+
+def test_a_ledger_of_newer_code_is_refused_and_left_alone(kind, home):
+    with Database.open(home).writing() as connection:
+        connection.execute(sa.text(f"UPDATE {VERSION_TABLE} SET version_num = '9999'"))
+    with pytest.raises(StorageError, match=f"has revision 9999, but this code knows none after {HEAD}: newer code has"):
+        Ledger.open(home)
+    assert Database.connect(ledger_url(home)).revision() == "9999"
+
+
+def test_a_migration_that_fails_leaves_nothing_behind(kind, home):
+    database = Database.connect(ledger_url(home))
+    home.warehouse.mkdir()
+    with database.writing() as connection:
+        if kind == "postgres":
+            connection.execute(sa.text("CREATE SCHEMA ledger"))
+        connection.execute(sa.text("CREATE TABLE events (in_the_way INTEGER)"))
+    with pytest.raises(StorageError, match=r"events.* already exists"):
+        Ledger.open(home)
+    with database.writing() as connection:
+        assert sa.inspect(connection).get_table_names() == ["events"]
+        connection.execute(sa.text("DROP TABLE events"))
+    assert Ledger.open(home).versions().is_empty()
+
+
+@pytest.mark.slow
+def test_the_tables_of_others_in_the_same_postgres_are_not_touched(server, home, monkeypatch):
+    server.psql("CREATE DATABASE shared")
+    monkeypatch.setenv(VARIABLE, server.get_uri("shared"))
+    database = Database.connect(ledger_url(home))
+    with database.writing() as connection:
+        connection.execute(sa.text("CREATE TABLE public.runs (of_another INTEGER)"))
+    Ledger.open(home).register(SPEC)
+    with database.reading() as connection:
+        tables = sa.inspect(connection).get_table_names("public"), sa.inspect(connection).get_table_names("ledger")
+    assert tables[0] == ["runs"]
+    assert set(tables[1]) == {"specs", "versions", "runs", "policies", "events", VERSION_TABLE}
+
+
+def test_an_up_to_date_ledger_is_opened_without_the_migrations(home):
+    Ledger.open(home)
+    script = """
+import sys
+from pathlib import Path
+from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.ledger import Ledger
+Ledger.open(Home(Path(sys.argv[1])))
+print("alembic" in sys.modules)
+"""
+    assert start(script, home.root).communicate(timeout=120)[0] == "False\n"
+
+
+def open_files():
+    found = Path("/proc/self/fd").iterdir()
+    return {link.readlink() for link in found if link.is_symlink()}  # the folder's own is gone by now
+
+
+def test_the_connections_of_a_ledger_end_with_it(home):
+    ledger = Ledger.open(home)
+    ledger.register(SPEC)
+    assert home.ledger in open_files()
+    del ledger
+    assert home.ledger not in open_files()

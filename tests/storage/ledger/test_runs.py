@@ -1,0 +1,156 @@
+import datetime as dt
+
+import polars as pl
+import pytest
+
+from nvtrader_pipelines.experiments.spec import ExperimentSpec
+from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.ledger import ledger as ledger_module
+from nvtrader_pipelines.storage.policy_library import file_name
+from tests.storage.frames import AT
+from tests.storage.ledger.rows import RUN_ID, SPEC, event, run_row
+
+LATER = AT + dt.timedelta(hours=1)
+
+
+def test_a_run_that_begins_is_running_in_this_process(ledger):
+    row = run_row(ledger, window_first=dt.date(2020, 1, 2), window_last=dt.date(2021, 1, 4))
+    ledger.begin(row)
+    run = ledger.run(RUN_ID)
+    assert run.model_dump(include=set(type(row).model_fields)) == row.model_dump()
+    assert (run.status, run.attempts, run.finished_at, run.message) == ("running", 1, None, None)
+    assert ledger.close_interrupted() == []
+
+
+def test_a_run_that_ends_has_its_figures_and_its_time(ledger):
+    ledger.begin(run_row(ledger))
+    before = dt.datetime.now(dt.UTC)
+    ledger.finish(RUN_ID, "done", metrics={"sharpe": 0.1 + 0.2, "off": float("nan")}, mlflow_run_id="mlflow")
+    run = ledger.run(RUN_ID)
+    assert (run.status, run.mlflow_run_id, run.metrics) == ("done", "mlflow", {"sharpe": 0.1 + 0.2, "off": None})
+    assert before <= run.finished_at <= dt.datetime.now(dt.UTC)
+
+
+def test_a_run_that_is_begun_again_runs_once_more(ledger):
+    ledger.begin(run_row(ledger))
+    ledger.finish(RUN_ID, "failed", metrics={"sharpe": 1.0}, message="no disk")
+    assert ledger.run(RUN_ID).message == "no disk"
+    ledger.begin(run_row(ledger, kind="walk_forward", task_id="second", started_at=LATER))
+    run = ledger.run(RUN_ID)
+    assert (run.kind, run.task_id, run.started_at) == ("walk_forward", "second", LATER)
+    assert (run.status, run.attempts, run.finished_at, run.message) == ("running", 2, None, None)
+    ledger.finish(RUN_ID, "done")
+    assert ledger.run(RUN_ID).metrics == {"sharpe": 1.0}  # none were given
+
+
+def test_what_was_never_begun_has_no_events_no_policies_and_no_end(ledger):
+    attempts = [
+        lambda: ledger.note(event()),
+        lambda: ledger.finish(RUN_ID, "done"),
+        lambda: ledger.keep_policies(RUN_ID, {}),
+        lambda: ledger.run(RUN_ID),
+    ]
+    for attempt in attempts:
+        with pytest.raises(StorageError, match=f"the ledger has no run {RUN_ID}; begin it first"):
+            attempt()
+
+
+def test_a_run_of_a_version_that_is_not_registered_is_refused(ledger):
+    other = ExperimentSpec(name="b")
+    row = run_row(ledger, spec_hash=other.spec_hash).model_copy(update={"partition_key": other.partition_key})
+    with pytest.raises(StorageError, match="which is not registered; register it"):
+        ledger.begin(row)
+
+
+def test_a_run_belongs_to_one_version(ledger):
+    ledger.begin(run_row(ledger))
+    with pytest.raises(StorageError, match=f"run {RUN_ID} is of version {SPEC.spec_hash}, not"):
+        ledger.begin(run_row(ledger, ExperimentSpec(name="b")))
+
+
+def test_events_are_kept_in_their_order_with_what_they_tell(ledger):
+    ledger.begin(run_row(ledger))
+    told = event("train.step", fold=1, seed=2, timesteps=512, total_timesteps=1024, share=0.5, metrics={"mean": 0.25})
+    for progress in (event(), told, event("done", timestamp=LATER)):
+        ledger.note(progress)
+    events = ledger.events(RUN_ID)
+    assert events["stage"].to_list() == ["start", "train.step", "done"]
+    row = events.row(1, named=True)
+    assert (row["fold"], row["seed"], row["timesteps"], row["metrics"]) == (1, 2, 512, '{"mean": 0.25}')
+    assert (events["timestamp"][2], ledger.events("another").height) == (LATER, 0)
+
+
+def test_policies_are_kept_by_the_names_of_the_library(ledger):
+    ledger.begin(run_row(ledger))
+    ledger.keep_policies(RUN_ID, {file_name((10, 1)): "old"})
+    ledger.keep_policies(RUN_ID, {file_name((10, 3)): "b", file_name((2, 3)): "a"})
+    assert ledger.policies(RUN_ID).select("fold", "seed", "sha256").rows() == [(2, 3, "a"), (10, 3, "b")]
+
+
+def test_a_file_that_is_no_policy_is_refused(ledger):
+    ledger.begin(run_row(ledger))
+    with pytest.raises(ValueError, match=r"must be called fold-<k>-seed-<s>\.zip, but is 'manifest.json'"):
+        ledger.keep_policies(RUN_ID, {"manifest.json": "a"})
+
+
+def test_a_run_is_found_by_the_begin_of_its_id(ledger):
+    for run_id in ("00aa", "00bb", "10_0"):
+        ledger.begin(run_row(ledger, run_id=run_id))
+    assert ledger.find_run("00b").run_id == "00bb"
+    assert ledger.find_run("10_").run_id == "10_0"
+    with pytest.raises(StorageError, match=r"2 runs begin with '00' \(00aa, 00bb\); give more of the id"):
+        ledger.find_run("00")
+    for stranger in ("ff", "%", "_0"):
+        with pytest.raises(StorageError, match="no run's id begins with"):
+            ledger.find_run(stranger)
+
+
+def test_runs_are_listed_from_the_last_begun(ledger):
+    for hours, run_id in enumerate(("b", "c", "a")):
+        ledger.begin(run_row(ledger, run_id=run_id, started_at=AT + dt.timedelta(hours=hours)))
+    assert ledger.runs()["run_id"].to_list() == ["a", "c", "b"]
+    assert ledger.runs().schema["started_at"] == pl.Datetime("us", "UTC")
+
+
+def test_every_table_is_there_with_its_types_before_anything_is_written(ledger):
+    tables = ledger.tables()
+    assert list(tables) == ["specs", "versions", "runs", "policies", "events"]
+    assert tables["runs"].schema["window_first"] == pl.Date()
+    assert all(frame.is_empty() for frame in tables.values())
+
+
+def dead(monkeypatch, process):
+    monkeypatch.setattr(ledger_module, "this_process", lambda: process)
+
+
+def test_a_run_whose_process_is_dead_is_closed_and_can_be_begun_again(ledger, monkeypatch):
+    with monkeypatch.context() as patch:
+        dead(patch, (2**22 + 1, AT))  # a number that Linux gives to none
+        ledger.begin(run_row(ledger))
+    ledger.begin(run_row(ledger, run_id="alive"))
+    assert ledger.close_interrupted() == [RUN_ID]
+    run = ledger.run(RUN_ID)
+    assert (run.status, run.message) == ("interrupted", f"its process {2**22 + 1} on {run.host} ended without a word")
+    assert run.finished_at is not None
+    assert ledger.run("alive").status == "running"
+    assert ledger.close_interrupted() == []
+    ledger.begin(run_row(ledger))
+    assert ledger.run(RUN_ID).status == "running"
+
+
+def test_a_run_of_another_machine_is_left_alone(ledger, monkeypatch):
+    with monkeypatch.context() as patch:
+        dead(patch, (2**22 + 1, AT))
+        patch.setattr(ledger_module, "host", lambda: "elsewhere")
+        ledger.begin(run_row(ledger))
+    assert ledger.close_interrupted() == []
+
+
+def test_a_run_whose_launcher_is_dead_is_closed_wherever_it_ran(ledger, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(ledger_module, "host", lambda: "elsewhere")
+        ledger.begin(run_row(ledger, dagster_run_id="dagster"))
+        ledger.begin(run_row(ledger, run_id="by hand"))
+    assert ledger.close_interrupted(["another"]) == []
+    assert ledger.close_interrupted(["dagster", "another"]) == [RUN_ID]
+    assert ledger.run(RUN_ID).message == "the Dagster run dagster ended before it did"
