@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Sequence
+from datetime import date
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, JsonValue
+from pydantic import BeforeValidator, Field, JsonValue
 
 from nvtrader_pipelines.components import Component
 from nvtrader_pipelines.evaluation.splits import MIN_TEST_SESSIONS, Fold
@@ -12,6 +13,18 @@ from nvtrader_pipelines.experiments.explanation import nearest, shown
 
 UNTOUCHABLE = ("name", "description", "design")  # what an ablation's variants differ in by themselves
 _OTHER = re.compile(r"[^a-z0-9]+")
+
+
+def _without_dates(value: Any) -> Any:
+    """The value with its dates as text, as in JSON; YAML reads them as dates."""
+    if isinstance(value, dict):
+        return {name: _without_dates(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_dates(inner) for inner in value]
+    return value.isoformat() if isinstance(value, date) else value
+
+
+Value = Annotated[JsonValue, BeforeValidator(_without_dates)]
 
 
 class Design(Component):
@@ -63,7 +76,7 @@ class AblationDesign(Design):
 
     kind: Literal["ablation"] = "ablation"
     field: str = "environment.vol_penalty"
-    values: Annotated[tuple[JsonValue, ...], Field(min_length=2)] = (0.0, 0.5)
+    values: Annotated[tuple[Value, ...], Field(min_length=2)] = (0.0, 0.5)
 
     def documents(self, document: dict[str, Any]) -> list[dict[str, Any]]:
         """The experiment's document once per value, with a name of its own and no ablation.

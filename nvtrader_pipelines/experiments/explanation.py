@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from datetime import date
 from difflib import get_close_matches
 from functools import cache
 from typing import Any
@@ -88,5 +89,7 @@ def nearest(name: str, names: Sequence[str]) -> str:
 
 def shown(value: Any) -> str:
     """A value as people write it, on one line and not too long."""
-    text = json.dumps(value) if value is None or isinstance(value, bool) else repr(value)
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
+    text = str(value) if isinstance(value, date) else repr(value)
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"

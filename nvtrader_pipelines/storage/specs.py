@@ -129,9 +129,17 @@ def _name_of(path: Path) -> str:
 
 
 def _template(spec: ExperimentSpec) -> dict[str, Any]:
-    content = spec.model_dump(mode="json")
+    content = _kind_first(spec.model_dump(mode="json"))
     chosen = {part: {name: content[part][name] for name in names} for part, names in _WRITTEN.items()}
     return {"name": spec.name, "description": "", **chosen, "seeds": content["seeds"]}
+
+
+def _kind_first(value: Any) -> Any:
+    """The document with every component's kind before its other fields."""
+    if isinstance(value, dict):
+        names = sorted(value, key=lambda name: name != "kind")
+        return {name: _kind_first(value[name]) for name in names}
+    return [_kind_first(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _texts(path: str, sides: list[dict[str, Any]]) -> tuple[str | None, str | None]:

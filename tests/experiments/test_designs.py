@@ -1,3 +1,5 @@
+from datetime import date
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -83,6 +85,14 @@ def test_an_ablation_survives_json_with_its_hash_and_variants():
     assert again == spec
     assert again.variants() == spec.variants()
     assert again.spec_hash == spec.spec_hash
+
+
+def test_dates_can_be_values_as_yaml_reads_them_or_as_text():
+    splitter = {"kind": "holdout", "test_first": date(2005, 1, 1)}
+    spec = ablation("splitter.first_test", (date(2001, 1, 1), "2002-01-01"))
+    assert [variant.splitter.first_test.year for variant in spec.variants()] == [2001, 2002]
+    assert spec.variants()[0].name == "base-first-test-2001-01-01"
+    assert ablation("splitter", ({"kind": "walk_forward"}, splitter)).variants()[1].splitter.test_first.year == 2005
 
 
 def test_the_default_ablation_is_valid():
