@@ -13,7 +13,7 @@ NUMBERS = itertools.count()
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory):
-    """A Postgres of its own, on a socket; not among pytest's folders, which are closed to the user that root runs it as."""
+    """A Postgres of its own, on a socket; in no folder of pytest, which the user that root runs it as cannot enter."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("runtime")))
         import pgserver
