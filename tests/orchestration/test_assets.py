@@ -14,10 +14,11 @@ from nvtrader_pipelines.orchestration.assets import trajectories
 from nvtrader_pipelines.orchestration.definitions import build_defs
 from nvtrader_pipelines.orchestration.partitions import RANGE_END, RANGE_START
 from nvtrader_pipelines.storage.execution import followed, runtime_of
+from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.plans import read_plan
 from nvtrader_pipelines.storage.policy_library import PolicyLibrary
 from nvtrader_pipelines.storage.run_store import StoredRun
-from nvtrader_pipelines.storage.tables import BARS, RUNS, TRAJECTORIES
+from nvtrader_pipelines.storage.tables import BARS, EVALUATIONS, RUNS, TRAJECTORIES
 from nvtrader_pipelines.storage.warehouse import Warehouse
 from tests.homes import KEY, contents, evaluations, materialized, problems, register, run_job, run_market, small_home
 
@@ -82,9 +83,7 @@ def test_every_asset_materialises_and_passes_its_checks(first_runs, own_home):
 
 def test_every_table_reports_its_rows_its_size_and_its_snapshot_as_data_version(first_runs):
     events = [event for run in first_runs for event in run.get_asset_materialization_events()]
-    tables = [
-        event.materialization for event in events if event.asset_key != dg.AssetKey(["policies", "trained_policy"])
-    ]
+    tables = [event.materialization for event in events if event.asset_key.path[0] != "policies"]
     for materialization in tables:
         found = materialization.metadata
         assert found["dagster/row_count"].value >= found["dagster/partition_row_count"].value > 0 or (
@@ -117,6 +116,17 @@ def test_a_policy_asset_links_its_mlflow_run_and_its_version_is_its_digest(first
     assert found["mlflow_run_id"].value == runs["mlflow_run_id"][0]
     assert found["mlflow_path"].value.endswith(found["mlflow_run_id"].value)
     assert found["sha256"].value == PolicyLibrary(own_home).latest(KEY).sha256
+
+
+def test_the_run_is_done_in_the_ledger_with_its_figures_and_who_launched_it(first_runs, own_home):
+    ledger, run = Ledger.open(own_home), PolicyLibrary(own_home).latest(KEY)
+    row = ledger.run(run.run_id)
+    assert (row.status, row.kind, row.dagster_run_id) == ("done", "walk_forward", first_runs[1].run_id)
+    assert row.mlflow_run_id == metadata(first_runs, "policies/trained_policy")["mlflow_run_id"].value
+    own = Warehouse(own_home).read(EVALUATIONS).filter(pl.col("policy") == "tiny", pl.col("period") == "all")
+    assert row.metrics["all/sharpe"] == own["sharpe"][0]
+    assert dict(ledger.policies(run.run_id).select("file", "sha256").iter_rows()) == run.policies
+    assert {"start", "data.loaded", "evaluate.step", "done"} <= set(ledger.events(run.run_id)["stage"])
 
 
 def test_materialising_again_gives_the_same_tables_as_another_process_on_another_home(
@@ -195,6 +205,8 @@ def test_a_policy_file_that_was_changed_is_found_and_not_used(own_home, first_ru
         walked = walk(own_home, instance)
         assert not walked.success
         assert materialized(walked) == set()
+        assert Ledger.open(own_home).run(run.run_id).status == "failed"
+        assert "not those that were sealed" in Ledger.open(own_home).run(run.run_id).message
     finally:
         path.write_bytes(content)
 
