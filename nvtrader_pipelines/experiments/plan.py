@@ -127,9 +127,7 @@ class RunPlan:
 
     def validation_window(self, fold: Fold) -> tuple[int, int]:
         """First and last session held out of a fold's training."""
-        return fold.train_last - getattr(
-            getattr(self.spec, "design", None), "validation_sessions", 0
-        ) + 1, fold.train_last
+        return fold.train_last - self.spec.design.validation_sessions + 1, fold.train_last
 
     def task(self, key: FoldSeed, resume_from: bytes | None = None) -> TrainingTask:
         """The training of one fold and seed."""

@@ -35,15 +35,14 @@ def experiment_file(
     for path, problem in found.problems.items():
         context.log.warning("%s is left out: %s", path, problem)
     known = set(context.instance.get_dynamic_partitions(EXPERIMENTS.name or ""))
-    new = [spec for spec in found.specs if not known.issuperset(each.partition_key for each in spec.variants())]
+    new = [key for key in register_all(Ledger.open(home), found.specs) if key not in known]
     if not new:
         return dg.SkipReason("no new or changed experiment")
     if not has_panel(warehouse.open()):
         return dg.SkipReason("the market has no panel yet; materialise the market job or run `nvtrader run`")
-    keys = [key for key in register_all(Ledger.open(home), new) if key not in known]
     return dg.SensorResult(
-        run_requests=[dg.RunRequest(run_key=key, partition_key=key) for key in keys],
-        dynamic_partitions_requests=[EXPERIMENTS.build_add_request(keys)],
+        run_requests=[dg.RunRequest(run_key=key, partition_key=key) for key in new],
+        dynamic_partitions_requests=[EXPERIMENTS.build_add_request(new)],
     )
 
 

@@ -90,7 +90,7 @@ def _sentence(error: Exception) -> str:
 
 
 class _Sparse:
-    """Of the frequent steps, those that come to another tenth of their training or hundredth of their run."""
+    """Of the frequent steps, those that come to another tenth of their training or of their run."""
 
     def __init__(self) -> None:
         self._reached: dict[tuple[str, int | None, int | None], int] = {}
@@ -107,4 +107,4 @@ class _Sparse:
     def _place(self, step: Progress) -> int:
         if step.timesteps and step.total_timesteps:
             return 10 * step.timesteps // step.total_timesteps
-        return int(100 * (step.share or 0.0))
+        return int(10 * (step.share or 0.0))

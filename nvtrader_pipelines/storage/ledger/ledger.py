@@ -81,7 +81,7 @@ class Ledger:
         return self._frame(VERSIONS, sa.select(VERSIONS).order_by(VERSIONS.c.created_at.desc(), VERSIONS.c.name))
 
     def begin(self, row: RunRow) -> None:
-        """Open a run for this process; begun again, it has one more attempt and runs once more.
+        """Open a run for this process; begun again, it has one more attempt, unless this execution of it still runs.
 
         Raises:
             StorageError: if its version is not registered, or the run belongs to another version.
@@ -95,7 +95,9 @@ class Ledger:
             if _hash_of(connection, row.partition_key) != row.spec_hash:
                 raise StorageError(f"run {row.run_id} is of {row.partition_key}, which is not registered; register it")
             insert = _insertion(connection, RUNS).values(**values, attempts=1)
-            attempts = {"attempts": RUNS.c.attempts + 1}
+            goes_on = sa.and_(RUNS.c.task_id == row.task_id, RUNS.c.status == "running")
+            one_more = sa.case((goes_on, 0), else_=1)
+            attempts = {"attempts": RUNS.c.attempts + one_more}
             connection.execute(insert.on_conflict_do_update(index_elements=["run_id"], set_={**again, **attempts}))
 
     def note(self, progress: Progress) -> None:
@@ -150,7 +152,8 @@ class Ledger:
     def close_interrupted(self, dead_launchers: Iterable[str] = ()) -> list[str]:
         """Mark as interrupted the runs whose process or launcher is dead, and return their ids.
 
-        A process is known to be dead on its own machine; `dead_launchers` are ids of Dagster runs that have ended.
+        A process is known to be dead on its own machine; `dead_launchers` are ids of Dagster runs that have ended. The
+        steps of a Dagster run have processes of their own, so what Dagster launched ends with its launcher only.
         """
         gone, closed = set(dead_launchers), []
         for run in self._found(RUNS.c.status == "running"):
@@ -267,7 +270,7 @@ def _why_dead(run: LedgerRun, dead_launchers: Collection[str]) -> str | None:
     """Why nobody works on a run any more; None where somebody may."""
     if run.dagster_run_id in dead_launchers:
         return f"the Dagster run {run.dagster_run_id} ended before it did"
-    if run.host == host() and not is_alive(run.pid, run.process_started_at):
+    if run.dagster_run_id is None and run.host == host() and not is_alive(run.pid, run.process_started_at):
         return f"its process {run.pid} on {run.host} ended without a word"
     return None
 

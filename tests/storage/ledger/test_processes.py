@@ -32,7 +32,7 @@ for number in range(10):
             ledger = Ledger.open(home)
             assert ledger.register(SPEC) == SPEC.partition_key
             for run_id in (f"run-{number}", "contended"):
-                ledger.begin(run_row(ledger, run_id=run_id))
+                ledger.begin(run_row(ledger, run_id=run_id, task_id=str(number)))
                 ledger.note(event(run_id=run_id))
                 ledger.finish(run_id, "done", metrics={"number": float(number)})
             code = 0

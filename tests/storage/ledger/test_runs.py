@@ -43,6 +43,15 @@ def test_a_run_that_is_begun_again_runs_once_more(ledger):
     assert ledger.run(RUN_ID).metrics == {"sharpe": 1.0}  # none were given
 
 
+def test_an_execution_that_goes_on_in_another_step_is_no_new_attempt(ledger):
+    ledger.begin(run_row(ledger, task_id="same"))
+    ledger.begin(run_row(ledger, task_id="same"))
+    assert ledger.run(RUN_ID).attempts == 1
+    ledger.finish(RUN_ID, "failed")
+    ledger.begin(run_row(ledger, task_id="same"))
+    assert ledger.run(RUN_ID).attempts == 2
+
+
 def test_what_was_never_begun_has_no_events_no_policies_and_no_end(ledger):
     attempts = [
         lambda: ledger.note(event()),
@@ -136,6 +145,14 @@ def test_a_run_whose_process_is_dead_is_closed_and_can_be_begun_again(ledger, mo
     assert ledger.close_interrupted() == []
     ledger.begin(run_row(ledger))
     assert ledger.run(RUN_ID).status == "running"
+
+
+def test_a_run_of_dagsters_outlives_the_process_of_one_step(ledger, monkeypatch):
+    with monkeypatch.context() as patch:
+        dead(patch, (2**22 + 1, AT))
+        ledger.begin(run_row(ledger, dagster_run_id="dagster"))
+    assert ledger.close_interrupted() == []
+    assert ledger.close_interrupted(["dagster"]) == [RUN_ID]
 
 
 def test_a_run_of_another_machine_is_left_alone(ledger, monkeypatch):
