@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import dagster as dg
+import polars as pl
 import psutil
 import yaml
 
@@ -37,8 +38,20 @@ def open_instance(home: Home) -> dg.DagsterInstance:
     settings = yaml.safe_load((folder / "dagster.yaml").read_bytes())
     write_atomically(folder / IN_PROCESS, yaml.safe_dump({**settings, "compute_logs": NOT_CAPTURED}).encode())
     instance = dg.DagsterInstance.from_config(str(folder), IN_PROCESS)
-    Ledger.open(home).close_interrupted(end_dead_runs(instance))
+    end_dead_runs(instance)
+    close_ended(Ledger.open(home), instance)
     return instance
+
+
+def close_ended(ledger: Ledger, instance: dg.DagsterInstance) -> list[str]:
+    """Close in the ledger the runs on which nobody works any more: their process is dead, or their Dagster run ended.
+
+    Returns:
+        Their ids.
+    """
+    launchers = ledger.runs().filter(pl.col("status") == "running")["dagster_run_id"].drop_nulls().to_list()
+    runs = instance.get_runs(dg.RunsFilter(run_ids=launchers)) if launchers else []
+    return ledger.close_interrupted(run.run_id for run in runs if run.is_finished)
 
 
 def process_tag() -> dict[str, str]:

@@ -8,7 +8,7 @@ import dagster as dg
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.orchestration.definitions import build_defs
 from nvtrader_pipelines.orchestration.errors import PipelineError
-from nvtrader_pipelines.orchestration.instance import open_instance, process_tag
+from nvtrader_pipelines.orchestration.instance import close_ended, open_instance, process_tag
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, register_all, whole_history
 from nvtrader_pipelines.orchestration.progress import ProgressLog, Watch
 from nvtrader_pipelines.storage.home import Home
@@ -26,7 +26,7 @@ class _Run:
 
     def __init__(self, home: Home, instance: dg.DagsterInstance, watch: Watch | None, *, quiet: bool) -> None:
         self.defs = build_defs({"progress": ProgressLog(watch)} if watch else None, home)
-        self.instance, self.quiet = instance, quiet
+        self.instance, self.ledger, self.quiet = instance, Ledger.open(home), quiet
 
     def say(self, line: str) -> None:
         """Tell the person who waits."""
@@ -52,6 +52,7 @@ class _Run:
         except dg.DagsterExecutionInterruptedError as interrupt:  # between two steps
             raise KeyboardInterrupt from interrupt
         if not result.success:
+            close_ended(self.ledger, self.instance)  # a check may have stopped it between two steps
             raise _failure(job, result)
 
 
@@ -116,7 +117,7 @@ def run_pipeline(home: Home, names: Sequence[str], watch: Watch | None = None, *
             run.say("market: ingesting, cleaning, deriving")
             run.launch("market", tags=whole_history())
             remember_market(home, state)
-        keys = register_all(Ledger.open(home), specs)
+        keys = register_all(run.ledger, specs)
         instance.add_dynamic_partitions(EXPERIMENTS.name or "", keys)
         for count, key in enumerate(keys, start=1):
             if is_complete(lake, key):

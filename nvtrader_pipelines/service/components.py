@@ -55,3 +55,4 @@ def schema(
             sys.stdout.write(text)
         else:
             write_atomically(output, text.encode())
+            wide_console().print(f"{output}", highlight=False, soft_wrap=True)

@@ -1,6 +1,7 @@
 """What is known of experiments: their files, their registered versions, and how two of them differ."""
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.specs import differences, read_experiment, read_experiments
-from nvtrader_pipelines.storage.versions import changes, content
+from nvtrader_pipelines.storage.versions import content
 
 LISTED = {
     "partition_key": pl.String,
@@ -50,27 +51,49 @@ def _listed(key: str, spec: dict[str, Any], at: object, in_files: dict[str, Any]
     return key, key in in_files, spec.get("agent", {}).get("kind"), design, at
 
 
-def experiment_differences(home: Home, ledger: Ledger, left: str, right: str | None) -> pl.DataFrame:
-    """Fields in which two experiments differ; with one named, from the version registered before it.
+@dataclass(frozen=True)
+class Comparison:
+    """Two experiments by what they are called, and the fields in which they differ: field, left, right."""
+
+    left: str
+    right: str
+    fields: pl.DataFrame
+
+
+def compared_experiments(home: Home, ledger: Ledger, left: str, right: str | None) -> Comparison:
+    """Two experiments side by side; of one alone, what became of it since the version registered before.
 
     Raises:
         StorageError: if a name is unknown, a file holds no experiment, or there is no version before.
     """
-    if right is not None:
-        return differences(document(home, ledger, left), document(home, ledger, right))
-    key = left if "@" in left else read_named(home, left).partition_key
-    return changes(ledger, key)
+    if right is None:
+        right, left = left, _version_before(ledger, _named(home, ledger, left))
+    sides = [_document(home, ledger, each) for each in (left, right)]
+    return Comparison(left, right, differences(*sides))
 
 
-def document(home: Home, ledger: Ledger, what: str) -> dict[str, Any]:
-    """The content of a version (name@hash8), of a YAML file, or of an experiment by its name.
+def _version_before(ledger: Ledger, key: str) -> str:
+    """The version from which a version was made, or the newest of its name for one that is not registered."""
+    versions = ledger.versions()
+    own = versions.filter(pl.col("partition_key") == key)
+    parents = pl.col("spec_hash").is_in(own["parent_hash"].implode())
+    before = versions.filter(parents if len(own) else pl.col("name") == key.partition("@")[0])
+    if before.is_empty():
+        raise StorageError(f"no version was registered before {key}; name two experiments to compare")
+    return before["partition_key"][0]
 
-    Raises:
-        StorageError: if there is none.
-    """
-    if "@" in what:
-        return content(ledger, what)
-    return read_named(home, what).model_dump(mode="json")
+
+def _named(home: Home, ledger: Ledger, what: str) -> str:
+    """The partition key of what is named."""
+    if "@" not in what:
+        return read_named(home, what).partition_key
+    content(ledger, what)
+    return what
+
+
+def _document(home: Home, ledger: Ledger, what: str) -> dict[str, Any]:
+    """The content of a version (name@hash8), of a YAML file, or of an experiment by its name."""
+    return content(ledger, what) if "@" in what else read_named(home, what).model_dump(mode="json")
 
 
 def read_named(home: Home, what: str) -> Any:

@@ -1,12 +1,13 @@
 """`nvtrader experiments`: write, list, compare and run them."""
 
+import json
 import sys
 from typing import Annotated
 
 import typer
 
 from nvtrader_pipelines.service.errors import one_sentence
-from nvtrader_pipelines.service.options import EPILOG, AsJson, Form, Verbose, found_home
+from nvtrader_pipelines.service.options import EPILOG, AsJson, Form, Verbose, chosen_form, found_home
 from nvtrader_pipelines.service.tables import Format, wide_console, write_rows
 
 app = typer.Typer(help="Experiments: frozen documents whose content is their identity.", no_args_is_help=True)
@@ -17,6 +18,7 @@ def new(
     name: Annotated[str, typer.Argument(help="Lower-case letters, digits and dashes.")],
     *,
     like: Annotated[str | None, typer.Option("--like", help="Extend this experiment of data/experiments.")] = None,
+    as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
     """Write data/experiments/NAME.yaml with the fields people change most; nothing is overwritten."""
@@ -24,11 +26,14 @@ def new(
 
     with one_sentence(verbose=verbose):
         path = write_experiment(found_home(), name, like)
+        if as_json:
+            sys.stdout.write(json.dumps({"name": name, "path": str(path)}, indent=1) + "\n")
+            return
         wide_console().print(f"{path}\nedit it, then: nvtrader experiments run {name}", highlight=False, soft_wrap=True)
 
 
 @app.command("list", epilog=EPILOG)
-def list_(*, form: Form = Format.TABLE, verbose: Verbose = False) -> None:
+def list_(*, form: Form = Format.TABLE, as_json: AsJson = False, verbose: Verbose = False) -> None:
     """List the experiments of data/experiments and every registered version, with their runs."""
     from nvtrader_pipelines.service.experiment_facts import listed_experiments
     from nvtrader_pipelines.storage.ledger import Ledger
@@ -36,7 +41,7 @@ def list_(*, form: Form = Format.TABLE, verbose: Verbose = False) -> None:
     with one_sentence(verbose=verbose):
         home = found_home()
         rows, problems = listed_experiments(home, Ledger.open(home))
-        write_rows(rows, form)
+        write_rows(rows, chosen_form(form, as_json=as_json))
         for problem in problems:
             typer.secho(f"left out: {problem}", err=True, fg="yellow")
 
@@ -45,19 +50,27 @@ def list_(*, form: Form = Format.TABLE, verbose: Verbose = False) -> None:
 def diff(
     left: Annotated[str, typer.Argument(help="A name, a version (name@hash8) or a YAML file.")],
     right: Annotated[
-        str | None, typer.Argument(help="The same; by default the version of LEFT registered before it.")
+        str | None, typer.Argument(help="The same; without it, LEFT is compared with the version before it.")
     ] = None,
     *,
     form: Form = Format.TABLE,
+    as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
     """Show the fields in which two experiments or versions differ, defaults included."""
-    from nvtrader_pipelines.service.experiment_facts import experiment_differences
+    from nvtrader_pipelines.service.experiment_facts import compared_experiments
     from nvtrader_pipelines.storage.ledger import Ledger
 
     with one_sentence(verbose=verbose):
         home = found_home()
-        write_rows(experiment_differences(home, Ledger.open(home), left, right), form)
+        found = compared_experiments(home, Ledger.open(home), left, right)
+        if chosen_form(form, as_json=as_json) is not Format.TABLE:
+            write_rows(found.fields, chosen_form(form, as_json=as_json))
+        elif found.fields.is_empty():
+            wide_console().print(f"{found.left} and {found.right} are the same", highlight=False)
+        else:
+            names = {"left": found.left, "right": found.right} if found.left != found.right else {}
+            write_rows(found.fields.rename(names), Format.TABLE)
 
 
 @app.command(epilog=EPILOG)

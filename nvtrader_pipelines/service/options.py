@@ -16,6 +16,11 @@ Form = Annotated[Format, typer.Option("--format", "-f", help="table, csv or json
 AsJson = Annotated[bool, typer.Option("--json", help="Write JSON.")]
 
 
+def chosen_form(form: Format, *, as_json: bool) -> Format:
+    """The form that was asked for in either way."""
+    return Format.JSON if as_json else form
+
+
 def found_home() -> Home:
     """The home folder.
 

@@ -22,16 +22,6 @@ NEXT = (
 )
 
 
-def completed_runs(home: Home) -> pl.DataFrame:
-    """Every completed run with the ensemble's figures over all folds, newest first."""
-    lake = Warehouse(home)
-    figures = lake.read(EVALUATIONS).filter((pl.col("kind") == "ensemble") & (pl.col("period") == "all"))
-    shown = figures.select("run_id", "sharpe", "sharpe_low", "sharpe_high", "max_drawdown")
-    columns = ["experiment", "partition_key", "run_id", "source", "n_policies", "finished_at"]
-    runs = walk_forward_runs(lake, columns)
-    return runs.join(shown, on="run_id", how="left").sort("finished_at", descending=True)
-
-
 def summary(home: Home, names: Sequence[str] = ()) -> pl.DataFrame:
     """The latest run of each experiment (or of those named): every account over each period but single folds."""
     lake = Warehouse(home)
@@ -63,19 +53,23 @@ def print_notes(home: Home, console: Console) -> None:
 
 
 def period_table(verdicts: pl.DataFrame, period: str) -> Table:
-    """Policies first, then the baselines each once per experiment's environment."""
+    """The experiments first, then single policies, then the baselines each once per experiment's environment."""
     first, last = verdicts["first_session"].min(), verdicts["last_session"].max()
     table = Table(
         title=f"{period.replace('_', ' ')} ({first} to {last}), net of costs", title_justify="left", box=SIMPLE_HEAD
     )
     for i, name in enumerate(COLUMNS):
         table.add_column(name, justify="left" if i == 0 else "right", no_wrap=True)
-    rows = verdicts.unique(
-        [c for c in verdicts.columns if c not in {"spec_hash", "run_id", "experiment"}], maintain_order=True
-    )
-    for row in rows.sort("kind", "sharpe", descending=True).iter_rows(named=True):
+    own = [name for name in verdicts.columns if name not in {"spec_hash", "run_id", "experiment"}]
+    for row in in_order(verdicts.unique(own, maintain_order=True)).iter_rows(named=True):
         table.add_row(*cells(row), style="bold" if row["kind"] == "ensemble" else None)
     return table
+
+
+def in_order(verdicts: pl.DataFrame) -> pl.DataFrame:
+    """By period; in each the experiments, single policies and baselines, the best first."""
+    order = pl.col("kind").replace_strict({"ensemble": 0, "policy": 1, "baseline": 2}, return_dtype=pl.Int8)
+    return verdicts.sort("period", order, "sharpe", descending=[False, False, True])
 
 
 def cells(row: dict[str, Any]) -> list[str]:
@@ -83,7 +77,7 @@ def cells(row: dict[str, Any]) -> list[str]:
     difference = row["sharpe_difference"]
     return [
         str(row["policy"]),
-        f"{row['sharpe']:.2f} [{row['sharpe_low']:.2f}, {row['sharpe_high']:.2f}]",
+        with_interval(row),
         f"{row['cagr']:.1%}",
         f"{row['max_drawdown']:.0%}",
         f"{row['turnover_per_year']:.1f}",
@@ -92,3 +86,8 @@ def cells(row: dict[str, Any]) -> list[str]:
         if difference is None
         else f"{difference:+.2f} [{row['difference_low']:+.2f}, {row['difference_high']:+.2f}]",
     ]
+
+
+def with_interval(row: dict[str, Any]) -> str:
+    """The Sharpe ratio and its interval; empty where there is none."""
+    return "" if row["sharpe"] is None else f"{row['sharpe']:.2f} [{row['sharpe_low']:.2f}, {row['sharpe_high']:.2f}]"
