@@ -55,7 +55,7 @@ def _listed(key: str, spec: dict[str, Any], at: object, in_files: dict[str, Any]
 class Comparison:
     """Two experiments by what they are called, and the fields in which they differ: field, left, right."""
 
-    left: str
+    left: str | None  # none where there is no version before
     right: str
     fields: pl.DataFrame
 
@@ -64,31 +64,22 @@ def compared_experiments(home: Home, ledger: Ledger, left: str, right: str | Non
     """Two experiments side by side; of one alone, what became of it since the version registered before.
 
     Raises:
-        StorageError: if a name is unknown, a file holds no experiment, or there is no version before.
+        StorageError: if a name is unknown, or a file holds no experiment.
     """
-    if right is None:
-        right, left = left, _version_before(ledger, _named(home, ledger, left))
-    sides = [_document(home, ledger, each) for each in (left, right)]
-    return Comparison(left, right, differences(*sides))
+    if right is not None:
+        return Comparison(left, right, differences(*(_document(home, ledger, each) for each in (left, right))))
+    own = _document(home, ledger, left)
+    before = _version_before(ledger, left if "@" in left else read_named(home, left).partition_key)
+    return Comparison(before, left, differences(own if before is None else content(ledger, before), own))
 
 
-def _version_before(ledger: Ledger, key: str) -> str:
+def _version_before(ledger: Ledger, key: str) -> str | None:
     """The version from which a version was made, or the newest of its name for one that is not registered."""
     versions = ledger.versions()
     own = versions.filter(pl.col("partition_key") == key)
     parents = pl.col("spec_hash").is_in(own["parent_hash"].implode())
     before = versions.filter(parents if len(own) else pl.col("name") == key.partition("@")[0])
-    if before.is_empty():
-        raise StorageError(f"no version was registered before {key}; name two experiments to compare")
-    return before["partition_key"][0]
-
-
-def _named(home: Home, ledger: Ledger, what: str) -> str:
-    """The partition key of what is named."""
-    if "@" not in what:
-        return read_named(home, what).partition_key
-    content(ledger, what)
-    return what
+    return before["partition_key"][0] if len(before) else None
 
 
 def _document(home: Home, ledger: Ledger, what: str) -> dict[str, Any]:

@@ -66,6 +66,8 @@ def diff(
         found = compared_experiments(home, Ledger.open(home), left, right)
         if chosen_form(form, as_json=as_json) is not Format.TABLE:
             write_rows(found.fields, chosen_form(form, as_json=as_json))
+        elif found.left is None:
+            wide_console().print(f"no version of {found.right} was registered before it", highlight=False)
         elif found.fields.is_empty():
             wide_console().print(f"{found.left} and {found.right} are the same", highlight=False)
         else:
