@@ -3,19 +3,24 @@
 import json
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-import yaml
 
-from nvtrader_pipelines.experiments.spec import ExperimentSpec
-from tests.homes import nvtrader
+from nvtrader_pipelines.experiments.families import FAMILIES, family_members
+from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.specs import read_experiments
+from tests.homes import nvtrader, small_home, write_experiment
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()
 MAY_BE_EMPTY = {"silver.quarantine"}
+STAND_INS = {"ppo-growth": "tiny"}  # what the built home has in place of an experiment of minutes
+OWN = "my-first"  # the experiment that a reader writes
+ONE_FOLD = {"kind": "holdout", "test_first": "2017-01-01"}
 
 
 def blocks(language: str) -> list[str]:
@@ -33,12 +38,34 @@ def test_every_make_target_of_the_readme_exists(words):
     assert planned.returncode == 0, planned.stderr
 
 
-@pytest.mark.parametrize("words", [words for words in commands() if words[0] == "nvtrader"], ids=lambda words: words[1])
+def is_writing(words: list[str]) -> bool:
+    """Whether a command writes files, for which the built home is not there."""
+    return OWN in words or words[1] == "schema"
+
+
+READING = [words for words in commands() if words[0] == "nvtrader" and not is_writing(words)]
+WRITING = [words for words in commands() if words[0] == "nvtrader" and is_writing(words)]
+
+
+@pytest.mark.parametrize("words", READING, ids=lambda words: " ".join(words[1:3]))
 def test_every_nvtrader_command_of_the_readme_runs(words, built_home):
     serving = ["--help"] if words[1] == "ui" else []  # a test of its own starts and stops the server
-    finished = nvtrader(built_home, *words[1:], *serving)
+    finished = nvtrader(built_home, *[STAND_INS.get(word) or word for word in words[1:]], *serving)
     assert finished.returncode == 0, finished.stderr
     assert finished.stdout.strip()
+
+
+@pytest.mark.slow
+def test_the_commands_that_write_an_experiment_run_in_order(tmp_path):
+    home = small_home(tmp_path / "home")
+    assert [words[1:3] for words in WRITING[1:]][:2] == [["experiments", "new"], ["experiments", "run"]]
+    for words in WRITING:
+        finished = nvtrader(home, *words[1:], cwd=home.root)
+        assert finished.returncode == 0, f"{words}: {finished.stderr}"
+        if words[1:3] == ["experiments", "new"]:  # what is written there would take minutes
+            assert (home.experiments / f"{OWN}.yaml").exists()
+            write_experiment(home, f"{OWN}.yaml", name=OWN, splitter=ONE_FOLD)
+    assert json.loads((home.root / "experiment.schema.json").read_text())["title"] == "Experiment"
 
 
 def test_no_other_command_stands_in_the_readme():
@@ -53,9 +80,22 @@ def test_every_query_of_the_readme_gives_rows(query, built_home):
     assert rows or any(table in query for table in MAY_BE_EMPTY)
 
 
-@pytest.mark.parametrize("document", blocks("yaml"))
-def test_every_experiment_of_the_readme_is_valid(document):
-    assert ExperimentSpec.model_validate(yaml.safe_load(document)).name
+def test_every_experiment_of_the_readme_is_valid_beside_those_that_are_there(tmp_path):
+    home = Home(tmp_path)
+    shutil.copytree(Home(ROOT).experiments, home.experiments)
+    documents = {block.partition("\n")[0].removeprefix("# "): block for block in blocks("yaml")}
+    for path, document in documents.items():
+        (tmp_path / path).write_text(document)
+    found = read_experiments(home)
+    assert found.problems == {}
+    assert {spec.name for spec in found.specs} >= {Path(path).stem for path in documents}
+
+
+def test_the_readme_names_every_family_with_its_members():
+    table = README.partition("| family | members |")[2].partition("\n\n")[0]
+    rows = re.findall(r"^\| (\w+) \| (.+) \|$", table, flags=re.MULTILINE)
+    known = {name: [member.kind for member in family_members(name)] for name in FAMILIES}
+    assert {name: re.findall(r"`(\w+)`", members) for name, members in rows} == known
 
 
 @pytest.mark.slow

@@ -1,0 +1,160 @@
+"""Every guide is worked through in a home of its own: each command, query, document and program, in order."""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from nvtrader_pipelines.storage.files import locked
+from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.ledger import Ledger
+from nvtrader_pipelines.storage.specs import read_experiments
+from nvtrader_pipelines.storage.tables import TRAJECTORIES
+from nvtrader_pipelines.storage.warehouse import Warehouse
+from tests.homes import environment
+
+GUIDES = sorted((Path(__file__).resolve().parents[1] / "docs" / "guides").glob("*.md"))
+FIRST_EXPERIMENT = next(guide for guide in GUIDES if guide.stem == "first-experiment")
+END = "END-OF-BLOCK"
+OUTPUT = "text"  # blocks that show what came back
+VENV = Path(sys.executable).parent
+
+
+def blocks(guide: Path) -> list[tuple[str, str]]:
+    """Language and content of every fenced block, in order."""
+    return re.findall(r"^```(.*?)\n(.*?)^```$", guide.read_text(), flags=re.DOTALL | re.MULTILINE)
+
+
+def heredoc(command: str, content: str) -> str:
+    return f"{command} <<'{END}'\n{content}{END}\n"
+
+
+def document(content: str) -> str:
+    """Shell that writes a YAML block to the file that its first line names."""
+    path = content.partition("\n")[0].removeprefix("# ")
+    assert re.fullmatch(r"data/[\w./-]+\.yaml", path), f"the first line must name the file, but it is {path!r}"
+    return heredoc(f"cat > {shlex.quote(path)}", content)
+
+
+SHELL: dict[str, Callable[[str], str]] = {
+    "bash": lambda content: content,
+    "yaml": document,
+    "sql": partial(heredoc, "nvtrader sql --format json"),
+    "python": partial(heredoc, "python -"),
+    OUTPUT: lambda _: "",
+}
+
+
+def work_through(guide: Path, home: Home) -> dict[str, Any]:
+    """Run a guide as one shell script that stops at the first failure."""
+    home.root.mkdir()
+    parts = [f"echo '=== block {i}: {name}'\n{SHELL[name](text)}" for i, (name, text) in enumerate(blocks(guide))]
+    own = {**environment(home), "PATH": f"{VENV}{os.pathsep}{os.environ['PATH']}"}
+    options: dict[str, Any] = {"cwd": home.root, "env": own, "capture_output": True, "text": True, "timeout": 1200}
+    finished = subprocess.run(["bash", "-euo", "pipefail", "-c", "\n".join(parts)], check=False, **options)
+    return {"code": finished.returncode, "stdout": finished.stdout, "stderr": finished.stderr}
+
+
+@pytest.fixture(scope="session")
+def worked(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Callable[[Path], tuple[Home, dict[str, Any]]]:
+    """A guide's home after it was worked through, and what that gave; once for every process of a test session."""
+    base = tmp_path_factory.getbasetemp()
+    shared = base if worker_id == "master" else base.parent
+
+    def once(guide: Path) -> tuple[Home, dict[str, Any]]:
+        home, outcome = Home(shared / f"guide-{guide.stem}"), shared / f"guide-{guide.stem}.json"
+        with locked(shared / f"guide-{guide.stem}.lock"):
+            if not outcome.exists():
+                outcome.write_text(json.dumps(work_through(guide, home)))
+        return home, json.loads(outcome.read_text())
+
+    return once
+
+
+@pytest.fixture(scope="session")
+def first_experiment(worked: Callable[[Path], tuple[Home, dict[str, Any]]]) -> Home:
+    """The home of the first experiment's guide."""
+    return worked(FIRST_EXPERIMENT)[0]
+
+
+@pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: guide.stem)
+def test_every_block_of_a_guide_is_one_that_is_tested(guide):
+    assert {language for language, _ in blocks(guide)} <= SHELL.keys()
+    assert guide.read_text().count("\n```") == 2 * len(blocks(guide))
+
+
+@pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: guide.stem)
+def test_every_version_that_a_guide_shows_is_what_its_documents_are(guide, tmp_path):
+    documents = [content for language, content in blocks(guide) if language == "yaml"]
+    subprocess.run(
+        ["bash", "-euc", f"mkdir -p data/experiments\n{''.join(map(document, documents))}"], cwd=tmp_path, check=True
+    )
+    found = read_experiments(Home(tmp_path))
+    assert found.problems == {}
+    assert len(found.specs) == len(documents)
+    known = {each.partition_key for spec in found.specs for each in (spec, *spec.variants())}
+    assert set(re.findall(r"[\w-]+@[0-9a-f]{8}\b", guide.read_text())) == known
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: guide.stem)
+def test_every_command_of_a_guide_runs_in_order(guide, worked):
+    outcome = worked(guide)[1]
+    assert outcome["code"] == 0, outcome["stdout"][-3000:] + outcome["stderr"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: guide.stem)
+def test_every_query_of_a_guide_gives_rows(guide, worked):
+    parts = re.split(r"^=== block \d+: ", worked(guide)[1]["stdout"], flags=re.MULTILINE)
+    answers = [json.loads(part.removeprefix("sql")) for part in parts if part.startswith("sql\n")]
+    assert len(answers) == sum(language == "sql" for language, _ in blocks(guide))
+    assert all(answers)
+
+
+@pytest.mark.slow
+def test_the_first_experiment_is_one_version(first_experiment):
+    assert Ledger.open(first_experiment).versions()["name"].to_list() == ["first-ppo"]
+
+
+@pytest.mark.slow
+def test_the_first_experiment_trains_three_policies_for_the_steps_it_states(first_experiment):
+    ledger = Ledger.open(first_experiment)
+    run_id = ledger.runs().filter(kind="walk_forward")["run_id"].item()
+    assert ledger.policies(run_id)["seed"].to_list() == [0, 1, 2]
+    steps = ledger.events(run_id).drop_nulls("timesteps").group_by("seed").agg(pl.col("timesteps").max()).sort("seed")
+    assert steps.rows() == [(0, 51200), (1, 51200), (2, 51200)]
+
+
+@pytest.mark.slow
+def test_the_replays_of_the_first_experiment_are_runs_of_its_version_under_its_run(first_experiment):
+    runs = Ledger.open(first_experiment).runs()
+    own, replays = runs.filter(kind="walk_forward"), runs.filter(kind="replay")
+    assert len(runs) == 3
+    assert runs["status"].unique().to_list() == ["done"]
+    assert runs["spec_hash"].n_unique() == 1
+    assert replays["parent_run_id"].to_list() == own["run_id"].to_list() * 2
+
+
+@pytest.mark.slow
+def test_the_replay_of_its_own_window_has_the_rows_of_the_first_experiments_tests(first_experiment):
+    runs = Ledger.open(first_experiment).runs()
+    own = runs.filter(kind="walk_forward")
+    again = runs.filter(pl.col("kind") == "replay", pl.col("window_first") == own["window_first"].item())
+    rows = Warehouse(first_experiment).read(TRAJECTORIES)
+    keys = ["policy", "fold", "step"]
+    tested, replayed = (
+        rows.filter(run_id=run["run_id"].item(), phase=phase).drop("run_id", "phase").sort(keys)
+        for run, phase in ((own, "test"), (again, "replay"))
+    )
+    assert len(tested) > 1000
+    assert replayed.equals(tested)
