@@ -1,9 +1,10 @@
 """A small home folder: three synthetic names over three years in one landed CSV, and one experiment of seconds."""
 
 import os
+import pty
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,15 @@ EXPERIMENT: dict[str, Any] = {
 }
 SPEC = ExperimentSpec.model_validate(EXPERIMENT)
 KEY = SPEC.partition_key
+SWEEP: dict[str, Any] = {
+    **EXPERIMENT,
+    "name": "sweep",
+    "agent": {**EXPERIMENT["agent"], "total_timesteps": 256},
+    "splitter": {"kind": "holdout", "test_first": "2017-01-01"},
+    "baselines": [{"kind": "equal_weight"}],
+    "design": {"kind": "ablation", "field": "environment.turnover_cost_bps", "values": [0, 20]},
+}
+SWEPT = [spec.partition_key for spec in ExperimentSpec.model_validate(SWEEP).variants()]
 SECRET = "correct-horse-battery-staple"  # in the environment of every command, and to be found nowhere
 N_POLICIES = 9  # three folds by three seeds
 
@@ -91,12 +101,60 @@ def run_once(shared: Path) -> Home:
     return Home(root)
 
 
+def on_terminal(home: Home, *arguments: str) -> tuple[int, str]:
+    """Run the installed command on a terminal: its exit code, and all it has shown there."""
+    controller, terminal = pty.openpty()
+    settings = {**environment(home), "TERM": "xterm", "COLUMNS": "200"}
+    with subprocess.Popen(
+        [NVTRADER, *arguments], env=settings, stdin=terminal, stdout=terminal, stderr=terminal
+    ) as run:
+        os.close(terminal)
+        shown = bytearray()
+        while part := _read(controller):
+            shown += part
+    os.close(controller)
+    return run.returncode, shown.decode()
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 65536)
+    except OSError:  # nobody writes to it any more
+        return b""
+
+
+def sweep_once(shared: Path) -> Home:
+    """The home in which an ablation of two short trainings was run on a terminal, once for every process of a session.
+
+    Replays and paper accounts may be added to it; what was run is only to be read.
+    """
+    root, output = shared / "swept-home", shared / "swept-home.txt"
+    with locked(shared / "swept-home.lock"):
+        if not output.exists():
+            home = small_home(root)
+            (home.experiments / "sweep.yaml").write_text(yaml.safe_dump(SWEEP))
+            code, shown = on_terminal(home, "experiments", "run", "sweep")
+            assert code == 0, shown
+            output.write_text(shown)
+    return Home(root)
+
+
+def shared_folder(base: Path, worker_id: str) -> Path:
+    """The folder of a test session that its processes share."""
+    return base if worker_id == "master" else base.parent
+
+
 def run_job(
-    home: Home, job: str, instance: dg.DagsterInstance, overrides: Mapping[str, Any] | None = None, **options: Any
+    home: Home,
+    job: str,
+    instance: dg.DagsterInstance,
+    overrides: Mapping[str, Any] | None = None,
+    ops: Mapping[str, Any] | None = None,
+    **options: Any,
 ) -> dg.ExecuteInProcessResult:
-    """A job in this process; it may fail."""
+    """A job in this process, with the configuration of its ops; it may fail."""
     job_def = build_defs(overrides, home).resolve_job_def(job)
-    quiet = {"loggers": {"console": {"config": {"level": "CRITICAL"}}}}
+    quiet = {"loggers": {"console": {"config": {"level": "CRITICAL"}}}, "ops": dict(ops or {})}
     return job_def.execute_in_process(instance=instance, run_config=quiet, raise_on_error=False, **options)
 
 
@@ -105,10 +163,10 @@ def run_market(home: Home, instance: dg.DagsterInstance, **options: Any) -> dg.E
     return run_job(home, "market", instance, tags=whole_history(), **options)
 
 
-def register(home: Home, instance: dg.DagsterInstance) -> None:
-    """Make the experiment a partition."""
-    Ledger.open(home).register(SPEC)
-    instance.add_dynamic_partitions(EXPERIMENTS.name or "", [KEY])
+def register(home: Home, instance: dg.DagsterInstance, specs: Sequence[ExperimentSpec] = (SPEC,)) -> None:
+    """Make experiments partitions."""
+    keys = [Ledger.open(home).register(spec) for spec in specs]
+    instance.add_dynamic_partitions(EXPERIMENTS.name or "", keys)
 
 
 def evaluations(result: dg.ExecuteInProcessResult) -> dict[str, bool]:

@@ -69,8 +69,8 @@ def print_comparison(runs: pl.DataFrame, differ: pl.DataFrame) -> None:
     """The runs side by side, a column each, and where their specs differ."""
     columns: dict[str, list[str]] = {"": ["experiment", "kind", "window", *FIGURES, "best baseline"]}
     for run in runs.iter_rows(named=True):
-        judged = [*cells({**run, "policy": ""})[1:], cell(run["best_baseline"])]
-        own = judged if run["sharpe"] is not None else ["" for _ in judged]
+        judged = run["sharpe"] is not None
+        own = [*cells({**run, "policy": ""})[1:], cell(run["best_baseline"])] if judged else [""] * (len(FIGURES) + 1)
         columns[run["run_id"][:SHORT]] = [run["partition_key"], run["kind"], window(run), *own]
     write_rows(pl.DataFrame(columns), Format.TABLE)
     first = runs["run_id"][0][:SHORT]

@@ -61,9 +61,17 @@ def period_table(verdicts: pl.DataFrame, period: str) -> Table:
     for i, name in enumerate(COLUMNS):
         table.add_column(name, justify="left" if i == 0 else "right", no_wrap=True)
     own = [name for name in verdicts.columns if name not in {"spec_hash", "run_id", "experiment"}]
-    for row in in_order(verdicts.unique(own, maintain_order=True)).iter_rows(named=True):
+    for row in in_order(told_apart(verdicts.unique(own, maintain_order=True))).iter_rows(named=True):
         table.add_row(*cells(row), style="bold" if row["kind"] == "ensemble" else None)
     return table
+
+
+def told_apart(verdicts: pl.DataFrame) -> pl.DataFrame:
+    """The rows, with the experiment behind the name of a baseline that had several environments."""
+    if "experiment" not in verdicts.columns:
+        return verdicts
+    named = pl.format("{} ({})", "policy", "experiment")
+    return verdicts.with_columns(pl.when(pl.len().over("policy") > 1).then(named).otherwise("policy").alias("policy"))
 
 
 def in_order(verdicts: pl.DataFrame) -> pl.DataFrame:

@@ -14,17 +14,14 @@ from typer.testing import CliRunner
 
 from nvtrader_pipelines.service.cli import app
 from nvtrader_pipelines.service.errors import BAD_INPUT, FAILED, USAGE
-from tests.homes import KEY, NVTRADER, environment, nvtrader, small_home
+from tests.homes import NVTRADER, environment, nvtrader, small_home
+from tests.service.words import is_one_sentence
 
-COMMANDS = ("run", "ui", "sql", "tables", "runs", "doctor")
+COMMANDS = ("run", "ui", "sql", "tables", "runs", "experiments", "components", "schema", "doctor")
+OF_EXPERIMENTS = [("experiments", name) for name in ("new", "list", "diff", "run")]
+OF_RUNS = [("runs", name) for name in ("list", "show", "compare", "replay", "paper")]
+SINGLE = [(name,) for name in COMMANDS if name != "experiments"]
 COUNT = "SELECT policy, count(*) AS n FROM rl.trajectories GROUP BY policy ORDER BY policy"
-
-
-@pytest.fixture
-def invoke(built_home, monkeypatch):
-    """The command in this process, on the built home."""
-    monkeypatch.setenv("NVTRADER_HOME", str(built_home.root))
-    return lambda *arguments: CliRunner().invoke(app, list(arguments))
 
 
 @pytest.fixture
@@ -34,19 +31,22 @@ def empty(tmp_path, monkeypatch):
     return tmp_path
 
 
-def is_one_sentence(text: str) -> bool:
-    return text.startswith("error: ") and "Traceback" not in text and len(text.strip().splitlines()) == 1
-
-
 def test_without_a_command_the_help_lists_them_all():
     found = CliRunner().invoke(app, [])
     assert found.exit_code == USAGE
     assert all(command in found.output for command in COMMANDS)
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("group", ["experiments", "runs"])
+def test_a_group_without_a_command_lists_its_own(group):
+    found = CliRunner().invoke(app, [group, "--help"])
+    assert found.exit_code == 0
+    assert all(name in found.output for above, name in [*OF_EXPERIMENTS, *OF_RUNS] if above == group)
+
+
+@pytest.mark.parametrize("command", [*SINGLE, *OF_EXPERIMENTS, *OF_RUNS], ids=" ".join)
 def test_every_command_explains_itself_and_its_exit_codes(command):
-    found = CliRunner().invoke(app, [command, "--help"], terminal_width=200)
+    found = CliRunner().invoke(app, [*command, "--help"], terminal_width=200)
     assert found.exit_code == 0
     assert "Exit codes: 0 done, 1 the pipeline failed" in " ".join(found.output.split())
     assert "--verbose" in found.output
@@ -101,24 +101,6 @@ def test_tables_are_listed_with_their_rows(invoke, form, start):
     assert "gold.market_panel" in found.stdout
 
 
-@pytest.mark.parametrize("form", ["table", "csv", "json"])
-def test_runs_are_listed_with_their_sharpe_ratio(invoke, form):
-    found = invoke("runs", "-f", form)
-    assert found.exit_code == 0
-    assert KEY in found.stdout
-    assert "sharpe" in found.stdout
-
-
-def test_runs_in_json_are_nothing_but_json(invoke):
-    (run,) = json.loads(invoke("runs", "-f", "json").stdout)
-    assert run["partition_key"] == KEY
-    assert run["sharpe_low"] < run["sharpe"] < run["sharpe_high"]
-
-
-def test_a_home_without_runs_lists_none(empty):
-    assert json.loads(CliRunner().invoke(app, ["runs", "-f", "json"]).stdout) == []
-
-
 def test_doctor_finds_a_built_home_in_order(built_home):
     found = nvtrader(built_home, "doctor", "--json")
     findings = {each["what"]: each for each in json.loads(found.stdout)}
@@ -150,7 +132,14 @@ def test_a_home_with_nothing_in_it_is_answered_with_what_to_do(empty, arguments,
     assert is_one_sentence(found.stderr)
 
 
-@pytest.mark.parametrize("command", [("run",), ("ui",), ("sql", "SELECT 1"), ("tables",), ("runs",), ("doctor",)])
+@pytest.mark.parametrize(
+    "command",
+    [
+        *[("run",), ("ui",), ("sql", "SELECT 1"), ("tables",), ("runs",), ("doctor",)],
+        *[("experiments", "list"), ("experiments", "new", "x"), ("runs", "show", "x"), ("runs", "replay", "x")],
+    ],
+    ids=" ".join,
+)
 def test_a_home_that_is_not_there_is_refused_and_not_made(tmp_path, monkeypatch, command):
     monkeypatch.setenv("NVTRADER_HOME", str(tmp_path / "typo"))
     found = CliRunner().invoke(app, list(command))
