@@ -55,8 +55,9 @@ def policy_retrained(_context: dg.SensorEvaluationContext, asset_event: dg.Event
 
 
 @dg.run_status_sensor(run_status=dg.DagsterRunStatus.SUCCESS, default_status=RUNNING, minimum_interval_seconds=30)
-def publish_views(_context: dg.RunStatusSensorContext, warehouse: WarehouseResource) -> None:
-    """A run that ended well: publish the DuckDB views over what it wrote."""
+def publish_views(context: dg.RunStatusSensorContext, warehouse: WarehouseResource) -> None:
+    """A run that ended well: publish the DuckDB views over what it wrote; a training it did not judge waits closed."""
+    Ledger.open(warehouse.home).close_interrupted([context.dagster_run.run_id])
     publish(warehouse.open())
 
 

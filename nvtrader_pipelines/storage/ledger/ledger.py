@@ -96,9 +96,11 @@ class Ledger:
                 raise StorageError(f"run {row.run_id} is of {row.partition_key}, which is not registered; register it")
             insert = _insertion(connection, RUNS).values(**values, attempts=1)
             goes_on = sa.and_(RUNS.c.task_id == row.task_id, RUNS.c.status == "running")
-            one_more = sa.case((goes_on, 0), else_=1)
-            attempts = {"attempts": RUNS.c.attempts + one_more}
-            connection.execute(insert.on_conflict_do_update(index_elements=["run_id"], set_={**again, **attempts}))
+            own = {
+                "attempts": RUNS.c.attempts + sa.case((goes_on, 0), else_=1),
+                "started_at": sa.case((goes_on, RUNS.c.started_at), else_=values["started_at"]),
+            }
+            connection.execute(insert.on_conflict_do_update(index_elements=["run_id"], set_={**again, **own}))
 
     def note(self, progress: Progress) -> None:
         """Keep an event of a run.

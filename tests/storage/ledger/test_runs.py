@@ -45,8 +45,8 @@ def test_a_run_that_is_begun_again_runs_once_more(ledger):
 
 def test_an_execution_that_goes_on_in_another_step_is_no_new_attempt(ledger):
     ledger.begin(run_row(ledger, task_id="same"))
-    ledger.begin(run_row(ledger, task_id="same"))
-    assert ledger.run(RUN_ID).attempts == 1
+    ledger.begin(run_row(ledger, task_id="same", started_at=LATER))
+    assert (ledger.run(RUN_ID).attempts, ledger.run(RUN_ID).started_at) == (1, AT)
     ledger.finish(RUN_ID, "failed")
     ledger.begin(run_row(ledger, task_id="same"))
     assert ledger.run(RUN_ID).attempts == 2
