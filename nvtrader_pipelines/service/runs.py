@@ -147,8 +147,9 @@ def _ledger(home: Home) -> "Ledger":
 
     ledger = Ledger.open(home)
     ledger.close_interrupted()
-    if "running" in ledger.runs()["status"]:
-        from nvtrader_pipelines.orchestration.instance import open_instance  # Dagster knows; it takes seconds to ask
+    left = ledger.runs().filter(pl.col("status") == "running", pl.col("dagster_run_id").is_not_null())
+    if len(left):  # Dagster knows, and it takes seconds to ask
+        from nvtrader_pipelines.orchestration.instance import open_instance
 
         open_instance(home).dispose()
     return ledger

@@ -20,7 +20,18 @@ from nvtrader_pipelines.storage.policy_library import PolicyLibrary
 from nvtrader_pipelines.storage.run_store import StoredRun
 from nvtrader_pipelines.storage.tables import BARS, EVALUATIONS, RUNS, TRAJECTORIES
 from nvtrader_pipelines.storage.warehouse import Warehouse
-from tests.homes import KEY, contents, evaluations, materialized, problems, register, run_job, run_market, small_home
+from tests.homes import (
+    KEY,
+    SPEC,
+    contents,
+    evaluations,
+    materialized,
+    problems,
+    register,
+    run_job,
+    run_market,
+    small_home,
+)
 
 WALKED = [dg.AssetKey(["rl", table.table]) for table in trajectories.DESCRIPTIONS]
 JUDGED = [dg.AssetKey(["evaluation", "walk_forward_evaluation"]), dg.AssetKey(["preferences", "preference_pairs"])]
@@ -42,10 +53,17 @@ def own_home(built_home, tmp_path_factory, instance):
 
 
 @pytest.fixture(scope="module")
-def first_runs(own_home, instance):
+def first_state(own_home, instance):
+    """What the first runs gave, and the row that the ledger had of the experiment's after them."""
     market = run_market(own_home, instance)
     experiment = run_job(own_home, "experiment", instance, partition_key=KEY)
-    return [market, experiment, run_job(own_home, "ratio_curve", instance)]
+    runs = [market, experiment, run_job(own_home, "ratio_curve", instance)]
+    return runs, Ledger.open(own_home).find_run("")
+
+
+@pytest.fixture(scope="module")
+def first_runs(first_state):
+    return first_state[0]
 
 
 @pytest.fixture(scope="module")
@@ -118,9 +136,19 @@ def test_a_policy_asset_links_its_mlflow_run_and_its_version_is_its_digest(first
     assert found["sha256"].value == PolicyLibrary(own_home).latest(KEY).sha256
 
 
-def test_the_run_is_done_in_the_ledger_with_its_figures_and_who_launched_it(first_runs, own_home):
+def test_a_policy_asset_leads_back_to_its_run_its_version_and_the_snapshots_of_its_market(first_runs, own_home):
+    found, version = (metadata(first_runs, f"policies/{name}") for name in ("trained_policy", "experiment_version"))
+    assert found["run_id"].value == PolicyLibrary(own_home).latest(KEY).run_id
+    assert found["spec_hash"].value == version["spec_hash"].value == SPEC.spec_hash
+    tables = {name: metadata(first_runs, name.replace(".", "/")) for name in found["snapshots"].value}
+    assert set(tables) == {"bronze.bars", "silver.clean_bars", "gold.returns", "gold.features"}
+    snapshots = {name: str(snapshot) for name, snapshot in found["snapshots"].value.items()}
+    assert snapshots == {name: table["iceberg_snapshot_id"].value for name, table in tables.items()}
+
+
+def test_the_run_is_done_in_the_ledger_with_its_figures_and_who_launched_it(first_state, own_home):
     ledger, run = Ledger.open(own_home), PolicyLibrary(own_home).latest(KEY)
-    row = ledger.run(run.run_id)
+    first_runs, row = first_state
     assert (row.status, row.kind, row.dagster_run_id) == ("done", "walk_forward", first_runs[1].run_id)
     assert row.mlflow_run_id == metadata(first_runs, "policies/trained_policy")["mlflow_run_id"].value
     own = Warehouse(own_home).read(EVALUATIONS).filter(pl.col("policy") == "tiny", pl.col("period") == "all")

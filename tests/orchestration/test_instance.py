@@ -9,6 +9,8 @@ import yaml
 
 from nvtrader_pipelines.orchestration.instance import PROCESS_TAG, dagster_home, open_instance, process_tag
 from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.ledger import Ledger
+from tests.storage.ledger.rows import RUN_ID, run_row
 
 
 @dg.op
@@ -78,3 +80,40 @@ def test_a_run_under_way_is_left_alone(home, tags):
     with open_instance(home) as instance:
         assert instance.get_run_by_id(running).status is dg.DagsterRunStatus.STARTED
         assert len(instance.event_log_storage.get_concurrency_info("training").claimed_slots) == 1
+
+
+@pytest.mark.parametrize(
+    ("state", "status"),
+    [
+        (dg.DagsterRunStatus.CANCELED, "interrupted"),
+        (dg.DagsterRunStatus.FAILURE, "interrupted"),
+        (dg.DagsterRunStatus.SUCCESS, "interrupted"),
+        (dg.DagsterRunStatus.STARTED, "running"),
+    ],
+    ids=lambda each: getattr(each, "value", each),
+)
+def test_what_a_run_of_dagster_left_open_in_the_ledger_is_closed_once_it_has_ended(home, state, status):
+    ledger = Ledger.open(home)
+    with open_instance(home) as instance:
+        launcher = instance.create_run_for_job(nothing_job, status=state).run_id
+        ledger.begin(run_row(ledger, dagster_run_id=launcher))
+    with open_instance(home):
+        assert ledger.run(RUN_ID).status == status
+    assert (ledger.run(RUN_ID).message is not None) == (status == "interrupted")
+
+
+def test_a_run_that_another_dagster_launched_is_left_open(home):
+    ledger = Ledger.open(home)
+    ledger.begin(run_row(ledger, dagster_run_id="of another machine"))
+    with open_instance(home):
+        assert ledger.run(RUN_ID).status == "running"
+
+
+def test_a_run_of_a_process_that_was_killed_is_closed_with_its_run_of_dagster(home):
+    ledger = Ledger.open(home)
+    with subprocess.Popen([sys.executable, "-c", ""]) as killed:
+        mark = f"{killed.pid}@{psutil.Process(killed.pid).create_time():.0f}"
+    with open_instance(home) as instance:
+        ledger.begin(run_row(ledger, dagster_run_id=started(instance, {PROCESS_TAG: mark})))
+    with open_instance(home):
+        assert ledger.run(RUN_ID).status == "interrupted"

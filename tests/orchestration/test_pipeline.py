@@ -12,8 +12,10 @@ from polars.testing import assert_frame_equal
 
 from nvtrader_pipelines.orchestration.pipeline import chosen_specs, curve_is_current
 from nvtrader_pipelines.policies.archive import read_archive
+from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.plans import is_complete, market_is_current
 from nvtrader_pipelines.storage.policy_library import LATEST, MANIFEST
+from nvtrader_pipelines.storage.recording import INTERRUPTED
 from nvtrader_pipelines.storage.tables import RATIO_CURVE
 from nvtrader_pipelines.storage.warehouse import Warehouse
 from tests.homes import (
@@ -86,6 +88,8 @@ def test_training_that_is_interrupted_and_killed_is_taken_up_where_it_was(tmp_pa
     assert "interrupted; what was finished is kept" in output
     assert "Traceback" not in output
     assert_no_half_run(home)
+    (run,) = Ledger.open(home).runs().to_dicts()
+    assert (run["status"], run["message"]) == ("interrupted", INTERRUPTED)
     kept = policies(home)
 
     with running(home, "run") as process:
@@ -95,10 +99,16 @@ def test_training_that_is_interrupted_and_killed_is_taken_up_where_it_was(tmp_pa
         wait_for(lambda: not session(process.pid))  # its workers end with it
     assert_no_half_run(home)
     kept |= policies(home)
+    assert Ledger.open(home).run(run["run_id"]).status == "running"  # nobody could say so any more
+    (listed,) = json.loads(nvtrader(home, "runs", "--json").stdout)
+    assert listed["status"] == "interrupted"
+    assert "ended before it did" in listed["message"]
 
     finished = nvtrader(home, "run")
     assert finished.returncode == 0, finished.stdout + finished.stderr
     assert "market: up to date" in finished.stdout
+    closed = Ledger.open(home).run(run["run_id"])
+    assert (closed.status, closed.message, closed.attempts) == ("done", None, 3)
     now, theirs = policies(home), policies(built_home)
     assert {name: now[name] for name in kept} == kept  # what was there is not trained again
     assert {name: content for name, (content, _) in now.items()} == {name: each for name, (each, _) in theirs.items()}

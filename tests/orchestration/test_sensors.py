@@ -9,7 +9,8 @@ from nvtrader_pipelines.orchestration.resources import WarehouseResource
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.tables import CLEAN_BARS
 from nvtrader_pipelines.storage.warehouse import Warehouse
-from tests.homes import KEY, problems, run_job, small_home, write_experiment
+from tests.homes import KEY, SWEEP, SWEPT, problems, run_job, small_home, write_experiment
+from tests.storage.ledger.rows import RUN_ID, run_row
 
 
 @pytest.fixture
@@ -131,6 +132,30 @@ def test_a_file_written_otherwise_with_the_same_content_is_no_new_experiment(hom
 
 
 @pytest.mark.usefixtures("with_panel")
+def test_an_ablation_becomes_a_partition_and_one_run_per_value_and_none_of_its_own(home, instance):
+    (home.experiments / "tiny.yaml").unlink()
+    write_experiment(home, "sweep.yaml", **SWEEP)
+    result = tick(sensors.experiment_file, home, instance)
+    assert [request.partition_key for request in result.run_requests] == SWEPT
+    assert len({request.run_key for request in result.run_requests}) == len(SWEPT)
+    register(home, instance, result)
+    assert instance.get_dynamic_partitions(EXPERIMENTS.name) == SWEPT
+    versions = Ledger.open(home).versions()
+    (parent,) = versions.filter(name="sweep")["spec_hash"]
+    assert versions.filter(name=SWEPT[0].partition("@")[0])["parent_hash"].to_list() == [parent]
+    assert isinstance(tick(sensors.experiment_file, home, instance), dg.SkipReason)
+
+
+@pytest.mark.usefixtures("with_panel")
+def test_another_value_of_an_ablation_asks_for_its_run_alone(home, instance):
+    write_experiment(home, "sweep.yaml", **SWEEP)
+    register(home, instance, tick(sensors.experiment_file, home, instance))
+    write_experiment(home, "sweep.yaml", **{**SWEEP, "design": {**SWEEP["design"], "values": [0, 20, 50]}})
+    (request,) = tick(sensors.experiment_file, home, instance).run_requests
+    assert request.partition_key.startswith("sweep-turnover-cost-bps-50@")
+
+
+@pytest.mark.usefixtures("with_panel")
 @pytest.mark.parametrize(
     "text",
     [
@@ -165,18 +190,65 @@ def test_a_policy_newly_judged_asks_for_one_ranking(instance):
         assert [each for each in sensors.policy_retrained(context) if isinstance(each, dg.RunRequest)] == []
 
 
-def test_a_run_that_ended_well_publishes_the_views(home, instance):
+def ended(instance, how=None) -> tuple[dg.DagsterRun, dg.DagsterEvent]:
+    """A run of Dagster that has ended, well or with an error, and the event that says so."""
+
     @dg.op
-    def nothing() -> None: ...
+    def work() -> None:
+        if how is not None:
+            raise how
 
     @dg.job
     def any_job() -> None:
-        nothing()
+        work()
 
-    ended = any_job.execute_in_process(instance=instance)
-    (event,) = ended.filter_events(lambda each: each.event_type is dg.DagsterEventType.RUN_SUCCESS)
-    context = dg.build_run_status_sensor_context(
-        sensor_name="publish_views", dagster_instance=instance, dagster_run=ended.dagster_run, dagster_event=event
+    result = any_job.execute_in_process(instance=instance, raise_on_error=False)
+    (event,) = result.filter_events(
+        lambda each: each.event_type in (dg.DagsterEventType.RUN_SUCCESS, dg.DagsterEventType.RUN_FAILURE)
     )
-    sensors.publish_views(context, warehouse=WarehouseResource(root=str(home.root)))
+    return result.dagster_run, event
+
+
+def told(sensor, home, instance, run, event) -> None:
+    """The sensor hears of a run's end."""
+    context = dg.build_run_status_sensor_context(
+        sensor_name=sensor.name, dagster_instance=instance, dagster_run=run, dagster_event=event
+    )
+    of_failure = sensor is sensors.close_failed
+    sensor(context.for_run_failure() if of_failure else context, warehouse=WarehouseResource(root=str(home.root)))
+
+
+def test_a_run_that_ended_well_publishes_the_views(home, instance):
+    told(sensors.publish_views, home, instance, *ended(instance))
     assert home.duckdb_file.exists()
+
+
+@pytest.mark.parametrize("sensor", [sensors.close_failed, sensors.close_canceled], ids=lambda each: each.name)
+def test_a_run_that_crashed_or_was_canceled_is_closed_in_the_ledger(home, instance, sensor):
+    ledger = Ledger.open(home)
+    run, event = ended(instance, MemoryError("no memory left"))
+    ledger.begin(run_row(ledger, dagster_run_id=run.run_id))
+    ledger.begin(run_row(ledger, run_id="another", dagster_run_id="under way"))
+    told(sensor, home, instance, run, event)
+    closed = ledger.run(RUN_ID)
+    assert (closed.status, closed.message) == ("interrupted", f"the Dagster run {run.run_id} ended before it did")
+    assert closed.finished_at is not None
+    assert ledger.run("another").status == "running"
+
+
+def test_a_run_that_was_closed_with_a_reason_keeps_it(home, instance):
+    ledger = Ledger.open(home)
+    run, event = ended(instance, ValueError("the market is gone"))
+    ledger.begin(run_row(ledger, dagster_run_id=run.run_id))
+    ledger.finish(RUN_ID, "failed", message="the market is gone")
+    told(sensors.close_failed, home, instance, run, event)
+    assert ledger.run(RUN_ID).message == "the market is gone"
+
+
+def test_a_run_that_was_begun_again_is_not_closed_for_the_end_of_its_first_launcher(home, instance):
+    ledger = Ledger.open(home)
+    run, event = ended(instance, MemoryError())
+    ledger.begin(run_row(ledger, dagster_run_id=run.run_id))
+    ledger.begin(run_row(ledger, dagster_run_id="the retry", task_id="the retry"))
+    told(sensors.close_failed, home, instance, run, event)
+    assert ledger.run(RUN_ID).status == "running"

@@ -25,6 +25,7 @@ def command(monkeypatch: pytest.MonkeyPatch) -> Callable[[Home], Invoke]:
 
     def on(home: Home) -> Invoke:
         monkeypatch.setenv("NVTRADER_HOME", str(home.root))
+        monkeypatch.setenv("DAGSTER_HOME", "")  # some commands set it; it is set back after
         return lambda *arguments: CliRunner().invoke(app, list(arguments))
 
     return on

@@ -171,8 +171,7 @@ def test_on_a_terminal_a_bar_shows_how_far_the_run_is_and_makes_room_for_the_res
 
 
 @pytest.mark.slow
-def test_an_ablation_that_is_done_is_not_run_again_and_its_json_is_nothing_else(swept_home, command, monkeypatch):
-    monkeypatch.setenv("DAGSTER_HOME", "")  # set by opening, and set back after
+def test_an_ablation_that_is_done_is_not_run_again_and_its_json_is_nothing_else(swept_home, command):
     before = Ledger.open(swept_home).runs().filter(kind="walk_forward")
     found = command(swept_home)("experiments", "run", "sweep", "--json")
     assert found.exit_code == 0
@@ -182,8 +181,7 @@ def test_an_ablation_that_is_done_is_not_run_again_and_its_json_is_nothing_else(
 
 
 @pytest.mark.slow
-def test_in_a_pipe_there_is_no_bar(swept_home, command, monkeypatch):
-    monkeypatch.setenv("DAGSTER_HOME", "")
+def test_in_a_pipe_there_is_no_bar(swept_home, command):
     found = command(swept_home)("experiments", "run", "sweep")
     assert BAR not in found.stdout
     assert "\x1b" not in found.stdout

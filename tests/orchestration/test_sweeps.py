@@ -1,0 +1,126 @@
+"""A sweep is a set of partitions, each a run of its own; the policies of this one were trained by another process."""
+
+import shutil
+from dataclasses import replace
+
+import dagster as dg
+import polars as pl
+import pytest
+import yaml
+
+from nvtrader_pipelines.orchestration import sensors
+from nvtrader_pipelines.orchestration.errors import PipelineError
+from nvtrader_pipelines.orchestration.instance import open_instance
+from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
+from nvtrader_pipelines.orchestration.pipeline import run_pipeline
+from nvtrader_pipelines.orchestration.resources import WarehouseResource
+from nvtrader_pipelines.storage.ledger import Ledger
+from nvtrader_pipelines.storage.plans import is_complete
+from nvtrader_pipelines.storage.policy_library import PolicyLibrary
+from nvtrader_pipelines.storage.run_store import StoredRun
+from nvtrader_pipelines.storage.warehouse import Warehouse
+from tests.homes import SWEEP, SWEPT, problems, run_job, run_market, small_home
+
+TRAINED = dg.AssetKey(["policies", "trained_policy"])
+
+
+@pytest.fixture
+def instance():
+    with dg.DagsterInstance.ephemeral() as found:
+        yield found
+
+
+@pytest.fixture
+def home(swept_home, tmp_path, instance, monkeypatch):
+    """A home with a market and the file of the sweep, where nothing was run yet."""
+    monkeypatch.setenv("DAGSTER_HOME", "")  # set by opening an instance, and set back after
+    home = small_home(tmp_path / "home")
+    (home.experiments / "tiny.yaml").unlink()
+    (home.experiments / "sweep.yaml").write_text(yaml.safe_dump(SWEEP))
+    shutil.copytree(swept_home.policies, home.policies)
+    assert run_market(home, instance).success
+    return home
+
+
+@pytest.mark.slow
+def test_what_the_sensor_asks_for_materialises_one_variant_at_a_time(home, instance):
+    with dg.build_sensor_context(instance=instance) as context:
+        result = sensors.experiment_file(context, warehouse=WarehouseResource(root=str(home.root)))
+    (added,) = result.dynamic_partitions_requests
+    instance.add_dynamic_partitions(added.partitions_def_name, added.partition_keys)
+    first = result.run_requests[0]
+    finished = run_job(home, "experiment", instance, partition_key=first.partition_key)
+    assert finished.success, problems(finished)
+    assert instance.get_materialized_partitions(TRAINED) == {SWEPT[0]}
+    (run,) = Ledger.open(home).runs().to_dicts()
+    assert (run["partition_key"], run["status"]) == (SWEPT[0], "done")
+    assert run["dagster_run_id"] == finished.run_id
+
+
+@pytest.mark.slow
+def test_a_sweep_from_the_command_line_is_one_run_of_dagster_per_partition(swept_home, monkeypatch):
+    monkeypatch.setenv("DAGSTER_HOME", "")
+    with open_instance(swept_home) as instance:
+        assert instance.get_dynamic_partitions(EXPERIMENTS.name) == SWEPT
+        assert instance.get_materialized_partitions(TRAINED) == set(SWEPT)
+        runs = instance.get_runs(dg.RunsFilter(job_name="experiment"))
+    assert sorted(run.tags["dagster/partition"] for run in runs) == sorted(SWEPT)
+
+
+@pytest.mark.slow
+def test_a_run_that_a_check_stops_between_two_steps_is_closed_and_goes_on_when_run_again(home, monkeypatch):
+    keep, lake, ledger = StoredRun.keep_record, Warehouse(home), Ledger.open(home)
+
+    def spoilt(store, record) -> None:
+        curves = record.equity_curves.with_columns(equity=pl.col("equity") * 1.0001)
+        keep(store, replace(record, equity_curves=curves))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(StoredRun, "keep_record", spoilt)
+        with pytest.raises(PipelineError):
+            run_pipeline(home, ["sweep"], quiet=True)
+    (run,) = ledger.runs().to_dicts()
+    assert run["status"] == "interrupted"
+    assert run["message"] == f"the Dagster run {run['dagster_run_id']} ended before it did"
+    assert not is_complete(lake, SWEPT[0])
+
+    assert run_pipeline(home, ["sweep"], quiet=True) == [key.partition("@")[0] for key in SWEPT]
+    assert ledger.runs()["status"].to_list() == ["done", "done"]
+    assert all(is_complete(lake, key) for key in SWEPT)
+
+
+def replayed(home, instance, **config) -> dg.ExecuteInProcessResult:
+    """The job `replay`."""
+    return run_job(home, "replay", instance, ops={"replay_policies": {"config": config}})
+
+
+@pytest.mark.slow
+def test_the_replay_job_is_a_run_of_the_same_version_under_its_run(swept_home, instance):
+    parent = PolicyLibrary(swept_home).latest(SWEPT[1])
+    window = {"first": "2017-02-01", "last": "2017-04-28"}
+    finished = replayed(swept_home, instance, run_id=parent.run_id[:8], **window)
+    assert finished.success, problems(finished)
+    (row,) = Ledger.open(swept_home).runs().filter(dagster_run_id=finished.run_id).to_dicts()
+    assert (row["kind"], row["status"], row["parent_run_id"]) == ("replay", "done", parent.run_id)
+    assert (str(row["window_first"]), str(row["window_last"])) == tuple(window.values())
+    assert row["spec_hash"] == parent.spec_hash
+    again = replayed(swept_home, instance, run_id=parent.run_id, pinned=True, **window)
+    assert again.success, problems(again)
+    assert Ledger.open(swept_home).run(row["run_id"]).dagster_run_id == again.run_id  # the same run once more
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ({"first": "2016-01-04"}, "a replay begins at the first session its policies were not trained on, 2017-01-03"),
+        ({"first": "yesterday"}, "Invalid isoformat string"),
+        ({"run_id": "zz"}, "no run's id begins with 'zz'"),
+    ],
+)
+def test_a_replay_that_cannot_be_ends_the_job_with_the_reason(swept_home, instance, config, words):
+    asked = {"run_id": PolicyLibrary(swept_home).latest(SWEPT[0]).run_id, **config}
+    finished = replayed(swept_home, instance, **asked)
+    assert not finished.success
+    assert words in problems(finished)
+    assert Ledger.open(swept_home).runs().filter(dagster_run_id=finished.run_id).is_empty()
