@@ -71,13 +71,13 @@ def _failure(job: str, result: dg.ExecuteInProcessResult) -> PipelineError | Key
 
 
 def chosen_specs(home: Home, names: Sequence[str]) -> list[ExperimentSpec]:
-    """The experiments to run.
+    """The experiments to run, by the names of files' experiments or of an ablation's variants.
 
     Raises:
         ValueError: if a file does not hold a valid experiment, or a name is unknown.
     """
     found = read_experiments(home)
-    known = {spec.name: spec for spec in found.specs}
+    known = {each.name: each for spec in found.specs for each in (*spec.variants(), spec)}
     strangers = [name for name in names if name not in known]
     for problem in found.problems.values():
         if strangers or not names:  # else it is not asked for
@@ -85,7 +85,8 @@ def chosen_specs(home: Home, names: Sequence[str]) -> list[ExperimentSpec]:
     if not known:
         raise ValueError(f"there is no experiment in {home.experiments}; put a YAML file there (see the README)")
     if strangers:
-        raise ValueError(f"no experiment is named {', '.join(strangers)}; there are: {', '.join(known) or 'none'}")
+        there = ", ".join(spec.name for spec in found.specs)
+        raise ValueError(f"no experiment is named {', '.join(strangers)}; there are: {there}")
     return [known[name] for name in names] if names else list(found.specs)
 
 
@@ -117,6 +118,7 @@ def run_pipeline(home: Home, names: Sequence[str], watch: Watch | None = None, *
             run.say("market: ingesting, cleaning, deriving")
             run.launch("market", tags=whole_history())
             remember_market(home, state)
+        register_all(run.ledger, read_experiments(home).specs)  # a variant run alone has its ablation as parent too
         keys = register_all(run.ledger, specs)
         instance.add_dynamic_partitions(EXPERIMENTS.name or "", keys)
         for count, key in enumerate(keys, start=1):

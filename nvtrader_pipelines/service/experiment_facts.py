@@ -96,7 +96,7 @@ def read_named(home: Home, what: str) -> Any:
     if what.endswith((".yaml", ".yml")):
         return read_experiment(Path(what))
     found = read_experiments(home)
-    named = [spec for spec in found.specs if spec.name == what]
+    named = [each for spec in found.specs for each in (*spec.variants(), spec) if each.name == what]
     if not named:
         known = ", ".join(spec.name for spec in found.specs) or "none"
         raise StorageError(f"no experiment is named {what!r}; there are: {known}; or name a version or a YAML file")

@@ -23,6 +23,8 @@ from tests.homes import (
     N_POLICIES,
     NVTRADER,
     SECRET,
+    SWEEP,
+    SWEPT,
     contents,
     environment,
     nvtrader,
@@ -156,6 +158,13 @@ def test_the_experiments_asked_for_are_run_in_that_order(tmp_path):
     write_experiment(home, "other.yaml", name="other")
     assert [spec.name for spec in chosen_specs(home, [])] == ["other", "tiny"]
     assert [spec.name for spec in chosen_specs(home, ["tiny", "other"])] == ["tiny", "other"]
+
+
+def test_a_variant_of_an_ablation_can_be_asked_for_alone(tmp_path):
+    home = small_home(tmp_path / "home")
+    write_experiment(home, "sweep.yaml", **SWEEP)
+    assert [spec.partition_key for spec in chosen_specs(home, [SWEPT[1].partition("@")[0]])] == [SWEPT[1]]
+    assert [spec.name for spec in chosen_specs(home, ["sweep"])] == ["sweep"]
 
 
 def test_a_broken_file_is_told_unless_another_was_asked_for(tmp_path):

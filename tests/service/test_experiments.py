@@ -10,7 +10,7 @@ import yaml
 from nvtrader_pipelines.service.errors import BAD_INPUT, USAGE
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.specs import read_experiments
-from tests.homes import KEY, SPEC, SWEPT, small_home, write_experiment
+from tests.homes import KEY, SPEC, SWEEP, SWEPT, small_home, write_experiment
 from tests.service.words import is_one_sentence
 
 BAR = "━"
@@ -151,7 +151,6 @@ def test_an_ablation_is_one_version_and_one_run_per_value_under_its_own_version(
     (parent,) = versions.filter(name="sweep")["spec_hash"]
     variants = versions.filter(pl.col("partition_key").is_in(SWEPT))
     assert variants["parent_hash"].to_list() == [parent] * 2
-    assert len(versions) == 3
     runs = ledger.runs().filter(kind="walk_forward")
     assert sorted(runs["partition_key"]) == sorted(SWEPT)
     assert set(runs["status"]) == {"done"}
@@ -188,6 +187,26 @@ def test_in_a_pipe_there_is_no_bar(swept_home, command):
     assert f"experiment 2 of 2: {SWEPT[1]} is up to date" in found.stdout
 
 
+def test_the_variants_of_an_ablation_are_compared_by_their_names(home, at_home):
+    write_experiment(home, "sweep.yaml", **SWEEP)
+    names = [key.partition("@")[0] for key in SWEPT]
+    rows = json.loads(at_home("experiments", "diff", *names, "--json").stdout)
+    assert [(row["field"], row["left"], row["right"]) for row in rows] == [
+        ("name", *names),
+        ("environment.turnover_cost_bps", "0.0", "20.0"),
+    ]
+
+
+@pytest.mark.slow
+def test_a_variant_that_is_run_alone_is_of_its_ablation(swept_home, command):
+    name = SWEPT[1].partition("@")[0]
+    assert f"experiment 1 of 1: {SWEPT[1]} is up to date" in command(swept_home)("experiments", "run", name).stdout
+    versions = Ledger.open(swept_home).versions()
+    (parent,) = versions.filter(name="sweep")["spec_hash"]
+    assert versions.filter(name=name)["parent_hash"].to_list() == [parent]
+
+
+@pytest.mark.slow
 def test_the_experiments_of_a_sweep_are_all_in_the_files(swept_home, command):
     rows = json.loads(command(swept_home)("experiments", "list", "--json").stdout)
     listed = {row["partition_key"]: (row["in_files"], row["runs"] > 0) for row in rows}
