@@ -9,7 +9,7 @@ from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.policy_library import PolicyLibrary
 from nvtrader_pipelines.storage.tables import ACTION_LOGS, EQUITY_CURVES, REWARD_DECOMPOSITION, TRAJECTORIES
 from nvtrader_pipelines.storage.warehouse import Warehouse
-from tests.homes import KEY, N_POLICIES, SPEC, SWEPT, small_home
+from tests.homes import KEY, N_POLICIES, SPEC, SWEPT, on_terminal, small_home
 from tests.service.words import is_one_sentence
 from tests.storage.ledger.rows import run_row
 
@@ -196,6 +196,17 @@ def test_a_replay_elsewhere_is_told_line_by_line_and_named_at_its_end(swept_home
     view = f"SELECT count(*) AS n FROM rl_equity_curves_run_{run_id[:8]}"
     (counted,) = json.loads(sweep("sql", view, "-f", "json").stdout)
     assert counted["n"] > 0
+
+
+@pytest.mark.slow
+def test_on_a_terminal_a_replay_has_a_bar_and_its_json_none(swept_home):
+    window = ("--from", "2017-09-01", "--to", "2017-10-31")
+    code, shown = on_terminal(swept_home, "runs", "replay", FREE, *window)
+    assert code == 0, shown
+    assert "━" in shown
+    code, plain = on_terminal(swept_home, "runs", "replay", FREE, *window, "--json")
+    assert code == 0, plain
+    assert json.loads(plain)["run"]["window_first"] == "2017-09-01"
 
 
 @pytest.mark.slow
