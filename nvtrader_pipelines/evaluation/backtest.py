@@ -182,7 +182,6 @@ def walk(
 
     The first decision is made at the close before the first test session; a decision belongs to the fold of the
     session that follows it. Held weights carry over from fold to fold, so a change of policy pays its turnover.
-    The environment's terminations end episodes of a training; this walk is none, and every account goes on to its end.
     The environment's terminations end episodes, not this walk: it goes on to the end, as an account would. A paper
     walk has no end: nothing in it is truncated, and a decision due at the last close is an order not filled yet.
 

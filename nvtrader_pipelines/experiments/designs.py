@@ -1,5 +1,7 @@
 """Experiment designs: a family of ways to turn folds and seeds into one result."""
 
+import hashlib
+import json
 import re
 from collections.abc import Sequence
 from datetime import date
@@ -12,6 +14,8 @@ from nvtrader_pipelines.evaluation.splits import MIN_TEST_SESSIONS, Fold
 from nvtrader_pipelines.experiments.explanation import nearest, shown
 
 UNTOUCHABLE = ("name", "description", "design")  # what an ablation's variants differ in by themselves
+DEFAULT_SEEDS = ([0], [0, 1, 2])  # of a classical agent, of a learner
+LONGEST_NAME = 63
 _OTHER = re.compile(r"[^a-z0-9]+")
 
 
@@ -87,10 +91,12 @@ class AblationDesign(Design):
         parts = self.field.split(".")
         if parts[0] in UNTOUCHABLE:
             raise ValueError(f"design.field: an ablation cannot vary {parts[0]!r}; name another field")
-        names = [f"{document['name']}-{_leaf(parts)}-{label}" for label in labels(self.values)]
+        names = _names(f"{document['name']}-{_leaf(parts)}-", self.values)
         if len(set(names)) != len(names):
             raise ValueError(f"design.values: they must differ, but give the experiments {', '.join(names)}")
         base = {**document, "design": {"kind": "walk_forward"}}
+        if parts[0] == "agent" and document.get("seeds") in DEFAULT_SEEDS:
+            del base["seeds"]  # left out, they become those of each variant's agent
         return [{**replaced(base, parts, value), "name": name} for value, name in zip(self.values, names, strict=True)]
 
 
@@ -111,14 +117,14 @@ def replaced(node: Any, parts: Sequence[str], value: Any, path: str = "the exper
     inside: dict[Any, Any] = (
         dict(node) if isinstance(node, dict) else dict(enumerate(node)) if isinstance(node, list) else {}
     )
-    key = int(here) if isinstance(node, list) and here.isdigit() else here
+    key = int(here) if isinstance(node, list) and here.isdigit() and here == str(int(here)) else here
     if key not in inside:
         names = sorted(map(str, inside))
         known = f"has {', '.join(names)}" if names else f"is {shown(node)}"
         near = nearest(here, names) or "; name a field that is there"
         raise ValueError(f"design.field: there is no field {here!r}, since {path} {known}{near}")
     if parts == ["kind"]:
-        return {"kind": value}
+        return node if inside["kind"] == value else {"kind": value}
     inside[key] = replaced(inside[key], rest, value, here if path == "the experiment" else f"{path}.{here}")
     return list(inside.values()) if isinstance(node, list) else inside
 
@@ -130,6 +136,15 @@ def value_at(document: Any, path: str) -> Any:
     return document
 
 
+def _names(prefix: str, values: Sequence[JsonValue]) -> list[str]:
+    """A name for each value; where the label would make it too long, the value's digest stands for it."""
+    digests = [hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:8] for value in values]
+    named = [f"{prefix}{label}" for label in labels(values)]
+    return [
+        name if len(name) <= LONGEST_NAME else f"{prefix}{digest}" for name, digest in zip(named, digests, strict=True)
+    ]
+
+
 def labels(values: Sequence[JsonValue]) -> list[str]:
     """A label for each value: the kinds of components, and of several with the same kinds the fields that differ."""
     outlines = [_outline(value) for value in values]
@@ -137,7 +152,8 @@ def labels(values: Sequence[JsonValue]) -> list[str]:
     for value, outline in zip(values, outlines, strict=True):
         alike = [dict(leaves(other)) for other, kinds in zip(values, outlines, strict=True) if kinds == outline]
         own = [(path, leaf) for path, leaf in leaves(value) if any(other.get(path) != leaf for other in alike)]
-        parts = [f"{path.rpartition('.')[2]} {_text(leaf)}" if path else _text(leaf) for path, leaf in own]
+        told = own if own or outline else leaves(value)
+        parts = [f"{path.rpartition('.')[2]} {_text(leaf)}" if path else _text(leaf) for path, leaf in told]
         found.append(slug(" ".join([outline, *parts])))
     return found
 

@@ -18,14 +18,20 @@ from nvtrader_pipelines.policies.archive import PolicyCard
 from nvtrader_pipelines.policies.training import TrainingTask
 
 DECIDING = ("market", "portfolio", "envs", "policies", "evaluation", "experiments")  # folders that decide results
+LIBRARIES = ("numpy", "torch", "stable-baselines3", "sb3-contrib", "skfolio")  # and those whose rounding does
 
 
 def _source_digest() -> str:
-    """8 hexadecimal digits of the sources that decide results, so that edited code makes new runs."""
+    """8 hexadecimal digits of the sources and libraries that decide results, so that other code makes other runs."""
     state = hashlib.sha256()
-    for folder in DECIDING:
-        for path in sorted(Path(str(files("nvtrader_pipelines").joinpath(folder))).rglob("*.py")):
-            state.update(path.read_bytes())
+    package = Path(str(files("nvtrader_pipelines")))
+    for path in (
+        package / "components.py",
+        *(each for name in DECIDING for each in sorted((package / name).rglob("*.py"))),
+    ):
+        state.update(path.read_bytes())
+    for library in LIBRARIES:
+        state.update(f"{library}=={version(library)}".encode())
     return state.hexdigest()[:8]
 
 

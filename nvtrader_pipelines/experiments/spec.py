@@ -91,7 +91,7 @@ class ExperimentSpec(Component):
         if self.agent.classical and len(seeds) != 1:
             raise ValueError(
                 f"seeds: {self.agent.kind} draws nothing at random and takes one seed, but they are {seeds}; "
-                "leave seeds out"
+                "set seeds to [0]"
             )
         if not self.agent.classical and len(seeds) < LEAST_SEEDS:
             raise ValueError(
@@ -126,6 +126,7 @@ class ExperimentSpec(Component):
             path = self.design.field
             values = tuple(value_at(variant.model_dump(mode="json"), path) for variant in self.variants())
             object.__setattr__(self, "design", AblationDesign(field=path, values=values))  # still being validated
+            self.variants()  # in the field's own form, two spellings of a value are the same variant
         return self
 
     def variants(self) -> tuple[Self, ...]:

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from nvtrader_pipelines.components import canonical_json
 from nvtrader_pipelines.evaluation.splits import Fold
 from nvtrader_pipelines.experiments.designs import (
     AblationDesign,
@@ -58,9 +59,9 @@ def test_a_path_goes_into_lists():
     assert [first.name, second.name] == ["base-limit-0", "base-limit-0-05"]
 
 
-def test_a_kind_replaces_its_component_whole():
+def test_another_kind_replaces_its_component_whole_and_the_same_leaves_it():
     first, second = ablation("agent.kind", ("ppo", "sac"), agent=PpoAgent(batch_size=1024)).variants()
-    assert [first.agent, second.agent] == [PpoAgent(), SacAgent()]
+    assert [first.agent, second.agent] == [PpoAgent(batch_size=1024), SacAgent()]
     assert [first.name, second.name] == ["base-agent-ppo", "base-agent-sac"]
 
 
@@ -137,3 +138,42 @@ def test_held_out_sessions_leave_some_to_train_on():
                 "splitter": {"kind": "walk_forward", "train_months": 11},
             }
         )
+
+
+@pytest.mark.parametrize(
+    ("field", "values"),
+    [
+        ("environment.terminations.0", ({"kind": "drawdown"}, {"kind": "drawdown", "limit": 0.3})),
+        ("agent.learning_rate", (0.001, "1e-3")),
+    ],
+)
+def test_two_spellings_of_one_value_are_refused_as_the_same_variant(field, values):
+    document = {
+        "name": "base",
+        "environment": {"terminations": [{"kind": "margin_call"}]},
+        "design": {"kind": "ablation", "field": field, "values": list(values)},
+    }
+    with pytest.raises(ValidationError, match="they must differ"):
+        ExperimentSpec.model_validate(document)
+
+
+def test_a_label_too_long_for_a_name_gives_way_to_a_digest_and_the_spec_can_be_read_back():
+    backbones = [{"kind": "ppo", "backbone": {"kind": kind}} for kind in ("mlp", "transformer", "patchtst")]
+    spec = ablation("agent", tuple(backbones))
+    names = [variant.name for variant in spec.variants()]
+    assert len(set(names)) == 3
+    assert max(map(len, names)) <= 63
+    assert ExperimentSpec.model_validate_json(canonical_json(spec)) == spec
+
+
+def test_an_ablation_of_the_agent_keeps_the_base_where_it_is_the_same_and_gives_each_its_own_seeds():
+    document = {"name": "base", "agent": {"kind": "ppo", "total_timesteps": 51_200}}
+    design = {"kind": "ablation", "field": "agent.kind", "values": ["ppo", "equal_weight"]}
+    same, classical = ExperimentSpec.model_validate({**document, "design": design}).variants()
+    assert (same.agent.total_timesteps, same.seeds) == (51_200, (0, 1, 2))
+    assert classical.seeds == (0,)
+
+
+def test_an_index_has_one_spelling():
+    with pytest.raises(ValidationError, match="there is no field '00'"):
+        ablation("environment.rewards.00.weight", (1.0, 2.0))

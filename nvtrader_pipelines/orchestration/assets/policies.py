@@ -50,7 +50,7 @@ def trained_policy(
         metadata={
             "run_id": plan.run_id,
             "spec_hash": run.spec_hash,
-            "snapshots": dg.MetadataValue.json(run.snapshot_ids),
+            "snapshots": dg.MetadataValue.json({table: str(snapshot) for table, snapshot in run.snapshot_ids.items()}),
             "policies": len(archives),
             "size_bytes": sum(len(content) for content in archives.values()),
             "sha256": run.sha256,

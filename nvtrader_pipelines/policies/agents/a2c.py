@@ -1,8 +1,8 @@
 """Stable-Baselines3's A2C on the native vector environment."""
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, PositiveFloat, PositiveInt
+from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 from stable_baselines3 import A2C
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 
@@ -21,6 +21,15 @@ class A2cAgent(OnPolicyLearner):
     normalize_advantage: bool = False
     use_rms_prop: bool = True  # else the backbone's Adam
     rms_prop_eps: PositiveFloat = 1e-5
+
+    @model_validator(mode="after")
+    def _advantages_can_be_normalized(self) -> Self:
+        if self.normalize_advantage and self.n_envs * self.n_steps < 2:
+            raise ValueError(
+                "normalize_advantage needs n_envs * n_steps of at least 2, since one step has no deviation, but it is "
+                f"{self.n_envs * self.n_steps}"
+            )
+        return self
 
     def settings(self) -> dict[str, Any]:
         """The algorithm's arguments that decide what is learned; none is left to the library's default."""

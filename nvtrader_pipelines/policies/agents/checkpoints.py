@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from polars.exceptions import PolarsError
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 from sb3_contrib import RecurrentPPO
@@ -130,7 +131,7 @@ def refused() -> Generator[None, None, None]:
         raise
     except (zipfile.BadZipFile, SafetensorError, OSError, EOFError, LookupError, ValueError, TypeError) as error:
         raise CheckpointError(_refusal(error)) from error
-    except RuntimeError as error:  # torch: tensors of other names or shapes
+    except (RuntimeError, PolarsError) as error:  # tensors of other names or shapes, rows that are none
         raise CheckpointError(_refusal(error)) from error
 
 

@@ -67,6 +67,7 @@ class Learner(Component):
 
         Raises:
             CheckpointError: if there is a checkpoint to resume from and this training cannot.
+            ValueError: if the training diverged.
         """
         first, last = window
         scaler = env.observation.fit(panel, first, last)
@@ -76,6 +77,12 @@ class Learner(Component):
         Distribution.set_default_validate_args(False)
         policy, log = self.learn(simulation, seed, hooks)
         tensors = {name: tensor.detach().clone() for name, tensor in policy.state_dict().items()}
+        broken = next((name for name, tensor in tensors.items() if not tensor.isfinite().all()), None)
+        if broken is not None:
+            raise ValueError(
+                f"a trained network must hold finite numbers, but {broken} does not: the training diverged; "
+                "lower learning_rate"
+            )
         return Fit(tensors=tensors, scaler=scaler, curve=log.points, rollouts=log.rollouts)
 
     @property
@@ -104,7 +111,7 @@ class Learner(Component):
     def schedule(self) -> Callable[[float], float]:
         """The learning rate by the share of the training that remains: it falls linearly."""
         first, final = self.learning_rate, self.final_learning_rate
-        return lambda remaining: first * (final + (1.0 - final) * remaining)
+        return lambda remaining: first * (final + (1.0 - final) * max(0.0, remaining))  # the last rollout is finished
 
     def prepare(self, policy: BasePolicy, simulation: PortfolioSimulation, seed: int) -> None:
         """Let the backbone fit what is fitted before learning, on what an account in cash sees in the window."""

@@ -26,7 +26,7 @@ class ActorCriticLearner(Learner):
     ent_coef: NonNegativeFloat = 0.0  # reward for entropy
     vf_coef: NonNegativeFloat = 0.5  # share of the critic's loss
     max_grad_norm: PositiveFloat = 0.5
-    log_std_init: float = -0.5  # log of the first standard deviation of an action
+    log_std_init: Annotated[float, Field(ge=-5.0, le=2.0)] = -0.5  # log of the first standard deviation of an action
 
     def policy(self, layout: ObservationLayout) -> tuple[type[ActorCriticPolicy], dict[str, Any]]:
         """The policy's class, and its keyword arguments."""

@@ -49,6 +49,8 @@ class PpoInhouseAgent(ActorCriticLearner):
 
     @model_validator(mode="after")
     def _groups_suffice(self) -> Self:
+        if self.n_portfolios < 2:
+            raise ValueError("n_groups times group_size must be at least 2: one episode has none to be compared with")
         least = self.advantage.least_group_size
         if self.group_size < least:
             raise ValueError(
@@ -143,7 +145,7 @@ class _Training:
 
     def _learn(self, experience: Experience, estimate: Estimate) -> None:
         agent = self._agent
-        left = max(0.0, 1.0 - self.timesteps / agent.total_timesteps)
+        left = 1.0 - self.timesteps / agent.total_timesteps
         for group in self.policy.optimizer.param_groups:
             group["lr"] = agent.schedule()(left)
         self.policy.set_training_mode(True)

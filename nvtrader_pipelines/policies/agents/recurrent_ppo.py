@@ -20,7 +20,7 @@ from nvtrader_pipelines.policies.backbones.backbone import OPTIMIZER
 class RecurrentPpoAgent(ClippedLearner):
     """Proximal policy optimisation (Schulman et al. 2017) from sb3-contrib, with an LSTM each under actor and critic.
 
-    In training the memory begins anew with every episode, in use with every account; it is updated at decisions.
+    The memory is updated at decisions. In training it begins anew with every episode, in use with every test window.
     """
 
     algorithm: ClassVar[type[OnPolicyAlgorithm]] = RecurrentPPO

@@ -218,3 +218,25 @@ def test_every_learner_says_what_it_is():
     for agent in LEARNERS.values():
         assert isinstance(agent, Learner)
         assert not agent.classical
+
+
+@pytest.mark.parametrize("agent", LEARNERS.values(), ids=LEARNERS)
+def test_the_learning_rate_falls_to_its_last_share_and_never_below_however_far_a_training_overshoots(agent):
+    schedule = agent.schedule()
+    assert schedule(1.0) == pytest.approx(agent.learning_rate)
+    last = agent.learning_rate * agent.final_learning_rate
+    assert [schedule(remaining) for remaining in (0.0, -0.1, -10.0)] == pytest.approx([last] * 3)
+
+
+def test_a_training_that_diverged_gives_no_policy(monkeypatch):
+    agent = LEARNERS["ppo"]
+    learn = type(agent).learn
+
+    def diverged(self, simulation, seed, hooks):
+        policy, log = learn(self, simulation, seed, hooks)
+        next(policy.parameters()).data.fill_(float("nan"))
+        return policy, log
+
+    monkeypatch.setattr(type(agent), "learn", diverged)
+    with pytest.raises(ValueError, match="does not: the training diverged; lower learning_rate"):
+        agent.train(PANEL, SPEC, WINDOW, 0)
