@@ -1,4 +1,4 @@
-.PHONY: install run test ui
+.PHONY: bench install run test ui
 PYTHON ?= python3.11
 STAMP := .venv/.installed
 
@@ -17,3 +17,10 @@ ui: install
 
 test: install
 	scripts/check
+
+bench: .venv/.bench
+	scripts/bench
+
+.venv/.bench: $(STAMP)
+	.venv/bin/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,bench]'
+	touch .venv/.bench
