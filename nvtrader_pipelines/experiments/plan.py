@@ -18,7 +18,7 @@ from nvtrader_pipelines.policies.archive import PolicyCard
 from nvtrader_pipelines.policies.training import TrainingTask
 
 DECIDING = ("market", "portfolio", "envs", "policies", "evaluation", "experiments")  # folders that decide results
-LIBRARIES = ("numpy", "torch", "stable-baselines3", "sb3-contrib", "skfolio")  # and those whose rounding does
+LIBRARIES = ("cvxpy", "highspy", "numba", "numpy", "sb3-contrib", "skfolio", "stable-baselines3", "torch")  # whose rounding does too
 
 
 def _source_digest() -> str:
