@@ -18,7 +18,8 @@ from nvtrader_pipelines.policies.archive import PolicyCard
 from nvtrader_pipelines.policies.training import TrainingTask
 
 DECIDING = ("market", "portfolio", "envs", "policies", "evaluation", "experiments")  # folders that decide results
-LIBRARIES = ("cvxpy", "highspy", "numba", "numpy", "sb3-contrib", "skfolio", "stable-baselines3", "torch")  # whose rounding does too
+# and the libraries whose rounding decides them too
+LIBRARIES = ("cvxpy", "highspy", "numba", "numpy", "sb3-contrib", "skfolio", "stable-baselines3", "torch")
 
 
 def _source_digest() -> str:
