@@ -7,6 +7,7 @@ import cvxpy as cp
 import numpy as np
 from numpy.typing import NDArray
 
+FloatArray = NDArray[np.float64]
 FurtherConstraints = Callable[[cp.Variable], Sequence[cp.Constraint]]
 
 
@@ -14,11 +15,11 @@ FurtherConstraints = Callable[[cp.Variable], Sequence[cp.Constraint]]
 class Constraints:
     """Bounds on the weights, fractions of equity; a scalar holds for every name.
 
-    Cash is fixed at its floor unless it has a ceiling: scenarios without loss make all-cash optimal where it is free.
+    Cash is fixed at its floor unless it has a ceiling: cash has no loss, so all of it would be optimal if it were free.
     """
 
-    floor: float | NDArray[np.float64] = 0.0  # (N,) least weight of each name; negative allows short positions
-    cap: float | NDArray[np.float64] = 1.0  # (N,) greatest weight of each name
+    floor: float | FloatArray = 0.0  # (N,) least weight of each name; negative allows short positions
+    cap: float | FloatArray = 1.0  # (N,) greatest weight of each name
     cash_floor: float = 0.0
     cash_ceiling: float | None = None  # None: cash is exactly the floor
     turnover: float | None = None  # one-way budget: half the sum of absolute changes of the names, cash excluded
@@ -34,5 +35,60 @@ class Objective:
 
     confidence_level: float = 0.95  # of the CVaR; the tail, (1 - level) of the scenarios, must hold at least one
     risk_aversion: float = 1.0  # units of expected return per unit of CVaR
-    cost_bps: float | NDArray[np.float64] = 0.0  # (N,) basis points x sum of absolute changes from current weights
+    cost_bps: float | FloatArray = 0.0  # (N,) basis points x sum of absolute changes from current weights
     volatility_penalty: float = 0.0  # units of expected return per unit of volatility
+
+
+@dataclass(frozen=True, eq=False)
+class Limits:
+    """Constraints as arrays over the names."""
+
+    floor: FloatArray  # (N,)
+    cap: FloatArray  # (N,)
+    least_invested: float  # in the names
+    most_invested: float
+    turnover: float | None
+    gross: float | None
+    sector_members: tuple[tuple[int, ...], ...]  # of each capped sector
+    sector_caps: FloatArray  # (sectors,)
+    sector_names: tuple[str, ...]
+
+
+def limits_of(names: Sequence[str], constraints: Constraints) -> Limits:
+    """The constraints over `names`, shapes checked.
+
+    Raises:
+        ValueError: if a name or sector is unknown, or an array has another shape or is not finite.
+    """
+    unknown = sorted(set(constraints.sectors) - set(names))
+    if unknown:
+        raise ValueError(f"sectors must be of the names {list(names)}, but {unknown} are not among them; drop them")
+    empty = sorted(set(constraints.sector_caps) - set(constraints.sectors.values()))
+    if empty:
+        raise ValueError(f"each sector cap needs names, but no name is in {empty}; say which in `sectors`")
+    sector_names = tuple(sorted(constraints.sector_caps))
+    members = tuple(
+        tuple(i for i, name in enumerate(names) if constraints.sectors.get(name) == sector) for sector in sector_names
+    )
+    cash_ceiling = constraints.cash_floor if constraints.cash_ceiling is None else constraints.cash_ceiling
+    return Limits(
+        floor=per_name(constraints.floor, len(names), "floor"),
+        cap=per_name(constraints.cap, len(names), "cap"),
+        least_invested=1.0 - cash_ceiling,
+        most_invested=1.0 - constraints.cash_floor,
+        turnover=constraints.turnover,
+        gross=constraints.gross,
+        sector_members=members,
+        sector_caps=np.array([constraints.sector_caps[name] for name in sector_names], dtype=np.float64),
+        sector_names=sector_names,
+    )
+
+
+def per_name(value: float | FloatArray, n_names: int, what: str) -> FloatArray:
+    """A finite value for each name, (N,), from one for all or one for each."""
+    given = np.asarray(value, dtype=np.float64)
+    if given.shape not in {(), (n_names,)}:
+        raise ValueError(f"{what} must be a number or have shape ({n_names},), but has {given.shape}; give one a name")
+    if not np.isfinite(given).all():
+        raise ValueError(f"{what} must be finite, but is {value}; replace what is missing")
+    return np.ascontiguousarray(np.broadcast_to(given, (n_names,)))

@@ -6,17 +6,43 @@ import cvxpy as cp
 import numpy as np
 from numpy.typing import NDArray
 
-from nvtrader_pipelines.portfolio.mean_cvar.constraints import Constraints, Objective
-from nvtrader_pipelines.portfolio.mean_cvar.solution import MeanCvarSolution, Method
+from nvtrader_pipelines.portfolio.mean_cvar.canonical import linear_program_of
+from nvtrader_pipelines.portfolio.mean_cvar.checks import (
+    check_attainable,
+    check_current,
+    check_names,
+    check_objective,
+    check_ranges,
+    check_scenarios,
+)
+from nvtrader_pipelines.portfolio.mean_cvar.constraints import Constraints, Objective, limits_of, per_name
+from nvtrader_pipelines.portfolio.mean_cvar.cuts import Bounds, Master, MasterError, solve_by_cuts
+from nvtrader_pipelines.portfolio.mean_cvar.market import Market, scale_of
+from nvtrader_pipelines.portfolio.mean_cvar.model import numbers_of, structure_of
+from nvtrader_pipelines.portfolio.mean_cvar.reference import least_turnover, solve_whole, whole_program
+from nvtrader_pipelines.portfolio.mean_cvar.solution import (
+    TOLERANCE,
+    InfeasibleError,
+    MeanCvarSolution,
+    Method,
+    UncertifiedError,
+    relative_gap,
+)
+from nvtrader_pipelines.portfolio.mean_cvar.tail import tail_of
 
 FloatArray = NDArray[np.float64]
+ROUNDING = 1e-8  # of the losses' deviation: how far bounds may cross by the solvers' tolerances
 
 
 class MeanCvar:
     """Portfolios of `names` that are optimal between expected return and CVaR under `constraints`.
 
     The model is compiled once per structure (which constraints there are, not their numbers), so an optimizer with
-    other numbers is cheap to make.
+    other numbers is cheap to make. Linear constraints are solved by cutting planes; second-order and integer ones by
+    the whole Rockafellar-Uryasev program. Equal inputs give equal weights, byte for byte; where the optimum is not
+    unique they are the vertex the simplex ends at.
+
+    Source: Rockafellar & Uryasev (2000, 2002).
     """
 
     def __init__(
@@ -25,9 +51,19 @@ class MeanCvar:
         """Check the numbers against each other and compile the structure, if it is new.
 
         Raises:
-            ValueError: if no portfolio can keep the constraints, or a number is out of range.
+            ValueError: if a number is out of range or has another shape, or further constraints are none of the above.
+            InfeasibleError: if no portfolio can keep the constraints (a ValueError).
         """
-        raise NotImplementedError
+        constraints, self._objective = constraints or Constraints(), objective or Objective()
+        check_names(names)
+        check_objective(self._objective)
+        check_ranges(constraints)
+        self._names = tuple(names)
+        self._limits = limits_of(names, constraints)
+        check_attainable(names, self._limits)
+        self._structure = structure_of(self._limits, self._objective, constraints.further)
+        self._numbers = numbers_of(self._structure, self._limits, self._objective)
+        self._compiled = linear_program_of(self._structure)
 
     def solve(
         self,
@@ -45,14 +81,19 @@ class MeanCvar:
             current: weights now, drifted, (N,); needed by a turnover budget or a cost, and the rest is cash.
             expected_returns: over the horizon, (N,); None leaves the mean out: the least CVaR.
             volatility_factor: L, (N, K), of the covariance L L' over the horizon; needed by a volatility penalty.
-            method: cutting planes, or the whole Rockafellar-Uryasev program at once.
+            method: cutting planes where the constraints are linear, or always the whole Rockafellar-Uryasev program.
 
         Raises:
-            ValueError: if an input is malformed, or no portfolio can keep cash, caps, floors and turnover.
-            InfeasibleError: if the constraints contradict each other otherwise.
+            ValueError: if an input is malformed.
+            InfeasibleError: if no portfolio keeps the constraints (a ValueError).
             UncertifiedError: if the gap stays above 1e-7.
         """
-        raise NotImplementedError
+        market = self._market(scenarios, current, expected_returns, volatility_factor)
+        try:
+            bounds, used = self._bounds(market, method)
+        except InfeasibleError as failure:
+            raise InfeasibleError(self._diagnosis(market, failure)) from failure
+        return self._certified(market, bounds, used)
 
     def reference(
         self,
@@ -66,4 +107,124 @@ class MeanCvar:
 
         Source: Rockafellar & Uryasev (2000).
         """
-        raise NotImplementedError
+        market = self._market(scenarios, current, expected_returns, volatility_factor, scale=1.0)
+        return whole_program(self._structure, self._numbers_on(market), market).problem
+
+    def _market(
+        self,
+        scenarios: FloatArray,
+        current: FloatArray | None,
+        expected_returns: FloatArray | None,
+        volatility_factor: FloatArray | None,
+        scale: float | None = None,
+    ) -> Market:
+        n_names, objective = len(self._names), self._objective
+        found = check_scenarios(scenarios, n_names, objective.confidence_level)
+        scale = scale or scale_of(found)
+        now = None if current is None else per_name(current, n_names, "current")
+        if now is not None:
+            check_current(now, self._limits)
+        elif self._structure.trades:
+            raise ValueError("a turnover budget or a cost needs the weights now, but none were given; pass `current`")
+        factor = None
+        if self._structure.volatility:
+            factor = _checked_factor(volatility_factor, n_names) / scale
+        mean = (
+            np.zeros(n_names) if expected_returns is None else per_name(expected_returns, n_names, "expected_returns")
+        )
+        return Market(
+            scenarios=found,
+            scale=scale,
+            losses=np.ascontiguousarray(found.T) / -scale,
+            tail_size=(1.0 - objective.confidence_level) * len(found),
+            risk_aversion=objective.risk_aversion,
+            expected_returns=mean / scale,
+            current=now,
+            cost=self._numbers["cost"] / scale if self._structure.trades else None,
+            volatility_penalty=objective.volatility_penalty,
+            volatility_factor=factor,
+        )
+
+    def _numbers_on(self, market: Market) -> dict[str, FloatArray]:
+        numbers = self._numbers | {"expected_returns": market.expected_returns}
+        if market.cost is not None and market.current is not None:
+            numbers |= {"cost": market.cost, "current": market.current}
+        return numbers
+
+    def _bounds(self, market: Market, method: Method) -> tuple[Bounds, Method]:
+        """Bounds by cuts where they can, and by the whole program where they cannot or do not close."""
+        numbers = self._numbers_on(market)
+        if method == "cuts" and self._compiled is not None:
+            try:
+                master = Master(self._compiled, self._compiled.at(numbers))
+                bounds = solve_by_cuts(master, market, self._start(market))
+                if relative_gap(bounds.upper, bounds.lower, 1.0) <= TOLERANCE:
+                    return bounds, "cuts"
+            except MasterError:
+                pass  # the whole program has another solver's view
+        return solve_whole(self._structure, numbers, market), "rockafellar_uryasev"
+
+    def _start(self, market: Market) -> FloatArray:
+        if market.current is not None:
+            return market.current
+        return np.clip(self._limits.most_invested / len(self._names), self._limits.floor, self._limits.cap)
+
+    def _certified(self, market: Market, bounds: Bounds, method: Method) -> MeanCvarSolution:
+        """The solution with its objective recomputed from the inputs as given."""
+        weights = np.clip(bounds.weights, self._limits.floor, self._limits.cap)
+        tail = tail_of(-(market.scenarios @ weights), market.tail_size)
+        mean = float(market.expected_returns @ weights) * market.scale
+        trades = np.zeros(len(weights)) if market.current is None else np.abs(weights - market.current)
+        cost = 0.0 if market.cost is None else float(self._numbers["cost"] @ trades)
+        objective = market.risk_aversion * tail.cvar - mean + cost
+        if market.volatility_factor is not None:
+            volatility = float(np.linalg.norm(weights @ market.volatility_factor)) * market.scale
+            objective += market.volatility_penalty * volatility
+        lower = bounds.lower * market.scale
+        if objective < lower <= objective + ROUNDING * market.scale:
+            lower = objective
+        gap = relative_gap(objective, lower, market.scale)
+        if not 0.0 <= gap <= TOLERANCE:
+            raise UncertifiedError(
+                f"a solution must be within {TOLERANCE:g} of the lower bound, but {objective:.12g} is {gap:.2g} from "
+                f"{lower:.12g} by {method} after {bounds.n_iterations} iterations; check the scale of the inputs"
+            )
+        most, least = self._limits.most_invested, self._limits.least_invested
+        return MeanCvarSolution(
+            weights=weights,
+            cash=1.0 - float(np.clip(weights.sum(), least, most)),
+            value_at_risk=tail.value_at_risk,
+            cvar=tail.cvar,
+            expected_return=mean,
+            turnover=0.5 * float(trades.sum()),
+            cost=cost,
+            objective=objective,
+            lower_bound=lower,
+            gap=gap,
+            n_iterations=bounds.n_iterations,
+            method=method,
+        )
+
+    def _diagnosis(self, market: Market, failure: InfeasibleError) -> str:
+        """Why nothing keeps the constraints: the turnover budget, if more of it would do."""
+        if self._limits.turnover is None:
+            return str(failure)
+        needed = least_turnover(self._structure, self._numbers_on(market))
+        if needed is None:
+            return f"even without a turnover budget {failure}"
+        return (
+            f"from the current weights the other constraints need a one-way turnover of {needed:.6g}, but the budget "
+            f"is {self._limits.turnover:g}; raise the budget"
+        )
+
+
+def _checked_factor(factor: FloatArray | None, n_names: int) -> FloatArray:
+    """The volatility factor (N, K), finite."""
+    if factor is None:
+        raise ValueError("a volatility penalty needs a covariance, but none was given; pass `volatility_factor`")
+    found = np.asarray(factor, dtype=np.float64)
+    if found.ndim != 2 or len(found) != n_names or not np.isfinite(found).all():
+        raise ValueError(
+            f"volatility_factor must be finite of shape ({n_names}, K), but has {found.shape}; transpose it"
+        )
+    return found

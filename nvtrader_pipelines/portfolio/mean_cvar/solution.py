@@ -8,17 +8,18 @@ from numpy.typing import NDArray
 
 Method = Literal["cuts", "rockafellar_uryasev"]
 TOLERANCE = 1e-7  # relative gap of a certified solution
+SMALLEST_SCALE = 0.01  # of the losses' deviation: what the gap of an objective near zero is relative to
 
 
-class MeanCvarError(RuntimeError):
+class MeanCvarError(Exception):
     """The program has no certified solution."""
 
 
-class InfeasibleError(MeanCvarError):
+class InfeasibleError(MeanCvarError, ValueError):
     """No portfolio keeps all constraints."""
 
 
-class UncertifiedError(MeanCvarError):
+class UncertifiedError(MeanCvarError, RuntimeError):
     """A portfolio was found, but not shown to be optimal within the tolerance."""
 
 
@@ -32,13 +33,23 @@ class MeanCvarSolution:
 
     weights: NDArray[np.float64]  # (N,) of equity
     cash: float  # of equity: what the names leave
-    value_at_risk: float  # positive loss, the lower quantile of the losses
-    cvar: float  # positive mean loss of the tail
+    value_at_risk: float  # the lower quantile of the losses at the confidence level
+    cvar: float  # mean loss of the tail
     expected_return: float  # 0 where no expected returns were given
     turnover: float  # one-way: half the sum of absolute changes of the names; 0 where no current weights were given
     cost: float  # of equity
     objective: float  # of `weights`, recomputed from the scenarios: the upper bound of the optimum
     lower_bound: float
-    gap: float  # objective - lower_bound, relative: at most 1e-7
-    n_iterations: int  # linear programs solved, or the solver's own iterations
+    gap: float  # objective - lower_bound, relative to |objective| or 1 % of the losses' deviation: at most 1e-7
+    n_iterations: int  # linear programs of the cutting planes, or the solver's own iterations
     method: Method
+
+
+def relative_gap(upper: float, lower: float, scale: float) -> float:
+    """Distance of the bounds relative to the upper one, or to a hundredth of `scale` if that is more; inf without both.
+
+    An infinite bound certifies nothing, though inf - inf <= tolerance * inf reads as if it did.
+    """
+    if not (np.isfinite(upper) and np.isfinite(lower)):
+        return np.inf
+    return (upper - lower) / max(abs(upper), SMALLEST_SCALE * scale)

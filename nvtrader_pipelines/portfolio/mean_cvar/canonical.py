@@ -1,0 +1,144 @@
+"""The canonical linear program of a model: a fixed matrix, and cost and bounds as affine maps of its parameters."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from nvtrader_pipelines.portfolio.mean_cvar.model import Model, Numbers, Structure, model_of, parameters_of
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int32]
+
+
+@dataclass(frozen=True, eq=False)
+class LinearProgram:
+    """Numbers of a linear program whose matrix its canonical program holds."""
+
+    cost: FloatArray  # (columns,)
+    offset: float
+    lower: FloatArray  # (columns,)
+    upper: FloatArray
+    row_lower: FloatArray  # (rows,)
+    row_upper: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class CanonicalProgram:
+    """A compiled structure; rows with one entry are bounds of their column."""
+
+    names: tuple[str, ...]  # of the parameters, in the order of the maps
+    cost_map: sparse.csr_array  # (columns + 1, numbers + 1): the offset is the last row, the constant the last column
+    rhs_map: sparse.csr_array  # (all rows, numbers + 1)
+    matrix: sparse.csc_array  # (rows, columns), without the rows that are bounds
+    rows: NDArray[np.int64]  # of the matrix, among all rows
+    n_equalities: int  # rows of the matrix, which come first
+    bound_rows: NDArray[np.int64]  # of the bounds, among all rows
+    bound_columns: NDArray[np.int64]
+    bound_entries: FloatArray
+    weights: IntArray  # (N,) columns
+    cvar: int  # its column
+    volatility: int  # its column; -1 without one
+
+    def vector(self, numbers: Numbers) -> FloatArray:
+        """The numbers in the order of the maps, and 1 for their constants."""
+        return np.concatenate([*(np.ravel(numbers[name]) for name in self.names), [1.0]])
+
+    def at(self, numbers: Numbers) -> LinearProgram:
+        """The program at given numbers."""
+        vector = self.vector(numbers)
+        cost, rhs = self.cost_map @ vector, self.rhs_map @ vector
+        lower, upper = np.full(len(cost) - 1, -np.inf), np.full(len(cost) - 1, np.inf)
+        bounds = rhs[self.bound_rows] / self.bound_entries
+        above = self.bound_entries > 0.0
+        np.minimum.at(upper, self.bound_columns[above], bounds[above])
+        np.maximum.at(lower, self.bound_columns[~above], bounds[~above])
+        row_upper = rhs[self.rows]
+        row_lower = np.full(len(row_upper), -np.inf)
+        row_lower[: self.n_equalities] = row_upper[: self.n_equalities]
+        return LinearProgram(cost[:-1], float(cost[-1]), lower, upper, row_lower, row_upper)
+
+
+@lru_cache(maxsize=64)
+def linear_program_of(structure: Structure) -> CanonicalProgram | None:
+    """The compiled structure; None where it holds second-order or integer constraints.
+
+    Raises:
+        ValueError: if the further constraints hold parameters or anything but linear, second-order and integer ones.
+    """
+    parameters = parameters_of(structure)
+    model = model_of(structure, parameters)
+    problem = model.problem
+    _check_further(problem, set(parameters.values()))
+    if problem.is_mixed_integer():
+        return None
+    generator = np.random.default_rng(0)  # any values will do: what is compiled does not depend on them
+    for parameter in parameters.values():
+        parameter.value = generator.uniform(0.5, 1.0, parameter.shape)
+    data = problem.get_problem_data(cp.CLARABEL)[0]
+    if data["dims"].soc:
+        return None
+    return _compile(model, parameters, data)
+
+
+def _check_further(problem: cp.Problem, own: set[cp.Parameter]) -> None:
+    foreign = [parameter.name() for parameter in problem.parameters() if parameter not in own]
+    if foreign:
+        raise ValueError(f"further constraints must hold numbers, but hold the parameters {foreign}; give their values")
+    if not problem.is_dcp():
+        raise ValueError("further constraints must be convex in the weights (cvxpy's DCP), but are not; rewrite them")
+    if not problem.is_dpp():  # every solve would compile anew, ten times slower
+        raise ValueError("the model must be DPP, but is not; write further constraints with numbers only")
+
+
+def _compile(model: Model, parameters: dict[str, cp.Parameter], data: dict[str, Any]) -> CanonicalProgram:
+    program, equalities = data["param_prob"], data["dims"].zero
+    columns = program.var_id_to_col
+    matrix = data["A"].tocsr()
+    counts = np.diff(matrix.indptr)
+    is_bound = (counts == 1) & (np.arange(len(counts)) >= equalities)
+    bound_rows, rows = np.flatnonzero(is_bound), np.flatnonzero(~is_bound)
+    bound_entries = matrix.indptr[bound_rows]
+    first = columns[model.weights.id]
+    compiled = CanonicalProgram(
+        names=tuple(sorted(parameters, key=lambda name: program.param_id_to_col[parameters[name].id])),
+        cost_map=sparse.csr_array(program.q),
+        rhs_map=_rhs_map(program, matrix.shape),
+        matrix=matrix[rows].tocsc(),
+        rows=rows,
+        n_equalities=equalities,
+        bound_rows=bound_rows,
+        bound_columns=matrix.indices[bound_entries].astype(np.int64),
+        bound_entries=matrix.data[bound_entries],
+        weights=np.arange(first, first + model.weights.size, dtype=np.int32),
+        cvar=columns[model.cvar.id],
+        volatility=columns.get(model.volatility.id, -1),
+    )
+    _check_maps(compiled, parameters, data)
+    return compiled
+
+
+def _rhs_map(program: Any, shape: tuple[int, int]) -> sparse.csr_array:
+    """Right-hand sides as a map of the parameters; cvxpy keeps them as the last column of its matrix."""
+    indices, indptr, _ = program.reduced_A.problem_data_index
+    entries = sparse.csr_array(program.reduced_A.reduced_mat)
+    start, end = indptr[shape[1]], indptr[shape[1] + 1]
+    to_rows = sparse.csr_array(
+        (np.ones(end - start), (indices[start:end], np.arange(end - start))), (shape[0], end - start)
+    )
+    return sparse.csr_array(to_rows @ entries[start:end])
+
+
+def _check_maps(compiled: CanonicalProgram, parameters: dict[str, cp.Parameter], data: dict[str, Any]) -> None:
+    """Hold the maps against cvxpy's own numbers, whose internals they read."""
+    vector = compiled.vector({name: np.asarray(parameter.value) for name, parameter in parameters.items()})
+    close = np.allclose(compiled.rhs_map @ vector, data["b"], rtol=0.0, atol=1e-12) and np.allclose(
+        (compiled.cost_map @ vector)[:-1], data["c"], rtol=0.0, atol=1e-12
+    )
+    entries = sparse.csr_array(data["param_prob"].reduced_A.reduced_mat)[: data["A"].nnz, :-1]
+    if not close or entries.count_nonzero():
+        raise RuntimeError("cvxpy no longer keeps its canonical programs as they are read here; pin its version")

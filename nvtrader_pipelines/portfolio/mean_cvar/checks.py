@@ -1,0 +1,141 @@
+"""Checks before any solver runs: each error says what must hold, what was found and what to do."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nvtrader_pipelines.portfolio.mean_cvar.constraints import Constraints, Limits, Objective
+from nvtrader_pipelines.portfolio.mean_cvar.solution import InfeasibleError
+
+FloatArray = NDArray[np.float64]
+ROUNDING = 1e-9  # seven caps of 1/7 sum to less than 1
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Refuse no name, and a name twice."""
+    if not names:
+        raise ValueError("a portfolio needs at least one name, but none was given; give the names of the columns")
+    twice = sorted({name for name in names if list(names).count(name) > 1})
+    if twice:
+        raise ValueError(f"names must differ, but {twice} are given more than once; drop the duplicates")
+
+
+def check_objective(objective: Objective) -> None:
+    """Refuse numbers out of range."""
+    if not 0.0 < objective.confidence_level < 1.0:
+        raise ValueError(
+            f"confidence_level must be between 0 and 1, but is {objective.confidence_level}; 0.95 looks at the worst 5%"
+        )
+    if not 0.0 < objective.risk_aversion < np.inf:
+        raise ValueError(f"risk_aversion must be positive and finite, but is {objective.risk_aversion}; raise it")
+    if not 0.0 <= objective.volatility_penalty < np.inf:
+        raise ValueError(
+            f"volatility_penalty must be finite and at least 0, but is {objective.volatility_penalty}; 0 drops it"
+        )
+    if (np.asarray(objective.cost_bps) < 0.0).any():
+        raise ValueError(f"cost_bps must be at least 0, but is {objective.cost_bps}; a trade that pays is no cost")
+
+
+def check_ranges(constraints: Constraints) -> None:
+    """Refuse single numbers out of range."""
+    ceiling = constraints.cash_floor if constraints.cash_ceiling is None else constraints.cash_ceiling
+    if not (np.isfinite(constraints.cash_floor) and constraints.cash_floor <= ceiling <= 1.0):
+        raise ValueError(
+            f"cash needs finite cash_floor <= cash_ceiling <= 1, but they are {constraints.cash_floor} and {ceiling}; "
+            "swap or lower them"
+        )
+    for what, value in (("turnover", constraints.turnover), ("gross", constraints.gross)):
+        if value is not None and not 0.0 <= value < np.inf:
+            raise ValueError(f"{what} must be finite and at least 0, but is {value}; None leaves it unlimited")
+    for sector, cap in constraints.sector_caps.items():
+        if not np.isfinite(cap):
+            raise ValueError(f"the cap of sector {sector!r} must be finite, but is {cap}; drop it if there is none")
+
+
+def check_attainable(names: Sequence[str], limits: Limits) -> None:
+    """Refuse floors, caps, sector caps and a gross limit that no portfolio with this cash keeps."""
+    if (limits.cap < 0.0).any():
+        raise ValueError(
+            f"caps must be at least 0, but {_worst(names, limits.cap)}; to force a short position use `further`"
+        )
+    if (limits.floor > limits.cap).any():
+        raise InfeasibleError(
+            f"floors must be at most the caps, but {_worst(names, limits.cap - limits.floor)} for cap - floor; "
+            "lower the floor or raise the cap"
+        )
+    if limits.floor.sum() > limits.most_invested + ROUNDING:
+        raise InfeasibleError(
+            f"floors must sum to at most 1 - cash_floor = {limits.most_invested:g}, but sum to "
+            f"{limits.floor.sum():g} over {len(names)} names; lower the floors or the cash"
+        )
+    if limits.cap.sum() < limits.least_invested - ROUNDING:
+        raise InfeasibleError(
+            f"caps must sum to at least 1 - cash = {limits.least_invested:g}, but sum to {limits.cap.sum():g} over "
+            f"{len(names)} names; raise the caps or hold more cash"
+        )
+    if limits.gross is not None and limits.gross < limits.least_invested - ROUNDING:
+        raise InfeasibleError(
+            f"the gross limit must be at least 1 - cash = {limits.least_invested:g}, but is {limits.gross:g}; "
+            "raise it or hold more cash"
+        )
+    _check_sectors(limits)
+
+
+def _check_sectors(limits: Limits) -> None:
+    attainable = limits.cap.sum()
+    for name, members, cap in zip(limits.sector_names, limits.sector_members, limits.sector_caps, strict=True):
+        floors = limits.floor[list(members)].sum()
+        if floors > cap + ROUNDING:
+            raise InfeasibleError(
+                f"the floors in sector {name!r} must sum to at most its cap {cap:g}, but sum to {floors:g}; "
+                "lower them or raise the cap"
+            )
+        attainable -= max(limits.cap[list(members)].sum() - cap, 0.0)
+    if attainable < limits.least_invested - ROUNDING:
+        raise InfeasibleError(
+            f"under their sector caps the names must be able to hold 1 - cash = {limits.least_invested:g}, but hold "
+            f"{attainable:g} at most; raise the sector caps or hold more cash"
+        )
+
+
+def check_scenarios(scenarios: FloatArray, n_names: int, confidence_level: float) -> FloatArray:
+    """The scenarios (S, N) as floats; refuse another shape, missing values, and a tail of less than one."""
+    found = np.asarray(scenarios, dtype=np.float64)
+    if found.ndim != 2 or found.shape[1] != n_names:
+        raise ValueError(f"scenarios must have shape (S, {n_names}), but have {found.shape}; one column a name")
+    tail = (1.0 - confidence_level) * len(found)
+    if tail < 1.0 - ROUNDING:
+        raise ValueError(
+            f"mean_cvar at {confidence_level:.1%} needs a tail of at least one return, but {len(found)} scenarios "
+            f"leave {tail:.2f}; lower the level or draw more"
+        )
+    if not np.isfinite(found).all():
+        wrong = np.argwhere(~np.isfinite(found))
+        raise ValueError(
+            f"scenarios must be finite, but {len(wrong)} are not, the first at row {wrong[0, 0]} and "
+            f"column {wrong[0, 1]}; drop or fill them"
+        )
+    return found
+
+
+def check_current(current: FloatArray, limits: Limits) -> None:
+    """Refuse a turnover budget too small to reach floors, caps and cash from the current weights.
+
+    The way there is the sum of the moves into the bounds, and of what the invested sum still misses after them.
+    """
+    if limits.turnover is None:
+        return
+    inside = np.clip(current, limits.floor, limits.cap)
+    missing = max(limits.least_invested - inside.sum(), inside.sum() - limits.most_invested, 0.0)
+    needed = 0.5 * (np.abs(inside - current).sum() + missing)
+    if needed > limits.turnover + ROUNDING:
+        raise InfeasibleError(
+            f"from the current weights, which invest {current.sum():g}, floors, caps and cash need a one-way turnover "
+            f"of {needed:.6g}, but the budget is {limits.turnover:g}; raise the budget"
+        )
+
+
+def _worst(names: Sequence[str], values: FloatArray) -> str:
+    worst = int(values.argmin())
+    return f"{names[worst]!r} has {values[worst]:g}"

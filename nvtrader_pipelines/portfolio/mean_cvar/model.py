@@ -1,0 +1,139 @@
+"""The cvxpy model of everything but the scenarios: weights, trades, cash, limits and the rest of the objective."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import cvxpy as cp
+import numpy as np
+from numpy.typing import NDArray
+
+from nvtrader_pipelines.portfolio.mean_cvar.constraints import FurtherConstraints, Limits, Objective, per_name
+
+FloatArray = NDArray[np.float64]
+Numbers = Mapping[str, FloatArray]
+NONNEGATIVE = frozenset({"risk_aversion", "volatility_penalty", "cost"})  # whose sign DPP must know
+
+
+@dataclass(frozen=True)
+class Structure:
+    """Which constraints and terms a program has, without their numbers; programs of one structure share a model."""
+
+    n_names: int
+    cash_varies: bool
+    trades: bool  # whether trades from the current weights matter: a turnover budget or a cost
+    turnover: bool
+    gross: bool
+    volatility: bool
+    sector_members: tuple[tuple[int, ...], ...]
+    further: FurtherConstraints | None
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """Variables, constraints and objective of a program whose CVaR and volatility are still free variables."""
+
+    weights: cp.Variable  # (N,)
+    trades: cp.Expression  # sum of absolute changes; 0 where they do not matter
+    cvar: cp.Variable
+    volatility: cp.Variable
+    constraints: list[cp.Constraint]
+    objective: cp.Expression
+
+    @property
+    def problem(self) -> cp.Problem:
+        """The program without scenarios."""
+        return cp.Problem(cp.Minimize(self.objective), self.constraints)
+
+
+def structure_of(limits: Limits, objective: Objective, further: FurtherConstraints | None) -> Structure:
+    """The structure of a program."""
+    return Structure(
+        n_names=len(limits.cap),
+        cash_varies=limits.most_invested > limits.least_invested,
+        trades=limits.turnover is not None or bool(np.any(np.asarray(objective.cost_bps) > 0.0)),
+        turnover=limits.turnover is not None,
+        gross=limits.gross is not None,
+        volatility=objective.volatility_penalty > 0.0,
+        sector_members=limits.sector_members,
+        further=further,
+    )
+
+
+def numbers_of(structure: Structure, limits: Limits, objective: Objective) -> dict[str, FloatArray]:
+    """The numbers of a program that no market day changes, by the names of the model's parameters."""
+    numbers = {
+        "floor": limits.floor,
+        "cap": limits.cap,
+        "least_invested": limits.least_invested,
+        "risk_aversion": objective.risk_aversion,
+    }
+    if structure.cash_varies:
+        numbers["most_invested"] = limits.most_invested
+    if structure.trades:
+        numbers["cost"] = per_name(objective.cost_bps, structure.n_names, "cost_bps") * 1e-4
+    if limits.turnover is not None:
+        numbers["two_way_turnover"] = 2.0 * limits.turnover
+    if limits.gross is not None:
+        numbers["gross"] = limits.gross
+    if structure.volatility:
+        numbers["volatility_penalty"] = objective.volatility_penalty
+    if structure.sector_members:
+        numbers["sector_caps"] = limits.sector_caps
+    return {name: np.asarray(value, dtype=np.float64) for name, value in numbers.items()}
+
+
+def parameters_of(structure: Structure) -> dict[str, cp.Parameter]:
+    """A cvxpy parameter for each number of a structure, those of a market day included."""
+    n_names, n_sectors = structure.n_names, len(structure.sector_members)
+    shapes: dict[str, tuple[int, ...]] = {
+        "floor": (n_names,),
+        "cap": (n_names,),
+        "least_invested": (),
+        "risk_aversion": (),
+        "expected_returns": (n_names,),
+    }
+    if structure.cash_varies:
+        shapes["most_invested"] = ()
+    if structure.trades:
+        shapes |= {"cost": (n_names,), "current": (n_names,)}
+    if structure.turnover:
+        shapes["two_way_turnover"] = ()
+    if structure.gross:
+        shapes["gross"] = ()
+    if structure.volatility:
+        shapes["volatility_penalty"] = ()
+    if n_sectors:
+        shapes["sector_caps"] = (n_sectors,)
+    return {name: cp.Parameter(shape, name=name, nonneg=name in NONNEGATIVE) for name, shape in shapes.items()}
+
+
+def model_of(structure: Structure, numbers: Mapping[str, cp.Expression]) -> Model:
+    """The model over `numbers`, parameters or constants; trades are bought and sold parts, which keeps it DPP."""
+    weights, cvar, volatility = cp.Variable(structure.n_names), cp.Variable(), cp.Variable()
+    constraints: list[cp.Constraint] = [weights >= numbers["floor"], weights <= numbers["cap"]]
+    invested = cp.sum(weights)
+    if structure.cash_varies:
+        constraints += [invested >= numbers["least_invested"], invested <= numbers["most_invested"]]
+    else:
+        constraints.append(invested == numbers["least_invested"])
+    objective = numbers["risk_aversion"] * cvar - numbers["expected_returns"] @ weights
+    trades: cp.Expression = cp.Constant(0.0)
+    if structure.trades:
+        bought, sold = cp.Variable(structure.n_names, nonneg=True), cp.Variable(structure.n_names, nonneg=True)
+        constraints.append(weights - bought + sold == numbers["current"])
+        trades = cp.sum(bought + sold)
+        objective += numbers["cost"] @ (bought + sold)
+    if structure.turnover:
+        constraints.append(trades <= numbers["two_way_turnover"])
+    if structure.gross:
+        constraints.append(cp.norm1(weights) <= numbers["gross"])
+    if structure.volatility:
+        constraints.append(volatility >= 0.0)
+        objective += numbers["volatility_penalty"] * volatility
+    constraints += [
+        cp.sum(weights[list(members)]) <= numbers["sector_caps"][i]
+        for i, members in enumerate(structure.sector_members)
+    ]
+    if structure.further is not None:
+        constraints += list(structure.further(weights))
+    return Model(weights, trades, cvar, volatility, constraints, objective)

@@ -1,0 +1,164 @@
+"""The whole Rockafellar-Uryasev program in cvxpy: the reference of the fast path, and its fallback."""
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import cvxpy as cp
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import linprog
+
+from nvtrader_pipelines.portfolio.mean_cvar.cuts import Bounds
+from nvtrader_pipelines.portfolio.mean_cvar.market import Market, tangent_at
+from nvtrader_pipelines.portfolio.mean_cvar.model import Model, Numbers, Structure, model_of
+from nvtrader_pipelines.portfolio.mean_cvar.solution import InfeasibleError, UncertifiedError
+
+FloatArray = NDArray[np.float64]
+CONIC_OPTIONS = {"tol_gap_abs": 1e-11, "tol_gap_rel": 1e-11, "tol_feas": 1e-11}
+LINEAR_OPTIONS = {"primal_feasibility_tolerance": 1e-9, "dual_feasibility_tolerance": 1e-9}
+INTEGER_OPTIONS = LINEAR_OPTIONS | {"mip_feasibility_tolerance": 1e-9, "mip_rel_gap": 1e-8, "mip_abs_gap": 1e-10}
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """A whole program and the parts of it that are read after a solve."""
+
+    problem: cp.Problem
+    weights: cp.Variable  # (N,)
+    excesses: cp.Constraint  # one for each scenario, whose multipliers are its part in the tail
+
+
+def whole_program(structure: Structure, numbers: Numbers, market: Market) -> Program:
+    """The program with the level and the excess of each scenario as variables, in units of the market's scale.
+
+    cvxpy's own cvar and sum_largest fail once the weights have a value (1.9.3), so neither is used.
+
+    Source: Rockafellar & Uryasev (2000), equation 17.
+    """
+    model = _model(structure, numbers)
+    n_scenarios = market.losses.shape[1]
+    level, excess = cp.Variable(), cp.Variable(n_scenarios, nonneg=True)
+    excesses = excess + level - market.losses.T @ model.weights >= 0.0
+    constraints = [*model.constraints, excesses, model.cvar >= level + cp.sum(excess) / market.tail_size]
+    if market.volatility_factor is not None:
+        constraints.append(model.volatility >= cp.norm(market.volatility_factor.T @ model.weights))
+    return Program(cp.Problem(cp.Minimize(model.objective), constraints), model.weights, excesses)
+
+
+def least_turnover(structure: Structure, numbers: Numbers) -> float | None:
+    """One-way turnover that reaches all other constraints from the current weights; None if nothing reaches them."""
+    model = _model(replace(structure, turnover=False), numbers)
+    problem = cp.Problem(cp.Minimize(model.trades), model.constraints)
+    _solve(problem)
+    return 0.5 * float(problem.value) if problem.status in cp.settings.SOLUTION_PRESENT else None
+
+
+def solve_whole(structure: Structure, numbers: Numbers, market: Market) -> Bounds:
+    """Bounds of the optimum from the whole program.
+
+    The upper bound is the objective recomputed at the solver's weights. The lower bound trusts no solver status:
+    the multipliers of the scenarios, made a probability below 1 / tail size, give a plane below the CVaR; under that
+    plane what remains is a small program without scenarios, whose optimum is bounded by a linear program (see
+    `_bound_of`). With integer constraints the lower bound is HiGHS's own, of its branch and bound.
+
+    Raises:
+        InfeasibleError: if no weights keep the constraints.
+        UncertifiedError: if the solver gives no weights.
+    """
+    program = whole_program(structure, numbers, market)
+    problem = program.problem
+    _solve(problem)
+    if problem.status in {cp.INFEASIBLE, cp.INFEASIBLE_INACCURATE}:
+        raise InfeasibleError("the constraints contradict each other; loosen one of them")
+    if program.weights.value is None:
+        raise UncertifiedError(f"the solver ended with {problem.status!r} and without weights; check the constraints")
+    weights = np.asarray(program.weights.value)
+    n_iterations = int(problem.solver_stats.num_iters or 0)
+    if problem.is_mixed_integer():
+        found = problem.solver_stats.extra_stats
+        lower = float(problem.value) + found.mip_dual_bound - found.objective_function_value
+    else:
+        parts = np.asarray(program.excesses.dual_value) / market.risk_aversion
+        lower = _lower_bound(structure, numbers, market, weights, parts)
+    return Bounds(weights, tangent_at(market, weights).objective, lower, n_iterations)
+
+
+def _model(structure: Structure, numbers: Numbers) -> Model:
+    return model_of(structure, {name: cp.Constant(value) for name, value in numbers.items()})
+
+
+def _solve(problem: cp.Problem) -> None:
+    """Solve with HiGHS what it holds, and with Clarabel what has cones."""
+    with _inaccuracy_allowed():
+        try:
+            if problem.is_mixed_integer():
+                problem.solve(solver=cp.HIGHS, **INTEGER_OPTIONS)
+            elif problem.is_lp():
+                problem.solve(solver=cp.HIGHS, **LINEAR_OPTIONS)
+            else:
+                problem.solve(solver=cp.CLARABEL, **CONIC_OPTIONS)
+        except cp.SolverError as failure:
+            raise UncertifiedError(f"no solver solved the program: {failure}; check the constraints") from failure
+
+
+@contextmanager
+def _inaccuracy_allowed() -> Iterator[None]:
+    """A solver's doubt is no warning here: the recomputed bounds decide."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Solution may be inaccurate")
+        yield
+
+
+def _lower_bound(
+    structure: Structure, numbers: Numbers, market: Market, weights: FloatArray, parts: FloatArray
+) -> float:
+    """Optimum of the program whose CVaR and volatility are replaced by planes below them."""
+    model = _model(structure, numbers)
+    tangent = tangent_at(market, weights)
+    planes = [model.cvar >= tangent.cvar @ model.weights]
+    planes.append(model.cvar >= (market.losses @ _probability(parts, 1.0 / market.tail_size)) @ model.weights)
+    if tangent.volatility is not None:
+        planes.append(model.volatility >= tangent.volatility @ model.weights)
+    return _bound_of(cp.Problem(cp.Minimize(model.objective), [*model.constraints, *planes]))
+
+
+def _probability(parts: FloatArray, largest: float) -> FloatArray:
+    """The nearest multiples of `parts` (S,) that lie between 0 and `largest` and sum to 1."""
+    inside = np.clip(parts, 0.0, largest)
+    room = largest - inside
+    missing = 1.0 - inside.sum()
+    return inside + missing * room / room.sum() if missing > 0.0 else inside / inside.sum()
+
+
+def _bound_of(problem: cp.Problem) -> float:
+    """A lower bound of a linear or second-order program: the optimum of a linear program that relaxes it.
+
+    For each cone Clarabel's multiplier, moved into the dual cone, turns the cone into one linear inequality that all
+    its points keep; with exact multipliers the bound is exact, with any others it is still a bound. -inf if none.
+    """
+    data, chain, _ = problem.get_problem_data(cp.CLARABEL)
+    matrix, rhs, dims = data["A"].tocsr(), data["b"], data["dims"]
+    n_zero, n_linear = dims.zero, dims.zero + dims.nonneg
+    rows, bounds = [matrix[n_zero:n_linear]], [rhs[n_zero:n_linear]]
+    if dims.soc:
+        multipliers = np.asarray(chain.solve_via_data(problem, data, solver_opts=dict(CONIC_OPTIONS)).z)
+        start = n_linear
+        for size in dims.soc:
+            multiplier = multipliers[start : start + size].copy()
+            multiplier[0] = max(multiplier[0], float(np.linalg.norm(multiplier[1:])))
+            rows.append(matrix[start : start + size].T.dot(multiplier)[None])
+            bounds.append(np.array([multiplier @ rhs[start : start + size]]))
+            start += size
+    found = linprog(
+        data["c"],
+        A_ub=np.vstack([row if isinstance(row, np.ndarray) else row.toarray() for row in rows]),
+        b_ub=np.concatenate(bounds),
+        A_eq=matrix[:n_zero].toarray(),
+        b_eq=rhs[:n_zero],
+        bounds=(None, None),
+        options=LINEAR_OPTIONS,
+    )
+    offset = float(np.ravel(data["param_prob"].q[-1:].toarray())[-1])
+    return float(found.fun) + offset if found.status == 0 else -np.inf
