@@ -1,0 +1,61 @@
+"""`python -m benchmarks`: every claim of speed, or those that are named."""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from pathlib import Path
+
+from benchmarks.harness import INTERRUPTED, Benchmark, Outcome, benchmarks_in, measure, say, summary
+from benchmarks.machine import Machine
+
+OK, FAILED, STOPPED = 0, 1, 130
+
+
+def main(arguments: Sequence[str] | None = None, folder: Path = Path(__file__).parent) -> int:
+    """Run benchmarks; 0 unless one fails, also where a goal is missed."""
+    parser = argparse.ArgumentParser("python -m benchmarks", description="Measure every claim of speed.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="benchmarks to run; all without")
+    parser.add_argument("--list", action="store_true", help="name them and run none")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the whole run, with its machine, to a file")
+    options = parser.parse_args(arguments)
+    known = benchmarks_in(folder)
+    unknown = [name for name in options.names if name not in {each.name for each in known}]
+    if unknown:
+        parser.error(_refusal(unknown[0], [each.name for each in known]))
+    chosen = [each for each in known if each.name in options.names or not options.names]
+    if options.list:
+        sys.stdout.writelines(
+            f"{each.name:<{max(len(each.name) for each in chosen)}}  {each.summary}\n" for each in chosen
+        )
+        return OK
+    return _run(folder, chosen, options.json)
+
+
+def _refusal(name: str, known: list[str]) -> str:
+    nearest = get_close_matches(name, known, n=1)
+    return f"no benchmark is named {name!r}; {f'did you mean {nearest[0]}?' if nearest else '--list names them all'}"
+
+
+def _run(folder: Path, chosen: Sequence[Benchmark], document: Path | None) -> int:
+    began, machine, load = datetime.now(UTC), Machine.this(), os.getloadavg()
+    say(f"{began:%Y-%m-%d %H:%M} UTC\n{machine}\nload average: {' '.join(f'{each:.2f}' for each in load)}")
+    outcomes: list[Outcome] = []
+    for outcome in measure(folder, chosen):
+        outcomes.append(outcome)
+        if document:  # after each, so that an end of any kind leaves what was measured
+            whole = {"began_at": began.isoformat(timespec="seconds"), "load": load, "machine": asdict(machine)}
+            whole["benchmarks"] = [asdict(each) for each in outcomes]
+            document.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
+    say(summary(outcomes))
+    if outcomes and outcomes[-1].error == INTERRUPTED:
+        return STOPPED
+    return FAILED if any(outcome.error for outcome in outcomes) else OK
+
+
+if __name__ == "__main__":
+    sys.exit(main())

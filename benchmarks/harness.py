@@ -1,0 +1,149 @@
+"""Runs benchmarks, each in a process of its own, one after the other."""
+
+import ast
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+INTERRUPTED = "interrupted"
+SECONDS_TO_STOP = 2.0
+MISSING = re.compile(r"ModuleNotFoundError: No module named '(\w+)")
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """A module with a `main` that reports figures."""
+
+    name: str
+    summary: str  # first line of its docstring
+
+
+@dataclass
+class Outcome:
+    """What came of running a benchmark."""
+
+    benchmark: str
+    figures: list[dict[str, Any]] = field(default_factory=list)
+    seconds: float = 0.0  # of wall clock, with imports
+    error: str | None = None  # the last line of it
+
+
+def benchmarks_in(folder: Path) -> list[Benchmark]:
+    """The modules of a folder that have a `main`, by name; read and not imported, so that no peer is needed."""
+    found = []
+    for path in sorted(folder.glob("[!_]*.py"), key=lambda path: _natural(path.stem)):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        if any(isinstance(node, ast.FunctionDef) and node.name == "main" for node in tree.body):
+            found.append(Benchmark(path.stem, (ast.get_docstring(tree) or "").partition("\n")[0]))
+    return found
+
+
+def _natural(name: str) -> list[tuple[bool, int, str]]:
+    """A key that puts 8 before 20."""
+    return [(part.isdigit(), int(part) if part.isdigit() else 0, part) for part in re.split(r"(\d+)", name)]
+
+
+def figures_in(folder: Path, benchmark: str | None = None) -> list[dict[str, Any]]:
+    """The kept figures, in the order they were measured; of one benchmark where it is named."""
+    records = [json.loads(path.read_text(encoding="utf-8")) for path in _files(folder)]
+    own = [record for record in records if benchmark in (None, record["benchmark"])]
+    return sorted(own, key=lambda record: record["measured_at"])
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted((folder / "results").glob("*.json"), key=lambda path: path.stat().st_mtime_ns)
+
+
+def measure(folder: Path, benchmarks: Sequence[Benchmark]) -> Iterator[Outcome]:
+    """Run benchmarks one after the other, and say which; their lines go to standard output as they come.
+
+    What a benchmark reported before is forgotten when it begins. It ends early, with the last outcome's error
+    `interrupted`, when it is interrupted or terminated.
+    """
+    for number, benchmark in enumerate(benchmarks, 1):
+        say(f"{number} of {len(benchmarks)}: {benchmark.name}: {benchmark.summary}")
+        _forget(folder, benchmark.name)
+        outcome = Outcome(benchmark.name)
+        start = perf_counter()
+        try:
+            outcome.error = _run(folder, benchmark.name)
+        except KeyboardInterrupt:
+            outcome.error = INTERRUPTED
+        outcome.seconds = round(perf_counter() - start, 3)
+        outcome.figures = figures_in(folder, benchmark.name)
+        if outcome.error is None and not outcome.figures:
+            outcome.error = "it ended without a figure"
+        if outcome.error:
+            say(f"{benchmark.name} failed after {outcome.seconds:.0f} s: {outcome.error}")
+        yield outcome
+        if outcome.error == INTERRUPTED:
+            return
+
+
+def _forget(folder: Path, benchmark: str) -> None:
+    for path in _files(folder):
+        if json.loads(path.read_text(encoding="utf-8"))["benchmark"] == benchmark:
+            path.unlink()
+
+
+def _run(folder: Path, name: str) -> str | None:
+    """Run a benchmark in a process; the last line of its error, or None where it succeeds."""
+    command = [sys.executable, "-m", f"{folder.name}.{name}"]
+    options: dict[str, Any] = {"stderr": subprocess.PIPE, "text": True, "errors": "replace", "start_new_session": True}
+    own = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(command, cwd=folder.parent, env=own, **options) as process:
+        last = ""
+        with _ended(process):
+            for line in process.stderr or ():
+                sys.stderr.write(line)
+                last = line.strip() or last
+            code = process.wait()
+    if code == 0:
+        return None
+    missing = MISSING.match(last)
+    remedy = f"; `make bench` installs the peers, of which {missing[1]} may be one" if missing else ""
+    return f"{last or f'exit code {code}'}{remedy}"
+
+
+@contextmanager
+def _ended(process: subprocess.Popen[str]) -> Iterator[None]:
+    """When interrupted or terminated, end the process with all it has started, and raise `KeyboardInterrupt`."""
+    signals = (signal.SIGTERM, signal.SIGHUP)
+    before = [signal.signal(each, signal.default_int_handler) for each in signals]
+    try:
+        yield
+    except KeyboardInterrupt:
+        os.killpg(process.pid, signal.SIGTERM)
+        try:
+            process.wait(SECONDS_TO_STOP)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+        raise
+    finally:
+        for each, handler in zip(signals, before, strict=True):
+            signal.signal(each, handler)
+
+
+def say(text: str) -> None:
+    """A line that is no figure's."""
+    sys.stdout.write("".join(f"# {line}\n" for line in text.splitlines()))
+    sys.stdout.flush()
+
+
+def summary(outcomes: Sequence[Outcome]) -> str:
+    """How many figures reached their goals, how many benchmarks failed, and how long it took."""
+    verdicts = [figure["verdict"] for outcome in outcomes for figure in outcome.figures]
+    failed = sum(outcome.error is not None for outcome in outcomes)
+    counts = {name: verdicts.count(name) for name in ("ok", "short", "open")}
+    shown = [f"{count} {name}" for name, count in counts.items() if count or name != "open"]
+    seconds = sum(outcome.seconds for outcome in outcomes)
+    return f"{len(outcomes)} benchmarks in {seconds:.0f} s: {', '.join(shown)}, {failed} failed"

@@ -1,0 +1,90 @@
+"""What figures were measured on: the machine, the interpreter and the libraries that decide speed."""
+
+import os
+import platform
+import re
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, requires, version
+from pathlib import Path
+
+import psutil
+
+THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")
+OURS = (
+    "numpy",
+    "numba",
+    "polars",
+    "pyarrow",
+    "duckdb",
+    "pyiceberg",
+    "highspy",
+    "cvxpy",
+    "torch",
+    "stable-baselines3",
+    "gymnasium",
+    "skfolio",
+)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A machine and what is installed on it."""
+
+    cpu: str
+    cores: int  # that this process may use
+    memory_gib: float
+    system: str
+    python: str
+    threads: str  # of each library that would take more
+    libraries: dict[str, str]  # name to version
+    peers: dict[str, str]  # what is measured against, name to version or "not installed"
+
+    @classmethod
+    def this(cls) -> "Machine":
+        """The one this runs on."""
+        return cls(
+            cpu=_cpu(),
+            cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+            memory_gib=round(psutil.virtual_memory().total / 2**30, 1),
+            system=f"{platform.system()} {platform.machine()}",
+            python=platform.python_version(),
+            threads=" ".join(f"{name}={os.environ.get(name, 'unset')}" for name in THREADS),
+            libraries={name: _version(name) for name in OURS},
+            peers={name: _version(name) for name in _peers()},
+        )
+
+    def __str__(self) -> str:
+        return "\n".join(
+            (
+                f"{self.cpu}, {self.cores} cores, {self.memory_gib:g} GiB, {self.system}, Python {self.python}",
+                f"threads: {self.threads}",
+                f"libraries: {listed(self.libraries)}",
+                f"peers: {listed(self.peers)}",
+            )
+        )
+
+
+def listed(versions: dict[str, str]) -> str:
+    """Names with their versions on one line."""
+    return ", ".join(f"{name} {number}" for name, number in versions.items())
+
+
+def _cpu() -> str:
+    """The processor's model, as Linux tells it or as the platform does."""
+    told = Path("/proc/cpuinfo")
+    lines = told.read_text(encoding="utf-8").splitlines() if told.exists() else []
+    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return models[0] if models else platform.processor() or platform.machine()
+
+
+def _peers() -> list[str]:
+    """What the extra `bench` installs."""
+    wanted = [each for each in requires("nvtrader-pipelines") or () if re.search(r"extra == .bench\b", each)]
+    return sorted(re.split(r"[^\w.-]", each)[0] for each in wanted)
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "not installed"

@@ -1,0 +1,100 @@
+"""`python -m benchmarks.page`: what is kept of the last measurements, as tables in `docs/benchmarks.md`."""
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.harness import Benchmark, benchmarks_in, figures_in
+from benchmarks.machine import Machine, listed
+
+FOLDER = Path(__file__).parent
+PAGE = FOLDER.parent / "docs" / "benchmarks.md"
+BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
+HEAD = "| claim | value | unit | ratio | goal | | note |\n|---|--:|---|--:|--:|---|---|\n"
+
+
+def write_page(page: Path, folder: Path) -> None:
+    """Put the kept figures between the markers of a page, and leave the rest of it as it is.
+
+    Raises:
+        ValueError: if nothing was measured, it was measured on several machines or with several versions of a
+            library, or the page has not both markers.
+    """
+    before, found_begin, rest = page.read_text(encoding="utf-8").partition(BEGIN)
+    _, found_end, after = rest.partition(END)
+    if not (found_begin and found_end):
+        raise ValueError(f"{page} must have the lines {BEGIN!r} and {END!r} around the figures; put them in")
+    pictures = page.parent / "images"
+    text = rendered(figures_in(folder), benchmarks_in(folder), pictures)
+    page.write_text(f"{before}{BEGIN}\n\n{text}\n{END}{after}", encoding="utf-8")
+
+
+def rendered(figures: Sequence[dict[str, Any]], benchmarks: Sequence[Benchmark], pictures: Path) -> str:
+    """The figures as Markdown: what they were measured on, and a table with a picture for each benchmark."""
+    sections = [
+        _section(each, [one for one in figures if one["benchmark"] == each.name], pictures) for each in benchmarks
+    ]
+    return "\n\n".join((_conditions(figures), *sections)) + "\n"
+
+
+def _conditions(figures: Sequence[dict[str, Any]]) -> str:
+    """Where and when; one machine, or the figures do not belong on one page."""
+    machines = {str(figure["machine"]): Machine(**figure["machine"]) for figure in figures}
+    if len(machines) != 1:
+        raise ValueError(
+            f"the figures must be of one machine with one set of libraries, but they are of {len(machines)}; "
+            "run `make bench` again, whole"
+        )
+    (machine,) = machines.values()
+    days = sorted({figure["measured_at"][:10] for figure in figures})
+    loads = [figure["load"] for figure in figures]
+    verdicts = [figure["verdict"] for figure in figures]
+    rows = {
+        "measured": days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}",
+        "machine": f"{machine.cpu}, {machine.cores} cores, {machine.memory_gib:g} GiB, {machine.system}",
+        "load average": f"{min(loads):.1f} to {max(loads):.1f}, the benchmark's own share in it",
+        "threads": f"`{machine.threads}`",
+        "Python": machine.python,
+        "libraries": listed(machine.libraries),
+        "peers": listed(machine.peers),
+        "goals": f"{verdicts.count('ok')} of {len(verdicts)} reached",
+    }
+    return "| | |\n|---|---|\n" + "\n".join(f"| {name} | {_cell(text)} |" for name, text in rows.items())
+
+
+def _section(benchmark: Benchmark, figures: Sequence[dict[str, Any]], pictures: Path) -> str:
+    picture = f"{benchmark.name.replace('_', '-')}.png"
+    parts = [f"### `{benchmark.name}`", benchmark.summary]
+    parts.append(HEAD + "\n".join(map(_row, figures)) if figures else "Not measured.")
+    if (pictures / picture).exists():
+        parts.append(f"![{benchmark.summary}](images/{picture})")
+    return "\n\n".join(parts)
+
+
+def _row(figure: dict[str, Any]) -> str:
+    ratio = "" if figure["ratio"] is None else _number(figure["ratio"])
+    verdict = figure["verdict"] if figure["verdict"] == "ok" else f"**{figure['verdict']}**"
+    goal = figure["goal"].replace("<=", "≤ ").replace(">=", "≥ ").replace("x", " ×")
+    cells = (f"`{figure['name']}`", _number(figure["value"]), figure["unit"], ratio, goal, verdict, figure["note"])
+    return "| " + " | ".join(map(_cell, cells)) + " |"
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def _number(value: float) -> str:
+    """Three digits that count, or all before the point."""
+    if value == 0 or 1e-3 <= abs(value) < 1000:
+        return f"{value:.3g}"
+    return f"{value:.2e}" if abs(value) < 1 else f"{value:,.0f}"
+
+
+if __name__ == "__main__":
+    try:
+        write_page(PAGE, FOLDER)
+    except ValueError as refused:
+        sys.exit(str(refused))
+    sys.stdout.write(f"{os.path.relpath(PAGE)}\n")
