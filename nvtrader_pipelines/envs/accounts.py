@@ -90,7 +90,7 @@ class Accounts:
         Raises:
             ValueError: if an account's equity is no longer a finite number.
         """
-        period = holding_period(self.panel, self._legs, self.t, n_sessions, fill=self.fill)
+        period = holding_period(self._legs, self.t, n_sessions)
         transition = hold(self.weights, target, wanted, period, self._cost)
         decided_at, held, peak = self.t, self.weights, self.peak
         growth = transition.session_growth

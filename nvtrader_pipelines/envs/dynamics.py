@@ -7,8 +7,23 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from nvtrader_pipelines.envs.transition import (
+    AFTER_FILL,
+    ALL_WITHIN,
+    BEFORE_FILL,
+    DELISTED,
+    DRIFTED,
+    EXECUTED,
+    HELD,
+    TRADABLE,
+    TRADES,
+    WHOLE,
+    close_rows,
+    hold_rows,
+)
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.portfolio.costs import CostFunction
+from nvtrader_pipelines.portfolio.financing import STANDARD_FINANCING, Financing
 
 FillTiming = Literal["next_open", "next_close", "same_close"]
 FloatArray = NDArray[np.float64]
@@ -37,11 +52,27 @@ def opening_account(n_symbols: int) -> Account:
 
 @dataclass(frozen=True, eq=False)
 class Legs:
-    """Each session's returns split at the moment an order fills, all (T, N) fractions."""
+    """A panel as accounts see it: each session split at the moment an order fills, (T, N) each."""
 
-    before_fill: FloatArray
-    after_fill: FloatArray
-    whole: FloatArray
+    returns: FloatArray  # (3, T, N) fractions: before the fill, after it, the whole session
+    charges: FloatArray  # (3, T, 2) of borrowed cash and of short value, fractions charged on each of the three
+    condition: NDArray[np.uint8]  # (T, N) flags of what a fill meets: tradable, delisted
+    fill: FillTiming
+
+    @property
+    def before_fill(self) -> FloatArray:
+        """Returns from the close before to the fill, (T, N)."""
+        return self.returns[BEFORE_FILL]
+
+    @property
+    def after_fill(self) -> FloatArray:
+        """Returns from the fill to the close, (T, N)."""
+        return self.returns[AFTER_FILL]
+
+    @property
+    def whole(self) -> FloatArray:
+        """Returns from close to close, (T, N)."""
+        return self.returns[WHOLE]
 
 
 def resolve_fill(fill: FillTiming, panel: MarketPanel) -> FillTiming:
@@ -49,53 +80,45 @@ def resolve_fill(fill: FillTiming, panel: MarketPanel) -> FillTiming:
     return "next_close" if fill == "next_open" and panel.overnight_returns is None else fill
 
 
-def market_legs(panel: MarketPanel, fill: FillTiming) -> Legs:
+def market_legs(panel: MarketPanel, fill: FillTiming, financing: Financing = STANDARD_FINANCING) -> Legs:
     """Returns before and after the fill, for a decision at the close of the session before.
+
+    What is held after a close, and so after a fill at that close, is charged for the days to the next close. It is
+    paid in cash when the next session begins: before a fill at its open or close.
 
     Raises:
         ValueError: if the fill is `next_open` and the panel has no opens.
     """
     whole = panel.close_returns
     still = np.zeros_like(whole)
-    if fill == "next_close":
-        return Legs(before_fill=whole, after_fill=still, whole=whole)
-    if fill == "same_close":
-        return Legs(before_fill=still, after_fill=whole, whole=whole)
-    if panel.overnight_returns is None:
-        raise ValueError(
-            f"next_open fills need opening prices, but the panel of {panel.source!r} has only closes; "
-            "choose next_close or deliver opens"
-        )
-    intraday = (1.0 + whole) / (1.0 + panel.overnight_returns) - 1.0
-    return Legs(before_fill=panel.overnight_returns, after_fill=intraday, whole=whole)
+    charged = financing.charges(panel.sessions)
+    free = np.zeros_like(charged)
+    charges = (free, charged, charged) if fill == "same_close" else (charged, free, charged)
+    returns = {"next_close": (whole, still, whole), "same_close": (still, whole, whole)}.get(fill)
+    if returns is None:
+        if panel.overnight_returns is None:
+            raise ValueError(
+                f"next_open fills need opening prices, but the panel of {panel.source!r} has only closes; "
+                "choose next_close or deliver opens"
+            )
+        returns = (panel.overnight_returns, (1.0 + whole) / (1.0 + panel.overnight_returns) - 1.0, whole)
+    condition = TRADABLE * panel.tradable.astype(np.uint8) | DELISTED * panel.delisted.astype(np.uint8)
+    return Legs(np.array(returns, dtype=np.float64), np.array(charges), np.ascontiguousarray(condition), fill)
 
 
 @dataclass(frozen=True, eq=False)
 class HoldingPeriod:
-    """What the market does to n portfolios from one decision to the next, `k` sessions later."""
+    """The `n_sessions` sessions of n portfolios from one decision to the next."""
 
-    before_fill: FloatArray  # (n, N) from the decision to the fill
-    after_fill: FloatArray  # (n, N) from the fill to that session's close
-    later: FloatArray  # (n, k-1, N) the sessions after
-    tradable: NDArray[np.bool_]  # (n, N) at the fill
-    delisted: NDArray[np.bool_]  # (n, N) at the fill
+    legs: Legs
+    decided_at: NDArray[np.int64]  # (n,) session of the decision
     filled_at: NDArray[np.int64]  # (n,) session of the fill
+    n_sessions: int
 
 
-def holding_period(
-    panel: MarketPanel, legs: Legs, decided_at: NDArray[np.int64], n_sessions: int, *, fill: FillTiming
-) -> HoldingPeriod:
+def holding_period(legs: Legs, decided_at: NDArray[np.int64], n_sessions: int) -> HoldingPeriod:
     """The periods that follow decisions at the closes of `decided_at` (n,), each `n_sessions` long."""
-    filled_at = decided_at if fill == "same_close" else decided_at + 1
-    later = decided_at[:, None] + np.arange(2, n_sessions + 1)
-    return HoldingPeriod(
-        before_fill=legs.before_fill[decided_at + 1],
-        after_fill=legs.after_fill[decided_at + 1],
-        later=legs.whole[later],
-        tradable=panel.tradable[filled_at],
-        delisted=panel.delisted[filled_at],
-        filled_at=filled_at,
-    )
+    return HoldingPeriod(legs, decided_at, decided_at if legs.fill == "same_close" else decided_at + 1, n_sessions)
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,40 +140,13 @@ class Transition:
         return self.session_growth.prod(axis=1)
 
 
-def _drift(weights: FloatArray, returns: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Weights (n, N+1) after the names earned `returns` (n, N) and cash nothing; and the growth (n,)."""
-    grown = weights.copy()
-    grown[:, :-1] *= 1.0 + returns
-    growth = grown.sum(axis=1)
-    if growth.all():
-        return grown / growth[:, None], growth
-    lost = growth == 0.0  # nothing is left, and it is cash
-    grown[lost, -1] = 1.0
-    return grown / np.where(lost, 1.0, growth)[:, None], growth
-
-
 def closes(executed: FloatArray, period: HoldingPeriod) -> Iterator[tuple[FloatArray, FloatArray]]:
     """Weights (n, N+1) at each close of the period, and growth (n,) from the fill or the close before to it."""
-    held, growth = _drift(executed, period.after_fill)
-    yield held, growth
-    for session in range(period.later.shape[1]):
-        held, growth = _drift(held, period.later[:, session])
-        yield held, growth
-
-
-def _execute(drifted: FloatArray, target: FloatArray, trade: NDArray[np.bool_], period: HoldingPeriod) -> FloatArray:
-    """Weights after the trade: names without a price stay as they are, delisted ones become cash."""
-    held = np.where(period.delisted, 0.0, drifted[:, :-1])
-    movable = period.tradable & trade[:, None]
-    frozen = np.where(movable, 0.0, held)
-    wanted = np.where(movable, target[:, :-1], 0.0)
-    room = 1.0 - frozen.sum(axis=1)
-    total = wanted.sum(axis=1)
-    scale = np.where(total > room, room / np.where(total > 0.0, total, 1.0), 1.0)
-    executed = np.empty_like(drifted)
-    executed[:, :-1] = np.where(movable, wanted * scale[:, None], held)
-    executed[:, -1] = np.maximum(0.0, 1.0 - executed[:, :-1].sum(axis=1))
-    return executed
+    held = np.empty((period.n_sessions, *executed.shape))
+    growth = np.empty((period.n_sessions, len(executed)))
+    legs = period.legs
+    _require_within(close_rows(executed, legs.returns, legs.charges, period.decided_at, held, growth), period)
+    return ((held[session], growth[session]) for session in range(period.n_sessions))
 
 
 def hold(
@@ -162,7 +158,9 @@ def hold(
 ) -> Transition:
     """Trade once to `target` and hold: the accounting of one decision.
 
-    The cost is taken pro rata from every position, so the executed weights are those after it too.
+    The cost is taken pro rata from every position, so the executed weights are those after it too. Negative weights
+    are short positions, a negative weight of cash is a debt; both are charged as the legs' financing says. A
+    portfolio that has lost all it had is worth 0 from then on, with weights of cash: nobody can owe.
 
     Args:
         weights: (n, N+1) at the close of the decision, cash last, rows sum to 1.
@@ -170,27 +168,49 @@ def hold(
         trade: (n,) whether the portfolio trades at all.
         period: what the market does.
         cost: what the trades of the names, from drifted weights, take from equity; at most all of it is taken.
+
+    Raises:
+        ValueError: if the shapes differ from one another or from the panel's.
+        IndexError: if the period of a portfolio reaches beyond the panel.
     """
-    drifted, growth_before = _drift(weights, period.before_fill)
-    executed = _execute(drifted, target, trade, period)
-    trades = np.zeros_like(executed)
-    trades[:, :-1] = np.where(period.delisted, 0.0, executed[:, :-1] - drifted[:, :-1])
-    trades[:, -1] = -trades[:, :-1].sum(axis=1)
-    paid = np.minimum(1.0, cost(trades[:, :-1], period.filled_at))
-    session_growth = np.empty((len(weights), period.later.shape[1] + 1))
-    session_cash = np.empty_like(session_growth)
-    held = executed
-    for session, (held, growth) in enumerate(closes(executed, period)):
-        session_growth[:, session] = growth
-        session_cash[:, session] = held[:, -1]
-    session_growth[:, 0] *= growth_before * (1.0 - paid)
+    legs, filled_at = period.legs, period.filled_at
+    _require_shapes(weights, target, trade, period)
+    portfolios = np.empty((4, *weights.shape))
+    path = np.empty((2, len(weights), period.n_sessions))
+    turnover = np.empty(len(weights))
+    beyond = hold_rows(
+        np.ascontiguousarray(weights), np.ascontiguousarray(target), np.ascontiguousarray(trade),
+        legs.returns, legs.charges, legs.condition, period.decided_at, filled_at, portfolios, path, turnover,
+    )  # fmt: skip
+    _require_within(beyond, period)
+    growth, trades = path[0], portfolios[TRADES]
+    paid = np.minimum(1.0, cost(trades[:, :-1], filled_at))
+    growth[:, 0] *= 1.0 - paid
     return Transition(
-        session_growth=session_growth,
-        session_cash=session_cash,
-        drifted=drifted,
-        executed=executed,
-        weights=held,
+        session_growth=growth,
+        session_cash=path[1],
+        drifted=portfolios[DRIFTED],
+        executed=portfolios[EXECUTED],
+        weights=portfolios[HELD],
         trades=trades,
-        turnover=0.5 * np.abs(trades).sum(axis=1),
+        turnover=turnover,
         cost=paid,
     )
+
+
+def _require_shapes(weights: FloatArray, target: FloatArray, trade: NDArray[np.bool_], period: HoldingPeriod) -> None:
+    """Compiled loops read past arrays that are too short without a word."""
+    shape = (len(period.decided_at), period.legs.returns.shape[2] + 1)
+    if weights.shape != shape or target.shape != shape or trade.shape != shape[:1]:
+        raise ValueError(
+            f"{shape[0]} decisions on {shape[1] - 1} names need weights and target of shape {shape}, cash last, and "
+            f"trade of shape {shape[:1]}, but they are {weights.shape}, {target.shape} and {trade.shape}"
+        )
+
+
+def _require_within(beyond: int, period: HoldingPeriod) -> None:
+    if beyond != ALL_WITHIN:
+        raise IndexError(
+            f"holding {period.n_sessions} sessions from session {period.decided_at[beyond]} needs sessions the panel "
+            f"does not have: it has {period.legs.returns.shape[1]}; decide earlier or hold for less"
+        )

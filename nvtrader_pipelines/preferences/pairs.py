@@ -154,7 +154,7 @@ def _outcome(
     order: tuple[NDArray[np.float64], NDArray[np.bool_]],
 ) -> NDArray[np.float64]:
     """Net return of each order (target and whether to trade) over the horizon, (D,)."""
-    period = holding_period(market.panel, market.legs, decided_at, market.horizon, fill=market.fill)
+    period = holding_period(market.legs, decided_at, market.horizon)
     return hold(start, *order, period, market.cost).growth - 1.0
 
 

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nvtrader_pipelines.envs.dynamics import (
-    HoldingPeriod,
     hold,
     holding_period,
     market_legs,
@@ -35,7 +34,7 @@ def two_names(close_returns, overnight_returns=None, tradable=None, delisted=Non
 
 
 def run(panel, fill, weights, target, n_sessions, *, cost_rate=0.0, t=0, trade=True):
-    period = holding_period(panel, market_legs(panel, fill), np.array([t]), n_sessions, fill=fill)
+    period = holding_period(market_legs(panel, fill), np.array([t]), n_sessions)
     return hold(np.array([weights]), np.array([target]), np.array([trade]), period, proportional_cost(cost_rate))
 
 
@@ -197,7 +196,7 @@ def test_an_independent_account_of_shares_and_currency_agrees_at_every_close(see
     for _ in range(6):
         target = generator.dirichlet(np.full(7, 0.3))
         trade = generator.random() < 0.8
-        period = holding_period(panel, legs, np.array([t]), n_sessions, fill=fill)
+        period = holding_period(legs, np.array([t]), n_sessions)
         done = hold(weights, target[None, :], np.array([trade]), period, proportional_cost(cost_rate))
         closes, fees = walk_shares(shares, panel, fill, (t, n_sessions), target if trade else None, cost_rate)
         np.testing.assert_allclose(equity * np.cumprod(done.session_growth[0]), closes, rtol=1e-12)
@@ -235,14 +234,14 @@ def walk_shares(shares, panel, fill, when, target, cost_rate):
 def test_every_transition_keeps_weights_on_the_simplex_and_states_its_turnover_and_cost(seed, fill, cost_rate):
     generator = np.random.default_rng(seed)
     panel, n = eventful_panel(120, seed=seed % 7), 16
-    period = holding_period(panel, market_legs(panel, fill), generator.integers(0, 110, n), 5, fill=fill)
+    period = holding_period(market_legs(panel, fill), generator.integers(0, 110, n), 5)
     start, target = generator.dirichlet(np.full(7, 0.2), (2, n))
     done = hold(start, target, generator.random(n) < 0.8, period, proportional_cost(cost_rate))
     for weights in (done.drifted, done.executed, done.weights):
         assert (weights >= 0.0).all()
         np.testing.assert_allclose(weights.sum(axis=1), 1.0, atol=1e-12)
     assert (done.session_cash >= 0.0).all()
-    moved = np.where(period.delisted, 0.0, done.executed[:, :-1] - done.drifted[:, :-1])
+    moved = np.where(panel.delisted[period.filled_at], 0.0, done.executed[:, :-1] - done.drifted[:, :-1])
     np.testing.assert_allclose(done.cost, np.minimum(1.0, cost_rate * np.abs(moved).sum(axis=1)), atol=1e-15)
     np.testing.assert_allclose(done.turnover, 0.5 * (np.abs(moved).sum(axis=1) + np.abs(moved.sum(axis=1))), atol=1e-15)
     np.testing.assert_allclose(done.trades.sum(axis=1), 0.0, atol=1e-15)
@@ -258,7 +257,7 @@ def test_value_strictly_falls_with_cost_for_the_same_trades(seed, bps):
     for rate in sorted(bps):
         weights, value = opening_account(4).weights[None, :], 1.0
         for step, target in enumerate(targets):
-            period = holding_period(panel, market_legs(panel, "next_open"), np.array([4 * step]), 4, fill="next_open")
+            period = holding_period(market_legs(panel, "next_open"), np.array([4 * step]), 4)
             done = hold(weights, target[None, :], np.array([True]), period, proportional_cost(rate * 1e-4))
             weights, value = done.weights, value * done.growth[0]
         values.append(value)
@@ -306,24 +305,16 @@ def test_a_transition_of_many_portfolios_is_bit_equal_to_each_alone():
     start, target = generator.dirichlet(np.ones(7), (2, n))
     t, trade = generator.integers(0, 150, n), generator.random(n) < 0.8
     legs = market_legs(panel, "next_open")
-    together = hold(start, target, trade, holding_period(panel, legs, t, 9, fill="next_open"), COST)
+    together = hold(start, target, trade, holding_period(legs, t, 9), COST)
     for i in range(n):
         row = slice(i, i + 1)
-        period = holding_period(panel, legs, t[row], 9, fill="next_open")
+        period = holding_period(legs, t[row], 9)
         alone = hold(start[row], target[row], trade[row], period, COST)
         for name in vars(together):
             np.testing.assert_array_equal(getattr(together, name)[row], getattr(alone, name))
 
 
 def test_a_portfolio_that_loses_everything_has_no_growth_and_finite_weights():
-    gone = HoldingPeriod(
-        before_fill=np.zeros((1, 1)),
-        after_fill=np.full((1, 1), -1.0),
-        later=np.zeros((1, 1, 1)),
-        tradable=np.ones((1, 1), dtype=bool),
-        delisted=np.zeros((1, 1), dtype=bool),
-        filled_at=np.zeros(1, dtype=np.int64),
-    )
-    done = hold(np.array([[1.0, 0.0]]), np.array([[1.0, 0.0]]), np.array([True]), gone, COST)
+    done = run(two_names([[0.0, 0.0], [-1.0, 0.0]]), "same_close", [1.0, 0.0, 0.0], [1.0, 0.0, 0.0], 1, cost_rate=0.001)
     assert done.growth.tolist() == [0.0]
-    assert np.isfinite(done.weights).all()
+    assert done.weights.tolist() == [[0.0, 0.0, 1.0]]

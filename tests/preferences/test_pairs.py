@@ -26,7 +26,7 @@ def run_accounts(panel, fill="next_open", seed=0, who=(("ppo", "ensemble"), ("eq
         weights = opening_account(n_names).weights[None]
         for step, t in enumerate(range(20, len(panel.sessions) - EVERY, EVERY)):
             target = generator.dirichlet(np.ones(n_names + 1))[None]
-            period = holding_period(panel, legs, np.array([t]), EVERY, fill=resolve_fill(fill, panel))
+            period = holding_period(legs, np.array([t]), EVERY)
             done = hold(weights, target, np.array([True]), period, total_cost(COSTS, panel))
             session = panel.sessions[t].item()
             logged = (values[0].tolist() for values in (target, done.executed, done.trades))

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from pydantic import PositiveFloat
 
 from nvtrader_pipelines.components import Component
-from nvtrader_pipelines.envs.dynamics import HoldingPeriod, closes, hold
+from nvtrader_pipelines.envs.dynamics import closes, hold, holding_period, market_legs
 from nvtrader_pipelines.envs.rewards.term import RewardFunction, Stateless, StepOutcome
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.portfolio.costs import no_cost
@@ -37,26 +37,14 @@ class ImplementationShortfall(Component):
 
     def start(self, panel: MarketPanel, n_accounts: int) -> RewardFunction:  # noqa: ARG002 - one signature
         """The term on one panel."""
+        legs = market_legs(panel, "same_close")
 
         def shortfall(outcome: StepOutcome) -> NDArray[np.float64]:
-            period = _decision_price_period(panel, outcome)
+            period = holding_period(legs, outcome.t, outcome.period.n_sessions)
             paper = hold(outcome.weights, outcome.target, outcome.wanted, period, no_cost)
             return np.where(outcome.wanted, self.weight * (outcome.transition.growth - paper.growth), 0.0)
 
         return Stateless(shortfall)
-
-
-def _decision_price_period(panel: MarketPanel, outcome: StepOutcome) -> HoldingPeriod:
-    """The same sessions with the fill at the close of the decision."""
-    period, t = outcome.period, outcome.t
-    return HoldingPeriod(
-        before_fill=np.zeros_like(period.before_fill),
-        after_fill=(1.0 + period.before_fill) * (1.0 + period.after_fill) - 1.0,
-        later=period.later,
-        tradable=panel.tradable[t],
-        delisted=panel.delisted[t],
-        filled_at=t,
-    )
 
 
 class RunningInventory(Component):

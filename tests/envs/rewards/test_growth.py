@@ -33,7 +33,7 @@ def test_log_growth_of_a_ruined_account_is_finite():
 
 def test_growth_relative_to_the_anchor_is_weighted_growth_over_the_anchors_from_the_same_state_without_cost():
     panel, held, step = stepped([0.2, 0.2, 0.6])
-    period = holding_period(panel, market_legs(panel, "next_close"), np.array([25]), 5, fill="next_close")
+    period = holding_period(market_legs(panel, "next_close"), np.array([25]), 5)
     anchor = hold(held, np.array([[0.5, 0.5, 0.0]]), np.array([True]), period, no_cost)
     expected = 100.0 * (np.log(step.transition.growth) - np.log(anchor.growth))
     np.testing.assert_allclose(step.reward_terms["benchmark_relative"], expected, rtol=1e-12)

@@ -1,0 +1,166 @@
+"""The compiled loops of the account's transition; in one file, so that the compiler's cache never mixes versions."""
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+Flags = NDArray[np.uint8]
+
+BEFORE_FILL, AFTER_FILL, WHOLE = 0, 1, 2  # the legs of a session
+TRADABLE, DELISTED = 1, 2  # flags of a name's condition
+MARGIN, BORROW = 0, 1  # columns of the charges
+DRIFTED, EXECUTED, HELD, TRADES = 0, 1, 2, 3  # what is written of each portfolio
+ALL_WITHIN = -1  # no row reaches beyond the panel
+
+# Rows are read and written in place, by number: a view of each would cost more than the arithmetic on it.
+
+
+@njit(cache=True)
+def _drift(  # noqa: PLR0913 - flat arrays and places in them keep a compiled call cheap
+    weights: FloatArray,
+    i: int,
+    returns: FloatArray,
+    charges: FloatArray,
+    leg: int,
+    session: int,
+    drifted: FloatArray,
+    o: int,
+) -> float:
+    """Write row `o` of weights after the names of row `i` earned a leg's returns and paid its charges; the growth.
+
+    Both rows may be the same. An account that owes all it has or more has nothing left: its growth is 0, its weights
+    are cash.
+    """
+    n_symbols = returns.shape[2]
+    growth, short = 0.0, 0.0
+    for j in range(n_symbols):
+        weight = weights[i, j]
+        short += max(0.0, -weight)
+        grown = weight * (1.0 + returns[leg, session, j])
+        drifted[o, j] = grown
+        growth += grown
+    cash = weights[i, n_symbols]
+    cash -= charges[leg, session, MARGIN] * max(0.0, -cash) + charges[leg, session, BORROW] * short
+    growth += cash
+    if growth <= 0.0:
+        for j in range(n_symbols):
+            drifted[o, j] = 0.0
+        drifted[o, n_symbols] = 1.0
+        return 0.0
+    for j in range(n_symbols):
+        drifted[o, j] /= growth
+    drifted[o, n_symbols] = cash / growth
+    return growth
+
+
+@njit(cache=True)
+def _trade(  # noqa: PLR0913
+    drifted: FloatArray,
+    i: int,
+    target: FloatArray,
+    trade: np.bool_,
+    condition: Flags,
+    session: int,
+    executed: FloatArray,
+    trades: FloatArray,
+) -> float:
+    """Write weights after the trade and the changes by trading, cash last, to row `i`; the one-way turnover.
+
+    Names without a price stay as they are, and delisted ones become cash, which is no trade. What is wanted shrinks
+    to the room that frozen names leave of equity and of what the target borrows.
+    """
+    n_symbols = condition.shape[1]
+    frozen, total = 0.0, 0.0
+    borrowed = max(0.0, -target[i, n_symbols]) if trade else 0.0
+    lowest = min(drifted[i, n_symbols], -borrowed)
+    for j in range(n_symbols):
+        flags = condition[session, j]
+        if trade and flags & TRADABLE:
+            executed[i, j] = target[i, j]
+            total += target[i, j]
+        else:
+            executed[i, j] = 0.0 if flags & DELISTED else drifted[i, j]
+            frozen += executed[i, j]
+        lowest = min(lowest, drifted[i, j], executed[i, j])
+    room = max(0.0, 1.0 + borrowed - frozen)
+    scale = room / total if total > room else 1.0
+    names, net, traded = 0.0, 0.0, 0.0
+    for j in range(n_symbols):
+        flags = condition[session, j]
+        if trade and flags & TRADABLE:
+            executed[i, j] *= scale
+        change = 0.0 if flags & DELISTED else executed[i, j] - drifted[i, j]
+        trades[i, j] = change
+        names += executed[i, j]
+        net += change
+        traded += abs(change)
+    cash = 1.0 - names
+    executed[i, n_symbols] = max(0.0, cash) if lowest >= 0.0 else cash  # a long-only account owes no rounding error
+    trades[i, n_symbols] = -net
+    return 0.5 * (traded + abs(net))
+
+
+@njit(cache=True)
+def hold_rows(  # noqa: PLR0913
+    weights: FloatArray,
+    target: FloatArray,
+    trade: NDArray[np.bool_],
+    returns: FloatArray,
+    charges: FloatArray,
+    condition: Flags,
+    decided_at: IntArray,
+    filled_at: IntArray,
+    portfolios: FloatArray,
+    path: FloatArray,
+    turnover: FloatArray,
+) -> int:
+    """Trade n portfolios once and hold them for k sessions.
+
+    Writes `portfolios` (4, n, N+1): drifted, executed, held at the end, trades; `path` (2, n, k): growth of each
+    session before costs, and cash at its close; and `turnover` (n,). Returns the first row that reaches beyond the
+    panel, in which case nothing is written, or `ALL_WITHIN`.
+    """
+    n_sessions, cash = path.shape[2], returns.shape[2]
+    for i in range(len(weights)):
+        if decided_at[i] < 0 or decided_at[i] + n_sessions >= returns.shape[1]:
+            return i
+    drifted, executed, held, trades = portfolios[DRIFTED], portfolios[EXECUTED], portfolios[HELD], portfolios[TRADES]
+    for i in range(len(weights)):
+        at = decided_at[i] + 1
+        growth = _drift(weights, i, returns, charges, BEFORE_FILL, at, drifted, i)
+        turnover[i] = _trade(drifted, i, target, trade[i], condition, filled_at[i], executed, trades)
+        path[0, i, 0] = growth * _drift(executed, i, returns, charges, AFTER_FILL, at, held, i)
+        path[1, i, 0] = held[i, cash]
+        for later in range(1, n_sessions):
+            path[0, i, later] = _drift(held, i, returns, charges, WHOLE, at + later, held, i)
+            path[1, i, later] = held[i, cash]
+    return ALL_WITHIN
+
+
+@njit(cache=True)
+def close_rows(
+    executed: FloatArray,
+    returns: FloatArray,
+    charges: FloatArray,
+    decided_at: IntArray,
+    held: FloatArray,
+    growth: FloatArray,
+) -> int:
+    """Hold n executed portfolios to the k closes that follow.
+
+    Writes `held` (k, n, N+1), the weights at each close, and `growth` (k, n), from the fill or the close before.
+    Returns the first row that reaches beyond the panel, in which case nothing is written, or `ALL_WITHIN`.
+    """
+    n_sessions = len(held)
+    for i in range(len(executed)):
+        if decided_at[i] < 0 or decided_at[i] + n_sessions >= returns.shape[1]:
+            return i
+    before = executed
+    for later in range(n_sessions):
+        now, leg = held[later], WHOLE if later else AFTER_FILL
+        for i in range(len(executed)):
+            growth[later, i] = _drift(before, i, returns, charges, leg, decided_at[i] + 1 + later, now, i)
+        before = now
+    return ALL_WITHIN
