@@ -19,6 +19,7 @@ from nvtrader_pipelines.policies.backbones import Backbone
 from nvtrader_pipelines.policies.baselines import Baseline
 from nvtrader_pipelines.portfolio.anchors import Anchor
 from nvtrader_pipelines.portfolio.costs import CostModel
+from nvtrader_pipelines.portfolio.scenarios import Scenarios
 
 FAMILIES = {
     "action": Action,
@@ -32,6 +33,7 @@ FAMILIES = {
     "observation": Observation,
     "cost_model": CostModel,
     "reward_term": RewardTerm,
+    "scenarios": Scenarios,
     "source": Source,
     "splitter": Splitter,
     "termination": Termination,
