@@ -74,13 +74,17 @@ def linear_program_of(structure: Structure) -> CanonicalProgram | None:
     model = model_of(structure, parameters)
     problem = model.problem
     _check_further(problem, set(parameters.values()))
-    if problem.is_mixed_integer():
-        return None
     generator = np.random.default_rng(0)  # any values will do: what is compiled does not depend on them
     for parameter in parameters.values():
         parameter.value = generator.uniform(0.5, 1.0, parameter.shape)
+    if problem.is_mixed_integer():
+        _check_integer(problem, structure)
+        return None
     data = problem.get_problem_data(cp.CLARABEL)[0]
-    if data["dims"].soc:
+    dims = data["dims"]
+    if dims.exp or dims.psd or dims.p3d or dims.pnd:
+        raise ValueError("further constraints must be linear, second-order or integer, but hold another cone; drop it")
+    if dims.soc:
         return None
     return _compile(model, parameters, data)
 
@@ -93,6 +97,16 @@ def _check_further(problem: cp.Problem, own: set[cp.Parameter]) -> None:
         raise ValueError("further constraints must be convex in the weights (cvxpy's DCP), but are not; rewrite them")
     if not problem.is_dpp():  # every solve would compile anew, ten times slower
         raise ValueError("the model must be DPP, but is not; write further constraints with numbers only")
+
+
+def _check_integer(problem: cp.Problem, structure: Structure) -> None:
+    try:
+        problem.get_problem_data(cp.HIGHS)
+        linear = not structure.volatility
+    except cp.SolverError:
+        linear = False
+    if not linear:
+        raise ValueError("integer constraints need all others linear and no volatility penalty; drop one of them")
 
 
 def _compile(model: Model, parameters: dict[str, cp.Parameter], data: dict[str, Any]) -> CanonicalProgram:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import highspy
 import numpy as np
@@ -59,7 +60,7 @@ class Master:
         if ran != highspy.HighsStatus.kOk or status != highspy.HighsModelStatus.kOptimal:
             raise MasterError(f"HiGHS ended with {ran} and {self._solver.modelStatusToString(status)!r}")
         weights = np.array(self._solver.getSolution().col_value)[self._compiled.weights]
-        return weights, self._solver.getInfo().objective_function_value + self._offset
+        return weights, self._solver.getObjectiveValue() + self._offset
 
     def add(self, tangent: Tangent) -> None:
         """Keep CVaR and volatility at or above the planes of a tangent."""
@@ -86,7 +87,7 @@ def solve_by_cuts(master: Master, market: Market, start: FloatArray) -> Bounds:
     """
     master.add(tangent_at(market, start))
     best, upper, lower = start, np.inf, -np.inf
-    for iteration in range(1, MAX_ITERATIONS + 1):
+    for n_iterations in range(1, MAX_ITERATIONS + 1):  # noqa: B007 - read after the loop
         outer, bound = master.solve()
         lower = max(lower, bound)
         gap = relative_gap(upper, lower, 1.0)
@@ -100,7 +101,7 @@ def solve_by_cuts(master: Master, market: Market, start: FloatArray) -> Bounds:
         if relative_gap(upper, lower, 1.0) <= TOLERANCE:
             break
         master.add(tangent)
-    return Bounds(best, upper, lower, iteration)
+    return Bounds(best, upper, lower, n_iterations)
 
 
 @cache
@@ -115,7 +116,7 @@ def _options() -> highspy.HighsOptions:
 
 
 def _highs_program(compiled: CanonicalProgram, program: LinearProgram) -> highspy.HighsLp:
-    highs = highspy.HighsLp()
+    highs: Any = highspy.HighsLp()  # takes arrays of any integers
     highs.num_col_, highs.num_row_ = len(program.cost), len(program.row_upper)
     highs.col_cost_ = program.cost
     highs.col_lower_, highs.col_upper_ = program.lower, np.maximum(program.lower, program.upper)

@@ -15,8 +15,7 @@ class Market:
     """One solve's inputs. All but the scenarios are in units of `scale`: HiGHS's tolerances are absolute."""
 
     scenarios: FloatArray  # (S, N) simple returns as given
-    scale: float  # the deviation of an equally weighted portfolio's losses
-    losses: FloatArray  # (N, S): the negative scenarios in units of scale, one row a name: fast to multiply
+    scale: float  # the deviation of an equally weighted portfolio's returns
     tail_size: float  # scenarios
     risk_aversion: float
     expected_returns: FloatArray  # (N,)
@@ -37,14 +36,14 @@ class Tangent:
 
 def scale_of(scenarios: FloatArray) -> float:
     """The deviation of an equally weighted portfolio's returns (S, N), at least 1e-4 of the largest; 1 if all are 0."""
-    largest = float(np.abs(scenarios).max())
+    largest = max(float(scenarios.max()), -float(scenarios.min()))
     deviation = float((scenarios @ np.full(scenarios.shape[1], 1.0 / scenarios.shape[1])).std())
     return max(deviation, 1e-4 * largest) or 1.0
 
 
 def tangent_at(market: Market, weights: FloatArray) -> Tangent:
     """The objective at weights (N,) and its tangents."""
-    tail = tail_of(weights @ market.losses, market.tail_size)
+    tail = tail_of(market.scenarios @ (weights / -market.scale), market.tail_size)
     gradient = cvar_gradient(market.scenarios, tail, market.tail_size) / market.scale
     objective = market.risk_aversion * tail.cvar - float(market.expected_returns @ weights)
     if market.cost is not None and market.current is not None:

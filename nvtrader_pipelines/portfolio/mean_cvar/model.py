@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import cvxpy as cp
 import numpy as np
@@ -95,7 +96,7 @@ def parameters_of(structure: Structure) -> dict[str, cp.Parameter]:
     if structure.cash_varies:
         shapes["most_invested"] = ()
     if structure.trades:
-        shapes |= {"cost": (n_names,), "current": (n_names,)}
+        shapes |= {"cost": (n_names,), "current": (n_names,), "cost_of_current": ()}
     if structure.turnover:
         shapes["two_way_turnover"] = ()
     if structure.gross:
@@ -108,21 +109,25 @@ def parameters_of(structure: Structure) -> dict[str, cp.Parameter]:
 
 
 def model_of(structure: Structure, numbers: Mapping[str, cp.Expression]) -> Model:
-    """The model over `numbers`, parameters or constants; trades are bought and sold parts, which keeps it DPP."""
+    """The model over `numbers`, parameters or constants.
+
+    A change is twice what is bought less the change itself, which needs one variable a name and keeps the model DPP;
+    cost x absolute change would not be, and every change of a number would compile it anew.
+    """
     weights, cvar, volatility = cp.Variable(structure.n_names), cp.Variable(), cp.Variable()
-    constraints: list[cp.Constraint] = [weights >= numbers["floor"], weights <= numbers["cap"]]
+    constraints: list[Any] = [weights >= numbers["floor"], weights <= numbers["cap"]]
     invested = cp.sum(weights)
     if structure.cash_varies:
         constraints += [invested >= numbers["least_invested"], invested <= numbers["most_invested"]]
     else:
         constraints.append(invested == numbers["least_invested"])
     objective = numbers["risk_aversion"] * cvar - numbers["expected_returns"] @ weights
-    trades: cp.Expression = cp.Constant(0.0)
+    trades: Any = cp.Constant(0.0)
     if structure.trades:
-        bought, sold = cp.Variable(structure.n_names, nonneg=True), cp.Variable(structure.n_names, nonneg=True)
-        constraints.append(weights - bought + sold == numbers["current"])
-        trades = cp.sum(bought + sold)
-        objective += numbers["cost"] @ (bought + sold)
+        bought = cp.Variable(structure.n_names, nonneg=True)
+        constraints.append(weights - bought <= numbers["current"])
+        trades = cp.sum(2.0 * bought - weights) + cp.sum(numbers["current"])
+        objective += numbers["cost"] @ (2.0 * bought - weights) + numbers["cost_of_current"]
     if structure.turnover:
         constraints.append(trades <= numbers["two_way_turnover"])
     if structure.gross:

@@ -135,7 +135,6 @@ class MeanCvar:
         return Market(
             scenarios=found,
             scale=scale,
-            losses=np.ascontiguousarray(found.T) / -scale,
             tail_size=(1.0 - objective.confidence_level) * len(found),
             risk_aversion=objective.risk_aversion,
             expected_returns=mean / scale,
@@ -148,7 +147,7 @@ class MeanCvar:
     def _numbers_on(self, market: Market) -> dict[str, FloatArray]:
         numbers = self._numbers | {"expected_returns": market.expected_returns}
         if market.cost is not None and market.current is not None:
-            numbers |= {"cost": market.cost, "current": market.current}
+            numbers |= {"cost": market.cost, "current": market.current, "cost_of_current": market.cost @ market.current}
         return numbers
 
     def _bounds(self, market: Market, method: Method) -> tuple[Bounds, Method]:

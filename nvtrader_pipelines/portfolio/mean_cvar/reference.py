@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Any, cast
 
 import cvxpy as cp
 import numpy as np
@@ -18,6 +19,7 @@ from nvtrader_pipelines.portfolio.mean_cvar.solution import InfeasibleError, Unc
 FloatArray = NDArray[np.float64]
 CONIC_OPTIONS = {"tol_gap_abs": 1e-11, "tol_gap_rel": 1e-11, "tol_feas": 1e-11}
 LINEAR_OPTIONS = {"primal_feasibility_tolerance": 1e-9, "dual_feasibility_tolerance": 1e-9}
+INFEASIBLE = frozenset({cp.INFEASIBLE, cp.INFEASIBLE_INACCURATE})
 INTEGER_OPTIONS = LINEAR_OPTIONS | {"mip_feasibility_tolerance": 1e-9, "mip_rel_gap": 1e-8, "mip_abs_gap": 1e-10}
 
 
@@ -38,9 +40,9 @@ def whole_program(structure: Structure, numbers: Numbers, market: Market) -> Pro
     Source: Rockafellar & Uryasev (2000), equation 17.
     """
     model = _model(structure, numbers)
-    n_scenarios = market.losses.shape[1]
-    level, excess = cp.Variable(), cp.Variable(n_scenarios, nonneg=True)
-    excesses = excess + level - market.losses.T @ model.weights >= 0.0
+    returns = market.scenarios / market.scale
+    level, excess = cp.Variable(), cp.Variable(len(returns), nonneg=True)
+    excesses = excess + level + returns @ model.weights >= 0.0
     constraints = [*model.constraints, excesses, model.cvar >= level + cp.sum(excess) / market.tail_size]
     if market.volatility_factor is not None:
         constraints.append(model.volatility >= cp.norm(market.volatility_factor.T @ model.weights))
@@ -52,7 +54,7 @@ def least_turnover(structure: Structure, numbers: Numbers) -> float | None:
     model = _model(replace(structure, turnover=False), numbers)
     problem = cp.Problem(cp.Minimize(model.trades), model.constraints)
     _solve(problem)
-    return 0.5 * float(problem.value) if problem.status in cp.settings.SOLUTION_PRESENT else None
+    return None if problem.status in INFEASIBLE else 0.5 * _value(problem)
 
 
 def solve_whole(structure: Structure, numbers: Numbers, market: Market) -> Bounds:
@@ -70,19 +72,22 @@ def solve_whole(structure: Structure, numbers: Numbers, market: Market) -> Bound
     program = whole_program(structure, numbers, market)
     problem = program.problem
     _solve(problem)
-    if problem.status in {cp.INFEASIBLE, cp.INFEASIBLE_INACCURATE}:
+    if problem.status in INFEASIBLE:
         raise InfeasibleError("the constraints contradict each other; loosen one of them")
     if program.weights.value is None:
         raise UncertifiedError(f"the solver ended with {problem.status!r} and without weights; check the constraints")
     weights = np.asarray(program.weights.value)
-    n_iterations = int(problem.solver_stats.num_iters or 0)
+    stats = cast("Any", problem.solver_stats)
     if problem.is_mixed_integer():
-        found = problem.solver_stats.extra_stats
-        lower = float(problem.value) + found.mip_dual_bound - found.objective_function_value
+        lower = _value(problem) + stats.extra_stats.mip_dual_bound - stats.extra_stats.objective_function_value
     else:
         parts = np.asarray(program.excesses.dual_value) / market.risk_aversion
         lower = _lower_bound(structure, numbers, market, weights, parts)
-    return Bounds(weights, tangent_at(market, weights).objective, lower, n_iterations)
+    return Bounds(weights, tangent_at(market, weights).objective, lower, int(stats.num_iters or 0))
+
+
+def _value(problem: cp.Problem) -> float:
+    return float(cast("float", problem.value))
 
 
 def _model(structure: Structure, numbers: Numbers) -> Model:
@@ -117,8 +122,8 @@ def _lower_bound(
     """Optimum of the program whose CVaR and volatility are replaced by planes below them."""
     model = _model(structure, numbers)
     tangent = tangent_at(market, weights)
-    planes = [model.cvar >= tangent.cvar @ model.weights]
-    planes.append(model.cvar >= (market.losses @ _probability(parts, 1.0 / market.tail_size)) @ model.weights)
+    expected = market.scenarios.T @ _probability(parts, 1.0 / market.tail_size) / market.scale
+    planes = [model.cvar >= tangent.cvar @ model.weights, model.cvar >= -expected @ model.weights]
     if tangent.volatility is not None:
         planes.append(model.volatility >= tangent.volatility @ model.weights)
     return _bound_of(cp.Problem(cp.Minimize(model.objective), [*model.constraints, *planes]))
@@ -138,7 +143,7 @@ def _bound_of(problem: cp.Problem) -> float:
     For each cone Clarabel's multiplier, moved into the dual cone, turns the cone into one linear inequality that all
     its points keep; with exact multipliers the bound is exact, with any others it is still a bound. -inf if none.
     """
-    data, chain, _ = problem.get_problem_data(cp.CLARABEL)
+    data, chain, _ = cast("Any", problem.get_problem_data(cp.CLARABEL))
     matrix, rhs, dims = data["A"].tocsr(), data["b"], data["dims"]
     n_zero, n_linear = dims.zero, dims.zero + dims.nonneg
     rows, bounds = [matrix[n_zero:n_linear]], [rhs[n_zero:n_linear]]

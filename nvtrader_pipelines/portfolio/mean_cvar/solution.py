@@ -1,5 +1,6 @@
 """What a solve of the mean-CVaR program returns, and how it fails."""
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -50,6 +51,6 @@ def relative_gap(upper: float, lower: float, scale: float) -> float:
 
     An infinite bound certifies nothing, though inf - inf <= tolerance * inf reads as if it did.
     """
-    if not (np.isfinite(upper) and np.isfinite(lower)):
-        return np.inf
+    if not (math.isfinite(upper) and math.isfinite(lower)):
+        return math.inf
     return (upper - lower) / max(abs(upper), SMALLEST_SCALE * scale)
