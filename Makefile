@@ -19,7 +19,7 @@ test: install
 	scripts/check
 
 bench: .venv/.bench
-	scripts/bench
+	scripts/bench $(NAMES)
 
 .venv/.bench: $(STAMP)
 	.venv/bin/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,bench]'

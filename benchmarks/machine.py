@@ -3,8 +3,9 @@
 import os
 import platform
 import re
+import tomllib
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, requires, version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import psutil
@@ -79,8 +80,8 @@ def _cpu() -> str:
 
 def _peers() -> list[str]:
     """What the extra `bench` installs."""
-    wanted = [each for each in requires("nvtrader-pipelines") or () if re.search(r"extra == .bench\b", each)]
-    return sorted(re.split(r"[^\w.-]", each)[0] for each in wanted)
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return sorted(re.split(r"[^\w.-]", each)[0] for each in project["optional-dependencies"]["bench"])
 
 
 def _version(name: str) -> str:

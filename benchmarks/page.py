@@ -41,6 +41,8 @@ def rendered(figures: Sequence[dict[str, Any]], benchmarks: Sequence[Benchmark],
 
 def _conditions(figures: Sequence[dict[str, Any]]) -> str:
     """Where and when; one machine, or the figures do not belong on one page."""
+    if not figures:
+        raise ValueError("the page must show figures, but none are kept; run `make bench`")
     machines = {str(figure["machine"]): Machine(**figure["machine"]) for figure in figures}
     if len(machines) != 1:
         raise ValueError(
@@ -76,7 +78,7 @@ def _section(benchmark: Benchmark, figures: Sequence[dict[str, Any]], pictures: 
 def _row(figure: dict[str, Any]) -> str:
     ratio = "" if figure["ratio"] is None else _number(figure["ratio"])
     verdict = figure["verdict"] if figure["verdict"] == "ok" else f"**{figure['verdict']}**"
-    goal = figure["goal"].replace("<=", "≤ ").replace(">=", "≥ ").replace("x", " ×")
+    goal = figure["goal"].replace("<=", "≤ ").replace(">=", "≥ ")
     cells = (f"`{figure['name']}`", _number(figure["value"]), figure["unit"], ratio, goal, verdict, figure["note"])
     return "| " + " | ".join(map(_cell, cells)) + " |"
 

@@ -1,0 +1,112 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from benchmarks import __main__ as harness
+from benchmarks.claim import RESULTS
+from benchmarks.harness import benchmarks_in
+from tests.benchmarks.conftest import REPORT
+
+FAST = 'report("fast", 1.0, "s", Goal(value_at_most=2))'
+SLOW = 'report("slow", 3.0, "s", Goal(value_at_most=2))'
+OURS = [each.name for each in benchmarks_in(RESULTS.parent)]
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_every_benchmark_says_in_a_sentence_what_it_measures(name):
+    (benchmark,) = [each for each in benchmarks_in(RESULTS.parent) if each.name == name]
+    assert benchmark.summary.endswith(".")
+
+
+def test_benchmarks_are_the_modules_with_a_main_in_the_order_of_their_numbers(fakes):
+    for name in ("of_20", "of_8", "environment"):
+        folder = fakes(name, FAST)
+    (folder / "no_benchmark.py").write_text("import a_peer_that_is_missing\n")
+    assert [each.name for each in benchmarks_in(folder)] == ["environment", "of_8", "of_20"]
+    assert benchmarks_in(folder)[0].summary == "How environment it is."
+
+
+def test_each_benchmark_runs_though_one_fails_and_the_document_has_them_all(fakes, tmp_path, capfd):
+    fakes("a_fast", FAST)
+    fakes("b_broken", f'{FAST.replace("fast", "before")}; raise OSError("the disk is full")')
+    fakes("c_silent", "pass")
+    folder = fakes("d_slow", SLOW)
+    assert harness.main(["--json", str(tmp_path / "run.json")], folder) == harness.FAILED
+    out, err = capfd.readouterr()
+    lines = [line for line in out.splitlines() if not line.startswith("# ")]
+    assert lines == ["fast 1 s - <=2 ok", "before 1 s - <=2 ok", "slow 3 s - <=2 short"]
+    assert "# 2 of 4: b_broken: How b_broken it is." in out
+    assert "Traceback" in err
+    assert "2 ok, 1 short, 2 failed" in out.splitlines()[-1]
+    document = json.loads((tmp_path / "run.json").read_text())
+    assert document["machine"]["cores"] >= 1
+    found = {
+        each["benchmark"]: (each["error"], [one["name"] for one in each["figures"]]) for each in document["benchmarks"]
+    }
+    assert found == {
+        "a_fast": (None, ["fast"]),
+        "b_broken": ("OSError: the disk is full", ["before"]),
+        "c_silent": ("it ended without a figure", []),
+        "d_slow": (None, ["slow"]),
+    }
+
+
+def test_a_goal_that_is_missed_is_no_failure(fakes, capfd):
+    assert harness.main(["slow"], fakes("slow", SLOW)) == harness.OK
+
+
+def test_only_those_that_are_named_run_and_what_they_said_before_is_forgotten(fakes, capfd):
+    folder = fakes("other", SLOW)
+    fakes("fast", FAST.replace("fast", "old-name"))
+    harness.main([], folder)
+    fakes("fast", FAST)
+    assert harness.main(["fast"], folder) == harness.OK
+    assert {path.stem for path in (folder / "results").iterdir()} == {"fast", "slow"}
+
+
+def test_a_benchmark_that_is_not_there_is_refused_with_the_nearest(fakes, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        harness.main(["environmant"], fakes("environment", FAST))
+    assert "did you mean environment?" in capsys.readouterr().err
+
+
+def test_a_list_runs_nothing(fakes, capsys):
+    folder = fakes("environment", FAST)
+    assert harness.main(["--list"], folder) == harness.OK
+    assert capsys.readouterr().out == "environment  How environment it is.\n"
+    assert not (folder / "results").exists()
+
+
+def test_a_benchmark_that_needs_a_peer_that_is_missing_fails_with_the_remedy(fakes, capfd):
+    assert harness.main([], fakes("environment", "pass", head="import no_such_peer")) == harness.FAILED
+    assert "`make bench` installs the peers, of which no_such_peer may be one" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM], ids=lambda how: how.name)
+def test_a_run_that_is_stopped_leaves_no_process_and_keeps_what_was_measured(fakes, tmp_path, how):
+    body = f"""{FAST}
+    Path(__file__).with_name("pid").write_text(str(os.getpid()))
+    time.sleep(60)"""
+    folder = fakes("endless", body, head=f"import os, time\nfrom pathlib import Path\n{REPORT}")
+    fakes("later", FAST)
+    code = (
+        "import sys; from pathlib import Path; from benchmarks.__main__ import main; "
+        f"sys.exit(main(['--json', {str(tmp_path / 'run.json')!r}], Path({str(folder)!r})))"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as run:
+        while not (folder / "pid").exists() or not (folder / "pid").read_text():
+            assert run.poll() is None
+            time.sleep(0.02)
+        run.send_signal(how)
+        out = run.communicate()[0]
+    assert run.returncode == harness.STOPPED
+    assert "1 ok, 0 short, 1 failed" in out
+    (only,) = json.loads((tmp_path / "run.json").read_text())["benchmarks"]
+    assert (only["error"], len(only["figures"])) == ("interrupted", 1)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((folder / "pid").read_text()), 0)

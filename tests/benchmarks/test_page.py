@@ -1,0 +1,93 @@
+import pytest
+
+from benchmarks.claim import Goal, report
+from benchmarks.harness import Benchmark
+from benchmarks.machine import Machine
+from benchmarks.page import BEGIN, END, PAGE, rendered, write_page
+
+MACHINE = {
+    "cpu": "Some CPU",
+    "cores": 2,
+    "memory_gib": 8.0,
+    "system": "Linux x86_64",
+    "python": "3.11.7",
+    "threads": "OMP_NUM_THREADS=1",
+    "libraries": {"numpy": "2.4.1"},
+    "peers": {"bt": "1.1.2"},
+}
+FIGURE = {
+    "name": "env-steps",
+    "value": 1234567.8,
+    "unit": "steps/s",
+    "ratio": 12.345,
+    "goal": ">=10x",
+    "ok": True,
+    "verdict": "ok",
+    "note": "8 names | wall",
+    "benchmark": "environment",
+    "measured_at": "2026-01-02T03:04:05+00:00",
+    "load": 0.25,
+    "machine": MACHINE,
+}
+SHORT = {**FIGURE, "name": "reset", "value": 0.01234, "ratio": None, "goal": "<=0.01", "ok": False, "verdict": "short"}
+BENCHMARKS = [Benchmark("environment", "How fast it steps."), Benchmark("learning_curves", "How fast it learns.")]
+
+
+def test_every_figure_is_a_row_under_its_benchmark(tmp_path):
+    text = rendered([FIGURE, SHORT], BENCHMARKS, tmp_path)
+    assert "| `env-steps` | 1,234,568 | steps/s | 12.3 | ≥ 10x | ok | 8 names \\| wall |" in text
+    assert "| `reset` | 0.0123 | steps/s |  | ≤ 0.01 | **short** |" in text
+    environment, learning = text.split("### `")[1:]
+    assert "How fast it steps." in environment
+    assert "Not measured." in learning
+
+
+def test_the_page_says_what_was_measured_on_what_and_when(tmp_path):
+    text = rendered([FIGURE, {**SHORT, "measured_at": "2026-01-03T00:00:00+00:00", "load": 1.5}], BENCHMARKS, tmp_path)
+    for said in ("Some CPU, 2 cores, 8 GiB", "2026-01-02 to 2026-01-03", "0.2 to 1.5", "numpy 2.4.1", "bt 1.1.2"):
+        assert said in text
+    assert "1 of 2 reached" in text
+
+
+def test_a_picture_stands_by_its_benchmark_where_there_is_one(tmp_path):
+    assert "![" not in rendered([FIGURE], BENCHMARKS, tmp_path)
+    (tmp_path / "learning-curves.png").touch()
+    assert "![How fast it learns.](images/learning-curves.png)" in rendered([FIGURE], BENCHMARKS, tmp_path)
+
+
+def test_figures_of_two_machines_make_no_page(tmp_path):
+    other = {**SHORT, "machine": {**MACHINE, "libraries": {"numpy": "2.5.0"}}}
+    with pytest.raises(ValueError, match="of 2; run `make bench`"):
+        rendered([FIGURE, other], BENCHMARKS, tmp_path)
+
+
+def test_no_figures_make_no_page(tmp_path):
+    with pytest.raises(ValueError, match="run `make bench`"):
+        rendered([], BENCHMARKS, tmp_path)
+
+
+def test_what_was_reported_is_put_between_the_markers_and_the_rest_is_left(tmp_path, results, capsys):
+    page = tmp_path / "page.md"
+    page.write_text(f"# By hand\n\n{BEGIN}\nold\n{END}\n\nBy hand too\n")
+    report("commit", 0.25, "s", Goal(value_at_most=0.5))
+    for _ in range(2):
+        write_page(page, tmp_path)
+    text = page.read_text()
+    assert text.startswith(f"# By hand\n\n{BEGIN}\n\n| | |\n")
+    assert text.endswith(f"\n{END}\n\nBy hand too\n")
+    assert "old" not in text
+    assert Machine.this().cpu in text
+
+
+def test_a_page_without_markers_is_left_alone(tmp_path, results, capsys):
+    page = tmp_path / "page.md"
+    page.write_text(f"{BEGIN}\n")
+    with pytest.raises(ValueError, match="must have the lines"):
+        write_page(page, tmp_path)
+    assert page.read_text() == f"{BEGIN}\n"
+
+
+def test_the_page_of_the_documentation_has_its_markers():
+    text = PAGE.read_text()
+    assert (text.count(BEGIN), text.count(END)) == (1, 1)
+    assert text.index(BEGIN) < text.index(END)
