@@ -1,6 +1,6 @@
 """Walk-forward back-test: every contestant's own account over the folds, on the environment's one transition."""
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from itertools import pairwise
@@ -8,14 +8,16 @@ from typing import Any, Literal
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from nvtrader_pipelines.envs.accounts import RUIN, Accounts, AccountStep
+from nvtrader_pipelines.envs.dynamics import Transition
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.evaluation.splits import Fold
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.policies.policy import Decision, Policy
-from nvtrader_pipelines.policies.trajectory import TRAJECTORY, step_info
+from nvtrader_pipelines.policies.trajectory import TRAJECTORY, Columns, step_info
 
 Kind = Literal["policy", "ensemble", "baseline"]
 Phase = Literal["test", "replay", "paper"]
@@ -53,6 +55,16 @@ REWARD_TERM = {
     "term": pl.String,
     "contribution": pl.Float64,
 }
+_AT = {  # what a step's rows have in common
+    "fold": pl.Int32,
+    "place": pl.Int32,
+    "step": pl.Int32,
+    "session": pl.Date,
+    "fill_session": pl.Date,
+    "is_last": pl.Boolean,
+}
+_FILLED = {name: (ACTION_LOG | TRAJECTORY)[name] for name in ("executed_weights", "trades", "reward", "turnover")}
+_TERM = "term:"  # before the name of a reward term, in the columns of what came of a step
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,69 +106,122 @@ class WalkStep:
 
 
 class _Recorder:
-    """Gathers rows while the accounts run."""
+    """Gathers the arrays of each step while the accounts run, and makes the tables of them at the end."""
 
     def __init__(self, panel: MarketPanel, contestants: Sequence[Contestant], phase: Phase) -> None:
-        self._contestants = contestants
-        self._phase = phase
-        self._sessions: list[date] = panel.sessions.tolist()
-        self._names = [*panel.symbols, "cash"]
-        self._trajectories: list[tuple[Any, ...]] = []
-        self._equity: list[tuple[Any, ...]] = []
-        self._actions: list[tuple[Any, ...]] = []
-        self._terms: list[tuple[Any, ...]] = []
+        self._panel, self._who, self._phase = panel, contestants, phase
+        self._at: list[tuple[Any, ...]] = []  # by `_AT`, one per step
+        self._decisions: list[Decision] = []  # one per step and account: each policy is asked by itself
+        self._steps = Columns()  # a row per step and account
+        self._filled = Columns()  # what came of it; there is nothing of a last order that waits for its fill
+        self._closes = Columns()  # a row per step, account and session
 
     def record(self, step: WalkStep) -> None:
-        """Rows of one step of every account."""
-        for i, who in enumerate(self._contestants):
-            who_did, at = (who.name, who.kind), (step.number, step.session)
-            key = (*who_did, step.fold)
-            when = (step.fold, who.seeds[step.place], EPISODE, *at, step.fill_session)
-            self._trajectories.append((*who_did, self._phase, *when, *_outcome(step, i)))
-            self._actions.append((*key, *at, self._names, step.target[i].tolist(), *_executed(step, i)))
-            if step.done is not None:
-                self._equity.extend((*key, *row) for row in self._path(step, step.done, i))
-                self._terms.extend((*key, *at, term, float(v[i])) for term, v in step.done.reward_terms.items())
-
-    def _path(self, step: WalkStep, done: AccountStep, i: int) -> Iterator[tuple[Any, ...]]:
-        transition = done.transition
-        for j, growth in enumerate(transition.session_growth[i].tolist()):
-            paid = (float(transition.turnover[i]), float(transition.cost[i])) if j == 0 else (0.0, 0.0)
-            session = self._sessions[step.t + 1 + j]
-            risk = (float(step.drawdown[i, j]), *paid, float(transition.session_cash[i, j]))
-            yield (session, float(step.equity[i, j]), growth - 1.0, *risk)
+        """Note one step of every account."""
+        ends = {"equity": step.equity[:, -1], "drawdown": step.drawdown[:, -1]}
+        if step.done is not None:
+            self._closes.append(_closes(step, step.done.transition, len(self._steps)))
+            self._filled.append(_filled(step.done))
+        self._steps.append({"target_weights": step.target, **ends})
+        self._decisions.extend(step.decisions)
+        self._at.append((step.fold, step.place, step.number, step.session, step.fill_session, step.is_last))
 
     def tables(self) -> BacktestRecord:
         """The rows as frames."""
+        keys, filled = self._keys(), self._filled.frame() if len(self._filled) else pl.DataFrame(schema=_FILLED)
+        terms = {name.removeprefix(_TERM): pl.col(name) for name in filled.columns if name.startswith(_TERM)}
+        ruined = pl.col("equity") <= RUIN
+        parts = [keys, _said(self._decisions), self._steps.frame(), filled.with_columns(info=step_info(terms))]
+        rows = pl.concat(parts, how="horizontal_extend").with_columns(
+            pl.col("info").fill_null(step_info({})),
+            symbols=pl.lit([*self._panel.symbols, "cash"]),
+            terminated=ruined,
+            truncated=pl.col("is_last") & ~ruined,
+        )
         return BacktestRecord(
-            trajectories=pl.DataFrame(self._trajectories, schema=TRAJECTORY, orient="row"),
-            equity_curves=pl.DataFrame(self._equity, schema=EQUITY, orient="row"),
-            action_logs=pl.DataFrame(self._actions, schema=ACTION_LOG, orient="row"),
-            reward_decomposition=pl.DataFrame(self._terms, schema=REWARD_TERM, orient="row"),
+            trajectories=_table(rows, TRAJECTORY),
+            equity_curves=_table(self._sessions(keys), EQUITY),
+            action_logs=_table(rows, ACTION_LOG),
+            reward_decomposition=_table(_decomposed(rows.head(len(filled)), terms), REWARD_TERM),
         )
 
+    def _keys(self) -> pl.DataFrame:
+        """Which step of which account each row is of."""
+        n_steps, n_accounts, n_places = len(self._at), len(self._who), len(self._who[0].by_fold)
+        account = np.tile(np.arange(n_accounts), n_steps)
+        at = pl.DataFrame(self._at, schema=_AT, orient="row")[np.repeat(np.arange(n_steps), n_accounts)]
+        accounts = pl.DataFrame({"policy": [who.name for who in self._who], "kind": [who.kind for who in self._who]})
+        seeds = pl.Series("seed", [seed for who in self._who for seed in who.seeds], dtype=pl.Int32)
+        seed = seeds[account * n_places + at["place"].to_numpy()]
+        return pl.concat([at, accounts[account]], how="horizontal").with_columns(
+            seed, phase=pl.lit(self._phase), episode=EPISODE
+        )
 
-def _outcome(step: WalkStep, i: int) -> tuple[Any, ...]:
-    """What account `i` saw, did and earned, in the order of a trajectory's columns."""
-    decision, done = step.decisions[i], step.done
-    action = None if decision.action is None else decision.action.tolist()
-    reward = None if done is None else float(done.reward[i])
-    terms = {} if done is None else {term: float(values[i]) for term, values in done.reward_terms.items()}
-    turnover = None if done is None else float(done.transition.turnover[i])
-    equity = float(step.equity[i, -1])
-    ruined = equity <= RUIN
-    return (
-        *(decision.observation_hash, action, reward, decision.value, decision.log_prob),
-        *(equity, float(step.drawdown[i, -1]), turnover),
-        *(ruined, step.is_last and not ruined, step_info(terms)),
+    def _sessions(self, keys: pl.DataFrame) -> pl.DataFrame:
+        """Each account at each close."""
+        if not len(self._closes):
+            return pl.DataFrame(schema=EQUITY)
+        closes = self._closes.frame()
+        session = pl.Series("session", self._panel.sessions[closes["t"].to_numpy()])
+        who = keys.select("policy", "kind", "fold")[closes["row"].to_numpy()]
+        return pl.concat([who, closes.with_columns(session)], how="horizontal")
+
+
+def _filled(done: AccountStep) -> dict[str, NDArray[np.float64]]:
+    """What came of a step, a row per account."""
+    transition = done.transition
+    return {
+        "executed_weights": transition.executed,
+        "trades": transition.trades,
+        "reward": done.reward,
+        "turnover": transition.turnover,
+        **{f"{_TERM}{term}": contributions for term, contributions in done.reward_terms.items()},
+    }
+
+
+def _closes(step: WalkStep, transition: Transition, first: int) -> dict[str, NDArray[Any]]:
+    """Every account at each close of a step, whose first row is `first`; what was paid stands at the first close."""
+    n_accounts, n_sessions = step.equity.shape
+    turnover, cost = np.zeros((2, n_accounts, n_sessions))
+    turnover[:, 0], cost[:, 0] = transition.turnover, transition.cost
+    return {
+        "row": np.repeat(first + np.arange(n_accounts), n_sessions),
+        "t": np.tile(step.t + 1 + np.arange(n_sessions), n_accounts),
+        "equity": step.equity.ravel(),
+        "net_return": transition.session_growth.ravel() - 1.0,
+        "drawdown": step.drawdown.ravel(),
+        "turnover": turnover.ravel(),
+        "cost": cost.ravel(),
+        "cash": transition.session_cash.ravel(),
+    }
+
+
+def _said(decisions: Sequence[Decision]) -> pl.DataFrame:
+    """What learned policies saw and thought, a row per decision; nothing where a policy says nothing."""
+    numbers = {
+        name: pl.Series([getattr(decision, name) for decision in decisions], dtype=TRAJECTORY[name])
+        for name in ("observation_hash", "value", "log_prob")
+    }
+    actions = [decision.action for decision in decisions]
+    ends = np.cumsum([0, *(0 if action is None else len(action) for action in actions)])
+    flat = np.concatenate([np.zeros(0, dtype=np.float32), *(action for action in actions if action is not None)])
+    missing = pa.array([action is None for action in actions])
+    lists = pa.LargeListArray.from_arrays(pa.array(ends), pa.array(flat), mask=missing)
+    return pl.DataFrame({**numbers, "action": lists})
+
+
+def _decomposed(rows: pl.DataFrame, terms: Mapping[str, pl.Expr]) -> pl.DataFrame:
+    """Each row's terms below one another."""
+    if not terms:
+        return pl.DataFrame(schema=REWARD_TERM)
+    named, contributions = pl.lit(list(terms)).alias("term"), pl.concat_list(*terms.values()).alias("contribution")
+    return rows.select("policy", "kind", "fold", "step", "session", named, contributions).explode(
+        "term", "contribution"
     )
 
 
-def _executed(step: WalkStep, i: int) -> tuple[list[float] | None, list[float] | None]:
-    """Executed weights and trades; nothing of an order that is not filled yet."""
-    if step.done is None:
-        return None, None
-    return step.done.transition.executed[i].tolist(), step.done.transition.trades[i].tolist()
+def _table(rows: pl.DataFrame, schema: Mapping[str, Any]) -> pl.DataFrame:
+    return rows.select(pl.col(name).cast(dtype) for name, dtype in schema.items())
 
 
 def backtest(

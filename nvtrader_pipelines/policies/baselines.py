@@ -16,8 +16,10 @@ from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.policies.fit import DEFAULT_HOOKS, Fit, TrainingHooks
 from nvtrader_pipelines.policies.policy import Decision, Policy
 from nvtrader_pipelines.portfolio.anchors import Anchor, VolatilityTargetAnchor
+from nvtrader_pipelines.portfolio.scenarios import Historical, Scenarios
 
 SESSIONS_PER_MONTH = 21
+SCENARIO_SEED = 0  # of every estimate
 Solver = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
 
@@ -164,20 +166,28 @@ class MinimumVariance(ClassicalAgent):
 
 
 class MeanCvar(ClassicalAgent):
-    """Highest mean less CVaR on past returns; 1/N until the history is long enough."""
+    """Highest mean less CVaR on scenarios from past returns; 1/N until the history is long enough.
+
+    Every estimate draws its scenarios with the same random numbers, so weights change with the past and not by luck.
+    """
 
     kind: Literal["mean_cvar"] = "mean_cvar"
     history: Annotated[int, Field(ge=2)] = 504  # sessions of returns, up to and including the decision's
     estimate_every: PositiveInt = 21  # sessions
     confidence_level: float = Field(default=0.95, gt=0.0, lt=1.0)
+    scenarios: Scenarios = Historical()  # drawn from the history at every estimate
 
     @model_validator(mode="after")
     def _tail_holds_a_return(self) -> Self:
-        tail = (1.0 - self.confidence_level) * self.history
+        if isinstance(self.scenarios, Historical):
+            n_scenarios, what, more = max(0, self.history - self.scenarios.horizon + 1), "sessions", "lengthen history"
+        else:
+            n_scenarios, what, more = self.scenarios.n_scenarios, "scenarios", "draw more"
+        tail = (1.0 - self.confidence_level) * n_scenarios
         if tail < 1.0 - 1e-9:
             raise ValueError(
-                f"mean_cvar needs a tail of at least one return, but {self.history} sessions at "
-                f"{self.confidence_level:.1%} leave {tail:.2f}; lower confidence_level or lengthen history"
+                f"mean_cvar needs a tail of at least one return, but {n_scenarios} {what} at "
+                f"{self.confidence_level:.1%} leave {tail:.2f}; lower confidence_level or {more}"
             )
         return self
 
@@ -188,7 +198,8 @@ class MeanCvar(ClassicalAgent):
     def _weights(self, returns: NDArray[np.float64]) -> NDArray[np.float64]:
         from nvtrader_pipelines.portfolio.mean_risk import mean_cvar_weights  # skfolio takes seconds to import
 
-        return mean_cvar_weights(returns, self.confidence_level)
+        drawn = self.scenarios.draw(returns, np.random.default_rng(SCENARIO_SEED))
+        return mean_cvar_weights(drawn, self.confidence_level)
 
 
 def _minimum_variance(returns: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -8,7 +8,8 @@ import torch
 from gymnasium import spaces
 
 from nvtrader_pipelines.envs.dynamics import Account
-from nvtrader_pipelines.envs.observations.builder import AccountView, observation_hash
+from nvtrader_pipelines.envs.observations.builder import AccountView
+from nvtrader_pipelines.envs.observations.hashing import observation_hashes
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.policies.agents import Learner
 from nvtrader_pipelines.policies.archive import PolicyArchiveError, PolicyCard
@@ -78,7 +79,7 @@ class LearnedPolicy:
         return Decision(
             target=self._map(raw[None, :], index)[0],
             action=raw,
-            observation_hash=observation_hash(observation[0]),
+            observation_hash=int(observation_hashes(observation)[0]),
             value=output.value,
             log_prob=output.log_prob,
         )

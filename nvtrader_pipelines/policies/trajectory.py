@@ -1,8 +1,8 @@
 """The rows of a trajectory: what was seen, done and earned at one decision, in training and in tests alike."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -35,6 +35,7 @@ TRAJECTORY = {
     "seed": pl.Int32,
     **STEP,
 }
+NO_TERMINATION = pl.lit(None, dtype=pl.String)
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +55,30 @@ class Played:
         return (self.step.terminated | self.step.truncated) & self.running
 
 
-def step_info(reward_terms: Mapping[str, float], termination: str | None = None) -> str:
-    """The column `info` of a step: each reward term's contribution, and the kind of the termination that struck."""
-    return json.dumps({"reward_terms": dict(reward_terms), "termination": termination})
+class Columns:
+    """Rows that come in batches of arrays, one array per column; every batch has the same columns."""
+
+    def __init__(self) -> None:
+        self._batches: list[dict[str, NDArray[Any]]] = []
+        self._n_rows = 0
+
+    def __len__(self) -> int:
+        return self._n_rows
+
+    def append(self, batch: dict[str, NDArray[Any]]) -> None:
+        """Add rows; the arrays are kept as they are, so nobody may write to them after."""
+        self._batches.append(batch)
+        self._n_rows += len(next(iter(batch.values())))
+
+    def frame(self) -> pl.DataFrame:
+        """The rows in the order they came, a matrix as a column of arrays; no column where there are no rows."""
+        names = self._batches[0] if self._batches else ()
+        return pl.DataFrame({name: np.concatenate([batch[name] for batch in self._batches]) for name in names})
+
+
+def step_info(reward_terms: Mapping[str, pl.Expr], termination: pl.Expr = NO_TERMINATION) -> pl.Expr:
+    """The column `info` of steps: each reward term's contribution, and the kind of the termination that struck."""
+    if not reward_terms:
+        return pl.lit('{"reward_terms":{},"termination":null}')
+    terms = pl.struct(*(contribution.alias(kind) for kind, contribution in reward_terms.items()))
+    return pl.struct(reward_terms=terms, termination=termination).struct.json_encode()

@@ -8,13 +8,14 @@ import polars as pl
 from numpy.typing import NDArray
 from torch import Tensor
 
-from nvtrader_pipelines.envs.observations.builder import observation_hash
+from nvtrader_pipelines.envs.observations.hashing import observation_hashes
 from nvtrader_pipelines.envs.simulation import PortfolioSimulation
-from nvtrader_pipelines.policies.trajectory import STEP, Played, step_info
+from nvtrader_pipelines.policies.trajectory import NO_TERMINATION, STEP, Columns, Played, step_info
 
 SAMPLING = 0x5A  # keeps the sample's random stream apart from the streams that draw the episodes' starts
+CHUNK = 4096  # rows from which on they are compressed, once
+TERM, STRUCK = "term:", "struck:"  # before the name of a reward term or a termination, in the columns of the rows kept
 State = tuple[dict[str, NDArray[Any]], dict[str, Any]]  # arrays, and facts that JSON can hold
-Row = tuple[Any, ...]
 
 
 class EpisodeSampler:
@@ -27,83 +28,114 @@ class EpisodeSampler:
     def __init__(self, simulation: PortfolioSimulation, rate: float, seed: int) -> None:
         self._rate = rate
         self._generator = np.random.default_rng([seed, SAMPLING])
-        self._sessions = simulation.panel.sessions.tolist()
+        self._sessions = simulation.panel.sessions
         self._wait = 0 if simulation.accounts.fill == "same_close" else 1  # sessions from a decision to its fill
         n_portfolios = len(simulation.steps)
         self._numbers = np.arange(n_portfolios, dtype=np.int64)  # of the episode each portfolio is in
+        self._steps = np.zeros(n_portfolios, dtype=np.int64)  # that it has taken in it
         self._begun = n_portfolios
         self._taken = self._generator.random(n_portfolios) < rate
-        self._open: dict[int, list[Row]] = {}  # rows of the episodes taken that have not ended, by portfolio
-        self._finished: list[pl.DataFrame] = []
+        self._ended: list[int] = []  # numbers of the episodes taken that have ended, in that order
+        self._chunks: list[NDArray[np.uint8]] = []  # rows of the episodes taken, ended or not, as they were played
+        self._rows = Columns()  # those since the last chunk
 
     def record(self, played: Played, values: Tensor | None = None, log_probs: Tensor | None = None) -> None:
         """Note one step of all portfolios, with the critic's values and the actions' log-probabilities if known."""
-        for i in np.flatnonzero(self._taken & played.running).tolist():
-            rows = self._open.setdefault(i, [])
-            judged = (_number(values, i), _number(log_probs, i))
-            rows.append((int(self._numbers[i]), len(rows), *self._row(played, i, judged)))
+        taken = np.flatnonzero(self._taken & played.running)
+        if len(taken):
+            judged = {"value": values, "log_prob": log_probs}
+            known = {name: np.asarray(of).reshape(-1)[taken] for name, of in judged.items() if of is not None}
+            self._rows.append({**self._of(played, taken), **known})
+            if len(self._rows) >= CHUNK:
+                self._chunks.append(_to_array(self._rows.frame()))
+                self._rows = Columns()
+        self._steps += played.running
         ended = np.flatnonzero(played.done)
         if len(ended):
             self._begin(ended)
 
     def rollouts(self) -> pl.DataFrame:
         """Every step of the episodes that were taken and have ended, by `STEP`, in the order they ended."""
-        return pl.concat([pl.DataFrame(schema=STEP), *self._finished], rechunk=True)
+        if not self._ended:
+            return pl.DataFrame(schema=STEP)
+        parts = [*map(_to_frame, self._chunks), self._rows.frame()]
+        rows = pl.concat([part for part in parts if len(part)])
+        places = np.full(self._begun, -1)  # of the episodes among the ended ones
+        places[self._ended] = np.arange(len(self._ended))
+        place = places[rows["episode"].to_numpy()]
+        order = np.argsort(place, kind="stable")  # an episode's steps stay in theirs
+        return self._steps_of(rows[order[np.count_nonzero(place < 0) :]])
 
     def state(self) -> State:
         """What `restore` needs to go on from here."""
-        unfinished = [row for _, rows in sorted(self._open.items()) for row in rows]
         arrays = {
             "numbers": self._numbers.copy(),
+            "steps": self._steps.copy(),
             "taken": self._taken.copy(),
-            "finished": _to_array(self.rollouts()),
-            "unfinished": _to_array(pl.DataFrame(unfinished, schema=STEP, orient="row")),
+            "ended": np.array(self._ended, dtype=np.int64),
+            **{f"chunk{i}": chunk for i, chunk in enumerate(self._chunks)},
         }
-        return arrays, {"begun": self._begun, "generator": self._generator.bit_generator.state}
+        if len(self._rows):
+            arrays["rows"] = _to_array(self._rows.frame())
+        facts = {"begun": self._begun, "chunks": len(self._chunks), "generator": self._generator.bit_generator.state}
+        return arrays, facts
 
     def restore(self, arrays: dict[str, NDArray[Any]], facts: dict[str, Any]) -> None:
         """Go on from a `state`."""
-        self._numbers, self._taken = arrays["numbers"].copy(), arrays["taken"].copy()
-        self._finished = [_to_frame(arrays["finished"])]
-        self._begun = facts["begun"]
+        self._numbers, self._steps, self._taken = (arrays[name].copy() for name in ("numbers", "steps", "taken"))
+        self._begun, self._ended = facts["begun"], arrays["ended"].tolist()
         self._generator.bit_generator.state = facts["generator"]
-        portfolios = {number: i for i, number in enumerate(self._numbers.tolist())}
-        self._open = {}
-        for row in _to_frame(arrays["unfinished"]).rows():
-            self._open.setdefault(portfolios[row[0]], []).append(row)
+        self._chunks = [arrays[f"chunk{i}"] for i in range(facts["chunks"])]
+        self._rows = Columns()
+        if "rows" in arrays:
+            rows = _to_frame(arrays["rows"])
+            self._rows.append({column.name: column.to_numpy() for column in rows})
 
     def _begin(self, ended: NDArray[np.intp]) -> None:
         """Close the ended episodes and decide which of those that follow to take."""
-        for i in ended.tolist():
-            if rows := self._open.pop(i, []):
-                self._finished.append(pl.DataFrame(rows, schema=STEP, orient="row"))
+        self._ended += self._numbers[ended[self._taken[ended]]].tolist()
         self._numbers[ended] = self._begun + np.arange(len(ended))
+        self._steps[ended] = 0
         self._begun += len(ended)
         self._taken[ended] = self._generator.random(len(ended)) < self._rate
 
-    def _row(self, played: Played, i: int, judged: tuple[float | None, float | None]) -> Row:
-        """The columns of `STEP` from `session` on."""
-        step, t = played.step, int(played.t[i])
-        terms = {kind: float(values[i]) for kind, values in step.account.reward_terms.items()}
-        struck = next((kind for kind, where in step.struck.items() if where[i]), None)
-        return (
-            self._sessions[t],
-            self._sessions[t + self._wait],
-            observation_hash(played.observation[i]),
-            played.action[i].tolist(),
-            float(step.reward[i]),
-            *judged,
-            float(step.account.path[i, -1]),
-            float(played.drawdown[i]),
-            float(step.account.transition.turnover[i]),
-            bool(step.terminated[i]),
-            bool(step.truncated[i]),
-            step_info(terms, struck),
-        )
+    def _of(self, played: Played, taken: NDArray[np.intp]) -> dict[str, NDArray[Any]]:
+        """What is kept of a step of the portfolios `taken`; indices copy, and the step's arrays may be used again."""
+        step, account = played.step, played.step.account
+        return {
+            "episode": self._numbers[taken],
+            "step": self._steps[taken],
+            "t": played.t[taken],
+            "observation_hash": observation_hashes(played.observation[taken]),
+            "action": played.action[taken].astype(np.float32, copy=False),
+            "reward": step.reward[taken],
+            "equity": account.path[taken, -1],
+            "drawdown": played.drawdown[taken],
+            "turnover": account.transition.turnover[taken],
+            "terminated": step.terminated[taken],
+            "truncated": step.truncated[taken],
+            **{f"{TERM}{kind}": contributions[taken] for kind, contributions in account.reward_terms.items()},
+            **{f"{STRUCK}{kind}": where[taken] for kind, where in step.struck.items()},
+        }
+
+    def _steps_of(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Rows as they are kept, by `STEP`."""
+        t = rows["t"].to_numpy()
+        unknown = [pl.lit(None).alias(name) for name in ("value", "log_prob") if name not in rows.columns]
+        terms, struck = (_under(prefix, rows) for prefix in (TERM, STRUCK))
+        termination = [pl.when(where).then(pl.lit(kind)) for kind, where in struck.items()]
+        return rows.select(
+            pl.exclude("t", f"^{TERM}.*$", f"^{STRUCK}.*$"),
+            pl.Series("session", self._sessions[t]),
+            pl.Series("fill_session", self._sessions[t + self._wait]),
+            step_info(terms, pl.coalesce(*termination, NO_TERMINATION)).alias("info"),
+            *unknown,
+        ).select(pl.col(name).cast(dtype) for name, dtype in STEP.items())
 
 
-def _number(values: Tensor | None, i: int) -> float | None:
-    return None if values is None else float(values.reshape(-1)[i])
+def _under(prefix: str, rows: pl.DataFrame) -> dict[str, pl.Expr]:
+    """The columns whose names begin so, by the rest of their names."""
+    return {name.removeprefix(prefix): pl.col(name) for name in rows.columns if name.startswith(prefix)}
 
 
 def _to_array(frame: pl.DataFrame) -> NDArray[np.uint8]:

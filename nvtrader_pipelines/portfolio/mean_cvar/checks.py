@@ -100,8 +100,8 @@ def _check_sectors(limits: Limits) -> None:
 
 
 def check_scenarios(scenarios: FloatArray, n_names: int, confidence_level: float) -> FloatArray:
-    """The scenarios (S, N) as floats; refuse another shape, missing values, and a tail of less than one."""
-    found = np.asarray(scenarios, dtype=np.float64)
+    """The scenarios (S, N) as floats, row by row; refuse another shape, missing values, and a tail of less than one."""
+    found = np.ascontiguousarray(scenarios, dtype=np.float64)  # sums round by memory layout
     if found.ndim != 2 or found.shape[1] != n_names:
         raise ValueError(f"scenarios must have shape (S, {n_names}), but have {found.shape}; one column a name")
     tail = (1.0 - confidence_level) * len(found)

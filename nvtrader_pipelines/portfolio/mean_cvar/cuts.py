@@ -87,7 +87,9 @@ def solve_by_cuts(master: Master, market: Market, start: FloatArray) -> Bounds:
     """
     master.add(tangent_at(market, start))
     best, upper, lower = start, np.inf, -np.inf
-    for n_iterations in range(1, MAX_ITERATIONS + 1):  # noqa: B007 - read after the loop
+    n_iterations = 0
+    while n_iterations < MAX_ITERATIONS:
+        n_iterations += 1
         outer, bound = master.solve()
         lower = max(lower, bound)
         gap = relative_gap(upper, lower, 1.0)

@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from nvtrader_pipelines.envs.observations.builder import observation_hash
+from nvtrader_pipelines.envs.observations.hashing import observation_hashes
 from nvtrader_pipelines.envs.portfolio_env import PortfolioEnv
 from nvtrader_pipelines.policies.agents import CURVE_POINTS, TrainingHooks
 from nvtrader_pipelines.policies.agents.callbacks import CHECKPOINTS, TrainingLog
@@ -58,7 +58,7 @@ def assert_can_be_played_again(rollouts, spec):
         accounts.open([0], [PANEL.index_of(np.datetime64(rows["session"][0]))])
         observation = env.simulation.observe()[0]
         for row in rows.iter_rows(named=True):
-            assert row["observation_hash"] == observation_hash(observation)
+            assert row["observation_hash"] == observation_hashes(observation[None])[0]
             assert row["session"] == PANEL.sessions[accounts.t[0]].item()
             assert row["fill_session"] == PANEL.sessions[accounts.t[0] + 1].item()
             observation, reward, terminated, truncated, info = env.step(np.float32(row["action"]))
