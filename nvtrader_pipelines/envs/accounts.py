@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from nvtrader_pipelines.envs.dynamics import (
@@ -20,6 +21,7 @@ from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.portfolio.costs import total_cost
 
+ALL_FINITE = -1  # no account has lost its way
 RUIN = 1e-6  # equity at which an account is over
 _ARRAYS = ("t", "weights", "equity", "peak", "recent_returns")
 
@@ -93,14 +95,13 @@ class Accounts:
         period = holding_period(self._legs, self.t, n_sessions)
         transition = hold(self.weights, target, wanted, period, self._cost)
         decided_at, held, peak = self.t, self.weights, self.peak
-        growth = transition.session_growth
-        path = self.equity[:, None] * np.cumprod(growth, axis=1)
-        self._require_finite(path[:, -1])
-        self.peak = np.maximum(peak, path.max(axis=1))
-        self.equity = path[:, -1].copy()
+        path, ends = np.empty_like(transition.session_growth), np.empty((2, len(held)))
+        lost = _settle(transition.session_growth, self.equity, peak, self.recent_returns, path, ends)
+        if lost != ALL_FINITE:
+            raise self._not_finite(lost)
+        self.equity, self.peak = ends
         self.weights = transition.weights
-        self.recent_returns = np.concatenate([self.recent_returns[:, n_sessions:], growth - 1.0], axis=1)
-        self.t = self.t + n_sessions
+        self.t = decided_at + n_sessions
         outcome = StepOutcome(
             t=decided_at,
             weights=held,
@@ -128,10 +129,40 @@ class Accounts:
         for kind, term in self._terms.items():
             term.restore({name: state[f"rewards.{kind}.{name}"] for name in term.state()})
 
-    def _require_finite(self, equity: NDArray[np.float64]) -> None:
-        if not np.isfinite(equity).all():
-            i = int(np.argmin(np.isfinite(equity)))
-            raise ValueError(
-                f"equity of account {i} is not a finite number after the decision of {self.panel.sessions[self.t[i]]}: "
-                "the target weights or the panel's returns hold a NaN; check the data, or a training that diverged"
-            )
+    def _not_finite(self, i: int) -> ValueError:
+        return ValueError(
+            f"equity of account {i} is not a finite number after the decision of {self.panel.sessions[self.t[i]]}: "
+            "the target weights or the panel's returns hold a NaN; check the data, or a training that diverged"
+        )
+
+
+@njit(cache=True)
+def _settle(
+    growth: NDArray[np.float64],
+    equity: NDArray[np.float64],
+    peak: NDArray[np.float64],
+    recent: NDArray[np.float64],
+    path: NDArray[np.float64],
+    ends: NDArray[np.float64],
+) -> int:
+    """Write the equity (n, k) at each close, equity and peak (2, n) at the last, and move the recent returns on.
+
+    Returns the first account whose equity is not a finite number, or `ALL_FINITE`.
+    """
+    n_sessions, n_recent = path.shape[1], recent.shape[1]
+    kept = max(0, n_recent - n_sessions)
+    for i in range(len(growth)):
+        worth, highest = equity[i], peak[i]
+        for k in range(n_sessions):
+            worth *= growth[i, k]
+            path[i, k] = worth
+            highest = max(highest, worth)
+        if not np.isfinite(worth):
+            return i
+        ends[0, i], ends[1, i] = worth, highest
+        row = recent[i]
+        for s in range(kept):
+            row[s] = row[s + n_sessions]
+        for s in range(kept, n_recent):
+            row[s] = growth[i, s - n_recent + n_sessions] - 1.0
+    return ALL_FINITE

@@ -4,12 +4,14 @@ from dataclasses import dataclass
 from typing import Annotated, Literal, Protocol
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 from pydantic import Field, NonNegativeFloat, PositiveFloat
 
 from nvtrader_pipelines.components import Component
+from nvtrader_pipelines.envs.observations.builder import no_such_session
 from nvtrader_pipelines.market.panel import MarketPanel
-from nvtrader_pipelines.portfolio.anchors import Anchor, VolatilityTargetAnchor, close_with_cash
+from nvtrader_pipelines.portfolio.anchors import Anchor, VolatilityTargetAnchor
 
 FloatArray = NDArray[np.float64]
 
@@ -30,12 +32,6 @@ class ActionSize:
     bound: float
 
 
-def softmax(logits: FloatArray) -> FloatArray:
-    """Softmax over the last axis, in float64."""
-    exponentials = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return exponentials / exponentials.sum(axis=-1, keepdims=True)
-
-
 class SimplexAction(Component):
     """Logits of the N names and cash; softmax reaches the whole simplex. Ineligible names' weight is cash."""
 
@@ -48,12 +44,15 @@ class SimplexAction(Component):
 
     def start(self, panel: MarketPanel) -> ActionMap:
         """The map on one panel."""
+        eligible = panel.eligible.copy()
 
         def target_weights(actions: NDArray[np.floating], t: NDArray[np.int64]) -> FloatArray:
-            logits = np.clip(np.asarray(actions, dtype=np.float64), -self.bound, self.bound)
-            weights = softmax(logits)
-            weights[:, :-1] *= panel.eligible[t]
-            return close_with_cash(weights)
+            weights = np.array(actions, dtype=np.float64, order="C")
+            _below_the_largest(weights, self.bound)
+            np.exp(weights, out=weights)
+            if not _simplex(weights, eligible, t):
+                raise no_such_session(t, len(eligible))
+            return weights
 
         return target_weights
 
@@ -77,19 +76,85 @@ class ResidualAction(Component):
     def start(self, panel: MarketPanel) -> ActionMap:
         """The map on one panel; the anchor is computed once."""
         anchor = self.anchor.weights(panel)
+        tilts = np.append(np.full(len(panel.symbols), self.tilt), self.exposure_tilt)
 
         def target_weights(actions: NDArray[np.floating], t: NDArray[np.int64]) -> FloatArray:
-            scores = np.tanh(np.clip(np.asarray(actions, dtype=np.float64), -self.bound, self.bound))
-            base = anchor[t]
-            tilted = base[:, :-1] * np.exp(self.tilt * scores[:, :-1])
-            total = tilted.sum(axis=1, keepdims=True)
-            exposure = base[:, :-1].sum(axis=1) * np.exp(self.exposure_tilt * scores[:, -1])
-            weights = np.empty_like(base)
-            names = np.divide(tilted, total, out=np.zeros_like(tilted), where=total > 0.0)
-            weights[:, :-1] = names * np.minimum(1.0, exposure)[:, None]
-            return close_with_cash(weights)
+            weights = np.array(actions, dtype=np.float64, order="C")
+            np.minimum(np.maximum(weights, -self.bound, out=weights), self.bound, out=weights)
+            np.tanh(weights, out=weights)
+            weights *= tilts
+            np.exp(weights, out=weights)
+            if not _tilted(weights, anchor, t):
+                raise no_such_session(t, len(anchor))
+            return weights
 
         return target_weights
+
+
+@njit(cache=True)
+def _below_the_largest(logits: FloatArray, bound: float) -> None:
+    """Bring logits (n, N+1) within the bound and take off the row's largest, so that no exponential overflows."""
+    for i in range(len(logits)):
+        row, largest = logits[i], -bound
+        for j in range(len(row)):
+            within = row[j]
+            if within < -bound:
+                within = -bound
+            if within > bound:
+                within = bound
+            row[j] = within  # a NaN stays one, for the account to find
+            largest = max(largest, within)
+        for j in range(len(row)):
+            row[j] -= largest
+
+
+@njit(cache=True)
+def _simplex(weights: FloatArray, eligible: NDArray[np.bool_], t: NDArray[np.int64]) -> bool:
+    """Make weights of exponentials (n, N+1); False if a session is not one of the panel's."""
+    cash = weights.shape[1] - 1
+    for i in range(len(weights)):
+        if t[i] < 0 or t[i] >= len(eligible):
+            return False
+        row, may_hold = weights[i], eligible[t[i]]
+        total = 0.0
+        for j in range(cash + 1):
+            total += row[j]
+        names = 0.0
+        for j in range(cash):
+            row[j] = row[j] / total * may_hold[j]
+            names += row[j]
+        row[cash] = _left(names)
+    return True
+
+
+@njit(cache=True)
+def _tilted(weights: FloatArray, anchor: FloatArray, t: NDArray[np.int64]) -> bool:
+    """Make weights of factors (n, N+1) on the anchor's; False if a session is not one of the panel's."""
+    cash = weights.shape[1] - 1
+    for i in range(len(weights)):
+        if t[i] < 0 or t[i] >= len(anchor):
+            return False
+        row, base = weights[i], anchor[t[i]]
+        total, exposure, names = 0.0, 0.0, 0.0
+        for j in range(cash):
+            row[j] *= base[j]
+            total += row[j]
+            exposure += base[j]
+        exposure *= row[cash]
+        if exposure > 1.0:
+            exposure = 1.0
+        for j in range(cash):
+            row[j] = 0.0 if total == 0.0 else row[j] / total * exposure
+            names += row[j]
+        row[cash] = _left(names)
+    return True
+
+
+@njit(cache=True)
+def _left(names: float) -> float:
+    """What the names leave to cash, never below 0 by rounding; NaN for a NaN."""
+    left = 1.0 - names
+    return max(left, 0.0)
 
 
 Action = Annotated[SimplexAction | ResidualAction, Field(discriminator="kind")]

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from pydantic import Field, PositiveFloat, model_validator
 
 from nvtrader_pipelines.components import Component
-from nvtrader_pipelines.envs.rewards.risk import expected_shortfalls
+from nvtrader_pipelines.envs.rewards.risk import expected_shortfalls, volatilities
 from nvtrader_pipelines.envs.rewards.term import RECENT_SESSIONS
 
 FloatArray = NDArray[np.float64]
@@ -81,7 +81,7 @@ class RiskBreachTermination(_Rule):
         if self.max_weight is not None:
             broken |= view.weights[:, :-1].max(axis=1) > self.max_weight
         if self.max_volatility is not None:
-            broken |= np.ascontiguousarray(view.recent_returns[:, -self.window :]).std(axis=1) > self.max_volatility
+            broken |= volatilities(view.recent_returns, self.window) > self.max_volatility
         if self.max_cvar is not None:
             broken |= expected_shortfalls(view.recent_returns, self.confidence_level) > self.max_cvar
         return broken

@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from nvtrader_pipelines.envs.actions import ResidualAction, SimplexAction, softmax
+from nvtrader_pipelines.envs.actions import ResidualAction, SimplexAction
 from nvtrader_pipelines.portfolio.anchors import EqualWeightAnchor, VolatilityTargetAnchor
 from tests.markets import synthetic_panel
 from tests.panels import INELIGIBLE, eventful_panel
@@ -77,5 +77,23 @@ def test_a_name_that_is_never_eligible_gets_no_weight_from_any_action():
         assert not weights[:, INELIGIBLE].any()
 
 
-def test_softmax_does_not_overflow():
-    np.testing.assert_array_equal(softmax(np.array([[1e4, -1e4]])), [[1.0, 0.0]])
+def test_logits_however_large_do_not_overflow():
+    weights = SimplexAction(bound=1e4).start(synthetic_panel(30, 1))(np.array([[1e5, -1e5]]), np.array([20]))
+    np.testing.assert_array_equal(weights, [[1.0, 0.0]])
+
+
+@pytest.mark.parametrize("action", [SimplexAction(), ResidualAction()])
+@pytest.mark.parametrize("place", [0, 4])
+def test_a_number_that_is_none_is_left_for_the_account_to_find(action, place):
+    actions = np.zeros((2, 5))
+    actions[1, place] = np.nan
+    weights = action.start(synthetic_panel(60, 4))(actions, np.array([50, 50]))
+    assert np.isfinite(weights[0]).all()
+    assert np.isnan(weights[1]).any()
+
+
+@pytest.mark.parametrize("action", [SimplexAction(), ResidualAction()])
+@pytest.mark.parametrize("t", [-1, 60])
+def test_a_session_that_the_panel_does_not_have_is_refused(action, t):
+    with pytest.raises(IndexError, match=f"among the panel's 0..59, but {t} is not"):
+        action.start(synthetic_panel(60, 4))(np.zeros((2, 5)), np.array([50, t]))

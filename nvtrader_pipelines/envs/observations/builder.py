@@ -1,6 +1,5 @@
 """An observation in two parts: what depends on the market only, computed once, and what the account adds."""
 
-import hashlib
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -50,7 +49,10 @@ class ObservationBuilder(Protocol):
         ...
 
 
-def observation_hash(observation: NDArray[np.float32]) -> int:
-    """The first eight bytes of the observation's SHA-256, as a signed integer."""
-    digest = hashlib.sha256(np.ascontiguousarray(observation).tobytes()).digest()
-    return int.from_bytes(digest[:8], "big", signed=True)
+def no_such_session(t: NDArray[np.int64], n_sessions: int) -> IndexError:
+    """What to raise where `t` is not within the panel; compiled loops would read past its end without a word."""
+    beyond = int(t[np.argmax((t < 0) | (t >= n_sessions))])
+    return IndexError(
+        f"sessions must be among the panel's 0..{n_sessions - 1}, but {beyond} is not; "
+        "ask for sessions of the panel that the observation or action was started on"
+    )

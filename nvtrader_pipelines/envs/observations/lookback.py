@@ -3,10 +3,17 @@
 from typing import ClassVar, Literal
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from nvtrader_pipelines.components import Component
-from nvtrader_pipelines.envs.observations.builder import CLIP, AccountView, ObservationLayout, ObservationScaler
+from nvtrader_pipelines.envs.observations.builder import (
+    CLIP,
+    AccountView,
+    ObservationLayout,
+    ObservationScaler,
+    no_such_session,
+)
 from nvtrader_pipelines.market.panel import MarketPanel
 
 
@@ -53,21 +60,51 @@ class LookbackBuilder:
         returns = (np.log1p(panel.close_returns) - means[0]) / deviations[0]
         scaled = (panel.features - means[1:]) / deviations[1:]
         scaled *= panel.eligible[:, :, None]
-        self._returns = np.clip(returns * panel.tradable, -CLIP, CLIP).astype(np.float32)
-        self._features = np.clip(scaled, -CLIP, CLIP).astype(np.float32).reshape(len(panel.sessions), -1)
-        self._lags = np.arange(1 - lookback, 1)
-        n_symbols = len(panel.symbols)
+        n_sessions, n_symbols = returns.shape
+        padded = np.zeros((lookback - 1 + n_sessions, n_symbols), dtype=np.float32)  # a window is one stretch of it
+        padded[lookback - 1 :] = np.clip(returns * panel.tradable, -CLIP, CLIP)
+        self._returns = padded.ravel()
+        self._features = np.clip(scaled, -CLIP, CLIP).astype(np.float32).reshape(n_sessions, -1)
         self.length = lookback * n_symbols + self._features.shape[1] + n_symbols + 2
         self.layout = ObservationLayout(self.length, n_symbols, lookback)
 
     def observe(self, t: NDArray[np.int64], view: AccountView) -> NDArray[np.float32]:
-        """Observations (n, length) at the closes of `t` (n,); sessions before the first count as no return."""
-        rows = t[:, None] + self._lags
-        window = np.where((rows >= 0)[:, :, None], self._returns[np.maximum(rows, 0)], np.float32(0.0))
-        parts = [
-            window.reshape(len(t), -1),
-            self._features[t],
-            view.weights.astype(np.float32),
-            view.drawdown.astype(np.float32)[:, None],
-        ]
-        return np.concatenate(parts, axis=1)
+        """Observations (n, length) at the closes of `t` (n,); sessions before the first count as no return.
+
+        Raises:
+            IndexError: if the panel has no such session.
+        """
+        observations = np.empty((len(t), self.length), dtype=np.float32)
+        if not _observe(t, view.weights, view.drawdown, self._returns, self._features, observations):
+            raise no_such_session(t, len(self._features))
+        return observations
+
+
+@njit(cache=True)
+def _observe(
+    t: NDArray[np.int64],
+    weights: NDArray[np.float64],
+    drawdown: NDArray[np.float64],
+    returns: NDArray[np.float32],
+    features: NDArray[np.float32],
+    observations: NDArray[np.float32],
+) -> bool:
+    """Write the observations; False if a session is not one of the panel's."""
+    n_weights, n_features = weights.shape[1], features.shape[1]
+    n_returns = observations.shape[1] - n_features - n_weights - 1
+    for i in range(len(t)):
+        if t[i] < 0 or t[i] >= len(features):
+            return False
+        first = t[i] * (n_weights - 1)
+        past, known, held = returns[first : first + n_returns], features[t[i]], weights[i]
+        window = observations[i, :n_returns]  # slices, for the compiler proves of them that no index is negative
+        columns = observations[i, n_returns : n_returns + n_features]
+        account = observations[i, n_returns + n_features :]
+        for j in range(n_returns):
+            window[j] = past[j]
+        for j in range(n_features):
+            columns[j] = known[j]
+        for j in range(n_weights):
+            account[j] = held[j]
+        account[n_weights] = drawdown[i]
+    return True

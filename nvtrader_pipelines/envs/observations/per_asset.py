@@ -3,10 +3,16 @@
 from typing import ClassVar, Literal
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from nvtrader_pipelines.components import Component
-from nvtrader_pipelines.envs.observations.builder import AccountView, ObservationLayout, ObservationScaler
+from nvtrader_pipelines.envs.observations.builder import (
+    AccountView,
+    ObservationLayout,
+    ObservationScaler,
+    no_such_session,
+)
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.portfolio.anchors import (
     SESSIONS_PER_YEAR,
@@ -51,22 +57,48 @@ class PerAssetBuilder:
     """Observations of N * 14 columns, name by name, then 7 of context."""
 
     def __init__(self, panel: MarketPanel, anchor: NDArray[np.float64]) -> None:
-        n_symbols = len(panel.symbols)
-        self._anchor = anchor[:, :-1]
-        self._market = np.zeros((len(panel.sessions), n_symbols, ASSET_COLUMNS), dtype=np.float32)
-        self._market[:, :, :-2] = _clipped(asset_columns(panel) * panel.eligible[:, :, None])
-        self._market[:, :, -2] = _clipped(n_symbols * self._anchor - 1.0)
-        self._context = _clipped(context_columns(panel))
-        self._n_symbols = n_symbols
+        n_sessions, n_symbols = panel.eligible.shape
         self.length = n_symbols * ASSET_COLUMNS + CONTEXT_COLUMNS
         self.layout = ObservationLayout(self.length, n_symbols, lookback=0)
+        self._anchor = anchor
+        self._market = np.zeros((n_sessions, self.length), dtype=np.float32)  # held weights are left to the account
+        assets = self._market[:, :-CONTEXT_COLUMNS].reshape(n_sessions, n_symbols, ASSET_COLUMNS, copy=False)
+        assets[:, :, :-2] = _clipped(asset_columns(panel) * panel.eligible[:, :, None])
+        assets[:, :, -2] = _clipped(n_symbols * anchor[:, :-1] - 1.0)
+        self._market[:, -CONTEXT_COLUMNS:-1] = _clipped(context_columns(panel))
 
     def observe(self, t: NDArray[np.int64], view: AccountView) -> NDArray[np.float32]:
-        """Observations (n, length) at the closes of `t` (n,)."""
-        assets = self._market[t]
-        assets[:, :, -1] = _clipped(self._n_symbols * (view.weights[:, :-1] - self._anchor[t]))
-        cash = view.weights[:, -1:].astype(np.float32)
-        return np.concatenate([assets.reshape(len(t), -1), self._context[t], cash], axis=1)
+        """Observations (n, length) at the closes of `t` (n,).
+
+        Raises:
+            IndexError: if the panel has no such session.
+        """
+        observations = np.empty((len(t), self.length), dtype=np.float32)
+        if not _observe(t, view.weights, self._anchor, self._market, observations):
+            raise no_such_session(t, len(self._market))
+        return observations
+
+
+@njit(cache=True)
+def _observe(
+    t: NDArray[np.int64],
+    weights: NDArray[np.float64],
+    anchor: NDArray[np.float64],
+    market: NDArray[np.float32],
+    observations: NDArray[np.float32],
+) -> bool:
+    """Write the observations; False if a session is not one of the panel's."""
+    n_symbols = weights.shape[1] - 1
+    for i in range(len(t)):
+        if t[i] < 0 or t[i] >= len(market):
+            return False
+        known, aim, held, row = market[t[i]], anchor[t[i]], weights[i], observations[i]
+        for j in range(len(known)):
+            row[j] = known[j]
+        for j in range(n_symbols):
+            row[(j + 1) * ASSET_COLUMNS - 1] = min(max(n_symbols * (held[j] - aim[j]), -CLIP), CLIP)
+        row[len(known) - 1] = held[n_symbols]
+    return True
 
 
 def _clipped(values: NDArray[np.float64]) -> NDArray[np.float32]:

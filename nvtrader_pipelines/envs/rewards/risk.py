@@ -3,6 +3,7 @@
 from typing import Annotated, Literal
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 from pydantic import Field, NonNegativeFloat, PositiveFloat
 
@@ -22,8 +23,7 @@ class VolatilityPenalty(Component):
         """The term on one panel."""
 
         def penalty(outcome: StepOutcome) -> NDArray[np.float64]:
-            recent = np.ascontiguousarray(outcome.recent_returns[:, -self.window :])
-            return -self.weight * recent.std(axis=1)
+            return -self.weight * volatilities(outcome.recent_returns, self.window)
 
         return Stateless(penalty)
 
@@ -77,7 +77,50 @@ def expected_shortfalls(returns: NDArray[np.float64], confidence_level: float) -
             f"expected shortfall at {confidence_level:.1%} needs a tail of at least one return, "
             f"but {returns.shape[1]} returns leave {tail:.2f}; lower the level or lengthen the sample"
         )
-    whole = int(tail + 1e-9)
-    ordered = np.sort(returns, axis=1)
-    boundary = ordered[:, min(whole, returns.shape[1] - 1)] * (tail - whole)
-    return -(ordered[:, :whole].sum(axis=1) + boundary) / tail
+    losses = np.empty(len(returns))
+    _tail_losses(returns, tail, losses)
+    return losses
+
+
+def volatilities(returns: NDArray[np.float64], window: int) -> NDArray[np.float64]:
+    """Standard deviation (ddof 0) of the last `window` returns of each row (n, S), fractions (n,)."""
+    deviations = np.empty(len(returns))
+    _deviations(returns, window, deviations)
+    return deviations
+
+
+@njit(cache=True)
+def _tail_losses(returns: NDArray[np.float64], tail: float, losses: NDArray[np.float64]) -> None:
+    """Write the mean loss of the `tail` worst returns of each row."""
+    n_returns, whole = returns.shape[1], int(tail + 1e-9)
+    worst = np.empty(min(whole + 1, n_returns))  # the last counts by the fraction that fills the tail
+    last = len(worst) - 1
+    for i in range(len(returns)):
+        row = returns[i]
+        worst[:] = np.inf
+        for s in range(n_returns):
+            if row[s] < worst[last]:
+                at = last
+                while at > 0 and row[s] < worst[at - 1]:
+                    worst[at] = worst[at - 1]
+                    at -= 1
+                worst[at] = row[s]
+        total = worst[last] * (tail - whole)
+        for j in range(whole):
+            total += worst[j]
+        losses[i] = -total / tail
+
+
+@njit(cache=True)
+def _deviations(returns: NDArray[np.float64], window: int, deviations: NDArray[np.float64]) -> None:
+    """Write the standard deviation of the last returns of each row."""
+    first = returns.shape[1] - window
+    for i in range(len(returns)):
+        row = returns[i, first:]
+        total, squares = 0.0, 0.0
+        for s in range(window):
+            total += row[s]
+        mean = total / window
+        for s in range(window):
+            squares += (row[s] - mean) ** 2
+        deviations[i] = np.sqrt(squares / window)
