@@ -1,5 +1,6 @@
 """Jobs: what schedules, sensors and the command line launch."""
 
+from dataclasses import asdict
 from datetime import UTC, date, datetime
 
 import dagster as dg
@@ -47,11 +48,12 @@ RATIO_CURVE = dg.define_asset_job(
 )
 
 
-@dg.op(description="Expire superseded snapshots and delete files that nothing refers to.")
+@dg.op(description="Merge small files, expire superseded snapshots, delete files that nothing refers to.")
 def expire_and_sweep(context: dg.OpExecutionContext, warehouse: WarehouseResource) -> None:
-    """Keep commits and plans fast as the history grows; what a panel or a run pins stays readable."""
-    gone = tidy(warehouse.open(), datetime.now(UTC))
-    context.log.info("%d snapshots expired, %d files deleted (%d bytes)", gone.n_snapshots, gone.n_files, gone.n_bytes)
+    """Keep commits and scans fast as the history grows; what a panel or a run pins stays readable."""
+    gone = tidy(warehouse.open(), datetime.now(UTC), tell=lambda table, part: context.log.info("%s: %s", table, part))
+    context.log.info("%s", gone)
+    context.add_output_metadata(asdict(gone))
 
 
 @dg.job(name="upkeep", description="Keep the warehouse small.", tags={"nvtrader/layer": "storage"})

@@ -21,16 +21,14 @@ from nvtrader_pipelines.storage.landing import keep_copies, landed_files
 from nvtrader_pipelines.storage.specs import read_market
 from nvtrader_pipelines.storage.tables import (
     BARS,
-    CLEAN_BARS,
     DELIVERIES,
     FEATURES,
     MARKET_PANEL,
+    PINNED,
     RETURNS,
     Table,
 )
 from nvtrader_pipelines.storage.warehouse import Warehouse
-
-PINNED = (BARS, CLEAN_BARS, RETURNS, FEATURES)
 
 
 @dataclass(frozen=True)

@@ -343,6 +343,7 @@ PREFERENCE_PAIRS = Table(
     ),
     _BY_RUN,
 )
+PINNED = (BARS, CLEAN_BARS, RETURNS, FEATURES)  # panels and runs name the snapshots of these that they read
 TABLES = (
     BARS,
     DELIVERIES,

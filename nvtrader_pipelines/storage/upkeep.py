@@ -1,17 +1,20 @@
-"""Keeping the warehouse small: superseded snapshots that nothing refers to expire, files that none needs go."""
+"""Keeping the warehouse small: small files merge, superseded snapshots expire, files that none needs go."""
 
-import json
+import contextlib
+import stat
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
 from pathlib import Path
 
 from pyiceberg.table import Table as IcebergTable
 
 from nvtrader_pipelines.storage.catalog import lock_path
+from nvtrader_pipelines.storage.compaction import compact
 from nvtrader_pipelines.storage.files import locked
-from nvtrader_pipelines.storage.ledger import Ledger
-from nvtrader_pipelines.storage.tables import MARKET_PANEL, RUNS, TABLES
+from nvtrader_pipelines.storage.snapshots import expire
+from nvtrader_pipelines.storage.table import Table
+from nvtrader_pipelines.storage.tables import TABLES
 from nvtrader_pipelines.storage.warehouse import Warehouse
 
 GRACE = timedelta(days=1)  # an unreferenced file may belong to a commit under way or to views just opened
@@ -19,65 +22,87 @@ GRACE = timedelta(days=1)  # an unreferenced file may belong to a commit under w
 
 @dataclass(frozen=True)
 class Tidied:
-    """What went."""
+    """What went, and what became of it."""
 
-    n_snapshots: int
-    n_files: int
-    n_bytes: int
+    n_merged: int = 0  # small files
+    n_made: int = 0  # files they became
+    n_snapshots: int = 0
+    n_files: int = 0
+    n_bytes: int = 0
+
+    def __str__(self) -> str:
+        return (
+            f"{self.n_merged} small files merged into {self.n_made}, {self.n_snapshots} snapshots expired, "
+            f"{self.n_files} files deleted ({self.n_bytes} bytes)"
+        )
+
+    def __add__(self, other: "Tidied") -> "Tidied":
+        """Both together."""
+        return Tidied(
+            self.n_merged + other.n_merged,
+            self.n_made + other.n_made,
+            self.n_snapshots + other.n_snapshots,
+            self.n_files + other.n_files,
+            self.n_bytes + other.n_bytes,
+        )
 
 
-def tidy(lake: Warehouse, now: datetime, keep: timedelta = timedelta(days=7)) -> Tidied:
-    """Expire snapshots superseded before `now - keep`, and delete files no snapshot reaches for longer than a day.
+def tidy(
+    lake: Warehouse,
+    now: datetime,
+    keep: timedelta = timedelta(days=7),
+    tell: Callable[[str, Tidied], None] = lambda _table, _tidied: None,
+) -> Tidied:
+    """Merge small files, expire snapshots superseded before `now - keep`, delete files not needed for over a day.
 
     Snapshots that `gold.market_panel`, `rl.runs` or the ledger name are kept for ever: what they record can be read
-    again, and an interrupted run goes on.
+    again, and an interrupted run goes on. Writers go on meanwhile; killed at any moment, what is left is done the next
+    time.
+
+    Args:
+        lake: the tables.
+        now: the time, in UTC.
+        keep: how long a snapshot that nothing names stays after it was superseded.
+        tell: called with the name of each table that was touched, and with what went there.
     """
-    pinned = pinned_snapshots(lake)
-    parts = []
+    pinned, total = lake.pinned_snapshots(), Tidied()
     for table in TABLES:
         if lake.find(table) is None:
             continue
-        with locked(lock_path(lake.home, table.name)):
-            n_snapshots = _expire(lake.load(table), pinned, now - keep)
-            sizes = _sweep(lake.load(table), min(now - GRACE, now - keep))
-            parts.append((n_snapshots, len(sizes), sum(sizes)))
-    return Tidied(*(sum(part[i] for part in parts) for i in range(3)))
+        part = _tidy(lake, table, pinned, now, keep)
+        if part != Tidied():
+            tell(table.name, part)
+        total += part
+    return total
 
 
-def pinned_snapshots(lake: Warehouse) -> set[int]:
-    """Every snapshot that a panel or a run names, be it complete or only begun."""
-    panels = lake.read(MARKET_PANEL)
-    columns = [name for name in panels.columns if name.endswith("_snapshot_id")]
-    named = {value for name in columns for value in panels[name] if value is not None}
-    completed, begun = lake.read(RUNS, columns=["snapshot_ids"]), Ledger.open(lake.home).runs()
-    for text in (*completed["snapshot_ids"], *begun["snapshot_ids"]):
-        named |= set(json.loads(text).values())
-    return named
-
-
-def _expire(iceberg: IcebergTable, pinned: set[int], before: datetime) -> int:
-    snapshots = sorted(iceberg.snapshots(), key=lambda snapshot: snapshot.sequence_number or 0)
-    limit = before.timestamp() * 1000
-    # A snapshot is as old as the one that replaced it, not as its own commit.
-    old = [
-        snapshot.snapshot_id
-        for snapshot, successor in pairwise(snapshots)
-        if successor.timestamp_ms < limit and snapshot.snapshot_id not in pinned
-    ]
-    if old:
-        iceberg.maintenance.expire_snapshots().by_ids(old).commit()
-    return len(old)
+def _tidy(lake: Warehouse, table: Table, pinned: set[int], now: datetime, keep: timedelta) -> Tidied:
+    merges = compact(lake, table)
+    with locked(lock_path(lake.home, table.name)):
+        n_snapshots = expire(lake.load(table), pinned, now - keep)
+        sizes = _sweep(lake.load(table), now - GRACE)
+    return Tidied(
+        n_merged=sum(len(merge.sources) for merge in merges),
+        n_made=sum(len(merge.paths) for merge in merges),
+        n_snapshots=n_snapshots,
+        n_files=len(sizes),
+        n_bytes=sum(sizes),
+    )
 
 
 def _sweep(iceberg: IcebergTable, before: datetime) -> list[int]:
-    """Delete the table's files that no snapshot reaches and that are older than `before`; their sizes."""
+    """Delete the table's files that no snapshot reaches and that were last needed before a time; their sizes."""
     folder = Path(iceberg.location().removeprefix("file://"))
     needed = _reachable(iceberg)
-    facts = {path: path.stat() for path in folder.rglob("*") if path.is_file() and str(path) not in needed}
-    gone = {path: fact.st_size for path, fact in facts.items() if datetime.fromtimestamp(fact.st_mtime, UTC) < before}
-    for path in gone:
-        path.unlink()
-    return list(gone.values())
+    sizes = []
+    for path in folder.rglob("*"):
+        with contextlib.suppress(FileNotFoundError):  # a writer that failed has deleted its own
+            fact = path.stat()
+            old = datetime.fromtimestamp(fact.st_mtime, UTC) < before
+            if old and str(path) not in needed and stat.S_ISREG(fact.st_mode):
+                path.unlink()
+                sizes.append(fact.st_size)
+    return sizes
 
 
 def _reachable(iceberg: IcebergTable) -> set[str]:

@@ -7,6 +7,7 @@ import duckdb
 import polars as pl
 from pyiceberg.types import IcebergType, ListType
 
+from nvtrader_pipelines.storage.commits import live_files
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import locked
 from nvtrader_pipelines.storage.home import Home
@@ -21,7 +22,7 @@ from nvtrader_pipelines.storage.tables import (
     TABLES,
     TRAJECTORIES,
 )
-from nvtrader_pipelines.storage.warehouse import Warehouse, live_files
+from nvtrader_pipelines.storage.warehouse import Warehouse
 
 STORAGE_VERSION = "v1.0.0"  # older clients open it too
 DUCKDB_TYPES = {

@@ -1,29 +1,40 @@
 """The tables of one home: rows are replaced by key in one commit, and read at any snapshot."""
 
-import warnings
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from itertools import chain
 
 import polars as pl
-import pyarrow as pa
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.exceptions import CommitFailedException, ValidationException
-from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, In
-from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table as IcebergTable
-from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from nvtrader_pipelines.storage.catalog import find_table, load_table, lock_path, missing_file, open_catalog
+from nvtrader_pipelines.storage.commits import (
+    Merge,
+    Where,
+    all_of,
+    exchange,
+    files_with,
+    live_files,
+    path_of,
+    retried,
+    scan_files,
+)
+from nvtrader_pipelines.storage.data_files import DataFiles
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import locked
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.table import Table, polars_type
-from nvtrader_pipelines.storage.tables import TABLES
-
-Where = Mapping[str, Sequence[str] | Sequence[int]]
+from nvtrader_pipelines.storage.snapshots import expire, named_snapshots
+from nvtrader_pipelines.storage.table import Table
+from nvtrader_pipelines.storage.tables import MARKET_PANEL, PINNED, RUNS, TABLES
 
 KEY_KINDS = {"string", "int", "long"}  # never floats: a predicate on a float deletes rows that hold NaN
+N_NEWEST = 20  # snapshots of a table that stay whatever their age
+EVERY = 10  # snapshots after which older ones go: a commit of pyiceberg's costs as much as there are snapshots
+PINNING = timedelta(hours=1)  # a snapshot of the market may be about to be named by the run that read it
 
 
 @dataclass(frozen=True)
@@ -45,12 +56,15 @@ class Warehouse:
         self.home = home
         self._catalog: SqlCatalog | None = None
 
-    def replace(self, table: Table, rows: pl.DataFrame, where: Where) -> int | None:
+    def replace(self, table: Table, rows: pl.DataFrame | Iterable[pl.DataFrame], where: Where) -> int | None:
         """Replace exactly the rows whose keys are among the given values, in one commit.
+
+        The new rows are in files before the table's lock is taken; rows that come in batches are never in memory
+        together. A process that is killed at any moment leaves the old rows or the new ones.
 
         Args:
             table: the table.
-            rows: the new rows, all inside `where`; float NaN is written as null.
+            rows: the new rows, at once or in batches, all inside `where`; float NaN is written as null.
             where: values of string or integer columns; empty for the whole table.
 
         Returns:
@@ -59,33 +73,62 @@ class Warehouse:
         Raises:
             ValueError: if the columns are not the table's, a key is a float column, or a row lies outside `where`.
         """
-        _require_columns(table, rows)
         _require_keys(table, where)
-        _require_inside(table, rows, where)
-        self.load(table)  # made or widened before the lock, which both need
+        iceberg = self.load(table)  # made or brought up to date before the lock, which both need
+        with DataFiles(iceberg) as files:
+            for batch in [rows] if isinstance(rows, pl.DataFrame) else rows:
+                _require_columns(table, batch)
+                _require_inside(table, batch, where)
+                files.write(batch)
         with locked(lock_path(self.home, table.name)):
-            return self._swap(table, rows.fill_nan(None), _filter(where))
+            return self._swap(table, files.paths, where)
 
-    @retry(
-        retry=retry_if_exception_type((ValidationException, CommitFailedException)),
-        wait=wait_random_exponential(multiplier=0.02, max=1.0),
-        stop=stop_after_attempt(20),
-        reraise=True,
-    )
-    def _swap(self, table: Table, rows: pl.DataFrame, old: BooleanExpression) -> int | None:
+    @retried
+    def _swap(self, table: Table, paths: list[str], where: Where) -> int | None:
         iceberg = self.load(table)
-        content = _arrow(rows, iceberg)
-        replaces = any(True for _ in iceberg.scan(old).plan_files())
-        if replaces or len(content):
-            with warnings.catch_warnings(), iceberg.transaction() as transaction:
-                # A file may hold values around those replaced, and none of them.
-                warnings.filterwarnings("ignore", message="Delete operation did not match any records")
-                if replaces:
-                    transaction.delete(old)
-                if len(content):
-                    transaction.append(content)
-        after = self.load(table).current_snapshot()
-        return after.snapshot_id if after else None
+        with DataFiles(iceberg) as rest:
+            gone = files_with(table, iceberg, where, rest)
+        exchange(iceberg, gone, [*paths, *rest.paths])
+        self._stay_short(table, iceberg)
+        snapshot = iceberg.current_snapshot()
+        return snapshot.snapshot_id if snapshot else None
+
+    def merge(self, table: Table, merges: Sequence[Merge]) -> list[Merge]:
+        """Put files in the place of others that hold the same rows, in one commit.
+
+        Returns:
+            Those whose sources were all still there; the new files of the others are deleted.
+        """
+        with locked(lock_path(self.home, table.name)):
+            return self._put(table, merges)
+
+    @retried
+    def _put(self, table: Table, merges: Sequence[Merge]) -> list[Merge]:
+        iceberg = self.load(table)
+        live = set(live_files(table, iceberg))
+        valid = [merge for merge in merges if live.issuperset(map(path_of, merge.sources))]
+        for late in (merge for merge in merges if merge not in valid):
+            late.discard()
+        exchange(iceberg, list(chain(*(each.sources for each in valid))), list(chain(*(each.paths for each in valid))))
+        return valid
+
+    def _stay_short(self, table: Table, iceberg: IcebergTable) -> None:
+        """Every few commits drop old snapshots that nothing names, or each commit would cost more than the last."""
+        snapshot = iceberg.current_snapshot()
+        if snapshot is None or (snapshot.sequence_number or 0) % EVERY > 1:  # a commit makes one or two
+            return
+        with contextlib.suppress(CommitFailedException, StorageError):  # the rows are there; upkeep will do it
+            if table.name in {each.name for each in PINNED}:
+                expire(iceberg, self.pinned_snapshots(), datetime.now(UTC) - PINNING, N_NEWEST)
+            else:
+                expire(iceberg, set(), datetime.now(UTC), N_NEWEST)
+
+    def pinned_snapshots(self) -> set[int]:
+        """Every snapshot that a panel or a run names, be it complete or only begun."""
+        from nvtrader_pipelines.storage.ledger import Ledger  # it knows experiments, and they bring torch
+
+        completed, begun = self.read(RUNS, columns=["snapshot_ids"]), Ledger.open(self.home).runs()
+        return named_snapshots(self.read(MARKET_PANEL), (*completed["snapshot_ids"], *begun["snapshot_ids"]))
 
     def replace_years(self, table: Table, rows: pl.DataFrame, years: Sequence[int]) -> int:
         """Replace the given years' partitions by those of the rows that fall into them; the number written."""
@@ -109,7 +152,7 @@ class Warehouse:
         if snapshot_id is not None and (iceberg is None or iceberg.snapshot_by_id(snapshot_id) is None):
             raise StorageError(f"{table.name} has no snapshot {snapshot_id} any more: it has expired")
         try:
-            rows = _rows(table, iceberg, where or {}, snapshot_id)
+            rows = scan_files(table, live_files(table, iceberg, where, snapshot_id)).filter(all_of(where or {}))
             return rows.select(columns or [column.name for column in table.fields]).collect()
         except FileNotFoundError as error:
             raise missing_file(self.home, table, error) from error
@@ -154,54 +197,6 @@ class Warehouse:
         return self._catalog
 
 
-def _filter(where: Where) -> BooleanExpression:
-    terms: list[BooleanExpression] = []
-    terms.extend(In(column, set(values)) for column, values in where.items())  # pyright: ignore[reportCallIssue]
-    if not terms:
-        return AlwaysTrue()
-    return terms[0] if len(terms) == 1 else And(*terms)
-
-
-def _rows(table: Table, iceberg: IcebergTable | None, where: Where, snapshot_id: int | None) -> pl.LazyFrame:
-    """The live rows, partition by partition, each as it was written; columns a file lacks are null.
-
-    polars reads many small files several times faster than pyiceberg's own scan.
-    """
-    tasks = live_files(table, iceberg, _filter(where), snapshot_id)
-    kinds = {column.name: polars_type(column.kind) for column in table.fields}
-    if not tasks:
-        return pl.LazyFrame(schema=kinds)
-    scan = pl.scan_parquet(
-        tasks, schema=kinds, missing_columns="insert", extra_columns="ignore", hive_partitioning=False, glob=False
-    )
-    return scan.filter(*(pl.col(column).is_in(list(values)) for column, values in where.items()))
-
-
-def live_files(
-    table: Table, iceberg: IcebergTable | None, where: BooleanExpression | None = None, snapshot_id: int | None = None
-) -> list[str]:
-    """Paths of the data files of a snapshot that may hold such rows, partition by partition.
-
-    Raises:
-        StorageError: if the table holds row-level deletes, which this package never writes.
-    """
-    if iceberg is None:
-        return []
-    tasks = list(iceberg.scan(where or AlwaysTrue(), snapshot_id=snapshot_id).plan_files())
-    if any(task.delete_files for task in tasks):
-        raise StorageError(f"{table.name} holds row-level deletes written by another engine; compact it there first")
-    tasks.sort(key=lambda task: [str(value) for value in task.file.partition])
-    return [task.file.file_path.removeprefix("file://") for task in tasks]
-
-
-def _arrow(rows: pl.DataFrame, iceberg: IcebergTable) -> pa.Table:
-    """The rows in the table's own column order and types; a column that is no longer computed is null."""
-    schema = schema_to_pyarrow(iceberg.schema(), include_field_ids=False)
-    gone = [pl.lit(None).alias(name) for name in schema.names if name not in rows.columns]
-    rows = rows.with_columns(gone)
-    return rows.select(schema.names).to_arrow().cast(schema)
-
-
 def _require_columns(table: Table, rows: pl.DataFrame) -> None:
     wanted, found = {column.name for column in table.fields}, set(rows.columns)
     if wanted != found:
@@ -222,8 +217,9 @@ def _require_keys(table: Table, where: Where) -> None:
 
 def _require_inside(table: Table, rows: pl.DataFrame, where: Where) -> None:
     for column, values in where.items():
-        strangers = rows.filter(~pl.col(column).is_in(list(values)) | pl.col(column).is_null())[column].unique()
-        if len(strangers):
+        inside = all_of({column: values})
+        if not rows.select(inside.all()).item():
+            strangers = rows.filter(~inside)[column].unique()
             raise ValueError(
                 f"{table.name}: rows to write must have {column} among the {len(values)} values replaced, "
                 f"but {len(strangers)} other values were found ({strangers.head(3).to_list()})"
