@@ -1,6 +1,7 @@
 """Who takes part in a run: every seed, the experiment itself, and the baselines, each on an account of its own."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from copy import copy
 from dataclasses import dataclass
 
 from nvtrader_pipelines.evaluation.backtest import Contestant, backtest
@@ -9,7 +10,7 @@ from nvtrader_pipelines.evaluation.statistics import sharpe_ratio
 from nvtrader_pipelines.experiments.plan import FoldSeed, RunPlan
 from nvtrader_pipelines.policies.agents import Learner
 from nvtrader_pipelines.policies.archive import PolicyArchiveError, read_archive
-from nvtrader_pipelines.policies.learned import EnsemblePolicy, open_policy
+from nvtrader_pipelines.policies.learned import EnsemblePolicy, Interfaces, open_policy
 from nvtrader_pipelines.policies.policy import Policy
 
 Archives = Mapping[FoldSeed, bytes]
@@ -41,20 +42,28 @@ def contestants(plan: RunPlan, archives: Archives, chosen: Mapping[int, int]) ->
     ]
     if not isinstance(spec.agent, Learner):
         return [Contestant(spec.name, "ensemble", nobody, (spec.agent.start(),) * len(plan.folds)), *baselines]
+    policies = _opened(plan, plan.keys, archives)
     seeds = [
-        Contestant(f"{spec.name}/seed-{seed}", "policy", (seed,) * len(plan.folds), _of_seed(plan, seed, archives))
+        Contestant(
+            f"{spec.name}/seed-{seed}",
+            "policy",
+            (seed,) * len(plan.folds),
+            tuple(policies[fold.index, seed] for fold in plan.folds),
+        )
         for seed in spec.seeds
     ]
-    return [*seeds, _experiment(plan, archives, chosen), *baselines]
+    return [*seeds, _experiment(plan, policies, chosen), *baselines]
 
 
-def _experiment(plan: RunPlan, archives: Archives, chosen: Mapping[int, int]) -> Contestant:
+def _experiment(plan: RunPlan, policies: Mapping[FoldSeed, Policy], chosen: Mapping[int, int]) -> Contestant:
+    """The experiment's own account; it has copies of the policies, for they may remember."""
     if chosen:
         best = tuple(chosen[fold.index] for fold in plan.folds)
-        policies = tuple(_opened(plan, (fold.index, chosen[fold.index]), archives) for fold in plan.folds)
-        return Contestant(plan.spec.name, "ensemble", best, policies)
-    members = [_of_seed(plan, seed, archives) for seed in plan.spec.seeds]  # openings of its own: they may remember
-    averages = tuple(EnsemblePolicy(each) for each in zip(*members, strict=True))
+        by_fold = tuple(copy(policies[fold.index, chosen[fold.index]]) for fold in plan.folds)
+        return Contestant(plan.spec.name, "ensemble", best, by_fold)
+    averages = tuple(
+        EnsemblePolicy([copy(policies[fold.index, seed]) for seed in plan.spec.seeds]) for fold in plan.folds
+    )
     return Contestant(plan.spec.name, "ensemble", (None,) * len(averages), averages)
 
 
@@ -62,21 +71,21 @@ def choose(plan: RunPlan, archives: Archives, fold: Fold) -> Choice:
     """Of a fold's seeds, the one with the highest net Sharpe ratio on the sessions held out of its training."""
     first, last = plan.validation_window(fold)
     held_out = Fold(fold.index, fold.train_first, fold.train_last, first, last)
-    seeds = [
-        Contestant(str(seed), "policy", (seed,), (_opened(plan, (fold.index, seed), archives),))
-        for seed in plan.spec.seeds
-    ]
+    policies = _opened(plan, [(fold.index, seed) for seed in plan.spec.seeds], archives)
+    seeds = [Contestant(str(seed), "policy", (seed,), (policies[fold.index, seed],)) for seed in plan.spec.seeds]
     curves = backtest(plan.panel, plan.spec.environment, [held_out], seeds).equity_curves
     returns = curves.partition_by("policy", as_dict=True)
     sharpe = {seed: sharpe_ratio(returns[(str(seed),)]["net_return"].to_numpy()) for seed in plan.spec.seeds}
     return Choice(fold.index, max(sharpe, key=sharpe.__getitem__), sharpe)
 
 
-def _of_seed(plan: RunPlan, seed: int, archives: Archives) -> tuple[Policy, ...]:
-    return tuple(_opened(plan, (fold.index, seed), archives) for fold in plan.folds)
+def _opened(plan: RunPlan, keys: Collection[FoldSeed], archives: Archives) -> dict[FoldSeed, Policy]:
+    """Policies of the run, each opened once."""
+    shared: Interfaces = {}
+    return {key: _open(plan, key, archives, shared) for key in keys}
 
 
-def _opened(plan: RunPlan, key: FoldSeed, archives: Archives) -> Policy:
+def _open(plan: RunPlan, key: FoldSeed, archives: Archives, shared: Interfaces) -> Policy:
     """One policy of the run; that of another fold may have been trained on the sessions it would be judged on."""
     if key not in archives:
         raise KeyError(f"the policy of fold {key[0]} seed {key[1]} is missing; train the experiment to the end")
@@ -88,4 +97,4 @@ def _opened(plan: RunPlan, key: FoldSeed, archives: Archives) -> Policy:
             f"{plan.panel_digest[:8]} is one of fold {card.fold} seed {card.seed} of {card.experiment} on the market "
             f"{card.panel_digest[:8]}; train the experiment again"
         )
-    return open_policy(card, tensors, plan.panel)
+    return open_policy(card, tensors, plan.panel, shared)

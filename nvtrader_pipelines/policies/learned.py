@@ -1,23 +1,45 @@
 """Trained policies in use: deterministic decisions of one network, or of the average over seeds."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from gymnasium import spaces
+from torch.distributions import Distribution
 
+from nvtrader_pipelines.envs.actions import ActionMap
 from nvtrader_pipelines.envs.dynamics import Account
+from nvtrader_pipelines.envs.observations import ObservationBuilder, ObservationScaler
 from nvtrader_pipelines.envs.observations.builder import AccountView
 from nvtrader_pipelines.envs.observations.hashing import observation_hashes
+from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.policies.agents import Learner
 from nvtrader_pipelines.policies.archive import PolicyArchiveError, PolicyCard
 from nvtrader_pipelines.policies.policy import Decision, Policy
 
 
-def open_policy(card: PolicyCard, tensors: dict[str, torch.Tensor], panel: MarketPanel) -> Policy:
+class Interface(NamedTuple):
+    """What stands between one panel and a network: what the network sees, and the weights its answer stands for."""
+
+    builder: ObservationBuilder
+    weights: ActionMap
+
+
+Interfaces = dict[tuple[EnvSpec, ObservationScaler], Interface]  # of one panel
+
+
+def open_policy(
+    card: PolicyCard, tensors: dict[str, torch.Tensor], panel: MarketPanel, shared: Interfaces | None = None
+) -> Policy:
     """The policy of a card on one panel, for one account: what it remembers is that account's.
+
+    Args:
+        card: of the policy.
+        tensors: of its network.
+        panel: the market.
+        shared: what the policies opened on this panel so far stand on; policies of one environment and scaler share it.
 
     Raises:
         PolicyArchiveError: if the panel's symbols or features are not those of the card, or the tensors are not those
@@ -27,7 +49,7 @@ def open_policy(card: PolicyCard, tensors: dict[str, torch.Tensor], panel: Marke
     _require_same("symbols", card.symbols, panel.symbols)
     _require_same("features", card.feature_names, panel.feature_names)
     if isinstance(agent, Learner):
-        return LearnedPolicy(card, agent, tensors, panel)
+        return LearnedPolicy(card, agent, tensors, panel, _interface(card, panel, {} if shared is None else shared))
     if tensors:
         raise PolicyArchiveError(
             f"a classical agent has no tensors, but the policy of {agent.kind} has {len(tensors)}; "
@@ -36,20 +58,37 @@ def open_policy(card: PolicyCard, tensors: dict[str, torch.Tensor], panel: Marke
     return agent.start()
 
 
+def _interface(card: PolicyCard, panel: MarketPanel, shared: Interfaces) -> Interface:
+    environment = card.environment
+    key = (environment, card.scaler)
+    if key not in shared:
+        builder = environment.observation.start(panel, card.scaler, environment.lookback)
+        shared[key] = Interface(builder, environment.action.start(panel))
+    return shared[key]
+
+
 class LearnedPolicy:
     """One trained network on one panel; decides without exploring. A network with memory begins with none.
+
+    A copy made before the first decision is for another account; it shares the network and remembers for itself.
 
     Raises:
         PolicyArchiveError: if the tensors are not those of the agent's network.
     """
 
-    def __init__(self, card: PolicyCard, agent: Learner, tensors: dict[str, torch.Tensor], panel: MarketPanel) -> None:
+    def __init__(
+        self,
+        card: PolicyCard,
+        agent: Learner,
+        tensors: dict[str, torch.Tensor],
+        panel: MarketPanel,
+        interface: Interface,
+    ) -> None:
         torch.set_num_threads(1)
-        environment = card.environment
+        Distribution.set_default_validate_args(False)
         self._panel, self._agent = panel, agent
-        self._builder = environment.observation.start(panel, card.scaler, environment.lookback)
-        self._map = environment.action.start(panel)
-        size = environment.action.size(len(panel.symbols))
+        self._builder, self._map = interface
+        size = card.environment.action.size(len(panel.symbols))
         self._bound = size.bound
         self._network = agent.network(
             self._builder.layout,

@@ -1,3 +1,4 @@
+from copy import copy
 from dataclasses import replace
 
 import numpy as np
@@ -110,6 +111,22 @@ def test_a_policy_with_memory_remembers_between_decisions_and_each_opening_for_i
     remembered = decisions(policy, sessions=[165])
     assert decisions(opened("recurrent_ppo"), sessions=[165]) != remembered
     assert decisions(opened("ppo"), sessions=[160, 165])[1:] == decisions(opened("ppo"), sessions=[165])
+
+
+@EVERY
+def test_a_copy_of_an_opened_policy_decides_as_another_opening_and_remembers_for_itself(kind):
+    policy = opened(kind)
+    twin = copy(policy)
+    expected = decisions(opened(kind))
+    assert decisions(policy) == expected
+    assert decisions(twin) == expected
+
+
+def test_policies_opened_together_decide_as_each_alone():
+    shared = {}
+    together = [open_policy(*trained(kind), PANEL, shared) for kind in CASES]
+    assert len(shared) < len(CASES)
+    assert [decisions(policy) for policy in together] == [decisions(opened(kind)) for kind in CASES]
 
 
 @pytest.mark.parametrize("t", [160, 159])
