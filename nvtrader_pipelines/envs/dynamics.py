@@ -74,6 +74,10 @@ class Legs:
         """Returns from close to close, (T, N)."""
         return self.returns[WHOLE]
 
+    def filled_at(self, decided_at: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Sessions (n,) whose prices and masks fill the orders of decisions at the closes of `decided_at` (n,)."""
+        return decided_at if self.fill == "same_close" else decided_at + 1
+
 
 def resolve_fill(fill: FillTiming, panel: MarketPanel) -> FillTiming:
     """The fill timing the panel supports: `next_open` needs opens and is `next_close` without them."""
@@ -89,21 +93,24 @@ def market_legs(panel: MarketPanel, fill: FillTiming, financing: Financing = STA
     Raises:
         ValueError: if the fill is `next_open` and the panel has no opens.
     """
-    whole = panel.close_returns
-    still = np.zeros_like(whole)
-    charged = financing.charges(panel.sessions)
-    free = np.zeros_like(charged)
-    charges = (free, charged, charged) if fill == "same_close" else (charged, free, charged)
-    returns = {"next_close": (whole, still, whole), "same_close": (still, whole, whole)}.get(fill)
-    if returns is None:
-        if panel.overnight_returns is None:
-            raise ValueError(
-                f"next_open fills need opening prices, but the panel of {panel.source!r} has only closes; "
-                "choose next_close or deliver opens"
-            )
-        returns = (panel.overnight_returns, (1.0 + whole) / (1.0 + panel.overnight_returns) - 1.0, whole)
-    condition = TRADABLE * panel.tradable.astype(np.uint8) | DELISTED * panel.delisted.astype(np.uint8)
-    return Legs(np.array(returns, dtype=np.float64), np.array(charges), np.ascontiguousarray(condition), fill)
+    returns, charges = np.zeros((3, *panel.close_returns.shape)), np.zeros((3, len(panel.sessions), 2))
+    returns[WHOLE], charges[WHOLE] = panel.close_returns, financing.charges(panel.sessions)
+    night = AFTER_FILL if fill == "same_close" else BEFORE_FILL
+    charges[night] = charges[WHOLE]
+    if fill != "next_open":
+        returns[night] = panel.close_returns
+    elif panel.overnight_returns is None:
+        raise ValueError(
+            f"next_open fills need opening prices, but the panel of {panel.source!r} has only closes; "
+            "choose next_close or deliver opens"
+        )
+    else:
+        returns[BEFORE_FILL] = panel.overnight_returns
+        returns[AFTER_FILL] = (1.0 + panel.close_returns) / (1.0 + panel.overnight_returns) - 1.0
+    condition = np.ascontiguousarray(
+        TRADABLE * panel.tradable.view(np.uint8) | DELISTED * panel.delisted.view(np.uint8)
+    )
+    return Legs(returns, charges, condition, fill)
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +125,7 @@ class HoldingPeriod:
 
 def holding_period(legs: Legs, decided_at: NDArray[np.int64], n_sessions: int) -> HoldingPeriod:
     """The periods that follow decisions at the closes of `decided_at` (n,), each `n_sessions` long."""
-    return HoldingPeriod(legs, decided_at, decided_at if legs.fill == "same_close" else decided_at + 1, n_sessions)
+    return HoldingPeriod(legs, decided_at, legs.filled_at(decided_at), n_sessions)
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,7 +167,8 @@ def hold(
 
     The cost is taken pro rata from every position, so the executed weights are those after it too. Negative weights
     are short positions, a negative weight of cash is a debt; both are charged as the legs' financing says. A
-    portfolio that has lost all it had is worth 0 from then on, with weights of cash: nobody can owe.
+    portfolio that has lost all it had is worth 0 from then on and is over: it cannot owe, its weights are cash, and
+    an order of its last session does not fill.
 
     Args:
         weights: (n, N+1) at the close of the decision, cash last, rows sum to 1.

@@ -60,7 +60,7 @@ def _trade(  # noqa: PLR0913
     drifted: FloatArray,
     i: int,
     target: FloatArray,
-    trade: np.bool_,
+    trade: bool,  # noqa: FBT001
     condition: Flags,
     session: int,
     executed: FloatArray,
@@ -130,7 +130,7 @@ def hold_rows(  # noqa: PLR0913
     for i in range(len(weights)):
         at = decided_at[i] + 1
         growth = _drift(weights, i, returns, charges, BEFORE_FILL, at, drifted, i)
-        turnover[i] = _trade(drifted, i, target, trade[i], condition, filled_at[i], executed, trades)
+        turnover[i] = _trade(drifted, i, target, trade[i] and growth > 0.0, condition, filled_at[i], executed, trades)
         path[0, i, 0] = growth * _drift(executed, i, returns, charges, AFTER_FILL, at, held, i)
         path[1, i, 0] = held[i, cash]
         for later in range(1, n_sessions):
@@ -164,3 +164,37 @@ def close_rows(
             growth[later, i] = _drift(before, i, returns, charges, leg, decided_at[i] + 1 + later, now, i)
         before = now
     return ALL_WITHIN
+
+
+@njit(cache=True)
+def hold_path(  # noqa: PLR0913
+    target: FloatArray,
+    returns: FloatArray,
+    charges: FloatArray,
+    condition: Flags,
+    decided_at: IntArray,
+    filled_at: IntArray,
+    drifted: FloatArray,
+    executed: FloatArray,
+    trades: FloatArray,
+    closing: FloatArray,
+    growth: FloatArray,
+    turnover: FloatArray,
+) -> None:
+    """Trade one portfolio, at first in cash, to each of D targets, and hold it to the last of S closes.
+
+    Decisions ascend and are within the panel. Writes `drifted`, `executed` and `trades` (D, N+1); `closing` (S+1, N+1),
+    weights at the first decision and each close after it; `growth` (S,) before costs; and `turnover` (D,).
+    """
+    start, n_decisions = decided_at[0], len(decided_at)
+    closing[0] = 0.0
+    closing[0, returns.shape[2]] = 1.0
+    for d in range(n_decisions):
+        row = decided_at[d] - start
+        end = decided_at[d + 1] - start if d + 1 < n_decisions else len(growth)
+        at = decided_at[d] + 1
+        before_fill = _drift(closing, row, returns, charges, BEFORE_FILL, at, drifted, d)
+        turnover[d] = _trade(drifted, d, target, before_fill > 0.0, condition, filled_at[d], executed, trades)
+        growth[row] = before_fill * _drift(executed, d, returns, charges, AFTER_FILL, at, closing, row + 1)
+        for later in range(row + 1, end):
+            growth[later] = _drift(closing, later, returns, charges, WHOLE, start + later + 1, closing, later + 1)

@@ -7,18 +7,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nvtrader_pipelines.envs.dynamics import (
+    closes,
     hold,
     holding_period,
     market_legs,
     opening_account,
     resolve_fill,
 )
-from nvtrader_pipelines.portfolio.costs import proportional_cost
+from nvtrader_pipelines.portfolio.costs import no_cost, proportional_cost
+from nvtrader_pipelines.portfolio.financing import Financing
 from tests.markets import synthetic_panel
 from tests.panels import DELISTED, GAP, GAPPY, LAST_PRICE, MAX_GAP, cut, eventful_panel, with_other_future
 
 COST = proportional_cost(0.001)
 FILLS = ("next_open", "next_close", "same_close")
+DEAR = Financing(margin_rate=0.20, borrow_fee=0.10)
+FREE = Financing(margin_rate=0.0, borrow_fee=0.0)
 
 
 def two_names(close_returns, overnight_returns=None, tradable=None, delisted=None):
@@ -33,8 +37,8 @@ def two_names(close_returns, overnight_returns=None, tradable=None, delisted=Non
     )
 
 
-def run(panel, fill, weights, target, n_sessions, *, cost_rate=0.0, t=0, trade=True):
-    period = holding_period(market_legs(panel, fill), np.array([t]), n_sessions)
+def run(panel, fill, weights, target, n_sessions, *, cost_rate=0.0, t=0, trade=True, financing=FREE):
+    period = holding_period(market_legs(panel, fill, financing), np.array([t]), n_sessions)
     return hold(np.array([weights]), np.array([target]), np.array([trade]), period, proportional_cost(cost_rate))
 
 
@@ -169,6 +173,11 @@ class Shares:
     def weights(self):
         return np.append(self.shares * self.prices, self.cash) / self.value
 
+    def pay_interest(self, days, financing):
+        debt = max(0.0, -self.cash)
+        lent = -float(np.minimum(self.shares * self.prices, 0.0).sum())
+        self.cash -= (debt * financing.margin_rate + lent * financing.borrow_fee) * days / 360
+
     def write_off(self, delisted):
         self.cash += float(self.shares[delisted] @ self.prices[delisted])
         self.shares[delisted] = 0.0
@@ -176,9 +185,10 @@ class Shares:
     def rebalance(self, target, tradable, cost_rate):
         value, held = self.value, self.shares * self.prices
         orders = np.where(tradable, target[:-1] * value, held)
-        short = orders.sum() - value
-        if short > 0.0 and orders[tradable].sum() > 0.0:
-            orders[tradable] *= 1.0 - short / orders[tradable].sum()
+        loan = max(0.0, -target[-1]) * value
+        missing = orders.sum() - value - loan
+        if missing > 0.0 and orders[tradable].sum() > 0.0:
+            orders[tradable] *= max(0.0, 1.0 - missing / orders[tradable].sum())
         fee = cost_rate * np.abs(orders - held).sum()
         kept = 1.0 - fee / value  # the fee is taken pro rata from every position
         self.shares = orders * kept / self.prices
@@ -186,29 +196,40 @@ class Shares:
         return fee
 
 
+def long_only(generator):
+    return generator.dirichlet(np.full(7, 0.3))
+
+
+def long_and_short(generator):
+    long, short = generator.uniform(0.2, 2.0), generator.uniform(0.0, 0.8)
+    names = long * generator.dirichlet(np.full(6, 0.5)) - short * generator.dirichlet(np.full(6, 0.5))
+    return np.append(names, 1.0 - names.sum())
+
+
+@pytest.mark.parametrize("wanted", [long_only, long_and_short])
 @given(seed=st.integers(0, 2**32 - 1), fill=st.sampled_from(FILLS), n_sessions=st.integers(1, 7), bps=st.floats(0, 50))
-def test_an_independent_account_of_shares_and_currency_agrees_at_every_close(seed, fill, n_sessions, bps):
+def test_an_independent_account_of_shares_and_currency_agrees_at_every_close(wanted, seed, fill, n_sessions, bps):
     generator = np.random.default_rng(seed)
     panel = eventful_panel(120, seed=int(generator.integers(1000)))
-    legs, cost_rate, t = market_legs(panel, fill), bps * 1e-4, int(generator.integers(20, 60))
+    legs, cost_rate, t = market_legs(panel, fill, DEAR), bps * 1e-4, int(generator.integers(20, 60))
     shares = Shares(6)
     weights, equity = opening_account(6).weights[None, :], 1_000_000.0
     for _ in range(6):
-        target = generator.dirichlet(np.full(7, 0.3))
+        target = wanted(generator)
         trade = generator.random() < 0.8
         period = holding_period(legs, np.array([t]), n_sessions)
         done = hold(weights, target[None, :], np.array([trade]), period, proportional_cost(cost_rate))
-        closes, fees = walk_shares(shares, panel, fill, (t, n_sessions), target if trade else None, cost_rate)
-        np.testing.assert_allclose(equity * np.cumprod(done.session_growth[0]), closes, rtol=1e-12)
+        values, fees = walk_shares(shares, panel, fill, (t, n_sessions), target if trade else None, cost_rate)
+        np.testing.assert_allclose(equity * np.cumprod(done.session_growth[0]), values, rtol=1e-12)
         np.testing.assert_allclose(done.weights[0], shares.weights(), atol=1e-12)
         np.testing.assert_allclose(done.session_cash[0, -1], shares.weights()[-1], atol=1e-12)
-        assert done.cost[0] == pytest.approx(fees, abs=1e-14)
-        weights, equity, t = done.weights, closes[-1], t + n_sessions
+        assert done.cost[0] == pytest.approx(fees, abs=1e-13)
+        weights, equity, t = done.weights, values[-1], t + n_sessions
 
 
 def walk_shares(shares, panel, fill, when, target, cost_rate):
     """Values at each close, and the fee as a fraction of the value it was paid from."""
-    (t, n_sessions), closes, fee = when, [], 0.0
+    (t, n_sessions), values, fee = when, [], 0.0
 
     def fill_order(session):
         shares.write_off(panel.delisted[session])
@@ -220,14 +241,15 @@ def walk_shares(shares, panel, fill, when, target, cost_rate):
         fee = fill_order(t)
     for session in range(t + 1, t + n_sessions + 1):
         closing = shares.prices * (1.0 + panel.close_returns[session])
+        shares.pay_interest((panel.sessions[session] - panel.sessions[session - 1]).astype(int), DEAR)
         if session == t + 1 and fill == "next_open":
             shares.prices = shares.prices * (1.0 + panel.overnight_returns[session])
             fee = fill_order(session)
         shares.prices = closing
         if session == t + 1 and fill == "next_close":
             fee = fill_order(session)
-        closes.append(shares.value)
-    return closes, fee
+        values.append(shares.value)
+    return values, fee
 
 
 @given(seed=st.integers(0, 2**32 - 1), fill=st.sampled_from(FILLS), cost_rate=st.floats(0.0, 0.6))
@@ -272,6 +294,117 @@ def test_half_the_traded_value_as_cost_ruins_an_account_that_trades():
         value, weights = value * done.growth[0], done.weights[0]
     assert value == 0.0
     assert np.isfinite(weights).all()
+
+
+# --- debts and short positions -----------------------------------------------------------------------------------
+
+OVER_A_WEEKEND = two_names([[0.0, 0.0]] * 3, [[0.0, 0.0]] * 3)  # Friday, Monday, Tuesday
+
+
+@pytest.mark.parametrize(("fill", "first"), [("next_open", 0.0), ("next_close", 0.0), ("same_close", 3.0)])
+def test_what_is_held_after_a_close_pays_for_the_calendar_days_to_the_next(fill, first):
+    assert np.diff(OVER_A_WEEKEND.sessions).astype(int).tolist() == [3, 1]
+    done = run(OVER_A_WEEKEND, fill, [0.0, 0.0, 1.0], [2.0, -0.5, -0.5], 2, financing=DEAR)
+    a_day = (0.5 * 0.20 + 0.5 * 0.10) / 360
+    paid = 1.0 - done.session_growth[0]
+    np.testing.assert_allclose(paid, np.array([first, 1.0]) * a_day, rtol=5e-3)  # what was paid is owed too
+
+
+def test_a_debt_repaid_at_the_next_open_pays_for_the_nights_before_it():
+    done = run(OVER_A_WEEKEND, "next_open", [1.5, 0.0, -0.5], [1.0, 0.0, 0.0], 2, financing=DEAR)
+    np.testing.assert_allclose(done.session_growth[0], [1.0 - 3 * 0.5 * 0.20 / 360, 1.0], rtol=1e-15)
+    assert done.executed[0].tolist() == [1.0, 0.0, 0.0]
+
+
+def test_the_proceeds_of_a_short_sale_pay_for_other_names_and_earn_nothing():
+    free_of_debt = run(OVER_A_WEEKEND, "same_close", [0.0, 0.0, 1.0], [1.3, -0.3, 0.0], 1, financing=DEAR)
+    np.testing.assert_allclose(free_of_debt.growth, 1.0 - 3 * 0.3 * 0.10 / 360, rtol=1e-15)
+
+
+@given(seed=st.integers(0, 2**32 - 1), fill=st.sampled_from(FILLS))
+def test_a_long_only_account_is_bit_equal_whatever_financing_costs(seed, fill):
+    generator = np.random.default_rng(seed)
+    panel, n = eventful_panel(120, seed=seed % 7), 16
+    start, target = generator.dirichlet(np.full(7, 0.2), (2, n))
+    at, trade = generator.integers(0, 110, n), generator.random(n) < 0.8
+    dear, free = (
+        hold(start, target, trade, holding_period(market_legs(panel, fill, financing), at, 5), COST)
+        for financing in (DEAR, FREE)
+    )
+    for name in vars(dear):
+        np.testing.assert_array_equal(getattr(dear, name), getattr(free, name))
+
+
+def test_a_short_name_that_is_delisted_is_bought_back_at_its_last_price_without_cost():
+    panel = eventful_panel()
+    short = [0.0, 0.0, 0.0, -0.4, 0.0, 0.0, 1.4]
+    gone = run(panel, "next_close", short, short, 2, cost_rate=0.01, t=LAST_PRICE + MAX_GAP, trade=False)
+    np.testing.assert_allclose(gone.executed[0], [0, 0, 0, 0, 0, 0, 1], atol=1e-15)
+    assert gone.turnover.tolist() == gone.cost.tolist() == [0.0]
+
+
+def test_a_name_without_a_price_takes_its_room_from_what_is_borrowed_too():
+    panel = two_names([[0.0, 0.0]] * 2, tradable=[[True, True], [False, True]])
+    done = run(panel, "next_close", [1.2, 0.0, -0.2], [0.0, 1.5, -0.5], 1)
+    np.testing.assert_allclose(done.executed[0], [1.2, 0.3, -0.5], atol=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("weights", "first"), [([3.0, 0.0, -2.0], -0.40), ([-1.0, 0.0, 2.0], 1.50), ([2.0, 0.0, -1.0], -0.50)]
+)
+@pytest.mark.parametrize("fill", ["next_close", "same_close"])
+def test_an_account_that_loses_all_or_more_is_worth_nothing_and_is_over(weights, first, fill):
+    panel = two_names([[0.0, 0.0], [first, 0.0], [0.5, 0.5]])
+    done = run(panel, fill, weights, weights, 2, cost_rate=0.001, financing=DEAR)
+    assert done.session_growth[0].tolist() == [0.0, 1.0]
+    assert done.weights[0].tolist() == [0.0, 0.0, 1.0]
+    if fill == "next_close":  # lost before the order could fill
+        assert done.turnover.tolist() == done.cost.tolist() == [0.0]
+
+
+def test_charges_that_take_all_there_is_end_an_account_as_losses_do():
+    usury = Financing(margin_rate=200.0, borrow_fee=0.0)
+    done = run(OVER_A_WEEKEND, "same_close", [2.0, 0.0, -1.0], [2.0, 0.0, -1.0], 2, financing=usury)
+    assert done.session_growth[0].tolist() == [0.0, 1.0]
+
+
+# --- what is refused ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("t", [-1, 158, 10_000])
+def test_a_period_beyond_the_panel_is_refused(t):
+    panel = eventful_panel()
+    weights = np.eye(7)[[6]]
+    period = holding_period(market_legs(panel, "next_close"), np.array([t]), 2)
+    with pytest.raises(IndexError, match=rf"holding 2 sessions from session {t} needs.*it has 160; decide earlier"):
+        hold(weights, weights, np.array([True]), period, no_cost)
+    with pytest.raises(IndexError, match=rf"holding 2 sessions from session {t} needs"):
+        closes(weights, period)
+
+
+def test_arrays_of_another_shape_than_the_decisions_and_names_are_refused():
+    panel = eventful_panel()
+    period = holding_period(market_legs(panel, "next_close"), np.array([3, 4]), 2)
+    weights = np.eye(7)[[6, 6]]
+    with pytest.raises(
+        ValueError, match=r"2 decisions on 6 names need weights and target of shape \(2, 7\), cash last"
+    ):
+        hold(weights, weights[:, :-1], np.array([True, True]), period, no_cost)
+
+
+def test_the_weights_at_every_close_are_those_the_transition_ends_with():
+    panel, generator = eventful_panel(), np.random.default_rng(5)
+    start, target = generator.dirichlet(np.ones(7), (2, 9))
+    for n_sessions in (1, 4):
+        period = holding_period(market_legs(panel, "next_open"), generator.integers(0, 150, 9), n_sessions)
+        done = hold(start, target, np.ones(9, dtype=bool), period, COST)
+        at_close = list(closes(done.executed, period))
+        assert len(at_close) == n_sessions
+        np.testing.assert_array_equal(at_close[-1][0], done.weights)
+        for session, (weights, growth) in enumerate(at_close):
+            np.testing.assert_array_equal(weights[:, -1], done.session_cash[:, session])
+            if session:
+                np.testing.assert_array_equal(growth, done.session_growth[:, session])
 
 
 # --- no look-ahead -----------------------------------------------------------------------------------------------
