@@ -1,6 +1,7 @@
 """The certified optimum of mean-CVaR portfolios against the whole Rockafellar-Uryasev program, on random instances."""
 
 from collections import Counter
+from typing import cast
 
 import cvxpy as cp
 import numpy as np
@@ -66,7 +67,7 @@ def difference(seed: int) -> tuple[float, str] | None:
         return None
     reference = optimizer.reference(scenarios, **market)
     solver, settings = (cp.CLARABEL, CLOSE) if volatile else (cp.HIGHS, EXACT)
-    expected = float(reference.solve(solver=solver, **settings))
+    expected = cast("float", reference.solve(solver=solver, **settings))
     scale = max(abs(expected), 0.01 * float((scenarios @ np.full(n_names, 1.0 / n_names)).std()))
     return abs(found - expected) / scale, solver
 

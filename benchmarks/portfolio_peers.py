@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from importlib import import_module
 from importlib.metadata import version
 from statistics import median
 from time import process_time
@@ -85,7 +86,7 @@ def by_skfolio(problem: Problem) -> FloatArray:
     """Weights (N,) of skfolio's MeanRisk."""
     cvar = {"risk_measure": RiskMeasure.CVAR, "cvar_beta": CONFIDENCE_LEVEL, "max_weights": problem.cap}
     if not problem.rebalances:
-        return MeanRisk(**cvar).fit(problem.frame).weights_
+        return np.asarray(MeanRisk(**cvar).fit(problem.frame).weights_, dtype=np.float64)
     optimizer = MeanRisk(
         objective_function=ObjectiveFunction.MAXIMIZE_UTILITY,
         risk_aversion=1.0,
@@ -94,13 +95,13 @@ def by_skfolio(problem: Problem) -> FloatArray:
         add_constraints=lambda weights: [cp.norm1(weights - problem.current) <= 2.0 * TURNOVER],
         **cvar,
     )
-    return optimizer.fit(problem.frame).weights_
+    return np.asarray(optimizer.fit(problem.frame).weights_, dtype=np.float64)
 
 
 def by_riskfolio(problem: Problem) -> FloatArray:
     """Weights (N,) of Riskfolio-Lib's Portfolio."""
     n_names = problem.scenarios.shape[1]
-    portfolio = peer("riskfolio").Portfolio(
+    portfolio = import_module("riskfolio").Portfolio(
         returns=problem.frame,
         alpha=1.0 - CONFIDENCE_LEVEL,
         ainequality=np.eye(n_names),
@@ -112,7 +113,7 @@ def by_riskfolio(problem: Problem) -> FloatArray:
 
 def by_pypfopt(problem: Problem) -> FloatArray:
     """Weights (N,) of PyPortfolioOpt's EfficientCVaR."""
-    pypfopt = peer("pypfopt")
+    pypfopt = import_module("pypfopt")
     bounds = (0.0, problem.cap)
     efficient = pypfopt.EfficientCVaR(problem.mean, problem.frame, beta=CONFIDENCE_LEVEL, weight_bounds=bounds)
     if problem.rebalances:

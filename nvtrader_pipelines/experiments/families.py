@@ -23,6 +23,7 @@ from nvtrader_pipelines.policies.backbones import Backbone
 from nvtrader_pipelines.policies.baselines import Baseline
 from nvtrader_pipelines.portfolio.anchors import Anchor
 from nvtrader_pipelines.portfolio.costs import CostModel
+from nvtrader_pipelines.portfolio.scenarios import Scenarios
 
 FAMILIES: dict[str, Any] = {
     "sources": Source,
@@ -33,6 +34,7 @@ FAMILIES: dict[str, Any] = {
     "terminations": Termination,
     "costs": CostModel,
     "anchors": Anchor,
+    "scenarios": Scenarios,
     "agents": Agent,
     "backbones": Backbone,
     "advantages": Advantage,

@@ -10,7 +10,7 @@ from nvtrader_pipelines.components import Component
 
 FloatArray = NDArray[np.float64]
 Count = Annotated[int, Field(ge=500, le=50_000)]
-Horizon = Annotated[int, Field(ge=1, le=60)]  # sessions
+Horizon = Annotated[int, Field(ge=1, le=60)]
 IN_CACHE = 32_000  # numbers worked on at a time, 256 KB: the temporaries stay in the second-level cache
 Bandwidth = Literal["scott"] | Annotated[float, Field(gt=0.0, le=10.0)]  # in standard deviations
 
@@ -61,7 +61,7 @@ class KernelDensity(Component):
 
     kind: Literal["kde"] = "kde"
     n_scenarios: Count = 5000
-    horizon: Horizon = 1
+    horizon: Horizon = 1  # sessions
     bandwidth: Bandwidth = "scott"  # of the kernel over that of the past; scott is T ** (-1 / (N + 4))
 
     def draw(self, returns: FloatArray, generator: RandomNumbers) -> FloatArray:
@@ -82,14 +82,14 @@ class PlainKernelDensity(Component):
     """Sessions drawn at random from a Gaussian kernel density, which is wider than the past by 1 + bandwidth**2.
 
     The kernel has bandwidth**2 times the sample covariance (over T - 1) of the log returns; the sessions of a horizon
-    are independent. The expected shortfall grows with the variance: 18 % at 8 names, 504 sessions and Scott's width.
+    are independent. Losses grow with the deviation: by 16 % at 8 names, 504 sessions and Scott's bandwidth.
 
     Source: Scott (1992), section 6; the density of scipy.stats.gaussian_kde.
     """
 
     kind: Literal["plain_kde"] = "plain_kde"
     n_scenarios: Count = 5000
-    horizon: Horizon = 1
+    horizon: Horizon = 1  # sessions
     bandwidth: Bandwidth = "scott"  # of the kernel over that of the past; scott is T ** (-1 / (N + 4))
 
     def draw(self, returns: FloatArray, generator: RandomNumbers) -> FloatArray:
@@ -108,7 +108,7 @@ class Historical(Component):
     """Every stretch of `horizon` past sessions once, overlapping, the oldest first: T - horizon + 1 scenarios."""
 
     kind: Literal["historical"] = "historical"
-    horizon: Horizon = 1
+    horizon: Horizon = 1  # sessions
 
     def draw(self, returns: FloatArray, generator: RandomNumbers) -> FloatArray:  # noqa: ARG002 - one signature
         """Simple returns over the horizon (T - horizon + 1, N), from past simple session returns (T, N).
@@ -130,7 +130,7 @@ class BlockBootstrap(Component):
 
     kind: Literal["block_bootstrap"] = "block_bootstrap"
     n_scenarios: Count = 5000
-    horizon: Horizon = 1
+    horizon: Horizon = 1  # sessions
 
     def draw(self, returns: FloatArray, generator: RandomNumbers) -> FloatArray:
         """Simple returns over the horizon (S, N), from past simple session returns (T, N).
@@ -153,7 +153,7 @@ class StationaryBootstrap(Component):
 
     kind: Literal["stationary_bootstrap"] = "stationary_bootstrap"
     n_scenarios: Count = 5000
-    horizon: Horizon = 1
+    horizon: Horizon = 1  # sessions
     mean_block: Annotated[float, Field(ge=1.0, le=252.0)] = 10.0  # sessions
 
     def draw(self, returns: FloatArray, generator: RandomNumbers) -> FloatArray:
