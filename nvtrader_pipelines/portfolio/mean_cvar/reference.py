@@ -14,11 +14,12 @@ from scipy.optimize import linprog
 from nvtrader_pipelines.portfolio.mean_cvar.cuts import Bounds
 from nvtrader_pipelines.portfolio.mean_cvar.market import Market, tangent_at
 from nvtrader_pipelines.portfolio.mean_cvar.model import Model, Numbers, Structure, model_of
-from nvtrader_pipelines.portfolio.mean_cvar.solution import InfeasibleError, UncertifiedError
+from nvtrader_pipelines.portfolio.mean_cvar.solution import TOLERANCE, InfeasibleError, UncertifiedError, relative_gap
 
 FloatArray = NDArray[np.float64]
 CONIC_OPTIONS = {"tol_gap_abs": 1e-11, "tol_gap_rel": 1e-11, "tol_feas": 1e-11}
 LINEAR_OPTIONS = {"primal_feasibility_tolerance": 1e-9, "dual_feasibility_tolerance": 1e-9}
+CLOSING_ROUNDS = 20
 INFEASIBLE = frozenset({cp.INFEASIBLE, cp.INFEASIBLE_INACCURATE})
 INTEGER_OPTIONS = LINEAR_OPTIONS | {"mip_feasibility_tolerance": 1e-9, "mip_rel_gap": 1e-8, "mip_abs_gap": 1e-10}
 
@@ -63,7 +64,8 @@ def solve_whole(structure: Structure, numbers: Numbers, market: Market) -> Bound
     The upper bound is the objective recomputed at the solver's weights. The lower bound trusts no solver status:
     the multipliers of the scenarios, made a probability below 1 / tail size, give a plane below the CVaR; under that
     plane what remains is a small program without scenarios, whose optimum is bounded by a linear program (see
-    `_bound_of`). With integer constraints the lower bound is HiGHS's own, of its branch and bound.
+    `_relaxed`). Solvers leave a gap of 1e-8 or so, which tangents at the small program's own weights close. With
+    integer constraints the lower bound is HiGHS's own, of its branch and bound.
 
     Raises:
         InfeasibleError: if no weights keep the constraints.
@@ -78,12 +80,12 @@ def solve_whole(structure: Structure, numbers: Numbers, market: Market) -> Bound
         raise UncertifiedError(f"the solver ended with {problem.status!r} and without weights; check the constraints")
     weights = np.asarray(program.weights.value)
     stats = cast("Any", problem.solver_stats)
+    found = Bounds(weights, tangent_at(market, weights).objective, -np.inf, int(stats.num_iters or 0))
     if problem.is_mixed_integer():
-        lower = _value(problem) + stats.extra_stats.mip_dual_bound - stats.extra_stats.objective_function_value
-    else:
-        parts = np.asarray(program.excesses.dual_value) / market.risk_aversion
-        lower = _lower_bound(structure, numbers, market, weights, parts)
-    return Bounds(weights, tangent_at(market, weights).objective, lower, int(stats.num_iters or 0))
+        info = stats.extra_stats
+        return replace(found, lower=_value(problem) + info.mip_dual_bound - info.objective_function_value)
+    parts = np.asarray(program.excesses.dual_value) / market.risk_aversion
+    return _closed(_model(structure, numbers), market, found, _probability(parts, 1.0 / market.tail_size))
 
 
 def _value(problem: cp.Problem) -> float:
@@ -116,17 +118,23 @@ def _inaccuracy_allowed() -> Iterator[None]:
         yield
 
 
-def _lower_bound(
-    structure: Structure, numbers: Numbers, market: Market, weights: FloatArray, parts: FloatArray
-) -> float:
-    """Optimum of the program whose CVaR and volatility are replaced by planes below them."""
-    model = _model(structure, numbers)
-    tangent = tangent_at(market, weights)
-    expected = market.scenarios.T @ _probability(parts, 1.0 / market.tail_size) / market.scale
-    planes = [model.cvar >= tangent.cvar @ model.weights, model.cvar >= -expected @ model.weights]
-    if tangent.volatility is not None:
-        planes.append(model.volatility >= tangent.volatility @ model.weights)
-    return _bound_of(cp.Problem(cp.Minimize(model.objective), [*model.constraints, *planes]))
+def _closed(model: Model, market: Market, found: Bounds, probability: FloatArray) -> Bounds:
+    """Bounds whose gap is closed by planes below CVaR and volatility, where it can be."""
+    planes: list[Any] = [model.cvar >= -(market.scenarios.T @ probability / market.scale) @ model.weights]
+    tried = found.weights
+    for _ in range(CLOSING_ROUNDS):
+        tangent = tangent_at(market, tried)
+        if tangent.objective < found.upper:
+            found = replace(found, weights=tried, upper=tangent.objective)
+        if relative_gap(found.upper, found.lower, 1.0) <= TOLERANCE:
+            break
+        planes.append(model.cvar >= tangent.cvar @ model.weights)
+        if tangent.volatility is not None:
+            planes.append(model.volatility >= tangent.volatility @ model.weights)
+        problem = cp.Problem(cp.Minimize(model.objective), [*model.constraints, *planes])
+        tried, lower = _relaxed(problem, model.weights)
+        found = replace(found, lower=max(found.lower, lower))
+    return found
 
 
 def _probability(parts: FloatArray, largest: float) -> FloatArray:
@@ -137,33 +145,30 @@ def _probability(parts: FloatArray, largest: float) -> FloatArray:
     return inside + missing * room / room.sum() if missing > 0.0 else inside / inside.sum()
 
 
-def _bound_of(problem: cp.Problem) -> float:
-    """A lower bound of a linear or second-order program: the optimum of a linear program that relaxes it.
+def _relaxed(problem: cp.Problem, weights: cp.Variable) -> tuple[FloatArray, float]:
+    """Weights (N,) that solve a linear or second-order program, and a lower bound of it by a linear one.
 
     For each cone Clarabel's multiplier, moved into the dual cone, turns the cone into one linear inequality that all
-    its points keep; with exact multipliers the bound is exact, with any others it is still a bound. -inf if none.
+    its points keep; with exact multipliers the bound is exact, with any others it is still a bound.
     """
     data, chain, _ = cast("Any", problem.get_problem_data(cp.CLARABEL))
-    matrix, rhs, dims = data["A"].tocsr(), data["b"], data["dims"]
+    matrix, rhs, dims = data["A"].toarray(), data["b"], data["dims"]
     n_zero, n_linear = dims.zero, dims.zero + dims.nonneg
-    rows, bounds = [matrix[n_zero:n_linear]], [rhs[n_zero:n_linear]]
-    if dims.soc:
-        multipliers = np.asarray(chain.solve_via_data(problem, data, solver_opts=dict(CONIC_OPTIONS)).z)
-        start = n_linear
-        for size in dims.soc:
-            multiplier = multipliers[start : start + size].copy()
-            multiplier[0] = max(multiplier[0], float(np.linalg.norm(multiplier[1:])))
-            rows.append(matrix[start : start + size].T.dot(multiplier)[None])
-            bounds.append(np.array([multiplier @ rhs[start : start + size]]))
-            start += size
-    found = linprog(
-        data["c"],
-        A_ub=np.vstack([row if isinstance(row, np.ndarray) else row.toarray() for row in rows]),
-        b_ub=np.concatenate(bounds),
-        A_eq=matrix[:n_zero].toarray(),
-        b_eq=rhs[:n_zero],
-        bounds=(None, None),
-        options=LINEAR_OPTIONS,
-    )
-    offset = float(np.ravel(data["param_prob"].q[-1:].toarray())[-1])
-    return float(found.fun) + offset if found.status == 0 else -np.inf
+    rows, bounds = matrix[n_zero:n_linear], rhs[n_zero:n_linear]
+    conic: Any = chain.solve_via_data(problem, data, solver_opts=dict(CONIC_OPTIONS)) if dims.soc else None
+    start = n_linear
+    for size in dims.soc:
+        cone, multiplier = slice(start, start + size), np.array(conic.z[start : start + size])
+        multiplier[0] = max(multiplier[0], float(np.linalg.norm(multiplier[1:])))
+        rows, bounds = np.vstack([rows, multiplier @ matrix[cone]]), np.append(bounds, multiplier @ rhs[cone])
+        start += size
+    equalities = {"A_eq": matrix[:n_zero], "b_eq": rhs[:n_zero]}
+    relaxed = linprog(data["c"], rows, bounds, **equalities, bounds=(None, None), options=LINEAR_OPTIONS)
+    if relaxed.status != 0:
+        raise UncertifiedError(
+            f"the bound's linear program must have an optimum, but {relaxed.message}; check the scales"
+        )
+    solution = np.asarray(relaxed.x if conic is None else conic.x)
+    first = data["param_prob"].var_id_to_col[weights.id]
+    offset = float(data["param_prob"].q.toarray()[-1, -1])
+    return solution[first : first + weights.size], float(relaxed.fun) + offset

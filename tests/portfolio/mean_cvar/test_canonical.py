@@ -1,0 +1,79 @@
+import cvxpy as cp
+import numpy as np
+import pytest
+
+from nvtrader_pipelines.portfolio.mean_cvar import Constraints, MeanCvar, Objective, canonical
+from nvtrader_pipelines.portfolio.mean_cvar.canonical import linear_program_of
+from nvtrader_pipelines.portfolio.mean_cvar.model import Model, Structure, model_of
+from tests.portfolio.mean_cvar.cases import drawn, names, solved
+
+STRUCTURE = Structure(3, False, True, True, False, False, (), None)
+
+
+def test_a_structure_is_compiled_once():
+    linear_program_of.cache_clear()
+    for cap in (0.5, 0.6, 0.7):
+        MeanCvar(names(4), Constraints(cap=cap, turnover=cap), Objective(cost_bps=10 * cap))
+    assert linear_program_of.cache_info().misses == 1
+
+
+def test_a_model_that_would_compile_at_every_change_is_refused(monkeypatch):
+    def absolute(structure, numbers):
+        model = model_of(structure, numbers)
+        cost = numbers["cost"] @ cp.abs(model.weights - numbers["current"])
+        return Model(model.weights, model.trades, model.cvar, model.volatility, model.constraints, cost)
+
+    monkeypatch.setattr(canonical, "model_of", absolute)
+    linear_program_of.cache_clear()
+    with pytest.raises(ValueError, match="must be DPP"):
+        linear_program_of(STRUCTURE)
+
+
+def test_another_layout_of_cvxpys_programs_is_noticed(monkeypatch):
+    true = canonical._rhs_map
+    monkeypatch.setattr(canonical, "_rhs_map", lambda *inputs: -true(*inputs))
+    linear_program_of.cache_clear()
+    with pytest.raises(RuntimeError, match="no longer keeps its canonical programs"):
+        linear_program_of(STRUCTURE)
+
+
+@pytest.mark.parametrize(
+    ("further", "penalty", "told"),
+    [
+        (lambda w: [w[0] <= cp.Parameter(name="mine", value=0.1)], 0.0, r"hold the parameters \['mine'\]"),
+        (lambda w: [cp.norm(w) >= 0.1], 0.0, "must be convex in the weights"),
+        (lambda w: [cp.sum(cp.exp(w)) <= 9.0], 0.0, "hold another cone"),
+        (lambda w: [w <= cp.Variable(3, boolean=True), cp.norm(w) <= 1.0], 0.0, "integer constraints need"),
+        (lambda w: [w <= cp.Variable(3, boolean=True)], 0.5, "integer constraints need"),
+    ],
+    ids=["parameter", "not_convex", "exponential", "integer_and_cone", "integer_and_volatility"],
+)
+def test_further_constraints_that_no_certificate_covers_are_refused(further, penalty, told):
+    with pytest.raises(ValueError, match=told):
+        MeanCvar(names(3), Constraints(further=further), Objective(volatility_penalty=penalty))
+
+
+def test_further_bounds_of_one_name_hold():
+    limits = Constraints(further=lambda weights: [2.0 * weights[1] >= 0.9, weights[2] == 0.05, weights[0] <= 0.3])
+    found = solved(drawn(100, 4), limits)
+    assert found.method == "cuts"
+    assert found.weights[1] >= 0.45 - 1e-9
+    assert found.weights[2] == pytest.approx(0.05)
+    assert found.weights[0] <= 0.3 + 1e-9
+    assert found.weights.sum() == pytest.approx(1.0)
+
+
+def test_the_numbers_of_a_program_are_cvxpys():
+    generator = np.random.default_rng(1)
+    parameters = canonical.parameters_of(STRUCTURE)
+    model = model_of(STRUCTURE, parameters)
+    for parameter in parameters.values():
+        parameter.value = generator.uniform(0.5, 1.0, parameter.shape)
+    data = model.problem.get_problem_data(cp.CLARABEL)[0]
+    compiled = linear_program_of(STRUCTURE)
+    program = compiled.at({name: parameter.value for name, parameter in parameters.items()})
+    np.testing.assert_allclose(program.cost, data["c"], atol=1e-12)
+    np.testing.assert_allclose(program.upper[compiled.weights], parameters["cap"].value, atol=1e-12)
+    np.testing.assert_allclose(program.lower[compiled.weights], parameters["floor"].value, atol=1e-12)
+    expected = parameters["cost_of_current"].value
+    assert program.offset == pytest.approx(float(expected))

@@ -1,0 +1,150 @@
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+
+from nvtrader_pipelines.portfolio.mean_cvar import Constraints, InfeasibleError, MeanCvar, Objective
+from tests.portfolio.mean_cvar.cases import drawn, names, solved
+
+SECTORS = {"sectors": {"N0": "a", "N1": "a", "N2": "b"}}
+
+
+def given_names(*found):
+    return lambda: MeanCvar(found)
+
+
+def limited(**limits):
+    return lambda: MeanCvar(names(4), Constraints(**limits))
+
+
+def aimed(**objective):
+    return lambda: MeanCvar(names(4), objective=Objective(**objective))
+
+
+MALFORMED = {
+    "no_names": (given_names(), "at least one name, but none was given; give"),
+    "name_twice": (given_names("A", "B", "A"), r"must differ, but \['A'\] are given more than once; drop"),
+    "floor_shape": (limited(floor=np.zeros(3)), r"floor must be a number or have shape \(4,\), but has \(3,\); give"),
+    "cap_missing": (limited(cap=np.array([1, 1, np.nan, 1])), "cap must be finite, but is .*nan.*; replace"),
+    "negative_cap": (limited(cap=-0.1, floor=-0.2), "caps must be at least 0, but 'N0' has -0.1; to force"),
+    "cash_order": (
+        limited(cash_floor=0.3, cash_ceiling=0.2),
+        "cash_floor <= cash_ceiling <= 1, but they are 0.3 and 0.2",
+    ),
+    "cash_above_all": (limited(cash_floor=1.2), "they are 1.2 and 1.2; swap or lower"),
+    "cash_missing": (limited(cash_floor=np.nan), "they are nan and nan"),
+    "turnover": (limited(turnover=-0.1), "turnover must be finite and at least 0, but is -0.1; None"),
+    "gross": (limited(gross=np.inf), "gross must be finite and at least 0, but is inf; None"),
+    "sector_of_stranger": (limited(sectors={"X": "a"}), r"\['X'\] are not among them; drop"),
+    "sector_without_names": (limited(sector_caps={"a": 0.5}), r"no name is in \['a'\]; say which"),
+    "sector_cap": (limited(**SECTORS, sector_caps={"a": np.nan}), "cap of sector 'a' must be finite, but is nan; drop"),
+    "level_0": (aimed(confidence_level=0.0), "between 0 and 1, but is 0.0; 0.95"),
+    "level_1": (aimed(confidence_level=1.0), "between 0 and 1, but is 1.0; 0.95"),
+    "level_missing": (aimed(confidence_level=np.nan), "between 0 and 1, but is nan; 0.95"),
+    "risk_aversion": (aimed(risk_aversion=0.0), "risk_aversion must be positive and finite, but is 0.0; raise"),
+    "volatility_penalty": (aimed(volatility_penalty=-1.0), "at least 0, but is -1.0; 0 drops"),
+    "cost": (aimed(cost_bps=-1.0), "cost_bps must be at least 0, but is -1.0"),
+    "cost_missing": (aimed(cost_bps=np.full(4, np.inf)), "cost_bps must be finite"),
+}
+UNATTAINABLE = {
+    "floor_above_cap": (limited(floor=0.4, cap=0.3), "at most the caps, but 'N0' has -0.1 for cap - floor; lower"),
+    "floors": (limited(floor=0.25, cash_floor=0.1), "at most 1 - cash_floor = 0.9, but sum to 1 over 4 names; lower"),
+    "caps": (limited(cap=0.2, cash_floor=0.1), "at least 1 - cash = 0.9, but sum to 0.8 over 4 names; raise"),
+    "gross": (limited(gross=0.8, cash_floor=0.1), "gross limit must be at least 1 - cash = 0.9, but is 0.8; raise"),
+    "sector_floors": (
+        limited(**SECTORS, floor=0.2, sector_caps={"a": 0.3}),
+        "floors in sector 'a' must sum to at most its cap 0.3, but sum to 0.4; lower",
+    ),
+    "sector_caps": (
+        limited(**SECTORS, cap=0.4, sector_caps={"a": 0.2, "b": 0.1}),
+        "hold 1 - cash = 1, but hold 0.7 at most; raise the sector caps",
+    ),
+}
+SCENARIOS = drawn(100, 4)
+MISSING = SCENARIOS.copy()
+MISSING[7, 2] = np.nan
+INFINITE = SCENARIOS.copy()
+INFINITE[3, 1] = -np.inf
+BAD_INPUTS = {
+    "one_axis": (SCENARIOS[0], {}, r"scenarios must have shape \(S, 4\), but have \(4,\); one column"),
+    "columns": (SCENARIOS[:, :3], {}, r"scenarios must have shape \(S, 4\), but have \(100, 3\)"),
+    "missing": (MISSING, {}, "must be finite, but 1 are not, the first at row 7 and column 2; drop"),
+    "infinite": (INFINITE, {}, "must be finite, but 1 are not, the first at row 3 and column 1; drop"),
+    "tail": (SCENARIOS[:19], {}, "tail of at least one return, but 19 scenarios leave 0.95; lower"),
+    "current_shape": (
+        SCENARIOS,
+        {"current": np.ones(5)},
+        r"current must be a number or have shape \(4,\), but has \(5,\)",
+    ),
+    "current_missing": (SCENARIOS, {"current": np.full(4, np.nan)}, "current must be finite"),
+    "mean_missing": (SCENARIOS, {"expected_returns": np.full(4, np.inf)}, "expected_returns must be finite"),
+}
+
+
+@pytest.mark.parametrize(("build", "told"), MALFORMED.values(), ids=MALFORMED)
+def test_a_malformed_program_is_refused_before_any_solver_runs(build, told):
+    with pytest.raises(ValueError, match=told) as refused:
+        build()
+    assert not isinstance(refused.value, InfeasibleError)
+
+
+@pytest.mark.parametrize(("build", "told"), UNATTAINABLE.values(), ids=UNATTAINABLE)
+def test_limits_that_no_portfolio_keeps_are_refused_with_their_numbers(build, told):
+    with pytest.raises(InfeasibleError, match=told):
+        build()
+
+
+@pytest.mark.parametrize(("scenarios", "inputs", "told"), BAD_INPUTS.values(), ids=BAD_INPUTS)
+def test_malformed_inputs_are_refused(scenarios, inputs, told):
+    with pytest.raises(ValueError, match=told):
+        MeanCvar(names(4)).solve(scenarios, **inputs)
+    with pytest.raises(ValueError, match=told):
+        MeanCvar(names(4)).reference(scenarios, **inputs)
+
+
+@pytest.mark.parametrize(
+    "program", [{"constraints": Constraints(turnover=0.1)}, {"objective": Objective(cost_bps=1.0)}]
+)
+def test_turnover_and_cost_need_the_weights_now(program):
+    with pytest.raises(ValueError, match="needs the weights now, but none were given; pass `current`"):
+        MeanCvar(names(4), **program).solve(SCENARIOS)
+
+
+@pytest.mark.parametrize(
+    ("factor", "told"),
+    [
+        (None, "needs a covariance, but none was given; pass"),
+        (np.ones((3, 4)), r"shape \(4, K\), but has \(3, 4\); transpose"),
+        (np.full((4, 4), np.nan), r"must be finite of shape \(4, K\)"),
+    ],
+)
+def test_a_volatility_penalty_needs_a_factor_of_the_covariance(factor, told):
+    with pytest.raises(ValueError, match=told):
+        MeanCvar(names(4), objective=Objective(volatility_penalty=1.0)).solve(SCENARIOS, volatility_factor=factor)
+
+
+def test_caps_that_sum_to_all_but_for_rounding_are_kept():
+    assert np.full(7, 1.0 / 7).sum() < 1.0
+    assert solved(drawn(60, 7), Constraints(cap=1.0 / 7)).weights == pytest.approx(1.0 / 7)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_turnover_a_refused_budget_would_need_is_the_least_there_is(seed):
+    generator = np.random.default_rng(seed)
+    current = generator.normal(0.25, 0.4, 4)
+    cap, cash = 0.4, 0.1
+    # variables: weights, absolute changes; minimise half the sum of the changes
+    change = np.block([[np.eye(4), -np.eye(4)], [-np.eye(4), -np.eye(4)]])
+    oracle = linprog(
+        np.r_[np.zeros(4), np.full(4, 0.5)],
+        A_ub=change,
+        b_ub=np.r_[current, -current],
+        A_eq=[[1.0] * 4 + [0.0] * 4],
+        b_eq=[1.0 - cash],
+        bounds=[(0.0, cap)] * 4 + [(0.0, None)] * 4,
+    )
+    enough, short = oracle.fun + 1e-6, oracle.fun - 1e-6
+    limits = {"cap": cap, "cash_floor": cash}
+    assert solved(SCENARIOS, Constraints(**limits, turnover=enough), current=current).turnover <= enough + 1e-9
+    needed = rf"need a one-way turnover of {oracle.fun:.6g}, but the budget is {short:g}; raise"
+    with pytest.raises(InfeasibleError, match=needed):
+        solved(SCENARIOS, Constraints(**limits, turnover=short), current=current)

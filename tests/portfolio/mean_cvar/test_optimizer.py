@@ -1,0 +1,290 @@
+from dataclasses import replace
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from skfolio import RiskMeasure
+from skfolio.optimization import MeanRisk, ObjectiveFunction
+
+from nvtrader_pipelines.portfolio.mean_cvar import (
+    Constraints,
+    InfeasibleError,
+    MeanCvar,
+    Objective,
+    UncertifiedError,
+    cuts,
+    optimizer,
+)
+from nvtrader_pipelines.portfolio.mean_cvar.cuts import Bounds, MasterError
+from nvtrader_pipelines.portfolio.mean_cvar.solution import relative_gap
+from tests.portfolio.mean_cvar.cases import cvar, drawn, names, random_case, solved
+
+SEEDS = st.integers(0, 100_000)
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=SEEDS)
+def test_cuts_reach_the_optimum_of_the_whole_program(seed):
+    case = random_case(seed)
+    found = case.optimizer.solve(case.scenarios, **case.inputs)
+    reference = case.optimizer.reference(case.scenarios, **case.inputs)
+    reference.solve(solver=cp.CLARABEL, tol_gap_rel=1e-10, tol_gap_abs=1e-10, tol_feas=1e-10)
+    assert found.method == "cuts"
+    assert found.objective == pytest.approx(reference.value, rel=1e-6, abs=1e-9)
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=SEEDS)
+def test_a_solution_keeps_its_constraints_and_its_figures_are_those_of_its_weights(seed):
+    case = random_case(seed)
+    found, limits, objective = case.optimizer.solve(case.scenarios, **case.inputs), case.constraints, case.objective
+    weights, current = found.weights, case.inputs["current"]
+    assert (weights >= limits.floor).all()
+    assert (weights <= limits.cap).all()
+    assert weights.sum() + found.cash == pytest.approx(1.0, abs=1e-8)
+    assert limits.cash_floor - 1e-12 <= found.cash
+    assert found.cash <= (limits.cash_floor if limits.cash_ceiling is None else limits.cash_ceiling) + 1e-12
+    assert found.turnover == pytest.approx(0.5 * np.abs(weights - current).sum())
+    assert limits.turnover is None or found.turnover <= limits.turnover + 1e-8
+    assert limits.gross is None or np.abs(weights).sum() <= limits.gross + 1e-8
+    assert not limits.sectors or weights[:2].sum() <= limits.sector_caps["a"] + 1e-8
+    assert limits.further is None or abs(weights[0] - weights[-1]) <= 0.5 + 1e-8
+    assert found.cvar == pytest.approx(cvar(-case.scenarios @ weights, objective.confidence_level), abs=1e-12)
+    assert found.cost == pytest.approx(objective.cost_bps * 1e-4 * np.abs(weights - current).sum(), abs=1e-12)
+    volatility = np.linalg.norm(case.inputs["volatility_factor"].T @ weights)
+    total = objective.risk_aversion * found.cvar - found.expected_return + found.cost
+    assert found.objective == pytest.approx(total + objective.volatility_penalty * volatility, abs=1e-12)
+    assert found.lower_bound <= found.objective
+    assert found.gap <= 1e-7
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=SEEDS)
+def test_no_portfolio_drawn_at_random_is_better_than_the_lower_bound(seed):
+    scenarios = drawn(100, 5, seed)
+    found = solved(scenarios)
+    weights = np.random.default_rng(seed).dirichlet(np.full(5, 0.5), 200)
+    assert min(cvar(-scenarios @ row, 0.95) for row in weights) >= found.lower_bound
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_optimum_is_that_of_skfolio(seed):
+    scenarios = drawn(400, 6, seed)
+    oracle = MeanRisk(
+        objective_function=ObjectiveFunction.MAXIMIZE_UTILITY, risk_measure=RiskMeasure.CVAR, risk_aversion=1.0
+    ).fit(scenarios)
+    found = solved(scenarios, expected_returns=scenarios.mean(axis=0))
+    expected = cvar(-scenarios @ oracle.weights_, 0.95) - scenarios.mean(axis=0) @ oracle.weights_
+    assert found.objective == pytest.approx(expected, rel=1e-6)
+    assert found.objective <= expected + 1e-12
+
+
+@pytest.mark.parametrize("n_names", [1, 3, 4, 7])
+def test_caps_that_just_suffice_are_the_weights(n_names):
+    found = solved(drawn(100, n_names), Constraints(cap=1.0 / n_names))
+    assert found.weights.tolist() == [1.0 / n_names] * n_names
+    assert found.cash == pytest.approx(0.0, abs=1e-12)
+
+
+def test_a_name_without_risk_takes_all_that_its_cap_allows():
+    scenarios = drawn(100, 3)
+    scenarios[:, 1] = 0.0
+    assert solved(scenarios).weights.tolist() == [0.0, 1.0, 0.0]
+    assert solved(scenarios).objective == 0.0
+    assert solved(scenarios, Constraints(cap=0.6)).weights[1] == pytest.approx(0.6)
+
+
+def test_names_without_any_risk_have_no_loss():
+    found = solved(np.zeros((50, 3)))
+    assert (found.objective, found.cvar, found.gap) == (0.0, 0.0, 0.0)
+
+
+def test_a_tail_of_one_scenario_is_the_least_worst_loss():
+    scenarios = drawn(50, 3)
+    found = solved(scenarios, objective=Objective(0.98))
+    weights, worst = cp.Variable(3, nonneg=True), cp.Variable()
+    minimax = cp.Problem(cp.Minimize(worst), [worst >= -scenarios @ weights, cp.sum(weights) == 1.0])
+    minimax.solve(solver=cp.HIGHS)
+    assert found.cvar == pytest.approx(minimax.value, rel=1e-9)
+    assert found.cvar == pytest.approx((-scenarios @ found.weights).max(), rel=1e-9)
+
+
+def test_a_tail_of_all_scenarios_is_the_highest_mean_under_the_caps():
+    scenarios = drawn(80, 5)
+    found = solved(scenarios, Constraints(cap=0.4), Objective(1e-12))
+    best = np.sort(scenarios.mean(axis=0))[::-1]
+    assert found.objective == pytest.approx(-(best[:3] @ [0.4, 0.4, 0.2]), abs=1e-10)
+
+
+def test_without_turnover_the_weights_stay():
+    current = np.array([0.5, 0.2, 0.3])
+    found = solved(drawn(100, 3), Constraints(turnover=0.0), current=current)
+    np.testing.assert_allclose(found.weights, current, atol=1e-12)
+    assert found.turnover == pytest.approx(0.0, abs=1e-12)
+
+
+def test_turnover_is_half_the_sum_of_absolute_changes_and_binds_at_its_budget():
+    scenarios = drawn(200, 4)
+    scenarios[:, 3] = 0.0
+    current = np.array([0.4, 0.3, 0.3, 0.0])
+    found = solved(scenarios, Constraints(turnover=0.1), current=current)
+    assert found.turnover == pytest.approx(0.1)
+    assert found.weights[3] == pytest.approx(0.1)
+
+
+def test_a_cost_above_all_gains_keeps_the_weights():
+    current = np.array([0.5, 0.2, 0.3])
+    found = solved(drawn(100, 3), objective=Objective(cost_bps=5000.0), current=current)
+    np.testing.assert_allclose(found.weights, current, atol=1e-12)
+    assert found.cost == pytest.approx(0.0, abs=1e-12)
+
+
+def test_cash_is_its_floor_unless_it_may_be_more():
+    scenarios = drawn(200, 4)
+    assert solved(scenarios, Constraints(cash_floor=0.1)).cash == pytest.approx(0.1)
+    assert solved(scenarios, Constraints(cash_floor=0.1, cash_ceiling=0.3)).cash == pytest.approx(0.3)  # no loss
+
+
+def test_a_riskless_gain_of_every_scenario_lowers_the_cvar_by_what_is_invested_in_it():
+    scenarios = drawn(150, 4)
+    limits = Constraints(cap=0.5, cash_floor=0.1)
+    risen = solved(scenarios + 0.003, limits)
+    assert risen.cvar == pytest.approx(solved(scenarios, limits).cvar - 0.003 * 0.9, rel=1e-7)
+
+
+@pytest.mark.parametrize("factor", [1e-4, 1e-2, 10.0, 100.0])
+def test_the_scale_of_the_scenarios_scales_the_objective_alone(factor):
+    scenarios = drawn(200, 6)
+    objective = Objective(volatility_penalty=0.5)
+    inputs = {"expected_returns": scenarios.mean(axis=0), "volatility_factor": np.cov(scenarios.T)}
+    found = solved(scenarios, Constraints(cap=0.4), objective, **inputs)
+    scaled = {what: value * factor for what, value in inputs.items()}
+    other = solved(scenarios * factor, Constraints(cap=0.4), objective, **scaled)
+    assert other.method == "cuts"
+    assert other.objective == pytest.approx(factor * found.objective, rel=2e-7)
+
+
+def test_scenarios_that_are_given_twice_change_nothing():
+    scenarios = drawn(120, 5)
+    assert solved(np.tile(scenarios, (2, 1))).objective == pytest.approx(solved(scenarios).objective, rel=1e-7)
+
+
+def test_the_order_of_scenarios_and_names_does_not_change_the_optimum():
+    scenarios = drawn(120, 5).round(3)
+    shuffled = np.random.default_rng(0).permutation(scenarios)[:, [3, 1, 4, 0, 2]]
+    assert solved(shuffled).objective == pytest.approx(solved(scenarios).objective, rel=1e-7)
+
+
+def test_names_that_move_as_one_are_as_good_as_one_of_them():
+    scenarios = drawn(120, 3)
+    assert solved(scenarios[:, [0, 0, 1, 2, 2]]).objective == pytest.approx(solved(scenarios).objective, rel=1e-7)
+
+
+def test_the_multipliers_of_the_scenarios_certify_the_optimum():
+    scenarios, cap, size = drawn(100, 5), 0.4, 5.0
+    optimizer = MeanCvar(names(5), Constraints(cap=cap))
+    reference = optimizer.reference(scenarios)
+    reference.solve(solver=cp.HIGHS)
+    parts = next(c.dual_value for c in reference.constraints if c.size == 100)
+    assert (parts >= -1e-12).all()
+    assert (parts <= 1.0 / size + 1e-9).all()
+    assert parts.sum() == pytest.approx(1.0)
+    losses = np.sort(-(parts @ scenarios))  # the best portfolio against this one distribution fills the caps
+    assert optimizer.solve(scenarios).objective == pytest.approx(losses[:3] @ [0.4, 0.4, 0.2], rel=1e-7)
+
+
+@settings(max_examples=10, deadline=None)
+@given(seed=SEEDS)
+def test_equal_inputs_give_equal_bytes_in_any_memory_layout(seed):
+    case = random_case(seed)
+    first = case.optimizer.solve(case.scenarios, **case.inputs)
+    again = random_case(seed).optimizer.solve(np.asfortranarray(case.scenarios), **case.inputs)
+    assert first.weights.tobytes() == again.weights.tobytes()
+    assert (first.objective, first.lower_bound) == (again.objective, again.lower_bound)
+
+
+def test_inputs_are_left_as_they_were():
+    case = random_case(3)
+    before = case.scenarios.copy(), case.inputs["current"].copy()
+    case.optimizer.solve(case.scenarios, **case.inputs)
+    assert np.array_equal(case.scenarios, before[0])
+    assert np.array_equal(case.inputs["current"], before[1])
+
+
+def test_an_optimizer_with_other_numbers_of_one_structure_is_as_good_as_new():
+    scenarios = drawn(150, 4)
+    tight, wide = solved(scenarios, Constraints(cap=0.3)), solved(scenarios, Constraints(cap=0.9))
+    assert tight.weights.max() == pytest.approx(0.3)
+    assert wide.objective < tight.objective
+    assert solved(scenarios, Constraints(cap=0.3)).weights.tobytes() == tight.weights.tobytes()
+
+
+def test_current_weights_outside_the_limits_are_traded_back_into_them():
+    found = solved(drawn(100, 3), Constraints(cap=0.5, turnover=0.6), current=np.array([1.2, 0.0, 0.0]))
+    assert (found.weights <= 0.5).all()
+    assert found.turnover <= 0.6 + 1e-9
+
+
+def test_a_turnover_budget_that_only_further_constraints_exceed_is_refused_with_what_they_need():
+    limits = Constraints(turnover=0.1, further=lambda weights: [weights[0] >= 0.5])
+    with pytest.raises(InfeasibleError, match=r"one-way turnover of 0\.3, but the budget is 0\.1; raise the budget"):
+        solved(drawn(100, 3), limits, current=np.array([0.2, 0.4, 0.4]))
+
+
+@pytest.mark.parametrize(
+    ("further", "told"),
+    [
+        (lambda weights: [weights[0] >= 0.7, weights[1] >= 0.7], "the constraints contradict each other"),
+        (lambda weights: [weights[0] >= 1.7], "a floor exceeds a cap among the further constraints"),
+        (lambda weights: [weights[0] >= 0.9, cp.norm(weights) <= 0.5], "the constraints contradict each other"),
+    ],
+    ids=["rows", "bounds", "cones"],
+)
+def test_constraints_that_contradict_each_other_are_named_as_the_cause(further, told):
+    with pytest.raises(InfeasibleError, match=told):
+        solved(drawn(100, 3), Constraints(further=further))
+    with pytest.raises(InfeasibleError, match=f"even without a turnover budget {told}"):
+        solved(drawn(100, 3), Constraints(further=further, turnover=0.5), current=np.full(3, 1 / 3))
+
+
+def test_without_convergence_the_whole_program_is_solved(monkeypatch):
+    scenarios = drawn(150, 4)
+    monkeypatch.setattr(cuts, "MAX_ITERATIONS", 2)
+    fallback = solved(scenarios)
+    monkeypatch.undo()
+    assert fallback.method == "rockafellar_uryasev"
+    assert fallback.objective == pytest.approx(solved(scenarios).objective, rel=1e-7)
+
+
+def test_without_an_optimum_of_the_linear_program_the_whole_program_is_solved(monkeypatch):
+    def fail(self):
+        raise MasterError("no luck")
+
+    monkeypatch.setattr(cuts.Master, "solve", fail)
+    assert solved(drawn(150, 4)).method == "rockafellar_uryasev"
+
+
+@pytest.mark.parametrize("lower", [-np.inf, -1.0, 1.0, np.nan])
+def test_a_portfolio_without_certificate_is_refused(monkeypatch, lower):
+    bounds = Bounds(np.full(4, 0.25), 0.02, lower, 7)
+    monkeypatch.setattr(optimizer, "solve_whole", lambda *_: bounds)
+    with pytest.raises(UncertifiedError, match=r"within 1e-07 of the lower bound.*after 7 iterations"):
+        MeanCvar(names(4)).solve(drawn(100, 4), method="rockafellar_uryasev")
+
+
+def test_infinite_bounds_certify_nothing():
+    assert relative_gap(np.inf, -np.inf, 1.0) == np.inf
+    assert relative_gap(np.inf, np.inf, 1.0) == np.inf
+    assert relative_gap(0.0, 0.0, 1.0) == 0.0
+
+
+@settings(max_examples=10, deadline=None)
+@given(seed=SEEDS)
+def test_more_freedom_is_never_worse(seed):
+    case = random_case(seed)
+    assume(case.constraints.turnover is not None)
+    freer = MeanCvar(names(case.scenarios.shape[1]), replace(case.constraints, turnover=None), case.objective)
+    bounded = case.optimizer.solve(case.scenarios, **case.inputs)
+    assert freer.solve(case.scenarios, **case.inputs).lower_bound <= bounded.objective
