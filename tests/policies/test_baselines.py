@@ -18,6 +18,7 @@ from nvtrader_pipelines.policies.baselines import (
     Momentum,
 )
 from nvtrader_pipelines.portfolio.mean_risk import mean_cvar_weights, minimum_variance_weights
+from nvtrader_pipelines.portfolio.scenarios import BlockBootstrap, Historical, KernelDensity
 from tests.contracts.families import members
 from tests.markets import synthetic_panel
 from tests.panels import DELISTED, INELIGIBLE, LATE, LISTED_AT, NEVER, eventful_panel, with_other_future
@@ -117,6 +118,30 @@ def test_estimated_weights_solve_for_the_last_history_up_to_the_decision(baselin
     panel = market(100)
     (target,) = decisions(baseline, panel, [80])
     np.testing.assert_allclose(target[:-1], solver(panel.close_returns[21:81]), rtol=1e-12)
+
+
+@pytest.mark.parametrize("scenarios", [KernelDensity(n_scenarios=500), BlockBootstrap(n_scenarios=500, horizon=5)])
+def test_mean_cvar_solves_for_the_scenarios_it_draws_and_draws_them_alike(scenarios):
+    panel, baseline = market(100), MeanCvar(history=60, scenarios=scenarios)
+    (target,), (again,) = decisions(baseline, panel, [80]), decisions(baseline, panel, [80])
+    drawn = scenarios.draw(panel.close_returns[21:81], np.random.default_rng(0))
+    np.testing.assert_allclose(target[:-1], mean_cvar_weights(drawn), rtol=1e-12)
+    assert target.tobytes() == again.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("choice", "told"),
+    [
+        (
+            {"history": 30, "scenarios": Historical(horizon=20)},
+            "11 sessions at 95.0% leave 0.55; .* or lengthen history",
+        ),
+        ({"confidence_level": 0.999, "scenarios": KernelDensity(n_scenarios=500)}, "500 scenarios .* or draw more"),
+    ],
+)
+def test_a_tail_of_less_than_one_scenario_is_refused(choice, told):
+    with pytest.raises(ValueError, match=told):
+        MeanCvar(**choice)
 
 
 def test_estimated_weights_are_equal_until_the_history_is_long_enough():

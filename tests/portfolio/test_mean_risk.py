@@ -3,11 +3,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog, minimize
+from skfolio import RiskMeasure
 from skfolio.exceptions import ConvexOptimizationError
-from skfolio.optimization import MeanRisk
+from skfolio.optimization import MeanRisk, ObjectiveFunction
 from sklearn.covariance import ledoit_wolf
 
 from nvtrader_pipelines.portfolio import mean_risk
+from nvtrader_pipelines.portfolio.mean_cvar import MeanCvar, UncertifiedError
 from nvtrader_pipelines.portfolio.mean_risk import NoSolutionError, mean_cvar_weights, minimum_variance_weights
 
 SOLVERS = [minimum_variance_weights, mean_cvar_weights]
@@ -69,6 +71,17 @@ def test_mean_cvar_reaches_the_optimum_of_the_rockafellar_uryasev_program(seed):
     assert found == pytest.approx(-oracle.fun, abs=1e-7)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_mean_cvar_is_at_least_as_good_as_skfolios(seed):
+    returns = market(seed=seed)
+    oracle = MeanRisk(
+        objective_function=ObjectiveFunction.MAXIMIZE_UTILITY, risk_measure=RiskMeasure.CVAR, risk_aversion=1.0
+    ).fit(returns)
+    found = utility(mean_cvar_weights(returns), returns)
+    assert found == pytest.approx(utility(oracle.weights_, returns), abs=1e-7)
+    assert found >= utility(oracle.weights_, returns) - 1e-12
+
+
 def test_two_solutions_of_the_same_returns_are_equal():
     for solver in SOLVERS:
         assert np.array_equal(solver(market()), solver(market()))
@@ -83,7 +96,7 @@ def test_names_that_move_as_one_share_their_weight_without_trouble():
 def test_a_name_that_never_moves_takes_all_of_the_least_risk():
     returns = market()
     returns[:, 2] = 0.0
-    assert mean_cvar_weights(returns)[2] == pytest.approx(1.0, abs=1e-4)
+    assert mean_cvar_weights(returns).tolist() == [0.0, 0.0, 1.0, 0.0, 0.0]
     assert minimum_variance_weights(returns).argmax() == 2
 
 
@@ -108,6 +121,16 @@ def test_a_failed_solve_says_for_which_returns(monkeypatch):
     monkeypatch.setattr(mean_risk, "_weights", {})  # nothing was solved before
     with pytest.raises(NoSolutionError, match="no portfolio of 5 names solves for the last 252 returns: no luck"):
         minimum_variance_weights(market())
+
+
+def test_a_portfolio_without_certificate_is_none(monkeypatch):
+    def fail(self, scenarios, **inputs):
+        raise UncertifiedError("no luck")
+
+    monkeypatch.setattr(MeanCvar, "solve", fail)
+    monkeypatch.setattr(mean_risk, "_weights", {})  # nothing was solved before
+    with pytest.raises(NoSolutionError, match="no portfolio of 5 names solves for the last 252 returns: no luck"):
+        mean_cvar_weights(market())
 
 
 def test_a_window_is_solved_once(monkeypatch):
