@@ -210,7 +210,7 @@ def _run(panel: MarketPanel, legs: Legs, target: FloatArray, decided_at: IntArra
     turnover[first] = traded
     paid[first] = np.minimum(1.0, cost(trades[:, :-1], filled_at))
     growth *= 1.0 - paid
-    equity = np.cumprod(growth)
+    equity = np.multiply.accumulate(growth)
     path = BacktestPath(
         sessions=sessions,
         equity=equity,
