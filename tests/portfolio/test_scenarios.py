@@ -210,6 +210,13 @@ def test_common_random_numbers_depend_on_seed_and_size_and_not_on_what_was_drawn
         assert (getattr(CommonRandomNumbers(2), name)((3, 2)) != getattr(fresh, name)((3, 2))).all()
 
 
+def test_common_uniform_and_normal_numbers_of_one_size_have_streams_of_their_own():
+    numbers, size = CommonRandomNumbers(1), (100, 50)
+    own = np.random.default_rng((1, 0, *size)).standard_normal(size)
+    assert (numbers.standard_normal(size) != own).all()
+    assert abs(np.corrcoef(numbers.random(size).ravel(), np.abs(numbers.standard_normal(size)).ravel())[0, 1]) < 0.05
+
+
 def test_common_random_numbers_are_drawn_once_and_cannot_be_written():
     numbers = CommonRandomNumbers(1)
     assert numbers.standard_normal((3, 2)) is numbers.standard_normal((3, 2))
