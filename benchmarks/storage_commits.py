@@ -1,0 +1,53 @@
+"""The thousandth commit of a table, against its tenth."""
+
+from importlib.metadata import version
+from statistics import median
+from time import perf_counter, process_time
+
+import polars as pl
+
+from benchmarks.claim import Goal, report
+from benchmarks.storage_rows import SPEC_HASH, scratch, trajectories
+from nvtrader_pipelines.storage.tables import TRAJECTORIES
+from nvtrader_pipelines.storage.warehouse import Warehouse
+
+N_COMMITS = 1_000
+N_ROWS = 1_000
+EARLY, LATE = slice(5, 15), slice(N_COMMITS - 10, N_COMMITS)  # about the tenth, and up to the last
+
+
+def main() -> None:
+    """Every commit is a run's own rows, under the shipped configuration and without upkeep."""
+    rows = trajectories(N_ROWS)
+    with scratch() as (_, lake):
+        wall, cpu = zip(*(_commit(lake, rows, f"{i:016x}") for i in range(N_COMMITS)), strict=True)
+        state, n_snapshots = lake.describe(TRAJECTORIES), len(lake.load(TRAJECTORIES).snapshots())
+    assert state.n_rows == N_COMMITS * N_ROWS
+    report(
+        "storage_commits",
+        median(wall[LATE]) * 1e3,
+        "ms",
+        Goal(ratio_at_most=1.5),
+        ratio=median(cpu[LATE]) / median(cpu[EARLY]),
+        note=f"wall clock of Warehouse.replace of {N_ROWS:,} rows of a new run, median of commits {N_COMMITS - 9} to "
+        f"{N_COMMITS}; the ratio is that of their CPU time to that of commits 6 to 15 "
+        f"({median(wall[LATE]) / median(wall[EARLY]):.2f} by wall clock, and that of the means of all commits but the "
+        f"first 15 is {_mean(cpu[15:]) / _mean(cpu[EARLY]):.2f}, expiry included); {n_snapshots} snapshots are left; "
+        f"pyiceberg {version('pyiceberg')}",
+    )
+
+
+def _commit(lake: Warehouse, rows: pl.DataFrame, run_id: str) -> tuple[float, float]:
+    """Seconds of wall clock and of the processor."""
+    own = rows.with_columns(run_id=pl.lit(run_id))
+    start = perf_counter(), process_time()
+    lake.replace(TRAJECTORIES, own, {"spec_hash": [SPEC_HASH], "run_id": [run_id]})
+    return perf_counter() - start[0], process_time() - start[1]
+
+
+def _mean(seconds: tuple[float, ...]) -> float:
+    return sum(seconds) / len(seconds)
+
+
+if __name__ == "__main__":
+    main()

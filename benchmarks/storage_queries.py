@@ -1,0 +1,76 @@
+"""The README's queries over a million steps, against DuckDB on plain Parquet files of the same rows."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+
+import duckdb
+import polars as pl
+import pyarrow.parquet as pq
+from polars.testing import assert_frame_equal
+
+from benchmarks.claim import Goal, ratio_of_medians, report, rounds
+from benchmarks.storage_rows import RUN, action_logs, equity_curves, reward_decomposition, scratch
+from nvtrader_pipelines.storage.table import Table
+from nvtrader_pipelines.storage.tables import ACTION_LOGS, EQUITY_CURVES, REWARD_DECOMPOSITION
+from nvtrader_pipelines.storage.views import BY_ASSET, publish, quoted, read_query
+from nvtrader_pipelines.storage.warehouse import Warehouse
+
+N_STEPS = 1_000_000
+N_ROUNDS = 7
+ROWS: dict[Table, Callable[[int], pl.DataFrame]] = {
+    EQUITY_CURVES: equity_curves,
+    ACTION_LOGS: action_logs,
+    REWARD_DECOMPOSITION: reward_decomposition,
+}
+QUERIES = {
+    "return": "return per fold and policy",
+    "drawdown": "worst drawdown per policy",
+    "reward_by_term": "reward by term",
+    "turnover": "turnover by name",
+}
+
+
+def main() -> None:
+    """Each query on the published views, as any client opens them, and on views of the plain files."""
+    texts = re.findall(r"```sql\n-- (.+)\n([^`]+)```", (Path(__file__).parents[1] / "README.md").read_text())
+    queries = {name: dict(texts)[title] for name, title in QUERIES.items()}
+    with scratch() as (folder, lake), duckdb.connect() as plain:
+        plain.execute("CREATE SCHEMA rl")
+        for table in ROWS:
+            _write(lake, plain, table, folder / f"{table.table}.parquet")
+        plain.execute(BY_ASSET.format(prefix=""))
+        with duckdb.connect(str(publish(lake)), read_only=True) as views:
+            for name, query in queries.items():
+                _compare(name, query, views, plain)
+
+
+def _write(lake: Warehouse, plain: duckdb.DuckDBPyConnection, table: Table, path: Path) -> None:
+    rows = ROWS[table](N_STEPS)
+    lake.replace(table, rows, RUN)
+    pq.write_table(rows.to_arrow(), path, compression="zstd")
+    plain.execute(f"CREATE VIEW {table.name} AS FROM read_parquet({quoted(str(path))})")
+
+
+def _compare(name: str, query: str, views: duckdb.DuckDBPyConnection, plain: duckdb.DuckDBPyConnection) -> None:
+    assert_frame_equal(read_query(views, query), read_query(plain, query), check_row_order=False)
+    contestants = {
+        "views": lambda _: read_query(views, query),
+        "plain": lambda _: read_query(plain, query),
+    }
+    seconds = rounds(contestants, N_ROUNDS)
+    report(
+        f"storage_query_{name}",
+        median(seconds["views"]) * 1e3,
+        "ms",
+        Goal(ratio_at_most=1.3),
+        ratio=ratio_of_medians(seconds, "views", "plain"),
+        note=f"wall clock of the README's query over {N_STEPS:,} steps on the published views of the Iceberg tables, "
+        f"against the same on files of pq.write_table(compression='zstd'); DuckDB {duckdb.__version__}, connections "
+        f"open, files in the page cache, same rows back, median of {N_ROUNDS} rounds in turn",
+    )
+
+
+if __name__ == "__main__":
+    main()

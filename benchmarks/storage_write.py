@@ -1,0 +1,46 @@
+"""A million steps of trajectories into Iceberg, against the same rows as a plain Parquet file."""
+
+from importlib.metadata import version
+from statistics import median
+from time import process_time
+
+import pyarrow.parquet as pq
+
+from benchmarks.claim import Goal, ratio_of_medians, report, rounds
+from benchmarks.storage_rows import N_NAMES, RUN, scratch, trajectories
+from nvtrader_pipelines.storage.tables import TRAJECTORIES
+
+N_STEPS = 1_000_000
+BATCH = 100_000
+N_ROUNDS = 5
+
+
+def main() -> None:
+    """Checks, files, sync and one commit that replaces the last round's rows, against `pq.write_table` alone."""
+    rows = trajectories(N_STEPS)
+    table = rows.to_arrow()
+    with scratch() as (folder, lake):
+        contestants = {
+            "plain": lambda _: pq.write_table(table, folder / "plain.parquet", compression="zstd"),
+            "at_once": lambda _: lake.replace(TRAJECTORIES, rows, RUN),
+            "in_batches": lambda _: lake.replace(TRAJECTORIES, rows.iter_slices(BATCH), RUN),
+        }
+        wall = rounds(contestants, N_ROUNDS)
+        cpu = rounds(contestants, 2, clock=process_time)
+        assert lake.read(TRAJECTORIES, RUN).equals(rows)
+    for name in ("at_once", "in_batches"):
+        report(
+            f"storage_write_{name}",
+            N_STEPS / median(wall[name]),
+            "steps/s",
+            Goal(ratio_at_least=0.7),
+            ratio=ratio_of_medians(wall, "plain", name),
+            note=f"wall clock of {N_STEPS:,} steps of {N_NAMES} names ({table.nbytes / 1e6:.0f} MB of Arrow) written "
+            f"{name.replace('_', ' ')} by Warehouse.replace: checked, synced and committed in place of the rows "
+            f"before, against pq.write_table(compression='zstd') of pyarrow {version('pyarrow')}, not synced; median "
+            f"of {N_ROUNDS} rounds in turn; by CPU time the ratio is {ratio_of_medians(cpu, 'plain', name):.2f}",
+        )
+
+
+if __name__ == "__main__":
+    main()
