@@ -94,8 +94,8 @@ def main() -> None:
     seconds = median(taken[1:])  # the first loads what is compiled
     n_again = N_SESSIONS - len(sample_panel().sessions)
     note = (
-        f"CPU time of one thread, median of {N_ROUNDS}, from weights to equity, checks included; 20 names of the sample "
-        f"market, its first {n_again} sessions repeated at its end; daily weights, {BPS:g} bps, fills at the close"
+        f"CPU time of one thread, median of {N_ROUNDS}, from weights to equity, checks included; 20 names of the "
+        f"sample market, the first {n_again} sessions again at its end; daily weights, {BPS:g} bps, fills at the close"
     )
     report("backtest_20x8300", 1e3 * seconds, "ms", Goal(value_at_most=50.0), note=note)
     bt = peer("bt")

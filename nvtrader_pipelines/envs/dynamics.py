@@ -181,18 +181,9 @@ def hold(
         ValueError: if the shapes differ from one another or from the panel's.
         IndexError: if the period of a portfolio reaches beyond the panel.
     """
-    legs, filled_at = period.legs, period.filled_at
-    _require_shapes(weights, target, trade, period)
-    portfolios = np.empty((4, *weights.shape))
-    path = np.empty((2, len(weights), period.n_sessions))
-    turnover = np.empty(len(weights))
-    beyond = hold_rows(
-        np.ascontiguousarray(weights), np.ascontiguousarray(target), np.ascontiguousarray(trade),
-        legs.returns, legs.charges, legs.condition, period.decided_at, filled_at, portfolios, path, turnover,
-    )  # fmt: skip
-    _require_within(beyond, period)
+    portfolios, path, turnover = _held(weights, target, trade, period)
     growth, trades = path[0], portfolios[TRADES]
-    paid = np.minimum(1.0, cost(trades[:, :-1], filled_at))
+    paid = np.minimum(1.0, cost(trades[:, :-1], period.filled_at))
     growth[:, 0] *= 1.0 - paid
     return Transition(
         session_growth=growth,
@@ -204,6 +195,23 @@ def hold(
         turnover=turnover,
         cost=paid,
     )
+
+
+def _held(
+    weights: FloatArray, target: FloatArray, trade: NDArray[np.bool_], period: HoldingPeriod
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """What the compiled loop writes: portfolios (4, n, N+1), growth before costs and cash (2, n, k), turnover (n,)."""
+    legs = period.legs
+    _require_shapes(weights, target, trade, period)
+    portfolios, turnover = np.empty((4, *weights.shape)), np.empty(len(weights))
+    path = np.empty((2, len(weights), period.n_sessions))
+    beyond = hold_rows(
+        np.ascontiguousarray(weights, np.float64), np.ascontiguousarray(target, np.float64),
+        np.ascontiguousarray(trade), legs.returns, legs.charges, legs.condition, period.decided_at, period.filled_at,
+        portfolios, path, turnover,
+    )  # fmt: skip
+    _require_within(beyond, period)
+    return portfolios, path, turnover
 
 
 def _require_shapes(weights: FloatArray, target: FloatArray, trade: NDArray[np.bool_], period: HoldingPeriod) -> None:

@@ -4,8 +4,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 Flags = NDArray[np.uint8]
 
 BEFORE_FILL, AFTER_FILL, WHOLE = 0, 1, 2  # the legs of a session
@@ -19,14 +19,7 @@ ALL_WITHIN = -1  # no row reaches beyond the panel
 
 @njit(cache=True)
 def _drift(  # noqa: PLR0913 - flat arrays and places in them keep a compiled call cheap
-    weights: FloatArray,
-    i: int,
-    returns: FloatArray,
-    charges: FloatArray,
-    leg: int,
-    session: int,
-    drifted: FloatArray,
-    o: int,
+    weights: Floats, i: int, returns: Floats, charges: Floats, leg: int, session: int, drifted: Floats, o: int
 ) -> float:
     """Write row `o` of weights after the names of row `i` earned a leg's returns and paid its charges; the growth.
 
@@ -57,26 +50,22 @@ def _drift(  # noqa: PLR0913 - flat arrays and places in them keep a compiled ca
 
 @njit(cache=True)
 def _trade(  # noqa: PLR0913
-    drifted: FloatArray,
+    drifted: Floats,
     i: int,
-    target: FloatArray,
+    target: Floats,
     trade: bool,  # noqa: FBT001
     condition: Flags,
-    session: int,
-    executed: FloatArray,
-    trades: FloatArray,
+    at: int,
+    executed: Floats,
+    trades: Floats,
 ) -> float:
-    """Write weights after the trade and the changes by trading, cash last, to row `i`; the one-way turnover.
-
-    Names without a price stay as they are, and delisted ones become cash, which is no trade. What is wanted shrinks
-    to the room that frozen names leave of equity and of what the target borrows.
-    """
+    """Write row `i` after its trade, in the room that names without a price leave, and the changes; the turnover."""
     n_symbols = condition.shape[1]
-    frozen, total = 0.0, 0.0
+    frozen, total, names, net, traded = 0.0, 0.0, 0.0, 0.0, 0.0
     borrowed = max(0.0, -target[i, n_symbols]) if trade else 0.0
     lowest = min(drifted[i, n_symbols], -borrowed)
     for j in range(n_symbols):
-        flags = condition[session, j]
+        flags = condition[at, j]
         if trade and flags & TRADABLE:
             executed[i, j] = target[i, j]
             total += target[i, j]
@@ -86,12 +75,11 @@ def _trade(  # noqa: PLR0913
         lowest = min(lowest, drifted[i, j], executed[i, j])
     room = max(0.0, 1.0 + borrowed - frozen)
     scale = room / total if total > room else 1.0
-    names, net, traded = 0.0, 0.0, 0.0
     for j in range(n_symbols):
-        flags = condition[session, j]
+        flags = condition[at, j]
         if trade and flags & TRADABLE:
             executed[i, j] *= scale
-        change = 0.0 if flags & DELISTED else executed[i, j] - drifted[i, j]
+        change = 0.0 if flags & DELISTED else executed[i, j] - drifted[i, j]  # a write-off is no trade
         trades[i, j] = change
         names += executed[i, j]
         net += change
@@ -104,17 +92,17 @@ def _trade(  # noqa: PLR0913
 
 @njit(cache=True)
 def hold_rows(  # noqa: PLR0913
-    weights: FloatArray,
-    target: FloatArray,
+    weights: Floats,
+    target: Floats,
     trade: NDArray[np.bool_],
-    returns: FloatArray,
-    charges: FloatArray,
+    returns: Floats,
+    charges: Floats,
     condition: Flags,
-    decided_at: IntArray,
-    filled_at: IntArray,
-    portfolios: FloatArray,
-    path: FloatArray,
-    turnover: FloatArray,
+    decided_at: Ints,
+    filled_at: Ints,
+    portfolios: Floats,
+    path: Floats,
+    turnover: Floats,
 ) -> int:
     """Trade n portfolios once and hold them for k sessions.
 
@@ -141,12 +129,7 @@ def hold_rows(  # noqa: PLR0913
 
 @njit(cache=True)
 def close_rows(
-    executed: FloatArray,
-    returns: FloatArray,
-    charges: FloatArray,
-    decided_at: IntArray,
-    held: FloatArray,
-    growth: FloatArray,
+    executed: Floats, returns: Floats, charges: Floats, decided_at: Ints, held: Floats, growth: Floats
 ) -> int:
     """Hold n executed portfolios to the k closes that follow.
 
@@ -168,18 +151,18 @@ def close_rows(
 
 @njit(cache=True)
 def hold_path(  # noqa: PLR0913
-    target: FloatArray,
-    returns: FloatArray,
-    charges: FloatArray,
+    target: Floats,
+    returns: Floats,
+    charges: Floats,
     condition: Flags,
-    decided_at: IntArray,
-    filled_at: IntArray,
-    drifted: FloatArray,
-    executed: FloatArray,
-    trades: FloatArray,
-    closing: FloatArray,
-    growth: FloatArray,
-    turnover: FloatArray,
+    decided_at: Ints,
+    filled_at: Ints,
+    drifted: Floats,
+    executed: Floats,
+    trades: Floats,
+    closing: Floats,
+    growth: Floats,
+    turnover: Floats,
 ) -> None:
     """Trade one portfolio, at first in cash, to each of D targets, and hold it to the last of S closes.
 
