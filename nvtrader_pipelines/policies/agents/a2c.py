@@ -7,6 +7,7 @@ from stable_baselines3 import A2C
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 
 from nvtrader_pipelines.policies.agents.on_policy import OnPolicyLearner
+from nvtrader_pipelines.policies.agents.rollouts import InPlaceRolloutBuffer
 
 
 class A2cAgent(OnPolicyLearner):
@@ -19,7 +20,7 @@ class A2cAgent(OnPolicyLearner):
     n_steps: Annotated[int, Field(ge=1, le=4096)] = 8  # per environment and update
     learning_rate: Annotated[float, Field(ge=1e-5, le=1e-2)] = 3e-3
     normalize_advantage: bool = False
-    use_rms_prop: bool = True  # else the backbone's Adam
+    use_rms_prop: bool = False  # the paper's optimizer, in place of the backbone's fused Adam
     rms_prop_eps: PositiveFloat = 1e-5
 
     @model_validator(mode="after")
@@ -38,6 +39,6 @@ class A2cAgent(OnPolicyLearner):
             "normalize_advantage": self.normalize_advantage,
             "use_rms_prop": self.use_rms_prop,
             "rms_prop_eps": self.rms_prop_eps,
-            "rollout_buffer_class": None,
+            "rollout_buffer_class": InPlaceRolloutBuffer,
             "rollout_buffer_kwargs": None,
         }

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from nvtrader_pipelines.components import Component
 from nvtrader_pipelines.envs.observations import ObservationLayout
+from nvtrader_pipelines.policies.backbones.gaussian_policy import GaussianPolicy
 
 OPTIMIZER = {"fused": True, "eps": 1e-5}  # fused Adam is 15-20 % faster on small networks
 
@@ -31,7 +32,7 @@ class ExtractorBackbone(Component):
     ) -> tuple[type[ActorCriticPolicy], dict[str, Any]]:
         """The SB3 policy class of an on-policy agent and its keyword arguments."""
         layers = list(self.hidden)
-        return ActorCriticPolicy, {
+        return GaussianPolicy, {
             "net_arch": {"pi": layers, "vf": layers},
             "activation_fn": nn.Tanh,
             "ortho_init": True,

@@ -12,6 +12,7 @@ from nvtrader_pipelines.components import Component
 from nvtrader_pipelines.envs.observations import ObservationLayout
 from nvtrader_pipelines.envs.observations.per_asset import ASSET_COLUMNS, CONTEXT_COLUMNS
 from nvtrader_pipelines.policies.backbones.backbone import OPTIMIZER
+from nvtrader_pipelines.policies.backbones.gaussian_policy import GaussianPolicy
 
 
 class SharedAssetBackbone(Component):
@@ -90,7 +91,7 @@ class SharedAssetExtractor(nn.Module):
         return self.critic(torch.cat([assets.mean(dim=1), context], dim=1))
 
 
-class SharedAssetPolicy(ActorCriticPolicy):
+class SharedAssetPolicy(GaussianPolicy):
     """SB3's actor-critic with the shared network in place of its MLPs."""
 
     def __init__(self, *args: Any, backbone: SharedAssetBackbone, **kwargs: Any) -> None:

@@ -14,8 +14,8 @@ def test_every_setting_of_the_update_changes_what_is_learned():
         {},
         {"n_steps": 8},
         {"normalize_advantage": True},
-        {"use_rms_prop": False},
-        {"rms_prop_eps": 1e-2},
+        {"use_rms_prop": True},
+        {"use_rms_prop": True, "rms_prop_eps": 1e-2},
         {"gae_lambda": 0.5},
     ]
     agents = [small(A2cAgent).model_copy(update=update) for update in settings]

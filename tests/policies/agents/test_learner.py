@@ -4,14 +4,16 @@ import numpy as np
 import pytest
 import torch
 from pydantic import ValidationError
+from torch.distributions import Distribution
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from nvtrader_pipelines.envs.dynamics import opening_account
 from nvtrader_pipelines.envs.simulation import PortfolioSimulation
 from nvtrader_pipelines.envs.spaces import action_space, observation_space
-from nvtrader_pipelines.policies.agents import Learner, PpoAgent, TrainingHooks
+from nvtrader_pipelines.policies.agents import DEFAULT_HOOKS, Learner, PpoAgent, TrainingHooks
 from nvtrader_pipelines.policies.agents.demeaning import demeaned
 from nvtrader_pipelines.policies.agents.learner import EVERY_BACKBONE, EXTRACTORS
-from nvtrader_pipelines.policies.backbones import Backbone, MlpBackbone, SharedAssetBackbone
+from nvtrader_pipelines.policies.backbones import AutoencoderBackbone, Backbone, MlpBackbone, SharedAssetBackbone
 from nvtrader_pipelines.policies.learned import open_policy
 from tests.contracts.families import members
 from tests.markets import synthetic_panel
@@ -226,6 +228,47 @@ def test_the_learning_rate_falls_to_its_last_share_and_never_below_however_far_a
     assert schedule(1.0) == pytest.approx(agent.learning_rate)
     last = agent.learning_rate * agent.final_learning_rate
     assert [schedule(remaining) for remaining in (0.0, -0.1, -10.0)] == pytest.approx([last] * 3)
+
+
+def settings_while(agent, spec, hooks=DEFAULT_HOOKS):
+    """What is found at each step of an optimizer while an agent trains."""
+    found = []
+
+    def note(optimizer, *_):
+        fused = all(group["fused"] is True for group in optimizer.param_groups)
+        found.append((type(optimizer), fused, torch.get_num_threads(), Distribution._validate_args))
+
+    hook = register_optimizer_step_pre_hook(note)
+    try:
+        agent.train(PANEL, spec, WINDOW, 0, hooks)
+    finally:
+        hook.remove()
+    return set(found)
+
+
+@pytest.fixture
+def slow_settings():
+    """Distributions that check their arguments, as torch has it at first."""
+    Distribution.set_default_validate_args(True)
+    yield
+    Distribution.set_default_validate_args(False)
+
+
+FAST = {(torch.optim.Adam, True, 1, False)}
+
+
+@pytest.mark.usefixtures("slow_settings")
+@EVERY
+def test_every_learner_learns_by_fused_adam_on_one_thread_and_checks_no_distributions_arguments(spec, agent):
+    assert settings_while(agent, spec) == FAST
+
+
+@pytest.mark.usefixtures("slow_settings")
+def test_a_resumed_training_and_what_a_backbone_learns_before_are_no_slower():
+    saved = []
+    agent = PpoAgent(**{**AGENT.model_dump(), "total_timesteps": 1280, "backbone": AutoencoderBackbone(epochs=1)})
+    assert settings_while(agent, WINDOWED, TrainingHooks(checkpoint=saved.append)) == FAST
+    assert settings_while(agent, WINDOWED, TrainingHooks(resume_from=saved[-1])) == FAST
 
 
 def test_a_training_that_diverged_gives_no_policy(monkeypatch):

@@ -1,0 +1,87 @@
+"""Steps of PPO per second of a whole training, beside a peer's environment under the same PPO."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from time import process_time
+from typing import Any
+
+import numpy as np
+import torch
+
+from benchmarks.claim import Goal, peer, ratio_of_medians, report, rounds
+from nvtrader_pipelines.envs.spec import EnvSpec
+from nvtrader_pipelines.market.sample import sample_panel
+from nvtrader_pipelines.policies.agents import PpoAgent
+
+WINDOW = (300, 5000)  # first and last session of the training
+SEED = 0
+PEERS_STEPS = 4096  # two rollouts of SB3's default length
+DEFAULTS = PpoAgent(total_timesteps=6 * PpoAgent().n_envs * PpoAgent().n_steps)
+SMALL_BATCHES = PpoAgent(  # the defaults of SB3 and FinRL
+    n_envs=64, n_steps=32, batch_size=64, n_epochs=10, learning_rate=3e-4, final_learning_rate=1.0, total_timesteps=4096
+)
+
+
+def main() -> None:
+    """Report steps per CPU second of our training, at FinRL's and at our settings, and the ratio to a peer's."""
+    panel = sample_panel()
+    narrow = replace(panel, features=np.zeros((*panel.eligible.shape, 0)), feature_names=())  # 422 columns
+    contestants: dict[str, Callable[[int], object]] = {
+        "defaults": lambda _: DEFAULTS.train(panel, EnvSpec(), WINDOW, SEED),
+        "small_batches": lambda _: SMALL_BATCHES.train(narrow, EnvSpec(), WINDOW, SEED),
+    }
+    steps = {"defaults": DEFAULTS.total_timesteps, "small_batches": SMALL_BATCHES.total_timesteps}
+    module = peer("gym_trading_env.environments")
+    if module is not None:
+        contestants["peer"] = lambda _: train_peer(module)
+    seconds = rounds(contestants, 3, clock=process_time)
+    speed = {name: count / min(seconds[name]) for name, count in steps.items()}
+    how = f"CPU seconds of the whole train(), best of 3 after one that warms up, torch {torch.__version__} on 1 thread"
+    sizes = f"{DEFAULTS.n_envs} x {DEFAULTS.n_steps} steps, batch {DEFAULTS.batch_size}, {DEFAULTS.n_epochs} epochs"
+    report(
+        "ppo_defaults",
+        speed["defaults"],
+        "steps/s",
+        Goal(value_at_least=30_000),
+        note=f"20 names, 702 columns, {sizes}; {how}",
+    )
+    report(
+        "ppo_small_batches",
+        speed["small_batches"],
+        "steps/s",
+        Goal(value_at_least=4_500),
+        note="20 names, 422 columns, 64 x 32 steps, batch 64, 10 epochs, which are the defaults of SB3 and FinRL (one "
+        f"environment of 2048 steps there); {how}; FinRL's own portfolio environment did 919 on a machine of this kind",
+    )
+    ours = {"small_batches": (2.0, "the same rollout, batch and epochs"), "defaults": (10.0, f"our defaults, {sizes}")}
+    for name, (goal, settings) in ours.items():
+        ratio = ratio_of_medians(seconds, "peer", name) * steps[name] / PEERS_STEPS if module else None
+        report(
+            f"ppo_{name}_against_gym_trading_env",
+            speed[name],
+            "steps/s",
+            Goal(ratio_at_least=goal),
+            ratio=ratio,
+            note=f"ours at {settings}; ratio of steps per CPU second to SB3's PPO at its own defaults (one environment, "
+            "2048 steps, batch 64, 10 epochs) on gym-trading-env at its own: one asset and two positions, so smaller "
+            "networks and less bookkeeping than 20 names and cash",
+        )
+
+
+def train_peer(module: Any) -> None:
+    """SB3's PPO on one asset of the sample in gym-trading-env, both at their own defaults."""
+    import pandas as pd  # the peer's own table
+    from stable_baselines3 import PPO
+
+    panel = sample_panel()
+    window = slice(WINDOW[0], WINDOW[1] + 1)
+    close = 100.0 * np.cumprod(1.0 + panel.close_returns[window, 0])
+    prices = pd.DataFrame(dict.fromkeys(("open", "high", "low", "close"), close), index=panel.sessions[window])
+    prices["feature_close"] = prices["close"].pct_change().fillna(0.0)
+    torch.set_num_threads(1)
+    model = PPO("MlpPolicy", module.TradingEnv(prices, verbose=0), seed=SEED, device="cpu")
+    model.learn(PEERS_STEPS)
+
+
+if __name__ == "__main__":
+    main()

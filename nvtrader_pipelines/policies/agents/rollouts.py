@@ -1,0 +1,42 @@
+"""Stable-Baselines3's rollout buffer with one copy per minibatch."""
+
+from collections.abc import Generator
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from stable_baselines3.common.buffers import RolloutBuffer
+from stable_baselines3.common.type_aliases import RolloutBufferSamples
+from torch import Tensor
+from typing_extensions import override
+
+
+class InPlaceRolloutBuffer(RolloutBuffer):
+    """The library's buffer, bit for bit, whose arrays torch reads where they lie.
+
+    The library's own is zeroed and reordered for each rollout, and copies each minibatch twice.
+    """
+
+    @override
+    def reset(self) -> None:
+        """Begin a rollout; every entry is written before it is read."""
+        if self.full:
+            self.pos, self.full = 0, False
+        else:
+            super().reset()
+
+    @override
+    def get(self, batch_size: int | None = None) -> Generator[RolloutBufferSamples, None, None]:
+        """Minibatches in a random order, the same as the library's."""
+        size = self.buffer_size * self.n_envs
+        parts = (self.observations, self.actions, self.values, self.log_probs, self.advantages, self.returns)
+        tensors = [_flat(part) for part in parts]
+        order = np.random.permutation(size)  # noqa: NPY002 - the library's generator
+        rows = torch.from_numpy(order % self.buffer_size * self.n_envs + order // self.buffer_size)
+        for chosen in rows.split(batch_size or size):
+            yield RolloutBufferSamples(*(tensor.index_select(0, chosen) for tensor in tensors))
+
+
+def _flat(array: NDArray[np.float32]) -> Tensor:
+    """(n_steps, n_envs, ...) as (n_steps * n_envs, ...), without a copy."""
+    return torch.from_numpy(array).flatten(0, 1)
