@@ -27,8 +27,8 @@ class Execution(Component):
     """How wanted weights become holdings: when orders fill, what trading and borrowing cost, how far gross may go."""
 
     fill: FillTiming = "next_open"  # next_close on a panel without opens
-    costs: tuple[CostModel, ...] = (ProportionalCost(),)
-    financing: Financing = Financing()
+    costs: tuple[CostModel, ...] = (ProportionalCost(),)  # what trades take from equity, summed
+    financing: Financing = Financing()  # what debts and short positions cost
     gross_limit: Annotated[float, Field(gt=0.0, le=10.0)] = 1.0  # most that absolute weights of names may sum to
 
 
