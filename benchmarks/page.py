@@ -32,24 +32,20 @@ def write_page(page: Path, folder: Path) -> None:
 
 
 def rendered(figures: Sequence[dict[str, Any]], benchmarks: Sequence[Benchmark], pictures: Path) -> str:
-    """The figures as Markdown: what they were measured on, and a table with a picture for each benchmark."""
-    sections = [
-        _section(each, [one for one in figures if one["benchmark"] == each.name], pictures) for each in benchmarks
-    ]
-    return "\n\n".join((_conditions(figures), *sections)) + "\n"
+    """The figures as Markdown: what they were measured on, and a table with a picture for each benchmark.
+
+    Figures of benchmarks that are no more are left out.
+    """
+    own = {each: [figure for figure in figures if figure["benchmark"] == each.name] for each in benchmarks}
+    conditions = _conditions([figure for several in own.values() for figure in several])
+    return "\n\n".join((conditions, *(_section(each, several, pictures) for each, several in own.items()))) + "\n"
 
 
 def _conditions(figures: Sequence[dict[str, Any]]) -> str:
     """Where and when; one machine, or the figures do not belong on one page."""
     if not figures:
         raise ValueError("the page must show figures, but none are kept; run `make bench`")
-    machines = {str(figure["machine"]): Machine(**figure["machine"]) for figure in figures}
-    if len(machines) != 1:
-        raise ValueError(
-            f"the figures must be of one machine with one set of libraries, but they are of {len(machines)}; "
-            "run `make bench` again, whole"
-        )
-    (machine,) = machines.values()
+    machine = _machine(figures)
     days = sorted({figure["measured_at"][:10] for figure in figures})
     loads = [figure["load"] for figure in figures]
     verdicts = [figure["verdict"] for figure in figures]
@@ -64,6 +60,17 @@ def _conditions(figures: Sequence[dict[str, Any]]) -> str:
         "goals": f"{verdicts.count('ok')} of {len(verdicts)} reached",
     }
     return "| | |\n|---|---|\n" + "\n".join(f"| {name} | {_cell(text)} |" for name, text in rows.items())
+
+
+def _machine(figures: Sequence[dict[str, Any]]) -> Machine:
+    machine = figures[-1]["machine"]
+    different = sorted({name for each in figures for name in machine if each["machine"].get(name) != machine[name]})
+    if different:
+        raise ValueError(
+            "the figures must be of one machine with one set of libraries, but they differ in their "
+            f"{', '.join(different)}; run `make bench` again, whole"
+        )
+    return Machine(**machine)
 
 
 def _section(benchmark: Benchmark, figures: Sequence[dict[str, Any]], pictures: Path) -> str:

@@ -1,9 +1,10 @@
+import json
+import re
+
 import pytest
 
-from benchmarks.claim import Goal, report
-from benchmarks.harness import Benchmark
-from benchmarks.machine import Machine
-from benchmarks.page import BEGIN, END, PAGE, rendered, write_page
+from benchmarks.harness import Benchmark, benchmarks_in
+from benchmarks.page import BEGIN, END, FOLDER, PAGE, rendered, write_page
 
 MACHINE = {
     "cpu": "Some CPU",
@@ -57,8 +58,15 @@ def test_a_picture_stands_by_its_benchmark_where_there_is_one(tmp_path):
 
 def test_figures_of_two_machines_make_no_page(tmp_path):
     other = {**SHORT, "machine": {**MACHINE, "libraries": {"numpy": "2.5.0"}}}
-    with pytest.raises(ValueError, match="of 2; run `make bench`"):
+    with pytest.raises(ValueError, match="differ in their libraries; run `make bench`"):
         rendered([FIGURE, other], BENCHMARKS, tmp_path)
+
+
+def test_figures_of_benchmarks_that_are_no_more_are_left_out(tmp_path):
+    gone = {**SHORT, "benchmark": "gone", "machine": {**MACHINE, "cpu": "Another CPU"}}
+    text = rendered([gone, FIGURE], BENCHMARKS, tmp_path)
+    assert "1 of 1 reached" in text
+    assert "gone" not in text
 
 
 def test_no_figures_make_no_page(tmp_path):
@@ -66,24 +74,26 @@ def test_no_figures_make_no_page(tmp_path):
         rendered([], BENCHMARKS, tmp_path)
 
 
-def test_what_was_reported_is_put_between_the_markers_and_the_rest_is_left(tmp_path, results, capsys):
-    page = tmp_path / "page.md"
+def test_what_is_kept_is_put_between_the_markers_and_the_rest_is_left(tmp_path, fakes):
+    page, folder = tmp_path / "page.md", fakes("environment", "pass")
     page.write_text(f"# By hand\n\n{BEGIN}\nold\n{END}\n\nBy hand too\n")
-    report("commit", 0.25, "s", Goal(value_at_most=0.5))
+    (folder / "results").mkdir()
+    (folder / "results" / "env-steps.json").write_text(json.dumps(FIGURE))
     for _ in range(2):
-        write_page(page, tmp_path)
+        write_page(page, folder)
     text = page.read_text()
     assert text.startswith(f"# By hand\n\n{BEGIN}\n\n| | |\n")
     assert text.endswith(f"\n{END}\n\nBy hand too\n")
     assert "old" not in text
-    assert Machine.this().cpu in text
+    assert "How environment it is." in text
+    assert "| `env-steps` |" in text
 
 
-def test_a_page_without_markers_is_left_alone(tmp_path, results, capsys):
+def test_a_page_without_markers_is_left_alone(tmp_path, fakes):
     page = tmp_path / "page.md"
     page.write_text(f"{BEGIN}\n")
     with pytest.raises(ValueError, match="must have the lines"):
-        write_page(page, tmp_path)
+        write_page(page, fakes("environment", "pass"))
     assert page.read_text() == f"{BEGIN}\n"
 
 
@@ -91,3 +101,9 @@ def test_the_page_of_the_documentation_has_its_markers():
     text = PAGE.read_text()
     assert (text.count(BEGIN), text.count(END)) == (1, 1)
     assert text.index(BEGIN) < text.index(END)
+
+
+@pytest.mark.parametrize("page", [PAGE, PAGE.parents[1] / "README.md"], ids=lambda page: page.name)
+def test_the_benchmarks_that_a_page_names_to_run_are_there(page):
+    (named,) = re.findall(r'make bench NAMES="([^"]+)"', page.read_text())
+    assert set(named.split()) <= {each.name for each in benchmarks_in(FOLDER)}
