@@ -1,7 +1,6 @@
 """n accounts side by side on one panel: their state, and the step that environments and back-tests share."""
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -26,8 +25,7 @@ RUIN = 1e-6  # equity at which an account is over
 _ARRAYS = ("t", "weights", "equity", "peak", "recent_returns")
 
 
-@dataclass(frozen=True, eq=False)
-class AccountStep:
+class AccountStep(NamedTuple):
     """What one decision did to n accounts."""
 
     transition: Transition
@@ -38,10 +36,8 @@ class AccountStep:
     @property
     def reward(self) -> NDArray[np.float64]:
         """The sum of the terms, (n,)."""
-        total = np.zeros(len(self.path))
-        for contributions in self.reward_terms.values():  # one after the other: n accounts add up as each alone does
-            total += contributions
-        return total
+        first, *others = self.reward_terms.values()
+        return sum(others, start=first.copy())  # one after the other: n accounts add up as each alone does
 
     @property
     def drawdown(self) -> NDArray[np.float64]:
@@ -63,12 +59,8 @@ class Accounts:
         self.weights[:, -1] = 1.0
         self.equity = np.ones(n_accounts)
         self.peak = np.ones(n_accounts)
-        self.recent_returns = np.zeros((n_accounts, RECENT_SESSIONS))
-
-    @property
-    def drawdown(self) -> NDArray[np.float64]:
-        """Loss from each account's peak, positive fractions (n,)."""
-        return 1.0 - self.equity / self.peak
+        self.drawdown = np.zeros(n_accounts)  # loss from the peak, positive fractions
+        self.recent_returns = np.zeros((n_accounts, RECENT_SESSIONS), order="F")  # a session's lie side by side
 
     def account(self, i: int) -> Account:
         """One account as a value."""
@@ -77,11 +69,13 @@ class Accounts:
     def open(self, rows: list[int], t: list[int]) -> None:
         """Put the accounts back into cash with equity 1, at sessions `t`."""
         self.t[rows] = t
-        self.weights, self.peak = self.weights.copy(), self.peak.copy()  # the last step holds the same arrays
+        for name in ("weights", "peak", "drawdown"):
+            setattr(self, name, getattr(self, name).copy())  # the last step holds the same arrays
         self.weights[rows] = 0.0
         self.weights[rows, -1] = 1.0
         self.equity[rows] = 1.0
         self.peak[rows] = 1.0
+        self.drawdown[rows] = 0.0
         self.recent_returns[rows] = 0.0
         for term in self._terms.values():
             term.reset(rows)
@@ -95,11 +89,11 @@ class Accounts:
         period = holding_period(self._legs, self.t, n_sessions)
         transition = hold(self.weights, target, wanted, period, self._cost)
         decided_at, held, peak = self.t, self.weights, self.peak
-        path, ends = np.empty_like(transition.session_growth), np.empty((2, len(held)))
+        path, ends = np.empty_like(transition.session_growth), np.empty((3, len(held)))
         lost = _settle(transition.session_growth, self.equity, peak, self.recent_returns, path, ends)
         if lost != ALL_FINITE:
             raise self._not_finite(lost)
-        self.equity, self.peak = ends
+        self.equity, self.peak, self.drawdown = ends
         self.weights = transition.weights
         self.t = decided_at + n_sessions
         outcome = StepOutcome(
@@ -126,6 +120,8 @@ class Accounts:
         """Go on from a `state` of as many accounts with the same spec."""
         for name in _ARRAYS:
             setattr(self, name, state[name].copy())
+        self.recent_returns = np.asfortranarray(self.recent_returns)
+        self.drawdown = 1.0 - self.equity / self.peak
         for kind, term in self._terms.items():
             term.restore({name: state[f"rewards.{kind}.{name}"] for name in term.state()})
 
@@ -145,7 +141,7 @@ def _settle(
     path: NDArray[np.float64],
     ends: NDArray[np.float64],
 ) -> int:
-    """Write the equity (n, k) at each close, equity and peak (2, n) at the last, and move the recent returns on.
+    """Write equity (n, k) at each close; equity, peak and drawdown (3, n) at the last; and move the recent returns on.
 
     Returns the first account whose equity is not a finite number, or `ALL_FINITE`.
     """
@@ -159,10 +155,11 @@ def _settle(
             highest = max(highest, worth)
         if not np.isfinite(worth):
             return i
-        ends[0, i], ends[1, i] = worth, highest
-        row = recent[i]
-        for s in range(kept):
-            row[s] = row[s + n_sessions]
-        for s in range(kept, n_recent):
-            row[s] = growth[i, s - n_recent + n_sessions] - 1.0
+        ends[0, i], ends[1, i], ends[2, i] = worth, highest, 1.0 - worth / highest
+    for s in range(kept):
+        for i in range(len(growth)):
+            recent[i, s] = recent[i, s + n_sessions]
+    for s in range(kept, n_recent):
+        for i in range(len(growth)):
+            recent[i, s] = growth[i, s - n_recent + n_sessions] - 1.0
     return ALL_FINITE

@@ -112,16 +112,20 @@ def _below_the_largest(logits: FloatArray, bound: float) -> None:
 def _simplex(weights: FloatArray, eligible: NDArray[np.bool_], t: NDArray[np.int64]) -> bool:
     """Make weights of exponentials (n, N+1); False if a session is not one of the panel's."""
     cash = weights.shape[1] - 1
-    for i in range(len(weights)):
+    for i in range(len(weights)):  # a pass of its own, so that all rows' masks are fetched at once
         if t[i] < 0 or t[i] >= len(eligible):
             return False
         row, may_hold = weights[i], eligible[t[i]]
-        total = 0.0
-        for j in range(cash + 1):
-            total += row[j]
-        names = 0.0
+        total = row[cash]
         for j in range(cash):
-            row[j] = row[j] / total * may_hold[j]
+            total += row[j]
+            row[j] *= may_hold[j]
+        row[cash] = 1.0 / total
+    for i in range(len(weights)):
+        row, names, share = weights[i], 0.0, weights[i, cash]
+        for j in range(cash):
+            row[j] *= share
+        for j in range(cash):
             names += row[j]
         row[cash] = _left(names)
     return True
@@ -141,10 +145,10 @@ def _tilted(weights: FloatArray, anchor: FloatArray, t: NDArray[np.int64]) -> bo
             total += row[j]
             exposure += base[j]
         exposure *= row[cash]
-        if exposure > 1.0:
-            exposure = 1.0
+        share = min(exposure, 1.0) / total if total != 0.0 else 0.0
         for j in range(cash):
-            row[j] = 0.0 if total == 0.0 else row[j] / total * exposure
+            row[j] *= share
+        for j in range(cash):
             names += row[j]
         row[cash] = _left(names)
     return True

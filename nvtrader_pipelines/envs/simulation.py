@@ -1,10 +1,10 @@
 """Episodes of n portfolios at once: the engine under the scalar and the vectorised environment."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from nvtrader_pipelines.envs.accounts import RUIN, Accounts, AccountStep
@@ -15,8 +15,7 @@ from nvtrader_pipelines.envs.terminations import EpisodeView
 from nvtrader_pipelines.market.panel import MarketPanel
 
 
-@dataclass(frozen=True, eq=False)
-class Step:
+class Step(NamedTuple):
     """What one step of n portfolios gave, before any reset."""
 
     observation: NDArray[np.float32]  # (n, length)
@@ -61,6 +60,8 @@ class PortfolioSimulation:
             )
         self.panel, self.spec = panel, spec
         self.accounts = Accounts(panel, spec, n_portfolios, t=self.first)
+        self._latest = self.last - spec.rebal_freq  # session of a decision
+        self._everyone = np.ones(n_portfolios, dtype=bool)  # trades at every decision
         self.steps = np.zeros(n_portfolios, dtype=np.int64)
         self.episode_rewards = np.zeros(n_portfolios)  # unshaped, kept where `stop_properly` needs them
         scaler = spec.observation.fit(panel, self.first, self.last) if scaler is None else scaler
@@ -81,20 +82,24 @@ class PortfolioSimulation:
 
     def step(self, actions: NDArray[np.floating]) -> Step:
         """Trade every portfolio to its action's weights and hold to the next decision."""
-        accounts, rebal_freq = self.accounts, self.spec.rebal_freq
+        accounts = self.accounts
         target = self._map(actions, accounts.t)
-        account = accounts.trade(target, np.ones(len(target), dtype=bool), rebal_freq)
-        self.steps = self.steps + 1
-        struck = self._struck(account)
-        terminated = (accounts.equity <= RUIN) | self._any(struck, truncates=False)
-        stopped = self._any(struck, truncates=True)
-        over = (self.steps >= self.spec.episode_len) | (accounts.t + rebal_freq > self.last)
-        account = self._shaped(account, stopped & ~terminated)
+        account = accounts.trade(target, self._everyone, self.spec.rebal_freq)
+        steps, ends = np.empty_like(self.steps), np.empty((2, len(target)), dtype=np.bool_)
+        _count(self.steps, accounts.t, accounts.equity, self.spec.episode_len, self._latest, steps, ends)
+        self.steps, (terminated, over) = steps, ends
+        struck: dict[str, NDArray[np.bool_]] = {}
+        if self.spec.terminations:
+            struck = self._struck(account)
+            terminated |= self._any(struck, truncates=False)
+            stopped = self._any(struck, truncates=True)
+            over |= stopped
+            account = self._shaped(account, stopped & ~terminated)
         return Step(
             observation=self.observe(),
             reward=account.reward,
             terminated=terminated,
-            truncated=(over | stopped) & ~terminated,
+            truncated=over & ~terminated,
             target=target,
             account=account,
             struck=struck,
@@ -123,8 +128,6 @@ class PortfolioSimulation:
 
     def _struck(self, account: AccountStep) -> dict[str, NDArray[np.bool_]]:
         """Where each termination strikes."""
-        if not self.spec.terminations:
-            return {}
         view = EpisodeView(account.path, account.drawdown, account.transition.weights, self.accounts.recent_returns)
         return {rule.kind: rule.strikes(view) for rule in self.spec.terminations}
 
@@ -143,8 +146,25 @@ class PortfolioSimulation:
             return account
         self.episode_rewards = self.episode_rewards + account.reward
         change = np.where(stopped, shaping.shaped(self.episode_rewards) - self.episode_rewards, 0.0)
-        return replace(account, reward_terms={**account.reward_terms, "stop_properly": change})
+        return account._replace(reward_terms={**account.reward_terms, "stop_properly": change})
 
 
 def _shapes(state: dict[str, NDArray[Any]]) -> dict[str, tuple[str, tuple[int, ...]]]:
     return {name: (array.dtype.str, array.shape) for name, array in state.items()}
+
+
+@njit(cache=True)
+def _count(  # noqa: PLR0913 - flat arrays keep a compiled call cheap
+    before: NDArray[np.int64],
+    t: NDArray[np.int64],
+    equity: NDArray[np.float64],
+    episode_len: int,
+    latest: int,
+    steps: NDArray[np.int64],
+    ends: NDArray[np.bool_],
+) -> None:
+    """Write how many steps the episodes have, and which are ruined and which have come to their end, (2, n)."""
+    for i in range(len(steps)):
+        steps[i] = before[i] + 1
+        ends[0, i] = equity[i] <= RUIN
+        ends[1, i] = steps[i] >= episode_len or t[i] > latest

@@ -30,6 +30,7 @@ class PortfolioVecEnv(VecEnv):
         self._actions = np.zeros((0, 0), dtype=np.float32)
         self._generators: list[np.random.Generator] = []
         self._returns = np.zeros(len(simulation.steps))
+        self._running = np.ones(len(simulation.steps), dtype=bool)  # an ended episode is followed by another
         super().__init__(len(simulation.steps), observation_space(simulation), action_space(simulation))
         self.seed(seed)
 
@@ -57,18 +58,17 @@ class PortfolioVecEnv(VecEnv):
         """Step all portfolios; those that are done begin a new episode."""
         simulation, decided_at = self.simulation, self.simulation.accounts.t
         step = simulation.step(self._actions)
-        running = np.ones(self.num_envs, dtype=bool)
         drawdown = simulation.accounts.drawdown
-        self.played = Played(self.observation, self._actions, decided_at, drawdown, step, running)
+        self.played = Played(self.observation, self._actions, decided_at, drawdown, step, self._running)
         self._returns += step.reward
         done = self.played.done
-        ended = np.flatnonzero(done)
+        ended = done.nonzero()[0].tolist()
         infos: list[dict[str, Any]] = [{}] * self.num_envs  # shared: only the ended ones are written
         self.observation = step.observation
-        if len(ended):
-            for i in ended.tolist():
+        if ended:
+            for i in ended:
                 infos[i] = self._ending(i)
-            simulation.reset(ended.tolist(), [self._generators[i] for i in ended])
+            simulation.reset(ended, [self._generators[i] for i in ended])
             self._returns[ended] = 0.0
             self.observation = simulation.observe()
         return self.observation, step.reward.astype(np.float32), done, infos

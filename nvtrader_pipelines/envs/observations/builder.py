@@ -1,7 +1,7 @@
 """An observation in two parts: what depends on the market only, computed once, and what the account adds."""
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +18,7 @@ class ObservationScaler(BaseModel):
     deviations: tuple[float, ...] = ()
 
 
-@dataclass(frozen=True, eq=False)
-class AccountView:
+class AccountView(NamedTuple):
     """What the observation sees of n accounts."""
 
     weights: NDArray[np.float64]  # (n, N+1), cash last

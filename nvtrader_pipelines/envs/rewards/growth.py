@@ -3,6 +3,7 @@
 from typing import Annotated, Literal
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 from pydantic import Field, PositiveFloat
 
@@ -16,9 +17,20 @@ from nvtrader_pipelines.portfolio.costs import no_cost
 SMALLEST_GROWTH = 1e-8  # keeps the logarithm finite at ruin
 
 
-def log_growth(growth: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Logarithm of growth, floored so that ruin is finite."""
-    return np.log(np.maximum(growth, SMALLEST_GROWTH))
+def log_growth(session_growth: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Logarithm of growth over k sessions (n, k), floored so that ruin is finite, (n,)."""
+    logarithms = np.empty(len(session_growth))
+    _log_growth(session_growth, logarithms)
+    return logarithms
+
+
+@njit(cache=True)
+def _log_growth(session_growth: NDArray[np.float64], logarithms: NDArray[np.float64]) -> None:
+    for i in range(len(session_growth)):
+        growth = 1.0
+        for k in range(session_growth.shape[1]):
+            growth *= session_growth[i, k]
+        logarithms[i] = np.log(max(growth, SMALLEST_GROWTH))
 
 
 def exponential_utility(returns: NDArray[np.float64], risk_aversion: float) -> NDArray[np.float64]:
@@ -34,7 +46,7 @@ class LogGrowth(Component):
 
     def start(self, panel: MarketPanel, n_accounts: int) -> RewardFunction:  # noqa: ARG002 - one signature
         """The term on one panel."""
-        return Stateless(lambda outcome: self.weight * log_growth(outcome.transition.growth))
+        return Stateless(lambda outcome: self.weight * log_growth(outcome.transition.session_growth))
 
 
 class BenchmarkRelative(Component):
@@ -54,7 +66,7 @@ class BenchmarkRelative(Component):
         def relative(outcome: StepOutcome) -> NDArray[np.float64]:
             trade = np.ones(len(outcome.t), dtype=bool)
             held = hold(outcome.weights, benchmark[outcome.t], trade, outcome.period, no_cost)
-            return self.weight * (log_growth(outcome.transition.growth) - log_growth(held.growth))
+            return self.weight * (log_growth(outcome.transition.session_growth) - log_growth(held.session_growth))
 
         return Stateless(relative)
 

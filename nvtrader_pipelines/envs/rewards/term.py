@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +12,7 @@ from nvtrader_pipelines.envs.dynamics import HoldingPeriod, Transition
 RECENT_SESSIONS = 63  # session returns kept for the realised risk of an episode
 
 
-@dataclass(frozen=True, eq=False)
-class StepOutcome:
+class StepOutcome(NamedTuple):
     """One step of n portfolios."""
 
     t: NDArray[np.int64]  # (n,) session of the decision

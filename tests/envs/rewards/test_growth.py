@@ -28,7 +28,7 @@ def test_log_growth_is_the_logarithm_of_the_net_growth_of_the_step():
 
 
 def test_log_growth_of_a_ruined_account_is_finite():
-    assert np.isfinite(log_growth(np.array([0.0, 1e-300]))).all()
+    assert np.isfinite(log_growth(np.array([[0.0], [1e-300]]))).all()
 
 
 def test_growth_relative_to_the_anchor_is_weighted_growth_over_the_anchors_from_the_same_state_without_cost():

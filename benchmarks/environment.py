@@ -1,0 +1,124 @@
+"""Steps of the vector environment: 64 portfolios of 20 names on one core, and a single-asset environment beside it."""
+
+from time import process_time
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from benchmarks.claim import Goal, peer, report, rounds
+from nvtrader_pipelines.envs.portfolio_env import PortfolioEnv
+from nvtrader_pipelines.envs.simulation import PortfolioSimulation
+from nvtrader_pipelines.envs.spec import EnvSpec
+from nvtrader_pipelines.market.panel import MarketPanel
+from nvtrader_pipelines.market.sample import sample_panel
+from nvtrader_pipelines.policies.vector_env import PortfolioVecEnv
+
+N_PORTFOLIOS, N_STEPS, N_ROUNDS = 64, 260, 60  # five whole episodes a round
+SESSIONS_BETWEEN = (1, 5)  # decisions; the second is the default
+GOAL = Goal(value_at_least=1_000_000)
+Actions = NDArray[np.float32]
+
+
+def main() -> None:
+    """Report steps per CPU second at two frequencies of decision, and how many times a peer's that is."""
+    panel, generator = sample_panel(), np.random.default_rng(0)
+    actions = generator.standard_normal((N_STEPS, N_PORTFOLIOS, len(panel.symbols) + 1)).astype(np.float32)
+    specs = {f"every_{n}": EnvSpec(rebal_freq=n) for n in SESSIONS_BETWEEN}
+    envs = {name: begun(panel, spec) for name, spec in specs.items()}
+    for spec in specs.values():
+        require_same_as_scalar(panel, spec, actions)
+    contestants: dict[str, Any] = {name: lambda _, env=env: play(env, actions) for name, env in envs.items()}
+    theirs = peer("gym_trading_env.environments")
+    if theirs is not None:
+        single = single_asset(theirs, panel)
+        contestants["peer"] = lambda _: play_single(single, actions[:, 0, 0] > 0.0)
+    fastest = {name: min(times) for name, times in rounds(contestants, N_ROUNDS, clock=process_time).items()}
+    speed = {name: N_STEPS * N_PORTFOLIOS / fastest[name] for name in envs}
+    note = stated(panel, envs["every_1"])
+    report("environment_64x20", speed["every_1"], "steps/s", GOAL, note=f"a decision every session; {note}")
+    report("environment_64x20_weekly", speed["every_5"], "steps/s", GOAL, note=f"a decision every 5 sessions; {note}")
+    report(
+        "environment_over_gym_trading_env",
+        speed["every_1"],
+        "steps/s",
+        Goal(ratio_at_least=10.0),
+        ratio=speed["every_1"] * fastest["peer"] / N_STEPS if theirs else None,
+        note="gym-trading-env's TradingEnv is one portfolio of one asset: window 20 of its log return, fees of 10 bps, "
+        f"episodes of 52, in or out at random, no logs; ours is 64 portfolios of 20 names; {note}",
+    )
+
+
+def begun(panel: MarketPanel, spec: EnvSpec) -> PortfolioVecEnv:
+    """The environment at the start of its episodes."""
+    env = PortfolioVecEnv(PortfolioSimulation(panel, spec, N_PORTFOLIOS))
+    env.reset()
+    return env
+
+
+def play(env: PortfolioVecEnv, actions: Actions) -> None:
+    """Every action in turn; episodes that end are begun anew by the environment."""
+    for action in actions:
+        env.step_async(action)
+        env.step_wait()
+
+
+def require_same_as_scalar(panel: MarketPanel, spec: EnvSpec, actions: Actions) -> None:
+    """Refuse to time an environment whose portfolios do not earn, bit for bit, what scalar ones do.
+
+    Raises:
+        AssertionError: if a reward of the first or the last portfolio differs.
+    """
+    env = PortfolioVecEnv(PortfolioSimulation(panel, spec, N_PORTFOLIOS))
+    env.reset()
+    rows, walks = (0, N_PORTFOLIOS - 1), []
+    for row in rows:
+        alone = PortfolioEnv(panel, spec)
+        alone.reset(seed=row)
+        walks.append([np.float32(alone.step(action[row])[1]) for action in actions[: spec.episode_len]])
+    together = [env.step(action)[1][list(rows)] for action in actions[: spec.episode_len]]
+    if not np.array_equal(together, np.transpose(walks)):
+        raise AssertionError("a portfolio of the vector environment earned something else than a scalar environment")
+
+
+def single_asset(module: Any, panel: MarketPanel) -> Any:
+    """The peer's environment on the first name, as it recommends but without its printing."""
+    returns = panel.close_returns[:, 0]
+    prices = 100.0 * np.cumprod(1.0 + returns)
+    quotes = dict.fromkeys(("open", "high", "low", "close"), prices)
+    frame = pd.DataFrame({**quotes, "feature_return": np.log1p(returns)}, pd.DatetimeIndex(panel.sessions))
+    return module.TradingEnv(
+        frame,
+        positions=[0, 1],
+        windows=20,
+        trading_fees=0.001,
+        max_episode_duration=EnvSpec().episode_len,
+        verbose=0,
+    )
+
+
+def play_single(env: Any, invested: NDArray[np.bool_]) -> None:
+    """As many steps of the peer, which is begun anew where an episode ends."""
+    env.reset()
+    for position in invested.tolist():
+        *_, terminated, truncated, _ = env.step(int(position))
+        if terminated or truncated:
+            env.reset()
+
+
+def stated(panel: MarketPanel, env: PortfolioVecEnv) -> str:
+    """What exactly is stepped."""
+    columns, spec = env.simulation.builder.length, env.simulation.spec
+    terms = ", ".join(term.kind for term in spec.reward_terms)
+    return (
+        f"a step is one decision of one portfolio; {N_PORTFOLIOS} portfolios by {len(panel.symbols)} names of the "
+        f"sample market, {columns} float32 columns observed, softmax of random logits, masks, drift, "
+        f"{spec.turnover_cost_bps:g} bps, fills at the next close, reward of {terms}, episodes of {spec.episode_len} "
+        f"with their resets; CPU time of one thread, best of {N_ROUNDS} rounds of {N_STEPS * N_PORTFOLIOS} steps; "
+        "rewards equal a scalar environment's bit for bit"
+    )
+
+
+if __name__ == "__main__":
+    main()
