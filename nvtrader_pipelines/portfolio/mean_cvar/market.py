@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from nvtrader_pipelines.portfolio.mean_cvar.tail import cvar_gradient, tail_of
+from nvtrader_pipelines.portfolio.mean_cvar.tail import cvar_gradient, portfolio_returns, tail_of
 
 FloatArray = NDArray[np.float64]
 
@@ -37,13 +37,13 @@ class Tangent:
 def scale_of(scenarios: FloatArray) -> float:
     """The deviation of an equally weighted portfolio's returns (S, N), at least 1e-4 of the largest; 1 if all are 0."""
     largest = max(float(scenarios.max()), -float(scenarios.min()))
-    deviation = float((scenarios @ np.full(scenarios.shape[1], 1.0 / scenarios.shape[1])).std())
+    deviation = float(portfolio_returns(scenarios, np.full(scenarios.shape[1], 1.0 / scenarios.shape[1])).std())
     return max(deviation, 1e-4 * largest) or 1.0
 
 
 def tangent_at(market: Market, weights: FloatArray) -> Tangent:
     """The objective at weights (N,) and its tangents."""
-    tail = tail_of(market.scenarios @ (weights / -market.scale), market.tail_size)
+    tail = tail_of(portfolio_returns(market.scenarios, weights / -market.scale), market.tail_size)
     gradient = cvar_gradient(market.scenarios, tail, market.tail_size) / market.scale
     objective = market.risk_aversion * tail.cvar - float(market.expected_returns @ weights)
     if market.cost is not None and market.current is not None:

@@ -28,7 +28,7 @@ from nvtrader_pipelines.portfolio.mean_cvar.solution import (
     UncertifiedError,
     relative_gap,
 )
-from nvtrader_pipelines.portfolio.mean_cvar.tail import tail_of
+from nvtrader_pipelines.portfolio.mean_cvar.tail import portfolio_returns, tail_of
 
 FloatArray = NDArray[np.float64]
 ROUNDING = 1e-8  # of the losses' deviation: how far bounds may cross by the solvers' tolerances
@@ -171,7 +171,7 @@ class MeanCvar:
     def _certified(self, market: Market, bounds: Bounds, method: Method) -> MeanCvarSolution:
         """The solution with its objective recomputed from the inputs as given."""
         weights = np.clip(bounds.weights, self._limits.floor, self._limits.cap)
-        tail = tail_of(-(market.scenarios @ weights), market.tail_size)
+        tail = tail_of(-portfolio_returns(market.scenarios, weights), market.tail_size)
         mean = float(market.expected_returns @ weights) * market.scale
         trades = np.zeros(len(weights)) if market.current is None else np.abs(weights - market.current)
         cost = 0.0 if market.cost is None else float(self._numbers["cost"] @ trades)

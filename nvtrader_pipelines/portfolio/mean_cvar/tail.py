@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float64]
@@ -18,6 +19,22 @@ class Tail:
     beyond: NDArray[np.int64]  # scenarios whose loss exceeds the value at risk
     at_boundary: NDArray[np.int64]  # scenarios at the value at risk; empty where none of them is needed
     boundary_share: float  # how much of each of them counts
+
+
+@njit(cache=True, fastmath={"reassoc", "contract"})
+def portfolio_returns(returns: FloatArray, weights: FloatArray) -> FloatArray:
+    """Returns (S,) of weights (N,) in each scenario, row by row.
+
+    As fast as BLAS on one thread; BLAS on more threads than free cores takes ten times longer, and its last bits depend
+    on their number.
+    """
+    found = np.empty(len(returns))
+    for scenario in range(len(returns)):
+        total = 0.0
+        for name in range(len(weights)):
+            total += returns[scenario, name] * weights[name]
+        found[scenario] = total
+    return found
 
 
 def tail_of(losses: FloatArray, size: float) -> Tail:
