@@ -105,7 +105,7 @@ class WalkStep:
     done: AccountStep | None  # None: nothing came of it yet
 
 
-class _Recorder:
+class Recorder:
     """Gathers the arrays of each step while the accounts run, and makes the tables of them at the end."""
 
     def __init__(self, panel: MarketPanel, contestants: Sequence[Contestant], phase: Phase) -> None:
@@ -256,7 +256,7 @@ def walk(
     _require_contiguous(folds)
     start, end = folds[0].test_first - 1, folds[-1].test_last
     accounts = Accounts(panel, spec, len(contestants), t=start)
-    recorder = _Recorder(panel, contestants, phase)
+    recorder = Recorder(panel, contestants, phase)
     goes_on = phase == "paper"
     for number, t in enumerate(range(start, end + goes_on, spec.rebal_freq)):
         place = next((i for i, fold in enumerate(folds) if t + 1 <= fold.test_last), len(folds) - 1)

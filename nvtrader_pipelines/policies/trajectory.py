@@ -72,8 +72,10 @@ class Columns:
 
     def frame(self) -> pl.DataFrame:
         """The rows in the order they came, a matrix as a column of arrays; no column where there are no rows."""
-        names = self._batches[0] if self._batches else ()
-        return pl.DataFrame({name: np.concatenate([batch[name] for batch in self._batches]) for name in names})
+        if len(self._batches) > 1:
+            first = self._batches[0]
+            self._batches = [{name: np.concatenate([batch[name] for batch in self._batches]) for name in first}]
+        return pl.DataFrame(self._batches[0] if self._batches else {})
 
 
 def step_info(reward_terms: Mapping[str, pl.Expr], termination: pl.Expr = NO_TERMINATION) -> pl.Expr:

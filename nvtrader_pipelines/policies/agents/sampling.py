@@ -1,10 +1,10 @@
 """A sample of the episodes a training plays, step by step, drawn without touching the training."""
 
-import io
 from typing import Any
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -15,6 +15,7 @@ from nvtrader_pipelines.policies.trajectory import NO_TERMINATION, STEP, Columns
 SAMPLING = 0x5A  # keeps the sample's random stream apart from the streams that draw the episodes' starts
 CHUNK = 4096  # rows from which on they are compressed, once
 TERM, STRUCK = "term:", "struck:"  # before the name of a reward term or a termination, in the columns of the rows kept
+ZSTD = "zstd"
 State = tuple[dict[str, NDArray[Any]], dict[str, Any]]  # arrays, and facts that JSON can hold
 
 
@@ -121,16 +122,15 @@ class EpisodeSampler:
     def _steps_of(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Rows as they are kept, by `STEP`."""
         t = rows["t"].to_numpy()
-        unknown = [pl.lit(None).alias(name) for name in ("value", "log_prob") if name not in rows.columns]
         terms, struck = (_under(prefix, rows) for prefix in (TERM, STRUCK))
         termination = [pl.when(where).then(pl.lit(kind)) for kind, where in struck.items()]
-        return rows.select(
-            pl.exclude("t", f"^{TERM}.*$", f"^{STRUCK}.*$"),
-            pl.Series("session", self._sessions[t]),
-            pl.Series("fill_session", self._sessions[t + self._wait]),
-            step_info(terms, pl.coalesce(*termination, NO_TERMINATION)).alias("info"),
-            *unknown,
-        ).select(pl.col(name).cast(dtype) for name, dtype in STEP.items())
+        made = {
+            **{name: pl.lit(None) for name in ("value", "log_prob") if name not in rows.columns},
+            "session": pl.lit(pl.Series(self._sessions[t])),
+            "fill_session": pl.lit(pl.Series(self._sessions[t + self._wait])),
+            "info": step_info(terms, pl.coalesce(*termination, NO_TERMINATION)),
+        }
+        return rows.select(made.get(name, pl.col(name)).cast(dtype).alias(name) for name, dtype in STEP.items())
 
 
 def _under(prefix: str, rows: pl.DataFrame) -> dict[str, pl.Expr]:
@@ -139,11 +139,13 @@ def _under(prefix: str, rows: pl.DataFrame) -> dict[str, pl.Expr]:
 
 
 def _to_array(frame: pl.DataFrame) -> NDArray[np.uint8]:
-    """A frame as bytes of an Arrow file."""
-    buffer = io.BytesIO()
-    frame.write_ipc(buffer, compression="zstd")
+    """A frame as the bytes of one compressed Arrow stream; a context per column would cost more than the content."""
+    table, buffer = frame.to_arrow(), pa.BufferOutputStream()
+    with pa.CompressedOutputStream(buffer, ZSTD) as stream, pa.ipc.new_stream(stream, table.schema) as writer:
+        writer.write_table(table)
     return np.frombuffer(buffer.getvalue(), dtype=np.uint8)
 
 
 def _to_frame(content: NDArray[np.uint8]) -> pl.DataFrame:
-    return pl.read_ipc(io.BytesIO(content.tobytes()))
+    stream = pa.CompressedInputStream(pa.BufferReader(content.tobytes()), ZSTD)
+    return pl.DataFrame(pa.ipc.open_stream(stream).read_all())
