@@ -1,5 +1,6 @@
 """A home with a market and one registered experiment of seconds, whose runs are executed by themselves."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -74,13 +75,31 @@ def rows_of(lake: Warehouse, run_id) -> dict[str, pl.DataFrame]:
     return found
 
 
-def main() -> None:
+def execute(home: Home, task: str) -> None:
     """Run the experiment of a home, writing each stage as a line."""
-    home = Home(Path(sys.argv[1]))
-    for step in walk_forward_run(Warehouse(home), Ledger.open(home), KEY, Launch(sys.argv[2])):
+    for step in walk_forward_run(Warehouse(home), Ledger.open(home), KEY, Launch(task)):
         sys.stdout.write(f"{step.stage}\n")
         sys.stdout.flush()
 
 
+def execute_in_forks(home: Home) -> None:
+    """Run it for every line of standard input, a task, in a fork that has nothing to import any more.
+
+    Before the stages the fork's id is written, and its exit code after them.
+    """
+    for task in sys.stdin:
+        fork = os.fork()  # of a process that has imported and done nothing else, as the forkserver's are
+        if fork == 0:
+            sys.stdout.write(f"{os.getpid()}\n")
+            execute(home, task.strip())
+            os._exit(0)
+        sys.stdout.write(f"{os.waitstatus_to_exitcode(os.waitpid(fork, 0)[1])}\n")
+        sys.stdout.flush()
+
+
 if __name__ == "__main__":
-    main()
+    place, *tasks = sys.argv[1:]
+    if tasks:
+        execute(Home(Path(place)), tasks[0])
+    else:
+        execute_in_forks(Home(Path(place)))

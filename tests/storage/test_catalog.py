@@ -2,11 +2,12 @@ import shutil
 
 import pytest
 
+from nvtrader_pipelines.storage.catalog import properties_of
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.tables import CLEAN_BARS, TABLES
+from nvtrader_pipelines.storage.tables import CLEAN_BARS, RUNS, TABLES
 from nvtrader_pipelines.storage.warehouse import Warehouse
-from tests.storage.frames import yearly
+from tests.storage.frames import keyed, yearly
 
 
 def test_a_moved_warehouse_says_what_to_do(lake, home, tmp_path):
@@ -50,3 +51,14 @@ def test_reading_makes_no_table(lake, home):
 def test_a_catalog_is_opened_again_with_what_it_held(lake, home):
     lake.replace_years(CLEAN_BARS, yearly(CLEAN_BARS, [2020]), [2020])
     assert len(Warehouse(home).read(CLEAN_BARS)) == 3
+
+
+def test_a_table_of_an_earlier_version_is_set_as_new_ones_are(lake, home):
+    lake.replace(RUNS, keyed(RUNS, "a" * 16), {})
+    with lake.load(RUNS).transaction() as transaction:
+        transaction.remove_properties("commit.manifest-merge.enabled", "write.metadata.metrics.column.run_id")
+        transaction.set_properties({"commit.retry.num-retries": "4"})
+    lake.replace(RUNS, keyed(RUNS, "b" * 16), {"run_id": ["b" * 16]})
+    assert Warehouse(home).load(RUNS).properties.items() >= properties_of(RUNS).items()
+    before = lake.load(RUNS).metadata_location
+    assert (len(lake.read(RUNS)), lake.load(RUNS).metadata_location) == (6, before)

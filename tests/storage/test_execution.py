@@ -1,5 +1,6 @@
 import datetime as dt
 import itertools
+import os
 import signal
 import subprocess
 import sys
@@ -29,11 +30,10 @@ from tests.storage.small_runs import KEY, N_SESSIONS, land, rows_of, small_home
 ME = Launch("task")
 
 
-def started(home, task="task") -> subprocess.Popen:
-    """The experiment of a home, run by a process of its own."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "tests.storage.small_runs", str(home.root), task], stdout=subprocess.PIPE, text=True
-    )
+def started(home, *tasks, **options) -> subprocess.Popen:
+    """The experiment of a home, run by a process of its own; without a task, by its forks."""
+    command = [sys.executable, "-m", "tests.storage.small_runs", str(home.root), *tasks]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, **options)
 
 
 def ended(process) -> str:
@@ -46,7 +46,7 @@ def ended(process) -> str:
 def done(tmp_path_factory):
     """A home whose experiment was run to the end by another process; that run is only to be read."""
     lake = small_home(tmp_path_factory.mktemp("done") / "home")
-    assert ended(started(lake.home)).splitlines()[-1] == "done"
+    assert ended(started(lake.home, "task")).splitlines()[-1] == "done"
     return lake
 
 
@@ -84,20 +84,23 @@ def test_a_run_of_a_process_is_in_library_tables_and_ledger(done, run):
 @pytest.mark.slow
 def test_two_processes_with_the_same_spec_and_seeds_give_the_same_policies_and_rows(done, run, tmp_path):
     other = small_home(tmp_path / "home")
-    ended(started(other.home))
+    ended(started(other.home, "task"))
     again = PolicyLibrary(other.home).latest(KEY)
     assert (again.run_id, again.sha256) == (run.run_id, run.sha256)
     require_equal(rows_of(other, run.run_id), rows_of(done, run.run_id))
 
 
-def kill_after(process, n_lines, seconds) -> None:
-    """Kill a process, not its workers, some time after it has written so many lines."""
-    for _ in itertools.islice(process.stdout, n_lines):
+def kill_after(forks, task, n_lines, seconds) -> None:
+    """Ask for a fork and kill it, not its workers, some time after it has written so many lines."""
+    forks.stdin.write(f"{task}\n")
+    forks.stdin.flush()
+    fork = int(forks.stdout.readline())
+    for _ in itertools.islice(forks.stdout, n_lines):
         pass
     time.sleep(seconds)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    process.stdout.close()
+    os.kill(fork, signal.SIGKILL)
+    code = next(line for line in forks.stdout if line.strip("-\n").isdigit())
+    assert int(code) == -signal.SIGKILL
 
 
 def require_consistent(lake, run, wanted) -> None:
@@ -124,10 +127,12 @@ def require_consistent(lake, run, wanted) -> None:
 def test_killed_at_ten_moments_a_run_leaves_all_consistent_and_goes_on_to_the_same_bytes(done, run, tmp_path):
     lake, wanted = small_home(tmp_path / "home"), files(done, run)
     generator = np.random.default_rng(20240102)
-    for attempt in range(10):
-        process = started(lake.home, f"attempt-{attempt}")
-        kill_after(process, int(generator.integers(5, 12)), float(generator.uniform(0.0, 0.05)))
-        require_consistent(lake, run, wanted)
+    with started(lake.home, stdin=subprocess.PIPE) as forks:
+        for attempt in range(10):
+            moment = int(generator.integers(5, 12)), float(generator.uniform(0.0, 0.05))
+            kill_after(forks, f"attempt-{attempt}", *moment)
+            require_consistent(lake, run, wanted)
+        forks.stdin.close()
     ended(started(lake.home, "last"))
     assert Ledger.open(lake.home).run(run.run_id).status == "done"
     assert Ledger.open(lake.home).run(run.run_id).attempts == 11

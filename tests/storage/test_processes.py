@@ -1,5 +1,6 @@
 """Several processes, and processes that die."""
 
+import datetime as dt
 import signal
 import subprocess
 import time
@@ -8,6 +9,7 @@ import polars as pl
 import pytest
 
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES
+from nvtrader_pipelines.storage.upkeep import tidy
 from tests.storage.frames import keyed, of_run, start
 
 PRELUDE = """
@@ -42,6 +44,27 @@ for line in sys.stdin:
     print("killed", flush=True)
 """
 )
+# A child that writes a run as small files, in batches, and tidies up, for ever.
+TIDIER = KILLER.replace(
+    'lake.replace(EQUITY_CURVES, keyed(EQUITY_CURVES, "run", 2_000, equity=float(version)), of_run("run"))',
+    "rewrite(lake, float(version))",
+).replace(
+    "import signal, time\n",
+    """
+import datetime as dt
+import signal, time
+from nvtrader_pipelines.storage.ledger import Ledger  # once, before there are children
+from nvtrader_pipelines.storage.upkeep import tidy
+
+def rewrite(lake, version):
+    rows = keyed(EQUITY_CURVES, "run", 2_000, equity=version)
+    lake.replace(EQUITY_CURVES, rows.iter_slices(300), of_run("run"))
+    for fold in (1, 2):
+        others = keyed(EQUITY_CURVES, "folds", 5, fold=fold, equity=version)
+        lake.replace(EQUITY_CURVES, others, {**of_run("folds"), "fold": [fold]})
+    tidy(lake, dt.datetime.now(dt.UTC) + dt.timedelta(days=30))
+""",
+)
 WRITER = (
     PRELUDE
     + """
@@ -70,6 +93,24 @@ def test_killed_at_any_moment_a_write_leaves_the_old_rows_or_the_new_ones(lake, 
     assert killer.returncode == 0
     lake.replace(EQUITY_CURVES, keyed(EQUITY_CURVES, "run", 10, equity=0.5), of_run("run"))
     assert lake.read(EQUITY_CURVES, of_run("run"))["equity"].to_list() == [0.5] * 10
+
+
+@pytest.mark.slow
+def test_killed_at_any_moment_upkeep_loses_nothing_and_the_next_one_ends_it(lake, home):
+    lake.replace(EQUITY_CURVES, keyed(EQUITY_CURVES, "neighbour", equity=7.0), of_run("neighbour"))
+    with start(TIDIER, home.root, stdin=subprocess.PIPE) as killer:
+        for milliseconds in (5, 40, 75, 110, 145, 180):
+            killer.stdin.write(f"{milliseconds}\n")
+            killer.stdin.flush()
+            assert killer.stdout.readline() == "killed\n"
+            rows = lake.read(EQUITY_CURVES, of_run("run"))
+            assert (len(rows), rows["equity"].n_unique()) == (2_000, 1)
+            assert sorted(lake.read(EQUITY_CURVES, of_run("folds"))["fold"]) == [1] * 5 + [2] * 5
+        killer.stdin.close()
+    assert killer.returncode == 0
+    tidy(lake, dt.datetime.now(dt.UTC) + dt.timedelta(days=30))
+    assert len(list(home.iceberg.rglob("*.parquet"))) == lake.describe(EQUITY_CURVES).n_files == 3
+    assert lake.read(EQUITY_CURVES, of_run("neighbour"))["equity"].to_list() == [7.0] * 3
 
 
 @pytest.mark.slow

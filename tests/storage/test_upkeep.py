@@ -85,3 +85,22 @@ def test_tidying_twice_finds_nothing_the_second_time(lake):
     second = tidy(lake, LATER)
     assert (second.n_snapshots, second.n_files) == (0, 0)
     assert len(lake.read(CLEAN_BARS)) == 3
+
+
+def test_what_was_replaced_just_now_stays_though_it_was_written_long_ago(lake, home):
+    written(lake, 1)
+    (file,) = data_files(home)
+    os.utime(file, (0, 0))
+    written(lake, 1)
+    assert tidy(lake, dt.datetime.now(dt.UTC), keep=dt.timedelta(0)).n_snapshots > 0
+    assert file.exists()
+
+
+def test_each_table_that_was_touched_is_told_of(lake):
+    written(lake, 3)
+    lake.replace(RUNS, keyed(RUNS, "r", 1, snapshot_ids="{}"), {"run_id": ["r"]})
+    told = []
+    total = tidy(lake, LATER, tell=lambda table, part: told.append((table, part)))
+    assert [table for table, _ in told] == [CLEAN_BARS.name]
+    assert told[0][1] == total
+    assert "0 small files merged into 0" in str(total)
