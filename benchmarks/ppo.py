@@ -62,7 +62,7 @@ def main() -> None:
             "steps/s",
             Goal(ratio_at_least=goal),
             ratio=ratio,
-            note=f"ours at {settings}; ratio of steps per CPU second to SB3's PPO at its own defaults (one environment, "
+            note=f"ours at {settings}; ratio of steps per CPU second to SB3's PPO at its defaults (one environment, "
             "2048 steps, batch 64, 10 epochs) on gym-trading-env at its own: one asset and two positions, so smaller "
             "networks and less bookkeeping than 20 names and cash",
         )

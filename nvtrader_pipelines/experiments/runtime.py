@@ -3,7 +3,7 @@
 from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import polars as pl
@@ -87,7 +87,7 @@ class Runtime:
     def _trained(self, span: Span) -> Steps:
         """Train what is not done, choose where the design chooses, and seal."""
         plan, done = self.plan, set(self.store.done())
-        meter = _Meter({key: float(key in done) for key in plan.keys}, span)
+        meter = _Meter({key: float(key in done) for key in plan.keys}, span, self.clock)
         tasks = [plan.task(key, self.store.checkpoint(key)) for key in plan.keys if key not in done]
         with closing(train_all(plan.panel, tasks)) as events:  # its workers end with this generator
             for event in events:
@@ -113,8 +113,8 @@ class Runtime:
         match event:
             case Stepped(timesteps=timesteps, mean_reward=reward):
                 share = meter.at(key, timesteps / total)
-                metrics = {"mean_reward": reward}
-                message = f"{name}: {timesteps} of {total} timesteps"
+                metrics = {"mean_reward": reward, "steps_per_second": meter.trainings_per_second * total}
+                message = f"{name}: {timesteps} of {total} timesteps{meter.pace(total)}"
                 return self._said("train.step", message, **who, timesteps=timesteps, share=share, metrics=metrics)
             case Checkpointed(content=content):
                 self.store.keep_checkpoint(key, content)
@@ -124,7 +124,8 @@ class Runtime:
                 policy = TrainedPolicy(*key, archive, rollout_rows(self.plan, task, fit.rollouts))
                 self.store.keep_policy(policy)
                 share = meter.at(key, 1.0)
-                return self._said("train.checkpoint", f"{name}: trained", **who, timesteps=total, share=share)
+                message = f"{name}: trained{meter.pace(total)}"
+                return self._said("train.checkpoint", message, **who, timesteps=total, share=share)
 
     def _walked(self, span: Span, tell: Teller) -> Generator[Progress, None, BacktestRecord]:
         """Walk every account and keep the record, which is the last value."""
@@ -155,10 +156,11 @@ class Runtime:
 
 
 class _Meter:
-    """How far the trainings of a run are."""
+    """How far the trainings of a run are, and how fast they go since this execution began."""
 
-    def __init__(self, done: dict[FoldSeed, float], span: Span) -> None:
+    def __init__(self, done: dict[FoldSeed, float], span: Span, clock: Callable[[], datetime]) -> None:
         self._done, self._span = done, span
+        self._clock, self._began_at, self._before = clock, clock(), sum(done.values())
 
     def at(self, key: FoldSeed, share: float) -> float:
         """Note a training's share, and give the run's."""
@@ -170,6 +172,22 @@ class _Meter:
         """Of the whole run."""
         first, last = self._span
         return first + (last - first) * sum(self._done.values()) / len(self._done)
+
+    @property
+    def trainings_per_second(self) -> float:
+        """Of all processes together; 0 before there is anything to tell it by."""
+        elapsed = (self._clock() - self._began_at).total_seconds()
+        return (sum(self._done.values()) - self._before) / elapsed if elapsed > 0.0 else 0.0
+
+    def pace(self, total_timesteps: int) -> str:
+        """How many are trained, the steps a second of all of them, and the time that is left at this pace."""
+        n_trained = sum(share == 1.0 for share in self._done.values())
+        told = f" ({n_trained} of {len(self._done)} trained"
+        speed = self.trainings_per_second
+        if speed > 0.0:
+            left = timedelta(seconds=round((len(self._done) - sum(self._done.values())) / speed))
+            told += f"; {speed * total_timesteps:,.0f} steps/s, {left} left" if total_timesteps else f"; {left} left"
+        return f"{told})"
 
 
 def _share(plan: RunPlan, step: WalkStep, span: Span) -> float:

@@ -1,5 +1,6 @@
 import dataclasses
 import json
+import re
 
 import numpy as np
 import polars as pl
@@ -72,6 +73,18 @@ def test_a_training_that_was_interrupted_goes_on_from_its_checkpoint_and_gives_t
     assert store.archives() == archives
     assert store.policies[KEYS[0]].rollouts.equals(run.policies[KEYS[0]].rollouts)
     assert store.checkpoints == {}
+
+
+def test_a_training_tells_how_many_are_trained_how_fast_they_go_and_how_long_they_take_yet(plan, run):
+    store = MemoryStore()
+    store.policies = {key: run.policies[key] for key in KEYS[1:]}
+    told = [step for step in runtime(plan, store).train() if step.fold is not None]
+    begun = [step for step in told if step.stage == "train.step"]
+    n = len(KEYS)
+    for step in begun:
+        assert step.metrics["steps_per_second"] > 0.0
+        assert re.search(rf" timesteps \(\d of {n} trained; \d+ steps/s, 0:00:\d\d left\)$", step.message)
+    assert re.search(rf": trained \({n} of {n} trained; \d+ steps/s, 0:00:00 left\)$", told[-1].message)
 
 
 def test_a_damaged_checkpoint_is_passed_over(plan, run, archives):

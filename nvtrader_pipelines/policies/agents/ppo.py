@@ -7,6 +7,7 @@ from stable_baselines3 import PPO
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 
 from nvtrader_pipelines.policies.agents.on_policy import OnPolicyLearner
+from nvtrader_pipelines.policies.agents.rollouts import InPlaceRolloutBuffer
 
 
 class ClippedLearner(OnPolicyLearner):
@@ -40,12 +41,21 @@ class ClippedLearner(OnPolicyLearner):
 
 
 class PpoAgent(ClippedLearner):
-    """Proximal policy optimisation (Schulman et al. 2017) from Stable-Baselines3."""
+    """Proximal policy optimisation (Schulman et al. 2017) from Stable-Baselines3.
+
+    Rollout, minibatch, epochs and learning rate are those that gained most in three CPU seconds on the sessions trained
+    on, nine times what the defaults before them did; on the sessions after those, none of the settings tried gained or
+    lost for certain (`benchmarks/learning_curves.py`, before 2010).
+    """
 
     algorithm: ClassVar[type[OnPolicyAlgorithm]] = PPO
 
     kind: Literal["ppo"] = "ppo"
+    n_steps: Annotated[int, Field(ge=8, le=4096)] = 16  # per environment and update
+    batch_size: Annotated[int, Field(ge=32)] = 256  # steps of a minibatch
+    n_epochs: Annotated[int, Field(ge=1, le=30)] = 1
+    learning_rate: Annotated[float, Field(ge=1e-5, le=1e-2)] = 3e-3
 
     def settings(self) -> dict[str, Any]:
         """The algorithm's arguments that decide what is learned; none is left to the library's default."""
-        return {**super().settings(), "rollout_buffer_class": None, "rollout_buffer_kwargs": None}
+        return {**super().settings(), "rollout_buffer_class": InPlaceRolloutBuffer, "rollout_buffer_kwargs": None}

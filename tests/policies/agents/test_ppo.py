@@ -33,7 +33,7 @@ def test_the_learning_curve_is_the_mean_reward_of_a_step_without_the_critics_gue
 @pytest.mark.parametrize("member", [PpoAgent, RecurrentPpoAgent])
 def test_minibatches_must_fill_the_rollout(member):
     with pytest.raises(ValidationError, match=r"n_envs \* n_steps = 4096 must be a multiple of batch_size = 1000"):
-        member(batch_size=1000)
+        member(n_steps=64, batch_size=1000)
 
 
 @pytest.mark.parametrize(
