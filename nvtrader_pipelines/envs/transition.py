@@ -12,6 +12,7 @@ BEFORE_FILL, AFTER_FILL, WHOLE = 0, 1, 2  # the legs of a session
 TRADABLE, DELISTED = 1, 2  # flags of a name's condition
 MARGIN, BORROW = 0, 1  # columns of the charges
 DRIFTED, EXECUTED, HELD, TRADES = 0, 1, 2, 3  # what is written of each portfolio
+FLOATS_OF_A_LINE = 8  # of cache
 ALL_WITHIN = -1  # no row reaches beyond the panel
 
 # Rows are read and written in place, by number: a view of each would cost more than the arithmetic on it.
@@ -91,6 +92,25 @@ def _trade(  # noqa: PLR0913
 
 
 @njit(cache=True)
+def _fetched(
+    returns: Floats, charges: Floats, condition: Flags, session: int, filled_at: int, n_sessions: int
+) -> float:
+    """A number of no meaning, for which a line of cache after the other of what the market does must be read.
+
+    All rows' reads wait for memory together; without, each row's arithmetic waits for its own, as long as it lasts.
+    """
+    found = charges[BEFORE_FILL, session, MARGIN] + charges[AFTER_FILL, session, MARGIN] + condition[filled_at, 0]
+    n_symbols = returns.shape[2]
+    for j in range(0, n_symbols, FLOATS_OF_A_LINE):
+        found += returns[BEFORE_FILL, session, j] + returns[AFTER_FILL, session, j]
+    for at in range(session + 1, session + n_sessions):
+        found += charges[WHOLE, at, MARGIN]
+        for j in range(0, n_symbols, FLOATS_OF_A_LINE):
+            found += returns[WHOLE, at, j]
+    return found
+
+
+@njit(cache=True)
 def hold_rows(  # noqa: PLR0913
     weights: Floats,
     target: Floats,
@@ -114,6 +134,7 @@ def hold_rows(  # noqa: PLR0913
     for i in range(len(weights)):
         if decided_at[i] < 0 or decided_at[i] + n_sessions >= returns.shape[1]:
             return i
+        turnover[i] = _fetched(returns, charges, condition, decided_at[i] + 1, filled_at[i], n_sessions)
     drifted, executed, held, trades = portfolios[DRIFTED], portfolios[EXECUTED], portfolios[HELD], portfolios[TRADES]
     for i in range(len(weights)):
         at = decided_at[i] + 1

@@ -16,6 +16,8 @@ from nvtrader_pipelines.envs.observations.builder import (
 )
 from nvtrader_pipelines.market.panel import MarketPanel
 
+FLOATS_OF_A_LINE = 16  # of cache
+
 
 class LookbackObservation(Component):
     """`lookback` sessions of each name's log returns, its features, held weights with cash, and drawdown.
@@ -95,6 +97,11 @@ def _observe(
     for i in range(len(t)):
         if t[i] < 0 or t[i] >= len(features):
             return False
+        found = returns[t[i] * (n_weights - 1) + n_returns - 1]  # of no meaning: all rows wait for memory together
+        for j in range(0, n_features, FLOATS_OF_A_LINE):
+            found += features[t[i], j]
+        observations[i, 0] = found
+    for i in range(len(t)):
         first = t[i] * (n_weights - 1)
         past, known, held = returns[first : first + n_returns], features[t[i]], weights[i]
         window = observations[i, :n_returns]  # slices, for the compiler proves of them that no index is negative
