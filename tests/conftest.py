@@ -1,21 +1,87 @@
-"""Settings and the built home shared by every test; being inside `tests`, it also puts the repository on the path."""
+"""Settings and the built homes shared by every test; being inside `tests`, it also puts the repository on the path.
+
+What takes seconds to import is imported by the fixtures that need it, for the process that hands tests out needs none.
+"""
 
 import os
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+from click.testing import Result
 from hypothesis import settings
 
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.ledger.database import VARIABLE
-from tests.homes import run_once
 
-os.environ.pop(VARIABLE, None)  # no test, and no command a test runs, writes into a person's own ledger
+Invoke = Callable[..., Result]
+
 settings.register_profile("shared_machine", deadline=None)
 settings.load_profile("shared_machine")
 
+BUILT = {"built_home", "swept_home", "worked"}  # fixtures of half a minute or more, each built once for all processes
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what is built once and with what is slow, each in the order it has.
+
+    One process begins there and the other with the quick half, so that neither waits for what the other builds, and
+    nothing long is left for the end.
+    """
+    items.sort(key=lambda item: (not BUILT.intersection(_fixtures(item)), item.get_closest_marker("slow") is None))
+
+
+def _fixtures(item: pytest.Item) -> list[str]:
+    return getattr(item, "fixturenames", [])
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_ledger() -> None:
+    """No test, and no command a test runs, writes into a person's own ledger."""
+    from nvtrader_pipelines.storage.ledger.database import VARIABLE
+
+    os.environ.pop(VARIABLE, None)
+
 
 @pytest.fixture(scope="session")
-def built_home(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Home:
-    """The home that one real `nvtrader run` has built; read it, never write it."""
+def shared_folder(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+    """The folder of a test session that its processes share."""
     base = tmp_path_factory.getbasetemp()
-    return run_once(base if worker_id == "master" else base.parent)
+    return base if worker_id == "master" else base.parent
+
+
+@pytest.fixture(scope="session")
+def built_home(shared_folder: Path) -> Home:
+    """The home that one real `nvtrader run` has built; read it, never write it."""
+    from tests.homes import run_once
+
+    return run_once(shared_folder)
+
+
+@pytest.fixture(scope="session")
+def swept_home(shared_folder: Path) -> Home:
+    """The home of a short ablation; replays and paper accounts may be added."""
+    from tests.homes import sweep_once
+
+    return sweep_once(shared_folder)
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch) -> Callable[[Home], Invoke]:
+    """The command in this process, on a home."""
+    from typer.testing import CliRunner
+
+    from nvtrader_pipelines.service.cli import app
+
+    def on(home: Home) -> Invoke:
+        monkeypatch.setenv("NVTRADER_HOME", str(home.root))
+        monkeypatch.setenv("DAGSTER_HOME", "")  # some commands set it; it is set back after
+        return lambda *arguments, **options: CliRunner().invoke(app, list(arguments), **options)
+
+    return on
+
+
+@pytest.fixture
+def invoke(built_home: Home, command: Callable[[Home], Invoke]) -> Invoke:
+    """The command in this process, on the built home."""
+    return command(built_home)

@@ -139,11 +139,6 @@ def sweep_once(shared: Path) -> Home:
     return Home(root)
 
 
-def shared_folder(base: Path, worker_id: str) -> Path:
-    """The folder of a test session that its processes share."""
-    return base if worker_id == "master" else base.parent
-
-
 def run_job(
     home: Home,
     job: str,

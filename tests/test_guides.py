@@ -8,6 +8,8 @@ import subprocess
 import sys
 from collections.abc import Callable
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -54,25 +56,33 @@ SHELL: dict[str, Callable[[str], str]] = {
 }
 
 
+def script(guide: Path) -> str:
+    """A guide as one shell script; queries with nothing to do between them are typed into one shell of SQL."""
+    parts = []
+    doing = [(name, text) for name, text in blocks(guide) if name != OUTPUT]
+    for name, group in groupby(doing, key=itemgetter(0)):
+        texts = [text for _, text in group]
+        commands = [SHELL[name](";\n".join(texts))] if name == "sql" else map(SHELL[name], texts)
+        parts += [f"echo '=== {name}'\n{command}" for command in commands]
+    return "\n".join(parts)
+
+
 def work_through(guide: Path, home: Home) -> dict[str, Any]:
     """Run a guide as one shell script that stops at the first failure."""
     home.root.mkdir()
-    parts = [f"echo '=== block {i}: {name}'\n{SHELL[name](text)}" for i, (name, text) in enumerate(blocks(guide))]
     own = {**environment(home), "PATH": f"{VENV}{os.pathsep}{os.environ['PATH']}"}
     options: dict[str, Any] = {"cwd": home.root, "env": own, "capture_output": True, "text": True, "timeout": 1200}
-    finished = subprocess.run(["bash", "-euo", "pipefail", "-c", "\n".join(parts)], check=False, **options)
+    finished = subprocess.run(["bash", "-euo", "pipefail", "-c", script(guide)], check=False, **options)
     return {"code": finished.returncode, "stdout": finished.stdout, "stderr": finished.stderr}
 
 
 @pytest.fixture(scope="session")
-def worked(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Callable[[Path], tuple[Home, dict[str, Any]]]:
+def worked(shared_folder: Path) -> Callable[[Path], tuple[Home, dict[str, Any]]]:
     """A guide's home after it was worked through, and what that gave; once for every process of a test session."""
-    base = tmp_path_factory.getbasetemp()
-    shared = base if worker_id == "master" else base.parent
 
     def once(guide: Path) -> tuple[Home, dict[str, Any]]:
-        home, outcome = Home(shared / f"guide-{guide.stem}"), shared / f"guide-{guide.stem}.json"
-        with locked(shared / f"guide-{guide.stem}.lock"):
+        home, outcome = Home(shared_folder / f"guide-{guide.stem}"), shared_folder / f"guide-{guide.stem}.json"
+        with locked(shared_folder / f"guide-{guide.stem}.lock"):
             if not outcome.exists():
                 outcome.write_text(json.dumps(work_through(guide, home)))
         return home, json.loads(outcome.read_text())
@@ -115,8 +125,8 @@ def test_every_command_of_a_guide_runs_in_order(guide, worked):
 @pytest.mark.slow
 @pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: guide.stem)
 def test_every_query_of_a_guide_gives_rows(guide, worked):
-    parts = re.split(r"^=== block \d+: ", worked(guide)[1]["stdout"], flags=re.MULTILINE)
-    answers = [json.loads(part.removeprefix("sql")) for part in parts if part.startswith("sql\n")]
+    parts = re.split(r"^=== ", worked(guide)[1]["stdout"], flags=re.MULTILINE)
+    answers = [json.loads(line) for part in parts if part.startswith("sql\n") for line in part.splitlines()[1:]]
     assert len(answers) == sum(language == "sql" for language, _ in blocks(guide))
     assert all(answers)
 

@@ -48,20 +48,26 @@ WRITING = [words for words in commands() if words[0] == "nvtrader" and is_writin
 
 
 @pytest.mark.parametrize("words", READING, ids=lambda words: " ".join(words[1:3]))
-def test_every_nvtrader_command_of_the_readme_runs(words, built_home):
+def test_every_nvtrader_command_of_the_readme_runs(words, invoke):
     serving = ["--help"] if words[1] == "ui" else []  # a test of its own starts and stops the server
-    finished = nvtrader(built_home, *[STAND_INS.get(word) or word for word in words[1:]], *serving)
-    assert finished.returncode == 0, finished.stderr
+    finished = invoke(*[STAND_INS.get(word) or word for word in words[1:]], *serving)
+    assert finished.exit_code == 0, finished.stderr
     assert finished.stdout.strip()
 
 
 @pytest.mark.slow
-def test_the_commands_that_write_an_experiment_run_in_order(tmp_path):
+def test_the_commands_that_write_an_experiment_run_in_order(tmp_path, command, monkeypatch):
     home = small_home(tmp_path / "home")
+    invoke = command(home)
+    monkeypatch.chdir(home.root)
     assert [words[1:3] for words in WRITING[1:]][:2] == [["experiments", "new"], ["experiments", "run"]]
     for words in WRITING:
-        finished = nvtrader(home, *words[1:], cwd=home.root)
-        assert finished.returncode == 0, f"{words}: {finished.stderr}"
+        if words[1:3] == ["experiments", "run"]:
+            finished = nvtrader(home, *words[1:], cwd=home.root)
+            assert finished.returncode == 0, finished.stderr
+            continue
+        finished = invoke(*words[1:])
+        assert finished.exit_code == 0, f"{words}: {finished.stderr}"
         if words[1:3] == ["experiments", "new"]:  # what is written there would take minutes
             assert (home.experiments / f"{OWN}.yaml").exists()
             write_experiment(home, f"{OWN}.yaml", name=OWN, splitter=ONE_FOLD)
@@ -73,9 +79,9 @@ def test_no_other_command_stands_in_the_readme():
 
 
 @pytest.mark.parametrize("query", blocks("sql"), ids=lambda query: query.splitlines()[0].removeprefix("-- "))
-def test_every_query_of_the_readme_gives_rows(query, built_home):
-    finished = nvtrader(built_home, "sql", "--format", "json", "--", query)
-    assert finished.returncode == 0, finished.stderr
+def test_every_query_of_the_readme_gives_rows(query, invoke):
+    finished = invoke("sql", "--format", "json", "--", query)
+    assert finished.exit_code == 0, finished.stderr
     rows = json.loads(finished.stdout)
     assert rows or any(table in query for table in MAY_BE_EMPTY)
 

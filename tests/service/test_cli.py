@@ -59,10 +59,11 @@ def test_wrong_usage_ends_with_2(arguments):
     assert CliRunner().invoke(app, list(arguments)).exit_code == USAGE
 
 
-def test_sql_writes_a_table_csv_or_json_to_a_pipe(built_home):
-    outputs = {form: nvtrader(built_home, "sql", COUNT, "--format", form) for form in ("table", "csv", "json")}
-    assert {form: found.returncode for form, found in outputs.items()} == dict.fromkeys(outputs, 0)
-    assert {found.stderr for found in outputs.values()} == {""}
+def test_sql_writes_a_table_csv_or_json_to_a_pipe(built_home, invoke):
+    outputs = {form: invoke("sql", COUNT, "--format", form) for form in ("table", "csv", "json")}
+    assert {form: found.exit_code for form, found in outputs.items()} == dict.fromkeys(outputs, 0)
+    piped = nvtrader(built_home, "sql", COUNT, "--format", "json")
+    assert (piped.returncode, piped.stdout, piped.stderr) == (0, outputs["json"].stdout, "")
     rows = json.loads(outputs["json"].stdout)
     assert [row["policy"] for row in rows] == [
         *("buy_and_hold", "equal_weight", "mean_cvar", "minimum_variance"),
@@ -101,10 +102,10 @@ def test_tables_are_listed_with_their_rows(invoke, form, start):
     assert "gold.market_panel" in found.stdout
 
 
-def test_doctor_finds_a_built_home_in_order(built_home):
-    found = nvtrader(built_home, "doctor", "--json")
+def test_doctor_finds_a_built_home_in_order(built_home, invoke):
+    found = invoke("doctor", "--json")
     findings = {each["what"]: each for each in json.loads(found.stdout)}
-    assert found.returncode == (FAILED if any(each["problem"] for each in findings.values()) else 0)
+    assert found.exit_code == (FAILED if any(each["problem"] for each in findings.values()) else 0)
     assert findings["home"]["found"] == str(built_home.root)
     assert findings["dagster"]["found"].startswith("1.")
     assert {findings[name]["problem"] for name in ("experiments", "landing", "views", "torch")} == {""}
@@ -167,11 +168,11 @@ def test_the_trace_is_shown_when_asked_for(invoke):
 
 
 @pytest.mark.slow
-def test_a_wrong_document_ends_with_3_and_a_failing_step_with_1_in_its_own_words(tmp_path):
+def test_a_wrong_document_ends_with_3_and_a_failing_step_with_1_in_its_own_words(tmp_path, command):
     home = small_home(tmp_path / "home")
     home.market_file.write_text("sources:\n  - kind: landng\n")
-    found = nvtrader(home, "run", "--json")
-    assert found.returncode == BAD_INPUT
+    found = command(home)("run", "--json")
+    assert found.exit_code == BAD_INPUT
     assert is_one_sentence(found.stderr), found.stderr
     assert "market.yaml is no valid market" in found.stderr
 
@@ -204,9 +205,9 @@ def test_statements_from_a_pipe_are_answered_one_after_the_other(built_home):
     assert found.stderr == ""
 
 
-def test_a_wrong_statement_from_a_pipe_ends_it_with_an_exit_code(built_home):
-    found = nvtrader(built_home, "sql", "-f", "csv", input="SELECT 1 AS one;\nSELECT nix;\nSELECT 2 AS two;\n")
-    assert found.returncode == BAD_INPUT
+def test_a_wrong_statement_from_a_pipe_ends_it_with_an_exit_code(invoke):
+    found = invoke("sql", "-f", "csv", input="SELECT 1 AS one;\nSELECT nix;\nSELECT 2 AS two;\n")
+    assert found.exit_code == BAD_INPUT
     assert found.stdout == "one\n1\n"
     assert found.stderr.startswith("error: the query failed")
 
