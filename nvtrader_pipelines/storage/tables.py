@@ -209,7 +209,7 @@ TRAJECTORIES = Table(
     + columns_of(
         """
         fill_session date session at which the order filled; null where that is not known yet
-        observation_hash long first 8 bytes of the observation's SHA-256
+        observation_hash long XXH64 of the observation's bytes, as a signed number
         action list<float> raw action of the network
         reward double reward of the step: the sum of its terms
         value float the critic's estimate
