@@ -16,7 +16,7 @@ from nvtrader_pipelines.policies.agents import PpoAgent
 WINDOW = (300, 5000)  # first and last session of the training
 SEED = 0
 PEERS_STEPS = 4096  # two rollouts of SB3's default length
-DEFAULTS = PpoAgent(total_timesteps=6 * PpoAgent().n_envs * PpoAgent().n_steps)
+DEFAULTS = PpoAgent()
 SMALL_BATCHES = PpoAgent(  # the defaults of SB3 and FinRL
     n_envs=64, n_steps=32, batch_size=64, n_epochs=10, learning_rate=3e-4, final_learning_rate=1.0, total_timesteps=4096
 )
@@ -43,7 +43,7 @@ def main() -> None:
         speed["defaults"],
         "steps/s",
         Goal(value_at_least=30_000),
-        note=f"20 names, 702 columns, {sizes}; {how}",
+        note=f"20 names, 702 columns, {DEFAULTS.total_timesteps} steps, {sizes}; {how}",
     )
     report(
         "ppo_small_batches",

@@ -23,7 +23,7 @@ class TrainingHooks:
     """How a training is watched, sampled and resumed; none of it changes the trained policy."""
 
     report: Callable[[CurvePoint], None] = _ignore
-    checkpoint: Callable[[bytes], None] = _ignore  # called now and then with a state to resume from
+    checkpoint: Callable[[bytes], None] | None = None  # called now and then with a state to resume from
     resume_from: bytes | None = None  # such a state
     sample_rate: float = 0.0  # share of training episodes whose steps are recorded
 

@@ -58,7 +58,8 @@ class TrainingLog:
         part = timesteps * CHECKPOINTS // self._total
         if part > self._saved:
             self._saved = part
-            self._hooks.checkpoint(save())
+            if self._hooks.checkpoint is not None:  # saving is a tenth of a short training
+                self._hooks.checkpoint(save())
 
     def state(self) -> State:
         """What `restore` needs to go on from here."""
