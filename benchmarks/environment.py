@@ -15,7 +15,7 @@ from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.market.sample import sample_panel
 from nvtrader_pipelines.policies.vector_env import PortfolioVecEnv
 
-N_PORTFOLIOS, N_STEPS, N_ROUNDS = 64, 260, 60  # five whole episodes a round
+N_PORTFOLIOS, N_STEPS, N_ROUNDS = 64, 104, 200  # two whole episodes a round
 SESSIONS_BETWEEN = (1, 5)  # decisions; the second is the default
 GOAL = Goal(value_at_least=1_000_000)
 Actions = NDArray[np.float32]

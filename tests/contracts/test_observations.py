@@ -71,3 +71,20 @@ def test_the_statistics_of_a_training_window_are_bit_equal_whatever_comes_after_
 def test_the_scaler_survives_json(observation):
     scaler = observation.fit(PANEL, 0, 99)
     assert ObservationScaler.model_validate_json(scaler.model_dump_json()) == scaler
+
+
+@OBSERVATIONS
+@pytest.mark.parametrize("t", [-1, 160])
+def test_a_session_that_the_panel_does_not_have_is_refused(observation, t):
+    builder = observation.start(PANEL, observation.fit(PANEL, 0, 99), LOOKBACK)
+    with pytest.raises(IndexError, match=f"among the panel's 0..159, but {t} is not"):
+        builder.observe(np.array([80, t]), accounts(2))
+
+
+@OBSERVATIONS
+def test_what_was_observed_stays_as_it_was(observation):
+    builder = observation.start(PANEL, observation.fit(PANEL, 0, 99), LOOKBACK)
+    first = builder.observe(np.array([80, 90]), accounts(2))
+    kept = first.copy()
+    builder.observe(np.array([81, 91]), accounts(2))
+    np.testing.assert_array_equal(first, kept)

@@ -67,6 +67,22 @@ def test_reopening_an_account_leaves_the_others_and_what_was_recorded_alone():
     assert accounts.equity[[0, 2]].tolist() == equity[[0, 2]].tolist()
 
 
+def test_accounts_restored_from_a_state_have_its_drawdown_and_trade_on():
+    accounts, other = (Accounts(eventful_panel(), SPEC, 3, t=20) for _ in range(2))
+    traded(accounts, np.random.default_rng(4))
+    other.restore(accounts.state())
+    assert accounts.drawdown.any()
+    np.testing.assert_array_equal(other.drawdown, accounts.drawdown)
+    for one, two in zip(*(traded(each, np.random.default_rng(5)) for each in (accounts, other)), strict=True):
+        np.testing.assert_array_equal(one.reward, two.reward)
+
+
+def test_a_step_longer_than_what_is_kept_leaves_its_last_returns():
+    accounts = Accounts(eventful_panel(), SPEC, 2, t=20)
+    (step,) = traded(accounts, np.random.default_rng(6), n_steps=1, n_sessions=70)
+    np.testing.assert_array_equal(accounts.recent_returns, step.transition.session_growth[:, -63:] - 1.0)
+
+
 def test_the_drawdown_of_a_step_counts_at_each_close_from_the_highest_close_so_far():
     accounts = Accounts(eventful_panel(), SPEC, 3, t=20)
     steps = traded(accounts, np.random.default_rng(0))
