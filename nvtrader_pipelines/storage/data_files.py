@@ -15,7 +15,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.types import IcebergType, ListType, NestedField
 
-from nvtrader_pipelines.storage.fsync_io import sync
+from nvtrader_pipelines.storage import fsync_io
 
 ROWS_PER_GROUP = 131_072  # what is gathered before it is encoded, and what a reader's thread takes at a time
 MAX_FILE_BYTES = 512 << 20
@@ -131,7 +131,7 @@ class _PartitionFiles:
         if self._writer is not None:
             self._writer.close()
             self._writer = None
-            sync(str(self.paths[-1]))
+            fsync_io.sync(str(self.paths[-1]))
 
     def _to_arrow(self, rows: pl.DataFrame) -> pa.Table:
         texts = rows.select(pl.col(pl.Categorical, pl.Enum).cast(pl.String))
