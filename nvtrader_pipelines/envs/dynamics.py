@@ -217,6 +217,8 @@ def _held(
 def _require_shapes(weights: FloatArray, target: FloatArray, trade: NDArray[np.bool_], period: HoldingPeriod) -> None:
     """Compiled loops read past arrays that are too short without a word."""
     shape = (len(period.decided_at), period.legs.returns.shape[2] + 1)
+    if period.n_sessions < 1:
+        raise ValueError(f"a decision is held for at least one session, but for {period.n_sessions} here")
     if weights.shape != shape or target.shape != shape or trade.shape != shape[:1]:
         raise ValueError(
             f"{shape[0]} decisions on {shape[1] - 1} names need weights and target of shape {shape}, cash last, and "

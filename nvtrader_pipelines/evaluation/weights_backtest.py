@@ -24,12 +24,15 @@ ROUNDING = 1e-9  # how far the sum of a row may be from what it must be
 
 
 class Execution(Component):
-    """How wanted weights become holdings: when orders fill, what trading and borrowing cost, how far gross may go."""
+    """How wanted weights become holdings: when orders fill, what trading and borrowing cost, how far gross may go.
+
+    The limit is on what is wanted: a name without a price keeps its weight, and may carry what is held beyond it.
+    """
 
     fill: FillTiming = "next_open"  # next_close on a panel without opens
     costs: tuple[CostModel, ...] = (ProportionalCost(),)  # what trades take from equity, summed
     financing: Financing = Financing()  # what debts and short positions cost
-    gross_limit: Annotated[float, Field(gt=0.0, le=10.0)] = 1.0  # most that absolute weights of names may sum to
+    gross_limit: Annotated[float, Field(gt=0.0, le=10.0)] = 1.0  # most that absolute wanted weights of names sum to
 
 
 STANDARD_EXECUTION = Execution()

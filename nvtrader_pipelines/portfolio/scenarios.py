@@ -19,9 +19,9 @@ class CommonRandomNumbers:
     """Stands in for a generator and gives every draw of one size the very same numbers.
 
     Whatever differs between two draws then is not luck: trials that change anything but the scenarios see the same
-    scenarios, and windows of other sessions meet the same normals and, by share of their length, the same sessions.
-    The numbers depend on seed and size alone; those of the last size are kept, since at 400 names the normals take
-    longer than everything else.
+    scenarios. Windows that slide or grow meet the same normals through nearly the same covariance, so their kernel
+    noise stays; the sessions drawn are the same places of the window, which slide with it. The numbers depend on seed
+    and size alone; those of the last size are kept, since at 400 names the normals take longer than everything else.
 
     Source: Glasserman (2003), section 4.2, on common random numbers.
     """
@@ -184,7 +184,7 @@ Scenarios = Annotated[
 
 
 def _log_returns(returns: FloatArray) -> FloatArray:
-    found = np.asarray(returns, dtype=np.float64)
+    found = np.ascontiguousarray(returns, dtype=np.float64)  # sums round by memory layout
     if found.ndim != 2 or found.shape[0] < 2 or found.shape[1] < 1:
         raise ValueError(
             f"scenarios need past returns (sessions, names) of at least two sessions and one name, but got shape "
@@ -214,9 +214,12 @@ def _root(centered: FloatArray) -> FloatArray:
     """A, (min(T, N), N), with A'A the covariance: the triangle of the deviations themselves.
 
     Nothing is inverted and no covariance is squared up first, so names that repeat each other, never move or outnumber
-    the sessions need no jitter; with few sessions there are fewer normals to draw, too.
+    the sessions need no jitter; with few sessions there are fewer normals to draw, too. The signs of its rows are
+    free; fixed like those of a Cholesky factor, a little other past gives a little other noise.
     """
-    return np.linalg.qr(centered, mode="r") / np.sqrt(len(centered))
+    triangle = np.linalg.qr(centered, mode="r")
+    signs = np.where(np.diag(triangle) < 0.0, -1.0, 1.0)
+    return signs[:, None] * triangle / np.sqrt(len(centered))
 
 
 def _positions(uniforms: FloatArray, n_sessions: int) -> NDArray[np.int64]:

@@ -238,6 +238,25 @@ def test_windows_of_other_lengths_meet_the_same_noise_and_the_same_share_of_thei
     np.testing.assert_allclose(longer, shorter, atol=0.0011)
 
 
+def test_windows_that_slide_by_a_session_keep_their_common_noise():
+    numbers, past = CommonRandomNumbers(5), fat_tailed_returns(n_sessions=200)
+    noise = []
+    for start in range(10):
+        window = past[start : start + 190]
+        spec = PlainKernelDensity(n_scenarios=1000)
+        smoothed = np.log1p(spec.draw(window, numbers))
+        noise.append(smoothed - np.log1p(spec.model_copy(update={"bandwidth": 1e-9}).draw(window, numbers)))
+    for before, after in itertools.pairwise(noise):
+        for name in range(past.shape[1]):
+            assert np.corrcoef(before[:, name], after[:, name])[0, 1] > 0.99
+
+
+def test_scenarios_do_not_depend_on_the_layout_of_the_past_in_memory():
+    past, spec = fat_tailed_returns(), KernelDensity(horizon=5)
+    drawn = [spec.draw(order(past), np.random.default_rng(0)) for order in (np.ascontiguousarray, np.asfortranarray)]
+    assert drawn[0].tobytes() == drawn[1].tobytes()
+
+
 def test_a_trial_that_changes_only_the_portfolio_sees_the_same_scenarios():
     numbers, windows = CommonRandomNumbers(4), [fat_tailed_returns(seed=seed) for seed in range(3)]
     first_trial = [KernelDensity(horizon=20).draw(past, numbers) for past in windows]
