@@ -16,7 +16,7 @@ FloatArray = NDArray[np.float64]
 STABILITY = 0.7  # weight of the best portfolio in the next one that is tried; 0 is Kelley's method, twice as many steps
 LAST_STEPS_BELOW = 1e-6  # of the relative gap, from which on the linear program's own vertex is tried: an exact end
 MAX_ITERATIONS = 1000
-SIMPLEX_TOLERANCE = 1e-9  # absolute, on numbers in units of the losses' deviation
+SIMPLEX_TOLERANCE = 1e-9  # absolute, on numbers in the market's unit
 
 
 class MasterError(RuntimeError):
@@ -92,15 +92,15 @@ def solve_by_cuts(master: Master, market: Market, start: FloatArray) -> Bounds:
         n_iterations += 1
         outer, bound = master.solve()
         lower = max(lower, bound)
-        gap = relative_gap(upper, lower, 1.0)
-        if gap <= TOLERANCE:
+        gap = relative_gap(upper, lower)
+        if gap <= TOLERANCE:  # bounds that cross by more than rounding are the caller's to refuse
             break
         inner = STABILITY if LAST_STEPS_BELOW <= gap < np.inf else 0.0
         tried = inner * best + (1.0 - inner) * outer
         tangent = tangent_at(market, tried)
         if tangent.objective < upper:
             best, upper = tried, tangent.objective
-        if relative_gap(upper, lower, 1.0) <= TOLERANCE:
+        if relative_gap(upper, lower) <= TOLERANCE:
             break
         master.add(tangent)
     return Bounds(best, upper, lower, n_iterations)

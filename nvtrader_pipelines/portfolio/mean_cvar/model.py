@@ -12,7 +12,7 @@ from nvtrader_pipelines.portfolio.mean_cvar.constraints import FurtherConstraint
 
 FloatArray = NDArray[np.float64]
 Numbers = Mapping[str, FloatArray]
-NONNEGATIVE = frozenset({"risk_aversion", "volatility_penalty", "cost"})  # whose sign DPP must know
+NONNEGATIVE = frozenset({"cost"})  # whose sign DPP must know
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,8 @@ class Model:
 
     weights: cp.Variable  # (N,)
     trades: cp.Expression  # sum of absolute changes; 0 where they do not matter
-    cvar: cp.Variable
-    volatility: cp.Variable
+    cvar: cp.Variable  # x risk aversion
+    volatility: cp.Variable  # x its penalty
     constraints: list[cp.Constraint]
     objective: cp.Expression
 
@@ -66,7 +66,6 @@ def numbers_of(structure: Structure, limits: Limits, objective: Objective) -> di
         "floor": limits.floor,
         "cap": limits.cap,
         "least_invested": limits.least_invested,
-        "risk_aversion": objective.risk_aversion,
     }
     if structure.cash_varies:
         numbers["most_invested"] = limits.most_invested
@@ -76,8 +75,6 @@ def numbers_of(structure: Structure, limits: Limits, objective: Objective) -> di
         numbers["two_way_turnover"] = 2.0 * limits.turnover
     if limits.gross is not None:
         numbers["gross"] = limits.gross
-    if structure.volatility:
-        numbers["volatility_penalty"] = objective.volatility_penalty
     if structure.sector_members:
         numbers["sector_caps"] = limits.sector_caps
     return {name: np.asarray(value, dtype=np.float64) for name, value in numbers.items()}
@@ -90,7 +87,6 @@ def parameters_of(structure: Structure) -> dict[str, cp.Parameter]:
         "floor": (n_names,),
         "cap": (n_names,),
         "least_invested": (),
-        "risk_aversion": (),
         "expected_returns": (n_names,),
     }
     if structure.cash_varies:
@@ -101,8 +97,6 @@ def parameters_of(structure: Structure) -> dict[str, cp.Parameter]:
         shapes["two_way_turnover"] = ()
     if structure.gross:
         shapes["gross"] = ()
-    if structure.volatility:
-        shapes["volatility_penalty"] = ()
     if n_sectors:
         shapes["sector_caps"] = (n_sectors,)
     return {name: cp.Parameter(shape, name=name, nonneg=name in NONNEGATIVE) for name, shape in shapes.items()}
@@ -121,7 +115,7 @@ def model_of(structure: Structure, numbers: Mapping[str, cp.Expression]) -> Mode
         constraints += [invested >= numbers["least_invested"], invested <= numbers["most_invested"]]
     else:
         constraints.append(invested == numbers["least_invested"])
-    objective = numbers["risk_aversion"] * cvar - numbers["expected_returns"] @ weights
+    objective = cvar - numbers["expected_returns"] @ weights
     trades: Any = cp.Constant(0.0)
     if structure.trades:
         bought = cp.Variable(structure.n_names, nonneg=True)
@@ -134,7 +128,7 @@ def model_of(structure: Structure, numbers: Mapping[str, cp.Expression]) -> Mode
         constraints.append(cp.norm1(weights) <= numbers["gross"])
     if structure.volatility:
         constraints.append(volatility >= 0.0)
-        objective += numbers["volatility_penalty"] * volatility
+        objective += volatility
     constraints += [
         cp.sum(weights[list(members)]) <= numbers["sector_caps"][i]
         for i, members in enumerate(structure.sector_members)

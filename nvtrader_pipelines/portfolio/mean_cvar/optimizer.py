@@ -1,6 +1,7 @@
 """The mean-CVaR optimizer: one object from constraints and objective, solved for any scenarios."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import cvxpy as cp
 import numpy as np
@@ -17,10 +18,11 @@ from nvtrader_pipelines.portfolio.mean_cvar.checks import (
 )
 from nvtrader_pipelines.portfolio.mean_cvar.constraints import Constraints, Objective, limits_of, per_name
 from nvtrader_pipelines.portfolio.mean_cvar.cuts import Bounds, Master, MasterError, solve_by_cuts
-from nvtrader_pipelines.portfolio.mean_cvar.market import Market, scale_of
+from nvtrader_pipelines.portfolio.mean_cvar.market import Market, in_own_unit, smallest_unit
 from nvtrader_pipelines.portfolio.mean_cvar.model import numbers_of, structure_of
 from nvtrader_pipelines.portfolio.mean_cvar.reference import least_turnover, solve_whole, whole_program
 from nvtrader_pipelines.portfolio.mean_cvar.solution import (
+    SMALL,
     TOLERANCE,
     InfeasibleError,
     MeanCvarSolution,
@@ -31,7 +33,7 @@ from nvtrader_pipelines.portfolio.mean_cvar.solution import (
 from nvtrader_pipelines.portfolio.mean_cvar.tail import portfolio_returns, tail_of
 
 FloatArray = NDArray[np.float64]
-ROUNDING = 1e-8  # of the losses' deviation: how far bounds may cross by the solvers' tolerances
+ROUNDING, ROUNDING_OF_OBJECTIVE = 1e-8, 1e-9  # how far bounds may cross: of the unit, of the objective
 
 
 class MeanCvar:
@@ -88,12 +90,15 @@ class MeanCvar:
             InfeasibleError: if no portfolio keeps the constraints (a ValueError).
             UncertifiedError: if the gap stays above 1e-7.
         """
-        market = self._market(scenarios, current, expected_returns, volatility_factor)
+        market = in_own_unit(self._market(scenarios, current, expected_returns, volatility_factor))
+        smallest = smallest_unit(market)
         try:
-            bounds, used = self._bounds(market, method)
+            bounds, used = self._bounds(market, method, self._start(market))
+            while abs(bounds.upper) < SMALL and market.unit > smallest:
+                market, bounds, used = self._refined(market, bounds, used, smallest)
         except InfeasibleError as failure:
             raise InfeasibleError(self._diagnosis(market, failure)) from failure
-        return self._certified(market, bounds, used)
+        return self._certified(market, bounds, used, smallest)
 
     def reference(
         self,
@@ -107,7 +112,7 @@ class MeanCvar:
 
         Source: Rockafellar & Uryasev (2000).
         """
-        market = self._market(scenarios, current, expected_returns, volatility_factor, scale=1.0)
+        market = self._market(scenarios, current, expected_returns, volatility_factor)
         return whole_program(self._structure, self._numbers_on(market), market).problem
 
     def _market(
@@ -116,11 +121,10 @@ class MeanCvar:
         current: FloatArray | None,
         expected_returns: FloatArray | None,
         volatility_factor: FloatArray | None,
-        scale: float | None = None,
     ) -> Market:
+        """The inputs as given, checked: in units of wealth."""
         n_names, objective = len(self._names), self._objective
         found = check_scenarios(scenarios, n_names, objective.confidence_level)
-        scale = scale or scale_of(found)
         now = None if current is None else per_name(current, n_names, "current")
         if now is not None:
             check_current(now, self._limits)
@@ -128,19 +132,18 @@ class MeanCvar:
             raise ValueError("a turnover budget or a cost needs the weights now, but none were given; pass `current`")
         factor = None
         if self._structure.volatility:
-            factor = _checked_factor(volatility_factor, n_names) / scale
+            factor = _checked_factor(volatility_factor, n_names) * objective.volatility_penalty
         mean = (
             np.zeros(n_names) if expected_returns is None else per_name(expected_returns, n_names, "expected_returns")
         )
         return Market(
             scenarios=found,
-            scale=scale,
             tail_size=(1.0 - objective.confidence_level) * len(found),
-            risk_aversion=objective.risk_aversion,
-            expected_returns=mean / scale,
+            unit=1.0,
+            risk=objective.risk_aversion,
+            expected_returns=mean,
             current=now,
-            cost=self._numbers["cost"] / scale if self._structure.trades else None,
-            volatility_penalty=objective.volatility_penalty,
+            cost=self._numbers["cost"] if self._structure.trades else None,
             volatility_factor=factor,
         )
 
@@ -150,39 +153,54 @@ class MeanCvar:
             numbers |= {"cost": market.cost, "current": market.current, "cost_of_current": market.cost @ market.current}
         return numbers
 
-    def _bounds(self, market: Market, method: Method) -> tuple[Bounds, Method]:
+    def _bounds(self, market: Market, method: Method, start: FloatArray) -> tuple[Bounds, Method]:
         """Bounds by cuts where they can, and by the whole program where they cannot or do not close."""
         numbers = self._numbers_on(market)
         if method == "cuts" and self._compiled is not None:
             try:
                 master = Master(self._compiled, self._compiled.at(numbers))
-                bounds = solve_by_cuts(master, market, self._start(market))
-                if relative_gap(bounds.upper, bounds.lower, 1.0) <= TOLERANCE:
+                bounds = solve_by_cuts(master, market, start)
+                if abs(relative_gap(bounds.upper, bounds.lower)) <= TOLERANCE:
                     return bounds, "cuts"
             except MasterError:
                 pass  # the whole program has another solver's view
         return solve_whole(self._structure, numbers, market), "rockafellar_uryasev"
+
+    def _refined(
+        self, market: Market, bounds: Bounds, method: Method, smallest: float
+    ) -> tuple[Market, Bounds, Method]:
+        """The market in units of the objective that was found, and the bounds there: solvers' tolerances are absolute.
+
+        Where no solver copes with such numbers the bounds stay as they are, and the certificate decides.
+        """
+        finer = market.in_units_of(max(abs(bounds.upper) * market.unit, smallest))
+        try:
+            found, used = self._bounds(finer, method, bounds.weights)
+        except UncertifiedError:
+            factor = market.unit / finer.unit
+            return finer, replace(bounds, upper=bounds.upper * factor, lower=bounds.lower * factor), method
+        return finer, replace(found, n_iterations=bounds.n_iterations + found.n_iterations), used
 
     def _start(self, market: Market) -> FloatArray:
         if market.current is not None:
             return market.current
         return np.clip(self._limits.most_invested / len(self._names), self._limits.floor, self._limits.cap)
 
-    def _certified(self, market: Market, bounds: Bounds, method: Method) -> MeanCvarSolution:
+    def _certified(self, market: Market, bounds: Bounds, method: Method, smallest: float) -> MeanCvarSolution:
         """The solution with its objective recomputed from the inputs as given."""
         weights = np.clip(bounds.weights, self._limits.floor, self._limits.cap)
         tail = tail_of(-portfolio_returns(market.scenarios, weights), market.tail_size)
-        mean = float(market.expected_returns @ weights) * market.scale
+        mean = float(market.expected_returns @ weights) * market.unit
         trades = np.zeros(len(weights)) if market.current is None else np.abs(weights - market.current)
         cost = 0.0 if market.cost is None else float(self._numbers["cost"] @ trades)
-        objective = market.risk_aversion * tail.cvar - mean + cost
+        objective = self._objective.risk_aversion * tail.cvar - mean + cost
         if market.volatility_factor is not None:
-            volatility = float(np.linalg.norm(weights @ market.volatility_factor)) * market.scale
-            objective += market.volatility_penalty * volatility
-        lower = bounds.lower * market.scale
-        if objective < lower <= objective + ROUNDING * market.scale:
+            objective += float(np.linalg.norm(weights @ market.volatility_factor)) * market.unit
+        lower = bounds.lower * market.unit
+        rounding = max(ROUNDING * market.unit, ROUNDING_OF_OBJECTIVE * abs(objective))
+        if objective < lower <= objective + rounding:
             lower = objective
-        gap = relative_gap(objective, lower, market.scale)
+        gap = relative_gap(objective, lower, smallest)
         if not 0.0 <= gap <= TOLERANCE:
             raise UncertifiedError(
                 f"a solution must be within {TOLERANCE:g} of the lower bound, but {objective:.12g} is {gap:.2g} from "

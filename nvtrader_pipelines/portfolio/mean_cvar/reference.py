@@ -34,14 +34,14 @@ class Program:
 
 
 def whole_program(structure: Structure, numbers: Numbers, market: Market) -> Program:
-    """The program with the level and the excess of each scenario as variables, in units of the market's scale.
+    """The program with the level and the excess of each scenario as variables, in units of the market.
 
     cvxpy's own cvar and sum_largest fail once the weights have a value (1.9.3), so neither is used.
 
     Source: Rockafellar & Uryasev (2000), equation 17.
     """
     model = _model(structure, numbers)
-    returns = market.scenarios / market.scale
+    returns = market.scenarios * market.risk
     level, excess = cp.Variable(), cp.Variable(len(returns), nonneg=True)
     excesses = excess + level + returns @ model.weights >= 0.0
     constraints = [*model.constraints, excesses, model.cvar >= level + cp.sum(excess) / market.tail_size]
@@ -84,7 +84,7 @@ def solve_whole(structure: Structure, numbers: Numbers, market: Market) -> Bound
     if problem.is_mixed_integer():
         info = stats.extra_stats
         return replace(found, lower=_value(problem) + info.mip_dual_bound - info.objective_function_value)
-    parts = np.asarray(program.excesses.dual_value) / market.risk_aversion
+    parts = np.asarray(program.excesses.dual_value)
     return _closed(_model(structure, numbers), market, found, _probability(parts, 1.0 / market.tail_size))
 
 
@@ -120,13 +120,13 @@ def _inaccuracy_allowed() -> Iterator[None]:
 
 def _closed(model: Model, market: Market, found: Bounds, probability: FloatArray) -> Bounds:
     """Bounds whose gap is closed by planes below CVaR and volatility, where it can be."""
-    planes: list[Any] = [model.cvar >= -(market.scenarios.T @ probability / market.scale) @ model.weights]
+    planes: list[Any] = [model.cvar >= -market.risk * (market.scenarios.T @ probability) @ model.weights]
     tried = found.weights
     for _ in range(CLOSING_ROUNDS):
         tangent = tangent_at(market, tried)
         if tangent.objective < found.upper:
             found = replace(found, weights=tried, upper=tangent.objective)
-        if relative_gap(found.upper, found.lower, 1.0) <= TOLERANCE:
+        if relative_gap(found.upper, found.lower) <= TOLERANCE:
             break
         planes.append(model.cvar >= tangent.cvar @ model.weights)
         if tangent.volatility is not None:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 Method = Literal["cuts", "rockafellar_uryasev"]
 TOLERANCE = 1e-7  # relative gap of a certified solution
-SMALLEST_SCALE = 0.01  # of the losses' deviation: what the gap of an objective near zero is relative to
+SMALL = 0.01  # of the unit: an objective below it is solved again in units of itself
 
 
 class MeanCvarError(Exception):
@@ -28,6 +28,12 @@ class UncertifiedError(MeanCvarError, RuntimeError):
 class MeanCvarSolution:
     """A portfolio and the proof that no other is better by more than the gap.
 
+    The gap is relative to |objective|. Where the parts of the objective cancel it is relative to 1e-6 of the largest of
+    them (risk aversion x deviation of an equally weighted portfolio's returns, expected return, cost, penalty
+    x volatility) or to 1e-8 of risk aversion x the largest return, if that is more: what is below is rounding. Solvers
+    keep constraints to 1e-9 or so, by which the objective can fall below the lower bound; where it does by no more than
+    1e-8 of the largest part or 1e-9 of |objective|, the lower bound is set to the objective.
+
     The objective is minimised: risk aversion x CVaR - expected return + cost + volatility penalty, a fraction of
     wealth over the horizon of the scenarios. Any portfolio that keeps the constraints has at least `lower_bound`.
     """
@@ -41,16 +47,16 @@ class MeanCvarSolution:
     cost: float  # of equity
     objective: float  # of `weights`, recomputed from the scenarios: the upper bound of the optimum
     lower_bound: float
-    gap: float  # objective - lower_bound, relative to |objective| or 1 % of the losses' deviation: at most 1e-7
+    gap: float  # objective - lower_bound, relative as above: at most 1e-7
     n_iterations: int  # linear programs of the cutting planes, or the solver's own iterations
     method: Method
 
 
-def relative_gap(upper: float, lower: float, scale: float) -> float:
-    """Distance of the bounds relative to the upper one, or to a hundredth of `scale` if that is more; inf without both.
+def relative_gap(upper: float, lower: float, unit: float = 1.0) -> float:
+    """Distance of the bounds relative to the upper one, or to a hundredth of `unit` if that is more; inf without both.
 
     An infinite bound certifies nothing, though inf - inf <= tolerance * inf reads as if it did.
     """
     if not (math.isfinite(upper) and math.isfinite(lower)):
         return math.inf
-    return (upper - lower) / max(abs(upper), SMALLEST_SCALE * scale)
+    return (upper - lower) / max(abs(upper), SMALL * unit)
