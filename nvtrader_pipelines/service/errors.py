@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import polars as pl
+import typer
 from rich.console import Console
 
 from nvtrader_pipelines.orchestration.errors import PipelineError
@@ -25,6 +26,8 @@ def one_sentence(*, verbose: bool) -> Iterator[None]:
     console = Console(stderr=True, soft_wrap=True, highlight=False)
     try:
         yield
+    except typer.Exit:  # its code is the command's own answer
+        raise
     except KeyboardInterrupt:
         console.print("interrupted; what was finished is kept, run the command again to go on", style="yellow")
         sys.exit(INTERRUPTED)
