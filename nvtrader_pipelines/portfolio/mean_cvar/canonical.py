@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from nvtrader_pipelines.portfolio.mean_cvar.model import Model, Numbers, Structure, model_of, parameters_of
+from nvtrader_pipelines.portfolio.mean_cvar.model import Further, Model, Numbers, Structure, model_of, parameters_of
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int32]
@@ -64,14 +64,22 @@ class CanonicalProgram:
 
 
 @lru_cache(maxsize=64)
-def linear_program_of(structure: Structure) -> CanonicalProgram | None:
-    """The compiled structure; None where it holds second-order or integer constraints.
+def linear_program_of(structure: Structure) -> CanonicalProgram:
+    """The compiled structure, shared by all programs of it."""
+    compiled = compiled_with(structure, None)
+    if compiled is None:
+        raise RuntimeError("a structure without further constraints must be linear; keep cones out of the model")
+    return compiled
+
+
+def compiled_with(structure: Structure, further: Further | None) -> CanonicalProgram | None:
+    """A structure compiled with further constraints; None where they are second-order or integer.
 
     Raises:
         ValueError: if the further constraints hold parameters or anything but linear, second-order and integer ones.
     """
     parameters = parameters_of(structure)
-    model = model_of(structure, parameters)
+    model = model_of(structure, parameters, further)
     problem = model.problem
     _check_further(problem, set(parameters.values()))
     generator = np.random.default_rng(0)  # any values will do: what is compiled does not depend on them

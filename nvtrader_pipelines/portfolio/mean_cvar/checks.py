@@ -1,12 +1,13 @@
 """Checks before any solver runs: each error says what must hold, what was found and what to do."""
 
 from collections.abc import Sequence
+from typing import get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nvtrader_pipelines.portfolio.mean_cvar.constraints import Constraints, Limits, Objective
-from nvtrader_pipelines.portfolio.mean_cvar.solution import InfeasibleError
+from nvtrader_pipelines.portfolio.mean_cvar.constraints import LARGEST, Constraints, Limits, Objective, per_name
+from nvtrader_pipelines.portfolio.mean_cvar.solution import InfeasibleError, Method
 
 FloatArray = NDArray[np.float64]
 ROUNDING = 1e-9  # seven caps of 1/7 sum to less than 1
@@ -21,24 +22,42 @@ def check_names(names: Sequence[str]) -> None:
         raise ValueError(f"names must differ, but {twice} are given more than once; drop the duplicates")
 
 
-def check_objective(objective: Objective) -> None:
-    """Refuse numbers out of range."""
+def check_objective(objective: Objective, n_names: int) -> None:
+    """Refuse numbers out of range or of another shape."""
+    _check_numbers(objective, ("confidence_level", "risk_aversion", "volatility_penalty"))
     if not 0.0 < objective.confidence_level < 1.0:
         raise ValueError(
             f"confidence_level must be between 0 and 1, but is {objective.confidence_level}; 0.95 looks at the worst 5%"
         )
-    if not 0.0 < objective.risk_aversion < np.inf:
-        raise ValueError(f"risk_aversion must be positive and finite, but is {objective.risk_aversion}; raise it")
-    if not 0.0 <= objective.volatility_penalty < np.inf:
+    if not 1.0 / LARGEST <= objective.risk_aversion <= LARGEST:
+        raise ValueError(
+            f"risk_aversion must be positive and finite, from {1.0 / LARGEST:g} to {LARGEST:g}, but is "
+            f"{objective.risk_aversion}; 1 weighs CVaR as the mean"
+        )
+    if not 0.0 <= objective.volatility_penalty <= LARGEST:
         raise ValueError(
             f"volatility_penalty must be finite and at least 0, but is {objective.volatility_penalty}; 0 drops it"
         )
-    if (np.asarray(objective.cost_bps) < 0.0).any():
+    if (per_name(objective.cost_bps, n_names, "cost_bps") < 0.0).any():
         raise ValueError(f"cost_bps must be at least 0, but is {objective.cost_bps}; a trade that pays is no cost")
+
+
+def _check_numbers(given: Constraints | Objective, what: Sequence[str]) -> None:
+    for name in what:
+        value = getattr(given, name)
+        if np.ndim(value):
+            raise ValueError(f"{name} must be one number, but has shape {np.shape(value)}; give one for all names")
+
+
+def check_method(method: str) -> None:
+    """Refuse a method that does not exist."""
+    if method not in get_args(Method):
+        raise ValueError(f"method must be one of {list(get_args(Method))}, but is {method!r}; choose one of them")
 
 
 def check_ranges(constraints: Constraints) -> None:
     """Refuse single numbers out of range."""
+    _check_numbers(constraints, ("cash_floor", "cash_ceiling", "turnover", "gross"))
     ceiling = constraints.cash_floor if constraints.cash_ceiling is None else constraints.cash_ceiling
     if not (np.isfinite(constraints.cash_floor) and constraints.cash_floor <= ceiling <= 1.0):
         raise ValueError(
@@ -49,7 +68,7 @@ def check_ranges(constraints: Constraints) -> None:
         if value is not None and not 0.0 <= value < np.inf:
             raise ValueError(f"{what} must be finite and at least 0, but is {value}; None leaves it unlimited")
     for sector, cap in constraints.sector_caps.items():
-        if not np.isfinite(cap):
+        if np.ndim(cap) or not np.isfinite(cap):
             raise ValueError(f"the cap of sector {sector!r} must be finite, but is {cap}; drop it if there is none")
 
 
@@ -116,19 +135,24 @@ def check_scenarios(scenarios: FloatArray, n_names: int, confidence_level: float
             f"scenarios must be finite, but {len(wrong)} are not, the first at row {wrong[0, 0]} and "
             f"column {wrong[0, 1]}; drop or fill them"
         )
+    largest = max(float(found.max()), -float(found.min()))
+    if largest > LARGEST:
+        raise ValueError(f"scenarios must be at most {LARGEST:g}, but hold {largest:g}; give simple returns")
     return found
 
 
 def check_current(current: FloatArray, limits: Limits) -> None:
     """Refuse a turnover budget too small to reach floors, caps and cash from the current weights.
 
-    The way there is the sum of the moves into the bounds, and of what the invested sum still misses after them.
+    What moves into the bounds is bought or sold, and so is what the invested sum still misses after that. The one-way
+    turnover, half the sum of absolute changes with cash included, is the larger of what is bought and what is sold.
     """
     if limits.turnover is None:
         return
     inside = np.clip(current, limits.floor, limits.cap)
-    missing = max(limits.least_invested - inside.sum(), inside.sum() - limits.most_invested, 0.0)
-    needed = 0.5 * (np.abs(inside - current).sum() + missing)
+    bought = np.maximum(inside - current, 0.0).sum() + max(limits.least_invested - inside.sum(), 0.0)
+    sold = np.maximum(current - inside, 0.0).sum() + max(inside.sum() - limits.most_invested, 0.0)
+    needed = max(bought, sold)
     if needed > limits.turnover + ROUNDING:
         raise InfeasibleError(
             f"from the current weights, which invest {current.sum():g}, floors, caps and cash need a one-way turnover "

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float64]
+LARGEST = 1e100  # squares and products of more overflow
 FurtherConstraints = Callable[[cp.Variable], Sequence[cp.Constraint]]
 
 
@@ -22,7 +23,7 @@ class Constraints:
     cap: float | FloatArray = 1.0  # (N,) greatest weight of each name
     cash_floor: float = 0.0
     cash_ceiling: float | None = None  # None: cash is exactly the floor
-    turnover: float | None = None  # one-way budget: half the sum of absolute changes of the names, cash excluded
+    turnover: float | None = None  # one-way budget: half the sum of absolute changes, cash included
     gross: float | None = None  # greatest sum of absolute weights
     sectors: Mapping[str, str] = field(default_factory=dict)  # name -> sector
     sector_caps: Mapping[str, float] = field(default_factory=dict)  # sector -> greatest sum of its weights
@@ -86,9 +87,18 @@ def limits_of(names: Sequence[str], constraints: Constraints) -> Limits:
 
 def per_name(value: float | FloatArray, n_names: int, what: str) -> FloatArray:
     """A finite value for each name, (N,), from one for all or one for each."""
-    given = np.asarray(value, dtype=np.float64)
-    if given.shape not in {(), (n_names,)}:
-        raise ValueError(f"{what} must be a number or have shape ({n_names},), but has {given.shape}; give one a name")
-    if not np.isfinite(given).all():
-        raise ValueError(f"{what} must be finite, but is {value}; replace what is missing")
-    return np.ascontiguousarray(np.broadcast_to(given, (n_names,)))
+    if np.ndim(value) == 0:
+        return each_name(np.full(n_names, value, dtype=np.float64), n_names, what)
+    return each_name(value, n_names, what, "be a number or ")
+
+
+def each_name(values: float | FloatArray, n_names: int, what: str, alternative: str = "") -> FloatArray:
+    """Finite values (N,), one for each name."""
+    given = np.ascontiguousarray(values, dtype=np.float64)
+    if np.shape(values) != (n_names,):
+        raise ValueError(
+            f"{what} must {alternative}have shape ({n_names},), but has {np.shape(values)}; give one a name"
+        )
+    if not (np.abs(given) <= LARGEST).all():
+        raise ValueError(f"{what} must be finite and at most {LARGEST:g}, but is {values}; replace what is not")
+    return given

@@ -38,7 +38,7 @@ class Master:
 
     def __init__(self, compiled: CanonicalProgram, program: LinearProgram) -> None:
         if (program.lower > program.upper + SIMPLEX_TOLERANCE).any():
-            raise InfeasibleError("a floor exceeds a cap among the further constraints; loosen one of them")
+            raise InfeasibleError("a floor exceeds a cap among the further constraints")
         self._compiled, self._offset = compiled, program.offset
         self._solver = highspy.Highs()
         self._solver.passOptions(_options())
@@ -56,7 +56,7 @@ class Master:
         ran = self._solver.run()
         status = self._solver.getModelStatus()
         if status == highspy.HighsModelStatus.kInfeasible:
-            raise InfeasibleError("the constraints contradict each other; loosen one of them")
+            raise InfeasibleError("the constraints contradict each other")
         if ran != highspy.HighsStatus.kOk or status != highspy.HighsModelStatus.kOptimal:
             raise MasterError(f"HiGHS ended with {ran} and {self._solver.modelStatusToString(status)!r}")
         weights = np.array(self._solver.getSolution().col_value)[self._compiled.weights]

@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 from nvtrader_pipelines.portfolio.mean_cvar.tail import cvar_gradient, portfolio_returns, tail_of
 
 FloatArray = NDArray[np.float64]
-LARGEST_UNIT = 1e100  # squares of more overflow
 SMALLEST_UNIT = 1e-4  # of the largest part of the objective: what is smaller still is rounding
 SMALLEST_OF_LOSSES = 1e-6  # of the largest return
 
@@ -49,36 +48,20 @@ class Tangent:
 
 
 def scale_of(scenarios: FloatArray) -> float:
-    """The deviation of an equally weighted portfolio's returns (S, N), at least 1e-4 of the largest.
-
-    Raises:
-        ValueError: if squares of the returns overflow.
-    """
+    """The deviation of an equally weighted portfolio's returns (S, N), at least 1e-4 of the largest."""
     largest = max(float(scenarios.max()), -float(scenarios.min()))
-    if largest > LARGEST_UNIT:
-        raise ValueError(f"scenarios must be at most {LARGEST_UNIT:g}, but hold {largest:g}; give simple returns")
     deviation = float(portfolio_returns(scenarios, np.full(scenarios.shape[1], 1.0 / scenarios.shape[1])).std())
     return max(deviation, 1e-4 * largest)
 
 
 def in_own_unit(market: Market) -> Market:
-    """The market in units of the largest part of its objective.
-
-    Raises:
-        ValueError: if that is too large to be computed with.
-    """
+    """The market in units of the largest part of its objective."""
     parts = [market.risk * scale_of(market.scenarios), float(np.abs(market.expected_returns).max())]
     if market.cost is not None:
         parts.append(float(market.cost.max()))
     if market.volatility_factor is not None:
         parts.append(float(np.abs(market.volatility_factor).max()))
-    largest = max(parts)
-    if not largest <= LARGEST_UNIT:
-        raise ValueError(
-            f"each term of the objective must be at most {LARGEST_UNIT:g}, but the largest is {largest:g}; "
-            "give fractions of wealth"
-        )
-    return market.in_units_of(market.unit * largest or 1.0)
+    return market.in_units_of(market.unit * max(parts) or 1.0)
 
 
 def smallest_unit(market: Market) -> float:

@@ -1,6 +1,6 @@
 """The cvxpy model of everything but the scenarios: weights, trades, cash, limits and the rest of the objective."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +26,14 @@ class Structure:
     gross: bool
     volatility: bool
     sector_members: tuple[tuple[int, ...], ...]
-    further: FurtherConstraints | None
+
+
+@dataclass(frozen=True, eq=False)
+class Further:
+    """Further constraints of one optimizer, written once for a variable that all its programs share."""
+
+    weights: cp.Variable  # (N,)
+    constraints: tuple[cp.Constraint, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +41,7 @@ class Model:
     """Variables, constraints and objective of a program whose CVaR and volatility are still free variables."""
 
     weights: cp.Variable  # (N,)
-    trades: cp.Expression  # sum of absolute changes; 0 where they do not matter
+    turnover: cp.Expression  # one-way, cash included; 0 where trades do not matter
     cvar: cp.Variable  # x risk aversion
     volatility: cp.Variable  # x its penalty
     constraints: list[cp.Constraint]
@@ -46,7 +53,7 @@ class Model:
         return cp.Problem(cp.Minimize(self.objective), self.constraints)
 
 
-def structure_of(limits: Limits, objective: Objective, further: FurtherConstraints | None) -> Structure:
+def structure_of(limits: Limits, objective: Objective) -> Structure:
     """The structure of a program."""
     return Structure(
         n_names=len(limits.cap),
@@ -56,8 +63,22 @@ def structure_of(limits: Limits, objective: Objective, further: FurtherConstrain
         gross=limits.gross is not None,
         volatility=objective.volatility_penalty > 0.0,
         sector_members=limits.sector_members,
-        further=further,
     )
+
+
+def further_of(write: FurtherConstraints, n_names: int) -> Further:
+    """The further constraints, with the numbers they have now.
+
+    Raises:
+        ValueError: if they are no sequence of cvxpy constraints.
+    """
+    weights = cp.Variable(n_names)
+    constraints = write(weights)
+    if not isinstance(constraints, Sequence) or not all(isinstance(each, cp.Constraint) for each in constraints):
+        raise ValueError(
+            f"further constraints must be a sequence of cvxpy constraints, but are {constraints!r}; return a list"
+        )
+    return Further(weights, tuple(constraints))
 
 
 def numbers_of(structure: Structure, limits: Limits, objective: Objective) -> dict[str, FloatArray]:
@@ -72,7 +93,7 @@ def numbers_of(structure: Structure, limits: Limits, objective: Objective) -> di
     if structure.trades:
         numbers["cost"] = per_name(objective.cost_bps, structure.n_names, "cost_bps") * 1e-4
     if limits.turnover is not None:
-        numbers["two_way_turnover"] = 2.0 * limits.turnover
+        numbers["turnover"] = limits.turnover
     if limits.gross is not None:
         numbers["gross"] = limits.gross
     if structure.sector_members:
@@ -94,7 +115,7 @@ def parameters_of(structure: Structure) -> dict[str, cp.Parameter]:
     if structure.trades:
         shapes |= {"cost": (n_names,), "current": (n_names,), "cost_of_current": ()}
     if structure.turnover:
-        shapes["two_way_turnover"] = ()
+        shapes["turnover"] = ()
     if structure.gross:
         shapes["gross"] = ()
     if n_sectors:
@@ -102,13 +123,15 @@ def parameters_of(structure: Structure) -> dict[str, cp.Parameter]:
     return {name: cp.Parameter(shape, name=name, nonneg=name in NONNEGATIVE) for name, shape in shapes.items()}
 
 
-def model_of(structure: Structure, numbers: Mapping[str, cp.Expression]) -> Model:
+def model_of(structure: Structure, numbers: Mapping[str, cp.Expression], further: Further | None = None) -> Model:
     """The model over `numbers`, parameters or constants.
 
     A change is twice what is bought less the change itself, which needs one variable a name and keeps the model DPP;
-    cost x absolute change would not be, and every change of a number would compile it anew.
+    cost x absolute change would not be, and every change of a number would compile it anew. Cash changes by what is
+    sold less what is bought, so half the sum of absolute changes is the larger of the two.
     """
-    weights, cvar, volatility = cp.Variable(structure.n_names), cp.Variable(), cp.Variable()
+    weights = cp.Variable(structure.n_names) if further is None else further.weights
+    cvar, volatility = cp.Variable(), cp.Variable()
     constraints: list[Any] = [weights >= numbers["floor"], weights <= numbers["cap"]]
     invested = cp.sum(weights)
     if structure.cash_varies:
@@ -116,14 +139,14 @@ def model_of(structure: Structure, numbers: Mapping[str, cp.Expression]) -> Mode
     else:
         constraints.append(invested == numbers["least_invested"])
     objective = cvar - numbers["expected_returns"] @ weights
-    trades: Any = cp.Constant(0.0)
+    turnover: Any = cp.Constant(0.0)
     if structure.trades:
         bought = cp.Variable(structure.n_names, nonneg=True)
         constraints.append(weights - bought <= numbers["current"])
-        trades = cp.sum(2.0 * bought - weights) + cp.sum(numbers["current"])
+        turnover = cp.maximum(cp.sum(bought), cp.sum(bought - weights) + cp.sum(numbers["current"]))
         objective += numbers["cost"] @ (2.0 * bought - weights) + numbers["cost_of_current"]
     if structure.turnover:
-        constraints.append(trades <= numbers["two_way_turnover"])
+        constraints += [part <= numbers["turnover"] for part in turnover.args]
     if structure.gross:
         constraints.append(cp.norm1(weights) <= numbers["gross"])
     if structure.volatility:
@@ -133,6 +156,6 @@ def model_of(structure: Structure, numbers: Mapping[str, cp.Expression]) -> Mode
         cp.sum(weights[list(members)]) <= numbers["sector_caps"][i]
         for i, members in enumerate(structure.sector_members)
     ]
-    if structure.further is not None:
-        constraints += list(structure.further(weights))
-    return Model(weights, trades, cvar, volatility, constraints, objective)
+    if further is not None:
+        constraints += further.constraints
+    return Model(weights, turnover, cvar, volatility, constraints, objective)

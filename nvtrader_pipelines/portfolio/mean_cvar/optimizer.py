@@ -7,19 +7,20 @@ import cvxpy as cp
 import numpy as np
 from numpy.typing import NDArray
 
-from nvtrader_pipelines.portfolio.mean_cvar.canonical import linear_program_of
+from nvtrader_pipelines.portfolio.mean_cvar.canonical import compiled_with, linear_program_of
 from nvtrader_pipelines.portfolio.mean_cvar.checks import (
     check_attainable,
     check_current,
+    check_method,
     check_names,
     check_objective,
     check_ranges,
     check_scenarios,
 )
-from nvtrader_pipelines.portfolio.mean_cvar.constraints import Constraints, Objective, limits_of, per_name
+from nvtrader_pipelines.portfolio.mean_cvar.constraints import LARGEST, Constraints, Objective, each_name, limits_of
 from nvtrader_pipelines.portfolio.mean_cvar.cuts import Bounds, Master, MasterError, solve_by_cuts
 from nvtrader_pipelines.portfolio.mean_cvar.market import Market, in_own_unit, smallest_unit
-from nvtrader_pipelines.portfolio.mean_cvar.model import numbers_of, structure_of
+from nvtrader_pipelines.portfolio.mean_cvar.model import further_of, numbers_of, structure_of
 from nvtrader_pipelines.portfolio.mean_cvar.reference import least_turnover, solve_whole, whole_program
 from nvtrader_pipelines.portfolio.mean_cvar.solution import (
     SMALL,
@@ -40,9 +41,10 @@ class MeanCvar:
     """Portfolios of `names` that are optimal between expected return and CVaR under `constraints`.
 
     The model is compiled once per structure (which constraints there are, not their numbers), so an optimizer with
-    other numbers is cheap to make. Linear constraints are solved by cutting planes; second-order and integer ones by
-    the whole Rockafellar-Uryasev program. Equal inputs give equal weights, byte for byte; where the optimum is not
-    unique they are the vertex the simplex ends at.
+    other numbers is cheap to make; further constraints are called and compiled once per optimizer, with the numbers
+    they have then. Linear constraints are solved by cutting planes; second-order and integer ones by the whole
+    Rockafellar-Uryasev program. Equal inputs give equal weights, byte for byte; where the optimum is not unique they
+    are the vertex the simplex ends at.
 
     Source: Rockafellar & Uryasev (2000, 2002).
     """
@@ -58,14 +60,19 @@ class MeanCvar:
         """
         constraints, self._objective = constraints or Constraints(), objective or Objective()
         check_names(names)
-        check_objective(self._objective)
+        check_objective(self._objective, len(names))
         check_ranges(constraints)
         self._names = tuple(names)
         self._limits = limits_of(names, constraints)
         check_attainable(names, self._limits)
-        self._structure = structure_of(self._limits, self._objective, constraints.further)
+        self._structure = structure_of(self._limits, self._objective)
         self._numbers = numbers_of(self._structure, self._limits, self._objective)
-        self._compiled = linear_program_of(self._structure)
+        self._further = None if constraints.further is None else further_of(constraints.further, len(self._names))
+        self._compiled = (
+            linear_program_of(self._structure)
+            if self._further is None
+            else compiled_with(self._structure, self._further)
+        )
 
     def solve(
         self,
@@ -90,6 +97,7 @@ class MeanCvar:
             InfeasibleError: if no portfolio keeps the constraints (a ValueError).
             UncertifiedError: if the gap stays above 1e-7.
         """
+        check_method(method)
         market = in_own_unit(self._market(scenarios, current, expected_returns, volatility_factor))
         smallest = smallest_unit(market)
         try:
@@ -113,7 +121,7 @@ class MeanCvar:
         Source: Rockafellar & Uryasev (2000).
         """
         market = self._market(scenarios, current, expected_returns, volatility_factor)
-        return whole_program(self._structure, self._numbers_on(market), market).problem
+        return whole_program(self._structure, self._further, self._numbers_on(market), market).problem
 
     def _market(
         self,
@@ -125,7 +133,7 @@ class MeanCvar:
         """The inputs as given, checked: in units of wealth."""
         n_names, objective = len(self._names), self._objective
         found = check_scenarios(scenarios, n_names, objective.confidence_level)
-        now = None if current is None else per_name(current, n_names, "current")
+        now = None if current is None else each_name(current, n_names, "current")
         if now is not None:
             check_current(now, self._limits)
         elif self._structure.trades:
@@ -134,7 +142,7 @@ class MeanCvar:
         if self._structure.volatility:
             factor = _checked_factor(volatility_factor, n_names) * objective.volatility_penalty
         mean = (
-            np.zeros(n_names) if expected_returns is None else per_name(expected_returns, n_names, "expected_returns")
+            np.zeros(n_names) if expected_returns is None else each_name(expected_returns, n_names, "expected_returns")
         )
         return Market(
             scenarios=found,
@@ -164,7 +172,7 @@ class MeanCvar:
                     return bounds, "cuts"
             except MasterError:
                 pass  # the whole program has another solver's view
-        return solve_whole(self._structure, numbers, market), "rockafellar_uryasev"
+        return solve_whole(self._structure, self._further, numbers, market), "rockafellar_uryasev"
 
     def _refined(
         self, market: Market, bounds: Bounds, method: Method, smallest: float
@@ -191,8 +199,8 @@ class MeanCvar:
         weights = np.clip(bounds.weights, self._limits.floor, self._limits.cap)
         tail = tail_of(-portfolio_returns(market.scenarios, weights), market.tail_size)
         mean = float(market.expected_returns @ weights) * market.unit
-        trades = np.zeros(len(weights)) if market.current is None else np.abs(weights - market.current)
-        cost = 0.0 if market.cost is None else float(self._numbers["cost"] @ trades)
+        trades = np.zeros(len(weights)) if market.current is None else weights - market.current
+        cost = 0.0 if market.cost is None else float(self._numbers["cost"] @ np.abs(trades))
         objective = self._objective.risk_aversion * tail.cvar - mean + cost
         if market.volatility_factor is not None:
             objective += float(np.linalg.norm(weights @ market.volatility_factor)) * market.unit
@@ -213,7 +221,7 @@ class MeanCvar:
             value_at_risk=tail.value_at_risk,
             cvar=tail.cvar,
             expected_return=mean,
-            turnover=0.5 * float(trades.sum()),
+            turnover=0.5 * float(np.abs(trades).sum() + abs(trades.sum())),
             cost=cost,
             objective=objective,
             lower_bound=lower,
@@ -225,14 +233,31 @@ class MeanCvar:
     def _diagnosis(self, market: Market, failure: InfeasibleError) -> str:
         """Why nothing keeps the constraints: the turnover budget, if more of it would do."""
         if self._limits.turnover is None:
-            return str(failure)
-        needed = least_turnover(self._structure, self._numbers_on(market))
+            return f"{failure}: {self._known()}"
+        needed = least_turnover(self._structure, self._further, self._numbers_on(market))
         if needed is None:
-            return f"even without a turnover budget {failure}"
+            return f"even without a turnover budget {failure}: {self._known()}"
         return (
             f"from the current weights the other constraints need a one-way turnover of {needed:.6g}, but the budget "
             f"is {self._limits.turnover:g}; raise the budget"
         )
+
+    def _known(self) -> str:
+        """What the constraints ask for, and what to do."""
+        limits = self._limits
+        cash = " to ".join(
+            f"{1.0 - invested:g}" for invested in dict.fromkeys((limits.most_invested, limits.least_invested))
+        )
+        known = [f"floors that sum to {limits.floor.sum():g}, caps that sum to {limits.cap.sum():g}, cash of {cash}"]
+        if limits.gross is not None:
+            known.append(f"a gross limit of {limits.gross:g}")
+        known += [
+            f"a cap of {cap:g} on sector {name!r}"
+            for name, cap in zip(limits.sector_names, limits.sector_caps, strict=True)
+        ]
+        if self._further is not None:
+            known.append(f"{len(self._further.constraints)} further constraints")
+        return ", ".join(known) + "; loosen one of them"
 
 
 def _checked_factor(factor: FloatArray | None, n_names: int) -> FloatArray:
@@ -240,8 +265,9 @@ def _checked_factor(factor: FloatArray | None, n_names: int) -> FloatArray:
     if factor is None:
         raise ValueError("a volatility penalty needs a covariance, but none was given; pass `volatility_factor`")
     found = np.asarray(factor, dtype=np.float64)
-    if found.ndim != 2 or len(found) != n_names or not np.isfinite(found).all():
+    if found.ndim != 2 or len(found) != n_names or not (np.abs(found) <= LARGEST).all():
         raise ValueError(
-            f"volatility_factor must be finite of shape ({n_names}, K), but has {found.shape}; transpose it"
+            f"volatility_factor must be finite, at most {LARGEST:g} and of shape ({n_names}, K), but has {found.shape}"
+            "; transpose it"
         )
     return found

@@ -13,7 +13,7 @@ from scipy.optimize import linprog
 
 from nvtrader_pipelines.portfolio.mean_cvar.cuts import Bounds
 from nvtrader_pipelines.portfolio.mean_cvar.market import Market, tangent_at
-from nvtrader_pipelines.portfolio.mean_cvar.model import Model, Numbers, Structure, model_of
+from nvtrader_pipelines.portfolio.mean_cvar.model import Further, Model, Numbers, Structure, model_of
 from nvtrader_pipelines.portfolio.mean_cvar.solution import TOLERANCE, InfeasibleError, UncertifiedError, relative_gap
 
 FloatArray = NDArray[np.float64]
@@ -33,14 +33,14 @@ class Program:
     excesses: cp.Constraint  # one for each scenario, whose multipliers are its part in the tail
 
 
-def whole_program(structure: Structure, numbers: Numbers, market: Market) -> Program:
+def whole_program(structure: Structure, further: Further | None, numbers: Numbers, market: Market) -> Program:
     """The program with the level and the excess of each scenario as variables, in units of the market.
 
     cvxpy's own cvar and sum_largest fail once the weights have a value (1.9.3), so neither is used.
 
     Source: Rockafellar & Uryasev (2000), equation 17.
     """
-    model = _model(structure, numbers)
+    model = _model(structure, further, numbers)
     returns = market.scenarios * market.risk
     level, excess = cp.Variable(), cp.Variable(len(returns), nonneg=True)
     excesses = excess + level + returns @ model.weights >= 0.0
@@ -50,15 +50,15 @@ def whole_program(structure: Structure, numbers: Numbers, market: Market) -> Pro
     return Program(cp.Problem(cp.Minimize(model.objective), constraints), model.weights, excesses)
 
 
-def least_turnover(structure: Structure, numbers: Numbers) -> float | None:
+def least_turnover(structure: Structure, further: Further | None, numbers: Numbers) -> float | None:
     """One-way turnover that reaches all other constraints from the current weights; None if nothing reaches them."""
-    model = _model(replace(structure, turnover=False), numbers)
-    problem = cp.Problem(cp.Minimize(model.trades), model.constraints)
+    model = _model(replace(structure, turnover=False), further, numbers)
+    problem = cp.Problem(cp.Minimize(model.turnover), model.constraints)
     _solve(problem)
-    return None if problem.status in INFEASIBLE else 0.5 * _value(problem)
+    return None if problem.status in INFEASIBLE else _value(problem)
 
 
-def solve_whole(structure: Structure, numbers: Numbers, market: Market) -> Bounds:
+def solve_whole(structure: Structure, further: Further | None, numbers: Numbers, market: Market) -> Bounds:
     """Bounds of the optimum from the whole program.
 
     The upper bound is the objective recomputed at the solver's weights. The lower bound trusts no solver status:
@@ -71,11 +71,11 @@ def solve_whole(structure: Structure, numbers: Numbers, market: Market) -> Bound
         InfeasibleError: if no weights keep the constraints.
         UncertifiedError: if the solver gives no weights.
     """
-    program = whole_program(structure, numbers, market)
+    program = whole_program(structure, further, numbers, market)
     problem = program.problem
     _solve(problem)
     if problem.status in INFEASIBLE:
-        raise InfeasibleError("the constraints contradict each other; loosen one of them")
+        raise InfeasibleError("the constraints contradict each other")
     if program.weights.value is None:
         raise UncertifiedError(f"the solver ended with {problem.status!r} and without weights; check the constraints")
     weights = np.asarray(program.weights.value)
@@ -85,15 +85,15 @@ def solve_whole(structure: Structure, numbers: Numbers, market: Market) -> Bound
         info = stats.extra_stats
         return replace(found, lower=_value(problem) + info.mip_dual_bound - info.objective_function_value)
     parts = np.asarray(program.excesses.dual_value)
-    return _closed(_model(structure, numbers), market, found, _probability(parts, 1.0 / market.tail_size))
+    return _closed(_model(structure, further, numbers), market, found, _probability(parts, 1.0 / market.tail_size))
 
 
 def _value(problem: cp.Problem) -> float:
     return float(cast("float", problem.value))
 
 
-def _model(structure: Structure, numbers: Numbers) -> Model:
-    return model_of(structure, {name: cp.Constant(value) for name, value in numbers.items()})
+def _model(structure: Structure, further: Further | None, numbers: Numbers) -> Model:
+    return model_of(structure, {name: cp.Constant(value) for name, value in numbers.items()}, further)
 
 
 def _solve(problem: cp.Problem) -> None:

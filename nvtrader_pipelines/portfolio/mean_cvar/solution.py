@@ -43,8 +43,8 @@ class MeanCvarSolution:
     value_at_risk: float  # the lower quantile of the losses at the confidence level
     cvar: float  # mean loss of the tail
     expected_return: float  # 0 where no expected returns were given
-    turnover: float  # one-way: half the sum of absolute changes of the names; 0 where no current weights were given
-    cost: float  # of equity
+    turnover: float  # one-way: half the sum of absolute changes, cash included; 0 without current weights
+    cost: float  # of equity, of the changes of the names alone
     objective: float  # of `weights`, recomputed from the scenarios: the upper bound of the optimum
     lower_bound: float
     gap: float  # objective - lower_bound, relative as above: at most 1e-7

@@ -7,7 +7,7 @@ from nvtrader_pipelines.portfolio.mean_cvar.canonical import linear_program_of
 from nvtrader_pipelines.portfolio.mean_cvar.model import Model, Structure, model_of
 from tests.portfolio.mean_cvar.cases import drawn, names, solved
 
-STRUCTURE = Structure(3, False, True, True, False, False, (), None)
+STRUCTURE = Structure(3, False, True, True, False, False, ())
 
 
 def test_a_structure_is_compiled_once():
@@ -18,10 +18,10 @@ def test_a_structure_is_compiled_once():
 
 
 def test_a_model_that_would_compile_at_every_change_is_refused(monkeypatch):
-    def absolute(structure, numbers):
-        model = model_of(structure, numbers)
+    def absolute(structure, numbers, further):
+        model = model_of(structure, numbers, further)
         cost = numbers["cost"] @ cp.abs(model.weights - numbers["current"])
-        return Model(model.weights, model.trades, model.cvar, model.volatility, model.constraints, cost)
+        return Model(model.weights, model.turnover, model.cvar, model.volatility, model.constraints, cost)
 
     monkeypatch.setattr(canonical, "model_of", absolute)
     linear_program_of.cache_clear()
@@ -51,6 +51,41 @@ def test_another_layout_of_cvxpys_programs_is_noticed(monkeypatch):
 def test_further_constraints_that_no_certificate_covers_are_refused(further, penalty, told):
     with pytest.raises(ValueError, match=told):
         MeanCvar(names(3), Constraints(further=further), Objective(volatility_penalty=penalty))
+
+
+class AtLeast:
+    """A further constraint that equals others, as a dataclass does, and has no hash."""
+
+    def __init__(self, least):
+        self.least = least
+
+    def __eq__(self, other):
+        return isinstance(other, AtLeast)
+
+    __hash__ = None
+
+    def __call__(self, weights):
+        return [weights[0] >= self.least]
+
+
+def test_further_constraints_have_the_numbers_of_when_their_optimizer_was_made():
+    further, scenarios = AtLeast(0.5), drawn(100, 4)
+    first = MeanCvar(names(4), Constraints(cap=0.9, further=further))
+    further.least = 0.7
+    second = MeanCvar(names(4), Constraints(cap=0.9, further=further))
+    for optimizer, least in ((first, 0.5), (second, 0.7), (first, 0.5)):
+        for method in ("cuts", "rockafellar_uryasev"):
+            assert optimizer.solve(scenarios, method=method).weights[0] == pytest.approx(least)
+        found = optimizer.reference(scenarios).solve(solver=cp.HIGHS)
+        assert found == pytest.approx(optimizer.solve(scenarios).objective, rel=1e-7)
+
+
+@pytest.mark.parametrize(
+    "returned", [lambda w: w[0] >= 0.1, lambda w: [True], lambda w: None], ids=["one", "bool", "none"]
+)
+def test_further_constraints_that_are_no_sequence_of_constraints_are_refused(returned):
+    with pytest.raises(ValueError, match=r"must be a sequence of cvxpy constraints, but are .*; return a list"):
+        MeanCvar(names(3), Constraints(further=returned))
 
 
 def test_further_bounds_of_one_name_hold():

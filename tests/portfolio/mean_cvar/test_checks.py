@@ -24,7 +24,10 @@ MALFORMED = {
     "no_names": (given_names(), "at least one name, but none was given; give"),
     "name_twice": (given_names("A", "B", "A"), r"must differ, but \['A'\] are given more than once; drop"),
     "floor_shape": (limited(floor=np.zeros(3)), r"floor must be a number or have shape \(4,\), but has \(3,\); give"),
-    "cap_missing": (limited(cap=np.array([1, 1, np.nan, 1])), "cap must be finite, but is .*nan.*; replace"),
+    "cap_missing": (
+        limited(cap=np.array([1, 1, np.nan, 1])),
+        "cap must be finite and at most .*, but is .*nan.*; replace",
+    ),
     "negative_cap": (limited(cap=-0.1, floor=-0.2), "caps must be at least 0, but 'N0' has -0.1; to force"),
     "cash_order": (
         limited(cash_floor=0.3, cash_ceiling=0.2),
@@ -40,9 +43,26 @@ MALFORMED = {
     "level_0": (aimed(confidence_level=0.0), "between 0 and 1, but is 0.0; 0.95"),
     "level_1": (aimed(confidence_level=1.0), "between 0 and 1, but is 1.0; 0.95"),
     "level_missing": (aimed(confidence_level=np.nan), "between 0 and 1, but is nan; 0.95"),
-    "risk_aversion": (aimed(risk_aversion=0.0), "risk_aversion must be positive and finite, but is 0.0; raise"),
+    "risk_aversion": (aimed(risk_aversion=0.0), "risk_aversion must be positive and finite, .* but is 0.0; 1 weighs"),
     "volatility_penalty": (aimed(volatility_penalty=-1.0), "at least 0, but is -1.0; 0 drops"),
     "cost": (aimed(cost_bps=-1.0), "cost_bps must be at least 0, but is -1.0"),
+    "cost_nan": (aimed(cost_bps=np.nan), "cost_bps must be finite"),
+    "cost_shape": (aimed(cost_bps=np.zeros(3)), r"cost_bps must be a number or have shape \(4,\), but has \(3,\)"),
+    "level_shape": (
+        aimed(confidence_level=np.full(4, 0.9)),
+        r"confidence_level must be one number, but has shape \(4,\)",
+    ),
+    "risk_aversion_missing": (aimed(risk_aversion=np.nan), "risk_aversion must be positive and finite, .* but is nan"),
+    "risk_aversion_infinite": (aimed(risk_aversion=np.inf), "risk_aversion must be positive and finite, .* but is inf"),
+    "penalty_missing": (
+        aimed(volatility_penalty=np.nan),
+        "volatility_penalty must be finite and at least 0, but is nan",
+    ),
+    "turnover_missing": (limited(turnover=np.nan), "turnover must be finite and at least 0, but is nan"),
+    "turnover_shape": (limited(turnover=np.ones(4)), r"turnover must be one number, but has shape \(4,\); give"),
+    "gross_missing": (limited(gross=np.nan), "gross must be finite and at least 0, but is nan"),
+    "floor_missing": (limited(floor=-np.inf), "floor must be finite and at most .*, but is .*-inf"),
+    "ceiling_missing": (limited(cash_ceiling=np.nan), "they are 0.0 and nan"),
     "cost_missing": (aimed(cost_bps=np.full(4, np.inf)), "cost_bps must be finite"),
 }
 UNATTAINABLE = {
@@ -73,9 +93,13 @@ BAD_INPUTS = {
     "current_shape": (
         SCENARIOS,
         {"current": np.ones(5)},
-        r"current must be a number or have shape \(4,\), but has \(5,\)",
+        r"current must have shape \(4,\), but has \(5,\)",
     ),
     "current_missing": (SCENARIOS, {"current": np.full(4, np.nan)}, "current must be finite"),
+    "current_number": (SCENARIOS, {"current": 0.25}, r"current must have shape \(4,\), but has \(\); give one a name"),
+    "mean_number": (SCENARIOS, {"expected_returns": 0.1}, r"expected_returns must have shape \(4,\), but has \(\)"),
+    "scale": (1e200 * SCENARIOS, {}, r"scenarios must be at most 1e\+100, but hold .*e\+19.; give simple returns"),
+    "mean_scale": (SCENARIOS, {"expected_returns": np.full(4, 1e200)}, r"at most 1e\+100, but is .*1.e\+200"),
     "mean_missing": (SCENARIOS, {"expected_returns": np.full(4, np.inf)}, "expected_returns must be finite"),
 }
 
@@ -114,12 +138,35 @@ def test_turnover_and_cost_need_the_weights_now(program):
     [
         (None, "needs a covariance, but none was given; pass"),
         (np.ones((3, 4)), r"shape \(4, K\), but has \(3, 4\); transpose"),
-        (np.full((4, 4), np.nan), r"must be finite of shape \(4, K\)"),
+        (np.full((4, 4), np.nan), r"must be finite, at most 1e\+100 and of shape \(4, K\)"),
     ],
 )
 def test_a_volatility_penalty_needs_a_factor_of_the_covariance(factor, told):
     with pytest.raises(ValueError, match=told):
         MeanCvar(names(4), objective=Objective(volatility_penalty=1.0)).solve(SCENARIOS, volatility_factor=factor)
+
+
+def test_a_method_that_does_not_exist_is_refused():
+    with pytest.raises(ValueError, match=r"must be one of \['cuts', 'rockafellar_uryasev'\], but is 'simplex'; choose"):
+        MeanCvar(names(4)).solve(SCENARIOS, method="simplex")
+
+
+def test_constraints_that_contradict_each_other_are_told_with_their_numbers():
+    limits = Constraints(
+        **SECTORS,
+        cap=0.5,
+        cash_ceiling=0.1,
+        gross=1.0,
+        sector_caps={"a": 0.3},
+        further=lambda weights: [weights[2] <= 0.05],
+    )
+    told = (
+        "the constraints contradict each other: floors that sum to 0, caps that sum to 2, cash of 0 to 0.1, "
+        "a gross limit of 1, a cap of 0.3 on sector 'a', 1 further constraints; loosen one of them"
+    )
+    with pytest.raises(InfeasibleError) as refused:
+        MeanCvar(names(4), limits).solve(SCENARIOS)
+    assert str(refused.value) == told
 
 
 def test_caps_that_sum_to_all_but_for_rounding_are_kept():
@@ -132,7 +179,7 @@ def test_the_turnover_a_refused_budget_would_need_is_the_least_there_is(seed):
     generator = np.random.default_rng(seed)
     current = generator.normal(0.25, 0.4, 4)
     cap, cash = 0.4, 0.1
-    # variables: weights, absolute changes; minimise half the sum of the changes
+    # variables: weights, absolute changes; minimise half the sum of the changes and of that of cash
     change = np.block([[np.eye(4), -np.eye(4)], [-np.eye(4), -np.eye(4)]])
     oracle = linprog(
         np.r_[np.zeros(4), np.full(4, 0.5)],
@@ -142,9 +189,10 @@ def test_the_turnover_a_refused_budget_would_need_is_the_least_there_is(seed):
         b_eq=[1.0 - cash],
         bounds=[(0.0, cap)] * 4 + [(0.0, None)] * 4,
     )
-    enough, short = oracle.fun + 1e-6, oracle.fun - 1e-6
+    least = oracle.fun + 0.5 * abs(1.0 - cash - current.sum())
+    enough, short = least + 1e-6, least - 1e-6
     limits = {"cap": cap, "cash_floor": cash}
     assert solved(SCENARIOS, Constraints(**limits, turnover=enough), current=current).turnover <= enough + 1e-9
-    needed = rf"need a one-way turnover of {oracle.fun:.6g}, but the budget is {short:g}; raise"
+    needed = rf"need a one-way turnover of {least:.6g}, but the budget is {short:g}; raise"
     with pytest.raises(InfeasibleError, match=needed):
         solved(SCENARIOS, Constraints(**limits, turnover=short), current=current)

@@ -47,7 +47,8 @@ def test_a_solution_keeps_its_constraints_and_its_figures_are_those_of_its_weigh
     assert weights.sum() + found.cash == pytest.approx(1.0, abs=1e-8)
     assert limits.cash_floor - 1e-12 <= found.cash
     assert found.cash <= (limits.cash_floor if limits.cash_ceiling is None else limits.cash_ceiling) + 1e-12
-    assert found.turnover == pytest.approx(0.5 * np.abs(weights - current).sum())
+    cash_change = current.sum() - weights.sum()
+    assert found.turnover == pytest.approx(0.5 * (np.abs(weights - current).sum() + abs(cash_change)))
     assert limits.turnover is None or found.turnover <= limits.turnover + 1e-8
     assert limits.gross is None or np.abs(weights).sum() <= limits.gross + 1e-8
     assert not limits.sectors or weights[:2].sum() <= limits.sector_caps["a"] + 1e-8
@@ -124,6 +125,28 @@ def test_without_turnover_the_weights_stay():
     found = solved(drawn(100, 3), Constraints(turnover=0.0), current=current)
     np.testing.assert_allclose(found.weights, current, atol=1e-12)
     assert found.turnover == pytest.approx(0.0, abs=1e-12)
+
+
+def test_from_cash_to_fully_invested_the_turnover_is_one():
+    found = solved(drawn(100, 4), Constraints(turnover=1.0), Objective(cost_bps=10.0), current=np.zeros(4))
+    assert found.turnover == pytest.approx(1.0)
+    assert found.cost == pytest.approx(10e-4)
+    with pytest.raises(InfeasibleError, match=r"a one-way turnover of 1, but the budget is 0\.99"):
+        solved(drawn(100, 4), Constraints(turnover=0.99), current=np.zeros(4))
+
+
+@pytest.mark.parametrize("method", ["cuts", "rockafellar_uryasev"])
+@pytest.mark.parametrize("current", [[0.1, 0.1, 0.1], [0.4, 0.4, 0.2], [0.2, 0.2, 0.2]])
+def test_a_turnover_budget_counts_what_cash_changes(current, method):
+    scenarios, now = drawn(200, 3), np.array(current)
+    found = solved(scenarios, Constraints(cash_ceiling=1.0, turnover=0.15), current=now, method=method)
+    weights = cp.Variable(3, nonneg=True)
+    level, excess = cp.Variable(), cp.Variable(200, nonneg=True)
+    turnover = 0.5 * (cp.norm1(weights - now) + cp.abs(cp.sum(weights) - now.sum()))
+    kept = [excess >= -scenarios @ weights - level, cp.sum(weights) <= 1.0, turnover <= 0.15]
+    oracle = cp.Problem(cp.Minimize(level + cp.sum(excess) / 10.0), kept).solve(solver=cp.HIGHS)
+    assert found.turnover == pytest.approx(0.15)
+    assert found.objective == pytest.approx(oracle, rel=1e-7)
 
 
 def test_turnover_is_half_the_sum_of_absolute_changes_and_binds_at_its_budget():
@@ -266,15 +289,21 @@ def test_an_optimizer_with_other_numbers_of_one_structure_is_as_good_as_new():
 
 
 def test_current_weights_outside_the_limits_are_traded_back_into_them():
-    found = solved(drawn(100, 3), Constraints(cap=0.5, turnover=0.6), current=np.array([1.2, 0.0, 0.0]))
+    found = solved(drawn(100, 3), Constraints(cap=0.5, turnover=0.7), current=np.array([1.2, 0.0, 0.0]))
     assert (found.weights <= 0.5).all()
-    assert found.turnover <= 0.6 + 1e-9
+    assert found.turnover <= 0.7 + 1e-9
 
 
 def test_a_turnover_budget_that_only_further_constraints_exceed_is_refused_with_what_they_need():
     limits = Constraints(turnover=0.1, further=lambda weights: [weights[0] >= 0.5])
     with pytest.raises(InfeasibleError, match=r"one-way turnover of 0\.3, but the budget is 0\.1; raise the budget"):
         solved(drawn(100, 3), limits, current=np.array([0.2, 0.4, 0.4]))
+
+
+def test_the_turnover_that_further_constraints_need_counts_what_cash_changes():
+    limits = Constraints(turnover=0.1, cash_ceiling=1.0, further=lambda weights: [weights[0] >= 0.5])
+    with pytest.raises(InfeasibleError, match=r"one-way turnover of 0\.3, but the budget is 0\.1; raise the budget"):
+        solved(drawn(100, 3), limits, current=np.array([0.2, 0.1, 0.1]))
 
 
 @pytest.mark.parametrize(
