@@ -21,6 +21,7 @@ PROPERTIES = {
     "write.metadata.previous-versions-max": "10",
     "commit.manifest-merge.enabled": "true",
     "commit.manifest.min-count-to-merge": "20",
+    "commit.manifest.target-size-bytes": "65536",  # some hundred files; a merge rewrites what is below it
     "commit.retry.num-retries": "30",
     "commit.retry.min-wait-ms": "20",
     "commit.retry.max-wait-ms": "1000",
