@@ -16,6 +16,7 @@ FloatArray = NDArray[np.float64]
 STABILITY = 0.7  # weight of the best portfolio in the next one that is tried; 0 is Kelley's method, twice as many steps
 LAST_STEPS_BELOW = 1e-6  # of the relative gap, from which on the linear program's own vertex is tried: an exact end
 MAX_ITERATIONS = 1000
+PATIENCE = 150  # iterations in which a volatility's many curved directions come near to the end, or never soon
 SIMPLEX_TOLERANCE = 1e-9  # absolute, on numbers in the market's unit
 
 
@@ -73,7 +74,7 @@ class Master:
 
 
 def solve_by_cuts(master: Master, market: Market, start: FloatArray) -> Bounds:
-    """Bounds of the optimum within the tolerance, or of the last iteration.
+    """Bounds of the optimum within the tolerance, or of the last iteration that is worth its time.
 
     Every portfolio that is tried adds the tangents of its CVaR and volatility, so the linear program stays below the
     objective and its optimum is a lower bound. What is tried lies between the best portfolio and that optimum.
@@ -93,6 +94,8 @@ def solve_by_cuts(master: Master, market: Market, start: FloatArray) -> Bounds:
         outer, bound = master.solve()
         lower = max(lower, bound)
         gap = relative_gap(upper, lower)
+        if n_iterations > PATIENCE and market.volatility_factor is not None and gap > LAST_STEPS_BELOW:
+            break
         if gap <= TOLERANCE:  # bounds that cross by more than rounding are the caller's to refuse
             break
         inner = STABILITY if LAST_STEPS_BELOW <= gap < np.inf else 0.0

@@ -331,6 +331,16 @@ def test_without_convergence_the_whole_program_is_solved(monkeypatch):
     assert fallback.objective == pytest.approx(solved(scenarios).objective, rel=1e-7)
 
 
+def test_a_volatility_that_cuts_approach_slowly_is_left_to_the_whole_program():
+    scenarios = drawn(400, 60, 3)
+    inputs = {"expected_returns": scenarios.mean(axis=0), "volatility_factor": np.linalg.cholesky(np.cov(scenarios.T))}
+    limits = Constraints(cap=0.2, floor=-0.02, gross=1.3)
+    heavy = solved(scenarios, limits, Objective(risk_aversion=0.1, volatility_penalty=5.0), **inputs)
+    light = solved(scenarios, limits, Objective(volatility_penalty=0.5), **inputs)
+    assert (heavy.method, light.method) == ("rockafellar_uryasev", "cuts")
+    assert heavy.gap <= 1e-7
+
+
 def test_without_an_optimum_of_the_linear_program_the_whole_program_is_solved(monkeypatch):
     def fail(self):
         raise MasterError("no luck")
