@@ -14,7 +14,7 @@ from nvtrader_pipelines.portfolio.scenarios import BlockBootstrap, Historical, K
 N_INSTANCES = 300
 SIZES = ((3, 500), (8, 1000), (8, 5000), (20, 1000), (20, 2000), (50, 1000), (100, 1000))
 EXACT = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
-CLOSE = {"tol_gap_abs": 1e-11, "tol_gap_rel": 1e-11, "tol_feas": 1e-11}
+CLOSE = {"tol_gap_abs": 1e-10, "tol_gap_rel": 1e-10, "tol_feas": 1e-10}
 SMALLEST = 1e-6  # of the losses' deviation x risk aversion: objectives below it are held against this much
 
 

@@ -34,7 +34,7 @@ from nvtrader_pipelines.portfolio.mean_cvar.solution import (
 from nvtrader_pipelines.portfolio.mean_cvar.tail import portfolio_returns, tail_of
 
 FloatArray = NDArray[np.float64]
-ROUNDING, ROUNDING_OF_OBJECTIVE = 1e-8, 1e-9  # how far bounds may cross: of the unit, of the objective
+ROUNDING = 1e-8  # of the unit or the objective: how far bounds may cross by the solvers' tolerances
 
 
 class MeanCvar:
@@ -205,14 +205,18 @@ class MeanCvar:
         if market.volatility_factor is not None:
             objective += float(np.linalg.norm(weights @ market.volatility_factor)) * market.unit
         lower = bounds.lower * market.unit
-        rounding = max(ROUNDING * market.unit, ROUNDING_OF_OBJECTIVE * abs(objective))
-        if objective < lower <= objective + rounding:
+        if objective < lower <= objective + ROUNDING * max(market.unit, abs(objective)):
             lower = objective
         gap = relative_gap(objective, lower, smallest)
         if not 0.0 <= gap <= TOLERANCE:
+            advice = (
+                "loosen the constraints, which hardly leave a portfolio"
+                if gap < 0.0
+                else "check the scale of the inputs"
+            )
             raise UncertifiedError(
                 f"a solution must be within {TOLERANCE:g} of the lower bound, but {objective:.12g} is {gap:.2g} from "
-                f"{lower:.12g} by {method} after {bounds.n_iterations} iterations; check the scale of the inputs"
+                f"{lower:.12g} by {method} after {bounds.n_iterations} iterations; {advice}"
             )
         most, least = self._limits.most_invested, self._limits.least_invested
         return MeanCvarSolution(

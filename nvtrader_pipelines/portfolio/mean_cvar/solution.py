@@ -32,7 +32,7 @@ class MeanCvarSolution:
     them (risk aversion x deviation of an equally weighted portfolio's returns, expected return, cost, penalty
     x volatility) or to 1e-8 of risk aversion x the largest return, if that is more: what is below is rounding. Solvers
     keep constraints to 1e-9 or so, by which the objective can fall below the lower bound; where it does by no more than
-    1e-8 of the largest part or 1e-9 of |objective|, the lower bound is set to the objective.
+    1e-8 of the largest part or of |objective|, the lower bound is set to the objective.
 
     The objective is minimised: risk aversion x CVaR - expected return + cost + volatility penalty, a fraction of
     wealth over the horizon of the scenarios. Any portfolio that keeps the constraints has at least `lower_bound`.

@@ -7,7 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nvtrader_pipelines.portfolio.mean_cvar import Constraints, MeanCvar, Objective, UncertifiedError
+from nvtrader_pipelines.portfolio.mean_cvar import optimizer as optimizer_module
 from nvtrader_pipelines.portfolio.mean_cvar import reference as reference_module
+from nvtrader_pipelines.portfolio.mean_cvar.cuts import Bounds
 from nvtrader_pipelines.portfolio.mean_cvar.market import scale_of
 from nvtrader_pipelines.portfolio.mean_cvar.reference import _probability
 from tests.portfolio.mean_cvar.cases import drawn, names, random_case, solved
@@ -44,6 +46,24 @@ def test_a_second_order_constraint_is_kept_and_certified(penalty):
     assert found.method == "rockafellar_uryasev"
     assert np.linalg.norm(found.weights) == pytest.approx(0.5, abs=1e-7)  # binds
     assert found.objective > free.objective
+
+
+@pytest.mark.parametrize("seed", [3, 5])
+def test_a_second_order_constraint_that_leaves_little_room_is_certified(seed):
+    scenarios = drawn(400, 20, seed).round(2)
+    factor = np.linalg.cholesky(np.cov(scenarios.T))
+    weights = cp.Variable(20, nonneg=True)
+    held = [cp.sum(weights) == 1.0, weights <= 0.15]
+    least = cp.Problem(cp.Minimize(cp.norm(factor.T @ weights)), held).solve(solver=cp.CLARABEL)
+    limits = Constraints(cap=0.15, further=lambda weights: [cp.norm(factor.T @ weights) <= 1.0001 * least])
+    found = solved(scenarios, limits, expected_returns=scenarios.mean(axis=0))
+    assert np.linalg.norm(factor.T @ found.weights) == pytest.approx(1.0001 * least, rel=1e-7)
+
+
+def test_a_bound_that_only_a_point_keeps_is_told_from_a_lack_of_precision(monkeypatch):
+    monkeypatch.setattr(optimizer_module, "solve_whole", lambda *_: Bounds(np.full(4, 0.25), 0.02, 9.0, 7))
+    with pytest.raises(UncertifiedError, match="loosen the constraints, which hardly leave a portfolio"):
+        MeanCvar(names(4)).solve(drawn(100, 4), method="rockafellar_uryasev")
 
 
 def test_a_quadratic_bound_is_a_second_order_constraint():
