@@ -166,6 +166,6 @@ def rounds(
     return seconds
 
 
-def ratio_of_medians(seconds: Mapping[str, list[float]], name: str, base: str) -> float:
+def median_ratio(seconds: Mapping[str, list[float]], name: str, base: str) -> float:
     """How many times longer `name` takes than `base`: the median over the rounds of their ratio."""
     return median(theirs / ours for theirs, ours in zip(seconds[name], seconds[base], strict=True))

@@ -37,7 +37,7 @@ Window = tuple[int, int]  # first and last session
 
 @dataclass(frozen=True)
 class Setting:
-    """What is varied of PPO; the rest is as by default. Each has about as many CPU seconds as the others."""
+    """What is varied of PPO; the rest is as by default. They are compared at the CPU seconds of the shortest."""
 
     n_envs: int
     n_steps: int
@@ -63,7 +63,7 @@ class Setting:
 
 LIBRARY = Setting(64, 32, 64, 10, 3e-4, 12_288)
 FORMER = Setting(64, 64, 2048, 4, 1e-3, 61_440)
-LABELS = {LIBRARY: " (SB3's)", FORMER: " (former)"}
+LABELS = {LIBRARY: " (SB3's sizes and rate)", FORMER: " (former)"}
 SETTINGS = (
     LIBRARY,
     FORMER,
@@ -109,7 +109,7 @@ def main() -> None:
     how = (
         f"mean reward of a step without exploring, in basis points, after {end:.1f} CPU seconds of training on one "
         f"torch thread, less that of the untrained policy; {len(folds())} windows before 2010 x {len(SEEDS)} seeds; "
-        f"ratio: the difference to SB3's own settings ({LIBRARY}) in its standard errors, paired"
+        f"ratio: the difference to SB3's sizes and rate ({LIBRARY}) in its standard errors, paired"
     )
     for column, what, bound in ((0, "training", 2.0), (1, "held_out", -2.0)):
         difference = ours[:, column] - theirs[:, column]
@@ -232,8 +232,8 @@ def draw(curves: Sequence[Curve], picture: Path) -> None:
             title="portfolios x steps / minibatch / epochs",
         )
         figure.suptitle(
-            "Short rollouts at a high rate learn their own sessions many times faster; on the sessions after,\n"
-            f"no setting gains for certain (means of 2 windows before 2010 x {len(SEEDS)} seeds; band: standard error)",
+            "What PPO gains by its sizes and learning rate, against the CPU seconds of training\n"
+            f"(means of {len(folds())} windows before 2010 x {len(SEEDS)} seeds; band and bars: standard error)",
             x=0.01,
             ha="left",
         )
@@ -246,8 +246,9 @@ def _draw_side(side: Axes, curves: Sequence[Curve], column: int) -> None:
         at, mean = seconds(curves, setting), found.mean(axis=0)
         width = 3.0 if setting.is_default else 1.2
         (line,) = side.plot(at, mean, label=str(setting), linewidth=width, zorder=3 if setting.is_default else 2)
+        error = found.std(axis=0, ddof=1) / np.sqrt(len(found))
+        side.errorbar(at[-1:], mean[-1:], error[-1:], color=line.get_color(), linewidth=1.0, capsize=3.0)
         if setting.is_default:
-            error = found.std(axis=0, ddof=1) / np.sqrt(len(found))
             side.fill_between(at, mean - error, mean + error, color=line.get_color(), alpha=0.2, linewidth=0)
     side.axhline(0.0, color="0.7", linewidth=0.8, zorder=1)
 

@@ -15,7 +15,7 @@ import pandas as pd
 from skfolio import RiskMeasure
 from skfolio.optimization import MeanRisk, ObjectiveFunction
 
-from benchmarks.claim import Goal, peer, ratio_of_medians, report, rounds
+from benchmarks.claim import Goal, median_ratio, peer, report, rounds
 from benchmarks.fat_tailed import FloatArray, kernel_scenarios, names
 from nvtrader_pipelines.portfolio.mean_cvar import Constraints, MeanCvar, Objective
 
@@ -155,7 +155,7 @@ def held_against_peers(n_names: int, cap: float, n_rounds: int, goal: Goal, *, r
             1e3 * median(seconds["ours"]),
             "ms",
             goal,
-            ratio=ratio_of_medians(seconds, name, "ours") if name in present else None,
+            ratio=median_ratio(seconds, name, "ours") if name in present else None,
             note=f"CPU time, {what}, long-only, cap {cap:g}, fully invested, from scenarios to weights, our structure "
             "compiled once before (no peer keeps one); against "
             f"{_described(name, seconds)}; {n_rounds} rounds of other scenarios, objectives equal to {difference:.0e}",

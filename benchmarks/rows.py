@@ -126,7 +126,7 @@ def record(panel: MarketPanel, who: list[Contestant], steps: list[WalkStep]) -> 
 
 def train(panel: MarketPanel, rate: float) -> None:
     """Train, with so many of the episodes sampled."""
-    AGENT.train(panel, SPEC, WINDOW, 0, TrainingHooks(sample_rate=rate))
+    AGENT.train(panel, SPEC, WINDOW, 0, TrainingHooks(checkpoint=lambda _: None, sample_rate=rate))
 
 
 def share_of_sampler(panel: MarketPanel, rate: float) -> float:

@@ -7,7 +7,7 @@ from time import process_time
 import numpy as np
 from scipy.stats import gaussian_kde
 
-from benchmarks.claim import Goal, ratio_of_medians, report, rounds
+from benchmarks.claim import Goal, median_ratio, report, rounds
 from benchmarks.fat_tailed import FloatArray, fat_tailed_returns
 from nvtrader_pipelines.portfolio.scenarios import (
     CommonRandomNumbers,
@@ -88,7 +88,7 @@ def held_against_scipy(n_names: int, n_scenarios: int, horizon: int) -> None:
         1e3 * median(seconds["ours"]),
         "ms",
         Goal(ratio_at_least=1.5 if horizon == 1 else 10.0),
-        ratio=ratio_of_medians(seconds, "scipy", "ours"),
+        ratio=median_ratio(seconds, "scipy", "ours"),
         note=f"CPU time, plain kernel, {n_names} names, {n_scenarios} scenarios over {horizon} of 504 sessions, "
         f"against SciPy {version('scipy')} gaussian_kde fitted and resampled for each; same means and deviations",
     )

@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow.parquet as pq
 from polars.testing import assert_frame_equal
 
-from benchmarks.claim import Goal, ratio_of_medians, report, rounds
+from benchmarks.claim import Goal, median_ratio, report, rounds
 from benchmarks.storage_rows import RUN, action_logs, equity_curves, reward_decomposition, scratch
 from nvtrader_pipelines.storage.table import Table
 from nvtrader_pipelines.storage.tables import ACTION_LOGS, EQUITY_CURVES, REWARD_DECOMPOSITION
@@ -65,7 +65,7 @@ def _compare(name: str, query: str, views: duckdb.DuckDBPyConnection, plain: duc
         median(seconds["views"]) * 1e3,
         "ms",
         Goal(ratio_at_most=1.3),
-        ratio=ratio_of_medians(seconds, "views", "plain"),
+        ratio=median_ratio(seconds, "views", "plain"),
         note=f"wall clock of the README's query over {N_STEPS:,} steps on the published views of the Iceberg tables, "
         f"against the same on files of pq.write_table(compression='zstd'); DuckDB {duckdb.__version__}, connections "
         f"open, files in the page cache, same rows back, median of {N_ROUNDS} rounds in turn",

@@ -6,7 +6,7 @@ from time import process_time
 
 import pyarrow.parquet as pq
 
-from benchmarks.claim import Goal, ratio_of_medians, report, rounds
+from benchmarks.claim import Goal, median_ratio, report, rounds
 from benchmarks.storage_rows import N_NAMES, RUN, scratch, trajectories
 from nvtrader_pipelines.storage.tables import TRAJECTORIES
 
@@ -34,11 +34,11 @@ def main() -> None:
             N_STEPS / median(wall[name]),
             "steps/s",
             Goal(ratio_at_least=0.7),
-            ratio=ratio_of_medians(wall, "plain", name),
+            ratio=median_ratio(wall, "plain", name),
             note=f"wall clock of {N_STEPS:,} steps of {N_NAMES} names ({table.nbytes / 1e6:.0f} MB of Arrow) written "
             f"{name.replace('_', ' ')} by Warehouse.replace: checked, synced and committed in place of the rows "
             f"before, against pq.write_table(compression='zstd') of pyarrow {version('pyarrow')}, not synced; median "
-            f"of {N_ROUNDS} rounds in turn; by CPU time the ratio is {ratio_of_medians(cpu, 'plain', name):.2f}",
+            f"of {N_ROUNDS} rounds in turn; by CPU time the ratio is {median_ratio(cpu, 'plain', name):.2f}",
         )
 
 

@@ -64,16 +64,6 @@ class Legs:
         """Returns from the close before to the fill, (T, N)."""
         return self.returns[BEFORE_FILL]
 
-    @property
-    def after_fill(self) -> FloatArray:
-        """Returns from the fill to the close, (T, N)."""
-        return self.returns[AFTER_FILL]
-
-    @property
-    def whole(self) -> FloatArray:
-        """Returns from close to close, (T, N)."""
-        return self.returns[WHOLE]
-
     def filled_at(self, decided_at: NDArray[np.int64]) -> NDArray[np.int64]:
         """Sessions (n,) whose prices and masks fill the orders of decisions at the closes of `decided_at` (n,)."""
         return decided_at if self.fill == "same_close" else decided_at + 1

@@ -86,7 +86,7 @@ class PortfolioSimulation:
         target = self._map(actions, accounts.t)
         account = accounts.trade(target, self._everyone, self.spec.rebal_freq)
         steps, ends = np.empty_like(self.steps), np.empty((2, len(target)), dtype=np.bool_)
-        _count(self.steps, accounts.t, accounts.equity, self.spec.episode_len, self._latest, steps, ends)
+        _count(self.steps, accounts.t, accounts.equity, RUIN, self.spec.episode_len, self._latest, steps, ends)
         self.steps, (terminated, over) = steps, ends
         struck: dict[str, NDArray[np.bool_]] = {}
         if self.spec.terminations:
@@ -158,6 +158,7 @@ def _count(  # noqa: PLR0913 - flat arrays keep a compiled call cheap
     before: NDArray[np.int64],
     t: NDArray[np.int64],
     equity: NDArray[np.float64],
+    ruin: float,
     episode_len: int,
     latest: int,
     steps: NDArray[np.int64],
@@ -166,5 +167,5 @@ def _count(  # noqa: PLR0913 - flat arrays keep a compiled call cheap
     """Write how many steps the episodes have, and which are ruined and which have come to their end, (2, n)."""
     for i in range(len(steps)):
         steps[i] = before[i] + 1
-        ends[0, i] = equity[i] <= RUIN
+        ends[0, i] = equity[i] <= ruin
         ends[1, i] = steps[i] >= episode_len or t[i] > latest

@@ -1,7 +1,7 @@
 """Walk-forward back-test: every contestant's own account over the folds, on the environment's one transition."""
 
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from itertools import pairwise
 from typing import Any, Literal
@@ -123,7 +123,7 @@ class Recorder:
             self._closes.append(_closes(step, step.done.transition, len(self._steps)))
             self._filled.append(_filled(step.done))
         self._steps.append({"target_weights": step.target, **ends})
-        self._decisions.extend(step.decisions)
+        self._decisions.extend(map(_kept, step.decisions))
         self._at.append((step.fold, step.place, step.number, step.session, step.fill_session, step.is_last))
 
     def tables(self) -> BacktestRecord:
@@ -194,6 +194,11 @@ def _closes(step: WalkStep, transition: Transition, first: int) -> dict[str, NDA
         "cost": cost.ravel(),
         "cash": transition.session_cash.ravel(),
     }
+
+
+def _kept(decision: Decision) -> Decision:
+    """The decision with an action of its own: a policy may write its next one into the same array."""
+    return decision if decision.action is None else replace(decision, action=decision.action.copy())
 
 
 def _said(decisions: Sequence[Decision]) -> pl.DataFrame:

@@ -1,6 +1,6 @@
 """Runs an experiment: trains every fold and seed, walks them and the baselines through the tests, and judges them."""
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -87,8 +87,9 @@ class Runtime:
     def _trained(self, span: Span) -> Steps:
         """Train what is not done, choose where the design chooses, and seal."""
         plan, done = self.plan, set(self.store.done())
-        meter = _Meter({key: float(key in done) for key in plan.keys}, span, self.clock)
         tasks = [plan.task(key, self.store.checkpoint(key)) for key in plan.keys if key not in done]
+        resumed = {(task.fold, task.seed) for task in tasks if task.resume_from is not None}
+        meter = _Meter(plan.keys, done, resumed, span, self.clock)
         with closing(train_all(plan.panel, tasks)) as events:  # its workers end with this generator
             for event in events:
                 yield self._kept(event, meter)
@@ -123,7 +124,7 @@ class Runtime:
                 archive = write_archive(self.plan.card(task, fit), fit.tensors)
                 policy = TrainedPolicy(*key, archive, rollout_rows(self.plan, task, fit.rollouts))
                 self.store.keep_policy(policy)
-                share = meter.at(key, 1.0)
+                share = meter.finished(key)
                 message = f"{name}: trained{meter.pace(total)}"
                 return self._said("train.checkpoint", message, **who, timesteps=total, share=share)
 
@@ -158,14 +159,30 @@ class Runtime:
 class _Meter:
     """How far the trainings of a run are, and how fast they go since this execution began."""
 
-    def __init__(self, done: dict[FoldSeed, float], span: Span, clock: Callable[[], datetime]) -> None:
-        self._done, self._span = done, span
-        self._clock, self._began_at, self._before = clock, clock(), sum(done.values())
+    def __init__(
+        self,
+        keys: Collection[FoldSeed],
+        trained: Collection[FoldSeed],
+        resumed: Collection[FoldSeed],
+        span: Span,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._trained, self._span = set(trained), span
+        self._done = {key: float(key in trained) for key in keys}
+        # where a resumed training went on is known once it tells of itself
+        self._before = {key: share for key, share in self._done.items() if key not in resumed}
+        self._clock, self._began_at = clock, clock()
 
     def at(self, key: FoldSeed, share: float) -> float:
         """Note a training's share, and give the run's."""
         self._done[key] = min(1.0, share)
+        self._before.setdefault(key, self._done[key])
         return self.share
+
+    def finished(self, key: FoldSeed) -> float:
+        """Note that a training is done, and give the run's share."""
+        self._trained.add(key)
+        return self.at(key, 1.0)
 
     @property
     def share(self) -> float:
@@ -177,12 +194,12 @@ class _Meter:
     def trainings_per_second(self) -> float:
         """Of all processes together; 0 before there is anything to tell it by."""
         elapsed = (self._clock() - self._began_at).total_seconds()
-        return (sum(self._done.values()) - self._before) / elapsed if elapsed > 0.0 else 0.0
+        gained = sum(self._done[key] - before for key, before in self._before.items())
+        return gained / elapsed if elapsed > 0.0 else 0.0
 
     def pace(self, total_timesteps: int) -> str:
         """How many are trained, the steps a second of all of them, and the time that is left at this pace."""
-        n_trained = sum(share == 1.0 for share in self._done.values())
-        told = f" ({n_trained} of {len(self._done)} trained"
+        told = f" ({len(self._trained)} of {len(self._done)} trained"
         speed = self.trainings_per_second
         if speed > 0.0:
             left = timedelta(seconds=round((len(self._done) - sum(self._done.values())) / speed))

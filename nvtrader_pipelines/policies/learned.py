@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from gymnasium import spaces
-from torch.distributions import Distribution
 
 from nvtrader_pipelines.envs.actions import ActionMap
 from nvtrader_pipelines.envs.dynamics import Account
@@ -85,7 +84,6 @@ class LearnedPolicy:
         interface: Interface,
     ) -> None:
         torch.set_num_threads(1)
-        Distribution.set_default_validate_args(False)
         self._panel, self._agent = panel, agent
         self._builder, self._map = interface
         size = card.environment.action.size(len(panel.symbols))

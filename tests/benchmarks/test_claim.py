@@ -3,7 +3,7 @@ import json
 import pytest
 
 from benchmarks import claim
-from benchmarks.claim import Figure, Goal, peer, ratio_of_medians, report, rounds
+from benchmarks.claim import Figure, Goal, median_ratio, peer, report, rounds
 
 
 @pytest.mark.parametrize(
@@ -105,4 +105,4 @@ def test_every_contestant_runs_in_every_round_after_one_that_is_not_counted():
 
 
 def test_a_ratio_is_the_median_of_the_rounds_and_so_deaf_to_one_that_was_disturbed():
-    assert ratio_of_medians({"theirs": [2.0, 3.0, 4.0], "ours": [1.0, 1.0, 100.0]}, "theirs", "ours") == 2.0
+    assert median_ratio({"theirs": [2.0, 3.0, 4.0], "ours": [1.0, 1.0, 100.0]}, "theirs", "ours") == 2.0

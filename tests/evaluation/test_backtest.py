@@ -159,6 +159,19 @@ def test_what_a_learned_policy_saw_and_thought_is_kept_and_others_have_none():
         assert rows_of(steps, "equal_weight")[column].null_count() == 12
 
 
+def test_a_policy_that_writes_its_actions_into_one_array_is_recorded_step_by_step():
+    class Thrifty(Learned):
+        action = np.zeros(7, dtype=np.float32)
+
+        def decide(self, panel, t, account):
+            self.action[:] = t
+            return replace(super().decide(panel, t, account), action=self.action)
+
+    who = [Contestant("thrifty", "policy", (0, 0), (Thrifty(), Thrifty()))]
+    rows = backtest(PANEL, SPEC, FOLDS, who).trajectories
+    assert rows["action"].list.first().n_unique() == len(rows)
+
+
 def test_an_account_that_does_not_trade_pays_nothing_and_shows_its_held_weights_as_wanted():
     record = walked()
     curve = rows_of(record.equity_curves, "buy_and_hold")

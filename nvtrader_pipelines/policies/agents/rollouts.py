@@ -28,6 +28,10 @@ class InPlaceRolloutBuffer(RolloutBuffer):
     @override
     def get(self, batch_size: int | None = None) -> Generator[RolloutBufferSamples, None, None]:
         """Minibatches in a random order, the same as the library's."""
+        if not self.full:
+            raise RuntimeError(
+                f"minibatches need a whole rollout of {self.buffer_size} steps, but {self.pos} are there"
+            )
         size = self.buffer_size * self.n_envs
         parts = (self.observations, self.actions, self.values, self.log_probs, self.advantages, self.returns)
         tensors = [_flat(part) for part in parts]

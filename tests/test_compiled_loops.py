@@ -1,0 +1,39 @@
+"""Numba keeps compiled loops by their own file: what they take from another would go stale with it unseen."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import nvtrader_pipelines
+
+PACKAGE = Path(nvtrader_pipelines.__file__).parent
+SOURCES = [path for path in sorted(PACKAGE.rglob("*.py")) if "njit" in path.read_text()]
+
+
+def is_compiled(node: ast.AST) -> bool:
+    return isinstance(node, ast.FunctionDef) and any("njit" in ast.unparse(each) for each in node.decorator_list)
+
+
+def imported(tree: ast.Module) -> set[str]:
+    own = [
+        node for node in tree.body if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("nvtrader")
+    ]
+    return {alias.asname or alias.name for node in own for alias in node.names}
+
+
+def used(function: ast.FunctionDef) -> set[str]:
+    return {node.id for line in function.body for node in ast.walk(line) if isinstance(node, ast.Name)}
+
+
+def test_there_are_compiled_loops():
+    assert len(SOURCES) > 3
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_compiled_loops_use_nothing_of_another_file(source):
+    tree = ast.parse(source.read_text())
+    compiled = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and is_compiled(node)]
+    assert {function.name: used(function) & imported(tree) for function in compiled} == {
+        function.name: set() for function in compiled
+    }
