@@ -62,7 +62,8 @@ def _trade(  # noqa: PLR0913
 ) -> float:
     """Write row `i` after its trade, in the room that names without a price leave, and the changes; the turnover."""
     n_symbols = condition.shape[1]
-    frozen, total, names, net, traded = 0.0, 0.0, 0.0, 0.0, 0.0
+    frozen, total, net, traded = 0.0, 0.0, 0.0, 0.0
+    names = 0.0 * target[i, n_symbols] if trade else 0.0  # a NaN that is wanted is never lost
     borrowed = max(0.0, -target[i, n_symbols]) if trade else 0.0
     lowest = min(drifted[i, n_symbols], -borrowed)
     for j in range(n_symbols):
@@ -73,6 +74,7 @@ def _trade(  # noqa: PLR0913
         else:
             executed[i, j] = 0.0 if flags & DELISTED else drifted[i, j]
             frozen += executed[i, j]
+            names += 0.0 * target[i, j] if trade else 0.0
         lowest = min(lowest, drifted[i, j], executed[i, j])
     room = max(0.0, 1.0 + borrowed - frozen)
     scale = room / total if total > room else 1.0
@@ -86,7 +88,8 @@ def _trade(  # noqa: PLR0913
         net += change
         traded += abs(change)
     cash = 1.0 - names
-    executed[i, n_symbols] = max(0.0, cash) if lowest >= 0.0 else cash  # a long-only account owes no rounding error
+    rounded = lowest >= 0.0 and cash <= 0.0  # a long-only account owes no rounding error
+    executed[i, n_symbols] = 0.0 if rounded else cash
     trades[i, n_symbols] = -net
     return 0.5 * (traded + abs(net))
 

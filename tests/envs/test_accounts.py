@@ -6,8 +6,9 @@ import pytest
 from nvtrader_pipelines.envs.accounts import Accounts
 from nvtrader_pipelines.envs.rewards import BenchmarkRelative, CvarExcess, LogGrowth
 from nvtrader_pipelines.envs.spec import EnvSpec
-from tests.panels import eventful_panel
+from tests.panels import GAP, GAPPY, STEADY, eventful_panel
 
+CASH = 6  # its column
 SPEC = EnvSpec(rewards=(LogGrowth(), BenchmarkRelative(), CvarExcess(limit=0.0)), vol_penalty=1.0)
 
 
@@ -98,10 +99,11 @@ def test_the_default_spec_pays_basis_points_on_the_changes_of_the_names_to_the_l
         np.testing.assert_array_equal(step.transition.cost, paid)
 
 
-def test_weights_that_are_no_numbers_stop_the_run_instead_of_spreading():
-    accounts = Accounts(eventful_panel(), SPEC, 2, t=20)
+@pytest.mark.parametrize("column", [STEADY, GAPPY, CASH], ids=["a name", "a name without a price", "cash"])
+def test_weights_that_are_no_numbers_stop_the_run_instead_of_spreading(column):
+    accounts = Accounts(eventful_panel(), SPEC, 2, t=GAP[0])
     target = np.full((2, 7), 1 / 7)
-    target[1, 3] = np.nan
+    target[1, column] = np.nan
     with pytest.raises(ValueError, match=r"not a finite number.*target weights or the panel's returns"):
         accounts.trade(target, np.ones(2, dtype=bool), 5)
 
