@@ -1,13 +1,15 @@
 import dataclasses
+import itertools
 import json
 import re
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import polars as pl
 import pytest
 
 from nvtrader_pipelines.evaluation.truth import equity_gaps, off_simplex, reward_gaps
-from nvtrader_pipelines.experiments.runtime import training_curves
+from nvtrader_pipelines.experiments.runtime import _Meter, training_curves
 from nvtrader_pipelines.policies.archive import PolicyArchiveError, read_archive
 from nvtrader_pipelines.policies.trajectory import TRAJECTORY
 from tests.experiments.memory import MemoryStore, runtime
@@ -85,6 +87,19 @@ def test_a_training_tells_how_many_are_trained_how_fast_they_go_and_how_long_the
         assert step.metrics["steps_per_second"] > 0.0
         assert re.search(rf" timesteps \(\d of {n} trained; \d+ steps/s, 0:00:\d\d left\)$", step.message)
     assert re.search(rf": trained \({n} of {n} trained; \d+ steps/s, 0:00:00 left\)$", told[-1].message)
+
+
+def test_the_pace_of_a_resumed_training_counts_from_where_it_went_on():
+    begin, seconds = datetime(2026, 1, 1, tzinfo=UTC), itertools.count(step=10)
+    meter = _Meter(
+        [(0, 0), (0, 1)], [(0, 1)], [(0, 0)], (0.0, 1.0), clock=lambda: begin + timedelta(seconds=next(seconds))
+    )
+    assert meter.at((0, 0), 0.9) == pytest.approx(0.95)
+    assert meter.pace(1000) == " (1 of 2 trained)"
+    meter.at((0, 0), 0.95)
+    assert meter.trainings_per_second == pytest.approx(0.05 / 20.0)
+    meter.finished((0, 0))
+    assert meter.pace(1000).startswith(" (2 of 2 trained; ")
 
 
 def test_a_damaged_checkpoint_is_passed_over(plan, run, archives):
