@@ -290,11 +290,10 @@ def _targets(accounts: Accounts, decisions: Sequence[Decision]) -> NDArray[np.fl
 
 def _step(accounts: Accounts, decisions: Sequence[Decision], at: _Place) -> WalkStep:
     """Trade and hold, for `rebal_freq` sessions or to the end."""
-    t, panel, peak = int(accounts.t[0]), accounts.panel, accounts.peak
+    t, panel = int(accounts.t[0]), accounts.panel
     n_sessions = min(accounts.spec.rebal_freq, at.end - t)
     target = _targets(accounts, decisions)
     done = accounts.trade(target, np.array([d.target is not None for d in decisions]), n_sessions)
-    peaks = np.maximum.accumulate(np.concatenate([peak[:, None], done.path], axis=1), axis=1)[:, 1:]
     return WalkStep(
         place=at.place,
         fold=at.fold,
@@ -306,7 +305,7 @@ def _step(accounts: Accounts, decisions: Sequence[Decision], at: _Place) -> Walk
         decisions=decisions,
         target=target,
         equity=done.path,
-        drawdown=1.0 - done.path / peaks,
+        drawdown=done.drawdown,
         done=done,
     )
 
