@@ -1,0 +1,58 @@
+"""Every table: its columns with their meaning, and how it is partitioned; one module per namespace."""
+
+from nvtrader_pipelines.storage.table import Table
+from nvtrader_pipelines.storage.tables.bronze import BARS, DELIVERIES
+from nvtrader_pipelines.storage.tables.evaluation import EVALUATIONS, RATIO_CURVE
+from nvtrader_pipelines.storage.tables.gold import FEATURES, MARKET_PANEL, RETURNS
+from nvtrader_pipelines.storage.tables.preferences import PREFERENCE_PAIRS
+from nvtrader_pipelines.storage.tables.rl import (
+    ACTION_LOGS,
+    EQUITY_CURVES,
+    REWARD_DECOMPOSITION,
+    RUNS,
+    TRAINING_CURVES,
+    TRAJECTORIES,
+)
+from nvtrader_pipelines.storage.tables.silver import CLEAN_BARS, QUARANTINE
+
+PINNED = (BARS, CLEAN_BARS, RETURNS, FEATURES)  # panels and runs name the snapshots of these that they read
+TABLES = (
+    BARS,
+    DELIVERIES,
+    CLEAN_BARS,
+    QUARANTINE,
+    RETURNS,
+    FEATURES,
+    MARKET_PANEL,
+    RUNS,
+    TRAINING_CURVES,
+    TRAJECTORIES,
+    EQUITY_CURVES,
+    ACTION_LOGS,
+    REWARD_DECOMPOSITION,
+    EVALUATIONS,
+    RATIO_CURVE,
+    PREFERENCE_PAIRS,
+)
+
+__all__ = [
+    "ACTION_LOGS",
+    "BARS",
+    "CLEAN_BARS",
+    "DELIVERIES",
+    "EQUITY_CURVES",
+    "EVALUATIONS",
+    "FEATURES",
+    "MARKET_PANEL",
+    "PINNED",
+    "PREFERENCE_PAIRS",
+    "QUARANTINE",
+    "RATIO_CURVE",
+    "RETURNS",
+    "REWARD_DECOMPOSITION",
+    "RUNS",
+    "TABLES",
+    "TRAINING_CURVES",
+    "TRAJECTORIES",
+    "Table",
+]

@@ -1,0 +1,54 @@
+"""Verdicts on runs and on everything that competes."""
+
+from nvtrader_pipelines.storage.table import Table, columns_of
+from nvtrader_pipelines.storage.tables.columns import BY_RUN, RUN
+
+EVALUATIONS = Table(
+    "evaluation",
+    "walk_forward_evaluation",
+    RUN
+    + columns_of(
+        """
+        experiment string name of the experiment
+        policy string account: an experiment's ensemble, one of its seeds, or a baseline
+        kind string policy (one seed), ensemble or baseline
+        period string fold, before_YEAR, from_YEAR or all
+        fold int number of the fold, where the period is one
+        first_session date first session
+        last_session date last session
+        n_sessions long number of sessions, first and last included
+        sharpe double annualised Sharpe ratio net of costs, risk-free rate 0
+        sharpe_low double 2.5 % bound, stationary bootstrap
+        sharpe_high double 97.5 % bound, stationary bootstrap
+        cagr double compound annual growth
+        volatility double annualised standard deviation
+        max_drawdown double largest loss from a peak, positive
+        turnover_per_year double one-way turnover per year
+        cost_per_year double costs per year, fraction of equity
+        best_baseline string baseline with the highest Sharpe ratio over the period, known only afterwards
+        sharpe_difference double Sharpe ratio less that of the best baseline
+        difference_low double 2.5 % bound of the difference, paired bootstrap
+        difference_high double 97.5 % bound of the difference, paired bootstrap
+        """
+    ),
+    BY_RUN,
+)
+RATIO_CURVE = Table(
+    "evaluation",
+    "sharpe_ratio_curve",
+    columns_of(
+        """
+        run_id string identity of the run, 16 hexadecimal digits
+        spec_hash string SHA-256 of the experiment's spec
+        experiment string name of the experiment
+        finished_at timestamp when the run was judged
+        period string before_YEAR, from_YEAR or all
+        sharpe double annualised Sharpe ratio of the ensemble, net of costs
+        sharpe_low double 2.5 % bound
+        sharpe_high double 97.5 % bound
+        max_drawdown double largest loss from a peak, positive
+        rank int 1 is the highest Sharpe ratio of the period
+        best_so_far boolean whether no earlier run of the period was better
+        """
+    ),
+)
