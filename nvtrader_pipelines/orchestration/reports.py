@@ -7,6 +7,8 @@ from typing import Any
 import dagster as dg
 import polars as pl
 
+from nvtrader_pipelines.storage.files import write_atomically
+from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.tables import Table
 from nvtrader_pipelines.storage.warehouse import Warehouse
 
@@ -26,6 +28,29 @@ def table_metadata(table: Table) -> dict[str, Any]:
 def picture(png: bytes) -> dg.MarkdownMetadataValue:
     """A PNG that the UI shows."""
     return dg.MetadataValue.md(f"![plot](data:image/png;base64,{base64.b64encode(png).decode()})")
+
+
+def keep_pictures(
+    home: Home, asset: str, pictures: Mapping[str, bytes], partition_key: str | None = None
+) -> dict[str, Any]:
+    """Keep an asset's plots as PNG files, and show them.
+
+    Args:
+        home: where they lie: `warehouse/pictures/<asset>/[<partition_key>/]<name>.png`.
+        asset: the last part of the asset's key.
+        pictures: PNG by name; what the folder holds beyond them is of a former state and goes.
+        partition_key: the partition they are of, where the asset has partitions.
+
+    Returns:
+        Metadata of a materialisation: each picture by its name, and the folder.
+    """
+    folder = home.pictures / asset / (partition_key or "")
+    for name, png in pictures.items():
+        write_atomically(folder / f"{name}.png", png)
+    for former in folder.glob("*.png"):
+        if former.stem not in pictures:
+            former.unlink(missing_ok=True)
+    return {**{name: picture(png) for name, png in pictures.items()}, "pictures": dg.MetadataValue.path(str(folder))}
 
 
 def markdown_table(rows: pl.DataFrame) -> str:

@@ -74,6 +74,16 @@ class Home:
         return self.warehouse / "ledger.db"
 
     @property
+    def pictures(self) -> Path:
+        """Every plot of an asset as a PNG file, below the asset's name."""
+        return self.warehouse / "pictures"
+
+    @property
+    def report(self) -> Path:
+        """The report on everything judged, one HTML file."""
+        return self.warehouse / "report.html"
+
+    @property
     def mlflow(self) -> Path:
         """The MLflow store."""
         return self.warehouse / "mlflow"

@@ -11,7 +11,7 @@ from nvtrader_pipelines.evaluation.walk_forward import evaluate
 from nvtrader_pipelines.experiments.runtime import headline
 from nvtrader_pipelines.orchestration.mlflow_tracking import MlflowTracking
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
-from nvtrader_pipelines.orchestration.reports import OWNERS, picture, table_metadata, written
+from nvtrader_pipelines.orchestration.reports import OWNERS, keep_pictures, table_metadata, written
 from nvtrader_pipelines.orchestration.resources import WarehouseResource
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.policy_library import PolicyLibrary
@@ -68,5 +68,5 @@ def sharpe_ratio_curve(warehouse: WarehouseResource, duckdb: DuckDBResource) -> 
     curve = rank_runs(runs, verdicts)
     lake.replace(RATIO_CURVE, curve, {})
     notes = dict.fromkeys(warning for warnings in runs["warnings"] for warning in warnings)
-    figure = ratio_curve_figure(curve, note="; ".join(notes))
-    return written(lake, RATIO_CURVE, len(curve), {"ratio_curve": picture(figure)})
+    figures = {"ratio_curve": ratio_curve_figure(curve, note="; ".join(notes))}
+    return written(lake, RATIO_CURVE, len(curve), keep_pictures(warehouse.home, "sharpe_ratio_curve", figures))

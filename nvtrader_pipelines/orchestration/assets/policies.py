@@ -8,7 +8,7 @@ from nvtrader_pipelines.orchestration.assets.versions import VERSION_KEY
 from nvtrader_pipelines.orchestration.mlflow_tracking import MlflowTracking
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.progress import ProgressLog
-from nvtrader_pipelines.orchestration.reports import OWNERS, picture, table_metadata, written
+from nvtrader_pipelines.orchestration.reports import OWNERS, keep_pictures, table_metadata, written
 from nvtrader_pipelines.orchestration.resources import WarehouseResource
 from nvtrader_pipelines.storage.execution import followed, train_run
 from nvtrader_pipelines.storage.ledger import Ledger
@@ -46,6 +46,7 @@ def trained_policy(
         archives = library.read_run(run)
         curves, folder = training_curves(archives), library.folder(run.partition_key, run.run_id)
         tracked.log_training(plan, curves, folder)
+    figures = {"learning_curve": learning_figure(curves, note="; ".join(plan.warnings))}
     return dg.MaterializeResult(
         metadata={
             "run_id": plan.run_id,
@@ -55,7 +56,7 @@ def trained_policy(
             "size_bytes": sum(len(content) for content in archives.values()),
             "sha256": run.sha256,
             "folder": dg.MetadataValue.path(str(folder)),
-            "learning_curve": picture(learning_figure(curves, note="; ".join(plan.warnings))),
+            **keep_pictures(warehouse.home, "trained_policy", figures, context.partition_key),
             "warnings": list(plan.warnings),
             **tracked.metadata,
         },

@@ -1,6 +1,7 @@
 """Trajectories: what every policy and baseline saw, did, paid and earned in its test windows."""
 
 from collections.abc import Iterator
+from functools import partial
 
 import dagster as dg
 
@@ -8,7 +9,7 @@ from nvtrader_pipelines.evaluation.figures import equity_figure, reward_terms_fi
 from nvtrader_pipelines.orchestration.assets.policies import POLICY_KEY
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.progress import ProgressLog
-from nvtrader_pipelines.orchestration.reports import OWNERS, picture, table_metadata, written
+from nvtrader_pipelines.orchestration.reports import OWNERS, keep_pictures, table_metadata, written
 from nvtrader_pipelines.orchestration.resources import WarehouseResource
 from nvtrader_pipelines.storage.execution import followed, judge_run
 from nvtrader_pipelines.storage.ledger import Ledger
@@ -63,10 +64,13 @@ def walk_forward(
     )
     record = followed(judge_run(lake, ledger, plan, launch), progress.to(context))
     note, name = "; ".join(plan.warnings), plan.spec.name
+    kept = partial(keep_pictures, warehouse.home, partition_key=context.partition_key)
     yield written(lake, TRAJECTORIES, len(record.trajectories))
     curves = equity_figure(record.equity_curves, name, plan.spec.report_from, note)
-    yield written(lake, EQUITY_CURVES, len(record.equity_curves), {"equity": picture(curves)})
+    yield written(lake, EQUITY_CURVES, len(record.equity_curves), kept("equity_curves", {"equity": curves}))
     weights = weights_figure(record.action_logs, name, note)
-    yield written(lake, ACTION_LOGS, len(record.action_logs), {"weights": picture(weights)})
+    yield written(lake, ACTION_LOGS, len(record.action_logs), kept("action_logs", {"weights": weights}))
     terms = reward_terms_figure(record.reward_decomposition, name, note)
-    yield written(lake, REWARD_DECOMPOSITION, len(record.reward_decomposition), {"terms": picture(terms)})
+    yield written(
+        lake, REWARD_DECOMPOSITION, len(record.reward_decomposition), kept("reward_decomposition", {"terms": terms})
+    )
