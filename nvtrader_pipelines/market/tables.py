@@ -73,6 +73,17 @@ RETURNS = pl.Schema(
         "volume": pl.Float64,
     }
 )
+REGIMES = pl.Schema(
+    {
+        "source": pl.String,
+        "session": pl.Date,
+        "regime": pl.String,
+        "segment": pl.Int32,
+        "slope": pl.Float64,
+        "market_return": pl.Float64,
+        "index_level": pl.Float64,
+    }
+)
 PANELS = pl.Schema(
     {
         "source": pl.String,

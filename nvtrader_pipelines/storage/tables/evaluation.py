@@ -52,3 +52,36 @@ RATIO_CURVE = Table(
         """
     ),
 )
+REGIME_EVALUATION = Table(
+    "evaluation",
+    "regime_evaluation",
+    RUN
+    + columns_of(
+        """
+        experiment string name of the experiment
+        source string source of the market whose regimes they are
+        policy string account: an experiment's ensemble, one of its seeds, or a baseline
+        kind string policy (one seed), ensemble or baseline
+        regime string regime of gold.regimes, labelled with hindsight; all for every session
+        n_sessions long sessions in the regime
+        share double sessions in the regime, fraction of all
+        n_segments long stretches between turning points, which intervals resample
+        log_return double sum of log(1 + net return); those of the regimes sum to that of all
+        cagr double compound annual growth over the regime's sessions as if they followed one another; net
+        sharpe double annualised Sharpe ratio net of costs, risk-free rate 0
+        sharpe_low double 2.5 % bound, bootstrap of whole segments
+        sharpe_high double 97.5 % bound, bootstrap of whole segments
+        max_drawdown double largest loss from a peak within one segment, positive
+        best_baseline string baseline with the highest Sharpe ratio over all sessions, known only afterwards
+        active_best double mean net return less that of the best baseline, times 252
+        active_best_low double 2.5 % bound, bootstrap of whole segments
+        active_best_high double 97.5 % bound, bootstrap of whole segments
+        anchor string baseline that the policy is held against by default
+        active_anchor double mean net return less that of the anchor, times 252
+        active_anchor_low double 2.5 % bound, bootstrap of whole segments
+        active_anchor_high double 97.5 % bound, bootstrap of whole segments
+        note string why values are null; null where none is
+        """
+    ),
+    BY_RUN,
+)

@@ -29,6 +29,21 @@ FEATURES = Table(
     ),
     ("year",),
 )
+REGIMES = Table(
+    "gold",
+    "regimes",
+    columns_of(
+        """
+        source string source of the market
+        session date session of the exchange (XNYS)
+        regime string strong_down, weak_down, sideways or strong_up; looks ahead, only to judge by, never to decide
+        segment int number of the segment between turning points, 0 first; known only afterwards
+        slope double slope of the segment's filtered log index per session; known only afterwards
+        market_return double mean close return of the source's names; 0 on the first session
+        index_level double equally weighted index, 1 before the first session
+        """
+    ),
+)
 MARKET_PANEL = Table(
     "gold",
     "market_panel",
