@@ -2,7 +2,7 @@
 
 from nvtrader_pipelines.storage.table import Table
 from nvtrader_pipelines.storage.tables.bronze import BARS, DELIVERIES
-from nvtrader_pipelines.storage.tables.evaluation import EVALUATIONS, RATIO_CURVE
+from nvtrader_pipelines.storage.tables.evaluation import EVALUATIONS, PRUDEX, RATIO_CURVE
 from nvtrader_pipelines.storage.tables.gold import FEATURES, MARKET_PANEL, RETURNS
 from nvtrader_pipelines.storage.tables.preferences import PREFERENCE_PAIRS
 from nvtrader_pipelines.storage.tables.rl import (
@@ -32,6 +32,7 @@ TABLES = (
     REWARD_DECOMPOSITION,
     EVALUATIONS,
     RATIO_CURVE,
+    PRUDEX,
     PREFERENCE_PAIRS,
 )
 
@@ -46,6 +47,7 @@ __all__ = [
     "MARKET_PANEL",
     "PINNED",
     "PREFERENCE_PAIRS",
+    "PRUDEX",
     "QUARANTINE",
     "RATIO_CURVE",
     "RETURNS",

@@ -20,11 +20,26 @@ EVALUATIONS = Table(
         sharpe double annualised Sharpe ratio net of costs, risk-free rate 0
         sharpe_low double 2.5 % bound, stationary bootstrap
         sharpe_high double 97.5 % bound, stationary bootstrap
+        sharpe_error double standard error of the Sharpe ratio, Lo (2002): independent returns, skewness 0, kurtosis 3
+        total_return double growth over the period
         cagr double compound annual growth
         volatility double annualised standard deviation
+        sortino double annualised mean over downside deviation, target 0; null where no return is negative
+        calmar double compound annual growth over the largest drawdown; null where there is none
         max_drawdown double largest loss from a peak, positive
+        drawdown_duration long most sessions on end that closed below an earlier peak
+        value_at_risk double loss of a session that 95 % do not exceed, positive
+        cvar double mean loss of the worst 5 % of sessions (expected shortfall), positive
+        omega double sum of gains over sum of losses; null where no return is negative
+        tail_ratio double size of the 95th percentile of returns over that of the 5th; null where that is 0
+        hit_rate double share of sessions with a positive return
         turnover_per_year double one-way turnover per year
         cost_per_year double costs per year, fraction of equity
+        exposure double mean weight that is not in cash; above 1 with borrowed money
+        effective_names double mean of 1 over the sum of squared weights of the names held, scaled to sum 1
+        iqm_sharpe double interquartile mean of Sharpe ratios over folds and seeds; of an ensemble of two seeds or more
+        iqm_low double 2.5 % bound, stratified bootstrap
+        iqm_high double 97.5 % bound, stratified bootstrap
         best_baseline string baseline with the highest Sharpe ratio over the period, known only afterwards
         sharpe_difference double Sharpe ratio less that of the best baseline
         difference_low double 2.5 % bound of the difference, paired bootstrap
@@ -84,4 +99,23 @@ REGIME_EVALUATION = Table(
         """
     ),
     BY_RUN,
+)
+PRUDEX = Table(
+    "evaluation",
+    "prudex",
+    columns_of(
+        """
+        policy string account: an experiment's ensemble, one of its seeds, or a baseline
+        kind string policy (one seed), ensemble or baseline
+        experiment string name of the experiment whose run it is of; of a baseline the newest with it
+        markets list<string> market sources it was judged on
+        axis string profitability, risk_control, universality, diversity, reliability or explainability
+        measure string one of the axis's measures; axis in the row that sums the axis up
+        statistic string number of the measure
+        value double the number, a mean over test windows and markets; measures reported in the row of an axis
+        score double 0 to 100, 50 is the market's average (1/N); mean of the axis's measures in the row of an axis
+        reported boolean whether the measure could be computed: a filled field of the compass's ring
+        note string why value or score are null; null where neither is
+        """
+    ),
 )

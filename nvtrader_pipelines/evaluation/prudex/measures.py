@@ -1,0 +1,104 @@
+"""What PRUDEX-Compass asks: axes, their measures, the numbers of each measure, and the table of answers.
+
+Source: Sun et al. (2023), "PRUDEX-Compass: Towards Systematic Evaluation of Reinforcement Learning in Financial
+Markets", TMLR.
+"""
+
+from dataclasses import dataclass
+from datetime import date
+
+import polars as pl
+
+PRUDEX = {
+    "policy": pl.String,
+    "kind": pl.String,
+    "experiment": pl.String,
+    "markets": pl.List(pl.String),
+    "axis": pl.String,
+    "measure": pl.String,
+    "statistic": pl.String,
+    "value": pl.Float64,
+    "score": pl.Float64,
+    "reported": pl.Boolean,
+    "note": pl.String,
+}
+OF_AXIS = "axis"  # the measure of a row that sums an axis up
+
+
+@dataclass(frozen=True)
+class Statistic:
+    """A number of a measure, and which way is better; one that is not scored only describes."""
+
+    name: str
+    higher_is_better: bool = True
+    scored: bool = True
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One of the seventeen, or what stands in for a measure where the source has none."""
+
+    axis: str
+    name: str
+    statistics: tuple[Statistic, ...]
+    in_ring: bool = True  # one of the sixteen that the source's outer ring shows
+
+
+@dataclass(frozen=True)
+class ExtremeMarket:
+    """A named window of history in which markets fell."""
+
+    name: str
+    first: date
+    last: date
+
+
+EXTREME_MARKETS = (
+    ExtremeMarket("dot_com_bust", date(2000, 9, 1), date(2002, 10, 9)),
+    ExtremeMarket("financial_crisis", date(2008, 9, 1), date(2009, 3, 31)),
+    ExtremeMarket("covid_crash", date(2020, 2, 20), date(2020, 4, 30)),
+)
+RANKED = ("total_return", "sharpe", "volatility", "entropy")  # what the source draws ranks of
+
+_LOWER = {"higher_is_better": False}
+_RISK = ("volatility", "downside_deviation", "max_drawdown")
+_RATIOS = ("sharpe", "calmar", "sortino")
+_PICTURE = {"scored": False}
+
+MEASURES = (
+    Measure("profitability", "profit", (Statistic("total_return"),)),
+    Measure("profitability", "alpha_decay", (Statistic("excess_growth_slope"),)),
+    Measure("profitability", "equity_curve", (Statistic("final_equity", **_PICTURE),)),
+    Measure("risk_control", "risk", tuple(Statistic(name, **_LOWER) for name in _RISK)),
+    Measure("risk_control", "risk_adjusted", tuple(map(Statistic, _RATIOS))),
+    Measure(
+        "risk_control",
+        "extreme_market",
+        tuple(Statistic(f"{name}:{market.name}") for market in EXTREME_MARKETS for name in ("total_return", "sharpe")),
+    ),
+    Measure("universality", "country", (Statistic("markets"),)),
+    Measure("universality", "asset_type", (Statistic("asset_types"),)),
+    Measure("universality", "time_scale", (Statistic("time_scales"),)),
+    Measure("universality", "rolling_window", (Statistic("windows"),)),
+    Measure("diversity", "t_sne", (Statistic("trustworthiness", **_PICTURE),)),
+    Measure("diversity", "entropy", (Statistic("entropy"),)),
+    Measure("diversity", "correlation", (Statistic("average_correlation", **_LOWER), Statistic("effective_bets"))),
+    Measure("diversity", "diversity_heatmap", (Statistic("largest_weight", **_PICTURE),), in_ring=False),
+    Measure("reliability", "profile", (Statistic("area_under_profile"),)),
+    Measure("reliability", "variability", (Statistic("seed_deviation", **_LOWER),)),
+    Measure("reliability", "rank_order", tuple(Statistic(f"rank:{name}", **_LOWER) for name in RANKED)),
+    Measure("explainability", "surrogate", (Statistic("surrogate_r2", **_PICTURE),), in_ring=False),
+)
+AXES = tuple(dict.fromkeys(measure.axis for measure in MEASURES))
+RING = tuple(measure.name for measure in MEASURES if measure.in_ring)
+STATISTICS = {statistic.name: statistic for measure in MEASURES for statistic in measure.statistics}
+PRIDE = {  # the eight spokes of the PRIDE-Star, in its order
+    "TR": "total_return",
+    "SR": "sharpe",
+    "CR": "calmar",
+    "SoR": "sortino",
+    "Vol": "volatility",
+    "MDD": "max_drawdown",
+    "ENT": "entropy",
+    "ENB": "effective_bets",
+}
