@@ -1,0 +1,219 @@
+"""Policies that Stable-Baselines3 trained elsewhere on our environment, read from their zip without unpickling."""
+
+import io
+import json
+import pickle
+import re
+import zipfile
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from stable_baselines3.common.policies import ActorCriticPolicy, BasePolicy
+from stable_baselines3.sac.policies import SACPolicy
+from stable_baselines3.td3.policies import TD3Policy
+from torch import Tensor, nn
+
+from nvtrader_pipelines.envs.actions import ActionMap
+from nvtrader_pipelines.envs.dynamics import Account
+from nvtrader_pipelines.envs.observations import ObservationBuilder, ObservationScaler
+from nvtrader_pipelines.envs.observations.builder import AccountView
+from nvtrader_pipelines.envs.spec import EnvSpec
+from nvtrader_pipelines.market.panel import MarketPanel
+from nvtrader_pipelines.policies.archive import PolicyArchiveError
+from nvtrader_pipelines.policies.policy import Decision
+
+Algorithm = Literal["ppo", "a2c", "sac", "td3"]
+Activation = Literal["tanh", "relu", "elu", "leaky_relu", "silu", "gelu"]
+Tensors = dict[str, Tensor]
+
+TENSORS, DATA, VERSION = "policy.pth", "data", "_stable_baselines3_version"
+MOST_BYTES = 1 << 30  # of one member; a zip may unpack to more than there is memory
+ACTIVATIONS: dict[str, type[nn.Module]] = {
+    "tanh": nn.Tanh,
+    "relu": nn.ReLU,
+    "elu": nn.ELU,
+    "leaky_relu": nn.LeakyReLU,
+    "silu": nn.SiLU,
+    "gelu": nn.GELU,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Sb3Zip:
+    """What is read of the zip."""
+
+    tensors: Tensors
+    version: str  # of Stable-Baselines3; empty where the zip does not say
+    num_timesteps: int | None
+
+
+class _Family(NamedTuple):
+    """How an algorithm's policy is built, and where its layers are."""
+
+    policy: type[BasePolicy]
+    default: Activation
+    actor: str  # before the number of a layer
+    critic: str
+    n_outputs: tuple[int, int]  # layers of actor and critic in the same sequence that are not hidden
+
+
+_ACTOR_CRITIC = _Family(ActorCriticPolicy, "tanh", "mlp_extractor.policy_net", "mlp_extractor.value_net", (0, 0))
+_FAMILIES: dict[str, _Family] = {
+    "ppo": _ACTOR_CRITIC,
+    "a2c": _ACTOR_CRITIC,
+    "sac": _Family(SACPolicy, "relu", "actor.latent_pi", "critic.qf0", (0, 1)),
+    "td3": _Family(TD3Policy, "relu", "actor.mu", "critic.qf0", (1, 1)),
+}
+
+
+def read_sb3_zip(content: bytes) -> Sb3Zip:
+    """The tensors of the policy and the plain facts beside them; nothing in the zip is executed.
+
+    Raises:
+        PolicyArchiveError: if the bytes are no zip of `model.save()`, or its tensors are not plain tensors.
+    """
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            data = json.loads(_member(archive, DATA))
+            saved = _tensors(_member(archive, TENSORS))
+            version = _member(archive, VERSION).decode() if VERSION in archive.namelist() else ""
+    except (zipfile.BadZipFile, pickle.UnpicklingError, KeyError, ValueError, RuntimeError, OSError, EOFError) as error:
+        raise PolicyArchiveError(
+            f"a policy of Stable-Baselines3 must be the zip of model.save() with {DATA} and {TENSORS} of plain "
+            f"tensors, but this one cannot be read ({' '.join(str(error).split())[:200]}); save the model again"
+        ) from error
+    return Sb3Zip(_plain(saved), version.strip(), _timesteps(data))
+
+
+def _member(archive: zipfile.ZipFile, name: str) -> bytes:
+    if archive.getinfo(name).file_size > MOST_BYTES:
+        raise ValueError(f"{name} unpacks to more than {MOST_BYTES >> 20} MiB")
+    return archive.read(name)
+
+
+def _tensors(content: bytes) -> Any:
+    if not zipfile.is_zipfile(io.BytesIO(content)):  # torch's format of before 2020 is a bare pickle
+        raise ValueError(f"{TENSORS} is not in torch's zip format")
+    return torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+
+
+def _plain(saved: Any) -> Tensors:
+    found = saved if isinstance(saved, dict) else {}
+    strange = [str(name) for name, value in found.items() if not isinstance(value, Tensor)]
+    if strange or not found:
+        raise PolicyArchiveError(
+            f"{TENSORS} must be a mapping of names to tensors, but holds "
+            f"{', '.join(strange[:3]) or type(saved).__name__}; save the model again"
+        )
+    broken = next((name for name, tensor in found.items() if not torch.isfinite(tensor).all()), None)
+    if broken is not None:
+        raise PolicyArchiveError(f"a policy must hold finite numbers, but {broken} does not: its training diverged")
+    return found
+
+
+def _timesteps(data: Any) -> int | None:
+    count = data.get("num_timesteps") if isinstance(data, dict) else None
+    return count if isinstance(count, int) else None
+
+
+class Sb3Policy:
+    """The network's deterministic action, as `model.predict` gives it, and the weights that it stands for."""
+
+    def __init__(self, network: BasePolicy, builder: ObservationBuilder, weights: ActionMap) -> None:
+        self._network, self._builder, self._map = network, builder, weights
+
+    def decide(self, panel: MarketPanel, t: int, account: Account) -> Decision:  # noqa: ARG002 (Policy's signature)
+        """The weights wanted at the close of session `t`."""
+        at = np.array([t])
+        view = AccountView(account.weights[None, :], np.array([account.drawdown]))
+        action, _ = self._network.predict(self._builder.observe(at, view), deterministic=True)
+        return Decision(target=self._map(action, at)[0], action=action[0])
+
+
+def open_sb3(
+    saved: Sb3Zip,
+    algorithm: Algorithm,
+    activation: Activation | None,
+    environment: EnvSpec,
+    scaler: ObservationScaler,
+    panel: MarketPanel,
+) -> Sb3Policy:
+    """The policy on one panel; layers and their widths are those of the tensors.
+
+    Args:
+        saved: the zip.
+        algorithm: that trained it.
+        activation: of the hidden layers; None takes the algorithm's own.
+        environment: in which it was trained.
+        scaler: of the observation, as it was in training.
+        panel: the market.
+
+    Raises:
+        PolicyArchiveError: if the tensors are not those of the algorithm's MLP policy on this environment and panel.
+    """
+    torch.set_num_threads(1)
+    builder = environment.observation.start(panel, scaler, environment.lookback)
+    size = environment.action.size(len(panel.symbols))
+    family, tensors = _FAMILIES[algorithm], saved.tensors
+    _require_fit(tensors, algorithm, (builder.length, size.length))
+    network = _network(
+        family,
+        tensors,
+        ACTIVATIONS[activation or family.default],
+        spaces.Box(-np.inf, np.inf, (builder.length,), np.float32),
+        spaces.Box(-size.bound, size.bound, (size.length,), np.float32),
+    )
+    try:
+        network.load_state_dict(tensors)
+    except RuntimeError as error:
+        raise PolicyArchiveError(
+            f"the zip's tensors are not those of a plain MlpPolicy of {algorithm} "
+            f"({' '.join(str(error).split())[:200]}); name the algorithm that trained it, without its own extractor"
+        ) from error
+    network.set_training_mode(False)
+    return Sb3Policy(network, builder, environment.action.start(panel))
+
+
+def _network(
+    family: _Family, tensors: Tensors, activation: type[nn.Module], observed: spaces.Box, actions: spaces.Box
+) -> BasePolicy:
+    heads = zip((family.actor, family.critic), family.n_outputs, strict=True)
+    actor, critic = (_hidden(tensors, prefix, n_outputs) for prefix, n_outputs in heads)
+    more: dict[str, Any] = {"net_arch": {"pi": actor, "vf": critic}}
+    if family is not _ACTOR_CRITIC:
+        n_critics = len({name.split(".")[1] for name in tensors if name.startswith("critic.qf")})
+        more = {"net_arch": {"pi": actor, "qf": critic}, "n_critics": n_critics}
+    return family.policy(observed, actions, lr_schedule=lambda _: 0.0, activation_fn=activation, **more)
+
+
+def _layers(tensors: Tensors, prefix: str) -> list[Tensor]:
+    """The weight matrices (out, in) of a sequence of layers, in order."""
+    numbered = re.compile(rf"{re.escape(prefix)}\.(\d+)\.weight")
+    found = {int(match[1]): tensors[name] for name in tensors if (match := numbered.fullmatch(name))}
+    return [found[number] for number in sorted(found)]
+
+
+def _hidden(tensors: Tensors, prefix: str, n_outputs: int) -> list[int]:
+    layers = _layers(tensors, prefix)
+    return [int(layer.shape[0]) for layer in layers[: len(layers) - n_outputs]]
+
+
+def _require_fit(tensors: Tensors, algorithm: Algorithm, wanted: tuple[int, int]) -> None:
+    """Say in words which of environment, market and algorithm is another than stated."""
+    family = _FAMILIES[algorithm]
+    out = {"ppo": "action_net", "a2c": "action_net", "sac": "actor.mu"}.get(algorithm)
+    ends = [*_layers(tensors, family.actor), *([tensors[f"{out}.weight"]] if f"{out}.weight" in tensors else [])]
+    if not ends or any(layer.ndim != 2 for layer in ends):
+        raise PolicyArchiveError(
+            f"the zip holds no MlpPolicy of {algorithm}: its tensors are {', '.join(list(tensors)[:4])}, ...; "
+            "name the algorithm that trained it"
+        )
+    found = int(ends[0].shape[1]), int(ends[-1].shape[0])
+    if found != wanted:
+        raise PolicyArchiveError(
+            f"the network reads {found[0]} numbers and gives {found[1]}, but the environment on this market shows "
+            f"{wanted[0]} and takes {wanted[1]}; state the environment and symbols it was trained with"
+        )
