@@ -38,8 +38,8 @@ EVALUATIONS = Table(
         exposure double mean weight that is not in cash; above 1 with borrowed money
         effective_names double mean of 1 over the sum of squared weights of the names held, scaled to sum 1
         iqm_sharpe double interquartile mean of Sharpe ratios over folds and seeds; of an ensemble of two seeds or more
-        iqm_low double 2.5 % bound, stratified bootstrap
-        iqm_high double 97.5 % bound, stratified bootstrap
+        iqm_low double 2.5 % bound, bootstrap of the seeds within each fold: what other seeds would give, same sessions
+        iqm_high double 97.5 % bound, the same
         best_baseline string baseline with the highest Sharpe ratio over the period, known only afterwards
         sharpe_difference double Sharpe ratio less that of the best baseline
         difference_low double 2.5 % bound of the difference, paired bootstrap
@@ -86,7 +86,7 @@ REGIME_EVALUATION = Table(
         sharpe double annualised Sharpe ratio net of costs, risk-free rate 0
         sharpe_low double 2.5 % bound, bootstrap of whole segments
         sharpe_high double 97.5 % bound, bootstrap of whole segments
-        max_drawdown double largest loss from a peak within one segment, positive
+        max_drawdown double largest loss from a peak within one segment, for all within the record; positive
         best_baseline string baseline with the highest Sharpe ratio over all sessions, known only afterwards
         active_best double mean net return less that of the best baseline, times 252
         active_best_low double 2.5 % bound, bootstrap of whole segments
@@ -116,6 +116,80 @@ PRUDEX = Table(
         score double 0 to 100, 50 is the market's average (1/N); mean of the axis's measures in the row of an axis
         reported boolean whether the measure could be computed: a filled field of the compass's ring
         note string why value or score are null; null where neither is
+        """
+    ),
+)
+OF_TRIALS = columns_of(
+    """
+    source string market source that all the trials were run on
+    period string before_YEAR, from_YEAR or all
+    """
+)
+SHARED = columns_of(
+    """
+    n_trials long walk-forward runs ever made on the source, of every version of every experiment
+    first_session date first of the sessions that all the trials share
+    last_session date last of them
+    n_sessions long how many they share in the period
+    """
+)
+VALIDATION = Table(
+    "evaluation",
+    "validation",
+    OF_TRIALS
+    + columns_of(
+        """
+        run_id string identity of the run, 16 hexadecimal digits: the trial is its ensemble
+        experiment string name of the experiment
+        against string zero, best_baseline or anchor: what was subtracted from the returns, session by session
+        reference string account that was subtracted; null against zero
+        """
+    )
+    + SHARED
+    + columns_of(
+        """
+        sharpe double annualised Sharpe ratio of the (active) returns net of costs
+        sharpe_low double 2.5 % bound, stationary bootstrap
+        sharpe_high double 97.5 % bound, stationary bootstrap
+        probabilistic_sharpe double probability of a true Sharpe ratio above 0 (2012)
+        expected_maximum_sharpe double annual Sharpe ratio the best of so many trials without skill would show
+        deflated_sharpe double probability of a true Sharpe ratio above that maximum (2014)
+        deflated_sharpe_2025 double the same by the error under the null, over T, of the largest of all trials (2025)
+        minimum_track_record_length double sessions after which such a Sharpe ratio is above 0 with 95 % confidence
+        p_value double one-sided, of a true Sharpe ratio of at most 0
+        holm double p value adjusted for all trials, family-wise error rate
+        benjamini_hochberg double p value adjusted for all trials, false discovery rate
+        rademacher_lower double 95 % lower bound of the annual Sharpe ratio, for all trials at once in the worst case
+        alpha_per_year double intercept of the net returns on those of the reference, times 252
+        beta double slope of the net returns on those of the reference
+        alpha_t double t statistic of alpha, Newey and West's error
+        note string why something is null
+        """
+    ),
+)
+OVERFITTING = Table(
+    "evaluation",
+    "overfitting",
+    OF_TRIALS
+    + columns_of("against string zero, best_baseline or anchor: what was subtracted from the returns")
+    + SHARED
+    + columns_of(
+        """
+        mean_correlation double mean correlation of two trials' (active) returns
+        effective_n_trials double independent trials that are worth as much, by that correlation
+        n_blocks long blocks of the combinatorially symmetric cross-validation (CSCV)
+        n_combinations long ways to choose half of the blocks
+        probability_of_overfitting double PBO: how often the best trial in sample is in the worse half out of sample
+        degradation_slope double of its Sharpe ratio out of sample on the one in sample
+        degradation_intercept double of the same line, annual Sharpe ratio
+        degradation_r_squared double of the same line
+        probability_of_loss double how often its Sharpe ratio out of sample is negative
+        rademacher_complexity double how well the trials fit random signs, as annual Sharpe ratio
+        massart_bound double bound of the complexity from the number of trials, as annual Sharpe ratio
+        logits list<double> logit of its relative rank out of sample, a number per combination
+        in_sample list<double> its annual Sharpe ratio in sample
+        out_of_sample list<double> its annual Sharpe ratio out of sample
+        note string why something is null
         """
     ),
 )
