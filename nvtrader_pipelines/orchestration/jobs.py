@@ -6,6 +6,8 @@ from datetime import UTC, date, datetime
 import dagster as dg
 from pydantic import Field
 
+from nvtrader_pipelines.orchestration.assets import ASSETS
+from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.progress import ProgressLog
 from nvtrader_pipelines.orchestration.resources import WarehouseResource
 from nvtrader_pipelines.storage.execution import followed, replay_run, replay_window
@@ -19,10 +21,12 @@ MARKET = dg.define_asset_job(
     description="Ingest, clean and derive the market, year by year, and pin its panels.",
     run_tags={"nvtrader/layer": "market"},
 )
+PER_EXPERIMENT = dg.AssetSelection.assets(
+    *(key for asset in ASSETS if asset.partitions_def == EXPERIMENTS for key in asset.keys)
+)
 EXPERIMENT = dg.define_asset_job(
     "experiment",
-    dg.AssetSelection.groups("policies", "trajectories", "preferences")
-    | dg.AssetSelection.assets(["evaluation", "walk_forward_evaluation"]),
+    PER_EXPERIMENT,
     description="Train one experiment on every fold and seed, judge it walk-forward, extract its preference pairs.",
     run_tags={"nvtrader/layer": "experiment", "nvtrader/training": "yes"},
 )
@@ -40,12 +44,19 @@ DPO_CHECK = dg.define_asset_job(
     description="Say whether there are enough preference pairs to tune a policy on.",
     run_tags={"nvtrader/layer": "preferences"},
 )
-RATIO_CURVE = dg.define_asset_job(
-    "ratio_curve",
-    dg.AssetSelection.assets(["evaluation", "sharpe_ratio_curve"]),
-    description="Rank every completed run by its Sharpe ratio, over time.",
+JUDGEMENT = dg.define_asset_job(
+    "judgement",
+    dg.AssetSelection.groups("evaluation") - PER_EXPERIMENT,
+    description="Judge every completed run beside all others: rank them, discount them for their number.",
     run_tags={"nvtrader/layer": "evaluation"},
 )
+CONTEST = "nvtrader/contest"  # the tag of a judgement: the state of what competes
+
+
+def is_judged(instance: dg.DagsterInstance, contest: str) -> bool:
+    """Whether the last judgement that ended well was of what competes now."""
+    done = dg.RunsFilter(job_name=JUDGEMENT.name, statuses=[dg.DagsterRunStatus.SUCCESS])
+    return [run.tags.get(CONTEST) for run in instance.get_runs(done, limit=1)] == [contest]
 
 
 @dg.op(description="Merge small files, expire superseded snapshots, delete files that nothing refers to.")
@@ -97,4 +108,4 @@ def replay() -> None:
     replay_policies()
 
 
-JOBS = [MARKET, EXPERIMENT, PREFERENCES, DPO_CHECK, RATIO_CURVE, replay, upkeep]
+JOBS = [MARKET, EXPERIMENT, PREFERENCES, DPO_CHECK, JUDGEMENT, replay, upkeep]

@@ -9,14 +9,19 @@ from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.orchestration.definitions import build_defs
 from nvtrader_pipelines.orchestration.errors import PipelineError
 from nvtrader_pipelines.orchestration.instance import close_ended, open_instance, process_tag
+from nvtrader_pipelines.orchestration.jobs import CONTEST, JUDGEMENT, is_judged
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, register_all, whole_history
 from nvtrader_pipelines.orchestration.progress import ProgressLog, Watch
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger import Ledger
-from nvtrader_pipelines.storage.plans import is_complete, market_is_current, market_state, remember_market
-from nvtrader_pipelines.storage.runs import walk_forward_runs
+from nvtrader_pipelines.storage.plans import (
+    contest_state,
+    is_complete,
+    market_is_current,
+    market_state,
+    remember_market,
+)
 from nvtrader_pipelines.storage.specs import read_experiments
-from nvtrader_pipelines.storage.tables import RATIO_CURVE
 from nvtrader_pipelines.storage.views import publish
 from nvtrader_pipelines.storage.warehouse import Warehouse
 
@@ -90,15 +95,8 @@ def chosen_specs(home: Home, names: Sequence[str]) -> list[ExperimentSpec]:
     return [known[name] for name in names] if names else list(found.specs)
 
 
-def curve_is_current(lake: Warehouse) -> bool:
-    """Whether the ratio curve holds exactly the completed runs, each as last judged."""
-    columns = ["run_id", "finished_at"]
-    curve, runs = lake.read(RATIO_CURVE, columns=columns), walk_forward_runs(lake, columns)
-    return set(curve.rows()) == set(runs.rows())
-
-
 def run_pipeline(home: Home, names: Sequence[str], watch: Watch | None = None, *, quiet: bool = False) -> list[str]:
-    """Bring the market, the experiments (an ablation's variants) and the ratio curve up to date.
+    """Bring the market, the experiments (an ablation's variants) and the judgement of all up to date.
 
     Returns:
         The names of the experiments that are now up to date.
@@ -127,7 +125,11 @@ def run_pipeline(home: Home, names: Sequence[str], watch: Watch | None = None, *
                 continue
             run.say(f"experiment {count} of {len(keys)}: {key}")
             run.launch("experiment", partition_key=key)
-        if not curve_is_current(lake):
-            run.launch("ratio_curve")
+        contest = contest_state(lake)
+        if is_judged(instance, contest):
+            run.say("judgement: up to date")
+        else:
+            run.say("judgement: every run beside all others")
+            run.launch(JUDGEMENT.name, tags={CONTEST: contest})
         publish(lake)
     return [key.partition("@")[0] for key in keys]

@@ -2,12 +2,12 @@
 
 import dagster as dg
 
-from nvtrader_pipelines.orchestration.jobs import EXPERIMENT, MARKET, RATIO_CURVE
+from nvtrader_pipelines.orchestration.jobs import CONTEST, EXPERIMENT, JUDGEMENT, MARKET
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, register_all, whole_history
 from nvtrader_pipelines.orchestration.resources import WarehouseResource
 from nvtrader_pipelines.storage.landing import fingerprint
 from nvtrader_pipelines.storage.ledger import Ledger
-from nvtrader_pipelines.storage.plans import has_panel, market_is_current
+from nvtrader_pipelines.storage.plans import contest_state, has_panel, market_is_current
 from nvtrader_pipelines.storage.specs import read_experiments
 from nvtrader_pipelines.storage.views import publish
 
@@ -47,11 +47,14 @@ def experiment_file(
 
 
 @dg.asset_sensor(
-    asset_key=dg.AssetKey(["evaluation", "walk_forward_evaluation"]), job=RATIO_CURVE, default_status=RUNNING
+    asset_key=dg.AssetKey(["evaluation", "walk_forward_evaluation"]), job=JUDGEMENT, default_status=RUNNING
 )
-def policy_retrained(_context: dg.SensorEvaluationContext, asset_event: dg.EventLogEntry) -> dg.RunRequest:
-    """A policy newly trained and judged: rank it among all runs."""
-    return dg.RunRequest(run_key=asset_event.run_id)
+def policy_retrained(
+    _context: dg.SensorEvaluationContext, _event: dg.EventLogEntry, warehouse: WarehouseResource
+) -> dg.RunRequest:
+    """A policy newly trained and tested: judge it among all runs, once for all that came since the last judgement."""
+    state = contest_state(warehouse.open())
+    return dg.RunRequest(run_key=state, tags={CONTEST: state})
 
 
 @dg.run_status_sensor(run_status=dg.DagsterRunStatus.SUCCESS, default_status=RUNNING, minimum_interval_seconds=30)

@@ -34,6 +34,11 @@ class Home:
         return self.root / "data" / "experiments"
 
     @property
+    def entrants(self) -> Path:
+        """What competes beside the runs, as YAML and the files that it names."""
+        return self.root / "data" / "entrants"
+
+    @property
     def market_file(self) -> Path:
         """Which sources are ingested, as YAML."""
         return self.root / "data" / "market.yaml"

@@ -115,6 +115,17 @@ def market_is_current(lake: Warehouse) -> bool:
     )
 
 
+def contest_state(lake: Warehouse) -> str:
+    """A digest of what competes: the completed runs as last tested, the entrants' files, the market, the code."""
+    runs = walk_forward_runs(lake, ["run_id", "finished_at"]).sort("run_id")
+    panels = lake.read(MARKET_PANEL, columns=["source", "digest"]).sort("source")
+    state = hashlib.sha256(json.dumps([runs.rows(), panels.rows(), CODE_VERSION], default=str).encode())
+    for path in sorted(path for path in lake.home.entrants.rglob("*") if path.is_file()):
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        state.update(f"{path.relative_to(lake.home.entrants)}|{digest}\n".encode())
+    return state.hexdigest()[:32]
+
+
 def remember_market(home: Home, state: str) -> None:
     """Keep the state the market was built from; take it before the build begins."""
     write_atomically(home.warehouse / "market.json", json.dumps({"state": state}).encode())

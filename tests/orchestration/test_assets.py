@@ -4,6 +4,7 @@ import base64
 import datetime as dt
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import dagster as dg
 import polars as pl
@@ -57,7 +58,7 @@ def first_state(own_home, instance):
     """What the first runs gave, and the row that the ledger had of the experiment's after them."""
     market = run_market(own_home, instance)
     experiment = run_job(own_home, "experiment", instance, partition_key=KEY)
-    runs = [market, experiment, run_job(own_home, "ratio_curve", instance)]
+    runs = [market, experiment, run_job(own_home, "judgement", instance)]
     return runs, Ledger.open(own_home).find_run("")
 
 
@@ -121,11 +122,13 @@ def test_every_table_reports_its_rows_its_size_and_its_snapshot_as_data_version(
         ("evaluation/sharpe_ratio_curve", "ratio_curve"),
     ],
 )
-def test_plots_are_pictures_in_the_metadata(first_runs, asset, name):
+def test_plots_are_pictures_in_the_metadata_and_files(first_runs, asset, name):
     text = metadata(first_runs, asset)[name].value
     start = "![plot](data:image/png;base64,"
     assert text.startswith(start)
-    assert base64.b64decode(text.removeprefix(start).removesuffix(")")).startswith(b"\x89PNG\r\n")
+    png = base64.b64decode(text.removeprefix(start).removesuffix(")"))
+    assert png.startswith(b"\x89PNG\r\n")
+    assert (Path(metadata(first_runs, asset)["pictures"].value) / f"{name}.png").read_bytes() == png
 
 
 def test_a_policy_asset_links_its_mlflow_run_and_its_version_is_its_digest(first_runs, own_home):
@@ -161,7 +164,7 @@ def test_materialising_again_gives_the_same_tables_as_another_process_on_another
     first_runs, own_home, built_home, instance
 ):
     again = [run_market(own_home, instance), run_job(own_home, "experiment", instance, partition_key=KEY)]
-    again.append(run_job(own_home, "ratio_curve", instance))
+    again.append(run_job(own_home, "judgement", instance))
     assert [problems(run) for run in again] == ["", "", ""]
     mine, theirs = contents(own_home), contents(built_home)
     tested = pl.col("phase") == "test"  # the episodes of the training are where it was trained

@@ -7,16 +7,21 @@ import subprocess
 import time
 from contextlib import contextmanager
 
+import dagster as dg
+import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from nvtrader_pipelines.orchestration.pipeline import chosen_specs, curve_is_current
+from nvtrader_pipelines.orchestration.instance import dagster_home
+from nvtrader_pipelines.orchestration.jobs import is_judged
+from nvtrader_pipelines.orchestration.pipeline import chosen_specs
 from nvtrader_pipelines.policies.archive import read_archive
+from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger import Ledger
-from nvtrader_pipelines.storage.plans import is_complete, market_is_current
+from nvtrader_pipelines.storage.plans import contest_state, is_complete, market_is_current
 from nvtrader_pipelines.storage.policy_library import LATEST, MANIFEST
 from nvtrader_pipelines.storage.recording import INTERRUPTED
-from nvtrader_pipelines.storage.tables import RATIO_CURVE
+from nvtrader_pipelines.storage.tables import RUNS
 from nvtrader_pipelines.storage.warehouse import Warehouse
 from tests.homes import (
     KEY,
@@ -134,14 +139,40 @@ def test_after_a_run_everything_is_current(built_home):
     lake = Warehouse(built_home)
     assert market_is_current(lake)
     assert is_complete(lake, KEY)
-    assert curve_is_current(lake)
+    with dg.DagsterInstance.from_config(str(dagster_home(built_home))) as instance:
+        assert is_judged(instance, contest_state(lake))
+        assert not is_judged(instance, "another contest")
 
 
-def test_a_ratio_curve_that_lacks_a_run_is_not_current(built_home, monkeypatch):
-    read = Warehouse.read
-    without = lambda lake, table, **options: read(lake, table, **options).filter(table is not RATIO_CURVE)  # noqa: E731
-    monkeypatch.setattr(Warehouse, "read", without)
-    assert not curve_is_current(Warehouse(built_home))
+@pytest.mark.parametrize(
+    "change",
+    [pl.DataFrame.clear, lambda runs: runs.with_columns(pl.col("finished_at") + pl.duration(seconds=1))],
+    ids=["another run", "tested anew"],
+)
+def test_another_run_or_one_tested_anew_is_another_contest(built_home, monkeypatch, change):
+    lake, read = Warehouse(built_home), Warehouse.read
+    before = contest_state(lake)
+    assert contest_state(lake) == before
+
+    def changed(own, table, **options):
+        rows = read(own, table, **options)
+        return change(rows) if table is RUNS else rows
+
+    monkeypatch.setattr(Warehouse, "read", changed)
+    assert contest_state(lake) != before
+
+
+def test_a_new_or_changed_entrant_is_another_contest(tmp_path):
+    lake = Warehouse(Home(tmp_path))
+    states = [contest_state(lake)]
+    for name, text in (("mine.yaml", "kind: weights"), ("weights/mine.csv", "1"), ("weights/mine.csv", "2")):
+        path = lake.home.entrants / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        states.append(contest_state(lake))
+    (lake.home.entrants / "weights" / "mine.csv").write_text("1")
+    assert len(set(states)) == 4
+    assert contest_state(lake) == states[2]
 
 
 def test_no_file_tells_a_secret_of_the_environment(built_home):

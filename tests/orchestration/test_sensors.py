@@ -4,9 +4,11 @@ import dagster as dg
 import pytest
 
 from nvtrader_pipelines.orchestration import sensors
+from nvtrader_pipelines.orchestration.jobs import CONTEST
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, RANGE_END, RANGE_START
 from nvtrader_pipelines.orchestration.resources import WarehouseResource
 from nvtrader_pipelines.storage.ledger import Ledger
+from nvtrader_pipelines.storage.plans import contest_state
 from nvtrader_pipelines.storage.tables import CLEAN_BARS
 from nvtrader_pipelines.storage.warehouse import Warehouse
 from tests.homes import KEY, SWEEP, SWEPT, problems, run_job, small_home, write_experiment
@@ -175,19 +177,26 @@ def test_an_invalid_file_is_left_out_with_a_reason_and_blocks_no_other(home, ins
     assert "broken.yaml is left out" in capsys.readouterr().err
 
 
-def test_a_policy_newly_judged_asks_for_one_ranking(instance):
+def judgements(home, instance, cursor=None) -> tuple[list[dg.RunRequest], str | None]:
+    """What the sensor asks for, and where it reads on."""
+    resources = {"warehouse": WarehouseResource(root=str(home.root))}
+    with dg.build_sensor_context(instance=instance, cursor=cursor, resources=resources) as context:
+        ticked = sensors.policy_retrained.evaluate_tick(context)
+        return list(ticked.run_requests or ()), ticked.cursor
+
+
+def test_a_policy_newly_tested_asks_for_one_judgement_of_what_competes_now(home, instance):
     @dg.asset(key=["evaluation", "walk_forward_evaluation"])
     def stub() -> None: ...
 
-    with dg.build_sensor_context(instance=instance) as context:
-        assert [each for each in sensors.policy_retrained(context) if isinstance(each, dg.RunRequest)] == []
-    judged = dg.materialize([stub], instance=instance)
-    with dg.build_sensor_context(instance=instance) as context:
-        requests = [each for each in sensors.policy_retrained(context) if isinstance(each, dg.RunRequest)]
-        assert [request.run_key for request in requests] == [judged.run_id]
-        cursor = context.cursor
-    with dg.build_sensor_context(instance=instance, cursor=cursor) as context:
-        assert [each for each in sensors.policy_retrained(context) if isinstance(each, dg.RunRequest)] == []
+    assert judgements(home, instance)[0] == []
+    dg.materialize([stub], instance=instance)
+    (first,), cursor = judgements(home, instance)
+    assert first.run_key == first.tags[CONTEST] == contest_state(Warehouse(home))
+    assert judgements(home, instance, cursor)[0] == []
+    dg.materialize([stub], instance=instance)
+    (second,), _ = judgements(home, instance, cursor)
+    assert second.run_key == first.run_key  # which Dagster does not launch again: no other run competes
 
 
 def ended(instance, how=None) -> tuple[dg.DagsterRun, dg.DagsterEvent]:
