@@ -2,7 +2,7 @@
 
 from nvtrader_pipelines.storage.table import Table
 from nvtrader_pipelines.storage.tables.bronze import BARS, DELIVERIES
-from nvtrader_pipelines.storage.tables.evaluation import EVALUATIONS, PRUDEX, RATIO_CURVE
+from nvtrader_pipelines.storage.tables.evaluation import EVALUATIONS, OVERFITTING, PRUDEX, RATIO_CURVE, VALIDATION
 from nvtrader_pipelines.storage.tables.gold import FEATURES, MARKET_PANEL, RETURNS
 from nvtrader_pipelines.storage.tables.preferences import PREFERENCE_PAIRS
 from nvtrader_pipelines.storage.tables.rl import (
@@ -32,6 +32,8 @@ TABLES = (
     REWARD_DECOMPOSITION,
     EVALUATIONS,
     RATIO_CURVE,
+    VALIDATION,
+    OVERFITTING,
     PRUDEX,
     PREFERENCE_PAIRS,
 )
@@ -45,6 +47,7 @@ __all__ = [
     "EVALUATIONS",
     "FEATURES",
     "MARKET_PANEL",
+    "OVERFITTING",
     "PINNED",
     "PREFERENCE_PAIRS",
     "PRUDEX",
@@ -56,5 +59,6 @@ __all__ = [
     "TABLES",
     "TRAINING_CURVES",
     "TRAJECTORIES",
+    "VALIDATION",
     "Table",
 ]

@@ -1,0 +1,62 @@
+"""What an account earned beyond a reference: active returns, and alpha with the beta taken out."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import statsmodels.api as sm
+from numpy.typing import NDArray
+
+from nvtrader_pipelines.evaluation.statistics import NO_SPREAD, PERIODS_PER_YEAR
+
+MIN_OBSERVATIONS = 4  # two coefficients and an error
+
+
+@dataclass(frozen=True)
+class MarketModel:
+    """returns = alpha + beta * reference + residual."""
+
+    alpha_per_year: float
+    beta: float
+    alpha_t: float  # t statistic of alpha, robust to heteroscedastic and autocorrelated residuals
+    n_lags: int  # of the residuals' autocorrelation that it allows for
+
+
+def active_returns(returns: NDArray[np.float64], reference: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Returns less those of the reference, session by session; both of one shape.
+
+    Raises:
+        ValueError: if the shapes differ or some returns are not finite.
+    """
+    if returns.shape != reference.shape:
+        raise ValueError(
+            f"active returns need a reference of the same sessions, but the shapes are {returns.shape} and "
+            f"{reference.shape}"
+        )
+    active = returns - reference
+    if not np.isfinite(active).all():
+        raise ValueError(f"active returns need finite returns, but {int((~np.isfinite(active)).sum())} are not")
+    return active
+
+
+def market_model(
+    returns: NDArray[np.float64], reference: NDArray[np.float64], periods_per_year: int = PERIODS_PER_YEAR
+) -> MarketModel:
+    """Alpha and beta of excess returns (n,) on those of a reference, by least squares.
+
+    The t statistic is Newey and West's (1987) with floor(4 (n/100)^(2/9)) lags, their rule of 1994.
+
+    Raises:
+        ValueError: if the shapes differ, there are fewer than four returns, some are not finite, or the reference
+            never varies.
+    """
+    n = len(active_returns(returns, reference))
+    if returns.ndim != 1 or n < MIN_OBSERVATIONS:
+        raise ValueError(
+            f"alpha and beta need at least {MIN_OBSERVATIONS} returns on one axis, but their shape is {returns.shape}"
+        )
+    if float(reference.std()) <= NO_SPREAD * float(np.abs(reference).max()):
+        raise ValueError(f"a beta needs a reference that varies, but all its {n} returns are {reference[0]:g}")
+    n_lags = int(4.0 * (n / 100.0) ** (2.0 / 9.0))
+    fitted = sm.OLS(returns, sm.add_constant(reference)).fit(cov_type="HAC", cov_kwds={"maxlags": n_lags})
+    alpha, beta = fitted.params
+    return MarketModel(float(alpha) * periods_per_year, float(beta), float(fitted.tvalues[0]), n_lags)

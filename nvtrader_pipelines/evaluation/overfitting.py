@@ -1,0 +1,144 @@
+"""Whether picking the best of several back-tests picks luck: combinatorially symmetric cross-validation (CSCV)."""
+
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+import statsmodels.api as sm
+from numpy.typing import NDArray
+
+from nvtrader_pipelines.evaluation.statistics import NO_SPREAD
+
+FloatArray = NDArray[np.float64]
+
+MOST_BLOCKS = 20  # 184,756 combinations
+_TIE = 1e-12  # Sharpe ratios of equal trials differ by rounding only
+_SPREAD = 1e-8  # the same for a variance from sums of squares, whose root keeps half the digits
+
+
+@dataclass(frozen=True, eq=False)
+class BacktestOverfitting:
+    """The trial with the highest Sharpe ratio on one half of the blocks, and what it does on the other half.
+
+    Sharpe ratios are per observation; the C combinations are in lexicographic order of the blocks in sample.
+    """
+
+    n_blocks: int
+    chosen: NDArray[np.int64]  # (C,) trial that is best in sample
+    in_sample: FloatArray  # (C,) its Sharpe ratio in sample
+    out_of_sample: FloatArray  # (C,) and out of sample
+    logits: FloatArray  # (C,) ln(w / (1 - w)) of its relative rank w out of sample; below 0 is the worse half
+
+    @property
+    def probability(self) -> float:
+        """Probability of backtest overfitting: the share of logits of at most 0, so a median rank counts."""
+        return float((self.logits <= 0.0).mean())
+
+    @property
+    def probability_of_loss(self) -> float:
+        """Share of the combinations whose choice has a negative Sharpe ratio out of sample."""
+        return float((self.out_of_sample < 0.0).mean())
+
+    def degradation(self) -> "Degradation":
+        """How the Sharpe ratio out of sample follows from the one in sample.
+
+        Raises:
+            ValueError: if all Sharpe ratios in sample are the same.
+        """
+        if np.ptp(self.in_sample) <= _TIE:
+            raise ValueError(
+                f"degradation needs Sharpe ratios in sample that differ, but all are {self.in_sample[0]:g}; use more "
+                "blocks"
+            )
+        fitted = sm.OLS(self.out_of_sample, sm.add_constant(self.in_sample)).fit()
+        intercept, slope = map(float, fitted.params)
+        return Degradation(slope, intercept, float(fitted.rsquared))
+
+
+@dataclass(frozen=True)
+class Degradation:
+    """Least squares of the Sharpe ratio out of sample on the one in sample, over the combinations."""
+
+    slope: float
+    intercept: float
+    r_squared: float
+
+
+def backtest_overfitting(returns: FloatArray, n_blocks: int = 16) -> BacktestOverfitting:
+    """Split the sessions into blocks, and let every half of them choose among the trials for the other half.
+
+    The blocks are contiguous and equal; the first T mod S sessions, the oldest, are left out. Ranks out of sample are
+    1 for the worst, equal trials share the mean of theirs, and w = rank / (N + 1).
+
+    Args:
+        returns: (T, N), per session and trial.
+        n_blocks: S, even; 16 make 12,870 combinations.
+
+    Raises:
+        ValueError: if there are fewer than two trials, all are equal, a block would have fewer than two sessions, the
+            number of blocks is odd or above 20, or some returns are not finite.
+
+    Source: Bailey, Borwein, Lopez de Prado & Zhu (2017), "The Probability of Backtest Overfitting".
+    """
+    _require_trials(returns, n_blocks)
+    size = len(returns) // n_blocks
+    kept = returns[len(returns) - size * n_blocks :]
+    halves = np.array(list(combinations(range(n_blocks), n_blocks // 2)))
+    inside = np.zeros((len(halves), n_blocks))
+    np.put_along_axis(inside, halves, 1.0, axis=1)
+    sharpe = _sharpe_of_halves(kept.reshape(n_blocks, size, -1), inside)
+    chosen = _first_best(sharpe)
+    rows = np.arange(len(sharpe))
+    others = sharpe[::-1]  # the complement of the i-th combination is the i-th from the end
+    theirs = others[rows, chosen]
+    below = (others < theirs[:, None] - _TIE).sum(axis=1)
+    equal = (np.abs(others - theirs[:, None]) <= _TIE).sum(axis=1)
+    ranks = below + (equal + 1.0) / 2.0
+    return BacktestOverfitting(
+        n_blocks=n_blocks,
+        chosen=chosen,
+        in_sample=sharpe[rows, chosen],
+        out_of_sample=theirs,
+        logits=np.log(ranks / (returns.shape[1] + 1.0 - ranks)),
+    )
+
+
+def _sharpe_of_halves(blocks: FloatArray, inside: FloatArray) -> FloatArray:
+    """Sharpe ratio (C, N) of each trial on the blocks (S, size, N) that are inside; 0 where it never varies there."""
+    center = blocks.mean(axis=(0, 1))
+    residuals = blocks - center
+    n = blocks.shape[1] * int(inside[0].sum())
+    shift = inside @ residuals.sum(axis=1) / n
+    variance = (inside @ (residuals**2).sum(axis=1) - n * shift**2) / (n - 1)
+    deviation = np.sqrt(np.maximum(variance, 0.0))
+    scale = np.abs(blocks).max(axis=(0, 1))
+    varies = deviation > np.maximum(_SPREAD * scale, np.finfo(float).tiny)
+    mean = center + shift
+    return np.divide(mean, deviation, out=np.zeros_like(mean), where=varies)
+
+
+def _first_best(sharpe: FloatArray) -> NDArray[np.int64]:
+    """The first trial among those that are best but for rounding."""
+    return np.argmax(sharpe >= sharpe.max(axis=1, keepdims=True) - _TIE, axis=1)
+
+
+def _require_trials(returns: FloatArray, n_blocks: int) -> None:
+    if returns.ndim != 2 or returns.shape[1] < 2:
+        raise ValueError(
+            f"backtest overfitting needs returns of at least two trials in columns, but their shape is {returns.shape}"
+        )
+    if not np.isfinite(returns).all():
+        raise ValueError(
+            f"backtest overfitting needs finite returns, but {int((~np.isfinite(returns)).sum())} are NaN or infinite"
+        )
+    if n_blocks % 2 or not 2 <= n_blocks <= MOST_BLOCKS:
+        raise ValueError(f"the number of blocks must be even and from 2 to {MOST_BLOCKS}, but is {n_blocks}")
+    if len(returns) < 2 * n_blocks:
+        raise ValueError(
+            f"{n_blocks} blocks need at least two sessions each, but there are {len(returns)} sessions; use fewer "
+            "blocks or a longer sample"
+        )
+    if (np.ptp(returns, axis=1) <= NO_SPREAD * np.abs(returns).max()).all():
+        raise ValueError(
+            f"backtest overfitting needs trials that differ, but the {returns.shape[1]} have the same returns"
+        )

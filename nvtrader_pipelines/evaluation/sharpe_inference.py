@@ -1,0 +1,299 @@
+"""How much of a Sharpe ratio is luck: probabilistic, deflated, and how long a record must be.
+
+Sharpe ratios, benchmarks and variances here are per observation, never annualised. Names without a year follow Bailey
+and Lopez de Prado (2012, 2014): the error is that at the estimate, over T - 1. Names that end in `_2025` follow Lopez
+de Prado, Lipton and Zoonek (2025), "How to Use the Sharpe Ratio": the error is that at the benchmark (the null), over
+T, with an AR(1) coefficient of the returns and the variance of the largest of K normals. They are different
+statistics and give different numbers.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+from math import e, isfinite
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.integrate import quad
+from scipy.stats import kurtosis, norm, skew
+
+from nvtrader_pipelines.evaluation.statistics import NO_SPREAD
+
+MIN_OBSERVATIONS = 4  # the unbiased kurtosis needs four
+ROUNDING = 1e-9  # how far moments may be from what some returns can have
+EULER_GAMMA = float(np.euler_gamma)
+
+
+@dataclass(frozen=True)
+class SharpeMoments:
+    """A Sharpe ratio per observation, and the moments of the returns that its error depends on.
+
+    Raises:
+        ValueError: if a number is not finite, there are fewer than two observations, or no returns can have such
+            moments: a kurtosis is at least the squared skewness plus 1.
+    """
+
+    sharpe: float  # mean over standard deviation (ddof 1)
+    n_observations: int
+    skewness: float = 0.0
+    kurtosis: float = 3.0  # raw: 3 for normal returns
+
+    def __post_init__(self) -> None:
+        if not all(map(isfinite, (self.sharpe, self.skewness, self.kurtosis))) or self.n_observations < 2:
+            raise ValueError(f"moments must be finite and of at least two observations, but they are {self}")
+        if self.kurtosis < self.skewness**2 + 1.0 - ROUNDING:
+            raise ValueError(
+                f"a kurtosis is at least the squared skewness plus 1, but it is {self.kurtosis:g} beside a skewness of "
+                f"{self.skewness:g}; give the raw kurtosis, 3 for normal returns, or the moments of a longer sample"
+            )
+
+
+def sharpe_moments(returns: NDArray[np.float64], *, bias: bool = True) -> SharpeMoments:
+    """Sharpe ratio (ddof 1), skewness and raw kurtosis of excess returns (n,).
+
+    Args:
+        returns: per observation.
+        bias: whether skewness and kurtosis are the moments of the sample, as in skfolio and scipy; without, they are
+            corrected for their bias, as in pandas, pypbo and quantstats. They differ by about 1e-5 in a
+            probabilistic Sharpe ratio of 240 returns.
+
+    Raises:
+        ValueError: if there are fewer than four returns, some are not finite, or they never vary.
+    """
+    if returns.ndim != 1 or len(returns) < MIN_OBSERVATIONS:
+        raise ValueError(
+            f"Sharpe inference needs at least {MIN_OBSERVATIONS} returns on one axis, but their shape is "
+            f"{returns.shape}; lengthen the sample"
+        )
+    if not np.isfinite(returns).all():
+        n_bad = int((~np.isfinite(returns)).sum())
+        raise ValueError(f"Sharpe inference needs finite returns, but {n_bad} of {len(returns)} are NaN or infinite")
+    deviation = float(returns.std(ddof=1))
+    if deviation <= NO_SPREAD * float(np.abs(returns).max()):
+        raise ValueError(
+            f"Sharpe inference needs returns that vary, but all {len(returns)} are {returns[0]:g}; they have no Sharpe "
+            "ratio"
+        )
+    return SharpeMoments(
+        sharpe=float(returns.mean()) / deviation,
+        n_observations=len(returns),
+        skewness=float(skew(returns, bias=bias)),
+        kurtosis=float(kurtosis(returns, fisher=False, bias=bias)),
+    )
+
+
+def sharpe_ratio_error(moments: SharpeMoments) -> float:
+    """Standard error of the Sharpe ratio at the estimate, for independent returns of any distribution.
+
+    Source: Mertens (2002), over T - 1 as in Bailey & Lopez de Prado (2012).
+    """
+    return float(np.sqrt(_variance_factor(moments, moments.sharpe) / (moments.n_observations - 1)))
+
+
+def probabilistic_sharpe_ratio(moments: SharpeMoments, benchmark: float = 0.0) -> float:
+    """Probability that the true Sharpe ratio exceeds a benchmark.
+
+    Source: Bailey & Lopez de Prado (2012).
+    """
+    return float(norm.cdf((moments.sharpe - benchmark) / sharpe_ratio_error(moments)))
+
+
+def sharpe_p_value(moments: SharpeMoments, benchmark: float = 0.0) -> float:
+    """One-sided p value of a true Sharpe ratio of at most the benchmark: 1 less the probabilistic Sharpe ratio."""
+    return float(norm.sf((moments.sharpe - benchmark) / sharpe_ratio_error(moments)))
+
+
+def expected_maximum_sharpe(n_trials: int, variance: float) -> float:
+    """Sharpe ratio that the best of some trials without skill is expected to show; 0 for one trial or no variance.
+
+    The formula is Gumbel's approximation, 2.3 % above the exact expectation at 10 trials and 0.9 % at 100.
+
+    Args:
+        n_trials: independent trials ever made.
+        variance: of the trials' Sharpe ratios (ddof 1), per observation.
+
+    Raises:
+        ValueError: if there is no trial, or the variance is negative or not finite.
+
+    Source: Bailey & Lopez de Prado (2014).
+    """
+    if n_trials < 1 or not isfinite(variance) or variance < 0.0:
+        raise ValueError(
+            f"an expected maximum needs at least one trial and a finite variance of at least 0, but got {n_trials} "
+            f"trials and a variance of {variance:g}"
+        )
+    if n_trials == 1 or variance == 0.0:
+        return 0.0
+    quantiles = norm.ppf([1.0 - 1.0 / n_trials, 1.0 - 1.0 / (n_trials * e)])
+    return float(np.sqrt(variance) * ((1.0 - EULER_GAMMA) * quantiles[0] + EULER_GAMMA * quantiles[1]))
+
+
+def deflated_sharpe_ratio(moments: SharpeMoments, n_trials: int, variance: float) -> float:
+    """Probability that the true Sharpe ratio exceeds what the best of some trials without skill would show.
+
+    Arguments and errors are those of `expected_maximum_sharpe`.
+
+    Source: Bailey & Lopez de Prado (2014).
+    """
+    return probabilistic_sharpe_ratio(moments, expected_maximum_sharpe(n_trials, variance))
+
+
+def minimum_track_record_length(
+    moments: SharpeMoments, benchmark: float = 0.0, confidence_level: float = 0.95
+) -> float:
+    """Observations after which such a Sharpe ratio is above the benchmark at the confidence level.
+
+    Raises:
+        ValueError: if the Sharpe ratio is not above the benchmark, or the level is not between 0 and 1.
+
+    Source: Bailey & Lopez de Prado (2012).
+    """
+    factor = _variance_factor(moments, moments.sharpe)
+    return 1.0 + factor * _squared_quantile(moments, benchmark, confidence_level)
+
+
+def minimum_backtest_length(n_trials: int, sharpe: float) -> float:
+    """Years of back-test over which the best of some trials without skill shows this annual Sharpe ratio on average.
+
+    Raises:
+        ValueError: if there is no trial or the Sharpe ratio is not positive.
+
+    Source: Bailey, Borwein, Lopez de Prado & Zhu (2014), "Pseudo-Mathematics and Financial Charlatanism".
+    """
+    if not sharpe > 0.0:
+        raise ValueError(f"a minimum back-test length needs a positive annual Sharpe ratio, but it is {sharpe:g}")
+    return (expected_maximum_sharpe(n_trials, 1.0) / sharpe) ** 2
+
+
+def effective_number_of_trials(n_trials: int, mean_correlation: float) -> float:
+    """Independent trials that are worth as much as some with this mean correlation of each pair.
+
+    Raises:
+        ValueError: if there is no trial, or the correlation is not between -1 and 1.
+
+    Source: Bailey & Lopez de Prado (2014), appendix A.3.
+    """
+    if n_trials < 1 or not -1.0 <= mean_correlation <= 1.0:
+        raise ValueError(
+            f"an effective number needs at least one trial and a mean correlation between -1 and 1, but got {n_trials} "
+            f"and {mean_correlation:g}"
+        )
+    return mean_correlation + (1.0 - mean_correlation) * n_trials
+
+
+def sharpe_ratio_error_2025(
+    moments: SharpeMoments, at: float, *, autocorrelation: float = 0.0, n_trials: int = 1
+) -> float:
+    """Standard error of the Sharpe ratio if the true one is `at`, of the largest of some trials.
+
+    Args:
+        moments: whose skewness, kurtosis and number of observations count.
+        at: true Sharpe ratio, that of the null hypothesis in a test.
+        autocorrelation: AR(1) coefficient of the returns.
+        n_trials: K; the error is that of one Sharpe ratio times the standard deviation of the largest of K standard
+            normals.
+
+    Raises:
+        ValueError: if there is no trial, or the coefficient is not between -1 and 1.
+
+    Source: Lopez de Prado, Lipton & Zoonek (2025).
+    """
+    if n_trials < 1 or not -1.0 < autocorrelation < 1.0:
+        raise ValueError(
+            f"the error needs at least one trial and an AR(1) coefficient between -1 and 1, but got {n_trials} trials "
+            f"and {autocorrelation:g}"
+        )
+    single = _variance_factor(moments, at, autocorrelation) / moments.n_observations
+    return float(np.sqrt(single * variance_of_maximum(n_trials)))
+
+
+def probabilistic_sharpe_ratio_2025(
+    moments: SharpeMoments, benchmark: float = 0.0, *, autocorrelation: float = 0.0, n_trials: int = 1
+) -> float:
+    """Probability of a lower Sharpe ratio than the observed one if the true one were the benchmark.
+
+    Arguments and errors are those of `sharpe_ratio_error_2025`.
+    """
+    error = sharpe_ratio_error_2025(moments, benchmark, autocorrelation=autocorrelation, n_trials=n_trials)
+    return float(norm.cdf((moments.sharpe - benchmark) / error))
+
+
+def deflated_sharpe_ratio_2025(
+    moments: SharpeMoments, n_trials: int, variance: float, *, autocorrelation: float = 0.0
+) -> float:
+    """Probability of a lower Sharpe ratio if the observed one were the best of some trials without skill.
+
+    Arguments and errors are those of `expected_maximum_sharpe` and `sharpe_ratio_error_2025`.
+    """
+    benchmark = expected_maximum_sharpe(n_trials, variance)
+    return probabilistic_sharpe_ratio_2025(moments, benchmark, autocorrelation=autocorrelation, n_trials=n_trials)
+
+
+def minimum_track_record_length_2025(
+    moments: SharpeMoments, benchmark: float = 0.0, confidence_level: float = 0.95, *, autocorrelation: float = 0.0
+) -> float:
+    """Observations after which such a Sharpe ratio is above the benchmark at the confidence level.
+
+    Raises:
+        ValueError: as `minimum_track_record_length` and `sharpe_ratio_error_2025`.
+    """
+    error = sharpe_ratio_error_2025(moments, benchmark, autocorrelation=autocorrelation)
+    squared = _squared_quantile(moments, benchmark, confidence_level)
+    return error**2 * moments.n_observations * squared
+
+
+def false_negative_rate_2025(
+    moments: SharpeMoments,
+    alternative: float,
+    benchmark: float = 0.0,
+    confidence_level: float = 0.95,
+    *,
+    autocorrelation: float = 0.0,
+) -> float:
+    """Probability (beta) that the test of the benchmark misses a true Sharpe ratio of `alternative`: 1 less its power.
+
+    Raises:
+        ValueError: as `sharpe_ratio_error_2025`.
+    """
+    under_null, under_alternative = (
+        sharpe_ratio_error_2025(moments, at, autocorrelation=autocorrelation) for at in (benchmark, alternative)
+    )
+    critical = benchmark + float(norm.ppf(confidence_level)) * under_null
+    return float(norm.cdf((critical - alternative) / under_alternative))
+
+
+@cache
+def variance_of_maximum(n_trials: int) -> float:
+    """Variance of the largest of independent standard normals, by quadrature; 1 for one."""
+    if n_trials == 1:
+        return 1.0
+    first, second = (
+        quad(lambda z, power=power: z**power * n_trials * norm.pdf(z) * norm.cdf(z) ** (n_trials - 1), -12.0, 12.0)[0]
+        for power in (1, 2)
+    )
+    return second - first**2
+
+
+def _variance_factor(moments: SharpeMoments, at: float, autocorrelation: float = 0.0) -> float:
+    """Variance of the Sharpe ratio at a true one, times the number of observations."""
+    rho = autocorrelation
+    once, twice = rho / (1.0 - rho), rho**2 / (1.0 - rho**2)
+    constant, linear, quadratic = 1.0 + 2.0 * once, 1.0 + once + twice, 1.0 + 2.0 * twice
+    factor = constant - linear * moments.skewness * at + quadratic * (moments.kurtosis - 1.0) / 4.0 * at**2
+    if factor <= 0.0:
+        raise ValueError(
+            f"the variance of a Sharpe ratio must be positive, but of {moments} at {at:g} it is not; returns of two "
+            "values only have no error by this formula"
+        )
+    return factor
+
+
+def _squared_quantile(moments: SharpeMoments, benchmark: float, confidence_level: float) -> float:
+    """Squared normal quantile over the distance to the benchmark."""
+    if not 0.0 < confidence_level < 1.0:
+        raise ValueError(f"a confidence level must lie between 0 and 1, but is {confidence_level:g}")
+    if moments.sharpe <= benchmark:
+        raise ValueError(
+            f"a minimum track record length needs a Sharpe ratio above the benchmark, but {moments.sharpe:g} is not "
+            f"above {benchmark:g}; no record is long enough"
+        )
+    return float(norm.ppf(confidence_level) / (moments.sharpe - benchmark)) ** 2
