@@ -3,7 +3,16 @@
 from nvtrader_pipelines.evaluation.figures.equity import equity_figure
 from nvtrader_pipelines.evaluation.figures.learning import learning_figure
 from nvtrader_pipelines.evaluation.figures.ratio_curve import ratio_curve_figure
+from nvtrader_pipelines.evaluation.figures.regimes import regime_evaluation_figure, regimes_figures
 from nvtrader_pipelines.evaluation.figures.reward_terms import reward_terms_figure
 from nvtrader_pipelines.evaluation.figures.weights import weights_figure
 
-__all__ = ["equity_figure", "learning_figure", "ratio_curve_figure", "reward_terms_figure", "weights_figure"]
+__all__ = [
+    "equity_figure",
+    "learning_figure",
+    "ratio_curve_figure",
+    "regime_evaluation_figure",
+    "regimes_figures",
+    "reward_terms_figure",
+    "weights_figure",
+]

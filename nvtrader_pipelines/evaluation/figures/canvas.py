@@ -29,7 +29,7 @@ LINE_STYLES: tuple[tuple[str, str], ...] = (
 _SIZE_INCHES, _DPI = (13.33, 7.5), 120  # one 16:9 slide of 1600 x 900 pixels
 TEXT, _TITLE, _NOTE = 14, 20, 12  # points
 _LABEL_GAP = 0.05  # of an axes that fills the slide
-_NOTE_COLUMNS = 150
+_NOTE_COLUMNS = 135
 
 
 @dataclass(frozen=True)
