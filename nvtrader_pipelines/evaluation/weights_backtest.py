@@ -12,15 +12,13 @@ from nvtrader_pipelines.components import Component
 from nvtrader_pipelines.envs.dynamics import FillTiming, Legs, market_legs, opening_account, resolve_fill
 from nvtrader_pipelines.envs.transition import hold_path
 from nvtrader_pipelines.market.panel import MarketPanel
+from nvtrader_pipelines.policies.weights_table import wanted_weights
 from nvtrader_pipelines.portfolio.costs import CostFunction, CostModel, ProportionalCost, total_cost
 from nvtrader_pipelines.portfolio.financing import Financing
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 Days = NDArray[np.datetime64]
-
-CASH = "cash"
-ROUNDING = 1e-9  # how far the sum of a row may be from what it must be
 
 
 class Execution(Component):
@@ -88,9 +86,7 @@ def weights_backtest(
         ValueError: if shapes, sessions or symbols do not fit the panel, a weight is no finite number, a row with
             cash does not sum to 1, or a row is above the gross limit.
     """
-    decided_at, rows = _decisions(panel, np.asarray(weights, dtype=np.float64), sessions)
-    target = _targets(panel, rows, symbols)
-    _require_sound(panel, decided_at, target, execution.gross_limit)
+    decided_at, target = wanted_weights(panel, weights, sessions, symbols, execution.gross_limit)
     n_filled = int(np.searchsorted(decided_at, len(panel.sessions) - 1))
     if not n_filled:
         raise ValueError(
@@ -99,101 +95,6 @@ def weights_backtest(
         )
     legs = market_legs(panel, resolve_fill(execution.fill, panel), execution.financing)
     return _run(panel, legs, target[:n_filled], decided_at[:n_filled], total_cost(execution.costs, panel))
-
-
-def _decisions(panel: MarketPanel, weights: FloatArray, sessions: Days | None) -> tuple[IntArray, FloatArray]:
-    """Sessions that decide, ascending, and the row of weights of each."""
-    if weights.ndim != 2:
-        raise ValueError(f"weights must have two axes, (session, name), but their shape is {weights.shape}")
-    at, rows = np.arange(len(panel.sessions)), weights
-    if sessions is not None:
-        at = _places(panel, np.asarray(sessions, dtype="datetime64[D]"))
-        rows = weights[at] if len(weights) == len(panel.sessions) else weights
-    if len(rows) != len(at):
-        raise ValueError(
-            f"weights need a row for each of the {len(panel.sessions)} sessions of the panel"
-            + ("" if sessions is None else f" or of the {len(at)} of `sessions`")
-            + f", but have {len(rows)}; name the days of the rows by `sessions`"
-        )
-    return at, rows
-
-
-def _places(panel: MarketPanel, sessions: Days) -> IntArray:
-    at = np.minimum(np.searchsorted(panel.sessions, sessions), len(panel.sessions) - 1).astype(np.int64)
-    unknown = np.flatnonzero(panel.sessions[at] != sessions)
-    if len(unknown):
-        raise ValueError(
-            f"{len(unknown)} of {len(sessions)} decisions are on no session of the panel, the first on "
-            f"{sessions[unknown[0]]}; the panel has {len(panel.sessions)} sessions from {panel.sessions[0]} to "
-            f"{panel.sessions[-1]}"
-        )
-    backward = np.flatnonzero(np.diff(at) <= 0)
-    if len(backward):
-        i = int(backward[0])
-        raise ValueError(
-            f"the days of decisions must ascend, but number {i + 1}, {sessions[i + 1]}, follows {sessions[i]}; "
-            "sort the rows and keep one of each day"
-        )
-    return at
-
-
-def _targets(panel: MarketPanel, rows: FloatArray, symbols: Sequence[str] | None) -> FloatArray:
-    """Wanted weights (D, N+1) in the panel's order, cash last."""
-    n_symbols = len(panel.symbols)
-    if symbols is None and rows.shape[1] not in {n_symbols, n_symbols + 1}:
-        raise ValueError(
-            f"weights need {n_symbols} columns, the panel's names in its order, or {n_symbols + 1} with cash last, but "
-            f"have {rows.shape[1]}; name the columns by `symbols`"
-        )
-    names = [*panel.symbols, CASH][: rows.shape[1]] if symbols is None else list(symbols)
-    has_cash = names[-1:] == [CASH]
-    columns = _columns(panel, names[:-1] if has_cash else names)
-    if len(names) != rows.shape[1]:
-        raise ValueError(f"`symbols` must name each of the {rows.shape[1]} columns of weights, but has {len(names)}")
-    target = np.zeros((len(rows), n_symbols + 1))
-    target[:, columns] = rows[:, : len(columns)]
-    if has_cash:
-        target[:, -1] = rows[:, -1]
-    else:
-        left = 1.0 - rows.sum(axis=1)
-        target[:, -1] = np.where(np.abs(left) < ROUNDING, 0.0, left)  # a rounding error is no debt
-    return target
-
-
-def _columns(panel: MarketPanel, names: Sequence[str]) -> list[int]:
-    strangers = sorted(set(names) - set(panel.symbols))
-    if strangers or len(set(names)) < len(names):
-        wrong = f"{', '.join(strangers)} not of the panel" if strangers else "names given twice"
-        raise ValueError(
-            f"columns of weights must be names of the panel, each once, but {len(names)} columns have {wrong}; the "
-            f"panel of {panel.source!r} has: {', '.join(panel.symbols)}"
-        )
-    return [panel.symbols.index(name) for name in names]
-
-
-def _require_sound(panel: MarketPanel, decided_at: IntArray, target: FloatArray, gross_limit: float) -> None:
-    if not np.isfinite(target).all():
-        row, column = np.argwhere(~np.isfinite(target))[0]
-        raise ValueError(
-            f"weights must be finite numbers, but {[*panel.symbols, CASH][column]} has {target[row, column]} on "
-            f"{panel.sessions[decided_at[row]]}; give 0 to a name that is not wanted"
-        )
-    total, gross = target.sum(axis=1), np.abs(target[:, :-1]).sum(axis=1)
-    unequal = np.flatnonzero(np.abs(total - 1.0) > ROUNDING)
-    if len(unequal):
-        row = unequal[0]
-        raise ValueError(
-            f"weights with cash must sum to 1, but {len(unequal)} of {len(target)} rows do not, the first to "
-            f"{total[row]:.6g} on {panel.sessions[decided_at[row]]}; leave the column of cash out to have it computed"
-        )
-    above = np.flatnonzero(gross > gross_limit + ROUNDING)
-    if len(above):
-        row = above[0]
-        raise ValueError(
-            f"absolute weights of names must sum to at most the gross limit {gross_limit:g}, but {len(above)} of "
-            f"{len(target)} rows sum to more, the first to {gross[row]:.6g} on {panel.sessions[decided_at[row]]}; "
-            "scale them down or raise gross_limit"
-        )
 
 
 def _run(panel: MarketPanel, legs: Legs, target: FloatArray, decided_at: IntArray, cost: CostFunction) -> BacktestPath:
