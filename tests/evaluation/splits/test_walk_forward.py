@@ -3,49 +3,15 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from nvtrader_pipelines.evaluation.splits import MIN_TEST_SESSIONS, Holdout, WalkForward
+from nvtrader_pipelines.evaluation.splits import MIN_TEST_SESSIONS, WalkForward
+from tests.evaluation.splits.calendars import folds_or_reject, walk_forwards, weekdays
 
 
-def weekdays(first="1991-01-02", n_sessions=8000):
-    return np.busday_offset(first, np.arange(n_sessions), roll="forward").astype("datetime64[D]")
-
-
-splitters = st.builds(
-    WalkForward,
-    test_months=st.integers(1, 40),
-    train_months=st.integers(2, 48) | st.none(),
-    first_test=st.dates(date(1995, 1, 10), date(2000, 1, 1)),
-    purge_size=st.integers(0, 30),
-)
-
-holdouts = st.builds(
-    Holdout,
-    train_first=st.dates(date(1991, 1, 2), date(1995, 1, 10)) | st.none(),
-    test_first=st.dates(date(1995, 1, 11), date(2000, 1, 1)),
-    test_last=st.dates(date(2000, 3, 1), date(2000, 6, 1)) | st.none(),
-    purge_size=st.integers(0, 30),
-)
-
-
-def folds_or_reject(splitter, sessions):
-    try:
-        return splitter.split(sessions)
-    except ValueError:
-        assume(condition=False)
-
-
-@given(splitter=splitters | holdouts, n_sessions=st.integers(2500, 6000))
-def test_training_ends_a_purge_before_testing(splitter, n_sessions):
-    for fold in folds_or_reject(splitter, weekdays(n_sessions=n_sessions)):
-        assert fold.train_first <= fold.train_last
-        assert fold.test_first - fold.train_last - 1 == splitter.purge_size
-
-
-@given(splitter=splitters, n_sessions=st.integers(2500, 6000))
+@given(splitter=walk_forwards(), n_sessions=st.integers(2500, 6000))
 def test_test_windows_follow_one_another_to_the_end_of_the_data(splitter, n_sessions):
     folds = folds_or_reject(splitter, weekdays(n_sessions=n_sessions))
     assert [fold.index for fold in folds] == list(range(len(folds)))
@@ -55,7 +21,7 @@ def test_test_windows_follow_one_another_to_the_end_of_the_data(splitter, n_sess
     assert all(fold.test_last - fold.test_first + 1 >= min(MIN_TEST_SESSIONS, 18) for fold in folds)
 
 
-@given(splitter=splitters, n_sessions=st.integers(2500, 6000))
+@given(splitter=walk_forwards(), n_sessions=st.integers(2500, 6000))
 def test_a_longer_history_changes_no_earlier_fold_but_the_last_two(splitter, n_sessions):
     sessions = weekdays(n_sessions=n_sessions + 400)
     short, long = (folds_or_reject(splitter, sessions[:end]) for end in (n_sessions, n_sessions + 400))
@@ -124,52 +90,3 @@ def test_a_purge_that_leaves_no_training_is_refused_in_a_sentence():
 def test_an_anchored_splitter_needs_a_first_test():
     with pytest.raises(ValidationError, match="set first_test"):
         WalkForward(train_months=None)
-
-
-def test_a_holdout_is_one_fold_from_the_first_session_to_the_last():
-    sessions = weekdays(n_sessions=6000)
-    (fold,) = Holdout(test_first=date(2010, 1, 1)).split(sessions)
-    assert (fold.index, fold.train_first, fold.test_last) == (0, 0, 5999)
-    assert sessions[fold.test_first] == np.datetime64("2010-01-01")
-
-
-def test_a_holdout_keeps_to_the_days_that_were_chosen():
-    sessions = weekdays()
-    (fold,) = Holdout(
-        train_first=date(2001, 6, 2), test_first=date(2004, 1, 3), test_last=date(2005, 1, 1), purge_size=3
-    ).split(sessions)
-    days = [str(sessions[i]) for i in (fold.train_first, fold.train_last, fold.test_first, fold.test_last)]
-    assert days == ["2001-06-04", "2003-12-30", "2004-01-05", "2004-12-31"]
-
-
-@pytest.mark.parametrize(
-    ("splitter", "why"),
-    [
-        (Holdout(train_first=date(1985, 1, 1)), "the sessions run from 1991-01-02"),
-        (Holdout(test_last=date(2055, 1, 1)), "set a later train_first or an earlier test_last"),
-        (Holdout(test_first=date(2050, 1, 1)), "tests 0 sessions from 2050-01-01"),
-        (Holdout(test_last=date(2010, 1, 12)), "tests 8 sessions from 2010-01-01 on, but a test needs 21"),
-        (Holdout(test_first=date(1991, 1, 3)), "no training session left before a purge of 6"),
-        (Holdout(train_first=date(2009, 12, 30)), "no training session left before a purge of 6"),
-    ],
-)
-def test_a_holdout_outside_the_data_is_refused_in_a_sentence(splitter, why):
-    with pytest.raises(ValueError, match=why):
-        splitter.split(weekdays())
-
-
-def test_a_holdout_of_no_sessions_is_refused():
-    with pytest.raises(ValueError, match="needs sessions"):
-        Holdout().split(weekdays(n_sessions=0))
-
-
-@pytest.mark.parametrize(
-    ("days", "why"),
-    [
-        ({"train_first": date(2010, 1, 1)}, "set an earlier train_first"),
-        ({"test_last": date(2010, 1, 1)}, "set a later test_last"),
-    ],
-)
-def test_the_windows_of_a_holdout_are_in_order(days, why):
-    with pytest.raises(ValidationError, match=why):
-        Holdout(**days)

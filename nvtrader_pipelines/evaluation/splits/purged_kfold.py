@@ -1,0 +1,34 @@
+"""Purged K-fold: every block tested once, by what was trained on both sides of it."""
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nvtrader_pipelines.evaluation.splits.fold import Fold, Window
+from nvtrader_pipelines.evaluation.splits.purging import PurgedBlocks, after_the_first, equal_blocks, purged_stretches
+
+
+class PurgedKFold(PurgedBlocks):
+    """Each of `n_folds` blocks is tested once, by training on the sessions before and after it, purged and embargoed.
+
+    Training knows what came after the tests, so its results say how robust an experiment is, not what it earned.
+
+    Source: López de Prado (2018), Advances in Financial Machine Learning, 7.4. (skfolio's tests two blocks at least.)
+    """
+
+    kind: Literal["purged_kfold"] = "purged_kfold"
+
+    def split(self, sessions: NDArray[np.datetime64]) -> list[Fold]:
+        """The folds, in the order of what they test, for ascending `sessions` (T,).
+
+        Raises:
+            ValueError: if the blocks are too short for a test, or for purge and embargo.
+        """
+        n_sessions = self.n_sessions(sessions)
+        blocks = equal_blocks(n_sessions, self.n_folds)
+        return [self._fold(index, n_sessions, block) for index, block in enumerate(blocks)]
+
+    def _fold(self, index: int, n_sessions: int, block: Window) -> Fold:
+        train = purged_stretches(n_sessions, [block], self.purge_size, self.embargo_size)
+        return Fold.of(index, after_the_first(train), after_the_first([block]))

@@ -1,0 +1,82 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from nvtrader_pipelines.evaluation.splits import CombinatorialPurged, PurgedKFold
+from nvtrader_pipelines.evaluation.splits.combinatorial_purged import combinatorial_splits
+from nvtrader_pipelines.evaluation.splits.purging import equal_blocks, purged_stretches
+from tests.evaluation.splits.calendars import combinatorials, weekdays
+
+
+@settings(max_examples=30)
+@given(splitter=combinatorials(), n_sessions=st.integers(2200, 3000))
+def test_skfolio_and_the_rule_of_the_text_agree(splitter, n_sessions):
+    sizes = (splitter.purge_size, splitter.embargo_size)
+    for train, test in combinatorial_splits(n_sessions, splitter.n_folds, splitter.n_test_folds, *sizes):
+        assert train == purged_stretches(n_sessions, test, *sizes)
+        assert set(test) <= set(equal_blocks(n_sessions, splitter.n_folds))
+
+
+def test_a_purged_fold_trains_on_both_sides_of_its_test():
+    folds = PurgedKFold(n_folds=4, purge_size=3, embargo_size=10).split(weekdays(n_sessions=403))
+    assert [fold.test for fold in folds] == [((1, 100),), ((101, 200),), ((201, 300),), ((301, 402),)]
+    assert folds[0].train == ((114, 402),)
+    assert folds[1].train == ((1, 97), (214, 402))
+    assert folds[3].train == ((1, 297),)
+
+
+def test_the_last_block_has_what_is_left_over():
+    assert equal_blocks(20, 3) == ((0, 5), (6, 11), (12, 19))
+
+
+@pytest.mark.parametrize("blocks", [[(5, 9), (8, 12)], [(5, 9), (1, 3)], [(4, 3)]])
+def test_overlapping_blocks_are_refused(blocks):
+    with pytest.raises(ValueError, match="tested blocks must be in time order and must not overlap"):
+        purged_stretches(30, blocks)
+
+
+EITHER = pytest.mark.parametrize("member", [CombinatorialPurged, PurgedKFold])
+
+
+@EITHER
+def test_too_few_sessions_are_refused_in_a_sentence(member):
+    with pytest.raises(ValueError, match=r"at least 21 sessions, but 125 sessions make 6 blocks of 20; lower n_folds"):
+        member().split(weekdays(n_sessions=126))
+
+
+@EITHER
+def test_the_shortest_calendar_that_fits_is_split(member):
+    folds = member(purge_size=19, embargo_size=0).split(weekdays(n_sessions=127))
+    assert all(fold.train for fold in folds)
+
+
+@EITHER
+@pytest.mark.parametrize("sizes", [(20, 0), (0, 20), (6, 21), (9, 11)])
+def test_a_purge_and_embargo_that_leave_nothing_of_a_block_are_refused_in_a_sentence(member, sizes):
+    splitter = member(purge_size=sizes[0], embargo_size=sizes[1])
+    with pytest.raises(ValueError, match=rf"less than 20 together.*they are {sizes[0]} and {sizes[1]}; lower them"):
+        splitter.split(weekdays(n_sessions=127))
+
+
+@EITHER
+def test_no_sessions_are_refused(member):
+    with pytest.raises(ValueError, match=f"{member().kind} needs sessions, but there are none"):
+        member().split(np.array([], dtype="datetime64[D]"))
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"n_folds": 4, "n_test_folds": 4}, "n_test_folds is 4 of 4 n_folds; lower n_test_folds"),
+        ({"n_folds": 4, "n_test_folds": 5}, "trains on what it does not test"),
+        ({"n_test_folds": 1}, "n_test_folds\n.*greater than or equal to 2"),
+        ({"n_folds": 2}, "n_folds\n.*greater than or equal to 3"),
+        ({"purge_size": -1}, "purge_size\n.*greater than or equal to 0"),
+        ({"n_folds": 20, "n_test_folds": 10}, "make 184756, more than 1000; lower n_folds"),
+    ],
+)
+def test_a_combination_that_cannot_be_is_refused_in_a_sentence(fields, why):
+    with pytest.raises(ValidationError, match=why):
+        CombinatorialPurged(**fields)
