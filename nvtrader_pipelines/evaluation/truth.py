@@ -1,5 +1,7 @@
 """Truth checks on recorded runs: each returns the rows that break an identity, so an empty frame is the truth."""
 
+from collections.abc import Sequence
+
 import polars as pl
 
 TOLERANCE = 1e-9
@@ -44,3 +46,20 @@ def training_leaks(training: pl.DataFrame, equity_curves: pl.DataFrame) -> pl.Da
     tested = equity_curves.group_by("fold").agg(pl.col("session").min().alias("test_first"))
     joined = training.join(tested, on="fold", how="left")
     return joined.filter(pl.col("test_first").is_null() | (pl.col("train_last") >= pl.col("test_first")))
+
+
+def outside_unit_interval(rows: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
+    """Rows in which a probability is below 0 or above 1; unknown ones are null."""
+    return rows.filter(pl.any_horizontal(~pl.col(name).is_between(0.0, 1.0) for name in columns))
+
+
+def unlike_rivals(scoreboard: pl.DataFrame) -> pl.DataFrame:
+    """Rows of contests whose entrants did not meet on one market and one window, or whose ranks are not by Sharpe.
+
+    Args:
+        scoreboard: contest, source, first_session, last_session, n_sessions, rank, sharpe; unranked entrants are null.
+    """
+    window = pl.struct("source", "first_session", "last_session", "n_sessions")
+    ranked = pl.col("sharpe").rank("min", descending=True).over("contest")
+    one_window = window.n_unique().over("contest") == 1
+    return scoreboard.filter(~one_window | ~pl.col("rank").cast(pl.Float64).eq_missing(ranked.cast(pl.Float64)))

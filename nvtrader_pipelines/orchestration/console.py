@@ -30,8 +30,13 @@ def progress_line(record: logging.LogRecord) -> str | None:
     if event.event_type in (dg.DagsterEventType.STEP_FAILURE, dg.DagsterEventType.STEP_UP_FOR_RETRY):
         return f"  {name}  {'failed' if event.is_step_failure else 'failed, will be tried again'}"
     if event.event_type is dg.DagsterEventType.ASSET_CHECK_EVALUATION:
-        return None if event.asset_check_evaluation_data.passed else f"  {name}  check did not pass"
+        check = event.asset_check_evaluation_data
+        return None if check.passed else "\n    ".join([f"  {name}  check did not pass", *_lines(check.description)])
     return None
+
+
+def _lines(text: str | None) -> list[str]:
+    return (text or "").splitlines()
 
 
 @dg.logger(config_schema={"level": dg.Field(str, default_value="DEBUG")}, description="Progress for a person.")

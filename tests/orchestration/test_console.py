@@ -51,6 +51,15 @@ def test_failures_are_told_and_passed_checks_are_not(printed):
     def does_not() -> dg.AssetCheckResult:
         return dg.AssetCheckResult(passed=False)
 
-    lines = printed(good, bad, holds, does_not)
+    @dg.asset_check(asset=good)
+    def says_why() -> dg.AssetCheckResult:
+        return dg.AssetCheckResult(passed=False, description="one figure is low\nanother is missing")
+
+    lines = printed(good, bad, holds, does_not, says_why)
     assert "  bad  failed" in lines
-    assert [line for line in lines if "did not pass" in line] == ["  good_does_not  check did not pass"]
+    assert [line for line in lines if "did not pass" in line] == [
+        "  good_does_not  check did not pass",
+        "  good_says_why  check did not pass",
+    ]
+    why = lines.index("  good_says_why  check did not pass")
+    assert lines[why + 1 : why + 3] == ["    one figure is low", "    another is missing"]

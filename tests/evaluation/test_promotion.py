@@ -1,0 +1,74 @@
+"""What speaks against promoting the best-ranked run, in figures and sentences."""
+
+import polars as pl
+import pytest
+
+from nvtrader_pipelines.evaluation.promotion import deflated_findings, overfitting_findings
+
+CURVE = pl.DataFrame(
+    {"run_id": ["first", "second", "third"], "period": ["all"] * 3, "rank": [2, 1, 3]},
+    schema_overrides={"rank": pl.Int32},
+)
+TRIAL = {"source": "sample", "period": "all", "run_id": "second", "experiment": "ppo", "against": "best_baseline"}
+FIGURES = {"reference": "anchor", "n_trials": 3, "sharpe": 0.4, "deflated_sharpe": 0.97, "note": None}
+CHOICE = {"source": "sample", "period": "all", "against": "anchor", "n_trials": 3}
+
+
+def trials(*changes: dict) -> pl.DataFrame:
+    return pl.DataFrame([{**TRIAL, **FIGURES, **change} for change in changes], infer_schema_length=None)
+
+
+def test_the_best_ranked_run_of_each_source_is_the_candidate_and_no_other():
+    validation = trials(
+        {},
+        {"run_id": "first", "deflated_sharpe": 0.1},
+        {"run_id": "third", "source": "landing", "deflated_sharpe": 0.2},
+    )
+    found = deflated_findings(CURVE, validation)
+    assert [(each.source, each.value, each.passed) for each in found] == [
+        ("landing", 0.2, False),
+        ("sample", 0.97, True),
+    ]
+
+
+def test_what_gates_are_the_active_returns_over_the_whole_window():
+    validation = trials(
+        {"against": "zero", "deflated_sharpe": 0.2},
+        {"period": "before_2010", "deflated_sharpe": 0.2},
+        {"against": "anchor"},
+        {},
+    )
+    assert [each.against for each in deflated_findings(CURVE, validation)] == ["best_baseline", "anchor"]
+
+
+@pytest.mark.parametrize(("value", "passed"), [(0.95, True), (0.949, False)])
+def test_a_deflated_sharpe_ratio_passes_from_its_limit_on(value, passed):
+    (found,) = deflated_findings(CURVE, trials({"deflated_sharpe": value}))
+    assert found.passed is passed
+    assert "ppo (run second), the best ranked of 3 trials" in found.sentence
+    assert "+0.40 over its best baseline (anchor)" in found.sentence
+
+
+@pytest.mark.parametrize(("value", "passed"), [(0.5, True), (0.51, False)])
+def test_a_probability_of_overfitting_passes_up_to_its_limit(value, passed):
+    rows = pl.DataFrame([{**CHOICE, "probability_of_overfitting": value, "note": None}])
+    (found,) = overfitting_findings(rows)
+    assert found.passed is passed
+    assert f"with probability {value:.2f}" in found.sentence
+
+
+def test_what_cannot_be_computed_does_not_pass_and_says_why():
+    why = "one trial has nothing to be chosen from"
+    choice = pl.DataFrame([{**CHOICE, "n_trials": 1, "probability_of_overfitting": None, "note": why}])
+    (overfitted,) = overfitting_findings(choice)
+    (luck,) = deflated_findings(CURVE, trials({"deflated_sharpe": None, "note": why, "n_trials": 1}))
+    for found in (overfitted, luck):
+        assert (found.passed, found.value) == (False, None)
+        assert "cannot be computed" in found.sentence
+        assert found.sentence.endswith(why)
+    assert "the best ranked of 1 trial," in luck.sentence
+
+
+def test_without_a_trial_there_is_nothing_to_say():
+    assert deflated_findings(CURVE, trials({}).clear()) == []
+    assert overfitting_findings(pl.DataFrame([{**CHOICE, "probability_of_overfitting": 0.1}]).clear()) == []
