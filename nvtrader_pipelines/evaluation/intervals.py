@@ -1,4 +1,4 @@
-"""How far a Sharpe ratio, and the difference of two, can be trusted: the stationary bootstrap."""
+"""How far a Sharpe ratio, and the difference of two, can be trusted: the stationary bootstrap, and Lo (2002)."""
 
 from dataclasses import dataclass
 
@@ -6,11 +6,51 @@ import numpy as np
 from arch.bootstrap import StationaryBootstrap
 from numpy.typing import NDArray
 from pydantic import Field, PositiveInt
+from scipy.stats import norm
 
 from nvtrader_pipelines.components import Component
-from nvtrader_pipelines.evaluation.statistics import NO_SPREAD, PERIODS_PER_YEAR
+from nvtrader_pipelines.evaluation.sharpe_error import gmm_standard_error
+from nvtrader_pipelines.evaluation.statistics import (
+    CONFIDENCE_LEVEL,
+    NO_SPREAD,
+    PERIODS_PER_YEAR,
+    require_confidence_level,
+    sharpe_ratio,
+)
 
 _CHUNK = 250  # draws counted at a time, to bound memory
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A number and the bounds of its confidence interval."""
+
+    point: float
+    low: float
+    high: float
+
+
+def lo_interval(
+    returns: NDArray[np.float64],
+    confidence_level: float = CONFIDENCE_LEVEL,
+    n_lags: int | None = None,
+    periods_per_year: int = PERIODS_PER_YEAR,
+) -> Interval:
+    """Annual Sharpe ratio of returns (n,) and its normal interval, whose error is `gmm_standard_error`.
+
+    The interval is of the ratio of one period, both scaled by the root of the periods of a year.
+
+    Raises:
+        ValueError: if there are fewer than two returns, some are not finite, there are not more returns than lags, or
+            the level is not inside (0, 1).
+        UndefinedStatisticError: if the returns never vary.
+
+    Source: Lo (2002).
+    """
+    require_confidence_level(confidence_level)
+    error = gmm_standard_error(returns, n_lags) * float(np.sqrt(periods_per_year))
+    point, reach = sharpe_ratio(returns, periods_per_year), float(norm.ppf(0.5 + confidence_level / 2.0)) * error
+    return Interval(point, point - reach, point + reach)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,6 +1,6 @@
 """What a series of net returns per session amounts to, each as one number."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,14 +8,77 @@ from numpy.typing import NDArray
 PERIODS_PER_YEAR = 252
 # Below this share of the largest value, a spread is rounding: the returns are all the same.
 NO_SPREAD = 1e-12
+CONFIDENCE_LEVEL = 0.95  # of the value at risk and of what is lost beyond it
 
 
-def _checked(returns: NDArray[np.float64], at_least: int) -> NDArray[np.float64]:
+class UndefinedStatisticError(ValueError):
+    """A statistic that sound returns do not have: a ratio to something that is 0."""
+
+
+def require_returns(returns: NDArray[np.float64], at_least: int) -> NDArray[np.float64]:
+    """The returns (n,), if they are enough and each is a number.
+
+    Raises:
+        ValueError: if they are fewer, on more than one axis, or not finite.
+    """
     if returns.ndim != 1 or len(returns) < at_least:
         raise ValueError(f"needs at least {at_least} returns on one axis, but their shape is {returns.shape}")
     if not np.isfinite(returns).all():
         raise ValueError("needs finite returns, but some are NaN or infinite; drop or repair them before")
     return returns
+
+
+def require_confidence_level(confidence_level: float) -> None:
+    """Refuse a level that is no share between 0 and 1.
+
+    Raises:
+        ValueError: if it is not inside (0, 1).
+    """
+    if not 0.0 < confidence_level < 1.0:
+        raise ValueError(f"a confidence level must be inside (0, 1), but is {confidence_level}; 0.95 means 95 %")
+
+
+def never_vary(returns: NDArray[np.float64]) -> bool:
+    """Whether the returns (n,), two or more, are all the same but for rounding."""
+    return float(returns.std(ddof=1)) <= NO_SPREAD * float(np.abs(returns).max())
+
+
+def _wealth(returns: NDArray[np.float64]) -> NDArray[np.float64]:
+    """What 1 has become at the close of each session (n,)."""
+    checked = require_returns(returns, 1)
+    if checked.min() < -1.0:
+        raise ValueError(
+            f"compounding needs returns of at least -1, the loss of everything, but the lowest is {checked.min():.6g}; "
+            "a difference of two returns is not compounded"
+        )
+    return np.multiply.accumulate(1.0 + checked)
+
+
+def total_return(returns: NDArray[np.float64]) -> float:
+    """Growth from before the first to the last of the returns (n,), as a fraction.
+
+    Raises:
+        ValueError: if there are no returns, some are not finite or one is below -1.
+    """
+    return float(_wealth(returns)[-1]) - 1.0
+
+
+def cagr(returns: NDArray[np.float64], periods_per_year: int = PERIODS_PER_YEAR) -> float:
+    """Constant yearly growth with the same end value, as a fraction; a year is `periods_per_year` returns.
+
+    Raises:
+        ValueError: if there are no returns, some are not finite or one is below -1.
+    """
+    return float(_wealth(returns)[-1] ** (periods_per_year / len(returns))) - 1.0
+
+
+def annual_volatility(returns: NDArray[np.float64], periods_per_year: int = PERIODS_PER_YEAR) -> float:
+    """Standard deviation (ddof 1) per year, as a fraction.
+
+    Raises:
+        ValueError: if there are fewer than two returns or some are not finite.
+    """
+    return float(require_returns(returns, 2).std(ddof=1)) * float(np.sqrt(periods_per_year))
 
 
 def sharpe_ratio(returns: NDArray[np.float64], periods_per_year: int = PERIODS_PER_YEAR) -> float:
@@ -26,46 +89,170 @@ def sharpe_ratio(returns: NDArray[np.float64], periods_per_year: int = PERIODS_P
 
     Source: Sharpe (1994).
     """
-    checked = _checked(returns, 2)
-    deviation = float(checked.std(ddof=1))
-    if deviation <= NO_SPREAD * float(np.abs(checked).max()):
+    checked = require_returns(returns, 2)
+    if never_vary(checked):
         return 0.0
-    return float(checked.mean()) / deviation * float(np.sqrt(periods_per_year))
+    return float(checked.mean()) / float(checked.std(ddof=1)) * float(np.sqrt(periods_per_year))
 
 
-def cagr(returns: NDArray[np.float64], periods_per_year: int = PERIODS_PER_YEAR) -> float:
-    """Constant yearly growth with the same end value, as a fraction; a year is `periods_per_year` returns.
+def sortino_ratio(returns: NDArray[np.float64], periods_per_year: int = PERIODS_PER_YEAR) -> float:
+    """Annualised mean over the root of the mean squared loss; the target is 0, and gains count as losses of 0.
 
     Raises:
         ValueError: if there are no returns or some are not finite.
+        UndefinedStatisticError: if no return is negative.
+
+    Source: Sortino & Price (1994).
     """
-    checked = _checked(returns, 1)
-    return float(np.prod(1.0 + checked) ** (periods_per_year / len(checked))) - 1.0
-
-
-def annual_volatility(returns: NDArray[np.float64], periods_per_year: int = PERIODS_PER_YEAR) -> float:
-    """Standard deviation (ddof 1) per year, as a fraction.
-
-    Raises:
-        ValueError: if there are fewer than two returns or some are not finite.
-    """
-    return float(_checked(returns, 2).std(ddof=1)) * float(np.sqrt(periods_per_year))
+    checked = require_returns(returns, 1)
+    downside = float(np.sqrt(np.mean(np.minimum(checked, 0.0) ** 2)))
+    _require_divisor("Sortino ratio", "a loss", downside)
+    return float(checked.mean()) / downside * float(np.sqrt(periods_per_year))
 
 
 def max_drawdown(returns: NDArray[np.float64]) -> float:
     """Largest loss from an earlier peak of compounded wealth, as a positive fraction; the peak starts at 1.
 
     Raises:
+        ValueError: if there are no returns, some are not finite or one is below -1.
+    """
+    wealth = _wealth(returns)
+    return float(np.max(1.0 - wealth / _peak(wealth)))
+
+
+def drawdown_duration(returns: NDArray[np.float64]) -> int:
+    """Most sessions on end that closed below an earlier peak; what has not recovered counts up to the last.
+
+    Raises:
+        ValueError: if there are no returns, some are not finite or one is below -1.
+    """
+    wealth = _wealth(returns)
+    at_peak = np.flatnonzero(wealth >= _peak(wealth))
+    return int(np.diff(at_peak, prepend=-1, append=len(wealth)).max()) - 1
+
+
+def _peak(wealth: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.maximum(np.maximum.accumulate(wealth), 1.0)
+
+
+def calmar_ratio(returns: NDArray[np.float64], periods_per_year: int = PERIODS_PER_YEAR) -> float:
+    """Compound annual growth over the largest drawdown.
+
+    Raises:
+        ValueError: if there are no returns, some are not finite or one is below -1.
+        UndefinedStatisticError: if wealth never fell below a peak.
+
+    Source: Young (1991), over all of the returns.
+    """
+    drawdown = max_drawdown(returns)
+    _require_divisor("Calmar ratio", "a drawdown", drawdown)
+    return cagr(returns, periods_per_year) / drawdown
+
+
+def value_at_risk(returns: NDArray[np.float64], confidence_level: float = CONFIDENCE_LEVEL) -> float:
+    """Smallest loss of a session that is not exceeded with that frequency, positive where something is lost.
+
+    An order statistic, not interpolated: inf{l: F(l) >= confidence_level} on the empirical distribution of losses.
+
+    Raises:
+        ValueError: if there are no returns, some are not finite, or the level is not inside (0, 1).
+    """
+    losses, place = _losses(returns, confidence_level)
+    return float(losses[place])
+
+
+def expected_shortfall(returns: NDArray[np.float64], confidence_level: float = CONFIDENCE_LEVEL) -> float:
+    """Mean loss beyond the value at risk (CVaR), positive where something is lost.
+
+    The loss at the boundary counts in part. With fewer than 1 / (1 - confidence_level) returns it is the worst loss.
+
+    Raises:
+        ValueError: if there are no returns, some are not finite, or the level is not inside (0, 1).
+
+    Source: Rockafellar & Uryasev (2002), on the empirical distribution.
+    """
+    losses, place = _losses(returns, confidence_level)
+    tail = (1.0 - confidence_level) * len(losses)
+    return float(losses[place]) + float(np.sum(losses[place + 1 :] - losses[place])) / tail
+
+
+def _losses(returns: NDArray[np.float64], confidence_level: float) -> tuple[NDArray[np.float64], int]:
+    """Losses, ascending, and the place of the value at risk."""
+    require_confidence_level(confidence_level)
+    losses = np.sort(-require_returns(returns, 1))
+    # a level that is a whole number of losses must not reach the next one by rounding
+    return losses, max(0, int(np.ceil(confidence_level * len(losses) - 1e-9)) - 1)
+
+
+def omega_ratio(returns: NDArray[np.float64]) -> float:
+    """Sum of gains over sum of losses; the threshold is 0.
+
+    Raises:
+        ValueError: if there are no returns or some are not finite.
+        UndefinedStatisticError: if no return is negative.
+
+    Source: Keating & Shadwick (2002).
+    """
+    checked = require_returns(returns, 1)
+    lost = -float(np.minimum(checked, 0.0).sum())
+    _require_divisor("omega ratio", "a loss", lost)
+    return float(np.maximum(checked, 0.0).sum()) / lost
+
+
+def tail_ratio(returns: NDArray[np.float64]) -> float:
+    """Size of the 95th percentile over that of the 5th, both interpolated linearly.
+
+    Raises:
+        ValueError: if there are no returns or some are not finite.
+        UndefinedStatisticError: if the 5th percentile is 0.
+    """
+    low, high = np.abs(np.percentile(require_returns(returns, 1), (5.0, 95.0)))
+    _require_divisor("tail ratio", "a 5th percentile other than 0", float(low))
+    return float(high / low)
+
+
+def hit_rate(returns: NDArray[np.float64]) -> float:
+    """Share of all returns that are positive.
+
+    Raises:
         ValueError: if there are no returns or some are not finite.
     """
-    wealth = np.cumprod(1.0 + _checked(returns, 1))
-    peak = np.maximum(np.maximum.accumulate(wealth), 1.0)
-    return float(np.max(1.0 - wealth / peak))
+    return float(np.mean(require_returns(returns, 1) > 0.0))
 
 
-STATISTICS: dict[str, Callable[[NDArray[np.float64]], float]] = {
-    "sharpe": sharpe_ratio,
+def _require_divisor(ratio: str, needs: str, divisor: float) -> None:
+    if divisor == 0.0:
+        raise UndefinedStatisticError(f"a {ratio} needs {needs}, but these returns have none; leave it empty")
+
+
+STATISTICS: Mapping[str, Callable[[NDArray[np.float64]], float]] = {
+    "total_return": total_return,
     "cagr": cagr,
     "volatility": annual_volatility,
+    "sharpe": sharpe_ratio,
+    "sortino": sortino_ratio,
+    "calmar": calmar_ratio,
     "max_drawdown": max_drawdown,
+    "drawdown_duration": drawdown_duration,
+    "value_at_risk": value_at_risk,
+    "cvar": expected_shortfall,
+    "omega": omega_ratio,
+    "tail_ratio": tail_ratio,
+    "hit_rate": hit_rate,
 }
+
+
+def statistics_of(returns: NDArray[np.float64]) -> dict[str, float | None]:
+    """Every statistic of the returns (n,) by name; None where these returns do not have it.
+
+    Raises:
+        ValueError: if there are fewer than two returns, some are not finite or one is below -1.
+    """
+    return {name: _or_none(statistic, returns) for name, statistic in STATISTICS.items()}
+
+
+def _or_none(statistic: Callable[[NDArray[np.float64]], float], returns: NDArray[np.float64]) -> float | None:
+    try:
+        return statistic(returns)
+    except UndefinedStatisticError:
+        return None

@@ -1,14 +1,18 @@
 """The verdict on a walk-forward back-test: every account over each fold, before and from a date, and overall."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from datetime import date
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from nvtrader_pipelines.evaluation.account_statistics import cost_per_year, effective_names, exposure, turnover_per_year
+from nvtrader_pipelines.evaluation.aggregates import MIN_SEEDS, interquartile_mean
 from nvtrader_pipelines.evaluation.intervals import SharpeDraws, SharpeIntervals
-from nvtrader_pipelines.evaluation.statistics import PERIODS_PER_YEAR, STATISTICS
+from nvtrader_pipelines.evaluation.sharpe_error import iid_standard_error
+from nvtrader_pipelines.evaluation.statistics import PERIODS_PER_YEAR, sharpe_ratio, statistics_of
 
 MIN_SESSIONS = 2  # a standard deviation needs two returns
 
@@ -23,11 +27,26 @@ EVALUATION = {
     "sharpe": pl.Float64,
     "sharpe_low": pl.Float64,
     "sharpe_high": pl.Float64,
+    "sharpe_error": pl.Float64,
+    "total_return": pl.Float64,
     "cagr": pl.Float64,
     "volatility": pl.Float64,
+    "sortino": pl.Float64,
+    "calmar": pl.Float64,
     "max_drawdown": pl.Float64,
+    "drawdown_duration": pl.Int64,
+    "value_at_risk": pl.Float64,
+    "cvar": pl.Float64,
+    "omega": pl.Float64,
+    "tail_ratio": pl.Float64,
+    "hit_rate": pl.Float64,
     "turnover_per_year": pl.Float64,
     "cost_per_year": pl.Float64,
+    "exposure": pl.Float64,
+    "effective_names": pl.Float64,
+    "iqm_sharpe": pl.Float64,
+    "iqm_low": pl.Float64,
+    "iqm_high": pl.Float64,
     "best_baseline": pl.String,
     "sharpe_difference": pl.Float64,
     "difference_low": pl.Float64,
@@ -46,41 +65,56 @@ class _Accounts:
     net_return: NDArray[np.float64]  # (n, accounts)
     turnover: NDArray[np.float64]  # (n, accounts), one-way
     cost: NDArray[np.float64]  # (n, accounts), fraction of equity
+    cash: NDArray[np.float64]  # (n, accounts), weight at the close
+    names_held: NDArray[np.float64]  # (n, accounts), effective number just after the last fill
 
     def during(self, rows: NDArray[np.bool_]) -> "_Accounts":
         """The same accounts over some sessions."""
-        return _Accounts(
-            names=self.names,
-            kinds=self.kinds,
+        return replace(
+            self,
             sessions=self.sessions[rows],
             folds=self.folds[rows],
             net_return=self.net_return[rows],
             turnover=self.turnover[rows],
             cost=self.cost[rows],
+            cash=self.cash[rows],
+            names_held=self.names_held[rows],
         )
 
-    def baselines(self) -> list[int]:
-        """Columns of the baselines."""
-        return [i for i, kind in enumerate(self.kinds) if kind == "baseline"]
+    def of_kind(self, kind: str) -> list[int]:
+        """Columns of the accounts of a kind."""
+        return [i for i, own in enumerate(self.kinds) if own == kind]
 
 
 def evaluate(
     curves: pl.DataFrame,
+    actions: pl.DataFrame,
     report_from: date,
     intervals: SharpeIntervals | None = None,
     seed: int = 0,
 ) -> pl.DataFrame:
     """One row per account and period: `fold` (each), `before_<year>`, `from_<year>` and `all`.
 
-    `curves` has one row per account and session: policy, kind, fold, session, net_return, turnover (one-way)
-    and cost (fraction of equity). A policy's `best_baseline` is the one with the highest Sharpe ratio of the
-    same period, so chosen with hindsight and in the baselines' favour; the difference to it is paired by
-    session. Baselines have no such difference. A period with fewer than two sessions has no rows.
+    A policy's `best_baseline` is the one with the highest Sharpe ratio of the same period, so chosen with hindsight
+    and in the baselines' favour; the difference to it is paired by session. Baselines have no such difference. An
+    ensemble has the interquartile mean of the Sharpe ratios of its seeds in the period's folds, where there are at
+    least two seeds. What the returns of a period do not have, a ratio to a loss where nothing was lost, is null. A
+    period with fewer than two sessions has no rows.
+
+    Args:
+        curves: a row per account and session: policy, kind, fold, session, net_return, turnover (one-way), cost
+            (fraction of equity) and cash (weight).
+        actions: a row per account and decision: policy, session and executed_weights, cash last; null where the order
+            has not filled.
+        report_from: first day of the period that is reported.
+        intervals: of the Sharpe ratios; None takes the defaults.
+        seed: of every bootstrap.
 
     Raises:
-        ValueError: if the accounts do not cover the same sessions once each.
+        ValueError: if the accounts do not cover the same sessions once each, or one has a session before its first
+            decision.
     """
-    accounts = _accounts(curves)
+    accounts = _accounts(curves, actions)
     resampling = intervals or SharpeIntervals()
     rows = [
         row
@@ -91,7 +125,7 @@ def evaluate(
     return pl.DataFrame(rows, schema=EVALUATION, orient="row")
 
 
-def _accounts(curves: pl.DataFrame) -> _Accounts:
+def _accounts(curves: pl.DataFrame, actions: pl.DataFrame) -> _Accounts:
     """The curves as aligned columns, accounts in their first order."""
     who = curves.select("policy", "kind").unique(maintain_order=True)
     names = tuple(who["policy"])
@@ -104,10 +138,9 @@ def _accounts(curves: pl.DataFrame) -> _Accounts:
             f"evaluate needs every account once on each of the {len(sessions)} sessions and in the same folds, "
             f"but found {found or 'an account of two kinds'}"
         )
-    ordered = curves.sort("session", maintain_order=True)
+    per_account = _with_names_held(curves, actions).partition_by("policy", as_dict=True)
 
     def columns(value: str) -> NDArray[np.float64]:
-        per_account = ordered.partition_by("policy", as_dict=True)
         return np.column_stack([per_account[(name,)][value].to_numpy() for name in names])
 
     return _Accounts(
@@ -118,7 +151,28 @@ def _accounts(curves: pl.DataFrame) -> _Accounts:
         net_return=columns("net_return"),
         turnover=columns("turnover"),
         cost=columns("cost"),
+        cash=columns("cash"),
+        names_held=columns("names_held"),
     )
+
+
+def _with_names_held(curves: pl.DataFrame, actions: pl.DataFrame) -> pl.DataFrame:
+    """The curves by session, each with the effective number of names its account held since the last fill."""
+    filled = actions.filter(pl.col("executed_weights").is_not_null()).sort("session", maintain_order=True)
+    widths = filled["executed_weights"].list.len()
+    weights = filled["executed_weights"].list.to_array(int(widths.max() or 1)).to_numpy()  # type: ignore[arg-type]
+    held = filled.select("policy", "session", pl.Series("names_held", effective_names(weights[:, :-1])))
+    ordered = curves.sort("session", maintain_order=True)
+    # a decision's weights earn from the session after it on
+    joined = ordered.join_asof(held, on="session", by="policy", allow_exact_matches=False, check_sortedness=False)
+    early = joined.filter(pl.col("names_held").is_null())
+    if len(early):
+        policy, session = early.select("policy", "session").row(0)
+        raise ValueError(
+            f"evaluate needs the weights of every account at each session, but {policy} has no decision that filled "
+            f"before {session}; give its action log from the beginning"
+        )
+    return joined
 
 
 def _periods(accounts: _Accounts, report_from: date) -> list[tuple[str, int | None, NDArray[np.bool_]]]:
@@ -137,37 +191,71 @@ def _rows(
     period: tuple[str, int | None],
     intervals: SharpeIntervals,
     generator: np.random.Generator,
-) -> list[tuple[object, ...]]:
+) -> list[dict[str, object]]:
     """The period's row of every account."""
     draws = intervals.draw(accounts.net_return, generator)
-    found = [{name: of(column) for name, of in STATISTICS.items()} for column in accounts.net_return.T]
-    sharpes = [values["sharpe"] for values in found]
-    best = max(accounts.baselines(), key=sharpes.__getitem__, default=None)
+    found = [statistics_of(column) for column in accounts.net_return.T]
     n_sessions = len(accounts.sessions)
-    span = (accounts.sessions[0].item(), accounts.sessions[-1].item(), n_sessions)
-    per_year = PERIODS_PER_YEAR / n_sessions
+    of_period = {
+        "period": period[0],
+        "fold": period[1],
+        "first_session": accounts.sessions[0].item(),
+        "last_session": accounts.sessions[-1].item(),
+        "n_sessions": n_sessions,
+    }
+    sharpes = [sharpe_ratio(column) for column in accounts.net_return.T]
+    over_seeds = _over_seeds(accounts, generator)
     return [
-        (
-            name,
-            accounts.kinds[i],
-            *period,
-            *span,
-            sharpes[i],
-            *draws.interval(i),
-            *(found[i][statistic] for statistic in ("cagr", "volatility", "max_drawdown")),
-            float(accounts.turnover[:, i].sum()) * per_year,
-            float(accounts.cost[:, i].sum()) * per_year,
-            *_against_best(accounts, draws, sharpes, (i, best)),
-        )
+        {
+            "policy": name,
+            "kind": accounts.kinds[i],
+            **of_period,
+            **found[i],
+            **dict(zip(("sharpe_low", "sharpe_high"), draws.interval(i), strict=True)),
+            "sharpe_error": _annual_error(sharpes[i], n_sessions),
+            "turnover_per_year": turnover_per_year(accounts.turnover[:, i]),
+            "cost_per_year": cost_per_year(accounts.cost[:, i]),
+            "exposure": exposure(accounts.cash[:, i]),
+            "effective_names": float(accounts.names_held[:, i].mean()),
+            **(over_seeds if accounts.kinds[i] == "ensemble" else {}),
+            **_against_best(accounts, draws, sharpes, i),
+        }
         for i, name in enumerate(accounts.names)
     ]
 
 
-def _against_best(
-    accounts: _Accounts, draws: SharpeDraws, sharpes: list[float], pair: tuple[int, int | None]
-) -> tuple[str | None, float | None, float | None, float | None]:
+def _annual_error(sharpe: float, n_sessions: int) -> float:
+    """Standard error of an annual Sharpe ratio of independent normal returns."""
+    scale = float(np.sqrt(PERIODS_PER_YEAR))
+    return iid_standard_error(sharpe / scale, n_sessions) * scale
+
+
+def _over_seeds(accounts: _Accounts, generator: np.random.Generator) -> Mapping[str, float]:
+    """The interquartile mean of the Sharpe ratios of every seed in every fold; nothing where the seeds are too few."""
+    seeds = accounts.of_kind("policy")
+    if len(seeds) < MIN_SEEDS:
+        return {}
+    folds = [accounts.folds == fold for fold in np.unique(accounts.folds)]
+    scores = [
+        [sharpe_ratio(accounts.net_return[during, i]) for i in seeds]
+        for during in folds
+        if during.sum() >= MIN_SESSIONS
+    ]
+    if not scores:
+        return {}
+    mean = interquartile_mean(np.array(scores), generator)
+    return {"iqm_sharpe": mean.point, "iqm_low": mean.low, "iqm_high": mean.high}
+
+
+def _against_best(accounts: _Accounts, draws: SharpeDraws, sharpes: list[float], i: int) -> Mapping[str, object]:
     """Name of the best baseline, the Sharpe difference to it and its interval; nothing for baselines."""
-    i, best = pair
+    best = max(accounts.of_kind("baseline"), key=sharpes.__getitem__, default=None)
     if best is None or accounts.kinds[i] == "baseline":
-        return (None, None, None, None)
-    return (accounts.names[best], sharpes[i] - sharpes[best], *draws.difference(i, best))
+        return {}
+    low, high = draws.difference(i, best)
+    return {
+        "best_baseline": accounts.names[best],
+        "sharpe_difference": sharpes[i] - sharpes[best],
+        "difference_low": low,
+        "difference_high": high,
+    }

@@ -145,7 +145,7 @@ class Runtime:
                 yield self._said(stage, message, fold=step.fold, share=share, metrics=metrics)
 
     def _verdict(self, record: BacktestRecord) -> Progress:
-        verdict = verdict_of(self.plan, record.equity_curves)
+        verdict = verdict_of(self.plan, record)
         self.store.keep_verdict(verdict)
         metrics = headline(verdict)
         message = f"net Sharpe {metrics['all/sharpe']:.2f}" if "all/sharpe" in metrics else "too short for a verdict"
@@ -226,11 +226,11 @@ def rollout_rows(plan: RunPlan, task: TrainingTask, rollouts: pl.DataFrame) -> p
     ).select(list(TRAJECTORY))
 
 
-def verdict_of(plan: RunPlan, equity_curves: pl.DataFrame) -> pl.DataFrame:
+def verdict_of(plan: RunPlan, record: BacktestRecord) -> pl.DataFrame:
     """Every account over each period; over all of it only where the policies are a parent's."""
-    if equity_curves["session"].n_unique() < MIN_SESSIONS:
+    if record.equity_curves["session"].n_unique() < MIN_SESSIONS:
         return pl.DataFrame(schema=EVALUATION)
-    verdict = evaluate(equity_curves, plan.spec.report_from)
+    verdict = evaluate(record.equity_curves, record.action_logs, plan.spec.report_from)
     return verdict if plan.kind == "walk_forward" else verdict.filter(pl.col("period") == "all")
 
 

@@ -1,5 +1,6 @@
 """Small walk-forward records for the tests of verdicts and figures."""
 
+import datetime as dt
 from datetime import date
 
 import numpy as np
@@ -39,11 +40,20 @@ def equity_curves(n_sessions=600, n_folds=3, seed=0, who=WHO):
                     "drawdown": 1.0 - equity / peak,
                     "turnover": np.where(np.arange(n_sessions) % 5 == 0, 0.1, 0.0),
                     "cost": np.where(np.arange(n_sessions) % 5 == 0, 0.0002, 0.0),
-                    "cash": 0.0,
+                    "cash": 0.1,
                 }
             )
         )
     return pl.concat(frames)
+
+
+def action_logs(curves, every=5):
+    """A decision of each account before every few of its sessions: one name of two, then both, a tenth in cash."""
+    sessions = curves["session"].unique().sort()
+    decided = [sessions[0] - dt.timedelta(days=1), *sessions[every - 1 : -1 : every]]
+    weights = [[0.9, 0.0, 0.1] if i % 2 == 0 else [0.45, 0.45, 0.1] for i in range(len(decided))]
+    steps = pl.DataFrame({"step": range(len(decided)), "session": decided, "executed_weights": weights})
+    return curves.select("policy", "kind").unique(maintain_order=True).join(steps, how="cross")
 
 
 REPORT_FROM = date(2016, 1, 1)

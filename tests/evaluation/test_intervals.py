@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from arch.bootstrap import StationaryBootstrap
 
-from nvtrader_pipelines.evaluation.intervals import SharpeIntervals
-from nvtrader_pipelines.evaluation.statistics import sharpe_ratio
+from nvtrader_pipelines.evaluation.intervals import SharpeIntervals, lo_interval
+from nvtrader_pipelines.evaluation.sharpe_error import gmm_standard_error, iid_standard_error
+from nvtrader_pipelines.evaluation.statistics import UndefinedStatisticError, sharpe_ratio
 
 
 def normal_returns(n_sessions=700, n_series=3, seed=0):
@@ -71,3 +72,35 @@ def test_nine_series_over_thirteen_years_take_less_than_half_a_gigabyte():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     SharpeIntervals().draw(returns, np.random.default_rng(0))
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 500_000  # KiB
+
+
+def test_the_interval_by_theory_is_the_ratio_and_its_normal_quantiles():
+    returns = normal_returns(n_series=1)[:, 0]
+    found = lo_interval(returns, 0.9, n_lags=5)
+    assert found.point == sharpe_ratio(returns)
+    reach = 1.6448536269514722 * gmm_standard_error(returns, 5) * np.sqrt(252)
+    assert (found.low, found.high) == pytest.approx((found.point - reach, found.point + reach), rel=1e-12)
+
+
+def test_the_interval_by_theory_is_near_the_bootstrapped_one():
+    returns = normal_returns(n_sessions=2520, n_series=1)
+    found = lo_interval(returns[:, 0])
+    low, high = SharpeIntervals().draw(returns, np.random.default_rng(0)).interval(0)
+    assert (found.low, found.high) == pytest.approx((low, high), abs=0.1)
+
+
+def test_without_lags_it_is_about_that_of_independent_normal_returns():
+    returns = normal_returns(n_sessions=20_000, n_series=1)[:, 0]
+    found = lo_interval(returns, n_lags=0)
+    error = iid_standard_error(sharpe_ratio(returns, 1), len(returns)) * np.sqrt(252)
+    assert (found.high - found.low) / 2.0 == pytest.approx(1.96 * error, rel=0.01)
+
+
+def test_an_account_that_stays_in_cash_has_no_interval_by_theory():
+    with pytest.raises(UndefinedStatisticError, match="returns that vary"):
+        lo_interval(np.zeros(50))
+
+
+def test_an_interval_needs_a_level_that_is_a_share():
+    with pytest.raises(ValueError, match=r"inside \(0, 1\), but is 95"):
+        lo_interval(normal_returns(n_series=1)[:, 0], 95.0)

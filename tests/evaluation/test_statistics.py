@@ -1,35 +1,172 @@
 import json
+import math
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from nvtrader_pipelines.evaluation.statistics import STATISTICS, annual_volatility, cagr, max_drawdown, sharpe_ratio
+from nvtrader_pipelines.evaluation.statistics import (
+    STATISTICS,
+    UndefinedStatisticError,
+    annual_volatility,
+    cagr,
+    calmar_ratio,
+    drawdown_duration,
+    expected_shortfall,
+    hit_rate,
+    max_drawdown,
+    omega_ratio,
+    sharpe_ratio,
+    sortino_ratio,
+    statistics_of,
+    tail_ratio,
+    total_return,
+    value_at_risk,
+)
 
 GOLDEN = json.loads(
     (Path(__file__).parents[1] / "golden" / "performance_metrics" / "performance_metrics.json").read_text()
 )
+SERIES = {name: np.array(case["returns"]) for name, case in GOLDEN["series"].items()}
+SMALL = {case["id"]: (np.array(case["returns"]), case["expected"]) for case in GOLDEN["small"]}
+TAKEN = {  # name in the table of values taken: the same from our statistics
+    "sharpe_ann": sharpe_ratio,
+    "sortino_ann": sortino_ratio,
+    "annual_return_geometric": cagr,
+    "annual_return_arithmetic": lambda returns: sharpe_ratio(returns) * annual_volatility(returns),
+    "annual_vol": annual_volatility,
+    "max_drawdown": lambda returns: -max_drawdown(returns),
+    "calmar": calmar_ratio,
+    "var95_loss": value_at_risk,
+    "cvar95_loss_RU": expected_shortfall,
+    "omega0": omega_ratio,
+    "tail_ratio": tail_ratio,
+}
+AGREEING = {  # what each library computes by the convention taken, and by which of our statistics
+    "empyrical": {
+        "sharpe": sharpe_ratio,
+        "sortino": sortino_ratio,
+        "calmar": calmar_ratio,
+        "max_drawdown": TAKEN["max_drawdown"],
+        "omega0": omega_ratio,
+        "omega_annual5pct": lambda returns: omega_ratio(returns - (1.05 ** (1 / 252) - 1.0)),
+        "tail_ratio": tail_ratio,
+        "annual_vol": annual_volatility,
+        "annual_return": cagr,
+        "downside_risk": lambda returns: TAKEN["annual_return_arithmetic"](returns) / sortino_ratio(returns),
+        "sharpe_rf_daily_1bp": lambda returns: sharpe_ratio(returns - 1e-4),
+    },
+    "quantstats": {
+        "sharpe": sharpe_ratio,
+        "sortino": sortino_ratio,
+        "calmar": calmar_ratio,
+        "max_drawdown": TAKEN["max_drawdown"],
+        "omega0": omega_ratio,
+        "omega_annual5pct": lambda returns: omega_ratio(returns - (1.05 ** (1 / 252) - 1.0)),
+        "tail_ratio": tail_ratio,
+        "annual_vol": annual_volatility,
+        "cagr": cagr,
+    },
+    "ffn": {"sharpe_252": sharpe_ratio, "sortino_252": sortino_ratio, "max_drawdown": TAKEN["max_drawdown"]},
+    "skfolio": {
+        "sharpe_per_period": lambda returns: sharpe_ratio(returns, 1),
+        "annualized_sharpe_default": sharpe_ratio,
+        "std": lambda returns: annual_volatility(returns, 1),
+        "annualized_std": annual_volatility,
+        "annualized_mean": TAKEN["annual_return_arithmetic"],
+        "cvar95": expected_shortfall,
+        "var95": value_at_risk,
+        "max_drawdown_compounded": max_drawdown,
+        "semi_deviation_mar0_biased": lambda returns: returns.mean() / sortino_ratio(returns, 1),
+    },
+    "recommended": TAKEN,
+}
+OF_A_SHORT_SERIES = {
+    "max_drawdown_from_start": TAKEN["max_drawdown"],
+    "sharpe252": sharpe_ratio,
+    "sortino252": sortino_ratio,
+    "calmar": calmar_ratio,
+    "cvar_skfolio": expected_shortfall,
+    "var_skfolio": value_at_risk,
+    "omega": omega_ratio,
+}
+CONVENTIONS = [(library, name) for library, own in AGREEING.items() for name in own]
 some_returns = arrays(
     np.float64, st.integers(2, 60), elements=st.integers(-500, 500).map(lambda basis_points: basis_points * 1e-4)
 )
 
 
-@pytest.mark.parametrize("name", ["AAPL", "EW20"])
-@pytest.mark.parametrize("statistic", list(STATISTICS))
-def test_statistics_equal_four_libraries_on_real_returns(name, statistic):
-    case = GOLDEN["series"][name]
-    found = STATISTICS[statistic](np.array(case["returns"]))
-    assert found == pytest.approx(case["expected"][statistic], rel=1e-12)
+@pytest.mark.parametrize("series", SERIES)
+@pytest.mark.parametrize(("library", "name"), CONVENTIONS, ids=lambda part: part)
+def test_statistics_equal_four_libraries_on_real_returns(series, library, name):
+    expected = GOLDEN["series"][series]["libraries"][library][name]
+    assert AGREEING[library][name](SERIES[series]) == pytest.approx(expected, rel=1e-11)
 
 
-@pytest.mark.parametrize("case", GOLDEN["small"], ids=lambda case: case["id"])
-def test_statistics_equal_the_libraries_on_short_series(case):
-    returns = np.array(case["returns"])
-    for statistic, expected in case["expected"].items():
-        assert STATISTICS[statistic](returns) == pytest.approx(expected, rel=1e-12, abs=1e-15)
+def test_every_value_taken_has_a_statistic():
+    assert all(case["libraries"]["recommended"].keys() == TAKEN.keys() for case in GOLDEN["series"].values())
+
+
+@pytest.mark.parametrize("case", SMALL)
+@pytest.mark.parametrize("name", OF_A_SHORT_SERIES)
+def test_statistics_equal_the_libraries_on_short_series(case, name):
+    returns, expected = SMALL[case]
+    if isinstance(expected[name], str):  # a ratio to a loss where nothing was lost: inf or nan
+        with pytest.raises(UndefinedStatisticError, match=r"needs a (loss|drawdown), but these returns have none"):
+            OF_A_SHORT_SERIES[name](returns)
+    else:
+        assert OF_A_SHORT_SERIES[name](returns) == pytest.approx(expected[name], rel=1e-11, abs=1e-15)
+
+
+@given(returns=some_returns, level=st.sampled_from([0.5, 0.9, 0.95, 0.99]))
+def test_expected_shortfall_is_the_minimum_of_the_rockafellar_uryasev_objective(returns, level):
+    losses = -returns
+    objective = [loss + np.maximum(losses - loss, 0.0).mean() / (1.0 - level) for loss in losses]
+    assert expected_shortfall(returns, level) == pytest.approx(min(objective), abs=1e-12)
+
+
+@given(returns=some_returns, level=st.sampled_from([0.5, 0.9, 0.95, 0.99]))
+def test_value_at_risk_is_the_first_loss_whose_frequency_reaches_the_level(returns, level):
+    reached = [loss for loss in -returns if np.mean(-returns <= loss) >= level - 1e-12]
+    assert value_at_risk(returns, level) == min(reached)
+
+
+@given(returns=some_returns)
+def test_omega_less_one_is_the_mean_over_the_mean_loss(returns):
+    assume((returns < 0.0).any())
+    lost = -np.minimum(returns, 0.0).mean()
+    assert omega_ratio(returns) - 1.0 == pytest.approx(returns.mean() / lost, abs=1e-9)
+
+
+@given(returns=some_returns)
+def test_total_return_compounds_what_cagr_spreads_over_the_years(returns):
+    assert total_return(returns) == pytest.approx(math.prod(1.0 + returns) - 1.0, abs=1e-12)
+
+
+@given(returns=some_returns)
+def test_drawdown_duration_is_the_longest_time_below_any_earlier_wealth(returns):
+    wealth = [1.0, *np.cumprod(1.0 + returns)]
+    longest = held = 0
+    for i in range(1, len(wealth)):
+        held = held + 1 if wealth[i] < max(wealth[:i]) else 0
+        longest = max(longest, held)
+    assert drawdown_duration(returns) == longest
+
+
+@pytest.mark.parametrize(
+    ("returns", "sessions"),
+    [([0.1, 0.1], 0), ([0.0, 0.0], 0), ([-0.1, 0.05, 0.05], 3), ([-0.5, 1.0, -0.5], 1), ([0.1, -0.1, 0.2, -0.1], 1)],
+    ids=["only gains", "nothing", "never recovered", "back at the peak counts as recovered", "lost at the end"],
+)
+def test_drawdown_duration_of(returns, sessions):
+    assert drawdown_duration(np.array(returns)) == sessions
+
+
+def test_hit_rate_counts_sessions_without_a_return_as_misses():
+    assert hit_rate(np.array([0.01, 0.0, -0.01, 0.02])) == 0.5
 
 
 @given(returns=some_returns)
@@ -67,3 +204,54 @@ def test_missing_returns_are_refused(statistic):
         STATISTICS[statistic](np.array([0.01, np.nan, 0.02]))
     with pytest.raises(ValueError, match="at least"):
         STATISTICS[statistic](np.array([]))
+
+
+@pytest.mark.parametrize("statistic", list(STATISTICS))
+def test_returns_on_two_axes_are_refused(statistic):
+    with pytest.raises(ValueError, match=r"one axis, but their shape is \(3, 2\)"):
+        STATISTICS[statistic](np.full((3, 2), 0.01))
+
+
+@pytest.mark.parametrize("statistic", [annual_volatility, sharpe_ratio])
+def test_one_return_has_no_spread(statistic):
+    with pytest.raises(ValueError, match="at least 2 returns"):
+        statistic(np.array([0.01]))
+
+
+@pytest.mark.parametrize("statistic", [sortino_ratio, calmar_ratio, omega_ratio, tail_ratio])
+def test_a_ratio_to_nothing_is_refused_for_an_account_that_stays_in_cash(statistic):
+    with pytest.raises(UndefinedStatisticError, match="these returns have none"):
+        statistic(np.zeros(50))
+
+
+@pytest.mark.parametrize("constant", [-0.01, 0.01])
+def test_statistics_of_returns_that_never_vary(constant):
+    found = statistics_of(np.full(50, constant))
+    lost = constant < 0
+    assert found["sharpe"] == 0.0
+    assert found["hit_rate"] == float(not lost)
+    assert found["drawdown_duration"] == (50 if lost else 0)
+    assert found["cvar"] == found["value_at_risk"] == -constant
+    assert found["tail_ratio"] == pytest.approx(1.0)
+    assert (found["omega"], found["sortino"]) == ((0.0, pytest.approx(-(252**0.5))) if lost else (None, None))
+    assert (found["calmar"] is None) is not lost
+
+
+@pytest.mark.parametrize("statistic", [total_return, cagr, max_drawdown, drawdown_duration, calmar_ratio])
+def test_a_loss_of_more_than_everything_is_not_compounded(statistic):
+    with pytest.raises(ValueError, match=r"at least -1.*the lowest is -1\.2"):
+        statistic(np.array([0.1, -1.2, 0.1]))
+
+
+def test_a_total_loss_stays_a_total_loss():
+    ruined = np.array([0.1, -1.0, 0.0])
+    assert total_return(ruined) == cagr(ruined) == -1.0
+    assert max_drawdown(ruined) == 1.0
+    assert calmar_ratio(ruined) == -1.0
+
+
+@pytest.mark.parametrize("level", [0.0, 1.0, 95.0])
+@pytest.mark.parametrize("statistic", [value_at_risk, expected_shortfall])
+def test_a_confidence_level_is_a_share(statistic, level):
+    with pytest.raises(ValueError, match=r"must be inside \(0, 1\), but is"):
+        statistic(np.array([0.01, -0.01]), level)

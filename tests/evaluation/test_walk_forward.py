@@ -4,10 +4,12 @@ import numpy as np
 import polars as pl
 import pytest
 
+from nvtrader_pipelines.evaluation.aggregates import interquartile_mean
 from nvtrader_pipelines.evaluation.intervals import SharpeIntervals
-from nvtrader_pipelines.evaluation.statistics import STATISTICS
+from nvtrader_pipelines.evaluation.sharpe_error import iid_standard_error
+from nvtrader_pipelines.evaluation.statistics import STATISTICS, sharpe_ratio
 from nvtrader_pipelines.evaluation.walk_forward import EVALUATION, evaluate
-from tests.evaluation.accounts import REPORT_FROM, WHO, equity_curves
+from tests.evaluation.accounts import REPORT_FROM, WHO, action_logs, equity_curves
 
 QUICK = SharpeIntervals(n_draws=200)
 
@@ -19,7 +21,11 @@ def curves():
 
 @pytest.fixture(scope="module")
 def verdict(curves):
-    return evaluate(curves, REPORT_FROM, QUICK)
+    return judged(curves)
+
+
+def judged(curves, report_from=REPORT_FROM):
+    return evaluate(curves, action_logs(curves), report_from, QUICK)
 
 
 def test_every_account_is_judged_on_each_fold_before_and_from_the_date_and_overall(verdict):
@@ -40,7 +46,68 @@ def test_numbers_are_the_statistics_of_the_period(curves, verdict):
             assert row[name] == statistic(rows["net_return"].to_numpy())
         assert row["turnover_per_year"] == pytest.approx(rows["turnover"].sum() * 252 / len(rows))
         assert row["cost_per_year"] == pytest.approx(rows["cost"].sum() * 252 / len(rows))
+        assert row["exposure"] == pytest.approx(0.9)
+        daily = sharpe_ratio(rows["net_return"].to_numpy(), 1)
+        assert row["sharpe_error"] == pytest.approx(np.sqrt(252) * iid_standard_error(daily, len(rows)))
         assert row["sharpe_low"] < row["sharpe"] < row["sharpe_high"]
+
+
+def test_names_held_are_counted_from_the_session_after_the_decision(curves, verdict):
+    held = np.arange(600) // 5 % 2 + 1  # one name for five sessions, then two
+    for period, fold, first, last, found in verdict.select(
+        "period", "fold", "first_session", "last_session", "effective_names"
+    ).rows():
+        sessions = curves["session"].unique().sort()
+        during = sessions.is_between(first, last).to_numpy()
+        assert found == pytest.approx(held[during].mean()), (period, fold)
+
+
+def test_an_order_that_has_not_filled_holds_nothing(curves, verdict):
+    actions = action_logs(curves)
+    last = actions.group_by("policy", maintain_order=True).last()
+    waiting = last.with_columns(session=pl.lit(curves["session"].max()), executed_weights=None)
+    found = evaluate(
+        curves, pl.concat([actions, waiting.select(actions.columns)], how="vertical_relaxed"), REPORT_FROM, QUICK
+    )
+    assert found.equals(verdict)
+
+
+def test_an_account_whose_first_decision_comes_late_is_refused_by_name(curves):
+    late = action_logs(curves).filter((pl.col("policy") != "ppo") | (pl.col("step") > 0))
+    with pytest.raises(ValueError, match=f"ppo has no decision that filled before {curves['session'].min()}"):
+        evaluate(curves, late, REPORT_FROM, QUICK)
+
+
+def test_an_ensemble_has_the_interquartile_mean_of_its_seeds_over_the_folds_of_the_period(curves, verdict):
+    scores = np.array(
+        [
+            [
+                sharpe_ratio(curves.filter(pl.col("policy") == name, pl.col("fold") == fold)["net_return"].to_numpy())
+                for name in ("ppo/seed-0", "ppo/seed-1")
+            ]
+            for fold in range(3)
+        ]
+    )
+    own = verdict.filter(pl.col("kind") == "ensemble")
+    of_all = own.row(by_predicate=pl.col("period") == "all", named=True)
+    assert of_all["iqm_sharpe"] == interquartile_mean(scores, np.random.default_rng(0)).point
+    assert scores.min() <= of_all["iqm_low"] < of_all["iqm_sharpe"] < of_all["iqm_high"] <= scores.max()
+    folds = own.filter(pl.col("period") == "fold")["iqm_sharpe"]
+    np.testing.assert_allclose(folds, scores.mean(axis=1))
+    others = verdict.filter(pl.col("kind") != "ensemble").select("iqm_sharpe", "iqm_low", "iqm_high")
+    assert others.null_count().row(0) == (len(others),) * 3
+
+
+def test_an_ensemble_of_one_seed_has_no_interquartile_mean(curves):
+    alone = judged(curves.filter(pl.col("policy") != "ppo/seed-1"))
+    assert alone["iqm_sharpe"].null_count() == len(alone)
+
+
+def test_what_the_returns_of_a_period_do_not_have_is_null(curves):
+    gaining = curves.with_columns(net_return=pl.col("net_return").abs() + 1e-6)
+    rows = judged(gaining)
+    assert rows.select("sortino", "calmar", "omega").null_count().row(0) == (len(rows),) * 3
+    assert rows["tail_ratio"].null_count() == 0
 
 
 def test_policies_are_compared_with_the_best_baseline_of_the_same_period(verdict):
@@ -59,32 +126,32 @@ def test_baselines_are_compared_with_nothing(verdict):
 
 
 def test_policies_alone_are_judged_without_a_comparison(curves):
-    alone = evaluate(curves.filter(pl.col("kind") == "policy"), REPORT_FROM, QUICK)
+    alone = judged(curves.filter(pl.col("kind") == "policy"))
     assert alone["best_baseline"].null_count() == len(alone)
 
 
 def test_two_verdicts_of_a_seed_are_equal_and_rows_order_does_not_matter(curves, verdict):
-    again = evaluate(curves.sort("session", maintain_order=True), REPORT_FROM, QUICK)
+    again = judged(curves.sort("session", maintain_order=True))
     assert again.equals(verdict)
 
 
 def test_an_empty_period_has_no_rows(curves):
-    assert "before_2010" not in set(evaluate(curves, date(2010, 1, 1), QUICK)["period"])
-    assert "from_2030" not in set(evaluate(curves, date(2030, 1, 1), QUICK)["period"])
+    assert "before_2010" not in set(judged(curves, date(2010, 1, 1))["period"])
+    assert "from_2030" not in set(judged(curves, date(2030, 1, 1))["period"])
 
 
 def test_an_account_in_cash_gets_finite_numbers(curves):
     still = curves.with_columns(net_return=pl.when(pl.col("policy") == "ppo").then(0.0).otherwise("net_return"))
-    rows = evaluate(still, REPORT_FROM, QUICK).filter(pl.col("policy") == "ppo")
+    rows = judged(still).filter(pl.col("policy") == "ppo")
     assert np.all(rows.select("sharpe", "sharpe_low", "sharpe_high", "cagr", "max_drawdown").to_numpy() == 0.0)
 
 
 def test_an_account_that_misses_a_session_is_refused_by_name(curves):
     missing = curves.filter((pl.col("policy") != "ppo") | (pl.col("session") != curves["session"][10]))
     with pytest.raises(ValueError, match=r"each of the 600 sessions.*ppo: 599"):
-        evaluate(missing, REPORT_FROM, QUICK)
+        judged(missing)
 
 
 def test_an_account_with_a_session_twice_is_refused_by_name(curves):
     with pytest.raises(ValueError, match="ppo: 601"):
-        evaluate(pl.concat([curves, curves.filter(pl.col("policy") == "ppo").head(1)]), REPORT_FROM, QUICK)
+        judged(pl.concat([curves, curves.filter(pl.col("policy") == "ppo").head(1)]))

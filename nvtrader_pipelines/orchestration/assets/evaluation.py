@@ -17,7 +17,7 @@ from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.policy_library import PolicyLibrary
 from nvtrader_pipelines.storage.recording import failing
 from nvtrader_pipelines.storage.runs import WALK_FORWARD, complete, read_run, replace_run
-from nvtrader_pipelines.storage.tables import EQUITY_CURVES, EVALUATIONS, RATIO_CURVE, RUNS
+from nvtrader_pipelines.storage.tables import ACTION_LOGS, EQUITY_CURVES, EVALUATIONS, RATIO_CURVE, RUNS
 from nvtrader_pipelines.storage.views import create_views, read_query
 
 EVALUATION_KEY = dg.AssetKey(["evaluation", "walk_forward_evaluation"])
@@ -28,9 +28,9 @@ EVALUATION_KEY = dg.AssetKey(["evaluation", "walk_forward_evaluation"])
     group_name="evaluation",
     kinds={"iceberg", "polars"},
     owners=OWNERS,
-    deps=[["rl", "equity_curves"]],
+    deps=[["rl", "equity_curves"], ["rl", "action_logs"]],
     partitions_def=EXPERIMENTS,
-    code_version="1",
+    code_version="2",
     metadata=table_metadata(EVALUATIONS),
 )
 def walk_forward_evaluation(
@@ -41,7 +41,8 @@ def walk_forward_evaluation(
     run = PolicyLibrary(warehouse.home).latest(context.partition_key)
     spec = ledger.read(context.partition_key)
     with failing(ledger, run.run_id), mlflow.run(run.run_id, context.partition_key) as tracked:
-        verdict = evaluate(read_run(lake, EQUITY_CURVES, run), spec.report_from)
+        curves, actions = (read_run(lake, table, run) for table in (EQUITY_CURVES, ACTION_LOGS))
+        verdict = evaluate(curves, actions, spec.report_from)
         n_rows = replace_run(lake, EVALUATIONS, verdict, run)
         tracked.log_verdict(verdict)
         complete(lake, run, datetime.now(UTC), tracked.mlflow_run_id)

@@ -1,0 +1,49 @@
+"""One number, with its interval, from the scores of several folds and seeds: the interquartile mean."""
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import bootstrap, trim_mean
+
+from nvtrader_pipelines.evaluation.intervals import Interval
+from nvtrader_pipelines.evaluation.statistics import CONFIDENCE_LEVEL
+
+N_DRAWS = 2000
+TRIMMED = 0.25  # share of all scores left out at either end, rounded down to whole scores
+MIN_SEEDS = 2  # a fold's only seed cannot be resampled
+
+
+def interquartile_mean(
+    scores: NDArray[np.float64],
+    generator: np.random.Generator,
+    n_draws: int = N_DRAWS,
+    confidence_level: float = CONFIDENCE_LEVEL,
+) -> Interval:
+    """Mean of the middle half of all scores (n_folds, n_seeds), and its interval by a stratified bootstrap.
+
+    A draw takes each fold's seeds anew, with replacement and by themselves; the bounds are percentiles of the draws.
+    They tell what other seeds would have given on the same sessions, and nothing of other sessions.
+
+    Raises:
+        ValueError: if scores are not on two axes, there are no folds or fewer than two seeds, or some are not finite.
+
+    Source: Agarwal et al. (2021), folds as their tasks and seeds as their runs.
+    """
+    if scores.ndim != 2 or not len(scores) or scores.shape[1] < MIN_SEEDS or not np.isfinite(scores).all():
+        raise ValueError(
+            f"an interquartile mean needs finite scores of shape (folds, seeds) with at least {MIN_SEEDS} seeds, but "
+            f"got shape {scores.shape} with {int((~np.isfinite(scores)).sum())} not finite; train more seeds"
+        )
+    drawn = bootstrap(
+        tuple(scores),
+        _middle_half,
+        n_resamples=n_draws,
+        vectorized=True,
+        confidence_level=confidence_level,
+        method="percentile",
+        rng=generator,
+    ).confidence_interval
+    return Interval(float(_middle_half(*scores)), float(drawn.low), float(drawn.high))
+
+
+def _middle_half(*folds: NDArray[np.float64], axis: int = -1) -> NDArray[np.float64]:
+    return trim_mean(np.concatenate(folds, axis=axis), TRIMMED, axis=axis)

@@ -1,0 +1,89 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from nvtrader_pipelines.evaluation.account_statistics import (
+    cost_per_year,
+    effective_names,
+    execution_latency,
+    exposure,
+    one_way_turnover,
+    turnover_per_year,
+)
+
+TRADE = json.loads(
+    (Path(__file__).parents[1] / "golden" / "performance_metrics" / "performance_metrics.json").read_text()
+)["turnover"]
+MISSING = np.array([0.1, np.nan])
+
+
+def test_turnover_is_half_the_change_from_the_drifted_weights():
+    before, target = np.array([TRADE["w_prev"]]), np.array([TRADE["w_target"]])
+    grown = before * (1.0 + np.array(TRADE["asset_returns"]))
+    drifted = grown / grown.sum()
+    np.testing.assert_allclose(drifted[0], TRADE["drifted"], rtol=1e-15)
+    one_way = one_way_turnover(drifted, target)
+    assert one_way == pytest.approx(TRADE["one_sided_half"], rel=1e-14)
+    assert 2.0 * one_way == pytest.approx(TRADE["two_sided_vs_drifted"], rel=1e-14)
+    assert 2.0 * one_way_turnover(before, target) == pytest.approx(TRADE["two_sided_ignoring_drift"], rel=1e-14)
+
+
+def test_weights_of_other_names_are_refused():
+    with pytest.raises(ValueError, match=r"same names before and after.*\(2, 3\) and \(2, 4\)"):
+        one_way_turnover(np.zeros((2, 3)), np.zeros((2, 4)))
+
+
+def test_turnover_and_costs_are_of_a_year_whatever_the_number_of_sessions():
+    weekly = np.tile([0.1, 0.0, 0.0, 0.0, 0.0], 100)
+    for per_year in (turnover_per_year, cost_per_year):
+        assert per_year(weekly) == pytest.approx(0.1 * 252 / 5)
+        assert per_year(weekly[:250]) == pytest.approx(per_year(weekly))
+        assert per_year(weekly, 52) == pytest.approx(0.1 * 52 / 5)
+
+
+def test_exposure_is_what_is_not_in_cash_and_more_than_everything_with_borrowed_money():
+    assert exposure(np.array([0.2, 0.4])) == pytest.approx(0.7)
+    assert exposure(np.array([-0.5, -0.5])) == pytest.approx(1.5)
+
+
+@given(n_names=st.integers(1, 30), held=st.floats(0.01, 2.0))
+def test_equal_holdings_are_as_many_names_as_there_are_however_much_is_in_cash(n_names, held):
+    assert effective_names(np.full((1, n_names), held / n_names)) == pytest.approx(n_names)
+
+
+@given(weights=arrays(float, (5, 7), elements=st.floats(0.01, 1.0)))
+def test_unequal_holdings_are_fewer_names(weights):
+    found = effective_names(weights)
+    assert ((found >= 1.0 - 1e-9) & (found <= 7.0 + 1e-9)).all()
+    np.testing.assert_allclose(found, 1.0 / ((weights / weights.sum(axis=1, keepdims=True)) ** 2).sum(axis=1))
+
+
+def test_short_positions_count_by_their_size_and_an_account_in_cash_holds_no_name():
+    assert effective_names(np.array([[0.5, -0.5], [0.0, 0.0], [0.3, 0.0]])).tolist() == [2.0, 0.0, 1.0]
+
+
+def test_execution_latency_is_the_median_and_the_95th_percentile():
+    found = execution_latency(np.arange(101.0) / 10.0)
+    assert (found.median, found.p95) == (5.0, 9.5)
+    assert execution_latency([0.25]).p95 == 0.25
+
+
+@pytest.mark.parametrize(
+    "statistic",
+    [turnover_per_year, cost_per_year, exposure, execution_latency, lambda rows: effective_names(rows[:, None])],
+    ids=["turnover", "cost", "exposure", "latency", "names"],
+)
+@pytest.mark.parametrize("values", [MISSING, np.array([])], ids=["missing", "empty"])
+def test_missing_numbers_are_refused(statistic, values):
+    with pytest.raises(ValueError, match="needs finite numbers"):
+        statistic(values)
+
+
+def test_a_duration_below_zero_is_refused():
+    with pytest.raises(ValueError, match=r"one took -0\.1; use a clock"):
+        execution_latency([0.2, -0.1])
