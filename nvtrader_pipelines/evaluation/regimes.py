@@ -157,6 +157,12 @@ def evaluate_regimes(
     return pl.DataFrame(rows, schema=REGIME_EVALUATION)
 
 
+def summary(evaluation: pl.DataFrame) -> pl.DataFrame:
+    """The evaluation of all accounts but single seeds, in fewer columns and digits for a person."""
+    columns = [name for name in REGIME_EVALUATION if name not in {"source", "kind", "log_return"}]
+    return evaluation.filter(pl.col("kind") != "policy").select(columns).with_columns(pl.selectors.float().round(3))
+
+
 def _record(curves: pl.DataFrame, regimes: pl.DataFrame) -> _Record:
     who = curves.select("policy", "kind").unique(maintain_order=True)
     sessions = curves.select("session").unique().sort("session")

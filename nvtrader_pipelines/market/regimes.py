@@ -81,6 +81,12 @@ class RegimeLabels:
     rows: pl.DataFrame  # as `gold.regimes`
     left_out: dict[str, str]  # source to the sentence why it has none
 
+    @property
+    def summary(self) -> str:
+        """One line for a person."""
+        without = "".join(f"; {source} has no regimes: it {why}" for source, why in self.left_out.items())
+        return f"{len(self.rows)} sessions of {self.rows['source'].n_unique()} markets labelled{without}"
+
 
 def segment_regimes(
     market_returns: NDArray[np.float64], params: SliceAndMergeRegimeParams | None = None

@@ -76,7 +76,7 @@ def test_the_market_is_partitioned_by_years_and_the_rest_by_experiments(specs):
     whole = {name for name, kind in by_kind.items() if kind is type(None)}
     experiments = {name for name, kind in by_kind.items() if kind is dg.DynamicPartitionsDefinition}
     assert years == {"bronze/bars", "silver/clean_bars", "silver/quarantine", "gold/returns", "gold/features"}
-    assert whole == {"gold/market_panel", "evaluation/sharpe_ratio_curve"}
+    assert whole == {"gold/market_panel", "gold/regimes", "evaluation/sharpe_ratio_curve"}
     assert experiments == set(specs) - years - whole
 
 

@@ -2,9 +2,10 @@
 
 from nvtrader_pipelines.orchestration.assets.bronze import bars
 from nvtrader_pipelines.orchestration.assets.evaluation import sharpe_ratio_curve, walk_forward_evaluation
-from nvtrader_pipelines.orchestration.assets.gold import features, market_panel, returns
+from nvtrader_pipelines.orchestration.assets.gold import features, market_panel, market_regimes, returns
 from nvtrader_pipelines.orchestration.assets.policies import trained_policy, training_curve
 from nvtrader_pipelines.orchestration.assets.preferences import preference_pairs
+from nvtrader_pipelines.orchestration.assets.regimes import regime_evaluation
 from nvtrader_pipelines.orchestration.assets.silver import refine
 from nvtrader_pipelines.orchestration.assets.trajectories import walk_forward
 from nvtrader_pipelines.orchestration.assets.versions import experiment_version
@@ -15,11 +16,13 @@ ASSETS = [
     returns,
     features,
     market_panel,
+    market_regimes,
     experiment_version,
     trained_policy,
     training_curve,
     walk_forward,
     walk_forward_evaluation,
+    regime_evaluation,
     sharpe_ratio_curve,
     preference_pairs,
 ]

@@ -4,15 +4,18 @@ from datetime import UTC, datetime
 
 import dagster as dg
 
+from nvtrader_pipelines.evaluation.figures import regimes_figures
 from nvtrader_pipelines.market.features import compute_features
+from nvtrader_pipelines.market.regimes import SliceAndMergeRegimeParams, regime_labels
 from nvtrader_pipelines.market.returns import bar_returns
 from nvtrader_pipelines.orchestration.partitions import ALL_YEARS, ONE_RUN, YEARS, years_of
-from nvtrader_pipelines.orchestration.reports import OWNERS, table_metadata, written
+from nvtrader_pipelines.orchestration.reports import OWNERS, keep_pictures, table_metadata, written
 from nvtrader_pipelines.orchestration.resources import WarehouseResource
 from nvtrader_pipelines.storage.medallion import pin_panels
-from nvtrader_pipelines.storage.tables import CLEAN_BARS, FEATURES, MARKET_PANEL, RETURNS
+from nvtrader_pipelines.storage.tables import CLEAN_BARS, FEATURES, MARKET_PANEL, REGIMES, RETURNS
 
 RETURNS_KEY, FEATURES_KEY = dg.AssetKey(["gold", "returns"]), dg.AssetKey(["gold", "features"])
+REGIMES_KEY = dg.AssetKey(["gold", "regimes"])
 
 
 @dg.asset(
@@ -66,3 +69,23 @@ def market_panel(context: dg.AssetExecutionContext, warehouse: WarehouseResource
     panels = pin_panels(lake, datetime.now(UTC))
     context.log.info(panels.summary)
     return written(lake, MARKET_PANEL, panels.n_panels, {"left_out": panels.left_out})
+
+
+@dg.asset(
+    key=REGIMES_KEY,
+    group_name="gold",
+    kinds={"iceberg", "scipy"},
+    owners=OWNERS,
+    deps=[dg.AssetDep(RETURNS_KEY, partition_mapping=ALL_YEARS)],
+    code_version="1",
+    metadata=table_metadata(REGIMES),
+)
+def market_regimes(context: dg.AssetExecutionContext, warehouse: WarehouseResource) -> dg.MaterializeResult:
+    """Regime of every session, labelled with hindsight: only to judge by regime, never to observe or decide by."""
+    lake, params = warehouse.open(), SliceAndMergeRegimeParams()
+    labels = regime_labels(lake.read(RETURNS), params)
+    lake.replace(REGIMES, labels.rows, {})
+    context.log.info(labels.summary)
+    report = {"left_out": labels.left_out, "params": params.model_dump(mode="json")}
+    pictures = keep_pictures(warehouse.home, "regimes", regimes_figures(labels.rows))
+    return written(lake, REGIMES, len(labels.rows), {**report, **pictures})

@@ -2,8 +2,15 @@
 
 from nvtrader_pipelines.storage.table import Table
 from nvtrader_pipelines.storage.tables.bronze import BARS, DELIVERIES
-from nvtrader_pipelines.storage.tables.evaluation import EVALUATIONS, OVERFITTING, PRUDEX, RATIO_CURVE, VALIDATION
-from nvtrader_pipelines.storage.tables.gold import FEATURES, MARKET_PANEL, RETURNS
+from nvtrader_pipelines.storage.tables.evaluation import (
+    EVALUATIONS,
+    OVERFITTING,
+    PRUDEX,
+    RATIO_CURVE,
+    REGIME_EVALUATION,
+    VALIDATION,
+)
+from nvtrader_pipelines.storage.tables.gold import FEATURES, MARKET_PANEL, REGIMES, RETURNS
 from nvtrader_pipelines.storage.tables.preferences import PREFERENCE_PAIRS
 from nvtrader_pipelines.storage.tables.rl import (
     ACTION_LOGS,
@@ -24,6 +31,7 @@ TABLES = (
     RETURNS,
     FEATURES,
     MARKET_PANEL,
+    REGIMES,
     RUNS,
     TRAINING_CURVES,
     TRAJECTORIES,
@@ -32,6 +40,7 @@ TABLES = (
     REWARD_DECOMPOSITION,
     EVALUATIONS,
     RATIO_CURVE,
+    REGIME_EVALUATION,
     VALIDATION,
     OVERFITTING,
     PRUDEX,
@@ -53,6 +62,8 @@ __all__ = [
     "PRUDEX",
     "QUARANTINE",
     "RATIO_CURVE",
+    "REGIMES",
+    "REGIME_EVALUATION",
     "RETURNS",
     "REWARD_DECOMPOSITION",
     "RUNS",

@@ -1,0 +1,36 @@
+"""Regime evaluation: what each run's accounts earned in each regime of their market."""
+
+import dagster as dg
+
+from nvtrader_pipelines.evaluation.figures import regime_evaluation_figure
+from nvtrader_pipelines.evaluation.regimes import evaluate_regimes, summary
+from nvtrader_pipelines.orchestration.assets.gold import REGIMES_KEY
+from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
+from nvtrader_pipelines.orchestration.reports import OWNERS, keep_pictures, markdown_table, table_metadata, written
+from nvtrader_pipelines.orchestration.resources import WarehouseResource
+from nvtrader_pipelines.storage.policy_library import PolicyLibrary
+from nvtrader_pipelines.storage.runs import read_run, replace_run
+from nvtrader_pipelines.storage.tables import EQUITY_CURVES, REGIME_EVALUATION, REGIMES
+
+
+@dg.asset(
+    key=["evaluation", "regime_evaluation"],
+    group_name="evaluation",
+    kinds={"iceberg", "polars"},
+    owners=OWNERS,
+    deps=[["rl", "equity_curves"], REGIMES_KEY],
+    partitions_def=EXPERIMENTS,
+    code_version="1",
+    metadata=table_metadata(REGIME_EVALUATION),
+)
+def regime_evaluation(context: dg.AssetExecutionContext, warehouse: WarehouseResource) -> dg.MaterializeResult:
+    """Sharpe with intervals, growth, drawdown and active return of every account in each regime of its market."""
+    lake, key = warehouse.open(), context.partition_key
+    run = PolicyLibrary(warehouse.home).latest(key)
+    verdict = evaluate_regimes(read_run(lake, EQUITY_CURVES, run), lake.read(REGIMES, {"source": [run.source]}))
+    n_rows = replace_run(lake, REGIME_EVALUATION, verdict, run)
+    figure = regime_evaluation_figure(verdict, f"{run.experiment} in each regime", "; ".join(run.warnings))
+    pictures = keep_pictures(warehouse.home, "regime_evaluation", {"regimes": figure}, key)
+    table = dg.MetadataValue.md(markdown_table(summary(verdict)))
+    labelled = {"run_id": run.run_id, "regimes_snapshot_id": str(lake.snapshot_id(REGIMES)), "table": table}
+    return written(lake, REGIME_EVALUATION, n_rows, {**labelled, **pictures})
