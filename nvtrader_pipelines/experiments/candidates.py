@@ -1,0 +1,210 @@
+"""Entrants that can be judged: each opens a policy for one account on a market, and says what it was trained on."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+import numpy as np
+
+from nvtrader_pipelines.envs.dynamics import Account
+from nvtrader_pipelines.evaluation.splits import Fold
+from nvtrader_pipelines.experiments.contest import Archives, contestants
+from nvtrader_pipelines.experiments.entrants import BaselineEntrant, EntrantKind, Sb3Entrant, WeightsEntrant
+from nvtrader_pipelines.experiments.replay import Parent, replay_plan
+from nvtrader_pipelines.experiments.spec import ExperimentSpec, MarketChoice
+from nvtrader_pipelines.market.panel import MarketPanel
+from nvtrader_pipelines.policies.archive import read_archive
+from nvtrader_pipelines.policies.policy import Decision, Policy
+from nvtrader_pipelines.policies.sb3_zip import Sb3Zip, open_sb3
+from nvtrader_pipelines.policies.weights_table import WeightsTable
+
+Window = tuple[date, date]  # first and last session judged
+Open = Callable[[MarketPanel, Window], Policy]
+UNKNOWN_TRIALS = (
+    "how many others were tried before this one was chosen is not known here: its deflated probability counts the "
+    "trials of this home and itself"
+)
+STATED = (
+    "the sessions it was trained on, its environment and its scaler are what its file states; nothing can check them"
+)
+
+
+@dataclass(frozen=True)
+class Training:
+    """Sessions that trained a policy, and the first one it is used on."""
+
+    first: date
+    last: date
+    used_from: date | None = None  # None: the first one judged
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """One entrant with all it needs."""
+
+    name: str
+    kind: EntrantKind
+    market: MarketChoice
+    rebal_freq: int  # sessions between its decisions
+    configuration: Mapping[str, Any]  # as JSON knows it
+    open: Open  # a policy for one account that opens at the close before the window; ValueError if there is none
+    trained: tuple[Training, ...] = ()
+    earliest: date | None = None  # first session it may be judged on; None: the one after those trained on
+    run_id: str | None = None
+    training_seconds: float | None = None  # None: not known
+    warnings: tuple[str, ...] = ()
+
+    def first_unseen(self, panel: MarketPanel) -> date:
+        """The first session of the panel that it may be judged on.
+
+        Raises:
+            ValueError: if there is none.
+        """
+        lasts = [training.last for training in self.trained if training.used_from is None]
+        start = panel.index_of(np.datetime64(self.earliest)) if self.earliest else 1  # it decides at the close before
+        if self.earliest is None and lasts:
+            start = max(1, int(np.searchsorted(panel.sessions, np.datetime64(max(lasts)), side="right")))
+        if start >= len(panel.sessions):
+            trained = f" was trained to {max(lasts)}, and" if lasts else ""
+            raise ValueError(
+                f"{self.name}{trained} may be judged on no session: the market ends on {panel.sessions[-1]}; train it "
+                "on earlier sessions, or deliver the bars since"
+            )
+        return panel.sessions[start].item()
+
+    def require_unseen(self, window: Window) -> None:
+        """Refuse a policy on sessions that trained it.
+
+        Raises:
+            ValueError: if a policy was trained on a session it would decide about, or one after it.
+        """
+        for training in self.trained:
+            first = max(window[0], training.used_from or window[0])
+            if training.last >= first:
+                raise ValueError(
+                    f"a policy may only be judged on sessions after those it was trained on, but by its card "
+                    f"{self.name} was trained from {training.first} to {training.last} and would be judged from "
+                    f"{first} to {window[1]}; judge it on later sessions, or train it on earlier ones"
+                )
+
+
+def run_candidate(
+    name: str,
+    spec: ExperimentSpec,
+    parent: Parent,
+    archives: Archives,
+    chosen: Mapping[int, int],
+    **facts: Any,
+) -> Candidate:
+    """A run's experiment, each session decided by the policies of the latest fold whose tests have begun.
+
+    Raises:
+        PolicyArchiveError: if a policy cannot be read.
+    """
+
+    def opened(panel: MarketPanel, window: Window) -> Policy:
+        plan = replay_plan(spec, panel, parent, window)
+        own = next(each for each in contestants(plan, archives, chosen) if each.kind == "ensemble")
+        return _ByFold(plan.folds, own.by_fold)
+
+    starts = {fold.index: fold.test_first for fold in parent.folds}
+    cards = [read_archive(content)[0] for _, content in sorted(archives.items())]
+    spans = sorted(
+        (starts[card.fold], date.fromisoformat(card.train_first), date.fromisoformat(card.train_last)) for card in cards
+    )
+    first = parent.folds[0].test_first  # its policies decide about whatever else comes first
+    trained = [Training(begin, end, None if start == first else start) for start, begin, end in dict.fromkeys(spans)]
+    return Candidate(
+        name,
+        "run",
+        spec.market,
+        spec.environment.rebal_freq,
+        {"experiment": spec.partition_key, "spec": spec.model_dump(mode="json")},
+        opened,
+        () if spec.agent.classical else tuple(trained),
+        first,
+        **facts,
+    )
+
+
+class _ByFold:
+    """Each session is decided by its fold's policy."""
+
+    def __init__(self, folds: Sequence[Fold], policies: Sequence[Policy]) -> None:
+        self._lasts, self._policies = [fold.test_last for fold in folds], tuple(policies)
+
+    def decide(self, panel: MarketPanel, t: int, account: Account) -> Decision:
+        """The weights of the fold that the session after `t` belongs to; after the last fold, of the last one."""
+        place = min(int(np.searchsorted(self._lasts, t + 1)), len(self._policies) - 1)
+        return self._policies[place].decide(panel, t, account)
+
+
+def weights_candidate(name: str, entrant: WeightsEntrant, table: WeightsTable, gross_limit: float) -> Candidate:
+    """Weights from a file."""
+    return Candidate(
+        name,
+        "weights",
+        entrant.market,
+        1,  # each row on its day
+        entrant.model_dump(mode="json"),
+        lambda panel, _: table.policy(panel, gross_limit),
+        warnings=(
+            UNKNOWN_TRIALS,
+            "weights from a file: nothing here can tell whether they were decided with knowledge of what came after",
+        ),
+    )
+
+
+def sb3_candidate(name: str, entrant: Sb3Entrant, saved: Sb3Zip) -> Candidate:
+    """A policy that Stable-Baselines3 trained elsewhere.
+
+    Raises:
+        ValueError: if its file does not state what it was trained on.
+    """
+    first, last = entrant.train_first, entrant.train_last
+    if first is None or last is None:
+        raise ValueError(
+            f"{name} must state the first and last session it was trained on, as train_first and train_last: without "
+            "them nobody knows which sessions it has not seen"
+        )
+
+    def opened(panel: MarketPanel, window: Window) -> Policy:  # noqa: ARG001 - one signature for all candidates
+        scaler = entrant.scaler or entrant.environment.observation.fit(panel, *_indices(panel, first, last))
+        return open_sb3(saved, entrant.algorithm, entrant.activation, entrant.environment, scaler, panel)
+
+    facts = {"stable_baselines3": saved.version, "num_timesteps": saved.num_timesteps}
+    return Candidate(
+        name,
+        "sb3",
+        entrant.market,
+        entrant.environment.rebal_freq,
+        {**entrant.model_dump(mode="json"), **facts},
+        opened,
+        (Training(first, last),),
+        warnings=(UNKNOWN_TRIALS, STATED),
+    )
+
+
+def _indices(panel: MarketPanel, first: date, last: date) -> tuple[int, int]:
+    """Sessions of the panel from one day to another, inclusive."""
+    start = panel.index_of(np.datetime64(first))
+    end = int(np.searchsorted(panel.sessions, np.datetime64(last), side="right")) - 1
+    if start >= end:
+        raise ValueError(
+            f"the observation is scaled by the sessions trained on, {first} to {last}, but the market runs from "
+            f"{panel.sessions[0]} to {panel.sessions[-1]}; state the scaler, or deliver those sessions"
+        )
+    return start, end
+
+
+def baseline_candidate(name: str, entrant: BaselineEntrant) -> Candidate:
+    """A rule that needs no training."""
+    return Candidate(
+        name,
+        "baseline",
+        entrant.market,
+        entrant.rebal_freq,
+        entrant.model_dump(mode="json"),
+        lambda panel, window: entrant.rule.start(),  # noqa: ARG005 - one signature for all candidates
+    )

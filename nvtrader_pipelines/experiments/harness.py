@@ -1,0 +1,213 @@
+"""One judge for every kind of policy: the same sessions, fills, costs, leverage and start in cash."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from nvtrader_pipelines.envs.dynamics import Account, resolve_fill
+from nvtrader_pipelines.envs.rewards import LogGrowth
+from nvtrader_pipelines.envs.spec import EnvSpec
+from nvtrader_pipelines.evaluation.backtest import ACTION_LOG, EQUITY, Contestant, walk
+from nvtrader_pipelines.evaluation.splits import Fold
+from nvtrader_pipelines.evaluation.weights_backtest import STANDARD_EXECUTION, Execution
+from nvtrader_pipelines.experiments.candidates import Candidate
+from nvtrader_pipelines.experiments.scorecard import Contest
+from nvtrader_pipelines.market.panel import MarketPanel, panel_digest
+from nvtrader_pipelines.policies.policy import Decision, Policy
+
+LEAST_SESSIONS = 252  # that an entrant must leave of the window the others share; our choice
+ROUNDING = 1e-9  # how far weights may be from what they must be
+
+
+@dataclass(frozen=True)
+class Meter:
+    """What the judge measures by."""
+
+    clock: Callable[[], float]  # seconds, never backwards
+    memory: Callable[[], int]  # bytes that the process holds
+
+
+class Contenders(NamedTuple):
+    """Who takes part in a contest, and why the others do not."""
+
+    contest: Contest
+    admitted: tuple[Candidate, ...]
+    refused: Mapping[str, str]
+
+
+@dataclass(frozen=True, eq=False)
+class Walked:
+    """What one entrant did in the window."""
+
+    candidate: Candidate
+    panel: MarketPanel
+    curves: pl.DataFrame  # EQUITY, one account
+    actions: pl.DataFrame  # ACTION_LOG
+    seconds: float
+    latencies: NDArray[np.float64]  # (D,) seconds from a close to the weights
+    peak_memory: int  # bytes
+
+
+def contenders(
+    whole: MarketPanel,
+    candidates: Sequence[Candidate],
+    panels: Mapping[str, MarketPanel],
+    execution: Execution = STANDARD_EXECUTION,
+) -> Contenders:
+    """The contest of one source: the sessions up to the last one that everybody may be judged on.
+
+    The window begins where the last of the entrants may be judged. One that would leave the others fewer than a year
+    of theirs is refused; who comes first in the sequence has the right of way.
+
+    Args:
+        whole: the source's panel of all names.
+        candidates: the entrants on this source, with different names.
+        panels: the panel that each of them decides on, by its name.
+        execution: fills, costs and leverage of all of them; interest is the standard one.
+
+    Raises:
+        ValueError: if the market has fewer than two sessions.
+    """
+    admitted, refused = [], {}
+    start, end = 1, len(whole.sessions) - 1
+    for candidate in candidates:
+        try:
+            first = max(start, whole.index_of(np.datetime64(candidate.first_unseen(panels[candidate.name]))))
+            _require_window(candidate, whole, (start, first))
+        except ValueError as error:
+            refused[candidate.name] = str(error)
+        else:
+            admitted.append(candidate)
+            start = first
+    contest = Contest(
+        source=whole.source,
+        panel_digest=panel_digest(whole),
+        first_session=whole.sessions[start].item(),
+        last_session=whole.sessions[end].item(),
+        n_sessions=end - start + 1,
+        fill=resolve_fill(execution.fill, whole),
+        costs=execution.costs,
+        gross_limit=execution.gross_limit,
+    )
+    return Contenders(contest, tuple(admitted), refused)
+
+
+def _require_window(candidate: Candidate, whole: MarketPanel, starts: tuple[int, int]) -> None:
+    """Refuse an entrant that would cut the others' window short."""
+    before, after = (len(whole.sessions) - start for start in starts)
+    if after < min(before, LEAST_SESSIONS):
+        sessions, trained = whole.sessions, candidate.trained
+        card = f" was by its card trained from {trained[0].first} to {trained[-1].last} and" if trained else ""
+        raise ValueError(
+            f"{candidate.name}{card} may be judged from {sessions[starts[1]]} on only, which leaves {after} sessions "
+            f"of the window {sessions[starts[0]]} to {sessions[-1]} of the others, of which at least {LEAST_SESSIONS} "
+            "must remain; train it on earlier sessions, or judge it in a home without the others"
+        )
+
+
+def judging_environment(contest: Contest, rebal_freq: int) -> EnvSpec:
+    """The contest's fills and costs, at one entrant's cadence; what a reward would be plays no part."""
+    return EnvSpec(
+        rebal_freq=rebal_freq,
+        turnover_cost_bps=0.0,
+        vol_penalty=0.0,
+        costs=contest.costs,
+        fill=contest.fill,
+        rewards=(LogGrowth(),),
+    )
+
+
+def walked(
+    candidate: Candidate,
+    panel: MarketPanel,
+    contest: Contest,
+    meter: Meter,
+    told: Callable[[float], None] = lambda _: None,
+) -> Walked:
+    """Walk an entrant's own account through the contest's window; `told` hears the share that is done.
+
+    Raises:
+        ValueError: if it was trained on a session of the window, cannot be opened on this panel, or wants what is no
+            portfolio within the gross limit.
+    """
+    candidate.require_unseen(contest.window)
+    first, last = _indices(candidate, panel, contest)
+    began = meter.clock()
+    policy = JudgedPolicy(candidate.name, candidate.open(panel, contest.window), contest.gross_limit, meter.clock)
+    kind = "baseline" if candidate.kind == "baseline" else "ensemble"
+    who = [Contestant(candidate.name, kind, (None,), (policy,))]
+    window = [Fold(0, 0, first - 1, first, last)]
+    steps = walk(panel, judging_environment(contest, candidate.rebal_freq), window, who)
+    peak = meter.memory()
+    while True:
+        try:
+            step = next(steps)
+        except StopIteration as end:
+            record = end.value
+            break
+        peak = max(peak, meter.memory())
+        told((step.t - first + 1) / (last - first + 1))
+    return Walked(
+        candidate=candidate,
+        panel=panel,
+        curves=record.equity_curves.select(list(EQUITY)),
+        actions=record.action_logs.select(list(ACTION_LOG)),
+        seconds=meter.clock() - began,
+        latencies=np.array(policy.latencies),
+        peak_memory=peak,
+    )
+
+
+def _indices(candidate: Candidate, panel: MarketPanel, contest: Contest) -> tuple[int, int]:
+    """First and last session of the window on the entrant's own panel."""
+    sessions, (begin, end) = panel.sessions, contest.window
+    first, last = panel.index_of(np.datetime64(begin)), panel.index_of(np.datetime64(end))
+    if last >= len(sessions) or first < 1 or last - first + 1 != contest.n_sessions:
+        raise ValueError(
+            f"{candidate.name} must have a market on each of the {contest.n_sessions} sessions from {begin} to {end} "
+            f"and on the one before, but its names have bars from {sessions[0]} to {sessions[-1]}; name others, or "
+            "deliver the bars that are missing"
+        )
+    if resolve_fill(contest.fill, panel) != contest.fill:
+        raise ValueError(
+            f"orders of {candidate.name} must fill at the {contest.fill} as those of the others, but its names have no "
+            "opens; deliver them, or name others"
+        )
+    return first, last
+
+
+@dataclass(eq=False)
+class JudgedPolicy:
+    """A policy whose answers are timed, and refused where they are no portfolio within the limit."""
+
+    name: str
+    policy: Policy
+    gross_limit: float
+    clock: Callable[[], float]
+    latencies: list[float] = field(default_factory=list)
+
+    def decide(self, panel: MarketPanel, t: int, account: Account) -> Decision:
+        """What the policy decides.
+
+        Raises:
+            ValueError: if weights are not finite, do not sum to 1 or are above the gross limit.
+        """
+        began = self.clock()
+        decision = self.policy.decide(panel, t, account)
+        self.latencies.append(self.clock() - began)
+        if decision.target is not None:
+            self._require_portfolio(decision.target, panel.sessions[t].item())
+        return decision
+
+    def _require_portfolio(self, target: NDArray[np.float64], day: date) -> None:
+        total, gross = float(target.sum()), float(np.abs(target[:-1]).sum())
+        if not (abs(total - 1.0) <= ROUNDING and gross <= self.gross_limit + ROUNDING):  # false for a NaN, too
+            raise ValueError(
+                f"weights must be finite, sum to 1 with cash, and names to at most {self.gross_limit:g} in absolute "
+                f"terms, but on {day} {self.name} wants a sum of {total:.6g} and a gross of {gross:.6g}"
+            )
