@@ -5,6 +5,7 @@ import json
 import os
 import sys
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated
 
 import polars as pl
@@ -14,7 +15,7 @@ from nvtrader_pipelines.service import components, experiments, runs
 from nvtrader_pipelines.service.doctor import diagnose
 from nvtrader_pipelines.service.errors import FAILED, one_sentence
 from nvtrader_pipelines.service.options import EPILOG, AsJson, Form, Verbose, found_home
-from nvtrader_pipelines.service.tables import Format, write_rows
+from nvtrader_pipelines.service.tables import Format, wide_console, write_rows
 
 app = typer.Typer(
     name="nvtrader",
@@ -73,6 +74,30 @@ def sql(
             shell(home, form)
         else:
             write_rows(query_views(home, query), form)
+
+
+@app.command(epilog=EPILOG)
+def report(
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="The file to write; else warehouse/report.html.")
+    ] = None,
+    *,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Write everything that was judged into one self-contained HTML file."""
+    from nvtrader_pipelines.service.report import write_report
+
+    with one_sentence(verbose=verbose):
+        home = found_home()
+        path, facts = write_report(home, output or home.report)
+        if as_json:
+            sys.stdout.write(json.dumps({"path": str(path), **facts}, indent=1) + "\n")
+            return
+        console = wide_console()
+        for title, command in facts["missing"].items():
+            console.print(f"nothing yet for {title!r}: {command}", style="yellow", highlight=False, soft_wrap=True)
+        console.print(str(path), highlight=False, soft_wrap=True)
 
 
 @app.command(epilog=EPILOG)

@@ -1,0 +1,95 @@
+"""Everything judged on one page of HTML that needs nothing else."""
+
+import base64
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from nvtrader_pipelines.evaluation.promotion import LEAST_DEFLATED, MOST_OVERFITTING, Finding
+from nvtrader_pipelines.service.report_parts import (
+    Evidence,
+    Part,
+    findings,
+    headline,
+    number,
+    pictured,
+    warnings,
+    what_was_judged,
+)
+from nvtrader_pipelines.storage.files import write_atomically
+from nvtrader_pipelines.storage.home import Home
+
+TEMPLATES = Path(__file__).with_name("templates")
+TITLE = "What the policies are worth"
+FOOTER = "Written by nvtrader report. Nothing here is financial advice."
+
+PARTS: Sequence[Callable[[Evidence], Part]] = (
+    headline,
+    what_was_judged,
+    pictured("equity", "Equity", "One unit at the first test session, net of costs.", "equity_curves"),
+    pictured("time", "Over time", "Every completed run in the order they finished.", "sharpe_ratio_curve"),
+    pictured("validation", "Validation", "How much of the best is luck.", "validation", "overfitting"),
+    pictured("regimes", "Regimes", "By what the market did; labelled with hindsight.", "regime_evaluation"),
+    pictured("prudex", "PRUDEX-Compass", "Six axes of measures; 50 is 1/N.", "prudex"),
+    warnings,
+)
+READING = (
+    ("net Sharpe", "Mean over standard deviation of net session returns, times the root of 252; risk-free rate 0. The "
+     "interval is 95 % by stationary bootstrap: it takes the trained policies as given."),
+    ("active", "Session by session the return less that of a reference. Even 1/N has a high Sharpe ratio against "
+     "nothing; only what is left over a reference is the policy's own."),
+    ("trial", "Every walk-forward run ever completed on a market, of any version. The more there are, the better the "
+     "best looks by luck alone."),
+    ("deflated", f"Probability that the Sharpe ratio is above what the best of so many trials without skill would show "
+     f"(Bailey and López de Prado 2014). A promotion needs {LEAST_DEFLATED} of the active one."),
+    ("probability of overfitting", f"How often the best trial in one half of the sessions is in the worse half of the "
+     f"trials in the other (PBO, by CSCV). Above {MOST_OVERFITTING} choosing the best is no better than chance."),
+    ("alpha, beta", "Of the net returns on those of the best baseline; alpha per year."),
+    ("stress", "Made-up or historic sessions, the same for every account. They say what breaks, not how likely it is."),
+    ("scoreboard", "Ranks hold within one contest only: the same market, sessions, costs and fills."),
+)  # fmt: skip
+
+
+def write_report(home: Home, path: Path) -> tuple[Path, dict[str, Any]]:
+    """Write the page.
+
+    Returns:
+        Where it is, and its facts: bytes, runs, findings, the parts it has, and those it lacks with what to run.
+    """
+    evidence = Evidence.of(home)
+    parts, found = [part(evidence) for part in PARTS], findings(evidence)
+    page = rendered(evidence, parts, found).encode()
+    path = path.expanduser().resolve()
+    write_atomically(path, page)
+    return path, {
+        "bytes": len(page),
+        "runs": len(evidence.runs),
+        "findings": [asdict(each) for each in found],
+        "parts": [part.name for part in parts if not part.is_missing],
+        "missing": {part.title: part.command for part in parts if part.is_missing and part.command},
+    }
+
+
+def rendered(evidence: Evidence, parts: Sequence[Part], found: Sequence[Finding]) -> str:
+    """The page as HTML."""
+    pages = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined)
+    pages.filters["base64"] = lambda path: base64.b64encode(path.read_bytes()).decode()
+    shown = [{"shown": number(each.value), **asdict(each)} for each in found]
+    texts = {"title": TITLE, "lead": lead(evidence, found), "footer": FOOTER, "reading": READING}
+    return pages.get_template("report.html.j2").render(parts=parts, findings=shown, **texts)
+
+
+def lead(evidence: Evidence, found: Sequence[Finding]) -> str:
+    """What came out, in a sentence or two."""
+    if evidence.runs.is_empty():
+        return "No run is complete yet: nvtrader run."
+    until = f"{evidence.runs['finished_at'].max():%Y-%m-%d}"
+    judged = f"{len(evidence.runs)} completed runs of {len(evidence.latest)} experiments, the last of {until}."
+    if not found:
+        return f"{judged} They are not yet judged beside one another: nvtrader run."
+    if all(each.passed for each in found):
+        return f"{judged} The best ranked is more than the luck of so many trials, and choosing it is not overfitting."
+    return f"{judged} Nothing here may be promoted: what speaks against it stands below."

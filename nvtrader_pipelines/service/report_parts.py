@@ -1,0 +1,240 @@
+"""What a report on everything judged consists of: tables, plots and sentences, read from the warehouse."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import polars as pl
+
+from nvtrader_pipelines.evaluation.promotion import Finding, deflated_findings, overfitting_findings
+from nvtrader_pipelines.service.summary import in_order, told_apart
+from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.runs import walk_forward_runs
+from nvtrader_pipelines.storage.tables import EVALUATIONS, MARKET_PANEL, OVERFITTING, RATIO_CURVE, VALIDATION
+from nvtrader_pipelines.storage.warehouse import Warehouse
+
+RUN = "nvtrader run"
+MINUS, UNKNOWN = "\u2212", "\u2013"
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table as text; the first column names its rows."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    strong: Sequence[bool] = ()  # rows to stand out
+    is_open: bool = True
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A picture and what it is."""
+
+    title: str
+    path: Path
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of the report; one with nothing to show says what to run."""
+
+    name: str
+    title: str
+    lead: str
+    grids: Sequence[Grid] = ()
+    plots: Sequence[Plot] = ()
+    sentences: Sequence[str] = ()
+    command: str = RUN
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether there is nothing to show."""
+        return not (any(grid.rows for grid in self.grids) or self.plots or self.sentences)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What the parts are made from, read once."""
+
+    lake: Warehouse
+    runs: pl.DataFrame  # completed runs, oldest first
+    latest: pl.DataFrame  # the newest of each experiment
+    validation: pl.DataFrame
+    overfitting: pl.DataFrame
+
+    @classmethod
+    def of(cls, home: Home) -> Self:
+        """Read what several parts need."""
+        lake = Warehouse(home)
+        runs = walk_forward_runs(lake).sort("finished_at", "run_id")
+        latest = runs.group_by("experiment", maintain_order=True).last()
+        return cls(lake, runs, latest, lake.read(VALIDATION), lake.read(OVERFITTING))
+
+    def plots(self, asset: str) -> list[Plot]:
+        """The pictures of an asset, of one with partitions those of the latest runs."""
+        folder, keys = self.lake.home.pictures / asset, self.latest["partition_key"].to_list()
+        whole = [Plot(spoken(path.stem), path) for path in sorted(folder.glob("*.png"))]
+        return whole + [
+            Plot(f"{key.partition('@')[0]}: {spoken(path.stem)}", path)
+            for key in keys
+            for path in sorted((folder / key).glob("*.png"))
+        ]
+
+
+def findings(evidence: Evidence) -> list[Finding]:
+    """What speaks for and against promoting the best-ranked run of each source."""
+    curve = evidence.lake.read(RATIO_CURVE)
+    return deflated_findings(curve, evidence.validation) + overfitting_findings(evidence.overfitting)
+
+
+def what_was_judged(evidence: Evidence) -> Part:
+    """Markets and runs."""
+    panels = evidence.lake.read(MARKET_PANEL).sort("source")
+    markets = [
+        [row["source"], str(row["n_symbols"]), f"{row['first_session']} to {row['last_session']}",
+         f"{row['n_sessions']:,}", row["digest"][:8]]
+        for row in panels.iter_rows(named=True)
+    ]  # fmt: skip
+    counts = dict(evidence.runs.group_by("experiment").agg(pl.len()).iter_rows())
+    runs = [
+        [row["experiment"], row["source"], f"{row['window_first']} to {row['window_last']}", str(row["n_policies"]),
+         str(counts[row["experiment"]]), row["run_id"][:8], row["code_version"]]
+        for row in evidence.latest.iter_rows(named=True)
+    ]  # fmt: skip
+    return Part(
+        "judged",
+        "What was judged, on which data",
+        "The newest run of each experiment; all earlier ones count as trials.",
+        [
+            Grid("Runs", ["experiment", "market", "tested", "policies", "runs", "newest run", "code"], runs),
+            Grid("Markets", ["market", "symbols", "sessions", "number", "panel"], markets),
+        ],
+    )
+
+
+def headline(evidence: Evidence) -> Part:
+    """Each experiment's newest run, discounted for all trials, and the baselines beside it."""
+    newest = evidence.validation.join(evidence.latest.select("run_id"), on="run_id", how="semi")
+    grids = [
+        discounted(newest.filter(pl.col("source") == source, pl.col("period") == period), evidence, is_open=place == 0)
+        for source in newest["source"].unique().sort()
+        for place, period in enumerate(in_reading_order(newest.filter(pl.col("source") == source)["period"]))
+    ]
+    return Part(
+        "headline",
+        "The headline",
+        "Active Sharpe: of the returns less those of the best baseline (picked with hindsight, in its favour) or of "
+        "the run's own anchor, with the probability that it is more than the luck of so many trials.",
+        [*grids, *against_baselines(evidence)],
+    )
+
+
+def discounted(rows: pl.DataFrame, evidence: Evidence, *, is_open: bool) -> Grid:
+    """One source and period: a row per experiment."""
+    source, period = rows["source"][0], rows["period"][0]
+    by_trial: dict[str, dict[str, dict[str, Any]]] = {}
+    for row in rows.iter_rows(named=True):
+        by_trial.setdefault(row["experiment"], {})[row["against"]] = row
+    ranked = sorted(by_trial.items(), key=lambda item: -(item[1]["zero"]["sharpe"] or 0.0))
+    cells = [
+        [
+            name,
+            interval(trial["zero"]),
+            *(part for against in ("best_baseline", "anchor") for part in over(trial[against])),
+            f"{signed(trial['best_baseline']['alpha_per_year'], '.1%')}, {number(trial['best_baseline']['beta'])}",
+        ]
+        for name, trial in ranked
+    ]
+    columns = ["experiment", "net Sharpe [95 %]", "active over best baseline", "deflated", "active over anchor",
+               "deflated", "alpha, beta"]  # fmt: skip
+    n_trials, first, last = (rows[name][0] for name in ("n_trials", "first_session", "last_session"))
+    title = f"{source}, {spoken(period)} ({first} to {last}): {trials(n_trials)}{chosen(evidence, source, period)}"
+    return Grid(title, columns, cells, is_open=is_open)
+
+
+def chosen(evidence: Evidence, source: str, period: str) -> str:
+    """The probability of overfitting of a source, as the end of a title."""
+    rows = evidence.overfitting.filter(pl.col("source") == source, pl.col("period") == period)
+    values = dict(rows.select("against", "probability_of_overfitting").iter_rows())
+    known = [f"{number(values[name])} over {spoken(name)}" for name in ("best_baseline", "anchor") if values.get(name)]
+    return f"; probability of overfitting {', '.join(known)}" if known else "; overfitting cannot be computed"
+
+
+def against_baselines(evidence: Evidence) -> list[Grid]:
+    """Policies and baselines over each period of their own windows."""
+    verdicts = evidence.lake.read(EVALUATIONS).join(evidence.latest.select("run_id"), on="run_id", how="semi")
+    shown = verdicts.filter(pl.col("period") != "fold", pl.col("kind") != "policy")
+    own = [name for name in shown.columns if name not in {"spec_hash", "run_id", "experiment"}]
+    columns = ["account", "net Sharpe [95 %]", "CAGR", "max drawdown", "turnover/y", "cost/y"]
+    grids = []
+    for period in in_reading_order(shown["period"]):
+        rows = in_order(told_apart(shown.filter(pl.col("period") == period).unique(own, maintain_order=True)))
+        cells = [
+            [row["policy"], interval(row), f"{row['cagr']:.1%}", f"{row['max_drawdown']:.0%}",
+             f"{row['turnover_per_year']:.1f}", f"{row['cost_per_year']:.2%}"]
+            for row in rows.iter_rows(named=True)
+        ]  # fmt: skip
+        strong = (rows["kind"] == "ensemble").to_list()
+        title = f"Policies and baselines, {spoken(period)}"
+        grids.append(Grid(title, columns, cells, strong, is_open=not grids))
+    return grids
+
+
+def warnings(evidence: Evidence) -> Part:
+    """What every reader must know of the data and the runs."""
+    known = dict.fromkeys(line for lines in evidence.runs["warnings"].to_list() for line in lines)
+    lead = "Said by the runs themselves." if known else "The runs have none."
+    return Part("warnings", "Warnings", lead, sentences=list(known))
+
+
+def pictured(name: str, title: str, lead: str, *assets: str) -> Callable[[Evidence], Part]:
+    """A part that shows the pictures of some assets."""
+
+    def part(evidence: Evidence) -> Part:
+        return Part(name, title, lead, plots=[plot for asset in assets for plot in evidence.plots(asset)])
+
+    return part
+
+
+def in_reading_order(periods: Iterable[str]) -> list[str]:
+    """What came after the tuning first, then all, then what came before."""
+    order = {"from": 0, "all": 1, "before": 2}
+    return sorted(set(periods), key=lambda period: (order[period.partition("_")[0]], period))
+
+
+def over(row: Mapping[str, Any]) -> tuple[str, str]:
+    """The active Sharpe ratio with its interval, and the deflated probability."""
+    return interval(row, sign=True), number(row["deflated_sharpe"])
+
+
+def interval(row: Mapping[str, Any], *, sign: bool = False) -> str:
+    """A Sharpe ratio with its interval; a dash where there is none."""
+    form = "+.2f" if sign else ".2f"
+    point, low, high = (row[name] for name in ("sharpe", "sharpe_low", "sharpe_high"))
+    if point is None:
+        return UNKNOWN
+    bounds = "" if low is None or high is None else f" [{low:{form}}, {high:{form}}]"
+    return f"{point:{form}}{bounds}".replace("-", MINUS)
+
+
+def number(value: float | None, form: str = ".2f") -> str:
+    """A number, or a dash where there is none."""
+    return UNKNOWN if value is None else f"{value:{form}}".replace("-", MINUS)
+
+
+def signed(value: float | None, form: str = ".2f") -> str:
+    """A number with its sign, or a dash."""
+    return number(value, f"+{form}")
+
+
+def trials(n: int) -> str:
+    """How many."""
+    return "1 trial" if n == 1 else f"{n} trials"
+
+
+def spoken(name: str) -> str:
+    """An identifier as words."""
+    return name.replace("_", " ")
