@@ -7,8 +7,9 @@ from pydantic import Field
 from nvtrader_pipelines.envs.observations.builder import ObservationBuilder, ObservationLayout, ObservationScaler
 from nvtrader_pipelines.envs.observations.lookback import LookbackObservation
 from nvtrader_pipelines.envs.observations.per_asset import PerAssetObservation
+from nvtrader_pipelines.envs.observations.regime import RegimeObservation
 
-Observation = Annotated[LookbackObservation | PerAssetObservation, Field(discriminator="kind")]
+Observation = Annotated[LookbackObservation | PerAssetObservation | RegimeObservation, Field(discriminator="kind")]
 
 __all__ = [
     "LookbackObservation",
@@ -17,4 +18,5 @@ __all__ = [
     "ObservationLayout",
     "ObservationScaler",
     "PerAssetObservation",
+    "RegimeObservation",
 ]

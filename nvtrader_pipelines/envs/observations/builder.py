@@ -11,11 +11,12 @@ CLIP = 10.0  # observations lie in [-CLIP, CLIP]
 
 
 class ObservationScaler(BaseModel):
-    """Means and standard deviations of the market's columns over a training period; empty where none is fitted."""
+    """What the market's columns were like over a training period; empty where nothing is fitted."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     means: tuple[float, ...] = ()
-    deviations: tuple[float, ...] = ()
+    deviations: tuple[float, ...] = ()  # standard deviations
+    cuts: tuple[float, ...] = ()  # rising; what parts the market's regimes
 
 
 class AccountView(NamedTuple):
