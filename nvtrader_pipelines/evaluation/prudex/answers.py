@@ -1,0 +1,169 @@
+"""Answers: each policy's number for a statistic, its score, and why either is missing."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from nvtrader_pipelines.evaluation.prudex.measures import RANKED, STATISTICS
+from nvtrader_pipelines.evaluation.prudex.record import BASELINE, REFERENCE, SEED
+from nvtrader_pipelines.evaluation.prudex.reliability import (
+    TAUS,
+    area_under_profile,
+    expected_rank,
+    performance_profile,
+    profile_band,
+    rank_distribution,
+)
+from nvtrader_pipelines.evaluation.prudex.runs import Runs, comparable
+from nvtrader_pipelines.evaluation.prudex.scores import with_scores
+from nvtrader_pipelines.evaluation.prudex.universality import share_ahead
+from nvtrader_pipelines.evaluation.prudex.windows import measured
+from nvtrader_pipelines.evaluation.statistics import UndefinedStatisticError
+
+ANSWERS = {
+    "policy": pl.String,
+    "kind": pl.String,
+    "statistic": pl.String,
+    "value": pl.Float64,
+    "score": pl.Float64,
+    "note": pl.String,
+}
+PROFILES = {
+    "policy": pl.String,
+    "kind": pl.String,
+    "tau": pl.Float64,
+    "share": pl.Float64,
+    "low": pl.Float64,
+    "high": pl.Float64,
+}
+RANKS = {
+    "policy": pl.String,
+    "kind": pl.String,
+    "statistic": pl.String,
+    "rank": pl.Int32,
+    "share": pl.Float64,
+}
+NO_MARKET = f"no score: the run has no baseline {REFERENCE}, the market's average"
+ONE_SEED = "one seed; the row of its experiment has all of them"
+_ONE_KIND = {
+    "asset_types": "1 of 1: the markets hold names of one calendar (XNYS), nothing says what else they are",
+    "time_scales": "1 of 1: the markets hold daily bars only",
+}
+Row = tuple[Any, ...]  # by ANSWERS
+
+
+def table_of(rows: Sequence[Row], schema: dict[str, Any] = ANSWERS) -> pl.DataFrame:
+    """The rows as a frame."""
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def of_windows(scored: pl.DataFrame) -> pl.DataFrame:
+    """Means over test windows and markets, with how many windows have no number and why."""
+    missing, n_rows = pl.col("value").is_null().sum(), pl.len()
+    why = pl.col("note").drop_nulls().first()
+    gaps = (
+        pl.when(missing == 0)
+        .then(pl.lit(None, dtype=pl.String))
+        .when(missing == n_rows)
+        .then(why)
+        .otherwise(pl.format("{} of {} windows left out: {}", missing, n_rows, why))
+    )
+    unmarked = pl.col("value").is_not_null().any() & pl.col("market").is_null().all()
+    return (
+        scored.group_by("policy", "kind", "statistic", maintain_order=True)
+        .agg(
+            pl.col("value").mean(),
+            pl.col("score").mean(),
+            pl.when(unmarked).then(pl.lit(NO_MARKET)).otherwise(gaps).alias("note"),
+        )
+        .select(*ANSWERS)
+    )
+
+
+def of_universality(scored: pl.DataFrame, n_markets: int) -> pl.DataFrame:
+    """How many markets and windows an account was judged on, scored by the share with a Sharpe above 1/N's."""
+    ratios = scored.filter(pl.col("statistic") == "sharpe", pl.col("fold").is_not_null())
+    rows: list[Row] = []
+    for (policy, kind), own in ratios.partition_by("policy", "kind", as_dict=True, maintain_order=True).items():
+        own_markets = own.group_by("source").agg(pl.col("value").mean(), pl.col("market").mean())
+        groups = {"markets": (own_markets, n_markets), "windows": (own, len(own))}
+        for statistic, (values, n_all) in groups.items():
+            score, note = _ahead(values, f"{len(values)} of {n_all}")
+            rows.append((policy, kind, statistic, float(len(values)), score, note))
+        rows += [(policy, kind, statistic, 1.0, None, note) for statistic, note in _ONE_KIND.items()]
+    return table_of(rows)
+
+
+def _ahead(values: pl.DataFrame, count: str) -> tuple[float | None, str | None]:
+    if values["market"].has_nulls():
+        return None, NO_MARKET
+    score, note = measured(lambda: 100.0 * share_ahead(values["value"].to_numpy(), values["market"].to_numpy()))
+    return score, note and f"{count}: {note}"
+
+
+def of_profiles(runs: Sequence[Runs], seed: int) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Answers of the performance profile of the runs' scores, and the profiles themselves (PROFILES)."""
+    answers: list[Row] = []
+    profiles: list[Row] = []
+    for number, each in enumerate(runs):
+        scores = list(each.by_task.values())
+        area = area_under_profile(scores)
+        shares = performance_profile(scores)
+        try:
+            low, high = profile_band(scores, np.random.default_rng([seed, number]))
+            note = None
+        except UndefinedStatisticError as error:
+            low = high = np.full(len(TAUS), None)
+            note = f"no band: {error}"
+        answers.append((each.policy, each.kind, "area_under_profile", area, 100.0 * area, note))
+        profiles += [(each.policy, each.kind, *row) for row in zip(TAUS, shares, low, high, strict=True)]
+    return table_of(answers), table_of(profiles, PROFILES)
+
+
+def of_ranks(ranked: dict[str, list[Runs]], seed: int) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Answers of the expected ranks by each of RANKED, and how often each rank is had (RANKS).
+
+    Ranks are those among the largest group of policies with the same test windows; others have none.
+    """
+    answers, ranks = [table_of(())], [table_of((), RANKS)]
+    for number, name in enumerate(RANKED):
+        if not ranked[name]:
+            continue
+        group, tasks = comparable(ranked[name])
+        sign = 1.0 if STATISTICS[name].higher_is_better else -1.0
+        values = [[sign * each.by_task[task] for task in tasks] for each in group]
+        shares = rank_distribution(values, np.random.default_rng([seed, number]))
+        found = [
+            (each.policy, each.kind, name, rank, share)
+            for each, of in zip(group, shares, strict=True)
+            for rank, share in enumerate(of, 1)
+        ]
+        ranks.append(table_of(found, RANKS))
+        answers.append(_expected(name, group, expected_rank(shares).tolist()))
+        answers.append(_unranked(name, [each for each in ranked[name] if each not in group], len(group)))
+    return pl.concat(answers), pl.concat(ranks)
+
+
+def _expected(name: str, group: Sequence[Runs], expected: Sequence[float]) -> pl.DataFrame:
+    where = {(each.policy, each.kind): rank for each, rank in zip(group, expected, strict=True)}
+    market = where.get((REFERENCE, BASELINE))
+    note = f"no score: {REFERENCE} is not among the policies ranked" if market is None else None
+    rows = [(*who, f"rank:{name}", rank, market, note) for who, rank in where.items()]
+    schema = {
+        name: ANSWERS.get(name, pl.Float64) for name in ("policy", "kind", "statistic", "value", "market", "note")
+    }
+    return with_scores(table_of(rows, schema), task=()).select(*ANSWERS)
+
+
+def _unranked(name: str, others: Sequence[Runs], n_ranked: int) -> pl.DataFrame:
+    note = f"its test windows are not those of the {n_ranked} policies that are ranked"
+    return table_of([(each.policy, each.kind, f"rank:{name}", None, None, note) for each in others])
+
+
+def of_single_seeds(judged: pl.DataFrame) -> pl.DataFrame:
+    """What cannot be said of one seed."""
+    seeds = judged.filter(pl.col("kind") == SEED).select("policy", "kind").unique(maintain_order=True)
+    names = ("area_under_profile", "seed_deviation", *(f"rank:{name}" for name in RANKED))
+    return table_of([(*who, name, None, None, ONE_SEED) for who in seeds.iter_rows() for name in names])

@@ -1,0 +1,70 @@
+"""What pictures of holdings are drawn from: actions in the plane, and weights by name and year."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+
+from nvtrader_pipelines.evaluation.prudex.answers import table_of
+from nvtrader_pipelines.evaluation.prudex.diversity import embed
+from nvtrader_pipelines.evaluation.prudex.holdings import Holdings
+from nvtrader_pipelines.evaluation.prudex.record import SEED
+from nvtrader_pipelines.evaluation.statistics import UndefinedStatisticError
+
+PLANE = {"policy": pl.String, "kind": pl.String, "x": pl.Float64, "y": pl.Float64}
+HEAT = {
+    "policy": pl.String,
+    "kind": pl.String,
+    "source": pl.String,
+    "year": pl.Int32,
+    "symbol": pl.String,
+    "weight": pl.Float64,
+}
+_NO_ACTIONS = np.zeros((0, 1))
+_A_SEED = "one seed; its experiment's actions are embedded"
+_ELSEWHERE = "its names are not those whose actions are embedded: distances need the same names"
+
+
+def plane_of(held: Sequence[Holdings], seed: int) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Answers of the t-SNE, and its points (PLANE).
+
+    Embedded are experiments and baselines, not single seeds, and of those who hold the names with the most decisions.
+    """
+    decisions = Counter[tuple[str, ...]]()
+    for each in held:
+        decisions[each.symbols] += len(each.weights)
+    symbols = max(decisions, key=lambda names: (decisions[names], names), default=())
+    chosen = [each for each in held if each.symbols == symbols and each.kind != SEED]
+    kept, note, plane = _embedded(chosen, seed)
+    answers = {(each.policy, each.kind): (None, None, _A_SEED if each.kind == SEED else _ELSEWHERE) for each in held}
+    answers |= {(each.policy, each.kind): (kept, None, note) for each in chosen}
+    return table_of([(*who, "trustworthiness", *found) for who, found in answers.items()]), plane
+
+
+def _embedded(chosen: Sequence[Holdings], seed: int) -> tuple[float | None, str | None, pl.DataFrame]:
+    """Trustworthiness or why there is none, and the points."""
+    try:
+        found = embed(np.concatenate([each.weights for each in chosen] or [_NO_ACTIONS]), seed)
+    except UndefinedStatisticError as error:
+        return None, str(error), table_of((), PLANE)
+    whose = np.repeat(np.arange(len(chosen)), [len(each.weights) for each in chosen])[found.rows]
+    points = [(chosen[i].policy, chosen[i].kind, *xy) for i, xy in zip(whose, found.points.tolist(), strict=True)]
+    return found.trustworthiness, None, table_of(points, PLANE)
+
+
+def heat_of(held: Sequence[Holdings]) -> pl.DataFrame:
+    """Mean weight of each name in each year (HEAT)."""
+    rows = []
+    for each in held:
+        years = each.sessions.astype("datetime64[Y]").astype(int) + 1970
+        for year in np.unique(years):
+            mean = each.weights[years == year].sum(axis=0)
+            n_decisions = int((years == year).sum())
+            rows += [
+                (each.policy, each.kind, each.source, int(year), symbol, weight, n_decisions)
+                for symbol, weight in zip(each.symbols, mean.tolist(), strict=True)
+            ]
+    sums = table_of(rows, {**HEAT, "n": pl.Int64})
+    keys = [name for name in HEAT if name != "weight"]
+    return sums.group_by(keys, maintain_order=True).agg(weight=pl.col("weight").sum() / pl.col("n").sum()).select(*HEAT)

@@ -1,0 +1,54 @@
+"""What PRUDEX-Compass is computed from: the rows of the runs that represent the experiments."""
+
+from dataclasses import dataclass
+
+import polars as pl
+
+REFERENCE = "equal_weight"  # 1/N after costs: the market's average
+BASELINE = "baseline"
+ENSEMBLE = "ensemble"
+SEED = "policy"
+
+CURVES = ("run_id", "policy", "kind", "fold", "session", "net_return")
+ACTIONS = ("run_id", "policy", "kind", "fold", "session", "symbols", "executed_weights")
+RETURNS = ("source", "symbol", "session", "close_return")
+
+
+@dataclass(frozen=True, eq=False)
+class PrudexRecord:
+    """The latest completed run of every experiment on every market, and the markets."""
+
+    runs: pl.DataFrame  # run_id, experiment, source and finished_at, one row per run
+    curves: pl.DataFrame  # CURVES: every account at every session of its test windows
+    actions: pl.DataFrame  # ACTIONS: every account at every decision; cash is the last of the symbols
+    returns: pl.DataFrame  # RETURNS: simple returns of every name
+    features: pl.DataFrame  # source, symbol, session and the features of every name at the decisions' sessions
+
+
+def latest_runs(runs: pl.DataFrame) -> pl.DataFrame:
+    """The run of each experiment and market that was judged last, in the order they were judged.
+
+    Args:
+        runs: run_id, experiment, source and finished_at of completed runs.
+    """
+    return (
+        runs.sort("finished_at", "run_id")
+        .unique(["experiment", "source"], keep="last", maintain_order=True)
+        .sort("finished_at", "run_id")
+    )
+
+
+def accounts(record: PrudexRecord) -> pl.DataFrame:
+    """Run, source, experiment, policy and kind of each account that is judged, in the order of kinds and names.
+
+    A baseline stands once for each market, as the newest run walked it. An account is of one kind.
+    """
+    every = record.curves.select("run_id", "policy", "kind").unique()
+    known = record.runs.with_row_index("age").select("run_id", "experiment", "source", "age")
+    newest = (
+        every.join(known, on="run_id")
+        .sort("age")
+        .unique(["source", "policy", "kind"], keep="last", maintain_order=True)
+        .sort("kind", "policy", "source")
+    )
+    return newest.select("run_id", "source", "experiment", "policy", "kind", "age")

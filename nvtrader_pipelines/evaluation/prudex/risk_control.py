@@ -1,0 +1,42 @@
+"""Risk control: what may be lost, and how an account stood in the worst of markets."""
+
+from datetime import date
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nvtrader_pipelines.evaluation.prudex.measures import ExtremeMarket
+from nvtrader_pipelines.evaluation.statistics import PERIODS_PER_YEAR, UndefinedStatisticError, require_returns
+
+_HOLIDAYS = np.timedelta64(4, "D")  # an exchange is closed for no longer
+
+
+def downside_deviation(returns: NDArray[np.float64], periods_per_year: int = PERIODS_PER_YEAR) -> float:
+    """Root of the mean squared loss per year, as a fraction; the target is 0, and gains count as losses of 0.
+
+    Raises:
+        ValueError: if there are no returns or some are not finite.
+
+    Source: Sortino & Price (1994).
+    """
+    losses = np.minimum(require_returns(returns, 1), 0.0)
+    return float(np.sqrt(np.mean(losses**2))) * float(np.sqrt(periods_per_year))
+
+
+def sessions_within(sessions: NDArray[np.datetime64], market: ExtremeMarket) -> NDArray[np.bool_]:
+    """Which of an account's sessions (n,), in their order, lie in the extreme market.
+
+    Raises:
+        UndefinedStatisticError: if the account was not there from the window's first day to its last.
+    """
+    first, last = _day(market.first), _day(market.last)
+    if not len(sessions) or sessions[0] > first + _HOLIDAYS or sessions[-1] < last - _HOLIDAYS:
+        span = f"{sessions[0]} to {sessions[-1]}" if len(sessions) else "nothing"
+        raise UndefinedStatisticError(
+            f"{market.name} is {market.first} to {market.last}, but the test windows cover {span}"
+        )
+    return (sessions >= first) & (sessions <= last)
+
+
+def _day(day: date) -> np.datetime64:
+    return np.datetime64(day, "D")

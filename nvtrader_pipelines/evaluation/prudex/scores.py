@@ -1,0 +1,39 @@
+"""Scores from 0 to 100 on which the market's average has 50."""
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from nvtrader_pipelines.evaluation.prudex.measures import STATISTICS
+from nvtrader_pipelines.evaluation.statistics import NO_SPREAD
+
+AVERAGE = 50.0  # of the market
+
+
+def with_scores(rows: pl.DataFrame, task: Sequence[str]) -> pl.DataFrame:
+    """The rows with `score`: 50 at the market's average, 0 and 100 as far from it as the farthest account.
+
+    score = 50 (1 + d / max |d|), with d = value - market, or market - value where lower is better, and the maximum
+    over every account of the task and statistic. Where no account differs from the market's average, all have 50.
+    Rows without a value or a market's average, and statistics that are not scored, have none.
+
+    Args:
+        rows: statistic, value and market (the statistic's value for the market's average).
+        task: columns within whose groups accounts are compared.
+    """
+    group = [*task, "statistic"]
+    kinds = pl.DataFrame(
+        [(each.name, 1.0 if each.higher_is_better else -1.0) for each in STATISTICS.values() if each.scored],
+        schema={"statistic": pl.String, "sign": pl.Float64},
+        orient="row",
+    )
+    size = pl.max_horizontal(pl.col("value").abs(), pl.col("market").abs()).max().over(group)
+    widest = pl.col("deviation").abs().max().over(group)
+    alike = widest <= NO_SPREAD * size
+    score = pl.when(alike).then(pl.lit(AVERAGE)).otherwise(AVERAGE * (1.0 + pl.col("deviation") / widest))
+    return (
+        rows.join(kinds, on="statistic", how="left", maintain_order="left")
+        .with_columns(deviation=pl.col("sign") * (pl.col("value") - pl.col("market")))
+        .with_columns(score=pl.when(pl.col("deviation").is_not_null()).then(score))
+        .drop("sign", "deviation")
+    )

@@ -1,0 +1,137 @@
+"""The numbers of every account's returns, in each test window and over all of them."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from nvtrader_pipelines.evaluation.prudex.measures import EXTREME_MARKETS, ExtremeMarket
+from nvtrader_pipelines.evaluation.prudex.profitability import excess_growth, excess_growth_slope
+from nvtrader_pipelines.evaluation.prudex.record import BASELINE, REFERENCE, PrudexRecord
+from nvtrader_pipelines.evaluation.prudex.risk_control import downside_deviation, sessions_within
+from nvtrader_pipelines.evaluation.statistics import (
+    UndefinedStatisticError,
+    annual_volatility,
+    calmar_ratio,
+    max_drawdown,
+    sharpe_ratio,
+    sortino_ratio,
+    total_return,
+)
+
+WINDOWS = {
+    "run_id": pl.String,
+    "source": pl.String,
+    "policy": pl.String,
+    "kind": pl.String,
+    "fold": pl.Int32,  # null for what is of all windows together
+    "first": pl.Date,
+    "last": pl.Date,
+    "statistic": pl.String,
+    "value": pl.Float64,
+    "note": pl.String,
+}
+_OF_RETURNS: dict[str, Callable[[NDArray[np.float64]], float]] = {
+    "total_return": total_return,
+    "volatility": annual_volatility,
+    "downside_deviation": downside_deviation,
+    "max_drawdown": max_drawdown,
+    "sharpe": sharpe_ratio,
+    "calmar": calmar_ratio,
+    "sortino": sortino_ratio,
+}
+Row = tuple[Any, ...]  # by WINDOWS
+
+
+@dataclass(frozen=True, eq=False)
+class _Walk:
+    """One account through its test windows."""
+
+    key: tuple[Any, ...]  # run_id, source, policy, kind
+    sessions: NDArray[np.datetime64]  # (n,)
+    folds: NDArray[np.int32]  # (n,)
+    returns: NDArray[np.float64]  # (n,) net
+
+
+def measured(statistic: Callable[[], float]) -> tuple[float | None, str | None]:
+    """A number, or why it does not exist."""
+    try:
+        return statistic(), None
+    except UndefinedStatisticError as error:
+        return None, str(error)
+
+
+def return_windows(record: PrudexRecord) -> pl.DataFrame:
+    """Rows of WINDOWS: profit, risk and ratios of each test window; decay, equity and extreme markets of each walk.
+
+    Raises:
+        ValueError: if the accounts of a run do not cover the same sessions once each, or a return is not finite.
+    """
+    curves = record.curves.join(record.runs.select("run_id", "source"), on="run_id").sort("session")
+    rows: list[Row] = []
+    for of_run in curves.partition_by("run_id", maintain_order=True):
+        walks = [_walk(account) for account in of_run.partition_by("policy", "kind", maintain_order=True)]
+        _require_alike(walks)
+        market = next((walk for walk in walks if walk.key[2:] == (REFERENCE, BASELINE)), None)
+        for walk in walks:
+            rows += [*_of_folds(walk), *_of_all(walk, market)]
+    return pl.DataFrame(rows, schema=WINDOWS, orient="row")
+
+
+def _walk(account: pl.DataFrame) -> _Walk:
+    return _Walk(
+        account.select("run_id", "source", "policy", "kind").row(0),
+        account["session"].to_numpy().astype("datetime64[D]"),
+        account["fold"].to_numpy().astype(np.int32),
+        account["net_return"].to_numpy().astype(np.float64),
+    )
+
+
+def _require_alike(walks: list[_Walk]) -> None:
+    first = walks[0]
+    for walk in walks:
+        same = np.array_equal(walk.sessions, first.sessions) and np.array_equal(walk.folds, first.folds)
+        if not same or len(np.unique(walk.sessions)) != len(walk.sessions):
+            raise ValueError(
+                f"the accounts of a run need the same sessions once each, but {walk.key[2]} has {len(walk.sessions)} "
+                f"and {first.key[2]} has {len(first.sessions)}; write the run's rows anew"
+            )
+        if not np.isfinite(walk.returns).all():
+            raise ValueError(
+                f"net returns must be finite, but {walk.key[2]} of run {walk.key[0]} has some that are not"
+            )
+
+
+def _of_folds(walk: _Walk) -> Iterator[Row]:
+    for fold in np.unique(walk.folds):
+        inside = walk.folds == fold
+        sessions, returns = walk.sessions[inside], walk.returns[inside]
+        for name, statistic in _OF_RETURNS.items():
+            found = measured(partial(statistic, returns))
+            yield (*walk.key, int(fold), sessions[0].item(), sessions[-1].item(), name, *found)
+
+
+def _of_all(walk: _Walk, market: _Walk | None) -> Iterator[Row]:
+    span = (None, walk.sessions[0].item(), walk.sessions[-1].item())
+    yield (*walk.key, *span, "final_equity", 1.0 + total_return(walk.returns), None)
+    yield (*walk.key, *span, "excess_growth_slope", *measured(partial(_slope, walk, market)))
+    for extreme in EXTREME_MARKETS:
+        window = (None, extreme.first, extreme.last)
+        for name in ("total_return", "sharpe"):
+            found = measured(partial(_during, walk, extreme, _OF_RETURNS[name]))
+            yield (*walk.key, *window, f"{name}:{extreme.name}", *found)
+
+
+def _slope(walk: _Walk, market: _Walk | None) -> float:
+    if market is None:
+        raise UndefinedStatisticError(f"the run has no baseline {REFERENCE}, the market's average")
+    windows = [walk.folds == fold for fold in np.unique(walk.folds)]
+    return excess_growth_slope(np.array([excess_growth(walk.returns[w], market.returns[w]) for w in windows]))
+
+
+def _during(walk: _Walk, extreme: ExtremeMarket, statistic: Callable[[NDArray[np.float64]], float]) -> float:
+    return statistic(walk.returns[sessions_within(walk.sessions, extreme)])
