@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from nvtrader_pipelines.envs.accounts import RUIN, Accounts, AccountStep
 from nvtrader_pipelines.envs.dynamics import Transition
 from nvtrader_pipelines.envs.spec import EnvSpec
-from nvtrader_pipelines.evaluation.splits import Fold
+from nvtrader_pipelines.evaluation.splits import Block, Fold
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.policies.policy import Decision, Policy
 from nvtrader_pipelines.policies.trajectory import TRAJECTORY, Columns, step_info
@@ -230,7 +230,7 @@ def _table(rows: pl.DataFrame, schema: Mapping[str, Any]) -> pl.DataFrame:
 
 
 def backtest(
-    panel: MarketPanel, spec: EnvSpec, folds: Sequence[Fold], contestants: Sequence[Contestant]
+    panel: MarketPanel, spec: EnvSpec, folds: Sequence[Fold | Block], contestants: Sequence[Contestant]
 ) -> BacktestRecord:
     """Run every contestant's account through the folds' test windows without a break; see `walk`."""
     steps = walk(panel, spec, folds, contestants)
@@ -244,7 +244,7 @@ def backtest(
 def walk(
     panel: MarketPanel,
     spec: EnvSpec,
-    folds: Sequence[Fold],
+    folds: Sequence[Fold | Block],
     contestants: Sequence[Contestant],
     phase: Phase = "test",
 ) -> Generator[WalkStep, None, BacktestRecord]:
@@ -329,7 +329,7 @@ def _order(accounts: Accounts, decisions: Sequence[Decision], at: _Place) -> Wal
     )
 
 
-def _require_contiguous(folds: Sequence[Fold]) -> None:
+def _require_contiguous(folds: Sequence[Fold | Block]) -> None:
     for before, after in pairwise(folds):
         if after.test_first != before.test_last + 1:
             raise ValueError(

@@ -1,7 +1,7 @@
 """Costs of trading: a family of models of what a fill takes from equity."""
 
 from collections.abc import Sequence
-from typing import Annotated, Literal, Protocol
+from typing import Annotated, Literal, Protocol, Self
 
 import numpy as np
 from numba import njit
@@ -58,6 +58,10 @@ class ProportionalCost(Component):
         """The cost on one panel."""
         return proportional_cost(self.bps * 1e-4)
 
+    def times(self, factor: float) -> Self:
+        """The model whose costs are `factor` times as high."""
+        return self.model_copy(update={"bps": factor * self.bps})
+
 
 class VolatilitySpread(Component):
     """Half the bid-ask spread of each name, a share of its trailing volatility per session.
@@ -78,6 +82,10 @@ class VolatilitySpread(Component):
             return self.share * (volatility[filled_at] * np.abs(trades)).sum(axis=1)
 
         return half_spreads
+
+    def times(self, factor: float) -> Self:
+        """The model whose costs are `factor` times as high."""
+        return self.model_copy(update={"share": factor * self.share})
 
 
 class SquareRootImpact(Component):
@@ -103,6 +111,10 @@ class SquareRootImpact(Component):
             return (size * move).sum(axis=1)
 
         return impact
+
+    def times(self, factor: float) -> Self:
+        """The model whose costs are `factor` times as high."""
+        return self.model_copy(update={"coefficient": factor * self.coefficient})
 
 
 CostModel = Annotated[ProportionalCost | VolatilitySpread | SquareRootImpact, Field(discriminator="kind")]
