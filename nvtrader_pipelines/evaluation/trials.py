@@ -179,10 +179,46 @@ def align(names: Sequence[str], of_run: Mapping[str, RunReturns], sessions: Days
     )
 
 
+def periods_of(runs: pl.DataFrame, evaluations: pl.DataFrame) -> dict[str, list[Period]]:
+    """Market source to the periods that verdicts on it name; each is as long as the longest that is called so.
+
+    Args:
+        runs: run_id and source.
+        evaluations: run_id, period, first_session and last_session; folds are left out.
+    """
+    verdicts = evaluations.filter(pl.col("period") != "fold").join(runs.select("run_id", "source"), on="run_id")
+    spans = (
+        verdicts.group_by("source", "period")
+        .agg(pl.col("first_session").min(), pl.col("last_session").max())
+        .sort("source", "period")
+    )
+    found: dict[str, list[Period]] = {}
+    for source, *period in spans.iter_rows():
+        found.setdefault(source, []).append(Period(*period))
+    return found
+
+
+def varies(returns: FloatArray) -> NDArray[np.bool_]:
+    """Which columns (T, N) are more than one number again and again."""
+    return np.asarray(returns.std(axis=0, ddof=1) > NO_SPREAD * np.abs(returns).max(axis=0))
+
+
 def sharpe_ratios(returns: FloatArray) -> FloatArray:
     """Sharpe ratio per session (ddof 1) of each column (T, N); 0 where it never varies, or there are fewer than two."""
     if len(returns) < 2:
         return np.zeros(returns.shape[1])
-    deviation = returns.std(axis=0, ddof=1)
-    varies = deviation > NO_SPREAD * np.abs(returns).max(axis=0)
-    return np.divide(returns.mean(axis=0), deviation, out=np.zeros_like(deviation), where=varies)
+    mean = returns.mean(axis=0)
+    return np.divide(mean, returns.std(axis=0, ddof=1), out=np.zeros_like(mean), where=varies(returns))
+
+
+def mean_correlation(returns: FloatArray) -> float:
+    """Mean correlation of two columns (T, N), of those that vary.
+
+    Raises:
+        ValueError: if fewer than two do.
+    """
+    moving = returns[:, varies(returns)]
+    n = moving.shape[1]
+    if n < 2:
+        raise ValueError(f"a correlation needs two trials whose returns vary, but there are {n}")
+    return float((np.corrcoef(moving, rowvar=False).sum() - n) / (n * (n - 1)))

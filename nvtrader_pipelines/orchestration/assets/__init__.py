@@ -1,13 +1,15 @@
 """The asset graph, one module per group."""
 
 from nvtrader_pipelines.orchestration.assets.bronze import bars
-from nvtrader_pipelines.orchestration.assets.evaluation import sharpe_ratio_curve, walk_forward_evaluation
+from nvtrader_pipelines.orchestration.assets.evaluation import walk_forward_evaluation
 from nvtrader_pipelines.orchestration.assets.gold import features, market_panel, market_regimes, returns
 from nvtrader_pipelines.orchestration.assets.policies import trained_policy, training_curve
 from nvtrader_pipelines.orchestration.assets.preferences import preference_pairs
+from nvtrader_pipelines.orchestration.assets.ratio_curve import sharpe_ratio_curve
 from nvtrader_pipelines.orchestration.assets.regimes import regime_evaluation
 from nvtrader_pipelines.orchestration.assets.silver import refine
 from nvtrader_pipelines.orchestration.assets.trajectories import walk_forward
+from nvtrader_pipelines.orchestration.assets.validation import validation
 from nvtrader_pipelines.orchestration.assets.versions import experiment_version
 
 ASSETS = [
@@ -24,6 +26,7 @@ ASSETS = [
     walk_forward_evaluation,
     regime_evaluation,
     sharpe_ratio_curve,
+    validation,
     preference_pairs,
 ]
 

@@ -1,24 +1,20 @@
-"""Evaluation: the verdict on each run, and every run over time."""
+"""Evaluation: the verdict on each run."""
 
 from datetime import UTC, datetime
 
 import dagster as dg
-from dagster_duckdb import DuckDBResource
 
-from nvtrader_pipelines.evaluation.figures import ratio_curve_figure
-from nvtrader_pipelines.evaluation.ratio_curve import sharpe_ratio_curve as rank_runs
 from nvtrader_pipelines.evaluation.walk_forward import evaluate
 from nvtrader_pipelines.experiments.runtime import headline
 from nvtrader_pipelines.orchestration.mlflow_tracking import MlflowTracking
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
-from nvtrader_pipelines.orchestration.reports import OWNERS, keep_pictures, table_metadata, written
+from nvtrader_pipelines.orchestration.reports import OWNERS, table_metadata, written
 from nvtrader_pipelines.orchestration.resources import WarehouseResource
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.policy_library import PolicyLibrary
 from nvtrader_pipelines.storage.recording import failing
-from nvtrader_pipelines.storage.runs import WALK_FORWARD, complete, read_run, replace_run
-from nvtrader_pipelines.storage.tables import ACTION_LOGS, EQUITY_CURVES, EVALUATIONS, RATIO_CURVE, RUNS
-from nvtrader_pipelines.storage.views import create_views, read_query
+from nvtrader_pipelines.storage.runs import complete, read_run, replace_run
+from nvtrader_pipelines.storage.tables import ACTION_LOGS, EQUITY_CURVES, EVALUATIONS
 
 EVALUATION_KEY = dg.AssetKey(["evaluation", "walk_forward_evaluation"])
 
@@ -48,26 +44,3 @@ def walk_forward_evaluation(
         complete(lake, run, datetime.now(UTC), tracked.mlflow_run_id)
         ledger.finish(run.run_id, "done", metrics=headline(verdict), mlflow_run_id=tracked.mlflow_run_id)
     return written(lake, EVALUATIONS, n_rows, {"run_id": run.run_id, **tracked.metadata})
-
-
-@dg.asset(
-    key=["evaluation", "sharpe_ratio_curve"],
-    group_name="evaluation",
-    kinds={"iceberg", "duckdb"},
-    owners=OWNERS,
-    deps=[dg.AssetDep(EVALUATION_KEY, partition_mapping=dg.AllPartitionMapping())],
-    code_version="1",
-    metadata=table_metadata(RATIO_CURVE),
-)
-def sharpe_ratio_curve(warehouse: WarehouseResource, duckdb: DuckDBResource) -> dg.MaterializeResult:
-    """Every completed run over time, ranked by net Sharpe, with its worst drawdown."""
-    lake = warehouse.open()
-    with duckdb.get_connection() as connection:
-        create_views(connection, lake)
-        runs = read_query(connection, f"FROM {RUNS.name} WHERE kind = '{WALK_FORWARD}'")
-        verdicts = read_query(connection, f"FROM {EVALUATIONS.name}")
-    curve = rank_runs(runs, verdicts)
-    lake.replace(RATIO_CURVE, curve, {})
-    notes = dict.fromkeys(warning for warnings in runs["warnings"] for warning in warnings)
-    figures = {"ratio_curve": ratio_curve_figure(curve, note="; ".join(notes))}
-    return written(lake, RATIO_CURVE, len(curve), keep_pictures(warehouse.home, "sharpe_ratio_curve", figures))

@@ -64,6 +64,12 @@ RATIO_CURVE = Table(
         max_drawdown double largest loss from a peak, positive
         rank int 1 is the highest Sharpe ratio of the period
         best_so_far boolean whether no earlier run of the period was better
+        n_trials long walk-forward runs on the source that had finished by then, itself included
+        deflated_sharpe double probability of a true Sharpe ratio above the maximum expected of so many (2014)
+        best_baseline string baseline of the run with the highest Sharpe ratio, over the sessions those trials share
+        active_sharpe double annualised Sharpe ratio of the net returns less those of the best baseline
+        active_deflated_sharpe double the same probability for those active returns
+        note string why something is null, or not deflated
         """
     ),
 )

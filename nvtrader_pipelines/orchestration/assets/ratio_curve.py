@@ -1,0 +1,39 @@
+"""Every run over time: its Sharpe ratio, and what that was worth when it was made."""
+
+import dagster as dg
+from dagster_duckdb import DuckDBResource
+
+from nvtrader_pipelines.evaluation.figures import ratio_curve_figure
+from nvtrader_pipelines.evaluation.ratio_curve import sharpe_ratio_curve as rank_runs
+from nvtrader_pipelines.orchestration.assets.evaluation import EVALUATION_KEY
+from nvtrader_pipelines.orchestration.reports import OWNERS, keep_pictures, table_metadata, written
+from nvtrader_pipelines.orchestration.resources import WarehouseResource
+from nvtrader_pipelines.storage.ledger import Ledger
+from nvtrader_pipelines.storage.runs import WALK_FORWARD
+from nvtrader_pipelines.storage.tables import EVALUATIONS, RATIO_CURVE, RUNS
+from nvtrader_pipelines.storage.trials import trial_curves, trial_runs
+from nvtrader_pipelines.storage.views import create_views, read_query
+
+
+@dg.asset(
+    key=["evaluation", "sharpe_ratio_curve"],
+    group_name="evaluation",
+    kinds={"iceberg", "duckdb"},
+    owners=OWNERS,
+    deps=[dg.AssetDep(EVALUATION_KEY, partition_mapping=dg.AllPartitionMapping())],
+    code_version="2",
+    metadata=table_metadata(RATIO_CURVE),
+)
+def sharpe_ratio_curve(warehouse: WarehouseResource, duckdb: DuckDBResource) -> dg.MaterializeResult:
+    """Every completed run over time, ranked by net Sharpe, deflated for the runs before it, with its worst drawdown."""
+    lake = warehouse.open()
+    with duckdb.get_connection() as connection:
+        create_views(connection, lake)
+        runs = read_query(connection, f"FROM {RUNS.name} WHERE kind = '{WALK_FORWARD}'")
+        verdicts = read_query(connection, f"FROM {EVALUATIONS.name}")
+    trials = trial_runs(Ledger.open(warehouse.home))
+    curve = rank_runs(runs, verdicts, trials, trial_curves(lake, trials))
+    lake.replace(RATIO_CURVE, curve, {})
+    notes = dict.fromkeys(warning for warnings in runs["warnings"] for warning in warnings)
+    figures = {"ratio_curve": ratio_curve_figure(curve, note="; ".join(notes))}
+    return written(lake, RATIO_CURVE, len(curve), keep_pictures(warehouse.home, "sharpe_ratio_curve", figures))

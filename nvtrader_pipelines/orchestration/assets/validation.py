@@ -1,0 +1,57 @@
+"""Validation: what every result is worth after all the trials that were made on the same market."""
+
+from collections.abc import Iterator
+
+import dagster as dg
+
+from nvtrader_pipelines.evaluation.figures import validation_figures
+from nvtrader_pipelines.evaluation.validation import headlines, validate_sources
+from nvtrader_pipelines.orchestration.assets.evaluation import EVALUATION_KEY
+from nvtrader_pipelines.orchestration.reports import OWNERS, keep_pictures, markdown_table, table_metadata, written
+from nvtrader_pipelines.orchestration.resources import WarehouseResource
+from nvtrader_pipelines.storage.ledger import Ledger
+from nvtrader_pipelines.storage.tables import EVALUATIONS, OVERFITTING, VALIDATION
+from nvtrader_pipelines.storage.trials import trial_curves, trial_runs
+
+DEPS = [dg.AssetDep(EVALUATION_KEY, partition_mapping=dg.AllPartitionMapping())]
+
+
+@dg.multi_asset(
+    specs=[
+        dg.AssetSpec(
+            ["evaluation", "validation"],
+            deps=DEPS,
+            description="Every trial against zero, its best baseline and its anchor, deflated for all trials ever run.",
+            group_name="evaluation",
+            kinds={"iceberg", "polars"},
+            owners=OWNERS,
+            code_version="1",
+            metadata=table_metadata(VALIDATION),
+        ),
+        dg.AssetSpec(
+            ["evaluation", "overfitting"],
+            deps=DEPS,
+            description="How often the best of all trials in sample is in the worse half out of sample.",
+            group_name="evaluation",
+            kinds={"iceberg", "polars"},
+            owners=OWNERS,
+            code_version="1",
+            metadata=table_metadata(OVERFITTING),
+        ),
+    ],
+    name="validate",
+)
+def validation(warehouse: WarehouseResource) -> Iterator[dg.MaterializeResult]:
+    """Discount every trial for all the others on its market, and ask whether picking the best picks luck."""
+    lake = warehouse.open()
+    runs = trial_runs(Ledger.open(warehouse.home))
+    judged = validate_sources(runs, trial_curves(lake, runs), lake.read(EVALUATIONS))
+    lake.replace(VALIDATION, judged.trials, {})
+    lake.replace(OVERFITTING, judged.overfitting, {})
+    figures = validation_figures(judged.trials, judged.overfitting)
+    trials, overfitting = headlines(judged)
+    pictures = keep_pictures(warehouse.home, "validation", figures)
+    told = {"trials": dg.MetadataValue.md(markdown_table(trials)), **pictures}
+    yield written(lake, VALIDATION, len(judged.trials), told)
+    table = dg.MetadataValue.md(markdown_table(overfitting))
+    yield written(lake, OVERFITTING, len(judged.overfitting), {"overfitting": table, **pictures})
