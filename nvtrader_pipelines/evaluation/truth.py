@@ -57,9 +57,11 @@ def unlike_rivals(scoreboard: pl.DataFrame) -> pl.DataFrame:
     """Rows of contests whose entrants did not meet on one market and one window, or whose ranks are not by Sharpe.
 
     Args:
-        scoreboard: contest, source, first_session, last_session, n_sessions, rank, sharpe; unranked entrants are null.
+        scoreboard: contest, source, first_session, last_session, n_sessions, rank, sharpe; an entrant that was not
+            judged has no contest, no rank and no Sharpe ratio.
     """
     window = pl.struct("source", "first_session", "last_session", "n_sessions")
     ranked = pl.col("sharpe").rank("min", descending=True).over("contest")
-    one_window = window.n_unique().over("contest") == 1
-    return scoreboard.filter(~one_window | ~pl.col("rank").cast(pl.Float64).eq_missing(ranked.cast(pl.Float64)))
+    like = pl.col("contest").is_null() | (window.n_unique().over("contest") == 1)
+    in_order = pl.col("rank").cast(pl.Float64).eq_missing(ranked.cast(pl.Float64))
+    return scoreboard.filter(~like | ~in_order | (pl.col("contest").is_null() & pl.col("rank").is_not_null()))

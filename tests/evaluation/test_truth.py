@@ -34,13 +34,15 @@ def test_rivals_on_one_window_ranked_by_their_sharpe_ratio_are_like_with_like():
         {"rank": 4, "sharpe": -1.0},
         {"rank": None, "sharpe": None},
         {"contest": "b", "n_sessions": 10, "rank": 1, "sharpe": 5.0},
+        {"contest": None, "source": None},
+        {"contest": None},
     )
     assert unlike_rivals(ranked).is_empty()
 
 
 @pytest.mark.parametrize(
     "change",
-    [{"source": "landing"}, {"n_sessions": 503}, {"last_session": dt.date(2012, 1, 4)}, {"rank": 1}, {"rank": None}],
+    [{"contest": None}, {"source": "landing"}, {"n_sessions": 503}, {"last_session": dt.date(2012, 1, 4)}, {"rank": 1}, {"rank": None}],
     ids=lambda change: next(iter(change)),
 )
 def test_rivals_of_another_window_or_out_of_order_are_found(change):
