@@ -1,6 +1,7 @@
 """Worlds drawn at random from sessions that no policy under test was trained on."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Annotated, Literal
 
 import numpy as np
@@ -53,7 +54,8 @@ class BlockBootstrap(Component):
         draws = StationaryBootstrap(self.mean_block, pool, seed=generator)
         sessions = (pool[draws.update_indices()[: self.n_sessions]] for _ in range(self.n_worlds))
         worlds = (_replaced(market.prices, first, drawn, priced) for drawn in sessions)
-        return (market.world(self.name, prices, first, f"drawn from {len(pool)} sessions") for prices in worlds)
+        note = f"drawn from {len(pool)} sessions"
+        return (replace(market.world(self.name, prices, first, note), has_twin=False) for prices in worlds)
 
     def _pool(self, market: CalmMarket, first: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Sessions of the prices that may be drawn, and the names that had a price before the window (N,)."""

@@ -8,6 +8,9 @@ from nvtrader_pipelines.storage.tables.evaluation import (
     PRUDEX,
     RATIO_CURVE,
     REGIME_EVALUATION,
+    SCOREBOARD,
+    SCORECARDS,
+    STRESS,
     VALIDATION,
 )
 from nvtrader_pipelines.storage.tables.gold import FEATURES, MARKET_PANEL, REGIMES, RETURNS
@@ -44,6 +47,9 @@ TABLES = (
     VALIDATION,
     OVERFITTING,
     PRUDEX,
+    STRESS,
+    SCORECARDS,
+    SCOREBOARD,
     PREFERENCE_PAIRS,
 )
 
@@ -67,6 +73,9 @@ __all__ = [
     "RETURNS",
     "REWARD_DECOMPOSITION",
     "RUNS",
+    "SCOREBOARD",
+    "SCORECARDS",
+    "STRESS",
     "TABLES",
     "TRAINING_CURVES",
     "TRAJECTORIES",

@@ -199,3 +199,107 @@ OVERFITTING = Table(
         """
     ),
 )
+STANDING = columns_of(
+    """
+    sharpe double annualised Sharpe ratio net of costs, risk-free rate 0
+    sharpe_low double 2.5 % bound, stationary bootstrap
+    sharpe_high double 97.5 % bound, stationary bootstrap
+    best_baseline string baseline of the contest with the highest Sharpe ratio, known only afterwards
+    sharpe_difference double Sharpe ratio less that of the best baseline; null of baselines
+    difference_low double 2.5 % bound of the difference, paired bootstrap
+    difference_high double 97.5 % bound of the difference, paired bootstrap
+    active_sharpe double annualised Sharpe ratio of the returns less those of the best baseline
+    active_low double 2.5 % bound, stationary bootstrap
+    active_high double 97.5 % bound, stationary bootstrap
+    active_deflated_sharpe double probability of an active Sharpe ratio above the luck of the best of all trials
+    probabilistic_sharpe double probability of a true Sharpe ratio above 0
+    cagr double compound annual growth
+    max_drawdown double largest loss from a peak, positive
+    turnover_per_year double one-way turnover per year
+    cost_per_year double costs per year, fraction of equity
+    """
+)
+MET = columns_of(
+    """
+    contest string digest of market, window, costs, fill and leverage, 16 hexadecimal digits; null where there was none
+    source string market source
+    first_session date first session judged
+    last_session date last session judged
+    n_sessions long number of sessions, first and last included
+    entrant string name: of an experiment, of a file of data/entrants, or of a baseline
+    kind string run, weights, sb3 or baseline; null where the file cannot be read
+    judged_at timestamp when it was judged
+    note string why there is no rank, or why a figure is missing
+    """
+)
+SCORECARDS = Table(
+    "evaluation",
+    "scorecards",
+    MET
+    + STANDING
+    + columns_of(
+        """
+        judgement string identity of the judgement, 16 hexadecimal digits
+        panel_digest string SHA-256 of the panel of the names it may hold
+        rebal_freq int sessions between its decisions
+        train_first date first session that trained any of its policies
+        train_last date last session that trained any of its policies
+        run_id string the run judged, where it is one
+        volatility double annualised standard deviation
+        n_trials int trials ever run on the market, this one included
+        worst_scenario string the stress world with the lowest total return
+        worst_scenario_return double total return in it
+        training_seconds double of all its trainings; null where not known
+        judging_seconds double to walk the window
+        latency_seconds double from a close to the weights, median
+        peak_memory_bytes long resident memory of the judging process
+        warnings list<string> what a reader must know
+        digest string SHA-256 of the card without what was measured
+        code_version string version and source digest of the package
+        document string the whole card as JSON
+        """
+    ),
+)
+SCOREBOARD = Table(
+    "evaluation",
+    "scoreboard",
+    MET
+    + STANDING
+    + columns_of(
+        """
+        rank int place in the contest by net Sharpe ratio; null where it was not judged
+        previous_rank int place before the last new judgement of the contest
+        previous_sharpe double net Sharpe ratio before it
+        """
+    ),
+)
+STRESS = Table(
+    "evaluation",
+    "stress",
+    RUN
+    + columns_of(
+        """
+        experiment string name of the experiment
+        policy string account: an experiment's ensemble, one of its seeds, or a baseline
+        kind string policy (one seed), ensemble or baseline
+        scenario string what happened to the market; calm is the window as it was
+        statistic string value, or of several worlds the median, worst_5_percent or worst of each measure
+        first_session date first session of the account, opened in cash at the close before
+        last_session date last session of the account
+        shock_session date first session that is not as it was, where there is one
+        n_sessions long number of sessions, first and last included
+        n_worlds long number of worlds; 0 where the scenario could not be played
+        total_return double growth over the sessions, net of costs
+        max_drawdown double largest loss from a peak, positive
+        worst_session double lowest net return of a session
+        sharpe double annualised Sharpe ratio net of costs, null below 63 sessions
+        turnover double one-way turnover over the sessions
+        cost double costs over the sessions, summed fractions of equity
+        sessions_to_recover long from the bottom of the largest drawdown to its peak, null where it is not reached
+        difference_to_calm double total return less that of the calm window
+        difference_to_equal_weight double total return less that of 1/N in the same world
+        note string what a reader must know, and why something is null
+        """
+    ),
+    BY_RUN,
+)
