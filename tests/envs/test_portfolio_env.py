@@ -10,7 +10,12 @@ from pydantic import ValidationError
 from stable_baselines3.common.env_checker import check_env as sb3_check_env
 
 from nvtrader_pipelines.envs.actions import ResidualAction
-from nvtrader_pipelines.envs.observations import LookbackObservation, ObservationScaler, PerAssetObservation
+from nvtrader_pipelines.envs.observations import (
+    LookbackObservation,
+    ObservationScaler,
+    PerAssetObservation,
+    RegimeObservation,
+)
 from nvtrader_pipelines.envs.portfolio_env import PortfolioEnv
 from nvtrader_pipelines.envs.rewards import BenchmarkRelative, LogGrowth
 from nvtrader_pipelines.envs.spec import EnvSpec
@@ -20,6 +25,7 @@ from tests.panels import eventful_panel
 
 NAME = "nvtrader_pipelines:nvtrader/PortfolioCVaR-v0"
 SHORT = EnvSpec(lookback=5, episode_len=20, rebal_freq=2)
+REGIME = SHORT.model_copy(update={"observation": RegimeObservation()})
 RESIDUAL = EnvSpec(
     episode_len=20,
     rebal_freq=2,
@@ -66,13 +72,13 @@ def episode(env, seed, n_steps=30):
     return b"".join(np.asarray(value).tobytes() for value in seen)
 
 
-@pytest.mark.parametrize("spec", [SHORT, RESIDUAL], ids=["simplex", "residual"])
+@pytest.mark.parametrize("spec", [SHORT, REGIME, RESIDUAL], ids=["simplex", "regime", "residual"])
 def test_the_checker_of_gymnasium_passes(spec):
     check = partial(gymnasium_check_env, skip_render_check=True)
     without_advice("gymnasium", check, PortfolioEnv(eventful_panel(), spec))
 
 
-@pytest.mark.parametrize("spec", [SHORT, RESIDUAL], ids=["simplex", "residual"])
+@pytest.mark.parametrize("spec", [SHORT, REGIME, RESIDUAL], ids=["simplex", "regime", "residual"])
 def test_the_checker_of_stable_baselines3_passes(spec):
     without_advice("sb3", sb3_check_env, PortfolioEnv(eventful_panel(), spec))
 

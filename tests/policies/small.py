@@ -1,7 +1,7 @@
 """Small learners and environments for tests that train."""
 
 from nvtrader_pipelines.envs.actions import ResidualAction
-from nvtrader_pipelines.envs.observations import PerAssetObservation
+from nvtrader_pipelines.envs.observations import PerAssetObservation, RegimeObservation
 from nvtrader_pipelines.envs.rewards import BenchmarkRelative
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.market.panel import MarketPanel
@@ -46,7 +46,12 @@ def small(member: type[Learner], **settings) -> Learner:
 
 LEARNERS = {member().kind: small(member) for member in members(Agent) if not member.classical}
 CLASSICAL = {member().kind: member() for member in members(Agent) if member.classical}
-CASES = {**{kind: (SPEC, agent) for kind, agent in LEARNERS.items()}, "shared_asset": (RESIDUAL_SPEC, RESIDUAL_AGENT)}
+REGIME_SPEC = SPEC.model_copy(update={"observation": RegimeObservation()})
+CASES = {
+    **{kind: (SPEC, agent) for kind, agent in LEARNERS.items()},
+    "shared_asset": (RESIDUAL_SPEC, RESIDUAL_AGENT),
+    "regime": (REGIME_SPEC, AGENT),
+}
 
 
 def endless(agent: PpoAgent) -> PpoAgent:

@@ -9,6 +9,7 @@ from nvtrader_pipelines.storage.tables import (
     FEATURES,
     MARKET_PANEL,
     QUARANTINE,
+    REGIMES,
     RETURNS,
     TABLES,
 )
@@ -22,6 +23,7 @@ MARKET = {
     RETURNS: market_tables.RETURNS,
     FEATURES: feature_schema(),
     MARKET_PANEL: market_tables.PANELS,
+    REGIMES: market_tables.REGIMES,
 }
 
 

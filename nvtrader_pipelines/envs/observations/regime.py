@@ -10,7 +10,7 @@ from nvtrader_pipelines.components import Component
 from nvtrader_pipelines.envs.observations.builder import CLIP, ObservationLayout, ObservationScaler
 from nvtrader_pipelines.envs.observations.lookback import LookbackBuilder, LookbackObservation
 from nvtrader_pipelines.market.panel import MarketPanel
-from nvtrader_pipelines.portfolio.anchors import market_returns, trailing
+from nvtrader_pipelines.portfolio.anchors import market_returns
 
 
 class RegimeObservation(Component):
@@ -70,12 +70,14 @@ class RegimeBuilder(LookbackBuilder):
 def trailing_slopes(panel: MarketPanel, window: int) -> NDArray[np.float64]:
     """Least-squares slope of the equally weighted log index over the last `window` sessions, (T,), per session.
 
-    Before the first session the index counts as flat. Row t uses rows up to t, and gives the same bits whatever
-    comes after it.
+    Before the first session the index counts as flat. Row t uses the `window - 1` returns up to t, and gives the same
+    bits whatever came before them or comes after.
     """
-    levels = np.cumsum(np.log1p(market_returns(panel)))
     steps = np.arange(window) - 0.5 * (window - 1)
-    return (trailing(levels, window) * (steps / (steps @ steps))).sum(axis=1)
+    of_levels = steps / (steps @ steps)
+    of_returns = np.cumsum(of_levels[::-1])[::-1][1:]  # a return is in every level from its own on
+    returns = np.concatenate([np.zeros(window - 2), np.log1p(market_returns(panel))])
+    return (np.lib.stride_tricks.sliding_window_view(returns, window - 1) * of_returns).sum(axis=1)
 
 
 def regime_columns(
