@@ -19,9 +19,10 @@ from nvtrader_pipelines.evaluation.sharpe_inference import (
 from nvtrader_pipelines.evaluation.statistics import sharpe_ratio
 from nvtrader_pipelines.evaluation.trials import Trials, sharpe_ratios
 from nvtrader_pipelines.evaluation.walk_forward import EVALUATION, evaluate
+from nvtrader_pipelines.evaluation.weights_backtest import STANDARD_EXECUTION, Execution
 from nvtrader_pipelines.experiments.candidates import Candidate
 from nvtrader_pipelines.experiments.entrants import EntrantKind
-from nvtrader_pipelines.experiments.harness import Walked
+from nvtrader_pipelines.experiments.harness import Meter, Walked, contenders, walked
 from nvtrader_pipelines.experiments.plan import CODE_VERSION, SURVIVORSHIP
 from nvtrader_pipelines.experiments.scorecard import (
     Contest,
@@ -33,7 +34,7 @@ from nvtrader_pipelines.experiments.scorecard import (
     StressResult,
     TrainedOn,
 )
-from nvtrader_pipelines.market.panel import panel_digest
+from nvtrader_pipelines.market.panel import MarketPanel, panel_digest
 
 SEED = 0  # of the bootstrap of active returns
 BOUNDS = {"sharpe": "sharpe", "sharpe_difference": "difference"}  # metric to the name of its bounds
@@ -64,6 +65,39 @@ class Luck:
         if run_id in self.run_ids:
             return Deflation.of(self.active_sharpe, self.n_ever)
         return Deflation.of(np.append(self.active_sharpe, own), self.n_ever + 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Market:
+    """What the entrants on one source meet on."""
+
+    whole: MarketPanel  # of all names
+    panels: Mapping[str, MarketPanel]  # entrant to the panel of the names it may hold
+    luck: Callable[[Contest], Luck]
+
+
+def judge(
+    candidates: Sequence[Candidate],
+    market: Market,
+    meter: Meter,
+    judged_at: datetime,
+    tell: Callable[[str], None],
+    execution: Execution = STANDARD_EXECUTION,
+) -> list[Scorecard]:
+    """A scorecard for every entrant on one source, the refused included, which are told from the others by a reason."""
+    contest, admitted, refused = contenders(market.whole, candidates, market.panels, execution)
+    window = f"{contest.first_session} to {contest.last_session} on {contest.source}"
+    walks, reasons = [], dict(refused)
+    for number, candidate in enumerate(admitted, start=1):
+        tell(f"{candidate.name} ({number} of {len(admitted)}): {window}")
+        try:
+            walks.append(walked(candidate, market.panels[candidate.name], contest, meter))
+        except ValueError as error:
+            reasons[candidate.name] = str(error)
+            tell(f"{candidate.name} is refused: {error}")
+    cards = scorecards(contest, walks, market.luck(contest), {}, judged_at) if walks else []
+    named = {candidate.name: candidate for candidate in candidates}
+    return [*cards, *(refusal(name, reason, judged_at, named[name], contest) for name, reason in reasons.items())]
 
 
 def scorecards(
@@ -97,7 +131,7 @@ def refusal(
     return Scorecard(
         entrant=name,
         kind=kind,
-        source=candidate.market.source if candidate else None,
+        source=contest.source if contest else None,
         contest=contest,
         rebal_freq=candidate.rebal_freq if candidate else None,
         run_id=candidate.run_id if candidate else None,

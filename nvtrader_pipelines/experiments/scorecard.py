@@ -1,5 +1,6 @@
 """A scorecard: all that one judgement found of one entrant, as a document for programs and as a page for people."""
 
+import hashlib
 import json
 from collections.abc import Mapping
 from datetime import date, datetime
@@ -13,7 +14,7 @@ from nvtrader_pipelines.experiments.entrants import EntrantKind
 from nvtrader_pipelines.portfolio.costs import CostModel
 
 FORMAT: Final = 1
-SHORT = 16  # hexadecimal digits of a contest's digest
+SHORT = 16  # hexadecimal digits of a digest
 FRACTIONS = {  # metrics that a page shows in percent
     "total_return", "cagr", "volatility", "max_drawdown", "value_at_risk", "cvar", "hit_rate", "exposure",
     "cost_per_year",
@@ -128,7 +129,7 @@ class Scorecard(Document):
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the content: the same entrant judged again on the same is the same card, whatever it took."""
+        """SHA-256 of the content: the same found of the same is the same card, whatever it took and whoever asked."""
         data = self.data.model_copy(update={"snapshot_ids": {}})  # other snapshots may hold the same rows
         same = Measured(
             judged_at=datetime.fromisoformat("1980-01-01T00:00:00+00:00"),
@@ -137,7 +138,7 @@ class Scorecard(Document):
             latency_99=None,
             peak_memory_bytes=None,
         )
-        return content_hash(self.model_copy(update={"measured": same, "data": data}))
+        return content_hash(self.model_copy(update={"measured": same, "data": data, "code_version": ""}))
 
     @property
     def as_json(self) -> str:
@@ -154,7 +155,9 @@ class Scorecard(Document):
         if inference is not None:
             active = inference.active_sharpe
         worst = min((each for each in self.stress if each.total_return is not None), key=_total_return, default=None)
+        moment = f"{self.entrant}|{self.digest}|{self.measured.judged_at.isoformat()}"
         return {
+            "judgement": hashlib.sha256(moment.encode()).hexdigest()[:SHORT],
             "contest": contest.digest if contest else None,
             "entrant": self.entrant,
             "kind": self.kind,

@@ -84,6 +84,11 @@ class Home:
         return self.warehouse / "pictures"
 
     @property
+    def scorecards(self) -> Path:
+        """A folder per entrant with its scorecard, and who took part in the last judgement."""
+        return self.warehouse / "scorecards"
+
+    @property
     def report(self) -> Path:
         """The report on everything judged, one HTML file."""
         return self.warehouse / "report.html"

@@ -7,6 +7,8 @@ from nvtrader_pipelines.orchestration.assets.policies import trained_policy, tra
 from nvtrader_pipelines.orchestration.assets.preferences import preference_pairs
 from nvtrader_pipelines.orchestration.assets.ratio_curve import sharpe_ratio_curve
 from nvtrader_pipelines.orchestration.assets.regimes import regime_evaluation
+from nvtrader_pipelines.orchestration.assets.scoreboard import scoreboard
+from nvtrader_pipelines.orchestration.assets.scorecards import scorecards
 from nvtrader_pipelines.orchestration.assets.silver import refine
 from nvtrader_pipelines.orchestration.assets.trajectories import walk_forward
 from nvtrader_pipelines.orchestration.assets.validation import validation
@@ -27,6 +29,8 @@ ASSETS = [
     regime_evaluation,
     sharpe_ratio_curve,
     validation,
+    scorecards,
+    scoreboard,
     preference_pairs,
 ]
 

@@ -1,0 +1,28 @@
+"""The scoreboard: like with like, by net Sharpe ratio, with what each is worth over the best baseline."""
+
+import dagster as dg
+
+from nvtrader_pipelines.evaluation.figures import scoreboard_figures
+from nvtrader_pipelines.orchestration.assets.scorecards import SCORECARDS_KEY
+from nvtrader_pipelines.orchestration.reports import OWNERS, keep_pictures, markdown_table, table_metadata, written
+from nvtrader_pipelines.orchestration.resources import WarehouseResource
+from nvtrader_pipelines.storage.scorecards import rank
+from nvtrader_pipelines.storage.tables import SCOREBOARD
+
+
+@dg.asset(
+    key=["evaluation", "scoreboard"],
+    group_name="evaluation",
+    kinds={"iceberg", "polars"},
+    owners=OWNERS,
+    deps=[SCORECARDS_KEY],
+    code_version="1",
+    metadata=table_metadata(SCOREBOARD),
+)
+def scoreboard(warehouse: WarehouseResource) -> dg.MaterializeResult:
+    """Where everybody of the last judgement stands, and stood before."""
+    lake = warehouse.open()
+    board = rank(lake)
+    table = dg.MetadataValue.md(markdown_table(board.select("rank", "entrant", "kind", "sharpe", "note")))
+    pictures = keep_pictures(warehouse.home, "scoreboard", scoreboard_figures(board))
+    return written(lake, SCOREBOARD, len(board), {"scoreboard": table, **pictures})

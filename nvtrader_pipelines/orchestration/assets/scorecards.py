@@ -1,0 +1,32 @@
+"""Scorecards: every entrant judged by one harness, runs, rules, weights from outside and foreign networks alike."""
+
+from datetime import UTC, datetime
+
+import dagster as dg
+
+from nvtrader_pipelines.orchestration.assets.evaluation import EVALUATION_KEY
+from nvtrader_pipelines.orchestration.reports import OWNERS, table_metadata, written
+from nvtrader_pipelines.orchestration.resources import WarehouseResource
+from nvtrader_pipelines.storage.ledger import Ledger
+from nvtrader_pipelines.storage.scorecards import judge_all
+from nvtrader_pipelines.storage.tables import SCORECARDS
+
+SCORECARDS_KEY = dg.AssetKey(["evaluation", "scorecards"])
+
+
+@dg.asset(
+    key=SCORECARDS_KEY,
+    group_name="evaluation",
+    kinds={"iceberg", "markdown"},
+    owners=OWNERS,
+    deps=[dg.AssetDep(EVALUATION_KEY, partition_mapping=dg.AllPartitionMapping()), ["gold", "market_panel"]],
+    code_version="1",
+    metadata=table_metadata(SCORECARDS),
+)
+def scorecards(context: dg.AssetExecutionContext, warehouse: WarehouseResource) -> dg.MaterializeResult:
+    """A card for every entrant on the same sessions, fills, costs and leverage; a row where it says something new."""
+    lake = warehouse.open()
+    judged = judge_all(lake, Ledger.open(warehouse.home), datetime.now(UTC), context.log.info)
+    pages = {card.entrant: dg.MetadataValue.md(page) for card, page in judged.pages}
+    told = {"entrants": len(judged.cards), "folder": dg.MetadataValue.path(str(warehouse.home.scorecards)), **pages}
+    return written(lake, SCORECARDS, judged.n_new, told)

@@ -1,0 +1,143 @@
+"""Judging all entrants of a home: their scorecards as files and rows, and the scoreboard of the last judgement."""
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import polars as pl
+import psutil
+
+from nvtrader_pipelines.evaluation.trials import Period, trials_of
+from nvtrader_pipelines.evaluation.weights_backtest import STANDARD_EXECUTION
+from nvtrader_pipelines.experiments.candidates import Candidate
+from nvtrader_pipelines.experiments.harness import Meter
+from nvtrader_pipelines.experiments.judgement import Luck, Market, judge, refusal
+from nvtrader_pipelines.experiments.scoreboard import SCORECARD, scoreboard
+from nvtrader_pipelines.experiments.scorecard import Contest, Scorecard, markdown
+from nvtrader_pipelines.experiments.spec import MarketChoice
+from nvtrader_pipelines.market.panel import MarketPanel
+from nvtrader_pipelines.storage.entrants import read_roster
+from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.files import locked, write_atomically
+from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.ledger import Ledger
+from nvtrader_pipelines.storage.medallion import read_panel
+from nvtrader_pipelines.storage.tables import SCOREBOARD, SCORECARDS
+from nvtrader_pipelines.storage.trials import trial_curves, trial_runs
+from nvtrader_pipelines.storage.warehouse import Warehouse
+
+CARD, PAGE, STANDING = "scorecard.json", "scorecard.md", "standing.json"
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What one judgement found."""
+
+    cards: Sequence[Scorecard]
+    n_new: int  # cards that say something else than the last of the same entrant in the same contest
+
+    @property
+    def pages(self) -> list[tuple[Scorecard, str]]:
+        """Every card with its page."""
+        return [(card, markdown(card)) for card in self.cards]
+
+
+def judge_all(lake: Warehouse, ledger: Ledger, at: datetime, tell: Tell) -> Judgement:
+    """Judge everybody, and keep the scorecards; one whose content is known already adds no row."""
+    roster = read_roster(lake, ledger, STANDARD_EXECUTION.gross_limit)
+    tell(f"{len(roster.candidates)} entrants, and {len(roster.problems)} that cannot be judged")
+    cards = [refusal(name, reason, at) for name, reason in roster.problems.items()]
+    for source in dict.fromkeys(candidate.market.source for candidate in roster.candidates):
+        own = [candidate for candidate in roster.candidates if candidate.market.source == source]
+        cards += _judge_source(lake, ledger, own, at, tell)
+    with locked(lake.home.scorecards / ".lock"):
+        return Judgement(cards, _keep(lake, cards))
+
+
+def _judge_source(
+    lake: Warehouse, ledger: Ledger, candidates: Sequence[Candidate], at: datetime, tell: Tell
+) -> list[Scorecard]:
+    """The cards of one source; of all of them why, where it has no market."""
+    meter = Meter(time.perf_counter, _memory())
+    known: dict[MarketChoice, MarketPanel | str] = {}
+    for choice in (MarketChoice(source=candidates[0].market.source), *(each.market for each in candidates)):
+        if choice not in known:
+            known[choice] = _panel_or_reason(lake, choice)
+    found = {each.name: known[each.market] for each in candidates}
+    whole = known[MarketChoice(source=candidates[0].market.source)]
+    if isinstance(whole, str):
+        return [refusal(each.name, whole, at, each) for each in candidates]
+    panels = {name: panel for name, panel in found.items() if not isinstance(panel, str)}
+    market = Market(whole, panels, lambda contest: _luck(lake, ledger, contest))
+    without = [refusal(each.name, why, at, each) for each in candidates if isinstance(why := found[each.name], str)]
+    return [*judge([each for each in candidates if each.name in panels], market, meter, at, tell), *without]
+
+
+def _panel_or_reason(lake: Warehouse, choice: MarketChoice) -> MarketPanel | str:
+    try:
+        return read_panel(lake, choice.source, choice.symbols, choice.max_gap)
+    except (StorageError, ValueError) as error:
+        return str(error)
+
+
+def _luck(lake: Warehouse, ledger: Ledger, contest: Contest) -> Luck:
+    """Every trial ever completed on the source, over the sessions of the contest that all of them have."""
+    runs = trial_runs(ledger).filter(pl.col("source") == contest.source)
+    return Luck.of(trials_of(runs, trial_curves(lake, runs), Period("all", *contest.window)))
+
+
+def _memory() -> Callable[[], int]:
+    process = psutil.Process()
+    return lambda: process.memory_info().rss
+
+
+def _keep(lake: Warehouse, cards: Sequence[Scorecard]) -> int:
+    """Write the files, the rows that are new, and who took part; the number of new rows."""
+    known = _last_digests(lake)
+    for card in cards:
+        folder = lake.home.scorecards / card.entrant
+        write_atomically(folder / CARD, (json.dumps(json.loads(card.as_json), indent=1) + "\n").encode())
+        write_atomically(folder / PAGE, markdown(card).encode())
+    rows = pl.DataFrame([card.row() for card in cards], schema=SCORECARD)
+    key = pl.concat_str(pl.col("contest").fill_null(""), "entrant", separator="|")
+    new = rows.filter(key.replace_strict(known, default="", return_dtype=pl.String) != pl.col("digest"))
+    if len(new):
+        lake.replace(SCORECARDS, new, {"judgement": new["judgement"].to_list()})
+    standing = {card.entrant: card.digest for card in cards}
+    write_atomically(lake.home.scorecards / STANDING, json.dumps(standing, indent=1, sort_keys=True).encode())
+    return len(new)
+
+
+def _last_digests(lake: Warehouse) -> dict[str, str]:
+    """Contest and entrant, joined by |, to the digest of the last card."""
+    rows = lake.read(SCORECARDS, columns=["contest", "entrant", "digest", "judged_at"]).sort("judged_at")
+    return {f"{contest or ''}|{entrant}": digest for contest, entrant, digest, _ in rows.iter_rows()}
+
+
+def rank(lake: Warehouse) -> pl.DataFrame:
+    """Write the scoreboard of the last judgement, and give it.
+
+    Raises:
+        StorageError: if nobody was ever judged.
+    """
+    board = scoreboard(lake.read(SCORECARDS).select(list(SCORECARD)), standing(lake.home))
+    lake.replace(SCOREBOARD, board, {})
+    return board
+
+
+def standing(home: Home) -> dict[str, str]:
+    """Entrant to the digest of its card, of the last judgement.
+
+    Raises:
+        StorageError: if there was none.
+    """
+    path = home.scorecards / STANDING
+    if not path.exists():
+        raise StorageError(
+            "nobody was judged yet: there is no scoreboard; `nvtrader run` trains and judges every experiment, and "
+            "`nvtrader judge` judges what is there, with the files of data/entrants"
+        )
+    return json.loads(path.read_bytes())
