@@ -8,7 +8,21 @@ import pandera.errors
 import polars as pl
 from pandera.polars import DataFrameModel
 
-from nvtrader_pipelines.evaluation.truth import equity_gaps, off_simplex, reward_gaps, training_leaks
+from nvtrader_pipelines.evaluation.promotion import (
+    FINDINGS,
+    LEAST_DEFLATED,
+    MOST_OVERFITTING,
+    Finding,
+    deflated_findings,
+    overfitting_findings,
+)
+from nvtrader_pipelines.evaluation.truth import (
+    equity_gaps,
+    off_simplex,
+    outside_unit_interval,
+    reward_gaps,
+    training_leaks,
+)
 from nvtrader_pipelines.market.cleaning import files_without_good_rows
 from nvtrader_pipelines.market.schemas import CleanBars, Features, Quarantine, Returns
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
@@ -25,17 +39,29 @@ from nvtrader_pipelines.storage.tables import (
     EQUITY_CURVES,
     FEATURES,
     MARKET_PANEL,
+    OVERFITTING,
     PREFERENCE_PAIRS,
     QUARANTINE,
+    RATIO_CURVE,
+    REGIME_EVALUATION,
     RETURNS,
     REWARD_DECOMPOSITION,
     TRAJECTORIES,
+    VALIDATION,
     Table,
 )
 
 PARTITION_TAG = "dagster/partition"
 PAIRS_FOR_DPO = 500
 SHOWN = 20  # violations listed in the metadata
+PROBABILITIES = (
+    "probabilistic_sharpe",
+    "deflated_sharpe",
+    "deflated_sharpe_2025",
+    "p_value",
+    "holm",
+    "benjamini_hochberg",
+)
 
 
 def asset_key(table: Table) -> dg.AssetKey:
@@ -170,6 +196,43 @@ def enough_pairs_for_dpo(warehouse: WarehouseResource) -> dg.AssetCheckResult:
     )
 
 
+def probabilities_check(table: Table, *columns: str) -> dg.AssetChecksDefinition:
+    """A blocking check that probabilities are between 0 and 1."""
+
+    @dg.asset_check(
+        asset=asset_key(table), name="probabilities", blocking=True, description="Probabilities are in [0, 1]."
+    )
+    def check(warehouse: WarehouseResource) -> dg.AssetCheckResult:
+        rows = warehouse.open().read(table)
+        return verdict(outside_unit_interval(rows, columns), len(rows))
+
+    return check
+
+
+def promotion_check(
+    table: Table, name: str, tables: tuple[Table, ...], findings: Callable[..., list[Finding]], description: str
+) -> dg.AssetChecksDefinition:
+    """A warning where something speaks against promoting what ranks best; nothing stops for it."""
+
+    @dg.asset_check(
+        asset=asset_key(table),
+        name=name,
+        additional_deps=[asset_key(each) for each in tables if each is not table],
+        description=description,
+    )
+    def check(warehouse: WarehouseResource) -> dg.AssetCheckResult:
+        lake = warehouse.open()
+        found = findings(*(lake.read(each) for each in tables))
+        return dg.AssetCheckResult(
+            passed=all(each.passed for each in found),
+            severity=dg.AssetCheckSeverity.WARN,
+            description="\n".join(each.sentence for each in found) or "no trial is judged yet: nvtrader run",
+            metadata={"figures": shown(pl.DataFrame(found, schema=FINDINGS).drop("sentence"))},
+        )
+
+    return check
+
+
 CHECKS = [
     enough_pairs_for_dpo,
     schema_check(CLEAN_BARS, CleanBars),
@@ -197,5 +260,24 @@ CHECKS = [
         (EQUITY_CURVES,),
         equity_gaps,
         "Equity is the product of net growth.",
+    ),
+    no_nan_check(VALIDATION),
+    no_nan_check(OVERFITTING),
+    no_nan_check(REGIME_EVALUATION),
+    probabilities_check(VALIDATION, *PROBABILITIES),
+    probabilities_check(OVERFITTING, "probability_of_overfitting", "probability_of_loss"),
+    promotion_check(
+        VALIDATION,
+        "candidate_is_more_than_luck",
+        (RATIO_CURVE, VALIDATION),
+        deflated_findings,
+        f"The best-ranked run of each source has an active deflated Sharpe ratio of {LEAST_DEFLATED} or more.",
+    ),
+    promotion_check(
+        OVERFITTING,
+        "choice_is_not_overfitted",
+        (OVERFITTING,),
+        overfitting_findings,
+        f"The probability of backtest overfitting of each source is {MOST_OVERFITTING} or less.",
     ),
 ]
