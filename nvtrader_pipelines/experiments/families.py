@@ -11,6 +11,7 @@ from nvtrader_pipelines.envs.observations import Observation
 from nvtrader_pipelines.envs.rewards import RewardTerm
 from nvtrader_pipelines.envs.terminations import Termination
 from nvtrader_pipelines.evaluation.splits import Splitter
+from nvtrader_pipelines.evaluation.stress import StressScenario
 from nvtrader_pipelines.experiments.designs import ExperimentDesign
 from nvtrader_pipelines.experiments.explanation import nearest
 from nvtrader_pipelines.experiments.json_schema import Node, allowed
@@ -39,6 +40,7 @@ FAMILIES: dict[str, Any] = {
     "backbones": Backbone,
     "advantages": Advantage,
     "splitters": Splitter,
+    "stresses": StressScenario,
     "baselines": Baseline,
     "designs": ExperimentDesign,
 }

@@ -10,6 +10,7 @@ from nvtrader_pipelines.envs.observations import Observation
 from nvtrader_pipelines.envs.rewards import RewardTerm
 from nvtrader_pipelines.envs.terminations import Termination
 from nvtrader_pipelines.evaluation.splits import Splitter
+from nvtrader_pipelines.evaluation.stress import StressScenario
 from nvtrader_pipelines.experiments.designs import ExperimentDesign
 from nvtrader_pipelines.market.features import Feature
 from nvtrader_pipelines.market.sources import Source
@@ -36,6 +37,7 @@ FAMILIES = {
     "scenarios": Scenarios,
     "source": Source,
     "splitter": Splitter,
+    "stress": StressScenario,
     "termination": Termination,
 }
 

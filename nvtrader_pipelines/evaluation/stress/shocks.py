@@ -20,8 +20,8 @@ SMALLEST_VARIANCE = 1e-24  # of log returns; below it is the rounding of a price
 
 
 def percent(share: float) -> str:
-    """A share as a word of a scenario's name."""
-    return f"{100.0 * share:g}"
+    """A share as words of a scenario's name."""
+    return f"{100.0 * share:g}_percent"
 
 
 class Gap(Component):

@@ -50,7 +50,7 @@ class HistoricWindow(Component):
     def name(self) -> str:
         """The scenario: its year or years."""
         years = dict.fromkeys((self.first.year, self.last.year))
-        return f"{self.kind}_{'_'.join(map(str, years))}"
+        return f"{self.kind}_{'-'.join(map(str, years))}"
 
     def worlds(self, market: CalmMarket, generator: np.random.Generator) -> list[StressedWorld]:  # noqa: ARG002
         """The one world of it.
