@@ -11,6 +11,7 @@ MOST_OVERFITTING = 0.5  # the best in sample is then no better than the median o
 ACTIVE = {"best_baseline": "its best baseline", "anchor": "its own anchor"}  # what gates: never returns over zero
 PERIOD = "all"
 FINDINGS = {
+    "figure": pl.String,
     "source": pl.String,
     "against": pl.String,
     "value": pl.Float64,
@@ -18,12 +19,14 @@ FINDINGS = {
     "sentence": pl.String,
 }
 SHORT = 8  # digits of a run's id
+DEFLATED, OVERFITTING = "active deflated Sharpe ratio", "probability of overfitting"
 
 
 @dataclass(frozen=True)
 class Finding:
     """One figure of a market, held against its limit."""
 
+    figure: str
     source: str
     against: str  # best_baseline or anchor
     value: float | None  # None where it cannot be computed
@@ -60,7 +63,7 @@ def _deflated(row: Mapping[str, Any]) -> Finding:
     run = f"{row['source']}: {row['experiment']} (run {row['run_id'][:SHORT]}), the best ranked of {_trials(row)},"
     if value is None:
         said = f"{run} has no active deflated Sharpe ratio over {over}, it cannot be computed: {row['note']}"
-        return Finding(row["source"], row["against"], None, passed=False, sentence=said)
+        return Finding(DEFLATED, row["source"], row["against"], None, passed=False, sentence=said)
     passed = value >= LEAST_DEFLATED
     verdict = "at least" if passed else "not"
     end = "as a promotion needs" if passed else "that a promotion needs"
@@ -68,21 +71,21 @@ def _deflated(row: Mapping[str, Any]) -> Finding:
         f"{run} has a Sharpe ratio of {row['sharpe']:+.2f} over {over} ({row['reference']}); that it is more than the "
         f"luck of so many trials has probability {value:.2f}, {verdict} the {LEAST_DEFLATED} {end}"
     )
-    return Finding(row["source"], row["against"], value, passed, said)
+    return Finding(DEFLATED, row["source"], row["against"], value, passed, said)
 
 
 def _overfit(row: Mapping[str, Any]) -> Finding:
     value, over = row["probability_of_overfitting"], ACTIVE[row["against"]]
     if value is None:
         said = f"{row['source']}: the probability of overfitting over {over} cannot be computed: {row['note']}"
-        return Finding(row["source"], row["against"], None, passed=False, sentence=said)
+        return Finding(OVERFITTING, row["source"], row["against"], None, passed=False, sentence=said)
     passed = value <= MOST_OVERFITTING
     verdict = "not more than" if passed else "more than"
     said = (
         f"{row['source']}: of {_trials(row)} the best over {over} in one half of the sessions is in the worse half of "
         f"the trials in the other with probability {value:.2f}, {verdict} {MOST_OVERFITTING}"
     )
-    return Finding(row["source"], row["against"], value, passed, said)
+    return Finding(OVERFITTING, row["source"], row["against"], value, passed, said)
 
 
 def _trials(row: Mapping[str, Any]) -> str:

@@ -16,6 +16,8 @@ from nvtrader_pipelines.service.report_parts import (
     headline,
     number,
     pictured,
+    scoreboard,
+    stress,
     warnings,
     what_was_judged,
 )
@@ -24,6 +26,7 @@ from nvtrader_pipelines.storage.home import Home
 
 TEMPLATES = Path(__file__).with_name("templates")
 TITLE = "What the policies are worth"
+OVER = {"best_baseline": "over the best baseline", "anchor": "over the anchor"}
 FOOTER = "Written by nvtrader report. Nothing here is financial advice."
 
 PARTS: Sequence[Callable[[Evidence], Part]] = (
@@ -34,6 +37,8 @@ PARTS: Sequence[Callable[[Evidence], Part]] = (
     pictured("validation", "Validation", "How much of the best is luck.", "validation", "overfitting"),
     pictured("regimes", "Regimes", "By what the market did; labelled with hindsight.", "regime_evaluation"),
     pictured("prudex", "PRUDEX-Compass", "Six axes of measures; 50 is 1/N.", "prudex"),
+    stress,
+    scoreboard,
     warnings,
 )
 READING = (
@@ -77,7 +82,7 @@ def rendered(evidence: Evidence, parts: Sequence[Part], found: Sequence[Finding]
     """The page as HTML."""
     pages = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined)
     pages.filters["base64"] = lambda path: base64.b64encode(path.read_bytes()).decode()
-    shown = [{"shown": number(each.value), **asdict(each)} for each in found]
+    shown = [{"shown": number(each.value), **asdict(each), "over": OVER[each.against]} for each in found]
     texts = {"title": TITLE, "lead": lead(evidence, found), "footer": FOOTER, "reading": READING}
     return pages.get_template("report.html.j2").render(parts=parts, findings=shown, **texts)
 

@@ -11,7 +11,15 @@ from nvtrader_pipelines.evaluation.promotion import Finding, deflated_findings, 
 from nvtrader_pipelines.service.summary import in_order, told_apart
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.runs import walk_forward_runs
-from nvtrader_pipelines.storage.tables import EVALUATIONS, MARKET_PANEL, OVERFITTING, RATIO_CURVE, VALIDATION
+from nvtrader_pipelines.storage.tables import (
+    EVALUATIONS,
+    MARKET_PANEL,
+    OVERFITTING,
+    RATIO_CURVE,
+    SCOREBOARD,
+    STRESS,
+    VALIDATION,
+)
 from nvtrader_pipelines.storage.warehouse import Warehouse
 
 RUN = "nvtrader run"
@@ -183,6 +191,51 @@ def against_baselines(evidence: Evidence) -> list[Grid]:
     return grids
 
 
+def stress(evidence: Evidence) -> Part:
+    """What each account came to in each scenario."""
+    rows = evidence.lake.read(STRESS).join(evidence.latest.select("run_id"), on="run_id", how="semi")
+    told = rows.filter(pl.col("statistic").is_in(["value", "median"]), pl.col("kind") != "policy")
+    grids = []
+    for name in evidence.latest["experiment"]:
+        own = told.filter(pl.col("experiment") == name)
+        accounts = own.sort("kind", descending=True).select("policy").unique(maintain_order=True)["policy"].to_list()
+        found = {(row[0], row[1]): row[2] for row in own.select("scenario", "policy", "total_return").iter_rows()}
+        scenarios = own["scenario"].unique(maintain_order=True)
+        cells = [[spoken(each), *(signed(found.get((each, who)), ".1%") for who in accounts)] for each in scenarios]
+        grids.append(Grid(f"{name}: total return", ["scenario", *accounts], cells, is_open=not grids))
+    return Part(
+        "stress",
+        "Stress",
+        "The same shocks for every account; of several worlds the median. They say what breaks, not how likely it is.",
+        grids,
+        evidence.plots("stress"),
+    )
+
+
+def scoreboard(evidence: Evidence) -> Part:
+    """Where everybody stands, contest by contest, and who was not judged."""
+    board = evidence.lake.read(SCOREBOARD).sort("contest", "rank", "entrant", nulls_last=True)
+    ranked = board.filter(pl.col("rank").is_not_null())
+    columns = ["entrant", "net Sharpe [95 %]", "active over best baseline", "deflated", "CAGR", "max drawdown",
+               "turnover/y", "rank before"]  # fmt: skip
+    grids = []
+    for (_, source, first, last), rows in ranked.group_by(
+        "contest", "source", "first_session", "last_session", maintain_order=True
+    ):
+        cells = [
+            [f"{row['rank']}. {row['entrant']}", interval(row), interval(row, "active_", sign=True),
+             number(row["active_deflated_sharpe"]), number(row["cagr"], ".1%"), number(row["max_drawdown"], ".0%"),
+             number(row["turnover_per_year"], ".1f"), str(row["previous_rank"] or UNKNOWN)]
+            for row in rows.iter_rows(named=True)
+        ]  # fmt: skip
+        strong = (rows["kind"] == "run").to_list()
+        grids.append(Grid(f"{source}, {first} to {last}", columns, cells, strong))
+    left = [list(row) for row in board.filter(pl.col("rank").is_null()).select("entrant", "note").iter_rows()]
+    lead = "Ranks hold within one contest: the same market, sessions, costs, fills and leverage."
+    grids.append(Grid("Not judged", ["entrant", "why"], left))
+    return Part("scoreboard", "Scoreboard", lead, grids, evidence.plots("scoreboard"))
+
+
 def warnings(evidence: Evidence) -> Part:
     """What every reader must know of the data and the runs."""
     known = dict.fromkeys(line for lines in evidence.runs["warnings"].to_list() for line in lines)
@@ -210,10 +263,11 @@ def over(row: Mapping[str, Any]) -> tuple[str, str]:
     return interval(row, sign=True), number(row["deflated_sharpe"])
 
 
-def interval(row: Mapping[str, Any], *, sign: bool = False) -> str:
+def interval(row: Mapping[str, Any], prefix: str = "", *, sign: bool = False) -> str:
     """A Sharpe ratio with its interval; a dash where there is none."""
     form = "+.2f" if sign else ".2f"
-    point, low, high = (row[name] for name in ("sharpe", "sharpe_low", "sharpe_high"))
+    names = (f"{prefix}sharpe", f"{prefix or 'sharpe_'}low", f"{prefix or 'sharpe_'}high")
+    point, low, high = (row[name] for name in names)
     if point is None:
         return UNKNOWN
     bounds = "" if low is None or high is None else f" [{low:{form}}, {high:{form}}]"
