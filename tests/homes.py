@@ -19,7 +19,16 @@ from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, whole_histo
 from nvtrader_pipelines.storage.files import locked
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger import Ledger
-from nvtrader_pipelines.storage.tables import BARS, DELIVERIES, MARKET_PANEL, RATIO_CURVE, RUNS, TABLES
+from nvtrader_pipelines.storage.tables import (
+    BARS,
+    DELIVERIES,
+    MARKET_PANEL,
+    RATIO_CURVE,
+    RUNS,
+    SCOREBOARD,
+    SCORECARDS,
+    TABLES,
+)
 from nvtrader_pipelines.storage.warehouse import Warehouse
 from tests.markets import synthetic_bars
 
@@ -58,6 +67,15 @@ OF_THE_MOMENT = {  # columns that tell when and as what commit a row was written
     DELIVERIES.name: ["ingested_at"],
     RUNS.name: ["finished_at", "mlflow_run_id", "snapshot_ids"],
     RATIO_CURVE.name: ["finished_at"],
+    SCORECARDS.name: [
+        "judged_at",
+        "training_seconds",
+        "judging_seconds",
+        "latency_seconds",
+        "peak_memory_bytes",
+        "document",
+    ],
+    SCOREBOARD.name: ["judged_at"],
     MARKET_PANEL.name: ["built_at", *(f"{name}_snapshot_id" for name in ("returns", "features", "clean_bars", "bars"))],
 }
 

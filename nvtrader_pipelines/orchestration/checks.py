@@ -22,6 +22,7 @@ from nvtrader_pipelines.evaluation.truth import (
     outside_unit_interval,
     reward_gaps,
     training_leaks,
+    unlike_rivals,
 )
 from nvtrader_pipelines.market.cleaning import files_without_good_rows
 from nvtrader_pipelines.market.schemas import CleanBars, Features, Quarantine, Returns
@@ -46,6 +47,8 @@ from nvtrader_pipelines.storage.tables import (
     REGIME_EVALUATION,
     RETURNS,
     REWARD_DECOMPOSITION,
+    SCOREBOARD,
+    SCORECARDS,
     TRAJECTORIES,
     VALIDATION,
     Table,
@@ -209,6 +212,17 @@ def probabilities_check(table: Table, *columns: str) -> dg.AssetChecksDefinition
     return check
 
 
+@dg.asset_check(
+    asset=asset_key(SCOREBOARD),
+    blocking=True,
+    description="A contest is one market and window, ranked by Sharpe ratio.",
+)
+def like_with_like(warehouse: WarehouseResource) -> dg.AssetCheckResult:
+    """Never a rank across markets, windows or costs."""
+    rows = warehouse.open().read(SCOREBOARD)
+    return verdict(unlike_rivals(rows), len(rows))
+
+
 def promotion_check(
     table: Table, name: str, tables: tuple[Table, ...], findings: Callable[..., list[Finding]], description: str
 ) -> dg.AssetChecksDefinition:
@@ -264,6 +278,9 @@ CHECKS = [
     no_nan_check(VALIDATION),
     no_nan_check(OVERFITTING),
     no_nan_check(REGIME_EVALUATION),
+    no_nan_check(SCORECARDS),
+    no_nan_check(SCOREBOARD),
+    like_with_like,
     probabilities_check(VALIDATION, *PROBABILITIES),
     probabilities_check(OVERFITTING, "probability_of_overfitting", "probability_of_loss"),
     promotion_check(

@@ -76,7 +76,8 @@ def test_the_market_is_partitioned_by_years_and_the_rest_by_experiments(specs):
     whole = {name for name, kind in by_kind.items() if kind is type(None)}
     experiments = {name for name, kind in by_kind.items() if kind is dg.DynamicPartitionsDefinition}
     assert years == {"bronze/bars", "silver/clean_bars", "silver/quarantine", "gold/returns", "gold/features"}
-    assert whole == {"gold/market_panel", "gold/regimes", "evaluation/sharpe_ratio_curve"}
+    judgement = ("validation", "overfitting", "sharpe_ratio_curve", "prudex", "scorecards", "scoreboard")
+    assert whole == {"gold/market_panel", "gold/regimes", *(f"evaluation/{name}" for name in judgement)}
     assert experiments == set(specs) - years - whole
 
 
