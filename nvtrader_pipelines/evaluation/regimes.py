@@ -68,7 +68,8 @@ class SegmentIntervals(Component):
 
     A regime's sessions are stretches cut out of the record. Blocks of sessions, the stationary bootstrap's too, would
     join what lies months apart; segments end at turning points, so they are the blocks. It is not for all sessions
-    together: there falls follow rises, which drawing each by itself would forget. Percentile intervals.
+    together: there falls follow rises, which drawing each by itself would forget. Percentile intervals, too narrow
+    where segments are few: simulated, those of 95 % held the truth 86 % of the time at 5 segments, 92 % at 15.
 
     Source: the bootstrap of clusters, Davison & Hinkley (1997), section 3.8.
     """
@@ -279,7 +280,7 @@ def _why_null(returns: NDArray[np.float64], regime: str, n_segments: int) -> lis
     reasons = {
         "no session in this regime": n == 0,
         "one session has no Sharpe ratio and no growth per year": n == 1,
-        f"{n_segments} segments, and intervals need at least {MIN_SEGMENTS}": few,
+        f"segments: {n_segments}, and intervals need at least {MIN_SEGMENTS}": few,
         "intervals over all sessions are in evaluation.walk_forward_evaluation": regime == ALL,
         "all was lost, which has no logarithm": bool((returns <= -1.0).any()),
     }

@@ -77,15 +77,15 @@ def regimes_figures(rows: pl.DataFrame) -> dict[str, bytes]:
     }
 
 
-def regime_evaluation_figure(evaluation: pl.DataFrame, title: str, note: str | None = None) -> bytes:
+def regime_evaluation_figure(evaluation: pl.DataFrame, title: str, note: str | None = HINDSIGHT) -> bytes:
     """PNG of Sharpe ratio (with intervals) and growth per regime: the policy, its anchor and 1/N.
 
     Args:
         evaluation: rows of `evaluate_regimes` of one run.
         title: above the figure.
-        note: under the figure, before what it says of hindsight.
+        note: under the figure.
     """
-    figure = new_figure(title, " ".join(part for part in (note, HINDSIGHT) if part))
+    figure = new_figure(title, note)
     ratios = panel(figure, 0.095, 0.53, 0.97, 0.83)
     growth = panel(figure, 0.095, 0.19, 0.97, 0.47)
     regimes = evaluation["regime"].unique(maintain_order=True).to_list()

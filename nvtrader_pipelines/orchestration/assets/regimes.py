@@ -3,6 +3,7 @@
 import dagster as dg
 
 from nvtrader_pipelines.evaluation.figures import regime_evaluation_figure
+from nvtrader_pipelines.evaluation.figures.regimes import HINDSIGHT
 from nvtrader_pipelines.evaluation.regimes import evaluate_regimes, summary
 from nvtrader_pipelines.orchestration.assets.gold import REGIMES_KEY
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
@@ -29,7 +30,7 @@ def regime_evaluation(context: dg.AssetExecutionContext, warehouse: WarehouseRes
     run = PolicyLibrary(warehouse.home).latest(key)
     verdict = evaluate_regimes(read_run(lake, EQUITY_CURVES, run), lake.read(REGIMES, {"source": [run.source]}))
     n_rows = replace_run(lake, REGIME_EVALUATION, verdict, run)
-    figure = regime_evaluation_figure(verdict, f"{run.experiment} in each regime", "; ".join(run.warnings))
+    figure = regime_evaluation_figure(verdict, f"{run.experiment} in each regime", " ".join((HINDSIGHT, *run.warnings)))
     pictures = keep_pictures(warehouse.home, "regime_evaluation", {"regimes": figure}, key)
     table = dg.MetadataValue.md(markdown_table(summary(verdict)))
     labelled = {"run_id": run.run_id, "regimes_snapshot_id": str(lake.snapshot_id(REGIMES)), "table": table}

@@ -1,4 +1,5 @@
 from datetime import UTC, date, datetime, timedelta
+from functools import cache
 
 import matplotlib.image
 import numpy as np
@@ -6,8 +7,11 @@ import polars as pl
 import pytest
 
 from nvtrader_pipelines.evaluation import figures
-from tests.evaluation.accounts import REPORT_FROM, equity_curves
-from tests.markets import synthetic_sessions
+from nvtrader_pipelines.evaluation.figures.regimes import regimes_figure
+from nvtrader_pipelines.evaluation.regimes import SegmentIntervals, evaluate_regimes
+from nvtrader_pipelines.market.regimes import regime_labels
+from tests.evaluation.accounts import REPORT_FROM, WHO, equity_curves
+from tests.markets import csv_file, market_tables, synthetic_bars, synthetic_sessions
 
 
 def pixels(png, tmp_path):
@@ -57,7 +61,19 @@ def decomposition(n_decisions=60):
     return pl.DataFrame(rows, schema=["session", "term", "contribution"], orient="row")
 
 
+@cache
+def regimes():
+    """Rows of `gold.regimes` of one source."""
+    return regime_labels(market_tables(csv_file(synthetic_bars(n_sessions=600))).returns).rows
+
+
+def regime_evaluation(who=WHO):
+    return evaluate_regimes(equity_curves(who=who), regimes(), SegmentIntervals(n_draws=50))
+
+
 FIGURES = {
+    "regimes": lambda note: regimes_figure(regimes(), "Regimes", note),
+    "regime_evaluation": lambda note: figures.regime_evaluation_figure(regime_evaluation(), "By regime", note),
     "equity": lambda note: figures.equity_figure(equity_curves(), "Equity", REPORT_FROM, note),
     "learning": lambda note: figures.learning_figure(training_curves(), note=note),
     "ratio_curve": lambda note: figures.ratio_curve_figure(ratio_curve(6), note=note),
@@ -132,3 +148,20 @@ def test_of_several_accounts_the_ensemble_is_drawn(figure, record):
 def test_weights_of_two_sets_of_names_are_refused():
     with pytest.raises(ValueError, match="found 2 sets"):
         figures.weights_figure(pl.concat([action_logs(2), action_logs(3)]))
+
+
+def test_every_source_has_a_figure_of_its_regimes_in_its_name():
+    other = regimes().with_columns(source=pl.lit("other"))
+    found = figures.regimes_figures(pl.concat([regimes(), other]))
+    assert list(found) == ["landing", "other"]
+    assert found["other"] != found["landing"]
+
+
+@pytest.mark.parametrize("who", [WHO[3:4], WHO[2:3], WHO[:1] + WHO[3:], (("ppo", "ensemble"), ("anchor", "baseline"))])
+def test_any_accounts_have_a_figure_by_regime(who):
+    assert figures.regime_evaluation_figure(regime_evaluation(who), "By regime")
+
+
+def test_regimes_that_were_never_met_leave_room_in_the_figure():
+    nothing = regime_evaluation().with_columns(pl.lit(None, pl.Float64).alias(name) for name in ("sharpe", "cagr"))
+    assert figures.regime_evaluation_figure(nothing, "By regime")
