@@ -14,6 +14,7 @@ from nvtrader_pipelines.evaluation.sharpe_inference import (
 )
 from nvtrader_pipelines.evaluation.statistics import PERIODS_PER_YEAR
 
+_ROUNDING = 1e-12  # Sharpe ratios of equal trials differ by it
 YEARLY = float(np.sqrt(PERIODS_PER_YEAR))  # times a Sharpe ratio per session is one per year
 
 
@@ -29,7 +30,9 @@ class Deflation:
         """From the Sharpe ratios per session that are known, and how many trials there were."""
         if n_trials == 1:
             return cls(1, 0.0)
-        return cls(n_trials, float(sharpe.var(ddof=1)) if len(sharpe) > 1 else None)
+        if len(sharpe) < 2:
+            return cls(n_trials, None)
+        return cls(n_trials, float(sharpe.var(ddof=1)) if np.ptp(sharpe) > _ROUNDING else 0.0)
 
     @property
     def notes(self) -> list[str]:

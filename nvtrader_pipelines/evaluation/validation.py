@@ -197,17 +197,15 @@ def headlines(judged: Validation, n_trials: int = 20) -> tuple[pl.DataFrame, pl.
 
     Numbers are rounded to three digits behind the point, and what only a computer reads is left out.
     """
-    newest = judged.trials.group_by("source", maintain_order=True).map_groups(
-        lambda rows: rows.filter(
-            pl.col("period") == reported_period(rows["period"]),
-            pl.col("run_id").is_in(rows["run_id"].unique(maintain_order=True).tail(n_trials).to_list()),
-        )
-    )
+    newest = [judged.trials.clear()]
+    for rows in judged.trials.partition_by("source", maintain_order=True):
+        ids = rows["run_id"].unique(maintain_order=True).tail(n_trials).to_list()
+        newest.append(rows.filter(pl.col("period") == reported_period(rows["period"]), pl.col("run_id").is_in(ids)))
     rounded = cs.float().round(3)
     shown = ["source", "period", "experiment", "run_id", "against", "reference", "n_trials", "sharpe", "sharpe_low"]
     shown += ["sharpe_high", "deflated_sharpe", "deflated_sharpe_2025", "holm", "alpha_per_year", "alpha_t", "note"]
     lists = ["logits", "in_sample", "out_of_sample"]
-    return newest.select(shown).with_columns(rounded), judged.overfitting.drop(lists).with_columns(rounded)
+    return pl.concat(newest).select(shown).with_columns(rounded), judged.overfitting.drop(lists).with_columns(rounded)
 
 
 def _contest(trials: Trials, against: Against) -> _Contest:

@@ -1,0 +1,60 @@
+import numpy as np
+import pytest
+
+from nvtrader_pipelines.evaluation.active import active_returns, market_model
+
+
+def pair(n=600, seed=0):
+    generator = np.random.default_rng(seed)
+    reference = generator.normal(0.0004, 0.01, n)
+    return 0.0002 + 1.1 * reference + generator.normal(0.0, 0.002, n), reference
+
+
+def test_alpha_and_beta_are_those_of_least_squares():
+    returns, reference = pair()
+    beta, alpha = np.polyfit(reference, returns, 1)
+    found = market_model(returns, reference)
+    assert (found.alpha_per_year, found.beta) == pytest.approx((252 * alpha, beta), abs=1e-9)
+
+
+def test_the_t_statistic_is_newey_and_wests():
+    """By hand: Bartlett weights over floor(4 (n/100)^(2/9)) lags, no small-sample correction."""
+    returns, reference = pair()
+    found = market_model(returns, reference)
+    assert found.n_lags == int(4 * 6 ** (2 / 9)) == 5
+    regressors = np.column_stack([np.ones(600), reference])
+    bread = np.linalg.inv(regressors.T @ regressors)
+    coefficients = bread @ regressors.T @ returns
+    scores = regressors * (returns - regressors @ coefficients)[:, None]
+    meat = scores.T @ scores
+    for lag in range(1, 6):
+        shared = scores[lag:].T @ scores[:-lag]
+        meat += (1.0 - lag / 6.0) * (shared + shared.T)
+    error = np.sqrt((bread @ meat @ bread)[0, 0])
+    assert found.alpha_t == pytest.approx(coefficients[0] / error, rel=1e-9)
+
+
+def test_a_policy_that_only_has_more_beta_has_no_alpha():
+    _, reference = pair()
+    found = market_model(1.3 * reference, reference)
+    assert found.beta == pytest.approx(1.3)
+    assert found.alpha_per_year == pytest.approx(0.0, abs=1e-9)
+
+
+def test_active_returns_are_paired_by_session():
+    assert active_returns(np.array([0.02, 0.01]), np.array([0.01, 0.03])).tolist() == pytest.approx([0.01, -0.02])
+
+
+@pytest.mark.parametrize(
+    ("returns", "reference", "sentence"),
+    [
+        (np.zeros(5), np.zeros(6), r"the shapes are \(5,\) and \(6,\)"),
+        (np.array([0.1, np.nan, 0.1, 0.2]), np.zeros(4), "finite returns, but 1 are not"),
+        (np.zeros(3), np.zeros(3), r"at least 4 returns on one axis, but their shape is \(3,\)"),
+        (np.zeros((5, 2)), np.zeros((5, 2)), "on one axis"),
+        (np.arange(5.0), np.full(5, 0.01), r"a reference that varies, but all its 5 returns are 0\.01"),
+    ],
+)
+def test_what_has_no_alpha_is_refused_with_a_sentence(returns, reference, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        market_model(returns, reference)
