@@ -17,7 +17,7 @@ from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.policies.archive import read_archive
 from nvtrader_pipelines.policies.policy import Decision, Policy
 from nvtrader_pipelines.policies.sb3_zip import Sb3Zip, open_sb3
-from nvtrader_pipelines.policies.weights_table import WeightsTable
+from nvtrader_pipelines.policies.weights_table import WeightsPolicy, WeightsTable
 
 Window = tuple[date, date]  # first and last session judged
 Open = Callable[[MarketPanel, Window], Policy]
@@ -140,15 +140,22 @@ class _ByFold:
         return self._policies[place].decide(panel, t, account)
 
 
-def weights_candidate(name: str, entrant: WeightsEntrant, table: WeightsTable, gross_limit: float) -> Candidate:
-    """Weights from a file."""
+def weights_candidate(
+    name: str, entrant: WeightsEntrant, table: WeightsTable, panel: MarketPanel, gross_limit: float
+) -> Candidate:
+    """Weights from a file, on the panel of the names it may hold.
+
+    Raises:
+        ValueError: if they are no portfolios of the panel within the gross limit.
+    """
+    decisions = table.decisions(panel, gross_limit)
     return Candidate(
         name,
         "weights",
         entrant.market,
         1,  # each row on its day
         entrant.model_dump(mode="json"),
-        lambda panel, _: table.policy(panel, gross_limit),
+        lambda _, window: WeightsPolicy(*decisions),  # noqa: ARG005 - one signature for all candidates
         warnings=(
             UNKNOWN_TRIALS,
             "weights from a file: nothing here can tell whether they were decided with knowledge of what came after",
@@ -156,11 +163,11 @@ def weights_candidate(name: str, entrant: WeightsEntrant, table: WeightsTable, g
     )
 
 
-def sb3_candidate(name: str, entrant: Sb3Entrant, saved: Sb3Zip) -> Candidate:
-    """A policy that Stable-Baselines3 trained elsewhere.
+def sb3_candidate(name: str, entrant: Sb3Entrant, saved: Sb3Zip, panel: MarketPanel) -> Candidate:
+    """A policy that Stable-Baselines3 trained elsewhere, on the panel of the names it was trained with.
 
     Raises:
-        ValueError: if its file does not state what it was trained on.
+        ValueError: if its file does not state what it was trained on, or the network is not of this panel.
     """
     first, last = entrant.train_first, entrant.train_last
     if first is None or last is None:
@@ -168,11 +175,7 @@ def sb3_candidate(name: str, entrant: Sb3Entrant, saved: Sb3Zip) -> Candidate:
             f"{name} must state the first and last session it was trained on, as train_first and train_last: without "
             "them nobody knows which sessions it has not seen"
         )
-
-    def opened(panel: MarketPanel, window: Window) -> Policy:  # noqa: ARG001 - one signature for all candidates
-        scaler = entrant.scaler or entrant.environment.observation.fit(panel, *_indices(panel, first, last))
-        return open_sb3(saved, entrant.algorithm, entrant.activation, entrant.environment, scaler, panel)
-
+    scaler = entrant.scaler or entrant.environment.observation.fit(panel, *_indices(panel, first, last))
     facts = {"stable_baselines3": saved.version, "num_timesteps": saved.num_timesteps}
     return Candidate(
         name,
@@ -180,7 +183,7 @@ def sb3_candidate(name: str, entrant: Sb3Entrant, saved: Sb3Zip) -> Candidate:
         entrant.market,
         entrant.environment.rebal_freq,
         {**entrant.model_dump(mode="json"), **facts},
-        opened,
+        lambda opened, _: open_sb3(saved, entrant.algorithm, entrant.activation, entrant.environment, scaler, opened),
         (Training(first, last),),
         warnings=(UNKNOWN_TRIALS, STATED),
     )

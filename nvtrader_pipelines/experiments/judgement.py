@@ -34,6 +34,7 @@ from nvtrader_pipelines.experiments.scorecard import (
     StressResult,
     TrainedOn,
 )
+from nvtrader_pipelines.experiments.stressed_entrants import stress_results
 from nvtrader_pipelines.market.panel import MarketPanel, panel_digest
 
 SEED = 0  # of the bootstrap of active returns
@@ -73,6 +74,7 @@ class Market:
 
     whole: MarketPanel  # of all names
     panels: Mapping[str, MarketPanel]  # entrant to the panel of the names it may hold
+    returns: pl.DataFrame  # rows of gold.returns, of which stress worlds are made
     luck: Callable[[Contest], Luck]
 
 
@@ -95,7 +97,10 @@ def judge(
         except ValueError as error:
             reasons[candidate.name] = str(error)
             tell(f"{candidate.name} is refused: {error}")
-    cards = scorecards(contest, walks, market.luck(contest), {}, judged_at) if walks else []
+    cards = []
+    if walks:
+        stress = stress_results(contest, [walk.candidate for walk in walks], market.returns, tell)
+        cards = scorecards(contest, walks, market.luck(contest), stress, judged_at)
     named = {candidate.name: candidate for candidate in candidates}
     return [*cards, *(refusal(name, reason, judged_at, named[name], contest) for name, reason in reasons.items())]
 
@@ -173,7 +178,7 @@ def _card(contest: Contest, walk: Walked, row: Mapping[str, object], judged_at: 
         ),
         training_seconds=candidate.training_seconds,
         metrics=metrics,
-        warnings=(*_warnings(contest, walk), *candidate.warnings),
+        warnings=tuple(dict.fromkeys((*_warnings(contest, walk), *candidate.warnings))),
         code_version=CODE_VERSION,
         measured=Measured(
             judged_at=judged_at,
@@ -188,7 +193,7 @@ def _card(contest: Contest, walk: Walked, row: Mapping[str, object], judged_at: 
 def _warnings(contest: Contest, walk: Walked) -> list[str]:
     found = [SURVIVORSHIP] if contest.source == "sample" else []
     if contest.fill == "next_close":
-        found.append("orders fill at the next close: the market has no opens")
+        found.append("orders fill at the next_close, not the next_open asked for: the market has no opens")
     if walk.panel.delisted.any():
         found.append("a delisted name is paid out in cash at its last price without cost: an optimistic assumption")
     return found

@@ -90,9 +90,10 @@ class StressResult(Document):
     """What the entrant did in one world."""
 
     scenario: str
-    total_return: float | None
-    max_drawdown: float | None
-    difference: float | None  # of the total return to that of the calm world
+    total_return: float | None = None
+    max_drawdown: float | None = None
+    difference: float | None = None  # of the total return to that of the calm world
+    over_equal_weight: float | None = None  # of the total return to that of 1/N in the same world
     note: str = ""
 
 
@@ -273,10 +274,12 @@ def _stress(card: Scorecard) -> list[str]:
     lines = [
         f"| {each.scenario} | {_shown(Metric(value=each.total_return), percent=True)} "
         f"| {_shown(Metric(value=each.max_drawdown), percent=True)} "
-        f"| {_shown(Metric(value=each.difference), percent=True)} | {each.note} |"
+        f"| {_shown(Metric(value=each.difference), percent=True)} "
+        f"| {_shown(Metric(value=each.over_equal_weight), percent=True)} | {each.note} |"
         for each in card.stress
     ]
-    head = ["## Stress", "", "| world | total return | worst drawdown | less calm | |", "|---|---:|---:|---:|---|"]
+    columns = ("world", "total return", "worst drawdown", "less calm", "less 1/N", "")
+    head = ["## Stress", "", f"| {' | '.join(columns)} |", "|---|---:|---:|---:|---:|---|"]
     return ["\n".join([*head, *lines])]
 
 

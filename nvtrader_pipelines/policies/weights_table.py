@@ -51,20 +51,21 @@ class WeightsTable:
         weights = np.column_stack([column.to_numpy() for column in columns])
         return cls(days.to_numpy().astype("datetime64[D]"), tuple(ordered), weights)
 
-    def policy(self, panel: MarketPanel, gross_limit: float = 1.0) -> "WeightsPolicy":
-        """The policy on one panel, for one account.
+    def decisions(self, panel: MarketPanel, gross_limit: float = 1.0) -> tuple[Days, FloatArray]:
+        """Days (D,) and the weights (D, N+1) wanted at their closes, in the panel's order with cash last.
 
         Raises:
             ValueError: if a day or symbol is not of the panel, or a row is no portfolio within the gross limit.
         """
-        return WeightsPolicy(*wanted_weights(panel, self.weights, self.days, self.symbols, gross_limit))
+        decided_at, target = wanted_weights(panel, self.weights, self.days, self.symbols, gross_limit)
+        return panel.sessions[decided_at], target
 
 
 class WeightsPolicy:
     """Trades to each row when its day has come, and to the latest one at the first decision; holds in between."""
 
-    def __init__(self, decided_at: IntArray, target: FloatArray) -> None:
-        self._decided_at, self._target = decided_at, target
+    def __init__(self, days: Days, target: FloatArray) -> None:
+        self._days, self._target = days, target
         self._row = -1  # the last one traded to
 
     def decide(self, panel: MarketPanel, t: int, account: Account) -> Decision:  # noqa: ARG002 (Policy's signature)
@@ -73,11 +74,11 @@ class WeightsPolicy:
         Raises:
             ValueError: if the rows begin after `t`.
         """
-        row = int(np.searchsorted(self._decided_at, t, side="right")) - 1
+        row = int(np.searchsorted(self._days, panel.sessions[t], side="right")) - 1
         if row < 0:
             raise ValueError(
                 f"weights are needed at the first decision, on {panel.sessions[t]}, or before, but begin on "
-                f"{panel.sessions[self._decided_at[0]]}; add a row, of zeros to begin in cash"
+                f"{self._days[0]}; add a row, of zeros to begin in cash"
             )
         if row == self._row:
             return Decision(target=None)

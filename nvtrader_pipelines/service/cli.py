@@ -11,7 +11,7 @@ from typing import Annotated
 import polars as pl
 import typer
 
-from nvtrader_pipelines.service import components, experiments, runs
+from nvtrader_pipelines.service import components, experiments, runs, scoreboard
 from nvtrader_pipelines.service.doctor import diagnose
 from nvtrader_pipelines.service.errors import FAILED, one_sentence
 from nvtrader_pipelines.service.options import EPILOG, AsJson, Form, Verbose, found_home
@@ -29,6 +29,8 @@ app.add_typer(experiments.app, name="experiments")
 app.add_typer(runs.app, name="runs")
 app.command("components", epilog=EPILOG)(components.components)
 app.command("schema", epilog=EPILOG)(components.schema)
+app.command("judge", epilog=EPILOG)(scoreboard.judge)
+app.command("scoreboard", epilog=EPILOG)(scoreboard.scoreboard)
 
 
 @app.command(epilog=EPILOG)

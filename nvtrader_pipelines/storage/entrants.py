@@ -26,12 +26,14 @@ from nvtrader_pipelines.experiments.entrants import (
     WeightsEntrant,
 )
 from nvtrader_pipelines.experiments.explanation import explained
-from nvtrader_pipelines.experiments.spec import ExperimentSpec
+from nvtrader_pipelines.experiments.spec import ExperimentSpec, MarketChoice
+from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.policies.sb3_zip import read_sb3_zip
 from nvtrader_pipelines.policies.weights_table import WeightsTable
 from nvtrader_pipelines.storage.documents import read_document
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.ledger import Ledger
+from nvtrader_pipelines.storage.medallion import read_panel
 from nvtrader_pipelines.storage.policy_library import PolicyLibrary
 from nvtrader_pipelines.storage.runs import walk_forward_runs
 from nvtrader_pipelines.storage.warehouse import Warehouse
@@ -49,12 +51,36 @@ class Roster:
 
 
 @dataclass(frozen=True)
+class Panels:
+    """The pinned panels of one home, each read once."""
+
+    lake: Warehouse
+    known: dict[MarketChoice, MarketPanel] = field(default_factory=dict)
+
+    def of(self, choice: MarketChoice) -> MarketPanel:
+        """The panel of a choice of the market.
+
+        Raises:
+            StorageError: if the source has no panel.
+            ValueError: if its bars do not make one of these names.
+        """
+        if choice not in self.known:
+            self.known[choice] = read_panel(self.lake, choice.source, choice.symbols, choice.max_gap)
+        return self.known[choice]
+
+
+@dataclass(frozen=True)
 class _Reader:
     """Makes candidates of what a home holds."""
 
-    lake: Warehouse
+    panels: Panels
     ledger: Ledger
     gross_limit: float
+
+    @property
+    def lake(self) -> Warehouse:
+        """The home's tables."""
+        return self.panels.lake
 
     def run(self, name: str, wanted: str) -> Candidate:
         """The last completed run whose id or experiment's name is the wanted one."""
@@ -91,13 +117,15 @@ class _Reader:
         if isinstance(entrant, BaselineEntrant):
             return baseline_candidate(path.stem, entrant)
         if isinstance(entrant, Sb3Entrant):
-            return sb3_candidate(path.stem, entrant, read_sb3_zip(_content(path, entrant.file, ".zip")))
-        return weights_candidate(path.stem, entrant, _table(path, entrant), self.gross_limit)
+            saved = read_sb3_zip(_content(path, entrant.file, ".zip"))
+            return sb3_candidate(path.stem, entrant, saved, self.panels.of(entrant.market))
+        table = _table(path, entrant)
+        return weights_candidate(path.stem, entrant, table, self.panels.of(entrant.market), self.gross_limit)
 
 
-def read_roster(lake: Warehouse, ledger: Ledger, gross_limit: float) -> Roster:
+def read_roster(panels: Panels, ledger: Ledger, gross_limit: float) -> Roster:
     """Runs, newest first, then files, then baselines; a file takes the place of what has its name and kind."""
-    reader, roster = _Reader(lake, ledger, gross_limit), Roster()
+    lake, reader, roster = panels.lake, _Reader(panels, ledger, gross_limit), Roster()
     runs = walk_forward_runs(lake, ["experiment", "finished_at"]).sort("finished_at", descending=True)
     experiments = runs["experiment"].unique(maintain_order=True).to_list()
     files = {path.stem: path for path in sorted(lake.home.entrants.glob("*.y*ml"))}

@@ -12,23 +12,27 @@ import psutil
 from nvtrader_pipelines.evaluation.trials import Period, trials_of
 from nvtrader_pipelines.evaluation.weights_backtest import STANDARD_EXECUTION
 from nvtrader_pipelines.experiments.candidates import Candidate
+from nvtrader_pipelines.experiments.explanation import nearest
 from nvtrader_pipelines.experiments.harness import Meter
 from nvtrader_pipelines.experiments.judgement import Luck, Market, judge, refusal
 from nvtrader_pipelines.experiments.scoreboard import SCORECARD, scoreboard
 from nvtrader_pipelines.experiments.scorecard import Contest, Scorecard, markdown
 from nvtrader_pipelines.experiments.spec import MarketChoice
 from nvtrader_pipelines.market.panel import MarketPanel
-from nvtrader_pipelines.storage.entrants import read_roster
+from nvtrader_pipelines.storage.entrants import Panels, read_roster
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import locked, write_atomically
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger import Ledger
-from nvtrader_pipelines.storage.medallion import read_panel
-from nvtrader_pipelines.storage.tables import SCOREBOARD, SCORECARDS
+from nvtrader_pipelines.storage.tables import RETURNS, SCOREBOARD, SCORECARDS
 from nvtrader_pipelines.storage.trials import trial_curves, trial_runs
 from nvtrader_pipelines.storage.warehouse import Warehouse
 
 CARD, PAGE, STANDING = "scorecard.json", "scorecard.md", "standing.json"
+NOBODY = (
+    "nobody was judged yet, so there is no scoreboard; `nvtrader run` trains and judges every experiment, and "
+    "`nvtrader judge` judges what is there, with the files of data/entrants"
+)
 Tell = Callable[[str], None]
 
 
@@ -47,51 +51,48 @@ class Judgement:
 
 def judge_all(lake: Warehouse, ledger: Ledger, at: datetime, tell: Tell) -> Judgement:
     """Judge everybody, and keep the scorecards; one whose content is known already adds no row."""
-    roster = read_roster(lake, ledger, STANDARD_EXECUTION.gross_limit)
+    panels = Panels(lake)
+    roster = read_roster(panels, ledger, STANDARD_EXECUTION.gross_limit)
     tell(f"{len(roster.candidates)} entrants, and {len(roster.problems)} that cannot be judged")
     cards = [refusal(name, reason, at) for name, reason in roster.problems.items()]
-    for source in dict.fromkeys(candidate.market.source for candidate in roster.candidates):
-        own = [candidate for candidate in roster.candidates if candidate.market.source == source]
-        cards += _judge_source(lake, ledger, own, at, tell)
+    for choice in dict.fromkeys(MarketChoice(source=each.market.source) for each in roster.candidates):
+        own = [each for each in roster.candidates if each.market.source == choice.source]
+        try:
+            whole = panels.of(choice)
+        except (StorageError, ValueError) as error:
+            cards += [refusal(each.name, str(error), at, each) for each in own]
+        else:
+            cards += _judge_source(panels, ledger, whole, own, at, tell)
     with locked(lake.home.scorecards / ".lock"):
         return Judgement(cards, _keep(lake, cards))
 
 
 def _judge_source(
-    lake: Warehouse, ledger: Ledger, candidates: Sequence[Candidate], at: datetime, tell: Tell
+    panels: Panels, ledger: Ledger, whole: MarketPanel, candidates: Sequence[Candidate], at: datetime, tell: Tell
 ) -> list[Scorecard]:
-    """The cards of one source; of all of them why, where it has no market."""
-    meter = Meter(time.perf_counter, _memory())
-    known: dict[MarketChoice, MarketPanel | str] = {}
-    for choice in (MarketChoice(source=candidates[0].market.source), *(each.market for each in candidates)):
-        if choice not in known:
-            known[choice] = _panel_or_reason(lake, choice)
-    found = {each.name: known[each.market] for each in candidates}
-    whole = known[MarketChoice(source=candidates[0].market.source)]
-    if isinstance(whole, str):
-        return [refusal(each.name, whole, at, each) for each in candidates]
-    panels = {name: panel for name, panel in found.items() if not isinstance(panel, str)}
-    market = Market(whole, panels, lambda contest: _luck(lake, ledger, contest))
-    without = [refusal(each.name, why, at, each) for each in candidates if isinstance(why := found[each.name], str)]
-    return [*judge([each for each in candidates if each.name in panels], market, meter, at, tell), *without]
-
-
-def _panel_or_reason(lake: Warehouse, choice: MarketChoice) -> MarketPanel | str:
-    try:
-        return read_panel(lake, choice.source, choice.symbols, choice.max_gap)
-    except (StorageError, ValueError) as error:
-        return str(error)
+    """The cards of one source."""
+    lake = panels.lake
+    found, without = {}, []
+    for each in candidates:
+        try:
+            found[each.name] = panels.of(each.market)
+        except ValueError as error:
+            without.append(refusal(each.name, str(error), at, each))
+    market = Market(
+        whole,
+        found,
+        lake.read(RETURNS, {"source": [whole.source]}, snapshot_id=whole.snapshot_ids[RETURNS.name]),
+        lambda contest: _luck(lake, ledger, contest),
+    )
+    process = psutil.Process()
+    meter = Meter(time.perf_counter, lambda: process.memory_info().rss)
+    return [*judge([each for each in candidates if each.name in found], market, meter, at, tell), *without]
 
 
 def _luck(lake: Warehouse, ledger: Ledger, contest: Contest) -> Luck:
     """Every trial ever completed on the source, over the sessions of the contest that all of them have."""
     runs = trial_runs(ledger).filter(pl.col("source") == contest.source)
     return Luck.of(trials_of(runs, trial_curves(lake, runs), Period("all", *contest.window)))
-
-
-def _memory() -> Callable[[], int]:
-    process = psutil.Process()
-    return lambda: process.memory_info().rss
 
 
 def _keep(lake: Warehouse, cards: Sequence[Scorecard]) -> int:
@@ -128,6 +129,33 @@ def rank(lake: Warehouse) -> pl.DataFrame:
     return board
 
 
+def scoreboard_of(lake: Warehouse) -> pl.DataFrame:
+    """The scoreboard as it was last written.
+
+    Raises:
+        StorageError: if there is none.
+    """
+    board = lake.read(SCOREBOARD)
+    if board.is_empty():
+        raise StorageError(NOBODY)
+    return board.sort("source", "rank", "entrant", nulls_last=True)
+
+
+def history_of(lake: Warehouse, entrant: str) -> pl.DataFrame:
+    """Every judgement of one entrant that said something new, newest first.
+
+    Raises:
+        StorageError: if there is none of that name.
+    """
+    rows = lake.read(SCORECARDS)
+    names = rows["entrant"].unique().sort().to_list()
+    if not names:
+        raise StorageError(NOBODY)
+    if entrant not in names:
+        raise StorageError(f"no entrant is called {entrant!r}; there are {', '.join(names)}{nearest(entrant, names)}")
+    return rows.filter(pl.col("entrant") == entrant).drop("document").sort("judged_at", descending=True)
+
+
 def standing(home: Home) -> dict[str, str]:
     """Entrant to the digest of its card, of the last judgement.
 
@@ -136,8 +164,5 @@ def standing(home: Home) -> dict[str, str]:
     """
     path = home.scorecards / STANDING
     if not path.exists():
-        raise StorageError(
-            "nobody was judged yet: there is no scoreboard; `nvtrader run` trains and judges every experiment, and "
-            "`nvtrader judge` judges what is there, with the files of data/entrants"
-        )
+        raise StorageError(NOBODY)
     return json.loads(path.read_bytes())

@@ -19,7 +19,7 @@ from nvtrader_pipelines.evaluation.figures.canvas import (
 KINDS = {"run": (BLUE, "run of this home"), "sb3": (PURPLE, "trained elsewhere"), "weights": (GREEN, "weights file")}
 BASELINE = (GREY, "baseline")
 _MOST_ROWS = 14
-_COLUMNS = (("active Sharpe", 0.72), ("worth", 0.85), ("drawdown", 0.96))
+_COLUMNS = (("active Sharpe", 0.72), ("deflated", 0.85), ("drawdown", 0.96))
 
 
 def scoreboard_figures(board: pl.DataFrame) -> dict[str, bytes]:
@@ -62,7 +62,7 @@ def _note(board: pl.DataFrame) -> str:
     more = f" {left_out} more are not drawn." if left_out > 0 else ""
     return (
         "Bars: 95 % intervals (stationary bootstrap). Active Sharpe: of the returns less those of the best baseline, "
-        "known only afterwards. Worth: probability that it is more than the luck of the best of all trials, .95 is "
+        "known only afterwards. Deflated: probability that it is more than the luck of the best of all trials, .95 is "
         f"needed.{more}"
     )
 
