@@ -24,7 +24,6 @@ class BlockBootstrap(Component):
     A session brings the returns by night and by day of every name, and its volume over what it usually traded, as they
     were; blocks have geometric lengths, and after the last session drawn from comes the first. Drawn are only sessions
     on which no policy that decides in the window was trained, and on which every name priced before the window traded.
-    Names listed later have no bars.
 
     Source: Politis & Romano (1994), resampling by `arch`.
     """
@@ -43,7 +42,8 @@ class BlockBootstrap(Component):
         """As many as asked for, each with draws of its own.
 
         Raises:
-            NoWorldError: if the window is shorter than the worlds, or there are fewer sessions to draw from.
+            NoWorldError: if the window is shorter than the worlds, there are fewer sessions to draw from, or a name was
+                listed in the window.
         """
         first, last = market.window
         if last - first + 1 < self.n_sessions:
@@ -61,6 +61,12 @@ class BlockBootstrap(Component):
         """Sessions of the prices that may be drawn, and the names that had a price before the window (N,)."""
         traded, sessions = market.prices.traded, market.prices.sessions
         priced = traded[first - 1]
+        late = market.names & ~traded[:first].any(axis=0)
+        if late.any():
+            raise NoWorldError(
+                f"sessions are drawn for names listed before {sessions[first]}, but "
+                f"{market.prices.symbols[int(late.argmax())]} was listed later; leave it out or bring more sessions"
+            )
         whole = traded[1:][:, priced].all(axis=1) & traded[:-1][:, priced].all(axis=1)
         unseen = ~market.trained_on[1:]
         pool = 1 + np.flatnonzero(whole & unseen)

@@ -77,7 +77,8 @@ def stress_steps(environment: EnvSpec, worlds: Iterable[StressedWorld | NoWorld]
             judged.append(_judged(environment, world, contest(world), number=len(judged)))
         yield world
     if not judged:
-        raise ValueError(f"a stress test needs a world to be played, but found none: {[each.note for each in missing]}")
+        reasons = "; ".join(f"{each.scenario}: {each.note}" for each in missing)
+        raise ValueError(f"a stress test needs a world to be played, but found none: {reasons or 'no scenario'}")
     rows = _compared(pl.concat(judged))
     return pl.concat([_summed_up(rows), *(_not_played(rows, each) for each in missing)]).select(list(STRESS))
 

@@ -205,7 +205,13 @@ class CalmMarket:
 
     def _recent(self, prices: Prices) -> MarketPanel:
         """The panel of some prices, made of the sessions from `n_before` before the window on."""
-        return _panel(prices.since(max(0, self.window[0] - self.n_before)), self.panel.symbols, self.max_gap)
+        return _panel(prices.since(self._begin), self.panel.symbols, self.max_gap)
+
+    @cached_property
+    def _begin(self) -> int:
+        """The first session of the panels of shocks; a name that was delisted before has its last bar in them."""
+        last_bars = [np.flatnonzero(column)[-1] for column in self.prices.traded.T[self.names]]
+        return max(0, min(self.window[0] - self.n_before, *map(int, last_bars)))
 
     def _world(self, scenario: str, panel: MarketPanel) -> StressedWorld:
         first, last = (panel.index_of(self.prices.sessions[index]) for index in self.window)

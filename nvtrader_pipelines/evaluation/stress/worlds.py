@@ -55,7 +55,7 @@ class StressTest(Component):
 
     scenarios: tuple[StressScenario, ...] = SCENARIOS
     window_sessions: Annotated[int, Field(ge=21, le=2520)] = 252  # last ones that may be judged; shocks fall in them
-    history_sessions: Annotated[int, Field(ge=252, le=25_200)] = 1512  # before the window; the first year warms up
+    history_sessions: Annotated[int, Field(ge=504, le=25_200)] = 1512  # before the window; the first year warms up
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0  # of what is drawn at random
 
     @model_validator(mode="after")
