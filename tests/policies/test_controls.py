@@ -8,6 +8,7 @@ import pytest
 from nvtrader_pipelines.envs.rewards import LogGrowth
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.evaluation.backtest import Contestant, backtest
+from nvtrader_pipelines.evaluation.sharpe_inference import deflated_sharpe_ratio, sharpe_moments
 from nvtrader_pipelines.evaluation.splits import Fold
 from nvtrader_pipelines.policies.agents import A2cAgent, PpoAgent, RecurrentPpoAgent, SacAgent, Td3Agent, TqcAgent
 from nvtrader_pipelines.policies.backbones import MlpBackbone
@@ -20,8 +21,10 @@ FOLD = Fold(0, 5, 690, 700, 999)
 SPEC = EnvSpec(
     lookback=5, episode_len=20, rebal_freq=1, fill="same_close", rewards=(LogGrowth(weight=100.0),), vol_penalty=0.0
 )
+BUDGET = 8_192  # decisions on which PPO is trained, with the signal and without it
+N_SEEDS, MOST_LUCKY = 20, 1
 AGENT = PpoAgent(
-    total_timesteps=20_480,
+    total_timesteps=BUDGET,
     n_envs=64,
     n_steps=16,
     batch_size=512,
@@ -41,40 +44,62 @@ OTHERS = [
 ]
 
 
-def market(*, leak: bool):
-    """Names with the same mean return and one feature: noise, or the return that a decision now will earn."""
+def market():
+    """Names with the same mean return, and as their one feature the return that a decision now will earn."""
     panel = synthetic_panel(1000, 4, seed=5, opens=False)
     returns = np.random.default_rng(0).permuted(panel.close_returns - panel.close_returns.mean(axis=0), axis=0)
     tomorrow = np.roll(returns, -1, axis=0)  # what a decision earns that is filled at its own close
-    signal = tomorrow if leak else np.random.default_rng(1).normal(0.0, 0.012, returns.shape)
-    return replace(panel, close_returns=returns, features=signal[:, :, None], feature_names=("signal",))
+    return replace(panel, close_returns=returns, features=tomorrow[:, :, None], feature_names=("signal",))
 
 
-def excess_growth(panel, seed, agent=AGENT):
-    """Out-of-sample log growth of the trained policy over that of 1/N, net of costs, in 300 sessions."""
-    fit = agent.train(panel, SPEC, (FOLD.train_first, FOLD.train_last), seed)
-    learned = open_policy(card_of(panel, fit, SPEC, agent), fit.tensors, panel)
+def shuffled(panel, seed):
+    """The same features before the same sessions' returns in another order."""
+    return replace(panel, close_returns=np.random.default_rng(seed).permutation(panel.close_returns, axis=0))
+
+
+def returns_out_of_sample(panel, seed, agent=AGENT, spec=SPEC):
+    """Net returns of the trained policy and of 1/N in 300 sessions after its training."""
+    fit = agent.train(panel, spec, (FOLD.train_first, FOLD.train_last), seed)
+    learned = open_policy(card_of(panel, fit, spec, agent), fit.tensors, panel)
     contestants = [
         Contestant("learner", "policy", (seed,), (learned,)),
         Contestant("equal_weight", "baseline", (None,), (EqualWeight().start(),)),
     ]
-    equity = backtest(panel, SPEC, [FOLD], contestants).equity_curves.group_by("policy").last()
-    grown = dict(zip(equity["policy"], np.log(equity["equity"]), strict=True))
-    return grown["learner"] - grown["equal_weight"]
+    curves = backtest(panel, spec, [FOLD], contestants).equity_curves.partition_by("policy", as_dict=True)
+    return tuple(curves[(who.name,)]["net_return"].to_numpy() for who in contestants)
+
+
+def excess_growth(agent):
+    """Log growth of the policy trained with the signal over that of 1/N, net of costs."""
+    own, equal = returns_out_of_sample(market(), 0, agent)
+    return np.log1p(own).sum() - np.log1p(equal).sum()
+
+
+def active_moments(panel, seed):
+    """Moments of the returns over those of 1/N, free of costs: they would hide a skill, and hide luck."""
+    own, equal = returns_out_of_sample(panel, seed, spec=SPEC.model_copy(update={"turnover_cost_bps": 0.0}))
+    return sharpe_moments(own - equal)
 
 
 @pytest.mark.slow
-def test_with_tomorrows_return_as_a_feature_the_learner_beats_equal_weights_after_costs():
-    assert excess_growth(market(leak=True), seed=0) > 1.0
+def test_with_tomorrows_return_as_a_feature_the_learner_beats_equal_weights_after_costs_within_its_budget():
+    assert AGENT.total_timesteps == BUDGET
+    assert excess_growth(AGENT) > 1.0
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("agent", OTHERS, ids=lambda agent: agent.kind)
 def test_every_learner_of_the_libraries_finds_that_signal_in_a_short_training(agent):
-    assert excess_growth(market(leak=True), 0, agent) > 0.5
+    assert excess_growth(agent) > 0.5
 
 
 @pytest.mark.slow
-def test_on_shuffled_returns_the_learner_finds_nothing():
-    # luck alone moves a lone name from 1/N by 0.18 (one deviation of 300 sessions of 1.2 %)
-    assert max(excess_growth(market(leak=False), seed) for seed in range(3)) < 0.1
+def test_on_shuffled_returns_no_seed_but_by_luck_beats_equal_weights_by_more_than_the_best_of_twenty_would():
+    trials = [active_moments(shuffled(market(), seed), seed) for seed in range(N_SEEDS)]
+    variance = float(np.var([moments.sharpe for moments in trials], ddof=1))
+    deflated = [deflated_sharpe_ratio(moments, N_SEEDS, variance) for moments in trials]
+    assert sum(ratio >= 0.95 for ratio in deflated) <= MOST_LUCKY
+    # luck alone is one deviation of 1 / sqrt(300) a session, so the seeds did trade, and on nothing
+    assert np.sqrt(variance * 300) == pytest.approx(1.0, abs=0.4)
+    # and the same measure finds the signal that is there
+    assert deflated_sharpe_ratio(active_moments(market(), 0), N_SEEDS, variance) > 0.999
