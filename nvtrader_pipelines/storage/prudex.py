@@ -1,6 +1,8 @@
 """What PRUDEX-Compass is computed from, read from the tables: only the latest runs, only the columns it needs."""
 
-from nvtrader_pipelines.evaluation.prudex.record import ACTIONS, CURVES, RETURNS, PrudexRecord, latest_runs
+import polars as pl
+
+from nvtrader_pipelines.evaluation.prudex.record import ACTIONS, CURVES, RETURNS, RUNS, PrudexRecord, latest_runs
 from nvtrader_pipelines.market.features import FEATURES as MARKET_FEATURES
 from nvtrader_pipelines.storage.runs import walk_forward_runs
 from nvtrader_pipelines.storage.tables import ACTION_LOGS, EQUITY_CURVES, FEATURES
@@ -10,18 +12,17 @@ from nvtrader_pipelines.storage.warehouse import Warehouse
 
 def read_record(lake: Warehouse) -> PrudexRecord:
     """The rows of each experiment's latest completed run on each market, and of the markets in their years."""
-    keys = ["run_id", "spec_hash", "experiment", "source", "window_first", "window_last", "finished_at"]
-    runs = latest_runs(walk_forward_runs(lake, keys))
+    runs = latest_runs(walk_forward_runs(lake, [*RUNS, "spec_hash", "window_first", "window_last"]))
     where = {"spec_hash": runs["spec_hash"].unique().to_list(), "run_id": runs["run_id"].to_list()}
-    first, last = runs["window_first"].min(), runs["window_last"].max()
     actions = lake.read(ACTION_LOGS, where, ACTIONS)
     # the first decision is made before the first test session, which may be in the year before
-    years = list(range(first.year - 1, last.year + 1)) if first and last else []
+    spans = pl.int_ranges(pl.col("window_first").dt.year() - 1, pl.col("window_last").dt.year() + 1)
+    years = runs.select(spans).to_series().explode().unique().drop_nulls().to_list()
     market = {"source": runs["source"].unique().to_list(), "year": years}
     columns = ("source", "symbol", "session", *(feature.name for feature in MARKET_FEATURES))
     features = lake.read(FEATURES, market, columns).join(actions.select("session").unique(), on="session", how="semi")
     return PrudexRecord(
-        runs.select("run_id", "experiment", "source", "finished_at"),
+        runs.select(RUNS),
         lake.read(EQUITY_CURVES, where, CURVES),
         actions,
         lake.read(RETURNS_TABLE, market, RETURNS),

@@ -2,6 +2,7 @@
 
 from nvtrader_pipelines.evaluation.figures.equity import equity_figure
 from nvtrader_pipelines.evaluation.figures.learning import learning_figure
+from nvtrader_pipelines.evaluation.figures.prudex import prudex_figures
 from nvtrader_pipelines.evaluation.figures.ratio_curve import ratio_curve_figure
 from nvtrader_pipelines.evaluation.figures.regimes import regime_evaluation_figure, regimes_figures
 from nvtrader_pipelines.evaluation.figures.reward_terms import reward_terms_figure
@@ -12,6 +13,7 @@ from nvtrader_pipelines.evaluation.figures.weights import weights_figure
 __all__ = [
     "equity_figure",
     "learning_figure",
+    "prudex_figures",
     "ratio_curve_figure",
     "regime_evaluation_figure",
     "regimes_figures",

@@ -13,9 +13,9 @@ from nvtrader_pipelines.evaluation.prudex.answers import (
     of_windows,
 )
 from nvtrader_pipelines.evaluation.prudex.holdings import holding_windows, holdings
-from nvtrader_pipelines.evaluation.prudex.measures import AXES, MEASURES, OF_AXIS, PRUDEX, RANKED
+from nvtrader_pipelines.evaluation.prudex.measures import AXES, MEASURES, OF_AXIS, PRUDEX, RANKED, RING
 from nvtrader_pipelines.evaluation.prudex.pictures import heat_of, plane_of
-from nvtrader_pipelines.evaluation.prudex.record import BASELINE, REFERENCE, PrudexRecord, accounts
+from nvtrader_pipelines.evaluation.prudex.record import BASELINE, REFERENCE, SEED, PrudexRecord, accounts
 from nvtrader_pipelines.evaluation.prudex.runs import members, runs_of, seed_windows
 from nvtrader_pipelines.evaluation.prudex.scores import with_scores
 from nvtrader_pipelines.evaluation.prudex.surrogates import of_surrogates
@@ -40,6 +40,7 @@ class Compass:
     ranks: pl.DataFrame  # answers.RANKS
     plane: pl.DataFrame  # pictures.PLANE
     heat: pl.DataFrame  # pictures.HEAT
+    note: str  # what a reader of any of it must know
 
 
 def prudex_compass(record: PrudexRecord, seed: int = 0) -> Compass:
@@ -68,7 +69,25 @@ def prudex_compass(record: PrudexRecord, seed: int = 0) -> Compass:
             of_surrogates(held, record.features),
         ]
     )
-    return Compass(_table(judged, answers), profiles, ranks, plane, heat_of(held))
+    notes = dict.fromkeys(warning for warnings in record.runs["warnings"] for warning in warnings)
+    return Compass(_table(judged, answers), profiles, ranks, plane, heat_of(held), "; ".join(notes))
+
+
+def axis_scores(table: pl.DataFrame) -> pl.DataFrame:
+    """A row per experiment and baseline: its score on every axis to one decimal, and measures of the ring computed.
+
+    Args:
+        table: rows of PRUDEX.
+    """
+    rows = table.filter(pl.col("kind") != SEED)
+    ring = rows.filter(pl.col("measure").is_in(RING), pl.col("reported")).group_by(
+        "kind", "policy", maintain_order=True
+    )
+    filled = ring.agg(pl.col("measure").n_unique().alias(f"measures of {len(RING)}"))
+    scores = rows.filter(pl.col("measure") == OF_AXIS).pivot("axis", index=["kind", "policy"], values="score")
+    return scores.with_columns(pl.col(axis).round(1) for axis in AXES if axis in scores.columns).join(
+        filled, on=["kind", "policy"], how="left", maintain_order="left"
+    )
 
 
 def _scored(windows: pl.DataFrame, who: pl.DataFrame, judged: pl.DataFrame) -> pl.DataFrame:

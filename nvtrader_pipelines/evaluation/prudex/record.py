@@ -9,6 +9,7 @@ BASELINE = "baseline"
 ENSEMBLE = "ensemble"
 SEED = "policy"
 
+RUNS = ("run_id", "experiment", "source", "finished_at", "warnings")
 CURVES = ("run_id", "policy", "kind", "fold", "session", "net_return")
 ACTIONS = ("run_id", "policy", "kind", "fold", "session", "symbols", "executed_weights")
 RETURNS = ("source", "symbol", "session", "close_return")
@@ -18,7 +19,7 @@ RETURNS = ("source", "symbol", "session", "close_return")
 class PrudexRecord:
     """The latest completed run of every experiment on every market, and the markets."""
 
-    runs: pl.DataFrame  # run_id, experiment, source and finished_at, one row per run
+    runs: pl.DataFrame  # RUNS, in the order they were judged
     curves: pl.DataFrame  # CURVES: every account at every session of its test windows
     actions: pl.DataFrame  # ACTIONS: every account at every decision; cash is the last of the symbols
     returns: pl.DataFrame  # RETURNS: simple returns of every name

@@ -5,6 +5,7 @@ from nvtrader_pipelines.orchestration.assets.evaluation import walk_forward_eval
 from nvtrader_pipelines.orchestration.assets.gold import features, market_panel, market_regimes, returns
 from nvtrader_pipelines.orchestration.assets.policies import trained_policy, training_curve
 from nvtrader_pipelines.orchestration.assets.preferences import preference_pairs
+from nvtrader_pipelines.orchestration.assets.prudex import prudex
 from nvtrader_pipelines.orchestration.assets.ratio_curve import sharpe_ratio_curve
 from nvtrader_pipelines.orchestration.assets.regimes import regime_evaluation
 from nvtrader_pipelines.orchestration.assets.scoreboard import scoreboard
@@ -29,6 +30,7 @@ ASSETS = [
     regime_evaluation,
     sharpe_ratio_curve,
     validation,
+    prudex,
     scorecards,
     scoreboard,
     preference_pairs,

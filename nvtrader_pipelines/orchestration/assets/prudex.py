@@ -1,0 +1,36 @@
+"""PRUDEX-Compass: every experiment on six axes beside the market's average."""
+
+import dagster as dg
+
+from nvtrader_pipelines.evaluation.figures import prudex_figures
+from nvtrader_pipelines.evaluation.prudex import axis_scores, prudex_compass
+from nvtrader_pipelines.orchestration.assets.evaluation import EVALUATION_KEY
+from nvtrader_pipelines.orchestration.reports import OWNERS, keep_pictures, markdown_table, table_metadata, written
+from nvtrader_pipelines.orchestration.resources import WarehouseResource
+from nvtrader_pipelines.storage.prudex import read_record
+from nvtrader_pipelines.storage.tables import PRUDEX
+
+
+@dg.asset(
+    key=["evaluation", "prudex"],
+    group_name="evaluation",
+    kinds={"iceberg", "polars"},
+    owners=OWNERS,
+    deps=[
+        dg.AssetDep(EVALUATION_KEY, partition_mapping=dg.AllPartitionMapping()),
+        dg.AssetDep(["rl", "equity_curves"], partition_mapping=dg.AllPartitionMapping()),
+        dg.AssetDep(["rl", "action_logs"], partition_mapping=dg.AllPartitionMapping()),
+        dg.AssetDep(["gold", "returns"], partition_mapping=dg.AllPartitionMapping()),
+        dg.AssetDep(["gold", "features"], partition_mapping=dg.AllPartitionMapping()),
+    ],
+    code_version="1",
+    metadata=table_metadata(PRUDEX),
+)
+def prudex(warehouse: WarehouseResource) -> dg.MaterializeResult:
+    """Profitability, risk-control, universality, diversity, reliability and explainability; 50 is 1/N."""
+    lake = warehouse.open()
+    compass = prudex_compass(read_record(lake))
+    lake.replace(PRUDEX, compass.table, {})
+    pictures = keep_pictures(warehouse.home, "prudex", prudex_figures(compass))
+    scores = dg.MetadataValue.md(markdown_table(axis_scores(compass.table)))
+    return written(lake, PRUDEX, len(compass.table), {"scores": scores, **pictures})
