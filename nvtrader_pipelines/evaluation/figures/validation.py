@@ -27,20 +27,21 @@ _N_BINS = 31
 _MOST_POINTS = 3000  # of a scatter
 
 
-def validation_figures(trials: pl.DataFrame, overfitting: pl.DataFrame) -> dict[str, bytes]:
+def validation_figures(trials: pl.DataFrame, overfitting: pl.DataFrame, note: str | None = None) -> dict[str, bytes]:
     """Two figures of each source, in its reported period, by name: `active_sharpe_<source>`, `overfitting_<source>`.
 
     Args:
         trials: of `validate_sources`.
         overfitting: of the same.
+        note: under each figure.
     """
     figures: dict[str, bytes] = {}
     for (source,), rows in trials.partition_by("source", as_dict=True, maintain_order=True).items():
         period = reported_period(rows["period"])
         inside = (pl.col("source") == source) & (pl.col("period") == period)
-        figures[f"active_sharpe_{source}"] = active_sharpe_figure(rows.filter(pl.col("period") == period))
+        figures[f"active_sharpe_{source}"] = active_sharpe_figure(rows.filter(pl.col("period") == period), note)
         row = overfitting.filter(inside, pl.col("against") == "best_baseline")
-        figures[f"overfitting_{source}"] = overfitting_figure(row)
+        figures[f"overfitting_{source}"] = overfitting_figure(row, note)
     return figures
 
 
@@ -93,7 +94,7 @@ def _draw_trials(axes: Axes, rows: pl.DataFrame) -> None:
             )
     every = -(-len(rows) // _MOST_LABELS) or 1
     shown = list(range(len(rows) - 1, -1, -every))
-    names = [f"{readable(rows['experiment'][i], 12)}\n{rows['run_id'][i][:8]}" for i in shown]
+    names = [f"{readable(rows['experiment'][i], 11)}\n{rows['run_id'][i][:8]}" for i in shown]
     axes.set_xticks(shown, names, fontsize=TEXT - 2)
 
 

@@ -10,7 +10,7 @@ from nvtrader_pipelines.orchestration.assets.evaluation import EVALUATION_KEY
 from nvtrader_pipelines.orchestration.reports import OWNERS, keep_pictures, markdown_table, table_metadata, written
 from nvtrader_pipelines.orchestration.resources import WarehouseResource
 from nvtrader_pipelines.storage.ledger import Ledger
-from nvtrader_pipelines.storage.tables import EVALUATIONS, OVERFITTING, VALIDATION
+from nvtrader_pipelines.storage.tables import EVALUATIONS, OVERFITTING, RUNS, VALIDATION
 from nvtrader_pipelines.storage.trials import trial_curves, trial_runs
 
 DEPS = [dg.AssetDep(EVALUATION_KEY, partition_mapping=dg.AllPartitionMapping())]
@@ -48,7 +48,8 @@ def validation(warehouse: WarehouseResource) -> Iterator[dg.MaterializeResult]:
     judged = validate_sources(runs, trial_curves(lake, runs), lake.read(EVALUATIONS))
     lake.replace(VALIDATION, judged.trials, {})
     lake.replace(OVERFITTING, judged.overfitting, {})
-    figures = validation_figures(judged.trials, judged.overfitting)
+    notes = dict.fromkeys(warning for warnings in lake.read(RUNS)["warnings"] for warning in warnings)
+    figures = validation_figures(judged.trials, judged.overfitting, note="; ".join(notes))
     trials, overfitting = headlines(judged)
     pictures = keep_pictures(warehouse.home, "validation", figures)
     told = {"trials": dg.MetadataValue.md(markdown_table(trials)), **pictures}

@@ -30,15 +30,30 @@ def training_curves(n_folds=7):
     return pl.DataFrame(rows, schema=["fold", "seed", "timesteps", "mean_reward"], orient="row")
 
 
+DEFLATED = ("deflated_sharpe", "active_deflated_sharpe")
+
+
 def ratio_curve(n_runs, periods=("all", "from_2010")):
     start = datetime(2024, 1, 1, tzinfo=UTC)
     rows = [
-        (f"run-{i}", f"ppo-{i}@12345678", start + timedelta(hours=i), period, 0.5, 0.1, 0.9, 0.3, i + 1)
+        (
+            f"run-{i}",
+            f"ppo-{i}@12345678",
+            start + timedelta(hours=i),
+            period,
+            0.5,
+            0.1,
+            0.9,
+            0.3,
+            i + 1,
+            0.99,
+            None if i == 1 else 0.4,
+        )
         for i in range(n_runs)
         for period in periods
     ]
     columns = ["run_id", "experiment", "finished_at", "period", "sharpe", "sharpe_low", "sharpe_high"]
-    return pl.DataFrame(rows, schema=[*columns, "max_drawdown", "rank"], orient="row")
+    return pl.DataFrame(rows, schema=[*columns, "max_drawdown", "rank", *DEFLATED], orient="row")
 
 
 def action_logs(n_names=20, n_decisions=60):
