@@ -113,7 +113,7 @@ def run_candidate(
     spans = sorted(
         (starts[card.fold], date.fromisoformat(card.train_first), date.fromisoformat(card.train_last)) for card in cards
     )
-    first = parent.folds[0].test_first  # its policies decide about whatever else comes first
+    first = parent.window[0]  # the first fold's policies decide about whatever else comes first
     trained = [Training(begin, end, None if start == first else start) for start, begin, end in dict.fromkeys(spans)]
     return Candidate(
         name,

@@ -79,6 +79,7 @@ def contenders(
         try:
             first = max(start, whole.index_of(np.datetime64(candidate.first_unseen(panels[candidate.name]))))
             _require_window(candidate, whole, (start, first))
+            candidate.require_unseen((whole.sessions[first].item(), whole.sessions[end].item()))
         except ValueError as error:
             refused[candidate.name] = str(error)
         else:
