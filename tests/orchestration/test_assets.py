@@ -120,6 +120,8 @@ def test_every_table_reports_its_rows_its_size_and_its_snapshot_as_data_version(
         ("rl/action_logs", "weights"),
         ("rl/reward_decomposition", "terms"),
         ("evaluation/sharpe_ratio_curve", "ratio_curve"),
+        ("gold/regimes", "landing"),
+        ("evaluation/regime_evaluation", "regimes"),
     ],
 )
 def test_plots_are_pictures_in_the_metadata_and_files(first_runs, asset, name):

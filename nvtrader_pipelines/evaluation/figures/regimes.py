@@ -40,7 +40,7 @@ _COLORS = {
     "strong_up": BLUE,
 }
 _BAR_COLORS = (BLUE, ORANGE, GREEN)
-_NEWEST = 3 * 252  # sessions drawn large
+_NEWEST = 3 * 252  # sessions drawn large, a third of the history if that is less
 _WIDE = 5.0  # highest over lowest level from which 1-2-5 ticks are enough
 _GROUP = 0.8  # of the room of a regime that its bars take
 
@@ -56,15 +56,15 @@ def regimes_figure(rows: pl.DataFrame, title: str, note: str | None = RANKS) -> 
     figure = new_figure(title, note)
     ordered = rows.sort("session")
     whole, newest = panel(figure, 0.095, 0.57, 0.745, 0.88), panel(figure, 0.095, 0.13, 0.745, 0.49)
-    for axes, shown in ((whole, ordered), (newest, ordered.tail(_NEWEST))):
+    part = ordered.tail(min(_NEWEST, len(ordered) // 3))
+    for axes, shown in ((whole, ordered), (newest, part)):
         _draw_index(axes, shown)
         axes.set_yscale("log")
         axes.set_ylabel("equally weighted\nindex (log scale)")
         axes.yaxis.set_minor_locator(NullLocator())
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}x"))
         axes.xaxis_date()
-    whole.yaxis.set_major_locator(_ticks(ordered["index_level"]))
-    newest.yaxis.set_major_locator(_ticks(ordered["index_level"].tail(_NEWEST)))
+        axes.yaxis.set_major_locator(_ticks(shown["index_level"]))
     _key_to_regimes(figure, ordered)
     return png(figure)
 
@@ -78,7 +78,7 @@ def regimes_figures(rows: pl.DataFrame) -> dict[str, bytes]:
 
 
 def regime_evaluation_figure(evaluation: pl.DataFrame, title: str, note: str | None = HINDSIGHT) -> bytes:
-    """PNG of Sharpe ratio (with intervals) and growth per regime: the policy, its anchor and 1/N.
+    """PNG of Sharpe ratio (with intervals) and growth per regime: the policy, its anchor, and 1/N or the best baseline.
 
     Args:
         evaluation: rows of `evaluate_regimes` of one run.
@@ -137,13 +137,12 @@ def _key_to_regimes(figure: Figure, ordered: pl.DataFrame) -> None:
 
 
 def _accounts(evaluation: pl.DataFrame) -> list[str]:
-    """The ensemble, or the first policy where there is none, then its anchor and 1/N where they are others."""
-    learned = evaluation.filter(pl.col("kind") != "baseline").sort("kind", maintain_order=True)
-    first = learned["policy"][:1].to_list()
-    anchors = learned.filter(pl.col("policy").is_in(first))["anchor"].drop_nulls()[:1].to_list()
-    known = evaluation["policy"].unique(maintain_order=True).to_list()
-    chosen = [*first, *anchors, *(name for name in ("equal_weight", *known) if name in known)]
-    return list(dict.fromkeys(chosen))[: len(_BAR_COLORS)]
+    """The ensemble, or the first policy where there is none; its anchor, 1/N and the best baseline as there is room."""
+    learned = evaluation.filter(pl.col("kind") != "baseline").sort("kind", maintain_order=True)[:1]
+    baselines = evaluation.filter(pl.col("kind") == "baseline")["policy"].unique(maintain_order=True).to_list()
+    wanted = [*learned["anchor"], "equal_weight", *learned["best_baseline"], *baselines]
+    chosen = dict.fromkeys([*learned["policy"], *(name for name in wanted if name in baselines)])
+    return list(chosen)[: len(_BAR_COLORS)]
 
 
 _Bars = tuple[NDArray[np.float64], float, str]  # places, width, colour

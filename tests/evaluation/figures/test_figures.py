@@ -177,6 +177,14 @@ def test_any_accounts_have_a_figure_by_regime(who):
     assert figures.regime_evaluation_figure(regime_evaluation(who), "By regime")
 
 
+def test_single_seeds_are_not_drawn_by_regime():
+    every = regime_evaluation()
+    learned = every.filter(pl.col("kind") != "policy")
+    assert figures.regime_evaluation_figure(every, "By regime") == figures.regime_evaluation_figure(
+        learned, "By regime"
+    )
+
+
 def test_regimes_that_were_never_met_leave_room_in_the_figure():
     nothing = regime_evaluation().with_columns(pl.lit(None, pl.Float64).alias(name) for name in ("sharpe", "cagr"))
     assert figures.regime_evaluation_figure(nothing, "By regime")
