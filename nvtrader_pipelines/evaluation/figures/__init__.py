@@ -7,6 +7,7 @@ from nvtrader_pipelines.evaluation.figures.ratio_curve import ratio_curve_figure
 from nvtrader_pipelines.evaluation.figures.regimes import regime_evaluation_figure, regimes_figures
 from nvtrader_pipelines.evaluation.figures.reward_terms import reward_terms_figure
 from nvtrader_pipelines.evaluation.figures.scoreboard import scoreboard_figures
+from nvtrader_pipelines.evaluation.figures.stress import stress_figures
 from nvtrader_pipelines.evaluation.figures.validation import validation_figures
 from nvtrader_pipelines.evaluation.figures.weights import weights_figure
 
@@ -19,6 +20,7 @@ __all__ = [
     "regimes_figures",
     "reward_terms_figure",
     "scoreboard_figures",
+    "stress_figures",
     "validation_figures",
     "weights_figure",
 ]

@@ -29,6 +29,11 @@ _LINE = 11  # letters of a line of a scenario's name
 _ORDER = {"ensemble": 0, "policy": 1, "baseline": 2}
 
 
+def stress_figures(table: pl.DataFrame, experiment: str, note: str | None = None) -> dict[str, bytes]:
+    """A figure of each measure, by the measure's name."""
+    return {measure: stress_figure(table, f"{experiment} under stress", note, measure) for measure in MEANING}
+
+
 def stress_figure(table: pl.DataFrame, title: str, note: str | None = None, measure: Measure = "total_return") -> bytes:
     """PNG of one measure in percent, accounts by scenarios; where a scenario has several worlds, of the 5 % worst.
 

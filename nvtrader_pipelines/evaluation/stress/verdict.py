@@ -83,6 +83,13 @@ def stress_steps(environment: EnvSpec, worlds: Iterable[StressedWorld | NoWorld]
     return pl.concat([_summed_up(rows), *(_not_played(rows, each) for each in missing)]).select(list(STRESS))
 
 
+def summary(rows: pl.DataFrame) -> pl.DataFrame:
+    """The table of all accounts but single seeds, in fewer columns and digits for a person."""
+    columns = ["scenario", "statistic", "policy", *(name for name in STRESS if name in _MEASURES), "note"]
+    shown = rows.filter(pl.col("kind") != "policy").select(columns)
+    return shown.with_columns(pl.selectors.float().round(3))
+
+
 def _judged(environment: EnvSpec, world: StressedWorld, who: Sequence[Contestant], number: int) -> pl.DataFrame:
     """A row per account of one world, with everything but the differences."""
     dearer = environment.with_costs_times(world.cost_factor)

@@ -65,6 +65,12 @@ class StressTest(Component):
             raise ValueError(f"scenarios must differ in kind, size or years, but they are {names[1:]}")
         return self
 
+    @property
+    def n_worlds(self) -> int:
+        """Worlds in all, the calm one included, if each can be played."""
+        drawn = [each.n_worlds for each in self.scenarios if isinstance(each, BlockBootstrap)]
+        return 1 + len(self.scenarios) - len(drawn) + sum(drawn)
+
 
 STANDARD_STRESS_TEST = StressTest()
 

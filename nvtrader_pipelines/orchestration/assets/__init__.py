@@ -11,6 +11,7 @@ from nvtrader_pipelines.orchestration.assets.regimes import regime_evaluation
 from nvtrader_pipelines.orchestration.assets.scoreboard import scoreboard
 from nvtrader_pipelines.orchestration.assets.scorecards import scorecards
 from nvtrader_pipelines.orchestration.assets.silver import refine
+from nvtrader_pipelines.orchestration.assets.stress import stress
 from nvtrader_pipelines.orchestration.assets.trajectories import walk_forward
 from nvtrader_pipelines.orchestration.assets.validation import validation
 from nvtrader_pipelines.orchestration.assets.versions import experiment_version
@@ -28,6 +29,7 @@ ASSETS = [
     walk_forward,
     walk_forward_evaluation,
     regime_evaluation,
+    stress,
     sharpe_ratio_curve,
     validation,
     prudex,

@@ -72,7 +72,7 @@ def test_a_name_that_was_delisted_before_the_window_has_no_bar_in_it():
 def test_a_name_listed_in_the_window_cannot_be_drawn():
     prices = random_walks()
     prices.closes[: FIRST + 2, 3] = prices.opens[: FIRST + 2, 3] = np.nan
-    with pytest.raises(NoWorldError, match="names listed before .*, but DDD was listed later"):
+    with pytest.raises(NoWorldError, match=r"names listed before .*, but DDD was listed later"):
         SMALL.worlds(calm_market(prices), np.random.default_rng(0))
 
 

@@ -60,7 +60,7 @@ def test_sessions_trained_on_are_those_of_the_folds_that_decide_in_the_window():
 
 def test_policies_may_not_be_judged_on_what_they_were_trained_on():
     prices = random_walks()
-    with pytest.raises(ValueError, match="fold 0 were trained on sessions from .* may not be judged"):
+    with pytest.raises(ValueError, match=r"fold 0 were trained on sessions from .* may not be judged"):
         judged(prices, trained=(300, JUDGED_FROM))
 
 

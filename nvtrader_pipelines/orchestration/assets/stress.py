@@ -1,0 +1,42 @@
+"""Stress: what every account of a run makes of shocks, dearer trading, drawn worlds and the crises of the past."""
+
+import dagster as dg
+
+from nvtrader_pipelines.evaluation.figures import stress_figures
+from nvtrader_pipelines.evaluation.stress.verdict import summary
+from nvtrader_pipelines.orchestration.assets.policies import POLICY_KEY
+from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
+from nvtrader_pipelines.orchestration.progress import ProgressLog
+from nvtrader_pipelines.orchestration.reports import OWNERS, keep_pictures, markdown_table, table_metadata, written
+from nvtrader_pipelines.orchestration.resources import WarehouseResource
+from nvtrader_pipelines.storage.execution import followed
+from nvtrader_pipelines.storage.plans import reopen_plan
+from nvtrader_pipelines.storage.policy_library import PolicyLibrary
+from nvtrader_pipelines.storage.runs import replace_run
+from nvtrader_pipelines.storage.stress import stress_run
+from nvtrader_pipelines.storage.tables import STRESS
+
+
+@dg.asset(
+    key=["evaluation", "stress"],
+    group_name="evaluation",
+    kinds={"iceberg", "pytorch"},
+    owners=OWNERS,
+    deps=[POLICY_KEY],
+    partitions_def=EXPERIMENTS,
+    code_version="1",
+    metadata=table_metadata(STRESS),
+)
+def stress(
+    context: dg.AssetExecutionContext, warehouse: WarehouseResource, progress: dg.ResourceParam[ProgressLog]
+) -> dg.MaterializeResult:
+    """Growth, drawdown, worst session, costs and recovery of every account in every stressed world."""
+    lake, key = warehouse.open(), context.partition_key
+    run = PolicyLibrary(warehouse.home).latest(key)
+    plan = reopen_plan(lake, run)
+    verdict = followed(stress_run(lake, plan, run, context.run.run_id), progress.to(context))
+    n_rows = replace_run(lake, STRESS, verdict, run)
+    figures = stress_figures(verdict, run.experiment, "; ".join(plan.warnings))
+    pictures = keep_pictures(warehouse.home, "stress", figures, key)
+    table = dg.MetadataValue.md(markdown_table(summary(verdict)))
+    return written(lake, STRESS, n_rows, {"run_id": run.run_id, "table": table, **pictures})
