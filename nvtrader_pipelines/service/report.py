@@ -74,7 +74,7 @@ def write_report(home: Home, path: Path) -> tuple[Path, dict[str, Any]]:
         "runs": len(evidence.runs),
         "findings": [asdict(each) for each in found],
         "parts": [part.name for part in parts if not part.is_missing],
-        "missing": {part.title: part.command for part in parts if part.is_missing and part.command},
+        "missing": {part.title: part.command for part in parts if part.is_missing},
     }
 
 

@@ -55,12 +55,12 @@ class Part:
     grids: Sequence[Grid] = ()
     plots: Sequence[Plot] = ()
     sentences: Sequence[str] = ()
-    command: str = RUN
+    command: str = RUN  # what makes it; empty where nothing need be there
 
     @property
     def is_missing(self) -> bool:
-        """Whether there is nothing to show."""
-        return not (any(grid.rows for grid in self.grids) or self.plots or self.sentences)
+        """Whether something should be there and is not."""
+        return bool(self.command) and not (any(grid.rows for grid in self.grids) or self.plots or self.sentences)
 
 
 @dataclass(frozen=True)
@@ -217,7 +217,7 @@ def scoreboard(evidence: Evidence) -> Part:
     board = evidence.lake.read(SCOREBOARD).sort("contest", "rank", "entrant", nulls_last=True)
     ranked = board.filter(pl.col("rank").is_not_null())
     columns = ["entrant", "net Sharpe [95 %]", "active over best baseline", "deflated", "CAGR", "max drawdown",
-               "turnover/y", "rank before"]  # fmt: skip
+               "turnover/y", "before"]  # fmt: skip
     grids = []
     for (_, source, first, last), rows in ranked.group_by(
         "contest", "source", "first_session", "last_session", maintain_order=True
@@ -240,7 +240,7 @@ def warnings(evidence: Evidence) -> Part:
     """What every reader must know of the data and the runs."""
     known = dict.fromkeys(line for lines in evidence.runs["warnings"].to_list() for line in lines)
     lead = "Said by the runs themselves." if known else "The runs have none."
-    return Part("warnings", "Warnings", lead, sentences=list(known))
+    return Part("warnings", "Warnings", lead, sentences=list(known), command="")
 
 
 def pictured(name: str, title: str, lead: str, *assets: str) -> Callable[[Evidence], Part]:

@@ -1,0 +1,168 @@
+"""The report: one page that needs nothing else, with all that was judged and what to run for what is missing."""
+
+import base64
+import json
+from html.parser import HTMLParser
+
+import polars as pl
+import pytest
+
+from nvtrader_pipelines.service.report import rendered, write_report
+from nvtrader_pipelines.service.report_parts import Evidence, Grid, Part, headline, scoreboard, stress
+from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.policy_library import PolicyLibrary
+from nvtrader_pipelines.storage.tables import SCOREBOARD, STRESS
+from nvtrader_pipelines.storage.warehouse import Warehouse
+from tests.homes import KEY
+from tests.storage.frames import in_shape
+
+PARTS = ["headline", "judged", "equity", "time", "validation", "regimes", "prudex", "stress", "scoreboard", "warnings"]
+
+
+class Page(HTMLParser):
+    """What a browser would see and load."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.loads: list[str] = []
+        self.ids: list[str] = []
+        self.text = ""
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        own = dict(attrs)
+        self.tags.append(tag)
+        self.loads += [own[name] or "" for name in ("src", "href", "srcset", "data", "action") if name in own]
+        self.ids += [own["id"] or ""] if "id" in own else []
+        assert not any(name.startswith("on") for name in own)
+
+    def handle_data(self, data):
+        self.text += data
+
+
+@pytest.fixture(scope="module")
+def reported(built_home, tmp_path_factory) -> tuple[Page, dict]:
+    """The page on the built home, and its facts."""
+    path, facts = write_report(built_home, tmp_path_factory.mktemp("report") / "deep" / "report.html")
+    text = path.read_text()
+    assert len(text.encode()) == facts["bytes"]
+    return Page(text), facts
+
+
+@pytest.fixture
+def empty(tmp_path):
+    return Home(tmp_path)
+
+
+def test_the_page_needs_nothing_from_elsewhere(reported):
+    page, _ = reported
+    assert not {"script", "link", "iframe", "object", "embed", "base"} & set(page.tags)
+    assert all(each.startswith(("data:image/png;base64,", "#")) for each in page.loads)
+    assert "url(" not in page.text
+    assert "@import" not in page.text
+
+
+def test_every_link_leads_to_a_part(reported):
+    page, _ = reported
+    assert {each[1:] for each in page.loads if each.startswith("#")} == set(page.ids) == {*PARTS, "reading"}
+
+
+def test_a_judged_home_lacks_no_part(reported):
+    _, facts = reported
+    assert facts["parts"] == PARTS
+    assert facts["missing"] == {}
+    assert facts["runs"] == 1
+
+
+def test_every_picture_of_the_latest_run_is_in_the_page(reported, built_home):
+    page, _ = reported
+    shown = {base64.b64decode(each.partition(",")[2]) for each in page.loads if each.startswith("data:")}
+    own = {"action_logs", "reward_decomposition", "trained_policy", "regimes"}  # not of the verdict
+    files = [path for path in built_home.pictures.rglob("*.png") if own.isdisjoint(path.parts)]
+    assert len(files) > 5
+    assert {path.read_bytes() for path in files} == shown
+
+
+def test_the_page_names_the_run_its_data_and_what_speaks_against_a_promotion(reported, built_home):
+    page, facts = reported
+    run = PolicyLibrary(built_home).latest(KEY)
+    assert run.run_id[:8] in page.text
+    assert "landing, from 2017" in page.text
+    assert [each["passed"] for each in facts["findings"]] == [False] * 4
+    assert all(each["sentence"] in page.text for each in facts["findings"])
+    assert "Nothing here may be promoted" in page.text
+    assert all(warning in page.text for warning in run.warnings)
+
+
+def test_the_headline_holds_the_figures_of_the_validation(built_home):
+    evidence = Evidence.of(built_home)
+    (row,) = evidence.validation.filter(period="from_2017", against="best_baseline").to_dicts()
+    first = headline(evidence).grids[0]
+    assert first.rows[0][0] == "tiny"
+    assert f"{row['sharpe']:+.2f}".replace("-", "\u2212") in first.rows[0][2]
+    assert first.rows[0][3] == f"{row['deflated_sharpe']:.2f}"
+
+
+def test_the_stress_table_holds_every_scenario_of_every_account(built_home):
+    evidence = Evidence.of(built_home)
+    rows = evidence.lake.read(STRESS)
+    (grid,) = stress(evidence).grids
+    accounts = rows.filter(pl.col("kind") != "policy")["policy"].unique()
+    assert grid.columns[:2] == ["scenario", "tiny"]
+    assert sorted(grid.columns[1:]) == sorted(accounts)
+    (calm,) = rows.filter(policy="tiny", scenario="calm")["total_return"]
+    assert grid.rows[0][:2] == ["calm", f"{calm:+.1%}".replace("-", "\u2212")]
+    assert len(grid.rows) == rows["scenario"].n_unique() > 5
+
+
+def test_an_empty_home_is_told_what_to_run_for_every_part(empty, command):
+    found = command(empty)("report")
+    assert found.exit_code == 0, found.stderr
+    *missing, path = found.stdout.splitlines()
+    assert path == str(empty.report)
+    assert all(line.endswith(": nvtrader run") for line in missing)
+    page = Page(empty.report.read_text())
+    assert "No run is complete yet" in page.text
+    assert page.text.count("Nothing yet: run nvtrader run.") == len(missing) == len(PARTS) - 1
+    assert set(page.ids) == {*PARTS, "reading"}
+
+
+def test_the_command_writes_where_it_is_told_and_its_json_is_nothing_else(empty, command, tmp_path):
+    path = tmp_path / "elsewhere" / "page.html"
+    found = command(empty)("report", "-o", str(path), "--json")
+    facts = json.loads(found.stdout)
+    assert facts["path"] == str(path)
+    assert facts["bytes"] == len(path.read_bytes())
+    assert (facts["findings"], facts["parts"]) == ([], ["warnings"])
+    assert not empty.report.exists()
+
+
+def test_a_name_that_looks_like_html_is_shown_as_it_is(empty):
+    odd = "<script>alert('x')</script>&amp;"
+    part = Part("odd", odd, odd, [Grid(odd, [odd], [[odd]])], sentences=[odd])
+    page = Page(rendered(Evidence.of(empty), [part], []))
+    assert "script" not in page.tags
+    assert page.text.count(odd) == 7  # title twice, lead, sentence, grid, column, cell
+
+
+def test_a_scoreboard_is_a_table_per_contest_and_tells_who_was_not_judged(empty):
+    rows = [
+        {"contest": "a", "source": "sample", "rank": 2, "entrant": "slow", "kind": "run", "sharpe": -0.5},
+        {"contest": "a", "source": "sample", "rank": 1, "entrant": "rule", "kind": "baseline", "sharpe": 0.5},
+        {"contest": "b", "source": "landing", "rank": 1, "entrant": "mine", "kind": "weights", "sharpe": 1.0},
+        {
+            "contest": None,
+            "source": None,
+            "rank": None,
+            "entrant": "late",
+            "sharpe": None,
+            "note": "trained on the test",
+        },
+    ]
+    Warehouse(empty).replace(SCOREBOARD, in_shape(SCOREBOARD, pl.DataFrame(rows, infer_schema_length=None)), {})
+    *contests, left = scoreboard(Evidence.of(empty)).grids
+    assert [[row[0] for row in grid.rows] for grid in contests] == [["1. rule", "2. slow"], ["1. mine"]]
+    assert contests[0].rows[1][1].startswith("\u22120.50")
+    assert left.rows == [["late", "trained on the test"]]
