@@ -1,6 +1,6 @@
 """The whole graph in one process, for the command line: what is up to date is left alone."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 import dagster as dg
@@ -15,13 +15,15 @@ from nvtrader_pipelines.orchestration.progress import ProgressLog, Watch
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.plans import (
+    completed_run,
     contest_state,
-    is_complete,
     market_is_current,
     market_state,
     remember_market,
+    unwritten,
 )
 from nvtrader_pipelines.storage.specs import read_experiments
+from nvtrader_pipelines.storage.tables import Table
 from nvtrader_pipelines.storage.views import publish
 from nvtrader_pipelines.storage.warehouse import Warehouse
 
@@ -38,8 +40,14 @@ class _Run:
         if not self.quiet:
             print(f"{datetime.now(UTC):%H:%M:%S} {line}", flush=True)  # noqa: T201 - progress is this class's purpose
 
-    def launch(self, job: str, partition_key: str | None = None, tags: dict[str, str] | None = None) -> None:
-        """Run a job to its end.
+    def launch(
+        self,
+        job: str,
+        partition_key: str | None = None,
+        tags: Mapping[str, str] | None = None,
+        tables: Sequence[Table] = (),
+    ) -> None:
+        """Run a job to its end, or only that of it which writes some tables.
 
         Raises:
             PipelineError: if a step fails.
@@ -50,6 +58,7 @@ class _Run:
             result = self.defs.resolve_job_def(job).execute_in_process(
                 instance=self.instance,
                 partition_key=partition_key,
+                asset_selection=[dg.AssetKey([table.namespace, table.table]) for table in tables] or None,
                 tags={**process_tag(), **(tags or {})},
                 run_config={"loggers": {"console": {"config": {"level": level}}}},
                 raise_on_error=False,
@@ -59,6 +68,18 @@ class _Run:
         if not result.success:
             close_ended(self.ledger, self.instance)  # a check may have stopped it between two steps
             raise _failure(job, result)
+
+    def experiment(self, lake: Warehouse, key: str, title: str) -> None:
+        """Bring one experiment up to date."""
+        run_id = completed_run(lake, key)
+        if run_id is None:
+            self.say(title)
+            self.launch("experiment", key)
+        elif lacking := unwritten(lake, run_id):
+            self.say(f"{title} lacks {', '.join(table.name for table in lacking)}")
+            self.launch("experiment", key, tables=lacking)
+        else:
+            self.say(f"{title} is up to date")
 
 
 def _failure(job: str, result: dg.ExecuteInProcessResult) -> PipelineError | KeyboardInterrupt:
@@ -120,11 +141,7 @@ def run_pipeline(home: Home, names: Sequence[str], watch: Watch | None = None, *
         keys = register_all(run.ledger, specs)
         instance.add_dynamic_partitions(EXPERIMENTS.name or "", keys)
         for count, key in enumerate(keys, start=1):
-            if is_complete(lake, key):
-                run.say(f"experiment {count} of {len(keys)}: {key} is up to date")
-                continue
-            run.say(f"experiment {count} of {len(keys)}: {key}")
-            run.launch("experiment", partition_key=key)
+            run.experiment(lake, key, f"experiment {count} of {len(keys)}: {key}")
         contest = contest_state(lake)
         if is_judged(instance, contest):
             run.say("judgement: up to date")

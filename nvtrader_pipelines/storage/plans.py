@@ -17,8 +17,10 @@ from nvtrader_pipelines.storage.medallion import pinned_snapshots, read_panel
 from nvtrader_pipelines.storage.policy_library import SealedRun
 from nvtrader_pipelines.storage.runs import walk_forward_runs
 from nvtrader_pipelines.storage.specs import read_market
-from nvtrader_pipelines.storage.tables import MARKET_PANEL
+from nvtrader_pipelines.storage.tables import MARKET_PANEL, REGIME_EVALUATION, STRESS, Table
 from nvtrader_pipelines.storage.warehouse import Warehouse
+
+AFTER_THE_VERDICT = (REGIME_EVALUATION, STRESS)  # of a run: they may be missing where its verdict is there
 
 
 def read_plan(lake: Warehouse, partition_key: str, snapshot_ids: dict[str, int] | None = None) -> RunPlan:
@@ -83,14 +85,26 @@ def read_paper(lake: Warehouse, parent: SealedRun) -> RunPlan:
     return paper_plan(spec, panel, parent.as_parent)
 
 
-def is_complete(lake: Warehouse, partition_key: str) -> bool:
-    """Whether the experiment has a judged run on the pinned market by this code."""
+def completed_run(lake: Warehouse, partition_key: str) -> str | None:
+    """The experiment's judged run on the pinned market by this code, where there is one."""
     source = Ledger.open(lake.home).read(partition_key).market.source
     runs = walk_forward_runs(lake).filter(pl.col("partition_key") == partition_key)
     pinned = json.dumps(pinned_snapshots(lake, source), sort_keys=True)
-    if len(runs.filter((runs["snapshot_ids"] == pinned) & (runs["code_version"] == CODE_VERSION))):
-        return True
-    return read_plan(lake, partition_key).run_id in runs["run_id"]  # other snapshots may hold the same rows
+    known = runs.filter((runs["snapshot_ids"] == pinned) & (runs["code_version"] == CODE_VERSION))["run_id"].to_list()
+    if known:
+        return known[0]
+    planned = read_plan(lake, partition_key).run_id
+    return planned if planned in runs["run_id"] else None  # other snapshots may hold the same rows
+
+
+def is_complete(lake: Warehouse, partition_key: str) -> bool:
+    """Whether the experiment has a judged run on the pinned market by this code."""
+    return completed_run(lake, partition_key) is not None
+
+
+def unwritten(lake: Warehouse, run_id: str) -> list[Table]:
+    """The tables that lack the rows of a judged run: it was interrupted after its verdict."""
+    return [table for table in AFTER_THE_VERDICT if lake.read(table, {"run_id": [run_id]}, ["run_id"]).is_empty()]
 
 
 def has_panel(lake: Warehouse) -> bool:

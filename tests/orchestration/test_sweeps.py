@@ -7,6 +7,7 @@ import dagster as dg
 import polars as pl
 import pytest
 import yaml
+from polars.testing import assert_frame_equal
 
 from nvtrader_pipelines.orchestration import sensors
 from nvtrader_pipelines.orchestration.errors import PipelineError
@@ -15,9 +16,10 @@ from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.pipeline import run_pipeline
 from nvtrader_pipelines.orchestration.resources import WarehouseResource
 from nvtrader_pipelines.storage.ledger import Ledger
-from nvtrader_pipelines.storage.plans import is_complete
+from nvtrader_pipelines.storage.plans import completed_run, is_complete, unwritten
 from nvtrader_pipelines.storage.policy_library import PolicyLibrary
 from nvtrader_pipelines.storage.run_store import StoredRun
+from nvtrader_pipelines.storage.tables import STRESS
 from nvtrader_pipelines.storage.warehouse import Warehouse
 from tests.homes import SWEEP, SWEPT, problems, run_job, run_market, small_home
 
@@ -87,6 +89,15 @@ def test_a_run_that_a_check_stops_between_two_steps_is_closed_and_goes_on_when_r
     assert run_pipeline(home, ["sweep"], quiet=True) == [key.partition("@")[0] for key in SWEPT]
     assert ledger.runs()["status"].to_list() == ["done", "done"]
     assert all(is_complete(lake, key) for key in SWEPT)
+
+    before, (stressed, untouched) = ledger.runs(), (completed_run(lake, key) for key in SWEPT)
+    rows = lake.read(STRESS)
+    lake.replace(STRESS, rows.clear(), {"spec_hash": [ledger.run(stressed).spec_hash], "run_id": [stressed]})
+    assert (unwritten(lake, stressed), unwritten(lake, untouched)) == ([STRESS], [])
+    run_pipeline(home, ["sweep"], quiet=True)
+    assert unwritten(lake, stressed) == []
+    assert_frame_equal(lake.read(STRESS), rows, check_row_order=False)
+    assert ledger.runs().equals(before)  # nothing was trained or tested for it
 
 
 def replayed(home, instance, **config) -> dg.ExecuteInProcessResult:
