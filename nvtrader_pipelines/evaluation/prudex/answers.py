@@ -46,7 +46,7 @@ RANKS = {
     "share": pl.Float64,
 }
 NO_MARKET = f"no score: the run has no baseline {REFERENCE}, the market's average"
-ONE_SEED = "one seed; the row of its experiment has all of them"
+ONE_SEED = "one seed or path; the row of its experiment has all of them"
 _ONE_KIND = {
     "asset_types": "1 of 1: the markets hold names of one calendar (XNYS), nothing says what else they are",
     "time_scales": "1 of 1: the markets hold daily bars only",

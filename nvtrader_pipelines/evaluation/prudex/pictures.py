@@ -22,7 +22,7 @@ HEAT = {
     "weight": pl.Float64,
 }
 _NO_ACTIONS = np.zeros((0, 1))
-_A_SEED = "one seed; its experiment's actions are embedded"
+_A_SEED = "one seed or path; its experiment's actions are embedded"
 _ELSEWHERE = "its names are not those whose actions are embedded: distances need the same names"
 
 
