@@ -22,6 +22,7 @@ from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.specs import read_experiments
 from nvtrader_pipelines.storage.tables import TRAJECTORIES
 from nvtrader_pipelines.storage.warehouse import Warehouse
+from tests.commands import forked_commands
 from tests.homes import environment
 
 GUIDES = sorted((Path(__file__).resolve().parents[1] / "docs" / "guides").glob("*.md"))
@@ -70,9 +71,12 @@ def script(guide: Path) -> str:
 def work_through(guide: Path, home: Home) -> dict[str, Any]:
     """Run a guide as one shell script that stops at the first failure."""
     home.root.mkdir()
-    own = {**environment(home), "PATH": f"{VENV}{os.pathsep}{os.environ['PATH']}"}
-    options: dict[str, Any] = {"cwd": home.root, "env": own, "capture_output": True, "text": True, "timeout": 1200}
-    finished = subprocess.run(["bash", "-euo", "pipefail", "-c", script(guide)], check=False, **options)
+    own = environment(home)
+    with forked_commands(home.root.with_name(f"{home.root.name}-commands"), own) as commands:
+        path = os.pathsep.join([str(commands), str(VENV), os.environ["PATH"]])
+        options: dict[str, Any] = {"cwd": home.root, "env": {**own, "PATH": path}, "text": True, "timeout": 1200}
+        shell = ["bash", "-euo", "pipefail", "-c", script(guide)]
+        finished = subprocess.run(shell, check=False, capture_output=True, **options)
     return {"code": finished.returncode, "stdout": finished.stdout, "stderr": finished.stderr}
 
 
