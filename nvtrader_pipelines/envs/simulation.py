@@ -8,11 +8,11 @@ from numba import njit
 from numpy.typing import NDArray
 
 from nvtrader_pipelines.envs.accounts import RUIN, Accounts, AccountStep
-from nvtrader_pipelines.envs.observations import ObservationScaler
+from nvtrader_pipelines.envs.observations import Observation, ObservationScaler
 from nvtrader_pipelines.envs.observations.builder import AccountView
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.envs.terminations import EpisodeView
-from nvtrader_pipelines.market.panel import MarketPanel
+from nvtrader_pipelines.market.panel import MarketPanel, Window, spliced, windows_of, within
 
 
 class Step(NamedTuple):
@@ -36,13 +36,14 @@ class PortfolioSimulation:
         n_portfolios: how many run side by side.
         first: earliest session of a decision.
         last: latest session whose prices may be used.
-        scaler: statistics for the observation, fitted on `first..last` if not given.
+        stretches: parts of `first..last` in time order; an episode lies within one of them. All of it if not given.
+        scaler: statistics for the observation, fitted on the stretches if not given.
 
     Raises:
-        ValueError: if the window does not hold one step.
+        ValueError: if no stretch holds one step.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the scalar environment takes a window by its ends too
         self,
         panel: MarketPanel,
         spec: EnvSpec,
@@ -50,29 +51,32 @@ class PortfolioSimulation:
         *,
         first: int = 0,
         last: int | None = None,
+        stretches: Sequence[Window] = (),
         scaler: ObservationScaler | None = None,
     ) -> None:
         self.first, self.last = first, len(panel.sessions) - 1 if last is None else last
-        if not 0 <= self.first <= self.last - spec.rebal_freq or self.last >= len(panel.sessions):
+        self.stretches = windows_of(stretches or (self.first, self.last))
+        self._starts = _starts(self.stretches, spec)
+        if self.first < 0 or not len(self._starts) or self.last >= len(panel.sessions):
+            window = ", ".join(f"{start}..{end}" for start, end in self.stretches)
             raise ValueError(
                 f"an episode needs {spec.rebal_freq} sessions after its first decision, but the window "
-                f"{self.first}..{self.last} of {len(panel.sessions)} sessions does not hold them"
+                f"{window} of {len(panel.sessions)} sessions does not hold them"
             )
         self.panel, self.spec = panel, spec
         self.accounts = Accounts(panel, spec, n_portfolios, t=self.first)
-        self._latest = self.last - spec.rebal_freq  # session of a decision
+        self._latest = _ends(self.stretches, len(panel.sessions)) - spec.rebal_freq  # decision of an episode at t, (T,)
         self._everyone = np.ones(n_portfolios, dtype=bool)  # trades at every decision
         self.steps = np.zeros(n_portfolios, dtype=np.int64)
         self.episode_rewards = np.zeros(n_portfolios)  # unshaped, kept where `stop_properly` needs them
-        scaler = spec.observation.fit(panel, self.first, self.last) if scaler is None else scaler
+        scaler = fitted_scaler(panel, spec.observation, self.stretches) if scaler is None else scaler
         self.builder = spec.observation.start(panel, scaler, spec.lookback)
         self._map = spec.action.start(panel)
 
     def reset(self, portfolios: Sequence[int], generators: Sequence[np.random.Generator]) -> None:
         """Put the portfolios into cash at a start drawn by each one's generator; whole episodes where they fit."""
-        latest = max(self.first, self.last - self.spec.rebal_freq * self.spec.episode_len)
-        rows = list(portfolios)
-        self.accounts.open(rows, [int(generator.integers(self.first, latest + 1)) for generator in generators])
+        rows, n_starts = list(portfolios), len(self._starts)
+        self.accounts.open(rows, [int(self._starts[generator.integers(n_starts)]) for generator in generators])
         self.steps[rows] = 0
         self.episode_rewards[rows] = 0.0
 
@@ -104,6 +108,11 @@ class PortfolioSimulation:
             account=account,
             struck=struck,
         )
+
+    @property
+    def sessions(self) -> NDArray[np.int64]:
+        """Those of the stretches, ascending."""
+        return np.flatnonzero(within(self.stretches, len(self.panel.sessions)))
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Copies of all that the next step depends on, each with a row per portfolio."""
@@ -149,6 +158,37 @@ class PortfolioSimulation:
         return account._replace(reward_terms={**account.reward_terms, "stop_properly": change})
 
 
+def fitted_scaler(panel: MarketPanel, observation: Observation, windows: Sequence[Window]) -> ObservationScaler:
+    """Statistics for an observation, of the sessions in the windows alone.
+
+    Raises:
+        ValueError: what the observation cannot be fitted on.
+    """
+    if len(windows) == 1:
+        return observation.fit(panel, *windows[0])
+    known = spliced(panel, windows)
+    return observation.fit(known, 0, len(known.sessions) - 1)
+
+
+def _starts(stretches: Sequence[Window], spec: EnvSpec) -> NDArray[np.int64]:
+    """Sessions with room for a whole episode after them; where no stretch has it, the first of the longest.
+
+    So all episodes are equally long, and side by side none goes on beyond its stretch.
+    """
+    length = spec.rebal_freq * spec.episode_len
+    starts = np.concatenate([np.arange(first, last - length + 1) for first, last in stretches])
+    if len(starts):
+        return starts
+    first, last = max(stretches, key=lambda stretch: stretch[1] - stretch[0])
+    return np.array([first]) if last - first >= spec.rebal_freq else starts
+
+
+def _ends(stretches: Sequence[Window], n_sessions: int) -> NDArray[np.int64]:
+    """The last session of the stretch that each session is in, (T,); of the next one, for a session between two."""
+    ends = np.array([last for _, last in stretches])
+    return ends[np.minimum(np.searchsorted(ends, np.arange(n_sessions)), len(ends) - 1)]
+
+
 def _shapes(state: dict[str, NDArray[Any]]) -> dict[str, tuple[str, tuple[int, ...]]]:
     return {name: (array.dtype.str, array.shape) for name, array in state.items()}
 
@@ -160,7 +200,7 @@ def _count(  # noqa: PLR0913 - flat arrays keep a compiled call cheap
     equity: NDArray[np.float64],
     ruin: float,
     episode_len: int,
-    latest: int,
+    latest: NDArray[np.int64],
     steps: NDArray[np.int64],
     ends: NDArray[np.bool_],
 ) -> None:
@@ -168,4 +208,4 @@ def _count(  # noqa: PLR0913 - flat arrays keep a compiled call cheap
     for i in range(len(steps)):
         steps[i] = before[i] + 1
         ends[0, i] = equity[i] <= ruin
-        ends[1, i] = steps[i] >= episode_len or t[i] > latest
+        ends[1, i] = steps[i] >= episode_len or t[i] > latest[t[i]]

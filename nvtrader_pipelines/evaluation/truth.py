@@ -2,7 +2,10 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 import polars as pl
+
+from nvtrader_pipelines.market.calendar import all_sessions
 
 TOLERANCE = 1e-9
 STEP = ["policy", "step"]
@@ -36,16 +39,26 @@ def equity_gaps(equity_curves: pl.DataFrame) -> pl.DataFrame:
     return grown.filter(off).select("policy", "session", "equity", "product", "gap")
 
 
-def training_leaks(training: pl.DataFrame, equity_curves: pl.DataFrame) -> pl.DataFrame:
-    """Folds trained on a session that is not before their first test session.
+def training_leaks(
+    training: pl.DataFrame, equity_curves: pl.DataFrame, purge_size: int = 0, embargo_size: int = 0
+) -> pl.DataFrame:
+    """Folds that trained on a tested session, or closer to one than purge and embargo allow.
+
+    What is decided last in a fold is held beyond it, for as long as a purge; so after the last tested session no more
+    than the embargo is certain.
 
     Args:
-        training: fold and train_last (date), one row per trained policy.
+        training: fold, train_first and train_last (dates), one row per stretch that a policy was trained on.
         equity_curves: fold and session of every tested session.
+        purge_size: sessions between a stretch and the tests after it.
+        embargo_size: sessions between tests and a stretch after them.
     """
-    tested = equity_curves.group_by("fold").agg(pl.col("session").min().alias("test_first"))
+    day = pl.col("session")
+    tested = equity_curves.group_by("fold").agg(day.min().alias("test_first"), day.max().alias("test_last"))
     joined = training.join(tested, on="fold", how="left")
-    return joined.filter(pl.col("test_first").is_null() | (pl.col("train_last") >= pl.col("test_first")))
+    at = {name: np.searchsorted(all_sessions(), joined[name].to_numpy()) for name in joined.columns if name != "fold"}
+    apart = (at["train_last"] + purge_size < at["test_first"]) | (at["test_last"] + embargo_size < at["train_first"])
+    return joined.filter(pl.col("test_first").is_null() | pl.lit(~apart))
 
 
 def outside_unit_interval(rows: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:

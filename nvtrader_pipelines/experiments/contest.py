@@ -1,11 +1,11 @@
 """Who takes part in a run: every seed, the experiment itself, and the baselines, each on an account of its own."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass
 
 from nvtrader_pipelines.evaluation.backtest import Contestant, backtest
-from nvtrader_pipelines.evaluation.splits import Fold
+from nvtrader_pipelines.evaluation.splits import Block, Fold
 from nvtrader_pipelines.evaluation.statistics import sharpe_ratio
 from nvtrader_pipelines.experiments.plan import FoldSeed, RunPlan
 from nvtrader_pipelines.policies.agents import Learner
@@ -26,51 +26,73 @@ class Choice:
 
 
 def contestants(plan: RunPlan, archives: Archives, chosen: Mapping[int, int]) -> list[Contestant]:
-    """Every seed, the experiment under its own name, and the baselines.
+    """Every seed or path, the experiment under its own name, and the baselines.
 
     The experiment is the average of its seeds' weights, or in each fold the seed `chosen` for it. A classical agent
     does not learn and has no seeds: one worker keeps one account over all folds.
+
+    Where the folds make several paths, an account for each takes the place of those of the seeds: the average of all
+    seeds of the fold that decides there. The experiment itself is then the average over seeds and paths: in each block
+    the mean weights of every policy that was not trained on it.
 
     Raises:
         KeyError: if the archive of a fold and seed is missing.
         PolicyArchiveError: if an archive cannot be used, or is not the one of its fold and seed in this run.
     """
-    spec, nobody = plan.spec, (None,) * len(plan.folds)
+    spec, n_blocks = plan.spec, len(plan.paths.blocks)
+    nobody = (None,) * n_blocks
     baselines = [
-        Contestant(baseline.kind, "baseline", nobody, (baseline.start(),) * len(plan.folds))
-        for baseline in spec.baselines
+        Contestant(baseline.kind, "baseline", nobody, (baseline.start(),) * n_blocks) for baseline in spec.baselines
     ]
     if not isinstance(spec.agent, Learner):
-        return [Contestant(spec.name, "ensemble", nobody, (spec.agent.start(),) * len(plan.folds)), *baselines]
+        return [Contestant(spec.name, "ensemble", nobody, (spec.agent.start(),) * n_blocks), *baselines]
     policies = _opened(plan, plan.keys, archives)
-    seeds = [
+    members = _seeds(plan, policies) if len(plan.deciding) == 1 else _paths(plan, policies)
+    return [*members, _experiment(plan, policies, chosen), *baselines]
+
+
+def _seeds(plan: RunPlan, policies: Mapping[FoldSeed, Policy]) -> list[Contestant]:
+    """An account for each seed along the one path."""
+    (path,) = plan.deciding
+    return [
         Contestant(
-            f"{spec.name}/seed-{seed}",
+            f"{plan.spec.name}/seed-{seed}",
             "policy",
-            (seed,) * len(plan.folds),
-            tuple(policies[fold.index, seed] for fold in plan.folds),
+            (seed,) * len(path),
+            tuple(policies[fold.index, seed] for fold in path),
         )
-        for seed in spec.seeds
+        for seed in plan.spec.seeds
     ]
-    return [*seeds, _experiment(plan, policies, chosen), *baselines]
+
+
+def _paths(plan: RunPlan, policies: Mapping[FoldSeed, Policy]) -> list[Contestant]:
+    """An account for each path."""
+    averages = [tuple(_average(plan, policies, [fold]) for fold in path) for path in plan.deciding]
+    return [
+        Contestant(f"{plan.spec.name}/path-{p}", "policy", (None,) * len(average), average)
+        for p, average in enumerate(averages)
+    ]
 
 
 def _experiment(plan: RunPlan, policies: Mapping[FoldSeed, Policy], chosen: Mapping[int, int]) -> Contestant:
-    """The experiment's own account; it has copies of the policies, for they may remember."""
+    """The experiment's own account."""
     if chosen:
         best = tuple(chosen[fold.index] for fold in plan.folds)
         by_fold = tuple(copy(policies[fold.index, chosen[fold.index]]) for fold in plan.folds)
         return Contestant(plan.spec.name, "ensemble", best, by_fold)
-    averages = tuple(
-        EnsemblePolicy([copy(policies[fold.index, seed]) for seed in plan.spec.seeds]) for fold in plan.folds
-    )
+    averages = tuple(_average(plan, policies, folds) for folds in zip(*plan.deciding, strict=True))
     return Contestant(plan.spec.name, "ensemble", (None,) * len(averages), averages)
+
+
+def _average(plan: RunPlan, policies: Mapping[FoldSeed, Policy], folds: Iterable[Fold]) -> EnsemblePolicy:
+    """The mean weights of every seed of some folds; of copies of the policies, for they may remember."""
+    return EnsemblePolicy([copy(policies[fold.index, seed]) for fold in folds for seed in plan.spec.seeds])
 
 
 def choose(plan: RunPlan, archives: Archives, fold: Fold) -> Choice:
     """Of a fold's seeds, the one with the highest net Sharpe ratio on the sessions held out of its training."""
     first, last = plan.validation_window(fold)
-    held_out = Fold(fold.index, fold.train_first, fold.train_last, first, last)
+    held_out = Block(fold.index, first, last)
     policies = _opened(plan, [(fold.index, seed) for seed in plan.spec.seeds], archives)
     seeds = [Contestant(str(seed), "policy", (seed,), (policies[fold.index, seed],)) for seed in plan.spec.seeds]
     curves = backtest(plan.panel, plan.spec.environment, [held_out], seeds).equity_curves

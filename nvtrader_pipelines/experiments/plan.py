@@ -3,6 +3,7 @@
 import hashlib
 from dataclasses import dataclass
 from datetime import date
+from functools import cached_property
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
@@ -10,9 +11,9 @@ from typing import Literal, Self
 
 from nvtrader_pipelines.envs.dynamics import resolve_fill
 from nvtrader_pipelines.evaluation.backtest import Phase
-from nvtrader_pipelines.evaluation.splits import Fold
+from nvtrader_pipelines.evaluation.splits import BacktestPaths, Fold
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
-from nvtrader_pipelines.market.panel import MarketPanel, panel_digest
+from nvtrader_pipelines.market.panel import MarketPanel, Window, panel_digest, windows_of
 from nvtrader_pipelines.policies.agents import Fit
 from nvtrader_pipelines.policies.archive import PolicyCard
 from nvtrader_pipelines.policies.training import TrainingTask
@@ -40,6 +41,10 @@ CODE_VERSION = f"{version('nvtrader-pipelines')}+{_source_digest()}"
 SURVIVORSHIP = (
     "survivorship bias: the sample's 20 names are known to have lived through 1990-2022, "
     "so every result on it flatters all strategies, and those that buy losers most"
+)
+VALIDATION_ONLY = (
+    "for validation only: policies were trained on what came after their tests too, so the results say how much of an "
+    "outcome was luck, not what could have been earned"
 )
 FoldSeed = tuple[int, int]
 RunKind = Literal["walk_forward", "replay", "paper"]
@@ -88,6 +93,16 @@ class RunPlan:
             content = (self.kind, str(self.parent_run_id), CODE_VERSION)
         return hashlib.sha256("|".join(content).encode()).hexdigest()[:16]
 
+    @cached_property
+    def paths(self) -> BacktestPaths:
+        """The ways through every tested session; one, unless folds share what they test."""
+        return BacktestPaths.of(self.folds)
+
+    @cached_property
+    def deciding(self) -> tuple[tuple[Fold, ...], ...]:
+        """The folds whose policies decide in each block, for each path."""
+        return tuple(tuple(self.folds[place] for place in path) for path in self.paths.by_path)
+
     @property
     def keys(self) -> list[FoldSeed]:
         """Every fold and seed of the run."""
@@ -96,13 +111,16 @@ class RunPlan:
     @property
     def window(self) -> tuple[date, date]:
         """First and last session that is tested; of a paper run without a session yet, the last one known."""
-        sessions, last = self.panel.sessions, self.folds[-1].test_last
-        return sessions[min(self.folds[0].test_first, last)].item(), sessions[last].item()
+        sessions, blocks = self.panel.sessions, self.paths.blocks
+        last = blocks[-1].test_last
+        return sessions[min(blocks[0].test_first, last)].item(), sessions[last].item()
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """What a reader of the results must know."""
         found = [SURVIVORSHIP] if self.panel.source == "sample" else []
+        if any(fold.trains_on_the_future for fold in self.folds):
+            found.append(VALIDATION_ONLY)
         wanted, resolved = self.spec.environment.fill, resolve_fill(self.spec.environment.fill, self.panel)
         if wanted != resolved:
             found.append(f"orders fill at the {resolved}, not the {wanted} asked for: the market has no opens")
@@ -117,12 +135,16 @@ class RunPlan:
         """The folds in which one of the seeds is chosen; none where their weights are averaged."""
         return self.folds if self.spec.design.validation_sessions else ()
 
-    def training_window(self, fold: Fold) -> tuple[int, int]:
-        """First and last session a fold's policies are trained on; what is held out begins a purge later.
+    def training_window(self, fold: Fold) -> Window | tuple[Window, ...]:
+        """First and last session a fold's policies are trained on, of each stretch where there are several.
+
+        What is held out is the end of the one stretch, and begins a purge later.
 
         Raises:
             ValueError: if the sessions held out leave none to train on.
         """
+        if len(fold.train) > 1:
+            return fold.train
         held_out = self.spec.design.validation_sessions
         last = fold.train_last - (held_out + self.spec.splitter.purge_size if held_out else 0)
         if last <= fold.train_first:
@@ -145,6 +167,7 @@ class RunPlan:
     def card(self, task: TrainingTask, fit: Fit) -> PolicyCard:
         """The card of one trained policy."""
         sessions = self.panel.sessions
+        days = tuple((str(sessions[first]), str(sessions[last])) for first, last in windows_of(task.window))
         return PolicyCard(
             experiment=self.spec.partition_key,
             spec_hash=self.spec.spec_hash,
@@ -155,8 +178,9 @@ class RunPlan:
             symbols=self.panel.symbols,
             feature_names=self.panel.feature_names,
             scaler=fit.scaler,
-            train_first=str(sessions[task.window[0]]),
-            train_last=str(sessions[task.window[1]]),
+            train_first=days[0][0],
+            train_last=days[-1][1],
+            train=days if len(days) > 1 else (),
             panel_digest=self.panel_digest,
             warnings=self.warnings,
             learning_curve=tuple(fit.curve),

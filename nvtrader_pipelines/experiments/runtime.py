@@ -133,7 +133,7 @@ class Runtime:
         plan = self.plan
         who = contestants(plan, self.store.archives(), self.store.chosen())
         own = next(i for i, contestant in enumerate(who) if contestant.kind == "ensemble")
-        steps = walk(plan.panel, plan.spec.environment, plan.folds, who, PHASES[plan.kind])
+        steps = walk(plan.panel, plan.spec.environment, plan.paths.blocks, who, PHASES[plan.kind])
         while True:
             try:
                 step = next(steps)
@@ -208,7 +208,7 @@ class _Meter:
 
 
 def _share(plan: RunPlan, step: WalkStep, span: Span) -> float:
-    start, end = plan.folds[0].test_first - 1, plan.folds[-1].test_last
+    start, end = plan.paths.blocks[0].test_first - 1, plan.paths.blocks[-1].test_last
     walked = (step.t - start) / max(1, end - start)
     return span[0] + (span[1] - span[0]) * walked
 

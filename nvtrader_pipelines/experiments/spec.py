@@ -7,7 +7,7 @@ from pydantic import Field, PositiveInt, ValidationError, model_validator
 
 from nvtrader_pipelines.components import Component, content_hash
 from nvtrader_pipelines.envs.spec import EnvSpec
-from nvtrader_pipelines.evaluation.splits import Splitter, WalkForward
+from nvtrader_pipelines.evaluation.splits import PurgedBlocks, Splitter, WalkForward
 from nvtrader_pipelines.experiments.designs import AblationDesign, ExperimentDesign, WalkForwardDesign, value_at
 from nvtrader_pipelines.experiments.explanation import explained
 from nvtrader_pipelines.policies.agents import Agent, Learner, PpoAgent
@@ -117,6 +117,28 @@ class ExperimentSpec(Component):
                     f"design.validation_sessions: found {held_out}, but {splitter.train_months} months of training "
                     f"hold fewer than {most} sessions beside a purge of {splitter.purge_size}; hold fewer out"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _blocks_suit_the_rest(self) -> Self:
+        splitter, rebal_freq = self.splitter, self.environment.rebal_freq
+        if not isinstance(splitter, PurgedBlocks):
+            return self
+        if self.agent.classical:
+            raise ValueError(
+                f"splitter: {splitter.kind} tells luck from training, but {self.agent.kind} does not learn; choose "
+                "walk_forward or holdout"
+            )
+        if self.design.validation_sessions:
+            raise ValueError(
+                f"design: best_of_n holds out the end of one training window, but {splitter.kind} trains on both sides "
+                "of what it tests; choose the walk_forward design, or the walk_forward or holdout splitter"
+            )
+        if splitter.purge_size < rebal_freq - 1:
+            raise ValueError(
+                f"splitter.purge_size: found {splitter.purge_size}, but what is decided last in a tested block is held "
+                f"for up to {rebal_freq - 1} sessions beyond it, by environment.rebal_freq; purge as many at least"
+            )
         return self
 
     @model_validator(mode="after")

@@ -3,7 +3,7 @@
 import datetime as dt
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import polars as pl
@@ -13,6 +13,7 @@ from nvtrader_pipelines.market.history import PriceHistory, carried_forward, pos
 from nvtrader_pipelines.market.tables import PANELS
 
 _KEYS = ("source", "symbol", "session", "year")
+Window = tuple[int, int]  # first and last session, inclusive
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +50,35 @@ class MarketPanel:
     def index_of(self, session: np.datetime64) -> int:
         """The first index whose session is on or after the given day (T if there is none)."""
         return int(np.searchsorted(self.sessions, session))
+
+
+def windows_of(window: Window | Sequence[Window]) -> tuple[Window, ...]:
+    """One window, or several in time order where the sessions between them are left out, as several."""
+    return tuple((first, last) for first, last in np.reshape(window, (-1, 2)).tolist())
+
+
+def within(windows: Sequence[Window], n_sessions: int) -> NDArray[np.bool_]:
+    """Where a session is in one of the windows, (T,)."""
+    inside = np.zeros(n_sessions, dtype=np.bool_)
+    for first, last in windows:
+        inside[first : last + 1] = True
+    return inside
+
+
+def spliced(panel: MarketPanel, windows: Sequence[Window]) -> MarketPanel:
+    """The sessions of some windows alone, one after the other as if nothing had been between."""
+    inside = within(windows, len(panel.sessions))
+    overnight = panel.overnight_returns
+    return replace(
+        panel,
+        sessions=panel.sessions[inside],
+        close_returns=panel.close_returns[inside],
+        overnight_returns=None if overnight is None else overnight[inside],
+        tradable=panel.tradable[inside],
+        delisted=panel.delisted[inside],
+        eligible=panel.eligible[inside],
+        features=panel.features[inside],
+    )
 
 
 def build_panel(

@@ -29,6 +29,7 @@ from nvtrader_pipelines.market.schemas import CleanBars, Features, Quarantine, R
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.resources import WarehouseResource
 from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.medallion import panel_nans
 from nvtrader_pipelines.storage.policy_library import LATEST, PolicyLibrary, SealedRun
 from nvtrader_pipelines.storage.runs import read_run
@@ -42,6 +43,7 @@ from nvtrader_pipelines.storage.tables import (
     MARKET_PANEL,
     OVERFITTING,
     PREFERENCE_PAIRS,
+    PRUDEX,
     QUARANTINE,
     RATIO_CURVE,
     REGIME_EVALUATION,
@@ -49,6 +51,7 @@ from nvtrader_pipelines.storage.tables import (
     REWARD_DECOMPOSITION,
     SCOREBOARD,
     SCORECARDS,
+    STRESS,
     TRAJECTORIES,
     VALIDATION,
     Table,
@@ -164,13 +167,24 @@ def run_check(
 
 
 @dg.asset_check(
-    asset=asset_key(EQUITY_CURVES), blocking=True, description="No fold was trained on a session of its test window."
+    asset=asset_key(EQUITY_CURVES),
+    blocking=True,
+    description="No fold was trained on a session of its tests, or closer to one than its splitter promises.",
 )
 def no_training_in_test(context: dg.AssetCheckExecutionContext, warehouse: WarehouseResource) -> dg.AssetCheckResult:
     """From the cards of the policies against the sessions they were tested on."""
     lake, library = warehouse.open(), PolicyLibrary(warehouse.home)
     runs = runs_to_check(context, warehouse.home)
-    leaks = (training_leaks(library.training_windows(run), read_run(lake, EQUITY_CURVES, run)) for run in runs)
+    splitters = [Ledger.open(warehouse.home).read(run.partition_key).splitter for run in runs]
+    leaks = (
+        training_leaks(
+            library.training_windows(run),
+            read_run(lake, EQUITY_CURVES, run),
+            splitter.purge_size,
+            splitter.embargo_size,
+        )
+        for run, splitter in zip(runs, splitters, strict=True)
+    )
     return verdict(concat(leaks), sum(len(run.policies) for run in runs))
 
 
@@ -278,6 +292,8 @@ CHECKS = [
     no_nan_check(VALIDATION),
     no_nan_check(OVERFITTING),
     no_nan_check(REGIME_EVALUATION),
+    no_nan_check(STRESS),
+    no_nan_check(PRUDEX),
     no_nan_check(SCORECARDS),
     no_nan_check(SCOREBOARD),
     like_with_like,

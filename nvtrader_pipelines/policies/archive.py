@@ -1,11 +1,12 @@
 """A trained policy as one file without pickle: a zip of tensors (safetensors) and a JSON card, repeatable bytes."""
 
 import io
+import operator
 import zipfile
 from typing import Final, Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 
@@ -34,9 +35,15 @@ class PolicyCard(BaseModel):
     scaler: ObservationScaler
     train_first: str  # session of the first training decision
     train_last: str  # last session whose prices trained it
+    train: tuple[tuple[str, str], ...] = Field(default=(), exclude_if=operator.not_)  # stretches, if several
     panel_digest: str  # of the market's content; the run's row names the snapshots that held it
     warnings: tuple[str, ...] = ()
     learning_curve: tuple[tuple[int, float], ...] = ()  # timesteps, mean reward of a step
+
+    @property
+    def stretches(self) -> tuple[tuple[str, str], ...]:
+        """First and last session of every stretch that was trained on, in time order."""
+        return self.train or ((self.train_first, self.train_last),)
 
 
 class PolicyArchiveError(ValueError):

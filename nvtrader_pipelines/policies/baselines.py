@@ -1,7 +1,7 @@
 """Honest baselines as policies: what a learned policy must beat on the same folds, fills and costs."""
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
@@ -12,7 +12,7 @@ from nvtrader_pipelines.components import Component
 from nvtrader_pipelines.envs.dynamics import Account
 from nvtrader_pipelines.envs.observations import ObservationScaler
 from nvtrader_pipelines.envs.spec import EnvSpec
-from nvtrader_pipelines.market.panel import MarketPanel
+from nvtrader_pipelines.market.panel import MarketPanel, Window
 from nvtrader_pipelines.policies.fit import DEFAULT_HOOKS, Fit, TrainingHooks
 from nvtrader_pipelines.policies.policy import Decision, Policy
 from nvtrader_pipelines.portfolio.anchors import Anchor, VolatilityTargetAnchor
@@ -30,6 +30,11 @@ class ClassicalAgent(Component):
     resumable: ClassVar[bool] = False
     backbones: ClassVar[frozenset[str]] = frozenset()
 
+    @property
+    def lookback(self) -> int:
+        """Sessions of the panel that a decision is estimated on, the decision's own included."""
+        return 1
+
     @abstractmethod
     def start(self) -> Policy:
         """A worker for one account."""
@@ -38,7 +43,7 @@ class ClassicalAgent(Component):
         self,
         panel: MarketPanel,  # noqa: ARG002 - one signature for all agents
         env: EnvSpec,  # noqa: ARG002
-        window: tuple[int, int],  # noqa: ARG002
+        window: Window | Sequence[Window],  # noqa: ARG002
         seed: int,  # noqa: ARG002
         hooks: TrainingHooks = DEFAULT_HOOKS,  # noqa: ARG002
     ) -> Fit:
@@ -138,10 +143,14 @@ class Momentum(ClassicalAgent):
             raise ValueError(f"momentum needs skip < months, but skip is {self.skip} and months {self.months}")
         return self
 
+    @property
+    def lookback(self) -> int:
+        """The first close is the one that is compared with."""
+        return self.months * SESSIONS_PER_MONTH + 1
+
     def start(self) -> Policy:
         """A worker for one account."""
-        history = self.months * SESSIONS_PER_MONTH + 1  # whose first close is the one that is compared with
-        return _EstimatedPolicy(history, self.estimate_every, self._winners)
+        return _EstimatedPolicy(self.lookback, self.estimate_every, self._winners)
 
     def _winners(self, returns: NDArray[np.float64]) -> NDArray[np.float64]:
         counted = returns[1 : len(returns) - self.skip * SESSIONS_PER_MONTH]
@@ -159,6 +168,11 @@ class MinimumVariance(ClassicalAgent):
     kind: Literal["minimum_variance"] = "minimum_variance"
     history: Annotated[int, Field(ge=2)] = 252  # sessions of returns, up to and including the decision's
     estimate_every: PositiveInt = 21  # sessions
+
+    @property
+    def lookback(self) -> int:
+        """The history."""
+        return self.history
 
     def start(self) -> Policy:
         """A worker for one account."""
@@ -190,6 +204,11 @@ class MeanCvar(ClassicalAgent):
                 f"{self.confidence_level:.1%} leave {tail:.2f}; lower confidence_level or {more}"
             )
         return self
+
+    @property
+    def lookback(self) -> int:
+        """The history."""
+        return self.history
 
     def start(self) -> Policy:
         """A worker for one account."""

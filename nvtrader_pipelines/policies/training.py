@@ -18,7 +18,7 @@ import torch
 from safetensors.torch import load, save
 
 from nvtrader_pipelines.envs.spec import EnvSpec
-from nvtrader_pipelines.market.panel import MarketPanel
+from nvtrader_pipelines.market.panel import MarketPanel, Window
 from nvtrader_pipelines.policies.agents import Agent, CurvePoint, Fit, TrainingHooks
 from nvtrader_pipelines.policies.agents.checkpoints import CheckpointError
 
@@ -29,7 +29,7 @@ class TrainingTask:
 
     fold: int
     seed: int
-    window: tuple[int, int]  # first and last session index, inclusive
+    window: Window | tuple[Window, ...]  # sessions to train on; several where some between are left out
     environment: EnvSpec
     agent: Agent
     sample_rate: float = 0.0  # share of training episodes whose steps are recorded

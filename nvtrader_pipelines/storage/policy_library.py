@@ -13,7 +13,7 @@ import polars as pl
 from pydantic import BaseModel, ConfigDict
 
 from nvtrader_pipelines.experiments.plan import CODE_VERSION, FoldSeed, RunKind, RunPlan
-from nvtrader_pipelines.experiments.replay import FoldDates, Parent, fold_dates
+from nvtrader_pipelines.experiments.replay import FoldDates, Parent, fold_dates, recorded_as
 from nvtrader_pipelines.experiments.store import TrainedPolicy
 from nvtrader_pipelines.policies.archive import PolicyArchiveError, read_archive
 from nvtrader_pipelines.storage.errors import StorageError
@@ -189,10 +189,17 @@ class PolicyLibrary:
         return pl.DataFrame(rows, schema={"file": pl.String, "sealed": pl.String, "found": pl.String})
 
     def training_windows(self, run: SealedRun) -> pl.DataFrame:
-        """Fold and last training session of every policy, from its card."""
+        """What every policy was trained on, from its card: the fold its tests are recorded as, and each stretch."""
         cards = [read_archive(content)[0] for content in self.read_run(run).values()]
-        rows = [(card.fold, date.fromisoformat(card.train_last)) for card in cards]
-        return pl.DataFrame(rows, schema={"fold": pl.Int32, "train_last": pl.Date}, orient="row")
+        tested = recorded_as(run.folds)
+        rows = [
+            (fold, *map(date.fromisoformat, stretch))
+            for card in cards
+            for fold in tested[card.fold]
+            for stretch in card.stretches
+        ]
+        schema = {"fold": pl.Int32, "train_first": pl.Date, "train_last": pl.Date}
+        return pl.DataFrame(rows, schema=schema, orient="row")
 
     def _content(self, run: SealedRun, name: str) -> bytes:
         path = self.folder(run.partition_key, run.run_id) / name

@@ -3,7 +3,7 @@ import polars as pl
 import pytest
 
 from nvtrader_pipelines.evaluation.backtest import Contestant, backtest
-from nvtrader_pipelines.evaluation.splits import Fold
+from nvtrader_pipelines.evaluation.splits import Block
 from nvtrader_pipelines.evaluation.statistics import sharpe_ratio
 from nvtrader_pipelines.experiments.contest import choose, contestants
 from nvtrader_pipelines.experiments.designs import BasicDesign, BestOfNDesign
@@ -43,7 +43,7 @@ def test_the_seed_chosen_is_the_one_with_the_best_net_sharpe_on_the_sessions_hel
         for seed in BEST_OF.seeds:
             policy = open_policy(*read_archive(best.archives()[fold.index, seed]), best_plan.panel)
             alone = Contestant("x", "policy", (seed,), (policy,))
-            held_out = Fold(fold.index, fold.train_first, fold.train_last, first, last)
+            held_out = Block(fold.index, first, last)
             curve = backtest(best_plan.panel, BEST_OF.environment, [held_out], [alone]).equity_curves
             found[seed] = sharpe_ratio(curve["net_return"].to_numpy())
         choice = choose(best_plan, best.archives(), fold)

@@ -112,7 +112,8 @@ def test_a_damaged_manifest_is_said_in_one_sentence(library, plan):
 
 def test_the_training_windows_come_from_the_cards(library, plan):
     windows = library.training_windows(sealed(library, plan)).unique().sort("fold")
-    expected = [(fold.index, plan.panel.sessions[fold.train_last].item()) for fold in plan.folds]
+    days = [day.item() for day in plan.panel.sessions]
+    expected = [(fold.index, days[fold.train_first], days[fold.train_last]) for fold in plan.folds]
     assert windows.rows() == expected
 
 

@@ -8,6 +8,7 @@ from nvtrader_pipelines.evaluation.splits.combinatorial_purged import Combinator
 from nvtrader_pipelines.evaluation.splits.fold import MIN_TEST_SESSIONS, BacktestPaths, Block, Fold, Window
 from nvtrader_pipelines.evaluation.splits.holdout import Holdout
 from nvtrader_pipelines.evaluation.splits.purged_kfold import PurgedKFold
+from nvtrader_pipelines.evaluation.splits.purging import PurgedBlocks
 from nvtrader_pipelines.evaluation.splits.walk_forward import WalkForward
 
 Splitter = Annotated[WalkForward | Holdout | CombinatorialPurged | PurgedKFold, Field(discriminator="kind")]
@@ -19,6 +20,7 @@ __all__ = [
     "CombinatorialPurged",
     "Fold",
     "Holdout",
+    "PurgedBlocks",
     "PurgedKFold",
     "Splitter",
     "WalkForward",

@@ -7,9 +7,10 @@ from typing import Self
 
 import numpy as np
 
+from nvtrader_pipelines.market.panel import Window
+
 MIN_TEST_SESSIONS = 21  # a shorter test period says nothing
 HOLIDAYS = np.timedelta64(7, "D")  # a market may open this long after a window's first day
-Window = tuple[int, int]  # first and last session, inclusive
 
 
 @dataclass(frozen=True)
@@ -60,8 +61,8 @@ class Fold:
 
 
 def in_order(windows: Sequence[Window]) -> bool:
-    """Whether each window has a session, and ends before the next begins."""
-    return all(first <= last for first, last in windows) and all(a[1] < b[0] for a, b in pairwise(windows))
+    """Whether each window ends before the next begins; one that ends before its own first session is empty."""
+    return all(first <= last + 1 for first, last in windows) and all(a[1] < b[0] for a, b in pairwise(windows))
 
 
 @dataclass(frozen=True)

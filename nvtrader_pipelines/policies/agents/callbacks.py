@@ -90,7 +90,7 @@ def _identity(simulation: PortfolioSimulation) -> dict[str, Any]:
         "environment": simulation.spec.model_dump_json(),
         "symbols": list(panel.symbols),
         "market": market.hexdigest()[:16],
-        "window": [simulation.first, simulation.last],
+        "window": [list(stretch) for stretch in simulation.stretches],
         "number of portfolios": len(simulation.steps),
     }
 

@@ -1,7 +1,7 @@
 """What agents that learn have in common: a training window in, a fit out, and decisions by the trained network."""
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, ClassVar, NamedTuple, get_args
 
 import numpy as np
@@ -16,9 +16,9 @@ from torch.distributions import Distribution
 from nvtrader_pipelines.components import Component
 from nvtrader_pipelines.envs.observations import ObservationLayout
 from nvtrader_pipelines.envs.observations.builder import AccountView
-from nvtrader_pipelines.envs.simulation import PortfolioSimulation
+from nvtrader_pipelines.envs.simulation import PortfolioSimulation, fitted_scaler
 from nvtrader_pipelines.envs.spec import EnvSpec
-from nvtrader_pipelines.market.panel import MarketPanel
+from nvtrader_pipelines.market.panel import MarketPanel, Window, windows_of
 from nvtrader_pipelines.policies.agents.callbacks import TrainingLog
 from nvtrader_pipelines.policies.agents.demeaning import demeaned
 from nvtrader_pipelines.policies.backbones import Backbone, MlpBackbone
@@ -59,20 +59,23 @@ class Learner(Component):
         self,
         panel: MarketPanel,
         env: EnvSpec,
-        window: tuple[int, int],
+        window: Window | Sequence[Window],
         seed: int,
         hooks: TrainingHooks = DEFAULT_HOOKS,
     ) -> Fit:
         """Train on the sessions of `window` (first and last index, inclusive); the same seed gives the same bytes.
 
+        Of several windows, in time order, no session between them is trained on, and no episode goes beyond its own.
+
         Raises:
             CheckpointError: if there is a checkpoint to resume from and this training cannot.
             ValueError: if the training diverged.
         """
-        first, last = window
-        scaler = env.observation.fit(panel, first, last)
-        known = demeaned(panel, first, last) if self.demean_returns else panel
-        simulation = PortfolioSimulation(known, env, self.n_portfolios, first=first, last=last, scaler=scaler)
+        windows = windows_of(window)
+        scaler = fitted_scaler(panel, env.observation, windows)
+        known = demeaned(panel, windows) if self.demean_returns else panel
+        ends = {"first": windows[0][0], "last": windows[-1][1]}
+        simulation = PortfolioSimulation(known, env, self.n_portfolios, **ends, stretches=windows, scaler=scaler)
         torch.set_num_threads(1)
         Distribution.set_default_validate_args(False)
         policy, log = self.learn(simulation, seed, hooks)
@@ -115,7 +118,7 @@ class Learner(Component):
 
     def prepare(self, policy: BasePolicy, simulation: PortfolioSimulation, seed: int) -> None:
         """Let the backbone fit what is fitted before learning, on what an account in cash sees in the window."""
-        sessions = np.arange(simulation.first, simulation.last + 1)
+        sessions = simulation.sessions
         weights = np.zeros((len(sessions), len(simulation.panel.symbols) + 1))
         weights[:, -1] = 1.0
         observations = simulation.builder.observe(sessions, AccountView(weights, np.zeros(len(sessions))))

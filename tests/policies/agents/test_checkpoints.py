@@ -95,7 +95,7 @@ FOREIGN = {
     "total": ({"total": 2 * TOTAL}, "its total is 960, not 1920"),
     "rate": ({"sample_rate": 0.1}, "its rate is 0.5, not 0.1"),
     "portfolios": ({"n": 3}, "its number of portfolios is 6, not 3"),
-    "window": ({"window": (WINDOW[0], WINDOW[1] - 1)}, "its window is .5, 150., not .5, 149."),
+    "window": ({"window": (WINDOW[0], WINDOW[1] - 1)}, "its window is ..5, 150.., not ..5, 149.."),
     "environment": ({"spec": SPEC.model_copy(update={"rebal_freq": 3})}, "its environment is .*"),
     "market": ({"panel": replace(PANEL, close_returns=0.5 * PANEL.close_returns)}, "its market is .*, not .*"),
     "network": ({"make": other_network}, "size mismatch"),

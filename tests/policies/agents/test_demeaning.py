@@ -7,7 +7,7 @@ from tests.panels import LATE, NEVER, eventful_panel
 def test_demeaning_gives_every_name_the_common_mean_and_keeps_its_moves():
     panel = eventful_panel()
     first, last = 10, 140
-    shifted = demeaned(panel, first, last)
+    shifted = demeaned(panel, [(first, last)])
     listed = panel.tradable[first : last + 1]
     growth, before = (np.log1p(market.close_returns[first : last + 1]) for market in (shifted, panel))
     own = [growth[listed[:, name], name].mean() for name in range(6) if name != NEVER]
@@ -19,6 +19,6 @@ def test_demeaning_gives_every_name_the_common_mean_and_keeps_its_moves():
 def test_demeaning_leaves_sessions_without_a_price_and_the_market_it_was_given_alone():
     panel = eventful_panel()
     before = panel.close_returns.copy()
-    shifted = demeaned(panel, 10, 140)
+    shifted = demeaned(panel, [(10, 140)])
     assert not shifted.close_returns[~panel.tradable].any()
     np.testing.assert_array_equal(panel.close_returns, before)
