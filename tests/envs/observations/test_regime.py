@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.stats import linregress
@@ -5,6 +7,7 @@ from scipy.stats import linregress
 from nvtrader_pipelines.envs.observations import LookbackObservation, ObservationScaler, RegimeObservation
 from nvtrader_pipelines.envs.observations.builder import CLIP, AccountView
 from nvtrader_pipelines.envs.observations.regime import trailing_slopes
+from nvtrader_pipelines.envs.simulation import fitted_scaler
 from nvtrader_pipelines.portfolio.anchors import market_returns
 from tests.markets import synthetic_panel
 from tests.panels import cut, eventful_panel, with_other_future
@@ -60,7 +63,7 @@ def test_cuts_are_of_the_training_alone_not_even_of_what_came_just_before_it():
     for session in (50, 99, 201, 250):
         returns = PANEL.close_returns.copy()
         returns[session] += 0.3
-        other = OBSERVATION.fit(type(PANEL)(**{**vars(PANEL), "close_returns": returns}), 100, 200)
+        other = OBSERVATION.fit(replace(PANEL, close_returns=returns), 100, 200)
         assert other.cuts == scaler.cuts
         assert (other.means[-1], other.deviations[-1]) == (scaler.means[-1], scaler.deviations[-1])
 
@@ -83,3 +86,13 @@ def test_without_a_scaler_the_slope_is_as_it_is_and_there_is_one_regime():
     part = regime_part(rows_of(PANEL, ObservationScaler()))
     np.testing.assert_allclose(part[:, 0], trailing_slopes(PANEL, WINDOW), rtol=1e-6)
     assert (part[:, 1:] == np.eye(N_REGIMES)[0]).all()
+
+
+def test_cuts_of_a_training_in_stretches_know_nothing_of_the_sessions_between_them():
+    stretches = ((20, 99), (150, 249))
+    scaler = fitted_scaler(PANEL, OBSERVATION, stretches)
+    returns = PANEL.close_returns.copy()
+    returns[[5, 120, 280]] += 0.3
+    assert fitted_scaler(replace(PANEL, close_returns=returns), OBSERVATION, stretches) == scaler
+    returns[60] += 0.3
+    assert fitted_scaler(replace(PANEL, close_returns=returns), OBSERVATION, stretches).cuts != scaler.cuts
