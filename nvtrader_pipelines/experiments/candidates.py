@@ -55,6 +55,11 @@ class Candidate:
     training_seconds: float | None = None  # None: not known
     warnings: tuple[str, ...] = ()
 
+    @property
+    def is_bound(self) -> bool:
+        """Whether there are sessions that it may not be judged on."""
+        return bool(self.trained) or self.earliest is not None
+
     def first_unseen(self, panel: MarketPanel) -> date:
         """The first session of the panel that it may be judged on.
 

@@ -14,13 +14,14 @@ from nvtrader_pipelines.envs.rewards import LogGrowth
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.evaluation.backtest import ACTION_LOG, EQUITY, Contestant, walk
 from nvtrader_pipelines.evaluation.splits import Fold
+from nvtrader_pipelines.evaluation.splits.fold import MIN_TEST_SESSIONS
 from nvtrader_pipelines.evaluation.weights_backtest import STANDARD_EXECUTION, Execution
 from nvtrader_pipelines.experiments.candidates import Candidate
 from nvtrader_pipelines.experiments.scorecard import Contest
 from nvtrader_pipelines.market.panel import MarketPanel, panel_digest
 from nvtrader_pipelines.policies.policy import Decision, Policy
 
-LEAST_SESSIONS = 252  # that an entrant must leave of the window the others share; our choice
+LEAST_SESSIONS = 252  # that an entrant must leave of the window of those before it; our choice
 ROUNDING = 1e-9  # how far weights may be from what they must be
 
 
@@ -61,8 +62,8 @@ def contenders(
 ) -> Contenders:
     """The contest of one source: the sessions up to the last one that everybody may be judged on.
 
-    The window begins where the last of the entrants may be judged. One that would leave the others fewer than a year
-    of theirs is refused; who comes first in the sequence has the right of way.
+    The window begins where the last of the entrants may be judged. Who comes first in the sequence has the right of
+    way: one that would leave those before it fewer than a year of theirs is refused.
 
     Args:
         whole: the source's panel of all names.
@@ -73,12 +74,12 @@ def contenders(
     Raises:
         ValueError: if the market has fewer than two sessions.
     """
-    admitted, refused = [], {}
-    start, end = 1, len(whole.sessions) - 1
+    admitted, refused, end = [], {}, len(whole.sessions) - 1
+    start = 1  # the first decision is made at the close before
     for candidate in candidates:
         try:
             first = max(start, whole.index_of(np.datetime64(candidate.first_unseen(panels[candidate.name]))))
-            _require_window(candidate, whole, (start, first))
+            _require_window(candidate, whole, (start, first), bound=any(each.is_bound for each in admitted))
             candidate.require_unseen((whole.sessions[first].item(), whole.sessions[end].item()))
         except ValueError as error:
             refused[candidate.name] = str(error)
@@ -98,16 +99,17 @@ def contenders(
     return Contenders(contest, tuple(admitted), refused)
 
 
-def _require_window(candidate: Candidate, whole: MarketPanel, starts: tuple[int, int]) -> None:
-    """Refuse an entrant that would cut the others' window short."""
+def _require_window(candidate: Candidate, whole: MarketPanel, starts: tuple[int, int], *, bound: bool) -> None:
+    """Refuse an entrant that would cut the window short: to nothing, or that of others to less than a year."""
     before, after = (len(whole.sessions) - start for start in starts)
-    if after < min(before, LEAST_SESSIONS):
+    least = min(before, LEAST_SESSIONS) if bound else MIN_TEST_SESSIONS
+    if after < least:
         sessions, trained = whole.sessions, candidate.trained
         card = f" was by its card trained from {trained[0].first} to {trained[-1].last} and" if trained else ""
         raise ValueError(
             f"{candidate.name}{card} may be judged from {sessions[starts[1]]} on only, which leaves {after} sessions "
-            f"of the window {sessions[starts[0]]} to {sessions[-1]} of the others, of which at least {LEAST_SESSIONS} "
-            "must remain; train it on earlier sessions, or judge it in a home without the others"
+            f"of the window {sessions[starts[0]]} to {sessions[-1]}, of which at least {least} must remain; train it "
+            "on earlier sessions, or judge it in a home without those whose window it is"
         )
 
 

@@ -2,7 +2,7 @@
 
 import io
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -128,23 +128,22 @@ def read_roster(panels: Panels, ledger: Ledger, gross_limit: float) -> Roster:
     lake, reader, roster = panels.lake, _Reader(panels, ledger, gross_limit), Roster()
     runs = walk_forward_runs(lake, ["experiment", "finished_at"]).sort("finished_at", descending=True)
     experiments = runs["experiment"].unique(maintain_order=True).to_list()
-    files = {path.stem: path for path in sorted(lake.home.entrants.glob("*.y*ml"))}
+    from_files: dict[str, Candidate] = {}
+    for path in sorted(lake.home.entrants.glob("*.y*ml")):
+        try:
+            from_files[path.stem] = _as_named(reader.file(path), experiments)
+        except (StorageError, ValueError) as error:  # an experiment is judged whatever a file of its name says
+            roster.problems[path.name if path.stem in experiments else path.stem] = str(error)
     for name in experiments:
-        if name not in files:
-            _admit(roster, name, lambda name=name: reader.run(name, name))
-    for name, path in files.items():
-        _admit(roster, name, lambda path=path: _as_named(reader.file(path), experiments))
+        try:
+            roster.candidates.append(from_files.pop(name, None) or reader.run(name, name))
+        except (StorageError, ValueError) as error:
+            roster.problems[name] = str(error)
+    roster.candidates.extend(from_files.values())
     taken = {candidate.name for candidate in roster.candidates} | roster.problems.keys()
     rules = _baselines([ledger.read(key) for key in _last_versions(lake)])
     roster.candidates.extend(baseline_candidate(name, rule) for name, rule in rules.items() if name not in taken)
     return roster
-
-
-def _admit(roster: Roster, name: str, candidate: Callable[[], Candidate]) -> None:
-    try:
-        roster.candidates.append(candidate())
-    except (StorageError, ValueError) as error:
-        roster.problems[name] = str(error)
 
 
 def _as_named(candidate: Candidate, experiments: Iterable[str]) -> Candidate:

@@ -178,10 +178,18 @@ def test_who_would_leave_the_others_less_than_a_year_is_refused_by_the_dates_of_
     assert found.contest.first_session == plan.window[0]
     assert list(found.refused) == ["late"]
     assert re.search(
-        r"late was by its card trained from 2015-01-02 to 2017-06-01 .* from 2017-06-02 on only, which leaves \d+ "
-        rf"sessions of the window {plan.window[0]} to {plan.panel.sessions[-1]} .* at least {LEAST_SESSIONS}",
+        r"late was by its card trained from 2015-01-02 to 2017-06-01 and may be judged from 2017-06-02 on only, "
+        r"which leaves \d+ "
+        rf"sessions of the window {plan.window[0]} to {plan.panel.sessions[-1]}, of which at least {LEAST_SESSIONS}",
         found.refused["late"],
     )
+
+
+def test_the_first_whose_window_is_short_sets_it_for_all(plan):
+    late = learned("late", dt.date(2015, 1, 2), dt.date(2017, 6, 1))
+    found = contenders(plan.panel, [EQUAL_WEIGHT, late], {"equal_weight": plan.panel, "late": plan.panel})
+    assert found.contest.first_session == dt.date(2017, 6, 2)
+    assert found.refused == {}
 
 
 def test_who_has_seen_every_session_is_refused(plan):

@@ -1,0 +1,42 @@
+import pytest
+
+from nvtrader_pipelines.experiments.entrants import BaselineEntrant, RunEntrant, Sb3Entrant, WeightsEntrant
+from nvtrader_pipelines.policies.baselines import MeanCvar
+from nvtrader_pipelines.storage.entrants import read_entrant
+from nvtrader_pipelines.storage.errors import StorageError
+
+
+def read(tmp_path, text):
+    path = tmp_path / "mine.yaml"
+    path.write_text(text)
+    return read_entrant(path)
+
+
+def test_an_entrant_is_a_kind_with_its_defaults(tmp_path):
+    assert read(tmp_path, "kind: weights") == WeightsEntrant()
+    assert read(tmp_path, "kind: run\nrun: 12ab") == RunEntrant(run="12ab")
+    assert read(tmp_path, "kind: baseline\nrule: {kind: mean_cvar}") == BaselineEntrant(rule=MeanCvar())
+    found = read(tmp_path, "kind: sb3\ntrain_first: 2001-01-02\ntrain_last: 2009-12-31\nenvironment: {lookback: 10}")
+    assert isinstance(found, Sb3Entrant)
+    assert (str(found.train_last), found.environment.lookback) == ("2009-12-31", 10)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("kind: weights\nfiel: a.csv", "there is no field 'fiel'; did you mean 'file'"),
+        ("kind: wieghts", "kind: found 'wieghts', but must be one of .*; did you mean 'weights'"),
+        ("file: a.csv", "kind: is missing; must be one of baseline, run, sb3, weights"),
+        ("kind: sb3\nenvironment: {lookbak: 5}", "environment.lookbak: there is no field .* did you mean 'lookback'"),
+        ("kind: sb3\nenvironment: {lookback: 2}", "environment.lookback: found 2"),
+        ("kind: baseline\nrule: {kind: mean_cvr}", "rule.kind: found 'mean_cvr', .*; did you mean 'mean_cvar'"),
+        ("kind: sb3\nalgorithm: dqn", "algorithm: found 'dqn', but must be one of ppo, a2c, sac, td3"),
+        ("kind: sb3\ntrain_first: 2001-01-01\ntrain_last: 2000-01-01", "train_first must be before train_last"),
+        ("kind: weights\nkind: run", "the key 'kind' is there twice"),
+        ("- weights", "must hold a mapping"),
+        ("kind: !!python/object/apply:os.system ['true']", "is no YAML"),
+    ],
+)
+def test_a_file_that_is_no_entrant_is_refused_with_what_is_wrong_and_what_was_meant(tmp_path, text, sentence):
+    with pytest.raises(StorageError, match=f"mine.yaml.*{sentence}"):
+        read(tmp_path, text)
