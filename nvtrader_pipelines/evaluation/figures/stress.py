@@ -22,10 +22,13 @@ from nvtrader_pipelines.evaluation.figures.canvas import (
 from nvtrader_pipelines.evaluation.stress.verdict import FIVE_PERCENT, VALUE
 
 Measure = Literal["total_return", "max_drawdown"]
-MEANING: dict[Measure, str] = {"total_return": "total return, net of costs", "max_drawdown": "largest drawdown"}
+MEANING: dict[Measure, str] = {
+    "total_return": "total return in percent, net of costs",
+    "max_drawdown": "largest drawdown in percent",
+}
 _LOSS_TO_GAIN = LinearSegmentedColormap.from_list("loss_to_gain", [VERMILION, "#FFFFFF", BLUE])
-_DARK = 0.6  # of the strongest colour, from which on text is white
-_LINE = 11  # letters of a line of a scenario's name
+_DARK = 0.7  # of the strongest colour, from which on text is white
+_LINE = 10  # letters of a line of a scenario's name
 _ORDER = {"ensemble": 0, "policy": 1, "baseline": 2}
 
 
@@ -75,7 +78,7 @@ def _draw(axes: Axes, cells: NDArray[np.float64], sign: float) -> None:
     colors = _LOSS_TO_GAIN.with_extremes(bad=LIGHT_GREY)
     axes.imshow(np.ma.masked_invalid(shade), cmap=colors, vmin=-1.0, vmax=1.0, aspect="auto")
     for (row, column), value in np.ndenumerate(cells):
-        text = "not\ntested" if np.isnan(value) else f"{100.0 * value:.1f}"
+        text = "not\ntested" if np.isnan(value) else f"{round(100.0 * value, 1) + 0.0:.1f}"  # never -0.0
         ink = "white" if abs(shade[row, column]) > _DARK else BLACK
         axes.text(column, row, text, ha="center", va="center", fontsize=TEXT - 1, color=ink)
     axes.set_xticks(np.arange(1, cells.shape[1]) - 0.5, minor=True)
