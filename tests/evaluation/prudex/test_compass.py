@@ -106,7 +106,7 @@ def test_a_value_is_the_mean_over_the_test_windows(record, table):
     )
     totals = mine["end"] - 1.0
     assert row(table, "ppo", "sharpe")["value"] == pytest.approx(np.mean(of_windows(record, "ppo")))
-    assert row(table, "ppo", "total_return")["value"] == pytest.approx(np.mean(totals))
+    assert row(table, "ppo", "total_return")["value"] == pytest.approx(totals.mean())
 
 
 def test_a_score_is_the_mean_of_those_of_the_windows_against_one_over_n_of_the_same_run(record, table):
