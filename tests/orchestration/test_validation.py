@@ -1,0 +1,99 @@
+"""What trials are worth, as assets, on a home into which a few runs were written without any training."""
+
+import datetime as dt
+from pathlib import Path
+
+import dagster as dg
+import polars as pl
+import pytest
+
+from nvtrader_pipelines.evaluation.intervals import SharpeIntervals
+from nvtrader_pipelines.evaluation.walk_forward import evaluate
+from nvtrader_pipelines.experiments.spec import ExperimentSpec
+from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.ledger import Ledger
+from nvtrader_pipelines.storage.tables import EQUITY_CURVES, EVALUATIONS, OVERFITTING, RATIO_CURVE, RUNS, VALIDATION
+from nvtrader_pipelines.storage.warehouse import Warehouse
+from tests.evaluation.accounts import REPORT_FROM, action_logs, equity_curves
+from tests.homes import problems, run_job
+from tests.storage.frames import in_shape
+from tests.storage.ledger.rows import run_row
+
+KEYS = [dg.AssetKey(["evaluation", name]) for name in ("validation", "overfitting", "sharpe_ratio_curve")]
+WARNING = "survivors only"
+
+
+def add_run(home, number) -> str:
+    """A completed run with the curves of its accounts and the verdict on them."""
+    lake, ledger, spec = Warehouse(home), Ledger.open(home), ExperimentSpec(name=f"trial-{number}")
+    run_id = f"{number:016x}"
+    ledger.begin(run_row(ledger, spec, run_id=run_id, kind="walk_forward", source="landing"))
+    named = {"run_id": pl.lit(run_id), "spec_hash": pl.lit(spec.spec_hash), "experiment": pl.lit(spec.name)}
+    curves = equity_curves(n_sessions=400, seed=number)
+    verdict = evaluate(curves, action_logs(curves), REPORT_FROM, SharpeIntervals(n_draws=20))
+    row = pl.DataFrame({"kind": ["walk_forward"], "source": ["landing"], "warnings": [[WARNING]]})
+    finished = row.with_columns(finished_at=pl.lit(dt.datetime.now(dt.UTC)))
+    for table, rows in ((EQUITY_CURVES, curves), (EVALUATIONS, verdict), (RUNS, finished)):
+        lake.replace(table, in_shape(table, rows.with_columns(**named)), {"run_id": [run_id]})
+    ledger.finish(run_id, "done")
+    return run_id
+
+
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory):
+    """A home with three trials, and the run that judged them."""
+    home = Home(tmp_path_factory.mktemp("trials") / "home")
+    home.landing.mkdir(parents=True)
+    home.experiments.mkdir(parents=True)
+    home.market_file.write_text("sources:\n  - kind: landing\n")
+    for number in range(3):
+        add_run(home, number)
+    with dg.DagsterInstance.ephemeral() as instance:
+        finished = run_job(home, "judgement", instance, asset_selection=KEYS)
+    assert finished.success, problems(finished)
+    return home, {
+        event.asset_key.path[-1]: event.materialization.metadata
+        for event in finished.get_asset_materialization_events()
+        if event.asset_key
+    }
+
+
+def test_every_trial_of_the_ledger_is_validated_in_every_period(judged):
+    home, _ = judged
+    rows = Warehouse(home).read(VALIDATION)
+    groups = rows.group_by("source", "period").agg(pl.len(), pl.col("n_trials").unique().item()).sort("period")
+    assert groups.rows() == [
+        ("landing", "all", 9, 3),
+        ("landing", "before_2016", 9, 3),
+        ("landing", "from_2016", 9, 3),
+    ]
+    assert set(rows["experiment"]) == {"trial-0", "trial-1", "trial-2"}
+    assert rows["deflated_sharpe"].null_count() == 0
+
+
+def test_the_combinations_are_kept_for_the_picture(judged):
+    home, _ = judged
+    rows = Warehouse(home).read(OVERFITTING)
+    assert rows["logits"].list.len().to_list() == [12_870] * 9
+    shares = rows.select(pl.col("logits").list.eval(pl.element() <= 0.0).list.mean()).to_series()
+    assert shares.to_list() == pytest.approx(rows["probability_of_overfitting"].to_list())
+
+
+def test_the_newest_run_of_the_curve_is_worth_what_the_validation_says(judged):
+    home, _ = judged
+    lake = Warehouse(home)
+    newest = lake.read(RATIO_CURVE).filter(pl.col("n_trials") == 3).sort("period")
+    trial = lake.read(VALIDATION).filter(pl.col("run_id") == newest["run_id"][0]).sort("period")
+    for against, column in (("zero", "deflated_sharpe"), ("best_baseline", "active_deflated_sharpe")):
+        rows = trial.filter(pl.col("against") == against)
+        assert newest[column].to_list() == pytest.approx(rows["deflated_sharpe"].to_list())
+
+
+def test_tables_and_pictures_are_in_the_metadata(judged):
+    _, metadata = judged
+    assert metadata["validation"]["trials"].value.count("\n") == 10  # a head, a rule and nine rows
+    assert "probability_of_overfitting" in metadata["overfitting"]["overfitting"].value
+    for asset in ("validation", "overfitting"):
+        folder = Path(metadata[asset]["pictures"].value)
+        assert {path.name for path in folder.iterdir()} == {"active_sharpe_landing.png", "overfitting_landing.png"}
+        assert metadata[asset]["active_sharpe_landing"].value.startswith("![plot](data:image/png;base64,")
