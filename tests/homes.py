@@ -104,7 +104,7 @@ def environment(home: Home) -> dict[str, str]:
 
 def nvtrader(home: Home, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
     """Run the installed command on a home, from another folder."""
-    options = {"cwd": home.root.parent, "timeout": 240, "env": environment(home), **options}
+    options = {"cwd": home.root.parent, "timeout": 900, "env": environment(home), **options}
     return subprocess.run([NVTRADER, *arguments], capture_output=True, text=True, check=False, **options)
 
 
