@@ -16,7 +16,7 @@ from nvtrader_pipelines.envs.rewards import (
     RunningInventory,
     TurnoverPenalty,
 )
-from nvtrader_pipelines.envs.simulation import PortfolioSimulation
+from nvtrader_pipelines.envs.simulation import PortfolioSimulation, fitted_scaler
 from nvtrader_pipelines.envs.spaces import action_space, observation_space
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.envs.terminations import (
@@ -82,6 +82,61 @@ def test_episodes_start_anywhere_that_leaves_room_for_a_whole_one_and_nowhere_el
     generator = np.random.default_rng(0)
     simulation.reset(range(2000), [generator] * 2000)
     assert set(simulation.accounts.t.tolist()) == set(range(30, 41))
+
+
+def test_the_starts_of_one_window_are_those_of_a_uniform_draw():
+    simulation = PortfolioSimulation(eventful_panel(), SPEC, 50, first=30, last=100)
+    simulation.reset(range(50), [np.random.default_rng(seed) for seed in range(50)])
+    drawn = [int(np.random.default_rng(seed).integers(30, 41)) for seed in range(50)]
+    assert simulation.accounts.t.tolist() == drawn
+
+
+def test_the_starts_of_several_stretches_are_all_that_leave_room_for_a_whole_episode():
+    whole = SPEC.rebal_freq * SPEC.episode_len
+    simulation = PortfolioSimulation(
+        eventful_panel(), SPEC, 4000, first=0, last=159, stretches=((2, 66), (70, 90), (93, 159))
+    )
+    generator = np.random.default_rng(0)
+    simulation.reset(range(4000), [generator] * 4000)
+    assert set(simulation.accounts.t.tolist()) == {*range(2, 66 - whole + 1), *range(93, 159 - whole + 1)}
+
+
+def test_no_episode_goes_beyond_its_stretch():
+    stretches = ((2, 66), (93, 159))
+    simulation = begun(PortfolioSimulation(eventful_panel(), SPEC, 64, first=2, last=159, stretches=stretches))
+    starts, ended = simulation.accounts.t.copy(), np.zeros(64, dtype=bool)
+    for _ in range(SPEC.episode_len):
+        assert not ended.any()
+        step = simulation.step(np.zeros((64, 7)))
+        ended |= step.truncated
+    own = [next(stretch for stretch in stretches if stretch[0] <= start <= stretch[1]) for start in starts]
+    assert ended.all()
+    assert all(t <= last for t, (_, last) in zip(simulation.accounts.t, own, strict=True))
+
+
+def test_where_no_stretch_holds_a_whole_episode_they_all_begin_the_longest_and_end_with_it():
+    stretches = ((5, 20), (30, 54), (70, 80))
+    simulation = begun(PortfolioSimulation(eventful_panel(), SPEC, 8, first=5, last=80, stretches=stretches))
+    assert simulation.accounts.t.tolist() == [30] * 8
+    steps = [simulation.step(np.zeros((8, 7))) for _ in range(8)]
+    assert [bool(step.truncated.all()) for step in steps] == [False] * 7 + [True]
+    assert simulation.accounts.t.tolist() == [54] * 8
+
+
+def test_the_scaler_of_several_stretches_knows_nothing_between_them():
+    panel, stretches = eventful_panel(), ((2, 66), (93, 159))
+    between = replace(panel, close_returns=panel.close_returns.copy(), features=panel.features.copy())
+    between.close_returns[67:93] *= 3.0
+    between.features[67:93] += 1.0
+    fitted = [fitted_scaler(market, SPEC.observation, stretches) for market in (panel, between)]
+    assert fitted[0] == fitted[1]
+    assert fitted[0] != fitted_scaler(panel, SPEC.observation, [(2, 159)])
+    assert fitted_scaler(panel, SPEC.observation, [(2, 66)]) == SPEC.observation.fit(panel, 2, 66)
+
+
+def test_stretches_that_do_not_hold_one_step_are_refused():
+    with pytest.raises(ValueError, match=r"but the window 5\.\.7, 9\.\.11 of 160 sessions does not hold them"):
+        PortfolioSimulation(eventful_panel(), SPEC, 1, first=5, last=11, stretches=((5, 7), (9, 11)))
 
 
 def test_an_account_that_has_lost_its_equity_is_terminated_and_not_truncated():

@@ -3,8 +3,10 @@ import datetime as dt
 
 import pytest
 
-from nvtrader_pipelines.experiments.designs import AblationDesign, BestOfNDesign
-from nvtrader_pipelines.experiments.plan import SURVIVORSHIP
+from nvtrader_pipelines.evaluation.splits import CombinatorialPurged, PurgedKFold
+from nvtrader_pipelines.experiments.designs import AblationDesign, BasicDesign, BestOfNDesign
+from nvtrader_pipelines.experiments.plan import SURVIVORSHIP, VALIDATION_ONLY
+from nvtrader_pipelines.experiments.replay import FoldDates, Parent, fold_dates, paper_plan, recorded_as, replay_plan
 from tests.experiments.small import EXPERIMENT, planned
 from tests.markets import synthetic_panel
 from tests.policies.small import SPEC
@@ -52,3 +54,55 @@ def test_an_ablation_is_refused_with_the_names_of_its_variants():
     ablation = EXPERIMENT.model_copy(update={"design": AblationDesign(field="agent.gamma", values=(0.8, 0.9))})
     with pytest.raises(ValueError, match=r"run its variants: tiny-gamma-0-8, tiny-gamma-0-9"):
         planned(ablation)
+
+
+KFOLD = EXPERIMENT.model_copy(update={"splitter": PurgedKFold(n_folds=3)})
+COMBINED = EXPERIMENT.model_copy(update={"splitter": CombinatorialPurged(n_folds=4)})
+EITHER = pytest.mark.parametrize("spec", [KFOLD, COMBINED], ids=lambda spec: spec.splitter.kind)
+
+
+def test_a_task_of_a_fold_with_several_stretches_has_them_all():
+    folded = planned(KFOLD)
+    assert folded.task((0, 0)).window == (folded.folds[0].train_first, folded.folds[0].train_last)
+    assert folded.task((1, 0)).window == folded.folds[1].train
+    assert len(folded.folds[1].train) == 2
+
+
+def test_a_purged_kfold_is_one_path_through_its_folds_and_a_combination_several():
+    folded, combined = planned(KFOLD), planned(COMBINED)
+    assert folded.deciding == (folded.folds,)
+    assert [len(path) for path in combined.deciding] == [4, 4, 4]
+    assert {block.index for block in combined.paths.blocks} == {0, 1, 2, 3}
+    assert folded.window == combined.window == tuple(folded.panel.sessions[i].item() for i in (1, -1))
+
+
+@EITHER
+def test_a_run_that_trains_on_both_sides_of_its_tests_says_so(spec):
+    assert planned(spec).warnings == (VALIDATION_ONLY,)
+    assert planned(spec.model_copy(update={"design": BasicDesign()})).warnings == ()  # tests the last sessions alone
+
+
+@EITHER
+def test_the_dates_of_its_folds_are_those_of_its_plan_again(spec):
+    run = planned(spec)
+    days = [day.item().toordinal() for day in run.panel.sessions]
+    for fold, dates in zip(run.folds, fold_dates(run), strict=True):
+        assert FoldDates.model_validate_json(dates.model_dump_json()) == dates
+        parts = [(days[first], days[last]) for first, last in (*fold.train, *fold.test)]
+        assert parts == [*dates.in_days.train, *dates.in_days.test]
+
+
+def test_what_a_fold_tests_is_recorded_as_its_own_or_as_the_blocks_it_shares(plan):
+    assert recorded_as(fold_dates(plan)) == {0: (0,), 1: (1,)}
+    assert recorded_as(fold_dates(planned(KFOLD))) == {0: (0,), 1: (1,), 2: (2,)}
+    tested = {0: (0, 1), 1: (0, 2), 2: (0, 3), 3: (1, 2), 4: (1, 3), 5: (2, 3)}
+    assert recorded_as(fold_dates(planned(COMBINED))) == tested
+    assert "train" not in fold_dates(plan)[0].model_dump_json().replace("train_", "")
+
+
+@EITHER
+@pytest.mark.parametrize("again", [replay_plan, paper_plan])
+def test_policies_that_knew_what_came_after_their_tests_are_not_used_again(spec, again):
+    run = planned(spec)
+    with pytest.raises(ValueError, match="it is for validation only; train the experiment with the walk_forward"):
+        again(spec, run.panel, Parent(run.run_id, fold_dates(run)))

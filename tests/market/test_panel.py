@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 
 from nvtrader_pipelines.market.calendar import sessions
 from nvtrader_pipelines.market.features import FEATURES, compute_features
-from nvtrader_pipelines.market.panel import MarketPanel, build_panel, panel_digest, panel_row
+from nvtrader_pipelines.market.panel import (
+    MarketPanel,
+    build_panel,
+    panel_digest,
+    panel_row,
+    spliced,
+    windows_of,
+    within,
+)
 from nvtrader_pipelines.market.returns import bar_returns
 from nvtrader_pipelines.market.tables import PANELS
 from tests.markets import FEATURE_NAMES, csv_file, market_tables, synthetic_bars, synthetic_panel
@@ -212,3 +220,19 @@ def test_the_future_changes_nothing_in_the_past_of_a_panel(cut, factor, leaves, 
     end = before.index_of(np.datetime64(DAYS[cut])) + 1
     for one, other in zip(arrays(before), arrays(after), strict=True):
         assert one[:end].tobytes() == other[:end].tobytes()
+
+
+def test_a_window_is_one_or_several():
+    assert windows_of((5, 60)) == ((5, 60),)
+    assert windows_of(((5, 60),)) == ((5, 60),)
+    assert windows_of([(5, 60), (80, 90)]) == ((5, 60), (80, 90))
+    assert np.flatnonzero(within([(1, 2), (5, 5)], 8)).tolist() == [1, 2, 5]
+
+
+def test_a_spliced_panel_has_the_sessions_of_its_windows_alone():
+    panel = synthetic_panel(60, 3)
+    short = spliced(panel, [(2, 9), (40, 44)])
+    chosen = [*range(2, 10), *range(40, 45)]
+    assert short.sessions.tolist() == panel.sessions[chosen].tolist()
+    assert all(np.array_equal(found, whole[chosen]) for found, whole in zip(arrays(short), arrays(panel), strict=True))
+    assert spliced(synthetic_panel(60, 3, opens=False), [(2, 9)]).overnight_returns is None

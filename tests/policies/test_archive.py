@@ -74,6 +74,15 @@ def test_a_written_archive_reads_back_as_it_was():
     }
 
 
+def test_a_card_names_its_stretches_only_where_there_are_several():
+    whole, apart = card_of(PANEL, FIT), (("2015-01-05", "2015-03-02"), ("2015-06-01", "2015-08-03"))
+    several = whole.model_copy(update={"train": apart})
+    assert whole.stretches == ((whole.train_first, whole.train_last),)
+    assert "train" not in json.loads(whole.model_dump_json())
+    card, _ = read_archive(write_archive(several, FIT.tensors))
+    assert card.stretches == apart
+
+
 def test_equal_cards_and_tensors_give_equal_bytes_whatever_the_order_of_the_tensors():
     backwards = dict(reversed(FIT.tensors.items()))
     assert write_archive(card_of(PANEL, FIT), backwards) == ARCHIVE

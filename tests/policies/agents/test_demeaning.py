@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 
 from nvtrader_pipelines.policies.agents.demeaning import demeaned
@@ -22,3 +24,16 @@ def test_demeaning_leaves_sessions_without_a_price_and_the_market_it_was_given_a
     shifted = demeaned(panel, [(10, 140)])
     assert not shifted.close_returns[~panel.tradable].any()
     np.testing.assert_array_equal(panel.close_returns, before)
+
+
+def test_demeaning_over_several_stretches_knows_nothing_between_them():
+    panel = eventful_panel()
+    stretches = [(10, 60), (100, 140)]
+    between = replace(panel, close_returns=panel.close_returns.copy())
+    between.close_returns[61:100] *= 0.5
+    shifted, other = (demeaned(market, stretches).close_returns for market in (panel, between))
+    inside = np.r_[10:61, 100:141]
+    np.testing.assert_array_equal(shifted[inside], other[inside])
+    growth = np.log1p(shifted[inside])
+    own = [growth[panel.tradable[inside][:, name], name].mean() for name in range(6) if name != NEVER]
+    np.testing.assert_allclose(own, own[0], atol=1e-15)

@@ -1,4 +1,5 @@
 import inspect
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -70,6 +71,23 @@ def test_no_session_after_the_training_window_changes_a_trained_policy(spec, age
     other = agent.train(with_other_future(panel, 110), spec, window, 0)
     assert bits(trained) == bits(other)
     assert trained.scaler == other.scaler
+
+
+@pytest.mark.parametrize("kind", ["ppo", "ppo_inhouse"])
+def test_a_training_on_two_stretches_plays_both_and_nothing_between_them(kind):
+    agent, panel, stretches = LEARNERS[kind], synthetic_panel(260, 3), ((5, 110), (130, 259))
+    between = {name: getattr(panel, name).copy() for name in ("close_returns", "overnight_returns")}
+    for returns in between.values():
+        returns[111:125] *= 2.0  # the observation at the second stretch's first session looks five sessions back
+    trained, other = (agent.train(each, SPEC, stretches, 0) for each in (panel, replace(panel, **between)))
+    assert bits(trained) == bits(other)
+    assert trained.scaler == other.scaler
+    alone = {frozenset(bits(agent.train(panel, SPEC, window, 0)).items()) for window in (*stretches, (5, 259))}
+    assert frozenset(bits(trained).items()) not in alone
+
+
+def test_one_window_is_the_same_as_a_single_stretch():
+    assert bits(AGENT.train(PANEL, SPEC, WINDOW, 0)) == bits(AGENT.train(PANEL, SPEC, (WINDOW,), 0))
 
 
 @EVERY
