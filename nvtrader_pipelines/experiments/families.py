@@ -13,6 +13,7 @@ from nvtrader_pipelines.envs.terminations import Termination
 from nvtrader_pipelines.evaluation.splits import Splitter
 from nvtrader_pipelines.evaluation.stress import StressScenario
 from nvtrader_pipelines.experiments.designs import ExperimentDesign
+from nvtrader_pipelines.experiments.entrants import Entrant
 from nvtrader_pipelines.experiments.explanation import nearest
 from nvtrader_pipelines.experiments.json_schema import Node, allowed
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
@@ -43,6 +44,7 @@ FAMILIES: dict[str, Any] = {
     "stresses": StressScenario,
     "baselines": Baseline,
     "designs": ExperimentDesign,
+    "entrants": Entrant,
 }
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 EXTENDS = {

@@ -12,6 +12,7 @@ from nvtrader_pipelines.envs.terminations import Termination
 from nvtrader_pipelines.evaluation.splits import Splitter
 from nvtrader_pipelines.evaluation.stress import StressScenario
 from nvtrader_pipelines.experiments.designs import ExperimentDesign
+from nvtrader_pipelines.experiments.entrants import Entrant
 from nvtrader_pipelines.market.features import Feature
 from nvtrader_pipelines.market.sources import Source
 from nvtrader_pipelines.policies.advantages import Advantage
@@ -30,6 +31,7 @@ FAMILIES = {
     "baseline": Baseline,
     "backbone": Backbone,
     "design": ExperimentDesign,
+    "entrant": Entrant,
     "feature": Feature,
     "observation": Observation,
     "cost_model": CostModel,

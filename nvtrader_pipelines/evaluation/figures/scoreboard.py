@@ -42,10 +42,10 @@ def scoreboard_figure(board: pl.DataFrame, note: str | None = None) -> bytes:
     """
     rows = board.sort("rank", "entrant").head(_MOST_ROWS)
     first, last = rows["first_session"][0], rows["last_session"][0]
-    figure = new_figure(
-        f"Net Sharpe ratio on {rows['source'][0]}, {first:%Y-%m-%d} to {last:%Y-%m-%d}", note or _note(board)
-    )
-    axes = panel(figure, 0.22, 0.17, 0.64, 0.85)
+    title = f"Net Sharpe ratio on {rows['source'][0]}, {first:%Y-%m-%d} to {last:%Y-%m-%d}"
+    figure = new_figure(title, note)
+    figure.text(0.06, 0.085, _explanation(len(board)), fontsize=TEXT - 2, color=GREY, va="bottom")
+    axes = panel(figure, 0.22, 0.245, 0.64, 0.85)
     _draw(axes, rows)
     _numbers(axes, rows)
     legend = {KINDS.get(kind, BASELINE) for kind in rows["kind"]}
@@ -57,13 +57,13 @@ def scoreboard_figure(board: pl.DataFrame, note: str | None = None) -> bytes:
     return png(figure)
 
 
-def _note(board: pl.DataFrame) -> str:
-    left_out = len(board) - _MOST_ROWS
-    more = f" {left_out} more are not drawn." if left_out > 0 else ""
+def _explanation(n_entrants: int) -> str:
+    left_out = n_entrants - _MOST_ROWS
+    more = f" Not drawn: {left_out} more." if left_out > 0 else ""
     return (
-        "Bars: 95 % intervals (stationary bootstrap). Active Sharpe: of the returns less those of the best baseline, "
-        "known only afterwards. Deflated: probability that it is more than the luck of the best of all trials, .95 is "
-        f"needed.{more}"
+        "Bars: 95 % intervals, stationary bootstrap. Active Sharpe: of the returns less those of the best baseline,\n"
+        "known only afterwards. Deflated: probability that it is more than the luck of the best of all trials."
+        f"{more}"
     )
 
 
@@ -74,7 +74,7 @@ def _draw(axes: Axes, rows: pl.DataFrame) -> None:
         axes.plot([row["sharpe_low"], row["sharpe_high"]], [place, place], color=color, linewidth=5, alpha=0.4)
         axes.plot(row["sharpe"], place, "o", color=color, markersize=11)
     axes.set_yticks(
-        range(len(rows)), [f"{row[0]}. {readable(row[1], 22)}" for row in rows.select("rank", "entrant").rows()]
+        range(len(rows)), [f"{row[0]}. {readable(row[1], 20)}" for row in rows.select("rank", "entrant").rows()]
     )
     for label, kind in zip(axes.get_yticklabels(), rows["kind"], strict=True):
         label.set_color(ink(KINDS.get(kind, BASELINE)[0]))

@@ -8,6 +8,7 @@ import pytest
 
 from nvtrader_pipelines.evaluation import figures
 from nvtrader_pipelines.evaluation.figures.regimes import regimes_figure
+from nvtrader_pipelines.evaluation.figures.scoreboard import scoreboard_figure
 from nvtrader_pipelines.evaluation.regimes import SegmentIntervals, evaluate_regimes
 from nvtrader_pipelines.market.regimes import regime_labels
 from tests.evaluation.accounts import REPORT_FROM, WHO, equity_curves
@@ -86,7 +87,31 @@ def regime_evaluation(who=WHO):
     return evaluate_regimes(equity_curves(who=who), regimes(), SegmentIntervals(n_draws=50))
 
 
+def board(n_entrants=16):
+    """A scoreboard with an account in cash among gains and losses, and one that was not judged."""
+    kinds = ("run", "sb3", "weights", "baseline")
+    rows = [
+        {
+            "source": "sample",
+            "first_session": date(2001, 1, 2),
+            "last_session": date(2022, 12, 28),
+            "rank": i + 1 if i else None,
+            "entrant": f"entrant_of_many_words-{i}",
+            "kind": kinds[i % 4],
+            "sharpe": 0.1 * (8 - i) if i else None,
+            "sharpe_low": 0.1 * (8 - i) - 0.4,
+            "sharpe_high": 0.1 * (8 - i) + 0.4,
+            "active_sharpe": None if i % 4 == 3 else 0.05 * (8 - i),
+            "active_deflated_sharpe": None if i % 4 == 3 else 0.5,
+            "max_drawdown": 0.3,
+        }
+        for i in range(n_entrants)
+    ]
+    return pl.DataFrame(rows)
+
+
 FIGURES = {
+    "scoreboard": lambda note: scoreboard_figure(board().drop_nulls("rank"), note),
     "regimes": lambda note: regimes_figure(regimes(), "Regimes", note),
     "regime_evaluation": lambda note: figures.regime_evaluation_figure(regime_evaluation(), "By regime", note),
     "equity": lambda note: figures.equity_figure(equity_curves(), "Equity", REPORT_FROM, note),
@@ -95,6 +120,11 @@ FIGURES = {
     "weights": lambda note: figures.weights_figure(action_logs(), note=note),
     "reward_terms": lambda note: figures.reward_terms_figure(decomposition(), note=note),
 }
+
+
+def test_a_scoreboard_without_anybody_ranked_has_no_figure():
+    assert figures.scoreboard_figures(board(1)) == {}
+    assert list(figures.scoreboard_figures(board(3))) == ["scoreboard_sample"]
 
 
 @pytest.mark.parametrize("name", list(FIGURES))
