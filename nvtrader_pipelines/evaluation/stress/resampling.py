@@ -29,8 +29,8 @@ class BlockBootstrap(Component):
     """
 
     kind: Literal["block_bootstrap"] = "block_bootstrap"
-    n_worlds: Annotated[int, Field(ge=1, le=1000)] = 20
-    n_sessions: Annotated[int, Field(ge=21, le=2520)] = 126  # of each world, from the first of the window on
+    n_worlds: Annotated[int, Field(ge=1, le=1000)] = 12
+    n_sessions: Annotated[int, Field(ge=21, le=2520)] = 63  # of each world, from the first of the window on
     mean_block: Annotated[int, Field(ge=1, le=252)] = 21  # sessions
 
     @property

@@ -1,0 +1,79 @@
+import matplotlib.image
+import numpy as np
+import polars as pl
+import pytest
+
+from nvtrader_pipelines.evaluation.figures import stress_figures
+from nvtrader_pipelines.evaluation.figures.stress import MEANING, stress_figure
+from nvtrader_pipelines.evaluation.stress.verdict import STRESS, summary
+
+ACCOUNTS = [("tiny/seed-0", "policy"), ("tiny", "ensemble"), ("equal_weight", "baseline"), ("mean_cvar", "baseline")]
+SCENARIOS = [
+    ("calm", "value"),
+    ("gap_20_percent", "value"),
+    ("block_bootstrap", "median"),
+    ("block_bootstrap", "worst_5_percent"),
+    ("block_bootstrap", "worst"),
+    ("historic_2000-2002", None),
+]
+
+
+def table(n_accounts=4, loss=0.2):
+    generator = np.random.default_rng(0)
+    rows = [
+        {
+            "policy": policy,
+            "kind": kind,
+            "scenario": scenario,
+            "statistic": statistic,
+            "total_return": None if statistic is None else loss * generator.normal(),
+            "max_drawdown": None if statistic is None else loss * generator.random(),
+            "note": "tested never" if statistic is None else None,
+        }
+        for policy, kind in ACCOUNTS[:n_accounts]
+        for scenario, statistic in SCENARIOS
+    ]
+    return pl.DataFrame(rows, schema_overrides=STRESS).select(
+        pl.lit(None, dtype).alias(name) if name not in rows[0] else name for name, dtype in STRESS.items()
+    )
+
+
+def pixels(png, tmp_path):
+    path = tmp_path / "figure.png"
+    path.write_bytes(png)
+    return matplotlib.image.imread(path)
+
+
+def test_each_measure_has_a_figure_of_the_size_of_a_slide(tmp_path):
+    figures = stress_figures(table(), "tiny", "a note")
+    assert set(figures) == set(MEANING)
+    for png in figures.values():
+        assert pixels(png, tmp_path).shape[:2] == (900, 1599)
+
+
+def test_the_same_table_gives_the_same_bytes_and_another_one_others():
+    assert stress_figure(table(), "tiny") == stress_figure(table(), "tiny")
+    assert stress_figure(table(), "tiny") != stress_figure(table(n_accounts=3), "tiny")
+    assert stress_figure(table(), "tiny") != stress_figure(table(), "tiny", measure="max_drawdown")
+
+
+def test_of_several_worlds_only_the_five_percent_worst_is_drawn():
+    others = pl.col("statistic").is_in(["median", "worst"])
+    changed = table().with_columns(total_return=pl.when(others).then(-9.0).otherwise(pl.col("total_return")))
+    assert stress_figure(changed, "tiny") == stress_figure(table(), "tiny")
+    five = pl.col("statistic") == "worst_5_percent"
+    changed = table().with_columns(total_return=pl.when(five).then(-0.9).otherwise(pl.col("total_return")))
+    assert stress_figure(changed, "tiny") != stress_figure(table(), "tiny")
+
+
+@pytest.mark.parametrize("loss", [0.0, 1e-9])
+def test_a_table_without_any_loss_or_without_a_known_cell_is_drawn(loss):
+    assert stress_figure(table(loss=loss), "tiny")
+    assert stress_figure(table().filter(pl.col("statistic").is_null()), "tiny")
+
+
+def test_a_person_is_shown_every_account_but_single_seeds_and_why_something_is_missing():
+    shown = summary(table())
+    assert set(shown["policy"]) == {"tiny", "equal_weight", "mean_cvar"}
+    assert shown.filter(scenario="historic_2000-2002")["note"].unique().to_list() == ["tested never"]
+    assert "kind" not in shown.columns
