@@ -14,7 +14,7 @@ from nvtrader_pipelines.components import Component
 from nvtrader_pipelines.evaluation.active import active_returns, market_model
 from nvtrader_pipelines.evaluation.deflation import YEARLY, Deflation
 from nvtrader_pipelines.evaluation.intervals import SharpeIntervals
-from nvtrader_pipelines.evaluation.multiple_testing import adjusted_p_values
+from nvtrader_pipelines.evaluation.multiple_testing import Correction, adjusted_p_values
 from nvtrader_pipelines.evaluation.overfitting import MOST_BLOCKS, backtest_overfitting
 from nvtrader_pipelines.evaluation.rademacher import (
     lower_bounds,
@@ -44,6 +44,7 @@ from nvtrader_pipelines.evaluation.trials import (
 FloatArray = NDArray[np.float64]
 Against = Literal["zero", "best_baseline", "anchor"]
 AGAINST: tuple[Against, ...] = get_args(Against)
+_CORRECTIONS: tuple[Correction, ...] = ("holm", "benjamini_hochberg")
 
 VALIDATION = {
     "run_id": pl.String,
@@ -257,18 +258,15 @@ def _rows(
         for name in trials.without_returns
     ]
     if complexity is None:
-        too_short = (
-            f"the {trials.n_ever} trials share {len(trials.sessions)} sessions, and {MIN_OBSERVATIONS} are needed"
-        )
+        n_shared = len(trials.sessions)
+        too_short = f"the {trials.n_ever} trials share {n_shared} sessions, and {MIN_OBSERVATIONS} are needed"
         return rows + [{**shared, "run_id": name, "note": too_short} for name in trials.names]
     deflation = Deflation.of(contest.sharpe, trials.n_ever)
     own = [_inference(contest.returns[:, i], deflation) for i in range(len(trials.names))]
-    p_values = np.array([found.get("p_value", 1.0) for found, _ in own] + [1.0] * len(trials.without_returns))
-    holm, false_discovery = (adjusted_p_values(p_values, way) for way in ("holm", "benjamini_hochberg"))
+    adjusted = _adjusted([found.get("p_value") for found, _ in own], trials.n_ever)
     error = sharpe_ratio_estimation_error(len(trials.sessions), trials.n_ever, how.delta)
     lower = lower_bounds(contest.sharpe, complexity, error)
     for i, (name, (found, notes)) in enumerate(zip(trials.names, own, strict=True)):
-        tested = {"holm": holm[i], "benjamini_hochberg": false_discovery[i]} if "p_value" in found else {}
         beyond, why = _beyond(trials.net[:, i], None if contest.reference is None else contest.reference[:, i])
         rows.append(
             {
@@ -280,12 +278,23 @@ def _rows(
                 "sharpe_high": bounds[i][1],
                 "rademacher_lower": lower[i] * YEARLY,
                 **found,
-                **tested,
+                **adjusted[i],
                 **beyond,
                 "note": "; ".join([*deflation.notes, *notes, *why]) or None,
             }
         )
     return rows
+
+
+def _adjusted(p_values: Sequence[float | None], n_ever: int) -> list[dict[str, float]]:
+    """Adjusted p values of each trial that has one; all that were ever run are tests, those without one count as 1."""
+    every = np.ones(n_ever)
+    every[: len(p_values)] = [1.0 if p_value is None else p_value for p_value in p_values]
+    ways = {way: adjusted_p_values(every, way) for way in _CORRECTIONS}
+    return [
+        {} if p_value is None else {way: float(found[i]) for way, found in ways.items()}
+        for i, p_value in enumerate(p_values)
+    ]
 
 
 def _inference(returns: FloatArray, deflation: Deflation) -> tuple[dict[str, float], list[str]]:
