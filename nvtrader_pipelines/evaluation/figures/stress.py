@@ -46,7 +46,7 @@ def stress_figure(table: pl.DataFrame, title: str, note: str | None = None, meas
         note: under the figure.
         measure: what is shown.
     """
-    shown = table.filter(pl.col("statistic").fill_null(VALUE).is_in([VALUE, FIVE_PERCENT]))
+    shown = table.filter(pl.col("statistic").is_in([VALUE, FIVE_PERCENT]))
     kinds = pl.col("kind").replace_strict(_ORDER, default=len(_ORDER))
     accounts = shown.select("policy", "kind").unique(maintain_order=True).sort(kinds, maintain_order=True)
     scenarios = shown.select("scenario", "statistic").unique("scenario", maintain_order=True)
@@ -89,7 +89,7 @@ def _draw(axes: Axes, cells: NDArray[np.float64], sign: float) -> None:
     axes.spines[:].set_visible(False)
 
 
-def _scenario(name: str, statistic: str | None) -> str:
+def _scenario(name: str, statistic: str) -> str:
     """A scenario's name over a column."""
     words = name.replace("_percent", "_%").replace("_", " ") + (" 5 % worst" if statistic == FIVE_PERCENT else "")
     return textwrap.fill(words, _LINE, break_long_words=False, break_on_hyphens=False)

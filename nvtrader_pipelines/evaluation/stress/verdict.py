@@ -15,7 +15,7 @@ Contest = Callable[[StressedWorld], Sequence[Contestant]]  # who takes part, wit
 Steps = Generator[StressedWorld | NoWorld, None, pl.DataFrame]
 LEAST_SESSIONS = 63  # of a Sharpe ratio: a quarter of a year
 REFERENCE = "equal_weight"  # the baseline that every account is compared with
-VALUE, MEDIAN, FIVE_PERCENT, WORST = "value", "median", "worst_5_percent", "worst"  # value: of a single world
+VALUE, MEDIAN, FIVE_PERCENT, WORST = "value", "median", "worst_5_percent", "worst"  # value: of one world or none
 STRESS = {  # one account in one scenario, and of a scenario of several worlds one statistic
     "policy": pl.String,
     "kind": pl.String,
@@ -184,7 +184,8 @@ def _worse_than(measure: str, share: float) -> pl.Expr:
 def _not_played(rows: pl.DataFrame, missing: NoWorld) -> pl.DataFrame:
     """A row of nulls for every account, and why."""
     accounts = rows.select("policy", "kind").unique(maintain_order=True)
-    said = accounts.with_columns(scenario=pl.lit(missing.scenario), n_worlds=0, note=pl.lit(missing.note))
+    why = {"scenario": missing.scenario, "statistic": VALUE, "note": missing.note}
+    said = accounts.with_columns(n_worlds=0, **{name: pl.lit(text) for name, text in why.items()})
     return said.select(
         (pl.col(name) if name in said.columns else pl.lit(None)).cast(dtype).alias(name)
         for name, dtype in STRESS.items()

@@ -175,8 +175,15 @@ class CalmMarket:
         return self._world(CALM, self._calm_panel)
 
     def world(self, scenario: str, prices: Prices, shock: int, note: str = "") -> StressedWorld:
-        """The window, or what the prices know of it, with other prices from session `shock` of the prices on."""
-        panel = self._recent(prices)
+        """The window, or what the prices know of it, with other prices from session `shock` of the prices on.
+
+        Raises:
+            NoWorldError: if the prices make no panel, for a gap that has grown too long.
+        """
+        try:
+            panel = self._recent(prices)
+        except ValueError as error:
+            raise NoWorldError(f"the prices of {scenario} make no market: {error}") from error
         at = panel.index_of(self.prices.sessions[shock])
         return replace(self._world(scenario, panel), shock=at, note=note)
 

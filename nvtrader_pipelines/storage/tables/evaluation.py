@@ -169,7 +169,7 @@ VALIDATION = Table(
         alpha_per_year double intercept of the net returns on those of the reference, times 252
         beta double slope of the net returns on those of the reference
         alpha_t double t statistic of alpha, Newey and West's error
-        note string why something is null
+        note string why something is null, or for what sessions it is
         """
     ),
 )
@@ -195,7 +195,7 @@ OVERFITTING = Table(
         logits list<double> logit of its relative rank out of sample, a number per combination
         in_sample list<double> its annual Sharpe ratio in sample
         out_of_sample list<double> its annual Sharpe ratio out of sample
-        note string why something is null
+        note string why something is null, or for what sessions it is
         """
     ),
 )
@@ -283,7 +283,7 @@ STRESS = Table(
         policy string account: an experiment's ensemble, one of its seeds, or a baseline
         kind string policy (one seed), ensemble or baseline
         scenario string what happened to the market; calm is the window as it was
-        statistic string value, or of several worlds the median, worst_5_percent or worst of each measure
+        statistic string value, or of several worlds the median, worst_5_percent or worst of each measure by itself
         first_session date first session of the account, opened in cash at the close before
         last_session date last session of the account
         shock_session date first session that is not as it was, where there is one

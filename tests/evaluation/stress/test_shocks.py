@@ -161,6 +161,12 @@ def test_a_longer_gap_than_the_market_bears_has_no_world():
     assert not panel.tradable[shock : shock + 6].any()
 
 
+def test_a_gap_that_grows_too_long_for_the_market_has_no_world():
+    prices = random_walks().without(SHOCK + 5, SHOCK + 7, np.array([True, False, False, False]))
+    with pytest.raises(NoWorldError, match="missing_data_100_percent make no market: AAA has no bar on 7 sessions"):
+        played(MissingData(), calm_market(prices))
+
+
 def test_only_chosen_names_fall_or_miss_bars():
     prices = random_walks(4)
     market = calm_market(prices)

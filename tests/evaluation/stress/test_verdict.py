@@ -174,7 +174,7 @@ def test_what_cannot_be_played_is_told_for_every_account():
     empty = rows.filter(n_worlds=0)
     assert empty["scenario"].to_list() == ["historic_2008"] * 2 + ["correlation_to_one"] * 2
     assert empty["note"].str.contains("the folds test 0 sessions|must end within the window").all()
-    known = ["policy", "kind", "scenario", "n_worlds", "note"]
+    known = ["policy", "kind", "scenario", "statistic", "n_worlds", "note"]
     assert empty.drop(known).null_count().sum_horizontal().item() == 4 * (len(STRESS) - len(known))
 
 
