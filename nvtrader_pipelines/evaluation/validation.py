@@ -31,6 +31,9 @@ from nvtrader_pipelines.evaluation.sharpe_inference import (
     sharpe_p_value,
 )
 from nvtrader_pipelines.evaluation.trials import (
+    Days,
+    Period,
+    RunReturns,
     Trials,
     align,
     mean_correlation,
@@ -174,8 +177,14 @@ def validate_sources(
         names = runs.filter(pl.col("source") == source)["run_id"].to_list()
         known = [of_run[name] for name in names if name in of_run]
         for period in periods:
-            judged = validate(align(names, of_run, shared_sessions(known, period)), settings)
-            where = {"source": pl.lit(source), "period": pl.lit(period.name)}
+            shared = shared_sessions(known, period)
+            judged = validate(align(names, of_run, shared), settings)
+            told = pl.concat_str("note", pl.lit(_unshared(known, shared, period)), separator="; ", ignore_nulls=True)
+            where = {
+                "source": pl.lit(source),
+                "period": pl.lit(period.name),
+                "note": pl.when(told != "").then(told),
+            }
             trials = judged.trials.join(experiments, on="run_id", how="left")
             found.append((trials.with_columns(**where), judged.overfitting.with_columns(**where)))
     place = {"source": pl.String, "period": pl.String}
@@ -184,6 +193,16 @@ def validate_sources(
     return Validation(
         pl.concat([empty, *(trials.select(empty.columns) for trials, _ in found)]),
         pl.concat([nothing, *(overfitting.select(nothing.columns) for _, overfitting in found)]),
+    )
+
+
+def _unshared(known: Sequence[RunReturns], shared: Days, period: Period) -> str | None:
+    """What a reader must know where a trial with a short window takes sessions from all others."""
+    lengths = [len(shared_sessions([run], period)) for run in known]
+    if not lengths or len(shared) == max(lengths):
+        return None
+    return (
+        f"all trials share {len(shared)} of the {max(lengths)} sessions of the longest; the shortest has {min(lengths)}"
     )
 
 

@@ -223,6 +223,22 @@ def test_every_source_and_period_is_validated_by_itself():
     assert len(found.overfitting) == 12
 
 
+def test_a_trial_with_a_short_window_is_named_as_the_reason_why_all_are_judged_on_few_sessions():
+    curves = pl.concat([run_curves("a"), run_curves("b", first=200, last=500, seed=1)])
+    found = validate_sources(some_runs("a", "b"), curves, verdicts("ab"), QUICK)
+    whole = found.trials.filter(pl.col("period") == "all")
+    assert set(whole["n_sessions"]) == {300}
+    sentence = "all trials share 300 of the 700 sessions of the longest; the shortest has 300"
+    assert whole["note"].str.ends_with(sentence).all()
+    assert found.overfitting.filter(pl.col("period") == "all")["note"].to_list() == [sentence] * 3
+
+
+def test_trials_of_one_window_have_no_note_for_it():
+    curves = pl.concat([run_curves("a"), run_curves("b", seed=1)])
+    found = validate_sources(some_runs("a", "b"), curves, verdicts("ab"), QUICK)
+    assert found.overfitting["note"].null_count() == 6
+
+
 def test_nothing_run_yet_makes_empty_tables():
     nothing = validate_sources(some_runs("a").clear(), run_curves("a").clear(), verdicts("a").clear(), QUICK)
     assert nothing.trials.is_empty()
