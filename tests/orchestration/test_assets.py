@@ -96,8 +96,22 @@ def test_every_asset_materialises_and_passes_its_checks(first_runs, own_home):
     passed = {name: verdict for run in first_runs for name, verdict in evaluations(run).items()}
     graph = build_defs(home=own_home).resolve_asset_graph()
     assert set(passed) == {f"{key.asset_key.to_user_string()}:{key.name}" for key in graph.asset_check_keys}
-    too_few_pairs = "preferences/preference_pairs:enough_pairs_for_dpo"  # a small market has few
-    assert {name for name, verdict in passed.items() if not verdict} == {too_few_pairs}
+    assert {name for name, verdict in passed.items() if not verdict} == {
+        "preferences/preference_pairs:enough_pairs_for_dpo",  # a small market has few
+        "evaluation/validation:candidate_is_more_than_luck",
+        "evaluation/overfitting:choice_is_not_overfitted",  # nothing to choose from: there is one trial
+    }
+
+
+def test_the_checks_of_a_promotion_warn_in_sentences_with_their_figures(first_runs):
+    found = {each.check_name: each for run in first_runs for each in run.get_asset_check_evaluations()}
+    luck, choice = found["candidate_is_more_than_luck"], found["choice_is_not_overfitted"]
+    for check in (luck, choice):
+        assert check.severity is dg.AssetCheckSeverity.WARN
+        assert check.description.startswith("landing: ")
+        assert "best_baseline" in check.metadata["figures"].value
+    assert "the best ranked of 1 trial, has a Sharpe ratio of" in luck.description
+    assert "the probability of overfitting over its best baseline cannot be computed" in choice.description
 
 
 def test_every_table_reports_its_rows_its_size_and_its_snapshot_as_data_version(first_runs):
