@@ -3,10 +3,24 @@
 import dagster as dg
 
 from nvtrader_pipelines.orchestration.definitions import build_defs
+from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES
 from nvtrader_pipelines.storage.warehouse import Warehouse
 from tests.storage.frames import keyed, of_run
+
+
+def test_what_has_a_partition_per_experiment_is_the_experiments_job_and_the_rest_of_the_verdict_the_judgement(tmp_path):
+    defs = build_defs(home=Home(tmp_path))
+    specs = {spec.key: spec for spec in defs.resolve_all_asset_specs()}
+    experiment, judgement = (
+        set(defs.resolve_job_def(job).asset_layer.executable_asset_keys) for job in ("experiment", "judgement")
+    )
+    assert experiment == {key for key, spec in specs.items() if spec.partitions_def == EXPERIMENTS}
+    assert judgement == {key for key, spec in specs.items() if spec.group_name == "evaluation"} - experiment
+    assert all(specs[key].partitions_def is None for key in judgement)
+    assert {key.path[-1] for key in judgement} >= {"validation", "sharpe_ratio_curve", "scorecards", "scoreboard"}
+    assert {key.path[-1] for key in experiment} >= {"walk_forward_evaluation", "regime_evaluation", "stress"}
 
 
 def test_upkeep_says_of_each_table_what_went_and_sums_it_up_in_the_metadata(tmp_path):
