@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from nvtrader_pipelines.orchestration.jobs import CONTEST, EXPERIMENT, JUDGEMENT, MARKET
+from nvtrader_pipelines.orchestration.jobs import CONTEST, EXPERIMENT, JUDGEMENT, MARKET, is_judged
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, register_all, whole_history
 from nvtrader_pipelines.orchestration.resources import WarehouseResource
 from nvtrader_pipelines.storage.landing import fingerprint
@@ -50,10 +50,12 @@ def experiment_file(
     asset_key=dg.AssetKey(["evaluation", "walk_forward_evaluation"]), job=JUDGEMENT, default_status=RUNNING
 )
 def policy_retrained(
-    _context: dg.SensorEvaluationContext, _event: dg.EventLogEntry, warehouse: WarehouseResource
-) -> dg.RunRequest:
+    context: dg.SensorEvaluationContext, _event: dg.EventLogEntry, warehouse: WarehouseResource
+) -> dg.RunRequest | dg.SkipReason:
     """A policy newly trained and tested: judge it among all runs, once for all that came since the last judgement."""
     state = contest_state(warehouse.open())
+    if is_judged(context.instance, state):  # `nvtrader run` was here first
+        return dg.SkipReason("all that competes was already judged")
     return dg.RunRequest(run_key=state, tags={CONTEST: state})
 
 

@@ -199,6 +199,19 @@ def test_a_policy_newly_tested_asks_for_one_judgement_of_what_competes_now(home,
     assert second.run_key == first.run_key  # which Dagster does not launch again: no other run competes
 
 
+def test_what_the_command_line_has_judged_is_not_judged_again(home, instance):
+    @dg.asset(key=["evaluation", "walk_forward_evaluation"])
+    def stub() -> None: ...
+
+    @dg.job(name="judgement", tags={CONTEST: contest_state(Warehouse(home))})
+    def judged() -> None: ...
+
+    dg.materialize([stub], instance=instance)
+    assert judgements(home, instance)[0]
+    assert judged.execute_in_process(instance=instance).success
+    assert judgements(home, instance)[0] == []
+
+
 def ended(instance, how=None) -> tuple[dg.DagsterRun, dg.DagsterEvent]:
     """A run of Dagster that has ended, well or with an error, and the event that says so."""
 
