@@ -87,11 +87,11 @@ class ExecutionLatency:
     """Seconds from a decision's data to its weights."""
 
     median: float
-    p95: float  # 95th percentile, interpolated linearly
+    p99: float  # 99th percentile, interpolated linearly
 
 
 def execution_latency(seconds: Sequence[float] | NDArray[np.float64]) -> ExecutionLatency:
-    """Median and 95th percentile of the durations of single decisions (n,), in seconds.
+    """Median and 99th percentile of the durations of single decisions (n,), in seconds.
 
     Raises:
         ValueError: if there are none, or one is negative or not finite.
@@ -101,5 +101,5 @@ def execution_latency(seconds: Sequence[float] | NDArray[np.float64]) -> Executi
         raise ValueError(
             f"a decision takes 0 seconds or more, but one took {durations.min():.6g}; use a clock that never goes back"
         )
-    median, p95 = np.percentile(durations, (50.0, 95.0))
-    return ExecutionLatency(float(median), float(p95))
+    median, p99 = np.percentile(durations, (50.0, 99.0))
+    return ExecutionLatency(float(median), float(p99))

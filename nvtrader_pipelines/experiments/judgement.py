@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from nvtrader_pipelines.evaluation.account_statistics import execution_latency
 from nvtrader_pipelines.evaluation.active import active_returns
 from nvtrader_pipelines.evaluation.deflation import Deflation
 from nvtrader_pipelines.evaluation.intervals import SharpeIntervals
@@ -162,6 +163,7 @@ def _card(contest: Contest, walk: Walked, row: Mapping[str, object], judged_at: 
         for name in METRICS
         if name not in WITHOUT
     }
+    latency = execution_latency(walk.latencies)
     return Scorecard(
         entrant=candidate.name,
         kind=candidate.kind,
@@ -183,8 +185,8 @@ def _card(contest: Contest, walk: Walked, row: Mapping[str, object], judged_at: 
         measured=Measured(
             judged_at=judged_at,
             judging_seconds=walk.seconds,
-            latency_seconds=float(np.median(walk.latencies)),
-            latency_99=float(np.quantile(walk.latencies, 0.99)),
+            latency_seconds=latency.median,
+            latency_99=latency.p99,
             peak_memory_bytes=walk.peak_memory,
         ),
     )

@@ -67,10 +67,10 @@ def test_short_positions_count_by_their_size_and_an_account_in_cash_holds_no_nam
     assert effective_names(np.array([[0.5, -0.5], [0.0, 0.0], [0.3, 0.0]])).tolist() == [2.0, 0.0, 1.0]
 
 
-def test_execution_latency_is_the_median_and_the_95th_percentile():
+def test_execution_latency_is_the_median_and_the_99th_percentile():
     found = execution_latency(np.arange(101.0) / 10.0)
-    assert (found.median, found.p95) == (5.0, 9.5)
-    assert execution_latency([0.25]).p95 == 0.25
+    assert (found.median, found.p99) == pytest.approx((5.0, 9.9))
+    assert execution_latency([0.25]).p99 == 0.25
 
 
 @pytest.mark.parametrize(
