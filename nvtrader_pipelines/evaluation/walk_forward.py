@@ -159,8 +159,8 @@ def _accounts(curves: pl.DataFrame, actions: pl.DataFrame) -> _Accounts:
 def _with_names_held(curves: pl.DataFrame, actions: pl.DataFrame) -> pl.DataFrame:
     """The curves by session, each with the effective number of names its account held since the last fill."""
     filled = actions.filter(pl.col("executed_weights").is_not_null()).sort("session", maintain_order=True)
-    widths = filled["executed_weights"].list.len()
-    weights = filled["executed_weights"].list.to_array(int(widths.max() or 1)).to_numpy()  # type: ignore[arg-type]
+    n_weights = int(filled["executed_weights"].list.len().to_numpy().max(initial=1))
+    weights = filled["executed_weights"].list.to_array(n_weights).to_numpy()
     held = filled.select("policy", "session", pl.Series("names_held", effective_names(weights[:, :-1])))
     ordered = curves.sort("session", maintain_order=True)
     # a decision's weights earn from the session after it on
