@@ -31,7 +31,7 @@ def played(stress, market, seed=0):
 
 
 @EVERY_STRESS
-@settings(max_examples=6)
+@settings(max_examples=4)
 @given(at=st.floats(0.0, 0.75), market=st.sampled_from(MARKETS), seed=st.integers(0, 9))
 def test_before_the_shock_a_world_is_the_calm_one_bit_by_bit(stress, at, market, seed):
     moved = stress.model_copy(update={"at": at}) if "at" in type(stress).model_fields else stress

@@ -87,7 +87,8 @@ def summary(rows: pl.DataFrame) -> pl.DataFrame:
     """The table of all accounts but single seeds, in fewer columns and digits for a person."""
     columns = ["scenario", "statistic", "policy", *(name for name in STRESS if name in _MEASURES), "note"]
     shown = rows.filter(pl.col("kind") != "policy").select(columns)
-    return shown.with_columns(pl.selectors.float().round(3))
+    rounded = pl.selectors.float().round(3) + 0.0  # never -0.0
+    return shown.with_columns(rounded).select(pl.all().cast(pl.String).fill_null(""))
 
 
 def _judged(environment: EnvSpec, world: StressedWorld, who: Sequence[Contestant], number: int) -> pl.DataFrame:

@@ -57,7 +57,7 @@ def test_volume_is_what_the_session_traded_over_what_it_usually_did():
 
 def test_a_session_on_which_a_name_did_not_trade_or_the_day_after_is_not_drawn():
     prices = random_walks().without(200, 201, np.array([True, False, False, False]))
-    worlds = BlockBootstrap(n_worlds=40, n_sessions=63).worlds(calm_market(prices), np.random.default_rng(0))
+    worlds = SMALL.worlds(calm_market(prices), np.random.default_rng(0))
     assert {world.note for world in worlds} == {"drawn from 539 sessions"}
 
 
