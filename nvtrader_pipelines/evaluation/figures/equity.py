@@ -27,7 +27,7 @@ _NARROW = 3.0  # highest over lowest equity below which 1-2-5 ticks are too few
 
 
 def equity_figure(curves: pl.DataFrame, title: str, report_from: date, note: str | None = None) -> bytes:
-    """PNG of net equity (log scale) and drawdown: the ensemble thick, its seeds thin, baselines in colours.
+    """PNG of net equity (log scale) and drawdown: the ensemble thick, its seeds or paths thin, baselines in colours.
 
     Args:
         curves: policy, kind, session, equity and drawdown (positive), one row per account and session.
@@ -122,7 +122,8 @@ def _finish(wealth: Axes, losses: Axes) -> None:
 
 def _key_to_seeds(figure: Figure, curves: pl.DataFrame) -> None:
     """Say what the thin lines are."""
-    n_seeds = curves.filter(pl.col("kind") == "policy")["policy"].n_unique()
-    if n_seeds:
-        text = "thin lines: one seed each" if n_seeds > 1 else "thin line: one seed"
+    members = curves.filter(pl.col("kind") == "policy")["policy"].unique()
+    if len(members):
+        what = "back-test path" if members.str.contains("/path-").all() else "seed"
+        text = f"thin lines: one {what} each" if len(members) > 1 else f"thin line: one {what}"
         figure.text(0.78, 0.37, text, color=ink(SKY), fontsize=TEXT, va="center")
