@@ -124,6 +124,6 @@ def _key_to_seeds(figure: Figure, curves: pl.DataFrame) -> None:
     """Say what the thin lines are."""
     members = curves.filter(pl.col("kind") == "policy")["policy"].unique()
     if len(members):
-        what = "back-test path" if members.str.contains("/path-").all() else "seed"
+        what = "path" if members.str.contains("/path-").all() else "seed"
         text = f"thin lines: one {what} each" if len(members) > 1 else f"thin line: one {what}"
         figure.text(0.78, 0.37, text, color=ink(SKY), fontsize=TEXT, va="center")
