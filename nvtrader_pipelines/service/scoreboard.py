@@ -42,7 +42,7 @@ def judge(*, as_json: AsJson = False, verbose: Verbose = False) -> None:
         publish(lake)
         _show(board, as_json=as_json)
         if not as_json:
-            console.print(f"{judged.n_new} new scorecards in {home.scorecards}", soft_wrap=True, highlight=False)
+            console.print(f"new scorecards: {judged.n_new}, in {home.scorecards}", soft_wrap=True, highlight=False)
 
 
 def scoreboard(
