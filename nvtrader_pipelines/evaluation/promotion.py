@@ -77,7 +77,8 @@ def _deflated(row: Mapping[str, Any]) -> Finding:
 def _overfit(row: Mapping[str, Any]) -> Finding:
     value, over = row["probability_of_overfitting"], ACTIVE[row["against"]]
     if value is None:
-        said = f"{row['source']}: the probability of overfitting over {over} cannot be computed: {row['note']}"
+        why = "with one trial there is nothing to choose from" if row["n_trials"] == 1 else row["note"]
+        said = f"{row['source']}: the probability of overfitting over {over} cannot be computed: {why}"
         return Finding(OVERFITTING, row["source"], row["against"], None, passed=False, sentence=said)
     passed = value <= MOST_OVERFITTING
     verdict = "not more than" if passed else "more than"

@@ -12,6 +12,7 @@ from nvtrader_pipelines.evaluation.promotion import LEAST_DEFLATED, MOST_OVERFIT
 from nvtrader_pipelines.service.report_parts import (
     Evidence,
     Part,
+    counted,
     findings,
     headline,
     number,
@@ -92,7 +93,8 @@ def lead(evidence: Evidence, found: Sequence[Finding]) -> str:
     if evidence.runs.is_empty():
         return "No run is complete yet: nvtrader run."
     until = f"{evidence.runs['finished_at'].max():%Y-%m-%d}"
-    judged = f"{len(evidence.runs)} completed runs of {len(evidence.latest)} experiments, the last of {until}."
+    runs, experiments = counted(len(evidence.runs), "completed run"), counted(len(evidence.latest), "experiment")
+    judged = f"{runs} of {experiments}, the last of {until}."
     if not found:
         return f"{judged} They are not yet judged beside one another: nvtrader run."
     if all(each.passed for each in found):

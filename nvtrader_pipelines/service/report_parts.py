@@ -159,7 +159,8 @@ def discounted(rows: pl.DataFrame, evidence: Evidence, *, is_open: bool) -> Grid
     columns = ["experiment", "net Sharpe [95 %]", "active over best baseline", "deflated", "active over anchor",
                "deflated", "alpha, beta"]  # fmt: skip
     n_trials, first, last = (rows[name][0] for name in ("n_trials", "first_session", "last_session"))
-    title = f"{source}, {spoken(period)} ({first} to {last}): {trials(n_trials)}{chosen(evidence, source, period)}"
+    known = f"{counted(n_trials, 'trial')}{chosen(evidence, source, period)}"
+    title = f"{source}, {spoken(period)} ({first} to {last}): {known}"
     return Grid(title, columns, cells, is_open=is_open)
 
 
@@ -181,7 +182,7 @@ def against_baselines(evidence: Evidence) -> list[Grid]:
     for period in in_reading_order(shown["period"]):
         rows = in_order(told_apart(shown.filter(pl.col("period") == period).unique(own, maintain_order=True)))
         cells = [
-            [row["policy"], interval(row), f"{row['cagr']:.1%}", f"{row['max_drawdown']:.0%}",
+            [row["policy"], interval(row), number(row["cagr"], ".1%"), f"{row['max_drawdown']:.0%}",
              f"{row['turnover_per_year']:.1f}", f"{row['cost_per_year']:.2%}"]
             for row in rows.iter_rows(named=True)
         ]  # fmt: skip
@@ -195,6 +196,7 @@ def stress(evidence: Evidence) -> Part:
     """What each account came to in each scenario."""
     rows = evidence.lake.read(STRESS).join(evidence.latest.select("run_id"), on="run_id", how="semi")
     told = rows.filter(pl.col("statistic").is_in(["value", "median"]), pl.col("kind") != "policy")
+    unplayed = rows.filter(pl.col("n_worlds") == 0).select("scenario", "note").unique(maintain_order=True)
     grids = []
     for name in evidence.latest["experiment"]:
         own = told.filter(pl.col("experiment") == name)
@@ -209,6 +211,7 @@ def stress(evidence: Evidence) -> Part:
         "The same shocks for every account; of several worlds the median. They say what breaks, not how likely it is.",
         grids,
         evidence.plots("stress"),
+        [f"{spoken(scenario)}: {note}" for scenario, note in unplayed.iter_rows()],
     )
 
 
@@ -284,9 +287,9 @@ def signed(value: float | None, form: str = ".2f") -> str:
     return number(value, f"+{form}")
 
 
-def trials(n: int) -> str:
-    """How many."""
-    return "1 trial" if n == 1 else f"{n} trials"
+def counted(n: int, what: str) -> str:
+    """How many, in words of one or several."""
+    return f"{n} {what}" if n == 1 else f"{n} {what}s"
 
 
 def spoken(name: str) -> str:

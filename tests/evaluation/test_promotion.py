@@ -58,8 +58,8 @@ def test_a_probability_of_overfitting_passes_up_to_its_limit(value, passed):
 
 
 def test_what_cannot_be_computed_does_not_pass_and_says_why():
-    why = "one trial has nothing to be chosen from"
-    choice = pl.DataFrame([{**CHOICE, "n_trials": 1, "probability_of_overfitting": None, "note": why}])
+    why = "the sessions are too few"
+    choice = pl.DataFrame([{**CHOICE, "probability_of_overfitting": None, "note": why}])
     (overfitted,) = overfitting_findings(choice)
     (luck,) = deflated_findings(CURVE, trials({"deflated_sharpe": None, "note": why, "n_trials": 1}))
     for found in (overfitted, luck):
@@ -67,6 +67,13 @@ def test_what_cannot_be_computed_does_not_pass_and_says_why():
         assert "cannot be computed" in found.sentence
         assert found.sentence.endswith(why)
     assert "the best ranked of 1 trial," in luck.sentence
+
+
+def test_one_trial_is_told_apart_for_there_is_nothing_to_choose_from():
+    row = {**CHOICE, "n_trials": 1, "probability_of_overfitting": None, "note": "needs two columns"}
+    (found,) = overfitting_findings(pl.DataFrame([row]))
+    assert not found.passed
+    assert found.sentence.endswith("cannot be computed: with one trial there is nothing to choose from")
 
 
 def test_without_a_trial_there_is_nothing_to_say():
