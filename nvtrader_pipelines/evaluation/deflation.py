@@ -20,10 +20,10 @@ YEARLY = float(np.sqrt(PERIODS_PER_YEAR))  # times a Sharpe ratio per session is
 
 @dataclass(frozen=True)
 class Deflation:
-    """How many trials there were, and how their Sharpe ratios per session vary."""
+    """How many trials there were, and how their Sharpe ratios per session vary, each over its own sessions."""
 
     n_trials: int
-    variance: float | None  # ddof 1; None where the returns of at most one of several are known
+    variance: float | None  # ddof 1; None where at most one of several has enough returns
 
     @classmethod
     def of(cls, sharpe: NDArray[np.float64], n_trials: int) -> Self:
@@ -40,7 +40,7 @@ class Deflation:
         if self.n_trials == 1:
             return ["one trial only, so nothing deflates its Sharpe ratio"]
         if self.variance is None:
-            return [f"a deflation needs the returns of two trials, but of {self.n_trials} only one has any"]
+            return [f"a deflation needs two trials with enough returns, but of {self.n_trials} only one has them"]
         if self.variance == 0.0:
             return [f"the {self.n_trials} trials have the same Sharpe ratio, so nothing deflates it"]
         return []

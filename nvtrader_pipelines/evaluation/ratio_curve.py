@@ -1,23 +1,20 @@
 """Whether the runs get better over time: the Sharpe ratio of every completed run, ranked and deflated."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
 
 import numpy as np
 import polars as pl
 
-from nvtrader_pipelines.evaluation.active import active_returns
 from nvtrader_pipelines.evaluation.deflation import YEARLY, Deflation
 from nvtrader_pipelines.evaluation.sharpe_inference import sharpe_moments
 from nvtrader_pipelines.evaluation.trials import (
+    Against,
     FloatArray,
     Period,
     RunReturns,
-    align,
     periods_of,
     run_returns,
-    shared_sessions,
-    sharpe_ratios,
+    trials_within,
 )
 
 DEFLATED = {
@@ -51,8 +48,8 @@ def sharpe_ratio_curve(
 
     A run is represented by its ensemble, or by its first policy where it has none. `rank` 1 is the highest
     Sharpe ratio of the period; `best_so_far` says that no earlier run had as high a one. The deflated Sharpe ratios
-    are those of the day the run finished: of the trials on its market by then, itself included, over the sessions
-    that these share. The active one is of the net returns less those of the best baseline.
+    are those of the day the run finished: of the trials on its market by then, itself included, each over its own
+    sessions. The active one is of the net returns less those of the best baseline.
 
     Args:
         runs: run_id, spec_hash, experiment, finished_at; a run that is not here is not complete.
@@ -61,7 +58,7 @@ def sharpe_ratio_curve(
         curves: as `trials.run_returns` wants them.
 
     Raises:
-        ValueError: as `trials.run_returns` and `Trials`.
+        ValueError: as `trials.run_returns`, `Trial` and `Trials`.
     """
     learned = evaluations.filter(pl.col("kind").is_in(["ensemble", "policy"]), pl.col("period") != "fold")
     one_per_run = learned.sort("kind", maintain_order=True).unique(
@@ -95,38 +92,34 @@ def _deflated(trials: pl.DataFrame, evaluations: pl.DataFrame, curves: pl.DataFr
 
 
 def _as_of(names: Sequence[str], of_run: Mapping[str, RunReturns], period: Period) -> Iterator[dict[str, object]]:
-    """A row of each trial, discounted for those before it."""
-    known = [i for i, name in enumerate(names) if name in of_run]
-    shared = [of_run[names[i]].sessions for i in known[:1]]
-    for i in known[1:]:
-        shared.append(np.intersect1d(shared[-1], of_run[names[i]].sessions, assume_unique=True))
-    for _, group in groupby(range(len(known)), key=lambda place: len(shared[place])):  # the same sessions
-        places = list(group)
-        so_far = [names[i] for i in known[: places[-1] + 1]]
-        trials = align(so_far, of_run, shared_sessions([of_run[name] for name in so_far], period))
-        active = active_returns(trials.net, trials.best_baseline)
-        sharpe, active_sharpe = sharpe_ratios(trials.net), sharpe_ratios(active)
-        for place in places:
-            n_trials = known[place] + 1  # those whose returns are lost included
-            deflated, why = _worth(trials.net, sharpe, place, n_trials)
-            active_deflated, active_why = _worth(active, active_sharpe, place, n_trials)
-            yield {
-                "run_id": trials.names[place],
-                "period": period.name,
-                "n_trials": n_trials,
-                "deflated_sharpe": deflated,
-                "best_baseline": trials.best_baselines[place],
-                "active_sharpe": float(active_sharpe[place]) * YEARLY if len(trials.sessions) else None,
-                "active_deflated_sharpe": active_deflated,
-                "note": "; ".join(dict.fromkeys([*why, *active_why])) or None,
-            }
+    """A row of each trial with returns, discounted for those before it."""
+    sharpe: dict[Against, list[float]] = {"zero": [], "best_baseline": []}
+    known = {trial.name: trial for trial in trials_within(names, of_run, period).known}
+    for n_trials, name in enumerate(names, start=1):  # those whose returns are lost included
+        if name not in known:
+            continue
+        trial = known[name]
+        row: dict[str, object] = {"run_id": name, "period": period.name, "n_trials": n_trials}
+        if trial.too_short:
+            yield row | {"note": trial.too_short}
+            continue
+        for against, so_far in sharpe.items():
+            so_far.append(trial.sharpe(against))
+        worth = {against: _worth(trial.returns(against), so_far, n_trials) for against, so_far in sharpe.items()}
+        yield row | {
+            "deflated_sharpe": worth["zero"][0],
+            "best_baseline": trial.best_baseline_name,
+            "active_sharpe": sharpe["best_baseline"][-1] * YEARLY,
+            "active_deflated_sharpe": worth["best_baseline"][0],
+            "note": "; ".join(dict.fromkeys(note for _, notes in worth.values() for note in notes)) or None,
+        }
 
 
-def _worth(returns: FloatArray, sharpe: FloatArray, place: int, n_trials: int) -> tuple[float | None, list[str]]:
-    """Deflated Sharpe ratio of one column for those up to it, and what there is to say of it."""
-    deflation = Deflation.of(sharpe[: place + 1], n_trials)
+def _worth(returns: FloatArray, sharpe: Sequence[float], n_trials: int) -> tuple[float | None, list[str]]:
+    """Deflated Sharpe ratio of the last of some trials, and what there is to say of it."""
+    deflation = Deflation.of(np.array(sharpe), n_trials)
     try:
-        found = deflation.apply(sharpe_moments(returns[:, place]))
+        found = deflation.apply(sharpe_moments(returns))
     except ValueError as error:
         return None, [str(error)]
     return found.get("deflated_sharpe"), deflation.notes

@@ -1,18 +1,24 @@
-"""The trials on one market: net returns of every run, and of what it is held against, over the sessions all share."""
+"""The trials on one market: net returns of every run, and of what it is held against, over its own sessions."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
+from typing import Literal, get_args
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from nvtrader_pipelines.evaluation.active import active_returns
+from nvtrader_pipelines.evaluation.sharpe_inference import MIN_OBSERVATIONS
 from nvtrader_pipelines.evaluation.statistics import NO_SPREAD
 
 FloatArray = NDArray[np.float64]
 Days = NDArray[np.datetime64]
 
+Against = Literal["zero", "best_baseline", "anchor"]
+AGAINST: tuple[Against, ...] = get_args(Against)
 ANCHORS = ("anchor", "equal_weight")  # baselines that a run's policy starts from, the first that it has
 
 
@@ -26,47 +32,102 @@ class Period:
 
 
 @dataclass(frozen=True, eq=False)
-class Trials:
-    """Net returns per session of N trials, of the best baseline of each and of its anchor.
+class Trial:
+    """Net returns per session of one run, of its best baseline and of its anchor, over its own sessions of a period.
 
-    A trial's best baseline is that of its own run with the highest Sharpe ratio over these sessions, known only
-    afterwards; its anchor is its run's baseline `anchor`, else `equal_weight`, else its best baseline.
+    The best baseline is that of its own run with the highest Sharpe ratio over these sessions, known only afterwards;
+    the anchor is its run's baseline `anchor`, else `equal_weight`, else its best baseline.
 
     Raises:
-        ValueError: if lengths differ, a trial is named twice or some returns are not finite.
+        ValueError: if lengths differ or some returns are not finite.
     """
 
-    names: tuple[str, ...]  # ids of the runs
+    name: str  # id of the run
     sessions: Days  # (T,)
-    net: FloatArray  # (T, N)
-    best_baseline: FloatArray  # (T, N)
-    anchor: FloatArray  # (T, N)
-    best_baselines: tuple[str, ...]  # the name of each
-    anchors: tuple[str, ...]
-    without_returns: tuple[str, ...] = ()  # trials that were run and count, but whose returns are lost
+    net: FloatArray  # (T,)
+    best_baseline: FloatArray  # (T,)
+    anchor: FloatArray  # (T,)
+    best_baseline_name: str
+    anchor_name: str
 
     def __post_init__(self) -> None:
-        shape = (len(self.sessions), len(self.names))
-        found = {"net": self.net.shape, "best_baseline": self.best_baseline.shape, "anchor": self.anchor.shape}
-        named = {len(self.names), len(self.best_baselines), len(self.anchors)}
-        if set(found.values()) != {shape} or len(named) > 1 or len(set(self.names)) < len(self.names):
-            raise ValueError(
-                f"trials need returns of shape {shape}, a row for each session and a column for each of the names, "
-                f"which are different, but the shapes are {found}; names: {', '.join(self.names)}"
-            )
-        for name in found:
-            bad = ~np.isfinite(getattr(self, name))
-            if bad.any():
-                column = int(np.argmax(bad.any(axis=0)))
+        shape = self.sessions.shape
+        found = {"net": self.net, "best_baseline": self.best_baseline, "anchor": self.anchor}
+        if any(returns.shape != shape for returns in found.values()):
+            shapes = {name: returns.shape for name, returns in found.items()}
+            raise ValueError(f"a trial needs returns of its sessions, {shape}, but those of {self.name} are {shapes}")
+        for name, returns in found.items():
+            n_bad = int((~np.isfinite(returns)).sum())
+            if n_bad:
                 raise ValueError(
-                    f"trials need finite returns, but {name} of {self.names[column]} has {int(bad[:, column].sum())} "
-                    "NaN or infinite; evaluate the run again"
+                    f"a trial needs finite returns, but {name} of {self.name} has {n_bad} NaN or infinite; evaluate "
+                    "the run again"
                 )
+
+    @property
+    def too_short(self) -> str | None:
+        """Why nothing can be said of its Sharpe ratio, where it has too few sessions."""
+        n = len(self.sessions)
+        if n >= MIN_OBSERVATIONS:
+            return None
+        return f"it has {n} {'session' if n == 1 else 'sessions'} in the period, and {MIN_OBSERVATIONS} are needed"
+
+    def reference(self, against: Against) -> tuple[str, FloatArray] | None:
+        """Name and returns (T,) of what it is held against; none against zero."""
+        if against == "zero":
+            return None
+        if against == "anchor":
+            return self.anchor_name, self.anchor
+        return self.best_baseline_name, self.best_baseline
+
+    def returns(self, against: Against) -> FloatArray:
+        """Net returns (T,), active where there is a reference."""
+        reference = self.reference(against)
+        return self.net if reference is None else active_returns(self.net, reference[1])
+
+    def sharpe(self, against: Against) -> float:
+        """Sharpe ratio per session of these returns."""
+        return float(sharpe_ratios(self.returns(against)[:, None])[0])
+
+
+@dataclass(frozen=True, eq=False)
+class Trials:
+    """All trials on one market in one period, each over its own sessions.
+
+    Raises:
+        ValueError: if a trial is named twice.
+    """
+
+    known: tuple[Trial, ...]
+    without_returns: tuple[str, ...] = ()  # ids of runs that count, but whose returns are lost
+
+    def __post_init__(self) -> None:
+        if len(set(self.names)) < len(self.names):
+            raise ValueError(f"trials need different names, but they are {', '.join(self.names)}")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of those whose returns are known."""
+        return tuple(trial.name for trial in self.known)
 
     @property
     def n_ever(self) -> int:
         """How many were ever run, those whose returns are lost included."""
-        return len(self.names) + len(self.without_returns)
+        return len(self.known) + len(self.without_returns)
+
+    def sharpe(self, against: Against) -> FloatArray:
+        """Sharpe ratios per session of those that have enough sessions, each over its own."""
+        return np.array([trial.sharpe(against) for trial in self.known if not trial.too_short])
+
+    def comparable(self) -> tuple[Trial, ...]:
+        """Those that cover the period: they have the sessions of the longest.
+
+        Of several windows that are as long, that of the most trials counts, and of those the first.
+        """
+        windows = {trial.name: trial.sessions.tobytes() for trial in self.known if not trial.too_short}
+        frequency = Counter(windows.values())
+        longest = max(frequency, key=lambda window: (len(window), frequency[window]), default=None)
+        return tuple(trial for trial in self.known if longest and windows.get(trial.name) == longest)
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,10 +139,21 @@ class RunReturns:
     baselines: FloatArray  # (T, B)
     baseline_names: tuple[str, ...]
 
-    def during(self, sessions: Days) -> "RunReturns":
-        """Over some of its sessions."""
-        at = np.searchsorted(self.sessions, sessions)
-        return RunReturns(sessions, self.net[at], self.baselines[at], self.baseline_names)
+    def trial(self, name: str, period: Period) -> Trial:
+        """Of this name, over the sessions that it has in a period."""
+        inside = (self.sessions >= np.datetime64(period.first)) & (self.sessions <= np.datetime64(period.last))
+        baselines, names = self.baselines[inside], self.baseline_names
+        best = int(np.argmax(sharpe_ratios(baselines)))
+        anchor = next((names.index(each) for each in ANCHORS if each in names), best)
+        return Trial(
+            name=name,
+            sessions=self.sessions[inside],
+            net=self.net[inside],
+            best_baseline=baselines[:, best],
+            anchor=baselines[:, anchor],
+            best_baseline_name=names[best],
+            anchor_name=names[anchor],
+        )
 
 
 def run_returns(curves: pl.DataFrame) -> dict[str, RunReturns]:
@@ -128,7 +200,7 @@ def _returns(run_id: str, rows: pl.DataFrame) -> RunReturns:
 
 
 def trials_of(runs: pl.DataFrame, curves: pl.DataFrame, period: Period) -> Trials:
-    """The trials over the sessions of a period that all of them share.
+    """The trials in a period, each over the sessions that it has there.
 
     Args:
         runs: run_id of every trial ever run on the market, in the order to keep.
@@ -136,45 +208,20 @@ def trials_of(runs: pl.DataFrame, curves: pl.DataFrame, period: Period) -> Trial
         period: days to take.
 
     Raises:
-        ValueError: as `run_returns` and `Trials`.
+        ValueError: as `run_returns`, `Trial` and `Trials`.
     """
-    wanted = runs["run_id"].to_list()
-    inside = pl.col("run_id").cast(pl.String).is_in(wanted) & pl.col("session").is_between(period.first, period.last)
-    of_run = run_returns(curves.filter(inside))
-    return align(wanted, of_run, shared_sessions([of_run[name] for name in wanted if name in of_run], period))
+    names = runs["run_id"].to_list()
+    return trials_within(names, run_returns(curves.filter(pl.col("run_id").cast(pl.String).is_in(names))), period)
 
 
-def shared_sessions(runs: Sequence[RunReturns], period: Period) -> Days:
-    """The sessions of a period that all the runs have."""
-    if not runs:
-        return np.array([], dtype="datetime64[D]")
-    shared = runs[0].sessions
-    for run in runs[1:]:
-        shared = np.intersect1d(shared, run.sessions, assume_unique=True)
-    return shared[(shared >= np.datetime64(period.first)) & (shared <= np.datetime64(period.last))]
+def trials_within(names: Sequence[str], of_run: Mapping[str, RunReturns], period: Period) -> Trials:
+    """The trials of these names in a period; one without returns counts, one with none in the period as well.
 
-
-def align(names: Sequence[str], of_run: Mapping[str, RunReturns], sessions: Days) -> Trials:
-    """The trials of these names over these sessions, all of which they have."""
-    known = [name for name in names if name in of_run]
-    runs = [of_run[name].during(sessions) for name in known]
-    best = [int(np.argmax(sharpe_ratios(run.baselines))) for run in runs]
-    anchors = [
-        next((run.baseline_names.index(name) for name in ANCHORS if name in run.baseline_names), i)
-        for run, i in zip(runs, best, strict=True)
-    ]
-
-    def columns(of: Sequence[FloatArray]) -> FloatArray:
-        return np.column_stack(of) if of else np.empty((len(sessions), 0))
-
+    Raises:
+        ValueError: as `Trial` and `Trials`.
+    """
     return Trials(
-        names=tuple(known),
-        sessions=sessions,
-        net=columns([run.net for run in runs]),
-        best_baseline=columns([run.baselines[:, i] for run, i in zip(runs, best, strict=True)]),
-        anchor=columns([run.baselines[:, i] for run, i in zip(runs, anchors, strict=True)]),
-        best_baselines=tuple(run.baseline_names[i] for run, i in zip(runs, best, strict=True)),
-        anchors=tuple(run.baseline_names[i] for run, i in zip(runs, anchors, strict=True)),
+        known=tuple(of_run[name].trial(name, period) for name in names if name in of_run),
         without_returns=tuple(name for name in names if name not in of_run),
     )
 

@@ -1,8 +1,8 @@
 """Every trial on a market, discounted for all the others: Sharpe inference, active returns and overfitting."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from itertools import product
 
 import numpy as np
 import polars as pl
@@ -11,42 +11,30 @@ from numpy.typing import NDArray
 from pydantic import Field, PositiveInt
 
 from nvtrader_pipelines.components import Component
-from nvtrader_pipelines.evaluation.active import active_returns, market_model
+from nvtrader_pipelines.evaluation.active import market_model
+from nvtrader_pipelines.evaluation.comparison import OVERFITTING, Comparison
 from nvtrader_pipelines.evaluation.deflation import YEARLY, Deflation
 from nvtrader_pipelines.evaluation.intervals import SharpeIntervals
 from nvtrader_pipelines.evaluation.multiple_testing import Correction, adjusted_p_values
-from nvtrader_pipelines.evaluation.overfitting import MOST_BLOCKS, backtest_overfitting
-from nvtrader_pipelines.evaluation.rademacher import (
-    lower_bounds,
-    massart_bound,
-    rademacher_complexity,
-    sharpe_ratio_estimation_error,
-)
+from nvtrader_pipelines.evaluation.overfitting import MOST_BLOCKS
 from nvtrader_pipelines.evaluation.sharpe_inference import (
-    MIN_OBSERVATIONS,
-    effective_number_of_trials,
     minimum_track_record_length,
     probabilistic_sharpe_ratio,
     sharpe_moments,
     sharpe_p_value,
 )
 from nvtrader_pipelines.evaluation.trials import (
-    Days,
-    Period,
-    RunReturns,
+    AGAINST,
+    Against,
+    Trial,
     Trials,
-    align,
-    mean_correlation,
     periods_of,
     run_returns,
-    shared_sessions,
-    sharpe_ratios,
-    varies,
+    trials_within,
 )
 
 FloatArray = NDArray[np.float64]
-Against = Literal["zero", "best_baseline", "anchor"]
-AGAINST: tuple[Against, ...] = get_args(Against)
+Bounds = Mapping[tuple[str, Against], tuple[float, float]]
 _CORRECTIONS: tuple[Correction, ...] = ("holm", "benjamini_hochberg")
 
 VALIDATION = {
@@ -74,28 +62,6 @@ VALIDATION = {
     "alpha_t": pl.Float64,
     "note": pl.String,
 }
-OVERFITTING = {
-    "against": pl.String,
-    "n_trials": pl.Int64,
-    "first_session": pl.Date,
-    "last_session": pl.Date,
-    "n_sessions": pl.Int64,
-    "mean_correlation": pl.Float64,
-    "effective_n_trials": pl.Float64,
-    "n_blocks": pl.Int64,
-    "n_combinations": pl.Int64,
-    "probability_of_overfitting": pl.Float64,
-    "degradation_slope": pl.Float64,
-    "degradation_intercept": pl.Float64,
-    "degradation_r_squared": pl.Float64,
-    "probability_of_loss": pl.Float64,
-    "rademacher_complexity": pl.Float64,
-    "massart_bound": pl.Float64,
-    "logits": pl.List(pl.Float64),
-    "in_sample": pl.List(pl.Float64),
-    "out_of_sample": pl.List(pl.Float64),
-    "note": pl.String,
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,37 +82,23 @@ class ValidationSettings(Component):
     seed: int = 0
 
 
-@dataclass(frozen=True, eq=False)
-class _Contest:
-    """All trials against one thing."""
-
-    against: Against
-    references: tuple[str | None, ...]  # (N,)
-    reference: FloatArray | None  # (T, N)
-    returns: FloatArray  # (T, N), active where there is a reference
-    sharpe: FloatArray  # (N,) per session
-
-
 def validate(trials: Trials, settings: ValidationSettings | None = None) -> Validation:
     """Judge every trial against zero, its best baseline and its anchor, with all the others in mind.
 
-    Against a reference, returns are active: net returns less those of the reference, session by session. Sharpe ratios
-    are annual. The deflation takes the number of all trials ever run, also of those whose returns are lost, and the
-    variance of the Sharpe ratios of the others. What cannot be computed is null, and the note says why.
+    Each trial is judged on its own sessions. Against a reference, returns are active: net returns less those of the
+    reference, session by session. Sharpe ratios are annual. The deflation takes the number of all trials ever run, also
+    of those whose returns are lost, and the variance of the Sharpe ratios of the others, each over its own sessions.
+    Overfitting and the Rademacher bounds need common sessions: they are of the trials that have all sessions of the
+    longest. What cannot be computed is null, and the note says why.
     """
     how = settings or ValidationSettings()
-    contests = [_contest(trials, against) for against in AGAINST]
-    columns = np.hstack([contest.returns for contest in contests])
-    enough = len(trials.sessions) >= MIN_OBSERVATIONS and columns.shape[1] > 0
-    draws = how.intervals.draw(columns, np.random.default_rng([how.seed, 0])) if enough else None
+    bounds = _intervals(trials, how)
     rows, summaries = [], []
-    for number, contest in enumerate(contests):
+    for number, against in enumerate(AGAINST):
         generator = np.random.default_rng([how.seed, 1 + number])
-        complexity = _complexity(contest, how, generator) if enough else None
-        first = number * len(trials.names)
-        bounds = [] if draws is None else [draws.interval(first + i) for i in range(len(trials.names))]
-        rows += _rows(trials, contest, bounds, complexity, how)
-        summaries.append(_summary(trials, contest, complexity, how))
+        comparison = Comparison.of(trials, against, generator, how.n_sign_draws)
+        rows += _rows(trials, comparison, bounds, how.delta)
+        summaries.append(comparison.summary(how.n_blocks))
     return Validation(pl.DataFrame(rows, schema=VALIDATION), pl.DataFrame(summaries, schema=OVERFITTING))
 
 
@@ -168,23 +120,16 @@ def validate_sources(
         The frames of `validate` with source and period, and the trials with their experiment.
 
     Raises:
-        ValueError: as `trials.run_returns` and `Trials`.
+        ValueError: as `trials.run_returns`, `Trial` and `Trials`.
     """
     of_run = run_returns(curves)
     experiments = runs.select("run_id", "experiment")
     found: list[tuple[pl.DataFrame, pl.DataFrame]] = []
     for source, periods in periods_of(runs, evaluations).items():
         names = runs.filter(pl.col("source") == source)["run_id"].to_list()
-        known = [of_run[name] for name in names if name in of_run]
         for period in periods:
-            shared = shared_sessions(known, period)
-            judged = validate(align(names, of_run, shared), settings)
-            told = pl.concat_str("note", pl.lit(_unshared(known, shared, period)), separator="; ", ignore_nulls=True)
-            where = {
-                "source": pl.lit(source),
-                "period": pl.lit(period.name),
-                "note": pl.when(told != "").then(told),
-            }
+            judged = validate(trials_within(names, of_run, period), settings)
+            where = {"source": pl.lit(source), "period": pl.lit(period.name)}
             trials = judged.trials.join(experiments, on="run_id", how="left")
             found.append((trials.with_columns(**where), judged.overfitting.with_columns(**where)))
     place = {"source": pl.String, "period": pl.String}
@@ -193,16 +138,6 @@ def validate_sources(
     return Validation(
         pl.concat([empty, *(trials.select(empty.columns) for trials, _ in found)]),
         pl.concat([nothing, *(overfitting.select(nothing.columns) for _, overfitting in found)]),
-    )
-
-
-def _unshared(known: Sequence[RunReturns], shared: Days, period: Period) -> str | None:
-    """What a reader must know where a trial with a short window takes sessions from all others."""
-    lengths = [len(shared_sessions([run], period)) for run in known]
-    if not lengths or len(shared) == max(lengths):
-        return None
-    return (
-        f"all trials share {len(shared)} of the {max(lengths)} sessions of the longest; the shortest has {min(lengths)}"
     )
 
 
@@ -228,81 +163,64 @@ def headlines(judged: Validation, n_trials: int = 20) -> tuple[pl.DataFrame, pl.
     return pl.concat(newest).select(shown).with_columns(rounded), judged.overfitting.drop(lists).with_columns(rounded)
 
 
-def _contest(trials: Trials, against: Against) -> _Contest:
-    if against == "zero":
-        nobody = (None,) * len(trials.names)
-        return _Contest(against, nobody, None, trials.net, sharpe_ratios(trials.net))
-    reference, names = {
-        "best_baseline": (trials.best_baseline, trials.best_baselines),
-        "anchor": (trials.anchor, trials.anchors),
-    }[against]
-    active = active_returns(trials.net, reference)
-    return _Contest(against, names, reference, active, sharpe_ratios(active))
+def _intervals(trials: Trials, how: ValidationSettings) -> Bounds:
+    """Bounds of every trial's annual Sharpe ratios; a draw resamples the same sessions of all trials of one length.
+
+    They depend on nothing but a trial's own returns.
+    """
+    by_length: dict[int, list[Trial]] = {}
+    for trial in trials.known:
+        if not trial.too_short:
+            by_length.setdefault(len(trial.sessions), []).append(trial)
+    found: dict[tuple[str, Against], tuple[float, float]] = {}
+    for group in by_length.values():
+        columns = list(product(group, AGAINST))
+        returns = np.column_stack([trial.returns(against) for trial, against in columns])
+        draws = how.intervals.draw(returns, np.random.default_rng([how.seed, 0]))
+        for i, (trial, against) in enumerate(columns):
+            found[trial.name, against] = draws.interval(i)
+    return found
 
 
-def _complexity(contest: _Contest, how: ValidationSettings, generator: np.random.Generator) -> float:
-    """Of the returns over their volatility, per session."""
-    return rademacher_complexity(_standardized(contest), generator, how.n_sign_draws)
-
-
-def _standardized(contest: _Contest) -> FloatArray:
-    """Returns over their volatility, whose means are the Sharpe ratios; 0 where they never vary."""
-    deviation = contest.returns.std(axis=0, ddof=1)
-    return np.divide(contest.returns, deviation, out=np.zeros_like(contest.returns), where=varies(contest.returns))
-
-
-def _shared(trials: Trials, contest: _Contest) -> dict[str, object]:
-    """What all rows of a contest have in common."""
-    days = trials.sessions
-    return {
-        "against": contest.against,
-        "n_trials": trials.n_ever,
-        "first_session": days[0].item() if len(days) else None,
-        "last_session": days[-1].item() if len(days) else None,
-        "n_sessions": len(days),
-    }
-
-
-def _rows(
-    trials: Trials,
-    contest: _Contest,
-    bounds: Sequence[tuple[float, float]],
-    complexity: float | None,
-    how: ValidationSettings,
-) -> list[dict[str, object]]:
+def _rows(trials: Trials, comparison: Comparison, bounds: Bounds, delta: float) -> list[dict[str, object]]:
     """A row of each trial."""
-    shared = _shared(trials, contest)
+    against = comparison.against
+    shared = {"against": against, "n_trials": trials.n_ever}
     rows: list[dict[str, object]] = [
         {**shared, "run_id": name, "note": "its returns are not in the tables any more"}
         for name in trials.without_returns
     ]
-    if complexity is None:
-        n_shared = len(trials.sessions)
-        too_short = f"the {trials.n_ever} trials share {n_shared} sessions, and {MIN_OBSERVATIONS} are needed"
-        return rows + [{**shared, "run_id": name, "note": too_short} for name in trials.names]
-    deflation = Deflation.of(contest.sharpe, trials.n_ever)
-    own = [_inference(contest.returns[:, i], deflation) for i in range(len(trials.names))]
+    if not trials.known:
+        return rows
+    deflation = Deflation.of(trials.sharpe(against), trials.n_ever)
+    own = [_inference(trial, against, deflation) for trial in trials.known]
     adjusted = _adjusted([found.get("p_value") for found, _ in own], trials.n_ever)
-    error = sharpe_ratio_estimation_error(len(trials.sessions), trials.n_ever, how.delta)
-    lower = lower_bounds(contest.sharpe, complexity, error)
-    for i, (name, (found, notes)) in enumerate(zip(trials.names, own, strict=True)):
-        beyond, why = _beyond(trials.net[:, i], None if contest.reference is None else contest.reference[:, i])
-        rows.append(
-            {
-                **shared,
-                "run_id": name,
-                "reference": contest.references[i],
-                "sharpe": contest.sharpe[i] * YEARLY,
-                "sharpe_low": bounds[i][0],
-                "sharpe_high": bounds[i][1],
-                "rademacher_lower": lower[i] * YEARLY,
-                **found,
-                **adjusted[i],
-                **beyond,
-                "note": "; ".join([*deflation.notes, *notes, *why]) or None,
-            }
-        )
+    lower = comparison.lower_bounds(delta)
+    for trial, (found, notes), corrected in zip(trials.known, own, adjusted, strict=True):
+        row: dict[str, object] = {**shared, **_window(trial), "run_id": trial.name}
+        if trial.too_short:
+            rows.append(row | {"note": trial.too_short})
+            continue
+        reference = trial.reference(against)
+        low, high = bounds[trial.name, against]
+        beyond, why = _beyond(trial, against)
+        said = [*deflation.notes, *comparison.left_out(trial), *why, *notes]
+        row |= {
+            "reference": reference[0] if reference else None,
+            "sharpe": trial.sharpe(against) * YEARLY,
+            "sharpe_low": low,
+            "sharpe_high": high,
+            "rademacher_lower": lower.get(trial.name),
+        }
+        rows.append({**row, **found, **corrected, **beyond, "note": "; ".join(said) or None})
     return rows
+
+
+def _window(trial: Trial) -> dict[str, object]:
+    """Which sessions it was judged on."""
+    days = trial.sessions
+    ends = {"first_session": days[0].item(), "last_session": days[-1].item()} if len(days) else {}
+    return {**ends, "n_sessions": len(days)}
 
 
 def _adjusted(p_values: Sequence[float | None], n_ever: int) -> list[dict[str, float]]:
@@ -316,59 +234,30 @@ def _adjusted(p_values: Sequence[float | None], n_ever: int) -> list[dict[str, f
     ]
 
 
-def _inference(returns: FloatArray, deflation: Deflation) -> tuple[dict[str, float], list[str]]:
+def _inference(trial: Trial, against: Against, deflation: Deflation) -> tuple[dict[str, float], list[str]]:
     """What follows from one trial's returns, and why something does not."""
     try:
-        moments = sharpe_moments(returns)
+        moments = sharpe_moments(trial.returns(against))
         found = {"probabilistic_sharpe": probabilistic_sharpe_ratio(moments), "p_value": sharpe_p_value(moments)}
         found |= deflation.apply(moments)
     except ValueError as error:
         return {}, [str(error)]
-    try:
-        return {**found, "minimum_track_record_length": minimum_track_record_length(moments)}, []
-    except ValueError as error:
-        return found, [str(error)]
+    if moments.sharpe <= 0.0:
+        return found, [f"no record is long enough: its {_kind(against)} is not positive"]
+    return {**found, "minimum_track_record_length": minimum_track_record_length(moments)}, []
 
 
-def _beyond(returns: FloatArray, reference: FloatArray | None) -> tuple[dict[str, float], list[str]]:
+def _kind(against: Against) -> str:
+    return "Sharpe ratio" if against == "zero" else "active Sharpe ratio"
+
+
+def _beyond(trial: Trial, against: Against) -> tuple[dict[str, float], list[str]]:
     """Alpha and beta, where there is a reference."""
+    reference = trial.reference(against)
     if reference is None:
         return {}, []
     try:
-        model = market_model(returns, reference)
+        model = market_model(trial.net, reference[1])
     except ValueError as error:
         return {}, [str(error)]
     return {"alpha_per_year": model.alpha_per_year, "beta": model.beta, "alpha_t": model.alpha_t}, []
-
-
-def _summary(trials: Trials, contest: _Contest, complexity: float | None, how: ValidationSettings) -> dict[str, object]:
-    """The row of a contest."""
-    row = _shared(trials, contest)
-    if complexity is not None:
-        row |= {
-            "rademacher_complexity": complexity * YEARLY,
-            "massart_bound": massart_bound(_standardized(contest)) * YEARLY,
-        }
-    try:
-        found = backtest_overfitting(contest.returns, how.n_blocks)
-        line = found.degradation()
-        row |= {
-            "n_blocks": found.n_blocks,
-            "n_combinations": len(found.logits),
-            "probability_of_overfitting": found.probability,
-            "degradation_slope": line.slope,
-            "degradation_intercept": line.intercept * YEARLY,
-            "degradation_r_squared": line.r_squared,
-            "probability_of_loss": found.probability_of_loss,
-            "logits": found.logits.tolist(),
-            "in_sample": (found.in_sample * YEARLY).tolist(),
-            "out_of_sample": (found.out_of_sample * YEARLY).tolist(),
-        }
-        correlation = mean_correlation(contest.returns)
-        row |= {
-            "mean_correlation": correlation,
-            "effective_n_trials": effective_number_of_trials(trials.n_ever, correlation),
-        }
-    except ValueError as error:
-        row["note"] = str(error)
-    return row

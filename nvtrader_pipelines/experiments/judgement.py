@@ -60,7 +60,7 @@ class Luck:
     @classmethod
     def of(cls, trials: Trials) -> "Luck":
         """From the returns of all trials of a market."""
-        return cls(trials.names, sharpe_ratios(trials.net - trials.best_baseline), trials.n_ever)
+        return cls(trials.names, trials.sharpe("best_baseline"), trials.n_ever)
 
     def deflation(self, run_id: str | None, own: float) -> Deflation:
         """For one entrant, which counts as another trial where it is none of them."""

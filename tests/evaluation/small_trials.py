@@ -1,11 +1,12 @@
 """Runs with their own account and baselines, over the sessions that each of them has."""
 
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 
 import numpy as np
 import polars as pl
 
-from nvtrader_pipelines.evaluation.trials import Period, Trials
+from nvtrader_pipelines.evaluation.trials import Period, Trial, Trials
 from tests.markets import synthetic_sessions
 
 WHOLE = Period("all", date(1990, 1, 1), date(2030, 1, 1))
@@ -39,19 +40,33 @@ def some_runs(*names, source="sample"):
     )
 
 
-def some_trials(n_trials=6, n_sessions=400, seed=0, skill=0.0):
+@dataclass(frozen=True)
+class Returns:
+    """Net returns (T, N) of trials on the same sessions."""
+
+    net: np.ndarray
+    best_baseline: np.ndarray
+    anchor: np.ndarray
+
+    def first(self, n_sessions=None, n_trials=None):
+        """Of some sessions and trials."""
+        return Returns(*(part[:n_sessions, :n_trials] for part in (self.net, self.best_baseline, self.anchor)))
+
+    def trials(self, without_returns=()):
+        days = synthetic_sessions(len(self.net))
+        columns = zip(self.net.T, self.best_baseline.T, self.anchor.T, strict=True)
+        known = [
+            Trial(f"run-{i}", days, *returns, best_baseline_name="minimum_variance", anchor_name="equal_weight")
+            for i, returns in enumerate(columns)
+        ]
+        return Trials(tuple(known), without_returns)
+
+
+def some_returns(n_trials=6, n_sessions=400, seed=0, skill=0.0):
     """Trials around one market; the first of them has some skill."""
     generator = np.random.default_rng(seed)
     market = generator.normal(0.0004, 0.01, (n_sessions, 1))
     net = market + generator.normal(0.0, 0.003, (n_sessions, n_trials))
     net[:, 0] += skill
     best = np.repeat(market + generator.normal(0.0, 0.002, (n_sessions, 1)), n_trials, axis=1)
-    return Trials(
-        names=tuple(f"run-{i}" for i in range(n_trials)),
-        sessions=synthetic_sessions(n_sessions),
-        net=net,
-        best_baseline=best,
-        anchor=np.repeat(market, n_trials, axis=1),
-        best_baselines=("minimum_variance",) * n_trials,
-        anchors=("equal_weight",) * n_trials,
-    )
+    return Returns(net, best, np.repeat(market, n_trials, axis=1))

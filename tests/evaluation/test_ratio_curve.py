@@ -7,9 +7,9 @@ import pytest
 from nvtrader_pipelines.evaluation.ratio_curve import RATIO_CURVE, sharpe_ratio_curve
 from nvtrader_pipelines.evaluation.sharpe_inference import deflated_sharpe_ratio, sharpe_moments
 from nvtrader_pipelines.evaluation.statistics import sharpe_ratio
-from nvtrader_pipelines.evaluation.trials import trials_of
+from nvtrader_pipelines.evaluation.trials import Against, trials_of
 from nvtrader_pipelines.evaluation.validation import validate
-from tests.evaluation.small_trials import SESSIONS, WHOLE, run_curves
+from tests.evaluation.small_trials import WHOLE, run_curves
 from tests.evaluation.test_validation import QUICK
 
 PERIODS = ("fold", "all", "from_2016")
@@ -85,12 +85,12 @@ def test_a_run_is_deflated_for_those_that_had_finished_by_then():
     curve = curve_of([0.5] * 4).filter(pl.col("period") == "all")
     assert curve["n_trials"].to_list() == [1, 2, 3, 4]
     for i, row in enumerate(curve.iter_rows(named=True)):
-        known = trials_of(trials(i + 1), curves(4), WHOLE)
-        active = known.net - known.best_baseline
-        assert row["best_baseline"] == known.best_baselines[i]
-        assert row["active_sharpe"] == pytest.approx(sharpe_ratio(active[:, i]))
-        for name, returns in (("deflated_sharpe", known.net), ("active_deflated_sharpe", active)):
-            moments = [sharpe_moments(column) for column in returns.T]
+        known = trials_of(trials(i + 1), curves(4), WHOLE).known
+        assert row["best_baseline"] == known[i].best_baseline_name
+        assert row["active_sharpe"] == pytest.approx(sharpe_ratio(known[i].returns("best_baseline")))
+        columns: dict[str, Against] = {"deflated_sharpe": "zero", "active_deflated_sharpe": "best_baseline"}
+        for name, against in columns.items():
+            moments = [sharpe_moments(trial.returns(against)) for trial in known]
             variance = float(np.var([each.sharpe for each in moments], ddof=1)) if i else 0.0
             assert row[name] == pytest.approx(deflated_sharpe_ratio(moments[i], i + 1, variance))
 
@@ -101,22 +101,32 @@ def test_what_later_runs_are_like_changes_nothing_of_earlier_ones():
     assert many.select(names).head(len(few)).equals(few.select(names))
 
 
-def test_the_newest_run_is_worth_what_the_validation_says():
-    newest = curve_of([0.5] * 4).filter(pl.col("period") == "all").tail(1)
-    judged = validate(trials_of(trials(4), curves(4), WHOLE), QUICK).trials.filter(pl.col("run_id") == "run-3")
+@pytest.mark.parametrize("short", [{}, {"first": 200, "last": 500}, {"last": 3}])
+def test_the_newest_run_is_worth_what_the_validation_says(short):
+    returns = pl.concat([run_curves("run-0"), run_curves("run-1", seed=1, **short), run_curves("run-2", seed=2)])
+    newest = curve_of([0.5] * 3, returns=returns).filter(pl.col("period") == "all").tail(1)
+    judged = validate(trials_of(trials(3), returns, WHOLE), QUICK).trials.filter(pl.col("run_id") == "run-2")
     assert judged["deflated_sharpe"].to_list()[:2] == pytest.approx(
         [newest["deflated_sharpe"][0], newest["active_deflated_sharpe"][0]]
     )
 
 
-def test_from_a_shorter_run_on_only_the_sessions_it_has_count():
+def test_a_shorter_run_is_judged_on_its_own_sessions_and_the_others_on_theirs():
     returns = pl.concat([run_curves("run-0"), run_curves("run-1", last=400, seed=1), run_curves("run-2", seed=2)])
     curve = curve_of([0.5] * 3, returns=returns).filter(pl.col("period") == "all")
-    whole, shared = returns, returns.filter(pl.col("session") <= SESSIONS[399])
-    for i, used in enumerate((whole, shared, shared)):
-        known = trials_of(trials(i + 1), used, WHOLE)
-        active = (known.net - known.best_baseline)[:, i]
-        assert curve["active_sharpe"][i] == pytest.approx(sharpe_ratio(active))
+    for i, trial in enumerate(trials_of(trials(3), returns, WHOLE).known):
+        assert len(trial.sessions) == (400 if i == 1 else 700)
+        assert curve["active_sharpe"][i] == pytest.approx(sharpe_ratio(trial.returns("best_baseline")))
+    assert curve["active_deflated_sharpe"].null_count() == 0
+
+
+def test_a_run_of_too_few_sessions_counts_and_says_why_it_has_nothing():
+    returns = pl.concat([run_curves("run-0"), run_curves("run-1", last=3, seed=1), run_curves("run-2", seed=2)])
+    curve = curve_of([0.5] * 3, returns=returns).filter(pl.col("period") == "all")
+    assert curve["n_trials"].to_list() == [1, 2, 3]
+    assert curve.row(1, named=True)["active_sharpe"] is None
+    assert curve["note"][1] == "it has 3 sessions in the period, and 4 are needed"
+    assert curve["active_deflated_sharpe"][2] is not None
 
 
 def test_runs_of_another_market_deflate_nothing():

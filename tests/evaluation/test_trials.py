@@ -14,28 +14,62 @@ from nvtrader_pipelines.evaluation.trials import (
     sharpe_ratios,
     trials_of,
 )
-from tests.evaluation.small_trials import SESSIONS, WHOLE, run_curves, some_runs, some_trials
+from tests.evaluation.small_trials import SESSIONS, WHOLE, run_curves, some_returns, some_runs
 
 
 def both(**second):
     return pl.concat([run_curves("a"), run_curves("b", seed=1, **second)])
 
 
-def test_trials_are_the_ensembles_over_the_sessions_all_have():
+def test_trials_are_the_ensembles_each_over_its_own_sessions():
     trials = trials_of(some_runs("a", "b"), both(first=100, last=600), WHOLE)
     assert trials.names == ("a", "b")
-    assert (trials.sessions == SESSIONS[100:600]).all()
     ensembles = both(first=100, last=600).filter(pl.col("kind") == "ensemble")
-    for i, name in enumerate(trials.names):
-        own = ensembles.filter(pl.col("run_id") == name, pl.col("session").is_between(SESSIONS[100], SESSIONS[599]))
-        assert trials.net[:, i].tolist() == own["net_return"].to_list()
+    for trial, sessions in zip(trials.known, (SESSIONS, SESSIONS[100:600]), strict=True):
+        assert trial.sessions.tolist() == sessions.tolist()
+        own = ensembles.filter(pl.col("run_id") == trial.name)
+        assert trial.net.tolist() == own["net_return"].to_list()
+
+
+def test_comparable_are_the_trials_with_all_sessions_of_the_longest():
+    curves = pl.concat(
+        [
+            run_curves("tiny", first=10, last=20),
+            run_curves("a"),
+            run_curves("late", first=300),
+            run_curves("b", seed=1),
+            run_curves("next", last=699),
+        ]
+    )
+    trials = trials_of(some_runs("tiny", "a", "late", "lost", "b", "next"), curves, WHOLE)
+    assert [trial.name for trial in trials.comparable()] == ["a", "b"]
+    later = Period("later", SESSIONS[300].item(), SESSIONS[698].item())
+    trials = trials_of(some_runs("tiny", "a", "late", "lost", "b", "next"), curves, later)
+    assert [trial.name for trial in trials.comparable()] == ["a", "late", "b", "next"]
+
+
+@pytest.mark.parametrize(
+    ("windows", "expected"),
+    [
+        ({"a": (0, 400), "b": (300, 700)}, ["a"]),
+        ({"a": (0, 400), "b": (300, 700), "c": (300, 700)}, ["b", "c"]),
+        ({"a": (0, 3)}, []),
+        ({}, []),
+    ],
+)
+def test_of_windows_as_long_that_of_the_most_trials_counts_and_then_the_first(windows, expected):
+    every = [run_curves(name, first=first, last=last) for name, (first, last) in windows.items()]
+    curves = pl.concat([run_curves("other"), *every])
+    trials = trials_of(some_runs(*windows, "lost"), curves, WHOLE)
+    assert [trial.name for trial in trials.comparable()] == expected
 
 
 def test_only_the_days_of_the_period_count():
     period = Period("from_2017", date(2017, 1, 1), date(2017, 6, 30))
     trials = trials_of(some_runs("a", "b"), both(), period)
     inside = (np.datetime64(period.first) <= SESSIONS) & (np.datetime64(period.last) >= SESSIONS)
-    assert (trials.sessions == SESSIONS[inside]).all()
+    for trial in trials.known:
+        assert trial.sessions.tolist() == SESSIONS[inside].tolist()
 
 
 def test_the_best_baseline_is_that_of_the_period_known_afterwards():
@@ -43,7 +77,7 @@ def test_the_best_baseline_is_that_of_the_period_known_afterwards():
     halves = [Period("all", SESSIONS[i].item(), SESSIONS[i + 99].item()) for i in range(0, 700, 100)]
     seen = set()
     for period in halves:
-        trials = trials_of(some_runs("a", "b"), curves, period)
+        trial = trials_of(some_runs("a", "b"), curves, period).known[0]
         inside = curves.filter(pl.col("run_id") == "a", pl.col("session").is_between(period.first, period.last))
         returns = {
             name: inside.filter(pl.col("policy") == name)["net_return"].to_numpy()
@@ -51,8 +85,8 @@ def test_the_best_baseline_is_that_of_the_period_known_afterwards():
         }
         best = max(returns, key=lambda name: sharpe_ratio(returns[name]))
         seen.add(best)
-        assert trials.best_baselines[0] == best
-        assert (trials.best_baseline[:, 0] == returns[best]).all()
+        assert trial.best_baseline_name == best
+        assert (trial.best_baseline == returns[best]).all()
     assert len(seen) == 2  # or the best would not depend on the period
 
 
@@ -65,8 +99,10 @@ def test_the_best_baseline_is_that_of_the_period_known_afterwards():
     ],
 )
 def test_the_anchor_is_the_runs_own_else_equal_weight_else_the_best(baselines, anchor):
-    trials = trials_of(some_runs("a"), run_curves("a", baselines=baselines), WHOLE)
-    assert trials.anchors[0] == (anchor or trials.best_baselines[0])
+    (trial,) = trials_of(some_runs("a"), run_curves("a", baselines=baselines), WHOLE).known
+    assert trial.anchor_name == (anchor or trial.best_baseline_name)
+    assert trial.reference("anchor") == (trial.anchor_name, trial.anchor)
+    assert trial.returns("anchor").tolist() == (trial.net - trial.anchor).tolist()
 
 
 def test_a_run_whose_returns_are_lost_still_counts():
@@ -78,14 +114,19 @@ def test_runs_of_other_markets_do_not_count():
     assert trials_of(some_runs("a"), both(), WHOLE).names == ("a",)
 
 
-def test_runs_that_never_meet_share_no_session():
-    trials = trials_of(some_runs("a", "b"), pl.concat([run_curves("a", last=300), run_curves("b", first=300)]), WHOLE)
-    assert trials.net.shape == (0, 2)
+def test_a_run_with_no_session_in_the_period_still_counts():
+    curves = pl.concat([run_curves("a", last=300), run_curves("b", first=300)])
+    trials = trials_of(some_runs("a", "b"), curves, Period("late", SESSIONS[300].item(), WHOLE.last))
+    assert trials.n_ever == 2
+    assert [len(trial.sessions) for trial in trials.known] == [0, 400]
+    assert [trial.too_short for trial in trials.known] == ["it has 0 sessions in the period, and 4 are needed", None]
+    assert len(trials.sharpe("zero")) == 1
 
 
 def test_no_run_at_all_makes_no_trial():
     trials = trials_of(some_runs("a").clear(), run_curves("a").clear(), WHOLE)
-    assert (trials.n_ever, trials.net.shape) == (0, (0, 0))
+    assert (trials.n_ever, trials.known) == (0, ())
+    assert trials.sharpe("anchor").shape == (0,)
 
 
 def test_periods_are_as_long_as_the_longest_that_is_called_so():
@@ -131,18 +172,22 @@ def test_mean_correlation_is_that_of_all_pairs_that_move():
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        (lambda t: {"net": t.net[:-1]}, r"returns of shape \(400, 6\).*'net': \(399, 6\)"),
-        (lambda t: {"anchor": t.anchor[:, :-1]}, r"'anchor': \(400, 5\)"),
-        (lambda t: {"names": ("run-0",) * 6}, "which are different"),
-        (lambda t: {"anchors": t.anchors[:-1]}, "a column for each of the names"),
-        (lambda t: {"net": np.where(np.arange(6) == 2, np.nan, t.net)}, "net of run-2 has 400 NaN"),
+        (lambda t: {"net": t.net[:-1]}, r"its sessions, \(400,\), but those of run-0 are .*'net': \(399,\)"),
+        (lambda t: {"anchor": t.anchor[:, None]}, r"'anchor': \(400, 1\)"),
+        (lambda t: {"net": np.where(np.arange(400) == 2, np.nan, t.net)}, "net of run-0 has 1 NaN"),
         (lambda t: {"best_baseline": t.best_baseline * np.inf}, "best_baseline of run-0 has 400"),
     ],
 )
 def test_unequal_lengths_and_numbers_that_are_none_are_refused(change, sentence):
-    trials = some_trials()
+    trial = some_returns().trials().known[0]
     with pytest.raises(ValueError, match=sentence):
-        replace(trials, **change(trials))
+        replace(trial, **change(trial))
+
+
+def test_a_trial_that_is_named_twice_is_refused():
+    trials = some_returns().trials()
+    with pytest.raises(ValueError, match="different names, but they are run-0, run-1"):
+        replace(trials, known=trials.known * 2)
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,10 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 import pytest
+from polars.testing import assert_frame_equal
 
 from nvtrader_pipelines.evaluation.active import market_model
+from nvtrader_pipelines.evaluation.comparison import OVERFITTING
 from nvtrader_pipelines.evaluation.intervals import SharpeIntervals
 from nvtrader_pipelines.evaluation.multiple_testing import adjusted_p_values
 from nvtrader_pipelines.evaluation.overfitting import backtest_overfitting
@@ -16,9 +18,8 @@ from nvtrader_pipelines.evaluation.sharpe_inference import (
     sharpe_moments,
 )
 from nvtrader_pipelines.evaluation.statistics import sharpe_ratio
+from nvtrader_pipelines.evaluation.trials import AGAINST
 from nvtrader_pipelines.evaluation.validation import (
-    AGAINST,
-    OVERFITTING,
     VALIDATION,
     ValidationSettings,
     headlines,
@@ -26,7 +27,7 @@ from nvtrader_pipelines.evaluation.validation import (
     validate,
     validate_sources,
 )
-from tests.evaluation.small_trials import run_curves, some_runs, some_trials
+from tests.evaluation.small_trials import SESSIONS, Returns, run_curves, some_returns, some_runs
 
 QUICK = ValidationSettings(n_blocks=6, n_sign_draws=200, intervals=SharpeIntervals(n_draws=100))
 PROMISES = ["probability_of_overfitting", "degradation_slope", "probability_of_loss", "mean_correlation", "logits"]
@@ -34,21 +35,21 @@ INFERRED = ["probabilistic_sharpe", "deflated_sharpe", "deflated_sharpe_2025", "
 
 
 @pytest.fixture(scope="module")
-def trials():
-    return some_trials(skill=0.0003)
+def returns():
+    return some_returns(skill=0.0003)
 
 
 @pytest.fixture(scope="module")
-def judged(trials):
-    return validate(trials, QUICK)
+def judged(returns):
+    return validate(returns.trials(), QUICK)
 
 
 def of(judged, against):
     return judged.trials.filter(pl.col("against") == against), judged.overfitting.filter(pl.col("against") == against)
 
 
-def returns_against(trials, against):
-    return trials.net - {"zero": 0.0, "best_baseline": trials.best_baseline, "anchor": trials.anchor}[against]
+def active(returns, against):
+    return returns.net - {"zero": 0.0, "best_baseline": returns.best_baseline, "anchor": returns.anchor}[against]
 
 
 def test_every_trial_is_judged_against_zero_its_best_baseline_and_its_anchor(judged):
@@ -60,13 +61,13 @@ def test_every_trial_is_judged_against_zero_its_best_baseline_and_its_anchor(jud
 
 
 @pytest.mark.parametrize("against", AGAINST)
-def test_numbers_are_those_of_the_pure_functions_on_active_returns(trials, judged, against):
+def test_numbers_are_those_of_the_pure_functions_on_active_returns(returns, judged, against):
     rows, _ = of(judged, against)
-    returns = returns_against(trials, against)
-    moments = [sharpe_moments(column) for column in returns.T]
+    columns = active(returns, against).T
+    moments = [sharpe_moments(column) for column in columns]
     variance = float(np.var([each.sharpe for each in moments], ddof=1))
     for i, (row, each) in enumerate(zip(rows.iter_rows(named=True), moments, strict=True)):
-        assert row["sharpe"] == pytest.approx(sharpe_ratio(returns[:, i]))
+        assert row["sharpe"] == pytest.approx(sharpe_ratio(columns[i]))
         assert row["sharpe_low"] < row["sharpe"] < row["sharpe_high"]
         assert row["probabilistic_sharpe"] == pytest.approx(probabilistic_sharpe_ratio(each))
         assert row["deflated_sharpe"] == pytest.approx(deflated_sharpe_ratio(each, 6, variance))
@@ -77,7 +78,8 @@ def test_numbers_are_those_of_the_pure_functions_on_active_returns(trials, judge
             assert row["note"] is None
         else:
             assert row["minimum_track_record_length"] is None
-            assert "no record is long enough" in row["note"]
+            kind = "Sharpe ratio" if against == "zero" else "active Sharpe ratio"
+            assert row["note"] == f"no record is long enough: its {kind} is not positive"
 
 
 @pytest.mark.parametrize("against", AGAINST)
@@ -88,12 +90,12 @@ def test_p_values_are_adjusted_over_all_trials(judged, against):
     assert rows["benjamini_hochberg"].to_list() == adjusted_p_values(p_values, "benjamini_hochberg").tolist()
 
 
-def test_alpha_and_beta_are_on_the_reference_and_none_against_zero(trials, judged):
+def test_alpha_and_beta_are_on_the_reference_and_none_against_zero(returns, judged):
     zero, _ = of(judged, "zero")
     assert zero.select("alpha_per_year", "beta", "alpha_t", "reference").null_count().row(0) == (6,) * 4
-    for against, reference in (("best_baseline", trials.best_baseline), ("anchor", trials.anchor)):
+    for against, reference in (("best_baseline", returns.best_baseline), ("anchor", returns.anchor)):
         rows, _ = of(judged, against)
-        model = market_model(trials.net[:, 2], reference[:, 2])
+        model = market_model(returns.net[:, 2], reference[:, 2])
         assert rows.select("alpha_per_year", "beta", "alpha_t").row(2) == pytest.approx(
             (model.alpha_per_year, model.beta, model.alpha_t)
         )
@@ -101,9 +103,9 @@ def test_alpha_and_beta_are_on_the_reference_and_none_against_zero(trials, judge
 
 
 @pytest.mark.parametrize("against", AGAINST)
-def test_overfitting_is_that_of_the_cross_validation(trials, judged, against):
+def test_overfitting_is_that_of_the_cross_validation(returns, judged, against):
     row = of(judged, against)[1].row(0, named=True)
-    found = backtest_overfitting(returns_against(trials, against), 6)
+    found = backtest_overfitting(active(returns, against), 6)
     assert row["n_combinations"] == len(row["logits"]) == 20
     assert row["probability_of_overfitting"] == found.probability
     assert row["logits"] == found.logits.tolist()
@@ -115,23 +117,21 @@ def test_overfitting_is_that_of_the_cross_validation(trials, judged, against):
 
 def test_against_zero_all_pass_where_over_the_baseline_none_does():
     """A market that rises lets everyone through: the reason why the active deflated Sharpe ratio is what counts."""
-    trials = some_trials(n_sessions=2000, seed=3)
-    lifted = replace(
-        trials, net=trials.net + 0.0006, best_baseline=trials.best_baseline + 0.0006, anchor=trials.anchor + 0.0006
-    )
-    found = validate(lifted, QUICK)
+    level = some_returns(n_sessions=2000, seed=3)
+    lifted = Returns(level.net + 0.0006, level.best_baseline + 0.0006, level.anchor + 0.0006)
+    found = validate(lifted.trials(), QUICK)
     assert (of(found, "zero")[0]["deflated_sharpe"] > 0.95).all()
     assert (of(found, "best_baseline")[0]["deflated_sharpe"] < 0.95).all()
 
 
-def test_the_same_seed_gives_the_same_frames(trials, judged):
-    again = validate(trials, QUICK)
+def test_the_same_seed_gives_the_same_frames(returns, judged):
+    again = validate(returns.trials(), QUICK)
     assert again.trials.equals(judged.trials)
     assert again.overfitting.equals(judged.overfitting)
 
 
-def test_trials_whose_returns_are_lost_deflate_the_others(trials, judged):
-    found = validate(replace(trials, without_returns=("lost-0", "lost-1")), QUICK)
+def test_trials_whose_returns_are_lost_deflate_the_others(returns, judged):
+    found = validate(returns.trials(without_returns=("lost-0", "lost-1")), QUICK)
     rows, summary = of(found, "anchor")
     assert rows["n_trials"].to_list() == [8] * 8
     lost = rows.filter(pl.col("run_id").str.starts_with("lost"))
@@ -140,18 +140,12 @@ def test_trials_whose_returns_are_lost_deflate_the_others(trials, judged):
     before, after = of(judged, "anchor")[0], rows.filter(~pl.col("run_id").str.starts_with("lost"))
     assert (after["deflated_sharpe"] < before["deflated_sharpe"]).all()
     assert (after["holm"] >= before["holm"]).all()
-    assert summary["n_trials"][0] == 8
+    assert summary.select("n_trials", "n_compared").row(0) == (8, 6)
+    assert summary["note"][0] == "compared are 6 of 8 trials, those with all 400 sessions of the longest"
 
 
-def one_of(trials, n):
-    keep = {name: getattr(trials, name)[:, :n] for name in ("net", "best_baseline", "anchor")}
-    return replace(
-        trials, names=trials.names[:n], best_baselines=trials.best_baselines[:n], anchors=trials.anchors[:n], **keep
-    )
-
-
-def test_one_trial_has_no_overfitting_and_nothing_deflates_it(trials):
-    found = validate(one_of(trials, 1), QUICK)
+def test_one_trial_has_no_overfitting_and_nothing_deflates_it(returns):
+    found = validate(returns.first(n_trials=1).trials(), QUICK)
     rows, summary = of(found, "best_baseline")
     assert rows["deflated_sharpe"].to_list() == rows["probabilistic_sharpe"].to_list()
     assert "one trial only, so nothing deflates" in rows["note"][0]
@@ -159,16 +153,16 @@ def test_one_trial_has_no_overfitting_and_nothing_deflates_it(trials):
     assert "at least two trials" in summary["note"][0]
 
 
-def test_one_trial_left_of_several_is_not_deflated_by_a_guess(trials):
-    found = validate(replace(one_of(trials, 1), without_returns=("lost",)), QUICK)
+def test_one_trial_left_of_several_is_not_deflated_by_a_guess(returns):
+    found = validate(returns.first(n_trials=1).trials(without_returns=("lost",)), QUICK)
     row = of(found, "zero")[0].filter(pl.col("run_id") == "run-0").row(0, named=True)
     assert row["deflated_sharpe"] is None
     assert row["probabilistic_sharpe"] is not None
-    assert "needs the returns of two trials" in row["note"]
+    assert "needs two trials with enough returns" in row["note"]
 
 
-def test_trials_alike_have_no_overfitting(trials):
-    found = validate(replace(trials, net=np.repeat(trials.net[:, :1], 6, axis=1)), QUICK)
+def test_trials_alike_have_no_overfitting(returns):
+    found = validate(replace(returns, net=np.repeat(returns.net[:, :1], 6, axis=1)).trials(), QUICK)
     rows, summary = of(found, "best_baseline")
     assert "the 6 trials have the same Sharpe ratio" in rows["note"][0]
     assert "trials that differ" in summary["note"][0]
@@ -176,27 +170,27 @@ def test_trials_alike_have_no_overfitting(trials):
     assert summary["rademacher_complexity"][0] == pytest.approx(0.0, abs=0.2)  # copies: Monte Carlo error alone
 
 
-def test_a_trial_that_is_its_anchor_has_no_active_sharpe_ratio_and_says_so(trials):
-    net = trials.net.copy()
-    net[:, 1] = trials.anchor[:, 1]
-    row = of(validate(replace(trials, net=net), QUICK), "anchor")[0].row(1, named=True)
+def test_a_trial_that_is_its_anchor_has_no_active_sharpe_ratio_and_says_so(returns):
+    net = returns.net.copy()
+    net[:, 1] = returns.anchor[:, 1]
+    row = of(validate(replace(returns, net=net).trials(), QUICK), "anchor")[0].row(1, named=True)
     assert [row[name] for name in INFERRED] == [None] * len(INFERRED)
     assert row["sharpe"] == 0.0
     assert "needs returns that vary, but all 400 are 0" in row["note"]
 
 
-@pytest.mark.parametrize("n_sessions", [0, 1, 3])
-def test_trials_that_share_too_few_sessions_get_a_note(trials, n_sessions):
-    parts = {name: getattr(trials, name)[:n_sessions] for name in ("sessions", "net", "best_baseline", "anchor")}
-    found = validate(replace(trials, **parts), QUICK)
-    assert set(found.trials["note"]) == {f"the 6 trials share {n_sessions} sessions, and 4 are needed"}
+@pytest.mark.parametrize(("n_sessions", "said"), [(0, "0 sessions"), (1, "1 session"), (3, "3 sessions")])
+def test_trials_of_too_few_sessions_get_a_note(returns, n_sessions, said):
+    found = validate(returns.first(n_sessions).trials(), QUICK)
+    assert set(found.trials["note"]) == {f"it has {said} in the period, and 4 are needed"}
+    assert set(found.trials["n_sessions"]) == {n_sessions}
     assert found.trials["sharpe"].null_count() == 18
     assert found.overfitting["probability_of_overfitting"].null_count() == 3
-    assert found.overfitting["note"].null_count() == 0
+    assert set(found.overfitting["note"]) == {"no trial has the 4 sessions in the period that are needed"}
 
 
-def test_no_trial_at_all_makes_empty_rows(trials):
-    found = validate(one_of(trials, 0), QUICK)
+def test_no_trial_at_all_makes_empty_rows(returns):
+    found = validate(returns.first(n_trials=0).trials(), QUICK)
     assert found.trials.is_empty()
     assert found.overfitting["n_trials"].to_list() == [0, 0, 0]
 
@@ -223,14 +217,73 @@ def test_every_source_and_period_is_validated_by_itself():
     assert len(found.overfitting) == 12
 
 
-def test_a_trial_with_a_short_window_is_named_as_the_reason_why_all_are_judged_on_few_sessions():
+DEFLATION = ["n_trials", "expected_maximum_sharpe", "deflated_sharpe", "deflated_sharpe_2025"]
+WITH_ALL = [*DEFLATION, "holm", "benjamini_hochberg", "rademacher_lower", "note"]  # what may depend on other trials
+
+
+def with_a_short_one(n_sessions):
+    """Three trials, judged without and with a fourth that has a few sessions only."""
+    three = pl.concat([run_curves(name, seed=i, skill=0.0004 * i) for i, name in enumerate("abc")])
+    four = pl.concat([three, run_curves("d", first=200, last=200 + n_sessions, seed=3)])
+    return [
+        validate_sources(some_runs(*names), curves, verdicts(names), QUICK)
+        for names, curves in (("abc", three), ("abcd", four))
+    ]
+
+
+@pytest.mark.parametrize("n_sessions", [2, 20, 300])
+def test_a_short_trial_changes_of_others_only_how_many_there_are_and_how_they_vary(n_sessions):
+    without, found = with_a_short_one(n_sessions)
+    others = found.trials.filter(pl.col("run_id") != "d")
+    assert_frame_equal(others.drop(WITH_ALL), without.trials.drop(WITH_ALL))
+    assert without.trials["n_trials"].unique().to_list() == [3]
+    assert others["n_trials"].unique().to_list() == [4]
+    assert set(others.filter(pl.col("period") == "all")["n_sessions"]) == {700}
+
+
+def test_the_deflation_varies_by_the_sharpe_ratios_of_all_each_over_its_own_sessions():
+    _, found = with_a_short_one(300)
+    for _, rows in found.trials.group_by("period", "against"):
+        variance = float(np.var(rows["sharpe"].to_numpy(), ddof=1)) / 252
+        assert rows["expected_maximum_sharpe"].to_list() == pytest.approx(
+            [expected_maximum_sharpe(4, variance) * 252**0.5] * 4
+        )
+
+
+def test_a_short_trial_is_judged_on_its_own_sessions():
+    _, found = with_a_short_one(300)
+    own = run_curves("d", first=200, last=500, seed=3)
+    net = own.filter(pl.col("kind") == "ensemble")["net_return"].to_numpy()
+    row = found.trials.filter(pl.col("run_id") == "d", pl.col("period") == "all").row(0, named=True)
+    assert (row["first_session"], row["last_session"], row["n_sessions"]) == (
+        SESSIONS[200].item(),
+        SESSIONS[499].item(),
+        300,
+    )
+    assert row["sharpe"] == pytest.approx(sharpe_ratio(net))
+    assert row["sharpe_low"] < row["sharpe"] < row["sharpe_high"]
+    assert row["probabilistic_sharpe"] == pytest.approx(probabilistic_sharpe_ratio(sharpe_moments(net)))
+
+
+def test_a_short_trial_is_left_out_where_trials_are_compared_and_all_rows_say_so():
+    without, found = with_a_short_one(300)
+    short = found.trials.filter(pl.col("run_id") == "d", pl.col("period") == "all")
+    assert short["rademacher_lower"].null_count() == 3
+    sentence = "left out where trials are compared, for it has 300 of the 700 sessions of the longest"
+    assert short["note"].str.contains(sentence, literal=True).all()
+    whole = found.overfitting.filter(pl.col("period") == "all")
+    assert whole.select("n_trials", "n_compared", "n_sessions").rows() == [(4, 3, 700)] * 3
+    assert set(whole["note"]) == {"compared are 3 of 4 trials, those with all 700 sessions of the longest"}
+    by_others = ["n_trials", "n_compared", "effective_n_trials", "note"]
+    assert found.overfitting.drop(by_others).equals(without.overfitting.drop(by_others))
+
+
+def test_one_trial_that_covers_the_period_has_nobody_to_be_compared_with():
     curves = pl.concat([run_curves("a"), run_curves("b", first=200, last=500, seed=1)])
-    found = validate_sources(some_runs("a", "b"), curves, verdicts("ab"), QUICK)
-    whole = found.trials.filter(pl.col("period") == "all")
-    assert set(whole["n_sessions"]) == {300}
-    sentence = "all trials share 300 of the 700 sessions of the longest; the shortest has 300"
-    assert whole["note"].str.ends_with(sentence).all()
-    assert found.overfitting.filter(pl.col("period") == "all")["note"].to_list() == [sentence] * 3
+    row = validate_sources(some_runs("a", "b"), curves, verdicts("ab"), QUICK).overfitting.row(0, named=True)
+    assert (row["n_trials"], row["n_compared"], row["probability_of_overfitting"]) == (2, 1, None)
+    assert row["note"].startswith("compared are 1 of 2 trials")
+    assert "needs returns of at least two trials" in row["note"]
 
 
 def test_trials_of_one_window_have_no_note_for_it():

@@ -137,7 +137,9 @@ def _draw_logits(figure: Figure, axes: Axes, found: dict[str, object]) -> None:
         fontweight="bold",
         color=ink(VERMILION),
     )
-    text = f"{found['n_trials']} trials, {found['n_combinations']:,} halves of {found['n_blocks']} blocks"
+    compared, ever = found["n_compared"], found["n_trials"]
+    trials = f"{ever} trials" if compared == ever else f"{compared} of {ever} trials"
+    text = f"{trials}, {found['n_combinations']:,} halves of {found['n_blocks']} blocks"
     figure.text(0.085, 0.80, f"red: in the worse half\n{text}", fontsize=TEXT, color=GREY, va="center")
 
 

@@ -66,7 +66,7 @@ RATIO_CURVE = Table(
         best_so_far boolean whether no earlier run of the period was better
         n_trials long walk-forward runs on the source that had finished by then, itself included
         deflated_sharpe double probability of a true Sharpe ratio above the maximum expected of so many (2014)
-        best_baseline string baseline of the run with the highest Sharpe ratio, over the sessions those trials share
+        best_baseline string baseline of the run with the highest Sharpe ratio, over the run's own sessions
         active_sharpe double annualised Sharpe ratio of the net returns less those of the best baseline
         active_deflated_sharpe double the same probability for those active returns
         note string why something is null, or not deflated
@@ -131,14 +131,7 @@ OF_TRIALS = columns_of(
     period string before_YEAR, from_YEAR or all
     """
 )
-SHARED = columns_of(
-    """
-    n_trials long walk-forward runs ever made on the source, of every version of every experiment
-    first_session date first of the sessions that all the trials share
-    last_session date last of them
-    n_sessions long how many they share in the period
-    """
-)
+N_TRIALS = columns_of("n_trials long walk-forward runs ever made on the source, of every version of every experiment")
 VALIDATION = Table(
     "evaluation",
     "validation",
@@ -151,9 +144,12 @@ VALIDATION = Table(
         reference string account that was subtracted; null against zero
         """
     )
-    + SHARED
+    + N_TRIALS
     + columns_of(
         """
+        first_session date first of the run's own sessions in the period
+        last_session date last of them
+        n_sessions long how many the run has in the period
         sharpe double annualised Sharpe ratio of the (active) returns net of costs
         sharpe_low double 2.5 % bound, stationary bootstrap
         sharpe_high double 97.5 % bound, stationary bootstrap
@@ -165,11 +161,11 @@ VALIDATION = Table(
         p_value double one-sided, of a true Sharpe ratio of at most 0
         holm double p value adjusted for all trials, family-wise error rate
         benjamini_hochberg double p value adjusted for all trials, false discovery rate
-        rademacher_lower double 95 % lower bound of the annual Sharpe ratio, for all trials at once in the worst case
+        rademacher_lower double 95 % lower bound of the annual Sharpe ratio, for all compared at once in the worst case
         alpha_per_year double intercept of the net returns on those of the reference, times 252
         beta double slope of the net returns on those of the reference
         alpha_t double t statistic of alpha, Newey and West's error
-        note string why something is null, or for what sessions it is
+        note string why something is null, or what is left out
         """
     ),
 )
@@ -178,9 +174,13 @@ OVERFITTING = Table(
     "overfitting",
     OF_TRIALS
     + columns_of("against string zero, best_baseline or anchor: what was subtracted from the returns")
-    + SHARED
+    + N_TRIALS
     + columns_of(
         """
+        n_compared long trials that have all sessions of the longest: the others are left out
+        first_session date first session of the longest trial in the period
+        last_session date last of them
+        n_sessions long how many it has
         mean_correlation double mean correlation of two trials' (active) returns
         effective_n_trials double independent trials that are worth as much, by that correlation
         n_blocks long blocks of the combinatorially symmetric cross-validation (CSCV)
@@ -195,7 +195,7 @@ OVERFITTING = Table(
         logits list<double> logit of its relative rank out of sample, a number per combination
         in_sample list<double> its annual Sharpe ratio in sample
         out_of_sample list<double> its annual Sharpe ratio out of sample
-        note string why something is null, or for what sessions it is
+        note string why something is null, or what is left out
         """
     ),
 )

@@ -8,14 +8,14 @@ from nvtrader_pipelines.evaluation.figures.validation import (
 )
 from nvtrader_pipelines.evaluation.validation import validate
 from tests.evaluation.figures.test_figures import pixels
-from tests.evaluation.small_trials import some_trials
-from tests.evaluation.test_validation import QUICK, one_of
+from tests.evaluation.small_trials import some_returns
+from tests.evaluation.test_validation import QUICK
 
 WHERE = {"source": pl.lit("sample"), "period": pl.lit("from_2010")}
 
 
 def frames(n_trials):
-    judged = validate(one_of(some_trials(max(n_trials, 1)), n_trials), QUICK)
+    judged = validate(some_returns(max(n_trials, 1)).first(n_trials=n_trials).trials(), QUICK)
     experiment = pl.format("a-long-name-of-an-experiment-{}", pl.col("run_id"))
     return judged.trials.with_columns(**WHERE, experiment=experiment), judged.overfitting.with_columns(**WHERE)
 
