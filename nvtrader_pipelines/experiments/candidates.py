@@ -15,6 +15,7 @@ from nvtrader_pipelines.experiments.replay import Parent, replay_plan
 from nvtrader_pipelines.experiments.spec import ExperimentSpec, MarketChoice
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.policies.archive import read_archive
+from nvtrader_pipelines.policies.baselines import ClassicalAgent
 from nvtrader_pipelines.policies.policy import Decision, Policy
 from nvtrader_pipelines.policies.sb3_zip import Sb3Zip, open_sb3
 from nvtrader_pipelines.policies.weights_table import WeightsPolicy, WeightsTable
@@ -54,6 +55,7 @@ class Candidate:
     run_id: str | None = None
     training_seconds: float | None = None  # None: not known
     warnings: tuple[str, ...] = ()
+    lookback: int = 1  # sessions of the panel that a rule's decision is estimated on
 
     @property
     def is_bound(self) -> bool:
@@ -129,6 +131,7 @@ def run_candidate(
         opened,
         () if spec.agent.classical else tuple(trained),
         first,
+        lookback=spec.agent.lookback if isinstance(spec.agent, ClassicalAgent) else 1,
         **facts,
     )
 
@@ -215,4 +218,5 @@ def baseline_candidate(name: str, entrant: BaselineEntrant) -> Candidate:
         entrant.rebal_freq,
         entrant.model_dump(mode="json"),
         lambda panel, window: entrant.rule.start(),  # noqa: ARG005 - one signature for all candidates
+        lookback=entrant.rule.lookback,
     )

@@ -17,8 +17,6 @@ from nvtrader_pipelines.experiments.progress import Progress, Stage
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.policies.baselines import ClassicalAgent
 
-WARM_UP = 273  # sessions that the features need, and a month
-
 
 def out_of_sample(plan: RunPlan) -> tuple[OutOfSample, ...]:
     """The blocks that a run tests, each with the sessions on which a policy was trained that decides in it."""
@@ -67,9 +65,7 @@ def contest_of(plan: RunPlan, archives: Archives, chosen: Mapping[int, int]) -> 
 def standard_stress_test(spec: ExperimentSpec) -> StressTest:
     """The stress test of an experiment: the standard one, with as much history as its rules look back on."""
     rules = [rule for rule in (spec.agent, *spec.baselines) if isinstance(rule, ClassicalAgent)]
-    longest = max((rule.lookback for rule in rules), default=1)
-    standard = StressTest()
-    return standard.model_copy(update={"history_sessions": max(standard.history_sessions, longest + WARM_UP)})
+    return StressTest().looking_back(max((rule.lookback for rule in rules), default=1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +87,7 @@ class StressRun:
         plan, market = self.plan, self.plan.spec.market
         worlds = stressed_worlds(self.returns, out_of_sample(plan), stress, market.symbols, market.max_gap)
         steps = stress_steps(plan.spec.environment, worlds, self.contest)
-        n_worlds, n_played = stress.n_worlds, 0
+        n_worlds, n_told, n_played = stress.n_worlds, 0, 0
         yield self._said("start", f"{plan.spec.partition_key}: {n_worlds} stressed worlds", share=0.0)
         while True:
             try:
@@ -99,8 +95,9 @@ class StressRun:
             except StopIteration as end:
                 yield self._said("done", f"{n_played} stressed worlds were played", share=1.0)
                 return end.value
-            n_played += 1
-            yield self._said("evaluate.step", _told(world), share=min(1.0, n_played / n_worlds))
+            n_told += 1
+            n_played += not isinstance(world, NoWorld)
+            yield self._said("evaluate.step", _told(world), share=min(1.0, n_told / n_worlds))
 
     def _said(self, stage: Stage, message: str, **more: Any) -> Progress:
         run_id, at = self.plan.run_id, self.clock()

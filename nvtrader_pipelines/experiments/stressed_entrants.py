@@ -32,13 +32,18 @@ def stress_results(
         candidates: the entrants.
         returns: rows of `gold.returns` of the source.
         tell: hears what is done.
-        stress: the scenarios.
+        stress: the scenarios, the window and the history, which is longer where an entrant looks back further.
     """
     window = [OutOfSample(0, contest.first_session, contest.last_session)]
     found: dict[str, tuple[StressResult, ...]] = {}
     for market in dict.fromkeys(each.market for each in candidates):
-        worlds = list(stressed_worlds(returns, window, stress, market.symbols, market.max_gap))
         own = [each for each in candidates if each.market == market]
+        longer = stress.looking_back(max(each.lookback for each in own))
+        try:
+            worlds = list(stressed_worlds(returns, window, longer, market.symbols, market.max_gap))
+        except ValueError as error:
+            found |= {each.name: _none(error) for each in own}
+            continue
         for number, candidate in enumerate(own, start=1):
             tell(f"{candidate.name} ({number} of {len(own)}): {len(worlds)} stress worlds")
             found[candidate.name] = _results(contest, worlds, candidate)
@@ -60,10 +65,15 @@ def _results(
         return [Contestant(name, of, (None,) * n_blocks, (policy,) * n_blocks) for name, of, policy in accounts]
 
     try:
-        table = stress_test(judging_environment(contest, candidate.rebal_freq), worlds, who)
+        table = stress_test(judging_environment(contest, candidate.rebal_freq), worlds, who, (ValueError,))
     except ValueError as error:
-        return (StressResult(scenario="none", note=str(error)),)
+        return _none(error)
     return tuple(_result(row) for row in table.filter(pl.col("policy") == candidate.name).iter_rows(named=True))
+
+
+def _none(error: ValueError) -> tuple[StressResult, ...]:
+    """Where there is no world at all, why."""
+    return (StressResult(scenario="none", note=str(error)),)
 
 
 def _result(row: dict[str, object]) -> StressResult:

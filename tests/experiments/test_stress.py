@@ -78,6 +78,7 @@ def test_each_world_is_told_with_its_share_of_all(told):
     assert shares == sorted(shares)
     assert (shares[0], shares[-1]) == (0.0, 1.0)
     assert steps[1].message.startswith("calm: ")
+    assert steps[-1].message == "5 stressed worlds were played"
     assert steps[-2].message.startswith("historic_2008: not played, the folds test 0 sessions")
 
 

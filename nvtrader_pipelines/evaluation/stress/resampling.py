@@ -13,7 +13,7 @@ from pydantic import Field
 from nvtrader_pipelines.components import Component
 from nvtrader_pipelines.evaluation.stress.prices import Prices
 from nvtrader_pipelines.evaluation.stress.world import CalmMarket, NoWorldError, StressedWorld
-from nvtrader_pipelines.market.history import lagged, rolling
+from nvtrader_pipelines.market.history import carried_forward, lagged, rolling
 
 VOLUME_SESSIONS = 21  # before a session, whose mean volume is what it usually trades
 
@@ -23,7 +23,9 @@ class BlockBootstrap(Component):
 
     A session brings the returns by night and by day of every name, and its volume over what it usually traded, as they
     were; blocks have geometric lengths, and after the last session drawn from comes the first. Drawn are only sessions
-    on which no policy that decides in the window was trained, and on which every name priced before the window traded.
+    on which no policy that decides in the window was trained, though its features may have looked back on the year
+    before those, and on which every chosen name that was alive before the window has a bar, as on the session before.
+    Any other name has no bar where the session drawn has none.
 
     Source: Politis & Romano (1994), resampling by `arch`.
     """
@@ -42,52 +44,57 @@ class BlockBootstrap(Component):
         """As many as asked for, each with draws of its own.
 
         Raises:
-            NoWorldError: if the window is shorter than the worlds, there are fewer sessions to draw from, or a name was
-                listed in the window.
+            NoWorldError: if the window is shorter than the worlds, or there are fewer sessions to draw from.
         """
         first, last = market.window
         if last - first + 1 < self.n_sessions:
             raise NoWorldError(
                 f"worlds of {self.n_sessions} sessions do not fit a window of {last - first + 1}; draw shorter ones"
             )
-        pool, priced = self._pool(market, first)
+        alive = _alive(market, first)
+        pool, note = self._pool(market, first, alive & market.names)
         draws = StationaryBootstrap(self.mean_block, pool, seed=generator)
         sessions = (pool[draws.update_indices()[: self.n_sessions]] for _ in range(self.n_worlds))
-        worlds = (_replaced(market.prices, first, drawn, priced) for drawn in sessions)
-        note = f"drawn from {len(pool)} sessions"
+        worlds = (_replaced(market.prices, first, drawn, alive) for drawn in sessions)
         return (replace(market.world(self.name, prices, first, note), has_twin=False) for prices in worlds)
 
-    def _pool(self, market: CalmMarket, first: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Sessions of the prices that may be drawn, and the names that had a price before the window (N,)."""
-        traded, sessions = market.prices.traded, market.prices.sessions
-        priced = traded[first - 1]
-        late = market.names & ~traded[:first].any(axis=0)
-        if late.any():
-            raise NoWorldError(
-                f"sessions are drawn for names listed before {sessions[first]}, but "
-                f"{market.prices.symbols[int(late.argmax())]} was listed later; leave it out or bring more sessions"
-            )
-        whole = traded[1:][:, priced].all(axis=1) & traded[:-1][:, priced].all(axis=1)
-        unseen = ~market.trained_on[1:]
-        pool = 1 + np.flatnonzero(whole & unseen)
+    def _pool(self, market: CalmMarket, first: int, needed: NDArray[np.bool_]) -> tuple[NDArray[np.int64], str]:
+        """Sessions of the prices that may be drawn, with bars of all names needed (N,), and what to know of them."""
+        traded, symbols = market.prices.traded, np.array(market.prices.symbols)
+        whole, unseen = traded[1:] & traded[:-1], ~market.trained_on[1:]
+        pool = 1 + np.flatnonzero(whole[:, needed].all(axis=1) & unseen)
+        n_lacking = (~whole & unseen[:, None] & needed).sum(axis=0)
+        most = int(n_lacking.argmax())
+        lacking = f"; {symbols[most]} lacks bars for {n_lacking[most]} others" if n_lacking[most] else ""
         if len(pool) < self.n_sessions:
             raise NoWorldError(
-                f"worlds of {self.n_sessions} sessions need as many to draw from, but of those up to {sessions[-1]} "
-                f"only {int(unseen.sum())} trained no policy that decides in the window, and every name traded on "
-                f"{len(pool)} of them; draw shorter worlds or bring a longer history"
+                f"worlds of {self.n_sessions} sessions need as many to draw from, but of those up to "
+                f"{market.prices.sessions[-1]} only {int(unseen.sum())} trained no policy that decides in the window, "
+                f"and every name traded on {len(pool)} of them{lacking}; draw shorter worlds or bring a longer history"
             )
-        return pool, priced
+        late = symbols[market.names & ~traded[:first].any(axis=0) & traded[first:].any(axis=0)]
+        left_out = f"; without {', '.join(late)}, listed in the window" if len(late) else ""
+        return pool, f"drawn from {len(pool)} sessions{lacking}{left_out}"
 
 
-def _replaced(prices: Prices, first: int, drawn: NDArray[np.int64], priced: NDArray[np.bool_]) -> Prices:
-    """The prices with drawn sessions from session `first` on; a name without a price before it has none after."""
-    close_returns, overnight_returns = prices.returns()
-    growth = np.multiply.accumulate(1.0 + close_returns[drawn], axis=0)
+def _alive(market: CalmMarket, first: int) -> NDArray[np.bool_]:
+    """Names that have a price on the session before `first` or one that is not too old, (N,)."""
+    oldest = max(0, first - 1 - market.max_gap)
+    return np.any(market.prices.traded[oldest:first], axis=0)
+
+
+def _replaced(prices: Prices, first: int, drawn: NDArray[np.int64], alive: NDArray[np.bool_]) -> Prices:
+    """The prices with drawn sessions from session `first` on; a name that is not alive before it has none after."""
+    close_returns, overnight_returns = (returns[drawn] for returns in prices.returns())
+    known = ~np.isnan(close_returns)
+    growth = np.multiply.accumulate(np.where(known, 1.0 + close_returns, 1.0), axis=0)
     before = np.concatenate([np.ones_like(growth[:1]), growth[:-1]])
-    last = np.where(priced, prices.closes[first - 1], np.nan)
+    last = np.where(alive, carried_forward(prices.closes[:first])[-1], np.nan)
     usual = rolling(lagged(prices.volumes, 1), pl.all().rolling_mean(VOLUME_SESSIONS, min_samples=1))
-    known = np.isfinite(prices.volumes) & (usual > 0.0)
-    activity = np.divide(prices.volumes, usual, out=np.ones_like(usual), where=known)
-    volumes = np.where(priced, usual[first] * activity[drawn], np.nan)
-    past = prices.until(first + len(drawn) - 1)
-    return past.with_from(first, last * before * (1.0 + overnight_returns[drawn]), last * growth, volumes)
+    has_volume = np.isfinite(prices.volumes) & (usual > 0.0)
+    activity = np.divide(prices.volumes, usual, out=np.ones_like(usual), where=has_volume)[drawn]
+    volumes, opens, closes = (
+        np.where(known & alive, values, np.nan)
+        for values in (usual[first] * activity, last * before * (1.0 + overnight_returns), last * growth)
+    )
+    return prices.until(first + len(drawn) - 1).with_from(first, opens, closes, volumes)

@@ -1,5 +1,6 @@
 """Shocks: what happens to the prices of a calm window from one session on."""
 
+from dataclasses import replace
 from typing import Annotated, Literal
 
 import numpy as np
@@ -54,7 +55,8 @@ class Gap(Component):
 class FlashCrash(Component):
     """Every name loses the same share within a session, and has it back some sessions later.
 
-    Each session of the recovery brings back an equal part of it in log price, between its open and its close.
+    Each session of the recovery brings back an equal part of it in log price, between its open and its close. A name
+    without a bar on the session of the crash shows in its next price what is left of the loss by then.
     """
 
     kind: Literal["flash_crash"] = "flash_crash"
@@ -173,7 +175,8 @@ class CorrelationToOne(Component):
 class VolatilityTimes(Component):
     """For a stretch every name's log returns are a multiple as far from their mean, by night and by day.
 
-    Mean log returns stay, so prices are where they were after the stretch; simple returns stay above -1.
+    Mean log returns stay, so prices are where they were after the stretch; simple returns stay above -1. Where fewer
+    than three nights of a name are known, they stay as they were.
     """
 
     kind: Literal["volatility_times"] = "volatility_times"
@@ -199,16 +202,21 @@ class VolatilityTimes(Component):
         )
         shifted = np.nancumsum(whole, axis=0)
         before = np.concatenate([np.zeros_like(shifted[:1]), shifted[:-1]])
-        prices = market.prices.scaled(start, np.exp(before + night), np.exp(shifted))
+        prices = market.prices.scaled(start, np.exp(before + np.nan_to_num(night)), np.exp(shifted))
         return [market.world(self.name, prices, start)]
 
 
 class MissingData(Component):
-    """Some names, drawn by the seed, have no bars for some sessions, and then go on as they were."""
+    """Some names, drawn by the seed, have no bars for some sessions, and then go on as they were.
+
+    Features that need a bar on each of their sessions are not known for as long afterwards, so a name that is missing
+    for a week is not eligible for about a month. Drawn are names that have a bar on the first session, but none whose
+    own missing bars beside the stretch would make its gap longer than the market bears.
+    """
 
     kind: Literal["missing_data"] = "missing_data"
     n_sessions: Annotated[int, Field(ge=1, le=21)] = 5  # without a bar; at most the market's max_gap
-    share: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0  # of the names, at least one
+    share: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0  # of the names that have a bar there, at least one
     at: Share = 0.5  # of the window that is over when it begins
 
     @property
@@ -222,17 +230,40 @@ class MissingData(Component):
         Raises:
             NoWorldError: if the bars do not come back within the window, or the market bears no such gap.
         """
-        if self.n_sessions > market.max_gap:
-            raise NoWorldError(
-                f"{self.n_sessions} sessions without bars are more than the market bears (max_gap {market.max_gap}); "
-                "miss fewer or raise max_gap"
-            )
         start = market.begin(self.at, self.n_sessions + 1)
-        names = np.flatnonzero(market.names)
-        drawn = generator.choice(names, max(1, round(self.share * len(names))), replace=False)
-        missing = np.isin(np.arange(len(market.prices.symbols)), drawn)
-        prices = market.prices.without(start, start + self.n_sessions, missing)
-        return [market.world(self.name, prices, start, f"{len(drawn)} of {len(names)} names")]
+        symbols, traded = np.array(market.prices.symbols), market.prices.traded
+        there = market.names & traded[start]
+        spared = there & (_gaps(traded, start, start + self.n_sessions) > market.max_gap)
+        able, n_names = np.flatnonzero(there & ~spared), int(there.sum())
+        if not len(able):
+            raise NoWorldError(
+                f"{self.n_sessions} sessions without bars from {market.prices.sessions[start]} on are more than the "
+                f"market bears (max_gap {market.max_gap}) of any name; miss fewer or raise max_gap"
+            )
+        n_drawn = min(len(able), max(1, round(self.share * n_names)))
+        missing = np.isin(np.arange(len(there)), generator.choice(able, n_drawn, replace=False))
+        gone = market.prices.without(start, start + self.n_sessions, missing)
+        world = market.world(self.name, gone, start)
+        never = f"; never {', '.join(symbols[spared])}, whose gap would be too long" if spared.any() else ""
+        back = _back(world, symbols[missing], self.n_sessions)
+        return [replace(world, note=f"{n_drawn} of {n_names} names{never}; {back}")]
+
+
+def _gaps(traded: NDArray[np.bool_], start: int, stop: int) -> NDArray[np.int64]:
+    """Sessions that names (N,) have no bar if they have none in a stretch, too; 0 of one that never comes back."""
+    before = np.argmax(traded[:start][::-1], axis=0)
+    after = np.argmax(traded[stop:], axis=0)
+    resumes = traded[:start].any(axis=0) & traded[stop:].any(axis=0)
+    return np.where(resumes, before + stop - start + after, 0)
+
+
+def _back(world: StressedWorld, symbols: NDArray[np.str_], n_sessions: int) -> str:
+    """When names (sorted) that were missing from the shock on may be given weight again."""
+    first = n_sessions + (world.shock or 0)
+    together = world.panel.eligible[first:, np.isin(world.panel.symbols, symbols)].all(axis=1)
+    if not together.any():
+        return "not all of them eligible again in the window"
+    return f"not all of them eligible until {world.panel.sessions[first + int(together.argmax())]}"
 
 
 def _log_returns(prices: Prices, start: int, n_sessions: int) -> tuple[FloatArray, FloatArray]:

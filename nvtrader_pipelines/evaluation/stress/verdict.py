@@ -14,6 +14,7 @@ from nvtrader_pipelines.evaluation.stress.world import CALM, NoWorld, StressedWo
 Contest = Callable[[StressedWorld], Sequence[Contestant]]  # who takes part, with a policy for each of its blocks
 Steps = Generator[StressedWorld | NoWorld, None, pl.DataFrame]
 LEAST_SESSIONS = 63  # of a Sharpe ratio: a quarter of a year
+FEW_WORLDS = 20  # or fewer: what 5 % of them are worse than lies between the two worst
 REFERENCE = "equal_weight"  # the baseline that every account is compared with
 VALUE, MEDIAN, FIVE_PERCENT, WORST = "value", "median", "worst_5_percent", "worst"  # value: of one world or none
 STRESS = {  # one account in one scenario, and of a scenario of several worlds one statistic
@@ -43,9 +44,14 @@ _MEASURES = (*_BAD_IF_LOW, "max_drawdown", "turnover", "cost", "sessions_to_reco
 _WORLD = ("scenario", "first_session", "last_session", "shock_session", "n_sessions", "note")
 
 
-def stress_test(environment: EnvSpec, worlds: Iterable[StressedWorld | NoWorld], contest: Contest) -> pl.DataFrame:
+def stress_test(
+    environment: EnvSpec,
+    worlds: Iterable[StressedWorld | NoWorld],
+    contest: Contest,
+    forgiven: tuple[type[Exception], ...] = (),
+) -> pl.DataFrame:
     """The table of all worlds (`STRESS`); see `stress_steps`."""
-    steps = stress_steps(environment, worlds, contest)
+    steps = stress_steps(environment, worlds, contest, forgiven)
     while True:
         try:
             next(steps)
@@ -53,7 +59,12 @@ def stress_test(environment: EnvSpec, worlds: Iterable[StressedWorld | NoWorld],
             return end.value
 
 
-def stress_steps(environment: EnvSpec, worlds: Iterable[StressedWorld | NoWorld], contest: Contest) -> Steps:
+def stress_steps(
+    environment: EnvSpec,
+    worlds: Iterable[StressedWorld | NoWorld],
+    contest: Contest,
+    forgiven: tuple[type[Exception], ...] = (),
+) -> Steps:
     """Judge every account in every world, each opened in cash, and tell of each world; the last value is the table.
 
     A scenario of several worlds has one row for each statistic, and each measure is taken by itself: its median, the
@@ -64,6 +75,7 @@ def stress_steps(environment: EnvSpec, worlds: Iterable[StressedWorld | NoWorld]
         environment: when orders fill, how often policies decide, and what trading costs.
         worlds: as `stressed_worlds` gives them; differences to calm need the calm one.
         contest: who takes part in a world; policies learned or estimated elsewhere are opened on its panel.
+        forgiven: errors for which a world counts as one that could not be played; others end the test.
 
     Raises:
         ValueError: if no world could be played.
@@ -71,11 +83,15 @@ def stress_steps(environment: EnvSpec, worlds: Iterable[StressedWorld | NoWorld]
     judged: list[pl.DataFrame] = []
     missing: list[NoWorld] = []
     for world in worlds:
-        if isinstance(world, NoWorld):
-            missing.append(world)
-        else:
-            judged.append(_judged(environment, world, contest(world), number=len(judged)))
-        yield world
+        told = world
+        if not isinstance(world, NoWorld):
+            try:
+                judged.append(_judged(environment, world, contest(world), number=len(judged)))
+            except forgiven as error:
+                told = NoWorld(world.scenario, str(error))
+        if isinstance(told, NoWorld):
+            missing.append(told)
+        yield told
     if not judged:
         reasons = "; ".join(f"{each.scenario}: {each.note}" for each in missing)
         raise ValueError(f"a stress test needs a world to be played, but found none: {reasons or 'no scenario'}")
@@ -148,6 +164,7 @@ def _compared(rows: pl.DataFrame) -> pl.DataFrame:
     reasons = {
         f"fewer than {LEAST_SESSIONS} sessions, so no Sharpe ratio": pl.col("sharpe").is_null(),
         "not the sessions of the calm window, so no difference to it": ~pl.col("has_twin"),
+        "the calm window was not played, so no difference to it": pl.col("has_twin") & pl.col("calm").is_null(),
         f"no baseline {REFERENCE}, so no difference to it": pl.col("reference").is_null(),
     }
     notes = [pl.when(applies).then(pl.lit(reason)) for reason, applies in reasons.items()]
@@ -162,16 +179,25 @@ def _compared(rows: pl.DataFrame) -> pl.DataFrame:
 def _summed_up(rows: pl.DataFrame) -> pl.DataFrame:
     """One row per account and scenario, or one for each statistic where it has several worlds."""
     parts = [
-        worlds.group_by("policy", "kind", maintain_order=True).agg(
+        worlds.group_by("policy", "kind", maintain_order=True)
+        .agg(
             pl.lit(statistic).alias("statistic"),
             pl.first(*_WORLD),
             pl.len().cast(pl.Int64).alias("n_worlds"),
             *(_worse_than(measure, share) for measure in _MEASURES),
         )
+        .with_columns(note=_with_caution(statistic))
         for worlds in rows.partition_by("scenario", maintain_order=True)
         for statistic, share in (STATISTICS if worlds["number"].n_unique() > 1 else {VALUE: 0.5}).items()
     ]
     return pl.concat(parts).select(list(STRESS))
+
+
+def _with_caution(statistic: str) -> pl.Expr:
+    """The note of a statistic, with a word on 5 % of few worlds."""
+    between = pl.format("5 % of {} worlds lie between the two worst", "n_worlds")
+    is_coarse = (pl.lit(statistic) == FIVE_PERCENT) & (pl.col("n_worlds") <= FEW_WORLDS)
+    return pl.concat_str("note", pl.when(is_coarse).then(between), separator="; ", ignore_nulls=True).replace("", None)
 
 
 def _worse_than(measure: str, share: float) -> pl.Expr:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 from functools import cached_property
 from itertools import groupby
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import polars as pl
@@ -82,7 +82,7 @@ class CalmMarket:
     """What happened, up to the last session that may be judged, and the window in which shocks are played."""
 
     prices: Prices  # of every name of the source
-    panel: MarketPanel  # of the names chosen
+    panel: MarketPanel  # of the names chosen, those included that are listed later: not tradable on any session
     out_of_sample: tuple[OutOfSample, ...]
     n_sessions: int  # of the window: the last ones that may be judged
     n_before: int  # sessions before the window that the panels of shocks are made of
@@ -115,7 +115,7 @@ class CalmMarket:
 
     @cached_property
     def names(self) -> NDArray[np.bool_]:
-        """The names chosen among those that have prices, (N,)."""
+        """Which are the names chosen, (N,)."""
         return np.isin(self.prices.symbols, self.panel.symbols)
 
     @cached_property
@@ -217,7 +217,8 @@ class CalmMarket:
     @cached_property
     def _begin(self) -> int:
         """The first session of the panels of shocks; a name that was delisted before has its last bar in them."""
-        last_bars = [np.flatnonzero(column)[-1] for column in self.prices.traded.T[self.names]]
+        traded = self.prices.traded[:, self.names]
+        last_bars = [np.flatnonzero(column)[-1] for column in traded.T if column.any()]
         return max(0, min(self.window[0] - self.n_before, *map(int, last_bars)))
 
     def _world(self, scenario: str, panel: MarketPanel) -> StressedWorld:
@@ -234,5 +235,31 @@ class CalmMarket:
 
 
 def _panel(prices: Prices, symbols: Sequence[str] | None, max_gap: int) -> MarketPanel:
+    """The panel of some names; one without any bar has columns of its own, for policies know it by its place."""
     rows = prices.rows()
-    return build_panel(rows, compute_features(rows), symbols, max_gap)
+    wanted = sorted(set(prices.symbols if symbols is None else symbols))
+    unlisted = set(prices.symbols) - set(rows["symbol"].unique())
+    panel = build_panel(rows, compute_features(rows), [name for name in wanted if name not in unlisted], max_gap)
+    return panel if panel.symbols == tuple(wanted) else _widened(panel, wanted)
+
+
+def _widened(panel: MarketPanel, symbols: Sequence[str]) -> MarketPanel:
+    """The panel with more names (sorted), which are never tradable, eligible or delisted."""
+    places = np.searchsorted(symbols, panel.symbols)
+    overnight = panel.overnight_returns
+
+    def wide(array: NDArray[Any]) -> NDArray[Any]:
+        spread = np.zeros((len(array), len(symbols), *array.shape[2:]), dtype=array.dtype)
+        spread[:, places] = array
+        return spread
+
+    return replace(
+        panel,
+        symbols=tuple(symbols),
+        close_returns=wide(panel.close_returns),
+        overnight_returns=None if overnight is None else wide(overnight),
+        tradable=wide(panel.tradable),
+        delisted=wide(panel.delisted),
+        eligible=wide(panel.eligible),
+        features=wide(panel.features),
+    )

@@ -46,6 +46,9 @@ SCENARIOS: tuple[StressScenario, ...] = (
 )
 
 
+WARM_UP = 273  # sessions that the features need, and a month
+
+
 class StressTest(Component):
     """What is tested: scenarios, beside the window as it was.
 
@@ -64,6 +67,10 @@ class StressTest(Component):
         if len(set(names)) != len(names):
             raise ValueError(f"scenarios must differ in kind, size or years, but they are {names[1:]}")
         return self
+
+    def looking_back(self, n_sessions: int) -> Self:
+        """The same with at least so much history that a policy can look back some sessions of the panel."""
+        return self.model_copy(update={"history_sessions": max(self.history_sessions, n_sessions + WARM_UP)})
 
     @property
     def n_worlds(self) -> int:
@@ -96,8 +103,10 @@ def stressed_worlds(
     """
     market = CalmMarket.of(returns, out_of_sample, (stress.window_sessions, stress.history_sessions), symbols, max_gap)
     yield market.calm()
-    for place, scenario in enumerate(stress.scenarios):
+    for scenario in stress.scenarios:
+        # by its name, so that a scenario draws the same with or without others beside it
+        generator = np.random.default_rng([stress.seed, *scenario.name.encode()])
         try:
-            yield from scenario.worlds(market, np.random.default_rng([stress.seed, place]))
+            yield from scenario.worlds(market, generator)
         except NoWorldError as error:
             yield NoWorld(scenario.name, str(error))

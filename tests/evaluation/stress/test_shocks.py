@@ -129,6 +129,18 @@ def test_names_that_all_stand_still_have_nothing_in_common():
         played(CorrelationToOne(n_sessions=LENGTH), calm_market(still()))
 
 
+def test_the_few_opens_that_a_name_has_stay_where_they_were_between_its_closes():
+    prices = random_walks()
+    known = [SHOCK + 2, SHOCK + 9]
+    prices.opens[np.setdiff1d(np.arange(N_SESSIONS), known), 0] = np.nan
+    market = calm_market(prices)
+    panel, shock = played(VolatilityTimes(n_sessions=LENGTH), market)
+    at = [shock + 2, shock + 9]
+    nights = [each.overnight_returns[at, 0] for each in (market.calm().panel, panel)]
+    np.testing.assert_allclose(nights[1], nights[0], rtol=1e-9)
+    assert not np.isclose(panel.overnight_returns[at, 0], panel.close_returns[at, 0]).any()
+
+
 @settings(max_examples=10)
 @given(factor=st.floats(1.01, 10.0), seed=st.integers(0, 3))
 def test_volatility_is_multiplied_around_the_same_mean_by_night_and_by_day(factor, seed):
@@ -155,15 +167,44 @@ def test_missing_data_comes_back_as_it_was(share, n_missing):
 
 
 def test_a_longer_gap_than_the_market_bears_has_no_world():
-    with pytest.raises(NoWorldError, match=r"6 sessions without bars are more than the market bears \(max_gap 5\)"):
+    with pytest.raises(NoWorldError, match=r"6 sessions without bars from .* bears \(max_gap 5\) of any name"):
         played(MissingData(n_sessions=6), calm_market())
     panel, shock = played(MissingData(n_sessions=6), calm_market(max_gap=6))
     assert not panel.tradable[shock : shock + 6].any()
 
 
-def test_a_gap_that_grows_too_long_for_the_market_has_no_world():
-    prices = random_walks().without(SHOCK + 5, SHOCK + 7, np.array([True, False, False, False]))
-    with pytest.raises(NoWorldError, match="missing_data_100_percent make no market: AAA has no bar on 7 sessions"):
+@pytest.mark.parametrize("own", [SHOCK + 5, SHOCK - 1])
+def test_a_name_whose_own_missing_bar_would_make_the_gap_too_long_is_spared(own):
+    prices = random_walks().without(own, own + 1, np.arange(4) == 2)
+    (world,) = MissingData().worlds(calm_market(prices), GENERATOR)
+    assert world.panel.tradable[world.shock].tolist() == [False, False, True, False]
+    assert world.note.startswith("3 of 4 names; never CCC, whose gap would be too long; ")
+    (bearing,) = MissingData().worlds(calm_market(prices, max_gap=6), GENERATOR)
+    assert not bearing.panel.tradable[bearing.shock].any()
+
+
+def test_names_that_are_not_there_do_not_count_as_missing():
+    prices = random_walks().without(FIRST - 30, N_SESSIONS, np.arange(4) >= 2)
+    for seed in range(4):
+        (world,) = MissingData(share=0.5).worlds(calm_market(prices), np.random.default_rng(seed))
+        assert world.panel.tradable[world.shock].sum() == 1
+        assert world.note.startswith("1 of 2 names; ")
+
+
+def test_the_note_tells_until_when_missing_names_may_not_be_held():
+    (world,) = MissingData().worlds(calm_market(), GENERATOR)
+    all_of_them = world.panel.eligible.all(axis=1)
+    until = world.panel.index_of(np.datetime64(world.note[-10:]))
+    assert all_of_them[until]
+    assert not all_of_them[world.shock : until].any()
+    assert until - world.shock > 20
+    (late,) = MissingData(at=0.9).worlds(calm_market(), GENERATOR)
+    assert late.note.endswith("not all of them eligible again in the window")
+
+
+def test_a_gap_that_grows_too_long_for_every_name_has_no_world():
+    prices = random_walks().without(SHOCK + 5, SHOCK + 7, np.ones(4, dtype=bool))
+    with pytest.raises(NoWorldError, match="more than the market bears"):
         played(MissingData(), calm_market(prices))
 
 
@@ -176,7 +217,7 @@ def test_only_chosen_names_fall_or_miss_bars():
     assert fallen.note[:3] in few.panel.symbols
     (missing,) = MissingData(share=0.5).worlds(few, GENERATOR)
     assert (~missing.panel.tradable[missing.shock]).sum() == 1
-    assert missing.note == "1 of 2 names"
+    assert missing.note.startswith("1 of 2 names; ")
 
 
 @pytest.mark.parametrize("stress", [Gap(at=0.0), Gap(at=0.999), FlashCrash(at=0.0), OneNameToZero(at=0.0)])

@@ -156,6 +156,7 @@ def test_several_worlds_are_told_by_median_five_percent_and_worst_of_each_measur
             np.testing.assert_allclose([each[measure] for each in found], expected, rtol=1e-12)
         assert all(each["difference_to_calm"] is None for each in found)
         assert "not the sessions of the calm window" in found[0]["note"]
+        assert ["5 % of 7 worlds lie between the two worst" in each["note"] for each in found] == [False, True, False]
     to_reference = each.filter(policy="buy_and_hold")["difference_to_equal_weight"]
     assert row(rows, "block_bootstrap", "buy_and_hold", "worst")["difference_to_equal_weight"] == to_reference.min()
 
@@ -188,6 +189,40 @@ def test_what_cannot_be_compared_is_null_and_said():
         "fewer than 63 sessions, so no Sharpe ratio; not the sessions of the calm window, so no difference to it; "
         "no baseline equal_weight, so no difference to it"
     )
+
+
+def refusing(scenario):
+    """A contest that cannot be held in a scenario."""
+
+    def contest(world):
+        if world.scenario == scenario:
+            raise ArithmeticError(f"no account in {scenario}")
+        return rules(world)
+
+    return contest
+
+
+def test_a_world_that_fails_ends_the_test_unless_its_error_is_forgiven():
+    told = list(worlds(still(), Gap(), FlashCrash()))
+    with pytest.raises(ArithmeticError):
+        stress_test(FREE, told, refusing("gap_20_percent"))
+    rows = stress_test(FREE, told, refusing("gap_20_percent"), (ArithmeticError,))
+    failed = row(rows, "gap_20_percent")
+    assert (failed["n_worlds"], failed["total_return"], failed["note"]) == (0, None, "no account in gap_20_percent")
+    assert row(rows, "flash_crash_20_percent")["difference_to_calm"] == pytest.approx(0.0, abs=1e-15)
+
+
+def test_without_the_calm_world_there_is_no_difference_to_it_and_the_note_says_so():
+    rows = stress_test(FREE, worlds(still(), Gap()), refusing("calm"), (ArithmeticError,))
+    found = row(rows, "gap_20_percent")
+    assert found["difference_to_calm"] is None
+    assert found["note"] == "the calm window was not played, so no difference to it"
+
+
+def test_a_scenario_draws_the_same_whatever_is_played_before_it():
+    prices = random_walks()
+    alone, last = ([*worlds(prices, *before, DRAWN)][-1] for before in ((), (Gap(), MissingData(share=0.5))))
+    np.testing.assert_array_equal(alone.panel.close_returns, last.panel.close_returns)
 
 
 def test_steps_tell_of_every_world_as_it_is_judged():

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from nvtrader_pipelines.evaluation.splits import Block
+from nvtrader_pipelines.evaluation.stress import Gap, MissingData
 from nvtrader_pipelines.evaluation.stress.world import CalmMarket, NoWorldError
 from tests.evaluation.stress.markets import (
     BEFORE,
@@ -35,6 +36,27 @@ def test_the_panel_of_a_window_is_that_of_the_whole_past_but_for_the_rounding_of
     for name in ("close_returns", "overnight_returns", "tradable", "delisted", "eligible"):
         np.testing.assert_array_equal(getattr(recent, name), getattr(whole, name)[start:])
     np.testing.assert_allclose(recent.features, whole.features[start:], rtol=1e-6, atol=1e-12)
+
+
+def test_a_name_listed_after_the_last_session_judged_has_its_place_and_no_bar():
+    prices = random_walks().without(0, N_SESSIONS - 5, np.array([False, True, False, False]))
+    market = calm_market(prices, judged(prices, last=N_SESSIONS - 11))
+    ((gap,), (name_less,)) = (each.worlds(market, np.random.default_rng(0)) for each in (Gap(), MissingData()))
+    for panel in (market.panel, market.calm().panel, gap.panel, name_less.panel):
+        assert panel.symbols == ("AAA", "BBB", "CCC", "DDD")
+        for name in ("tradable", "delisted", "eligible", "features", "close_returns", "overnight_returns"):
+            assert not getattr(panel, name)[:, 1].any()
+            assert name == "delisted" or getattr(panel, name)[:, [0, 2, 3]].any()
+
+
+def test_chosen_names_that_are_listed_later_have_their_place_and_unknown_ones_are_refused():
+    prices = random_walks().without(0, N_SESSIONS - 5, np.array([False, True, False, False]))
+    chosen = prices.rows(), (judged(prices, last=N_SESSIONS - 11),), (WINDOW, BEFORE)
+    market = CalmMarket.of(*chosen, ("CCC", "BBB"))
+    assert market.calm().panel.symbols == ("BBB", "CCC")
+    assert market.calm().panel.eligible.any(axis=0).tolist() == [False, True]
+    with pytest.raises(ValueError, match="the market has no bars of ZZZ"):
+        CalmMarket.of(*chosen, ("AAA", "ZZZ"))
 
 
 def test_each_session_is_decided_by_the_policies_of_the_fold_that_tests_it():
