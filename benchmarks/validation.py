@@ -30,7 +30,7 @@ def trials() -> tuple[pl.DataFrame, pl.DataFrame]:
     ]
     finished = [datetime(2024, 1, 1, tzinfo=UTC) + timedelta(hours=i) for i in range(N_TRIALS)]
     runs = pl.DataFrame({"run_id": names, "source": "sample", "experiment": "ppo", "finished_at": finished})
-    return runs, pl.concat(frames)
+    return runs.with_columns(validation_only=pl.lit(value=False)), pl.concat(frames)
 
 
 def verdicts(runs: pl.DataFrame, curves: pl.DataFrame) -> pl.DataFrame:

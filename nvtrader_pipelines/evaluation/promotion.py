@@ -38,11 +38,12 @@ def deflated_findings(curve: pl.DataFrame, validation: pl.DataFrame) -> list[Fin
     """The active deflated Sharpe ratios of the best-ranked run of each source, over best baseline and anchor.
 
     Args:
-        curve: rows of the Sharpe ratio curve: run_id, period, rank.
+        curve: rows of the Sharpe ratio curve: run_id, period, rank; one without a rank is no candidate.
         validation: rows of the validation: source, period, run_id, experiment, against, reference, n_trials, sharpe,
             deflated_sharpe, note.
     """
-    ranked = validation.join(curve.select("run_id", "period", "rank"), on=["run_id", "period"])
+    places = curve.filter(pl.col("rank").is_not_null()).select("run_id", "period", "rank")
+    ranked = validation.join(places, on=["run_id", "period"])
     active = ranked.filter(pl.col("period") == PERIOD, pl.col("against").is_in(list(ACTIVE)))
     best = active.filter(pl.col("run_id") == pl.col("run_id").sort_by("rank", "run_id").first().over("source"))
     return [_deflated(row) for row in best.sort("source", pl.col("against") != "best_baseline").iter_rows(named=True)]

@@ -8,6 +8,7 @@ import polars as pl
 from nvtrader_pipelines.evaluation.deflation import YEARLY, Deflation
 from nvtrader_pipelines.evaluation.sharpe_inference import sharpe_moments
 from nvtrader_pipelines.evaluation.trials import (
+    VALIDATION_ONLY,
     Against,
     FloatArray,
     Period,
@@ -49,12 +50,13 @@ def sharpe_ratio_curve(
     A run is represented by its ensemble, or by its first policy where it has none. `rank` 1 is the highest
     Sharpe ratio of the period; `best_so_far` says that no earlier run had as high a one. The deflated Sharpe ratios
     are those of the day the run finished: of the trials on its market by then, itself included, each over its own
-    sessions. The active one is of the net returns less those of the best baseline.
+    sessions. The active one is of the net returns less those of the best baseline. A run for validation only counts as
+    a trial, has no rank and is never the best.
 
     Args:
-        runs: run_id, spec_hash, experiment, finished_at; a run that is not here is not complete.
+        runs: run_id, spec_hash, experiment, finished_at, validation_only; a run that is not here is not complete.
         evaluations: rows of `walk_forward.evaluate` with a run_id.
-        trials: run_id and source of every run ever completed, in the order they finished.
+        trials: run_id, source and validation_only of every run ever completed, in the order they finished.
         curves: as `trials.run_returns` wants them.
 
     Raises:
@@ -66,17 +68,22 @@ def sharpe_ratio_curve(
     )
     judged = one_per_run.select("run_id", "period", "sharpe", "sharpe_low", "sharpe_high", "max_drawdown")
     curve = (
-        runs.select("run_id", "spec_hash", "experiment", "finished_at")
+        runs.select("run_id", "spec_hash", "experiment", "finished_at", "validation_only")
         .join(judged, on="run_id", how="inner")
         .join(_deflated(trials, evaluations, curves), on=["run_id", "period"], how="left")
         .sort("finished_at", "run_id", "period")
     )
-    earlier_best = pl.col("sharpe").cum_max().shift(1).over("period")
+    ranked = pl.when(~pl.col("validation_only")).then("sharpe")
+    earlier_best = ranked.cum_max().forward_fill().shift(1).over("period")
     unknown = pl.lit("the ledger has no such completed run with returns, so it has no place among the trials")
     return curve.with_columns(
-        rank=pl.col("sharpe").rank("min", descending=True).over("period").cast(pl.Int32),
-        best_so_far=earlier_best.is_null() | (pl.col("sharpe") > earlier_best),
-        note=pl.when(pl.col("n_trials").is_null()).then(unknown).otherwise("note"),
+        rank=ranked.rank("min", descending=True).over("period").cast(pl.Int32),
+        best_so_far=~pl.col("validation_only") & (earlier_best.is_null() | (pl.col("sharpe") > earlier_best)),
+        note=pl.when("validation_only")
+        .then(pl.lit(VALIDATION_ONLY))
+        .when(pl.col("n_trials").is_null())
+        .then(unknown)
+        .otherwise("note"),
     ).select(RATIO_CURVE)
 
 
@@ -85,23 +92,23 @@ def _deflated(trials: pl.DataFrame, evaluations: pl.DataFrame, curves: pl.DataFr
     of_run = run_returns(curves)
     rows: list[dict[str, object]] = []
     for source, periods in periods_of(trials, evaluations).items():
-        names = trials.filter(pl.col("source") == source)["run_id"].to_list()
+        own = trials.filter(pl.col("source") == source)
         for period in periods:
-            rows += _as_of(names, of_run, period)
+            rows += _as_of(own, of_run, period)
     return pl.DataFrame(rows, schema={"run_id": pl.String, "period": pl.String} | DEFLATED)
 
 
-def _as_of(names: Sequence[str], of_run: Mapping[str, RunReturns], period: Period) -> Iterator[dict[str, object]]:
+def _as_of(trials: pl.DataFrame, of_run: Mapping[str, RunReturns], period: Period) -> Iterator[dict[str, object]]:
     """A row of each trial with returns, discounted for those before it."""
     sharpe: dict[Against, list[float]] = {"zero": [], "best_baseline": []}
-    known = {trial.name: trial for trial in trials_within(names, of_run, period).known}
-    for n_trials, name in enumerate(names, start=1):  # those whose returns are lost included
+    known = {trial.name: trial for trial in trials_within(trials, of_run, period).known}
+    for n_trials, name in enumerate(trials["run_id"], start=1):  # those whose returns are lost included
         if name not in known:
             continue
         trial = known[name]
         row: dict[str, object] = {"run_id": name, "period": period.name, "n_trials": n_trials}
-        if trial.too_short:
-            yield row | {"note": trial.too_short}
+        if trial.unranked:
+            yield row | {"note": trial.unranked}
             continue
         for against, so_far in sharpe.items():
             so_far.append(trial.sharpe(against))

@@ -1,7 +1,7 @@
 """The trials on one market: net returns of every run, and of what it is held against, over its own sessions."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
 from typing import Literal, get_args
@@ -19,6 +19,9 @@ Days = NDArray[np.datetime64]
 
 Against = Literal["zero", "best_baseline", "anchor"]
 AGAINST: tuple[Against, ...] = get_args(Against)
+VALIDATION_ONLY = (
+    "it is for validation only, trained on what came after its tests: it counts as a trial, and is not ranked"
+)
 ANCHORS = ("anchor", "equal_weight")  # baselines that a run's policy starts from, the first that it has
 
 
@@ -49,6 +52,7 @@ class Trial:
     anchor: FloatArray  # (T,)
     best_baseline_name: str
     anchor_name: str
+    validation_only: bool = False  # its policies were trained on what came after their tests
 
     def __post_init__(self) -> None:
         shape = self.sessions.shape
@@ -65,8 +69,10 @@ class Trial:
                 )
 
     @property
-    def too_short(self) -> str | None:
-        """Why nothing can be said of its Sharpe ratio, where it has too few sessions."""
+    def unranked(self) -> str | None:
+        """Why it counts as a trial, but is neither judged nor compared with others, where that is so."""
+        if self.validation_only:
+            return VALIDATION_ONLY
         n = len(self.sessions)
         if n >= MIN_OBSERVATIONS:
             return None
@@ -116,15 +122,15 @@ class Trials:
         return len(self.known) + len(self.without_returns)
 
     def sharpe(self, against: Against) -> FloatArray:
-        """Sharpe ratios per session of those that have enough sessions, each over its own."""
-        return np.array([trial.sharpe(against) for trial in self.known if not trial.too_short])
+        """Sharpe ratios per session of those that are ranked, each over its own sessions."""
+        return np.array([trial.sharpe(against) for trial in self.known if not trial.unranked])
 
     def comparable(self) -> tuple[Trial, ...]:
         """Those that cover the period: they have the sessions of the longest.
 
         Of several windows that are as long, that of the most trials counts, and of those the first.
         """
-        windows = {trial.name: trial.sessions.tobytes() for trial in self.known if not trial.too_short}
+        windows = {trial.name: trial.sessions.tobytes() for trial in self.known if not trial.unranked}
         frequency = Counter(windows.values())
         longest = max(frequency, key=lambda window: (len(window), frequency[window]), default=None)
         return tuple(trial for trial in self.known if longest and windows.get(trial.name) == longest)
@@ -139,7 +145,7 @@ class RunReturns:
     baselines: FloatArray  # (T, B)
     baseline_names: tuple[str, ...]
 
-    def trial(self, name: str, period: Period) -> Trial:
+    def trial(self, name: str, period: Period, *, validation_only: bool) -> Trial:
         """Of this name, over the sessions that it has in a period."""
         inside = (self.sessions >= np.datetime64(period.first)) & (self.sessions <= np.datetime64(period.last))
         baselines, names = self.baselines[inside], self.baseline_names
@@ -153,6 +159,7 @@ class RunReturns:
             anchor=baselines[:, anchor],
             best_baseline_name=names[best],
             anchor_name=names[anchor],
+            validation_only=validation_only,
         )
 
 
@@ -203,37 +210,41 @@ def trials_of(runs: pl.DataFrame, curves: pl.DataFrame, period: Period) -> Trial
     """The trials in a period, each over the sessions that it has there.
 
     Args:
-        runs: run_id of every trial ever run on the market, in the order to keep.
+        runs: run_id and validation_only of every trial ever run on the market, in the order to keep.
         curves: as `run_returns` wants them; a run without any is counted in `without_returns`.
         period: days to take.
 
     Raises:
         ValueError: as `run_returns`, `Trial` and `Trials`.
     """
-    names = runs["run_id"].to_list()
-    return trials_within(names, run_returns(curves.filter(pl.col("run_id").cast(pl.String).is_in(names))), period)
+    own = curves.filter(pl.col("run_id").cast(pl.String).is_in(runs["run_id"].to_list()))
+    return trials_within(runs, run_returns(own), period)
 
 
-def trials_within(names: Sequence[str], of_run: Mapping[str, RunReturns], period: Period) -> Trials:
-    """The trials of these names in a period; one without returns counts, one with none in the period as well.
+def trials_within(runs: pl.DataFrame, of_run: Mapping[str, RunReturns], period: Period) -> Trials:
+    """The trials of `trials_of` in a period; one without returns counts, one with none in the period as well.
 
     Raises:
         ValueError: as `Trial` and `Trials`.
     """
+    named: list[tuple[str, bool]] = runs.select("run_id", "validation_only").rows()
     return Trials(
-        known=tuple(of_run[name].trial(name, period) for name in names if name in of_run),
-        without_returns=tuple(name for name in names if name not in of_run),
+        known=tuple(of_run[name].trial(name, period, validation_only=only) for name, only in named if name in of_run),
+        without_returns=tuple(name for name, _ in named if name not in of_run),
     )
 
 
 def periods_of(runs: pl.DataFrame, evaluations: pl.DataFrame) -> dict[str, list[Period]]:
     """Market source to the periods that verdicts on it name; each is as long as the longest that is called so.
 
+    Runs for validation only make none: they are tested on what trains others too.
+
     Args:
-        runs: run_id and source.
+        runs: run_id, source and validation_only.
         evaluations: run_id, period, first_session and last_session; folds are left out.
     """
-    verdicts = evaluations.filter(pl.col("period") != "fold").join(runs.select("run_id", "source"), on="run_id")
+    ranked = runs.filter(~pl.col("validation_only")).select("run_id", "source")
+    verdicts = evaluations.filter(pl.col("period") != "fold").join(ranked, on="run_id")
     spans = (
         verdicts.group_by("source", "period")
         .agg(pl.col("first_session").min(), pl.col("last_session").max())

@@ -87,7 +87,8 @@ def validate(trials: Trials, settings: ValidationSettings | None = None) -> Vali
 
     Each trial is judged on its own sessions. Against a reference, returns are active: net returns less those of the
     reference, session by session. Sharpe ratios are annual. The deflation takes the number of all trials ever run, also
-    of those whose returns are lost, and the variance of the Sharpe ratios of the others, each over its own sessions.
+    of those whose returns are lost, and the variance of the Sharpe ratios of the others, each over its own sessions. A
+    run for validation only is one of that number, and nothing else of it enters.
     Overfitting and the Rademacher bounds need common sessions: they are of the trials that have all sessions of the
     longest. What cannot be computed is null, and the note says why.
     """
@@ -111,7 +112,7 @@ def validate_sources(
     """`validate` for every market source and every period of its verdicts.
 
     Args:
-        runs: run_id, source and experiment of every trial ever run.
+        runs: run_id, source, experiment and validation_only of every trial ever run.
         curves: as `trials.run_returns` wants them.
         evaluations: run_id, period, first_session and last_session of the runs' verdicts; folds are left out.
         settings: as `validate` takes them.
@@ -126,9 +127,9 @@ def validate_sources(
     experiments = runs.select("run_id", "experiment")
     found: list[tuple[pl.DataFrame, pl.DataFrame]] = []
     for source, periods in periods_of(runs, evaluations).items():
-        names = runs.filter(pl.col("source") == source)["run_id"].to_list()
+        own = runs.filter(pl.col("source") == source)
         for period in periods:
-            judged = validate(trials_within(names, of_run, period), settings)
+            judged = validate(trials_within(own, of_run, period), settings)
             where = {"source": pl.lit(source), "period": pl.lit(period.name)}
             trials = judged.trials.join(experiments, on="run_id", how="left")
             found.append((trials.with_columns(**where), judged.overfitting.with_columns(**where)))
@@ -170,7 +171,7 @@ def _intervals(trials: Trials, how: ValidationSettings) -> Bounds:
     """
     by_length: dict[int, list[Trial]] = {}
     for trial in trials.known:
-        if not trial.too_short:
+        if not trial.unranked:
             by_length.setdefault(len(trial.sessions), []).append(trial)
     found: dict[tuple[str, Against], tuple[float, float]] = {}
     for group in by_length.values():
@@ -193,13 +194,13 @@ def _rows(trials: Trials, comparison: Comparison, bounds: Bounds, delta: float) 
     if not trials.known:
         return rows
     deflation = Deflation.of(trials.sharpe(against), trials.n_ever)
-    own = [_inference(trial, against, deflation) for trial in trials.known]
+    own = [({}, []) if trial.unranked else _inference(trial, against, deflation) for trial in trials.known]
     adjusted = _adjusted([found.get("p_value") for found, _ in own], trials.n_ever)
     lower = comparison.lower_bounds(delta)
     for trial, (found, notes), corrected in zip(trials.known, own, adjusted, strict=True):
         row: dict[str, object] = {**shared, **_window(trial), "run_id": trial.name}
-        if trial.too_short:
-            rows.append(row | {"note": trial.too_short})
+        if trial.unranked:
+            rows.append(row | {"note": trial.unranked})
             continue
         reference = trial.reference(against)
         low, high = bounds[trial.name, against]

@@ -81,6 +81,11 @@ class Parent:
         """Its own test window."""
         return min(fold.test_first for fold in self.folds), max(fold.test_last for fold in self.folds)
 
+    @property
+    def validation_only(self) -> bool:
+        """Whether some of its policies were trained on what came after their tests."""
+        return any(fold.in_days.trains_on_the_future for fold in self.folds)
+
     def require_no_foresight(self) -> None:
         """Refuse a run whose policies were trained on what came after their tests.
 

@@ -8,7 +8,7 @@ from typing import Any, Self
 import polars as pl
 
 from nvtrader_pipelines.evaluation.promotion import Finding, deflated_findings, overfitting_findings
-from nvtrader_pipelines.service.summary import in_order, told_apart
+from nvtrader_pipelines.service.summary import in_order, marked, told_apart
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.runs import walk_forward_runs
 from nvtrader_pipelines.storage.tables import (
@@ -174,13 +174,14 @@ def chosen(evidence: Evidence, source: str, period: str) -> str:
 
 def against_baselines(evidence: Evidence) -> list[Grid]:
     """Policies and baselines over each period of their own windows."""
-    verdicts = evidence.lake.read(EVALUATIONS).join(evidence.latest.select("run_id"), on="run_id", how="semi")
+    verdicts = evidence.lake.read(EVALUATIONS).join(evidence.latest.select("run_id", "validation_only"), on="run_id")
     shown = verdicts.filter(pl.col("period") != "fold", pl.col("kind") != "policy")
     own = [name for name in shown.columns if name not in {"spec_hash", "run_id", "experiment"}]
     columns = ["account", "net Sharpe [95 %]", "CAGR", "max drawdown", "turnover/y", "cost/y"]
     grids = []
     for period in in_reading_order(shown["period"]):
-        rows = in_order(told_apart(shown.filter(pl.col("period") == period).unique(own, maintain_order=True)))
+        found = shown.filter(pl.col("period") == period).unique(own, maintain_order=True)
+        rows = in_order(marked(told_apart(found)))
         cells = [
             [row["policy"], interval(row), number(row["cagr"], ".1%"), f"{row['max_drawdown']:.0%}",
              f"{row['turnover_per_year']:.1f}", f"{row['cost_per_year']:.2%}"]

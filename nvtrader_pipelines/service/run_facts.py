@@ -9,6 +9,7 @@ from nvtrader_pipelines.service.summary import in_order
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.ledger import Ledger, LedgerRun
 from nvtrader_pipelines.storage.policy_library import PolicyLibrary
+from nvtrader_pipelines.storage.runs import walk_forward_runs
 from nvtrader_pipelines.storage.specs import differences
 from nvtrader_pipelines.storage.tables import EVALUATIONS, RUNS
 from nvtrader_pipelines.storage.versions import content
@@ -57,7 +58,9 @@ def listed_runs(lake: Warehouse, ledger: Ledger) -> pl.DataFrame:
     """Every run, newest first, with the experiment's own figures over all of its window where it came to some."""
     shown = _own(lake.read(EVALUATIONS)).select("run_id", "sharpe", "sharpe_low", "sharpe_high", "max_drawdown")
     runs = ledger.runs().select(*LISTED, "started_at", "finished_at", "message")
-    return runs.join(shown, on="run_id", how="left").sort("started_at", descending=True)
+    marks = walk_forward_runs(lake, ["run_id", "validation_only"])
+    known = runs.join(shown, on="run_id", how="left").join(marks, on="run_id", how="left")
+    return known.with_columns(pl.col("validation_only").fill_null(value=False)).sort("started_at", descending=True)
 
 
 def figures(lake: Warehouse, run_id: str) -> pl.DataFrame:

@@ -19,7 +19,7 @@ def print_runs(runs: pl.DataFrame) -> None:
     lines = [
         {
             "run": run["run_id"][:SHORT],
-            "kind": run["kind"],
+            "kind": f"{run['kind']}{', validation only' if run['validation_only'] else ''}",
             "status": run["status"],
             "experiment": run["partition_key"],
             "window": window(run),

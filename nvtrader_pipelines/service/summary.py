@@ -8,9 +8,11 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from nvtrader_pipelines.experiments.plan import VALIDATION_ONLY
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.runs import walk_forward_runs
 from nvtrader_pipelines.storage.tables import EVALUATIONS
+from nvtrader_pipelines.storage.views import SHORT
 from nvtrader_pipelines.storage.warehouse import Warehouse
 
 COLUMNS = ("policy", "net Sharpe [95 %]", "CAGR", "max DD", "turnover/y", "cost/y", "less best baseline [95 %]")
@@ -23,12 +25,15 @@ NEXT = (
 
 
 def summary(home: Home, names: Sequence[str] = ()) -> pl.DataFrame:
-    """The latest run of each experiment (or of those named): every account over each period but single folds."""
+    """The latest run of each experiment (or of those named): every account over each period but single folds.
+
+    The columns are those of the verdicts, and whether the run is validation_only.
+    """
     lake = Warehouse(home)
     runs = walk_forward_runs(lake)
     chosen = runs.filter(pl.col("experiment").is_in(list(names))) if names else runs
     latest = chosen.sort("finished_at").group_by("experiment", maintain_order=True).last()
-    verdicts = lake.read(EVALUATIONS).join(latest.select("run_id"), on="run_id", how="semi")
+    verdicts = lake.read(EVALUATIONS).join(latest.select("run_id", "validation_only"), on="run_id")
     return verdicts.filter((pl.col("period") != "fold") & (pl.col("kind") != "policy"))
 
 
@@ -47,9 +52,11 @@ def print_summary(home: Home, names: Sequence[str], console: Console) -> None:
 
 def print_notes(home: Home, console: Console) -> None:
     """What a reader of the results must know."""
-    warnings = walk_forward_runs(Warehouse(home))["warnings"]
-    for warning in dict.fromkeys(line for lines in warnings.to_list() for line in lines):
-        console.print(f"note: {warning}", style="yellow", soft_wrap=True)
+    runs = walk_forward_runs(Warehouse(home), ["run_id", "experiment", "warnings"]).explode("warnings").drop_nulls()
+    for (warning,), found in runs.group_by("warnings", maintain_order=True):
+        named = [f"{name} (run {run_id[:SHORT]})" for run_id, name in found.select("run_id", "experiment").rows()]
+        whose = f"{', '.join(named)}: " if warning == VALIDATION_ONLY else ""
+        console.print(f"note: {whose}{warning}", style="yellow", soft_wrap=True)
 
 
 def period_table(verdicts: pl.DataFrame, period: str) -> Table:
@@ -61,7 +68,7 @@ def period_table(verdicts: pl.DataFrame, period: str) -> Table:
     for i, name in enumerate(COLUMNS):
         table.add_column(name, justify="left" if i == 0 else "right", no_wrap=True)
     own = [name for name in verdicts.columns if name not in {"spec_hash", "run_id", "experiment"}]
-    for row in in_order(told_apart(verdicts.unique(own, maintain_order=True))).iter_rows(named=True):
+    for row in in_order(marked(told_apart(verdicts.unique(own, maintain_order=True)))).iter_rows(named=True):
         table.add_row(*cells(row), style="bold" if row["kind"] == "ensemble" else None)
     return table
 
@@ -72,6 +79,14 @@ def told_apart(verdicts: pl.DataFrame) -> pl.DataFrame:
         return verdicts
     named = pl.format("{} ({})", "policy", "experiment")
     return verdicts.with_columns(pl.when(pl.len().over("policy") > 1).then(named).otherwise("policy").alias("policy"))
+
+
+def marked(verdicts: pl.DataFrame) -> pl.DataFrame:
+    """The rows, with a word behind the accounts of runs that are `validation_only`, where the column is there."""
+    if "validation_only" not in verdicts.columns:
+        return verdicts
+    named = pl.format("{} (validation only)", "policy")
+    return verdicts.with_columns(pl.when("validation_only").then(named).otherwise("policy").alias("policy"))
 
 
 def in_order(verdicts: pl.DataFrame) -> pl.DataFrame:

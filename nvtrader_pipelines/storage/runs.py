@@ -19,7 +19,7 @@ from nvtrader_pipelines.storage.tables import (
 )
 from nvtrader_pipelines.storage.warehouse import Warehouse, Where
 
-WALK_FORWARD = "walk_forward"  # the kind of run that is ranked and summed up: the only one that trained its policies
+WALK_FORWARD = "walk_forward"  # the kind of run that counts and is summed up: the only one that trained its policies
 
 
 def keyed(table: Table, rows: pl.DataFrame, keys: dict[str, str]) -> pl.DataFrame:
@@ -73,12 +73,20 @@ def complete(lake: Warehouse, run: SealedRun, at: datetime, mlflow_run_id: str |
         "mlflow_run_id": mlflow_run_id,
         "warnings": list(run.warnings),
         "finished_at": at,
+        "validation_only": run.as_parent.validation_only,
     }
     kinds = {"parent_run_id": pl.String, "mlflow_run_id": pl.String}
     lake.replace(RUNS, pl.DataFrame([row], schema_overrides=kinds), {"run_id": [run.run_id]})
 
 
 def walk_forward_runs(lake: Warehouse, columns: Sequence[str] | None = None) -> pl.DataFrame:
-    """The completed runs that trained their policies; replays and paper accounts are not among them."""
-    runs = lake.read(RUNS).filter(pl.col("kind") == WALK_FORWARD)
+    """The completed runs that trained their policies; replays and paper accounts are not among them.
+
+    Those that are `validation_only` are; where results are ranked or summed up, they are left out or marked.
+    """
+    runs = (
+        lake.read(RUNS)
+        .filter(pl.col("kind") == WALK_FORWARD)
+        .with_columns(pl.col("validation_only").fill_null(value=False))
+    )
     return runs if columns is None else runs.select(columns)

@@ -91,7 +91,7 @@ def _judge_source(
 
 def _luck(lake: Warehouse, ledger: Ledger, contest: Contest) -> Luck:
     """Every trial ever completed on the source, each over its own sessions within the contest's."""
-    runs = trial_runs(ledger).filter(pl.col("source") == contest.source)
+    runs = trial_runs(lake, ledger).filter(pl.col("source") == contest.source)
     return Luck.of(trials_of(runs, trial_curves(lake, runs), Period("all", *contest.window)))
 
 

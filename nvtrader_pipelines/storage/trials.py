@@ -3,7 +3,7 @@
 import polars as pl
 
 from nvtrader_pipelines.storage.ledger import Ledger
-from nvtrader_pipelines.storage.runs import WALK_FORWARD
+from nvtrader_pipelines.storage.runs import WALK_FORWARD, walk_forward_runs
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES
 from nvtrader_pipelines.storage.warehouse import Warehouse
 
@@ -19,14 +19,22 @@ CURVES = pl.Schema(
 RUNS_AT_ONCE = 20  # of which the names are in memory as text
 
 
-def trial_runs(ledger: Ledger) -> pl.DataFrame:
-    """Every walk-forward run ever completed, in the order they finished: run_id, source, experiment, finished_at.
+def trial_runs(lake: Warehouse, ledger: Ledger) -> pl.DataFrame:
+    """Every walk-forward run ever completed, in the order they finished.
 
     Each version of an experiment counts, and so does each version of the code and of the market that it ran on.
+
+    Returns:
+        run_id, source, experiment, finished_at and validation_only.
     """
     done = ledger.runs().filter(pl.col("status") == "done", pl.col("kind") == WALK_FORWARD)
     experiment = pl.col("partition_key").str.split("@").list.first()
-    return done.sort("finished_at", "run_id").select("run_id", "source", "finished_at", experiment=experiment)
+    trials = done.sort("finished_at", "run_id").select("run_id", "source", "finished_at", experiment=experiment)
+    known = walk_forward_runs(lake, ["run_id", "validation_only"])
+    # one that the tables do not know has no returns there either
+    return trials.join(known, on="run_id", how="left", maintain_order="left").with_columns(
+        pl.col("validation_only").fill_null(value=False)
+    )
 
 
 def trial_curves(lake: Warehouse, runs: pl.DataFrame) -> pl.DataFrame:

@@ -27,8 +27,8 @@ def run_curves(name, first=0, last=700, seed=0, baselines=("buy_and_hold", "equa
     return pl.concat(frames).with_columns(run_id=pl.lit(name))
 
 
-def some_runs(*names, source="sample"):
-    """Runs as the ledger tells them, in the order they finished."""
+def some_runs(*names, source="sample", validation_only=()):
+    """Runs as the ledger tells them, in the order they finished; some of them for validation only."""
     start = datetime(2024, 1, 1, tzinfo=UTC)
     return pl.DataFrame(
         {
@@ -36,6 +36,7 @@ def some_runs(*names, source="sample"):
             "source": source,
             "experiment": [f"ppo-{name}" for name in names],
             "finished_at": [start + timedelta(days=i) for i in range(len(names))],
+            "validation_only": [name in validation_only for name in names],
         }
     )
 

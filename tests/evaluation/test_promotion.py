@@ -31,6 +31,12 @@ def test_the_best_ranked_run_of_each_source_is_the_candidate_and_no_other():
     ]
 
 
+def test_a_run_without_a_rank_is_no_candidate():
+    curve = CURVE.with_columns(rank=pl.when(pl.col("rank") > 1).then("rank"))
+    (found,) = deflated_findings(curve, trials({"deflated_sharpe": 0.99}, {"run_id": "first", "deflated_sharpe": 0.1}))
+    assert found.value == 0.1
+
+
 def test_what_gates_are_the_active_returns_over_the_whole_window():
     validation = trials(
         {"against": "zero", "deflated_sharpe": 0.2},

@@ -15,19 +15,20 @@ from tests.evaluation.test_validation import QUICK
 PERIODS = ("fold", "all", "from_2016")
 
 
-def runs(n_runs):
+def runs(n_runs, validation_only=()):
     return pl.DataFrame(
         {
             "run_id": [f"run-{i}" for i in range(n_runs)],
             "spec_hash": [f"hash-{i}" for i in range(n_runs)],
             "experiment": [f"ppo@{i}" for i in range(n_runs)],
             "finished_at": [datetime(2024, 1, 1 + i, tzinfo=UTC) for i in range(n_runs)],
+            "validation_only": [i in validation_only for i in range(n_runs)],
         }
     )
 
 
-def trials(n_runs, source="sample"):
-    return runs(n_runs).select("run_id", pl.lit(source).alias("source"))
+def trials(n_runs, source="sample", validation_only=()):
+    return runs(n_runs, validation_only).select("run_id", "validation_only", pl.lit(source).alias("source"))
 
 
 def curves(n_runs, **changes):
@@ -47,10 +48,11 @@ def evaluations(sharpes, kinds=("policy", "ensemble", "baseline")):
     return frame.with_columns(first_session=first, last_session=WHOLE.last)
 
 
-def curve_of(sharpes, n_runs=None, returns=None, **changes):
+def curve_of(sharpes, n_runs=None, returns=None, validation_only=(), **changes):
     n = n_runs or len(sharpes)
     returns = curves(n) if returns is None else returns
-    return sharpe_ratio_curve(runs(n), evaluations(sharpes, **changes), trials(n), returns)
+    own = trials(n, validation_only=validation_only)
+    return sharpe_ratio_curve(runs(n, validation_only), evaluations(sharpes, **changes), own, returns)
 
 
 def test_each_run_and_period_has_one_row_of_its_ensemble():
@@ -61,6 +63,21 @@ def test_each_run_and_period_has_one_row_of_its_ensemble():
     assert every["sharpe"].to_list() == [0.5, 0.9, 0.7, 0.9]
     assert every["rank"].to_list() == [4, 1, 3, 1]
     assert every["best_so_far"].to_list() == [True, True, False, False]
+
+
+def test_a_run_for_validation_only_has_no_rank_is_never_best_and_counts_among_the_trials():
+    every = curve_of([0.5, 0.9, 0.7, 0.8], validation_only=[1]).filter(pl.col("period") == "all")
+    assert every["rank"].to_list() == [3, None, 2, 1]
+    assert every["best_so_far"].to_list() == [True, False, True, True]
+    assert every["n_trials"].to_list() == [1, 2, 3, 4]
+    assert every["note"][1].startswith("it is for validation only")
+    assert every["deflated_sharpe"].null_count() == every["active_sharpe"].null_count() == 1
+
+
+def test_a_market_with_nothing_but_a_run_for_validation_has_no_rank():
+    only = curve_of([0.5], validation_only=[0])
+    assert (only["rank"].null_count(), only["best_so_far"].any()) == (len(only), False)
+    assert only["note"].str.starts_with("it is for validation only").all()
 
 
 def test_runs_stand_in_the_order_they_finished():

@@ -119,7 +119,7 @@ def test_a_run_with_no_session_in_the_period_still_counts():
     trials = trials_of(some_runs("a", "b"), curves, Period("late", SESSIONS[300].item(), WHOLE.last))
     assert trials.n_ever == 2
     assert [len(trial.sessions) for trial in trials.known] == [0, 400]
-    assert [trial.too_short for trial in trials.known] == ["it has 0 sessions in the period, and 4 are needed", None]
+    assert [trial.unranked for trial in trials.known] == ["it has 0 sessions in the period, and 4 are needed", None]
     assert len(trials.sharpe("zero")) == 1
 
 
@@ -141,7 +141,7 @@ def test_periods_are_as_long_as_the_longest_that_is_called_so():
         schema=["run_id", "period", "first_session", "last_session"],
         orient="row",
     )
-    runs = pl.DataFrame({"run_id": ["a", "b", "c"], "source": ["x", "x", "y"]})
+    runs = pl.DataFrame({"run_id": ["a", "b", "c"], "source": ["x", "x", "y"], "validation_only": False})
     assert periods_of(runs, verdicts) == {
         "x": [
             Period("all", date(2000, 1, 3), date(2021, 1, 4)),
@@ -149,6 +149,24 @@ def test_periods_are_as_long_as_the_longest_that_is_called_so():
         ],
         "y": [Period("all", date(1990, 1, 2), date(1995, 1, 4))],
     }
+
+
+def test_runs_for_validation_only_make_no_period():
+    spans = {"run_id": ["a", "b"], "period": "all", "last_session": date(2020, 1, 2)}
+    verdicts = pl.DataFrame(spans).with_columns(first_session=pl.Series([date(2000, 1, 3), date(1990, 1, 2)]))
+    runs = some_runs("a", "b", validation_only="b")
+    assert periods_of(runs, verdicts) == {"sample": [Period("all", date(2000, 1, 3), date(2020, 1, 2))]}
+
+
+def test_a_run_for_validation_only_counts_and_is_not_ranked():
+    curves = pl.concat([run_curves("a", first=100), run_curves("b", first=100, seed=1), run_curves("cv", seed=2)])
+    trials = trials_of(some_runs("a", "cv", "b", validation_only=["cv"]), curves, WHOLE)
+    assert trials.n_ever == 3
+    assert [trial.name for trial in trials.comparable()] == ["a", "b"]
+    assert len(trials.sharpe("zero")) == 2
+    assert trials.known[1].unranked == (
+        "it is for validation only, trained on what came after its tests: it counts as a trial, and is not ranked"
+    )
 
 
 def test_sharpe_ratios_of_columns_are_those_of_each_and_zero_where_nothing_moves():

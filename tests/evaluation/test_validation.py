@@ -278,6 +278,20 @@ def test_a_short_trial_is_left_out_where_trials_are_compared_and_all_rows_say_so
     assert found.overfitting.drop(by_others).equals(without.overfitting.drop(by_others))
 
 
+def test_a_run_for_validation_only_changes_of_others_no_more_than_one_whose_returns_are_lost():
+    three = pl.concat([run_curves(name, first=100, seed=i, skill=0.0004 * i) for i, name in enumerate("abc")])
+    four = pl.concat([three, run_curves("cv", seed=3, skill=0.01)])
+    names = ("a", "b", "c", "cv")
+    lost = validate_sources(some_runs(*names), three, verdicts("abc"), QUICK)
+    found = validate_sources(some_runs(*names, validation_only=["cv"]), four, verdicts(names), QUICK)
+    assert_frame_equal(*(each.trials.filter(pl.col("run_id") != "cv") for each in (found, lost)))
+    assert found.overfitting.equals(lost.overfitting)
+    assert found.overfitting["probability_of_overfitting"].null_count() == 0
+    own = found.trials.filter(pl.col("run_id") == "cv")
+    assert own["sharpe"].null_count() == own["deflated_sharpe"].null_count() == len(own) > 0
+    assert own["note"].str.starts_with("it is for validation only").all()
+
+
 def test_one_trial_that_covers_the_period_has_nobody_to_be_compared_with():
     curves = pl.concat([run_curves("a"), run_curves("b", first=200, last=500, seed=1)])
     row = validate_sources(some_runs("a", "b"), curves, verdicts("ab"), QUICK).overfitting.row(0, named=True)

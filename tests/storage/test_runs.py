@@ -23,7 +23,19 @@ FOLDS = tuple(
 )
 
 
-def run_named(run_id, kind="walk_forward"):
+FORESEEING = tuple(
+    fold.model_copy(
+        update={
+            "train_first": dt.date(2010, 1, 4),
+            "train_last": dt.date(2022, 12, 30),
+            "train": ((dt.date(2010, 1, 4), dt.date(2017, 12, 20)), (dt.date(2021, 2, 1), dt.date(2022, 12, 30))),
+        }
+    )
+    for fold in FOLDS
+)  # trained before and after what they test
+
+
+def run_named(run_id, kind="walk_forward", folds=FOLDS):
     return SealedRun(
         partition_key="a@55555555",
         experiment="a",
@@ -35,7 +47,7 @@ def run_named(run_id, kind="walk_forward"):
         panel_digest="d",
         code_version="1",
         seeds=(0, 1, 2),
-        folds=FOLDS,
+        folds=folds,
         chosen={},
         snapshot_ids={"gold.returns": 2, "gold.features": 1},
         warnings=("w",),
@@ -85,6 +97,21 @@ def test_replays_and_paper_accounts_are_not_among_the_runs_that_trained(lake):
         complete(lake, run_named(str(number) * 16, kind), AT)
     assert walk_forward_runs(lake, ["run_id"])["run_id"].to_list() == ["0" * 16]
     assert lake.read(RUNS).sort("run_id")["parent_run_id"].to_list() == [None, "0" * 16, "0" * 16]
+
+
+def test_a_run_that_trained_on_what_came_after_its_tests_is_marked(lake):
+    complete(lake, run_named("1" * 16), AT)
+    complete(lake, run_named("2" * 16, folds=FORESEEING), AT)
+    assert walk_forward_runs(lake, ["run_id", "validation_only"]).sort("run_id").rows() == [
+        ("1" * 16, False),
+        ("2" * 16, True),
+    ]
+
+
+def test_a_run_that_was_completed_before_there_was_the_mark_has_none(lake):
+    complete(lake, run_named("1" * 16), AT)
+    lake.replace(RUNS, lake.read(RUNS).with_columns(validation_only=pl.lit(None, pl.Boolean)), {})
+    assert walk_forward_runs(lake)["validation_only"].to_list() == [False]
 
 
 def test_the_tests_of_a_run_are_written_beside_the_episodes_of_its_training(lake):

@@ -6,10 +6,12 @@ import pytest
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.storage import trials
 from nvtrader_pipelines.storage.ledger import Ledger
+from nvtrader_pipelines.storage.runs import complete
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES
 from nvtrader_pipelines.storage.trials import trial_curves, trial_runs
-from tests.storage.frames import keyed
+from tests.storage.frames import AT, keyed
 from tests.storage.ledger.rows import run_row
+from tests.storage.test_runs import FORESEEING, run_named
 
 KINDS = ("ensemble", "policy", "baseline")
 ENDED = {
@@ -24,7 +26,7 @@ ENDED = {
 
 
 @pytest.fixture
-def runs(home):
+def runs(home, lake):
     """A ledger with a few runs of every kind, begun and ended one after the other."""
     ledger = Ledger.open(home)
     for run_id, changes in ENDED.items():
@@ -33,7 +35,7 @@ def runs(home):
         ledger.begin(run_row(ledger, spec, run_id=run_id, **more))
         if status:
             ledger.finish(run_id, status)
-    return trial_runs(ledger)
+    return trial_runs(lake, ledger)
 
 
 def curve(run_id, kind):
@@ -42,11 +44,18 @@ def curve(run_id, kind):
 
 
 def test_trials_are_the_completed_walk_forward_runs_of_every_version_in_the_order_they_finished(runs):
-    assert runs.columns == ["run_id", "source", "finished_at", "experiment"]
+    assert runs.columns == ["run_id", "source", "finished_at", "experiment", "validation_only"]
     assert runs["run_id"].to_list() == ["a", "b", "c"]
     assert runs["source"].to_list() == ["sample", "landing", "sample"]
     assert runs["experiment"].to_list() == ["a", "b", "a"]
     assert runs["finished_at"].is_sorted()
+
+
+def test_a_run_that_trained_on_what_came_after_its_tests_is_known_as_such(lake, home, runs):
+    complete(lake, run_named("a"), AT)
+    complete(lake, run_named("b", folds=FORESEEING), AT)
+    found = trial_runs(lake, Ledger.open(home))
+    assert found.select("run_id", "validation_only").rows() == [("a", False), ("b", True), ("c", False)]
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 20])
@@ -61,6 +70,6 @@ def test_returns_of_ensembles_and_baselines_are_read_and_nothing_else(lake, runs
 
 
 def test_a_home_without_runs_has_no_trials(lake, home):
-    runs = trial_runs(Ledger.open(home))
+    runs = trial_runs(lake, Ledger.open(home))
     assert runs.is_empty()
     assert trial_curves(lake, runs).is_empty()

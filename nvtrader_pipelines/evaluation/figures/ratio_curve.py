@@ -65,14 +65,17 @@ def _reported_period(curve: pl.DataFrame) -> str:
 def _draw_ratios(axes: Axes, runs: pl.DataFrame) -> None:
     order = np.arange(len(runs))
     sharpe = runs["sharpe"].to_numpy()
-    best = runs["sharpe"].cum_max()
+    is_ranked = runs["rank"].is_not_null()
+    best = runs.select(pl.when(is_ranked).then("sharpe").cum_max().forward_fill()).to_series().to_numpy()
     axes.step(order, best, where="post", color=ORANGE, linewidth=2.5, zorder=2)
     axes.vlines(order, runs["sharpe_low"].to_numpy(), runs["sharpe_high"].to_numpy(), color=GREY, linewidth=1.8)
-    axes.scatter(order, sharpe, s=80, color=BLUE, zorder=3)
+    colors = [BLUE if ranked else "white" for ranked in is_ranked]
+    edges = [BLUE if ranked else GREY for ranked in is_ranked]
+    axes.scatter(order, sharpe, s=80, color=colors, edgecolors=edges, linewidths=2.0, zorder=3)
     axes.axhline(0.0, color="black", linewidth=0.8)
     for number in range(len(runs)) if len(runs) <= 2 * _MOST_LABELS else ():
         axes.annotate(
-            f"#{runs['rank'][number]}",
+            f"#{runs['rank'][number]}" if is_ranked[number] else "validation only",
             (number, sharpe[number]),
             xytext=(7, 5),
             textcoords="offset points",

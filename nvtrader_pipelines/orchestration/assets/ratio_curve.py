@@ -9,8 +9,8 @@ from nvtrader_pipelines.orchestration.assets.evaluation import EVALUATION_KEY
 from nvtrader_pipelines.orchestration.reports import OWNERS, keep_pictures, table_metadata, written
 from nvtrader_pipelines.orchestration.resources import WarehouseResource
 from nvtrader_pipelines.storage.ledger import Ledger
-from nvtrader_pipelines.storage.runs import WALK_FORWARD
-from nvtrader_pipelines.storage.tables import EVALUATIONS, RATIO_CURVE, RUNS
+from nvtrader_pipelines.storage.runs import walk_forward_runs
+from nvtrader_pipelines.storage.tables import EVALUATIONS, RATIO_CURVE
 from nvtrader_pipelines.storage.trials import trial_curves, trial_runs
 from nvtrader_pipelines.storage.views import create_views, read_query
 
@@ -29,9 +29,8 @@ def sharpe_ratio_curve(warehouse: WarehouseResource, duckdb: DuckDBResource) -> 
     lake = warehouse.open()
     with duckdb.get_connection() as connection:
         create_views(connection, lake)
-        runs = read_query(connection, f"FROM {RUNS.name} WHERE kind = '{WALK_FORWARD}'")
         verdicts = read_query(connection, f"FROM {EVALUATIONS.name}")
-    trials = trial_runs(Ledger.open(warehouse.home))
+    runs, trials = walk_forward_runs(lake), trial_runs(lake, Ledger.open(warehouse.home))
     curve = rank_runs(runs, verdicts, trials, trial_curves(lake, trials))
     lake.replace(RATIO_CURVE, curve, {})
     notes = dict.fromkeys(warning for warnings in runs["warnings"] for warning in warnings)

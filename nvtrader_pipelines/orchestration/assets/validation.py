@@ -44,7 +44,7 @@ DEPS = [dg.AssetDep(EVALUATION_KEY, partition_mapping=dg.AllPartitionMapping())]
 def validation(warehouse: WarehouseResource) -> Iterator[dg.MaterializeResult]:
     """Discount every trial for all the others on its market, and ask whether picking the best picks luck."""
     lake = warehouse.open()
-    runs = trial_runs(Ledger.open(warehouse.home))
+    runs = trial_runs(lake, Ledger.open(warehouse.home))
     judged = validate_sources(runs, trial_curves(lake, runs), lake.read(EVALUATIONS))
     lake.replace(VALIDATION, judged.trials, {})
     lake.replace(OVERFITTING, judged.overfitting, {})

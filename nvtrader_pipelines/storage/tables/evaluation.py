@@ -62,7 +62,7 @@ RATIO_CURVE = Table(
         sharpe_low double 2.5 % bound
         sharpe_high double 97.5 % bound
         max_drawdown double largest loss from a peak, positive
-        rank int 1 is the highest Sharpe ratio of the period
+        rank int 1 is the highest Sharpe ratio of the period; null of a run for validation only
         best_so_far boolean whether no earlier run of the period was better
         n_trials long walk-forward runs on the source that had finished by then, itself included
         deflated_sharpe double probability of a true Sharpe ratio above the maximum expected of so many (2014)

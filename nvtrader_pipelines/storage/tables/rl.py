@@ -25,6 +25,7 @@ RUNS = Table(
         mlflow_run_id string MLflow run, where it was tracked
         warnings list<string> what a reader of the results must know
         finished_at timestamp when the run was judged
+        validation_only boolean whether policies were trained on what came after their tests: it counts, unranked
         """
     ),
 )
