@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from nvtrader_pipelines.evaluation.splits.fold import Fold, Window
-from nvtrader_pipelines.evaluation.splits.purging import PurgedBlocks, after_the_first, stretches
+from nvtrader_pipelines.evaluation.splits.purging import PurgedBlocks, stretches
 
 MOST_SPLITS = 1000  # each is a training of every seed
 
@@ -46,13 +46,11 @@ class CombinatorialPurged(PurgedBlocks):
         """A fold for each split, in lexicographic order of the blocks tested, for ascending `sessions` (T,).
 
         Raises:
-            ValueError: if the blocks are too short for a test, or for purge and embargo.
+            ValueError: if the blocks are too short for a test, or for purge and embargo, or nothing is left to train on.
         """
         sizes = (self.n_folds, self.n_test_folds, self.purge_size, self.embargo_size)
         splits = combinatorial_splits(self.n_sessions(sessions), *sizes)
-        return [
-            Fold.of(index, after_the_first(train), after_the_first(test)) for index, (train, test) in enumerate(splits)
-        ]
+        return [self.fold(index, train, test) for index, (train, test) in enumerate(splits)]
 
 
 def combinatorial_splits(

@@ -51,7 +51,16 @@ class Fold:
 
     @classmethod
     def of(cls, index: int, train: Sequence[Window], test: Sequence[Window]) -> Self:
-        """The fold of some training stretches and test blocks, each in time order."""
+        """The fold of some training stretches and test blocks, each in time order.
+
+        Raises:
+            ValueError: if there are none of either, or what else a fold refuses.
+        """
+        for part, windows in (("train", train), ("test", test)):
+            if not windows:
+                raise ValueError(
+                    f"fold {index} needs sessions to train on and to test, but has no {part} window; give it one"
+                )
         return cls(index, train[0][0], train[-1][1], test[0][0], test[-1][1], tuple(train), tuple(test))
 
     @property

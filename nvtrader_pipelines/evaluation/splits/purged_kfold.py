@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nvtrader_pipelines.evaluation.splits.fold import Fold, Window
-from nvtrader_pipelines.evaluation.splits.purging import PurgedBlocks, after_the_first, equal_blocks, purged_stretches
+from nvtrader_pipelines.evaluation.splits.purging import PurgedBlocks, equal_blocks, purged_stretches
 
 
 class PurgedKFold(PurgedBlocks):
@@ -31,4 +31,4 @@ class PurgedKFold(PurgedBlocks):
 
     def _fold(self, index: int, n_sessions: int, block: Window) -> Fold:
         train = purged_stretches(n_sessions, [block], self.purge_size, self.embargo_size)
-        return Fold.of(index, after_the_first(train), after_the_first([block]))
+        return self.fold(index, train, [block])

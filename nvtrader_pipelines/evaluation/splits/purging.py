@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from pydantic import Field, NonNegativeInt
 
 from nvtrader_pipelines.components import Component, kind_of
-from nvtrader_pipelines.evaluation.splits.fold import MIN_TEST_SESSIONS, Window, in_order
+from nvtrader_pipelines.evaluation.splits.fold import MIN_TEST_SESSIONS, Fold, Window, in_order
 
 
 class PurgedBlocks(Component):
@@ -39,6 +39,21 @@ class PurgedBlocks(Component):
                 f"{length} sessions, but they are {self.purge_size} and {self.embargo_size}; lower them or n_folds"
             )
         return n_sessions
+
+    def fold(self, index: int, train: Sequence[Window], test: Sequence[Window]) -> Fold:
+        """The fold of windows counted from the second session on.
+
+        Raises:
+            ValueError: if purge and embargo leave nothing to train on.
+        """
+        if not train:
+            raise ValueError(
+                f"{kind_of(type(self))} trains on what purge_size and embargo_size leave between the tested blocks, "
+                f"but split {index}, of {len(test)} of the {self.n_folds} blocks, leaves nothing of "
+                f"{test[0][1] - test[0][0] + 1} sessions each with {self.purge_size} and {self.embargo_size}; lower "
+                "them, n_test_folds or n_folds"
+            )
+        return Fold.of(index, after_the_first(train), after_the_first(test))
 
 
 def equal_blocks(n_sessions: int, n_folds: int) -> tuple[Window, ...]:

@@ -29,6 +29,12 @@ def test_windows_that_overlap_or_are_out_of_order_are_refused(train):
         Fold.of(0, train, [(60, 70)])
 
 
+@pytest.mark.parametrize(("train", "test", "part"), [([], [(60, 70)], "train"), ([(0, 50)], [], "test")])
+def test_a_fold_without_anything_to_train_on_or_to_test_is_refused(train, test, part):
+    with pytest.raises(ValueError, match=f"fold 4 needs sessions to train on and to test, but has no {part} window"):
+        Fold.of(4, train, test)
+
+
 def test_windows_that_do_not_reach_the_ends_are_refused():
     with pytest.raises(ValueError, match=r"from session 0 to 40, but they are \[\(0, 33\)\]"):
         Fold(0, 0, 40, 50, 60, ((0, 33),))

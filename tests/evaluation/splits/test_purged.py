@@ -7,7 +7,7 @@ from pydantic import ValidationError
 from nvtrader_pipelines.evaluation.splits import CombinatorialPurged, PurgedKFold
 from nvtrader_pipelines.evaluation.splits.combinatorial_purged import combinatorial_splits
 from nvtrader_pipelines.evaluation.splits.purging import equal_blocks, purged_stretches
-from tests.evaluation.splits.calendars import combinatorials, weekdays
+from tests.evaluation.splits.calendars import combinatorials, days, purged_kfolds, weekdays
 
 
 @settings(max_examples=30)
@@ -58,6 +58,25 @@ def test_a_purge_and_embargo_that_leave_nothing_of_a_block_are_refused_in_a_sent
     splitter = member(purge_size=sizes[0], embargo_size=sizes[1])
     with pytest.raises(ValueError, match=rf"less than 20 together.*they are {sizes[0]} and {sizes[1]}; lower them"):
         splitter.split(weekdays(n_sessions=127))
+
+
+@pytest.mark.parametrize(("sizes", "n_sessions"), [((3, 2), 91), ((6, 5), 181)])
+def test_a_split_that_leaves_nothing_to_train_on_is_refused_in_a_sentence(sizes, n_sessions):
+    splitter = CombinatorialPurged(n_folds=sizes[0], n_test_folds=sizes[1])
+    with pytest.raises(ValueError, match=r"leaves nothing of .* with 6 and 21; lower them, n_test_folds or n_folds"):
+        splitter.split(weekdays(n_sessions=n_sessions))
+
+
+@settings(max_examples=60)
+@given(splitter=combinatorials() | purged_kfolds(), n_sessions=st.integers(1, 700))
+def test_every_fold_has_something_to_train_on_or_a_sentence_says_why_not(splitter, n_sessions):
+    folds, said = [], ""
+    try:
+        folds = splitter.split(weekdays(n_sessions=n_sessions))
+    except ValueError as error:
+        said = str(error)
+    assert bool(folds) != (said.startswith(f"{splitter.kind} ") and "lower" in said)
+    assert all(days(fold.train) and days(fold.test) for fold in folds)
 
 
 @EITHER
