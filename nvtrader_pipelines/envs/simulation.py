@@ -76,9 +76,17 @@ class PortfolioSimulation:
     def reset(self, portfolios: Sequence[int], generators: Sequence[np.random.Generator]) -> None:
         """Put the portfolios into cash at a start drawn by each one's generator; whole episodes where they fit."""
         rows, n_starts = list(portfolios), len(self._starts)
-        self.accounts.open(rows, [int(self._starts[generator.integers(n_starts)]) for generator in generators])
-        self.steps[rows] = 0
-        self.episode_rewards[rows] = 0.0
+        self._begin(rows, [int(self._starts[generator.integers(n_starts)]) for generator in generators])
+
+    def rewind(self) -> bool:
+        """Put those with no room for another step into cash at the first start; whether there were any.
+
+        For portfolios whose episode is over while others go on, so that no step leaves its stretch.
+        """
+        rows = np.flatnonzero(self.accounts.t > self._latest[self.accounts.t]).tolist()
+        if rows:
+            self._begin(rows, [int(self._starts[0])] * len(rows))
+        return bool(rows)
 
     def observe(self) -> NDArray[np.float32]:
         """Observations of all portfolios, (n, length)."""
@@ -135,6 +143,12 @@ class PortfolioSimulation:
         self.accounts.restore({name.removeprefix("accounts."): array for name, array in state.items()})
         self.steps, self.episode_rewards = state["steps"].copy(), state["episode_rewards"].copy()
 
+    def _begin(self, rows: list[int], starts: list[int]) -> None:
+        """Begin an episode of each of these portfolios."""
+        self.accounts.open(rows, starts)
+        self.steps[rows] = 0
+        self.episode_rewards[rows] = 0.0
+
     def _struck(self, account: AccountStep) -> dict[str, NDArray[np.bool_]]:
         """Where each termination strikes."""
         view = EpisodeView(account.path, account.drawdown, account.transition.weights, self.accounts.recent_returns)
@@ -171,16 +185,19 @@ def fitted_scaler(panel: MarketPanel, observation: Observation, windows: Sequenc
 
 
 def _starts(stretches: Sequence[Window], spec: EnvSpec) -> NDArray[np.int64]:
-    """Sessions with room for a whole episode after them; where no stretch has it, the first of the longest.
+    """Sessions of each stretch with room for a whole episode after them; in one too short for it, its first half.
 
-    So all episodes are equally long, and side by side none goes on beyond its stretch.
+    An episode that begins there ends with its stretch, so that every stretch is trained on. Where there is one stretch
+    only, and it is too short, all begin with it.
     """
-    length = spec.rebal_freq * spec.episode_len
-    starts = np.concatenate([np.arange(first, last - length + 1) for first, last in stretches])
-    if len(starts):
-        return starts
-    first, last = max(stretches, key=lambda stretch: stretch[1] - stretch[0])
-    return np.array([first]) if last - first >= spec.rebal_freq else starts
+    whole = spec.rebal_freq * spec.episode_len
+    starts: list[NDArray[np.int64]] = []
+    for first, last in stretches:
+        length = last - first
+        short = length if len(stretches) == 1 else length // 2
+        room = whole if length >= whole else max(short, spec.rebal_freq)
+        starts.append(np.arange(first, last - room + 1))
+    return np.concatenate(starts)
 
 
 def _ends(stretches: Sequence[Window], n_sessions: int) -> NDArray[np.int64]:

@@ -91,14 +91,15 @@ def test_the_starts_of_one_window_are_those_of_a_uniform_draw():
     assert simulation.accounts.t.tolist() == drawn
 
 
-def test_the_starts_of_several_stretches_are_all_that_leave_room_for_a_whole_episode():
+def test_the_starts_of_several_stretches_leave_room_for_a_whole_episode_or_are_in_the_first_half_of_a_short_one():
     whole = SPEC.rebal_freq * SPEC.episode_len
     simulation = PortfolioSimulation(
         eventful_panel(), SPEC, 4000, first=0, last=159, stretches=((2, 66), (70, 90), (93, 159))
     )
     generator = np.random.default_rng(0)
     simulation.reset(range(4000), [generator] * 4000)
-    assert set(simulation.accounts.t.tolist()) == {*range(2, 66 - whole + 1), *range(93, 159 - whole + 1)}
+    expected = {*range(2, 66 - whole + 1), *range(70, 81), *range(93, 159 - whole + 1)}
+    assert set(simulation.accounts.t.tolist()) == expected
 
 
 def test_no_episode_goes_beyond_its_stretch():
@@ -114,13 +115,37 @@ def test_no_episode_goes_beyond_its_stretch():
     assert all(t <= last for t, (_, last) in zip(simulation.accounts.t, own, strict=True))
 
 
-def test_where_no_stretch_holds_a_whole_episode_they_all_begin_the_longest_and_end_with_it():
-    stretches = ((5, 20), (30, 54), (70, 80))
-    simulation = begun(PortfolioSimulation(eventful_panel(), SPEC, 8, first=5, last=80, stretches=stretches))
+def test_where_no_stretch_holds_a_whole_episode_every_one_that_holds_a_step_is_begun():
+    stretches = ((5, 20), (30, 54), (60, 62), (70, 73))
+    simulation = PortfolioSimulation(eventful_panel(), SPEC, 4000, first=5, last=73, stretches=stretches)
+    generator = np.random.default_rng(0)
+    simulation.reset(range(4000), [generator] * 4000)
+    assert set(simulation.accounts.t.tolist()) == {*range(5, 14), *range(30, 43), 70}
+
+
+def test_one_window_that_holds_no_whole_episode_begins_every_one_with_itself():
+    simulation = begun(PortfolioSimulation(eventful_panel(), SPEC, 8, first=30, last=54))
     assert simulation.accounts.t.tolist() == [30] * 8
     steps = [simulation.step(np.zeros((8, 7))) for _ in range(8)]
     assert [bool(step.truncated.all()) for step in steps] == [False] * 7 + [True]
     assert simulation.accounts.t.tolist() == [54] * 8
+
+
+def test_a_portfolio_without_room_for_a_step_is_put_back_and_no_other():
+    stretches = ((2, 66), (150, 159))
+    simulation = PortfolioSimulation(eventful_panel(), SPEC, 64, first=2, last=159, stretches=stretches)
+    begun(simulation)
+    sessions = set(range(2, 67)) | set(range(150, 160))
+    assert {start >= 150 for start in simulation.accounts.t.tolist()} == {True, False}
+    for _ in range(60):  # far more steps than the short stretch holds
+        before = simulation.accounts.t.copy()
+        stuck = [t + SPEC.rebal_freq > (66 if t <= 66 else 159) for t in before.tolist()]
+        assert simulation.rewind() == any(stuck)
+        assert simulation.accounts.t.tolist() == [
+            2 if bad else t for bad, t in zip(stuck, before.tolist(), strict=True)
+        ]
+        simulation.step(np.zeros((64, 7)))
+        assert sessions.issuperset(simulation.accounts.t.tolist())
 
 
 def test_the_scaler_of_several_stretches_knows_nothing_between_them():

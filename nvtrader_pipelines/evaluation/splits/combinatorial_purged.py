@@ -46,7 +46,7 @@ class CombinatorialPurged(PurgedBlocks):
         """A fold for each split, in lexicographic order of the blocks tested, for ascending `sessions` (T,).
 
         Raises:
-            ValueError: if the blocks are too short for a test, or for purge and embargo, or nothing is left to train on.
+            ValueError: if the blocks are too short for a test, for purge and embargo, or leave nothing to train on.
         """
         sizes = (self.n_folds, self.n_test_folds, self.purge_size, self.embargo_size)
         splits = combinatorial_splits(self.n_sessions(sessions), *sizes)

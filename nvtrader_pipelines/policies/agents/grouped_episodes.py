@@ -75,7 +75,7 @@ def play(
 ) -> Experience:
     """Play the episodes that have just begun until the last has ended, drawing actions from the policy.
 
-    One that ends early is stepped on beside the others, but what it does then is under the mask.
+    One that ends early is stepped on beside the others, within the stretches, but what it does then is under the mask.
     """
     player = _Player(simulation, policy, log, with_critic=with_critic)
     while player.running.any():
@@ -115,7 +115,7 @@ class _Player:
         self._last[played.done] = step.observation[played.done]
         self._truncated[played.done] = step.truncated[played.done]
         self.running = running & ~played.done
-        self._observation = step.observation
+        self._observation = simulation.observe() if simulation.rewind() else step.observation
 
     def experience(self, group_size: int) -> Experience:
         """All of it, once every episode has ended."""

@@ -53,6 +53,16 @@ def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(advantage):
     assert bits(first) != bits(other)
 
 
+@EVERY_ADVANTAGE
+def test_short_episodes_at_the_end_of_the_market_are_played_beside_whole_ones(advantage):
+    stretches, hooks = ((5, 130), (145, len(PANEL.sessions) - 1)), TrainingHooks(sample_rate=1.0)
+    played = agent_with(advantage).train(PANEL, SPEC, stretches, 0, hooks).rollouts
+    lengths = played.group_by("episode").agg(pl.len(), pl.col("session").min())
+    short = pl.col("session") >= PANEL.sessions[145].item()
+    assert lengths.filter(~short)["len"].unique().to_list() == [SPEC.episode_len]
+    assert 0 < lengths.filter(short)["len"].to_numpy().max() < SPEC.episode_len
+
+
 def test_training_depends_on_no_global_random_state_and_leaves_it_alone():
     first = agent_with().train(PANEL, SPEC, WINDOW, 1)
     torch.rand(7)
