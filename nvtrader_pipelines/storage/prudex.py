@@ -7,12 +7,14 @@ from nvtrader_pipelines.market.features import FEATURES as MARKET_FEATURES
 from nvtrader_pipelines.storage.runs import walk_forward_runs
 from nvtrader_pipelines.storage.tables import ACTION_LOGS, EQUITY_CURVES, FEATURES
 from nvtrader_pipelines.storage.tables import RETURNS as RETURNS_TABLE
+from nvtrader_pipelines.storage.views import SHORT
 from nvtrader_pipelines.storage.warehouse import Warehouse
 
 
 def read_record(lake: Warehouse) -> PrudexRecord:
     """The rows of each experiment's latest completed run on each market, and of the markets in their years."""
-    runs = latest_runs(walk_forward_runs(lake, [*RUNS, "spec_hash", "window_first", "window_last"]))
+    every = walk_forward_runs(lake, [*RUNS, "spec_hash", "window_first", "window_last", "validation_only"])
+    runs = latest_runs(every.filter(~pl.col("validation_only")))
     where = {"spec_hash": runs["spec_hash"].unique().to_list(), "run_id": runs["run_id"].to_list()}
     actions = lake.read(ACTION_LOGS, where, ACTIONS)
     # the first decision is made before the first test session, which may be in the year before
@@ -27,4 +29,11 @@ def read_record(lake: Warehouse) -> PrudexRecord:
         actions,
         lake.read(RETURNS_TABLE, market, RETURNS),
         features,
+        _left_out(latest_runs(every.filter("validation_only"))),
     )
+
+
+def _left_out(runs: pl.DataFrame) -> str:
+    """A sentence on runs whose policies were trained on what came after their tests; nothing where there are none."""
+    named = [f"{name} (run {run_id[:SHORT]})" for name, run_id in runs.select("experiment", "run_id").iter_rows()]
+    return f"for validation only, not judged here: {', '.join(named)}" if named else ""

@@ -10,7 +10,7 @@ from nvtrader_pipelines.storage.prudex import read_record
 from tests.evaluation.prudex.records import market_of, run_of
 from tests.storage.frames import SPEC_HASH, in_shape, schema_of
 
-KINDS = {"first": "walk_forward", "latest": "walk_forward", "replayed": "replay"}
+KINDS = {"first": "walk_forward", "latest": "walk_forward", "replayed": "replay", "purged": "walk_forward"}
 
 
 def stored(table, rows, **more):
@@ -23,12 +23,15 @@ def yearly(rows):
 
 @pytest.fixture
 def record(lake):
-    """What is read of a home with two walks of one experiment and a replay, each of the first days of 2015."""
+    """What is read of a home with two walks of one experiment, a replay, and a newer run for validation only."""
     runs = {run_id: run_of("ppo", run_id, seed=day, days=day) for day, run_id in enumerate(KINDS)}
     span = {"snapshot_ids": "{}", "window_first": dt.date(2015, 1, 5), "window_last": dt.date(2015, 12, 14)}
     for table, part in ((tables.RUNS, 0), (tables.EQUITY_CURVES, 1), (tables.ACTION_LOGS, 2)):
         more = {"spec_hash": SPEC_HASH, **(span if table is tables.RUNS else {})}
-        kinds = {run_id: {"kind": kind} if table is tables.RUNS else {} for run_id, kind in KINDS.items()}
+        kinds = {
+            run_id: {"kind": kind, "validation_only": run_id == "purged"} if table is tables.RUNS else {}
+            for run_id, kind in KINDS.items()
+        }
         rows = [stored(table, run[part], **more, **kinds[run_id]) for run_id, run in runs.items()]
         lake.replace(table, pl.concat(rows), {})
     returns, features = (yearly(rows) for rows in market_of())
@@ -42,6 +45,11 @@ def record(lake):
 def test_only_the_latest_walk_of_an_experiment_is_read(record):
     assert record.runs["run_id"].to_list() == ["latest"]
     assert {*record.curves["run_id"], *record.actions["run_id"]} == {"latest"}
+
+
+def test_a_run_that_trained_on_what_came_after_its_tests_is_left_out_with_a_sentence(record):
+    assert record.left_out == "for validation only, not judged here: ppo (run purged)"
+    assert prudex_compass(record).note.startswith(record.left_out)
 
 
 def test_only_the_columns_and_the_market_that_are_needed_are_read(record):

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from nvtrader_pipelines.evaluation.prudex.measures import RANKED, STATISTICS
+from nvtrader_pipelines.evaluation.prudex.measures import RANKED, SCORED, STATISTICS
 from nvtrader_pipelines.evaluation.prudex.record import BASELINE, REFERENCE, SEED
 from nvtrader_pipelines.evaluation.prudex.reliability import (
     TAUS,
@@ -61,16 +61,20 @@ def table_of(rows: Sequence[Row], schema: dict[str, Any] = ANSWERS) -> pl.DataFr
 
 def of_windows(scored: pl.DataFrame) -> pl.DataFrame:
     """Means over test windows and markets, with how many windows have no number and why."""
-    missing, n_rows = pl.col("value").is_null().sum(), pl.len()
+    missing, n_rows, lost = pl.col("value").is_null().sum(), pl.len(), pl.col("ruined").sum()
     why = pl.col("note").drop_nulls().first()
+    ruin = pl.col("note").filter("ruined").first()
     gaps = (
-        pl.when(missing == 0)
+        pl.when(lost > 0)
+        .then(pl.format("{} of {} windows score 0: {}", lost, n_rows, ruin))
+        .when(missing == 0)
         .then(pl.lit(None, dtype=pl.String))
         .when(missing == n_rows)
         .then(why)
         .otherwise(pl.format("{} of {} windows left out: {}", missing, n_rows, why))
     )
-    unmarked = pl.col("value").is_not_null().any() & pl.col("market").is_null().all()
+    is_scored = pl.col("statistic").first().is_in(list(SCORED))
+    unmarked = is_scored & pl.col("value").is_not_null().any() & pl.col("market").is_null().all()
     return (
         scored.group_by("policy", "kind", "statistic", maintain_order=True)
         .agg(
@@ -87,7 +91,7 @@ def of_universality(scored: pl.DataFrame, n_markets: int) -> pl.DataFrame:
     ratios = scored.filter(pl.col("statistic") == "sharpe", pl.col("fold").is_not_null())
     rows: list[Row] = []
     for (policy, kind), own in ratios.partition_by("policy", "kind", as_dict=True, maintain_order=True).items():
-        own_markets = own.group_by("source").agg(pl.col("value").mean(), pl.col("market").mean())
+        own_markets = own.group_by("source").agg(pl.col("ranked").mean(), pl.col("market").mean())
         groups = {"markets": (own_markets, n_markets), "windows": (own, len(own))}
         for statistic, (values, n_all) in groups.items():
             score, note = _ahead(values, f"{len(values)} of {n_all}")
@@ -99,7 +103,7 @@ def of_universality(scored: pl.DataFrame, n_markets: int) -> pl.DataFrame:
 def _ahead(values: pl.DataFrame, count: str) -> tuple[float | None, str | None]:
     if values["market"].has_nulls():
         return None, NO_MARKET
-    score, note = measured(lambda: 100.0 * share_ahead(values["value"].to_numpy(), values["market"].to_numpy()))
+    score, note = measured(lambda: 100.0 * share_ahead(values["ranked"].to_numpy(), values["market"].to_numpy()))
     return score, note and f"{count}: {note}"
 
 

@@ -13,7 +13,7 @@ from nvtrader_pipelines.evaluation.prudex.answers import (
     of_windows,
 )
 from nvtrader_pipelines.evaluation.prudex.holdings import holding_windows, holdings
-from nvtrader_pipelines.evaluation.prudex.measures import AXES, MEASURES, OF_AXIS, PRUDEX, RANKED, RING
+from nvtrader_pipelines.evaluation.prudex.measures import AXES, MEASURES, OF_AXIS, PRUDEX, RANKED, RING, STATISTICS
 from nvtrader_pipelines.evaluation.prudex.pictures import heat_of, plane_of
 from nvtrader_pipelines.evaluation.prudex.record import BASELINE, REFERENCE, SEED, PrudexRecord, accounts
 from nvtrader_pipelines.evaluation.prudex.runs import members, runs_of, seed_windows
@@ -26,8 +26,11 @@ _DESCRIBES = {
     "final_equity": "no score: the end of a curve that rl.equity_curves holds; profit is scored as total_return",
     "trustworthiness": "no score: says how well the picture keeps neighbours, nothing of the policy",
     "largest_weight": "no score: the picture's darkest cell; entropy and correlation are scored",
+    "seed_deviation": "no score: 1/N has no seeds to differ by, and an account of one seed would score best",
     "surrogate_r2": "no score: the source scores no explainability; says how simple the policy is, not how good",
 }
+_WORST = 1e9  # beyond what any account has: those who lost all rank last
+_LOW = [statistic.name for statistic in STATISTICS.values() if not statistic.higher_is_better]
 _NOTHING = "not on record: the run has no rows that it could be computed from"
 
 
@@ -50,11 +53,12 @@ def prudex_compass(record: PrudexRecord, seed: int = 0) -> Compass:
         ValueError: if the accounts of a run do not cover the same sessions, or a number in the record is not finite.
     """
     judged = accounts(record)
-    who = members(record.curves.select("run_id", "policy", "kind").unique(), judged)
-    everyone, ours = list(holdings(record)), set(judged.select("run_id", "policy", "kind").iter_rows())
-    held = [each for each in everyone if (each.run_id, each.policy, each.kind) in ours]
+    who = members(judged)
+    everyone = list(holdings(record))
     scored = _scored(pl.concat([return_windows(record), holding_windows(record, everyone)]), who, judged)
-    ranked = {name: runs_of(scored, who, name, "value") for name in RANKED}
+    ours = set(scored.filter(pl.col("statistic") == "entropy").select("run_id", "policy", "kind", "fold").iter_rows())
+    held = [each for each in everyone if (each.run_id, each.policy, each.kind, each.fold) in ours]
+    ranked = {name: runs_of(scored, who, name, "ranked") for name in RANKED}
     of_profile, profiles = of_profiles(runs_of(scored, who, "total_return", "score"), seed)
     of_rank, ranks = of_ranks(ranked, seed)
     of_plane, plane = plane_of(held, seed)
@@ -70,7 +74,8 @@ def prudex_compass(record: PrudexRecord, seed: int = 0) -> Compass:
         ]
     )
     notes = dict.fromkeys(warning for warnings in record.runs["warnings"] for warning in warnings)
-    return Compass(_table(judged, answers), profiles, ranks, plane, heat_of(held), "; ".join(notes))
+    note = "; ".join(filter(None, (record.left_out, *notes)))
+    return Compass(_table(judged, answers), profiles, ranks, plane, heat_of(held), note)
 
 
 def axis_scores(table: pl.DataFrame) -> pl.DataFrame:
@@ -91,14 +96,30 @@ def axis_scores(table: pl.DataFrame) -> pl.DataFrame:
 
 
 def _scored(windows: pl.DataFrame, who: pl.DataFrame, judged: pl.DataFrame) -> pl.DataFrame:
-    """Rows of WINDOWS of the judged accounts with market and score."""
+    """Rows of WINDOWS with market, score, and what to rank by; a baseline stands once in a window, of the newest run.
+
+    Scores are scaled by every account of every run, so that who finished last changes none.
+    """
     rows = pl.concat([windows, seed_windows(windows, who)])
-    spread = pl.when(pl.col("statistic") == "seed_deviation").then(0.0)  # 1/N has no seeds to differ by
-    reference = rows.filter(pl.col("policy") == REFERENCE, pl.col("kind") == BASELINE)
-    market = reference.select("run_id", "fold", "statistic", market=spread.otherwise(pl.col("value")))
-    beside = rows.join(market, on=["run_id", "fold", "statistic"], how="left", nulls_equal=True, maintain_order="left")
-    ours = beside.join(judged, on=["run_id", "policy", "kind"], how="semi", maintain_order="left")
-    return with_scores(ours, task=("source", "first", "last"))
+    reference = rows.filter(pl.col("policy") == REFERENCE, pl.col("kind") == BASELINE, ~pl.col("ruined"))
+    market = reference.select("run_id", "fold", "statistic", market="value")
+    beside = rows.join(market, on=["run_id", "fold", "statistic"], how="left", nulls_equal=True)
+    lost = pl.when(pl.col("ruined"))
+    alive = beside.with_columns(value=lost.then(None).otherwise("value"), measured="value")
+    worst = pl.when(pl.col("statistic").is_in(_LOW)).then(_WORST).otherwise(-_WORST)
+    scored = with_scores(alive, task=("source", "first", "last")).with_columns(
+        value="measured",
+        score=lost.then(pl.when(pl.col("market").is_not_null()).then(0.0)).otherwise("score"),
+        ranked=lost.then(worst).otherwise("value"),
+    )
+    window = ["kind", "policy", "statistic", "source", "first", "last"]
+    ages = judged.select("run_id", "policy", "kind", "age")
+    return (
+        scored.join(ages, on=["run_id", "policy", "kind"])
+        .with_columns(whole=pl.col("fold").is_null())
+        .sort(*window, "whole", pl.col("value").is_not_null(), "age")
+        .unique([*window, "whole"], keep="last", maintain_order=True)
+    )
 
 
 def _table(judged: pl.DataFrame, answers: pl.DataFrame) -> pl.DataFrame:
@@ -146,15 +167,22 @@ def _of_axes(rows: pl.DataFrame) -> pl.DataFrame:
     measures = rows.group_by(*who, "measure", maintain_order=True).agg(
         pl.col("score").mean(), pl.col("reported").first()
     )
+    n_scored, n_all = pl.col("score").count(), pl.col("known").sum()
+    measures = measures.with_columns(known=pl.col("score").is_not_null().any().over("measure"))
+    fewer = pl.format("the mean of {} of the {} measures that others have scores in", n_scored, n_all)
     unscored = pl.format("no measure of {} has a score", pl.col("axis"))
     return (
         measures.group_by(who, maintain_order=True)
-        .agg(pl.col("reported").sum().cast(pl.Float64).alias("value"), pl.col("score").mean())
+        .agg(
+            pl.col("reported").sum().cast(pl.Float64).alias("value"),
+            pl.col("score").mean(),
+            pl.when(n_scored < n_all).then(fewer).alias("note"),
+        )
         .with_columns(
             measure=pl.lit(OF_AXIS),
             statistic=pl.lit("measures_reported"),
             reported=pl.col("value") > 0.0,
-            note=pl.when(pl.col("score").is_null()).then(unscored),
+            note=pl.when(pl.col("score").is_null()).then(unscored).otherwise("note"),
         )
         .select(*PRUDEX)
     )

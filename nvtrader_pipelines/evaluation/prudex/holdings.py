@@ -71,7 +71,7 @@ def holding_windows(record: PrudexRecord, held: list[Holdings]) -> pl.DataFrame:
         first, last = spans[each.run_id, each.fold]
         key = (each.run_id, each.source, each.policy, each.kind, each.fold, first, last)
         returns = market.returns(each.source, first, last, each.symbols)
-        rows += [(*key, *found) for found in _numbers(each.weights, returns)]
+        rows += [(*key, *found, False) for found in _numbers(each.weights, returns)]
     return pl.DataFrame(rows, schema=WINDOWS, orient="row")
 
 

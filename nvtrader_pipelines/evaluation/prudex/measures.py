@@ -85,12 +85,13 @@ MEASURES = (
     Measure("diversity", "correlation", (Statistic("average_correlation", **_LOWER), Statistic("effective_bets"))),
     Measure("diversity", "diversity_heatmap", (Statistic("largest_weight", **_PICTURE),), in_ring=False),
     Measure("reliability", "profile", (Statistic("area_under_profile"),)),
-    Measure("reliability", "variability", (Statistic("seed_deviation", **_LOWER),)),
+    Measure("reliability", "variability", (Statistic("seed_deviation", **_LOWER, scored=False),)),
     Measure("reliability", "rank_order", tuple(Statistic(f"rank:{name}", **_LOWER) for name in RANKED)),
     Measure("explainability", "surrogate", (Statistic("surrogate_r2", **_PICTURE),), in_ring=False),
 )
 AXES = tuple(dict.fromkeys(measure.axis for measure in MEASURES))
 RING = tuple(measure.name for measure in MEASURES if measure.in_ring)
+SCORED = tuple(statistic.name for measure in MEASURES for statistic in measure.statistics if statistic.scored)
 STATISTICS = {statistic.name: statistic for measure in MEASURES for statistic in measure.statistics}
 PRIDE = {  # the eight spokes of the PRIDE-Star, in its order
     "TR": "total_return",

@@ -24,6 +24,7 @@ class PrudexRecord:
     actions: pl.DataFrame  # ACTIONS: every account at every decision; cash is the last of the symbols
     returns: pl.DataFrame  # RETURNS: simple returns of every name
     features: pl.DataFrame  # source, symbol, session and the features of every name at the decisions' sessions
+    left_out: str = ""  # which runs are not judged, and why
 
 
 def latest_runs(runs: pl.DataFrame) -> pl.DataFrame:
@@ -40,16 +41,8 @@ def latest_runs(runs: pl.DataFrame) -> pl.DataFrame:
 
 
 def accounts(record: PrudexRecord) -> pl.DataFrame:
-    """Run, source, experiment, policy and kind of each account that is judged, in the order of kinds and names.
-
-    A baseline stands once for each market, as the newest run walked it. An account is of one kind.
-    """
+    """Run, source, experiment, policy, kind and age (of its run) of every account, by kind and name."""
     every = record.curves.select("run_id", "policy", "kind").unique()
     known = record.runs.with_row_index("age").select("run_id", "experiment", "source", "age")
-    newest = (
-        every.join(known, on="run_id")
-        .sort("age")
-        .unique(["source", "policy", "kind"], keep="last", maintain_order=True)
-        .sort("kind", "policy", "source")
-    )
-    return newest.select("run_id", "source", "experiment", "policy", "kind", "age")
+    rows = every.join(known, on="run_id").sort("kind", "policy", "source", "age")
+    return rows.select("run_id", "source", "experiment", "policy", "kind", "age")

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from nvtrader_pipelines.evaluation.prudex.measures import ExtremeMarket
 from nvtrader_pipelines.evaluation.statistics import PERIODS_PER_YEAR, UndefinedStatisticError, require_returns
 
+MIN_SESSIONS = 2  # what a ratio to a deviation needs
 _HOLIDAYS = np.timedelta64(4, "D")  # an exchange is closed for no longer
 
 
@@ -27,7 +28,8 @@ def sessions_within(sessions: NDArray[np.datetime64], market: ExtremeMarket) -> 
     """Which of an account's sessions (n,), in their order, lie in the extreme market.
 
     Raises:
-        UndefinedStatisticError: if the account was not there from the window's first day to its last.
+        UndefinedStatisticError: if the account was not there from the window's first day to its last, or for fewer
+            than two sessions of it, as where it lies between two test windows.
     """
     first, last = _day(market.first), _day(market.last)
     if not len(sessions) or sessions[0] > first + _HOLIDAYS or sessions[-1] < last - _HOLIDAYS:
@@ -35,7 +37,12 @@ def sessions_within(sessions: NDArray[np.datetime64], market: ExtremeMarket) -> 
         raise UndefinedStatisticError(
             f"{market.name} is {market.first} to {market.last}, but the test windows cover {span}"
         )
-    return (sessions >= first) & (sessions <= last)
+    inside = (sessions >= first) & (sessions <= last)
+    if inside.sum() < MIN_SESSIONS:
+        raise UndefinedStatisticError(
+            f"{market.name} is {market.first} to {market.last}, but the test windows have {inside.sum()} sessions of it"
+        )
+    return inside
 
 
 def _day(day: date) -> np.datetime64:

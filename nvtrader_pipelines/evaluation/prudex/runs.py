@@ -26,18 +26,17 @@ class Runs:
     by_task: Mapping[Task, NDArray[np.float64]]  # of each task those of its seeds
 
 
-def members(every: pl.DataFrame, judged: pl.DataFrame) -> pl.DataFrame:
+def members(judged: pl.DataFrame) -> pl.DataFrame:
     """Which accounts are runs of which policy: an ensemble's seeds, or the account itself where it has none.
 
     Args:
-        every: run_id, policy and kind of all accounts.
         judged: rows of `record.accounts`.
 
     Returns:
         run_id, policy and kind of each judged account that is no seed, and member, member_kind.
     """
     owners = judged.filter(pl.col("kind") != SEED).select("run_id", "policy", "kind")
-    seeds = every.filter(pl.col("kind") == SEED).select("run_id", member="policy", member_kind="kind")
+    seeds = judged.filter(pl.col("kind") == SEED).select("run_id", member="policy", member_kind="kind")
     trained = owners.filter(pl.col("kind") == ENSEMBLE).join(seeds, on="run_id")
     alone = owners.join(trained, on=["run_id", "policy", "kind"], how="anti")
     itself = alone.with_columns(member=pl.col("policy"), member_kind=pl.col("kind"))
@@ -51,7 +50,7 @@ def runs_of(scored: pl.DataFrame, who: pl.DataFrame, statistic: str, column: str
         scored: rows of WINDOWS of single test windows, with the column.
         who: rows of `members`.
         statistic: which.
-        column: value or score.
+        column: ranked or score.
     """
     rows = (
         scored.filter(pl.col("statistic") == statistic, pl.col("fold").is_not_null(), pl.col(column).is_not_null())
@@ -84,7 +83,7 @@ def seed_windows(windows: pl.DataFrame, who: pl.DataFrame) -> pl.DataFrame:
         .sort(task)
     )
     rows = [
-        (*key, "seed_deviation", *measured(partial(seed_deviation, np.array(values))))
+        (*key, "seed_deviation", *measured(partial(seed_deviation, np.array(values))), False)
         for *key, values in of_seeds.rows()
     ]
     return pl.DataFrame(rows, schema=WINDOWS, orient="row")

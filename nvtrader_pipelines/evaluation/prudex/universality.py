@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from nvtrader_pipelines.evaluation.statistics import UndefinedStatisticError
+from nvtrader_pipelines.evaluation.statistics import NO_SPREAD, UndefinedStatisticError
 
 MIN_GROUPS = 2  # one market, or one window, says nothing of others
 
@@ -26,4 +26,5 @@ def share_ahead(values: NDArray[np.float64], market: NDArray[np.float64]) -> flo
         )
     if len(values) < MIN_GROUPS:
         raise UndefinedStatisticError(f"{len(values)} is too few to compare: at least {MIN_GROUPS} are needed")
-    return float(np.mean((values > market) + 0.5 * (values == market)))
+    tied = np.abs(values - market) <= NO_SPREAD * np.maximum(np.abs(values), np.abs(market))
+    return float(np.where(tied, 0.5, values > market).mean())

@@ -34,6 +34,7 @@ WINDOWS = {
     "statistic": pl.String,
     "value": pl.Float64,
     "note": pl.String,
+    "ruined": pl.Boolean,  # whether all was lost by the last session
 }
 _OF_RETURNS: dict[str, Callable[[NDArray[np.float64]], float]] = {
     "total_return": total_return,
@@ -44,6 +45,7 @@ _OF_RETURNS: dict[str, Callable[[NDArray[np.float64]], float]] = {
     "calmar": calmar_ratio,
     "sortino": sortino_ratio,
 }
+_OF_THE_RUINED = {"total_return": -1.0, "max_drawdown": 1.0}  # the others do not exist: nothing moves any more
 Row = tuple[Any, ...]  # by WINDOWS
 
 
@@ -55,6 +57,12 @@ class _Walk:
     sessions: NDArray[np.datetime64]  # (n,)
     folds: NDArray[np.int32]  # (n,)
     returns: NDArray[np.float64]  # (n,) net
+
+    @property
+    def ruin(self) -> np.datetime64 | None:
+        """The session in which all was lost."""
+        lost = self.returns <= -1.0
+        return self.sessions[lost.argmax()] if lost.any() else None
 
 
 def measured(statistic: Callable[[], float]) -> tuple[float | None, str | None]:
@@ -111,19 +119,33 @@ def _of_folds(walk: _Walk) -> Iterator[Row]:
         inside = walk.folds == fold
         sessions, returns = walk.sessions[inside], walk.returns[inside]
         for name, statistic in _OF_RETURNS.items():
-            found = measured(partial(statistic, returns))
+            found = _unless_ruined(walk, sessions[-1], name, measured(partial(statistic, returns)))
             yield (*walk.key, int(fold), sessions[0].item(), sessions[-1].item(), name, *found)
 
 
 def _of_all(walk: _Walk, market: _Walk | None) -> Iterator[Row]:
     span = (None, walk.sessions[0].item(), walk.sessions[-1].item())
-    yield (*walk.key, *span, "final_equity", 1.0 + total_return(walk.returns), None)
-    yield (*walk.key, *span, "excess_growth_slope", *measured(partial(_slope, walk, market)))
+    yield (*walk.key, *span, "final_equity", 1.0 + total_return(walk.returns), None, False)
+    slope = _unless_ruined(walk, walk.sessions[-1], "slope", measured(partial(_slope, walk, market)))
+    yield (*walk.key, *span, "excess_growth_slope", *slope)
     for extreme in EXTREME_MARKETS:
         window = (None, extreme.first, extreme.last)
         for name in ("total_return", "sharpe"):
             found = measured(partial(_during, walk, extreme, _OF_RETURNS[name]))
-            yield (*walk.key, *window, f"{name}:{extreme.name}", *found)
+            if found[0] is None:  # the windows do not cover it
+                yield (*walk.key, *window, f"{name}:{extreme.name}", *found, False)
+            else:
+                found = _unless_ruined(walk, np.datetime64(extreme.last, "D"), name, found)
+                yield (*walk.key, *window, f"{name}:{extreme.name}", *found)
+
+
+def _unless_ruined(
+    walk: _Walk, until: np.datetime64, name: str, found: tuple[float | None, str | None]
+) -> tuple[float | None, str | None, bool]:
+    """Value, note and whether all was lost: nothing held has no volatility, which would look like calm."""
+    if walk.ruin is None or walk.ruin > until:
+        return *found, False
+    return _OF_THE_RUINED.get(name), f"all was lost on {walk.ruin}", True
 
 
 def _slope(walk: _Walk, market: _Walk | None) -> float:

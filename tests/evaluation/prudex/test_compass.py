@@ -8,9 +8,9 @@ from polars.testing import assert_frame_equal
 
 from nvtrader_pipelines.evaluation.prudex import AXES, MEASURES, PRIDE, PRUDEX, RING, axis_scores, prudex_compass
 from nvtrader_pipelines.evaluation.prudex.measures import OF_AXIS, STATISTICS
-from nvtrader_pipelines.evaluation.prudex.record import accounts, latest_runs
+from nvtrader_pipelines.evaluation.prudex.record import latest_runs
 from nvtrader_pipelines.evaluation.prudex.windows import return_windows
-from nvtrader_pipelines.evaluation.statistics import sharpe_ratio
+from nvtrader_pipelines.evaluation.statistics import max_drawdown, sharpe_ratio
 from tests.evaluation.prudex.records import (
     BASELINES,
     N_FOLDS,
@@ -114,7 +114,6 @@ def test_a_score_is_the_mean_of_those_of_the_windows_against_one_over_n_of_the_s
         record.curves.sort("session")
         .group_by("run_id", "policy", "fold")
         .agg(((1.0 + pl.col("net_return")).product() - 1.0).alias("value"))
-        .join(accounts(record).select("run_id", "policy"), on=["run_id", "policy"])
     )
     market = record.curves.filter(pl.col("policy") == "equal_weight").group_by("run_id", "fold")
     market = market.agg(((1.0 + pl.col("net_return")).product() - 1.0).alias("market"))
@@ -173,10 +172,79 @@ def test_an_experiment_on_two_markets_has_a_row_for_both_together():
     assert both.filter(pl.col("policy") == "ppo")["markets"][0].to_list() == ["other", "sample"]
 
 
-def test_a_baseline_stands_once_as_the_newest_run_walked_it(record):
-    baselines = accounts(record).filter(pl.col("kind") == "baseline")
-    assert set(baselines["run_id"]) == {"run-2"}
-    assert len(baselines) == len(BASELINES)
+def test_a_baseline_stands_once_in_a_window_as_the_newest_run_walked_it(record, table):
+    newest = np.mean(of_windows(record, "buy_and_hold", "run-2"))
+    assert row(table, "buy_and_hold", "sharpe")["value"] == pytest.approx(newest)
+    assert row(table, "buy_and_hold", "windows")["value"] == float(N_FOLDS)
+
+
+def test_who_finished_last_changes_nothing_of_an_experiment(record, compass):
+    runs = [run_of("a2c", "run-2", seed=1), run_of("ppo", "run-1", seed=0, days=1)]
+    turned = prudex_compass(record_of(*runs)).table.filter(pl.col("kind") != "baseline")
+    before = compass.table.filter(pl.col("kind") != "baseline")
+    order = ["policy", "statistic", "axis"]
+    of_all = pl.col("statistic").str.starts_with("rank:") | (pl.col("statistic") == "trustworthiness")
+    frames = [rows.filter(~of_all, pl.col("measure") != OF_AXIS).sort(order) for rows in (turned, before)]
+    assert_frame_equal(*frames)
+
+
+def shifted(run, by):
+    runs, curves, actions = run
+    return runs, *(frame.with_columns(pl.col("session").dt.offset_by(by)) for frame in (curves, actions))
+
+
+def test_windows_of_an_older_run_keep_its_baselines_to_be_scaled_by():
+    alone = prudex_compass(record_of(run_of("ppo"))).table
+    beside = prudex_compass(record_of(run_of("ppo"), shifted(run_of("late", "run-9", seed=3, days=5), "1y"))).table
+    for statistic in ("total_return", "volatility", "entropy", "area_under_profile"):
+        assert row(beside, "ppo", statistic)["score"] == pytest.approx(row(alone, "ppo", statistic)["score"])
+    assert row(beside, "buy_and_hold", "windows")["value"] == 2.0 * N_FOLDS
+
+
+def ruined(record, policy="ppo", at=100):
+    """The record in which an account loses everything at a session and has zeros for ever after."""
+    lost = sorted(record.curves["session"].unique())[at]
+    mine = (pl.col("policy") == policy) & (pl.col("session") >= lost)
+    after = pl.when(mine & (pl.col("session") == lost)).then(-1.0).when(mine).then(0.0).otherwise("net_return")
+    return replace(record, curves=record.curves.with_columns(net_return=after)), lost
+
+
+def test_who_lost_all_has_a_score_of_nothing_from_there_on_and_not_that_of_a_calm_account(record):
+    bankrupt, lost = ruined(record)
+    table = prudex_compass(bankrupt).table
+    n_before, n_after = 1, N_FOLDS - 1
+    for statistic in ("volatility", "downside_deviation", "max_drawdown", "sharpe", "total_return"):
+        found = row(table, "ppo", statistic)
+        assert found["score"] <= 100.0 * n_before / N_FOLDS, statistic
+        assert found["note"] == f"{n_after} of {N_FOLDS} windows score 0: all was lost on {lost}"
+    assert row(table, "ppo", "excess_growth_slope")["score"] == 0.0
+    drawdown = bankrupt.curves.filter(pl.col("policy") == "ppo", pl.col("fold") == 0)["net_return"].to_numpy()
+    assert row(table, "ppo", "max_drawdown")["value"] == pytest.approx((max_drawdown(drawdown) + n_after) / N_FOLDS)
+    assert row(table, "ppo", "final_equity")["value"] == 0.0
+
+
+def test_who_lost_all_ranks_last_and_is_behind_in_its_windows(record):
+    table = prudex_compass(ruined(record, at=0)[0]).table
+    assert row(table, "ppo", "windows")["score"] == 0.0
+    found = prudex_compass(ruined(record, "buy_and_hold", at=0)[0])
+    for statistic in ("sharpe", "total_return", "volatility"):
+        last = found.ranks.filter(policy="buy_and_hold", statistic=statistic).sort("rank")["share"].to_list()
+        assert last == pytest.approx([0.0, 0.0, 0.0, 0.0, 1.0])
+
+
+def test_a_spread_over_seeds_is_told_and_not_scored_for_fewer_seeds_must_not_pay(table):
+    spread = table.filter(pl.col("statistic") == "seed_deviation")
+    assert spread["score"].is_null().all()
+    assert "1/N has no seeds" in row(table, "ppo", "seed_deviation")["note"]
+
+
+def test_an_axis_of_fewer_measures_than_others_have_says_so():
+    runs, curves, actions = run_of("brief", "run-9", days=5)
+    brief = (runs, curves.filter(pl.col("fold") == 0), actions.filter(pl.col("fold") == 0))
+    table = prudex_compass(record_of(run_of("ppo"), brief)).table
+    axis = table.filter(policy="brief", axis="profitability", measure=OF_AXIS).row(0, named=True)
+    assert axis["note"] == "the mean of 1 of the 2 measures that others have scores in"
+    assert table.filter(policy="ppo", axis="profitability", measure=OF_AXIS)["note"].item() is None
 
 
 def test_only_the_latest_run_of_an_experiment_on_a_market_counts():
@@ -208,7 +276,7 @@ def test_policies_of_other_test_windows_are_not_ranked_with_the_rest():
     shifted = [frame.with_columns(pl.col("session").dt.offset_by("20y")) for frame in (curves, actions)]
     pair = prudex_compass(record_of(run_of("ppo"), (runs, *shifted))).table
     note = row(pair, "late", "rank:sharpe")["note"]
-    assert note == "its test windows are not those of the 3 policies that are ranked"
+    assert note == "its test windows are not those of the 4 policies that are ranked"
     assert row(pair, "late", "average_correlation")["note"].startswith("correlations need 3 sessions")
 
 

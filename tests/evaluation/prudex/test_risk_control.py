@@ -84,6 +84,12 @@ def test_an_extreme_market_that_was_not_lived_through_whole_has_no_number(sessio
         sessions_within(sessions, CRISIS)
 
 
+def test_an_extreme_market_between_two_windows_has_no_number():
+    apart = np.concatenate([days("2007-01-01", "2008-06-01"), days("2009-06-01", "2010-01-01")])
+    with pytest.raises(UndefinedStatisticError, match=r"financial_crisis is .* but the test windows have 0 sessions"):
+        sessions_within(apart, CRISIS)
+
+
 def test_extreme_markets_are_in_order_and_apart():
     spans = [(market.first, market.last) for market in EXTREME_MARKETS]
     flat = [day for span in spans for day in span]

@@ -51,5 +51,5 @@ def test_without_a_value_or_a_market_there_is_no_score_and_others_keep_theirs():
 
 def test_what_only_describes_has_no_score():
     described = [name for name, statistic in STATISTICS.items() if not statistic.scored]
-    assert described == ["final_equity", "trustworthiness", "largest_weight", "surrogate_r2"]
-    assert [scores([1.0], [0.5], name) for name in described] == [[None]] * 4
+    assert described == ["final_equity", "trustworthiness", "largest_weight", "seed_deviation", "surrogate_r2"]
+    assert [scores([1.0], [0.5], name) for name in described] == [[None]] * 5

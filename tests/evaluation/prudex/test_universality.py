@@ -14,6 +14,10 @@ def test_a_share_by_hand_counts_a_tie_as_half():
     assert share_ahead(np.array([1.0, 0.5, 0.2, 0.9]), np.array([0.5, 0.5, 0.5, 0.5])) == 0.625
 
 
+def test_numbers_that_differ_by_rounding_only_are_tied():
+    assert share_ahead(np.array([0.1 + 0.2, 0.4]), np.array([0.3, 0.5])) == 0.25
+
+
 @given(values=groups)
 def test_the_market_is_ahead_of_itself_in_half(values):
     assert share_ahead(values, values) == 0.5
