@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 from nvtrader_pipelines.evaluation.statistics import NO_SPREAD, PERIODS_PER_YEAR
 
 MIN_OBSERVATIONS = 4  # two coefficients and an error
+# Below this share of the reference's spread, that of a difference is rounding: weights kept as float32 make 1e-8 of it.
+NO_ACTIVE_SPREAD = 1e-6
 
 
 @dataclass(frozen=True)
@@ -17,12 +19,15 @@ class MarketModel:
 
     alpha_per_year: float
     beta: float
-    alpha_t: float  # t statistic of alpha, robust to heteroscedastic and autocorrelated residuals
+    alpha_t: float | None  # robust to heteroscedastic, autocorrelated residuals; None where there are none but rounding
     n_lags: int  # of the residuals' autocorrelation that it allows for
 
 
 def active_returns(returns: NDArray[np.float64], reference: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Returns less those of the reference, session by session; both of one shape.
+    """Returns less those of the reference, session by session; both (n,) or (n, n_series).
+
+    Where the difference varies by less than a millionth of what the reference does, all of it is rounding: it is its
+    mean, so that it never varies and has no Sharpe ratio.
 
     Raises:
         ValueError: if the shapes differ or some returns are not finite.
@@ -35,7 +40,10 @@ def active_returns(returns: NDArray[np.float64], reference: NDArray[np.float64])
     active = returns - reference
     if not np.isfinite(active).all():
         raise ValueError(f"active returns need finite returns, but {int((~np.isfinite(active)).sum())} are not")
-    return active
+    if len(active) < 2:
+        return active
+    rounding = active.std(axis=0) <= NO_ACTIVE_SPREAD * reference.std(axis=0)
+    return np.where(rounding, active.mean(axis=0), active)
 
 
 def market_model(
@@ -43,13 +51,14 @@ def market_model(
 ) -> MarketModel:
     """Alpha and beta of excess returns (n,) on those of a reference, by least squares.
 
-    The t statistic is Newey and West's (1987) with floor(4 (n/100)^(2/9)) lags, their rule of 1994.
+    Returns that are nothing but alpha and beta times the reference leave no residual, and alpha no t statistic.
+    Otherwise it is Newey and West's (1987) with floor(4 (n/100)^(2/9)) lags, their rule of 1994.
 
     Raises:
         ValueError: if the shapes differ, there are fewer than four returns, some are not finite, or the reference
             never varies.
     """
-    n = len(active_returns(returns, reference))
+    n = len(active_returns(returns, reference))  # refuses what is not paired or not finite
     if returns.ndim != 1 or n < MIN_OBSERVATIONS:
         raise ValueError(
             f"alpha and beta need at least {MIN_OBSERVATIONS} returns on one axis, but their shape is {returns.shape}"
@@ -59,4 +68,8 @@ def market_model(
     n_lags = int(4.0 * (n / 100.0) ** (2.0 / 9.0))
     fitted = sm.OLS(returns, sm.add_constant(reference)).fit(cov_type="HAC", cov_kwds={"maxlags": n_lags})
     alpha, beta = fitted.params
-    return MarketModel(float(alpha) * periods_per_year, float(beta), float(fitted.tvalues[0]), n_lags)
+    largest = max(float(np.abs(returns).max()), float(np.abs(reference).max()))
+    alone = float(fitted.resid.std()) <= NO_SPREAD * largest
+    return MarketModel(
+        float(alpha) * periods_per_year, float(beta), None if alone else float(fitted.tvalues[0]), n_lags
+    )

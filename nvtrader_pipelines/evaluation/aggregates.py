@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 from scipy.stats import bootstrap, trim_mean
 
 from nvtrader_pipelines.evaluation.intervals import Interval
-from nvtrader_pipelines.evaluation.statistics import CONFIDENCE_LEVEL
+from nvtrader_pipelines.evaluation.statistics import CONFIDENCE_LEVEL, require_confidence_level
 
 N_DRAWS = 2000
 TRIMMED = 0.25  # share of all scores left out at either end, rounded down to whole scores
@@ -24,10 +24,12 @@ def interquartile_mean(
     They tell what other seeds would have given on the same sessions, and nothing of other sessions.
 
     Raises:
-        ValueError: if scores are not on two axes, there are no folds or fewer than two seeds, or some are not finite.
+        ValueError: if scores are not on two axes, there are no folds or fewer than two seeds, some are not finite, or
+            the level is not inside (0, 1).
 
     Source: Agarwal et al. (2021), folds as their tasks and seeds as their runs.
     """
+    require_confidence_level(confidence_level)
     if scores.ndim != 2 or not len(scores) or scores.shape[1] < MIN_SEEDS or not np.isfinite(scores).all():
         raise ValueError(
             f"an interquartile mean needs finite scores of shape (folds, seeds) with at least {MIN_SEEDS} seeds, but "

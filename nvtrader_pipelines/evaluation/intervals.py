@@ -12,9 +12,9 @@ from nvtrader_pipelines.components import Component
 from nvtrader_pipelines.evaluation.sharpe_error import gmm_standard_error
 from nvtrader_pipelines.evaluation.statistics import (
     CONFIDENCE_LEVEL,
-    NO_SPREAD,
     PERIODS_PER_YEAR,
     require_confidence_level,
+    sharpe_of_sums,
     sharpe_ratio,
 )
 
@@ -100,23 +100,19 @@ class SharpeIntervals(Component):
                 f"Sharpe intervals need finite returns of shape (sessions, series) over at least two sessions, "
                 f"but got shape {returns.shape} with {int((~np.isfinite(returns)).sum())} not finite"
             )
-        mean, variance = self._moments(returns, generator)
-        scale = NO_SPREAD * np.abs(returns).max(axis=0)
-        deviation = np.sqrt(np.maximum(variance, 0.0))
-        varies = deviation > np.maximum(scale, np.finfo(float).tiny)
-        ratios = np.divide(mean, deviation, out=np.zeros_like(mean), where=varies)
+        center = returns.mean(axis=0)
+        sums = self._sums(returns - center, generator)
+        _, ratios = sharpe_of_sums(sums, len(returns), center, np.abs(returns).max(axis=0))
         return SharpeDraws(ratios * np.sqrt(periods_per_year), self.confidence_level)
 
-    def _moments(
-        self, returns: NDArray[np.float64], generator: np.random.Generator
+    def _sums(
+        self, residuals: NDArray[np.float64], generator: np.random.Generator
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Mean and variance (ddof 1) of each series in each draw, both (n_draws, n_series).
+        """Sum of each series in each draw, and that of its squares, both (n_draws, n_series).
 
-        A mean depends on how often each session was drawn, not on the order: one product with the counts.
+        A sum depends on how often each session was drawn, not on the order: one product with the counts.
         """
-        n_sessions, n_series = returns.shape
-        center = returns.mean(axis=0)
-        residuals = returns - center
+        n_sessions, n_series = residuals.shape
         powers = np.hstack([residuals, residuals**2])
         sums = np.empty((self.n_draws, 2 * n_series))
         bootstrap = StationaryBootstrap(self.mean_block, np.arange(n_sessions), seed=generator)
@@ -126,6 +122,4 @@ class SharpeIntervals(Component):
                 float
             )
             sums[draws.start : draws.stop] = counts @ powers
-        shift = sums[:, :n_series] / n_sessions
-        variance = (sums[:, n_series:] - n_sessions * shift**2) / (n_sessions - 1)
-        return center + shift, variance
+        return sums[:, :n_series], sums[:, n_series:]

@@ -7,13 +7,12 @@ import numpy as np
 import statsmodels.api as sm
 from numpy.typing import NDArray
 
-from nvtrader_pipelines.evaluation.statistics import NO_SPREAD
+from nvtrader_pipelines.evaluation.statistics import NO_SPREAD, sharpe_of_sums
 
 FloatArray = NDArray[np.float64]
 
 MOST_BLOCKS = 20  # 184,756 combinations
 _TIE = 1e-12  # Sharpe ratios of equal trials differ by rounding only
-_SPREAD = 1e-8  # the same for a variance from sums of squares, whose root keeps half the digits
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,8 +74,9 @@ def backtest_overfitting(returns: FloatArray, n_blocks: int = 16) -> BacktestOve
         n_blocks: S, even; 16 make 12,870 combinations.
 
     Raises:
-        ValueError: if there are fewer than two trials, all are equal, a block would have fewer than two sessions, the
-            number of blocks is odd or above 20, or some returns are not finite.
+        ValueError: if there are fewer than two trials, all are equal or have the same Sharpe ratio in every half, a
+            block would have fewer than two sessions, the number of blocks is odd or above 20, or some returns are not
+            finite.
 
     Source: Bailey, Borwein, Lopez de Prado & Zhu (2017), "The Probability of Backtest Overfitting".
     """
@@ -87,6 +87,11 @@ def backtest_overfitting(returns: FloatArray, n_blocks: int = 16) -> BacktestOve
     inside = np.zeros((len(halves), n_blocks))
     np.put_along_axis(inside, halves, 1.0, axis=1)
     sharpe = _sharpe_of_halves(kept.reshape(n_blocks, size, -1), inside)
+    if (np.ptp(sharpe, axis=1) <= _TIE).all():
+        raise ValueError(
+            f"backtest overfitting needs trials whose Sharpe ratios differ, but the {returns.shape[1]} have the same "
+            "in every half"
+        )
     chosen = _first_best(sharpe)
     rows = np.arange(len(sharpe))
     others = sharpe[::-1]  # the complement of the i-th combination is the i-th from the end
@@ -108,13 +113,8 @@ def _sharpe_of_halves(blocks: FloatArray, inside: FloatArray) -> FloatArray:
     center = blocks.mean(axis=(0, 1))
     residuals = blocks - center
     n = blocks.shape[1] * int(inside[0].sum())
-    shift = inside @ residuals.sum(axis=1) / n
-    variance = (inside @ (residuals**2).sum(axis=1) - n * shift**2) / (n - 1)
-    deviation = np.sqrt(np.maximum(variance, 0.0))
-    scale = np.abs(blocks).max(axis=(0, 1))
-    varies = deviation > np.maximum(_SPREAD * scale, np.finfo(float).tiny)
-    mean = center + shift
-    return np.divide(mean, deviation, out=np.zeros_like(mean), where=varies)
+    sums = inside @ residuals.sum(axis=1), inside @ (residuals**2).sum(axis=1)
+    return sharpe_of_sums(sums, n, center, np.abs(blocks).max(axis=(0, 1)))[1]
 
 
 def _first_best(sharpe: FloatArray) -> NDArray[np.int64]:

@@ -8,7 +8,13 @@ from numpy.typing import NDArray
 from pydantic import Field, PositiveInt
 
 from nvtrader_pipelines.components import Component
-from nvtrader_pipelines.evaluation.statistics import NO_SPREAD, PERIODS_PER_YEAR, cagr, max_drawdown, sharpe_ratio
+from nvtrader_pipelines.evaluation.statistics import (
+    PERIODS_PER_YEAR,
+    cagr,
+    max_drawdown,
+    sharpe_of_sums,
+    sharpe_ratio,
+)
 
 ALL = "all"  # the row of every session
 ANCHORS = ("anchor", "equal_weight")  # baselines that a policy is held against, the first that is there
@@ -96,11 +102,8 @@ class SegmentIntervals(Component):
         counts = generator.multinomial(n_segments, np.full(n_segments, 1.0 / n_segments), self.n_draws)
         drawn = counts @ sums
         n, first, second = drawn[:, :1], *np.hsplit(drawn[:, 1:], 2)
-        mean = center + first / n
-        deviation = np.sqrt(np.maximum(second - first**2 / n, 0.0) / (n - 1.0))
-        varies = deviation > np.maximum(NO_SPREAD * np.abs(returns).max(axis=0), np.finfo(float).tiny)
-        sharpe = np.divide(mean, deviation, out=np.zeros_like(mean), where=varies) * np.sqrt(PERIODS_PER_YEAR)
-        return SegmentDraws(mean, sharpe, self.confidence_level)
+        mean, sharpe = sharpe_of_sums((first, second), n, center, np.abs(returns).max(axis=0))
+        return SegmentDraws(mean, sharpe * np.sqrt(PERIODS_PER_YEAR), self.confidence_level)
 
 
 @dataclass(frozen=True, eq=False)

@@ -155,7 +155,7 @@ def _require_spread(returns: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _require_lags(n_returns: int, n_lags: int) -> None:
-    if not 0 <= n_lags < n_returns:
-        raise ValueError(
-            f"{n_lags} lags need at least {n_lags + 1} returns and cannot be negative, but there are {n_returns}"
-        )
+    if n_lags < 0:
+        raise ValueError(f"a number of lags is 0 or more, but is {n_lags}; None takes that of Newey and West")
+    if n_lags >= n_returns:
+        raise ValueError(f"{n_lags} lags need at least {n_lags + 1} returns, but there are {n_returns}")

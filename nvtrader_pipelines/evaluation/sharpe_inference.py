@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 from scipy.integrate import quad
 from scipy.stats import kurtosis, norm, skew
 
-from nvtrader_pipelines.evaluation.statistics import NO_SPREAD
+from nvtrader_pipelines.evaluation.statistics import never_vary, require_confidence_level
 
 MIN_OBSERVATIONS = 4  # the unbiased kurtosis needs four
+MOST_TRIALS = 10**9
 ROUNDING = 1e-9  # how far moments may be from what some returns can have
 EULER_GAMMA = float(np.euler_gamma)
 
@@ -57,7 +58,8 @@ def sharpe_moments(returns: NDArray[np.float64], *, bias: bool = True) -> Sharpe
             probabilistic Sharpe ratio of 240 returns.
 
     Raises:
-        ValueError: if there are fewer than four returns, some are not finite, or they never vary.
+        ValueError: if there are fewer than four returns, some are not finite, they never vary, or they are too few for
+            a correction that leaves possible moments.
     """
     if returns.ndim != 1 or len(returns) < MIN_OBSERVATIONS:
         raise ValueError(
@@ -67,18 +69,18 @@ def sharpe_moments(returns: NDArray[np.float64], *, bias: bool = True) -> Sharpe
     if not np.isfinite(returns).all():
         n_bad = int((~np.isfinite(returns)).sum())
         raise ValueError(f"Sharpe inference needs finite returns, but {n_bad} of {len(returns)} are NaN or infinite")
-    deviation = float(returns.std(ddof=1))
-    if deviation <= NO_SPREAD * float(np.abs(returns).max()):
+    if never_vary(returns):
         raise ValueError(
             f"Sharpe inference needs returns that vary, but all {len(returns)} are {returns[0]:g}; they have no Sharpe "
             "ratio"
         )
-    return SharpeMoments(
-        sharpe=float(returns.mean()) / deviation,
-        n_observations=len(returns),
-        skewness=float(skew(returns, bias=bias)),
-        kurtosis=float(kurtosis(returns, fisher=False, bias=bias)),
-    )
+    skewness, raw = float(skew(returns, bias=bias)), float(kurtosis(returns, fisher=False, bias=bias))
+    if not bias and raw < skewness**2 + 1.0 - ROUNDING:
+        raise ValueError(
+            f"{len(returns)} returns are too few to correct their moments: a skewness of {skewness:.3g} and a kurtosis "
+            f"of {raw:.3g} are those of no returns; lengthen the sample or keep the bias"
+        )
+    return SharpeMoments(float(returns.mean()) / float(returns.std(ddof=1)), len(returns), skewness, raw)
 
 
 def sharpe_ratio_error(moments: SharpeMoments) -> float:
@@ -92,14 +94,22 @@ def sharpe_ratio_error(moments: SharpeMoments) -> float:
 def probabilistic_sharpe_ratio(moments: SharpeMoments, benchmark: float = 0.0) -> float:
     """Probability that the true Sharpe ratio exceeds a benchmark.
 
+    Raises:
+        ValueError: if the benchmark is not finite, or the moments have no error.
+
     Source: Bailey & Lopez de Prado (2012).
     """
-    return float(norm.cdf((moments.sharpe - benchmark) / sharpe_ratio_error(moments)))
+    return float(norm.cdf(_errors_above(moments, benchmark)))
 
 
 def sharpe_p_value(moments: SharpeMoments, benchmark: float = 0.0) -> float:
     """One-sided p value of a true Sharpe ratio of at most the benchmark: 1 less the probabilistic Sharpe ratio."""
-    return float(norm.sf((moments.sharpe - benchmark) / sharpe_ratio_error(moments)))
+    return float(norm.sf(_errors_above(moments, benchmark)))
+
+
+def _errors_above(moments: SharpeMoments, benchmark: float) -> float:
+    _require_finite(benchmark)
+    return (moments.sharpe - benchmark) / sharpe_ratio_error(moments)
 
 
 def expected_maximum_sharpe(n_trials: int, variance: float) -> float:
@@ -143,7 +153,8 @@ def minimum_track_record_length(
     """Observations after which such a Sharpe ratio is above the benchmark at the confidence level.
 
     Raises:
-        ValueError: if the Sharpe ratio is not above the benchmark, or the level is not between 0 and 1.
+        ValueError: if the Sharpe ratio is not above the benchmark, that is not finite, or the level is not inside
+            (0, 1).
 
     Source: Bailey & Lopez de Prado (2012).
     """
@@ -193,7 +204,8 @@ def sharpe_ratio_error_2025(
             normals.
 
     Raises:
-        ValueError: if there is no trial, or the coefficient is not between -1 and 1.
+        ValueError: if there is no trial or more than 1e9, the coefficient is not between -1 and 1, or the true ratio is
+            not finite.
 
     Source: Lopez de Prado, Lipton & Zoonek (2025).
     """
@@ -252,8 +264,9 @@ def false_negative_rate_2025(
     """Probability (beta) that the test of the benchmark misses a true Sharpe ratio of `alternative`: 1 less its power.
 
     Raises:
-        ValueError: as `sharpe_ratio_error_2025`.
+        ValueError: as `sharpe_ratio_error_2025`, or if the level is not inside (0, 1).
     """
+    require_confidence_level(confidence_level)
     under_null, under_alternative = (
         sharpe_ratio_error_2025(moments, at, autocorrelation=autocorrelation) for at in (benchmark, alternative)
     )
@@ -263,7 +276,13 @@ def false_negative_rate_2025(
 
 @cache
 def variance_of_maximum(n_trials: int) -> float:
-    """Variance of the largest of independent standard normals, by quadrature; 1 for one."""
+    """Variance of the largest of independent standard normals, by quadrature; 1 for one.
+
+    Raises:
+        ValueError: if there is none, or more than 1e9: the quadrature loses its digits from 1e13 on.
+    """
+    if not 1 <= n_trials <= MOST_TRIALS:
+        raise ValueError(f"the variance of a maximum needs from 1 to {MOST_TRIALS} trials, but got {n_trials}")
     if n_trials == 1:
         return 1.0
     first, second = (
@@ -275,6 +294,7 @@ def variance_of_maximum(n_trials: int) -> float:
 
 def _variance_factor(moments: SharpeMoments, at: float, autocorrelation: float = 0.0) -> float:
     """Variance of the Sharpe ratio at a true one, times the number of observations."""
+    _require_finite(at)
     rho = autocorrelation
     once, twice = rho / (1.0 - rho), rho**2 / (1.0 - rho**2)
     constant, linear, quadratic = 1.0 + 2.0 * once, 1.0 + once + twice, 1.0 + 2.0 * twice
@@ -289,11 +309,16 @@ def _variance_factor(moments: SharpeMoments, at: float, autocorrelation: float =
 
 def _squared_quantile(moments: SharpeMoments, benchmark: float, confidence_level: float) -> float:
     """Squared normal quantile over the distance to the benchmark."""
-    if not 0.0 < confidence_level < 1.0:
-        raise ValueError(f"a confidence level must lie between 0 and 1, but is {confidence_level:g}")
+    require_confidence_level(confidence_level)
+    _require_finite(benchmark)
     if moments.sharpe <= benchmark:
         raise ValueError(
             f"a minimum track record length needs a Sharpe ratio above the benchmark, but {moments.sharpe:g} is not "
             f"above {benchmark:g}; no record is long enough"
         )
     return float(norm.ppf(confidence_level) / (moments.sharpe - benchmark)) ** 2
+
+
+def _require_finite(sharpe: float) -> None:
+    if not isfinite(sharpe):
+        raise ValueError(f"a Sharpe ratio to hold another against must be finite, but is {sharpe}")

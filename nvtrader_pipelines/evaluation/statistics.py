@@ -8,6 +8,8 @@ from numpy.typing import NDArray
 PERIODS_PER_YEAR = 252
 # Below this share of the largest value, a spread is rounding: the returns are all the same.
 NO_SPREAD = 1e-12
+# The same of a variance that is a difference of sums, as a share of their mean square.
+_NO_VARIANCE = 1e-11
 CONFIDENCE_LEVEL = 0.95  # of the value at risk and of what is lost beyond it
 
 
@@ -43,6 +45,36 @@ def never_vary(returns: NDArray[np.float64]) -> bool:
     return float(returns.std(ddof=1)) <= NO_SPREAD * float(np.abs(returns).max())
 
 
+def sharpe_of_sums(
+    sums: tuple[NDArray[np.float64], NDArray[np.float64]],
+    n: int | NDArray[np.float64],
+    center: NDArray[np.float64],
+    largest: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Means and Sharpe ratios per period (m, n_series) of m samples; a ratio is 0 where a sample never varies.
+
+    Args:
+        sums: of the residuals about a center, and of their squares, both (m, n_series).
+        n: returns in each sample, one number or (m, 1).
+        center: (n_series,), near the mean of each series.
+        largest: (n_series,) absolute return of each series.
+    """
+    first, second = sums
+    mean = center + first / n
+    variance = np.maximum(second - first**2 / n, 0.0) / (n - 1)
+    floor = np.maximum((NO_SPREAD * largest) ** 2, np.finfo(float).tiny)
+    varies = variance > np.maximum(_NO_VARIANCE * second / (n - 1), floor)
+    return mean, np.divide(mean, np.sqrt(variance), out=np.zeros_like(mean), where=varies)
+
+
+def _year(periods_per_year: int) -> int:
+    if periods_per_year < 1:
+        raise ValueError(
+            f"a year has one period or more, but {periods_per_year} were given; 252 are the sessions of a year"
+        )
+    return periods_per_year
+
+
 def _wealth(returns: NDArray[np.float64]) -> NDArray[np.float64]:
     """What 1 has become at the close of each session (n,)."""
     checked = require_returns(returns, 1)
@@ -67,39 +99,48 @@ def cagr(returns: NDArray[np.float64], periods_per_year: int = PERIODS_PER_YEAR)
     """Constant yearly growth with the same end value, as a fraction; a year is `periods_per_year` returns.
 
     Raises:
-        ValueError: if there are no returns, some are not finite or one is below -1.
+        ValueError: if there are no returns, some are not finite or one is below -1, or a year has no period.
+        UndefinedStatisticError: if the growth of a year is too large for a number.
     """
-    return float(_wealth(returns)[-1] ** (periods_per_year / len(returns))) - 1.0
+    end = _wealth(returns)[-1]
+    with np.errstate(over="ignore"):
+        growth = float(end ** (_year(periods_per_year) / len(returns)))
+    if not np.isfinite(growth):
+        raise UndefinedStatisticError(
+            f"a year's growth must fit a number, but wealth grew {end:.3g} times in {len(returns)} periods; leave it "
+            "empty"
+        )
+    return growth - 1.0
 
 
 def annual_volatility(returns: NDArray[np.float64], periods_per_year: int = PERIODS_PER_YEAR) -> float:
     """Standard deviation (ddof 1) per year, as a fraction.
 
     Raises:
-        ValueError: if there are fewer than two returns or some are not finite.
+        ValueError: if there are fewer than two returns, some are not finite, or a year has no period.
     """
-    return float(require_returns(returns, 2).std(ddof=1)) * float(np.sqrt(periods_per_year))
+    return float(require_returns(returns, 2).std(ddof=1)) * float(np.sqrt(_year(periods_per_year)))
 
 
 def sharpe_ratio(returns: NDArray[np.float64], periods_per_year: int = PERIODS_PER_YEAR) -> float:
     """Annualised mean over standard deviation (ddof 1) of excess returns (n,); 0 if they never vary.
 
     Raises:
-        ValueError: if there are fewer than two returns or some are not finite.
+        ValueError: if there are fewer than two returns, some are not finite, or a year has no period.
 
     Source: Sharpe (1994).
     """
-    checked = require_returns(returns, 2)
+    checked, yearly = require_returns(returns, 2), float(np.sqrt(_year(periods_per_year)))
     if never_vary(checked):
         return 0.0
-    return float(checked.mean()) / float(checked.std(ddof=1)) * float(np.sqrt(periods_per_year))
+    return float(checked.mean()) / float(checked.std(ddof=1)) * yearly
 
 
 def sortino_ratio(returns: NDArray[np.float64], periods_per_year: int = PERIODS_PER_YEAR) -> float:
     """Annualised mean over the root of the mean squared loss; the target is 0, and gains count as losses of 0.
 
     Raises:
-        ValueError: if there are no returns or some are not finite.
+        ValueError: if there are no returns, some are not finite, or a year has no period.
         UndefinedStatisticError: if no return is negative.
 
     Source: Sortino & Price (1994).
@@ -107,7 +148,7 @@ def sortino_ratio(returns: NDArray[np.float64], periods_per_year: int = PERIODS_
     checked = require_returns(returns, 1)
     downside = float(np.sqrt(np.mean(np.minimum(checked, 0.0) ** 2)))
     _require_divisor("Sortino ratio", "a loss", downside)
-    return float(checked.mean()) / downside * float(np.sqrt(periods_per_year))
+    return float(checked.mean()) / downside * float(np.sqrt(_year(periods_per_year)))
 
 
 def max_drawdown(returns: NDArray[np.float64]) -> float:
@@ -127,7 +168,7 @@ def drawdown_duration(returns: NDArray[np.float64]) -> int:
         ValueError: if there are no returns, some are not finite or one is below -1.
     """
     wealth = _wealth(returns)
-    at_peak = np.flatnonzero(wealth >= _peak(wealth))
+    at_peak = np.flatnonzero(wealth >= _peak(wealth) * (1.0 - NO_SPREAD))
     return int(np.diff(at_peak, prepend=-1, append=len(wealth)).max()) - 1
 
 
@@ -139,8 +180,8 @@ def calmar_ratio(returns: NDArray[np.float64], periods_per_year: int = PERIODS_P
     """Compound annual growth over the largest drawdown.
 
     Raises:
-        ValueError: if there are no returns, some are not finite or one is below -1.
-        UndefinedStatisticError: if wealth never fell below a peak.
+        ValueError: if there are no returns, some are not finite or one is below -1, or a year has no period.
+        UndefinedStatisticError: if wealth never fell below a peak, or the growth is too large for a number.
 
     Source: Young (1991), over all of the returns.
     """

@@ -261,4 +261,7 @@ def _beyond(trial: Trial, against: Against) -> tuple[dict[str, float], list[str]
         model = market_model(trial.net, reference[1])
     except ValueError as error:
         return {}, [str(error)]
-    return {"alpha_per_year": model.alpha_per_year, "beta": model.beta, "alpha_t": model.alpha_t}, []
+    found = {"alpha_per_year": model.alpha_per_year, "beta": model.beta}
+    if model.alpha_t is None:
+        return found, ["alpha has no t statistic, for the returns are beta times those of the reference"]
+    return {**found, "alpha_t": model.alpha_t}, []

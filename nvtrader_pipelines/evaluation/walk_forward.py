@@ -10,9 +10,14 @@ from numpy.typing import NDArray
 
 from nvtrader_pipelines.evaluation.account_statistics import cost_per_year, effective_names, exposure, turnover_per_year
 from nvtrader_pipelines.evaluation.aggregates import MIN_SEEDS, interquartile_mean
-from nvtrader_pipelines.evaluation.intervals import SharpeDraws, SharpeIntervals
+from nvtrader_pipelines.evaluation.intervals import SharpeDraws, SharpeIntervals, lo_interval
 from nvtrader_pipelines.evaluation.sharpe_error import iid_standard_error
-from nvtrader_pipelines.evaluation.statistics import PERIODS_PER_YEAR, sharpe_ratio, statistics_of
+from nvtrader_pipelines.evaluation.statistics import (
+    PERIODS_PER_YEAR,
+    UndefinedStatisticError,
+    sharpe_ratio,
+    statistics_of,
+)
 
 MIN_SESSIONS = 2  # a standard deviation needs two returns
 
@@ -28,6 +33,8 @@ EVALUATION = {
     "sharpe_low": pl.Float64,
     "sharpe_high": pl.Float64,
     "sharpe_error": pl.Float64,
+    "lo_low": pl.Float64,
+    "lo_high": pl.Float64,
     "total_return": pl.Float64,
     "cagr": pl.Float64,
     "volatility": pl.Float64,
@@ -111,8 +118,8 @@ def evaluate(
         seed: of every bootstrap.
 
     Raises:
-        ValueError: if the accounts do not cover the same sessions once each, or one has a session before its first
-            decision.
+        ValueError: if there is no account, a number is missing, the accounts do not cover the same sessions once each,
+            or one has a session before its first decision.
     """
     accounts = _accounts(curves, actions)
     resampling = intervals or SharpeIntervals()
@@ -127,6 +134,7 @@ def evaluate(
 
 def _accounts(curves: pl.DataFrame, actions: pl.DataFrame) -> _Accounts:
     """The curves as aligned columns, accounts in their first order."""
+    _require_numbers(curves)
     who = curves.select("policy", "kind").unique(maintain_order=True)
     names = tuple(who["policy"])
     sessions = curves.select("session", "fold").unique().sort("session")
@@ -154,6 +162,18 @@ def _accounts(curves: pl.DataFrame, actions: pl.DataFrame) -> _Accounts:
         cash=columns("cash"),
         names_held=columns("names_held"),
     )
+
+
+def _require_numbers(curves: pl.DataFrame) -> None:
+    if curves.is_empty():
+        raise ValueError("evaluate needs at least one account, but the curves have no rows; walk the run again")
+    for name in ("net_return", "turnover", "cost", "cash"):
+        missing = curves.filter(~pl.col(name).is_finite().fill_null(value=False))
+        if len(missing):
+            policy, session, found = missing.select("policy", "session", name).row(0)
+            raise ValueError(
+                f"evaluate needs finite numbers, but {name} of {policy} is {found} at {session}; walk the run again"
+            )
 
 
 def _with_names_held(curves: pl.DataFrame, actions: pl.DataFrame) -> pl.DataFrame:
@@ -213,6 +233,7 @@ def _rows(
             **found[i],
             **dict(zip(("sharpe_low", "sharpe_high"), draws.interval(i), strict=True)),
             "sharpe_error": _annual_error(sharpes[i], n_sessions),
+            **_by_theory(accounts.net_return[:, i]),
             "turnover_per_year": turnover_per_year(accounts.turnover[:, i]),
             "cost_per_year": cost_per_year(accounts.cost[:, i]),
             "exposure": exposure(accounts.cash[:, i]),
@@ -228,6 +249,15 @@ def _annual_error(sharpe: float, n_sessions: int) -> float:
     """Standard error of an annual Sharpe ratio of independent normal returns."""
     scale = float(np.sqrt(PERIODS_PER_YEAR))
     return iid_standard_error(sharpe / scale, n_sessions) * scale
+
+
+def _by_theory(returns: NDArray[np.float64]) -> Mapping[str, float]:
+    """Bounds of the annual Sharpe ratio by Lo (2002); nothing where the returns never vary."""
+    try:
+        interval = lo_interval(returns)
+    except UndefinedStatisticError:
+        return {}
+    return {"lo_low": interval.low, "lo_high": interval.high}
 
 
 def _over_seeds(accounts: _Accounts, generator: np.random.Generator) -> Mapping[str, float]:

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from nvtrader_pipelines.evaluation.active import active_returns, market_model
+from nvtrader_pipelines.evaluation.statistics import never_vary
 
 
 def pair(n=600, seed=0):
@@ -39,6 +40,47 @@ def test_a_policy_that_only_has_more_beta_has_no_alpha():
     found = market_model(1.3 * reference, reference)
     assert found.beta == pytest.approx(1.3)
     assert found.alpha_per_year == pytest.approx(0.0, abs=1e-9)
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.3, 1.0, 1.3])
+@pytest.mark.parametrize("fee", [0.0, 1e-4])
+def test_without_a_residual_alpha_has_no_t_statistic(beta, fee):
+    _, reference = pair(250)
+    found = market_model(beta * reference - fee, reference)
+    assert found.alpha_t is None
+    assert (found.alpha_per_year, found.beta) == pytest.approx((-252 * fee, beta), abs=1e-9)
+
+
+def test_another_length_of_the_year_scales_alpha_alone():
+    returns, reference = pair()
+    yearly, monthly = market_model(returns, reference), market_model(returns, reference, 12)
+    assert monthly.alpha_per_year == pytest.approx(yearly.alpha_per_year * 12 / 252)
+    assert (monthly.beta, monthly.alpha_t) == (yearly.beta, yearly.alpha_t)
+
+
+@pytest.mark.parametrize(
+    "twin",
+    [
+        lambda reference: (1.0 + reference) * 1.0 - 1.0,
+        lambda reference: reference * (1.0 + 1.5e-8),  # weights kept as float32
+        lambda reference: reference - 1e-5,
+    ],
+    ids=["rounding", "float32", "a fee"],
+)
+def test_what_differs_from_the_reference_by_rounding_or_a_constant_never_varies(twin):
+    _, reference = pair(250)
+    active = active_returns(twin(reference), reference)
+    assert never_vary(active)
+    assert active.mean() == pytest.approx((twin(reference) - reference).mean(), abs=1e-18)
+    both = np.column_stack([twin(reference), 1.05 * reference])
+    columns = active_returns(both, np.column_stack([reference, reference]))
+    assert [never_vary(column) for column in columns.T] == [True, False]
+
+
+def test_a_small_active_return_that_is_more_than_rounding_is_kept():
+    returns, reference = pair(250)
+    nearly = reference + 1e-4 * (returns - reference)
+    np.testing.assert_array_equal(active_returns(nearly, reference), nearly - reference)
 
 
 def test_active_returns_are_paired_by_session():

@@ -1,4 +1,4 @@
-import resource
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -60,6 +60,16 @@ def test_a_draw_that_misses_the_only_move_counts_as_zero():
     assert (values == 0.0).any()
 
 
+def test_a_draw_of_equal_returns_beside_one_that_it_misses_counts_as_zero():
+    returns = np.full((250, 1), 1e-4)
+    returns[-1] = 0.01
+    draws = SharpeIntervals().draw(returns, np.random.default_rng(0))
+    assert (draws.values == 0.0).mean() > 0.3
+    largest = sharpe_ratio(np.append(returns[:, 0], 0.01))
+    assert draws.values.max() < 3.0 * largest
+    assert draws.interval(0)[0] == 0.0
+
+
 def test_missing_returns_are_refused():
     returns = normal_returns()
     returns[3, 1] = np.nan
@@ -69,9 +79,12 @@ def test_missing_returns_are_refused():
 
 def test_nine_series_over_thirteen_years_take_less_than_half_a_gigabyte():
     returns = normal_returns(n_sessions=3300, n_series=9)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    SharpeIntervals().draw(returns, np.random.default_rng(0))
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 500_000  # KiB
+    tracemalloc.start()
+    try:
+        SharpeIntervals().draw(returns, np.random.default_rng(0))
+        assert tracemalloc.get_traced_memory()[1] < 500e6
+    finally:
+        tracemalloc.stop()
 
 
 def test_the_interval_by_theory_is_the_ratio_and_its_normal_quantiles():

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import t
 
 from nvtrader_pipelines.evaluation.overfitting import backtest_overfitting
 from tests.evaluation.golden import cases, golden
@@ -43,6 +44,8 @@ def test_probabilities_and_degradation_of_the_matrices_are_reproduced(name):
     assert (line.slope, line.intercept) == pytest.approx((fit["slope"], fit["intercept"]), abs=1e-9)
     assert line.r_squared == pytest.approx(fit["rvalue"] ** 2, abs=1e-9)
     n = len(found.logits)
+    ratio = np.sign(line.slope) * np.sqrt(line.r_squared * (n - 2) / (1.0 - line.r_squared))
+    assert 2.0 * t.sf(abs(ratio), n - 2) == pytest.approx(fit["pvalue"], rel=1e-6)
     adjusted = 1.0 - (1.0 - line.r_squared) * (n - 1) / (n - 2)
     assert adjusted == pytest.approx(fit["adj_r2_statsmodels"], abs=1e-9)
 
@@ -119,6 +122,27 @@ def test_a_trial_that_rests_in_a_half_has_a_sharpe_ratio_of_zero_there():
     assert (found.out_of_sample[~rests] == 0.0).all()
 
 
+def test_a_trial_that_is_constant_in_each_half_has_no_sharpe_ratio_within_one():
+    returns = noise(160, 2)
+    returns[:80, 0], returns[80:, 0] = 1e-4, 3e-4
+    found = backtest_overfitting(returns, 4)
+    within = [0, 5]  # the first two blocks, and the last two
+    assert (np.where(found.chosen == 0, found.in_sample, 0.0)[within] == 0.0).all()
+    assert (np.where(found.chosen == 0, found.out_of_sample, 0.0)[within] == 0.0).all()
+    assert np.abs(found.in_sample).max() < 10.0
+    blocks = np.split(returns, 4)
+    mixed = np.vstack([blocks[0], blocks[2]])[:, 0]
+    assert found.in_sample[1] == pytest.approx(mixed.mean() / mixed.std(ddof=1))
+
+
+def test_a_choice_that_earns_nothing_loses_nothing():
+    returns = noise(40, 2) - 0.05
+    returns[:, 1] = 0.0
+    found = backtest_overfitting(returns, 4)
+    assert set(found.chosen.tolist()) == {1}
+    assert found.probability_of_loss == 0.0
+
+
 def test_of_random_policies_the_probability_is_a_half_within_three_errors_of_its_mean():
     """Weights drawn anew each session make trials alike: the choice in sample says nothing of the other half."""
     generator, found = np.random.default_rng(7), []
@@ -148,6 +172,10 @@ def test_a_real_edge_is_not_overfit():
             lambda: backtest_overfitting(np.repeat(noise(60, 1), 3, axis=1), 6),
             "trials that differ, but the 3 have the same",
         ),
+        (
+            lambda: backtest_overfitting(noise(60, 1) * [1.0, 2.0], 6),
+            "Sharpe ratios differ, but the 2 have the same in every half",
+        ),
         (lambda: backtest_overfitting(np.full((60, 2), np.nan), 6), "finite returns, but 120 are NaN"),
         (lambda: backtest_overfitting(noise(60, 2), 5), "even and from 2 to 20, but is 5"),
         (lambda: backtest_overfitting(noise(60, 2), 22), "even and from 2 to 20, but is 22"),
@@ -160,7 +188,7 @@ def test_what_cannot_be_split_is_refused_with_a_sentence(call, sentence):
 
 
 def test_degradation_needs_sharpe_ratios_that_differ():
-    returns = np.zeros((8, 2))
+    returns = noise(8, 2) - 0.05
     returns[:, 0] = np.tile([0.01, -0.01], 4)
     with pytest.raises(ValueError, match="differ, but all are 0"):
         backtest_overfitting(returns, 4).degradation()

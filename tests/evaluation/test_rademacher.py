@@ -94,6 +94,14 @@ def test_copies_add_nothing_and_new_trials_never_take_away(seed, n_trials):
     assert exact_rademacher_complexity(wider) >= found - CLOSE
 
 
+@pytest.mark.parametrize("n_draws", [1, 249, 251, 4010])
+def test_the_mean_is_over_as_many_draws_as_are_asked_for(n_draws):
+    performance = np.random.default_rng(0).standard_normal((10, 4))
+    signs = np.random.default_rng(3).choice(np.array([-1.0, 1.0]), (n_draws, 10))
+    found = rademacher_complexity(performance, np.random.default_rng(3), n_draws)
+    assert found == pytest.approx((signs @ performance / 10).max(axis=1).mean(), abs=CLOSE)
+
+
 def test_the_same_seed_gives_the_same_complexity():
     performance = np.random.default_rng(0).standard_normal((600, 4))
     first, again = (rademacher_complexity(performance, np.random.default_rng(3), 300) for _ in range(2))

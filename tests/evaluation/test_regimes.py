@@ -193,6 +193,14 @@ def test_returns_that_never_vary_have_a_sharpe_ratio_of_nought_in_every_draw():
     assert (found["sharpe"], found["sharpe_low"], found["sharpe_high"]) == (0.0, 0.0, 0.0)
 
 
+def test_draws_of_segments_that_are_alike_but_for_one_count_as_nought_where_they_miss_it():
+    returns = np.full((200, 1), 1e-4)
+    returns[-1] = 0.01
+    draws = SegmentIntervals().draw(returns, np.repeat(np.arange(10), 20), np.random.default_rng(0))
+    assert (draws.sharpe == 0.0).mean() > 0.3
+    assert draws.sharpe.max() < 10.0
+
+
 def test_an_account_that_lost_everything_has_no_logarithm_and_says_so():
     last = pl.col("session") == synthetic_sessions(N)[-1].item()
     lost = CURVES.with_columns(

@@ -149,6 +149,16 @@ def test_more_lags_than_returns_are_refused():
             statistic(returns, 3)
 
 
+def test_lags_are_not_negative():
+    for statistic in (gmm_standard_error, autocorrelations):
+        with pytest.raises(ValueError, match="a number of lags is 0 or more, but is -1"):
+            statistic(np.array([0.01, -0.02, 0.03]), -1)
+
+
+def test_two_returns_have_an_error_that_is_a_number():
+    assert gmm_standard_error(np.array([0.01, -0.02])) > 0.0
+
+
 def test_autocorrelations_that_leave_no_variance_are_refused():
     with pytest.raises(UndefinedStatisticError, match="give fewer lags"):
         aggregation_factor(np.array([-0.9]), 12)

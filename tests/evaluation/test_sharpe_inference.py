@@ -1,4 +1,5 @@
 from functools import cache
+from math import erfc
 
 import numpy as np
 import pytest
@@ -151,6 +152,7 @@ def test_minimum_track_records_are_the_printed_ones(name):
     assert found / inputs["periods_per_year"] == pytest.approx(
         expected.get("years_printed", expected["years"]), abs=0.005
     )
+    assert found == pytest.approx(expected.get("obs_2012", found), abs=1e-9)
     of_2025 = minimum_track_record_length_2025(moments, inputs["sr_benchmark"], inputs["prob"])
     assert of_2025 == pytest.approx(expected.get("obs_2025", of_2025), abs=1e-9)
 
@@ -224,6 +226,24 @@ def test_a_series_in_skfolio_and_quantstats():
     assert found == pytest.approx(expected, abs=tolerance)
 
 
+@pytest.mark.parametrize("name", ["AAPL", "EW20"])
+def test_real_returns_in_skfolio_and_quantstats(name):
+    real = golden("performance_metrics")["series"][name]
+    returns, skfolio = np.array(real["returns"]), real["libraries"]["skfolio"]
+    biased = sharpe_moments(returns)
+    assert (biased.skewness, biased.kurtosis) == pytest.approx((skfolio["skew"], skfolio["kurtosis_raw"]), rel=1e-11)
+    assert probabilistic_sharpe_ratio(biased) == pytest.approx(skfolio["psr"], rel=1e-11)
+    found = probabilistic_sharpe_ratio(sharpe_moments(returns, bias=False))
+    assert found == pytest.approx(real["libraries"]["quantstats"]["psr"], rel=1e-11)
+
+
+def test_a_tiny_p_value_keeps_its_digits():
+    moments = SharpeMoments(1.0, 200)
+    ratio = 1.0 / sharpe_ratio_error(moments)
+    assert sharpe_p_value(moments) == pytest.approx(erfc(ratio / 2**0.5) / 2.0, rel=1e-9)
+    assert 0.0 < sharpe_p_value(moments) < 1e-20
+
+
 def test_one_trial_or_trials_alike_deflate_nothing():
     moments = SharpeMoments(0.1, 500)
     assert expected_maximum_sharpe(1, 0.01) == expected_maximum_sharpe(50, 0.0) == 0.0
@@ -234,6 +254,14 @@ def test_one_trial_or_trials_alike_deflate_nothing():
 def test_draws_of_the_largest_of_normals_vary_as_the_quadrature_says():
     largest = np.random.default_rng(0).standard_normal((20_000, 7)).max(axis=1)
     assert variance_of_maximum(7) == pytest.approx(largest.var(), abs=0.02)
+
+
+@pytest.mark.parametrize("n_trials", [100, 10**4, 10**6, 10**9])
+def test_the_largest_of_many_normals_varies_ever_less(n_trials):
+    """The quantiles of the largest of K are those of one normal at u^(1/K)."""
+    u = (np.arange(200_000) + 0.5) / 200_000
+    largest = norm.isf(-np.expm1(np.log(u) / n_trials))
+    assert variance_of_maximum(n_trials) == pytest.approx(largest.var(), rel=2e-4)
 
 
 def test_of_autoregressive_returns_the_error_of_2025_is_what_their_sharpe_ratios_scatter_by():
@@ -247,6 +275,29 @@ def test_of_autoregressive_returns_the_error_of_2025_is_what_their_sharpe_ratios
     scatter = (kept.mean(axis=1) / kept.std(axis=1, ddof=1)).std()
     found = sharpe_ratio_error_2025(SharpeMoments(0.0, n), 0.0, autocorrelation=rho)
     assert found == pytest.approx(scatter, rel=0.06)  # four times the error of a standard deviation of 2000 draws
+
+
+@pytest.mark.parametrize("rho", [-0.3, 0.0, 0.2])
+def test_the_error_of_2025_is_the_sum_over_lags_that_it_is_short_for(rho):
+    """The delta method on mean and variance of x(t) = rho x(t-1) + e(t): with influence z - SR/2 (z^2 - 1) its
+    autocovariances at lag k are rho^k for z z, skew rho^k and skew rho^2k for z z^2, (kurtosis - 1) rho^2k for z^2."""
+    at, skewness, kurt, n = 0.3, -0.7, 6.0, 500
+    lags = np.arange(1, 400)
+    one, two = rho**lags, rho ** (2 * lags)
+    variance = 1.0 + 2.0 * one.sum()
+    variance -= at * skewness * (1.0 + (one + two).sum())
+    variance += at**2 / 4.0 * (kurt - 1.0) * (1.0 + 2.0 * two.sum())
+    found = sharpe_ratio_error_2025(SharpeMoments(0.1, n, skewness, kurt), at, autocorrelation=rho)
+    assert found == pytest.approx(np.sqrt(variance / n), rel=1e-12)
+
+
+def test_what_the_test_of_2025_misses_follows_from_both_errors():
+    moments, benchmark, alternative = SharpeMoments(0.2, 120, -0.5, 5.0), 0.1, 0.35
+    null, other = (sharpe_ratio_error_2025(moments, at) for at in (benchmark, alternative))
+    draws = np.random.default_rng(0).normal(alternative, other, 200_000)
+    missed = (draws <= benchmark + 1.6448536269514722 * null).mean()
+    assert false_negative_rate_2025(moments, alternative, benchmark) == pytest.approx(missed, abs=0.004)
+    assert false_negative_rate_2025(moments, alternative, benchmark) > false_negative_rate_2025(moments, alternative)
 
 
 @given(returns=returns_of, n_trials=st.integers(2, 1000), variance=st.floats(1e-6, 1.0))
@@ -297,6 +348,15 @@ def test_after_the_minimum_track_record_the_probability_is_the_level(sharpe, ske
         (lambda: effective_number_of_trials(3, 1.1), "between -1 and 1"),
         (lambda: sharpe_ratio_error_2025(SharpeMoments(0.1, 9), 0.0, autocorrelation=1.0), "AR"),
         (lambda: sharpe_ratio_error_2025(SharpeMoments(0.1, 9), 0.0, n_trials=0), "at least one trial"),
+        (lambda: sharpe_ratio_error_2025(SharpeMoments(0.1, 9), np.nan), "finite, but is nan"),
+        (lambda: probabilistic_sharpe_ratio(SharpeMoments(0.1, 9), np.nan), "finite, but is nan"),
+        (lambda: sharpe_p_value(SharpeMoments(0.1, 9), np.inf), "finite, but is inf"),
+        (lambda: minimum_track_record_length(SharpeMoments(0.1, 9), np.nan), "finite, but is nan"),
+        (lambda: probabilistic_sharpe_ratio_2025(SharpeMoments(0.1, 9), np.nan), "finite, but is nan"),
+        (lambda: false_negative_rate_2025(SharpeMoments(0.1, 9), 0.2, confidence_level=1.5), "confidence level"),
+        (lambda: variance_of_maximum(10**13), "from 1 to 1000000000 trials, but got 10000000000000"),
+        (lambda: variance_of_maximum(0), "from 1 to 1000000000 trials, but got 0"),
+        (lambda: sharpe_moments(np.array([-1, -1, 1, 1.2]), bias=False), "4 returns are too few to correct"),
     ],
 )
 def test_what_cannot_be_computed_is_refused_with_a_sentence(call, sentence):

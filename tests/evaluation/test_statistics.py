@@ -1,5 +1,8 @@
 import json
 import math
+from fractions import Fraction
+from itertools import accumulate
+from operator import mul
 from pathlib import Path
 
 import numpy as np
@@ -148,7 +151,7 @@ def test_total_return_compounds_what_cagr_spreads_over_the_years(returns):
 
 @given(returns=some_returns)
 def test_drawdown_duration_is_the_longest_time_below_any_earlier_wealth(returns):
-    wealth = [1.0, *np.cumprod(1.0 + returns)]
+    wealth = list(accumulate((1 + Fraction(round(each * 1e4), 10_000) for each in returns), mul, initial=Fraction(1)))
     longest = held = 0
     for i in range(1, len(wealth)):
         held = held + 1 if wealth[i] < max(wealth[:i]) else 0
@@ -163,6 +166,14 @@ def test_drawdown_duration_is_the_longest_time_below_any_earlier_wealth(returns)
 )
 def test_drawdown_duration_of(returns, sessions):
     assert drawdown_duration(np.array(returns)) == sessions
+
+
+def test_a_recovery_but_for_rounding_is_one():
+    lost = np.linspace(0.01, 0.6, 60)
+    returns = np.column_stack([-lost, 1.0 / (1.0 - lost) - 1.0]).ravel()
+    assert (np.cumprod(1.0 + returns)[1::2] < 1.0).any()
+    assert drawdown_duration(returns) == 1
+    assert drawdown_duration(np.array([-0.1, 1.0 / 0.9 - 1.0 - 1e-9, 0.0])) == 3
 
 
 def test_hit_rate_counts_sessions_without_a_return_as_misses():
@@ -248,6 +259,26 @@ def test_a_total_loss_stays_a_total_loss():
     assert total_return(ruined) == cagr(ruined) == -1.0
     assert max_drawdown(ruined) == 1.0
     assert calmar_ratio(ruined) == -1.0
+
+
+def test_growth_that_no_number_holds_is_left_empty():
+    with pytest.raises(UndefinedStatisticError, match=r"must fit a number, but wealth grew 1e\+08 times in 2 periods"):
+        cagr(np.array([1e4, 1e4]))
+    assert statistics_of(np.array([1e4, 1e4]))["cagr"] is None
+
+
+@pytest.mark.parametrize("statistic", [sharpe_ratio, sortino_ratio, annual_volatility, cagr, calmar_ratio])
+@pytest.mark.parametrize("periods", [0, -1])
+def test_a_year_has_a_period_or_more(statistic, periods):
+    with pytest.raises(ValueError, match=f"a year has one period or more, but {periods} were given"):
+        statistic(np.array([0.01, -0.02, 0.03]), periods)
+
+
+@pytest.mark.parametrize("spread", [1e-13, 1e-9, 1e-7])
+def test_a_spread_above_rounding_has_a_sharpe_ratio(spread):
+    returns = 0.01 * (1.0 + spread * np.tile([-1.0, 1.0], 10))
+    expected = 0.0 if spread < 1e-12 else np.sqrt(252 * 19 / 20) / spread
+    assert sharpe_ratio(returns) == pytest.approx(expected, rel=1e-3)
 
 
 @pytest.mark.parametrize("level", [0.0, 1.0, 95.0])

@@ -179,6 +179,17 @@ def test_a_trial_that_is_its_anchor_has_no_active_sharpe_ratio_and_says_so(retur
     assert "needs returns that vary, but all 400 are 0" in row["note"]
 
 
+@pytest.mark.parametrize("scale", [1.0, 1.0 + 1.5e-8, 1.3])
+def test_a_trial_that_only_scales_its_anchor_has_no_t_statistic_and_says_so(returns, scale):
+    net = returns.net.copy()
+    net[:, 1] = scale * returns.anchor[:, 1]
+    row = of(validate(replace(returns, net=net).trials(), QUICK), "anchor")[0].row(1, named=True)
+    assert row["alpha_t"] is None
+    assert (row["alpha_per_year"], row["beta"]) == pytest.approx((0.0, scale), abs=1e-9)
+    assert "alpha has no t statistic, for the returns are beta times those of the reference" in row["note"]
+    assert (row["p_value"] is None) is (scale < 1.01)
+
+
 @pytest.mark.parametrize(("n_sessions", "said"), [(0, "0 sessions"), (1, "1 session"), (3, "3 sessions")])
 def test_trials_of_too_few_sessions_get_a_note(returns, n_sessions, said):
     found = validate(returns.first(n_sessions).trials(), QUICK)

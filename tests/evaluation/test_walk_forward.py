@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 
 from nvtrader_pipelines.evaluation.aggregates import interquartile_mean
-from nvtrader_pipelines.evaluation.intervals import SharpeIntervals
+from nvtrader_pipelines.evaluation.intervals import SharpeIntervals, lo_interval
 from nvtrader_pipelines.evaluation.sharpe_error import iid_standard_error
 from nvtrader_pipelines.evaluation.statistics import STATISTICS, sharpe_ratio
 from nvtrader_pipelines.evaluation.walk_forward import EVALUATION, evaluate
@@ -50,6 +50,8 @@ def test_numbers_are_the_statistics_of_the_period(curves, verdict):
         daily = sharpe_ratio(rows["net_return"].to_numpy(), 1)
         assert row["sharpe_error"] == pytest.approx(np.sqrt(252) * iid_standard_error(daily, len(rows)))
         assert row["sharpe_low"] < row["sharpe"] < row["sharpe_high"]
+        by_theory = lo_interval(rows["net_return"].to_numpy())
+        assert (row["lo_low"], row["lo_high"]) == (by_theory.low, by_theory.high)
 
 
 def test_names_held_are_counted_from_the_session_after_the_decision(curves, verdict):
@@ -144,6 +146,21 @@ def test_an_account_in_cash_gets_finite_numbers(curves):
     still = curves.with_columns(net_return=pl.when(pl.col("policy") == "ppo").then(0.0).otherwise("net_return"))
     rows = judged(still).filter(pl.col("policy") == "ppo")
     assert np.all(rows.select("sharpe", "sharpe_low", "sharpe_high", "cagr", "max_drawdown").to_numpy() == 0.0)
+    assert rows.select("lo_low", "lo_high").null_count().row(0) == (len(rows),) * 2
+
+
+def test_no_account_is_nothing_to_judge(curves):
+    with pytest.raises(ValueError, match="evaluate needs at least one account, but the curves have no rows"):
+        evaluate(curves.clear(), action_logs(curves), REPORT_FROM, QUICK)
+
+
+@pytest.mark.parametrize("value", [None, float("nan")])
+@pytest.mark.parametrize("column", ["net_return", "turnover", "cost", "cash"])
+def test_a_number_that_is_missing_is_refused_with_its_account_and_session(curves, column, value):
+    session = curves["session"][10]
+    here = (pl.col("policy") == "ppo") & (pl.col("session") == session)
+    with pytest.raises(ValueError, match=f"{column} of ppo is (None|nan) at {session}"):
+        judged(curves.with_columns(pl.when(here).then(pl.lit(value)).otherwise(column).alias(column)))
 
 
 def test_an_account_that_misses_a_session_is_refused_by_name(curves):

@@ -21,6 +21,8 @@ EVALUATIONS = Table(
         sharpe_low double 2.5 % bound, stationary bootstrap
         sharpe_high double 97.5 % bound, stationary bootstrap
         sharpe_error double standard error of the Sharpe ratio, Lo (2002): independent returns, skewness 0, kurtosis 3
+        lo_low double 2.5 % bound by theory, Lo (2002): dependent returns of any distribution, Newey and West's lags
+        lo_high double 97.5 % bound by theory, the same; null where the returns never vary
         total_return double growth over the period
         cagr double compound annual growth
         volatility double annualised standard deviation
@@ -164,7 +166,7 @@ VALIDATION = Table(
         rademacher_lower double 95 % lower bound of the annual Sharpe ratio, for all compared at once in the worst case
         alpha_per_year double intercept of the net returns on those of the reference, times 252
         beta double slope of the net returns on those of the reference
-        alpha_t double t statistic of alpha, Newey and West's error
+        alpha_t double t statistic of alpha, Newey and West's error; null where alpha and beta leave no residual
         note string why something is null, or what is left out
         """
     ),
