@@ -29,7 +29,8 @@ LINE_STYLES: tuple[tuple[str, str], ...] = (
 _SIZE_INCHES, _DPI = (13.33, 7.5), 120  # one 16:9 slide of 1600 x 900 pixels
 TEXT, _TITLE, _NOTE = 14, 20, 12  # points
 _LABEL_GAP = 0.05  # of an axes that fills the slide
-_NOTE_COLUMNS = 135
+_NOTE_COLUMNS, _NOTE_LINES = 135, 3  # below every panel
+_CUT = " … and more, which the table holds"
 
 
 @dataclass(frozen=True)
@@ -43,11 +44,11 @@ class EndLabel:
 
 
 def new_figure(title: str, note: str | None) -> Figure:
-    """An empty slide with a title above and a wrapped note below."""
+    """An empty slide with a title above and a wrapped note below, cut after three lines: panels begin above them."""
     figure = Figure(figsize=_SIZE_INCHES, dpi=_DPI, facecolor="white")
     figure.text(0.06, 0.955, title, fontsize=_TITLE, fontweight="bold", va="center")
     if note:
-        wrapped = textwrap.fill(note, _NOTE_COLUMNS)
+        wrapped = textwrap.fill(note, _NOTE_COLUMNS, max_lines=_NOTE_LINES, placeholder=_CUT)
         figure.text(0.06, 0.02, wrapped, fontsize=_NOTE, color=GREY, va="bottom")
     return figure
 
@@ -113,8 +114,9 @@ def ink(color: str) -> str:
 
 
 def readable(name: str, longest: int = 16) -> str:
-    """An identifier as words, cut where it would not fit."""
-    return name.replace("_", " ") if len(name) <= longest else f"{name[: longest - 1].replace('_', ' ')}…"
+    """An identifier as words, cut in the middle where it would not fit: names of a family differ at their ends."""
+    words, tail = name.replace("_", " "), (longest - 1) // 2
+    return words if len(words) <= longest else f"{words[: longest - 1 - tail]}…{words[len(words) - tail :]}"
 
 
 def one_account(rows: pl.DataFrame) -> pl.DataFrame:

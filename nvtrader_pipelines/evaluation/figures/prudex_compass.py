@@ -35,7 +35,7 @@ def compass_figure(table: pl.DataFrame, title: str = "PRUDEX-Compass", note: str
     colors = shown(table)
     scores = _scores(table.filter(pl.col("measure") == OF_AXIS), "axis")
     figure = new_figure(title, with_hidden(table, note))
-    axes = _round(figure, (-0.005, 0.085, 0.60, 0.835), limit=_NAMES + 12.0)
+    axes = _round(figure, (-0.005, 0.10, 0.60, 0.825), limit=_NAMES + 12.0)
     angles = _angles(len(AXES))
     _web(axes, angles)
     for policy, color in colors.items():
@@ -74,8 +74,8 @@ def pride_star_figure(table: pl.DataFrame, title: str = "PRIDE-Star", note: str 
         small = TEXT if lines == 1 else TEXT - 3
         for angle, spoke, value in zip(angles, PRIDE, values, strict=True):
             found = "-" if value is None else f"{value:.0f}"
-            axes.text(angle, 121.0, f"{spoke} {found}", fontsize=small, ha="center", va="center")
-        axes.text(0.0, 139.0, readable(policy, 24), fontsize=TEXT, fontweight="bold", color=ink(color), ha="center")
+            axes.text(angle, 121.0, f"{spoke}\n{found}", fontsize=small, ha="center", va="center", linespacing=0.9)
+        axes.text(0.0, 142.0, readable(policy, 24), fontsize=TEXT, fontweight="bold", color=ink(color), ha="center")
     return png(figure)
 
 
@@ -160,6 +160,9 @@ def _key(figure: Figure, table: pl.DataFrame, colors: Mapping[str, str], scores:
     figure.text(0.63, 0.86, "score by axis, 50 is 1/N (dashed)", fontsize=TEXT, fontweight="bold")
     for x, axis in zip(columns, AXES, strict=True):
         figure.text(x, 0.81, _LETTERS[axis], fontsize=TEXT, ha="right", color=GREY, fontweight="bold")
+    meant = [f"{letter} {axis.replace('_', '-')}" for axis, letter in _LETTERS.items()]
+    lines = f"{', '.join(meant[:3])},\n{', '.join(meant[3:])}"
+    figure.text(0.63, 0.15, lines, fontsize=TEXT - 2, color=GREY, va="center")
     ring = table.filter(pl.col("reported"), pl.col("measure").is_in(RING))
     for row, (policy, color) in enumerate(colors.items()):
         y = 0.765 - 0.098 * row

@@ -31,7 +31,7 @@ def extremes_figure(
     panels = [(market, number) for market in covered for number in _NUMBERS]
     for i, (market, number) in enumerate(panels):
         left = 0.19 + i * 0.79 / len(panels)
-        axes = panel(figure, left, 0.14, left + 0.79 / len(panels) - 0.025, 0.80)
+        axes = panel(figure, left, 0.16, left + 0.79 / len(panels) - 0.032, 0.79)
         _bars(axes, rows.filter(pl.col("statistic") == f"{number}:{market.name}"), drawn)
         axes.tick_params(labelleft=i == 0)
         axes.set_title(_NUMBERS[number], fontsize=TEXT, loc="left")
@@ -42,21 +42,25 @@ def extremes_figure(
 
 
 def _heading(market: ExtremeMarket) -> str:
-    return f"{market.name.replace('_', ' ')}, {market.first:%b %Y} to {market.last:%b %Y}"
+    return f"{market.name.replace('_', ' ')}\n{market.first:%b %Y} to {market.last:%b %Y}"
 
 
 def _bars(axes: Axes, rows: pl.DataFrame, drawn: list[Style]) -> None:
-    """A horizontal bar per policy, the best style first, and a line at 1/N."""
+    """A horizontal bar per policy, the best style first, a dash where there is no number, and a line at 1/N."""
     found = {(policy, kind): value for policy, kind, value in rows.select("policy", "kind", "value").iter_rows()}
     places = range(len(drawn), 0, -1)
     values = [found.get((style.policy, style.kind)) for style in drawn]
-    axes.barh(places, [value or 0.0 for value in values], 0.7, color=[style.shade for style in drawn])
+    bars = [0.0 if value is None else value for value in values]
+    axes.barh(places, bars, 0.7, color=[style.shade for style in drawn], edgecolor=GREY, linewidth=0.6)
+    for place, value in zip(places, values, strict=True):
+        if value is None:
+            axes.text(0.0, place, " \u2013", fontsize=TEXT, va="center")
     axes.set_yticks(list(places), [style.label for style in drawn], fontsize=TEXT - 1)
     axes.axvline(0.0, color=GREY, linewidth=0.8)
     market = next((value for style, value in zip(drawn, values, strict=True) if style.policy == REFERENCE), None)
     if market is not None:
         axes.axvline(market, color=BLACK, linestyle="--", linewidth=1.6)
-    axes.xaxis.set_major_locator(MaxNLocator(3))
+    axes.xaxis.set_major_locator(MaxNLocator(2))
     axes.margins(x=0.06)
     axes.grid(visible=True, axis="x", color=LIGHT_GREY)
     axes.grid(visible=False, axis="y")

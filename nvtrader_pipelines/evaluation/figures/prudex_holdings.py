@@ -2,20 +2,18 @@
 
 from itertools import cycle
 
-import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
-from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.colors import LinearSegmentedColormap, TwoSlopeNorm
 from matplotlib.image import AxesImage
-from matplotlib.ticker import PercentFormatter
 
-from nvtrader_pipelines.evaluation.figures.canvas import BLUE, TEXT, ink, new_figure, panel, png, readable
+from nvtrader_pipelines.evaluation.figures.canvas import BLUE, ORANGE, TEXT, ink, new_figure, panel, png, readable
 from nvtrader_pipelines.evaluation.figures.prudex_palette import shown, styles, with_hidden
 from nvtrader_pipelines.evaluation.prudex.record import ENSEMBLE
 
 _MARKERS = ("s", "^", "v", "D", "P", "X", "*")
 _MOST_NAMES, _MOST_PANELS = 25, 3
-_SHADES = LinearSegmentedColormap.from_list("weights", ["#FFFFFF", BLUE, "#00253D"])
+_SHADES = LinearSegmentedColormap.from_list("weights", ["#7A4A00", ORANGE, "#FFFFFF", BLUE, "#00253D"])
 
 
 def plane_figure(
@@ -50,9 +48,12 @@ def plane_figure(
 
 
 def heat_figure(
-    heat: pl.DataFrame, table: pl.DataFrame, title: str = "Mean weight by name and year", note: str | None = None
+    heat: pl.DataFrame,
+    table: pl.DataFrame,
+    title: str = "Mean weight by name and year, against 1/N",
+    note: str | None = None,
 ) -> bytes:
-    """PNG of the weights of up to three experiments by name and year, one shade for one weight throughout.
+    """PNG of the weights of up to three experiments by name and year, in multiples of 1/N, which is white.
 
     Args:
         heat: policy, kind, source, year, symbol and weight.
@@ -62,29 +63,30 @@ def heat_figure(
     """
     colors = dict(list(shown(table).items())[:_MOST_PANELS])
     ours = heat.filter(pl.col("kind") == ENSEMBLE, pl.col("policy").is_in(list(colors)))
+    ours = ours.with_columns(weight=pl.col("weight").abs() * pl.col("symbol").n_unique().over("source", "policy"))
     sizes = (
         ours.group_by("source", "symbol")
-        .agg(pl.col("weight").abs().mean())
+        .agg(pl.col("weight").mean())
         .sort("weight", "symbol", descending=[True, False])
     )
     names = sizes.head(_MOST_NAMES).sort("source", "symbol").select("source", "symbol")
     left_out = f"{len(sizes) - len(names)} names with smaller weights left out" if len(sizes) > len(names) else None
     figure = new_figure(title, "; ".join(filter(None, (left_out, with_hidden(table, note)))) or None)
-    largest = float(np.abs(ours["weight"].to_numpy()).max(initial=0.0)) or 1.0
+    scale = TwoSlopeNorm(1.0, 0.0, max(float(ours["weight"].to_numpy().max(initial=0.0)), 2.0))
     width = 0.80 / max(len(colors), 1)
     image: AxesImage | None = None
     for i, (policy, color) in enumerate(colors.items()):
         axes = panel(figure, 0.075 + i * width, 0.16, 0.075 + (i + 1) * width - 0.015, 0.86)
-        image = _cells(axes, ours.filter(pl.col("policy") == policy), names, largest)
+        image = _cells(axes, ours.filter(pl.col("policy") == policy), names, scale)
         axes.tick_params(labelleft=i == 0)
         axes.set_title(readable(policy, 26), fontsize=TEXT, color=ink(color), fontweight="bold")
     if image is not None:
-        bar = figure.colorbar(image, cax=figure.add_axes((0.895, 0.16, 0.015, 0.70)), format=PercentFormatter(1.0))
+        bar = figure.colorbar(image, cax=figure.add_axes((0.895, 0.16, 0.015, 0.70)), format="{x:.3g} / N")
         bar.ax.tick_params(labelsize=TEXT)
     return png(figure)
 
 
-def _cells(axes: Axes, rows: pl.DataFrame, names: pl.DataFrame, largest: float) -> AxesImage:
+def _cells(axes: Axes, rows: pl.DataFrame, names: pl.DataFrame, scale: TwoSlopeNorm) -> AxesImage:
     years = rows["year"].unique().sort().to_list()
     wide = names.join(
         rows.pivot("year", index=["source", "symbol"], values="weight"),
@@ -92,9 +94,11 @@ def _cells(axes: Axes, rows: pl.DataFrame, names: pl.DataFrame, largest: float) 
         how="left",
         maintain_order="left",
     )
-    cells = np.abs(wide.select(str(year) for year in years).to_numpy())
-    image = axes.imshow(cells, cmap=_SHADES, vmin=0.0, vmax=largest, aspect="auto", interpolation="nearest")
-    axes.set_yticks(range(len(names)), names["symbol"].to_list(), fontsize=TEXT - 3)
+    cells = wide.select(str(year) for year in years).to_numpy()
+    image = axes.imshow(cells, cmap=_SHADES, norm=scale, aspect="auto", interpolation="nearest")
+    several = names["source"].n_unique() > 1
+    labels = [f"{symbol} ({readable(source, 10)})" if several else symbol for source, symbol in names.iter_rows()]
+    axes.set_yticks(range(len(names)), labels, fontsize=TEXT - (5 if several else 3))
     every = -(-len(years) // 5)
     axes.set_xticks(range(0, len(years), every), [str(year) for year in years[::every]], fontsize=TEXT - 2)
     axes.grid(visible=False)

@@ -23,7 +23,7 @@ from nvtrader_pipelines.evaluation.prudex.record import BASELINE, ENSEMBLE, REFE
 
 PALETTE = (BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY)
 _DASHES: tuple[Any, ...] = ("--", ":", "-.", (0, (5, 1)), (0, (1, 1)), (0, (3, 1, 1, 1)))
-_DARKEST, _LIGHTEST = 0.35, 0.88  # greys of baselines
+_DARKEST, _LIGHTEST = 0.30, 0.72  # greys of baselines
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,7 @@
 """Reliability of PRUDEX-Compass: performance profiles, and how often each policy has each rank."""
 
+from typing import Any
+
 import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
@@ -7,12 +9,14 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from nvtrader_pipelines.evaluation.figures.canvas import BLACK, LIGHT_GREY, TEXT, new_figure, panel, png
+from nvtrader_pipelines.evaluation.figures.canvas import BLACK, GREY, TEXT, new_figure, panel, png
 from nvtrader_pipelines.evaluation.figures.prudex_palette import Style, styles, with_hidden
 from nvtrader_pipelines.evaluation.prudex.measures import RANKED
 from nvtrader_pipelines.evaluation.prudex.record import ENSEMBLE, REFERENCE
 
 _KEY = {"loc": "upper left", "bbox_to_anchor": (0.765, 0.89), "frameon": False, "fontsize": TEXT}
+_OTHERS: dict[str, Any] = {"facecolor": "white", "hatch": "////", "edgecolor": GREY}
+_ROUNDING = 1e-9  # of sums of shares
 _RANKED_BY = {
     "total_return": "total return",
     "sharpe": "Sharpe ratio",
@@ -85,12 +89,15 @@ def rank_figure(
     figure.axes[0].set_ylabel("share of draws")
     figure.text(0.085 + 0.33, 0.12, "rank, 1 is best", fontsize=TEXT, ha="center")
     patches = [Patch(facecolor=each.shade, label=each.label) for each in drawn]
+    named = {(each.policy, each.kind) for each in drawn}
+    if not set(ranks.select("policy", "kind").iter_rows()) <= named:
+        patches.append(Patch(label="others", **_OTHERS))
     figure.legend(handles=patches, **_KEY)
     return png(figure)
 
 
 def _stack(axes: Axes, ranks: pl.DataFrame, drawn: list[Style]) -> None:
-    """A bar per rank, of the shares of those who have it; who is not drawn by name is light grey on top."""
+    """A bar per rank, of the shares of those who have it; who is not drawn by name is hatched on top."""
     if not len(ranks):
         return
     places = np.arange(1, int(ranks["rank"].n_unique()) + 1)
@@ -100,6 +107,7 @@ def _stack(axes: Axes, ranks: pl.DataFrame, drawn: list[Style]) -> None:
         shares = mine["share"].to_numpy() if len(mine) else np.zeros(len(places))
         axes.bar(places, shares, 0.92, below, color=style.shade, edgecolor="white", linewidth=0.6)
         below += shares
-    axes.bar(places, 1.0 - below, 0.92, below, color=LIGHT_GREY)
+    others = np.maximum(1.0 - below, 0.0)
+    axes.bar(places, np.where(others > _ROUNDING, others, 0.0), 0.92, below, linewidth=0.0, **_OTHERS)
     axes.set_ylim(0.0, 1.0)
     axes.grid(visible=False)

@@ -106,10 +106,10 @@ def embed(actions: NDArray[np.float64], seed: int = 0, n_embedded: int = N_EMBED
 
     Source: van der Maaten & Hinton (2008), by scikit-learn, started from the principal components.
     """
-    if len(actions) < _MIN_EMBEDDED or np.ptp(_checked(actions), axis=0).max() <= _NOTHING:
-        raise UndefinedStatisticError(
-            f"a t-SNE needs {_MIN_EMBEDDED} actions that are not all the same, but got {len(actions)}"
-        )
+    if len(actions) < _MIN_EMBEDDED:
+        raise UndefinedStatisticError(f"a t-SNE needs {_MIN_EMBEDDED} actions, but got {len(actions)}")
+    if np.ptp(_checked(actions), axis=0).max() <= _NOTHING:
+        raise UndefinedStatisticError(f"a t-SNE needs actions that differ, but all {len(actions)} are the same")
     checked = _checked(actions)
     rows = np.arange(len(checked))
     if len(checked) > n_embedded:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from nvtrader_pipelines.evaluation.prudex.answers import table_of
 from nvtrader_pipelines.evaluation.prudex.diversity import embed
@@ -43,18 +44,23 @@ def plane_of(held: Sequence[Holdings], seed: int) -> tuple[pl.DataFrame, pl.Data
 
 
 def _embedded(chosen: Sequence[Holdings], seed: int) -> tuple[float | None, str | None, pl.DataFrame]:
-    """Trustworthiness or why there is none, and the points."""
+    """Trustworthiness or why there is none, and the points: an action of an account once, even if often taken."""
+    walks: dict[tuple[str, str], list[NDArray[np.float64]]] = {}
+    for each in chosen:
+        walks.setdefault((each.policy, each.kind), []).append(each.weights)
+    actions = [np.unique(np.concatenate(weights), axis=0) for weights in walks.values()]
     try:
-        found = embed(np.concatenate([each.weights for each in chosen] or [_NO_ACTIONS]), seed)
+        found = embed(np.concatenate(actions or [_NO_ACTIONS]), seed)
     except UndefinedStatisticError as error:
         return None, str(error), table_of((), PLANE)
-    whose = np.repeat(np.arange(len(chosen)), [len(each.weights) for each in chosen])[found.rows]
-    points = [(chosen[i].policy, chosen[i].kind, *xy) for i, xy in zip(whose, found.points.tolist(), strict=True)]
+    whose = np.repeat(np.arange(len(walks)), list(map(len, actions)))[found.rows]
+    who = list(walks)
+    points = [(*who[i], *xy) for i, xy in zip(whose, found.points.tolist(), strict=True)]
     return found.trustworthiness, None, table_of(points, PLANE)
 
 
 def heat_of(held: Sequence[Holdings]) -> pl.DataFrame:
-    """Mean weight of each name in each year (HEAT)."""
+    """Mean weight of each name in each year (HEAT), but for a year of one decision beside years of more."""
     rows = []
     for each in held:
         years = each.sessions.astype("datetime64[Y]").astype(int) + 1970
@@ -67,4 +73,8 @@ def heat_of(held: Sequence[Holdings]) -> pl.DataFrame:
             ]
     sums = table_of(rows, {**HEAT, "n": pl.Int64})
     keys = [name for name in HEAT if name != "weight"]
-    return sums.group_by(keys, maintain_order=True).agg(weight=pl.col("weight").sum() / pl.col("n").sum()).select(*HEAT)
+    means = sums.group_by(keys, maintain_order=True).agg(
+        weight=pl.col("weight").sum() / pl.col("n").sum(), n=pl.sum("n")
+    )
+    most = pl.col("n").max().over("policy", "kind", "source")  # the first decision is often of the year before
+    return means.filter((pl.col("n") > 1) | (most == 1)).select(*HEAT)

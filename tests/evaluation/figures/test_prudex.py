@@ -4,7 +4,9 @@ import pytest
 
 from nvtrader_pipelines.evaluation.figures import prudex_figures
 from nvtrader_pipelines.evaluation.figures.prudex_compass import compass_figure
+from nvtrader_pipelines.evaluation.figures.prudex_extremes import extremes_figure
 from nvtrader_pipelines.evaluation.figures.prudex_palette import PALETTE, shown, styles, with_hidden
+from nvtrader_pipelines.evaluation.figures.prudex_reliability import rank_figure
 from nvtrader_pipelines.evaluation.prudex import Compass
 from tests.evaluation.prudex.records import compass_of_two
 
@@ -74,3 +76,28 @@ def test_no_two_policies_look_alike(compass):
     drawn = styles(compass.table)
     assert [style.policy for style in drawn[2:]] == ["equal_weight", "buy_and_hold", "minimum_variance"]
     assert len({(style.color, str(style.dashes)) for style in drawn}) == len({style.shade for style in drawn}) == 5
+
+
+def test_the_lightest_baseline_is_seen_on_white(compass):
+    baseline = compass.table.filter(pl.col("policy") == "buy_and_hold")
+    more = [baseline.with_columns(policy=pl.lit(f"rule_{i}")) for i in range(6)]
+    shades = [style.shade for style in styles(pl.concat([compass.table, *more])) if style.kind == "baseline"]
+    assert max(int(shade[1:3], 16) for shade in shades) <= 0.72 * 255 + 1
+
+
+def extremes(table, value):
+    mine = (pl.col("policy") == "ppo") & (pl.col("statistic") == "sharpe:covid_crash")
+    covered = pl.when(pl.col("statistic").str.ends_with(":covid_crash")).then(0.5).otherwise("value")
+    return extremes_figure(table.with_columns(value=pl.when(mine).then(value).otherwise(covered)))
+
+
+def test_what_has_no_number_does_not_look_like_nothing_earned(compass):
+    assert extremes(compass.table, None) != extremes(compass.table, 0.0)
+
+
+def test_ranks_of_those_who_are_not_drawn_are_in_the_key(compass):
+    renamed = pl.when(pl.col("policy") == "ppo").then(pl.lit("hidden")).otherwise("policy")
+    there = compass.table.filter(pl.col("policy") != "ppo")
+    assert rank_figure(compass.ranks.with_columns(policy=renamed), there) != rank_figure(
+        compass.ranks.filter(pl.col("policy") != "ppo"), there
+    )

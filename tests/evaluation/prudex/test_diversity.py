@@ -125,5 +125,5 @@ def test_a_sample_is_seeded_and_the_same_seed_gives_the_same_bytes(two_ways):
 
 @pytest.mark.parametrize("actions", [np.zeros((0, 1)), np.random.default_rng(0).random((7, 3)), np.ones((50, 3))])
 def test_too_few_actions_or_all_the_same_have_no_picture(actions):
-    with pytest.raises(UndefinedStatisticError, match="needs 8 actions that are not all the same"):
+    with pytest.raises(UndefinedStatisticError, match=r"a t-SNE needs (8 actions|actions that differ), but"):
         embed(actions)
