@@ -13,6 +13,7 @@ from nvtrader_pipelines.envs.dynamics import resolve_fill
 from nvtrader_pipelines.evaluation.backtest import Phase
 from nvtrader_pipelines.evaluation.splits import BacktestPaths, Fold
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
+from nvtrader_pipelines.market.features import LOOK_BACK
 from nvtrader_pipelines.market.panel import MarketPanel, Window, panel_digest, windows_of
 from nvtrader_pipelines.policies.agents import Fit
 from nvtrader_pipelines.policies.archive import PolicyCard
@@ -45,6 +46,11 @@ SURVIVORSHIP = (
 VALIDATION_ONLY = (
     "for validation only: policies were trained on what came after their tests too, so the results say how much of an "
     "outcome was luck, not what could have been earned"
+)
+INPUTS_OF_TESTS = (
+    "inputs look back further than the sessions left out after a test ({wait} of {look_back}), so the first ones of a "
+    "training after it hold tested prices, though nothing that was earned there; raise the splitter's embargo_size by "
+    "{missing} to keep them apart"
 )
 FoldSeed = tuple[int, int]
 RunKind = Literal["walk_forward", "replay", "paper"]
@@ -121,6 +127,10 @@ class RunPlan:
         found = [SURVIVORSHIP] if self.panel.source == "sample" else []
         if any(fold.trains_on_the_future for fold in self.folds):
             found.append(VALIDATION_ONLY)
+        waits = [fold.wait_after_tests for fold in self.folds if fold.wait_after_tests is not None]
+        if waits and min(waits) < LOOK_BACK:
+            missing = LOOK_BACK - min(waits)
+            found.append(INPUTS_OF_TESTS.format(wait=min(waits), look_back=LOOK_BACK, missing=missing))
         wanted, resolved = self.spec.environment.fill, resolve_fill(self.spec.environment.fill, self.panel)
         if wanted != resolved:
             found.append(f"orders fill at the {resolved}, not the {wanted} asked for: the market has no opens")

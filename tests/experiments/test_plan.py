@@ -78,8 +78,17 @@ def test_a_purged_kfold_is_one_path_through_its_folds_and_a_combination_several(
 
 @EITHER
 def test_a_run_that_trains_on_both_sides_of_its_tests_says_so(spec):
-    assert planned(spec).warnings == (VALIDATION_ONLY,)
+    assert planned(spec).warnings[0] == VALIDATION_ONLY
     assert planned(spec.model_copy(update={"design": BasicDesign()})).warnings == ()  # tests the last sessions alone
+
+
+@pytest.mark.parametrize(
+    ("sizes", "said"), [((6, 21), "27 of 252"), ((6, 245), "251 of 252"), ((6, 246), ""), ((126, 126), "")]
+)
+def test_a_run_whose_inputs_reach_back_into_its_tests_says_so(sizes, said):
+    splitter = PurgedKFold(n_folds=2, purge_size=sizes[0], embargo_size=sizes[1])
+    _, *others = planned(EXPERIMENT.model_copy(update={"splitter": splitter})).warnings
+    assert [said in warning for warning in others] == ([True] if said else [])
 
 
 @EITHER

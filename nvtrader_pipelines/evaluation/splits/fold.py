@@ -68,6 +68,12 @@ class Fold:
         """Whether a training stretch comes after a tested session."""
         return self.train_last > self.test_first
 
+    @property
+    def wait_after_tests(self) -> int | None:
+        """Fewest sessions between a tested block and a stretch trained on after it; none where none follows."""
+        waits = [first - last - 1 for _, last in self.test for first, _ in self.train if first > last]
+        return min(waits, default=None)
+
 
 def in_order(windows: Sequence[Window]) -> bool:
     """Whether each window ends before the next begins; one that ends before its own first session is empty."""

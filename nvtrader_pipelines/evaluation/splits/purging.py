@@ -12,7 +12,12 @@ from nvtrader_pipelines.evaluation.splits.fold import MIN_TEST_SESSIONS, Fold, W
 
 
 class PurgedBlocks(Component):
-    """Splitters that divide all sessions but the first, before which nothing is decided, into blocks and test each."""
+    """Splitters that divide all sessions but the first, before which nothing is decided, into blocks and test each.
+
+    The purge keeps what is earned apart: no return, fill or label of a tested session trains. What a policy sees goes
+    further back: features know up to 252 sessions before their own, so that the first inputs of a training after a test
+    hold its prices, unless `purge_size` and `embargo_size` are 252 together. A run with less says so in its warnings.
+    """
 
     n_folds: Annotated[int, Field(ge=2, le=100)] = 6  # blocks of equal length; what is left over belongs to the last
     purge_size: NonNegativeInt = 6  # sessions left out of the training on both sides of a tested block

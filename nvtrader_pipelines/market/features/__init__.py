@@ -43,6 +43,9 @@ FEATURES: tuple[Feature, ...] = (
 )
 
 
+LOOK_BACK = 252  # sessions before its own that a value depends on; the weights in relative strength's only fade
+
+
 def feature_schema(features: Sequence[Feature] = FEATURES) -> pl.Schema:
     """The columns of `gold.features`."""
     keys = {"source": pl.String, "symbol": pl.String, "session": pl.Date, "year": pl.Int32}
@@ -69,6 +72,7 @@ def _of_one_source(returns: pl.DataFrame, features: Sequence[Feature]) -> pl.Dat
 
 __all__ = [
     "FEATURES",
+    "LOOK_BACK",
     "CrossSectionalRank",
     "Drawdown",
     "Feature",

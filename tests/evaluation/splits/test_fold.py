@@ -29,6 +29,19 @@ def test_windows_that_overlap_or_are_out_of_order_are_refused(train):
         Fold.of(0, train, [(60, 70)])
 
 
+@pytest.mark.parametrize(
+    ("train", "test", "wait"),
+    [
+        ([(0, 50)], [(60, 70)], None),
+        ([(80, 90)], [(60, 70)], 9),
+        ([(0, 9), (30, 50), (75, 80)], [(10, 14), (60, 70)], 4),
+        ([(15, 20)], [(0, 14)], 0),
+    ],
+)
+def test_the_wait_after_tests_is_the_shortest_to_a_training_that_follows_one(train, test, wait):
+    assert Fold.of(0, train, test).wait_after_tests == wait
+
+
 @pytest.mark.parametrize(("train", "test", "part"), [([], [(60, 70)], "train"), ([(0, 50)], [], "test")])
 def test_a_fold_without_anything_to_train_on_or_to_test_is_refused(train, test, part):
     with pytest.raises(ValueError, match=f"fold 4 needs sessions to train on and to test, but has no {part} window"):

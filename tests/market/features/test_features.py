@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from scipy.stats import rankdata
 
-from nvtrader_pipelines.market.features import FEATURES, Momentum, compute_features, feature_schema
+from nvtrader_pipelines.market.features import FEATURES, LOOK_BACK, Momentum, compute_features, feature_schema
 from nvtrader_pipelines.market.history import price_history
 from nvtrader_pipelines.market.returns import bar_returns
 from tests.markets import csv_file, market_tables, synthetic_bars
@@ -42,6 +42,33 @@ def test_the_default_features_have_the_names_their_users_look_for():
         "rank_volatility_63",
     ]
     assert TABLES.features.schema == feature_schema()
+
+
+def test_no_feature_looks_further_back_than_it_should_but_for_fading_weights():
+    bars = synthetic_bars(n_sessions=320, n_symbols=4, seed=3)
+    changed, noise = 50, np.random.default_rng(1).uniform(0.9, 1.1, len(bars))
+    early = pl.int_range(pl.len()).over("symbol") < changed
+    prices = [
+        pl.when(early).then(pl.col(name) * noise).otherwise(name).alias(name)
+        for name in ("open", "high", "low", "close", "adj_close", "volume")
+    ]
+    other = market_tables(csv_file(bars.with_columns(prices))).features
+    for feature in BY_NAME:
+        here, there = (
+            frame.sort("symbol", "session")[feature].to_numpy().reshape(4, -1) for frame in (TABLES.features, other)
+        )
+        tolerance = 1e-5 if feature == "rsi_14" else 1e-12
+        np.testing.assert_allclose(here[:, changed + LOOK_BACK :], there[:, changed + LOOK_BACK :], atol=tolerance)
+    reach = [
+        feature for feature in ("momentum_12_1", "volatility_252") if seen(feature, other, changed + LOOK_BACK - 1)
+    ]
+    assert reach == ["momentum_12_1", "volatility_252"]  # so far back they do look
+
+
+def seen(feature, other, t):
+    """Whether the feature differs at a session."""
+    here, there = (frame.sort("symbol", "session")[feature].to_numpy() for frame in (TABLES.features, other))
+    return abs(here[t] - there[t]) > 1e-6
 
 
 def test_momentum_is_the_log_change_from_twelve_months_to_one_month_ago():
