@@ -262,6 +262,8 @@ def test_the_largest_of_many_normals_varies_ever_less(n_trials):
     u = (np.arange(200_000) + 0.5) / 200_000
     largest = norm.isf(-np.expm1(np.log(u) / n_trials))
     assert variance_of_maximum(n_trials) == pytest.approx(largest.var(), rel=2e-4)
+    one, best = (sharpe_ratio_error_2025(SharpeMoments(0.1, 500), 0.1, n_trials=n) for n in (1, n_trials))
+    assert best == pytest.approx(one * largest.std(), rel=1e-4)
 
 
 def test_of_autoregressive_returns_the_error_of_2025_is_what_their_sharpe_ratios_scatter_by():
