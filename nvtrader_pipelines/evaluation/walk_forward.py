@@ -20,6 +20,7 @@ from nvtrader_pipelines.evaluation.statistics import (
 )
 
 MIN_SESSIONS = 2  # a standard deviation needs two returns
+PATH = "/path-"  # in the name of an account that is a path through folds, of kind policy as one seed is
 
 EVALUATION = {
     "policy": pl.String,
@@ -261,8 +262,11 @@ def _by_theory(returns: NDArray[np.float64]) -> Mapping[str, float]:
 
 
 def _over_seeds(accounts: _Accounts, generator: np.random.Generator) -> Mapping[str, float]:
-    """The interquartile mean of the Sharpe ratios of every seed in every fold; nothing where the seeds are too few."""
-    seeds = accounts.of_kind("policy")
+    """The interquartile mean of the Sharpe ratios of every seed in every fold; nothing where the seeds are too few.
+
+    Paths are no seeds: each decides by the average of all seeds.
+    """
+    seeds = [i for i in accounts.of_kind("policy") if PATH not in accounts.names[i]]
     if len(seeds) < MIN_SEEDS:
         return {}
     folds = [accounts.folds == fold for fold in np.unique(accounts.folds)]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from nvtrader_pipelines.evaluation.backtest import Contestant, backtest
 from nvtrader_pipelines.evaluation.splits import Block, Fold
 from nvtrader_pipelines.evaluation.statistics import sharpe_ratio
+from nvtrader_pipelines.evaluation.walk_forward import PATH
 from nvtrader_pipelines.experiments.plan import FoldSeed, RunPlan
 from nvtrader_pipelines.policies.agents import Learner
 from nvtrader_pipelines.policies.archive import PolicyArchiveError, read_archive
@@ -69,7 +70,7 @@ def _paths(plan: RunPlan, policies: Mapping[FoldSeed, Policy]) -> list[Contestan
     """An account for each path."""
     averages = [tuple(_average(plan, policies, [fold]) for fold in path) for path in plan.deciding]
     return [
-        Contestant(f"{plan.spec.name}/path-{p}", "policy", (None,) * len(average), average)
+        Contestant(f"{plan.spec.name}{PATH}{p}", "policy", (None,) * len(average), average)
         for p, average in enumerate(averages)
     ]
 

@@ -105,6 +105,11 @@ def test_an_ensemble_of_one_seed_has_no_interquartile_mean(curves):
     assert alone["iqm_sharpe"].null_count() == len(alone)
 
 
+def test_an_ensemble_of_paths_has_no_interquartile_mean_for_they_are_no_seeds(curves):
+    of_paths = judged(curves.with_columns(pl.col("policy").str.replace("/seed-", "/path-")))
+    assert of_paths["iqm_sharpe"].null_count() == len(of_paths)
+
+
 def test_what_the_returns_of_a_period_do_not_have_is_null(curves):
     gaining = curves.with_columns(net_return=pl.col("net_return").abs() + 1e-6)
     rows = judged(gaining)

@@ -153,3 +153,11 @@ def test_a_damaged_byte_is_refused_or_changes_nothing_that_is_used(place, value)
 
 def test_the_card_of_a_policy_does_not_depend_on_where_its_market_was_stored():
     assert "snapshot_ids" not in PolicyCard.model_fields
+
+
+def test_the_card_of_a_policy_without_regimes_says_nothing_of_them():
+    card = card_of(PANEL, FIT)
+    assert '"cuts"' not in card.model_dump_json()
+    with_regimes = card.model_copy(update={"scaler": card.scaler.model_copy(update={"cuts": (0.1, 0.2)})})
+    for each in (card, with_regimes):
+        assert PolicyCard.model_validate_json(each.model_dump_json()) == each

@@ -1,11 +1,12 @@
 """An observation in two parts: what depends on the market only, computed once, and what the account adds."""
 
+import operator
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 CLIP = 10.0  # observations lie in [-CLIP, CLIP]
 
@@ -16,7 +17,7 @@ class ObservationScaler(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
     means: tuple[float, ...] = ()
     deviations: tuple[float, ...] = ()  # standard deviations
-    cuts: tuple[float, ...] = ()  # rising; what parts the market's regimes
+    cuts: tuple[float, ...] = Field(default=(), exclude_if=operator.not_)  # rising; what parts the market's regimes
 
 
 class AccountView(NamedTuple):

@@ -20,7 +20,7 @@ STEP = columns_of(
     """
     policy string account: an experiment's ensemble, one of its seeds, or a baseline
     kind string policy (one seed), ensemble or baseline
-    fold int number of the walk-forward fold
+    fold int number of the fold; of tests of folds that share sessions, number of the block
     """
 )
 DECISION = columns_of(

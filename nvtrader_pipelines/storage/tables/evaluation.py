@@ -13,7 +13,7 @@ EVALUATIONS = Table(
         policy string account: an experiment's ensemble, one of its seeds, or a baseline
         kind string policy (one seed), ensemble or baseline
         period string fold, before_YEAR, from_YEAR or all
-        fold int number of the fold, where the period is one
+        fold int number of the fold, or of the block where folds share sessions; where the period is one
         first_session date first session
         last_session date last session
         n_sessions long number of sessions, first and last included
@@ -39,7 +39,7 @@ EVALUATIONS = Table(
         cost_per_year double costs per year, fraction of equity
         exposure double mean weight that is not in cash; above 1 with borrowed money
         effective_names double mean of 1 over the sum of squared weights of the names held, scaled to sum 1
-        iqm_sharpe double interquartile mean of Sharpe ratios over folds and seeds; of an ensemble of two seeds or more
+        iqm_sharpe double interquartile mean of Sharpe ratios over folds and seeds; of ensembles of two or more seeds, not paths
         iqm_low double 2.5 % bound, bootstrap of the seeds within each fold: what other seeds would give, same sessions
         iqm_high double 97.5 % bound, the same
         best_baseline string baseline with the highest Sharpe ratio over the period, known only afterwards
@@ -58,6 +58,7 @@ RATIO_CURVE = Table(
         run_id string identity of the run, 16 hexadecimal digits
         spec_hash string SHA-256 of the experiment's spec
         experiment string name of the experiment
+        source string market source; runs on different ones are not ranked together
         finished_at timestamp when the run was judged
         period string before_YEAR, from_YEAR or all
         sharpe double annualised Sharpe ratio of the ensemble, net of costs

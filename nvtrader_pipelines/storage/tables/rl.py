@@ -35,7 +35,7 @@ TRAINING_CURVES = Table(
     RUN
     + columns_of(
         """
-        fold int number of the walk-forward fold
+        fold int number of the fold that was trained
         seed int random seed of the training
         timesteps long environment steps so far
         mean_reward double mean reward of a step over the rollout
