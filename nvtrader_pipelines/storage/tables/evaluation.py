@@ -39,7 +39,7 @@ EVALUATIONS = Table(
         cost_per_year double costs per year, fraction of equity
         exposure double mean weight that is not in cash; above 1 with borrowed money
         effective_names double mean of 1 over the sum of squared weights of the names held, scaled to sum 1
-        iqm_sharpe double interquartile mean of Sharpe ratios over folds and seeds; of ensembles of two or more seeds, not paths
+        iqm_sharpe double interquartile mean of Sharpe ratios over folds and seeds; null for paths and for one seed
         iqm_low double 2.5 % bound, bootstrap of the seeds within each fold: what other seeds would give, same sessions
         iqm_high double 97.5 % bound, the same
         best_baseline string baseline with the highest Sharpe ratio over the period, known only afterwards
