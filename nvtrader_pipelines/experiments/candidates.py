@@ -29,6 +29,10 @@ UNKNOWN_TRIALS = (
 STATED = (
     "the sessions it was trained on, its environment and its scaler are what its file states; nothing can check them"
 )
+NORMALIZED = (
+    "it was trained behind VecNormalize, whose statistics are not in the zip: it is shown observations that are not "
+    "scaled by them"
+)
 
 
 @dataclass(frozen=True)
@@ -162,7 +166,7 @@ def weights_candidate(
         "weights",
         entrant.market,
         1,  # each row on its day
-        entrant.model_dump(mode="json"),
+        {**entrant.model_dump(mode="json"), "sha256": table.sha256},
         lambda _, window: WeightsPolicy(*decisions),  # noqa: ARG005 - one signature for all candidates
         warnings=(
             UNKNOWN_TRIALS,
@@ -184,7 +188,15 @@ def sb3_candidate(name: str, entrant: Sb3Entrant, saved: Sb3Zip, panel: MarketPa
             "them nobody knows which sessions it has not seen"
         )
     scaler = entrant.scaler or entrant.environment.observation.fit(panel, *_indices(panel, first, last))
-    facts = {"stable_baselines3": saved.version, "num_timesteps": saved.num_timesteps}
+    facts = {"stable_baselines3": saved.version, "num_timesteps": saved.num_timesteps, "sha256": saved.sha256}
+    warnings = [UNKNOWN_TRIALS, STATED]
+    if saved.is_normalized:
+        warnings.append(NORMALIZED)
+    if np.datetime64(first) < panel.sessions[0]:
+        warnings.append(
+            f"it was trained from {first}, but the market begins on {panel.sessions[0]}: a scaler that is not stated "
+            "is fitted on the sessions there are"
+        )
     return Candidate(
         name,
         "sb3",
@@ -193,7 +205,7 @@ def sb3_candidate(name: str, entrant: Sb3Entrant, saved: Sb3Zip, panel: MarketPa
         {**entrant.model_dump(mode="json"), **facts},
         lambda opened, _: open_sb3(saved, entrant.algorithm, entrant.activation, entrant.environment, scaler, opened),
         (Training(first, last),),
-        warnings=(UNKNOWN_TRIALS, STATED),
+        warnings=tuple(warnings),
     )
 
 

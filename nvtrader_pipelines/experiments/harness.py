@@ -21,7 +21,7 @@ from nvtrader_pipelines.experiments.scorecard import Contest
 from nvtrader_pipelines.market.panel import MarketPanel, panel_digest
 from nvtrader_pipelines.policies.policy import Decision, Policy
 
-LEAST_SESSIONS = 252  # that an entrant must leave of the window of those before it; our choice
+LEAST_SESSIONS = 252  # that an entrant must leave of the window of the others; our choice
 ROUNDING = 1e-9  # how far weights may be from what they must be
 
 
@@ -62,8 +62,9 @@ def contenders(
 ) -> Contenders:
     """The contest of one source: the sessions up to the last one that everybody may be judged on.
 
-    The window begins where the last of the entrants may be judged. Who comes first in the sequence has the right of
-    way: one that would leave those before it fewer than a year of theirs is refused.
+    The window begins where the last of the entrants may be judged. A year must be left of it; where nobody learned may
+    be judged for a year, as much as the longest run has, or without runs the longest of the learned. Who would leave
+    less is refused, whatever its place in the sequence.
 
     Args:
         whole: the source's panel of all names.
@@ -75,11 +76,18 @@ def contenders(
         ValueError: if the market has fewer than two sessions.
     """
     admitted, refused, end = [], {}, len(whole.sessions) - 1
-    start = 1  # the first decision is made at the close before
+    firsts: dict[str, int] = {}
     for candidate in candidates:
         try:
-            first = max(start, whole.index_of(np.datetime64(candidate.first_unseen(panels[candidate.name]))))
-            _require_window(candidate, whole, (start, first), bound=any(each.is_bound for each in admitted))
+            firsts[candidate.name] = _first_of(candidate, whole, panels[candidate.name])
+        except ValueError as error:
+            refused[candidate.name] = str(error)
+    least = _least([(each, end - firsts[each.name] + 1) for each in candidates if each.name in firsts])
+    start = 1  # the first decision is made at the close before
+    for candidate in (each for each in candidates if each.name in firsts):
+        try:
+            first = max(start, firsts[candidate.name])
+            _require_window(candidate, whole, (start, first), least)
             candidate.require_unseen((whole.sessions[first].item(), whole.sessions[end].item()))
         except ValueError as error:
             refused[candidate.name] = str(error)
@@ -99,10 +107,25 @@ def contenders(
     return Contenders(contest, tuple(admitted), refused)
 
 
-def _require_window(candidate: Candidate, whole: MarketPanel, starts: tuple[int, int], *, bound: bool) -> None:
-    """Refuse an entrant that would cut the window short: to nothing, or that of others to less than a year."""
-    before, after = (len(whole.sessions) - start for start in starts)
-    least = min(before, LEAST_SESSIONS) if bound else MIN_TEST_SESSIONS
+def _first_of(candidate: Candidate, whole: MarketPanel, panel: MarketPanel) -> int:
+    """The first session of the whole market that an entrant alone might be judged on."""
+    first = max(1, whole.index_of(np.datetime64(candidate.first_unseen(panel))))
+    candidate.require_unseen((whole.sessions[first].item(), whole.sessions[-1].item()))
+    return first
+
+
+def _least(alone: Sequence[tuple[Candidate, int]]) -> int:
+    """The fewest sessions that must be left, from how many each entrant alone might be judged on."""
+    learned = [(each.kind, n_sessions) for each, n_sessions in alone if each.is_bound]
+    longest = max((n_sessions for _, n_sessions in learned), default=0)
+    runs = [n_sessions for kind, n_sessions in learned if kind == "run"]  # that a file drives no run out
+    wanted = LEAST_SESSIONS if longest >= LEAST_SESSIONS else max(runs, default=longest)
+    return max(MIN_TEST_SESSIONS, wanted)
+
+
+def _require_window(candidate: Candidate, whole: MarketPanel, starts: tuple[int, int], least: int) -> None:
+    """Refuse an entrant that would cut the window shorter than the least that must remain."""
+    after = len(whole.sessions) - starts[1]
     if after < least:
         sessions, trained = whole.sessions, candidate.trained
         card = f" was by its card trained from {trained[0].first} to {trained[-1].last} and" if trained else ""

@@ -1,7 +1,7 @@
 """From what entrants did in a contest to their scorecards: figures with intervals, and how much may be luck."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 import numpy as np
@@ -26,6 +26,7 @@ from nvtrader_pipelines.experiments.entrants import EntrantKind
 from nvtrader_pipelines.experiments.harness import Meter, Walked, contenders, walked
 from nvtrader_pipelines.experiments.plan import CODE_VERSION, SURVIVORSHIP
 from nvtrader_pipelines.experiments.scorecard import (
+    OUTSIDE,
     Contest,
     Data,
     Inference,
@@ -34,6 +35,7 @@ from nvtrader_pipelines.experiments.scorecard import (
     Scorecard,
     StressResult,
     TrainedOn,
+    attempt_of,
 )
 from nvtrader_pipelines.experiments.stressed_entrants import stress_results
 from nvtrader_pipelines.market.panel import MarketPanel, panel_digest
@@ -51,22 +53,29 @@ Stress = Mapping[str, tuple[StressResult, ...]]  # entrant to its results
 
 @dataclass(frozen=True, eq=False)
 class Luck:
-    """The trials of a market, by which the best of them is discounted."""
+    """The trials of a market, by which the best of them is discounted: runs, and what was ever judged from outside."""
 
     run_ids: tuple[str, ...]
     active_sharpe: FloatArray  # per session, over each one's best baseline; of those whose returns are known
-    n_ever: int
+    n_ever: int  # runs
+    outside: Mapping[str, float | None] = field(default_factory=dict)  # attempt to its active Sharpe, where known
 
     @classmethod
-    def of(cls, trials: Trials) -> "Luck":
-        """From the returns of all trials of a market."""
-        return cls(trials.names, trials.sharpe("best_baseline"), trials.n_ever)
+    def of(cls, trials: Trials, outside: Mapping[str, float | None]) -> "Luck":
+        """From the returns of all trials of a market, and the attempts judged on it before."""
+        return cls(trials.names, trials.sharpe("best_baseline"), trials.n_ever, outside)
 
-    def deflation(self, run_id: str | None, own: float) -> Deflation:
+    def joined_by(self, outside: Mapping[str, float | None]) -> "Luck":
+        """With the attempts of this judgement; one that was judged before is the same attempt."""
+        return replace(self, outside={**self.outside, **outside})
+
+    def deflation(self, candidate: Candidate, own: float) -> Deflation:
         """For one entrant, which counts as another trial where it is none of them."""
-        if run_id in self.run_ids:
-            return Deflation.of(self.active_sharpe, self.n_ever)
-        return Deflation.of(np.append(self.active_sharpe, own), self.n_ever + 1)
+        known = [sharpe for sharpe in self.outside.values() if sharpe is not None]
+        sharpes, n_trials = np.append(self.active_sharpe, known), self.n_ever + len(self.outside)
+        if candidate.run_id in self.run_ids or attempt_of(candidate.configuration) in self.outside:
+            return Deflation.of(sharpes, n_trials)
+        return Deflation.of(np.append(sharpes, own), n_trials + 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,23 +96,43 @@ def judge(
     tell: Callable[[str], None],
     execution: Execution = STANDARD_EXECUTION,
 ) -> list[Scorecard]:
-    """A scorecard for every entrant on one source, the refused included, which are told from the others by a reason."""
-    contest, admitted, refused = contenders(market.whole, candidates, market.panels, execution)
-    window = f"{contest.first_session} to {contest.last_session} on {contest.source}"
-    walks, reasons = [], dict(refused)
-    for number, candidate in enumerate(admitted, start=1):
-        tell(f"{candidate.name} ({number} of {len(admitted)}): {window}")
-        try:
-            walks.append(walked(candidate, market.panels[candidate.name], contest, meter))
-        except ValueError as error:
-            reasons[candidate.name] = str(error)
-            tell(f"{candidate.name} is refused: {error}")
+    """A scorecard for every entrant on one source, the refused included, which are told from the others by a reason.
+
+    Who is refused has no say in the window: where somebody fails in it, it is that of the others alone.
+    """
+    failed: dict[str, str] = {}
+    contest, walks = None, []
+    while True:
+        able = [candidate for candidate in candidates if candidate.name not in failed]
+        found = contenders(market.whole, able, market.panels, execution)
+        if (contest, tuple(walk.candidate for walk in walks)) == (found.contest, found.admitted):
+            break
+        contest = found.contest
+        walks, more = _walks(contest, found.admitted, market, meter, tell)
+        failed |= more
+    reasons = {**found.refused, **failed}
     cards = []
     if walks:
         stress = stress_results(contest, [walk.candidate for walk in walks], market.returns, tell)
         cards = scorecards(contest, walks, market.luck(contest), stress, judged_at)
     named = {candidate.name: candidate for candidate in candidates}
     return [*cards, *(refusal(name, reason, judged_at, named[name], contest) for name, reason in reasons.items())]
+
+
+def _walks(
+    contest: Contest, admitted: Sequence[Candidate], market: Market, meter: Meter, tell: Callable[[str], None]
+) -> tuple[list[Walked], dict[str, str]]:
+    """What they did in the contest's window, and why some could not."""
+    window = f"{contest.first_session} to {contest.last_session} on {contest.source}"
+    walks, failed = [], {}
+    for number, candidate in enumerate(admitted, start=1):
+        tell(f"{candidate.name} ({number} of {len(admitted)}): {window}")
+        try:
+            walks.append(walked(candidate, market.panels[candidate.name], contest, meter))
+        except ValueError as error:
+            failed[candidate.name] = str(error)
+            tell(f"{candidate.name} is refused: {error}")
+    return walks, failed
 
 
 def scorecards(
@@ -114,6 +143,12 @@ def scorecards(
     verdict = evaluate(curves, pl.concat(_of_one_width(walks)), contest.first_session)
     whole = verdict.filter(pl.col("period") == "all").rows_by_key("policy", named=True, unique=True)
     net = {each.candidate.name: each.curves["net_return"].to_numpy() for each in walks}
+    attempts = {}
+    for each in walks:
+        if each.candidate.kind in OUTSIDE:
+            best = whole[each.candidate.name]["best_baseline"]
+            attempts[attempt_of(each.candidate.configuration)] = _active_sharpe(net, each.candidate.name, best)
+    luck = luck.joined_by(attempts)
     return [
         _card(contest, each, whole[each.candidate.name], judged_at).model_copy(
             update={
@@ -226,7 +261,7 @@ def _inference(candidate: Candidate, net: Mapping[str, FloatArray], best: object
         )
     active = active_returns(own, net[best])
     low, high = SharpeIntervals().draw(active[:, None], np.random.default_rng(SEED)).interval(0)
-    deflation = luck.deflation(candidate.run_id, float(sharpe_ratios(active[:, None])[0]))
+    deflation = luck.deflation(candidate, float(sharpe_ratios(active[:, None])[0]))
     deflated = None
     if deflation.variance is not None:
         variance = deflation.variance
@@ -239,6 +274,13 @@ def _inference(candidate: Candidate, net: Mapping[str, FloatArray], best: object
         n_trials=deflation.n_trials,
         note="; ".join([*notes, *deflation.notes]),
     )
+
+
+def _active_sharpe(net: Mapping[str, FloatArray], name: str, best: object) -> float | None:
+    """Per session; nothing where there is no baseline."""
+    if not isinstance(best, str):
+        return None
+    return float(sharpe_ratios(active_returns(net[name], net[best])[:, None])[0])
 
 
 def _or_note(statistic: Callable[[], float], notes: list[str]) -> float | None:

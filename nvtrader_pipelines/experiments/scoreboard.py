@@ -87,7 +87,8 @@ def scoreboard(history: pl.DataFrame, standing: Mapping[str, str]) -> pl.DataFra
 
     Ranked is the net Sharpe ratio, within a contest only: nothing is compared that had other sessions, costs, fills or
     leverage. A score of 0 is better than a negative one; without a score there is no rank, and the note says why.
-    Equal scores share a rank. The previous rank and score are those before the contest's last new judgement.
+    Equal scores share a rank. The previous rank and score are those before the contest's last new judgement, of those
+    who take part now: who left moves nobody.
 
     Args:
         history: rows of `SCORECARD`, all ever written.
@@ -100,7 +101,8 @@ def scoreboard(history: pl.DataFrame, standing: Mapping[str, str]) -> pl.DataFra
     now = _last_of_each(history.join(wanted, on=["entrant", "digest"], how="semi"))
     judged = now.filter(pl.col("contest").is_not_null())
     newest = judged.group_by("contest").agg(newest=pl.col("judged_at").max())
-    older = history.join(newest, on="contest").filter(pl.col("judged_at") < pl.col("newest"))
+    present = history.join(wanted, on="entrant", how="semi")
+    older = present.join(newest, on="contest").filter(pl.col("judged_at") < pl.col("newest"))
     before = _ranked(_last_of_each(older)).select(*_KEY, previous_rank="rank", previous_sharpe="sharpe")
     rows = _ranked(now).join(before, on=_KEY, how="left")
     return rows.sort("source", "rank", "entrant", nulls_last=True).select(

@@ -82,7 +82,7 @@ class Inference(Document):
     best_baseline: str | None
     active_sharpe: Metric  # of the returns less those of the best baseline of the contest
     active_deflated_sharpe: float | None  # probability that it is more than the luck of the best of all trials
-    n_trials: int | None  # ever run on the market, this one included
+    n_trials: int | None  # ever run on the market or judged from outside on it, this one included
     note: str = ""  # why something is null
 
 
@@ -105,6 +105,15 @@ class Measured(Document):
     latency_seconds: float | None  # from a close to the weights, median
     latency_99: float | None  # 99 % of the decisions are faster
     peak_memory_bytes: int | None  # resident, of the judging process
+
+
+OUTSIDE = frozenset({"weights", "sb3"})  # kinds that no ledger counts, and that may be tuned against the scoreboard
+
+
+def attempt_of(configuration: Mapping[str, Any]) -> str:
+    """SHA-256 of what was judged: the bytes of its file and its settings, whatever it is called and said of it."""
+    content = {name: value for name, value in configuration.items() if name not in {"description", "file"}}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 class Scorecard(Document):
@@ -263,7 +272,7 @@ def _luck(card: Scorecard) -> list[str]:
         "best baseline, known only afterwards": found.best_baseline or "-",
         "active Sharpe ratio over it": _shown(found.active_sharpe),
         "active deflated Sharpe ratio": _shown(Metric(value=found.active_deflated_sharpe)),
-        "trials ever run on these data": "-" if found.n_trials is None else str(found.n_trials),
+        "trials ever run or judged on these data": "-" if found.n_trials is None else str(found.n_trials),
     }
     return [_section("How much may be luck", rows), *([found.note] if found.note else [])]
 

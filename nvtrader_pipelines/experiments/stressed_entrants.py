@@ -15,6 +15,7 @@ from nvtrader_pipelines.policies.baselines import EqualWeight
 from nvtrader_pipelines.policies.policy import Policy
 
 # Worlds drawn at random take sessions that no policy was trained on, which differ from entrant to entrant.
+OWN = "entrant"  # its account, whatever it is called: 1/N is told by its rule, not by its name
 OF_A_CARD = StressTest(scenarios=tuple(each for each in SCENARIOS if each.kind != "block_bootstrap"))
 
 
@@ -59,16 +60,14 @@ def _results(
     def who(world: StressedWorld) -> list[Contestant]:
         days, n_blocks = world.panel.sessions, len(world.blocks)
         own = candidate.open(world.panel, (days[world.first].item(), days[world.last].item()))
-        accounts: list[tuple[str, Kind, Policy]] = [(candidate.name, kind, own)]
-        if candidate.name != REFERENCE:
-            accounts.append((REFERENCE, "baseline", EqualWeight().start()))
+        accounts: list[tuple[str, Kind, Policy]] = [(OWN, kind, own), (REFERENCE, "baseline", EqualWeight().start())]
         return [Contestant(name, of, (None,) * n_blocks, (policy,) * n_blocks) for name, of, policy in accounts]
 
     try:
         table = stress_test(judging_environment(contest, candidate.rebal_freq), worlds, who, (ValueError,))
     except ValueError as error:
         return _none(error)
-    return tuple(_result(row) for row in table.filter(pl.col("policy") == candidate.name).iter_rows(named=True))
+    return tuple(_result(row) for row in table.filter(pl.col("policy") == OWN).iter_rows(named=True))
 
 
 def _none(error: ValueError) -> tuple[StressResult, ...]:

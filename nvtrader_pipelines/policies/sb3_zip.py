@@ -88,7 +88,7 @@ def read_sb3_zip(content: bytes) -> Sb3Zip:
         return _described(tensors, version.strip(), data, hashlib.sha256(content).hexdigest())
     except PolicyArchiveError:
         raise
-    except Exception as error:  # noqa: BLE001 - zip, JSON and torch raise anything at bytes made to break them
+    except Exception as error:  # zip, JSON and torch raise anything at bytes made to break them
         raise PolicyArchiveError(
             f"a policy of Stable-Baselines3 must be the zip of model.save() with {DATA} and {TENSORS} of plain "
             f"tensors, but this one cannot be read ({_said(error)}); save the model again"
@@ -212,7 +212,7 @@ def open_sb3(
         network.load_state_dict(tensors)
     except PolicyArchiveError:
         raise
-    except Exception as error:  # noqa: BLE001 - torch raises anything at tensors made to break it
+    except Exception as error:  # torch raises anything at tensors made to break it
         raise PolicyArchiveError(
             f"the zip's tensors are not those of a plain MlpPolicy of {algorithm} "
             f"({_said(error)}); name the algorithm that trained it, without its own extractor"

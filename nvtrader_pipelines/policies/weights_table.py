@@ -28,28 +28,33 @@ class WeightsTable:
     days: Days  # (D,) of the decisions
     symbols: tuple[str, ...]  # of the columns, cash last where there is such a column
     weights: FloatArray  # (D, len(symbols))
+    sha256: str = ""  # of the file they were read from
 
     @classmethod
-    def of(cls, rows: pl.DataFrame) -> Self:
-        """A table with a column `date`, one of numbers per symbol, and perhaps one called `cash`.
+    def of(cls, rows: pl.DataFrame, sha256: str = "") -> Self:
+        """A table with a column `date`, one of numbers per symbol, and perhaps one called `cash`; empty rows are none.
 
         Raises:
             ValueError: if there are no rows, no dates or no symbols, or a cell is empty or no number.
         """
         symbols = [name for name in rows.columns if name not in {DATE, CASH}]
+        rows = rows.filter(~pl.all_horizontal(pl.all().is_null())) if rows.width else rows
         if DATE not in rows.columns or not symbols or rows.is_empty():
+            has = "one" if DATE in rows.columns else "none"  # not what they are called: it may be no file of weights
             raise ValueError(
                 f"weights need a column {DATE!r}, a column per symbol and at least one row, but there are "
-                f"{len(rows)} rows of {', '.join(rows.columns) or 'no columns'}"
+                f"{len(rows)} rows of {rows.width} columns, {has} of them {DATE!r}"
             )
-        days = rows[DATE] if rows.schema[DATE] == pl.Date else rows[DATE].cast(pl.String).str.to_date(strict=False)
+        days = rows[DATE]
+        if days.dtype != pl.Date:
+            days = days.cast(pl.String).str.to_date("%Y-%m-%d", strict=False)
         _require_cells(days, rows[DATE], "a date such as 2001-01-31")
         ordered = [*symbols, *([CASH] if CASH in rows.columns else [])]
         columns = [rows[name].cast(pl.Float64, strict=False) for name in ordered]
         for column in columns:
             _require_cells(column, rows[column.name], "a number")
         weights = np.column_stack([column.to_numpy() for column in columns])
-        return cls(days.to_numpy().astype("datetime64[D]"), tuple(ordered), weights)
+        return cls(days.to_numpy().astype("datetime64[D]"), tuple(ordered), weights, sha256)
 
     def decisions(self, panel: MarketPanel, gross_limit: float = 1.0) -> tuple[Days, FloatArray]:
         """Days (D,) and the weights (D, N+1) wanted at their closes, in the panel's order with cash last.

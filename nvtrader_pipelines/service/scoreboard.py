@@ -9,6 +9,7 @@ import polars as pl
 import typer
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
+from rich.text import Text
 
 from nvtrader_pipelines.service.errors import one_sentence
 from nvtrader_pipelines.service.options import AsJson, Verbose, found_home
@@ -84,11 +85,11 @@ def _show(board: pl.DataFrame, *, as_json: bool) -> None:
 def _table(rows: pl.DataFrame, contest: str) -> Table:
     source, first, last, n_sessions = rows.select("source", "first_session", "last_session", "n_sessions").row(0)
     title = f"{source}, {first} to {last} ({n_sessions} sessions), contest {contest}"
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
+    table = Table(title=Text(title), title_justify="left", box=SIMPLE_HEAD)
     for i, name in enumerate((*COLUMNS, *MORE)):
         table.add_column(name, justify="left" if 0 < i < LEFT else "right", no_wrap=True)
     for row in rows.iter_rows(named=True):
-        table.add_row(*_cells(row), style=None if row["kind"] == "baseline" else "bold")
+        table.add_row(*map(Text, _cells(row)), style=None if row["kind"] == "baseline" else "bold")
     return table
 
 
@@ -119,11 +120,12 @@ def _show_history(rows: pl.DataFrame, name: str, *, as_json: bool) -> None:
     if as_json:
         _write(rows)
         return
-    table = Table(title=f"{name}: every judgement, newest first", title_justify="left", box=SIMPLE_HEAD)
+    title = Text(f"{name}: every judgement, newest first")  # notes and names may hold what rich takes for markup
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
     for column in (*HISTORY, "note"):
         table.add_column(column.replace("_", " "), overflow="fold")
     for row in rows.iter_rows(named=True):
-        table.add_row(*(_plain(row[column]) for column in (*HISTORY, "note")))
+        table.add_row(*(Text(_plain(row[column])) for column in (*HISTORY, "note")))
     wide_console().print(table)
 
 

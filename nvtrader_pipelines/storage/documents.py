@@ -9,6 +9,7 @@ import yaml
 from nvtrader_pipelines.storage.errors import StorageError
 
 Document = dict[str, Any]
+_OF_A_WRONG_TAG = (ValueError, KeyError, AttributeError)  # what PyYAML raises at `!!int x`, `!!bool x`, `!!timestamp x`
 
 
 class DocumentLoader(yaml.SafeLoader):
@@ -49,7 +50,9 @@ def read_document(path: Path) -> Document:
     """
     try:
         content = yaml.load(path.read_text(encoding="utf-8"), DocumentLoader)  # a safe loader
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except RecursionError as error:
+        raise StorageError(f"{path.name} is nested too deep to be read; write it with fewer levels") from error
+    except (yaml.YAMLError, *_OF_A_WRONG_TAG) as error:
         raise StorageError(f"{path.name} is no YAML: {' '.join(str(error).split())}") from error
     except OSError as error:
         raise StorageError(f"{path} cannot be read: {error.strerror}") from error

@@ -1,8 +1,10 @@
 """Who is judged: the files of `data/entrants`, the last run of every experiment, and every distinct baseline."""
 
+import hashlib
 import io
 import re
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -28,7 +30,7 @@ from nvtrader_pipelines.experiments.entrants import (
 from nvtrader_pipelines.experiments.explanation import explained
 from nvtrader_pipelines.experiments.spec import ExperimentSpec, MarketChoice
 from nvtrader_pipelines.market.panel import MarketPanel
-from nvtrader_pipelines.policies.sb3_zip import read_sb3_zip
+from nvtrader_pipelines.policies.sb3_zip import MOST_BYTES, read_sb3_zip
 from nvtrader_pipelines.policies.weights_table import WeightsTable
 from nvtrader_pipelines.storage.documents import read_document
 from nvtrader_pipelines.storage.errors import StorageError
@@ -39,6 +41,7 @@ from nvtrader_pipelines.storage.runs import walk_forward_runs
 from nvtrader_pipelines.storage.warehouse import Warehouse
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")  # of a file: it becomes a folder of scorecards
+SUFFIXES = {".yaml", ".yml"}
 SHORT = 8  # digits that tell two baselines of a kind apart
 
 
@@ -85,12 +88,14 @@ class _Reader:
     def run(self, name: str, wanted: str) -> Candidate:
         """The last completed run whose id or experiment's name is the wanted one."""
         runs = walk_forward_runs(self.lake, ["run_id", "experiment", "partition_key", "finished_at"])
-        named = pl.col("run_id").str.starts_with(wanted) | (pl.col("experiment") == wanted)
-        found = runs.filter(named).sort("finished_at", "run_id")
+        found = runs.filter(pl.col("experiment") == wanted).sort("finished_at", "run_id")
         if found.is_empty():
-            raise StorageError(
-                f"{name} names the run {wanted!r}, but no completed run is called so; see `nvtrader runs`"
-            )
+            found = runs.filter(pl.col("run_id").str.starts_with(wanted))
+            if len(found) != 1:
+                called = "several completed runs are" if len(found) else "no completed run is"
+                raise StorageError(
+                    f"{name} must name one run or an experiment, but {called} called {wanted!r}; see `nvtrader runs`"
+                )
         row = found.row(-1, named=True)
         library = PolicyLibrary(self.lake.home)
         sealed = library.sealed(row["partition_key"], row["run_id"])
@@ -124,35 +129,59 @@ class _Reader:
 
 
 def read_roster(panels: Panels, ledger: Ledger, gross_limit: float) -> Roster:
-    """Runs, newest first, then files, then baselines; a file takes the place of what has its name and kind."""
+    """Runs, newest first, then files, then baselines; a file takes the place of what has its name and kind.
+
+    A file that may not have its name, or cannot be read, keeps nobody of that name away.
+    """
     lake, reader, roster = panels.lake, _Reader(panels, ledger, gross_limit), Roster()
     runs = walk_forward_runs(lake, ["experiment", "finished_at"]).sort("finished_at", descending=True)
     experiments = runs["experiment"].unique(maintain_order=True).to_list()
+    rules = baselines_of([ledger.read(key) for key in _last_versions(lake)], experiments)
+    paths = sorted(
+        path for path in lake.home.entrants.glob("*") if path.suffix in SUFFIXES and not path.name.startswith(".")
+    )
+    times = Counter(path.stem for path in paths)
     from_files: dict[str, Candidate] = {}
-    for path in sorted(lake.home.entrants.glob("*.y*ml")):
+    for path in paths:
         try:
-            from_files[path.stem] = _as_named(reader.file(path), experiments)
-        except (StorageError, ValueError) as error:  # an experiment is judged whatever a file of its name says
-            roster.problems[path.name if path.stem in experiments else path.stem] = str(error)
+            _require_once(path, times)
+            from_files[path.stem] = _as_named(reader.file(path), experiments, rules)
+        except (StorageError, ValueError) as error:
+            taken = path.stem in experiments or path.stem in rules
+            roster.problems[path.name if taken else path.stem] = str(error)
     for name in experiments:
         try:
             roster.candidates.append(from_files.pop(name, None) or reader.run(name, name))
         except (StorageError, ValueError) as error:
             roster.problems[name] = str(error)
     roster.candidates.extend(from_files.values())
-    taken = {candidate.name for candidate in roster.candidates} | roster.problems.keys()
-    rules = _baselines([ledger.read(key) for key in _last_versions(lake)])
-    roster.candidates.extend(baseline_candidate(name, rule) for name, rule in rules.items() if name not in taken)
+    roster.candidates.extend(baseline_candidate(name, rule) for name, rule in rules.items() if name not in from_files)
     return roster
 
 
-def _as_named(candidate: Candidate, experiments: Iterable[str]) -> Candidate:
-    """The candidate, whose name another may only have if it is a run of that experiment."""
+def _require_once(path: Path, times: Mapping[str, int]) -> None:
+    """Refuse a file beside another of its name."""
+    if times[path.stem] > 1:
+        raise StorageError(
+            f"a file names its entrant, but there are {path.stem}.yaml and {path.stem}.yml; remove one of the two"
+        )
+
+
+def _as_named(candidate: Candidate, experiments: Collection[str], rules: Mapping[str, BaselineEntrant]) -> Candidate:
+    """The candidate, whose name another may only have if it is a run of that experiment, or that rule."""
     if candidate.name in experiments and candidate.kind != "run":
         raise StorageError(
             f"{candidate.name} is the name of an experiment, and its history is that of its runs; give the file of "
             f"the {candidate.kind} another name"
         )
+    rule = rules.get(candidate.name)
+    if rule is not None:
+        own = candidate.configuration.get("rule", {}).get("kind") if candidate.kind == "baseline" else candidate.kind
+        if own != rule.rule.kind:
+            raise StorageError(
+                f"{candidate.name} is the name of a baseline, and its history is that of {rule.rule.kind}; give the "
+                f"file of the {own} another name"
+            )
     return candidate
 
 
@@ -162,22 +191,29 @@ def _last_versions(lake: Warehouse) -> list[str]:
     return runs.group_by("experiment", maintain_order=True).last()["partition_key"].to_list()
 
 
-def _baselines(specs: list[ExperimentSpec]) -> dict[str, BaselineEntrant]:
-    """Every distinct baseline of the experiments, called by its kind; by kind and digest where that is not enough."""
-    found = {
-        content_hash(each): each
-        for spec in specs
-        for rule in spec.baselines
-        for each in [BaselineEntrant(rule=rule, rebal_freq=spec.environment.rebal_freq, market=spec.market)]
-    }
-    kinds = [(each.rule.kind, each.market.source) for each in found.values()]
-    sources = {source for _, source in kinds}
+def baselines_of(specs: list[ExperimentSpec], taken: Collection[str] = ()) -> dict[str, BaselineEntrant]:
+    """Every distinct baseline of the experiments, the first called by its kind, further ones by more than it.
 
-    def name(digest: str, each: BaselineEntrant) -> str:
-        kind = each.rule.kind if len(sources) == 1 else f"{each.rule.kind}-{each.market.source}"
-        return kind if kinds.count((each.rule.kind, each.market.source)) == 1 else f"{kind}-{digest[:SHORT]}"
+    So one that joins later renames nobody.
 
-    return {name(digest, each): each for digest, each in found.items()}
+    Args:
+        specs: the experiments, first the one that ran first.
+        taken: names that others have.
+    """
+    found: dict[str, BaselineEntrant] = {}
+    known = set()
+    for spec in specs:
+        for rule in spec.baselines:
+            each = BaselineEntrant(rule=rule, rebal_freq=spec.environment.rebal_freq, market=spec.market)
+            digest = content_hash(each)
+            if digest in known:
+                continue
+            known.add(digest)
+            names = [rule.kind, f"{rule.kind}-{digest[:SHORT]}"]
+            if spec.market.source != specs[0].market.source:
+                names.insert(1, f"{rule.kind}-{spec.market.source}")
+            found[next(name for name in names if name not in found and name not in taken)] = each
+    return found
 
 
 def read_entrant(path: Path) -> Entrant:
@@ -193,25 +229,48 @@ def read_entrant(path: Path) -> Entrant:
 
 
 def _content(path: Path, named: str | None, suffix: str) -> bytes:
-    """The file beside an entrant's."""
-    beside = path.parent / (named or path.with_suffix(suffix).name)
+    """The file beside an entrant's, in the same folder or below it.
+
+    Raises:
+        StorageError: if it is elsewhere, too large, or cannot be read.
+    """
+    folder = path.parent.resolve()
+    beside = (folder / (named or path.with_suffix(suffix).name)).resolve()
+    if not beside.is_relative_to(folder):
+        raise StorageError(f"{path.name}: file must be in {folder}, but is {named!r}; put it there")
     try:
-        return beside.read_bytes()
+        n_bytes = beside.stat().st_size
+        content = beside.read_bytes() if n_bytes <= MOST_BYTES else b""
     except OSError as error:
         raise StorageError(
             f"{path.name} needs {beside}, but that cannot be read ({error.strerror}); put it there, or name another as "
             "`file`"
         ) from error
+    if n_bytes > MOST_BYTES:
+        raise StorageError(
+            f"{path.name} needs a file of at most {MOST_BYTES >> 20} MiB, but {beside.name} has {n_bytes >> 20}"
+        )
+    return content
 
 
 def _table(path: Path, entrant: WeightsEntrant) -> WeightsTable:
+    content = _content(path, entrant.file, ".csv")
+    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise StorageError(f"{path.name}: weights must be a CSV in UTF-8, but the file is in UTF-16; save it as UTF-8")
+    first = content.split(b"\n", 1)[0]
+    if b";" in first and b"," not in first:
+        raise StorageError(
+            f"{path.name}: weights must be a CSV separated by commas, but the file has semicolons; save it with commas "
+            "between fields and a point before decimals"
+        )
     try:
-        return WeightsTable.of(pl.read_csv(io.BytesIO(_content(path, entrant.file, ".csv")), infer_schema=False))
+        rows = pl.read_csv(io.BytesIO(content), infer_schema=False)
     except (pl.exceptions.PolarsError, UnicodeDecodeError) as error:
         raise StorageError(
             f"{path.name}: weights must be a CSV with a column `date`, a column per symbol and a row per decision, but "
             f"the file cannot be read so ({str(error).partition(chr(10))[0]})"
         ) from error
+    return WeightsTable.of(rows, hashlib.sha256(content).hexdigest())
 
 
 def training_seconds(ledger: Ledger, run_id: str) -> float | None:

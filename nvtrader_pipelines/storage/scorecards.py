@@ -9,6 +9,7 @@ from datetime import datetime
 import polars as pl
 import psutil
 
+from nvtrader_pipelines.evaluation.deflation import YEARLY
 from nvtrader_pipelines.evaluation.trials import Period, trials_of
 from nvtrader_pipelines.evaluation.weights_backtest import STANDARD_EXECUTION
 from nvtrader_pipelines.experiments.candidates import Candidate
@@ -16,10 +17,10 @@ from nvtrader_pipelines.experiments.explanation import nearest
 from nvtrader_pipelines.experiments.harness import Meter
 from nvtrader_pipelines.experiments.judgement import Luck, Market, judge, refusal
 from nvtrader_pipelines.experiments.scoreboard import SCORECARD, scoreboard
-from nvtrader_pipelines.experiments.scorecard import Contest, Scorecard, markdown
+from nvtrader_pipelines.experiments.scorecard import OUTSIDE, Contest, Scorecard, attempt_of, markdown
 from nvtrader_pipelines.experiments.spec import MarketChoice
 from nvtrader_pipelines.market.panel import MarketPanel
-from nvtrader_pipelines.storage.entrants import Panels, read_roster
+from nvtrader_pipelines.storage.entrants import NAME, Panels, read_roster
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import locked, write_atomically
 from nvtrader_pipelines.storage.home import Home
@@ -90,23 +91,41 @@ def _judge_source(
 
 
 def _luck(lake: Warehouse, ledger: Ledger, contest: Contest) -> Luck:
-    """Every trial ever completed on the source, each over its own sessions within the contest's."""
+    """Every trial ever completed on the source, each over its own sessions within the contest's, and every attempt."""
     runs = trial_runs(lake, ledger).filter(pl.col("source") == contest.source)
-    return Luck.of(trials_of(runs, trial_curves(lake, runs), Period("all", *contest.window)))
+    trials = trials_of(runs, trial_curves(lake, runs), Period("all", *contest.window))
+    return Luck.of(trials, attempts_on(lake, contest.source))
+
+
+def attempts_on(lake: Warehouse, source: str) -> dict[str, float | None]:
+    """Every attempt from outside ever judged on a source, to its last known active Sharpe ratio per session.
+
+    A file that is changed is another attempt; one that is judged on other sessions is not.
+    """
+    columns = ["entrant", "kind", "sharpe", "active_sharpe", "judged_at", "document"]
+    rows = lake.read(SCORECARDS, {"source": [source]}, columns)
+    rows = rows.filter(pl.col("kind").is_in(list(OUTSIDE)), pl.col("sharpe").is_not_null())
+    found: dict[str, float | None] = {}
+    for row in rows.sort("judged_at", "entrant").iter_rows(named=True):
+        attempt, active = attempt_of(json.loads(row["document"])["configuration"]), row["active_sharpe"]
+        found[attempt] = found.get(attempt) if active is None else active / YEARLY
+    return found
 
 
 def _keep(lake: Warehouse, cards: Sequence[Scorecard]) -> int:
-    """Write the files, the rows that are new, and who took part; the number of new rows."""
+    """Write the rows that are new, the files, and who took part; the number of new rows."""
     known = _last_digests(lake)
-    for card in cards:
-        folder = lake.home.scorecards / card.entrant
-        write_atomically(folder / CARD, (json.dumps(json.loads(card.as_json), indent=1) + "\n").encode())
-        write_atomically(folder / PAGE, markdown(card).encode())
     rows = pl.DataFrame([card.row() for card in cards], schema=SCORECARD)
     key = pl.concat_str(pl.col("contest").fill_null(""), "entrant", separator="|")
     new = rows.filter(key.replace_strict(known, default="", return_dtype=pl.String) != pl.col("digest"))
     if len(new):
         lake.replace(SCORECARDS, new, {"judgement": new["judgement"].to_list()})
+    for card in cards:
+        if NAME.fullmatch(card.entrant) is None:  # what was refused for its name is no folder
+            continue
+        folder = lake.home.scorecards / card.entrant
+        write_atomically(folder / CARD, (json.dumps(json.loads(card.as_json), indent=1) + "\n").encode())
+        write_atomically(folder / PAGE, markdown(card).encode())
     standing = {card.entrant: card.digest for card in cards}
     write_atomically(lake.home.scorecards / STANDING, json.dumps(standing, indent=1, sort_keys=True).encode())
     return len(new)

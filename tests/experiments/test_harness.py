@@ -192,6 +192,27 @@ def test_the_first_whose_window_is_short_sets_it_for_all(plan):
     assert found.refused == {}
 
 
+@pytest.mark.parametrize("newest_first", [True, False])
+def test_the_order_does_not_let_somebody_cut_a_year_from_those_who_have_it(plan, candidate, newest_first):
+    late = learned("late", dt.date(2015, 1, 2), plan.panel.sessions[-23].item())
+    everybody = [late, candidate] if newest_first else [candidate, late]
+    found = contenders(plan.panel, everybody, {each.name: plan.panel for each in everybody})
+    assert found.contest.first_session == plan.window[0]
+    assert "which leaves 22 sessions" in found.refused["late"]
+
+
+def test_where_nobody_has_a_year_a_file_drives_no_run_out(plan, candidate):
+    sessions = plan.panel.sessions
+    short = replace(candidate, trained=(), earliest=sessions[-100].item())
+    shorter = replace(short, name="shorter", earliest=sessions[-40].item())
+    longer = learned("longer", dt.date(2015, 1, 2), sessions[-200].item())
+    everybody = [shorter, short, longer]
+    found = contenders(plan.panel, everybody, {each.name: plan.panel for each in everybody})
+    assert [each.name for each in found.admitted] == ["tiny", "longer"]
+    assert found.contest.n_sessions == 100
+    assert "at least 100 must remain" in found.refused["shorter"]
+
+
 def test_who_has_seen_every_session_is_refused(plan):
     whole = learned("whole", dt.date(2015, 1, 2), plan.panel.sessions[-1].item())
     found = contenders(plan.panel, [whole, EQUAL_WEIGHT], {"whole": plan.panel, "equal_weight": plan.panel})

@@ -9,13 +9,14 @@ import pytest
 
 from nvtrader_pipelines.evaluation.sharpe_inference import deflated_sharpe_ratio, sharpe_moments
 from nvtrader_pipelines.evaluation.statistics import sharpe_ratio
-from nvtrader_pipelines.experiments.candidates import baseline_candidate, weights_candidate
+from nvtrader_pipelines.experiments.candidates import Candidate, Training, baseline_candidate, weights_candidate
 from nvtrader_pipelines.experiments.entrants import BaselineEntrant, WeightsEntrant
 from nvtrader_pipelines.experiments.harness import Meter, contenders, walked
-from nvtrader_pipelines.experiments.judgement import Luck, refusal, scorecards
-from nvtrader_pipelines.experiments.scorecard import Scorecard, StressResult, markdown
+from nvtrader_pipelines.experiments.judgement import Luck, Market, judge, refusal, scorecards
+from nvtrader_pipelines.experiments.scorecard import Scorecard, StressResult, attempt_of, markdown
 from nvtrader_pipelines.experiments.spec import MarketChoice
-from nvtrader_pipelines.policies.baselines import BuyAndHold
+from nvtrader_pipelines.market.tables import RETURNS
+from nvtrader_pipelines.policies.baselines import BuyAndHold, EqualWeight
 from nvtrader_pipelines.policies.weights_table import WeightsTable
 from tests.markets import synthetic_panel
 
@@ -26,7 +27,7 @@ LUCK = Luck(("run-1", "run-2"), np.array([0.02, -0.04]), 3)
 
 def candidate(name, **weights):
     rows = pl.DataFrame({"date": PANEL.sessions[:1], **{symbol: [weight] for symbol, weight in weights.items()}})
-    return weights_candidate(name, WeightsEntrant(), WeightsTable.of(rows), PANEL, 1.0)
+    return weights_candidate(name, WeightsEntrant(), WeightsTable.of(rows, sha256=name), PANEL, 1.0)
 
 
 CANDIDATES = [
@@ -72,18 +73,48 @@ def test_the_active_figures_are_over_the_best_baseline_of_the_contest(walks, car
     )
 
 
-def test_an_entrant_from_outside_is_one_more_trial(walks, cards):
-    found = cards["half"].inference
-    active = returns(walks, "half") - returns(walks, found.best_baseline)
-    own = active.mean() / active.std(ddof=1)
+def active_of(walks, name, best):
+    active = returns(walks, name) - returns(walks, best)
+    return active, active.mean() / active.std(ddof=1)
+
+
+def test_an_entrant_from_outside_is_one_more_trial(walks):
+    contest, (equal_weight, _, half, _) = walks
+    found = scorecards(contest, [equal_weight, half], LUCK, {}, AT)[1].inference
+    active, own = active_of(walks, "half", "equal_weight")
     assert found.n_trials == 4
     variance = np.var([0.02, -0.04, own], ddof=1)
     assert found.active_deflated_sharpe == pytest.approx(deflated_sharpe_ratio(sharpe_moments(active), 4, variance))
 
 
+def test_every_attempt_from_outside_is_a_trial_of_all_others(walks, cards):
+    best = cards["half"].inference.best_baseline
+    (active, own), (_, cash) = active_of(walks, "half", best), active_of(walks, "cash", best)
+    found = cards["half"].inference
+    assert (found.n_trials, cards["cash"].inference.n_trials) == (5, 5)
+    variance = np.var([0.02, -0.04, own, cash], ddof=1)
+    assert found.active_deflated_sharpe == pytest.approx(deflated_sharpe_ratio(sharpe_moments(active), 5, variance))
+
+
+def test_what_was_judged_before_counts_once_and_what_was_changed_since_counts_too(walks, cards):
+    same, other = attempt_of(cards["half"].configuration), attempt_of({"sha256": "half, as it was yesterday"})
+    contest, found = walks
+    again = {card.entrant: card for card in scorecards(contest, found, LUCK.joined_by({same: 0.01}), {}, AT)}
+    assert again["half"].inference == cards["half"].inference
+    tuned = {card.entrant: card for card in scorecards(contest, found, LUCK.joined_by({other: None}), {}, AT)}
+    assert tuned["half"].inference.n_trials == 6
+    assert tuned["half"].inference.active_deflated_sharpe < cards["half"].inference.active_deflated_sharpe
+
+
+def test_an_attempt_is_the_bytes_and_the_settings_whatever_the_file_is_called():
+    configuration = {"kind": "weights", "sha256": "1", "description": "a", "file": "a.csv"}
+    assert attempt_of(configuration) == attempt_of({**configuration, "description": "b", "file": "b.csv"})
+    assert attempt_of(configuration) != attempt_of({**configuration, "sha256": "2"})
+
+
 def test_a_run_is_one_of_the_trials(walks):
     contest, (equal_weight, _, half, _) = walks
-    known = replace(half, candidate=replace(half.candidate, run_id="run-2"))
+    known = replace(half, candidate=replace(half.candidate, kind="run", run_id="run-2"))
     cards = scorecards(contest, [equal_weight, known], LUCK, {}, AT)
     assert cards[1].inference.n_trials == 3
 
@@ -165,3 +196,22 @@ def test_names_that_an_entrant_may_not_hold_count_as_none(walks):
     cards = scorecards(contest, [*found, narrow], LUCK, {}, AT)
     assert cards[-1].data.n_symbols == 2
     assert cards[-1].metric("effective_names").value == pytest.approx(2.0, rel=1e-3)
+
+
+def test_who_cannot_be_opened_does_not_shorten_the_window_of_the_others():
+    def broken(panel, window):
+        raise ValueError("it is broken")
+
+    def learned(name, last, opened):
+        trained = (Training(PANEL.sessions[0].item(), PANEL.sessions[last].item()),)
+        return Candidate(name, "sb3", MarketChoice(), 5, {"name": name}, opened, trained)
+
+    early = learned("early", 20, lambda *_: EqualWeight().start())
+    everybody = [early, learned("late", 40, broken), learned("worse", 60, broken), CANDIDATES[0]]
+    market = Market(PANEL, {each.name: PANEL for each in everybody}, pl.DataFrame(schema=RETURNS), lambda _: LUCK)
+    meter = Meter(time.perf_counter, lambda: 1)
+    found = {card.entrant: card for card in judge(everybody, market, meter, AT, lambda _: None)}
+    assert found["early"].contest.first_session == PANEL.sessions[21].item()
+    assert (found["early"].refusal, found["equal_weight"].refusal) == ("", "")
+    assert (found["late"].refusal, found["worse"].refusal) == ("it is broken", "it is broken")
+    assert found["late"].contest == found["early"].contest

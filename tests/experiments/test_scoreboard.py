@@ -90,6 +90,13 @@ def test_who_takes_part_no_more_is_not_on_the_board():
     assert ranks(board) == {"a": 1}
 
 
+def test_who_left_moves_nobody():
+    before, now = cards({"a": 0.5, "gone": 0.9, "b": 0.1}), cards({"a": 0.4}, day=1)
+    board = scoreboard(pl.concat([before, now]), standing(before.filter(entrant="b"), now))
+    found = board.select("entrant", "rank", "previous_rank").rows()
+    assert found == [("a", 1, 1), ("b", 2, 2)]
+
+
 def test_a_result_that_comes_back_is_taken_where_it_was_last_found():
     first, second, third = (cards({"a": score}, day=day) for day, score in enumerate((0.5, 0.2, 0.5)))
     board = scoreboard(pl.concat([first, second, third]), standing(third))

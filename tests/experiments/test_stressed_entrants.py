@@ -44,6 +44,13 @@ def test_a_rule_that_looks_back_further_than_the_standard_history_is_not_judged_
     assert [each.over_equal_weight for each in found["equal_weight"].values()] == [0.0, 0.0]
 
 
+def test_one_over_n_is_told_by_its_rule_and_not_by_its_name():
+    plain, called = results(rule("momentum", Momentum())), results(rule("equal_weight", Momentum()))
+    differences = [each.over_equal_weight for each in called["equal_weight"].values()]
+    assert differences == [each.over_equal_weight for each in plain["momentum"].values()]
+    assert 0.0 not in differences
+
+
 class Afraid:
     """Decides nothing after a crash."""
 

@@ -192,7 +192,7 @@ def test_compressed_tensors_are_refused_before_they_fill_the_memory(ppo):
 def test_many_large_tensors_of_the_same_numbers_are_refused(ppo):
     numbers = torch.zeros(1 << 20)
     many = {str(i): numbers for i in range(MOST_BYTES // numbers.nbytes + 1)}
-    with pytest.raises(PolicyArchiveError, match="all tensors of policy.pth has 260 MiB, more than 256"):
+    with pytest.raises(PolicyArchiveError, match=r"all tensors of policy.pth has 260 MiB, more than 256"):
         read_sb3_zip(with_tensors(ppo[1], many))
 
 

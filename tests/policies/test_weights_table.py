@@ -58,10 +58,11 @@ def test_a_column_of_cash_may_stand_anywhere():
         ({"AAA": ["0.25", "0.9", "1"]}, r"at most the gross limit 1, but 1 of 3 rows sum to more, the first to 1.1"),
         ({"cash": ["0.5", "0.5", "0"]}, "sum to 1, but 1 of 3 rows do not"),
         ({"date": ["2015-01-03", "2015-01-10", "2015-02-18"]}, "2 of 3 decisions are on no session|3 of 3 decisions"),
+        ({"date": ["02/01/2015", "03/01/2015", "04/01/2015"]}, "'date' .* row 1 has '02/01/2015'"),
         ({"date": ["a", "b", "c"]}, "'date' .* a date such as 2001-01-31 in every row, but row 1 has 'a'"),
         ({"date": [str(day) for day in DAYS[::-1]]}, "must ascend"),
     ],
-    ids=["empty", "text", "nan", "symbol", "gross", "cash", "weekend", "date", "order"],
+    ids=["empty", "text", "nan", "symbol", "gross", "cash", "weekend", "day first", "date", "order"],
 )
 def test_rows_that_are_no_portfolios_of_the_market_are_refused(changes, sentence):
     with pytest.raises(ValueError, match=sentence):
@@ -72,3 +73,14 @@ def test_rows_that_are_no_portfolios_of_the_market_are_refused(changes, sentence
 def test_a_table_without_days_names_or_rows_is_refused(rows):
     with pytest.raises(ValueError, match="weights need a column 'date', a column per symbol and at least one row"):
         WeightsTable.of(rows)
+
+
+def test_an_empty_row_is_none():
+    rows = pl.concat([frame(), frame().clear(1)])
+    assert WeightsTable.of(rows).decisions(PANEL)[1].tolist() == WeightsTable.of(frame()).decisions(PANEL)[1].tolist()
+
+
+def test_what_is_no_table_of_weights_is_not_quoted():
+    with pytest.raises(ValueError, match="there are 1 rows of 1 columns, none of them 'date'") as caught:
+        WeightsTable.of(pl.DataFrame({"secret": ["x"]}))
+    assert "secret" not in str(caught.value)

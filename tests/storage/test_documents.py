@@ -132,3 +132,11 @@ def test_changes_win_the_rest_stays_and_nothing_is_edited_in_place(base, changes
         elif not (isinstance(changes[name], dict) and isinstance(base.get(name), dict)):
             assert value == changes[name]
     assert merged(result, changes) == result
+
+
+@pytest.mark.parametrize(
+    "text", ["kind: " + "[" * 5_000, "a: !!int x", "a: !!bool maybe", "a: !!timestamp x", "a: !!float x"]
+)
+def test_text_that_breaks_the_parser_is_refused_by_its_file(tmp_path, text):
+    with pytest.raises(StorageError, match=r"x\.yaml is"):
+        read_document(write(tmp_path, x=text))

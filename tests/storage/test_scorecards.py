@@ -1,5 +1,7 @@
 import datetime as dt
+import hashlib
 import json
+import re
 
 import polars as pl
 import pytest
@@ -9,10 +11,12 @@ from nvtrader_pipelines.envs.portfolio_env import PortfolioEnv
 from nvtrader_pipelines.experiments.scoreboard import SCOREBOARD as BOARD
 from nvtrader_pipelines.experiments.scoreboard import SCORECARD
 from nvtrader_pipelines.experiments.scorecard import Scorecard
+from nvtrader_pipelines.experiments.spec import MarketChoice
 from nvtrader_pipelines.experiments.store import TrainedPolicy
 from nvtrader_pipelines.policies.archive import write_archive
 from nvtrader_pipelines.policies.baselines import BuyAndHold, EqualWeight, Momentum
 from nvtrader_pipelines.policies.trajectory import TRAJECTORY
+from nvtrader_pipelines.storage.entrants import baselines_of
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.execution import walk_forward_run
 from nvtrader_pipelines.storage.ledger import Ledger
@@ -20,7 +24,7 @@ from nvtrader_pipelines.storage.medallion import read_panel
 from nvtrader_pipelines.storage.plans import read_plan
 from nvtrader_pipelines.storage.recording import Launch
 from nvtrader_pipelines.storage.run_store import StoredRun
-from nvtrader_pipelines.storage.scorecards import history_of, judge_all, rank, scoreboard_of
+from nvtrader_pipelines.storage.scorecards import attempts_on, history_of, judge_all, rank, scoreboard_of
 from nvtrader_pipelines.storage.tables import SCOREBOARD, SCORECARDS
 from tests.policies.small import SPEC
 from tests.storage.small_runs import EXPERIMENT, small_home
@@ -95,6 +99,23 @@ def season(lake, trained_zip):
         empty__yaml=f"kind: weights\n{MARKET}",
         empty__csv="",
         rules__yaml=f"kind: weights\n{MARKET}\nfile: mine.csv",
+        equal_weight__yaml="kind: weights\nfiel: mine.csv",
+        buy_and_hold__yaml=f"kind: baseline\nrule: {{kind: momentum}}\n{MARKET}",
+        both__yaml=f"kind: weights\n{MARKET}\nfile: mine.csv",
+        both__yml=f"kind: weights\n{MARKET}\nfile: mine.csv",
+        other__yaaml=f"kind: weights\n{MARKET}\nfile: mine.csv",
+        outside__yaml=f"kind: weights\n{MARKET}\nfile: ../../data/secret.csv",
+        semicolons__yaml=f"kind: weights\n{MARKET}",
+        semicolons__csv="date;AAA\n2015-01-05;0,5\n",
+        wide__yaml=f"kind: weights\n{MARKET}",
+        wide__csv="date,AAA\n".encode("utf-16"),
+        broken__yaml=f"kind: sb3\n{MARKET}\n{spec}\ntrain_first: {first}\ntrain_last: {last}",
+        broken__zip=content[:200] + bytes(200) + content[400:],
+        deep__yaml="kind: " + "[" * 5_000,
+        ______yaml="kind: weights",
+        standing__json__yaml="kind: weights",
+        __lock__yaml="kind: weights",
+        prefix__yaml="kind: run\nrun: ''",
     )
     joined = judged(lake, 1)
     files(lake.home, mine__csv=rows.with_columns(pl.lit(0.0).alias(panel.symbols[0]), cash=1.0).write_csv())
@@ -113,9 +134,9 @@ def test_without_files_the_runs_and_their_baselines_are_judged(season):
 
 def test_what_says_the_same_as_before_adds_nothing(lake, season):
     before, after = season["joined"][0], season["changed"][0]
-    assert before.n_new == len(before.cards) - 3  # the run and its baselines were judged before
-    assert after.n_new == 1
-    assert len(lake.read(SCORECARDS)) == 3 + before.n_new + 1
+    assert before.n_new == len(before.cards) - 2  # the baselines were judged before, and the run with fewer trials
+    assert after.n_new == 3  # what was changed is another trial, by which the run and the network are discounted, too
+    assert len(lake.read(SCORECARDS)) == 3 + before.n_new + after.n_new
     assert len(history_of(lake, "equal_weight")) == 1
 
 
@@ -136,6 +157,16 @@ def test_files_are_judged_beside_the_runs(season):
         ("nothing", "nothing.csv, but that cannot be read"),
         ("empty", "empty.yaml: weights must be a CSV"),
         ("rules.yaml", "rules is the name of an experiment"),
+        ("equal_weight.yaml", "there is no field 'fiel'"),
+        ("buy_and_hold.yaml", "buy_and_hold is the name of a baseline, and its history is that of buy_and_hold"),
+        ("both", "there are both.yaml and both.yml; remove one of the two"),
+        ("outside", "outside.yaml: file must be in"),
+        ("semicolons", "separated by commas, but the file has semicolons"),
+        ("wide", "in UTF-8, but the file is in UTF-16"),
+        ("broken", "zip of model.save()"),
+        ("deep", "deep.yaml is nested too deep"),
+        ("standing.json", "standing.json.yaml names its entrant"),
+        ("prefix", "no completed run is called 'prefix'"),
     ],
 )
 def test_who_cannot_be_judged_is_listed_without_a_rank_and_with_the_reason(season, name, sentence):
@@ -153,7 +184,11 @@ def test_the_board_knows_what_was_before(lake, season):
 
 
 def test_cards_lie_as_documents_and_pages_in_a_folder_of_each_entrant(lake, season):
-    for card in season["changed"][0].cards:
+    names = {path.name for path in lake.home.scorecards.iterdir() if path.is_dir()}
+    cards = [card for card in season["changed"][0].cards if card.entrant in names]
+    assert names == {card.entrant for card in season["changed"][0].cards if "." not in card.entrant}
+    assert not (lake.home.scorecards.parent / "scorecard.json").exists()
+    for card in cards:
         folder = lake.home.scorecards / card.entrant
         assert Scorecard.model_validate_json((folder / "scorecard.json").read_bytes()) == card
         assert (folder / "scorecard.md").read_text().startswith(f"# Scorecard: {card.entrant}\n")
@@ -178,3 +213,40 @@ def test_before_anybody_was_judged_the_sentence_says_what_to_run(tmp_path):
     for ask in (scoreboard_of, rank, lambda lake: history_of(lake, "x")):
         with pytest.raises(StorageError, match=r"nobody was judged yet.*nvtrader run.*nvtrader judge"):
             ask(place)
+
+
+def test_a_card_says_which_bytes_it_judged(lake, season):
+    cards = {card.entrant: card for card in season["changed"][0].cards}
+    for name in ("mine.csv", "foreign.zip"):
+        digest = hashlib.sha256((lake.home.entrants / name).read_bytes()).hexdigest()
+        assert cards[name.partition(".")[0]].configuration["sha256"] == digest
+
+
+def test_every_file_ever_judged_is_a_trial(lake, season):
+    n_trials = {
+        when: {card.entrant: card.inference.n_trials for card in found.cards if card.inference and not card.refusal}
+        for when, (found, _) in season.items()
+    }
+    assert n_trials["alone"]["rules"] == 1
+    assert {n_trials["joined"][name] for name in ("rules", "mine", "foreign")} == {3}
+    assert {n_trials["changed"][name] for name in ("rules", "mine", "foreign")} == {4}
+    assert len(attempts_on(lake, "landing")) == 3
+    assert attempts_on(lake, "sample") == {}
+
+
+def test_what_joins_later_renames_no_baseline():
+    first, second = (
+        RULES,
+        RULES.model_copy(update={"name": "slow", "environment": SPEC.model_copy(update={"rebal_freq": 10})}),
+    )
+    third = second.model_copy(update={"market": MarketChoice(source="sample")})
+    alone, all_three = baselines_of([first]), baselines_of([first, second, third], ["buy_and_hold-sample"])
+    assert {name: all_three[name] for name in alone} == alone
+    assert [re.sub("-[0-9a-f]{8}$", "-?", name) for name in all_three] == [
+        "equal_weight",
+        "buy_and_hold",
+        "equal_weight-?",
+        "buy_and_hold-?",
+        "equal_weight-sample",
+        "buy_and_hold-?",
+    ]
