@@ -59,6 +59,12 @@ def overfitting_findings(overfitting: pl.DataFrame) -> list[Finding]:
     return [_overfit(row) for row in active.sort("source", pl.col("against") != "best_baseline").iter_rows(named=True)]
 
 
+def told(value: float, limit: float) -> str:
+    """A probability as text, to two digits or as many more as tell it from its limit."""
+    texts = (f"{value:.{digits}f}" for digits in range(2, 16))
+    return next((text for text in texts if float(text) != limit or value == limit), str(value))
+
+
 def _deflated(row: Mapping[str, Any]) -> Finding:
     value, over = row["deflated_sharpe"], ACTIVE[row["against"]]
     run = f"{row['source']}: {row['experiment']} (run {row['run_id'][:SHORT]}), the best ranked of {_trials(row)},"
@@ -70,7 +76,7 @@ def _deflated(row: Mapping[str, Any]) -> Finding:
     end = "as a promotion needs" if passed else "that a promotion needs"
     said = (
         f"{run} has a Sharpe ratio of {row['sharpe']:+.2f} over {over} ({row['reference']}); that it is more than the "
-        f"luck of so many trials has probability {value:.2f}, {verdict} the {LEAST_DEFLATED} {end}"
+        f"luck of so many trials has probability {told(value, LEAST_DEFLATED)}, {verdict} the {LEAST_DEFLATED} {end}"
     )
     return Finding(DEFLATED, row["source"], row["against"], value, passed, said)
 
@@ -85,7 +91,7 @@ def _overfit(row: Mapping[str, Any]) -> Finding:
     verdict = "not more than" if passed else "more than"
     said = (
         f"{row['source']}: of {_trials(row)} the best over {over} in one half of the sessions is in the worse half of "
-        f"the trials in the other with probability {value:.2f}, {verdict} {MOST_OVERFITTING}"
+        f"the trials in the other with probability {told(value, MOST_OVERFITTING)}, {verdict} {MOST_OVERFITTING}"
     )
     return Finding(OVERFITTING, row["source"], row["against"], value, passed, said)
 

@@ -8,15 +8,16 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from nvtrader_pipelines.evaluation.promotion import LEAST_DEFLATED, MOST_OVERFITTING, Finding
+from nvtrader_pipelines.evaluation.promotion import DEFLATED, LEAST_DEFLATED, MOST_OVERFITTING, Finding, told
 from nvtrader_pipelines.service.report_parts import (
+    UNKNOWN,
     Evidence,
     Part,
     counted,
     findings,
     headline,
-    number,
     pictured,
+    prudex,
     scoreboard,
     stress,
     warnings,
@@ -37,7 +38,7 @@ PARTS: Sequence[Callable[[Evidence], Part]] = (
     pictured("time", "Over time", "Every completed run in the order they finished.", "sharpe_ratio_curve"),
     pictured("validation", "Validation", "How much of the best is luck.", "validation", "overfitting"),
     pictured("regimes", "Regimes", "By what the market did; labelled with hindsight.", "regime_evaluation"),
-    pictured("prudex", "PRUDEX-Compass", "Six axes of measures; 50 is 1/N.", "prudex"),
+    prudex,
     stress,
     scoreboard,
     warnings,
@@ -83,9 +84,16 @@ def rendered(evidence: Evidence, parts: Sequence[Part], found: Sequence[Finding]
     """The page as HTML."""
     pages = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined)
     pages.filters["base64"] = lambda path: base64.b64encode(path.read_bytes()).decode()
-    shown = [{"shown": number(each.value), **asdict(each), "over": OVER[each.against]} for each in found]
+    shown = [{"shown": shown_value(each), **asdict(each), "over": OVER[each.against]} for each in found]
     texts = {"title": TITLE, "lead": lead(evidence, found), "footer": FOOTER, "reading": READING}
     return pages.get_template("report.html.j2").render(parts=parts, findings=shown, **texts)
+
+
+def shown_value(finding: Finding) -> str:
+    """The figure, with as many digits as tell it from its limit."""
+    if finding.value is None:
+        return UNKNOWN
+    return told(finding.value, LEAST_DEFLATED if finding.figure == DEFLATED else MOST_OVERFITTING)
 
 
 def lead(evidence: Evidence, found: Sequence[Finding]) -> str:
@@ -93,10 +101,16 @@ def lead(evidence: Evidence, found: Sequence[Finding]) -> str:
     if evidence.runs.is_empty():
         return "No run is complete yet: nvtrader run."
     until = f"{evidence.runs['finished_at'].max():%Y-%m-%d}"
-    runs, experiments = counted(len(evidence.runs), "completed run"), counted(len(evidence.latest), "experiment")
+    runs, experiments = (
+        counted(len(evidence.runs), "completed run"),
+        counted(evidence.latest["experiment"].n_unique(), "experiment"),
+    )
     judged = f"{runs} of {experiments}, the last of {until}."
     if not found:
         return f"{judged} They are not yet judged beside one another: nvtrader run."
     if all(each.passed for each in found):
-        return f"{judged} The best ranked is more than the luck of so many trials, and choosing it is not overfitting."
+        return (
+            f"{judged} The best ranked passes both limits: a probability of at least {LEAST_DEFLATED} of more than the "
+            f"luck of so many trials, and one of overfitting of not more than {MOST_OVERFITTING}."
+        )
     return f"{judged} Nothing here may be promoted: what speaks against it stands below."

@@ -7,7 +7,14 @@ from typing import Any, Self
 
 import polars as pl
 
-from nvtrader_pipelines.evaluation.promotion import Finding, deflated_findings, overfitting_findings
+from nvtrader_pipelines.evaluation.promotion import (
+    MOST_OVERFITTING,
+    Finding,
+    deflated_findings,
+    overfitting_findings,
+    told,
+)
+from nvtrader_pipelines.evaluation.prudex import axis_scores
 from nvtrader_pipelines.service.summary import in_order, marked, told_apart
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.runs import walk_forward_runs
@@ -15,6 +22,7 @@ from nvtrader_pipelines.storage.tables import (
     EVALUATIONS,
     MARKET_PANEL,
     OVERFITTING,
+    PRUDEX,
     RATIO_CURVE,
     SCOREBOARD,
     STRESS,
@@ -69,7 +77,7 @@ class Evidence:
 
     lake: Warehouse
     runs: pl.DataFrame  # completed runs, oldest first
-    latest: pl.DataFrame  # the newest of each experiment
+    latest: pl.DataFrame  # the newest of each experiment and market, with the label that tells it from the others
     validation: pl.DataFrame
     overfitting: pl.DataFrame
 
@@ -78,18 +86,25 @@ class Evidence:
         """Read what several parts need."""
         lake = Warehouse(home)
         runs = walk_forward_runs(lake).sort("finished_at", "run_id")
-        latest = runs.group_by("experiment", maintain_order=True).last()
-        return cls(lake, runs, latest, lake.read(VALIDATION), lake.read(OVERFITTING))
+        latest = runs.group_by("experiment", "source", maintain_order=True).last()
+        return cls(lake, runs, labelled(latest), lake.read(VALIDATION), lake.read(OVERFITTING))
 
     def plots(self, asset: str) -> list[Plot]:
         """The pictures of an asset, of one with partitions those of the latest runs."""
-        folder, keys = self.lake.home.pictures / asset, self.latest["partition_key"].to_list()
+        folder = self.lake.home.pictures / asset
         whole = [Plot(spoken(path.stem), path) for path in sorted(folder.glob("*.png"))]
         return whole + [
-            Plot(f"{key.partition('@')[0]}: {spoken(path.stem)}", path)
-            for key in keys
+            Plot(f"{label}: {spoken(path.stem)}", path)
+            for label, key in self.latest.select("label", "partition_key").iter_rows()
             for path in sorted((folder / key).glob("*.png"))
         ]
+
+
+def labelled(latest: pl.DataFrame) -> pl.DataFrame:
+    """The runs with a label: the experiment, its market where it has several, and whether it is for validation only."""
+    market = pl.when(pl.len().over("experiment") > 1).then(pl.format(" on {}", "source")).otherwise(pl.lit(""))
+    mark = pl.when("validation_only").then(pl.lit(" (validation only)")).otherwise(pl.lit(""))
+    return latest.with_columns(pl.concat_str("experiment", market, mark).alias("label"))
 
 
 def findings(evidence: Evidence) -> list[Finding]:
@@ -106,16 +121,16 @@ def what_was_judged(evidence: Evidence) -> Part:
          f"{row['n_sessions']:,}", row["digest"][:8]]
         for row in panels.iter_rows(named=True)
     ]  # fmt: skip
-    counts = dict(evidence.runs.group_by("experiment").agg(pl.len()).iter_rows())
+    counts = {tuple(key): n for *key, n in evidence.runs.group_by("experiment", "source").agg(pl.len()).iter_rows()}
     runs = [
-        [row["experiment"], row["source"], f"{row['window_first']} to {row['window_last']}", str(row["n_policies"]),
-         str(counts[row["experiment"]]), row["run_id"][:8], row["code_version"]]
+        [row["label"], row["source"], f"{row['window_first']} to {row['window_last']}", str(row["n_policies"]),
+         str(counts[row["experiment"], row["source"]]), row["run_id"][:8], row["code_version"]]
         for row in evidence.latest.iter_rows(named=True)
     ]  # fmt: skip
     return Part(
         "judged",
         "What was judged, on which data",
-        "The newest run of each experiment; all earlier ones count as trials.",
+        "The newest run of each experiment on each market; all earlier ones count as trials.",
         [
             Grid("Runs", ["experiment", "market", "tested", "policies", "runs", "newest run", "code"], runs),
             Grid("Markets", ["market", "symbols", "sessions", "number", "panel"], markets),
@@ -125,7 +140,8 @@ def what_was_judged(evidence: Evidence) -> Part:
 
 def headline(evidence: Evidence) -> Part:
     """Each experiment's newest run, discounted for all trials, and the baselines beside it."""
-    newest = evidence.validation.join(evidence.latest.select("run_id"), on="run_id", how="semi")
+    newest = evidence.validation.join(evidence.latest.select("run_id", "label"), on="run_id")
+    newest = newest.filter(pl.col("first_session").is_not_null().any().over("source", "period"))
     grids = [
         discounted(newest.filter(pl.col("source") == source, pl.col("period") == period), evidence, is_open=place == 0)
         for source in newest["source"].unique().sort()
@@ -145,7 +161,7 @@ def discounted(rows: pl.DataFrame, evidence: Evidence, *, is_open: bool) -> Grid
     source, period = rows["source"][0], rows["period"][0]
     by_trial: dict[str, dict[str, dict[str, Any]]] = {}
     for row in rows.iter_rows(named=True):
-        by_trial.setdefault(row["experiment"], {})[row["against"]] = row
+        by_trial.setdefault(row["label"], {})[row["against"]] = row
     ranked = sorted(by_trial.items(), key=lambda item: -(item[1]["zero"]["sharpe"] or 0.0))
     cells = [
         [
@@ -158,7 +174,7 @@ def discounted(rows: pl.DataFrame, evidence: Evidence, *, is_open: bool) -> Grid
     ]
     columns = ["experiment", "net Sharpe [95 %]", "active over best baseline", "deflated", "active over anchor",
                "deflated", "alpha, beta"]  # fmt: skip
-    n_trials, first, last = (rows[name][0] for name in ("n_trials", "first_session", "last_session"))
+    n_trials, first, last = rows["n_trials"][0], rows["first_session"].min(), rows["last_session"].max()
     known = f"{counted(n_trials, 'trial')}{chosen(evidence, source, period)}"
     title = f"{source}, {spoken(period)} ({first} to {last}): {known}"
     return Grid(title, columns, cells, is_open=is_open)
@@ -168,39 +184,42 @@ def chosen(evidence: Evidence, source: str, period: str) -> str:
     """The probability of overfitting of a source, as the end of a title."""
     rows = evidence.overfitting.filter(pl.col("source") == source, pl.col("period") == period)
     values = dict(rows.select("against", "probability_of_overfitting").iter_rows())
-    known = [f"{number(values[name])} over {spoken(name)}" for name in ("best_baseline", "anchor") if values.get(name)]
+    found = [(values.get(name), name) for name in ("best_baseline", "anchor")]
+    known = [f"{told(value, MOST_OVERFITTING)} over {spoken(name)}" for value, name in found if value is not None]
     return f"; probability of overfitting {', '.join(known)}" if known else "; overfitting cannot be computed"
 
 
 def against_baselines(evidence: Evidence) -> list[Grid]:
-    """Policies and baselines over each period of their own windows."""
-    verdicts = evidence.lake.read(EVALUATIONS).join(evidence.latest.select("run_id", "validation_only"), on="run_id")
+    """Policies and baselines: a table for each market, period and span of sessions."""
+    runs = evidence.latest.select("run_id", "source", "validation_only")
+    verdicts = evidence.lake.read(EVALUATIONS).join(runs, on="run_id")
     shown = verdicts.filter(pl.col("period") != "fold", pl.col("kind") != "policy")
     own = [name for name in shown.columns if name not in {"spec_hash", "run_id", "experiment"}]
     columns = ["account", "net Sharpe [95 %]", "CAGR", "max drawdown", "turnover/y", "cost/y"]
     grids = []
-    for period in in_reading_order(shown["period"]):
-        found = shown.filter(pl.col("period") == period).unique(own, maintain_order=True)
-        rows = in_order(marked(told_apart(found)))
+    spans = shown.select("source", "period", "first_session", "last_session").drop_nulls().unique().sort(pl.all())
+    for source, period, first, last in sorted(spans.iter_rows(), key=lambda span: (span[0], reading_place(span[1]))):
+        found = shown.filter(source=source, period=period, first_session=first, last_session=last)
+        rows = in_order(marked(told_apart(found.unique(own, maintain_order=True))))
         cells = [
             [row["policy"], interval(row), number(row["cagr"], ".1%"), f"{row['max_drawdown']:.0%}",
              f"{row['turnover_per_year']:.1f}", f"{row['cost_per_year']:.2%}"]
             for row in rows.iter_rows(named=True)
         ]  # fmt: skip
         strong = (rows["kind"] == "ensemble").to_list()
-        title = f"Policies and baselines, {spoken(period)}"
+        title = f"Policies and baselines: {source}, {spoken(period)} ({first} to {last})"
         grids.append(Grid(title, columns, cells, strong, is_open=not grids))
     return grids
 
 
 def stress(evidence: Evidence) -> Part:
     """What each account came to in each scenario."""
-    rows = evidence.lake.read(STRESS).join(evidence.latest.select("run_id"), on="run_id", how="semi")
-    told = rows.filter(pl.col("statistic").is_in(["value", "median"]), pl.col("kind") != "policy")
-    unplayed = rows.filter(pl.col("n_worlds") == 0).select("scenario", "note").unique(maintain_order=True)
+    rows = evidence.lake.read(STRESS).join(evidence.latest.select("run_id", "label"), on="run_id")
+    played = rows.filter(pl.col("statistic").is_in(["value", "median"]), pl.col("kind") != "policy")
+    unplayed = rows.filter(pl.col("n_worlds") == 0).select("label", "scenario", "note").unique(maintain_order=True)
     grids = []
-    for name in evidence.latest["experiment"]:
-        own = told.filter(pl.col("experiment") == name)
+    for name in evidence.latest["label"]:
+        own = played.filter(pl.col("label") == name)
         accounts = own.sort("kind", descending=True).select("policy").unique(maintain_order=True)["policy"].to_list()
         found = {(row[0], row[1]): row[2] for row in own.select("scenario", "policy", "total_return").iter_rows()}
         scenarios = own["scenario"].unique(maintain_order=True)
@@ -212,8 +231,25 @@ def stress(evidence: Evidence) -> Part:
         "The same shocks for every account; of several worlds the median. They say what breaks, not how likely it is.",
         grids,
         evidence.plots("stress"),
-        [f"{spoken(scenario)}: {note}" for scenario, note in unplayed.iter_rows()],
+        [f"{label}, {spoken(scenario)}: {note}" for label, scenario, note in unplayed.iter_rows()],
     )
+
+
+def prudex(evidence: Evidence) -> Part:
+    """The scores of PRUDEX-Compass by axis, and its pictures."""
+    lead = (
+        "Six axes of measures; 50 is 1/N. A score is relative to who else is in the table and no evidence of skill: "
+        "that is what the validation is for."
+    )
+    table = evidence.lake.read(PRUDEX)
+    scores = axis_scores(table) if len(table) else table.select("kind", "policy")
+    rows = scores.sort("kind", "policy", descending=[True, False])
+    shown = [name for name in rows.columns if name not in {"kind", "policy"}]
+    cells = [[row["policy"], *(number(row[name], ".0f") for name in shown)] for row in rows.iter_rows(named=True)]
+    grid = Grid("Scores by axis", ["account", *map(spoken, shown)], cells, (rows["kind"] == "ensemble").to_list())
+    left = evidence.latest.filter("validation_only")["label"].to_list()
+    sentences = [f"Left out: {', '.join(left)}; trained on what came after their tests too."] if left else []
+    return Part("prudex", "PRUDEX-Compass", lead, [grid], evidence.plots("prudex"), sentences)
 
 
 def scoreboard(evidence: Evidence) -> Part:
@@ -258,8 +294,12 @@ def pictured(name: str, title: str, lead: str, *assets: str) -> Callable[[Eviden
 
 def in_reading_order(periods: Iterable[str]) -> list[str]:
     """What came after the tuning first, then all, then what came before."""
-    order = {"from": 0, "all": 1, "before": 2}
-    return sorted(set(periods), key=lambda period: (order[period.partition("_")[0]], period))
+    return sorted(set(periods), key=reading_place)
+
+
+def reading_place(period: str) -> tuple[int, str]:
+    """What periods are sorted by."""
+    return {"from": 0, "all": 1, "before": 2}[period.partition("_")[0]], period
 
 
 def over(row: Mapping[str, Any]) -> tuple[str, str]:

@@ -3,7 +3,7 @@
 import polars as pl
 import pytest
 
-from nvtrader_pipelines.evaluation.promotion import deflated_findings, overfitting_findings
+from nvtrader_pipelines.evaluation.promotion import deflated_findings, overfitting_findings, told
 
 CURVE = pl.DataFrame(
     {"run_id": ["first", "second", "third"], "period": ["all"] * 3, "rank": [2, 1, 3]},
@@ -85,3 +85,11 @@ def test_one_trial_is_told_apart_for_there_is_nothing_to_choose_from():
 def test_without_a_trial_there_is_nothing_to_say():
     assert deflated_findings(CURVE, trials({}).clear()) == []
     assert overfitting_findings(pl.DataFrame([{**CHOICE, "probability_of_overfitting": 0.1}]).clear()) == []
+
+
+@pytest.mark.parametrize(
+    ("value", "limit", "text"),
+    [(0.5, 0.5, "0.50"), (0.4991, 0.5, "0.499"), (0.9499, 0.95, "0.9499"), (0.2, 0.5, "0.20"), (1.0, 0.95, "1.00")],
+)
+def test_a_probability_is_told_apart_from_its_limit(value, limit, text):
+    assert told(value, limit) == text

@@ -1,20 +1,32 @@
 """The report: one page that needs nothing else, with all that was judged and what to run for what is missing."""
 
 import base64
+import datetime as dt
 import json
 from html.parser import HTMLParser
 
 import polars as pl
 import pytest
 
-from nvtrader_pipelines.service.report import rendered, write_report
-from nvtrader_pipelines.service.report_parts import Evidence, Grid, Part, headline, scoreboard, stress
+from nvtrader_pipelines.evaluation.promotion import OVERFITTING as OF_CHOICE
+from nvtrader_pipelines.evaluation.promotion import Finding
+from nvtrader_pipelines.service.report import lead, rendered, write_report
+from nvtrader_pipelines.service.report_parts import (
+    Evidence,
+    Grid,
+    Part,
+    headline,
+    prudex,
+    scoreboard,
+    stress,
+    what_was_judged,
+)
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.policy_library import PolicyLibrary
-from nvtrader_pipelines.storage.tables import SCOREBOARD, STRESS
+from nvtrader_pipelines.storage.tables import EVALUATIONS, OVERFITTING, PRUDEX, RUNS, SCOREBOARD, STRESS, VALIDATION
 from nvtrader_pipelines.storage.warehouse import Warehouse
 from tests.homes import KEY
-from tests.storage.frames import in_shape
+from tests.storage.frames import AT, in_shape
 
 PARTS = ["headline", "judged", "equity", "time", "validation", "regimes", "prudex", "stress", "scoreboard", "warnings"]
 
@@ -166,3 +178,87 @@ def test_a_scoreboard_is_a_table_per_contest_and_tells_who_was_not_judged(empty)
     assert [[row[0] for row in grid.rows] for grid in contests] == [["1. rule", "2. slow"], ["1. mine"]]
     assert contests[0].rows[1][1].startswith("\u22120.50")
     assert left.rows == [["late", "trained on the test"]]
+
+
+RUN_OF = {"a": ("ppo", "sample", False), "b": ("ppo", "landing", False), "c": ("cv", "sample", True)}
+SPANS = {"a": (dt.date(2015, 1, 5), dt.date(2016, 1, 4)), "b": (dt.date(2014, 1, 6), dt.date(2016, 1, 4))}
+
+
+def stored(lake, table, rows):
+    lake.replace(table, in_shape(table, pl.DataFrame(rows, infer_schema_length=None)), {})
+
+
+@pytest.fixture
+def judged(empty):
+    """One experiment on two markets, and one for validation only; nobody's sessions begin before 2010."""
+    lake = Warehouse(empty)
+    facts = {"kind": "walk_forward", "finished_at": AT, "n_policies": 1, "warnings": []}
+    spans = {run_id: SPANS.get(run_id, SPANS["a"]) for run_id in RUN_OF}
+    runs = [
+        {"run_id": run_id, "experiment": name, "source": source, "validation_only": only, **facts}
+        | {"spec_hash": run_id * 64, "partition_key": f"{name}@{run_id}", "code_version": "1"}
+        for run_id, (name, source, only) in RUN_OF.items()
+    ]
+    stored(lake, RUNS, runs)
+    figures = {"sharpe": -1.05, "max_drawdown": 0.2, "turnover_per_year": 1.0, "cost_per_year": 0.0}
+    verdicts, trials = [], []
+    for run_id, (name, source, _) in RUN_OF.items():
+        own = {"run_id": run_id, "experiment": name, "spec_hash": run_id * 64}
+        window = dict(zip(("first_session", "last_session"), spans[run_id], strict=True))
+        verdicts.append({**own, "policy": name, "kind": "ensemble", "period": "all", **window, **figures})
+        for period in ("all", "before_2010"):
+            dates = window if period == "all" else {"first_session": None, "last_session": None}
+            each = {**own, "source": source, "period": period, "n_trials": 2, **dates}
+            trials += [{**each, "against": against} for against in ("zero", "best_baseline", "anchor")]
+    stored(lake, EVALUATIONS, verdicts)
+    stored(lake, VALIDATION, trials)
+    chance = {"source": "sample", "period": "all", "probability_of_overfitting": 0.0}
+    stored(lake, OVERFITTING, [{**chance, "against": against} for against in ("best_baseline", "anchor")])
+    return empty
+
+
+def test_an_experiment_on_two_markets_is_in_the_report_twice_and_validation_only_is_marked(judged):
+    evidence = Evidence.of(judged)
+    runs = what_was_judged(evidence).grids[0]
+    assert [row[:2] for row in runs.rows] == [
+        ["ppo on sample", "sample"],
+        ["ppo on landing", "landing"],
+        ["cv (validation only)", "sample"],
+    ]
+    assert [row[4] for row in runs.rows] == ["1", "1", "1"]
+    (sample,) = [grid for grid in headline(evidence).grids if grid.title.startswith("sample")]
+    assert {row[0] for row in sample.rows} == {"ppo on sample", "cv (validation only)"}
+
+
+def test_tables_have_dates_hold_one_span_of_sessions_and_none_is_empty(judged):
+    titles = [grid.title for grid in headline(Evidence.of(judged)).grids]
+    assert not any("None" in title for title in titles)
+    assert titles[-2:] == [
+        "Policies and baselines: landing, all (2014-01-06 to 2016-01-04)",
+        "Policies and baselines: sample, all (2015-01-05 to 2016-01-04)",
+    ]
+
+
+def test_overfitting_of_probability_nothing_is_a_figure(judged):
+    (sample,) = [grid for grid in headline(Evidence.of(judged)).grids if grid.title.startswith("sample")]
+    assert sample.title.endswith("probability of overfitting 0.00 over best baseline, 0.00 over anchor")
+
+
+def test_scores_are_a_table_too_with_a_warning_and_who_is_left_out(judged):
+    axes = {"axis": "diversity", "measure": "axis", "statistic": "measures_reported", "reported": True}
+    scores = [
+        {**axes, "policy": policy, "kind": kind, "score": score}
+        for policy, kind, score in (("equal_weight", "baseline", 50.0), ("ppo", "ensemble", 61.7))
+    ]
+    stored(Warehouse(judged), PRUDEX, scores)
+    part = prudex(Evidence.of(judged))
+    assert [row[:2] for row in part.grids[0].rows] == [["ppo", "62"], ["equal_weight", "50"]]
+    assert "no evidence of skill" in part.lead
+    assert part.sentences == ["Left out: cv (validation only); trained on what came after their tests too."]
+
+
+def test_what_passes_passes_limits_and_is_told_apart_from_them(judged):
+    near = Finding(OF_CHOICE, "sample", "anchor", 0.4991, passed=True, sentence="near")
+    evidence = Evidence.of(judged)
+    assert "passes both limits: a probability of at least 0.95" in lead(evidence, [near])
+    assert "0.499" in Page(rendered(evidence, [], [near])).text
