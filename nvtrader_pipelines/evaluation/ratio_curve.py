@@ -10,11 +10,12 @@ from nvtrader_pipelines.evaluation.sharpe_inference import sharpe_moments
 from nvtrader_pipelines.evaluation.trials import (
     VALIDATION_ONLY,
     Against,
-    FloatArray,
     Period,
     RunReturns,
+    Trial,
     periods_of,
     run_returns,
+    telling,
     trials_within,
 )
 
@@ -30,6 +31,7 @@ RATIO_CURVE = (
     "run_id",
     "spec_hash",
     "experiment",
+    "source",
     "finished_at",
     "period",
     "sharpe",
@@ -48,13 +50,13 @@ def sharpe_ratio_curve(
     """One row per completed run and period (folds left out), in the order the runs finished.
 
     A run is represented by its ensemble, or by its first policy where it has none. `rank` 1 is the highest
-    Sharpe ratio of the period; `best_so_far` says that no earlier run had as high a one. The deflated Sharpe ratios
+    Sharpe ratio of the period on a market; `best_so_far` says that no earlier run there had as high a one. The deflated Sharpe ratios
     are those of the day the run finished: of the trials on its market by then, itself included, each over its own
     sessions. The active one is of the net returns less those of the best baseline. A run for validation only counts as
     a trial, has no rank and is never the best.
 
     Args:
-        runs: run_id, spec_hash, experiment, finished_at, validation_only; a run that is not here is not complete.
+        runs: run_id, spec_hash, experiment, source, finished_at, validation_only; a run that is not here is not complete.
         evaluations: rows of `walk_forward.evaluate` with a run_id.
         trials: run_id, source and validation_only of every run ever completed, in the order they finished.
         curves: as `trials.run_returns` wants them.
@@ -68,16 +70,16 @@ def sharpe_ratio_curve(
     )
     judged = one_per_run.select("run_id", "period", "sharpe", "sharpe_low", "sharpe_high", "max_drawdown")
     curve = (
-        runs.select("run_id", "spec_hash", "experiment", "finished_at", "validation_only")
+        runs.select("run_id", "spec_hash", "experiment", "source", "finished_at", "validation_only")
         .join(judged, on="run_id", how="inner")
         .join(_deflated(trials, evaluations, curves), on=["run_id", "period"], how="left")
         .sort("finished_at", "run_id", "period")
     )
     ranked = pl.when(~pl.col("validation_only")).then("sharpe")
-    earlier_best = ranked.cum_max().forward_fill().shift(1).over("period")
+    earlier_best = ranked.cum_max().forward_fill().shift(1).over("source", "period")
     unknown = pl.lit("the ledger has no such completed run with returns, so it has no place among the trials")
     return curve.with_columns(
-        rank=ranked.rank("min", descending=True).over("period").cast(pl.Int32),
+        rank=ranked.rank("min", descending=True).over("source", "period").cast(pl.Int32),
         best_so_far=~pl.col("validation_only") & (earlier_best.is_null() | (pl.col("sharpe") > earlier_best)),
         note=pl.when("validation_only")
         .then(pl.lit(VALIDATION_ONLY))
@@ -100,7 +102,7 @@ def _deflated(trials: pl.DataFrame, evaluations: pl.DataFrame, curves: pl.DataFr
 
 def _as_of(trials: pl.DataFrame, of_run: Mapping[str, RunReturns], period: Period) -> Iterator[dict[str, object]]:
     """A row of each trial with returns, discounted for those before it."""
-    sharpe: dict[Against, list[float]] = {"zero": [], "best_baseline": []}
+    before: list[Trial] = []
     known = {trial.name: trial for trial in trials_within(trials, of_run, period).known}
     for n_trials, name in enumerate(trials["run_id"], start=1):  # those whose returns are lost included
         if name not in known:
@@ -110,23 +112,24 @@ def _as_of(trials: pl.DataFrame, of_run: Mapping[str, RunReturns], period: Perio
         if trial.unranked:
             yield row | {"note": trial.unranked}
             continue
-        for against, so_far in sharpe.items():
-            so_far.append(trial.sharpe(against))
-        worth = {against: _worth(trial.returns(against), so_far, n_trials) for against, so_far in sharpe.items()}
+        before.append(trial)
+        (deflated, said), (active, said_of_active) = (
+            _worth(before, against, n_trials) for against in ("zero", "best_baseline")
+        )
         yield row | {
-            "deflated_sharpe": worth["zero"][0],
+            "deflated_sharpe": deflated,
             "best_baseline": trial.best_baseline_name,
-            "active_sharpe": sharpe["best_baseline"][-1] * YEARLY,
-            "active_deflated_sharpe": worth["best_baseline"][0],
-            "note": "; ".join(dict.fromkeys(note for _, notes in worth.values() for note in notes)) or None,
+            "active_sharpe": trial.sharpe("best_baseline") * YEARLY,
+            "active_deflated_sharpe": active,
+            "note": "; ".join(dict.fromkeys([*said, *said_of_active])) or None,
         }
 
 
-def _worth(returns: FloatArray, sharpe: Sequence[float], n_trials: int) -> tuple[float | None, list[str]]:
+def _worth(trials: Sequence[Trial], against: Against, n_trials: int) -> tuple[float | None, list[str]]:
     """Deflated Sharpe ratio of the last of some trials, and what there is to say of it."""
-    deflation = Deflation.of(np.array(sharpe), n_trials)
+    deflation = Deflation.of(np.array([trial.sharpe(against) for trial in telling(trials)]), n_trials)
     try:
-        found = deflation.apply(sharpe_moments(returns))
+        found = deflation.apply(sharpe_moments(trials[-1].returns(against)))
     except ValueError as error:
         return None, [str(error)]
     return found.get("deflated_sharpe"), deflation.notes

@@ -1,7 +1,7 @@
 """The trials on one market: net returns of every run, and of what it is held against, over its own sessions."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
 from typing import Literal, get_args
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from nvtrader_pipelines.evaluation.active import active_returns
 from nvtrader_pipelines.evaluation.sharpe_inference import MIN_OBSERVATIONS
-from nvtrader_pipelines.evaluation.statistics import NO_SPREAD
+from nvtrader_pipelines.evaluation.statistics import NO_SPREAD, PERIODS_PER_YEAR
 
 FloatArray = NDArray[np.float64]
 Days = NDArray[np.datetime64]
@@ -122,8 +122,8 @@ class Trials:
         return len(self.known) + len(self.without_returns)
 
     def sharpe(self, against: Against) -> FloatArray:
-        """Sharpe ratios per session of those that are ranked, each over its own sessions."""
-        return np.array([trial.sharpe(against) for trial in self.known if not trial.unranked])
+        """Sharpe ratios per session whose variance deflates, each over its own sessions; see `telling`."""
+        return np.array([trial.sharpe(against) for trial in telling(self.known)])
 
     def comparable(self) -> tuple[Trial, ...]:
         """Those that cover the period: they have the sessions of the longest.
@@ -134,6 +134,16 @@ class Trials:
         frequency = Counter(windows.values())
         longest = max(frequency, key=lambda window: (len(window), frequency[window]), default=None)
         return tuple(trial for trial in self.known if longest and windows.get(trial.name) == longest)
+
+
+def telling(trials: Iterable[Trial]) -> list[Trial]:
+    """Those that are ranked and have a year of sessions, or all that are ranked where fewer than two have.
+
+    The Sharpe ratio of some weeks is noise, and would raise the variance, by which all are deflated, many times.
+    """
+    ranked = [trial for trial in trials if not trial.unranked]
+    long = [trial for trial in ranked if len(trial.sessions) >= PERIODS_PER_YEAR]
+    return long if len(long) >= 2 else ranked
 
 
 @dataclass(frozen=True, eq=False)

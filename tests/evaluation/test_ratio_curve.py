@@ -21,6 +21,7 @@ def runs(n_runs, validation_only=()):
             "run_id": [f"run-{i}" for i in range(n_runs)],
             "spec_hash": [f"hash-{i}" for i in range(n_runs)],
             "experiment": [f"ppo@{i}" for i in range(n_runs)],
+            "source": "sample",
             "finished_at": [datetime(2024, 1, 1 + i, tzinfo=UTC) for i in range(n_runs)],
             "validation_only": [i in validation_only for i in range(n_runs)],
         }
@@ -63,6 +64,14 @@ def test_each_run_and_period_has_one_row_of_its_ensemble():
     assert every["sharpe"].to_list() == [0.5, 0.9, 0.7, 0.9]
     assert every["rank"].to_list() == [4, 1, 3, 1]
     assert every["best_so_far"].to_list() == [True, True, False, False]
+
+
+def test_runs_on_different_markets_are_ranked_apart():
+    two = runs(2).with_columns(source=pl.Series(["sample", "landing"]))
+    own = two.select("run_id", "validation_only", "source")
+    every = sharpe_ratio_curve(two, evaluations([0.9, 0.5]), own, curves(2)).filter(pl.col("period") == "all")
+    assert every["rank"].to_list() == [1, 1]
+    assert every["best_so_far"].to_list() == [True, True]
 
 
 def test_a_run_for_validation_only_has_no_rank_is_never_best_and_counts_among_the_trials():

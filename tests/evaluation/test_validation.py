@@ -254,11 +254,20 @@ def test_a_short_trial_changes_of_others_only_how_many_there_are_and_how_they_va
 
 def test_the_deflation_varies_by_the_sharpe_ratios_of_all_each_over_its_own_sessions():
     _, found = with_a_short_one(300)
-    for _, rows in found.trials.group_by("period", "against"):
+    for _, rows in found.trials.filter(pl.col("period") == "all").group_by("against"):
         variance = float(np.var(rows["sharpe"].to_numpy(), ddof=1)) / 252
         assert rows["expected_maximum_sharpe"].to_list() == pytest.approx(
             [expected_maximum_sharpe(4, variance) * 252**0.5] * 4
         )
+
+
+def test_a_trial_of_less_than_a_year_counts_but_its_noise_does_not_deflate_the_others():
+    _, found = with_a_short_one(20)
+    for _, rows in found.trials.filter(pl.col("period") == "all").group_by("against"):
+        long = rows.filter(pl.col("n_sessions") >= 252)
+        variance = float(np.var(long["sharpe"].to_numpy(), ddof=1)) / 252
+        expected = [expected_maximum_sharpe(4, variance) * 252**0.5] * 3
+        assert long["expected_maximum_sharpe"].to_list() == pytest.approx(expected)
 
 
 def test_a_short_trial_is_judged_on_its_own_sessions():
