@@ -126,6 +126,7 @@ def test_the_cards_name_every_stretch_and_the_check_compares_each_with_the_tests
 def test_the_run_warns_that_it_knew_what_came_after_its_tests(lake, run):
     assert VALIDATION_ONLY in run.warnings
     assert lake.read(RUNS)["warnings"].to_list() == [list(run.warnings)]
+    assert lake.read(RUNS)["validation_only"].to_list() == [True]
     for content in PolicyLibrary(lake.home).read_run(run).values():
         card, _ = read_archive(content)
         assert VALIDATION_ONLY in card.warnings
