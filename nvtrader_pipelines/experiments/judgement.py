@@ -101,16 +101,16 @@ def judge(
     Who is refused has no say in the window: where somebody fails in it, it is that of the others alone.
     """
     failed: dict[str, str] = {}
-    contest, walks = None, []
+    walked_in, walks = None, []
     while True:
         able = [candidate for candidate in candidates if candidate.name not in failed]
         found = contenders(market.whole, able, market.panels, execution)
-        if (contest, tuple(walk.candidate for walk in walks)) == (found.contest, found.admitted):
+        if (walked_in, tuple(walk.candidate for walk in walks)) == (found.contest, found.admitted):
             break
-        contest = found.contest
-        walks, more = _walks(contest, found.admitted, market, meter, tell)
+        walked_in = found.contest
+        walks, more = _walks(walked_in, found.admitted, market, meter, tell)
         failed |= more
-    reasons = {**found.refused, **failed}
+    contest, reasons = found.contest, {**found.refused, **failed}
     cards = []
     if walks:
         stress = stress_results(contest, [walk.candidate for walk in walks], market.returns, tell)

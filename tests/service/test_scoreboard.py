@@ -28,6 +28,18 @@ def test_the_history_of_an_entrant_is_every_judgement_of_it(invoke):
     assert "tiny: every judgement" in invoke("scoreboard", "--history", "tiny").stdout
 
 
+def test_what_looks_like_markup_is_shown_as_it_is(tmp_path, command):
+    home = small_home(tmp_path / "home")
+    home.entrants.mkdir(parents=True, exist_ok=True)
+    (home.entrants / "odd[b].yaml").write_text("kind: weights")
+    (home.entrants / "even.yaml").write_text("kind: run\nrun: '[/b]'")
+    assert command(home)("judge").exit_code == 0
+    odd, even = (command(home)("scoreboard", "--history", name) for name in ("odd[b]", "even"))
+    assert (odd.exit_code, even.exit_code) == (0, 0)
+    assert "odd[b]: every judgement" in odd.stdout
+    assert "[/b]" in even.stdout
+
+
 def test_a_history_of_nobody_asks_who_was_meant(invoke):
     found = invoke("scoreboard", "--history", "tinny")
     assert found.exit_code == BAD_INPUT
