@@ -50,13 +50,13 @@ def sharpe_ratio_curve(
     """One row per completed run and period (folds left out), in the order the runs finished.
 
     A run is represented by its ensemble, or by its first policy where it has none. `rank` 1 is the highest
-    Sharpe ratio of the period on a market; `best_so_far` says that no earlier run there had as high a one. The deflated Sharpe ratios
-    are those of the day the run finished: of the trials on its market by then, itself included, each over its own
-    sessions. The active one is of the net returns less those of the best baseline. A run for validation only counts as
-    a trial, has no rank and is never the best.
+    Sharpe ratio of the period on a market; `best_so_far` says that no earlier run there had as high a one. The
+    deflated Sharpe ratios are those of the day the run finished: of the trials on its market by then, itself included,
+    each over its own sessions. The active one is of the net returns less those of the best baseline. A run for
+    validation only counts as a trial, has no rank and is never the best.
 
     Args:
-        runs: run_id, spec_hash, experiment, source, finished_at, validation_only; a run that is not here is not complete.
+        runs: run_id, spec_hash, experiment, source, finished_at, validation_only; one that is not here is not complete.
         evaluations: rows of `walk_forward.evaluate` with a run_id.
         trials: run_id, source and validation_only of every run ever completed, in the order they finished.
         curves: as `trials.run_returns` wants them.
