@@ -1,6 +1,7 @@
 """Everything judged on one page of HTML that needs nothing else."""
 
 import base64
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -10,6 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from nvtrader_pipelines.evaluation.promotion import DEFLATED, LEAST_DEFLATED, MOST_OVERFITTING, Finding, told
 from nvtrader_pipelines.service.report_parts import (
+    MINUS,
     UNKNOWN,
     Evidence,
     Part,
@@ -84,9 +86,17 @@ def rendered(evidence: Evidence, parts: Sequence[Part], found: Sequence[Finding]
     """The page as HTML."""
     pages = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined)
     pages.filters["base64"] = lambda path: base64.b64encode(path.read_bytes()).decode()
-    shown = [{"shown": shown_value(each), **asdict(each), "over": OVER[each.against]} for each in found]
+    shown = [
+        {**asdict(each), "shown": shown_value(each), "over": OVER[each.against], "sentence": with_minus(each.sentence)}
+        for each in found
+    ]
     texts = {"title": TITLE, "lead": lead(evidence, found), "footer": FOOTER, "reading": READING}
     return pages.get_template("report.html.j2").render(parts=parts, findings=shown, **texts)
+
+
+def with_minus(sentence: str) -> str:
+    """The sentence with the sign of negative numbers that the tables have."""
+    return re.sub(r"(?<!\S)-(?=\d)", MINUS, sentence)
 
 
 def shown_value(finding: Finding) -> str:

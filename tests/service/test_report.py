@@ -10,7 +10,7 @@ import pytest
 
 from nvtrader_pipelines.evaluation.promotion import OVERFITTING as OF_CHOICE
 from nvtrader_pipelines.evaluation.promotion import Finding
-from nvtrader_pipelines.service.report import lead, rendered, write_report
+from nvtrader_pipelines.service.report import lead, rendered, with_minus, write_report
 from nvtrader_pipelines.service.report_parts import (
     Evidence,
     Grid,
@@ -103,7 +103,7 @@ def test_the_page_names_the_run_its_data_and_what_speaks_against_a_promotion(rep
     assert run.run_id[:8] in page.text
     assert "landing, from 2017" in page.text
     assert [each["passed"] for each in facts["findings"]] == [False] * 4
-    assert all(each["sentence"] in page.text for each in facts["findings"])
+    assert all(with_minus(each["sentence"]) in page.text for each in facts["findings"])
     assert "Nothing here may be promoted" in page.text
     assert all(warning in page.text for warning in run.warnings)
 
@@ -192,7 +192,7 @@ def stored(lake, table, rows):
 def judged(empty):
     """One experiment on two markets, and one for validation only; nobody's sessions begin before 2010."""
     lake = Warehouse(empty)
-    facts = {"kind": "walk_forward", "finished_at": AT, "n_policies": 1, "warnings": []}
+    facts: dict[str, object] = {"kind": "walk_forward", "finished_at": AT, "n_policies": 1, "warnings": []}
     spans = {run_id: SPANS.get(run_id, SPANS["a"]) for run_id in RUN_OF}
     runs = [
         {"run_id": run_id, "experiment": name, "source": source, "validation_only": only, **facts}
@@ -255,6 +255,10 @@ def test_scores_are_a_table_too_with_a_warning_and_who_is_left_out(judged):
     assert [row[:2] for row in part.grids[0].rows] == [["ppo", "62"], ["equal_weight", "50"]]
     assert "no evidence of skill" in part.lead
     assert part.sentences == ["Left out: cv (validation only); trained on what came after their tests too."]
+
+
+def test_a_negative_number_of_a_sentence_has_the_sign_of_the_tables():
+    assert with_minus("out-of-sample -1.05 of ppo-2 on 2015-01-05") == "out-of-sample \u22121.05 of ppo-2 on 2015-01-05"
 
 
 def test_what_passes_passes_limits_and_is_told_apart_from_them(judged):

@@ -7,7 +7,17 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, TwoSlopeNorm
 from matplotlib.image import AxesImage
 
-from nvtrader_pipelines.evaluation.figures.canvas import BLUE, ORANGE, TEXT, ink, new_figure, panel, png, readable
+from nvtrader_pipelines.evaluation.figures.canvas import (
+    BLUE,
+    LIGHT_GREY,
+    ORANGE,
+    TEXT,
+    ink,
+    new_figure,
+    panel,
+    png,
+    readable,
+)
 from nvtrader_pipelines.evaluation.figures.prudex_palette import shown, styles, with_hidden
 from nvtrader_pipelines.evaluation.prudex.record import ENSEMBLE
 
@@ -53,7 +63,7 @@ def heat_figure(
     title: str = "Mean weight by name and year, against 1/N",
     note: str | None = None,
 ) -> bytes:
-    """PNG of the weights of up to three experiments by name and year, in multiples of 1/N, which is white.
+    """PNG of the weights of up to three experiments by name and year: 1/N is white, grey is not on record.
 
     Args:
         heat: policy, kind, source, year, symbol and weight.
@@ -96,8 +106,9 @@ def _cells(axes: Axes, rows: pl.DataFrame, names: pl.DataFrame, scale: TwoSlopeN
     )
     cells = wide.select(str(year) for year in years).to_numpy()
     image = axes.imshow(cells, cmap=_SHADES, norm=scale, aspect="auto", interpolation="nearest")
+    axes.set_facecolor(LIGHT_GREY)  # of what is not on record
     several = names["source"].n_unique() > 1
-    labels = [f"{symbol} ({readable(source, 10)})" if several else symbol for source, symbol in names.iter_rows()]
+    labels = [f"{symbol} ({readable(source, 8)})" if several else symbol for source, symbol in names.iter_rows()]
     axes.set_yticks(range(len(names)), labels, fontsize=TEXT - (5 if several else 3))
     every = -(-len(years) // 5)
     axes.set_xticks(range(0, len(years), every), [str(year) for year in years[::every]], fontsize=TEXT - 2)
