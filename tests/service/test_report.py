@@ -192,7 +192,7 @@ def stored(lake, table, rows):
 def judged(empty):
     """One experiment on two markets, and one for validation only; nobody's sessions begin before 2010."""
     lake = Warehouse(empty)
-    facts: dict[str, object] = {"kind": "walk_forward", "finished_at": AT, "n_policies": 1, "warnings": []}
+    facts = {"kind": "walk_forward", "finished_at": AT, "n_policies": 1, "warnings": []}
     spans = {run_id: SPANS.get(run_id, SPANS["a"]) for run_id in RUN_OF}
     runs = [
         {"run_id": run_id, "experiment": name, "source": source, "validation_only": only, **facts}
@@ -207,7 +207,7 @@ def judged(empty):
         window = dict(zip(("first_session", "last_session"), spans[run_id], strict=True))
         verdicts.append({**own, "policy": name, "kind": "ensemble", "period": "all", **window, **figures})
         for period in ("all", "before_2010"):
-            dates = window if period == "all" else {"first_session": None, "last_session": None}
+            dates = window if period == "all" else dict.fromkeys(window)
             each = {**own, "source": source, "period": period, "n_trials": 2, **dates}
             trials += [{**each, "against": against} for against in ("zero", "best_baseline", "anchor")]
     stored(lake, EVALUATIONS, verdicts)
