@@ -68,6 +68,7 @@ OF_THE_MOMENT = {  # columns that tell when and as what commit a row was written
     RUNS.name: ["finished_at", "mlflow_run_id", "snapshot_ids"],
     RATIO_CURVE.name: ["finished_at"],
     SCORECARDS.name: [
+        "judgement",
         "judged_at",
         "training_seconds",
         "judging_seconds",

@@ -25,14 +25,14 @@ NEXT = (
 
 
 def summary(home: Home, names: Sequence[str] = ()) -> pl.DataFrame:
-    """The latest run of each experiment (or of those named): every account over each period but single folds.
+    """The latest run of each experiment on a market (or of those named): every account over each period but single folds.
 
     The columns are those of the verdicts, and whether the run is validation_only.
     """
     lake = Warehouse(home)
     runs = walk_forward_runs(lake)
     chosen = runs.filter(pl.col("experiment").is_in(list(names))) if names else runs
-    latest = chosen.sort("finished_at").group_by("experiment", maintain_order=True).last()
+    latest = chosen.sort("finished_at").group_by("experiment", "source", maintain_order=True).last()
     verdicts = lake.read(EVALUATIONS).join(latest.select("run_id", "validation_only"), on="run_id")
     return verdicts.filter((pl.col("period") != "fold") & (pl.col("kind") != "policy"))
 

@@ -21,7 +21,7 @@ def test_the_families_are_listed_with_their_members(invoke):
 def test_the_families_in_json_are_their_members_by_name(invoke):
     listed = json.loads(invoke("components", "--json").stdout)
     assert set(listed) == set(FAMILIES)
-    assert listed["splitters"] == ["walk_forward", "holdout"]
+    assert listed["splitters"] == ["walk_forward", "holdout", "combinatorial_purged", "purged_kfold"]
 
 
 @pytest.mark.parametrize("family", FAMILIES)
