@@ -205,7 +205,7 @@ def test_a_run_over_a_range_of_one_experiment_is_the_run_of_its_partition(first_
     assert finished.success, problems(finished)
 
 
-def test_weights_off_the_simplex_stop_what_is_judged_by_them_and_what_learns_from_them(own_home, instance, record, monkeypatch):
+def test_weights_off_the_simplex_stop_the_verdict_and_what_learns_from_them(own_home, instance, record, monkeypatch):
     doubled = record.action_logs.with_columns(pl.col("target_weights").list.eval(pl.element() * 2.0))
     terms = record.reward_decomposition.with_columns(pl.col("contribution") + 1e-6)
     with_record(monkeypatch, replace(record, action_logs=doubled, reward_decomposition=terms))
