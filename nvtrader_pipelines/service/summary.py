@@ -25,7 +25,7 @@ NEXT = (
 
 
 def summary(home: Home, names: Sequence[str] = ()) -> pl.DataFrame:
-    """The latest run of each experiment on a market (or of those named): every account over each period but single folds.
+    """Every account over each period but single folds, of each experiment's latest run on a market (or of those named).
 
     The columns are those of the verdicts, and whether the run is validation_only.
     """
