@@ -148,7 +148,8 @@ class Scorecard(Document):
             latency_99=None,
             peak_memory_bytes=None,
         )
-        return content_hash(self.model_copy(update={"measured": same, "data": data, "code_version": ""}))
+        took = {"measured": same, "training_seconds": None}
+        return content_hash(self.model_copy(update={**took, "data": data, "code_version": ""}))
 
     @property
     def as_json(self) -> str:

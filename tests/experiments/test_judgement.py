@@ -147,6 +147,11 @@ def test_the_same_content_has_the_same_digest_whenever_and_however_fast_it_was_j
     assert again["half"].row()["judgement"] != cards["half"].row()["judgement"]
 
 
+def test_how_long_a_training_took_is_no_part_of_the_digest(cards):
+    for card in cards.values():
+        assert card.model_copy(update={"training_seconds": 12.5}).digest == card.digest
+
+
 def test_what_was_found_is_part_of_the_digest(walks, cards):
     contest, found = walks
     other = scorecards(contest, found, replace(LUCK, n_ever=30), STRESS, AT)
