@@ -53,7 +53,8 @@ def overfitting_findings(overfitting: pl.DataFrame) -> list[Finding]:
     """The probability of backtest overfitting of each source, of returns over best baseline and anchor.
 
     Args:
-        overfitting: rows of the overfitting table: source, period, against, n_trials, probability_of_overfitting, note.
+        overfitting: rows of the overfitting table: source, period, against, n_trials, n_compared,
+            probability_of_overfitting, note.
     """
     active = overfitting.filter(pl.col("period") == PERIOD, pl.col("against").is_in(list(ACTIVE)))
     return [_overfit(row) for row in active.sort("source", pl.col("against") != "best_baseline").iter_rows(named=True)]
@@ -90,8 +91,9 @@ def _overfit(row: Mapping[str, Any]) -> Finding:
     passed = value <= MOST_OVERFITTING
     verdict = "not more than" if passed else "more than"
     said = (
-        f"{row['source']}: of {_trials(row)} the best over {over} in one half of the sessions is in the worse half of "
-        f"the trials in the other with probability {told(value, MOST_OVERFITTING)}, {verdict} {MOST_OVERFITTING}"
+        f"{row['source']}: of {row['n_compared']} trials compared the best over {over} in one half of the sessions is "
+        "in the worse half of the trials in the other with probability "
+        f"{told(value, MOST_OVERFITTING)}, {verdict} {MOST_OVERFITTING}"
     )
     return Finding(OVERFITTING, row["source"], row["against"], value, passed, said)
 

@@ -8,7 +8,7 @@ import polars as pl
 from nvtrader_pipelines.evaluation.deflation import YEARLY, Deflation
 from nvtrader_pipelines.evaluation.sharpe_inference import sharpe_moments
 from nvtrader_pipelines.evaluation.trials import (
-    VALIDATION_ONLY,
+    NOT_RANKED,
     Against,
     Period,
     RunReturns,
@@ -82,7 +82,7 @@ def sharpe_ratio_curve(
         rank=ranked.rank("min", descending=True).over("source", "period").cast(pl.Int32),
         best_so_far=~pl.col("validation_only") & (earlier_best.is_null() | (pl.col("sharpe") > earlier_best)),
         note=pl.when("validation_only")
-        .then(pl.lit(VALIDATION_ONLY))
+        .then(pl.lit(NOT_RANKED))
         .when(pl.col("n_trials").is_null())
         .then(unknown)
         .otherwise("note"),

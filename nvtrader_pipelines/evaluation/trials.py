@@ -19,9 +19,7 @@ Days = NDArray[np.datetime64]
 
 Against = Literal["zero", "best_baseline", "anchor"]
 AGAINST: tuple[Against, ...] = get_args(Against)
-VALIDATION_ONLY = (
-    "it is for validation only, trained on what came after its tests: it counts as a trial, and is not ranked"
-)
+NOT_RANKED = "it is for validation only, trained on what came after its tests: it counts as a trial, and is not ranked"
 ANCHORS = ("anchor", "equal_weight")  # baselines that a run's policy starts from, the first that it has
 
 
@@ -72,7 +70,7 @@ class Trial:
     def unranked(self) -> str | None:
         """Why it counts as a trial, but is neither judged nor compared with others, where that is so."""
         if self.validation_only:
-            return VALIDATION_ONLY
+            return NOT_RANKED
         n = len(self.sessions)
         if n >= MIN_OBSERVATIONS:
             return None

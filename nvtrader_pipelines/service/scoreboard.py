@@ -13,7 +13,7 @@ from rich.text import Text
 
 from nvtrader_pipelines.service.errors import one_sentence
 from nvtrader_pipelines.service.options import AsJson, Verbose, found_home
-from nvtrader_pipelines.service.tables import wide_console
+from nvtrader_pipelines.service.tables import cell, wide_console
 
 COLUMNS = ("rank", "entrant", "kind", "net Sharpe [95 %]", "less best baseline [95 %]", "active Sharpe [95 %]")
 MORE = ("deflated", "CAGR", "max DD", "turnover/y", "before")
@@ -125,16 +125,8 @@ def _show_history(rows: pl.DataFrame, name: str, *, as_json: bool) -> None:
     for column in (*HISTORY, "note"):
         table.add_column(column.replace("_", " "), overflow="fold")
     for row in rows.iter_rows(named=True):
-        table.add_row(*(Text(_plain(row[column])) for column in (*HISTORY, "note")))
+        table.add_row(*(Text(cell(row[column])) for column in (*HISTORY, "note")))
     wide_console().print(table)
-
-
-def _plain(value: object) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, datetime):
-        return f"{value:%Y-%m-%d %H:%M:%S}"
-    return f"{value:.3f}" if isinstance(value, float) else str(value)
 
 
 def _write(rows: pl.DataFrame) -> None:

@@ -97,11 +97,6 @@ def completed_run(lake: Warehouse, partition_key: str) -> str | None:
     return planned if planned in runs["run_id"] else None  # other snapshots may hold the same rows
 
 
-def is_complete(lake: Warehouse, partition_key: str) -> bool:
-    """Whether the experiment has a judged run on the pinned market by this code."""
-    return completed_run(lake, partition_key) is not None
-
-
 def unwritten(lake: Warehouse, run_id: str) -> list[Table]:
     """The tables that lack the rows of a judged run: it was interrupted after its verdict."""
     return [table for table in AFTER_THE_VERDICT if lake.read(table, {"run_id": [run_id]}, ["run_id"]).is_empty()]

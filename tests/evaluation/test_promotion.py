@@ -11,7 +11,7 @@ CURVE = pl.DataFrame(
 )
 TRIAL = {"source": "sample", "period": "all", "run_id": "second", "experiment": "ppo", "against": "best_baseline"}
 FIGURES = {"reference": "anchor", "n_trials": 3, "sharpe": 0.4, "deflated_sharpe": 0.97, "note": None}
-CHOICE = {"source": "sample", "period": "all", "against": "anchor", "n_trials": 3}
+CHOICE = {"source": "sample", "period": "all", "against": "anchor", "n_trials": 4, "n_compared": 3}
 
 
 def trials(*changes: dict) -> pl.DataFrame:

@@ -18,7 +18,7 @@ from nvtrader_pipelines.orchestration.pipeline import chosen_specs
 from nvtrader_pipelines.policies.archive import read_archive
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger import Ledger
-from nvtrader_pipelines.storage.plans import contest_state, is_complete, market_is_current
+from nvtrader_pipelines.storage.plans import completed_run, contest_state, market_is_current
 from nvtrader_pipelines.storage.policy_library import LATEST, MANIFEST
 from nvtrader_pipelines.storage.recording import INTERRUPTED
 from nvtrader_pipelines.storage.tables import RUNS
@@ -80,7 +80,7 @@ def assert_no_half_run(home) -> None:
     assert len(policies(home)) < N_POLICIES
     assert not list(home.policies.rglob(MANIFEST))
     assert not list(home.policies.rglob(LATEST))
-    assert not is_complete(Warehouse(home), KEY)
+    assert not completed_run(Warehouse(home), KEY)
 
 
 @pytest.mark.slow
@@ -138,7 +138,7 @@ def test_a_second_run_computes_nothing_again_and_writes_json_and_nothing_else(bu
 def test_after_a_run_everything_is_current(built_home):
     lake = Warehouse(built_home)
     assert market_is_current(lake)
-    assert is_complete(lake, KEY)
+    assert completed_run(lake, KEY)
     with dg.DagsterInstance.from_config(str(dagster_home(built_home))) as instance:
         assert is_judged(instance, contest_state(lake))
         assert not is_judged(instance, "another contest")

@@ -16,7 +16,7 @@ from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.pipeline import run_pipeline
 from nvtrader_pipelines.orchestration.resources import WarehouseResource
 from nvtrader_pipelines.storage.ledger import Ledger
-from nvtrader_pipelines.storage.plans import completed_run, is_complete, unwritten
+from nvtrader_pipelines.storage.plans import completed_run, unwritten
 from nvtrader_pipelines.storage.policy_library import PolicyLibrary
 from nvtrader_pipelines.storage.run_store import StoredRun
 from nvtrader_pipelines.storage.tables import STRESS
@@ -84,11 +84,11 @@ def test_a_run_that_a_check_stops_between_two_steps_is_closed_and_goes_on_when_r
     (run,) = ledger.runs().to_dicts()
     assert run["status"] == "interrupted"
     assert run["message"] == f"the Dagster run {run['dagster_run_id']} ended before it did"
-    assert not is_complete(lake, SWEPT[0])
+    assert not completed_run(lake, SWEPT[0])
 
     assert run_pipeline(home, ["sweep"], quiet=True) == [key.partition("@")[0] for key in SWEPT]
     assert ledger.runs()["status"].to_list() == ["done", "done"]
-    assert all(is_complete(lake, key) for key in SWEPT)
+    assert all(completed_run(lake, key) for key in SWEPT)
 
     before, (stressed, untouched) = ledger.runs(), (completed_run(lake, key) for key in SWEPT)
     rows = lake.read(STRESS)

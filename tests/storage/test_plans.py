@@ -6,8 +6,8 @@ from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.medallion import pin_panels
 from nvtrader_pipelines.storage.plans import (
+    completed_run,
     has_panel,
-    is_complete,
     market_is_current,
     market_state,
     read_paper,
@@ -66,19 +66,19 @@ def test_a_run_of_another_spec_or_code_is_not_reopened(market):
 
 
 def test_a_run_is_complete_when_it_was_judged_on_the_market_as_it_is_now(market):
-    assert not is_complete(market, KEY)
+    assert not completed_run(market, KEY)
     complete(market, sealed(read_plan(market, KEY)), AT)
-    assert is_complete(market, KEY)
+    assert completed_run(market, KEY)
     derive(market, seed=0)  # other snapshots, the same rows
-    assert is_complete(market, KEY)
+    assert completed_run(market, KEY)
     derive(market, seed=1)
-    assert not is_complete(market, KEY)
+    assert not completed_run(market, KEY)
 
 
 def test_a_replay_is_no_completed_run_of_the_market(market):
     parent = sealed(read_plan(market, KEY))
     complete(market, SealedRun.of(read_replay(market, parent), {}, {}), AT)
-    assert not is_complete(market, KEY)
+    assert not completed_run(market, KEY)
 
 
 def test_a_replay_reads_the_market_as_it_is_now_or_at_the_snapshots_it_is_given(market):
