@@ -59,6 +59,7 @@ def test_a_deflated_sharpe_ratio_passes_from_its_limit_on(value, passed):
 def test_a_probability_of_overfitting_passes_up_to_its_limit(value, passed):
     rows = pl.DataFrame([{**CHOICE, "probability_of_overfitting": value, "note": None}])
     (found,) = overfitting_findings(rows)
+    assert "of 3 trials compared the best" in found.sentence
     assert found.passed is passed
     assert f"with probability {value:.2f}" in found.sentence
 
