@@ -64,7 +64,7 @@ class Accounts:
 
     def account(self, i: int) -> Account:
         """One account as a value."""
-        return Account(self.weights[i], float(self.equity[i]), float(self.peak[i]))
+        return Account(self.weights[i], float(self.equity[i]), float(self.peak[i]), self.recent_returns[i])
 
     def open(self, rows: list[int], t: list[int]) -> None:
         """Put the accounts back into cash with equity 1, at sessions `t`."""

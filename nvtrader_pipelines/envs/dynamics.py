@@ -1,7 +1,7 @@
 """The one transition of the account: drift, trade once, pay, drift on; environments and back-tests share it."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -36,6 +36,7 @@ class Account:
     weights: FloatArray  # (N+1,) of equity, cash last
     equity: float = 1.0
     peak: float = 1.0
+    recent_returns: FloatArray = field(default_factory=lambda: np.zeros(0))  # (S,) net session returns, the latest last
 
     @property
     def drawdown(self) -> float:

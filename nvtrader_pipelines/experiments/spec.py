@@ -12,6 +12,7 @@ from nvtrader_pipelines.experiments.designs import AblationDesign, ExperimentDes
 from nvtrader_pipelines.experiments.explanation import explained
 from nvtrader_pipelines.policies.agents import Agent, Learner, PpoAgent
 from nvtrader_pipelines.policies.baselines import Baseline, BuyAndHold, EqualWeight, MeanCvar, MinimumVariance
+from nvtrader_pipelines.portfolio.pipeline import WeightPipeline
 
 Seed = Annotated[int, Field(ge=0, lt=2**31)]  # what NumPy's and torch's generators take
 SourceName = Literal["sample", "landing", "yahoo"]  # the kinds of `Source`
@@ -46,6 +47,7 @@ class ExperimentSpec(Component):
     market: MarketChoice = MarketChoice()
     environment: EnvSpec = EnvSpec()
     agent: Agent = PpoAgent()
+    pipeline: WeightPipeline = WeightPipeline()
     splitter: Splitter = WalkForward()
     design: ExperimentDesign = WalkForwardDesign()
     training_sample_rate: Annotated[float, Field(ge=0.0, le=1.0)] = 0.01  # share of training episodes recorded

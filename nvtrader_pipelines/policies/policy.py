@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from nvtrader_pipelines.envs.dynamics import Account
 from nvtrader_pipelines.market.panel import MarketPanel
+from nvtrader_pipelines.portfolio.pipeline import PipelineResult
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,6 +20,7 @@ class Decision:
     observation_hash: int | None = None
     value: float | None = None  # the critic's estimate
     log_prob: float | None = None  # of the action under the policy's distribution
+    pipeline: PipelineResult | None = None  # the stages that made the target of a proposal
 
 
 class Policy(Protocol):

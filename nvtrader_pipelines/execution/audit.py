@@ -1,0 +1,66 @@
+"""The audit: every event of the loop is one row, appended once and never changed."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime
+from typing import Any, Literal, Protocol
+
+from pydantic import BaseModel, ConfigDict, Field
+
+EventKind = Literal[
+    "proposed",
+    "constructed",
+    "cleared",
+    "blocked",
+    "approved",
+    "overridden",
+    "rejected",
+    "placed",
+    "filled",
+    "cancelled",
+    "halted",
+    "resumed",
+    "promoted",
+]
+
+
+class AuditEvent(BaseModel):
+    """One event, with the ids that lead from it to its plan, policy, run, spec and data."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    event_id: str  # 16 hexadecimal digits of what makes it the event it is: a retried step finds it
+    kind: EventKind
+    at: datetime  # UTC
+    by: str  # who: a person, or the component that acted
+    account: str | None = None
+    session: date | None = None
+    plan_id: str | None = None
+    order_id: str | None = None
+    symbol: str | None = None
+    policy: str | None = None  # the name its account had in the evaluation
+    run_id: str | None = None
+    spec_hash: str | None = None
+    snapshot_ids: Mapping[str, int] = Field(default_factory=dict)  # of the panel decided on
+    reason: str = ""
+    detail: Mapping[str, Any] = Field(default_factory=dict)  # JSON: weights, findings, quantity, price
+
+
+def event_id(kind: EventKind, *parts: object) -> str:
+    """The id of an event, from its kind and what tells it from others of that kind."""
+    return hashlib.sha256("|".join((kind, *map(str, parts))).encode()).hexdigest()[:16]
+
+
+class AuditLog(Protocol):
+    """Where events are kept; what was appended is there after a kill, whole."""
+
+    def append(self, events: Sequence[AuditEvent]) -> None:
+        """Keep events, durably when it returns; those whose id is kept already are left as they are."""
+        ...
+
+    def events(self, account: str | None = None) -> Sequence[AuditEvent]:
+        """Every event in the order they were appended, of one account or of all."""
+        ...
+
+    def has(self, event: str) -> bool:
+        """Whether an event of this id is kept."""
+        ...

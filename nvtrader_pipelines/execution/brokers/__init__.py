@@ -1,0 +1,1 @@
+"""Brokers: where orders go, and what an account holds."""

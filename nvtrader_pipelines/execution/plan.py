@@ -1,0 +1,70 @@
+"""A rebalance plan: what an account shall hold, how that came about, and what compliance found."""
+
+import hashlib
+from collections.abc import Mapping
+from datetime import date
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Level = Literal["hard", "soft", "warn"]
+Rule = Literal[
+    "max_position_pct",
+    "restricted_list",
+    "wash_sale_window_days",
+    "turnover_pct_warn",
+    "sector_concentration_max",
+    "min_diversification",
+    "realized_vol_target",
+]
+
+
+class Finding(BaseModel):
+    """One breach of a rule: hard blocks, soft waits for acknowledgement, warn is kept."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    rule: Rule
+    level: Level
+    symbol: str | None = None  # the name it is about, where it is about one
+    figure: float | None  # what was found; None where it cannot be known
+    bound: float | None
+    sentence: str
+
+
+class Stage(BaseModel):
+    """Weights after one stage of the pipeline."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    name: str
+    weights: tuple[float, ...]  # in the order of the plan's symbols
+    reason: str = ""
+
+
+class RebalancePlan(BaseModel):
+    """What the policy in force wants an account to hold, decided at the close of a session."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    plan_id: str
+    account: str
+    session: date  # of the decision
+    policy: str
+    run_id: str
+    partition_key: str  # experiment, name@hash8
+    spec_hash: str
+    fold: int
+    seeds: tuple[int, ...]  # of the policies that decided
+    snapshot_ids: Mapping[str, int] = Field(default_factory=dict)
+    symbols: tuple[str, ...]  # names, cash last
+    held: tuple[float, ...]  # weights at the close of the decision
+    stages: tuple[Stage, ...]
+    truncated: bool
+
+    @property
+    def target(self) -> tuple[float, ...]:
+        """Wanted weights, cash last."""
+        return self.stages[-1].weights
+
+
+def plan_id(account: str, session: date, run_id: str, policy: str) -> str:
+    """16 hexadecimal digits: the same decision is the same plan."""
+    return hashlib.sha256(f"{account}|{session}|{run_id}|{policy}".encode()).hexdigest()[:16]

@@ -1,0 +1,31 @@
+"""A policy behind the weight pipeline: its weights are a proposal, and what comes out is what is traded."""
+
+from dataclasses import replace
+
+from nvtrader_pipelines.envs.dynamics import Account
+from nvtrader_pipelines.market.panel import MarketPanel
+from nvtrader_pipelines.policies.policy import Decision, Policy
+from nvtrader_pipelines.portfolio.pipeline import Situation, Thresholds, WeightPipeline
+from nvtrader_pipelines.portfolio.pipeline.pipeline import Run
+
+
+class PipelinedPolicy:
+    """A policy and the pipeline its proposals go through, with the thresholds fitted before it decides."""
+
+    def __init__(self, policy: Policy, pipeline: WeightPipeline, thresholds: Thresholds) -> None:
+        self._policy, self._pipeline, self._thresholds = policy, pipeline, thresholds
+        self._started: tuple[MarketPanel, Run] | None = None
+
+    def decide(self, panel: MarketPanel, t: int, account: Account) -> Decision:
+        """The weights wanted at the close of session `t`, after every stage."""
+        proposed = self._policy.decide(panel, t, account)
+        if proposed.target is None:
+            return proposed
+        situation = Situation(panel, t, account.weights, account.drawdown, account.recent_returns, self._thresholds)
+        result = self._run(panel)(proposed.target, situation)
+        return replace(proposed, target=result.weights, pipeline=result)
+
+    def _run(self, panel: MarketPanel) -> Run:
+        if self._started is None or self._started[0] is not panel:
+            self._started = panel, self._pipeline.start(panel)
+        return self._started[1]

@@ -1,0 +1,23 @@
+"""From a policy's proposal to the weights that are traded: select, allocate, time, limit."""
+
+from nvtrader_pipelines.portfolio.pipeline.allocators import Allocator
+from nvtrader_pipelines.portfolio.pipeline.limits import Limit
+from nvtrader_pipelines.portfolio.pipeline.pipeline import WeightPipeline
+from nvtrader_pipelines.portfolio.pipeline.risk_limits import RiskLimits
+from nvtrader_pipelines.portfolio.pipeline.selectors import Selector
+from nvtrader_pipelines.portfolio.pipeline.stage import PipelineResult, Situation, StageWeights, Thresholds
+from nvtrader_pipelines.portfolio.pipeline.timings import AccountPath, Timing
+
+__all__ = [
+    "AccountPath",
+    "Allocator",
+    "Limit",
+    "PipelineResult",
+    "RiskLimits",
+    "Selector",
+    "Situation",
+    "StageWeights",
+    "Thresholds",
+    "Timing",
+    "WeightPipeline",
+]

@@ -1,0 +1,30 @@
+"""The one set of limits: the pipeline's limits may be tighter, compliance holds every plan against it."""
+
+from typing import Annotated, Self
+
+from pydantic import Field, NonNegativeInt, PositiveFloat, model_validator
+
+from nvtrader_pipelines.components import Component
+
+Share = Annotated[float, Field(gt=0.0, le=1.0)]
+
+
+class RiskLimits(Component):
+    """What a long-only portfolio may be; weights are fractions of equity, cash is no position."""
+
+    max_position: Share = 0.25  # of one name; a plan above it is blocked
+    max_gross: Share = 1.0  # sum of absolute weights
+    max_net: Share = 1.0  # sum of weights
+    min_net: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
+    max_sector: Share = 0.45  # of one sector; a plan above it waits for acknowledgement
+    max_turnover: Share = 0.20  # one-way, of one plan; a plan above it waits for acknowledgement
+    min_names: NonNegativeInt = 4  # with weight; fewer are warned of
+    max_volatility: PositiveFloat = 0.22  # realised, per year; more is warned of
+    wash_sale_days: NonNegativeInt = 30  # calendar days after a sale at a loss in which the name may not be bought
+    restricted: tuple[str, ...] = ()  # names that may not be bought
+
+    @model_validator(mode="after")
+    def _net_is_a_range(self) -> Self:
+        if self.min_net > self.max_net:
+            raise ValueError(f"min_net must be at most max_net, but they are {self.min_net} and {self.max_net}")
+        return self
