@@ -49,6 +49,36 @@ class Home:
         return self.root / "data" / "rl" / "policies"
 
     @property
+    def accounts(self) -> Path:
+        """Accounts at brokers, as YAML."""
+        return self.root / "data" / "accounts"
+
+    @property
+    def compliance(self) -> Path:
+        """What compliance holds plans against: the desk's limits, sectors, sales at a loss."""
+        return self.root / "data" / "compliance"
+
+    @property
+    def audit(self) -> Path:
+        """Every event from a proposal to a fill, as append-only JSONL."""
+        return self.root / "data" / "audit"
+
+    @property
+    def runtime(self) -> Path:
+        """What the loop goes by: the active policy, the kill switch, paper accounts."""
+        return self.root / "data" / "runtime"
+
+    @property
+    def active_policy(self) -> Path:
+        """Which policy trades, as JSON."""
+        return self.runtime / "active_policy.json"
+
+    @property
+    def kill_switch(self) -> Path:
+        """While this file is there no order is placed; it says why."""
+        return self.runtime / "kill_switch"
+
+    @property
     def warehouse(self) -> Path:
         """Everything that is built."""
         return self.root / "warehouse"
