@@ -1,0 +1,267 @@
+"""Which policy trades: `data/runtime/active_policy.json`, changed whole or not at all, and every change audited."""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
+
+from nvtrader_pipelines.execution.audit import AuditEvent, AuditLog, event_id
+from nvtrader_pipelines.experiments.plan import FoldSeed
+from nvtrader_pipelines.experiments.spec import ExperimentSpec
+from nvtrader_pipelines.market.panel import MarketPanel
+from nvtrader_pipelines.policies.agents import Learner
+from nvtrader_pipelines.policies.archive import PolicyArchiveError, read_archive
+from nvtrader_pipelines.policies.learned import Interfaces, open_policy
+from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.files import locked, write_atomically
+from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.ledger import Ledger
+from nvtrader_pipelines.storage.medallion import read_panel
+from nvtrader_pipelines.storage.policy_library import PolicyLibrary, SealedRun
+from nvtrader_pipelines.storage.warehouse import Warehouse
+
+Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+RunId = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
+
+
+class PolicyRef(NamedTuple):
+    """A policy of the library: a sealed run, and the name of one of its accounts."""
+
+    run_id: str
+    policy: str  # the experiment's own name for its ensemble, or <name>/seed-<k>
+
+
+class ActivePolicy(BaseModel):
+    """The pointer to the policy that trades, and all that its audit event needs."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    partition_key: str  # experiment, name@hash8
+    run_id: RunId
+    policy: str  # the name its account had in the evaluation
+    sha256: Digest  # of the run's policy files, as in its manifest
+    spec_hash: Digest
+    snapshot_ids: dict[str, int]  # of the panel it was trained on
+    symbols: tuple[str, ...]  # names it trades
+    activated_at: AwareDatetime
+    by: str
+    reason: str = ""
+    previous_run_id: RunId | None = None
+    previous_policy: str | None = None
+
+    @property
+    def ref(self) -> PolicyRef:
+        """Which policy of the library it is."""
+        return PolicyRef(self.run_id, self.policy)
+
+    @property
+    def event(self) -> AuditEvent:
+        """Its row in the audit; the same activation gives the same row."""
+        before = {"previous_run_id": self.previous_run_id, "previous_policy": self.previous_policy}
+        return AuditEvent(
+            event_id=event_id("promoted", self.run_id, self.policy, self.sha256, self.activated_at.isoformat()),
+            kind="promoted",
+            at=self.activated_at,
+            by=self.by,
+            policy=self.policy,
+            run_id=self.run_id,
+            spec_hash=self.spec_hash,
+            snapshot_ids=self.snapshot_ids,
+            reason=self.reason,
+            detail={"partition_key": self.partition_key, "policies_sha256": self.sha256, **before},
+        )
+
+
+def read_active(home: Home) -> ActivePolicy | None:
+    """The policy that trades; None where none was ever activated.
+
+    An activation that was killed before its audit event gets it here, so nobody acts on one that is not audited.
+
+    Raises:
+        StorageError: if the pointer cannot be read, is damaged or has unknown fields.
+    """
+    if _pending(home).exists():
+        with locked(_lock(home)):
+            _finish(home)
+    return _read(home.active_policy)
+
+
+def sealed_of(home: Home, active: ActivePolicy) -> SealedRun:
+    """The run of the active policy, whose manifest is the one that was activated.
+
+    Raises:
+        StorageError: if it is not sealed any more, or its policies are others.
+    """
+    run = PolicyLibrary(home).sealed(active.partition_key, active.run_id)
+    if run.sha256 != active.sha256:
+        raise StorageError(
+            f"run {run.run_id} of {run.partition_key} was activated with policies of digest {active.sha256[:16]}, but "
+            f"its manifest now names {run.sha256[:16]}; restore its files, or activate a policy again"
+        )
+    return run
+
+
+def activate(
+    lake: Warehouse, ledger: Ledger, ref: PolicyRef, by: str, reason: str, clock: Callable[[], datetime]
+) -> ActivePolicy:
+    """Make a policy the one that trades, from the next session on; the one that trades already stays as it is.
+
+    Everything is checked before anything is written: where this raises, the policy that traded before still does.
+
+    Raises:
+        StorageError: if the run is unknown or not sealed, has no such policy, is for validation only, its files are
+            missing or changed, they do not open on the market as it is now, its limits are looser than the desk's, or
+            the audit cannot be read.
+    """
+    home = lake.home
+    run = sealed_run(lake, ledger, ref)
+    symbols = require_usable(lake, ledger, run, ref.policy)
+    with locked(_lock(home)):
+        before = _before(home)
+        if before is not None and (before.ref, before.sha256) == (PolicyRef(run.run_id, ref.policy), run.sha256):
+            return before
+        active = ActivePolicy(
+            partition_key=run.partition_key,
+            run_id=run.run_id,
+            policy=ref.policy,
+            sha256=run.sha256,
+            spec_hash=run.spec_hash,
+            snapshot_ids=run.snapshot_ids,
+            symbols=symbols,
+            activated_at=clock(),
+            by=by,
+            reason=reason,
+            previous_run_id=before.run_id if before else None,
+            previous_policy=before.policy if before else None,
+        )
+        _audit(home).has(active.event.event_id)  # an audit that cannot be read stops here
+        write_atomically(_pending(home), b"")  # until the event is kept: a kill in between is made good by who reads
+        write_atomically(home.active_policy, (active.model_dump_json(indent=1) + "\n").encode())
+        _finish(home)
+    return active
+
+
+def sealed_run(lake: Warehouse, ledger: Ledger, ref: PolicyRef) -> SealedRun:
+    """The sealed run of a policy.
+
+    Raises:
+        StorageError: if there is no such run, it is not sealed, or has no account of that name.
+    """
+    found, library = ledger.find_run(ref.run_id), PolicyLibrary(lake.home)
+    run_id = found.parent_run_id or found.run_id
+    if not library.is_sealed(found.partition_key, run_id):
+        name = found.partition_key.partition("@")[0]
+        raise StorageError(
+            f"run {run_id} of {found.partition_key} is {found.status} and its policies are not all trained; "
+            f"`nvtrader experiments run {name}` goes on with it"
+        )
+    run = library.sealed(found.partition_key, run_id)
+    names = policies_of(run, ledger.read(run.partition_key))
+    if ref.policy not in names:
+        raise StorageError(f"run {run_id} has no policy {ref.policy!r}; it has {', '.join(names)}")
+    return run
+
+
+def policies_of(run: SealedRun, spec: ExperimentSpec) -> list[str]:
+    """The names of a run's policies: the experiment's own, then that of each seed where it learns."""
+    seeds = [f"{spec.name}/seed-{seed}" for seed in run.seeds] if isinstance(spec.agent, Learner) else []
+    return [spec.name, *seeds]
+
+
+def require_usable(lake: Warehouse, ledger: Ledger, run: SealedRun, policy: str) -> tuple[str, ...]:
+    """Refuse a sealed run whose policies cannot trade on the market as it is now; the names they trade.
+
+    Raises:
+        StorageError: as `activate`.
+    """
+    called = f"{policy} of run {run.run_id}"
+    if run.as_parent.validation_only:
+        raise StorageError(
+            f"{called} is for validation only: some of its policies were trained on what came after their tests; train "
+            "the experiment with the walk_forward or the holdout splitter, and activate that run"
+        )
+    spec = ledger.read(run.partition_key)
+    known = dict(ledger.policies(run.run_id).select("file", "sha256").iter_rows())
+    if known and known != run.policies:
+        raise StorageError(
+            f"{called} has a manifest that names other policies than the ledger of its training; restore the folder "
+            f"{PolicyLibrary(lake.home).folder(run.partition_key, run.run_id)}, or remove it and train again"
+        )
+    archives = PolicyLibrary(lake.home).read_run(run)
+    try:
+        panel = read_panel(lake, spec.market.source, spec.market.symbols, spec.market.max_gap)
+        _require_opens(spec, panel, archives)
+    except ValueError as error:  # what does not make a panel, and policies of another one
+        said = " ".join(str(error).split())
+        raise StorageError(f"{called} cannot trade on the market as it is now: {said}") from error
+    return panel.symbols
+
+
+def _require_opens(spec: ExperimentSpec, panel: MarketPanel, archives: Mapping[FoldSeed, bytes]) -> None:
+    """Open every policy, as whoever trades does.
+
+    Raises:
+        PolicyArchiveError: if one is of another experiment, universe, features or size of observation.
+    """
+    shared: Interfaces = {}
+    for content in archives.values():
+        card, tensors = read_archive(content)
+        if card.spec_hash != spec.spec_hash or card.environment != spec.environment:
+            raise PolicyArchiveError(
+                f"the policy of fold {card.fold} seed {card.seed} is one of {card.experiment}, not of "
+                f"{spec.partition_key}; train the experiment again"
+            )
+        open_policy(card, tensors, panel, shared)
+
+
+def _before(home: Home) -> ActivePolicy | None:
+    """What trades until now, audited; None where that cannot be told, which a new activation makes good."""
+    try:
+        if _pending(home).exists():
+            _finish(home)
+        return _read(home.active_policy)
+    except StorageError:
+        return None
+
+
+def _finish(home: Home) -> None:
+    """Keep the event of the pointer, which may be there already."""
+    active = _read(home.active_policy)
+    if active is not None:
+        _audit(home).append([active.event])
+    _pending(home).unlink(missing_ok=True)
+
+
+def _read(path: Path) -> ActivePolicy | None:
+    try:
+        return ActivePolicy.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValidationError) as error:
+        raise StorageError(
+            f"{path} cannot be read as the active policy ({_reason(error)}); nothing trades until a policy is "
+            "activated again, which replaces it: `nvtrader policies activate`"
+        ) from error
+
+
+def _reason(error: OSError | ValidationError) -> str:
+    if isinstance(error, OSError):
+        return error.strerror or type(error).__name__
+    first = error.errors()[0]
+    return f"{'.'.join(map(str, first['loc'])) or 'the file'}: {first['msg']}"
+
+
+def _audit(home: Home) -> AuditLog:
+    from nvtrader_pipelines.storage.audit_log import JsonlAudit
+
+    return JsonlAudit(home)
+
+
+def _pending(home: Home) -> Path:
+    """There while a change of the pointer may lack its audit event."""
+    return home.runtime / ".active_policy.pending"
+
+
+def _lock(home: Home) -> Path:
+    return home.runtime / ".active_policy.lock"
