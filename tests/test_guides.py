@@ -27,6 +27,7 @@ from tests.homes import environment
 
 GUIDES = sorted((Path(__file__).resolve().parents[1] / "docs" / "guides").glob("*.md"))
 FIRST_EXPERIMENT = next(guide for guide in GUIDES if guide.stem == "first-experiment")
+GOES_ON_AFTER = {"paper-trading": FIRST_EXPERIMENT}  # in the home of another guide, with what was trained there
 END = "END-OF-BLOCK"
 OUTPUT = "text"  # blocks that show what came back
 VENV = Path(sys.executable).parent
@@ -70,9 +71,9 @@ def script(guide: Path) -> str:
 
 def work_through(guide: Path, home: Home) -> dict[str, Any]:
     """Run a guide as one shell script that stops at the first failure."""
-    home.root.mkdir()
+    home.root.mkdir(exist_ok=True)
     own = environment(home)
-    with forked_commands(home.root.with_name(f"{home.root.name}-commands"), own) as commands:
+    with forked_commands(home.root.with_name(f"guide-{guide.stem}-commands"), own) as commands:
         path = os.pathsep.join([str(commands), str(VENV), os.environ["PATH"]])
         options: dict[str, Any] = {"cwd": home.root, "env": {**own, "PATH": path}, "text": True, "timeout": 1200}
         shell = ["bash", "-euo", "pipefail", "-c", script(guide)]
@@ -85,7 +86,9 @@ def worked(shared_folder: Path) -> Callable[[Path], tuple[Home, dict[str, Any]]]
     """A guide's home after it was worked through, and what that gave; once for every process of a test session."""
 
     def once(guide: Path) -> tuple[Home, dict[str, Any]]:
-        home, outcome = Home(shared_folder / f"guide-{guide.stem}"), shared_folder / f"guide-{guide.stem}.json"
+        before = GOES_ON_AFTER.get(guide.stem)
+        home = once(before)[0] if before else Home(shared_folder / f"guide-{guide.stem}")
+        outcome = shared_folder / f"guide-{guide.stem}.json"
         with locked(shared_folder / f"guide-{guide.stem}.lock"):
             if not outcome.exists():
                 outcome.write_text(json.dumps(work_through(guide, home)))
