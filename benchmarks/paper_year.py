@@ -1,0 +1,67 @@
+"""A year of sessions on the sample market through `nvtrader paper`, as a person runs it, held to the back-test."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from time import perf_counter
+from typing import Any
+
+import yaml
+
+from benchmarks.claim import Goal, report
+
+NVTRADER = str(Path(sys.executable).with_name("nvtrader"))
+YEAR = ("2018-01-01", "2018-12-31")
+N_ROUNDS = 3
+MOST_APART = 1e-12  # of equity, from that of the back-test
+EXPERIMENT = {
+    "name": "year",
+    "agent": {"total_timesteps": 10_240},
+    "splitter": {"kind": "holdout", "train_first": "2005-01-01", "test_first": "2018-01-01", "test_last": YEAR[1]},
+    "baselines": [{"kind": "equal_weight"}],
+}
+
+
+def main() -> None:
+    """Train and activate a policy, then replay the year on a new account in every round."""
+    with TemporaryDirectory() as folder:
+        (Path(folder) / "data" / "experiments").mkdir(parents=True)
+        (Path(folder) / "data" / "experiments" / "year.yaml").write_text(yaml.safe_dump(EXPERIMENT))
+        _nvtrader(folder, "experiments", "run", "year")
+        _nvtrader(folder, "policies", "activate", "year")
+        seconds, told = zip(*(_replayed(folder, f"round-{i}") for i in range(N_ROUNDS)), strict=True)
+    first = told[0]
+    report(
+        "paper_year",
+        median(seconds),
+        "s",
+        Goal(value_at_most=30.0),
+        note=f"wall clock of the command from its start to its end, median of {N_ROUNDS} accounts; "
+        f"{first['n_sessions']} sessions, 20 names, three seeds, {first['n_plans']} plans, {first['n_fills']} fills, "
+        f"each event synced to disk, tables, views and picture written; equity differs from the back-test's by "
+        f"{max(each['backtest']['largest_difference'] for each in told):.1g}",
+    )
+
+
+def _replayed(folder: str, account: str) -> tuple[float, dict[str, Any]]:
+    """Seconds of one year on a new account, and what the command told."""
+    start = perf_counter()
+    told = json.loads(_nvtrader(folder, "paper", "--account", account, "--from", YEAR[0], "--to", YEAR[1], "--json"))
+    seconds = perf_counter() - start
+    if not (told["backtest"] and told["backtest"]["largest_difference"] <= MOST_APART and told["n_fills"]):
+        raise AssertionError(f"the account must trade and its equity be the back-test's, but it told {told}")
+    return seconds, told
+
+
+def _nvtrader(folder: str, *arguments: str) -> str:
+    """What a command writes."""
+    environment = {**os.environ, "NVTRADER_HOME": folder}
+    return subprocess.run([NVTRADER, *arguments], env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+if __name__ == "__main__":
+    main()
