@@ -9,6 +9,7 @@ from nvtrader_pipelines.components import Component
 
 Weight = Annotated[float, Field(ge=0.0, le=1.0)]
 Share = Annotated[float, Field(gt=0.0, le=1.0)]
+KEY_ID, SECRET_KEY = "APCA_API_KEY_ID", "APCA_API_SECRET_KEY"  # variables of Alpaca's keys, as its own tools call them
 LIVE_HOST = "api.alpaca.markets"
 LOOPBACK = {"127.0.0.1", "localhost", "::1"}
 

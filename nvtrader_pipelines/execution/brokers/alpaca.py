@@ -1,0 +1,259 @@
+"""An account at Alpaca, by alpaca-py: an optional extra, so this module is imported by who opens such an account."""
+
+import json
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from decimal import ROUND_DOWN, Decimal
+from itertools import count
+from typing import Any, ClassVar, Literal, Self, TypeVar
+from zoneinfo import ZoneInfo
+
+from pydantic import SecretStr, ValidationError
+from requests.exceptions import RequestException
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
+from tenacity.wait import wait_base
+
+from nvtrader_pipelines.execution.brokers.account_spec import KEY_ID, SECRET_KEY, AlpacaAccountSpec
+from nvtrader_pipelines.execution.brokers.broker import BrokerTimeout, Holdings, Receipt, Status
+from nvtrader_pipelines.execution.errors import ExecutionError
+from nvtrader_pipelines.execution.orders import Fill, Order
+
+with warnings.catch_warnings():  # alpaca-py 0.44 imports its streams, which nothing here needs, with it
+    warnings.filterwarnings("ignore", message="websockets.legacy is deprecated", category=DeprecationWarning)
+    from alpaca.common.enums import Sort
+    from alpaca.common.exceptions import APIError
+    from alpaca.trading.client import TradingClient
+    from alpaca.trading.enums import OrderSide, OrderStatus, QueryOrderStatus, TimeInForce
+    from alpaca.trading.models import Order as AlpacaOrder
+    from alpaca.trading.requests import GetOrdersRequest, MarketOrderRequest
+
+Answer = TypeVar("Answer")
+
+UNAUTHORIZED, NOT_FOUND, TOO_MANY_REQUESTS, SERVER_ERROR = 401, 404, 429, 500
+REFUSED = {403, 422}  # what funds or permissions do not allow; what is not valid
+EXCHANGE = ZoneInfo("America/New_York")
+SMALLEST = Decimal("1e-9")  # shares
+PAGE = 500  # orders, the most that Alpaca lists at once
+STATUS: dict[OrderStatus, Status] = {  # any other is of an order that may still be filled
+    OrderStatus.FILLED: "filled",
+    OrderStatus.REJECTED: "rejected",
+    OrderStatus.CANCELED: "cancelled",
+    OrderStatus.EXPIRED: "cancelled",
+    OrderStatus.REPLACED: "cancelled",
+    OrderStatus.DONE_FOR_DAY: "cancelled",  # orders here are good for one day
+}
+BACKOFF = wait_exponential(multiplier=0.5, max=8.0)  # seconds between two attempts
+
+
+class _Refusal(Exception):  # noqa: N818 - what Alpaca said, on its way to the method that knows what it means
+    """Alpaca answered with an error."""
+
+    def __init__(self, status: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.status = status
+
+
+class _Client(TradingClient):
+    """alpaca-py's client with a limit of time; it asks once, for who calls it decides on asking again."""
+
+    timeout: float  # seconds
+
+    def _one_request(self, method: str, url: str, opts: dict[str, Any], retry: int) -> Any:  # noqa: ARG002
+        return super()._one_request(method, url, {**opts, "timeout": self.timeout}, 0)
+
+
+@dataclass(frozen=True)
+class AlpacaBroker:
+    """Market orders for the day; those placed while the exchange is closed wait for its next open."""
+
+    client: TradingClient = field(repr=False)
+    attempts: int  # of a request, the first included
+    backoff: wait_base = field(default=BACKOFF, repr=False)
+    settles: ClassVar[Literal["at_market"]] = "at_market"
+
+    @classmethod
+    def connect(cls, spec: AlpacaAccountSpec, key_id: SecretStr, secret_key: SecretStr) -> Self:
+        """The account of two keys; nothing is asked of it yet."""
+        keys = key_id.get_secret_value(), secret_key.get_secret_value()
+        client = _Client(*keys, paper=spec.paper, url_override=spec.base_url)
+        client.timeout = spec.timeout_s
+        return cls(client, spec.retries + 1)
+
+    def holdings(self) -> Holdings:
+        """What is held now as Alpaca says it: a debt is negative cash, what is sold short negative shares.
+
+        Raises:
+            BrokerTimeout: if there is no answer.
+            ExecutionError: if Alpaca refuses, or says no cash or equity.
+        """
+        account = self._read(self.client.get_account)
+        positions = self._read(self.client.get_all_positions)
+        if account.cash is None or account.equity is None:
+            raise ExecutionError(
+                f"Alpaca must say the account's cash and equity, but said {account.cash} and {account.equity}; see "
+                "the state of the account in Alpaca's dashboard"
+            )
+        shares = {position.symbol: float(position.qty) for position in positions}
+        return Holdings(shares, float(account.cash), float(account.equity))
+
+    def submit(self, order: Order) -> Receipt:
+        """Place an order for the day at the market's price, with at most nine decimals of a share.
+
+        Its id is Alpaca's `client_order_id`, so it is placed once, however often it is submitted.
+
+        Raises:
+            BrokerTimeout: if there is no answer; the order may be there or not.
+            ExecutionError: if Alpaca refuses the keys.
+        """
+        quantity = Decimal(repr(order.quantity)).quantize(SMALLEST, ROUND_DOWN)
+        if not quantity:
+            return Receipt(order.order_id, "", "rejected", f"{order.quantity} shares are less than Alpaca trades")
+        request = MarketOrderRequest(
+            symbol=order.symbol,
+            qty=float(quantity),
+            side=OrderSide(order.side),
+            time_in_force=TimeInForce.DAY,
+            client_order_id=order.order_id,
+        )
+        try:
+            return _receipt(self._placed_once(request, order.order_id))
+        except _Refusal as refusal:
+            if refusal.status not in REFUSED:
+                raise _failure(refusal) from None
+            known = self._find(order.order_id)  # refused because it is there already
+            return _receipt(known) if known else Receipt(order.order_id, "", "rejected", str(refusal))
+
+    def _placed_once(self, request: MarketOrderRequest, order_id: str) -> AlpacaOrder:
+        earlier = count()
+
+        def attempt() -> AlpacaOrder:
+            known = self._asked_for(order_id) if next(earlier) else None
+            return known or _ask(lambda: self.client.submit_order(request))
+
+        return self._retrying(attempt)
+
+    def open_orders(self) -> Sequence[Receipt]:
+        """Orders of the account, whoever placed them, that are accepted and neither filled nor cancelled."""
+        return [_receipt(order) for page in self._pages(QueryOrderStatus.OPEN) for order in page]
+
+    def cancel(self, order_id: str) -> None:
+        """Cancel an open order; one that is not open any more is left."""
+        order = self._find(order_id)
+        if order is None or _status(order) != "accepted":
+            return
+        try:
+            self._retrying(lambda: _ask(lambda: self.client.cancel_order_by_id(order.id)))
+        except _Refusal as refusal:
+            if refusal.status not in {NOT_FOUND, *REFUSED}:  # those are of one filled or cancelled meanwhile
+                raise _failure(refusal) from None
+
+    def fills(self, plan_id: str) -> Sequence[Fill]:
+        """What was filled of a plan's orders; fees that Alpaca books on the day after are not in their cost."""
+        own: list[AlpacaOrder] = []
+        for page in self._pages(QueryOrderStatus.ALL):
+            found = [order for order in page if order.client_order_id.startswith(f"{plan_id}-")]
+            if own and not found:  # a plan's orders lie together
+                break
+            own.extend(found)
+        return [_fill(order) for order in own if float(order.filled_qty or 0.0) > 0.0]
+
+    def _pages(self, status: QueryOrderStatus) -> Iterator[list[AlpacaOrder]]:
+        """Orders by page, the latest first."""
+        seen: set[Any] = set()
+        until = None
+        while True:
+            request = GetOrdersRequest(status=status, limit=PAGE, until=until, direction=Sort.DESC)
+            page = self._read(lambda asked=request: self.client.get_orders(asked))
+            fresh = [order for order in page if order.id not in seen]
+            yield fresh
+            if len(page) < PAGE or not fresh:
+                return
+            seen.update(order.id for order in fresh)
+            until = page[-1].submitted_at + timedelta(microseconds=1)  # Alpaca's times are finer than ours
+
+    def _find(self, order_id: str) -> AlpacaOrder | None:
+        return self._told(lambda: self._asked_for(order_id))
+
+    def _asked_for(self, order_id: str) -> AlpacaOrder | None:
+        try:
+            return _ask(lambda: self.client.get_order_by_client_id(order_id))
+        except _Refusal as refusal:
+            if refusal.status != NOT_FOUND:
+                raise
+            return None
+
+    def _read(self, request: Callable[[], Any]) -> Any:
+        return self._told(lambda: _ask(request))
+
+    def _told(self, attempt: Callable[[], Answer]) -> Answer:
+        try:
+            return self._retrying(attempt)
+        except _Refusal as refusal:
+            raise _failure(refusal) from None
+
+    def _retrying(self, attempt: Callable[[], Answer]) -> Answer:
+        again = retry_if_exception_type(BrokerTimeout)
+        return Retrying(stop=stop_after_attempt(self.attempts), wait=self.backoff, retry=again, reraise=True)(attempt)
+
+
+def _ask(request: Callable[[], Any]) -> Any:
+    """The answer to one request; what alpaca-py raises holds the keys' headers, so it is not handed on."""
+    try:
+        return request()
+    except APIError as error:
+        status = error.status_code or SERVER_ERROR
+        if status >= SERVER_ERROR or status == TOO_MANY_REQUESTS:
+            raise _no_answer(f"HTTP {status}") from None
+        raise _Refusal(status, _sentence(str(error))) from None
+    except RequestException as error:
+        raise _no_answer(type(error).__name__) from None
+    except ValidationError as error:
+        raise ExecutionError(
+            f"Alpaca's answer must be as alpaca-py knows it, but is no {error.title}; install a newer alpaca-py"
+        ) from None
+
+
+def _no_answer(why: str) -> BrokerTimeout:
+    return BrokerTimeout(f"Alpaca did not answer ({why}); an order may be there or not, submit it again as it is")
+
+
+def _sentence(body: str) -> str:
+    """What Alpaca says in its answer to a request that it refuses."""
+    try:
+        return str(json.loads(body)["message"])
+    except (ValueError, KeyError, TypeError):  # no answer of Alpaca's own, such as a proxy's page
+        return body[:200]
+
+
+def _failure(refusal: _Refusal) -> ExecutionError:
+    if refusal.status in {UNAUTHORIZED, *REFUSED}:
+        return ExecutionError(
+            f"Alpaca refuses the keys (HTTP {refusal.status}: {refusal}); {KEY_ID} and {SECRET_KEY} in the environment "
+            "must be a pair of the account, of paper trading where the account has paper: true"
+        )
+    return ExecutionError(f"Alpaca refuses a request (HTTP {refusal.status}: {refusal}); see the account's base_url")
+
+
+def _status(order: AlpacaOrder) -> Status:
+    return STATUS.get(order.status, "accepted")
+
+
+def _receipt(order: AlpacaOrder) -> Receipt:
+    status = _status(order)
+    reason = "Alpaca took the order and rejected it later" if status == "rejected" else ""
+    return Receipt(order.client_order_id, str(order.id), status, reason)
+
+
+def _fill(order: AlpacaOrder) -> Fill:
+    return Fill(
+        order_id=order.client_order_id,
+        symbol=str(order.symbol),
+        side="buy" if order.side is OrderSide.BUY else "sell",
+        quantity=float(order.filled_qty or 0.0),
+        price=float(order.filled_avg_price or 0.0),
+        cost=0.0,
+        session=(order.filled_at or order.updated_at).astimezone(EXCHANGE).date(),
+        complete=order.status is OrderStatus.FILLED,
+    )

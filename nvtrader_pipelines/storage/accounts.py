@@ -1,0 +1,82 @@
+"""Accounts at brokers: one YAML file each, and the keys of those that need some from the environment."""
+
+import os
+import re
+from typing import TYPE_CHECKING
+
+from pydantic import RootModel, SecretStr, ValidationError
+
+from nvtrader_pipelines.execution.brokers.account_spec import (
+    KEY_ID,
+    SECRET_KEY,
+    AccountSpec,
+    AlpacaAccountSpec,
+    PaperAccountSpec,
+)
+from nvtrader_pipelines.execution.errors import ExecutionError
+from nvtrader_pipelines.experiments.explanation import explained
+from nvtrader_pipelines.storage.documents import read_document
+from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.home import Home
+
+if TYPE_CHECKING:
+    from nvtrader_pipelines.execution.brokers.alpaca import AlpacaBroker
+
+DEFAULT = "paper"  # the account that is there without a file
+NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")  # it names files and is a part of ids
+LIVE = "NVTRADER_LIVE_TRADING"  # must name the account that trades with money
+
+
+class AccountDocument(RootModel[AccountSpec]):
+    """One file of `data/accounts`."""
+
+
+def read_account(home: Home, name: str = DEFAULT) -> AccountSpec:
+    """The account of a name; `paper` is there without a file, with its defaults.
+
+    Raises:
+        StorageError: if no account can have the name, there is none, or its file is no valid account.
+    """
+    if not NAME.fullmatch(name):
+        raise StorageError(
+            f"an account's name is up to 63 small letters, digits and -, not first a -, but is {name!r}; name it so"
+        )
+    path = home.accounts / f"{name}.yaml"
+    if name == DEFAULT and not path.exists():
+        return PaperAccountSpec()
+    if not path.is_file():
+        known = ", ".join(sorted({DEFAULT, *(each.stem for each in home.accounts.glob("*.yaml"))}))
+        raise StorageError(f"there is no account {name!r}; write data/accounts/{path.name}, or take one of: {known}")
+    try:
+        return AccountDocument.model_validate(read_document(path)).root
+    except ValidationError as error:
+        raise StorageError(f"{path.name} is no valid account: {explained(error, AccountDocument)}") from error
+
+
+def connect(name: str, spec: AlpacaAccountSpec) -> "AlpacaBroker":
+    """The account at Alpaca, with the keys of the environment; nothing is asked of it yet.
+
+    Raises:
+        ExecutionError: if alpaca-py is not installed, keys are missing, or an account that trades with money is not
+            named by the variable that allows it.
+    """
+    if not spec.paper and os.environ.get(LIVE) != name:
+        raise ExecutionError(
+            f"the account {name!r} trades with money (paper: false), which {LIVE}={name} in the environment must "
+            "allow; set it, or set paper: true"
+        )
+    missing = [variable for variable in (KEY_ID, SECRET_KEY) if not os.environ.get(variable)]
+    if missing:
+        raise ExecutionError(
+            f"the account {name!r} needs Alpaca's keys in the environment, but {' and '.join(missing)} "
+            f"{'is' if len(missing) == 1 else 'are'} not set; make keys in Alpaca's dashboard and export them"
+        )
+    try:
+        from nvtrader_pipelines.execution.brokers.alpaca import AlpacaBroker
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != "alpaca":
+            raise
+        raise ExecutionError(
+            f"the account {name!r} needs alpaca-py: install it with pip install -c constraints.txt -e '.[alpaca]'"
+        ) from error
+    return AlpacaBroker.connect(spec, SecretStr(os.environ[KEY_ID]), SecretStr(os.environ[SECRET_KEY]))
