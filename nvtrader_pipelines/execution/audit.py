@@ -2,10 +2,13 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Any, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
+
+from nvtrader_pipelines.execution.plan import RebalancePlan
 
 EventKind = Literal[
     "proposed",
@@ -48,6 +51,45 @@ class AuditEvent(BaseModel):
 def event_id(kind: EventKind, *parts: object) -> str:
     """The id of an event, from its kind and what tells it from others of that kind."""
     return hashlib.sha256("|".join((kind, *map(str, parts))).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class About:
+    """What an event of a plan tells besides the plan's own ids; the detail is JSON.
+
+    The detail holds, by kind: constructed `plan` (RebalancePlan); cleared and blocked `findings` (list of Finding);
+    placed `order` (Order) and `broker_order_id`; filled `fill` (Fill). The others carry none.
+    """
+
+    order_id: str | None = None
+    symbol: str | None = None
+    session: date | None = None  # of the fill; None: the plan's own
+    reason: str = ""
+    detail: Mapping[str, Any] = field(default_factory=dict)
+
+
+def plan_event(
+    kind: EventKind, plan: RebalancePlan, at: datetime, by: str, about: About | None = None, *parts: object
+) -> AuditEvent:
+    """An event of a plan, or of one of its orders: one of a kind, unless further parts tell it from others."""
+    about = about or About()
+    return AuditEvent(
+        event_id=event_id(kind, plan.plan_id, about.order_id or "", *parts),
+        kind=kind,
+        at=at,
+        by=by,
+        account=plan.account,
+        session=about.session or plan.session,
+        plan_id=plan.plan_id,
+        order_id=about.order_id,
+        symbol=about.symbol,
+        policy=plan.policy,
+        run_id=plan.run_id,
+        spec_hash=plan.spec_hash,
+        snapshot_ids=plan.snapshot_ids,
+        reason=about.reason,
+        detail=about.detail,
+    )
 
 
 class AuditLog(Protocol):

@@ -14,6 +14,14 @@ from nvtrader_pipelines.storage.tables.evaluation import (
     VALIDATION,
 )
 from nvtrader_pipelines.storage.tables.gold import FEATURES, MARKET_PANEL, REGIMES, RETURNS
+from nvtrader_pipelines.storage.tables.portfolio import (
+    AUDIT,
+    FILLS,
+    ORDERS,
+    PORTFOLIO_STATE,
+    REBALANCE_PLAN,
+    TARGET_WEIGHTS,
+)
 from nvtrader_pipelines.storage.tables.preferences import PREFERENCE_PAIRS
 from nvtrader_pipelines.storage.tables.rl import (
     ACTION_LOGS,
@@ -50,24 +58,35 @@ TABLES = (
     STRESS,
     SCORECARDS,
     SCOREBOARD,
+    REBALANCE_PLAN,
+    TARGET_WEIGHTS,
+    ORDERS,
+    FILLS,
+    PORTFOLIO_STATE,
+    AUDIT,
     PREFERENCE_PAIRS,
 )
 
 __all__ = [
     "ACTION_LOGS",
+    "AUDIT",
     "BARS",
     "CLEAN_BARS",
     "DELIVERIES",
     "EQUITY_CURVES",
     "EVALUATIONS",
     "FEATURES",
+    "FILLS",
     "MARKET_PANEL",
+    "ORDERS",
     "OVERFITTING",
     "PINNED",
+    "PORTFOLIO_STATE",
     "PREFERENCE_PAIRS",
     "PRUDEX",
     "QUARANTINE",
     "RATIO_CURVE",
+    "REBALANCE_PLAN",
     "REGIMES",
     "REGIME_EVALUATION",
     "RETURNS",
@@ -77,6 +96,7 @@ __all__ = [
     "SCORECARDS",
     "STRESS",
     "TABLES",
+    "TARGET_WEIGHTS",
     "TRAINING_CURVES",
     "TRAJECTORIES",
     "VALIDATION",

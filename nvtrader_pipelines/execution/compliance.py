@@ -1,0 +1,182 @@
+"""Compliance: seven rules that a plan is held against, by figures alone: hard blocks, soft waits, warn is kept.
+
+Source: names, levels and defaults of the seven rules are those of NVTrader's compliance agent.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+
+from nvtrader_pipelines.execution.plan import Finding, RebalancePlan
+from nvtrader_pipelines.portfolio.pipeline import RiskLimits
+
+ROUNDING = 1e-9  # of a weight or a sum of weights: the pipeline's own cap makes a weight of exactly the bound
+SMALLER_IS_TIGHTER = ("max_position", "max_gross", "max_net", "max_sector", "max_turnover", "max_volatility")
+LARGER_IS_TIGHTER = ("min_net", "min_names", "wash_sale_days")
+
+
+@dataclass(frozen=True)
+class ComplianceData:
+    """What compliance must know of the names."""
+
+    sectors: Mapping[str, str] = field(default_factory=dict)  # by symbol
+    loss_sales: Sequence[tuple[str, date]] = ()  # symbol and day of a sale at a loss
+    restricted: Sequence[str] = ()  # names that may not be bought, beside those of the limits
+
+
+def findings_of(
+    plan: RebalancePlan, limits: RiskLimits, data: ComplianceData, volatility: float | None
+) -> tuple[Finding, ...]:
+    """What compliance finds in a plan, rule by rule; nothing where it may be traded as it is.
+
+    Args:
+        plan: the plan; a name is bought where its target is above what is held.
+        limits: the tighter of the spec's and the desk's.
+        data: sectors, sales at a loss, restricted names.
+        volatility: realised volatility per year that the target weights would have had over the trailing sessions;
+            None where it cannot be known.
+    """
+    return (
+        *_positions(plan, limits),
+        *_restricted(plan, (*limits.restricted, *data.restricted)),
+        *_wash_sales(plan, limits, data.loss_sales),
+        *_turnover(plan, limits),
+        *_sectors(plan, limits, data.sectors),
+        *_diversification(plan, limits),
+        *_volatility(limits, volatility),
+    )
+
+
+def tighter(a: RiskLimits, b: RiskLimits) -> RiskLimits:
+    """The tighter of two sets of limits, field by field; restricted names of either are restricted.
+
+    Raises:
+        pydantic.ValidationError: if no portfolio could keep both (a net of at least more than of at most).
+    """
+    least = {name: min(getattr(a, name), getattr(b, name)) for name in SMALLER_IS_TIGHTER}
+    most = {name: max(getattr(a, name), getattr(b, name)) for name in LARGER_IS_TIGHTER}
+    return RiskLimits(**least, **most, restricted=tuple(sorted({*a.restricted, *b.restricted})))
+
+
+def one_way_turnover(plan: RebalancePlan) -> float:
+    """Half the sum of absolute changes from held to target, cash included: the fraction of equity that is exchanged."""
+    return 0.5 * sum(abs(wanted - held) for wanted, held in zip(plan.target, plan.held, strict=True))
+
+
+def blocks(findings: Sequence[Finding]) -> bool:
+    """Whether a plan may not be traded, and nobody may approve it."""
+    return any(finding.level == "hard" for finding in findings)
+
+
+def waits(findings: Sequence[Finding]) -> bool:
+    """Whether somebody must acknowledge what was found before the plan is traded."""
+    return not blocks(findings) and any(finding.level == "soft" for finding in findings)
+
+
+def _names(plan: RebalancePlan) -> list[tuple[str, float, float]]:
+    """Name, weight held and weight wanted, without cash."""
+    return list(zip(plan.symbols, plan.held, plan.target, strict=True))[:-1]
+
+
+def _bought(plan: RebalancePlan) -> list[tuple[str, float]]:
+    """Names whose weight grows, and by how much."""
+    return [(name, wanted - held) for name, held, wanted in _names(plan) if wanted - held > ROUNDING]
+
+
+def _positions(plan: RebalancePlan, limits: RiskLimits) -> list[Finding]:
+    bound = limits.max_position
+    return [
+        Finding(
+            rule="max_position_pct",
+            level="hard",
+            symbol=name,
+            figure=wanted,
+            bound=bound,
+            sentence=f"{name} would weigh {wanted:.2%}, above the {bound:.2%} that one name may weigh",
+        )
+        for name, _, wanted in _names(plan)
+        if abs(wanted) > bound + ROUNDING
+    ]
+
+
+def _restricted(plan: RebalancePlan, restricted: Sequence[str]) -> list[Finding]:
+    return [
+        Finding(
+            rule="restricted_list",
+            level="hard",
+            symbol=name,
+            figure=more,
+            bound=0.0,
+            sentence=f"{name} is restricted: it may be held or sold, but {more:.2%} of equity would be bought",
+        )
+        for name, more in _bought(plan)
+        if name in restricted
+    ]
+
+
+def _wash_sales(plan: RebalancePlan, limits: RiskLimits, sales: Sequence[tuple[str, date]]) -> list[Finding]:
+    found = []
+    for name, _ in _bought(plan):
+        days = min(
+            ((plan.session - day).days for symbol, day in sales if symbol == name and day <= plan.session), default=None
+        )
+        if days is not None and days <= limits.wash_sale_days:
+            found.append(
+                Finding(
+                    rule="wash_sale_window_days",
+                    level="hard",
+                    symbol=name,
+                    figure=float(days),
+                    bound=float(limits.wash_sale_days),
+                    sentence=f"{name} would be bought {days} calendar days after it was sold at a loss; "
+                    f"it may not be bought within {limits.wash_sale_days}",
+                )
+            )
+    return found
+
+
+def _turnover(plan: RebalancePlan, limits: RiskLimits) -> list[Finding]:
+    turnover, bound = one_way_turnover(plan), limits.max_turnover
+    if turnover <= bound + ROUNDING:
+        return []
+    sentence = f"one-way turnover would be {turnover:.2%} of equity, above {bound:.2%}"
+    return [Finding(rule="turnover_pct_warn", level="soft", figure=turnover, bound=bound, sentence=sentence)]
+
+
+def _sectors(plan: RebalancePlan, limits: RiskLimits, sectors: Mapping[str, str]) -> list[Finding]:
+    bound, sums, found = limits.max_sector, dict[str, float](), list[Finding]()
+    for name, _, wanted in _names(plan):
+        if name in sectors:
+            sums[sectors[name]] = sums.get(sectors[name], 0.0) + abs(wanted)
+        elif abs(wanted) > ROUNDING:
+            sentence = f"{name} would weigh {wanted:.2%}, but its sector is not known; add it to the table of sectors"
+            found.append(_sector_finding(name, None, bound, sentence))
+    for sector in sorted(sums):
+        if sums[sector] > bound + ROUNDING:
+            sentence = f"sector {sector} would weigh {sums[sector]:.2%}, above the {bound:.2%} that one may weigh"
+            found.append(_sector_finding(None, sums[sector], bound, sentence))
+    return found
+
+
+def _sector_finding(symbol: str | None, figure: float | None, bound: float, sentence: str) -> Finding:
+    rule = "sector_concentration_max"
+    return Finding(rule=rule, level="soft", symbol=symbol, figure=figure, bound=bound, sentence=sentence)
+
+
+def _diversification(plan: RebalancePlan, limits: RiskLimits) -> list[Finding]:
+    n_names, bound = sum(abs(wanted) > ROUNDING for _, _, wanted in _names(plan)), limits.min_names
+    if n_names >= bound:
+        return []
+    sentence = f"{n_names} names would have weight, fewer than {bound}"
+    return [Finding(rule="min_diversification", level="warn", figure=n_names, bound=bound, sentence=sentence)]
+
+
+def _volatility(limits: RiskLimits, volatility: float | None) -> list[Finding]:
+    bound = limits.max_volatility
+    if volatility is None:
+        sentence = f"realised volatility of the target weights cannot be known, so not that it is at most {bound:.2%}"
+    elif volatility <= bound + ROUNDING:
+        return []
+    else:
+        sentence = f"the target weights had a realised volatility of {volatility:.2%} per year, above {bound:.2%}"
+    return [Finding(rule="realized_vol_target", level="warn", figure=volatility, bound=bound, sentence=sentence)]
