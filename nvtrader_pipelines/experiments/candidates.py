@@ -9,7 +9,7 @@ import numpy as np
 
 from nvtrader_pipelines.envs.dynamics import Account
 from nvtrader_pipelines.evaluation.splits import Fold
-from nvtrader_pipelines.experiments.contest import Archives, contestants
+from nvtrader_pipelines.experiments.contest import Archives, FoldThresholds, contestants
 from nvtrader_pipelines.experiments.entrants import BaselineEntrant, EntrantKind, Sb3Entrant, WeightsEntrant
 from nvtrader_pipelines.experiments.replay import Parent, replay_plan
 from nvtrader_pipelines.experiments.spec import ExperimentSpec, MarketChoice
@@ -106,6 +106,7 @@ def run_candidate(
     parent: Parent,
     archives: Archives,
     chosen: Mapping[int, int],
+    thresholds: FoldThresholds,
     **facts: Any,
 ) -> Candidate:
     """A run's experiment, each session decided by the policies of the latest fold whose tests have begun.
@@ -116,7 +117,7 @@ def run_candidate(
 
     def opened(panel: MarketPanel, window: Window) -> Policy:
         plan = replay_plan(spec, panel, parent, window)
-        own = next(each for each in contestants(plan, archives, chosen) if each.kind == "ensemble")
+        own = next(each for each in contestants(plan, archives, chosen, thresholds) if each.kind == "ensemble")
         return _ByFold(plan.folds, own.by_fold)
 
     starts = {fold.index: fold.test_first for fold in parent.folds}

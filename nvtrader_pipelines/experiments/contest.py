@@ -1,20 +1,27 @@
 """Who takes part in a run: every seed, the experiment itself, and the baselines, each on an account of its own."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from nvtrader_pipelines.evaluation.backtest import Contestant, backtest
 from nvtrader_pipelines.evaluation.splits import Block, Fold
 from nvtrader_pipelines.evaluation.statistics import sharpe_ratio
 from nvtrader_pipelines.evaluation.walk_forward import PATH
 from nvtrader_pipelines.experiments.plan import FoldSeed, RunPlan
+from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.policies.agents import Learner
 from nvtrader_pipelines.policies.archive import PolicyArchiveError, read_archive
 from nvtrader_pipelines.policies.learned import EnsemblePolicy, Interfaces, open_policy
+from nvtrader_pipelines.policies.pipelined import PipelinedPolicy
 from nvtrader_pipelines.policies.policy import Policy
+from nvtrader_pipelines.portfolio.pipeline import Thresholds, WeightPipeline
+from nvtrader_pipelines.portfolio.pipeline.timings import ConstantTiming
 
 Archives = Mapping[FoldSeed, bytes]
+FoldThresholds = Mapping[int, Thresholds]  # fold to what its timing was fitted to
 
 
 @dataclass(frozen=True)
@@ -26,18 +33,22 @@ class Choice:
     sharpe: Mapping[int, float]  # of each seed there, annualised, net of costs
 
 
-def contestants(plan: RunPlan, archives: Archives, chosen: Mapping[int, int]) -> list[Contestant]:
+def contestants(
+    plan: RunPlan, archives: Archives, chosen: Mapping[int, int], thresholds: FoldThresholds
+) -> list[Contestant]:
     """Every seed or path, the experiment under its own name, and the baselines.
 
+    All but the baselines decide through the experiment's weight pipeline, with the thresholds of the fold in force.
     The experiment is the average of its seeds' weights, or in each fold the seed `chosen` for it. A classical agent
     does not learn and has no seeds: one worker keeps one account over all folds.
 
     Where the folds make several paths, an account for each takes the place of those of the seeds: the average of all
     seeds of the fold that decides there. The experiment itself is then the average over seeds and paths: in each block
-    the mean weights of every policy that was not trained on it.
+    the mean weights of every policy that was not trained on it, timed by the mean of their folds' thresholds.
 
     Raises:
         KeyError: if the archive of a fold and seed is missing.
+        ValueError: if the timing needs thresholds and those of a fold are missing.
         PolicyArchiveError: if an archive cannot be used, or is not the one of its fold and seed in this run.
     """
     spec, n_blocks = plan.spec, len(plan.paths.blocks)
@@ -45,11 +56,91 @@ def contestants(plan: RunPlan, archives: Archives, chosen: Mapping[int, int]) ->
     baselines = [
         Contestant(baseline.kind, "baseline", nobody, (baseline.start(),) * n_blocks) for baseline in spec.baselines
     ]
-    if not isinstance(spec.agent, Learner):
-        return [Contestant(spec.name, "ensemble", nobody, (spec.agent.start(),) * n_blocks), *baselines]
+    proposing = _proposing(plan, archives, chosen)
+    return [*(_pipelined(plan, each, folds, thresholds) for each, folds in proposing), *baselines]
+
+
+def _proposing(
+    plan: RunPlan, archives: Archives, chosen: Mapping[int, int]
+) -> list[tuple[Contestant, Sequence[Sequence[Fold]]]]:
+    """Who decides through the pipeline, with the folds that decide in each block; the experiment itself comes last."""
+    together = list(zip(*plan.deciding, strict=True))
+    if not isinstance(plan.spec.agent, Learner):
+        n_blocks = len(together)
+        one = Contestant(plan.spec.name, "ensemble", (None,) * n_blocks, (plan.spec.agent.start(),) * n_blocks)
+        return [(one, together)]
     policies = _opened(plan, plan.keys, archives)
-    members = _seeds(plan, policies) if len(plan.deciding) == 1 else _paths(plan, policies)
-    return [*members, _experiment(plan, policies, chosen), *baselines]
+    if len(plan.deciding) == 1:
+        members = [(seed, together) for seed in _seeds(plan, policies)]
+    else:
+        members = [
+            (path, [(fold,) for fold in folds])
+            for path, folds in zip(_paths(plan, policies), plan.deciding, strict=True)
+        ]
+    return [*members, (_experiment(plan, policies, chosen), together)]
+
+
+def _pipelined(
+    plan: RunPlan, proposing: Contestant, folds: Sequence[Sequence[Fold]], thresholds: FoldThresholds
+) -> Contestant:
+    """The account whose weights go through the pipeline, in each block with the thresholds of the folds that decide."""
+    pipeline = plan.spec.pipeline
+    return replace(
+        proposing,
+        by_fold=tuple(
+            PipelinedPolicy(policy, pipeline, _mean([thresholds_of(plan, fold, thresholds) for fold in together]))
+            for policy, together in zip(proposing.by_fold, folds, strict=True)
+        ),
+    )
+
+
+def untimed(plan: RunPlan, archives: Archives, chosen: Mapping[int, int], fold: Fold) -> Policy:
+    """Who decides for the experiment in a fold, through its pipeline without the timing; for an account of its own.
+
+    Raises:
+        KeyError: if the archive of a seed is missing.
+        PolicyArchiveError: if an archive cannot be used, or is not the one of its fold and seed in this run.
+    """
+    spec, proposing = plan.spec, plan.spec.agent
+    if isinstance(proposing, Learner):
+        seeds = [chosen[fold.index]] if chosen else spec.seeds
+        policies = _opened(plan, [(fold.index, seed) for seed in seeds], archives)
+        worker = policies[fold.index, seeds[0]] if chosen else EnsemblePolicy(list(policies.values()))
+    else:
+        worker = proposing.start()
+    return PipelinedPolicy(worker, _without_timing(spec), Thresholds())
+
+
+def _without_timing(spec: ExperimentSpec) -> WeightPipeline:
+    return spec.pipeline.model_copy(update={"timing": ConstantTiming()})
+
+
+def thresholds_of(plan: RunPlan, fold: Fold, thresholds: FoldThresholds) -> Thresholds:
+    """What the timing was fitted to before a fold's tests; nothing where it needs no fit.
+
+    Raises:
+        ValueError: if it needs one and there is none.
+    """
+    timing = plan.spec.pipeline.timing
+    if fold.index in thresholds:
+        return thresholds[fold.index]
+    if timing.needs_fit:
+        raise ValueError(
+            f"the {timing.kind} timing of {plan.spec.partition_key} needs thresholds fitted on the training of each "
+            f"fold, but there are none of fold {fold.index}; train the experiment again"
+        )
+    return Thresholds()
+
+
+def _mean(several: Sequence[Thresholds]) -> Thresholds:
+    """The mean of each threshold; of one alone, itself."""
+    if len(several) == 1:
+        return several[0]
+    means = {}
+    for name in Thresholds.model_fields:
+        known = [value for value in (getattr(each, name) for each in several) if value is not None]
+        means[name] = float(np.mean(known)) if known else None
+    return Thresholds(**means)
 
 
 def _seeds(plan: RunPlan, policies: Mapping[FoldSeed, Policy]) -> list[Contestant]:
@@ -91,11 +182,18 @@ def _average(plan: RunPlan, policies: Mapping[FoldSeed, Policy], folds: Iterable
 
 
 def choose(plan: RunPlan, archives: Archives, fold: Fold) -> Choice:
-    """Of a fold's seeds, the one with the highest net Sharpe ratio on the sessions held out of its training."""
+    """Of a fold's seeds, the one with the highest net Sharpe ratio on the sessions held out of its training.
+
+    Each is traded there as it will be, through the pipeline, but without the timing.
+    """
     first, last = plan.validation_window(fold)
     held_out = Block(fold.index, first, last)
     policies = _opened(plan, [(fold.index, seed) for seed in plan.spec.seeds], archives)
-    seeds = [Contestant(str(seed), "policy", (seed,), (policies[fold.index, seed],)) for seed in plan.spec.seeds]
+    pipeline = _without_timing(plan.spec)  # its thresholds are fitted for the seed that is chosen here
+    seeds = [
+        Contestant(str(seed), "policy", (seed,), (PipelinedPolicy(policies[fold.index, seed], pipeline, Thresholds()),))
+        for seed in plan.spec.seeds
+    ]
     curves = backtest(plan.panel, plan.spec.environment, [held_out], seeds).equity_curves
     returns = curves.partition_by("policy", as_dict=True)
     sharpe = {seed: sharpe_ratio(returns[(str(seed),)]["net_return"].to_numpy()) for seed in plan.spec.seeds}

@@ -9,16 +9,19 @@ from typing import Any
 import polars as pl
 
 from nvtrader_pipelines.evaluation.backtest import BacktestRecord, WalkStep, walk
+from nvtrader_pipelines.evaluation.splits import Fold
 from nvtrader_pipelines.evaluation.walk_forward import EVALUATION, MIN_SESSIONS, evaluate
 from nvtrader_pipelines.experiments.contest import choose, contestants
 from nvtrader_pipelines.experiments.plan import PHASES, FoldSeed, RunPlan
 from nvtrader_pipelines.experiments.progress import Progress, Stage
 from nvtrader_pipelines.experiments.stages import Teller, equity_stages, paper_stages
 from nvtrader_pipelines.experiments.store import RunStore, TrainedPolicy
+from nvtrader_pipelines.experiments.thresholds import fit_thresholds
 from nvtrader_pipelines.policies.agents import Learner
 from nvtrader_pipelines.policies.archive import read_archive, write_archive
 from nvtrader_pipelines.policies.training import Checkpointed, Finished, Stepped, TrainingEvent, TrainingTask, train_all
 from nvtrader_pipelines.policies.trajectory import TRAJECTORY
+from nvtrader_pipelines.portfolio.pipeline import Thresholds
 
 TRAINING_SHARE = 0.9  # of the time of a run that trains and judges
 Span = tuple[float, float]  # shares of the whole run that are done before and after a part
@@ -102,7 +105,18 @@ class Runtime:
             yield self._said(
                 "evaluate.step", message, fold=fold.index, seed=choice.seed, share=span[1], metrics=metrics
             )
-        self.store.seal(chosen)
+        thresholds: dict[int, Thresholds] = {}
+        for fold in plan.folds if plan.spec.pipeline.timing.needs_fit else ():
+            fitted = thresholds[fold.index] = fit_thresholds(plan, self.store.archives(), chosen, fold)
+            yield self._fitted(fold, fitted, share=span[1])
+        self.store.seal(chosen, thresholds)
+
+    def _fitted(self, fold: Fold, thresholds: Thresholds, share: float) -> Progress:
+        metrics = {name: value for name, value in thresholds if value is not None}
+        figures = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in metrics.items())
+        message = f"fold {fold.index}: the {self.plan.spec.pipeline.timing.kind} timing was fitted to its training"
+        said = f"{message}: {figures}" if figures else message
+        return self._said("evaluate.step", said, fold=fold.index, share=share, metrics=metrics)
 
     def _kept(self, event: TrainingEvent, meter: "_Meter") -> Progress:
         """Keep what a training gave, and say so."""
@@ -131,7 +145,7 @@ class Runtime:
     def _walked(self, span: Span, tell: Teller) -> Generator[Progress, None, BacktestRecord]:
         """Walk every account and keep the record, which is the last value."""
         plan = self.plan
-        who = contestants(plan, self.store.archives(), self.store.chosen())
+        who = contestants(plan, self.store.archives(), self.store.chosen(), self.store.thresholds())
         own = next(i for i, contestant in enumerate(who) if contestant.kind == "ensemble")
         steps = walk(plan.panel, plan.spec.environment, plan.paths.blocks, who, PHASES[plan.kind])
         while True:

@@ -7,6 +7,7 @@ from typing import Protocol
 import polars as pl
 
 from nvtrader_pipelines.evaluation.backtest import BacktestRecord
+from nvtrader_pipelines.experiments.contest import FoldThresholds
 from nvtrader_pipelines.experiments.plan import FoldSeed
 
 
@@ -43,12 +44,16 @@ class RunStore(Protocol):
         """Every policy the run has so far; those of its parent where it trains none."""
         ...
 
-    def seal(self, chosen: Mapping[int, int]) -> None:
-        """Mark the policies as complete, with the seed chosen for each fold where one is."""
+    def seal(self, chosen: Mapping[int, int], thresholds: FoldThresholds) -> None:
+        """Mark the policies as complete, with the seed chosen for each fold and what its timing was fitted to."""
         ...
 
     def chosen(self) -> Mapping[int, int]:
         """Fold to the seed chosen for it; empty where the seeds are averaged."""
+        ...
+
+    def thresholds(self) -> FoldThresholds:
+        """Fold to what the timing was fitted to; empty where it needs no fit."""
         ...
 
     def keep_record(self, record: BacktestRecord) -> None:

@@ -11,7 +11,7 @@ from nvtrader_pipelines.evaluation.backtest import Contestant
 from nvtrader_pipelines.evaluation.stress.verdict import Contest, stress_steps
 from nvtrader_pipelines.evaluation.stress.world import NoWorld, OutOfSample, StressedWorld
 from nvtrader_pipelines.evaluation.stress.worlds import StressTest, stressed_worlds
-from nvtrader_pipelines.experiments.contest import Archives, contestants
+from nvtrader_pipelines.experiments.contest import Archives, FoldThresholds, contestants
 from nvtrader_pipelines.experiments.plan import RunPlan
 from nvtrader_pipelines.experiments.progress import Progress, Stage
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
@@ -33,7 +33,7 @@ def out_of_sample(plan: RunPlan) -> tuple[OutOfSample, ...]:
     )
 
 
-def contest_of(plan: RunPlan, archives: Archives, chosen: Mapping[int, int]) -> Contest:
+def contest_of(plan: RunPlan, archives: Archives, chosen: Mapping[int, int], thresholds: FoldThresholds) -> Contest:
     """Who takes part in a stressed world: the accounts of the run, with its policies opened on the world's market.
 
     The market may have other prices than the one they were trained on, not other names or features.
@@ -56,7 +56,7 @@ def contest_of(plan: RunPlan, archives: Archives, chosen: Mapping[int, int]) -> 
                 seeds=tuple(each.seeds[place] for place in deciding),
                 by_fold=tuple(each.by_fold[place] for place in deciding),
             )
-            for each in contestants(there, archives, chosen)
+            for each in contestants(there, archives, chosen, thresholds)
         ]
 
     return contest

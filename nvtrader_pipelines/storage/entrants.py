@@ -105,6 +105,7 @@ class _Reader:
             sealed.as_parent,
             library.read_run(sealed),
             sealed.chosen,
+            sealed.thresholds,
             run_id=sealed.run_id,
             training_seconds=training_seconds(self.ledger, sealed.run_id),
             warnings=sealed.warnings,

@@ -3,24 +3,29 @@
 import contextlib
 import hashlib
 import json
+import operator
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import Self
+from types import MappingProxyType
+from typing import Any, Self
 
 import polars as pl
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
+from nvtrader_pipelines.experiments.contest import FoldThresholds
 from nvtrader_pipelines.experiments.plan import CODE_VERSION, FoldSeed, RunKind, RunPlan
 from nvtrader_pipelines.experiments.replay import FoldDates, Parent, fold_dates, recorded_as
 from nvtrader_pipelines.experiments.store import TrainedPolicy
 from nvtrader_pipelines.policies.archive import PolicyArchiveError, read_archive
+from nvtrader_pipelines.portfolio.pipeline import Thresholds
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import write_atomically
 from nvtrader_pipelines.storage.home import Home
 
 MANIFEST, LATEST = "manifest.json", "latest.json"
+NONE: Mapping[int, Any] = MappingProxyType({})
 
 
 class SealedRun(BaseModel):
@@ -41,10 +46,17 @@ class SealedRun(BaseModel):
     seeds: tuple[int, ...]
     folds: tuple[FoldDates, ...]
     chosen: dict[int, int]  # fold to seed, where one was chosen
+    thresholds: dict[int, Thresholds] = Field(default={}, exclude_if=operator.not_)  # fold to what timing was fitted to
     policies: dict[str, str]  # file name to SHA-256
 
     @classmethod
-    def of(cls, plan: RunPlan, policies: Mapping[str, str], chosen: Mapping[int, int]) -> Self:
+    def of(
+        cls,
+        plan: RunPlan,
+        policies: Mapping[str, str],
+        chosen: Mapping[int, int],
+        thresholds: FoldThresholds,
+    ) -> Self:
         """A run with its policies."""
         return cls(
             partition_key=plan.spec.partition_key,
@@ -61,6 +73,7 @@ class SealedRun(BaseModel):
             seeds=plan.spec.seeds,
             folds=fold_dates(plan),
             chosen=dict(chosen),
+            thresholds=dict(thresholds),
             policies=dict(policies),
         )
 
@@ -71,8 +84,10 @@ class SealedRun(BaseModel):
 
     @property
     def sha256(self) -> str:
-        """Digest of all policies."""
-        return hashlib.sha256(json.dumps(self.policies, sort_keys=True).encode()).hexdigest()
+        """Digest of all policies, and of what their timing was fitted to where it was."""
+        fitted = {str(fold): each.model_dump(mode="json") for fold, each in self.thresholds.items()}
+        content = {**self.policies, "thresholds": fitted} if fitted else self.policies
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -117,7 +132,14 @@ class PolicyLibrary:
         paths = {key: folder / file_name(key) for key in plan.keys}
         return {key: path.read_bytes() for key, path in paths.items() if path.exists()}
 
-    def seal(self, plan: RunPlan, chosen: Mapping[int, int] | None = None, *, latest: bool = True) -> SealedRun:
+    def seal(
+        self,
+        plan: RunPlan,
+        chosen: Mapping[int, int] = NONE,
+        thresholds: FoldThresholds = NONE,
+        *,
+        latest: bool = True,
+    ) -> SealedRun:
         """Write the manifest of a complete run and point the experiment at it, as its `latest` or its only one.
 
         Raises:
@@ -129,7 +151,7 @@ class PolicyLibrary:
         if missing:
             raise StorageError(f"{folder} misses {', '.join(missing)}; train the experiment again")
         policies = {name: _sha256((folder / name).read_bytes()) for name in wanted}
-        run = SealedRun.of(plan, policies, chosen or {})
+        run = SealedRun.of(plan, policies, chosen, thresholds)
         write_atomically(folder / MANIFEST, run.model_dump_json(indent=1).encode())
         pointer = folder.parent / LATEST
         if latest or not pointer.exists():

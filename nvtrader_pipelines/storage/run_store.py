@@ -8,6 +8,7 @@ from datetime import datetime
 import polars as pl
 
 from nvtrader_pipelines.evaluation.backtest import BacktestRecord
+from nvtrader_pipelines.experiments.contest import FoldThresholds
 from nvtrader_pipelines.experiments.plan import FoldSeed, RunPlan
 from nvtrader_pipelines.experiments.runtime import training_curves
 from nvtrader_pipelines.experiments.store import TrainedPolicy
@@ -72,14 +73,18 @@ class StoredRun:
             return self.library.kept(self.plan)
         return self.library.read_run(self.parent or self.run)
 
-    def seal(self, chosen: Mapping[int, int]) -> None:
+    def seal(self, chosen: Mapping[int, int], thresholds: FoldThresholds) -> None:
         """Mark the policies as complete, and keep how their trainings went."""
-        run = self.library.seal(self.plan, chosen, latest=self.latest)
+        run = self.library.seal(self.plan, chosen, thresholds, latest=self.latest)
         replace_run(self.lake, TRAINING_CURVES, training_curves(self.library.read_run(run)), run)
 
     def chosen(self) -> Mapping[int, int]:
         """Fold to the seed chosen for it."""
         return self.run.chosen
+
+    def thresholds(self) -> FoldThresholds:
+        """Fold to what the timing was fitted to."""
+        return self.run.thresholds
 
     def keep_record(self, record: BacktestRecord) -> None:
         """Write the trajectory tables.
@@ -106,7 +111,7 @@ class StoredRun:
         """
         if self.parent is None:
             return self.library.sealed(*self._place)
-        return SealedRun.of(self.plan, self.parent.policies, self.parent.chosen)
+        return SealedRun.of(self.plan, self.parent.policies, self.parent.chosen, self.parent.thresholds)
 
 
 def require_same_past(known: pl.DataFrame, now: pl.DataFrame) -> None:

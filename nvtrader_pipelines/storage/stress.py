@@ -20,5 +20,5 @@ def stress_run(lake: Warehouse, plan: RunPlan, run: SealedRun, task_id: str) -> 
         StorageError: if the snapshot of the returns is gone, or a policy is missing or not the one that was sealed.
     """
     returns = lake.read(RETURNS, {"source": [run.source]}, snapshot_id=run.snapshot_ids[RETURNS.name])
-    contest = contest_of(plan, PolicyLibrary(lake.home).read_run(run), run.chosen)
+    contest = contest_of(plan, PolicyLibrary(lake.home).read_run(run), run.chosen, run.thresholds)
     return StressRun(plan, returns, contest, task_id, now).steps(standard_stress_test(plan.spec))

@@ -12,7 +12,7 @@ class MemoryStore:
     def __init__(self, parent=None):
         self.parent = parent
         self.policies, self.checkpoints = {}, {}
-        self.sealed, self.record, self.verdict = None, None, None
+        self.sealed, self.fitted, self.record, self.verdict = None, {}, None, None
         self.told = []
 
     def done(self):
@@ -31,11 +31,14 @@ class MemoryStore:
     def archives(self):
         return {key: policy.archive for key, policy in (self.parent or self).policies.items()}
 
-    def seal(self, chosen):
-        self.sealed = dict(chosen)
+    def seal(self, chosen, thresholds):
+        self.sealed, self.fitted = dict(chosen), dict(thresholds)
 
     def chosen(self):
         return (self.parent or self).sealed
+
+    def thresholds(self):
+        return (self.parent or self).fitted
 
     def keep_record(self, record):
         self.record = record

@@ -4,6 +4,7 @@ from nvtrader_pipelines.evaluation.splits import WalkForward
 from nvtrader_pipelines.experiments.plan import RunPlan
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.policies.baselines import BuyAndHold, EqualWeight
+from nvtrader_pipelines.portfolio.pipeline import RiskLimits, WeightPipeline
 from tests.experiments.memory import MemoryStore, runtime
 from tests.markets import synthetic_panel
 from tests.policies.small import AGENT, SPEC
@@ -12,6 +13,7 @@ EXPERIMENT = ExperimentSpec(
     name="tiny",
     environment=SPEC,
     agent=AGENT,
+    pipeline=WeightPipeline(risk_limits=RiskLimits(max_position=1.0)),  # nothing binds on three names
     splitter=WalkForward(train_months=12, test_months=12),
     baselines=(EqualWeight(), BuyAndHold()),
     seeds=(0, 1, 5),

@@ -78,7 +78,7 @@ def wanting(name, target):
 @pytest.fixture(scope="module")
 def candidate(plan, run):
     parent = Parent(plan.run_id, fold_dates(plan))
-    return run_candidate("tiny", plan.spec, parent, run.archives(), run.chosen(), run_id=plan.run_id)
+    return run_candidate("tiny", plan.spec, parent, run.archives(), run.chosen(), run.thresholds(), run_id=plan.run_id)
 
 
 def test_a_run_under_its_own_environment_and_window_has_the_equity_it_recorded_bit_for_bit(plan, run, candidate):

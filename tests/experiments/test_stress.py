@@ -42,7 +42,7 @@ def run():
 def told(run):
     """Each step of its stress test, and the table."""
     plan, store = run
-    contest = contest_of(plan, store.archives(), store.chosen())
+    contest = contest_of(plan, store.archives(), store.chosen(), store.thresholds())
     steps, found = StressRun(plan, ROWS, contest, "task", ticking()).steps(STRESS_TEST), []
     while True:
         try:
@@ -85,8 +85,8 @@ def test_each_world_is_told_with_its_share_of_all(told):
 def test_in_the_calm_world_learned_policies_decide_as_on_the_market_they_were_trained_on(run):
     plan, store = run
     calm = next(stressed_worlds(ROWS, out_of_sample(plan), STRESS_TEST))
-    there = contest_of(plan, store.archives(), store.chosen())(calm)
-    here = contestants(plan, store.archives(), store.chosen())
+    there = contest_of(plan, store.archives(), store.chosen(), store.thresholds())(calm)
+    here = contestants(plan, store.archives(), store.chosen(), store.thresholds())
     t = plan.panel.index_of(calm.panel.sessions[calm.first])
     for one, other in zip(here, there, strict=True):
         was = one.by_fold[0].decide(plan.panel, t, Accounts(plan.panel, plan.spec.environment, 1, t).account(0))
@@ -110,7 +110,7 @@ def test_where_several_folds_test_a_block_all_of_them_are_known_to_be_trained_on
     assert len(parts) == len(plan.paths.blocks) == 3
     for world in stressed_worlds(ROWS, parts, STRESS_TEST):
         if hasattr(world, "blocks"):
-            who = contest_of(plan, {}, {})(world)
+            who = contest_of(plan, {}, {}, {})(world)
             assert {len(each.by_fold) for each in who} == {len(world.blocks)} == {1}
     last = parts[-1]
     assert all(end < last.first for _, end in last.trained)
@@ -121,14 +121,14 @@ def test_archives_of_another_market_are_refused(run):
     calm = next(stressed_worlds(ROWS, out_of_sample(plan), STRESS_TEST))
     other = replace(plan, panel_digest="0" * 64)
     with pytest.raises(PolicyArchiveError, match="train the experiment again"):
-        contest_of(other, store.archives(), store.chosen())(calm)
+        contest_of(other, store.archives(), store.chosen(), store.thresholds())(calm)
 
 
 def test_other_names_than_those_trained_on_are_refused(run):
     plan, store = run
     calm = next(stressed_worlds(ROWS, out_of_sample(plan), STRESS_TEST, symbols=("AAA", "BBB")))
     with pytest.raises(PolicyArchiveError, match="trained on 3 symbols"):
-        contest_of(plan, store.archives(), store.chosen())(calm)
+        contest_of(plan, store.archives(), store.chosen(), store.thresholds())(calm)
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ def derive(lake, seed, n_sessions=460):
 
 
 def sealed(plan):
-    return SealedRun.of(plan, {}, {})
+    return SealedRun.of(plan, {}, {}, {})
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def test_a_run_is_complete_when_it_was_judged_on_the_market_as_it_is_now(market)
 
 def test_a_replay_is_no_completed_run_of_the_market(market):
     parent = sealed(read_plan(market, KEY))
-    complete(market, SealedRun.of(read_replay(market, parent), {}, {}), AT)
+    complete(market, SealedRun.of(read_replay(market, parent), {}, {}, {}), AT)
     assert not completed_run(market, KEY)
 
 

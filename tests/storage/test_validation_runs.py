@@ -92,7 +92,7 @@ def test_the_tables_hold_a_verdict_by_block_and_the_identities(rows, lake, run):
 
 def test_a_path_has_in_each_block_the_seeds_of_the_split_that_comes_next(lake, run, plan):
     archives = PolicyLibrary(lake.home).read_run(run)
-    accounts = {who.name: who for who in contestants(plan, archives, {})}
+    accounts = {who.name: who for who in contestants(plan, archives, {}, {})}
     tested = list(itertools.combinations(range(4), 2))
     everybody = []
     for block in range(4):
