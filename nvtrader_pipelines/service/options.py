@@ -1,5 +1,6 @@
-"""Options that every command shares, and the home folder they all work on."""
+"""Options that every command shares, the home folder they all work on, and who gives them."""
 
+import getpass
 from typing import Annotated
 
 import typer
@@ -14,6 +15,7 @@ EPILOG = (
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show the trace of an error.")]
 Form = Annotated[Format, typer.Option("--format", "-f", help="table, csv or json.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Write JSON.")]
+Account = Annotated[str, typer.Option("--account", help="An account of data/accounts; `paper` needs no file.")]
 
 
 def chosen_form(form: Format, *, as_json: bool) -> Format:
@@ -31,3 +33,15 @@ def found_home() -> Home:
     if not home.root.is_dir():
         raise ValueError(f"NVTRADER_HOME names {home.root}, which is no folder; create it or name another")
     return home
+
+
+def person() -> str:
+    """Who gives the command, as the audit names them.
+
+    Raises:
+        ValueError: if the system knows no name.
+    """
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError) as unknown:  # which of them depends on the version of Python
+        raise ValueError("the audit must name a person, but this user has no name; export LOGNAME=<name>") from unknown
