@@ -1,22 +1,21 @@
 """Entrants that can be judged: each opens a policy for one account on a market, and says what it was trained on."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
 import numpy as np
 
-from nvtrader_pipelines.envs.dynamics import Account
-from nvtrader_pipelines.evaluation.splits import Fold
-from nvtrader_pipelines.experiments.contest import Archives, FoldThresholds, contestants
+from nvtrader_pipelines.experiments.contest import Archives, FoldThresholds
+from nvtrader_pipelines.experiments.deployment import ByFold, account_of
 from nvtrader_pipelines.experiments.entrants import BaselineEntrant, EntrantKind, Sb3Entrant, WeightsEntrant
 from nvtrader_pipelines.experiments.replay import Parent, replay_plan
 from nvtrader_pipelines.experiments.spec import ExperimentSpec, MarketChoice
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.policies.archive import read_archive
 from nvtrader_pipelines.policies.baselines import ClassicalAgent
-from nvtrader_pipelines.policies.policy import Decision, Policy
+from nvtrader_pipelines.policies.policy import Policy
 from nvtrader_pipelines.policies.sb3_zip import Sb3Zip, open_sb3
 from nvtrader_pipelines.policies.weights_table import WeightsPolicy, WeightsTable
 
@@ -117,8 +116,8 @@ def run_candidate(
 
     def opened(panel: MarketPanel, window: Window) -> Policy:
         plan = replay_plan(spec, panel, parent, window)
-        own = next(each for each in contestants(plan, archives, chosen, thresholds) if each.kind == "ensemble")
-        return _ByFold(plan.folds, own.by_fold)
+        own = account_of(plan, archives, chosen, thresholds, spec.name)
+        return ByFold(plan.folds, own.by_fold)
 
     starts = {fold.index: fold.test_first for fold in parent.folds}
     cards = [read_archive(content)[0] for _, content in sorted(archives.items())]
@@ -139,18 +138,6 @@ def run_candidate(
         lookback=spec.agent.lookback if isinstance(spec.agent, ClassicalAgent) else 1,
         **facts,
     )
-
-
-class _ByFold:
-    """Each session is decided by its fold's policy."""
-
-    def __init__(self, folds: Sequence[Fold], policies: Sequence[Policy]) -> None:
-        self._lasts, self._policies = [fold.test_last for fold in folds], tuple(policies)
-
-    def decide(self, panel: MarketPanel, t: int, account: Account) -> Decision:
-        """The weights of the fold that the session after `t` belongs to; after the last fold, of the last one."""
-        place = min(int(np.searchsorted(self._lasts, t + 1)), len(self._policies) - 1)
-        return self._policies[place].decide(panel, t, account)
 
 
 def weights_candidate(
