@@ -1,5 +1,6 @@
 """n accounts side by side on one panel: their state, and the step that environments and back-tests share."""
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ from nvtrader_pipelines.envs.dynamics import (
     hold,
     holding_period,
     market_legs,
+    opening_account,
     resolve_fill,
 )
 from nvtrader_pipelines.envs.rewards.term import RECENT_SESSIONS, StepOutcome
@@ -130,6 +132,32 @@ class Accounts:
             f"equity of account {i} is not a finite number after the decision of {self.panel.sessions[self.t[i]]}: "
             "the target weights or the panel's returns hold a NaN; check the data, or a training that diverged"
         )
+
+
+def opened_account(n_symbols: int) -> Account:
+    """An account of equity 1, all in cash, that remembers as many sessions as `Accounts` do."""
+    return replace(opening_account(n_symbols), recent_returns=np.zeros(RECENT_SESSIONS))
+
+
+def settled(account: Account, weights: NDArray[np.float64], growth: float) -> Account:
+    """The account at the next close: what `Accounts` do to each of theirs, for one that moves a session at a time.
+
+    Args:
+        account: at the close before.
+        weights: (N+1,) at this close.
+        growth: equity over that at the close before, net of cost.
+
+    Raises:
+        ValueError: if the equity would be no finite number.
+    """
+    equity = account.equity * growth
+    if not np.isfinite(equity):
+        raise ValueError(
+            f"equity must stay a finite number, but {account.equity} grows by {growth}: the target weights or the "
+            "market's returns hold a NaN; check the data"
+        )
+    recent = np.append(account.recent_returns[1:], growth - 1.0)
+    return Account(weights, equity, max(account.peak, equity), recent)
 
 
 @njit(cache=True)

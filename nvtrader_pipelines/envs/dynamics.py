@@ -19,6 +19,7 @@ from nvtrader_pipelines.envs.transition import (
     TRADES,
     WHOLE,
     close_rows,
+    drift_rows,
     hold_rows,
 )
 from nvtrader_pipelines.market.panel import MarketPanel
@@ -145,6 +146,25 @@ def closes(executed: FloatArray, period: HoldingPeriod) -> Iterator[tuple[FloatA
     legs = period.legs
     _require_within(close_rows(executed, legs.returns, legs.charges, period.decided_at, held, growth), period)
     return ((held[session], growth[session]) for session in range(period.n_sessions))
+
+
+def drift(weights: FloatArray, period: HoldingPeriod) -> tuple[FloatArray, FloatArray]:
+    """Weights (n, N+1) at the next close, and growth (n,) to it, of portfolios that hold through a session.
+
+    It is what `hold` does in every session of a period after the first.
+
+    Raises:
+        ValueError: if the period is not one session, or the shapes differ from the panel's.
+        IndexError: if the session of a portfolio is beyond the panel.
+    """
+    legs = period.legs
+    _require_shapes(weights, weights, np.zeros(len(weights), np.bool_), period)
+    if period.n_sessions != 1:
+        raise ValueError(f"portfolios drift one session at a time, but the period has {period.n_sessions}")
+    held, growth = np.empty(weights.shape), np.empty(len(weights))
+    weights = np.ascontiguousarray(weights, np.float64)
+    _require_within(drift_rows(weights, legs.returns, legs.charges, period.decided_at, held, growth), period)
+    return held, growth
 
 
 def hold(

@@ -174,6 +174,21 @@ def close_rows(
 
 
 @njit(cache=True)
+def drift_rows(weights: Floats, returns: Floats, charges: Floats, closed_at: Ints, held: Floats, growth: Floats) -> int:
+    """Hold n portfolios from one close to the next, the session after each of `closed_at`, without a fill.
+
+    Writes `held` (n, N+1) and `growth` (n,). Returns the first row that reaches beyond the panel, in which case nothing
+    is written, or `ALL_WITHIN`.
+    """
+    for i in range(len(weights)):
+        if closed_at[i] < 0 or closed_at[i] + 1 >= returns.shape[1]:
+            return i
+    for i in range(len(weights)):
+        growth[i] = _drift(weights, i, returns, charges, WHOLE, closed_at[i] + 1, held, i)
+    return ALL_WITHIN
+
+
+@njit(cache=True)
 def hold_path(  # noqa: PLR0913
     target: Floats,
     returns: Floats,

@@ -3,9 +3,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from nvtrader_pipelines.envs.accounts import Accounts
+from nvtrader_pipelines.envs.accounts import Accounts, opened_account, settled
+from nvtrader_pipelines.envs.dynamics import drift, hold, holding_period, market_legs
 from nvtrader_pipelines.envs.rewards import BenchmarkRelative, CvarExcess, LogGrowth
 from nvtrader_pipelines.envs.spec import EnvSpec
+from nvtrader_pipelines.portfolio.costs import total_cost
 from tests.panels import GAP, GAPPY, STEADY, eventful_panel
 
 CASH = 6  # its column
@@ -115,3 +117,40 @@ def test_a_return_that_is_no_number_stops_the_run_instead_of_spreading():
     accounts = Accounts(replace(panel, close_returns=returns), SPEC, 1, t=20)
     with pytest.raises(ValueError, match="not a finite number"):
         accounts.trade(np.full((1, 7), 1 / 7), np.ones(1, dtype=bool), 5)
+
+
+@pytest.mark.parametrize("fill", ["next_open", "next_close", "same_close"])
+def test_an_account_moved_session_by_session_is_the_one_moved_in_one_step_to_the_last_bit(fill):
+    panel, generator = eventful_panel(), np.random.default_rng(4)
+    spec = SPEC.model_copy(update={"fill": fill})
+    accounts, one = Accounts(panel, spec, 3, t=20), opened_account(6)
+    legs, cost = market_legs(panel, fill), total_cost(spec.cost_models, panel)
+    for t in range(20, 140, 5):
+        target, wanted = generator.dirichlet(np.ones(7), 3), generator.random(3) < 0.8
+        step = accounts.trade(target, wanted, 5)
+        at = np.array([t])
+        done = hold(one.weights[None, :], target[1:2], wanted[1:2], holding_period(legs, at, 1), cost)
+        one = settled(one, done.weights[0], float(done.session_growth[0, 0]))
+        path = [one.equity]
+        for later in range(1, 5):
+            held, growth = drift(one.weights[None, :], holding_period(legs, at + later, 1))
+            one = settled(one, held[0], float(growth[0]))
+            path.append(one.equity)
+        assert path == step.path[1].tolist()
+        assert one.weights.tolist() == accounts.weights[1].tolist()
+        assert (one.peak, one.drawdown) == (accounts.peak[1], accounts.drawdown[1])
+        assert one.recent_returns.tolist() == accounts.recent_returns[1].tolist()
+
+
+def test_an_account_drifts_one_session_of_the_panel_at_a_time():
+    panel = eventful_panel()
+    legs, weights = market_legs(panel, "next_close"), opened_account(6).weights[None, :]
+    with pytest.raises(ValueError, match="one session at a time, but the period has 2"):
+        drift(weights, holding_period(legs, np.array([3]), 2))
+    with pytest.raises(IndexError, match="needs sessions the panel does not have"):
+        drift(weights, holding_period(legs, np.array([len(panel.sessions) - 1]), 1))
+
+
+def test_an_account_whose_equity_would_be_no_number_is_not_settled():
+    with pytest.raises(ValueError, match="finite number"):
+        settled(opened_account(6), opened_account(6).weights, float("nan"))
