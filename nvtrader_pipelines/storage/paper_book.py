@@ -1,0 +1,144 @@
+"""The book of an account in SQLite: `data/runtime/accounts/<account>.db`, one transaction per effect."""
+
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+
+from nvtrader_pipelines.execution.book import AccountState, BookedOrder
+from nvtrader_pipelines.execution.orders import Fill
+from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.home import Home
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS states (session TEXT PRIMARY KEY, document TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS orders (
+    order_id TEXT PRIMARY KEY, plan_id TEXT NOT NULL, status TEXT NOT NULL, reason TEXT NOT NULL, document TEXT NOT NULL
+);
+CREATE INDEX IF NOT EXISTS orders_of_plan ON orders (plan_id);
+CREATE INDEX IF NOT EXISTS orders_open ON orders (status) WHERE status = 'accepted';
+CREATE TABLE IF NOT EXISTS fills (order_id TEXT PRIMARY KEY, plan_id TEXT NOT NULL, document TEXT NOT NULL);
+CREATE INDEX IF NOT EXISTS fills_of_plan ON fills (plan_id);
+"""
+OPEN = "accepted"
+
+
+def book_path(home: Home, account: str) -> Path:
+    """Where an account's book lies."""
+    return home.runtime / "accounts" / f"{account}.db"
+
+
+class SqliteBook:
+    """An account's book; reading one that is not there makes nothing.
+
+    Raises:
+        StorageError: by every method, if the file is no book.
+    """
+
+    def __init__(self, home: Home, account: str) -> None:
+        self._path = book_path(home, account)
+
+    def last(self) -> AccountState | None:
+        """The account at the last close it was settled at; None where it is not open."""
+        rows = self._rows("SELECT document FROM states ORDER BY session DESC LIMIT 1")
+        return AccountState.model_validate_json(rows[0][0]) if rows else None
+
+    def states(self) -> list[AccountState]:
+        """The account at every close, the opening first."""
+        rows = self._rows("SELECT document FROM states ORDER BY session")
+        return [AccountState.model_validate_json(document) for (document,) in rows]
+
+    def settle(self, state: AccountState) -> None:
+        """Keep a state; one of a session that is kept already is left as it is."""
+        with self._transaction() as book:
+            row = (state.session.isoformat(), state.model_dump_json())
+            book.execute("INSERT OR IGNORE INTO states VALUES (?, ?)", row)
+
+    def place(self, order: BookedOrder) -> None:
+        """Keep an order; one whose id is kept already is left as it is."""
+        placed = order.order
+        with self._transaction() as book:
+            row = (placed.order_id, placed.plan_id, order.status, order.reason, placed.model_dump_json())
+            book.execute("INSERT OR IGNORE INTO orders VALUES (?, ?, ?, ?, ?)", row)
+
+    def orders(self, plan_id: str) -> list[BookedOrder]:
+        """A plan's orders in the order they were placed."""
+        return self._orders("WHERE plan_id = ?", plan_id)
+
+    def open_orders(self) -> list[BookedOrder]:
+        """Orders that are accepted and neither filled nor cancelled."""
+        return self._orders("WHERE status = ?", OPEN)
+
+    def cancel(self, order_id: str, reason: str) -> None:
+        """Cancel an open order; one that is not open is left."""
+        with self._transaction() as book:
+            _cancel(book, order_id, reason)
+
+    def fill(self, fills: Sequence[Fill], rest: Mapping[str, str]) -> None:
+        """Keep the fills of a plan's orders together, and cancel those of `rest` (order id to reason)."""
+        with self._transaction() as book:
+            for fill in fills:
+                of = "SELECT order_id, plan_id, ? FROM orders WHERE order_id = ? AND status = ?"
+                book.execute(f"INSERT OR IGNORE INTO fills {of}", (fill.model_dump_json(), fill.order_id, OPEN))
+                book.execute(
+                    "UPDATE orders SET status = 'filled' WHERE order_id = ? AND status = ?", (fill.order_id, OPEN)
+                )
+            for order_id, reason in rest.items():
+                _cancel(book, order_id, reason)
+
+    def fills(self, plan_id: str) -> list[Fill]:
+        """What was filled of a plan's orders."""
+        rows = self._rows("SELECT document FROM fills WHERE plan_id = ? ORDER BY rowid", plan_id)
+        return [Fill.model_validate_json(document) for (document,) in rows]
+
+    def close(self) -> None:
+        """Let the file go."""
+        if "_book" in self.__dict__:
+            self._book.close()
+            del self._book
+
+    def _orders(self, where: str, value: str) -> list[BookedOrder]:
+        rows = self._rows(f"SELECT document, status, reason FROM orders {where} ORDER BY rowid", value)
+        return [
+            BookedOrder.model_validate_json(f'{{"order": {document}, "status": "{status}"}}').model_copy(
+                update={"reason": reason}
+            )
+            for document, status, reason in rows
+        ]
+
+    def _rows(self, query: str, *values: str) -> list[tuple[str, ...]]:
+        if not self._path.exists():
+            return []
+        with self._named():
+            return self._book.execute(query, values).fetchall()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with self._named(), self._book:
+            yield self._book
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise StorageError(
+                f"{self._path} cannot be used as the book of an account ({error}); restore it from a copy, or move it "
+                "away and open the account anew"
+            ) from error
+
+    @cached_property
+    def _book(self) -> sqlite3.Connection:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        book = sqlite3.connect(self._path, timeout=10.0)
+        book.execute("PRAGMA journal_mode = WAL")
+        book.execute("PRAGMA synchronous = FULL")
+        book.executescript(SCHEMA)
+        return book
+
+
+def _cancel(book: sqlite3.Connection, order_id: str, reason: str) -> None:
+    book.execute(
+        "UPDATE orders SET status = 'cancelled', reason = ? WHERE order_id = ? AND status = ?", (reason, order_id, OPEN)
+    )
