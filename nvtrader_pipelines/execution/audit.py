@@ -4,9 +4,9 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
-from typing import Any, Literal, Protocol
+from typing import Annotated, Any, Literal, Protocol
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from nvtrader_pipelines.execution.plan import RebalancePlan
 
@@ -31,9 +31,9 @@ class AuditEvent(BaseModel):
     """One event, with the ids that lead from it to its plan, policy, run, spec and data."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-    event_id: str  # 16 hexadecimal digits of what makes it the event it is: a retried step finds it
+    event_id: Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]  # of what makes it the event it is: a retry finds it
     kind: EventKind
-    at: datetime  # UTC
+    at: AwareDatetime  # UTC
     by: str  # who: a person, or the component that acted
     account: str | None = None
     session: date | None = None

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
@@ -103,7 +103,7 @@ def _file_says(path: Path) -> str | None:
     said = _read(path)
     if said is None:
         return f"the kill switch {path} is there, but does not say why"
-    return f"{said.by} stopped trading at {said.at:%Y-%m-%d %H:%M} UTC: {said.reason}"
+    return f"{said.by} stopped trading at {said.at.astimezone(UTC):%Y-%m-%d %H:%M} UTC: {said.reason}"
 
 
 def _read(path: Path) -> Halt | None:
