@@ -157,7 +157,7 @@ class AlpacaBroker:
             if own and not found:  # a plan's orders lie together
                 break
             own.extend(found)
-        return [_fill(order) for order in own if float(order.filled_qty or 0.0) > 0.0]
+        return [fill for order in own if (fill := _fill(order))]
 
     def _pages(self, status: QueryOrderStatus) -> Iterator[list[AlpacaOrder]]:
         """Orders by page, the latest first."""
@@ -246,13 +246,16 @@ def _receipt(order: AlpacaOrder) -> Receipt:
     return Receipt(order.client_order_id, str(order.id), status, reason)
 
 
-def _fill(order: AlpacaOrder) -> Fill:
+def _fill(order: AlpacaOrder) -> Fill | None:
+    quantity, price = float(order.filled_qty or 0.0), float(order.filled_avg_price or 0.0)
+    if not (quantity and price):  # a price is there once the order is processed
+        return None
     return Fill(
         order_id=order.client_order_id,
         symbol=str(order.symbol),
         side="buy" if order.side is OrderSide.BUY else "sell",
-        quantity=float(order.filled_qty or 0.0),
-        price=float(order.filled_avg_price or 0.0),
+        quantity=quantity,
+        price=price,
         cost=0.0,
         session=(order.filled_at or order.updated_at).astimezone(EXCHANGE).date(),
         complete=order.status is OrderStatus.FILLED,
