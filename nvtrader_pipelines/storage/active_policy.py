@@ -7,13 +7,15 @@ from typing import Annotated, NamedTuple
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
-from nvtrader_pipelines.execution.audit import AuditEvent, AuditLog, event_id
+from nvtrader_pipelines.execution.audit import AuditEvent, event_id
 from nvtrader_pipelines.experiments.plan import FoldSeed
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.policies.agents import Learner
 from nvtrader_pipelines.policies.archive import PolicyArchiveError, read_archive
 from nvtrader_pipelines.policies.learned import Interfaces, open_policy
+from nvtrader_pipelines.storage.audit_log import JsonlAudit
+from nvtrader_pipelines.storage.compliance import read_limits, require_no_looser
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import locked, write_atomically
 from nvtrader_pipelines.storage.home import Home
@@ -135,7 +137,7 @@ def activate(
             previous_run_id=before.run_id if before else None,
             previous_policy=before.policy if before else None,
         )
-        _audit(home).has(active.event.event_id)  # an audit that cannot be read stops here
+        JsonlAudit(home).has(active.event.event_id)  # an audit that cannot be read stops here
         write_atomically(_pending(home), b"")  # until the event is kept: a kill in between is made good by who reads
         write_atomically(home.active_policy, (active.model_dump_json(indent=1) + "\n").encode())
         _finish(home)
@@ -182,6 +184,7 @@ def require_usable(lake: Warehouse, ledger: Ledger, run: SealedRun, policy: str)
             "the experiment with the walk_forward or the holdout splitter, and activate that run"
         )
     spec = ledger.read(run.partition_key)
+    require_no_looser(spec.pipeline.risk_limits, read_limits(lake.home))
     known = dict(ledger.policies(run.run_id).select("file", "sha256").iter_rows())
     if known and known != run.policies:
         raise StorageError(
@@ -229,7 +232,7 @@ def _finish(home: Home) -> None:
     """Keep the event of the pointer, which may be there already."""
     active = _read(home.active_policy)
     if active is not None:
-        _audit(home).append([active.event])
+        JsonlAudit(home).append([active.event])
     _pending(home).unlink(missing_ok=True)
 
 
@@ -250,12 +253,6 @@ def _reason(error: OSError | ValidationError) -> str:
         return error.strerror or type(error).__name__
     first = error.errors()[0]
     return f"{'.'.join(map(str, first['loc'])) or 'the file'}: {first['msg']}"
-
-
-def _audit(home: Home) -> AuditLog:
-    from nvtrader_pipelines.storage.audit_log import JsonlAudit
-
-    return JsonlAudit(home)
 
 
 def _pending(home: Home) -> Path:

@@ -15,10 +15,12 @@ from nvtrader_pipelines.storage.tables.evaluation import (
 )
 from nvtrader_pipelines.storage.tables.gold import FEATURES, MARKET_PANEL, REGIMES, RETURNS
 from nvtrader_pipelines.storage.tables.portfolio import (
+    ACTIVE_POLICY,
     AUDIT,
     FILLS,
     ORDERS,
     PORTFOLIO_STATE,
+    PROMOTIONS,
     REBALANCE_PLAN,
     TARGET_WEIGHTS,
 )
@@ -64,11 +66,14 @@ TABLES = (
     FILLS,
     PORTFOLIO_STATE,
     AUDIT,
+    ACTIVE_POLICY,
+    PROMOTIONS,
     PREFERENCE_PAIRS,
 )
 
 __all__ = [
     "ACTION_LOGS",
+    "ACTIVE_POLICY",
     "AUDIT",
     "BARS",
     "CLEAN_BARS",
@@ -83,6 +88,7 @@ __all__ = [
     "PINNED",
     "PORTFOLIO_STATE",
     "PREFERENCE_PAIRS",
+    "PROMOTIONS",
     "PRUDEX",
     "QUARANTINE",
     "RATIO_CURVE",

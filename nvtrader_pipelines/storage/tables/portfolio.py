@@ -155,3 +155,61 @@ AUDIT = Table(
     ),
     ("year",),
 )
+ACTIVE_POLICY = Table(
+    "portfolio",
+    "active_policy",
+    columns_of(
+        """
+        event_id string identity of the activation in the audit, 16 hexadecimal digits
+        run_id string run that trained the policy, 16 hexadecimal digits
+        policy string name that the policy's account had in the evaluation
+        partition_key string experiment, name@hash8
+        spec_hash string SHA-256 of the experiment's spec
+        snapshot_ids string JSON of table to snapshot id of the panel it was trained on
+        policies_sha256 string digest of the run's policy files
+        activated_at timestamp when it was activated
+        by string who: a person, or the component that acted
+        reason string why
+        previous_run_id string run of the policy that traded before; null where none did
+        previous_policy string name of that policy's account
+        active boolean whether it is the one that trades now
+        """
+    ),
+)
+PROMOTIONS = Table(
+    "portfolio",
+    "promotions",
+    columns_of(
+        """
+        promotion_id string identity of the question: who decides, the candidate and the policy that trades
+        decision string gate (it decides) or person (the gate is heard and a person decides)
+        run_id string run of the candidate, 16 hexadecimal digits
+        policy string name that the candidate's account had in the evaluation
+        partition_key string experiment of the candidate, name@hash8
+        spec_hash string SHA-256 of the candidate's spec
+        active_run_id string run of the policy that traded then; null where none did
+        active_policy string name of that policy's account
+        passed boolean whether the candidate passed the gate
+        activated boolean whether it then took the other's place
+        sentence string what the gate said, with its figures
+        n_sessions long sessions that both were tested on
+        first_session date first of them
+        last_session date last of them
+        sharpe double annualised Sharpe ratio of the candidate on them, net of costs
+        active_sharpe double that of the policy that traded
+        active_difference double Sharpe ratio of the candidate less that one
+        active_low double lower bound of the difference, paired stationary bootstrap
+        active_high double upper bound
+        best_baseline string baseline of the candidate's run with the highest Sharpe ratio on the same sessions
+        baseline_sharpe double its Sharpe ratio
+        baseline_difference double Sharpe ratio of the candidate less that one
+        baseline_low double lower bound of the difference, paired stationary bootstrap
+        baseline_high double upper bound
+        deflated_sharpe double active deflated Sharpe ratio of the run over its best baseline; null where not known
+        gate string JSON of the gate's settings
+        by string who asked
+        reason string why a person decided so; empty where none did
+        considered_at timestamp when the gate said so first
+        """
+    ),
+)

@@ -1,0 +1,311 @@
+"""Asking the promotion gate: a row for every answer, and the policy that trades where it says yes."""
+
+import dataclasses
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+import polars as pl
+from pydantic import ValidationError
+
+from nvtrader_pipelines.components import canonical_json
+from nvtrader_pipelines.evaluation.promotion import PERIOD
+from nvtrader_pipelines.evaluation.promotion_gate import GateVerdict, PromotionGate, Tested
+from nvtrader_pipelines.execution.audit import event_id
+from nvtrader_pipelines.experiments.spec import ExperimentSpec
+from nvtrader_pipelines.storage.active_policy import (
+    ActivePolicy,
+    PolicyRef,
+    activate,
+    read_active,
+    require_usable,
+    sealed_run,
+)
+from nvtrader_pipelines.storage.audit_log import JsonlAudit
+from nvtrader_pipelines.storage.documents import read_document
+from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.files import locked
+from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.ledger import Ledger
+from nvtrader_pipelines.storage.policy_cards import named_policy
+from nvtrader_pipelines.storage.policy_library import SealedRun
+from nvtrader_pipelines.storage.specs import explained
+from nvtrader_pipelines.storage.table import polars_type
+from nvtrader_pipelines.storage.tables import ACTIVE_POLICY, EQUITY_CURVES, PROMOTIONS, VALIDATION, Table
+from nvtrader_pipelines.storage.warehouse import Warehouse
+
+Clock = Callable[[], datetime]
+Decision = Literal["gate", "person"]
+SHORT = 8  # digits of a run's id in a sentence
+OF_THE_MOMENT = ("considered_at", "by")
+
+
+@dataclass(frozen=True)
+class PromotionRow:
+    """What the gate said of a candidate beside the policy that traded then, and whether it took its place."""
+
+    decision: Decision
+    candidate: PolicyRef
+    partition_key: str
+    spec_hash: str
+    active: PolicyRef | None
+    verdict: GateVerdict
+    activated: bool
+    gate: PromotionGate
+    by: str
+    reason: str
+    considered_at: datetime
+
+    @property
+    def promotion_id(self) -> str:
+        """The identity of the question: asked again, it is answered in the same row."""
+        return event_id("promoted", self.decision, *self.candidate, *(self.active or ("", "")))
+
+    def row(self) -> dict[str, Any]:
+        """The row of the table."""
+        over, best = self.verdict.against("active"), self.verdict.against("baseline")
+        return {
+            "promotion_id": self.promotion_id,
+            "decision": self.decision,
+            **self.candidate._asdict(),
+            "partition_key": self.partition_key,
+            "spec_hash": self.spec_hash,
+            "active_run_id": self.active.run_id if self.active else None,
+            "active_policy": self.active.policy if self.active else None,
+            "passed": self.verdict.passed,
+            "activated": self.activated,
+            "sentence": self.verdict.sentence,
+            "n_sessions": self.verdict.n_sessions,
+            "first_session": self.verdict.first_session,
+            "last_session": self.verdict.last_session,
+            "sharpe": self.verdict.sharpe,
+            "active_sharpe": over.sharpe if over else None,
+            "active_difference": over.difference if over else None,
+            "active_low": over.low if over else None,
+            "active_high": over.high if over else None,
+            "best_baseline": best.opponent if best else None,
+            "baseline_sharpe": best.sharpe if best else None,
+            "baseline_difference": best.difference if best else None,
+            "baseline_low": best.low if best else None,
+            "baseline_high": best.high if best else None,
+            "deflated_sharpe": self.verdict.deflated,
+            "gate": canonical_json(self.gate),
+            "by": self.by,
+            "reason": self.reason,
+            "considered_at": self.considered_at,
+        }
+
+
+def consider(lake: Warehouse, ledger: Ledger, policy: str, by: str, clock: Clock) -> PromotionRow:
+    """Ask the gate whether a policy shall trade; where it says yes, it does from the next session on.
+
+    The answer is a row, yes or no; asked again of the same two policies, it is the same row. The policy that trades
+    already is not asked about.
+
+    Args:
+        lake: the tables.
+        ledger: the runs.
+        policy: as `policy_cards.named_policy` takes it: an experiment, its version, or the begin of a run's id.
+        by: who asks.
+        clock: gives UTC.
+
+    Raises:
+        StorageError: if there is no such policy, the pointer or the gate's settings are damaged, or the audit cannot
+            be read.
+    """
+    return _decide(lake, ledger, policy, ("gate", by, ""), clock)
+
+
+def decide(lake: Warehouse, ledger: Ledger, policy: str, by: str, reason: str, clock: Clock) -> PromotionRow:
+    """Make a policy the one that trades because a person says so; what the gate says is heard and kept.
+
+    Raises:
+        StorageError: as `consider` and `active_policy.activate`; the policy that traded before then still does.
+    """
+    return _decide(lake, ledger, policy, ("person", by, reason), clock)
+
+
+def read_gate(home: Home) -> PromotionGate:
+    """The gate of `data/promotion.yaml`; the default where there is no such file.
+
+    Raises:
+        StorageError: if the file is no valid gate.
+    """
+    path = home.root / "data" / "promotion.yaml"
+    if not path.exists():
+        return PromotionGate()
+    try:
+        return PromotionGate.model_validate(read_document(path))
+    except ValidationError as error:
+        raise StorageError(f"{path.name} is no valid promotion gate: {explained(error, PromotionGate)}") from error
+
+
+def promotions_of(lake: Warehouse, ref: PolicyRef) -> pl.DataFrame:
+    """What the gate ever said of a policy, the last first."""
+    rows = lake.read(PROMOTIONS, {"run_id": [ref.run_id], "policy": [ref.policy]})
+    return rows.sort("considered_at", descending=True)
+
+
+def mirror_active(lake: Warehouse) -> None:
+    """Write every activation of the audit as rows."""
+    active = read_active(lake.home)
+    rows = [
+        {
+            **event.model_dump(include={"event_id", "run_id", "policy", "spec_hash", "by", "reason"}),
+            **event.detail,
+            "snapshot_ids": json.dumps(dict(event.snapshot_ids), sort_keys=True),
+            "activated_at": event.at,
+            "active": active is not None and event.event_id == active.event.event_id,
+        }
+        for event in JsonlAudit(lake.home).events()
+        if event.kind == "promoted"
+    ]
+    lake.replace(ACTIVE_POLICY, _frame(ACTIVE_POLICY, rows), {})
+
+
+def _decide(lake: Warehouse, ledger: Ledger, policy: str, who: tuple[Decision, str, str], clock: Clock) -> PromotionRow:
+    """The answer, kept and carried out."""
+    decision, by, reason = who
+    ref, gate = named_policy(lake, ledger, policy), read_gate(lake.home)
+    run = sealed_run(lake, ledger, ref)
+    with locked(lake.home.runtime / ".promotion.lock"):
+        active = _trading(lake.home, replaceable=decision == "person")
+        trades_already = active is not None and (active.ref, active.sha256) == (ref, run.sha256)
+        if trades_already:
+            said = GateVerdict(passed=False, sentence=f"{_called(ref)} is the policy that trades already")
+        else:
+            unusable = _usable(lake, ledger, run, ref, decision)
+            said = _refused(ref, unusable) if unusable else _verdict(lake, ledger, ref, active, gate)
+        row = PromotionRow(
+            decision=decision,
+            candidate=ref,
+            partition_key=run.partition_key,
+            spec_hash=run.spec_hash,
+            active=active.ref if active else None,
+            verdict=said,
+            activated=not trades_already and (said.passed or decision == "person"),
+            gate=gate,
+            by=by,
+            reason=reason,
+            considered_at=clock(),
+        )
+        return row if trades_already else _carry_out(lake, ledger, row, clock)
+
+
+def _trading(home: Home, *, replaceable: bool) -> ActivePolicy | None:
+    """The policy that trades; a pointer that is damaged counts as none where a person replaces it."""
+    try:
+        return read_active(home)
+    except StorageError:
+        if replaceable:
+            return None
+        raise
+
+
+def _usable(lake: Warehouse, ledger: Ledger, run: SealedRun, ref: PolicyRef, decision: Decision) -> str | None:
+    """Why a policy cannot trade, where the gate decides.
+
+    Raises:
+        StorageError: the same, where a person does: nobody may activate it.
+    """
+    try:
+        require_usable(lake, ledger, run, ref.policy)
+    except StorageError as error:
+        if decision == "person":
+            raise
+        return str(error)
+    return None
+
+
+def _verdict(
+    lake: Warehouse, ledger: Ledger, ref: PolicyRef, active: ActivePolicy | None, gate: PromotionGate
+) -> GateVerdict:
+    """What the gate says; what was not tested does not pass it."""
+    try:
+        candidate = _tested(lake, ledger, ref)
+        trading = _tested(lake, ledger, active.ref) if active else None
+    except StorageError as error:
+        return _refused(ref, error)
+    return gate.judge(candidate, trading, _deflated(lake, ref))
+
+
+def _refused(ref: PolicyRef, why: object) -> GateVerdict:
+    return GateVerdict(passed=False, sentence=f"{_called(ref)} is not promoted: {why}")
+
+
+def _carry_out(lake: Warehouse, ledger: Ledger, row: PromotionRow, clock: Clock) -> PromotionRow:
+    """Keep the answer, then act on it: a kill in between leaves a row that the next attempt finds and acts on."""
+    kept = _keep(lake, row)
+    if row.activated:
+        why = row.verdict.sentence if row.decision == "gate" else row.reason
+        try:
+            activate(lake, ledger, row.candidate, row.by, why, clock)
+        except StorageError:
+            _keep(lake, dataclasses.replace(row, activated=False))
+            raise
+        mirror_active(lake)
+    return kept
+
+
+def _keep(lake: Warehouse, row: PromotionRow) -> PromotionRow:
+    """Write the answer, unless it is kept already; then as it was given first."""
+    key = {"promotion_id": [row.promotion_id]}
+    new, known = _frame(PROMOTIONS, [row.row()]), lake.read(PROMOTIONS, key)
+    if known.drop(OF_THE_MOMENT).equals(new.drop(OF_THE_MOMENT)):
+        by, at = known.select("by", "considered_at").row(0)
+        return dataclasses.replace(row, by=by, considered_at=at)
+    lake.replace(PROMOTIONS, new, key)
+    return row
+
+
+def _tested(lake: Warehouse, ledger: Ledger, ref: PolicyRef) -> Tested:
+    """A policy's account and the baselines of its run.
+
+    Raises:
+        StorageError: if the run was not tested.
+    """
+    found = ledger.run(ref.run_id)
+    spec = ledger.read(found.partition_key)
+    columns = ["policy", "kind", "session", "net_return"]
+    rows = lake.read(EQUITY_CURVES, {"spec_hash": [spec.spec_hash], "run_id": [ref.run_id]}, columns).sort("session")
+    own = rows.filter(pl.col("policy") == ref.policy, pl.col("kind") != "baseline")
+    if own.is_empty():
+        raise StorageError(f"{_called(ref)} was not tested; `nvtrader experiments run {spec.name}` judges it")
+    baselines = rows.filter(pl.col("kind") == "baseline").partition_by("policy", as_dict=True, maintain_order=True)
+    return Tested(
+        name=_called(ref),
+        sessions=own["session"].to_numpy().astype("datetime64[D]"),
+        net=own["net_return"].to_numpy(),
+        baselines={str(name): each["net_return"].to_numpy() for (name,), each in sorted(baselines.items())},
+        terms=_terms(spec),
+    )
+
+
+def _terms(spec: ExperimentSpec) -> dict[str, str]:
+    """What must be the same for returns to be compared."""
+    costs = [canonical_json(model) for model in spec.environment.cost_models]
+    return {
+        "market": spec.market.source,
+        "fill": spec.environment.fill,
+        "cost of trading": " and ".join(sorted(costs)) or "none",
+    }
+
+
+def _deflated(lake: Warehouse, ref: PolicyRef) -> float | None:
+    """The active deflated Sharpe ratio over the best baseline; of single seeds it is not known."""
+    if "/" in ref.policy:
+        return None
+    rows = lake.read(VALIDATION).filter(
+        pl.col("run_id") == ref.run_id, pl.col("period") == PERIOD, pl.col("against") == "best_baseline"
+    )
+    return rows["deflated_sharpe"][0] if len(rows) else None
+
+
+def _called(ref: PolicyRef) -> str:
+    return f"{ref.policy} (run {ref.run_id[:SHORT]})"
+
+
+def _frame(table: Table, rows: list[dict[str, Any]]) -> pl.DataFrame:
+    return pl.DataFrame(rows, schema={column.name: polars_type(column.kind) for column in table.fields})
