@@ -25,6 +25,10 @@ from nvtrader_pipelines.policies.backbones import Backbone
 from nvtrader_pipelines.policies.baselines import Baseline
 from nvtrader_pipelines.portfolio.anchors import Anchor
 from nvtrader_pipelines.portfolio.costs import CostModel
+from nvtrader_pipelines.portfolio.pipeline.allocators import Allocator
+from nvtrader_pipelines.portfolio.pipeline.limits import Limit
+from nvtrader_pipelines.portfolio.pipeline.selectors import Selector
+from nvtrader_pipelines.portfolio.pipeline.timings import Timing
 from nvtrader_pipelines.portfolio.scenarios import Scenarios
 
 FAMILIES: dict[str, Any] = {
@@ -37,6 +41,10 @@ FAMILIES: dict[str, Any] = {
     "costs": CostModel,
     "anchors": Anchor,
     "scenarios": Scenarios,
+    "selectors": Selector,
+    "allocators": Allocator,
+    "timings": Timing,
+    "limits": Limit,
     "agents": Agent,
     "backbones": Backbone,
     "advantages": Advantage,

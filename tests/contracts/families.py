@@ -21,12 +21,17 @@ from nvtrader_pipelines.policies.backbones import Backbone
 from nvtrader_pipelines.policies.baselines import Baseline
 from nvtrader_pipelines.portfolio.anchors import Anchor
 from nvtrader_pipelines.portfolio.costs import CostModel
+from nvtrader_pipelines.portfolio.pipeline.allocators import Allocator
+from nvtrader_pipelines.portfolio.pipeline.limits import Limit
+from nvtrader_pipelines.portfolio.pipeline.selectors import Selector
+from nvtrader_pipelines.portfolio.pipeline.timings import Timing
 from nvtrader_pipelines.portfolio.scenarios import Scenarios
 
 FAMILIES = {
     "action": Action,
     "advantage": Advantage,
     "agent": Agent,
+    "allocator": Allocator,
     "anchor": Anchor,
     "baseline": Baseline,
     "backbone": Backbone,
@@ -35,12 +40,15 @@ FAMILIES = {
     "feature": Feature,
     "observation": Observation,
     "cost_model": CostModel,
+    "limit": Limit,
     "reward_term": RewardTerm,
     "scenarios": Scenarios,
+    "selector": Selector,
     "source": Source,
     "splitter": Splitter,
     "stress": StressScenario,
     "termination": Termination,
+    "timing": Timing,
 }
 
 

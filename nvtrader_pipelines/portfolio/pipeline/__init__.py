@@ -5,8 +5,8 @@ from nvtrader_pipelines.portfolio.pipeline.limits import Limit
 from nvtrader_pipelines.portfolio.pipeline.pipeline import WeightPipeline
 from nvtrader_pipelines.portfolio.pipeline.risk_limits import RiskLimits
 from nvtrader_pipelines.portfolio.pipeline.selectors import Selector
-from nvtrader_pipelines.portfolio.pipeline.stage import PipelineResult, Situation, StageWeights, Thresholds
-from nvtrader_pipelines.portfolio.pipeline.timings import AccountPath, Timing
+from nvtrader_pipelines.portfolio.pipeline.stage import AccountPath, PipelineResult, Situation, StageWeights, Thresholds
+from nvtrader_pipelines.portfolio.pipeline.timings import Timing
 
 __all__ = [
     "AccountPath",

@@ -12,10 +12,19 @@ from nvtrader_pipelines.portfolio.pipeline.allocators import Allocator, PolicyAc
 from nvtrader_pipelines.portfolio.pipeline.limits import GrossExposure, Limit, PositionCap
 from nvtrader_pipelines.portfolio.pipeline.risk_limits import RiskLimits
 from nvtrader_pipelines.portfolio.pipeline.selectors import Selector, StaticUniverse
-from nvtrader_pipelines.portfolio.pipeline.stage import FloatArray, PipelineResult, Situation, StageWeights
+from nvtrader_pipelines.portfolio.pipeline.stage import (
+    FloatArray,
+    PipelineResult,
+    Selection,
+    Situation,
+    StageWeights,
+    listed,
+    only,
+)
 from nvtrader_pipelines.portfolio.pipeline.timings import ConstantTiming, Timing
 
 Run = Callable[[FloatArray, Situation], PipelineResult]
+LOOSE = 1e-6  # by which a proposal may miss the simplex: policies compute in single precision
 
 
 class WeightPipeline(Component):
@@ -28,12 +37,26 @@ class WeightPipeline(Component):
     risk_limits: RiskLimits = RiskLimits()
 
     @model_validator(mode="after")
-    def _limits_are_no_looser(self) -> Self:
+    def _limits_all_hold(self) -> Self:
         kinds = [limit.kind for limit in self.limits]
         if len(set(kinds)) != len(kinds) or not {"position_cap", "gross_exposure"} <= set(kinds):
             raise ValueError(
                 f"limits must name position_cap and gross_exposure, and each kind once, but they are {kinds}"
             )
+        if "turnover_limit" in kinds[1:]:
+            raise ValueError(
+                "turnover_limit must be the first of the limits, since it goes back towards what is held, which may "
+                f"breach the others, but they are {kinds}; put it first"
+            )
+        if self.risk_limits.max_net < self.risk_limits.max_gross and "net_exposure" not in kinds:
+            raise ValueError(
+                f"limits must name net_exposure, since risk_limits.max_net is {self.risk_limits.max_net}, below the "
+                f"{self.risk_limits.max_gross} of risk_limits.max_gross, but they are {kinds}; add it"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _limits_are_no_looser(self) -> Self:
         for limit in self.limits:
             own, most = getattr(limit, limit.risk_limit), getattr(self.risk_limits, limit.risk_limit)
             if own is not None and own > most:
@@ -45,33 +68,79 @@ class WeightPipeline(Component):
         return self
 
     def start(self, panel: MarketPanel) -> Run:
-        """The pipeline on one panel: a proposal (N+1,) and the situation it is made in to target weights."""
+        """The pipeline on one panel: a proposal (N+1,) and the situation it is made in to target weights.
+
+        What it returns raises a ValueError where a proposal or what a stage makes of it is not finite.
+
+        Raises:
+            ValueError: if the market lacks what a stage needs.
+        """
         select, allocate = self.selector.start(panel), self.allocator.start(panel)
         time = self.timing.start(panel)
         limits = [(limit, limit.start(panel, self.risk_limits)) for limit in self.limits]
 
         def run(proposal: FloatArray, situation: Situation) -> PipelineResult:
-            stages, truncated = [StageWeights("policy", proposal)], False
-            selected, reason = select(situation)
-            weights = _without(proposal, selected)
-            stages.append(StageWeights(self.selector.kind, weights, reason))
-            weights, reason = allocate(weights, selected, situation)
-            stages.append(StageWeights(self.allocator.kind, weights, reason))
-            weights, reason = time(weights, situation)
-            stages.append(StageWeights(self.timing.kind, weights, reason))
+            _check_simplex(proposal, situation)
+            _check_account(situation)
+            names, why = select(situation)
+            kept = only(proposal, names)
+            dropped = (proposal[:-1] != 0.0) & ~names
+            reason = f"{listed(panel.symbols, dropped)}: {why}"
+            stages = [StageWeights("policy", proposal), StageWeights(self.selector.kind, kept, reason * dropped.any())]
+            selection = Selection(kept, names, min(1.0, float(proposal[:-1].sum())))
+            stages.append(_after(stages[-1], self.allocator.kind, allocate(selection, situation), situation))
+            stages.append(_after(stages[-1], self.timing.kind, time(stages[-1].weights, situation), situation))
+            truncated = False
             for limit, adjust in limits:
-                weights, reason = adjust(weights, situation)
-                stages.append(StageWeights(limit.kind, weights, reason))
-                truncated |= limit.mark_truncated and bool(reason)
+                stages.append(_after(stages[-1], limit.kind, adjust(stages[-1].weights, situation), situation))
+                truncated |= limit.mark_truncated and bool(stages[-1].reason)
             return PipelineResult(tuple(stages), truncated)
 
         return run
 
 
-def _without(weights: FloatArray, selected: np.ndarray) -> FloatArray:
-    """The weights with those of names not selected in cash; the same array where there are none."""
-    if not weights[:-1][~selected].any():
-        return weights
-    kept = np.append(np.where(selected, weights[:-1], 0.0), 0.0)
-    kept[-1] = max(0.0, 1.0 - kept[:-1].sum())
-    return kept
+def _after(before: StageWeights, name: str, found: tuple[FloatArray, str], situation: Situation) -> StageWeights:
+    """The weights after a stage; the very array of the stage before, and no reason, where they are the same."""
+    weights, reason = found
+    if np.array_equal(weights, before.weights):
+        return StageWeights(name, before.weights)
+    _check_finite(weights, f"weights after {name}", situation)
+    return StageWeights(name, weights, reason)
+
+
+def _check_simplex(proposal: FloatArray, situation: Situation) -> None:
+    n_symbols = len(situation.panel.symbols)
+    if proposal.shape != (n_symbols + 1,):
+        raise ValueError(
+            f"a proposal is a weight for each of {n_symbols} names and cash, but has shape {proposal.shape}; "
+            "use the policy of this market"
+        )
+    _check_finite(proposal, "a policy's proposed weights", situation)
+    if proposal.min() < 0.0 or abs(proposal.sum() - 1.0) > LOOSE:
+        raise ValueError(
+            f"a proposal must be long-only and sum to 1, but at the close of {_session(situation)} its least weight is "
+            f"{proposal.min():g} and its sum {proposal.sum():.9g}; normalise what the policy returns"
+        )
+
+
+def _check_account(situation: Situation) -> None:
+    _check_finite(situation.held, "the held weights", situation)
+    if not (np.isfinite(situation.drawdown) and np.isfinite(situation.recent_returns).all()):
+        raise ValueError(
+            f"an account's drawdown and recent returns must be finite, but at the close of {_session(situation)} they "
+            "are not; look at its equity"
+        )
+
+
+def _check_finite(weights: FloatArray, what: str, situation: Situation) -> None:
+    lost = ~np.isfinite(weights)
+    if lost.any():
+        names = listed((*situation.panel.symbols, "cash"), lost)
+        raise ValueError(
+            f"{what} must be finite, but at the close of {_session(situation)} those of {names} are not; look at the "
+            "prices and features of that session, or for a training that diverged"
+        )
+
+
+def _session(situation: Situation) -> str:
+    return str(situation.panel.sessions[situation.t])

@@ -10,6 +10,8 @@ from pydantic import BaseModel, ConfigDict
 from nvtrader_pipelines.market.panel import MarketPanel
 
 FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+MOST_LISTED = 5  # names in a reason
 
 
 class Thresholds(BaseModel):
@@ -35,6 +37,24 @@ class Situation:
 
 
 @dataclass(frozen=True, eq=False)
+class AccountPath:
+    """What the unadjusted pipeline's own account did over the training sessions."""
+
+    net_returns: FloatArray  # (S,) of each session
+    drawdown: FloatArray  # (S,) at each close, positive fractions
+    turnover: FloatArray  # (D,) one-way, of each decision after the first
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """What a selector leaves an allocator."""
+
+    weights: FloatArray  # (N+1,) the proposal with what it gave to other names in cash
+    names: BoolArray  # (N,) that may be held
+    exposure: float  # sum of the proposal's names, before any was dropped
+
+
+@dataclass(frozen=True, eq=False)
 class StageWeights:
     """Weights after one stage."""
 
@@ -56,6 +76,38 @@ class PipelineResult:
         return self.stages[-1].weights
 
 
-Select = Callable[[Situation], tuple[NDArray[np.bool_], str]]  # (N,) names that may be held, and the reason
-Allocate = Callable[[FloatArray, NDArray[np.bool_], Situation], tuple[FloatArray, str]]  # proposal and names to weights
+Select = Callable[[Situation], tuple[BoolArray, str]]  # (N,) names that may be held, and what the others are not
+Allocate = Callable[[Selection, Situation], tuple[FloatArray, str]]  # selected names to weights, and how
 Adjust = Callable[[FloatArray, Situation], tuple[FloatArray, str]]  # weights to weights; the same array if unchanged
+
+
+def with_cash(names: FloatArray) -> FloatArray:
+    """Weights (N+1,) of names (N,) and the cash they leave, never below 0 by rounding."""
+    return np.append(names, max(0.0, 1.0 - names.sum()))
+
+
+def scaled(weights: FloatArray, share: float) -> FloatArray:
+    """A share of the names' weights; the rest is cash."""
+    return with_cash(weights[:-1] * share)
+
+
+def only(weights: FloatArray, names: BoolArray) -> FloatArray:
+    """The weights with those of other names in cash; the same array where there are none."""
+    return with_cash(np.where(names, weights[:-1], 0.0)) if weights[:-1][~names].any() else weights
+
+
+def one_way(before: FloatArray, after: FloatArray) -> float:
+    """One-way turnover: half the sum of absolute changes of weight, cash included."""
+    return 0.5 * float(np.abs(after - before).sum())
+
+
+def part_way(held: FloatArray, target: FloatArray, share: float) -> FloatArray:
+    """Weights held + share * (target - held), for a share from 0 to 1."""
+    return with_cash(np.maximum(0.0, held[:-1] + share * (target[:-1] - held[:-1])))
+
+
+def listed(symbols: tuple[str, ...], chosen: BoolArray) -> str:
+    """The chosen names in words, the first few of many."""
+    names = [symbol for symbol, is_chosen in zip(symbols, chosen, strict=True) if is_chosen]
+    more = len(names) - MOST_LISTED
+    return ", ".join(names[:MOST_LISTED]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,142 @@
+"""The regime guard: less of the names after losses, and smaller steps when the proposal turns over too much."""
+
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field
+
+from nvtrader_pipelines.components import Component
+from nvtrader_pipelines.market.panel import MarketPanel, Window
+from nvtrader_pipelines.portfolio.pipeline.risk_limits import Share
+from nvtrader_pipelines.portfolio.pipeline.stage import (
+    AccountPath,
+    Adjust,
+    FloatArray,
+    Situation,
+    Thresholds,
+    one_way,
+    only,
+    part_way,
+    scaled,
+)
+
+REMEMBERED = 63  # sessions whose returns an account keeps
+Kept = Annotated[float, Field(ge=0.0, le=1.0)]
+
+
+class RegimeGuard(Component):
+    """Three guards on the weights; none can raise the sum of the names, and a share of 1 switches one off.
+
+    A decision whose one-way turnover is above `max_turnover` trades only `turnover_share` of the way from what is held.
+    Of what comes out, a drawdown above `max_drawdown` keeps `drawdown_share`, and a return over the last `window`
+    sessions below `min_trailing_return` keeps `trailing_return_share`; of both, the smaller. A threshold of null is
+    fitted: the quantile, for returns the opposite one and never above 0, over the unadjusted account's path on the
+    training sessions, so on nothing that is tested.
+
+    Source: the regime guard of lee101/stock-prediction, whose thresholds were quantiles of the window it was judged on
+    and whose guard on returns changed the training's reward alone; here all three act on the weights.
+    """
+
+    kind: Literal["regime_guard"] = "regime_guard"
+    max_drawdown: Share | None = None  # loss from the account's peak; null: fitted
+    drawdown_share: Kept = 0.5  # of the weights
+    min_trailing_return: Annotated[float, Field(gt=-1.0, le=0.0)] | None = None  # compounded; null: fitted
+    trailing_return_share: Kept = 0.5  # of the weights
+    window: Annotated[int, Field(ge=1, le=REMEMBERED)] = 42  # sessions of the trailing return
+    max_turnover: Share | None = None  # one-way, of one decision; null: fitted
+    turnover_share: Kept = 0.5  # of the way from what is held
+    quantile: Annotated[float, Field(ge=0.5, lt=1.0)] = 0.9  # of the training path, where thresholds are fitted
+
+    @property
+    def needs_fit(self) -> bool:
+        """Whether a threshold of a guard that is on is fitted."""
+        return bool(self._fitted())
+
+    @property
+    def needs_path(self) -> bool:
+        """Every threshold is one of the account."""
+        return self.needs_fit
+
+    def fit(self, panel: MarketPanel, windows: Sequence[Window], path: AccountPath | None) -> Thresholds:  # noqa: ARG002
+        """The quantiles of the path that are not given as thresholds.
+
+        Raises:
+            ValueError: if there is no path, or it has no session or no decision after the first.
+        """
+        needed = self._fitted()
+        if not needed:
+            return Thresholds()
+        if path is None or not len(path.net_returns) or ("turnover" in needed and not len(path.turnover)):
+            raise ValueError(
+                f"the regime guard's thresholds of {', '.join(needed)} are quantiles of an account's path over the "
+                "training sessions, with a decision after its first, but there is no such path; train for longer or "
+                "name the thresholds"
+            )
+        found = {
+            "drawdown": lambda: np.quantile(path.drawdown, self.quantile),
+            "trailing_return": lambda: min(0.0, np.quantile(self._trailing(path.net_returns), 1.0 - self.quantile)),
+            "turnover": lambda: np.quantile(path.turnover, self.quantile),
+        }
+        return Thresholds(**{name: float(found[name]()) for name in needed})
+
+    def start(self, panel: MarketPanel) -> Adjust:
+        """The stage on one panel."""
+
+        def adjust(weights: FloatArray, situation: Situation) -> tuple[FloatArray, str]:
+            held = only(situation.held, panel.eligible[situation.t])
+            stepped, slowed = self._slowed(weights, held, situation)
+            share, why = self._share(situation)
+            reasons = [reason for reason in (slowed, why) if reason]
+            return (scaled(stepped, share) if share < 1.0 else stepped), "; ".join(reasons)
+
+        return adjust
+
+    def _slowed(self, weights: FloatArray, held: FloatArray, situation: Situation) -> tuple[FloatArray, str]:
+        """Part of the way from what is held, and no more in names than was wanted."""
+        turnover = one_way(held, weights)
+        if self.turnover_share == 1.0 or turnover <= (most := self._threshold("turnover", situation.thresholds)):
+            return weights, ""
+        stepped, wanted = part_way(held, weights, self.turnover_share), weights[:-1].sum()
+        gross = stepped[:-1].sum()
+        if gross > wanted:
+            stepped = scaled(stepped, wanted / gross)
+        return stepped, f"turnover of {turnover:.1%}, above {most:.1%}: {self.turnover_share:.0%} of the way"
+
+    def _share(self, situation: Situation) -> tuple[float, str]:
+        """The share of the weights that stays, and why."""
+        shares = [(1.0, "")]
+        if self.drawdown_share < 1.0:
+            most = self._threshold("drawdown", situation.thresholds)
+            if situation.drawdown > most:
+                shares.append((self.drawdown_share, f"drawdown of {situation.drawdown:.1%}, above {most:.1%}"))
+        if self.trailing_return_share < 1.0:
+            least = self._threshold("trailing_return", situation.thresholds)
+            earned = float(np.prod(1.0 + situation.recent_returns[-self.window :])) - 1.0
+            if earned < least:
+                shares.append((self.trailing_return_share, f"return of {earned:.1%}, below {least:.1%}"))
+        share, why = min(shares)
+        return share, f"{why}: {share:.0%} of the weights" if why else ""
+
+    def _fitted(self) -> list[str]:
+        """The thresholds that are null, of guards that are on."""
+        return [name for name, (given, share) in self._guards().items() if given is None and share < 1.0]
+
+    def _guards(self) -> dict[str, tuple[float | None, float]]:
+        """Each guard's threshold as given, and its share."""
+        return {
+            "drawdown": (self.max_drawdown, self.drawdown_share),
+            "trailing_return": (self.min_trailing_return, self.trailing_return_share),
+            "turnover": (self.max_turnover, self.turnover_share),
+        }
+
+    def _threshold(self, name: str, fitted: Thresholds) -> float:
+        given, found = self._guards()[name][0], getattr(fitted, name)
+        if given is None and found is None:
+            raise ValueError(f"the regime guard's {name} needs a threshold, but it is neither given nor fitted; fit it")
+        return found if given is None else given
+
+    def _trailing(self, net_returns: FloatArray) -> FloatArray:
+        """Compounded returns (S,) over the last `window` sessions at each, 0 before the first."""
+        padded = np.concatenate([np.zeros(self.window - 1), net_returns])
+        return np.prod(1.0 + np.lib.stride_tricks.sliding_window_view(padded, self.window), axis=1) - 1.0
