@@ -21,7 +21,6 @@ class ComplianceData:
 
     sectors: Mapping[str, str] = field(default_factory=dict)  # by symbol
     loss_sales: Sequence[tuple[str, date]] = ()  # symbol and day of a sale at a loss
-    restricted: Sequence[str] = ()  # names that may not be bought, beside those of the limits
 
 
 def findings_of(
@@ -32,13 +31,13 @@ def findings_of(
     Args:
         plan: the plan; a name is bought where its target is above what is held.
         limits: the tighter of the spec's and the desk's.
-        data: sectors, sales at a loss, restricted names.
+        data: sectors and sales at a loss.
         volatility: realised volatility per year that the target weights would have had over the trailing sessions;
             None where it cannot be known.
     """
     return (
         *_positions(plan, limits),
-        *_restricted(plan, (*limits.restricted, *data.restricted)),
+        *_restricted(plan, limits.restricted),
         *_wash_sales(plan, limits, data.loss_sales),
         *_turnover(plan, limits),
         *_sectors(plan, limits, data.sectors),

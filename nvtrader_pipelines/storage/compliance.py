@@ -1,8 +1,21 @@
 """What compliance holds plans against, as files that people keep: limits, sectors, sales at a loss."""
 
-from nvtrader_pipelines.execution.compliance import ComplianceData
+import csv
+from collections.abc import Iterator, Sequence
+from datetime import date
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from nvtrader_pipelines.execution.compliance import LARGER_IS_TIGHTER, ComplianceData
+from nvtrader_pipelines.experiments.explanation import explained
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits
+from nvtrader_pipelines.storage.documents import read_document
+from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import Home
+
+LIMITS, SECTORS, LOSS_SALES = "limits.yaml", "sectors.csv", "loss_sales.csv"
+HARD = ("max_position", "wash_sale_days")  # numbers of the limits that block; restricted names are those of both
 
 
 def read_limits(home: Home) -> RiskLimits:
@@ -11,22 +24,85 @@ def read_limits(home: Home) -> RiskLimits:
     Raises:
         StorageError: if the file is no valid set of limits.
     """
-    raise NotImplementedError
+    path = home.compliance / LIMITS
+    if not _is_there(path):
+        return RiskLimits()
+    try:
+        return RiskLimits.model_validate(read_document(path))
+    except ValidationError as error:
+        raise StorageError(f"{path.name} is no valid set of limits: {explained(error, RiskLimits)}") from error
 
 
 def read_compliance(home: Home) -> ComplianceData:
     """Sectors and sales at a loss of `data/compliance`; a table that is not there is empty.
 
     Raises:
-        StorageError: if a table has other columns, a row is not what it must be, or a name has two sectors.
+        StorageError: if a table has other columns, a row is not what it must be, or is there twice, by file and line.
     """
-    raise NotImplementedError
+    return ComplianceData(_sectors(home.compliance / SECTORS), _loss_sales(home.compliance / LOSS_SALES))
 
 
 def require_no_looser(limits: RiskLimits, desk: RiskLimits) -> None:
-    """Check a spec's limits against the hard ones of the desk.
+    """Check a spec's limits against those of the desk that block a plan.
 
     Raises:
-        StorageError: if one that blocks is looser, naming both numbers.
+        StorageError: if one is looser, naming both numbers.
     """
-    raise NotImplementedError
+    for name in HARD:
+        own, desks = getattr(limits, name), getattr(desk, name)
+        if own < desks if name in LARGER_IS_TIGHTER else own > desks:
+            raise StorageError(
+                f"risk_limits.{name} is {own}, looser than the {desks} of the desk (data/compliance/{LIMITS}), by which "
+                "compliance blocks plans; tighten the one or change the other"
+            )
+
+
+def _sectors(path: Path) -> dict[str, str]:
+    sectors: dict[str, str] = {}
+    for line, (symbol, sector) in _rows(path, ("symbol", "sector")):
+        if symbol in sectors:
+            raise StorageError(f"{path.name}, line {line}: {symbol} has a sector already; keep one row for each name")
+        if not sector:
+            raise StorageError(f"{path.name}, line {line}: {symbol} has no sector; name it or remove the row")
+        sectors[symbol] = sector
+    return sectors
+
+
+def _loss_sales(path: Path) -> tuple[tuple[str, date], ...]:
+    sales: list[tuple[str, date]] = []
+    for line, (symbol, day, *_) in _rows(path, ("symbol", "date"), ("note",)):
+        try:
+            sale = symbol, date.fromisoformat(day)
+        except ValueError as error:
+            raise StorageError(f"{path.name}, line {line}: date must be a day as YYYY-MM-DD, but is {day!r}") from error
+        if sale in sales:
+            raise StorageError(f"{path.name}, line {line}: the sale of {symbol} on {day} is there already; remove one")
+        sales.append(sale)
+    return tuple(sales)
+
+
+def _rows(path: Path, columns: tuple[str, ...], more: tuple[str, ...] = ()) -> Iterator[tuple[int, Sequence[str]]]:
+    """Line and values of every row of a table with those columns, and perhaps `more`; none where it is not there."""
+    if not _is_there(path):
+        return
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.reader(file, strict=True)
+            header = tuple(name.strip() for name in next(reader, []))
+            if header not in {columns, columns + more}:
+                allowed = ",".join(columns) + "".join(f"[,{name}]" for name in more)
+                raise StorageError(f"{path.name}, line 1: the columns must be {allowed}, but are {','.join(header)}")
+            for row in reader:
+                values = [value.strip() for value in row]
+                if values and (len(values) != len(header) or not values[0]):
+                    wanted = f"{len(header)} values, the first a {columns[0]}"
+                    raise StorageError(f"{path.name}, line {reader.line_num}: there must be {wanted}, but are {row}")
+                if values:
+                    yield reader.line_num, values
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise StorageError(f"{path} cannot be read as a CSV file in UTF-8: {error}") from error
+
+
+def _is_there(path: Path) -> bool:
+    """Whether something is in the file's place; a link to nowhere is, and cannot be read."""
+    return path.is_symlink() or path.exists()
