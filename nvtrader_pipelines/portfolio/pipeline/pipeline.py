@@ -85,8 +85,8 @@ class WeightPipeline(Component):
             names, why = select(situation)
             kept = only(proposal, names)
             dropped = (proposal[:-1] != 0.0) & ~names
-            reason = f"{listed(panel.symbols, dropped)}: {why}"
-            stages = [StageWeights("policy", proposal), StageWeights(self.selector.kind, kept, reason * dropped.any())]
+            reason = f"{listed(panel.symbols, dropped)} {why}" if dropped.any() else ""
+            stages = [StageWeights("policy", proposal), StageWeights(self.selector.kind, kept, reason)]
             selection = Selection(kept, names, min(1.0, float(proposal[:-1].sum())))
             stages.append(_after(stages[-1], self.allocator.kind, allocate(selection, situation), situation))
             stages.append(_after(stages[-1], self.timing.kind, time(stages[-1].weights, situation), situation))
