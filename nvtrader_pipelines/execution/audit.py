@@ -4,9 +4,9 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
-from typing import Annotated, Any, Literal, Protocol
+from typing import Annotated, Any, Literal, Protocol, Self
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
 from nvtrader_pipelines.execution.plan import RebalancePlan
 
@@ -25,6 +25,14 @@ EventKind = Literal[
     "resumed",
     "promoted",
 ]
+
+CARRIES: Mapping[EventKind, str] = {  # what the detail of an event must hold, by kind
+    "constructed": "plan",  # RebalancePlan
+    "cleared": "findings",  # list of Finding
+    "blocked": "findings",
+    "placed": "order",  # Order
+    "filled": "fill",  # Fill
+}
 
 
 class AuditEvent(BaseModel):
@@ -45,7 +53,14 @@ class AuditEvent(BaseModel):
     spec_hash: str | None = None
     snapshot_ids: Mapping[str, int] = Field(default_factory=dict)  # of the panel decided on
     reason: str = ""
-    detail: Mapping[str, Any] = Field(default_factory=dict)  # JSON: weights, findings, quantity, price
+    detail: Mapping[str, Any] = Field(default_factory=dict)  # JSON
+
+    @model_validator(mode="after")
+    def _carries_what_its_kind_must(self) -> Self:
+        needed = CARRIES.get(self.kind)
+        if needed is not None and needed not in self.detail:
+            raise ValueError(f"an event {self.kind} must carry {needed!r} in its detail, but has {sorted(self.detail)}")
+        return self
 
 
 def event_id(kind: EventKind, *parts: object) -> str:
@@ -55,10 +70,10 @@ def event_id(kind: EventKind, *parts: object) -> str:
 
 @dataclass(frozen=True)
 class About:
-    """What an event of a plan tells besides the plan's own ids; the detail is JSON.
+    """What an event of a plan tells besides the plan's own ids.
 
-    The detail holds, by kind: constructed `plan` (RebalancePlan); cleared and blocked `findings` (list of Finding);
-    placed `order` (Order) and `broker_order_id`; filled `fill` (Fill). The others carry none.
+    The detail is JSON and holds what `CARRIES` names for the kind; that of an order which was cancelled before it was
+    placed holds `order`, that of a placed one may hold `broker_order_id`.
     """
 
     order_id: str | None = None

@@ -52,8 +52,8 @@ def require_no_looser(limits: RiskLimits, desk: RiskLimits) -> None:
         own, desks = getattr(limits, name), getattr(desk, name)
         if own < desks if name in LARGER_IS_TIGHTER else own > desks:
             raise StorageError(
-                f"risk_limits.{name} is {own}, looser than the {desks} of the desk (data/compliance/{LIMITS}), by which "
-                "compliance blocks plans; tighten the one or change the other"
+                f"risk_limits.{name} is {own}, looser than the {desks} of the desk (data/compliance/{LIMITS}), by "
+                "which compliance blocks plans; tighten the one or change the other"
             )
 
 
