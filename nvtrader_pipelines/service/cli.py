@@ -11,7 +11,7 @@ from typing import Annotated
 import polars as pl
 import typer
 
-from nvtrader_pipelines.service import components, experiments, runs, scoreboard
+from nvtrader_pipelines.service import components, experiments, halt, plans, runs, scoreboard
 from nvtrader_pipelines.service.doctor import diagnose
 from nvtrader_pipelines.service.errors import FAILED, one_sentence
 from nvtrader_pipelines.service.options import EPILOG, AsJson, Form, Verbose, found_home
@@ -31,6 +31,9 @@ app.command("components", epilog=EPILOG)(components.components)
 app.command("schema", epilog=EPILOG)(components.schema)
 app.command("judge", epilog=EPILOG)(scoreboard.judge)
 app.command("scoreboard", epilog=EPILOG)(scoreboard.scoreboard)
+app.add_typer(plans.app, name="plans")
+app.command("halt", epilog=EPILOG)(halt.halt)
+app.command("resume", epilog=EPILOG)(halt.resume)
 
 
 @app.command(epilog=EPILOG)
@@ -113,7 +116,7 @@ def tables(*, form: Form = Format.TABLE, verbose: Verbose = False) -> None:
 
 @app.command(epilog=EPILOG)
 def doctor(*, as_json: AsJson = False, verbose: Verbose = False) -> None:
-    """Show versions, paths, disk, and what is missing."""
+    """Show versions, paths, disk, what is missing, and whether the account may trade."""
     with one_sentence(verbose=verbose):
         findings = diagnose(found_home())
         if as_json:

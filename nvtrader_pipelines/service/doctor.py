@@ -1,4 +1,4 @@
-"""What is installed, where things lie, what is missing."""
+"""What is installed, where things lie, what is missing, and whether the account may trade."""
 
 import platform
 import shutil
@@ -7,6 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 import psutil
 
+from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import Home
 
 PACKAGES = ("nvtrader-pipelines", "dagster", "duckdb", "pyiceberg", "polars", "stable-baselines3", "torch", "mlflow")
@@ -50,4 +51,42 @@ def diagnose(home: Home) -> list[Finding]:
         Finding("free disk", f"{free:.1f} GiB", "" if free >= NEEDED_GIB else f"less than {NEEDED_GIB} GiB: make room"),
         Finding("free memory", f"{memory:.1f} GiB", "" if memory >= NEEDED_GIB else "training needs about 2 GiB"),
     ]
-    return findings
+    return [*findings, kill_switch(home), active_policy(home), audit(home)]
+
+
+def kill_switch(home: Home) -> Finding:
+    """Whether trading is stopped, and why; that it is stopped is no problem, for somebody wanted it."""
+    from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
+
+    stopped = FileKillSwitch(home).engaged()
+    return Finding("kill switch", f"engaged: {stopped}; `nvtrader resume` ends it" if stopped else "not engaged")
+
+
+def active_policy(home: Home) -> Finding:
+    """Which policy trades, and that its files are those that were activated."""
+    from nvtrader_pipelines.storage.active_policy import read_active, sealed_of
+    from nvtrader_pipelines.storage.policy_library import PolicyLibrary
+
+    what = "active policy"
+    try:
+        active = read_active(home)
+        if active is None:
+            return Finding(what, "none yet: `nvtrader policies activate NAME`")
+        broken = PolicyLibrary(home).tampered(sealed_of(home, active))
+    except StorageError as error:
+        return Finding(what, "cannot be used", str(error))
+    told = f"{active.policy} of run {active.run_id}, activated by {active.by} on {active.activated_at:%Y-%m-%d}"
+    changed = ", ".join(broken["file"])
+    return Finding(what, told, f"not the files that were activated: {changed}; restore them" if changed else "")
+
+
+def audit(home: Home) -> Finding:
+    """Whether every row of the audit is what was appended."""
+    from nvtrader_pipelines.storage.audit_log import JsonlAudit
+
+    try:
+        state = JsonlAudit(home).verify()
+    except StorageError as error:
+        return Finding("audit", "damaged", str(error))
+    torn = f", {len(state.set_aside)} torn rows set aside" if state.set_aside else ""
+    return Finding("audit", f"{state.n_rows} rows, chain {state.chain[:8]}{torn}" if state.n_rows else "no row yet")

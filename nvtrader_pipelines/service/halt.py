@@ -2,6 +2,7 @@
 
 import json
 import sys
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -21,21 +22,24 @@ UNSAID = "no reason was given"
 def halt(reason: Reason = UNSAID, *, as_json: AsJson = False, verbose: Verbose = False) -> None:
     """Stop trading at once, whatever trades: no order is placed any more, and what is open is cancelled."""
     from nvtrader_pipelines.storage.kill_switch import halt as engage
-    from nvtrader_pipelines.storage.recording import now
 
     with one_sentence(verbose=verbose):
         home = found_home()
-        _say(home, engage(home, _audit(home), person(), reason, now), as_json=as_json)
+        _say(home, engage(home, _audit(home), person(), reason, _now), as_json=as_json)
 
 
 def resume(reason: Reason = UNSAID, *, as_json: AsJson = False, verbose: Verbose = False) -> None:
     """Let trading go on from the next step."""
     from nvtrader_pipelines.storage.kill_switch import resume as release
-    from nvtrader_pipelines.storage.recording import now
 
     with one_sentence(verbose=verbose):
         home = found_home()
-        _say(home, release(home, _audit(home), person(), reason, now), as_json=as_json)
+        _say(home, release(home, _audit(home), person(), reason, _now), as_json=as_json)
+
+
+def _now() -> datetime:
+    """The time; taken here, since what else knows it takes seconds to import."""
+    return datetime.now(UTC)
 
 
 def _audit(home: Home) -> "JsonlAudit":

@@ -7,8 +7,7 @@ import polars as pl
 
 from nvtrader_pipelines.execution.plan import RebalancePlan
 from nvtrader_pipelines.execution.plan_records import PlanRecord
-from nvtrader_pipelines.service.run_pages import print_part
-from nvtrader_pipelines.service.tables import wide_console
+from nvtrader_pipelines.service.tables import print_part, wide_console
 
 LEVELS = ("hard", "soft", "warn")
 LISTED = {

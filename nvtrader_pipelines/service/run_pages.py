@@ -8,7 +8,7 @@ import polars as pl
 
 from nvtrader_pipelines.service.run_facts import stages
 from nvtrader_pipelines.service.summary import COLUMNS, cells, period_table, with_interval
-from nvtrader_pipelines.service.tables import Format, cell, wide_console, write_rows
+from nvtrader_pipelines.service.tables import Format, cell, print_part, print_title, wide_console, write_rows
 from nvtrader_pipelines.storage.views import SHORT
 
 FIGURES = COLUMNS[1:]
@@ -52,7 +52,7 @@ def print_run(document: Mapping[str, Any]) -> None:
     print_part("what happened", events if events.is_empty() else stages(events), "nothing yet")
     for title in ("views", "warnings"):
         if document[title]:
-            _title(title)
+            print_title(title)
             for line in document[title]:
                 _line(f"  {line}")
 
@@ -77,15 +77,6 @@ def print_comparison(runs: pl.DataFrame, differ: pl.DataFrame) -> None:
     print_part("where the specs differ", differ.rename({"left": first, "right": "other"}), "the specs are the same")
 
 
-def print_part(title: str, rows: pl.DataFrame, otherwise: str) -> None:
-    """A titled table, or what to say where it is empty."""
-    _title(title)
-    if rows.is_empty():
-        wide_console().print(otherwise, style="dim")
-    else:
-        write_rows(rows, Format.TABLE)
-
-
 def window(run: Mapping[str, Any]) -> str:
     """The first and the last session."""
     return f"{run['window_first']} to {run['window_last']}"
@@ -106,10 +97,6 @@ def _spec_rows(spec: Mapping[str, Any], prefix: str = "") -> pl.DataFrame:
         else:
             rows.append((f"{prefix}{name}", json.dumps(value)))
     return pl.DataFrame(rows, schema={"field": pl.String, "value": pl.String}, orient="row")
-
-
-def _title(text: str) -> None:
-    wide_console().print(f"\n{text}", style="bold")
 
 
 def _line(text: str) -> None:

@@ -13,7 +13,7 @@ import typer
 from nvtrader_pipelines.experiments.progress import Progress
 from nvtrader_pipelines.service.errors import one_sentence
 from nvtrader_pipelines.service.options import EPILOG, AsJson, Form, Verbose, chosen_form, found_home
-from nvtrader_pipelines.service.tables import Format, wide_console, write_rows
+from nvtrader_pipelines.service.tables import Format, print_part, wide_console, write_rows
 from nvtrader_pipelines.storage.home import Home
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def _ledger(home: Home) -> "Ledger":
 def _execute(home: Home, steps: Iterable[Progress], *, as_json: bool) -> None:
     """Follow a run to its end, publish the views, and show what came of it."""
     from nvtrader_pipelines.service.run_facts import figures, stages
-    from nvtrader_pipelines.service.run_pages import print_figures, print_part
+    from nvtrader_pipelines.service.run_pages import print_figures
     from nvtrader_pipelines.service.watching import follow, watching
     from nvtrader_pipelines.storage.ledger import Ledger
     from nvtrader_pipelines.storage.views import SHORT, publish

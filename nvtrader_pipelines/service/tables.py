@@ -61,3 +61,17 @@ def write_rows(rows: pl.DataFrame, form: Format) -> None:
         console = wide_console()
         console.print(table)
         console.print(f"{len(rows)} row{'' if len(rows) == 1 else 's'}", style="dim")
+
+
+def print_part(title: str, rows: pl.DataFrame, otherwise: str) -> None:
+    """A titled table, or what to say where it is empty."""
+    print_title(title)
+    if rows.is_empty():
+        wide_console().print(otherwise, style="dim")
+    else:
+        write_rows(rows, Format.TABLE)
+
+
+def print_title(text: str) -> None:
+    """A line above a part."""
+    wide_console().print(f"\n{text}", style="bold")
