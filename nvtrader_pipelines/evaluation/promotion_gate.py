@@ -21,7 +21,7 @@ Opponent = Literal["active", "baseline"]
 
 
 @dataclass(frozen=True, eq=False)
-class Tested:
+class TrackRecord:
     """Net returns of one policy and of the baselines of its run, over the sessions its run was tested on.
 
     Raises:
@@ -106,7 +106,7 @@ class PromotionGate(Component):
     require_deflated: bool = False  # also an active deflated Sharpe ratio of .95, which is shown in any case
     seed: int = 0  # of the bootstrap
 
-    def judge(self, candidate: Tested, active: Tested | None, deflated: float | None = None) -> GateVerdict:
+    def judge(self, candidate: TrackRecord, active: TrackRecord | None, deflated: float | None = None) -> GateVerdict:
         """The verdict on a candidate.
 
         Args:
@@ -131,7 +131,9 @@ class PromotionGate(Component):
             return GateVerdict(passed=False, sentence=said, n_sessions=len(common), deflated=deflated)
         return self._compared(candidate, active, common, deflated)
 
-    def _compared(self, candidate: Tested, active: Tested | None, common: Days, deflated: float | None) -> GateVerdict:
+    def _compared(
+        self, candidate: TrackRecord, active: TrackRecord | None, common: Days, deflated: float | None
+    ) -> GateVerdict:
         """The verdict on the sessions that both were tested on."""
         own, baselines = candidate.on(common)
         best = max(baselines, key=lambda name: sharpe_ratio(baselines[name]))
@@ -178,7 +180,7 @@ class PromotionGate(Component):
         return f"active deflated Sharpe ratio {value} ({needed})"
 
 
-def _unlike(candidate: Tested, active: Tested) -> str | None:
+def _unlike(candidate: TrackRecord, active: TrackRecord) -> str | None:
     """Why two policies cannot be compared: their accounts paid or filled otherwise."""
     for name in sorted({*candidate.terms, *active.terms}):
         own, other = candidate.terms.get(name, "none"), active.terms.get(name, "none")

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from nvtrader_pipelines.components import canonical_json
 from nvtrader_pipelines.evaluation.promotion import PERIOD
-from nvtrader_pipelines.evaluation.promotion_gate import GateVerdict, PromotionGate, Tested
+from nvtrader_pipelines.evaluation.promotion_gate import GateVerdict, PromotionGate, TrackRecord
 from nvtrader_pipelines.execution.audit import event_id
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.storage.active_policy import (
@@ -224,8 +224,8 @@ def _verdict(
 ) -> GateVerdict:
     """What the gate says; what was not tested does not pass it."""
     try:
-        candidate = _tested(lake, ledger, ref)
-        trading = _tested(lake, ledger, active.ref) if active else None
+        candidate = _track_record(lake, ledger, ref)
+        trading = _track_record(lake, ledger, active.ref) if active else None
     except StorageError as error:
         return _refused(ref, error)
     return gate.judge(candidate, trading, _deflated(lake, ref))
@@ -260,7 +260,7 @@ def _keep(lake: Warehouse, row: PromotionRow) -> PromotionRow:
     return row
 
 
-def _tested(lake: Warehouse, ledger: Ledger, ref: PolicyRef) -> Tested:
+def _track_record(lake: Warehouse, ledger: Ledger, ref: PolicyRef) -> TrackRecord:
     """A policy's account and the baselines of its run.
 
     Raises:
@@ -274,7 +274,7 @@ def _tested(lake: Warehouse, ledger: Ledger, ref: PolicyRef) -> Tested:
     if own.is_empty():
         raise StorageError(f"{_called(ref)} was not tested; `nvtrader experiments run {spec.name}` judges it")
     baselines = rows.filter(pl.col("kind") == "baseline").partition_by("policy", as_dict=True, maintain_order=True)
-    return Tested(
+    return TrackRecord(
         name=_called(ref),
         sessions=own["session"].to_numpy().astype("datetime64[D]"),
         net=own["net_return"].to_numpy(),
