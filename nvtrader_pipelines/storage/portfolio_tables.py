@@ -1,15 +1,128 @@
 """The loop's tables, as projections of the audit and of the accounts' own books."""
 
-from nvtrader_pipelines.storage.warehouse import Warehouse
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import closing
+
+import polars as pl
+
+from nvtrader_pipelines.execution.audit import AuditEvent
+from nvtrader_pipelines.execution.plan_records import plan_records
+from nvtrader_pipelines.storage.audit_log import AuditRow, JsonlAudit
+from nvtrader_pipelines.storage.catalog import lock_path
+from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.files import locked
+from nvtrader_pipelines.storage.paper_book import SqliteBook, book_path
+from nvtrader_pipelines.storage.portfolio_rows import (
+    audit_rows,
+    fill_rows,
+    framed,
+    order_rows,
+    plan_rows,
+    state_rows,
+    utc_year,
+    weight_frame,
+)
+from nvtrader_pipelines.storage.tables import (
+    AUDIT,
+    FILLS,
+    ORDERS,
+    PORTFOLIO_STATE,
+    REBALANCE_PLAN,
+    TARGET_WEIGHTS,
+    Table,
+)
+from nvtrader_pipelines.storage.warehouse import Warehouse, Where
+
+Changed = tuple[Table, pl.DataFrame, Where]  # rows that take the place of those under the keys
 
 
 def mirror(lake: Warehouse, account: str | None = None) -> dict[str, int]:
     """Bring the tables of `portfolio` up to date with the audit and the books, of one account or of all.
 
+    Years in which something is new are replaced, each table in one commit. The audit's own rows come last: what is not
+    among them is new, so that a mirror which was killed is finished by the next, and nothing is there twice.
+
     Returns:
-        Rows written, by table; none where nothing is new.
+        Rows of the years written, by table; none where nothing is new.
 
     Raises:
         StorageError: if the audit is damaged, or is not the one that was mirrored before.
     """
-    raise NotImplementedError
+    with locked(lock_path(lake.home, "portfolio")):
+        written: dict[str, int] = {}
+        for table, rows, where in _changes(lake, account):
+            if where["year"]:
+                lake.replace(table, rows, where)
+                written[table.name] = written.get(table.name, 0) + len(rows)
+        return written
+
+
+def _changes(lake: Warehouse, account: str | None) -> Iterator[Changed]:
+    log = JsonlAudit(lake.home)
+    mirrored = _mirrored(lake, log)
+    new = [row for row in log.rows() if row.line not in mirrored and _is_of(row.event, account)]
+    for name in _accounts(lake, new, account):
+        fresh = [row.event for row in new if row.event.account == name]
+        if fresh:
+            yield from _of_audit(name, log.events(name), fresh)
+        yield from _of_book(lake, name)
+    years = sorted({utc_year(row.event.at) for row in new})
+    there = set(lake.read(AUDIT, {"year": years}, ["line"])["line"]) if years else set()
+    lines = there | {row.line for row in new}
+    yield AUDIT, framed(AUDIT, audit_rows(row for row in log.rows() if row.line in lines)), {"year": years}
+
+
+def _mirrored(lake: Warehouse, log: JsonlAudit) -> set[int]:
+    """Lines of the audit that are mirrored.
+
+    Raises:
+        StorageError: if the audit does not have one of them any more.
+    """
+    known, rows = lake.read(AUDIT, columns=["line", "chain"]), log.rows()
+    for line, chain in known.sort("line").iter_rows():
+        if line > len(rows) or rows[line - 1].chain != chain:
+            raise StorageError(
+                f"line {line} of the audit {log.path} is not the one that portfolio.audit has: the file was cut off or "
+                f"changed by hand; put it back as it was, or to begin anew remove it and {lake.home.warehouse}"
+            )
+    return set(known["line"])
+
+
+def _is_of(event: AuditEvent, account: str | None) -> bool:
+    return account is None or event.account in {None, account}
+
+
+def _accounts(lake: Warehouse, new: Sequence[AuditRow], account: str | None) -> list[str]:
+    if account is not None:
+        return [account]
+    books = {path.stem for path in book_path(lake.home, "paper").parent.glob("*.db")}
+    return sorted(books | {row.event.account for row in new if row.event.account is not None})
+
+
+def _of_audit(name: str, events: Sequence[AuditEvent], fresh: Sequence[AuditEvent]) -> Iterator[Changed]:
+    """Plans, weights, orders and fills of the years that an account's fresh events touch."""
+    records = plan_records(events)
+    touched = {event.plan_id for event in fresh}
+    plans = {plan_id: record.plan for plan_id, record in records.items() if plan_id in touched}
+    years = {plan.session.year for plan in plans.values()}
+    of_years = [record for record in records.values() if record.plan.session.year in years]
+    yield _changed(REBALANCE_PLAN, name, framed(REBALANCE_PLAN, plan_rows(of_years)), years)
+    if any(event.kind == "constructed" for event in fresh):
+        weights = weight_frame(TARGET_WEIGHTS, (record.plan for record in of_years))
+        yield _changed(TARGET_WEIGHTS, name, weights, years)
+    for table, rows in ((ORDERS, order_rows(events, records)), (FILLS, fill_rows(events, records))):
+        years = {row["year"] for row in rows if row["plan_id"] in touched}
+        yield _changed(table, name, framed(table, rows), years)
+
+
+def _of_book(lake: Warehouse, name: str) -> Iterator[Changed]:
+    """States of the years that have sessions which are not there yet."""
+    known = set(lake.read(PORTFOLIO_STATE, {"account": [name]}, ["session"])["session"])
+    with closing(SqliteBook(lake.home, name)) as book:
+        states = book.states()
+    years = {state.session.year for state in states if state.session not in known}
+    yield _changed(PORTFOLIO_STATE, name, framed(PORTFOLIO_STATE, state_rows(name, states)), years)
+
+
+def _changed(table: Table, name: str, rows: pl.DataFrame, years: Collection[int]) -> Changed:
+    return table, rows.filter(pl.col("year").is_in(list(years))), {"account": [name], "year": sorted(years)}
