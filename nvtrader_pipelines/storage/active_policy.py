@@ -191,8 +191,8 @@ def require_usable(lake: Warehouse, ledger: Ledger, run: SealedRun, policy: str)
             f"{called} has a manifest that names other policies than the ledger of its training; restore the folder "
             f"{PolicyLibrary(lake.home).folder(run.partition_key, run.run_id)}, or remove it and train again"
         )
-    archives = PolicyLibrary(lake.home).read_run(run)
     try:
+        archives = PolicyLibrary(lake.home).read_run(run)
         panel = read_panel(lake, spec.market.source, spec.market.symbols, spec.market.max_gap)
         _require_opens(spec, panel, archives)
     except ValueError as error:  # what does not make a panel, and policies of another one
@@ -233,7 +233,7 @@ def _finish(home: Home) -> None:
     active = _read(home.active_policy)
     if active is not None:
         JsonlAudit(home).append([active.event])
-    _pending(home).unlink(missing_ok=True)
+    _settled(home)
 
 
 def _read(path: Path) -> ActivePolicy | None:
@@ -258,6 +258,10 @@ def _reason(error: OSError | ValidationError) -> str:
 def _pending(home: Home) -> Path:
     """There while a change of the pointer may lack its audit event."""
     return home.runtime / ".active_policy.pending"
+
+
+def _settled(home: Home) -> None:
+    _pending(home).unlink(missing_ok=True)
 
 
 def _lock(home: Home) -> Path:

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from nvtrader_pipelines.evaluation.intervals import SharpeIntervals
 from nvtrader_pipelines.evaluation.promotion import LEAST_DEFLATED
-from nvtrader_pipelines.evaluation.promotion_gate import PromotionGate, TrackRecord
+from nvtrader_pipelines.evaluation.promotion_gate import PromotionGate, SharpeDifference, TrackRecord
 from nvtrader_pipelines.evaluation.statistics import sharpe_ratio
 
 FIRST = np.datetime64("2020-01-01")
@@ -23,6 +23,13 @@ def record(name, net, first=0, **options) -> TrackRecord:
     return TrackRecord(name, sessions, net, **{"baselines": baselines, **options})
 
 
+def over(verdict, opponent) -> SharpeDifference:
+    """The figures against one opponent."""
+    found = verdict.against(opponent)
+    assert found is not None
+    return found
+
+
 def better(by, noise=0.0, seed=3):
     """The market's returns and a constant, with noise of their own."""
     return MARKET + by + np.random.default_rng(seed).normal(0.0, noise, len(MARKET))
@@ -30,40 +37,37 @@ def better(by, noise=0.0, seed=3):
 
 def test_a_path_that_earns_more_on_every_session_takes_the_place_of_the_one_that_trades():
     verdict = GATE.judge(record("new", better(0.0005)), record("old", MARKET))
-    over = verdict.against("active")
+    figures = over(verdict, "active")
     assert verdict.passed
     assert verdict.n_sessions == 1500
-    assert over is not None
-    assert 0.0 < over.low < over.difference < over.high
-    assert over.difference == pytest.approx(sharpe_ratio(better(0.0005)) - sharpe_ratio(MARKET))
+    assert 0.0 < figures.low < figures.difference < figures.high
+    assert figures.difference == pytest.approx(sharpe_ratio(better(0.0005)) - sharpe_ratio(MARKET))
     assert verdict.sentence.startswith("new is promoted: on 1500 sessions, 2020-01-01 to 2024-02-08, Sharpe ratio less")
 
 
 def test_a_policy_that_earns_the_same_has_a_difference_of_0_and_is_not_promoted():
     for same in (MARKET.copy(), MARKET * (1.0 + 1e-9)):
         verdict = GATE.judge(record("new", same), record("old", MARKET))
-        over = verdict.against("active")
+        figures = over(verdict, "active")
         assert not verdict.passed
-        assert over is not None
-        assert (over.difference, over.low, over.high) == (0.0, 0.0, 0.0)
+        assert (figures.difference, figures.low, figures.high) == (0.0, 0.0, 0.0)
         assert "less that of old, which trades +0.00 [0.00, 0.00], lower bound not above 0" in verdict.sentence
 
 
 def test_a_better_sharpe_ratio_whose_interval_reaches_0_is_not_enough():
     verdict = GATE.judge(record("new", better(0.0002, noise=0.01)), record("old", MARKET))
-    over = verdict.against("active")
-    assert over is not None
-    assert over.difference > 0.1
-    assert over.low < 0.0
+    figures = over(verdict, "active")
+    assert figures.difference > 0.1
+    assert figures.low < 0.0
     assert not verdict.passed
-    assert verdict.against("baseline").passed
+    assert over(verdict, "baseline").passed
 
 
 def test_one_that_beats_the_other_but_not_its_best_baseline_is_not_promoted():
     baselines = {"weak": MARKET - 0.001, "strong": better(0.0006)}
     verdict = GATE.judge(record("new", better(0.0005), baselines=baselines), record("old", MARKET))
-    best = verdict.against("baseline")
-    assert verdict.against("active").passed
+    best = over(verdict, "baseline")
+    assert over(verdict, "active").passed
     assert best.opponent == "its best baseline strong"
     assert best.sharpe == pytest.approx(sharpe_ratio(better(0.0006)))
     assert not verdict.passed
@@ -82,7 +86,7 @@ def test_only_the_sessions_that_both_were_tested_on_count():
     early[:700] = 0.05  # what the old one earned before the new one was tested
     verdict = GATE.judge(record("new", late, first=700), record("old", early))
     assert (verdict.n_sessions, verdict.first_session) == (400, dt.date(2021, 12, 1))
-    assert verdict.against("active").sharpe == pytest.approx(sharpe_ratio(MARKET[700:1100]))
+    assert over(verdict, "active").sharpe == pytest.approx(sharpe_ratio(MARKET[700:1100]))
     assert verdict.passed
 
 

@@ -1,0 +1,65 @@
+"""Sealed runs in no time: networks as they begin, kept as if they had been trained."""
+
+import dataclasses
+import datetime as dt
+
+import numpy as np
+import polars as pl
+from gymnasium import spaces
+
+from nvtrader_pipelines.envs.observations import ObservationScaler
+from nvtrader_pipelines.experiments.plan import RunPlan
+from nvtrader_pipelines.experiments.spec import ExperimentSpec
+from nvtrader_pipelines.experiments.store import TrainedPolicy
+from nvtrader_pipelines.policies.agents import Fit, Learner
+from nvtrader_pipelines.policies.archive import write_archive
+from nvtrader_pipelines.policies.trajectory import TRAJECTORY
+from nvtrader_pipelines.storage.ledger import Ledger, RunRow
+from nvtrader_pipelines.storage.medallion import read_panel
+from nvtrader_pipelines.storage.policy_library import PolicyLibrary, SealedRun
+from nvtrader_pipelines.storage.warehouse import Warehouse
+from tests.storage.small_runs import EXPERIMENT
+
+AT = dt.datetime(2024, 1, 3, tzinfo=dt.UTC)
+
+
+def planned(lake: Warehouse, spec: ExperimentSpec = EXPERIMENT, **market) -> RunPlan:
+    """The run of an experiment on the home's market, or on one that differs from it."""
+    panel = read_panel(lake, spec.market.source, spec.market.symbols)
+    return RunPlan.of(spec, dataclasses.replace(panel, **market))
+
+
+def begun(lake: Warehouse, plan: RunPlan) -> Ledger:
+    """The ledger, in which the run is under way."""
+    ledger = Ledger.open(lake.home)
+    ledger.register(plan.spec)
+    ledger.begin(RunRow.of(plan, "task", AT))
+    return ledger
+
+
+def sealed(lake: Warehouse, plan: RunPlan, lookback: int | None = None) -> SealedRun:
+    """The run with a network per fold and seed, made for observations of another window if one is given."""
+    ledger, library = begun(lake, plan), PolicyLibrary(lake.home)
+    fit = fitted(plan, lookback or plan.spec.environment.lookback)
+    for key in plan.keys:
+        archive = write_archive(plan.card(plan.task(key), fit), fit.tensors)
+        library.save(
+            plan.spec.partition_key, plan.run_id, TrainedPolicy(*key, archive, pl.DataFrame(schema=TRAJECTORY))
+        )
+    run = library.seal(plan)
+    ledger.keep_policies(run.run_id, run.policies)
+    ledger.finish(run.run_id, "done")
+    return run
+
+
+def fitted(plan: RunPlan, lookback: int) -> Fit:
+    """What training begins with."""
+    environment, agent = plan.spec.environment, plan.spec.agent
+    if not isinstance(agent, Learner):
+        return Fit({}, ObservationScaler(), [])
+    scaler = environment.observation.fit(plan.panel, 0, 99)
+    layout = environment.observation.start(plan.panel, scaler, lookback).layout
+    size = environment.action.size(len(plan.panel.symbols))
+    seen = spaces.Box(-np.inf, np.inf, (layout.length,), np.float32)
+    network = agent.network(layout, seen, spaces.Box(-size.bound, size.bound, (size.length,), np.float32))
+    return Fit(dict(network.state_dict()), scaler, [])
