@@ -136,7 +136,7 @@ class GrossExposure(Component):
 class NetExposure(Component):
     """The names together weigh no more than the limit, short positions taken off; of a long-only portfolio its gross.
 
-    There is no stage that raises an exposure: one below `min_net` is compliance's to find.
+    No stage raises an exposure, so a pipeline whose risk limits ask for a least one is refused.
     """
 
     kind: Literal["net_exposure"] = "net_exposure"

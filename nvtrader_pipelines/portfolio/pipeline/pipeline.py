@@ -53,6 +53,11 @@ class WeightPipeline(Component):
                 f"limits must name net_exposure, since risk_limits.max_net is {self.risk_limits.max_net}, below the "
                 f"{self.risk_limits.max_gross} of risk_limits.max_gross, but they are {kinds}; add it"
             )
+        if self.risk_limits.min_net > 0.0:
+            raise ValueError(
+                f"risk_limits.min_net must be 0 but is {self.risk_limits.min_net}: no stage raises an exposure, and "
+                "what a policy or a timing leaves in cash stays there"
+            )
         return self
 
     @model_validator(mode="after")

@@ -28,11 +28,12 @@ Kept = Annotated[float, Field(ge=0.0, le=1.0)]
 class RegimeGuard(Component):
     """Three guards on the weights; none can raise the sum of the names, and a share of 1 switches one off.
 
-    A decision whose one-way turnover is above `max_turnover` trades only `turnover_share` of the way from what is held.
-    Of what comes out, a drawdown above `max_drawdown` keeps `drawdown_share`, and a return over the last `window`
-    sessions below `min_trailing_return` keeps `trailing_return_share`; of both, the smaller. A threshold of null is
-    fitted: the quantile, for returns the opposite one and never above 0, over the unadjusted account's path on the
-    training sessions, so on nothing that is tested.
+    A decision whose one-way turnover is above `max_turnover` trades only `turnover_share` of the way from what is held,
+    unless nothing is; names no longer selected then leave step by step. Of what comes out, a drawdown above
+    `max_drawdown` keeps `drawdown_share`, and a return over the last `window` sessions below `min_trailing_return`
+    keeps `trailing_return_share`; of both, the smaller. A threshold of null is fitted: the quantile, for returns the
+    opposite one and never above 0, over the unadjusted account's path on the training sessions, so on nothing that is
+    tested.
 
     Source: the regime guard of lee101/stock-prediction, whose thresholds were quantiles of the window it was judged on
     and whose guard on returns changed the training's reward alone; here all three act on the weights.
@@ -95,7 +96,10 @@ class RegimeGuard(Component):
     def _slowed(self, weights: FloatArray, held: FloatArray, situation: Situation) -> tuple[FloatArray, str]:
         """Part of the way from what is held, and no more in names than was wanted."""
         turnover = one_way(held, weights)
-        if self.turnover_share == 1.0 or turnover <= (most := self._threshold("turnover", situation.thresholds)):
+        if self.turnover_share == 1.0 or not held[:-1].any():
+            return weights, ""
+        most = self._threshold("turnover", situation.thresholds)
+        if turnover <= most:
             return weights, ""
         stepped, wanted = part_way(held, weights, self.turnover_share), weights[:-1].sum()
         gross = stepped[:-1].sum()

@@ -76,7 +76,7 @@ class PipelineResult:
         return self.stages[-1].weights
 
 
-Select = Callable[[Situation], tuple[BoolArray, str]]  # (N,) names that may be held, and what the others are not
+Select = Callable[[Situation], tuple[BoolArray, str]]  # (N,) names that may be held, and what the others are
 Allocate = Callable[[Selection, Situation], tuple[FloatArray, str]]  # selected names to weights, and how
 Adjust = Callable[[FloatArray, Situation], tuple[FloatArray, str]]  # weights to weights; the same array if unchanged
 

@@ -1,0 +1,176 @@
+"""What every member of the weight pipeline's families keeps, alone and with any others."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nvtrader_pipelines.components import kind_of
+from nvtrader_pipelines.portfolio.pipeline import RiskLimits, WeightPipeline
+from nvtrader_pipelines.portfolio.pipeline.limits import GrossExposure, PositionCap
+from nvtrader_pipelines.portfolio.pipeline.stage import one_way
+from tests.contracts.families import FAMILIES, members, simplex
+from tests.panels import cut, eventful_panel, with_other_future
+from tests.portfolio.pipeline.situations import (
+    ALLOCATORS,
+    FITTED,
+    LIMITS,
+    SECTORS,
+    SELECTORS,
+    TIMINGS,
+    cash,
+    result_of,
+    situation,
+)
+
+PANEL = eventful_panel()
+N_SYMBOLS = len(PANEL.symbols)
+OPTIONAL = [limit for limit in LIMITS if limit.kind not in {"position_cap", "gross_exposure"}]
+HARD = [limit for limit in LIMITS if limit.kind != "turnover_limit"]  # which yields to the others
+WIDE = WeightPipeline(limits=(PositionCap(), GrossExposure()), risk_limits=RiskLimits(max_position=1.0))
+
+
+def alone(**stage):
+    """One member, between stages that change nothing of a portfolio of eligible names."""
+    return WIDE.model_copy(update=stage)
+
+
+ALONE = [
+    *(alone(selector=selector) for selector in SELECTORS),
+    *(alone(allocator=allocator) for allocator in ALLOCATORS),
+    *(alone(timing=timing) for timing in TIMINGS),
+    *(alone(limits=(limit, *WIDE.limits)) for limit in OPTIONAL),
+    alone(limits=(LIMITS[1], GrossExposure())),
+    alone(limits=(PositionCap(), LIMITS[3])),
+]
+IDS = [f"{p.selector.kind}-{p.allocator.kind}-{p.timing.kind}-{p.limits[0].kind}" for p in ALONE]
+
+
+@st.composite
+def pipelines(draw):
+    """Any members with each other; the turnover limit first, the other limits in any order."""
+    further = draw(st.lists(st.sampled_from(OPTIONAL), unique_by=lambda limit: limit.kind))
+    limits = draw(st.permutations([*further, *(limit for limit in LIMITS if limit not in OPTIONAL)]))
+    return WeightPipeline(
+        selector=draw(st.sampled_from(SELECTORS)),
+        allocator=draw(st.sampled_from(ALLOCATORS)),
+        timing=draw(st.sampled_from(TIMINGS)),
+        limits=tuple(sorted(limits, key=lambda limit: limit.kind != "turnover_limit")),
+    )
+
+
+def any_situation(seed, t):
+    """A proposal and an account, both of which may hold what they should not."""
+    generator = np.random.default_rng(seed)
+    proposal, held = simplex(generator, 2, N_SYMBOLS)
+    opened = generator.random() < 0.2
+    return proposal, situation(
+        PANEL,
+        t,
+        held=cash(N_SYMBOLS) if opened else held,
+        drawdown=generator.uniform(0.0, 0.15),
+        recent_returns=generator.normal(0.0, 0.01, 63),
+    )
+
+
+def breach(weights, limit):
+    """By how much a limit is breached, if it is above 0."""
+    names = weights[:-1]
+    if limit.kind == "position_cap":
+        return names.max() - limit.max_position
+    if limit.kind == "sector_cap":
+        own = np.array([SECTORS[symbol] for symbol in PANEL.symbols])
+        return max(names[own == sector].sum() for sector in own) - limit.max_sector
+    return names.sum() - getattr(limit, limit.risk_limit)
+
+
+def check(pipeline, proposal, at):
+    """Everything that holds for one decision."""
+    found = result_of(pipeline, proposal, at)
+    expected = ["policy", pipeline.selector.kind, pipeline.allocator.kind, pipeline.timing.kind]
+    assert [stage.name for stage in found.stages] == [*expected, *(limit.kind for limit in pipeline.limits)]
+    for before, after in zip(found.stages, found.stages[1:], strict=False):
+        assert (after.weights >= 0.0).all()
+        assert after.weights.sum() == pytest.approx(1.0, abs=1e-12)
+        assert not after.weights[:-1][~PANEL.eligible[at.t]].any()
+        assert (after.weights is before.weights) == np.array_equal(after.weights, before.weights)
+        assert bool(after.reason) == (after.weights is not before.weights)
+    _, selected, allocated, timed = (stage.weights for stage in found.stages[:4])
+    names = pipeline.selector.start(PANEL)(at)[0]
+    assert not selected[:-1][~names].any()
+    assert not allocated[:-1][~names].any()
+    assert timed[:-1].sum() <= allocated[:-1].sum() + 1e-12
+    assert all(breach(found.weights, limit) <= 1e-12 for limit in pipeline.limits if limit in HARD)
+    assert found.truncated == any(bool(stage.reason) for stage in found.stages[4:])
+    return found
+
+
+def bits(result):
+    return [(stage.name, stage.weights.tobytes(), stage.reason) for stage in result.stages]
+
+
+@pytest.mark.parametrize("family", ["selector", "allocator", "timing", "limit"])
+def test_every_member_of_the_families_is_tried_here(family):
+    tried = {"selector": SELECTORS, "allocator": ALLOCATORS, "timing": TIMINGS, "limit": LIMITS}[family]
+    assert [member.kind for member in tried] == [kind_of(member) for member in members(FAMILIES[family])]
+
+
+@pytest.mark.parametrize("pipeline", ALONE, ids=IDS)
+@pytest.mark.parametrize("t", [0, 31, 64, 140])
+def test_a_member_alone_leaves_a_portfolio_of_eligible_names_and_says_what_it_changed(pipeline, t):
+    check(pipeline, *any_situation(t, t))
+
+
+@pytest.mark.parametrize("pipeline", ALONE, ids=IDS)
+def test_a_member_alone_changes_some_decision_unless_it_takes_all_as_it_is(pipeline):
+    changed = {s.name for t in range(60, 160, 10) for s in check(pipeline, *any_situation(t, t)).stages if s.reason}
+    assert changed - {"static_universe"} or pipeline == WIDE
+
+
+@settings(max_examples=40)
+@given(pipeline=pipelines(), seed=st.integers(0, 2**32 - 1), t=st.integers(0, 159))
+def test_any_members_together_leave_a_portfolio_within_every_limit(pipeline, seed, t):
+    check(pipeline, *any_situation(seed, t))
+
+
+@pytest.mark.parametrize("pipeline", ALONE, ids=IDS)
+@pytest.mark.parametrize("t", [31, 64, 140])
+def test_a_decision_is_bit_equal_when_repeated_and_whatever_comes_after_it(pipeline, t):
+    proposal, at = any_situation(t, t)
+    given_before = proposal.tobytes(), at.held.tobytes(), at.recent_returns.tobytes()
+    known = bits(result_of(pipeline, proposal, at))
+    run = pipeline.start(PANEL)
+    run(*any_situation(7, 120))  # what was asked before does not matter
+    assert bits(run(proposal, at)) == known
+    assert bits(run(proposal, at)) == known
+    assert (proposal.tobytes(), at.held.tobytes(), at.recent_returns.tobytes()) == given_before
+    for other in (with_other_future(PANEL, t), cut(PANEL, t)):
+        elsewhere = situation(other, t, at.held, at.drawdown, at.recent_returns, FITTED)
+        assert bits(result_of(pipeline, proposal, elsewhere)) == known
+
+
+@pytest.mark.parametrize("pipeline", ALONE, ids=IDS)
+def test_where_nothing_is_eligible_all_is_cash(pipeline):
+    nowhere = situation(replace(PANEL, eligible=np.zeros_like(PANEL.eligible)))
+    found = result_of(pipeline, np.full(N_SYMBOLS + 1, 1.0 / (N_SYMBOLS + 1)), nowhere)
+    np.testing.assert_array_equal(found.weights, cash(N_SYMBOLS))
+
+
+@pytest.mark.parametrize("pipeline", ALONE, ids=IDS)
+def test_a_proposal_of_cash_stays_cash(pipeline):
+    found = result_of(pipeline, cash(N_SYMBOLS), situation(PANEL))
+    np.testing.assert_array_equal(found.weights, cash(N_SYMBOLS))
+    assert not any(stage.reason for stage in found.stages)
+
+
+@settings(max_examples=25)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_a_turnover_limit_holds_where_no_limit_after_it_cuts(seed):
+    proposal, at = any_situation(seed, 100)
+    only_eligible = np.append(at.held[:-1] * PANEL.eligible[100], 0.0)
+    only_eligible[-1] = 1.0 - only_eligible.sum()
+    at = situation(PANEL, 100, held=only_eligible)
+    found = result_of(alone(limits=(LIMITS[0], *WIDE.limits)), proposal, at)
+    assert one_way(at.held, found.weights) <= WIDE.risk_limits.max_turnover + 1e-12

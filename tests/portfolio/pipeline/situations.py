@@ -1,0 +1,79 @@
+"""Situations in which a pipeline decides, and pipelines that are quick on a small market."""
+
+import numpy as np
+
+from nvtrader_pipelines.market.panel import MarketPanel
+from nvtrader_pipelines.portfolio.pipeline import Situation, Thresholds, WeightPipeline
+from nvtrader_pipelines.portfolio.pipeline.allocators import (
+    EqualWeightAllocator,
+    MeanCvarAround,
+    MeanCvarTilt,
+    MinimumVarianceAllocator,
+    PolicyAction,
+)
+from nvtrader_pipelines.portfolio.pipeline.limits import (
+    GrossExposure,
+    NetExposure,
+    PositionCap,
+    SectorCap,
+    TurnoverLimit,
+)
+from nvtrader_pipelines.portfolio.pipeline.regime_guard import RegimeGuard
+from nvtrader_pipelines.portfolio.pipeline.selectors import Liquidity, LowVolatility, MomentumTopK, StaticUniverse
+from nvtrader_pipelines.portfolio.pipeline.timings import ConstantTiming
+from nvtrader_pipelines.portfolio.pipeline.turbulence import TurbulenceTiming
+
+SECTORS = {
+    **dict.fromkeys(("AAA", "BBB"), "tech"),
+    **dict.fromkeys(("CCC", "DDD", "HHH"), "oil"),
+    **dict.fromkeys(("EEE", "FFF", "GGG"), "banks"),
+}
+ESTIMATE = {"history": 40, "estimate_every": 5}
+SELECTORS = [
+    StaticUniverse(),
+    Liquidity(window=20, min_traded=0.9, min_volume_score=-0.1),
+    LowVolatility(lowest_fraction=0.5),
+    MomentumTopK(k=2),
+]
+ALLOCATORS = [
+    PolicyAction(),
+    EqualWeightAllocator(),
+    MinimumVarianceAllocator(**ESTIMATE),
+    MeanCvarAround(**ESTIMATE),
+    MeanCvarTilt(**ESTIMATE),
+]
+TIMINGS = [
+    ConstantTiming(exposure=0.9),
+    TurbulenceTiming(threshold=None, history=30, cooldown=2, cooldown_scale=0.3),
+    RegimeGuard(),
+]
+LIMITS = [
+    TurnoverLimit(),
+    PositionCap(max_position=0.2),
+    SectorCap(sectors=SECTORS, max_sector=0.35),
+    GrossExposure(max_gross=0.8),
+    NetExposure(max_net=0.7),
+]
+FITTED = Thresholds(turbulence=5.0, drawdown=0.05, trailing_return=-0.02, turnover=0.3)
+
+
+def cash(n_symbols) -> np.ndarray:
+    """The weights of an account that holds nothing."""
+    return np.append(np.zeros(n_symbols), 1.0)
+
+
+def situation(panel: MarketPanel, t=100, held=None, drawdown=0.0, recent_returns=None, thresholds=FITTED) -> Situation:
+    """The close of session `t`, by default of an account that has just opened."""
+    held = cash(len(panel.symbols)) if held is None else np.array(held)
+    recent = np.zeros(63) if recent_returns is None else np.array(recent_returns)
+    return Situation(panel, t, held, drawdown, recent, thresholds)
+
+
+def result_of(pipeline: WeightPipeline, proposal, at: Situation):
+    """The pipeline started on the situation's market, and run once."""
+    return pipeline.start(at.panel)(np.array(proposal), at)
+
+
+def stage(pipeline: WeightPipeline, name: str, proposal, at: Situation):
+    """One stage's weights and reason."""
+    return next(each for each in result_of(pipeline, proposal, at).stages[1:] if each.name == name)
