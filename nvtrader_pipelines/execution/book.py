@@ -87,6 +87,10 @@ class AccountBook(Protocol):
         """The account at the last close it was settled at; None where it is not open."""
         ...
 
+    def at(self, session: date) -> AccountState | None:
+        """The account at the close of one session; None where it was not settled there."""
+        ...
+
     def settle(self, state: AccountState) -> None:
         """Keep a state; one of a session that is kept already is left as it is."""
         ...

@@ -1,39 +1,284 @@
-"""The day loop of one account: execute, settle, propose, clear; every step may be killed and is finished by the next."""
+"""The day loop of one account: execute, settle, propose, clear; a step that was killed is finished by the next."""
 
-from datetime import date
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+
+import numpy as np
 
 from nvtrader_pipelines.envs.dynamics import Account
-from nvtrader_pipelines.experiments.spec import ExperimentSpec
-from nvtrader_pipelines.market.panel import MarketPanel
+from nvtrader_pipelines.execution.audit import About, AuditEvent, EventKind, event_id, plan_event
+from nvtrader_pipelines.execution.book import AccountState
+from nvtrader_pipelines.execution.brokers.venue import InForce, Venue
+from nvtrader_pipelines.execution.compliance import blocks
+from nvtrader_pipelines.execution.errors import ExecutionError
+from nvtrader_pipelines.execution.journal import Journal
+from nvtrader_pipelines.execution.kill_switch import KillSwitch
+from nvtrader_pipelines.execution.orders import Order, order_id
+from nvtrader_pipelines.execution.plan import Finding, RebalancePlan
+from nvtrader_pipelines.execution.plan_records import TO_BE_TRADED, PlanRecord
+from nvtrader_pipelines.execution.proposals import Deployed, no_trade, plan_of, reasons
 from nvtrader_pipelines.policies.policy import Decision
 
+ACKNOWLEDGED = "soft findings acknowledged by the replay itself"
+NOTHING = "it makes no order: what can be traded is held as wanted"
+EXPIRED = "it was {status} when its fill session came, and so it is not traded"
 
-class Deployed(Protocol):
-    """A policy on a market, from the first session it may decide at."""
 
-    spec: ExperimentSpec
-    panel: MarketPanel
-    run_id: str
-    policy: str
-    first: int
-    seeds: tuple[int, ...]
+@dataclass(frozen=True)
+class Oversight:
+    """Who may stop what the policy wants, and whose name stands under what the loop does."""
 
-    def decide(self, t: int, account: Account) -> Decision:
-        """What is wanted at the close of session `t`, after every stage."""
-        ...
-
-    def fold_at(self, t: int) -> int:
-        """The fold whose policies decide at the close of session `t`."""
-        ...
+    switch: KillSwitch
+    findings: Callable[[RebalancePlan, int], Sequence[Finding]]  # of a plan decided at the close of a session
+    clock: Callable[[], datetime]
+    by: str
 
 
 class Trader:
-    """One account, session by session."""
+    """One account, session by session; `t` numbers the sessions of the policy's panel."""
 
-    def __init__(self, deployed: Deployed) -> None:
-        self._deployed = deployed
+    def __init__(self, deployed: Deployed, venue: Venue, journal: Journal, oversight: Oversight) -> None:
+        self._deployed, self._venue, self._journal, self._oversight = deployed, venue, journal, oversight
+        self._panel = deployed.panel
+        self._in_force = InForce(deployed.policy, deployed.run_id, deployed.spec.spec_hash)
+        self._reminded = not deployed.remembers
 
-    def open_at(self, session: date) -> None:
-        """Open the account in cash at the close of a session."""
-        raise NotImplementedError
+    def open_at(self, t: int) -> AccountState:
+        """Open the account in cash at the close of session `t`; one that is open stays as it is."""
+        return self._venue.open_at(t, self._in_force)
+
+    def execute(self, t: int) -> list[AuditEvent]:
+        """Place what was decided at the close before, and note what became of it; what this attempt said."""
+        if self._settled(t):
+            return []
+        said, stop = [], self._stopped(t)
+        if stop:
+            said += self._say_halted(t, stop)
+            self._venue.cancel_open(stop)
+        record = self._decided(t - 1)
+        if record is None:
+            return said
+        if record.status in {"constructed", "waiting"}:
+            said += self._cancelled(record.plan, EXPIRED.format(status=record.status))
+        elif record.status in TO_BE_TRADED and self._venue.settles == "with_bars":
+            said += self._place(record.plan, t, stop)
+        if self._at_broker(record.plan):
+            said += self._told(record.plan, t - 1)
+        return said
+
+    def settle(self, t: int) -> AccountState:
+        """Mark the account to the close of session `t`."""
+        record, decided = self._decided(t - 1), self._journal.proposal(self._session(t - 1)) is not None
+        return self._venue.settle(t, record.plan if record else None, self._in_force, decided=decided)
+
+    def propose(self, t: int) -> RebalancePlan | None:
+        """The plan decided at the close of session `t`, now or before; None where none is due, wanted or allowed.
+
+        Raises:
+            ExecutionError: if the policy may not decide there, or wants what is no number.
+        """
+        session = self._session(t)
+        known = self._journal.proposal(session)
+        if known is not None:
+            record = self._decided(t)
+            if record is not None or known.plan_id is None:
+                return record.plan if record else None
+        elif self._stopped(t):
+            self._say_halted(t, self._stopped(t))
+            return None
+        elif not self._due(t):
+            return None
+        plan, decision = self._decide(t)
+        if plan is None:
+            self._journal.append(
+                no_trade(self._deployed, self._journal.account, session, self._oversight.clock(), self._oversight.by)
+            )
+            return None
+        about = About(reason=reasons(decision))
+        constructed = About(detail={"plan": plan.model_dump(mode="json")})
+        self._journal.append(self._of("proposed", plan, about), self._of("constructed", plan, constructed))
+        return plan
+
+    def clear(self, t: int, *, acknowledge: bool = False) -> list[AuditEvent]:
+        """Hold the plan decided at the close of session `t` against compliance; what this attempt said.
+
+        Args:
+            t: the session.
+            acknowledge: whether soft findings are acknowledged at once, by the replay.
+        """
+        record, said = self._decided(t), []
+        if record is None:
+            return said
+        if record.status == "constructed":
+            findings = self._oversight.findings(record.plan, t)
+            hard = "; ".join(each.sentence for each in findings if each.level == "hard")
+            about = About(reason=hard, detail={"findings": [each.model_dump(mode="json") for each in findings]})
+            said += self._journal.append(self._of("blocked" if blocks(findings) else "cleared", record.plan, about))
+            record = self._decided(t) or record
+        if record.status == "waiting" and acknowledge:
+            at, about = self._oversight.clock(), About(reason=ACKNOWLEDGED)
+            said += self._journal.append(plan_event("approved", record.plan, at, "replay", about))
+            record = self._decided(t) or record
+        if record.status in TO_BE_TRADED and self._venue.settles == "at_market":
+            said += self._place(record.plan, t, self._stopped(t))
+        return said
+
+    def finished(self, t: int) -> bool:
+        """Whether nothing is left to do at session `t`."""
+        if not self._settled(t):
+            return False
+        proposal, record = self._journal.proposal(self._session(t)), self._decided(t)
+        if proposal is None:
+            return self._journal.halted(self._session(t)) or not self._due(t)
+        undone = {"constructed"} if self._venue.settles == "with_bars" else {"constructed", "cleared", "approved"}
+        return proposal.plan_id is None or (record is not None and record.status not in undone)
+
+    def _place(self, plan: RebalancePlan, t: int, stop: str | None) -> list[AuditEvent]:
+        """Place a plan's orders one by one in session `t`, until the switch says no."""
+        decided_at = self._panel.index_of(np.datetime64(plan.session))
+        orders, unplaced = self._venue.orders(plan, decided_at)
+        said, left = [], list[Order]()
+        for order in orders:
+            if self._known(order):
+                continue
+            stop = stop or self._oversight.switch.engaged()
+            if stop:
+                left.append(order)
+                self._venue.cancel(order.order_id, stop)
+                continue
+            said += self._submit(plan, order)
+        if stop and left:
+            said += self._say_halted(t, stop)
+            said += self._withdrawn(plan, left, stop)
+        if not orders:
+            said += self._cancelled(plan, NOTHING)
+        elif not stop or self._at_broker(plan):
+            gone = [self._order_cancelled(plan, each.symbol, each.reason) for each in unplaced]
+            said += self._journal.append(*gone)
+        return said
+
+    def _submit(self, plan: RebalancePlan, order: Order) -> list[AuditEvent]:
+        receipt = self._venue.submit(order)
+        if receipt.status == "rejected":
+            return self._journal.append(self._order_cancelled(plan, order.symbol, f"rejected: {receipt.reason}"))
+        detail = {"order": order.model_dump(mode="json"), "broker_order_id": receipt.broker_order_id}
+        about = About(order_id=order.order_id, symbol=order.symbol, session=order.session, detail=detail)
+        return self._journal.append(self._of("placed", plan, about))
+
+    def _told(self, plan: RebalancePlan, t: int) -> list[AuditEvent]:
+        """What became of a plan's orders, said once."""
+        outcome, events = self._venue.fill(plan, t), []
+        for fill in outcome.fills:
+            detail = {"fill": fill.model_dump(mode="json")}
+            about = About(order_id=fill.order_id, symbol=fill.symbol, session=fill.session, detail=detail)
+            events.append(self._of("filled", plan, about))
+            if not fill.complete:
+                reason = f"{fill.quantity:.6g} shares were filled; the rest is not carried on"
+                events.append(self._order_cancelled(plan, fill.symbol, reason))
+        events += [self._order_cancelled(plan, each.symbol, each.reason) for each in outcome.ended]
+        return self._journal.append(*events)
+
+    def _withdrawn(self, plan: RebalancePlan, orders: Sequence[Order], stop: str) -> list[AuditEvent]:
+        """The orders that the switch kept from being placed; the plan itself where it kept all."""
+        if not self._at_broker(plan):
+            return self._cancelled(plan, stop)
+        return self._journal.append(*(self._order_cancelled(plan, order.symbol, stop) for order in orders))
+
+    def _cancelled(self, plan: RebalancePlan, reason: str) -> list[AuditEvent]:
+        return self._journal.append(self._of("cancelled", plan, About(reason=reason)))
+
+    def _order_cancelled(self, plan: RebalancePlan, symbol: str, reason: str) -> AuditEvent:
+        return self._of("cancelled", plan, About(order_id(plan.plan_id, symbol), symbol, reason=reason))
+
+    def _at_broker(self, plan: RebalancePlan) -> bool:
+        """Whether some order of a plan was placed."""
+        return any(event.kind == "placed" for event in self._journal.events_of(plan.plan_id))
+
+    def _known(self, order: Order) -> bool:
+        """Whether an order was placed or cancelled already."""
+        return any(self._journal.has(event_id(kind, order.plan_id, order.order_id)) for kind in ("placed", "cancelled"))
+
+    def _stopped(self, t: int) -> str | None:
+        """Why session `t` holds; a session that was stopped stays so."""
+        stop = self._oversight.switch.engaged()
+        if stop is None and self._journal.halted(self._session(t)):
+            return "the kill switch stopped this session"
+        return stop
+
+    def _say_halted(self, t: int, stop: str | None) -> list[AuditEvent]:
+        session = self._session(t)
+        event = AuditEvent(
+            event_id=self._journal.halt(session),
+            kind="halted",
+            at=self._oversight.clock(),
+            by=self._oversight.by,
+            account=self._journal.account,
+            session=session,
+            reason=stop or "",
+        )
+        return self._journal.append(event)
+
+    def _decide(self, t: int) -> tuple[RebalancePlan | None, Decision]:
+        if t < self._deployed.first:
+            raise ExecutionError(
+                f"{self._deployed.policy} of run {self._deployed.run_id} may decide from the close of "
+                f"{self._session(self._deployed.first)} on, but is asked at {self._session(t)}, before its tests; "
+                "begin later"
+            )
+        self._remind(t)
+        account = self._account_at(t)
+        decision = self._deployed.decide(t, account)
+        if decision.target is None:
+            return None, decision
+        if not np.isfinite(decision.target).all():
+            raise ExecutionError(
+                f"target weights must be numbers, but {self._deployed.policy} wants {decision.target.tolist()} at "
+                f"{self._session(t)}; check the market's features of that session"
+            )
+        return plan_of(self._deployed, self._journal.account, t, account, decision), decision
+
+    def _remind(self, t: int) -> None:
+        """Ask a policy with memory once more what it was asked for this account."""
+        if self._reminded:
+            return
+        own = (self._deployed.run_id, self._deployed.policy)
+        for proposal in self._journal.proposals():
+            if (proposal.run_id, proposal.policy) == own and proposal.session < self._session(t):
+                earlier = self._panel.index_of(np.datetime64(proposal.session))
+                self._deployed.decide(earlier, self._account_at(earlier))
+        self._reminded = True
+
+    def _account_at(self, t: int) -> Account:
+        state = self._venue.at(self._session(t))
+        if state is None:
+            raise ExecutionError(
+                f"the account must have been settled at {self._session(t)}, where its policy decides, but was not; "
+                "its sessions are traded one after the other"
+            )
+        return state.account(self._panel.symbols)
+
+    def _due(self, t: int) -> bool:
+        """Whether a decision is due: the first, one of another policy, or after as many sessions as the spec says."""
+        proposals = self._journal.proposals()
+        if not proposals:
+            return True
+        latest, deployed = proposals[-1], self._deployed
+        if (latest.run_id, latest.policy) != (deployed.run_id, deployed.policy):
+            return True
+        return t - self._panel.index_of(np.datetime64(latest.session)) >= deployed.spec.environment.rebal_freq
+
+    def _decided(self, t: int) -> PlanRecord | None:
+        """The plan decided at the close of session `t`, with what became of it."""
+        proposal = self._journal.proposal(self._session(t)) if t >= 0 else None
+        return None if proposal is None or proposal.plan_id is None else self._journal.record(proposal.plan_id)
+
+    def _settled(self, t: int) -> bool:
+        state = self._venue.last()
+        return state is not None and state.session >= self._session(t)
+
+    def _of(self, kind: EventKind, plan: RebalancePlan, about: About) -> AuditEvent:
+        return plan_event(kind, plan, self._oversight.clock(), self._oversight.by, about)
+
+    def _session(self, t: int) -> date:
+        return self._panel.sessions[t].item()

@@ -3,6 +3,7 @@
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import date
 from functools import cached_property
 from pathlib import Path
 
@@ -42,6 +43,11 @@ class SqliteBook:
     def last(self) -> AccountState | None:
         """The account at the last close it was settled at; None where it is not open."""
         rows = self._rows("SELECT document FROM states ORDER BY session DESC LIMIT 1")
+        return AccountState.model_validate_json(rows[0][0]) if rows else None
+
+    def at(self, session: date) -> AccountState | None:
+        """The account at the close of one session; None where it was not settled there."""
+        rows = self._rows("SELECT document FROM states WHERE session = ?", session.isoformat())
         return AccountState.model_validate_json(rows[0][0]) if rows else None
 
     def states(self) -> list[AccountState]:

@@ -1,0 +1,91 @@
+"""What the day loop needs of an account, be it filled by the bars or at a market."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Literal, Protocol
+
+from nvtrader_pipelines.execution.book import AccountState
+from nvtrader_pipelines.execution.brokers.broker import Receipt
+from nvtrader_pipelines.execution.orders import Fill, Order
+from nvtrader_pipelines.execution.plan import RebalancePlan
+
+Settles = Literal["with_bars", "at_market"]
+
+
+@dataclass(frozen=True)
+class Unplaced:
+    """A name that was to be traded and was not, and why."""
+
+    symbol: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of the orders that were placed for a plan."""
+
+    fills: Sequence[Fill]
+    ended: Sequence[Unplaced]  # without a fill, and why
+
+
+@dataclass(frozen=True)
+class InForce:
+    """Which policy moves the account, for its book."""
+
+    policy: str
+    run_id: str
+    spec_hash: str
+
+
+class Venue(Protocol):
+    """An account on a panel; `t` numbers the panel's sessions."""
+
+    settles: Settles  # with_bars: orders are made and filled once the fill session's bars are known
+
+    def last(self) -> AccountState | None:
+        """The account at the last close it was settled at; None where it is not open."""
+        ...
+
+    def at(self, session: date) -> AccountState | None:
+        """The account at the close of an earlier session; None where it was not open."""
+        ...
+
+    def open_at(self, t: int, in_force: InForce) -> AccountState:
+        """Open the account at the close of session `t`; one that is open stays as it is."""
+        ...
+
+    def orders(self, plan: RebalancePlan, t: int) -> tuple[Sequence[Order], Sequence[Unplaced]]:
+        """The orders of a plan decided at the close of session `t`, sells first, and what makes none; nothing is kept.
+
+        Raises:
+            ExecutionError: if a name held or wanted has no price where it must have one.
+        """
+        ...
+
+    def submit(self, order: Order) -> Receipt:
+        """Place an order; one whose id is known is not placed again."""
+        ...
+
+    def cancel(self, order_id: str, reason: str) -> None:
+        """Cancel an open order; one that is not open, or not known, is left."""
+        ...
+
+    def cancel_open(self, reason: str) -> None:
+        """Cancel every open order of this account."""
+        ...
+
+    def fill(self, plan: RebalancePlan, t: int) -> Outcome:
+        """What became of the orders placed for a plan decided at the close of session `t`."""
+        ...
+
+    def settle(self, t: int, plan: RebalancePlan | None, in_force: InForce, *, decided: bool) -> AccountState:
+        """Mark the account to the close of session `t`, reconcile and keep it; one that is kept is left as it is.
+
+        Args:
+            t: the session.
+            plan: whose orders may have been filled in it.
+            in_force: whose account it is.
+            decided: whether it follows a decision, be it not to trade: delisted names are then paid out.
+        """
+        ...

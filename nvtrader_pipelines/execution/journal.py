@@ -1,0 +1,84 @@
+"""One account's audit as the day loop reads it: what was decided when, what became of it, what was said already."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+
+from nvtrader_pipelines.execution.audit import AuditEvent, AuditLog, event_id
+from nvtrader_pipelines.execution.plan_records import PlanRecord, plan_records
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A decision of a policy for the account."""
+
+    session: date
+    plan_id: str | None  # None: it wants no trade
+    run_id: str | None
+    policy: str | None
+
+
+class Journal:
+    """The events of one account, which only this process appends to while it has them."""
+
+    def __init__(self, log: AuditLog, account: str) -> None:
+        self._log = log
+        self._ids: set[str] = set()
+        self._of_plan: dict[str, list[AuditEvent]] = {}
+        self._proposals: dict[date, Proposal] = {}
+        self._halted: set[date] = set()
+        self.account = account
+        self._index(log.events(account))
+
+    def append(self, *events: AuditEvent) -> list[AuditEvent]:
+        """Keep those that are not kept yet; them."""
+        new = [event for event in events if event.event_id not in self._ids]
+        if new:
+            self._log.append(new)
+            self._index(new)
+        return new
+
+    def has(self, event: str) -> bool:
+        """Whether an event of this id is kept."""
+        return event in self._ids
+
+    def record(self, plan_id: str) -> PlanRecord | None:
+        """What became of a plan; None where there is no such plan."""
+        return plan_records(self._of_plan.get(plan_id, [])).get(plan_id)
+
+    def records(self) -> Sequence[PlanRecord]:
+        """What became of every plan, the oldest first."""
+        found = [self.record(plan_id) for plan_id in self._of_plan]
+        return [record for record in found if record is not None]
+
+    def events_of(self, plan_id: str) -> Sequence[AuditEvent]:
+        """Everything said of a plan and its orders."""
+        return self._of_plan.get(plan_id, [])
+
+    def proposal(self, session: date) -> Proposal | None:
+        """What was decided at the close of a session; None where nothing was."""
+        return self._proposals.get(session)
+
+    def proposals(self) -> Sequence[Proposal]:
+        """Every decision, the oldest first."""
+        return [self._proposals[session] for session in sorted(self._proposals)]
+
+    def halted(self, session: date) -> bool:
+        """Whether the switch stopped a session."""
+        return session in self._halted
+
+    def halt(self, session: date) -> str:
+        """The id of the event that tells of it."""
+        return event_id("halted", self.account, session)
+
+    def _index(self, events: Sequence[AuditEvent]) -> None:
+        for event in events:
+            self._ids.add(event.event_id)
+            if event.plan_id is not None:
+                self._of_plan.setdefault(event.plan_id, []).append(event)
+            if event.session is None:
+                continue
+            if event.kind == "halted":
+                self._halted.add(event.session)
+            if event.kind == "proposed":
+                self._proposals[event.session] = Proposal(event.session, event.plan_id, event.run_id, event.policy)
