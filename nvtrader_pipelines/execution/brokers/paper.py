@@ -287,7 +287,7 @@ class PaperBroker:
                 "its sessions are traded one after the other"
             )
         account = state.account(self._symbols)
-        if account.weights[-1] < 0.0:
+        if account.weights[-1] < -HELD:
             raise ExecutionError(
                 f"a paper account owes nothing, but its cash is {account.weights[-1]:.6g} of equity at {session}; "
                 "restore its book from a copy, or open another account"
@@ -302,7 +302,7 @@ class PaperBroker:
                 f"{plan.plan_id} is of {plan.session} with {len(plan.symbols) - 1} names and the account stands at "
                 f"{session} with {len(self._symbols)}; it is too late for it, wait for the next plan"
             )
-        if target.min() < 0.0:
+        if target.min() < -HELD:
             raise ExecutionError(
                 f"a paper account holds no short position and owes nothing, but plan {plan.plan_id} wants "
                 f"{plan.symbols[int(target.argmin())]} at {target.min():.6g}; use a policy of the simplex"

@@ -1,0 +1,202 @@
+"""Accounts to trade with in tests: policies that need no training, stores in memory, prices made of a panel."""
+
+import datetime as dt
+import itertools
+
+import numpy as np
+
+from nvtrader_pipelines.envs.spec import EnvSpec
+from nvtrader_pipelines.execution.book import BookedOrder
+from nvtrader_pipelines.execution.brokers.account_spec import PaperAccountSpec
+from nvtrader_pipelines.execution.brokers.paper import PaperBroker
+from nvtrader_pipelines.execution.brokers.paper_market import PaperMarket
+from nvtrader_pipelines.execution.journal import Journal
+from nvtrader_pipelines.execution.prices import Prices
+from nvtrader_pipelines.execution.trader import Oversight, Trader
+from nvtrader_pipelines.experiments.spec import ExperimentSpec
+from nvtrader_pipelines.policies.pipelined import PipelinedPolicy
+from nvtrader_pipelines.policies.policy import Decision
+from nvtrader_pipelines.portfolio.pipeline import Thresholds
+
+ENVIRONMENT = EnvSpec(lookback=5, episode_len=20, rebal_freq=3)
+ACCOUNT = "paper"
+
+
+class Wishes:
+    """Wants weights that depend on the market's last returns and on what is held; now and then no trade at all."""
+
+    def __init__(self, seed=0, rests=0):
+        self.seed, self.rests = seed, rests
+
+    def decide(self, panel, t, account):
+        if self.rests and t % self.rests == 0:
+            return Decision(target=None)
+        noise = np.random.default_rng([self.seed, t]).normal(size=len(panel.symbols) + 1)
+        scores = noise + 3.0 * account.weights + np.append(20.0 * panel.close_returns[t], account.drawdown)
+        wanted = np.where(np.append(panel.eligible[t], True), np.exp(scores), 0.0)
+        return Decision(target=wanted / wanted.sum())
+
+
+class Deployed:
+    """A policy on a panel, behind the pipeline of a spec."""
+
+    remembers, run_id, policy, seeds, first = False, "0" * 16, "wishes", (0,), 1
+
+    def __init__(self, panel, spec, policy=None, thresholds=None, **changes):
+        self.panel, self.spec = panel, spec
+        self.worker = PipelinedPolicy(policy or Wishes(), spec.pipeline, thresholds or Thresholds())
+        vars(self).update(changes)
+
+    def fold_at(self, t):
+        return 0
+
+    def decide(self, t, account):
+        return self.worker.decide(self.panel, t, account)
+
+
+class MemoryLog:
+    """An audit in memory."""
+
+    def __init__(self):
+        self.kept = {}
+
+    def append(self, events):
+        for event in events:
+            self.kept.setdefault(event.event_id, event)
+
+    def events(self, account=None):
+        return [event for event in self.kept.values() if account in {None, event.account}]
+
+    def has(self, event):
+        return event in self.kept
+
+    def kinds(self):
+        return [event.kind for event in self.kept.values()]
+
+    def of(self, kind):
+        return [event for event in self.kept.values() if event.kind == kind]
+
+
+class MemoryBook:
+    """A book in memory."""
+
+    def __init__(self):
+        self.states, self.placed, self.filled = {}, {}, {}
+
+    def last(self):
+        return self.states[max(self.states)] if self.states else None
+
+    def at(self, session):
+        return self.states.get(session)
+
+    def settle(self, state):
+        self.states.setdefault(state.session, state)
+
+    def place(self, order):
+        self.placed.setdefault(order.order.order_id, order)
+
+    def orders(self, plan_id):
+        return [each for each in self.placed.values() if each.order.plan_id == plan_id]
+
+    def open_orders(self):
+        return [each for each in self.placed.values() if each.status == "accepted"]
+
+    def cancel(self, order_id, reason):
+        self._end(order_id, "cancelled", reason)
+
+    def fill(self, fills, rest):
+        for fill in fills:
+            if self._end(fill.order_id, "filled", ""):
+                self.filled[fill.order_id] = fill
+        for order_id, reason in rest.items():
+            self.cancel(order_id, reason)
+
+    def fills(self, plan_id):
+        return [fill for fill in self.filled.values() if fill.order_id.startswith(plan_id)]
+
+    def _end(self, order_id, status, reason):
+        known = self.placed.get(order_id)
+        if known is None or known.status != "accepted":
+            return False
+        self.placed[order_id] = BookedOrder(order=known.order, status=status, reason=reason)
+        return True
+
+
+class Switch:
+    """Engaged from the n-th time it is read on; never, if None."""
+
+    def __init__(self, after=None):
+        self.after, self.read = after, 0
+
+    def engaged(self):
+        self.read += 1
+        return "stopped by a test" if self.after is not None and self.read > self.after else None
+
+
+def prices_of(panel, first=100.0, volume=np.nan):
+    """Prices that a panel's own returns make of a first close."""
+    last_closes = first * np.cumprod(1.0 + panel.close_returns, axis=0)
+    before = np.vstack([np.full(len(panel.symbols), first), last_closes[:-1]])
+    closes = np.where(panel.tradable, last_closes, np.nan)
+    opens = closes if panel.overnight_returns is None else before * (1.0 + panel.overnight_returns)
+    listed = np.maximum.accumulate(panel.tradable, axis=0)
+    return Prices(
+        opens=np.where(panel.tradable, opens, np.nan),
+        closes=closes,
+        last_closes=np.where(listed, last_closes, np.nan),
+        volumes=np.full(closes.shape, volume),
+    )
+
+
+def ticking():
+    """A clock that shows another second whenever it is read."""
+    seconds = itertools.count()
+    return lambda: dt.datetime(2024, 1, 2, tzinfo=dt.UTC) + dt.timedelta(seconds=next(seconds))
+
+
+def spec_of(**changes):
+    """An experiment of the tests' environment."""
+    return ExperimentSpec.model_validate({"name": "desk", "environment": ENVIRONMENT, **changes})
+
+
+class Account:
+    """One paper account with all it needs, whose parts a test may change."""
+
+    def __init__(self, deployed, log=None, book=None, **options):
+        self.deployed, self.log, self.book = deployed, log or MemoryLog(), book or MemoryBook()
+        self.account_spec = options.get("account_spec", PaperAccountSpec())
+        self.prices = options.get("prices", prices_of(deployed.panel))
+        self.switch = options.get("switch", Switch())
+        self.findings = options.get("findings", lambda plan, t: ())
+        self.trader = self.hired()
+
+    def hired(self):
+        """A trader who knows only what is kept."""
+        spec = self.deployed.spec
+        market = PaperMarket.of(self.deployed.panel, spec.environment, self.prices, self.account_spec.slippage_bps)
+        self.broker = PaperBroker(market, self.book, self.account_spec)
+        oversight = Oversight(self.switch, self.findings, ticking(), "test")
+        return Trader(self.deployed, self.broker, Journal(self.log, ACCOUNT), oversight)
+
+    def open(self, t):
+        """Open at the close of a session and decide there."""
+        self.trader.open_at(t)
+        self.trader.propose(t)
+        self.trader.clear(t)
+        return self
+
+    def session(self, t, acknowledge=False):
+        """One session, step by step."""
+        self.trader.execute(t)
+        state = self.trader.settle(t)
+        self.trader.propose(t)
+        self.trader.clear(t, acknowledge=acknowledge)
+        return state
+
+    def trade(self, first, last):
+        """Every session from `first` to `last`."""
+        return [self.session(t) for t in range(first, last + 1)]
+
+    def targets(self):
+        """Session to target weights of every plan."""
+        return {each.plan.session: list(each.plan.target) for each in Journal(self.log, ACCOUNT).records()}
