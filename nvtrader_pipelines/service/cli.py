@@ -11,7 +11,7 @@ from typing import Annotated
 import polars as pl
 import typer
 
-from nvtrader_pipelines.service import components, experiments, halt, plans, runs, scoreboard
+from nvtrader_pipelines.service import components, experiments, halt, paper, plans, portfolio, runs, scoreboard
 from nvtrader_pipelines.service.doctor import diagnose
 from nvtrader_pipelines.service.errors import FAILED, one_sentence
 from nvtrader_pipelines.service.options import EPILOG, AsJson, Form, Verbose, found_home
@@ -31,6 +31,8 @@ app.command("components", epilog=EPILOG)(components.components)
 app.command("schema", epilog=EPILOG)(components.schema)
 app.command("judge", epilog=EPILOG)(scoreboard.judge)
 app.command("scoreboard", epilog=EPILOG)(scoreboard.scoreboard)
+app.command("paper", epilog=EPILOG)(paper.paper)
+app.command("portfolio", epilog=EPILOG)(portfolio.portfolio)
 app.add_typer(plans.app, name="plans")
 app.command("halt", epilog=EPILOG)(halt.halt)
 app.command("resume", epilog=EPILOG)(halt.resume)

@@ -7,7 +7,7 @@ import polars as pl
 
 from nvtrader_pipelines.execution.plan import RebalancePlan
 from nvtrader_pipelines.execution.plan_records import PlanRecord
-from nvtrader_pipelines.service.tables import print_part, wide_console
+from nvtrader_pipelines.service.tables import print_lines, print_part
 
 LEVELS = ("hard", "soft", "warn")
 LISTED = {
@@ -60,19 +60,16 @@ def print_plan(record: PlanRecord) -> None:
     lines = {
         "plan": plan.plan_id,
         "account": plan.account,
-        "decided at the close of": plan.session,
+        "decided at the close of": str(plan.session),
         "status": record.status,
         "policy": f"{plan.policy} of run {plan.run_id} ({plan.partition_key})",
         "fold and seeds": f"{plan.fold}; {', '.join(map(str, plan.seeds))}",
         "one-way turnover": f"{turnover(plan):.1%}",
         "cut by a limit": "yes" if plan.truncated else "no",
-        "decided by": record.decided_by,
+        "decided by": record.decided_by or "",
         "reason": record.reason,
     }
-    console = wide_console()
-    for name, value in lines.items():
-        if value not in (None, ""):
-            console.print(f"{name:<24} {value}", markup=False, highlight=False, soft_wrap=True)
+    print_lines(lines, width=24)
     unseen = record.cleared_at is None
     print_part("findings", finding_rows(record), "compliance has not seen it" if unseen else "nothing was found")
     print_part("stages", stage_rows(plan), "")

@@ -8,7 +8,15 @@ import polars as pl
 
 from nvtrader_pipelines.service.run_facts import stages
 from nvtrader_pipelines.service.summary import COLUMNS, cells, period_table, with_interval
-from nvtrader_pipelines.service.tables import Format, cell, print_part, print_title, wide_console, write_rows
+from nvtrader_pipelines.service.tables import (
+    Format,
+    cell,
+    print_line,
+    print_part,
+    print_title,
+    wide_console,
+    write_rows,
+)
 from nvtrader_pipelines.storage.views import SHORT
 
 FIGURES = COLUMNS[1:]
@@ -34,14 +42,14 @@ def print_runs(runs: pl.DataFrame) -> None:
         return
     write_rows(pl.DataFrame(lines), Format.TABLE)
     for run in runs.filter(pl.col("message").is_not_null()).iter_rows(named=True):
-        _line(f"{run['run_id'][:SHORT]} {run['status']}: {run['message']}")
+        print_line(f"{run['run_id'][:SHORT]} {run['status']}: {run['message']}")
 
 
 def print_run(document: Mapping[str, Any]) -> None:
     """Everything known of a run, part by part."""
     for name, value in document["run"].items():
         if value not in (None, {}, []):
-            _line(f"{name:<20} {_text(value)}")
+            print_line(f"{name:<20} {_text(value)}")
     print_part("spec", _spec_rows(document["spec"]), "")
     print_part("policies", pl.DataFrame(document["policies"]), "no policy is trained yet")
     if document["figures"]:
@@ -54,7 +62,7 @@ def print_run(document: Mapping[str, Any]) -> None:
         if document[title]:
             print_title(title)
             for line in document[title]:
-                _line(f"  {line}")
+                print_line(f"  {line}")
 
 
 def print_figures(figures: pl.DataFrame) -> None:
@@ -97,7 +105,3 @@ def _spec_rows(spec: Mapping[str, Any], prefix: str = "") -> pl.DataFrame:
         else:
             rows.append((f"{prefix}{name}", json.dumps(value)))
     return pl.DataFrame(rows, schema={"field": pl.String, "value": pl.String}, orient="row")
-
-
-def _line(text: str) -> None:
-    wide_console().print(text, markup=False, highlight=False, soft_wrap=True)

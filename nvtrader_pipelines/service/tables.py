@@ -1,6 +1,7 @@
 """Rows for people and programs: rich tables, CSV and JSON."""
 
 import sys
+from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
 
@@ -75,3 +76,15 @@ def print_part(title: str, rows: pl.DataFrame, otherwise: str) -> None:
 def print_title(text: str) -> None:
     """A line above a part."""
     wide_console().print(f"\n{text}", style="bold")
+
+
+def print_line(text: str, style: str | None = None) -> None:
+    """A line as it is: nothing in it is markup, and it is not cut."""
+    wide_console().print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+
+
+def print_lines(lines: Mapping[str, str], width: int = 16) -> None:
+    """Names and what they are, one below the other; what is empty is left out."""
+    for name, value in lines.items():
+        if value:
+            print_line(f"{name:<{width}} {value}")

@@ -1,0 +1,156 @@
+"""`nvtrader paper`: the account day by day, replayed or carried on, held to the back-test of the same sessions."""
+
+import json
+import sys
+from collections.abc import Mapping
+from datetime import date, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from nvtrader_pipelines.service.errors import one_sentence
+from nvtrader_pipelines.service.options import Account, AsJson, Verbose, found_home, person
+from nvtrader_pipelines.service.tables import print_line, print_lines, wide_console
+from nvtrader_pipelines.storage.home import Home
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from nvtrader_pipelines.service.account_facts import AccountFacts
+    from nvtrader_pipelines.storage.warehouse import Warehouse
+
+Day = Annotated[datetime | None, typer.Option("--from", formats=["%Y-%m-%d"], help="First session to trade.")]
+LastDay = Annotated[datetime | None, typer.Option("--to", formats=["%Y-%m-%d"], help="Last session to trade.")]
+Wait = Annotated[bool, typer.Option("--wait", help="Leave soft findings to a person in a replay, too.")]
+
+
+def paper(
+    first: Day = None,
+    last: LastDay = None,
+    account: Account = "paper",
+    *,
+    wait: Wait = False,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Trade the active policy on an account, every session that is due; with --from or --to, replay a history.
+
+    A replay acknowledges soft findings itself, unless --wait; without dates they wait for you.
+    """
+    from nvtrader_pipelines.service.watching import follow, watching
+    from nvtrader_pipelines.storage.trading import Desk
+    from nvtrader_pipelines.storage.views import publish
+    from nvtrader_pipelines.storage.warehouse import Warehouse
+
+    with one_sentence(verbose=verbose):
+        home, console = found_home(), wide_console()
+        lake = Warehouse(home)
+        days = (first.date() if first else None, last.date() if last else None)
+        desk = Desk.open(lake, account, by=person())
+        with watching(console, quiet=as_json) as watch:
+            follow(desk.trade(*days, acknowledge=days != (None, None) and not wait), watch)
+        desk.mirror()
+        publish(lake)
+        document = told(lake, account, days)
+        if as_json:
+            sys.stdout.write(json.dumps(document, indent=1, default=str) + "\n")
+        else:
+            print_account(document)
+
+
+def told(lake: "Warehouse", account: str, days: tuple[date | None, date | None]) -> dict[str, Any]:
+    """What happened on an account between two days, and its equity against the back-test's, as a document."""
+    from nvtrader_pipelines.service.account_facts import AccountFacts, happened
+
+    facts = AccountFacts.of(lake.home, account)
+    if not facts.states:
+        raise ValueError(f"the account {account} was not opened, for nothing is due; deliver bars, or give --from")
+    curve = facts.curve
+    tested, missing = _backtest(lake, facts)
+    known = {"missing": missing} if tested is None else _difference(curve, tested)
+    picture = _picture(lake.home, account, facts, tested) if len(curve) > 1 else None
+    return {**happened(facts, *days), "backtest": known, "picture": picture and str(picture)}
+
+
+def _backtest(lake: "Warehouse", facts: "AccountFacts") -> "tuple[pl.DataFrame | None, str]":
+    """The back-test of an account's life, or why there is none."""
+    from nvtrader_pipelines.storage.accounts import read_account
+    from nvtrader_pipelines.storage.paper_backtest import account_backtest, deployment_of
+
+    opening, *sessions = facts.states
+    traded = {(state.run_id, state.policy) for state in facts.states}
+    if read_account(lake.home, facts.name).kind != "paper":
+        return None, "the account is a broker's: its fills are its own"
+    if not sessions:
+        return None, "no session has been traded yet"
+    if len(traded) > 1:
+        return None, f"{len(traded)} policies have traded on the account"
+    return account_backtest(deployment_of(lake, *traded.pop()), opening.session, sessions[-1].session), ""
+
+
+def _difference(curve: "pl.DataFrame", tested: "pl.DataFrame") -> dict[str, Any]:
+    both = curve.join(tested.select("session", tested="equity"), on="session").sort("session")
+    apart = (both["equity"] - both["tested"]).abs()
+    return {"n_sessions": len(both), "equity": both["tested"][-1], "largest_difference": apart.max()}
+
+
+def _picture(home: Home, account: str, facts: "AccountFacts", tested: "pl.DataFrame | None") -> Path:
+    """Draw the account beside its back-test; where the picture lies."""
+    from nvtrader_pipelines.evaluation.figures.portfolio import account_figure
+    from nvtrader_pipelines.storage.files import write_atomically
+
+    state = facts.states[-1]
+    rivals = {} if tested is None else {"back-test": tested}
+    note = f"Last traded by {state.policy} of run {state.run_id}. Paper fills are assumptions."
+    path = home.pictures / "paper" / f"{account}.png"
+    write_atomically(path, account_figure(facts.curve, f"Account {account} until {state.session}", rivals, note))
+    return path
+
+
+def print_account(document: Mapping[str, Any]) -> None:
+    """What happened, as a person reads it."""
+    lines = {
+        "account": f"{document['account']}, traded by {', '.join(document['policies'])}",
+        "sessions": f"{document['n_sessions']}, {document['first_session']} to {document['last_session']}",
+        "equity": f"{document['value']:,.2f}, {document['equity']:.6g} of the opening",
+        **_figure_lines(document),
+        "plans": _counted(document["n_plans"], document["plans"]),
+        "findings": ", ".join(f"{n} {name}" for name, n in document["findings"].items()) or "none",
+        "orders": f"{document['n_orders']} placed, {document['n_fills']} filled, {document['n_cancelled']} cancelled",
+        "back-test": _backtest_line(document["backtest"]),
+        "picture": document["picture"] or "",
+    }
+    print_lines(lines)
+    for each in document["blocked"]:
+        print_line(f"{'blocked':<16} {each['plan_id']} of {each['session']}: {'; '.join(each['findings'])}", "red")
+    for plan in document["waiting"]:
+        print_line(f"{'waits for you':<16} nvtrader plans show {plan}, then approve, override or reject", "yellow")
+    if document["kill_switch"]:
+        print_line(f"{'kill switch':<16} engaged: {document['kill_switch']}", "bold red")
+
+
+def _figure_lines(document: Mapping[str, Any]) -> dict[str, str]:
+    if not document["n_sessions"]:
+        return {}
+    sharpe = document["sharpe"]
+    return {
+        "return": f"{document['total_return']:+.2%}",
+        "net Sharpe": "" if sharpe is None else f"{sharpe:.2f}",
+        "max drawdown": f"{document['max_drawdown']:.1%}",
+        "turnover/y": f"{document['turnover_per_year']:.2f}",
+        "cost/y": f"{document['cost_per_year']:.2%}",
+    }
+
+
+def _counted(n: int, parts: Mapping[str, int]) -> str:
+    return f"{n}: {', '.join(f'{count} {name}' for name, count in parts.items())}" if n else "0"
+
+
+def _backtest_line(found: Mapping[str, Any]) -> str:
+    if "missing" in found:
+        return f"none: {found['missing']}"
+    return (
+        f"{found['equity']:.6g} over the same {found['n_sessions']} sessions; "
+        f"the account is never further from it than {found['largest_difference']:.1g}"
+    )
