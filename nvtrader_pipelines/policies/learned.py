@@ -45,8 +45,7 @@ def open_policy(
             of the card's network.
     """
     agent = card.agent
-    _require_same("symbols", card.symbols, panel.symbols)
-    _require_same("features", card.feature_names, panel.feature_names)
+    require_same_market(card, panel)
     if isinstance(agent, Learner):
         return LearnedPolicy(card, agent, tensors, panel, _interface(card, panel, {} if shared is None else shared))
     if tensors:
@@ -55,6 +54,16 @@ def open_policy(
             "train the experiment again"
         )
     return agent.start()
+
+
+def require_same_market(card: PolicyCard, panel: MarketPanel) -> None:
+    """Refuse a panel of other names or features than the policy was trained on.
+
+    Raises:
+        PolicyArchiveError: if it is one, naming both sides.
+    """
+    _require_same("symbols", card.symbols, panel.symbols)
+    _require_same("features", card.feature_names, panel.feature_names)
 
 
 def _interface(card: PolicyCard, panel: MarketPanel, shared: Interfaces) -> Interface:

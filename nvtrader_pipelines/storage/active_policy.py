@@ -1,6 +1,6 @@
 """Which policy trades: `data/runtime/active_policy.json`, changed whole or not at all, and every change audited."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -8,19 +8,18 @@ from typing import Annotated, NamedTuple
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
 from nvtrader_pipelines.execution.audit import AuditEvent, event_id
-from nvtrader_pipelines.experiments.plan import FoldSeed
+from nvtrader_pipelines.experiments.deployment import deploy
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.market.panel import MarketPanel
-from nvtrader_pipelines.policies.agents import Learner
-from nvtrader_pipelines.policies.archive import PolicyArchiveError, read_archive
-from nvtrader_pipelines.policies.learned import Interfaces, open_policy
+from nvtrader_pipelines.policies.archive import PolicyCard, read_archive
+from nvtrader_pipelines.policies.learned import require_same_market
 from nvtrader_pipelines.storage.audit_log import JsonlAudit
 from nvtrader_pipelines.storage.compliance import read_limits, require_no_looser
+from nvtrader_pipelines.storage.entrants import Panels
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import locked, write_atomically
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger import Ledger
-from nvtrader_pipelines.storage.medallion import read_panel
 from nvtrader_pipelines.storage.policy_library import PolicyLibrary, SealedRun
 from nvtrader_pipelines.storage.warehouse import Warehouse
 
@@ -118,7 +117,7 @@ def activate(
     """
     home = lake.home
     run = sealed_run(lake, ledger, ref)
-    symbols = require_usable(lake, ledger, run, ref.policy)
+    symbols = require_usable(Panels(lake), ledger, run, ref.policy)
     with locked(_lock(home)):
         before = _before(home)
         if before is not None and (before.ref, before.sha256) == (PolicyRef(run.run_id, ref.policy), run.sha256):
@@ -159,63 +158,71 @@ def sealed_run(lake: Warehouse, ledger: Ledger, ref: PolicyRef) -> SealedRun:
             f"`nvtrader experiments run {name}` goes on with it"
         )
     run = library.sealed(found.partition_key, run_id)
-    names = policies_of(run, ledger.read(run.partition_key))
+    names = policies_of(run)
     if ref.policy not in names:
         raise StorageError(f"run {run_id} has no policy {ref.policy!r}; it has {', '.join(names)}")
     return run
 
 
-def policies_of(run: SealedRun, spec: ExperimentSpec) -> list[str]:
-    """The names of a run's policies: the experiment's own, then that of each seed where it learns."""
-    seeds = [f"{spec.name}/seed-{seed}" for seed in run.seeds] if isinstance(spec.agent, Learner) else []
-    return [spec.name, *seeds]
+def policies_of(run: SealedRun) -> list[str]:
+    """The names of a run's policies: the experiment's own, then that of each seed where there are several."""
+    seeds = [f"{run.experiment}/seed-{seed}" for seed in run.seeds] if len(run.seeds) > 1 else []
+    return [run.experiment, *seeds]
 
 
-def require_usable(lake: Warehouse, ledger: Ledger, run: SealedRun, policy: str) -> tuple[str, ...]:
+def require_usable(panels: Panels, ledger: Ledger, run: SealedRun, policy: str) -> tuple[str, ...]:
     """Refuse a sealed run whose policies cannot trade on the market as it is now; the names they trade.
 
     Raises:
         StorageError: as `activate`.
     """
-    called = f"{policy} of run {run.run_id}"
-    if run.as_parent.validation_only:
-        raise StorageError(
-            f"{called} is for validation only: some of its policies were trained on what came after their tests; train "
-            "the experiment with the walk_forward or the holdout splitter, and activate that run"
-        )
-    spec = ledger.read(run.partition_key)
-    require_no_looser(spec.pipeline.risk_limits, read_limits(lake.home))
-    known = dict(ledger.policies(run.run_id).select("file", "sha256").iter_rows())
-    if known and known != run.policies:
-        raise StorageError(
-            f"{called} has a manifest that names other policies than the ledger of its training; restore the folder "
-            f"{PolicyLibrary(lake.home).folder(run.partition_key, run.run_id)}, or remove it and train again"
-        )
+    spec, panel = require_fit(panels, ledger, run, policy)
     try:
-        archives = PolicyLibrary(lake.home).read_run(run)
-        panel = read_panel(lake, spec.market.source, spec.market.symbols, spec.market.max_gap)
-        _require_opens(spec, panel, archives)
-    except ValueError as error:  # what does not make a panel, and policies of another one
-        said = " ".join(str(error).split())
-        raise StorageError(f"{called} cannot trade on the market as it is now: {said}") from error
+        archives = PolicyLibrary(panels.lake.home).read_run(run)
+        deploy(spec, panel, run.as_parent, archives, run.chosen, run.thresholds, policy)
+    except ValueError as error:
+        raise _cannot_trade(run, policy, error) from error
     return panel.symbols
 
 
-def _require_opens(spec: ExperimentSpec, panel: MarketPanel, archives: Mapping[FoldSeed, bytes]) -> None:
-    """Open every policy, as whoever trades does.
+def require_fit(panels: Panels, ledger: Ledger, run: SealedRun, policy: str) -> tuple[ExperimentSpec, MarketPanel]:
+    """What can be told without opening every policy: the experiment, and the market as it is now, that it fits.
 
     Raises:
-        PolicyArchiveError: if one is of another experiment, universe, features or size of observation.
+        StorageError: as `activate`, but for what only opening the networks shows.
     """
-    shared: Interfaces = {}
-    for content in archives.values():
-        card, tensors = read_archive(content)
-        if card.spec_hash != spec.spec_hash or card.environment != spec.environment:
-            raise PolicyArchiveError(
-                f"the policy of fold {card.fold} seed {card.seed} is one of {card.experiment}, not of "
-                f"{spec.partition_key}; train the experiment again"
-            )
-        open_policy(card, tensors, panel, shared)
+    home, library = panels.lake.home, PolicyLibrary(panels.lake.home)
+    if run.as_parent.validation_only:
+        raise StorageError(
+            f"{policy} of run {run.run_id} is for validation only: some of its policies were trained on what came "
+            "after their tests; train the experiment with the walk_forward or the holdout splitter, and activate that"
+        )
+    spec = ledger.read(run.partition_key)
+    require_no_looser(spec.pipeline.risk_limits, read_limits(home))
+    known = dict(ledger.policies(run.run_id).select("file", "sha256").iter_rows())
+    if known and known != run.policies:
+        raise StorageError(
+            f"the manifest of run {run.run_id} names other policies than the ledger of its training; restore the "
+            f"folder {library.folder(run.partition_key, run.run_id)}, or remove it and train again"
+        )
+    library.require_untampered(run)
+    try:
+        panel = panels.of(spec.market)
+        require_same_market(_any_card(library, run), panel)
+    except ValueError as error:  # what does not make a panel, and policies of another one
+        raise _cannot_trade(run, policy, error) from error
+    return spec, panel
+
+
+def _any_card(library: PolicyLibrary, run: SealedRun) -> PolicyCard:
+    """The card of one policy: all of a run are trained on the same market."""
+    content = (library.folder(run.partition_key, run.run_id) / min(run.policies)).read_bytes()
+    return read_archive(content)[0]
+
+
+def _cannot_trade(run: SealedRun, policy: str, why: ValueError) -> StorageError:
+    said = " ".join(str(why).split())
+    return StorageError(f"{policy} of run {run.run_id} cannot trade on the market as it is now: {said}")
 
 
 def _before(home: Home) -> ActivePolicy | None:

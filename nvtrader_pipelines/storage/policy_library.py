@@ -190,15 +190,23 @@ class PolicyLibrary:
         Raises:
             StorageError: if a file is missing or not the one that was sealed.
         """
+        self.require_untampered(run)
+        contents = [self._content(run, name) for name in run.policies]
+        cards = [read_archive(content)[0] for content in contents]
+        return {(card.fold, card.seed): content for card, content in zip(cards, contents, strict=True)}
+
+    def require_untampered(self, run: SealedRun) -> None:
+        """Refuse a run whose files are not those that were sealed.
+
+        Raises:
+            StorageError: if one is missing or changed.
+        """
         broken = self.tampered(run)
         if len(broken):
             raise StorageError(
                 f"{len(broken)} policy files of {run.partition_key} are not those that were sealed "
                 f"({broken['file'][0]}); remove {self.folder(run.partition_key, run.run_id)} and train again"
             )
-        contents = [self._content(run, name) for name in run.policies]
-        cards = [read_archive(content)[0] for content in contents]
-        return {(card.fold, card.seed): content for card, content in zip(cards, contents, strict=True)}
 
     def tampered(self, run: SealedRun) -> pl.DataFrame:
         """Files that are missing or whose digest is not the sealed one."""

@@ -25,6 +25,7 @@ from nvtrader_pipelines.storage.active_policy import (
 )
 from nvtrader_pipelines.storage.audit_log import JsonlAudit
 from nvtrader_pipelines.storage.documents import read_document
+from nvtrader_pipelines.storage.entrants import Panels
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import locked
 from nvtrader_pipelines.storage.home import Home
@@ -211,7 +212,7 @@ def _usable(lake: Warehouse, ledger: Ledger, run: SealedRun, ref: PolicyRef, dec
         StorageError: the same, where a person does: nobody may activate it.
     """
     try:
-        require_usable(lake, ledger, run, ref.policy)
+        require_usable(Panels(lake), ledger, run, ref.policy)
     except StorageError as error:
         if decision == "person":
             raise
