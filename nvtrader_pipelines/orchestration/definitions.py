@@ -11,8 +11,9 @@ from nvtrader_pipelines.orchestration.checks import CHECKS
 from nvtrader_pipelines.orchestration.console import console_logger
 from nvtrader_pipelines.orchestration.jobs import JOBS
 from nvtrader_pipelines.orchestration.mlflow_tracking import MlflowTracking
+from nvtrader_pipelines.orchestration.portfolio_checks import PORTFOLIO_CHECKS
 from nvtrader_pipelines.orchestration.progress import ProgressLog
-from nvtrader_pipelines.orchestration.resources import WarehouseResource
+from nvtrader_pipelines.orchestration.resources import DeskResource, WarehouseResource
 from nvtrader_pipelines.orchestration.schedules import SCHEDULES
 from nvtrader_pipelines.orchestration.sensors import SENSORS
 from nvtrader_pipelines.storage.home import Home
@@ -38,10 +39,11 @@ def build_defs(overrides: Mapping[str, Any] | None = None, home: Home | None = N
         "duckdb": DuckDBResource(database=":memory:"),
         "mlflow": MlflowTracking(folder=str(home.mlflow)),
         "progress": ProgressLog(),
+        "desk": DeskResource(),
     }
     return dg.Definitions(
         assets=ASSETS,
-        asset_checks=CHECKS,
+        asset_checks=[*CHECKS, *PORTFOLIO_CHECKS],
         jobs=JOBS,
         schedules=SCHEDULES,
         sensors=SENSORS,

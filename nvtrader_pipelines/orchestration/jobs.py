@@ -7,6 +7,7 @@ import dagster as dg
 from pydantic import Field
 
 from nvtrader_pipelines.orchestration.assets import ASSETS
+from nvtrader_pipelines.orchestration.assets.active_policy import ACTIVE_POLICY_KEY
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.progress import ProgressLog
 from nvtrader_pipelines.orchestration.resources import WarehouseResource
@@ -50,12 +51,34 @@ JUDGEMENT = dg.define_asset_job(
     description="Judge every completed run beside all others: rank them, discount them for their number.",
     run_tags={"nvtrader/layer": "evaluation"},
 )
-CONTEST = "nvtrader/contest"  # the tag of a judgement: the state of what competes
+PROMOTION = dg.define_asset_job(
+    "promotion",
+    dg.AssetSelection.assets(ACTIVE_POLICY_KEY),
+    description="Ask the promotion gate about every experiment's newest policy; one that passes trades from then on.",
+    run_tags={"nvtrader/layer": "portfolio"},
+)
+REBALANCE = dg.define_asset_job(
+    "rebalance",
+    dg.AssetSelection.groups("portfolio") - dg.AssetSelection.assets(ACTIVE_POLICY_KEY),
+    description="After the close: orders, state, target weights and the next plan of an account (resource `desk`).",
+    run_tags={"nvtrader/layer": "portfolio", "nvtrader/trading": "yes"},
+)
+SESSION = "nvtrader/session"  # the tag of a scheduled rebalance: the session whose close it comes after
+CONTEST = "nvtrader/contest"  # the tag of a judgement and of a promotion: the state of what competes
 
 
 def is_judged(instance: dg.DagsterInstance, contest: str) -> bool:
     """Whether the last judgement that ended well was of what competes now."""
-    done = dg.RunsFilter(job_name=JUDGEMENT.name, statuses=[dg.DagsterRunStatus.SUCCESS])
+    return _is_done(instance, JUDGEMENT.name, contest)
+
+
+def is_promoted(instance: dg.DagsterInstance, contest: str) -> bool:
+    """Whether the gate was last asked about what competes now."""
+    return _is_done(instance, PROMOTION.name, contest)
+
+
+def _is_done(instance: dg.DagsterInstance, job: str, contest: str) -> bool:
+    done = dg.RunsFilter(job_name=job, statuses=[dg.DagsterRunStatus.SUCCESS])
     return [run.tags.get(CONTEST) for run in instance.get_runs(done, limit=1)] == [contest]
 
 
@@ -108,4 +131,4 @@ def replay() -> None:
     replay_policies()
 
 
-JOBS = [MARKET, EXPERIMENT, PREFERENCES, DPO_CHECK, JUDGEMENT, replay, upkeep]
+JOBS = [MARKET, EXPERIMENT, PREFERENCES, DPO_CHECK, JUDGEMENT, PROMOTION, REBALANCE, replay, upkeep]

@@ -6,10 +6,11 @@ from datetime import UTC, datetime
 import dagster as dg
 
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
+from nvtrader_pipelines.orchestration.assets.active_policy import VERDICT
 from nvtrader_pipelines.orchestration.definitions import build_defs
 from nvtrader_pipelines.orchestration.errors import PipelineError
 from nvtrader_pipelines.orchestration.instance import close_ended, open_instance, process_tag
-from nvtrader_pipelines.orchestration.jobs import CONTEST, JUDGEMENT, is_judged
+from nvtrader_pipelines.orchestration.jobs import CONTEST, JUDGEMENT, PROMOTION, is_judged, is_promoted
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, register_all, whole_history
 from nvtrader_pipelines.orchestration.progress import ProgressLog, Watch
 from nvtrader_pipelines.storage.home import Home
@@ -46,7 +47,7 @@ class _Run:
         partition_key: str | None = None,
         tags: Mapping[str, str] | None = None,
         tables: Sequence[Table] = (),
-    ) -> None:
+    ) -> dg.ExecuteInProcessResult:
         """Run a job to its end, or only that of it which writes some tables.
 
         Raises:
@@ -68,6 +69,7 @@ class _Run:
         if not result.success:
             close_ended(self.ledger, self.instance)  # a check may have stopped it between two steps
             raise _failure(job, result)
+        return result
 
     def experiment(self, lake: Warehouse, key: str, title: str) -> None:
         """Bring one experiment up to date."""
@@ -80,6 +82,15 @@ class _Run:
             self.launch("experiment", key, tables=lacking)
         else:
             self.say(f"{title} is up to date")
+
+    def promotion(self, contest: str) -> None:
+        """Ask the gate about what was judged, once, and say in one line what it answered."""
+        if is_promoted(self.instance, contest):
+            self.say("promotion: the gate was asked")
+            return
+        result = self.launch(PROMOTION.name, tags={CONTEST: contest})
+        (event,) = result.get_asset_materialization_events()
+        self.say(f"promotion: {event.materialization.metadata[VERDICT].value}")
 
 
 def _failure(job: str, result: dg.ExecuteInProcessResult) -> PipelineError | KeyboardInterrupt:
@@ -148,5 +159,6 @@ def run_pipeline(home: Home, names: Sequence[str], watch: Watch | None = None, *
         else:
             run.say("judgement: every run beside all others")
             run.launch(JUDGEMENT.name, tags={CONTEST: contest})
+        run.promotion(contest)
         publish(lake)
     return [key.partition("@")[0] for key in keys]

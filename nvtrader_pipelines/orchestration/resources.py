@@ -3,8 +3,10 @@
 from pathlib import Path
 
 import dagster as dg
+from pydantic import Field
 
 from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.trading import Desk
 from nvtrader_pipelines.storage.warehouse import Warehouse
 
 
@@ -21,3 +23,16 @@ class WarehouseResource(dg.ConfigurableResource):
     def open(self) -> Warehouse:
         """The tables."""
         return Warehouse(self.home)
+
+
+class DeskResource(dg.ConfigurableResource):
+    """Whose account a rebalance moves."""
+
+    account: str = Field(default="paper", description="name of the account: data/accounts/<name>.yaml")
+    acknowledge: bool = Field(
+        default=False, description="acknowledge soft findings of compliance, which else wait for a person"
+    )
+
+    def of(self, warehouse: WarehouseResource) -> Desk:
+        """The desk over a warehouse."""
+        return Desk.open(warehouse.open(), self.account, by="dagster")

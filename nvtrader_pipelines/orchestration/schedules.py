@@ -5,9 +5,10 @@ from collections.abc import Iterator
 import dagster as dg
 
 from nvtrader_pipelines.market.calendar import is_session
-from nvtrader_pipelines.orchestration.jobs import DPO_CHECK, EXPERIMENT, MARKET, PREFERENCES, upkeep
+from nvtrader_pipelines.orchestration.jobs import DPO_CHECK, EXPERIMENT, MARKET, PREFERENCES, REBALANCE, SESSION, upkeep
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.resources import WarehouseResource
+from nvtrader_pipelines.storage.active_policy import read_active
 from nvtrader_pipelines.storage.specs import read_experiments
 
 EXCHANGE_TIME = "America/New_York"
@@ -27,6 +28,17 @@ def eod_ingest(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.Skip
     if not is_session(day):
         return dg.SkipReason(f"{day} is no session of the exchange")
     return dg.RunRequest(run_key=day.isoformat(), partition_key=str(day.year))
+
+
+@dg.schedule(cron_schedule="0 18 * * 1-5", job=REBALANCE, execution_timezone=EXCHANGE_TIME, default_status=RUNNING)
+def eod_rebalance(context: dg.ScheduleEvaluationContext, warehouse: WarehouseResource) -> dg.RunRequest | dg.SkipReason:
+    """After the ingest of every session, also of one that closes early: orders, state, target weights, plan."""
+    day = context.scheduled_execution_time.date()
+    if not is_session(day):
+        return dg.SkipReason(f"{day} is no session of the exchange")
+    if read_active(warehouse.home) is None:
+        return dg.SkipReason("no policy is active; `nvtrader policies activate` names one, or the promotion job does")
+    return dg.RunRequest(run_key=day.isoformat(), tags={SESSION: day.isoformat()})
 
 
 def per_experiment(
@@ -68,4 +80,4 @@ def weekly_upkeep(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
     return dg.RunRequest(run_key=context.scheduled_execution_time.strftime("%G-W%V"))
 
 
-SCHEDULES = [eod_ingest, nightly_preference_extract, dpo_check, weekly_retrain, weekly_upkeep]
+SCHEDULES = [eod_ingest, eod_rebalance, nightly_preference_extract, dpo_check, weekly_retrain, weekly_upkeep]

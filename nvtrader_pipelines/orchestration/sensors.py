@@ -1,8 +1,18 @@
-"""Sensors: a landed file, a new or changed experiment, a retrained policy, a run that ended well."""
+"""Sensors: a landed file, an experiment, a policy retrained, judged, activated; a run that ended well, or did not."""
 
 import dagster as dg
 
-from nvtrader_pipelines.orchestration.jobs import CONTEST, EXPERIMENT, JUDGEMENT, MARKET, is_judged
+from nvtrader_pipelines.orchestration.assets.active_policy import ACTIVATION, ACTIVE_POLICY_KEY
+from nvtrader_pipelines.orchestration.jobs import (
+    CONTEST,
+    EXPERIMENT,
+    JUDGEMENT,
+    MARKET,
+    PROMOTION,
+    REBALANCE,
+    is_judged,
+    is_promoted,
+)
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, register_all, whole_history
 from nvtrader_pipelines.orchestration.resources import WarehouseResource
 from nvtrader_pipelines.storage.landing import fingerprint
@@ -59,6 +69,31 @@ def policy_retrained(
     return dg.RunRequest(run_key=state, tags={CONTEST: state})
 
 
+@dg.run_status_sensor(
+    run_status=dg.DagsterRunStatus.SUCCESS,
+    monitored_jobs=[JUDGEMENT],
+    request_job=PROMOTION,
+    default_status=RUNNING,
+    minimum_interval_seconds=30,
+)
+def judged(context: dg.RunStatusSensorContext, warehouse: WarehouseResource) -> dg.RunRequest | dg.SkipReason:
+    """A judgement that ended well: ask the promotion gate about every experiment's newest policy."""
+    state = context.dagster_run.tags.get(CONTEST) or contest_state(warehouse.open())
+    if is_promoted(context.instance, state):  # `nvtrader run` was here first
+        return dg.SkipReason("the gate was asked about all that was judged")
+    return dg.RunRequest(run_key=context.dagster_run.run_id, tags={CONTEST: state})
+
+
+@dg.asset_sensor(asset_key=ACTIVE_POLICY_KEY, job=REBALANCE, default_status=RUNNING)
+def policy_activated(_context: dg.SensorEvaluationContext, event: dg.EventLogEntry) -> dg.RunRequest | dg.SkipReason:
+    """The gate let another policy trade: rebalance, once per activation; where it said no there is nothing to do."""
+    materialization = event.asset_materialization
+    activation = materialization.metadata[ACTIVATION].value if materialization else ""
+    if not activation:
+        return dg.SkipReason("the policy that trades is the one that traded before")
+    return dg.RunRequest(run_key=str(activation))
+
+
 @dg.run_status_sensor(run_status=dg.DagsterRunStatus.SUCCESS, default_status=RUNNING, minimum_interval_seconds=30)
 def publish_views(context: dg.RunStatusSensorContext, warehouse: WarehouseResource) -> None:
     """A run that ended well: publish the DuckDB views over what it wrote; a training it did not judge waits closed."""
@@ -78,4 +113,13 @@ def close_canceled(context: dg.RunStatusSensorContext, warehouse: WarehouseResou
     Ledger.open(warehouse.home).close_interrupted([context.dagster_run.run_id])
 
 
-SENSORS = [landed_file, experiment_file, policy_retrained, publish_views, close_failed, close_canceled]
+SENSORS = [
+    landed_file,
+    experiment_file,
+    policy_retrained,
+    judged,
+    policy_activated,
+    publish_views,
+    close_failed,
+    close_canceled,
+]

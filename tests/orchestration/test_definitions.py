@@ -7,16 +7,20 @@ import dagster as dg
 import pytest
 from dagster_duckdb import DuckDBResource
 
+from nvtrader_pipelines.orchestration.assets.active_policy import ACTIVE_POLICY_KEY
+from nvtrader_pipelines.orchestration.assets.portfolio import BLOCKING
 from nvtrader_pipelines.orchestration.definitions import build_defs
 from nvtrader_pipelines.orchestration.schedules import EXCHANGE_TIME
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.tables import DELIVERIES, RUNS, TABLES
+from nvtrader_pipelines.storage.tables import AUDIT, DELIVERIES, FILLS, PROMOTIONS, RUNS, TABLES
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 COMMITTED = Path(__file__).with_name("definitions.txt")
 BIN = Path(sys.executable).parent
 NO_TABLES = {"policies/experiment_version", "policies/trained_policy"}  # rows of the ledger, and files
-WRITTEN_BESIDE = {DELIVERIES.name, RUNS.name}  # by bronze.bars and the evaluation
+WRITTEN_BESIDE = {  # by bronze.bars, the evaluation, the orders and the active policy
+    table.name for table in (DELIVERIES, RUNS, FILLS, AUDIT, PROMOTIONS)
+}
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +81,13 @@ def test_the_market_is_partitioned_by_years_and_the_rest_by_experiments(specs):
     experiments = {name for name, kind in by_kind.items() if kind is dg.DynamicPartitionsDefinition}
     assert years == {"bronze/bars", "silver/clean_bars", "silver/quarantine", "gold/returns", "gold/features"}
     judgement = ("validation", "overfitting", "sharpe_ratio_curve", "prudex", "scorecards", "scoreboard")
-    assert whole == {"gold/market_panel", "gold/regimes", *(f"evaluation/{name}" for name in judgement)}
+    portfolio = ("active_policy", "orders", "portfolio_state", "target_weights", "rebalance_plan")
+    assert whole == {
+        "gold/market_panel",
+        "gold/regimes",
+        *(f"evaluation/{name}" for name in judgement),
+        *(f"portfolio/{name}" for name in portfolio),
+    }
     assert experiments == set(specs) - years - whole
 
 
@@ -105,6 +115,13 @@ def test_schedules_and_sensors_run_from_the_start_and_state_their_time_zone(defs
 def test_training_has_a_pool_of_its_own(defs):
     graph = defs.resolve_asset_graph()
     assert graph.get(dg.AssetKey(["policies", "trained_policy"])).pools == {"training"}
+
+
+def test_the_checks_that_hold_an_account_are_those_of_its_assets(defs):
+    graph = defs.resolve_asset_graph()
+    traded = dg.AssetSelection.groups("portfolio").resolve(graph) - {ACTIVE_POLICY_KEY}
+    assert set(BLOCKING) == {key for key in graph.asset_check_keys if key.asset_key in traded}
+    assert all(graph.get(key).blocking for key in BLOCKING)
 
 
 def test_a_resource_can_be_replaced(tmp_path):

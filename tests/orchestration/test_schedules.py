@@ -1,13 +1,17 @@
 import datetime as dt
+import itertools
 from zoneinfo import ZoneInfo
 
 import dagster as dg
+import exchange_calendars
 import pytest
+from dagster._utils.schedules import schedule_execution_time_iterator
 
 from nvtrader_pipelines.orchestration import schedules
 from nvtrader_pipelines.orchestration.instance import open_instance
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, YEARS
 from nvtrader_pipelines.orchestration.resources import WarehouseResource
+from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.specs import read_experiments
 from tests.homes import small_home, write_experiment
@@ -67,6 +71,64 @@ def test_a_day_without_a_session_is_skipped_with_a_reason(day, why):
     result = tick(schedules.eod_ingest, evening(*day))
     assert isinstance(result, dg.SkipReason), why
     assert f"{dt.date(*day)} is no session" in str(result.skip_message)
+
+
+@pytest.fixture
+def trading_home(tmp_path, monkeypatch):
+    """A home in which a policy is active."""
+    monkeypatch.setattr(schedules, "read_active", lambda _: object())
+    return Home(tmp_path)
+
+
+@pytest.mark.filterwarnings("ignore:Series.values returning")  # of exchange_calendars
+@pytest.mark.parametrize(
+    ("day", "close"),
+    [
+        ((2026, 11, 25), "16:00"),
+        ((2026, 11, 27), "13:00"),  # the day after Thanksgiving
+        ((2026, 12, 24), "13:00"),
+        ((2027, 3, 12), "16:00"),  # the last session before summer time
+        ((2027, 3, 15), "16:00"),  # and the first in it
+        ((2026, 11, 2), "16:00"),  # the first after it
+    ],
+)
+def test_an_account_is_rebalanced_after_the_close_and_the_ingest_of_every_session(day, close, trading_home):
+    (at,) = ticks(schedules.eod_rebalance, day)
+    (ingested,) = ticks(schedules.eod_ingest, day)
+    closes = exchange_calendars.get_calendar("XNYS", start="2026-01-01", end="2027-12-31").session_close(
+        str(dt.date(*day))
+    )
+    assert closes.astimezone(NEW_YORK).strftime("%H:%M") == close
+    assert closes < ingested < at
+    assert at.astimezone(NEW_YORK).hour == 18
+    request = tick(schedules.eod_rebalance, at, home=trading_home)
+    assert isinstance(request, dg.RunRequest)
+    assert request.run_key == request.tags["nvtrader/session"] == dt.date(*day).isoformat()
+
+
+def ticks(schedule, day) -> list[dt.datetime]:
+    """When the schedule fires on a day, in New York."""
+    midnight = dt.datetime(*day, tzinfo=NEW_YORK)
+    times = schedule_execution_time_iterator(midnight.timestamp(), schedule.cron_schedule, schedule.execution_timezone)
+    return list(itertools.takewhile(lambda at: at.astimezone(NEW_YORK).date() == midnight.date(), times))
+
+
+@pytest.mark.parametrize("day", [(2026, 11, 26), (2026, 12, 25), (2026, 11, 28), (2026, 4, 3)])
+def test_no_account_is_rebalanced_on_a_holiday_or_a_weekend(day, trading_home):
+    result = tick(schedules.eod_rebalance, dt.datetime(*day, 18, tzinfo=NEW_YORK), home=trading_home)
+    assert isinstance(result, dg.SkipReason)
+    assert f"{dt.date(*day)} is no session" in str(result.skip_message)
+
+
+def test_without_an_active_policy_no_account_is_rebalanced_and_a_damaged_pointer_is_told(tmp_path):
+    home, at = Home(tmp_path), dt.datetime(2026, 11, 27, 18, tzinfo=NEW_YORK)
+    result = tick(schedules.eod_rebalance, at, home=home)
+    assert isinstance(result, dg.SkipReason)
+    assert "no policy is active; `nvtrader policies activate`" in str(result.skip_message)
+    home.active_policy.parent.mkdir(parents=True)
+    home.active_policy.write_text("{")
+    with pytest.raises(StorageError, match="cannot be read as the active policy"):
+        tick(schedules.eod_rebalance, at, home=home)
 
 
 def test_the_running_year_is_a_partition_and_so_is_every_one_from_1990():

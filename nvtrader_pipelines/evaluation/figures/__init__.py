@@ -2,7 +2,7 @@
 
 from nvtrader_pipelines.evaluation.figures.equity import equity_figure
 from nvtrader_pipelines.evaluation.figures.learning import learning_figure
-from nvtrader_pipelines.evaluation.figures.portfolio import account_figure, plan_figure, stages_figure
+from nvtrader_pipelines.evaluation.figures.portfolio import account_figures, plan_figures, stages_figures
 from nvtrader_pipelines.evaluation.figures.prudex import prudex_figures
 from nvtrader_pipelines.evaluation.figures.ratio_curve import ratio_curve_figure
 from nvtrader_pipelines.evaluation.figures.regimes import regime_evaluation_figure, regimes_figures
@@ -13,17 +13,17 @@ from nvtrader_pipelines.evaluation.figures.validation import validation_figures
 from nvtrader_pipelines.evaluation.figures.weights import weights_figure
 
 __all__ = [
-    "account_figure",
+    "account_figures",
     "equity_figure",
     "learning_figure",
-    "plan_figure",
+    "plan_figures",
     "prudex_figures",
     "ratio_curve_figure",
     "regime_evaluation_figure",
     "regimes_figures",
     "reward_terms_figure",
     "scoreboard_figures",
-    "stages_figure",
+    "stages_figures",
     "stress_figures",
     "validation_figures",
     "weights_figure",

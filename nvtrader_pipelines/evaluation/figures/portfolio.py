@@ -32,7 +32,7 @@ from nvtrader_pipelines.evaluation.figures.canvas import (
 )
 
 FloatArray = NDArray[np.float64]
-_CASH = "CASH"
+_CASH = "cash"
 _MOST_NAMES = 13  # rows of a map that are readable on a slide
 _MOST_FINDINGS = 6
 _SOLD_TO_BOUGHT = LinearSegmentedColormap.from_list("sold_to_bought", [VERMILION, "#FFFFFF", BLUE])
@@ -41,6 +41,50 @@ _FEW = 5  # sessions, each of which has its own date below it
 _LEVELS = {"hard": VERMILION, "soft": ORANGE, "warn": GREY}
 _ORDER = list(_LEVELS)
 _LEFT, _RIGHT = 0.10, 0.785  # of the panels of an account, with room for labels
+
+
+def account_figures(states: pl.DataFrame, rivals: Mapping[str, pl.DataFrame] | None = None) -> dict[str, bytes]:
+    """The account's figure as `account`; none where it has been through no session.
+
+    Args:
+        states: rows of `portfolio.portfolio_state` of one account.
+        rivals: as `account_figure` takes them.
+    """
+    if states.is_empty():
+        return {}
+    last = states.sort("session").row(-1, named=True)
+    title = f"Account {last['account']} until {last['session']}"
+    note = (
+        f"Last traded by {last['policy']} of run {last['run_id']}. Cost in all: {states['cost'].sum():.2%} of equity."
+    )
+    return {"account": account_figure(states, title, rivals, note)}
+
+
+def stages_figures(target_weights: pl.DataFrame) -> dict[str, bytes]:
+    """The figure of the last decision as `target_weights`; none where none was made.
+
+    Args:
+        target_weights: rows of `portfolio.target_weights` of one account.
+    """
+    last = target_weights.filter(pl.col("session") == pl.col("session").max())
+    if last.is_empty():
+        return {}
+    title = f"Target weights in percent, stage by stage: {last['account'][0]}, close of {last['session'][0]}"
+    return {"target_weights": stages_figure(last, title)}
+
+
+def plan_figures(plans: pl.DataFrame) -> dict[str, bytes]:
+    """The figure of the last plan as `rebalance_plan`; none where there is none.
+
+    Args:
+        plans: rows of `portfolio.rebalance_plan` of one account.
+    """
+    if plans.is_empty():
+        return {}
+    plan = plans.sort("session").row(-1, named=True)
+    title = f"Plan of {plan['account']}, close of {plan['session']}: {plan['status']}"
+    note = f"Plan {plan['plan_id']}, one-way turnover {plan['turnover']:.1%}. {plan['reason'] or ''}"
+    return {"rebalance_plan": plan_figure(plan, title, note)}
 
 
 def account_figure(
@@ -190,7 +234,7 @@ def _largest(symbols: list[str], weights: FloatArray) -> tuple[list[str], FloatA
     if others:
         names.append(f"{len(others)} others")
         rows.append(weights[others].sum(axis=0))
-    return [*names, "cash"], np.array([*rows, weights[cash]])
+    return [*names, _CASH], np.array([*rows, weights[cash]])
 
 
 def _map(axes: Axes, weights: FloatArray, changes: FloatArray) -> None:

@@ -1,9 +1,11 @@
 """The asset graph, one module per group."""
 
+from nvtrader_pipelines.orchestration.assets.active_policy import active_policy
 from nvtrader_pipelines.orchestration.assets.bronze import bars
 from nvtrader_pipelines.orchestration.assets.evaluation import walk_forward_evaluation
 from nvtrader_pipelines.orchestration.assets.gold import features, market_panel, market_regimes, returns
 from nvtrader_pipelines.orchestration.assets.policies import trained_policy, training_curve
+from nvtrader_pipelines.orchestration.assets.portfolio import orders, portfolio_state, rebalance_plan, target_weights
 from nvtrader_pipelines.orchestration.assets.preferences import preference_pairs
 from nvtrader_pipelines.orchestration.assets.prudex import prudex
 from nvtrader_pipelines.orchestration.assets.ratio_curve import sharpe_ratio_curve
@@ -35,6 +37,11 @@ ASSETS = [
     prudex,
     scorecards,
     scoreboard,
+    active_policy,
+    orders,
+    portfolio_state,
+    target_weights,
+    rebalance_plan,
     preference_pairs,
 ]
 

@@ -7,10 +7,17 @@ import numpy as np
 import polars as pl
 import pytest
 
-from nvtrader_pipelines.evaluation.figures import account_figure, plan_figure, stages_figure
+from nvtrader_pipelines.evaluation.figures.portfolio import (
+    account_figure,
+    account_figures,
+    plan_figure,
+    plan_figures,
+    stages_figure,
+    stages_figures,
+)
 from tests.markets import synthetic_sessions
 
-SYMBOLS = [*(f"N{i:02d}" for i in range(20)), "CASH"]
+SYMBOLS = [*(f"N{i:02d}" for i in range(20)), "cash"]
 STAGES = ("policy", "static_universe", "policy_action", "constant", "position_cap", "gross_exposure")
 
 
@@ -97,5 +104,5 @@ def test_a_plan_is_drawn_with_what_compliance_found_the_gravest_first():
 
 
 def test_an_account_that_holds_nothing_but_cash_has_a_plan_too(tmp_path):
-    empty = {"symbols": ["A", "CASH"], "held_weights": [0.0, 1.0], "target_weights": [0.0, 1.0], "findings": "[]"}
+    empty = {"symbols": ["A", "cash"], "held_weights": [0.0, 1.0], "target_weights": [0.0, 1.0], "findings": "[]"}
     assert pixels(plan_figure(empty, "plan"), tmp_path).shape[:2] == (900, 1599)

@@ -1,0 +1,50 @@
+"""The policy that trades: what the promotion gate says of every experiment's newest run."""
+
+import dagster as dg
+import polars as pl
+
+from nvtrader_pipelines.orchestration.reports import OWNERS, markdown_table, table_metadata, written
+from nvtrader_pipelines.orchestration.resources import WarehouseResource
+from nvtrader_pipelines.storage.active_policy import read_active
+from nvtrader_pipelines.storage.ledger import Ledger
+from nvtrader_pipelines.storage.promotion import mirror_active
+from nvtrader_pipelines.storage.promotion_round import consider_newest, summary
+from nvtrader_pipelines.storage.recording import now
+from nvtrader_pipelines.storage.tables import ACTIVE_POLICY
+from nvtrader_pipelines.storage.warehouse import Warehouse
+
+ACTIVE_POLICY_KEY = dg.AssetKey(["portfolio", "active_policy"])
+ACTIVATION = "activation"  # of the materialisation: the id of the activation that it made; empty where it made none
+VERDICT = "verdict"
+
+
+@dg.asset(
+    key=ACTIVE_POLICY_KEY,
+    group_name="portfolio",
+    kinds={"iceberg", "json"},
+    owners=OWNERS,
+    deps=[["evaluation", "validation"], ["evaluation", "scoreboard"]],
+    code_version="1",
+    metadata=table_metadata(ACTIVE_POLICY),
+)
+def active_policy(warehouse: WarehouseResource) -> dg.MaterializeResult:
+    """The policy that trades from the next session on: another one only where the gate says that it is better."""
+    lake = warehouse.open()
+    answers = consider_newest(lake, Ledger.open(warehouse.home), "gate", now)
+    mirror_active(lake)
+    rows = [(answer.candidate.run_id, answer.candidate.policy, answer.verdict.sentence) for answer in answers]
+    table = pl.DataFrame(rows, schema=["run_id", "policy", "sentence"], orient="row")
+    activated = any(answer.activated for answer in answers)
+    said = {VERDICT: summary(answers), "answers": dg.MetadataValue.md(markdown_table(table))}
+    return written(lake, ACTIVE_POLICY, len(lake.read(ACTIVE_POLICY)), {**said, **pointer(lake, activated=activated)})
+
+
+def pointer(lake: Warehouse, *, activated: bool) -> dict[str, object]:
+    """What says which policy trades, and whether it does since just now."""
+    active = read_active(lake.home)
+    if active is None:
+        return {"pointer": "no policy trades", ACTIVATION: ""}
+    return {
+        "pointer": dg.MetadataValue.json(active.model_dump(mode="json")),
+        ACTIVATION: active.event.event_id if activated else "",
+    }

@@ -1,0 +1,170 @@
+"""One session of an account after its close: orders, state, target weights, plan; each mirrored when it is done."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import dagster as dg
+import polars as pl
+
+from nvtrader_pipelines.evaluation.figures import account_figures, plan_figures, stages_figures
+from nvtrader_pipelines.orchestration.assets.active_policy import ACTIVE_POLICY_KEY
+from nvtrader_pipelines.orchestration.progress import ProgressLog
+from nvtrader_pipelines.orchestration.rebalancing import cleared, executed, require_passed
+from nvtrader_pipelines.orchestration.reports import OWNERS, keep_pictures, markdown_table, table_metadata, written
+from nvtrader_pipelines.orchestration.resources import DeskResource, WarehouseResource
+from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
+from nvtrader_pipelines.storage.tables import (
+    EQUITY_CURVES,
+    ORDERS,
+    PORTFOLIO_STATE,
+    REBALANCE_PLAN,
+    TARGET_WEIGHTS,
+    Table,
+)
+from nvtrader_pipelines.storage.trading import Desk
+from nvtrader_pipelines.storage.warehouse import Warehouse
+
+ORDERS_KEY = dg.AssetKey(["portfolio", "orders"])
+STATE_KEY = dg.AssetKey(["portfolio", "portfolio_state"])
+TARGET_KEY = dg.AssetKey(["portfolio", "target_weights"])
+PLAN_KEY = dg.AssetKey(["portfolio", "rebalance_plan"])
+BLOCKING = [
+    dg.AssetCheckKey(ORDERS_KEY, "audit_is_whole"),
+    dg.AssetCheckKey(ORDERS_KEY, "no_nan"),
+    dg.AssetCheckKey(STATE_KEY, "reconciliation"),
+    dg.AssetCheckKey(STATE_KEY, "no_nan"),
+    dg.AssetCheckKey(TARGET_KEY, "limits_hold"),
+    dg.AssetCheckKey(TARGET_KEY, "weights_sum_to_one"),
+    dg.AssetCheckKey(TARGET_KEY, "no_nan"),
+    dg.AssetCheckKey(PLAN_KEY, "no_nan"),
+]
+
+
+@dg.asset(
+    key=ORDERS_KEY,
+    group_name="portfolio",
+    kinds={"iceberg", "sqlite"},
+    owners=OWNERS,
+    deps=[ACTIVE_POLICY_KEY, ["gold", "market_panel"]],
+    code_version="1",
+    metadata=table_metadata(ORDERS),
+)
+def orders(
+    context: dg.AssetExecutionContext,
+    warehouse: WarehouseResource,
+    desk: DeskResource,
+    progress: dg.ResourceParam[ProgressLog],
+) -> dg.MaterializeResult:
+    """What the plan that waited made of the session: orders from drifted holdings, sells first, each placed once."""
+    require_passed(context.instance, BLOCKING, desk.account)
+    trading = desk.of(warehouse)
+    events = executed(trading, progress.to(context), acknowledge=desk.acknowledge)
+    trading.mirror()
+    happened = pl.DataFrame(
+        [(event.kind, event.symbol, event.reason) for event in events], ["event", "symbol", "reason"], orient="row"
+    )
+    return told(trading, ORDERS, {"events": dg.MetadataValue.md(markdown_table(happened))})
+
+
+@dg.asset(
+    key=STATE_KEY,
+    group_name="portfolio",
+    kinds={"iceberg", "sqlite"},
+    owners=OWNERS,
+    deps=[ORDERS_KEY],
+    code_version="1",
+    metadata=table_metadata(PORTFOLIO_STATE),
+)
+def portfolio_state(warehouse: WarehouseResource, desk: DeskResource) -> dg.MaterializeResult:
+    """The account marked to the close, and its holdings against those of the broker's books."""
+    trading = desk.of(warehouse)
+    trading.settle()
+    trading.mirror()
+    states = of_account(trading, PORTFOLIO_STATE)
+    figures = account_figures(states, rivals(trading.lake, states))
+    pictures = keep_pictures(warehouse.home, "portfolio_state", figures, desk.account)
+    return told(trading, PORTFOLIO_STATE, {**figures_of(states), **pictures})
+
+
+@dg.asset(
+    key=TARGET_KEY,
+    group_name="portfolio",
+    kinds={"iceberg", "pytorch"},
+    owners=OWNERS,
+    deps=[STATE_KEY],
+    code_version="1",
+    metadata=table_metadata(TARGET_WEIGHTS),
+)
+def target_weights(warehouse: WarehouseResource, desk: DeskResource) -> dg.MaterializeResult:
+    """What the active policy wants at the close, after each stage of the weight pipeline."""
+    trading = desk.of(warehouse)
+    trading.propose()
+    trading.mirror()
+    figures = stages_figures(of_account(trading, TARGET_WEIGHTS))
+    return told(trading, TARGET_WEIGHTS, keep_pictures(warehouse.home, "target_weights", figures, desk.account))
+
+
+@dg.asset(
+    key=PLAN_KEY,
+    group_name="portfolio",
+    kinds={"iceberg"},
+    owners=OWNERS,
+    deps=[TARGET_KEY],
+    code_version="1",
+    metadata=table_metadata(REBALANCE_PLAN),
+)
+def rebalance_plan(warehouse: WarehouseResource, desk: DeskResource) -> dg.MaterializeResult:
+    """The plan for the next session, with what compliance found: cleared, waiting for a person, or blocked."""
+    trading = desk.of(warehouse)
+    cleared(trading, acknowledge=desk.acknowledge)
+    trading.mirror()
+    plans = of_account(trading, REBALANCE_PLAN)
+    pictures = keep_pictures(warehouse.home, "rebalance_plan", plan_figures(plans), desk.account)
+    return told(trading, REBALANCE_PLAN, {**findings_of(plans), **pictures})
+
+
+def of_account(desk: Desk, table: Table) -> pl.DataFrame:
+    """The account's rows, oldest session first."""
+    return desk.lake.read(table, {"account": [desk.account]}).sort("session", maintain_order=True)
+
+
+def told(desk: Desk, table: Table, extra: Mapping[str, Any]) -> dg.MaterializeResult:
+    """The report of a table of the account just mirrored, with the state of the kill switch."""
+    halted = FileKillSwitch(desk.lake.home).engaged()
+    switch = {"account": desk.account, "kill_switch": f"HALTED: {halted}" if halted else "not engaged"}
+    return written(desk.lake, table, len(of_account(desk, table)), {**switch, **extra})
+
+
+def rivals(lake: Warehouse, states: pl.DataFrame) -> dict[str, pl.DataFrame]:
+    """Equity of the policy's back-test and of 1/N in it, over the sessions that it was tested on."""
+    traded = states.filter(pl.col("run_id").is_not_null()).tail(1)
+    where = {name: traded[name].to_list() for name in ("spec_hash", "run_id")}
+    curves = lake.read(EQUITY_CURVES, where, ["policy", "session", "equity"])
+    names = {"back-test": traded["policy"].to_list(), "equal weight": ["equal_weight"]}
+    return {name: curves.filter(pl.col("policy").is_in(policies)) for name, policies in names.items()}
+
+
+def figures_of(states: pl.DataFrame) -> dict[str, float | str]:
+    """The last session's figures, which the UI draws over the runs."""
+    names = ("session", "equity", "value", "net_return", "drawdown", "turnover", "cash")
+    last = states.select(names).tail(1).with_columns(pl.col("session").cast(pl.String))
+    return {"sessions": len(states), **(last.row(0, named=True) if len(last) else {})}
+
+
+def findings_of(plans: pl.DataFrame) -> dict[str, Any]:
+    """The last plan's state and what compliance found."""
+    if plans.is_empty():
+        return {"status": "no plan was made yet"}
+    plan = plans.row(-1, named=True)
+    found = pl.DataFrame(
+        json.loads(plan["findings"]), schema=["level", "rule", "symbol", "figure", "bound", "sentence"]
+    )
+    return {
+        "plan": plan["plan_id"],
+        "decided_at_close_of": str(plan["session"]),
+        "status": plan["status"],
+        "reason": plan["reason"] or "",
+        "one_way_turnover": plan["turnover"],
+        "findings": dg.MetadataValue.md(markdown_table(found)),
+    }

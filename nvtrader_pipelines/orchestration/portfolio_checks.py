@@ -1,0 +1,110 @@
+"""Checks of what an account wants, holds and has done; each that does not pass stops the run, and the next ones."""
+
+from collections.abc import Callable
+
+import dagster as dg
+import polars as pl
+
+from nvtrader_pipelines.execution.compliance import tighter
+from nvtrader_pipelines.execution.truth import beyond_limits, not_numbers, off_sum
+from nvtrader_pipelines.orchestration.assets.portfolio import of_account
+from nvtrader_pipelines.orchestration.checks import asset_key, verdict
+from nvtrader_pipelines.orchestration.rebalancing import ACCOUNT
+from nvtrader_pipelines.orchestration.resources import DeskResource, WarehouseResource
+from nvtrader_pipelines.storage.audit_log import JsonlAudit
+from nvtrader_pipelines.storage.compliance import read_limits
+from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.ledger import Ledger
+from nvtrader_pipelines.storage.tables import ORDERS, PORTFOLIO_STATE, REBALANCE_PLAN, TARGET_WEIGHTS, Table
+from nvtrader_pipelines.storage.trading import Desk
+
+MAY_BE_TRADED = ("constructed", "waiting", "cleared", "approved", "placed")
+NUMBERS = {
+    ORDERS: ("quantity", "quote", "target_weight", "filled_quantity"),
+    PORTFOLIO_STATE: ("equity", "value", "net_return", "drawdown", "turnover", "cost", "cash", "weights"),
+    TARGET_WEIGHTS: ("weight", "change"),
+    REBALANCE_PLAN: ("turnover", "held_weights", "target_weights"),
+}
+
+
+def account_check(
+    table: Table, name: str, broken: Callable[[Desk, pl.DataFrame], pl.DataFrame], description: str
+) -> dg.AssetChecksDefinition:
+    """A blocking check of the rows of one account."""
+
+    @dg.asset_check(asset=asset_key(table), name=name, blocking=True, description=description)
+    def check(warehouse: WarehouseResource, desk: DeskResource) -> dg.AssetCheckResult:
+        trading = desk.of(warehouse)
+        rows = of_account(trading, table)
+        found = verdict(broken(trading, rows), len(rows))
+        return dg.AssetCheckResult(passed=found.passed, metadata={**(found.metadata or {}), ACCOUNT: desk.account})
+
+    return check
+
+
+def no_nan(table: Table) -> dg.AssetChecksDefinition:
+    """A blocking check that every number of an account's rows is one; tables keep NaN as null."""
+    return account_check(
+        table,
+        "no_nan",
+        lambda _, rows: not_numbers(rows, *NUMBERS[table]),
+        f"Every number of {table.name} is known and finite.",
+    )
+
+
+def outside_limits(desk: Desk, target_weights: pl.DataFrame) -> pl.DataFrame:
+    """Decisions that may still be traded beyond the tighter of their spec's limits and of the desk's.
+
+    Those before were made under the limits of their time.
+    """
+    plans = of_account(desk, REBALANCE_PLAN).filter(pl.col("status").is_in(MAY_BE_TRADED))
+    ledger, of_desk = Ledger.open(desk.lake.home), read_limits(desk.lake.home)
+    found = [beyond_limits(target_weights.clear(), of_desk)]
+    for (key,), version in plans.partition_by("partition_key", as_dict=True).items():
+        limits = tighter(ledger.read(str(key)).pipeline.risk_limits, of_desk)
+        found.append(beyond_limits(target_weights.join(version, on="plan_id", how="semi"), limits))
+    return pl.concat(found)
+
+
+def not_reconciled(_: Desk, states: pl.DataFrame) -> pl.DataFrame:
+    """The last session where the broker's books are not the holdings before it with its fills."""
+    last = states.tail(1).filter(pl.col("n_differences") > 0)
+    return last.select("session", pl.col("differences").list.join("; "))
+
+
+@dg.asset_check(
+    asset=asset_key(ORDERS),
+    blocking=True,
+    description="Every row of the audit is what was appended, and follows from the row before.",
+)
+def audit_is_whole(warehouse: WarehouseResource) -> dg.AssetCheckResult:
+    """Reads the whole audit again; it is of all accounts."""
+    try:
+        state = JsonlAudit(warehouse.home).verify()
+    except StorageError as error:
+        return dg.AssetCheckResult(passed=False, description=str(error))
+    return dg.AssetCheckResult(passed=True, metadata={"rows": state.n_rows, "chain": state.chain})
+
+
+PORTFOLIO_CHECKS = [
+    audit_is_whole,
+    *(no_nan(table) for table in NUMBERS),
+    account_check(
+        PORTFOLIO_STATE,
+        "reconciliation",
+        not_reconciled,
+        "The broker's books hold what was held before the session and what it filled.",
+    ),
+    account_check(
+        TARGET_WEIGHTS,
+        "limits_hold",
+        outside_limits,
+        "What may still be traded is within the limits in force: the tighter of the spec's and of the desk's.",
+    ),
+    account_check(
+        TARGET_WEIGHTS,
+        "weights_sum_to_one",
+        lambda _, rows: off_sum(rows),
+        "Weights after every stage are not negative and sum to one.",
+    ),
+]
