@@ -29,7 +29,7 @@ from nvtrader_pipelines.storage.files import locked
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.snapshots import expire, named_snapshots
 from nvtrader_pipelines.storage.table import Table
-from nvtrader_pipelines.storage.tables import MARKET_PANEL, PINNED, RUNS, TABLES
+from nvtrader_pipelines.storage.tables import MARKET_PANEL, PINNED, REBALANCE_PLAN, RUNS, TABLES
 
 KEY_KINDS = {"string", "int", "long"}  # never floats: a predicate on a float deletes rows that hold NaN
 N_NEWEST = 20  # snapshots of a table that stay whatever their age
@@ -124,11 +124,13 @@ class Warehouse:
                 expire(iceberg, set(), datetime.now(UTC), N_NEWEST)
 
     def pinned_snapshots(self) -> set[int]:
-        """Every snapshot that a panel or a run names, be it complete or only begun."""
+        """Every snapshot that a panel, a rebalance plan, or a run names, be it complete or only begun."""
         from nvtrader_pipelines.storage.ledger import Ledger  # it knows experiments, and they bring torch
 
         completed, begun = self.read(RUNS, columns=["snapshot_ids"]), Ledger.open(self.home).runs()
-        return named_snapshots(self.read(MARKET_PANEL), (*completed["snapshot_ids"], *begun["snapshot_ids"]))
+        planned = self.read(REBALANCE_PLAN, columns=["snapshot_ids"])
+        named = (each["snapshot_ids"].unique() for each in (completed, begun, planned))
+        return named_snapshots(self.read(MARKET_PANEL), chain(*named))
 
     def replace_years(self, table: Table, rows: pl.DataFrame, years: Sequence[int]) -> int:
         """Replace the given years' partitions by those of the rows that fall into them; the number written."""
