@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from nvtrader_pipelines.evaluation.splits import Fold
 from nvtrader_pipelines.experiments.contest import Archives, FoldThresholds
 from nvtrader_pipelines.experiments.deployment import ByFold, account_of
 from nvtrader_pipelines.experiments.entrants import BaselineEntrant, EntrantKind, Sb3Entrant, WeightsEntrant
@@ -15,6 +16,7 @@ from nvtrader_pipelines.experiments.spec import ExperimentSpec, MarketChoice
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.policies.archive import read_archive
 from nvtrader_pipelines.policies.baselines import ClassicalAgent
+from nvtrader_pipelines.policies.pipelined import PipelinedPolicy
 from nvtrader_pipelines.policies.policy import Policy
 from nvtrader_pipelines.policies.sb3_zip import Sb3Zip, open_sb3
 from nvtrader_pipelines.policies.weights_table import WeightsPolicy, WeightsTable
@@ -44,6 +46,14 @@ class Training:
 
 
 @dataclass(frozen=True, eq=False)
+class Untimed:
+    """The twin of an entrant, whose pipeline lacks the timing."""
+
+    timing: str  # kind of what it lacks
+    open: Open
+
+
+@dataclass(frozen=True, eq=False)
 class Candidate:
     """One entrant with all it needs."""
 
@@ -59,6 +69,7 @@ class Candidate:
     training_seconds: float | None = None  # None: not known
     warnings: tuple[str, ...] = ()
     lookback: int = 1  # sessions of the panel that a rule's decision is estimated on
+    untimed: Untimed | None = None  # None: it has no timing but a constant one
 
     @property
     def is_bound(self) -> bool:
@@ -114,11 +125,18 @@ def run_candidate(
         PolicyArchiveError: if a policy cannot be read.
     """
 
-    def opened(panel: MarketPanel, window: Window) -> Policy:
+    def own(panel: MarketPanel, window: Window) -> tuple[tuple[Fold, ...], tuple[Policy, ...]]:
         plan = replay_plan(spec, panel, parent, window)
-        own = account_of(plan, archives, chosen, thresholds, spec.name)
-        return ByFold(plan.folds, own.by_fold)
+        return plan.folds, account_of(plan, archives, chosen, thresholds, spec.name).by_fold
 
+    def opened(panel: MarketPanel, window: Window) -> Policy:
+        return ByFold(*own(panel, window))
+
+    def opened_without_timing(panel: MarketPanel, window: Window) -> Policy:
+        folds, policies = own(panel, window)
+        return ByFold(folds, [each.without_timing for each in policies if isinstance(each, PipelinedPolicy)])
+
+    timing = spec.pipeline.timing
     starts = {fold.index: fold.test_first for fold in parent.folds}
     cards = [read_archive(content)[0] for _, content in sorted(archives.items())]
     spans = sorted(
@@ -136,6 +154,7 @@ def run_candidate(
         () if spec.agent.classical else tuple(trained),
         first,
         lookback=spec.agent.lookback if isinstance(spec.agent, ClassicalAgent) else 1,
+        untimed=None if timing.kind == "constant" else Untimed(timing.kind, opened_without_timing),
         **facts,
     )
 

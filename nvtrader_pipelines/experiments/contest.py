@@ -11,14 +11,12 @@ from nvtrader_pipelines.evaluation.splits import Block, Fold
 from nvtrader_pipelines.evaluation.statistics import sharpe_ratio
 from nvtrader_pipelines.evaluation.walk_forward import PATH
 from nvtrader_pipelines.experiments.plan import FoldSeed, RunPlan
-from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.policies.agents import Learner
 from nvtrader_pipelines.policies.archive import PolicyArchiveError, read_archive
 from nvtrader_pipelines.policies.learned import EnsemblePolicy, Interfaces, open_policy
-from nvtrader_pipelines.policies.pipelined import PipelinedPolicy
+from nvtrader_pipelines.policies.pipelined import PipelinedPolicy, without_timing
 from nvtrader_pipelines.policies.policy import Policy
-from nvtrader_pipelines.portfolio.pipeline import Thresholds, WeightPipeline
-from nvtrader_pipelines.portfolio.pipeline.timings import ConstantTiming
+from nvtrader_pipelines.portfolio.pipeline import Thresholds
 
 Archives = Mapping[FoldSeed, bytes]
 FoldThresholds = Mapping[int, Thresholds]  # fold to what its timing was fitted to
@@ -108,11 +106,7 @@ def untimed(plan: RunPlan, archives: Archives, chosen: Mapping[int, int], fold: 
         worker = policies[fold.index, seeds[0]] if chosen else EnsemblePolicy(list(policies.values()))
     else:
         worker = proposing.start()
-    return PipelinedPolicy(worker, _without_timing(spec), Thresholds())
-
-
-def _without_timing(spec: ExperimentSpec) -> WeightPipeline:
-    return spec.pipeline.model_copy(update={"timing": ConstantTiming()})
+    return PipelinedPolicy(worker, without_timing(spec.pipeline), Thresholds())
 
 
 def thresholds_of(plan: RunPlan, fold: Fold, thresholds: FoldThresholds) -> Thresholds:
@@ -189,7 +183,7 @@ def choose(plan: RunPlan, archives: Archives, fold: Fold) -> Choice:
     first, last = plan.validation_window(fold)
     held_out = Block(fold.index, first, last)
     policies = _opened(plan, [(fold.index, seed) for seed in plan.spec.seeds], archives)
-    pipeline = _without_timing(plan.spec)  # its thresholds are fitted for the seed that is chosen here
+    pipeline = without_timing(plan.spec.pipeline)  # its thresholds are fitted for the seed that is chosen here
     seeds = [
         Contestant(str(seed), "policy", (seed,), (PipelinedPolicy(policies[fold.index, seed], pipeline, Thresholds()),))
         for seed in plan.spec.seeds

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from nvtrader_pipelines.envs.dynamics import Account, resolve_fill
 from nvtrader_pipelines.envs.rewards import LogGrowth
 from nvtrader_pipelines.envs.spec import EnvSpec
-from nvtrader_pipelines.evaluation.backtest import ACTION_LOG, EQUITY, Contestant, walk
+from nvtrader_pipelines.evaluation.backtest import ACTION_LOG, EQUITY, Contestant, backtest, walk
 from nvtrader_pipelines.evaluation.splits import Fold
 from nvtrader_pipelines.evaluation.splits.fold import MIN_TEST_SESSIONS
 from nvtrader_pipelines.evaluation.weights_backtest import STANDARD_EXECUTION, Execution
-from nvtrader_pipelines.experiments.candidates import Candidate
+from nvtrader_pipelines.experiments.candidates import Candidate, Untimed
 from nvtrader_pipelines.experiments.scorecard import Contest
 from nvtrader_pipelines.market.panel import MarketPanel, panel_digest
 from nvtrader_pipelines.policies.policy import Decision, Policy
@@ -52,6 +52,8 @@ class Walked:
     seconds: float
     latencies: NDArray[np.float64]  # (D,) seconds from a close to the weights
     peak_memory: int  # bytes
+    n_acted: int = 0  # decisions whose weights the timing of its pipeline changed
+    untimed: pl.DataFrame | None = None  # EQUITY of its twin without the timing, on an account of its own
 
 
 def contenders(
@@ -157,6 +159,8 @@ def walked(
 ) -> Walked:
     """Walk an entrant's own account through the contest's window; `told` hears the share that is done.
 
+    Where its pipeline has a timing, its twin without it walks through the same window.
+
     Raises:
         ValueError: if it was trained on a session of the window, cannot be opened on this panel, or wants what is no
             portfolio within the gross limit.
@@ -168,8 +172,9 @@ def walked(
     kind = "baseline" if candidate.kind == "baseline" else "ensemble"
     who = [Contestant(candidate.name, kind, (None,), (policy,))]
     window = [Fold(0, 0, first - 1, first, last)]
-    steps = walk(panel, judging_environment(contest, candidate.rebal_freq), window, who)
-    peak = meter.memory()
+    environment = judging_environment(contest, candidate.rebal_freq)
+    steps = walk(panel, environment, window, who)
+    peak, n_acted = meter.memory(), 0
     while True:
         try:
             step = next(steps)
@@ -177,16 +182,31 @@ def walked(
             record = end.value
             break
         peak = max(peak, meter.memory())
+        n_acted += _timing_acted(candidate.untimed, step.decisions[0])
         told((step.t - first + 1) / (last - first + 1))
+    seconds = meter.clock() - began
+    untimed = None
+    if candidate.untimed is not None:
+        twin = Contestant(candidate.name, kind, (None,), (candidate.untimed.open(panel, contest.window),))
+        untimed = backtest(panel, environment, window, [twin]).equity_curves.select(list(EQUITY))
     return Walked(
         candidate=candidate,
         panel=panel,
         curves=record.equity_curves.select(list(EQUITY)),
         actions=record.action_logs.select(list(ACTION_LOG)),
-        seconds=meter.clock() - began,
+        seconds=seconds,
         latencies=np.array(policy.latencies),
         peak_memory=peak,
+        n_acted=n_acted,
+        untimed=untimed,
     )
+
+
+def _timing_acted(untimed: Untimed | None, decision: Decision) -> bool:
+    """Whether the timing of the entrant's pipeline changed the weights of a decision."""
+    if untimed is None or decision.pipeline is None:
+        return False
+    return any(stage.name == untimed.timing and stage.reason for stage in decision.pipeline.stages)
 
 
 def _indices(candidate: Candidate, panel: MarketPanel, contest: Contest) -> tuple[int, int]:

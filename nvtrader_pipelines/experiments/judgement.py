@@ -38,6 +38,7 @@ from nvtrader_pipelines.experiments.scorecard import (
     attempt_of,
 )
 from nvtrader_pipelines.experiments.stressed_entrants import stress_results
+from nvtrader_pipelines.experiments.timing_effect import timing_effect
 from nvtrader_pipelines.market.panel import MarketPanel, panel_digest
 
 SEED = 0  # of the bootstrap of active returns
@@ -215,6 +216,7 @@ def _card(contest: Contest, walk: Walked, row: Mapping[str, object], judged_at: 
         ),
         training_seconds=candidate.training_seconds,
         metrics=metrics,
+        timing=timing_effect(walk),
         warnings=tuple(dict.fromkeys((*_warnings(contest, walk), *candidate.warnings))),
         code_version=CODE_VERSION,
         measured=Measured(

@@ -2,11 +2,12 @@
 
 import hashlib
 import json
+import operator
 from collections.abc import Mapping
 from datetime import date, datetime
 from typing import Any, Final, Literal
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, JsonValue
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, JsonValue
 
 from nvtrader_pipelines.components import canonical_json, content_hash
 from nvtrader_pipelines.envs.dynamics import FillTiming
@@ -86,6 +87,25 @@ class Inference(Document):
     note: str = ""  # why something is null
 
 
+class TimingEffect(Document):
+    """What the timing of the entrant's pipeline changed, against its twin without it on the same sessions.
+
+    Sharpe ratios are annualised, of returns net of costs; turnover is one-way.
+    """
+
+    timing: str  # its kind
+    n_decisions: int
+    n_acted: int  # decisions whose weights it changed
+    sharpe: float
+    sharpe_without: float
+    sharpe_difference: Metric  # with less without
+    max_drawdown: float
+    max_drawdown_without: float
+    turnover_per_year: float
+    turnover_per_year_without: float
+    finding: str  # whether it helps, in a sentence
+
+
 class StressResult(Document):
     """What the entrant did in one world."""
 
@@ -132,6 +152,7 @@ class Scorecard(Document):
     metrics: dict[str, Metric] = {}
     inference: Inference | None = None
     stress: tuple[StressResult, ...] = ()
+    timing: TimingEffect | None = Field(default=None, exclude_if=operator.not_)  # null: it has none but a constant one
     warnings: tuple[str, ...] = ()
     refusal: str = ""  # why it was not judged
     code_version: str
@@ -220,7 +241,8 @@ def markdown(card: Scorecard) -> str:
     parts = [f"# Scorecard: {card.entrant}", _heading(card)]
     if card.refusal:
         return "\n\n".join([*parts, f"**Not judged**: {card.refusal}", *_configuration(card)]) + "\n"
-    parts += [_section("Result, net of costs", _rows_of(card.metrics)), *_luck(card), *_stress(card), _data(card)]
+    parts += [_section("Result, net of costs", _rows_of(card.metrics)), *_luck(card), *_timing(card)]
+    parts += [*_stress(card), _data(card)]
     warned = [f"- {warning}" for warning in card.warnings] or ["none"]
     return "\n\n".join([*parts, "## Warnings\n\n" + "\n".join(warned), _measured(card), *_configuration(card)]) + "\n"
 
@@ -276,6 +298,24 @@ def _luck(card: Scorecard) -> list[str]:
         "trials ever run or judged on these data": "-" if found.n_trials is None else str(found.n_trials),
     }
     return [_section("How much may be luck", rows), *([found.note] if found.note else [])]
+
+
+def _timing(card: Scorecard) -> list[str]:
+    found = card.timing
+    if found is None:
+        return []
+    pairs = {
+        "Sharpe ratio": (found.sharpe, found.sharpe_without, ".4g"),
+        "worst drawdown": (found.max_drawdown, found.max_drawdown_without, ".2%"),
+        "turnover per year": (found.turnover_per_year, found.turnover_per_year_without, ".4g"),
+    }
+    lines = [f"| {name} | {timed:{form}} | {untimed:{form}} |" for name, (timed, untimed, form) in pairs.items()]
+    rows = ["## Timing", "", f"| | with {found.timing} | without |", "|---|---:|---:|", *lines]
+    return [
+        "\n".join(rows),
+        f"Difference of the Sharpe ratios {_shown(found.sharpe_difference)}; it acted in {found.n_acted} of "
+        f"{found.n_decisions} decisions. {found.finding}",
+    ]
 
 
 def _stress(card: Scorecard) -> list[str]:

@@ -1,12 +1,19 @@
 """A policy behind the weight pipeline: its weights are a proposal, and what comes out is what is traded."""
 
 from dataclasses import replace
+from typing import Self
 
 from nvtrader_pipelines.envs.dynamics import Account
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.policies.policy import Decision, Policy
 from nvtrader_pipelines.portfolio.pipeline import Situation, Thresholds, WeightPipeline
 from nvtrader_pipelines.portfolio.pipeline.pipeline import Run
+from nvtrader_pipelines.portfolio.pipeline.timings import ConstantTiming
+
+
+def without_timing(pipeline: WeightPipeline) -> WeightPipeline:
+    """The pipeline that holds the weights whole, whatever the state of the market and the account."""
+    return pipeline.model_copy(update={"timing": ConstantTiming()})
 
 
 class PipelinedPolicy:
@@ -24,6 +31,14 @@ class PipelinedPolicy:
         situation = Situation(panel, t, account.weights, account.drawdown, account.recent_returns, self._thresholds)
         result = self._run(panel)(proposed.target, situation)
         return replace(proposed, target=result.weights, pipeline=result)
+
+    @property
+    def without_timing(self) -> Self:
+        """The same policy through the pipeline without its timing, for an account of its own.
+
+        One that remembers must not decide for the other account too.
+        """
+        return type(self)(self._policy, without_timing(self._pipeline), Thresholds())
 
     def _run(self, panel: MarketPanel) -> Run:
         if self._started is None or self._started[0] is not panel:

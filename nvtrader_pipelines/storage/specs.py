@@ -15,6 +15,7 @@ from nvtrader_pipelines.experiments.designs import leaves
 from nvtrader_pipelines.experiments.explanation import nearest
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.market.spec import MarketSpec
+from nvtrader_pipelines.storage.compliance import read_limits, require_no_looser
 from nvtrader_pipelines.storage.documents import extended, read_document
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import write_atomically
@@ -43,12 +44,22 @@ class FoundExperiments:
 
 
 def read_experiments(home: Home) -> FoundExperiments:
-    """Every YAML file of `data/experiments`, in the order of their names; of two with one name, neither."""
+    """Every YAML file of `data/experiments`, in the order of their names; of two with one name, neither.
+
+    An experiment whose risk limits are looser than the hard ones of the desk is not taken.
+
+    Raises:
+        StorageError: if the desk's limits are not valid, so that nothing can be held against them.
+    """
+    desk = read_limits(home)
     read: dict[Path, ExperimentSpec] = {}
     found = FoundExperiments()
     for path in sorted(home.experiments.glob("*.y*ml")):
         try:
-            read[path] = read_experiment(path)
+            spec = read_experiment(path)
+            for each in spec.variants():
+                require_no_looser(each.pipeline.risk_limits, desk)
+            read[path] = spec
         except StorageError as error:
             found.problems[path] = str(error)
     names = {path: {each.name for each in (spec, *spec.variants())} for path, spec in read.items()}

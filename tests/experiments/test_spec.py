@@ -19,6 +19,7 @@ from nvtrader_pipelines.experiments.spec import ExperimentSpec, MarketChoice, So
 from nvtrader_pipelines.market.sources import Source
 from nvtrader_pipelines.policies.agents import PpoAgent
 from nvtrader_pipelines.policies.baselines import BuyAndHold, EqualWeight
+from nvtrader_pipelines.portfolio.pipeline import RiskLimits, WeightPipeline
 from nvtrader_pipelines.storage.documents import DocumentLoader
 from tests.experiments.hashes import HOW_TO_ACCEPT, SHIPPED, accepted, current
 
@@ -29,6 +30,7 @@ OTHER = {
     "market": MarketChoice(source="landing"),
     "environment": EnvSpec(lookback=21),
     "agent": PpoAgent(gamma=0.5),
+    "pipeline": WeightPipeline(risk_limits=RiskLimits(max_position=0.2)),
     "splitter": WalkForward(purge_size=7),
     "design": BasicDesign(),
     "training_sample_rate": 0.02,

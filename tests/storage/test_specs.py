@@ -38,6 +38,30 @@ def test_a_broken_file_does_not_hide_the_good_ones(home):
     assert list(found.problems) == [home.experiments / "b.yml"]
 
 
+def test_limits_looser_than_the_hard_ones_of_the_desk_are_refused_with_both_numbers(home):
+    looser = "{name: a, pipeline: {risk_limits: {max_position: 0.3}}}"
+    (home.experiments / "a.yaml").write_text(looser)
+    (home.experiments / "b.yaml").write_text("{name: b, pipeline: {risk_limits: {max_position: 0.2}}}")
+    found = read_experiments(home)
+    assert [spec.name for spec in found.specs] == ["b"]
+    problem = found.problems[home.experiments / "a.yaml"]
+    assert "max_position" in problem
+    assert "0.3" in problem
+    assert "0.25" in problem
+    home.compliance.mkdir(parents=True)
+    (home.compliance / "limits.yaml").write_text("max_position: 0.3\n")
+    assert [spec.name for spec in read_experiments(home).specs] == ["a", "b"]
+
+
+def test_a_variant_looser_than_the_desk_is_refused_too(home):
+    (home.experiments / "a.yaml").write_text(
+        "{name: a, design: {kind: ablation, field: pipeline.risk_limits.max_position, values: [0.1, 0.4]}}"
+    )
+    problem = read_experiments(home).problems[home.experiments / "a.yaml"]
+    assert "0.4" in problem
+    assert "0.25" in problem
+
+
 def test_of_two_files_of_one_name_neither_is_taken(home):
     for name in ("a.yaml", "b.yaml"):
         (home.experiments / name).write_text("name: a\n")

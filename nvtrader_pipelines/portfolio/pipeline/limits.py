@@ -83,7 +83,7 @@ class SectorCap(Component):
 
     kind: Literal["sector_cap"] = "sector_cap"
     risk_limit: ClassVar[str] = "max_sector"
-    sectors: dict[str, str] = Field(default_factory=dict)  # symbol: sector, for every name of the market
+    sectors: dict[str, str] = Field(default={})  # symbol: sector, for every name of the market
     max_sector: Share | None = None  # None: the risk limits'
     mark_truncated: bool = True  # whether a cut is marked in the result
 
