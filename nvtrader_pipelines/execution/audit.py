@@ -38,7 +38,8 @@ CARRIES: Mapping[EventKind, str] = {  # what the detail of an event must hold, b
 class AuditEvent(BaseModel):
     """One event, with the ids that lead from it to its plan, policy, run, spec and data."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    # without the last, a detail that is not finite would be kept as null; what keeps events refuses it
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, ser_json_inf_nan="constants")
     event_id: Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]  # of what makes it the event it is: a retry finds it
     kind: EventKind
     at: AwareDatetime  # UTC

@@ -19,7 +19,6 @@ from pydantic import ValidationError
 from nvtrader_pipelines.execution.audit import AuditEvent
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import locked, write_atomically
-from nvtrader_pipelines.storage.fsync_io import sync
 from nvtrader_pipelines.storage.home import Home
 
 START = "0" * 64  # what the first row is chained to
@@ -90,7 +89,7 @@ class JsonlAudit:
         if not events:
             return
         try:
-            with locked(self.path):
+            with locked(self.path.with_name(".events.lock")):
                 torn = self._refresh()
                 if torn:
                     self._set_aside(torn)
@@ -188,6 +187,8 @@ class JsonlAudit:
 
     def _write(self, rows: Sequence[AuditRow]) -> None:
         content = b"".join(row.content for row in rows)
+        if not self.path.exists():
+            write_atomically(self.path, b"")  # the folder's entry is synced too
         with self.path.open("r+b", buffering=0) as file:
             file.seek(self._end)
             try:
@@ -197,8 +198,6 @@ class JsonlAudit:
             except OSError:
                 file.truncate(self._end)
                 raise
-        if self._end == 0:
-            sync(str(self.path))  # the folder's entry too
         for row in rows:
             self._keep(row)
 

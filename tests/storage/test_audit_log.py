@@ -20,14 +20,17 @@ from tests.execution.plans import AT, a_plan, constructed, judged
 DAMAGED = "is not what was appended after line"
 APPENDER = """
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
+from nvtrader_pipelines.execution.audit import AuditEvent, event_id
 from nvtrader_pipelines.storage.audit_log import JsonlAudit
 from nvtrader_pipelines.storage.home import Home
-from tests.storage.test_audit_log import an_event
 
 log, who, n_events = JsonlAudit(Home(Path(sys.argv[1]))), sys.argv[2], int(sys.argv[3])
+at = datetime(2022, 3, 10, tzinfo=UTC)
 for i in range(n_events):
-    log.append([an_event(i, by=who), an_event(i, by="both", text=who * 500)])
+    ids = {by: event_id("halted", by, i) for by in (who, "both")}
+    log.append([AuditEvent(event_id=ids[by], kind="halted", at=at, by=by, reason=who * 500) for by in ids])
     print(i, flush=True)
 """
 
