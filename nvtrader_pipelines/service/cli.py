@@ -11,7 +11,17 @@ from typing import Annotated
 import polars as pl
 import typer
 
-from nvtrader_pipelines.service import components, experiments, halt, paper, plans, portfolio, runs, scoreboard
+from nvtrader_pipelines.service import (
+    components,
+    experiments,
+    halt,
+    paper,
+    plans,
+    policies,
+    portfolio,
+    runs,
+    scoreboard,
+)
 from nvtrader_pipelines.service.doctor import diagnose
 from nvtrader_pipelines.service.errors import FAILED, one_sentence
 from nvtrader_pipelines.service.options import EPILOG, AsJson, Form, Verbose, found_home
@@ -27,6 +37,7 @@ app = typer.Typer(
 )
 app.add_typer(experiments.app, name="experiments")
 app.add_typer(runs.app, name="runs")
+app.add_typer(policies.app, name="policies")
 app.command("components", epilog=EPILOG)(components.components)
 app.command("schema", epilog=EPILOG)(components.schema)
 app.command("judge", epilog=EPILOG)(scoreboard.judge)

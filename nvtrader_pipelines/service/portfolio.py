@@ -47,7 +47,7 @@ def print_standing(document: Mapping[str, Any]) -> None:
         "account": f"{document['account']} ({document['kind']})",
         "active policy": f"{active['policy']} of run {active['run_id']}"
         if active
-        else "none: nvtrader policies activate",
+        else "none: nvtrader policies activate NAME",
         **(_book_lines(document) if "session" in document else {"session": "not opened yet: nvtrader paper"}),
         "last plan": _plan_line(document["last_plan"]),
         "waits for you": ", ".join(document["waiting"]),

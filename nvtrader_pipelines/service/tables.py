@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 WIDTH = 180
+LARGE = 1e4  # from which on a number is written whole
 
 
 class Format(StrEnum):
@@ -27,12 +28,14 @@ def wide_console() -> Console:
 
 
 def cell(value: object) -> str:
-    """One value, numbers to four digits."""
+    """One value, numbers to four digits or to whole ones."""
     if value is None:
         return ""
     if isinstance(value, datetime):
         return f"{value:%Y-%m-%d %H:%M:%S}"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value:.4g}" if abs(value) < LARGE else f"{value:,.0f}"
+    return str(value)
 
 
 def flat(values: pl.Series) -> pl.Series:

@@ -1,15 +1,19 @@
 """An audit with plans in every state a person may meet, without anything that was trained."""
 
 import datetime as dt
+from itertools import pairwise
 
 from nvtrader_pipelines.execution.audit import About, plan_event
+from nvtrader_pipelines.execution.book import AccountState
 from nvtrader_pipelines.execution.plan import Finding, RebalancePlan, Stage, plan_id
 from nvtrader_pipelines.storage.audit_log import JsonlAudit
 from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.paper_book import SqliteBook
 
 AT = dt.datetime(2024, 1, 2, 21, 30, tzinfo=dt.UTC)
 SESSION = dt.date(2024, 1, 2)
 RUN = "ab" * 8
+NAMES = ("AAA", "BBB", "CCC")
 TOO_MUCH = Finding(rule="max_position_pct", level="hard", symbol="AAA", figure=0.5, bound=0.25, sentence="AAA is 50 %")
 TURNOVER = Finding(
     rule="turnover_pct_warn", level="soft", figure=0.75, bound=0.2, sentence="75 % is turned over, above the 20 %"
@@ -29,7 +33,7 @@ def plan(session: dt.date = SESSION, account: str = "paper") -> RebalancePlan:
         spec_hash="5" * 64,
         fold=0,
         seeds=(0, 1, 2),
-        symbols=("AAA", "BBB", "CCC", "cash"),
+        symbols=(*NAMES, "cash"),
         held=(0.0, 0.0, 0.0, 1.0),
         stages=(
             Stage(name="policy", weights=(0.5, 0.25, 0.0, 0.25)),
@@ -51,3 +55,35 @@ def keep(home: Home, found: RebalancePlan, *findings: Finding) -> RebalancePlan:
         ]
     )
     return found
+
+
+def book(home: Home, *equities: float, account: str = "paper", held: RebalancePlan | None = None) -> list[AccountState]:
+    """An account of these equities, one session after the other from the plan's on; the plan's target is held."""
+    target = (held or plan()).target
+    book, peak, states = SqliteBook(home, account), 1.0, []
+    for n, (before, equity) in enumerate(pairwise((1.0, *equities))):
+        peak = max(peak, equity)
+        shares = {
+            name: weight * equity * 1e6 / 50.0 for name, weight in zip(NAMES, target, strict=False) if weight and n
+        }
+        state = AccountState(
+            session=SESSION + dt.timedelta(days=n),
+            symbols=(*NAMES, "cash"),
+            weights=target if n else (0.0, 0.0, 0.0, 1.0),
+            equity=equity,
+            peak=peak,
+            recent_returns=(0.0,),
+            capital=1e6,
+            shares=shares,
+            prices=dict.fromkeys(shares, 50.0),
+            net_return=equity / before - 1.0,
+            turnover=0.5 if n == 1 else 0.0,
+            cost=0.001 if n == 1 else 0.0,
+            policy="tiny",
+            run_id=RUN,
+            spec_hash="5" * 64,
+        )
+        book.settle(state)
+        states.append(state)
+    book.close()
+    return states
