@@ -1,11 +1,12 @@
 """Which past returns an allocator estimates on: rows up to the decision, of names that were listed all along."""
 
+from itertools import compress
 from typing import NamedTuple
 
 import numpy as np
 
 from nvtrader_pipelines.market.panel import MarketPanel
-from nvtrader_pipelines.portfolio.pipeline.stage import BoolArray, FloatArray
+from nvtrader_pipelines.portfolio.pipeline.stage import BoolArray, FloatArray, check_finite
 
 
 class Past(NamedTuple):
@@ -28,10 +29,16 @@ class EstimationWindow:
         self._listed_at = np.where(known, panel.tradable.argmax(axis=0), len(panel.sessions))  # (N,) first price
 
     def past(self, selected: BoolArray, t: int) -> Past | None:
-        """Of the selected names (N,) those with a price since the window's first session; None where there is none."""
+        """Of the selected names (N,) those with a price since the window's first session; None where there is none.
+
+        Raises:
+            ValueError: if a return is not finite.
+        """
         at = t - t % self._every
         first = at + 1 - self._history
         names = selected & (self._listed_at <= first)
         if not names.any():
             return None
-        return Past(np.ascontiguousarray(self._panel.close_returns[first : at + 1, names]), names, at)
+        returns = np.ascontiguousarray(self._panel.close_returns[first : at + 1, names])
+        check_finite(returns, list(compress(self._panel.symbols, names)), f"returns up to {self._panel.sessions[at]}")
+        return Past(returns, names, at)

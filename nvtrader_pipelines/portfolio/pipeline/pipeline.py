@@ -18,6 +18,7 @@ from nvtrader_pipelines.portfolio.pipeline.stage import (
     Selection,
     Situation,
     StageWeights,
+    check_finite,
     listed,
     only,
 )
@@ -105,11 +106,11 @@ class WeightPipeline(Component):
 
 
 def _after(before: StageWeights, name: str, found: tuple[FloatArray, str], situation: Situation) -> StageWeights:
-    """The weights after a stage; the very array of the stage before, and no reason, where they are the same."""
+    """The weights after a stage; the very array of the stage before, and no reason, where the names' are the same."""
     weights, reason = found
-    if np.array_equal(weights, before.weights):
+    if np.array_equal(weights[:-1], before.weights[:-1]):  # cash is what they leave, up to rounding
         return StageWeights(name, before.weights)
-    _check_finite(weights, f"weights after {name}", situation)
+    _check_weights(weights, f"weights after {name}", situation)
     return StageWeights(name, weights, reason)
 
 
@@ -120,7 +121,7 @@ def _check_simplex(proposal: FloatArray, situation: Situation) -> None:
             f"a proposal is a weight for each of {n_symbols} names and cash, but has shape {proposal.shape}; "
             "use the policy of this market"
         )
-    _check_finite(proposal, "a policy's proposed weights", situation)
+    _check_weights(proposal, "a policy's proposed weights", situation)
     if proposal.min() < 0.0 or abs(proposal.sum() - 1.0) > LOOSE:
         raise ValueError(
             f"a proposal must be long-only and sum to 1, but at the close of {_session(situation)} its least weight is "
@@ -129,7 +130,7 @@ def _check_simplex(proposal: FloatArray, situation: Situation) -> None:
 
 
 def _check_account(situation: Situation) -> None:
-    _check_finite(situation.held, "the held weights", situation)
+    _check_weights(situation.held, "the held weights", situation)
     if not (np.isfinite(situation.drawdown) and np.isfinite(situation.recent_returns).all()):
         raise ValueError(
             f"an account's drawdown and recent returns must be finite, but at the close of {_session(situation)} they "
@@ -137,14 +138,8 @@ def _check_account(situation: Situation) -> None:
         )
 
 
-def _check_finite(weights: FloatArray, what: str, situation: Situation) -> None:
-    lost = ~np.isfinite(weights)
-    if lost.any():
-        names = listed((*situation.panel.symbols, "cash"), lost)
-        raise ValueError(
-            f"{what} must be finite, but at the close of {_session(situation)} those of {names} are not; look at the "
-            "prices and features of that session, or for a training that diverged"
-        )
+def _check_weights(weights: FloatArray, what: str, situation: Situation) -> None:
+    check_finite(weights, (*situation.panel.symbols, "cash"), f"{what} at the close of {_session(situation)}")
 
 
 def _session(situation: Situation) -> str:

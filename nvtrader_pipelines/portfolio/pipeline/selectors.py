@@ -1,5 +1,6 @@
 """Selectors: which names may be held; what a proposal gives to others goes to cash."""
 
+from collections.abc import Callable
 from typing import Annotated, Literal
 
 import numpy as np
@@ -9,7 +10,7 @@ from nvtrader_pipelines.components import Component
 from nvtrader_pipelines.market.features import Momentum, Volatility, VolumeScore
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.portfolio.pipeline.risk_limits import Share
-from nvtrader_pipelines.portfolio.pipeline.stage import BoolArray, FloatArray, Select, Situation
+from nvtrader_pipelines.portfolio.pipeline.stage import BoolArray, FloatArray, Select, Situation, check_finite
 
 
 class StaticUniverse(Component):
@@ -51,7 +52,7 @@ class Liquidity(Component):
         def select(situation: Situation) -> tuple[BoolArray, str]:
             t = situation.t
             traded = panel.tradable[max(0, t + 1 - self.window) : t + 1].mean(axis=0)
-            names = panel.eligible[t] & (traded >= self.min_traded) & (scores[t] >= self.min_volume_score)
+            names = panel.eligible[t] & (traded >= self.min_traded) & (scores(t) >= self.min_volume_score)
             return names, f"not eligible, without a price too often, or with {self.volume.name} too low"
 
         return select
@@ -79,7 +80,7 @@ class LowVolatility(Component):
             eligible = panel.eligible[situation.t]
             kept = max(1, round(self.lowest_fraction * eligible.sum()))
             return _first(
-                values[situation.t], eligible, kept
+                values(situation.t), eligible, kept
             ), f"not of the {kept} with the least {self.volatility.name}"
 
         return select
@@ -104,21 +105,27 @@ class MomentumTopK(Component):
         values = _feature(panel, self.momentum.name, "momentum_top_k")
 
         def select(situation: Situation) -> tuple[BoolArray, str]:
-            names = _first(-values[situation.t], panel.eligible[situation.t], self.k)
+            names = _first(-values(situation.t), panel.eligible[situation.t], self.k)
             return names, f"not of the {self.k} with the highest {self.momentum.name}"
 
         return select
 
 
-def _feature(panel: MarketPanel, name: str, kind: str) -> FloatArray:
-    """A feature of the panel, (T, N)."""
+def _feature(panel: MarketPanel, name: str, kind: str) -> Callable[[int], FloatArray]:
+    """A feature of the panel at a session, (N,)."""
     if name not in panel.feature_names:
         raise ValueError(
             f"the selector {kind} needs the feature {name!r}, but the market of {panel.source!r} has "
             f"{', '.join(panel.feature_names) or 'none'}; choose another selector, one of these features, or a source "
             "with what the feature is made of"
         )
-    return panel.feature(name)
+    values = panel.feature(name)
+
+    def at(t: int) -> FloatArray:
+        check_finite(values[t], panel.symbols, f"{name} of {panel.sessions[t]}")
+        return values[t]
+
+    return at
 
 
 def _first(values: FloatArray, eligible: BoolArray, k: int) -> BoolArray:

@@ -1,7 +1,8 @@
 """What a stage of the weight pipeline may know, and what it leaves behind."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import compress
 
 import numpy as np
 from numpy.typing import NDArray
@@ -106,8 +107,23 @@ def part_way(held: FloatArray, target: FloatArray, share: float) -> FloatArray:
     return with_cash(np.maximum(0.0, held[:-1] + share * (target[:-1] - held[:-1])))
 
 
-def listed(symbols: tuple[str, ...], chosen: BoolArray) -> str:
+def listed(symbols: Sequence[str], chosen: BoolArray) -> str:
     """The chosen names in words, the first few of many."""
-    names = [symbol for symbol, is_chosen in zip(symbols, chosen, strict=True) if is_chosen]
+    names = list(compress(symbols, chosen))
     more = len(names) - MOST_LISTED
     return ", ".join(names[:MOST_LISTED]) + (f" and {more} more" if more > 0 else "")
+
+
+def check_finite(values: FloatArray, symbols: Sequence[str], what: str) -> None:
+    """See that the values (M,) or (S, M) of the symbols are finite.
+
+    Raises:
+        ValueError: if one is not, with its symbol.
+    """
+    if np.isfinite(values).all():
+        return
+    lost = ~np.isfinite(np.atleast_2d(values)).all(axis=0)
+    raise ValueError(
+        f"{what} must be finite, but of {listed(symbols, lost)} they are not; look at the prices and features there, "
+        "or for a training that diverged"
+    )

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import compress
 from typing import Annotated, Literal
 
 import numpy as np
@@ -9,7 +10,15 @@ from pydantic import Field, NonNegativeInt, PositiveFloat
 
 from nvtrader_pipelines.components import Component
 from nvtrader_pipelines.market.panel import MarketPanel, Window
-from nvtrader_pipelines.portfolio.pipeline.stage import AccountPath, Adjust, FloatArray, Situation, Thresholds, scaled
+from nvtrader_pipelines.portfolio.pipeline.stage import (
+    AccountPath,
+    Adjust,
+    FloatArray,
+    Situation,
+    Thresholds,
+    check_finite,
+    scaled,
+)
 
 
 def turbulence_index(panel: MarketPanel, t: int, history: int) -> float | None:
@@ -17,6 +26,9 @@ def turbulence_index(panel: MarketPanel, t: int, history: int) -> float | None:
 
     Counted are the names with a price at `t` that were listed when the history began. None where there is no such
     name, or less history. Directions in which the past never moved do not count.
+
+    Raises:
+        ValueError: if a return is not finite.
 
     Source: Kritzman & Li (2010), "Skulls, Financial Turbulence, and Risk Management".
     """
@@ -26,8 +38,10 @@ def turbulence_index(panel: MarketPanel, t: int, history: int) -> float | None:
     names = panel.tradable[t] & panel.tradable[: first + 1].any(axis=0)
     if not names.any():
         return None
-    past = np.ascontiguousarray(panel.close_returns[first:t, names])
-    deviation = panel.close_returns[t, names] - past.mean(axis=0)
+    returns = np.ascontiguousarray(panel.close_returns[first : t + 1, names])
+    check_finite(returns, list(compress(panel.symbols, names)), f"returns up to {panel.sessions[t]}")
+    past = returns[:-1]
+    deviation = returns[-1] - past.mean(axis=0)
     precision = np.linalg.pinv(np.atleast_2d(np.cov(past, rowvar=False)), hermitian=True)
     return float(deviation @ precision @ deviation)
 

@@ -1,0 +1,147 @@
+import cvxpy as cp
+import numpy as np
+import pytest
+from skfolio import RiskMeasure
+from skfolio.moments import LedoitWolf
+from skfolio.optimization import MeanRisk, ObjectiveFunction
+from skfolio.prior import EmpiricalPrior
+
+from nvtrader_pipelines.portfolio.mean_risk import mean_cvar_weights
+from nvtrader_pipelines.portfolio.pipeline import RiskLimits, WeightPipeline
+from nvtrader_pipelines.portfolio.pipeline.allocators import (
+    EqualWeightAllocator,
+    MeanCvarAround,
+    MeanCvarTilt,
+    MinimumVarianceAllocator,
+)
+from nvtrader_pipelines.portfolio.pipeline.selectors import MomentumTopK
+from nvtrader_pipelines.portfolio.pipeline.stage import one_way
+from nvtrader_pipelines.portfolio.scenarios import BlockBootstrap, Historical
+from tests.markets import synthetic_panel
+from tests.panels import LATE, LISTED_AT, eventful_panel
+from tests.portfolio.pipeline.situations import ALLOCATORS, cash, situation, stage
+
+PANEL = synthetic_panel(200, 5, seed=4)
+PROPOSAL = np.array([0.3, 0.2, 0.1, 0.1, 0.1, 0.2])
+T = 150
+ESTIMATED = pytest.mark.parametrize("allocator", ALLOCATORS[2:], ids=lambda allocator: allocator.kind)
+
+
+def allocated(allocator, proposal=PROPOSAL, at=None, **pipeline):
+    """The weights and the reason of the allocator's stage."""
+    whole = WeightPipeline(allocator=allocator, risk_limits=RiskLimits(max_position=1.0), **pipeline)
+    return stage(whole, allocator.kind, proposal, situation(PANEL, T) if at is None else at)
+
+
+def test_equal_weights_share_what_the_policy_wanted_in_names():
+    found = allocated(EqualWeightAllocator())
+    np.testing.assert_allclose(found.weights, [0.16] * 5 + [0.2])
+    assert found.reason == "equal weights of 5 names"
+
+
+@pytest.mark.parametrize("allocator", ALLOCATORS[1:], ids=lambda allocator: allocator.kind)
+def test_what_the_policy_wanted_in_names_is_kept_over_fewer_names(allocator):
+    found = allocated(allocator, selector=MomentumTopK(k=2))
+    assert found.weights[-1] == pytest.approx(0.2)
+    assert np.count_nonzero(found.weights[:-1]) <= 2
+
+
+def test_weights_that_are_equal_already_are_left_alone():
+    found = allocated(EqualWeightAllocator(), [0.2] * 5 + [0.0])
+    assert found.reason == ""
+
+
+def test_minimum_variance_is_skfolios_on_the_shrunk_covariance_of_the_past():
+    found = allocated(MinimumVarianceAllocator(history=120, estimate_every=1))
+    oracle = MeanRisk(
+        objective_function=ObjectiveFunction.MINIMIZE_RISK,
+        risk_measure=RiskMeasure.VARIANCE,
+        prior_estimator=EmpiricalPrior(covariance_estimator=LedoitWolf()),
+    ).fit(PANEL.close_returns[T - 119 : T + 1])
+    np.testing.assert_allclose(found.weights[:-1], 0.8 * oracle.weights_, atol=1e-6)
+    assert found.reason == "minimum variance of 5 names over 120 sessions"
+
+
+@ESTIMATED
+def test_weights_are_estimated_on_the_grid_and_not_between_its_sessions(allocator):
+    on, between, next_one = (allocated(allocator, at=situation(PANEL, t)).weights for t in (150, 154, 155))
+    np.testing.assert_array_equal(on, between)
+    assert not np.array_equal(on, next_one)
+
+
+@pytest.mark.parametrize("allocator", [ALLOCATORS[2], ALLOCATORS[4].model_copy(update={"strength": 0.0})])
+def test_weights_are_equal_until_there_is_a_history(allocator):
+    for t, is_equal in ((38, True), (39, True), (40, False)):  # forty sessions at 39, and the grid's next one is 40
+        found = allocated(allocator, at=situation(PANEL, t)).weights
+        assert np.allclose(found, [0.16] * 5 + [0.2]) == is_equal
+
+
+def test_the_policys_weights_stay_until_there_is_a_history_to_improve_them_on():
+    assert allocated(MeanCvarAround(), at=situation(PANEL, 100)).reason == ""
+
+
+@ESTIMATED
+def test_a_name_listed_within_the_history_gets_no_weight_or_keeps_the_policys(allocator):
+    panel = eventful_panel()
+    proposal = cash(6)
+    proposal[[0, 1, LATE, 6]] = [0.3, 0.3, 0.2, 0.2]
+    young, old = situation(panel, LISTED_AT + 30), situation(panel, LISTED_AT + 60)
+    expected = 0.2 if allocator.kind == "mean_cvar_around" else 0.0
+    assert allocated(allocator, proposal, young).weights[LATE] == pytest.approx(expected)
+    assert not np.isclose(allocated(allocator, proposal, old).weights[LATE], expected)
+
+
+@pytest.mark.parametrize("distance", [0.05, 0.2, 1.0])
+def test_mean_cvar_around_the_policy_reaches_the_optimum_of_the_program_in_cvxpy(distance):
+    allocator = MeanCvarAround(history=120, estimate_every=1, max_distance=distance, risk_aversion=0.5)
+    found = allocated(allocator).weights
+    scenarios, center = PANEL.close_returns[T - 119 : T + 1], PROPOSAL[:-1]
+    weights, level = cp.Variable(5, bounds=[0, 1]), cp.Variable(bounds=[-1, 1])
+    excess = cp.sum(cp.pos(-scenarios @ weights - level)) / (0.05 * 120)
+    value = scenarios.mean(axis=0) @ weights - 0.5 * (level + excess)
+    caps = np.maximum(0.25, center)
+    near = 0.5 * cp.norm1(weights - center) <= distance
+    problem = cp.Problem(cp.Maximize(value), [weights >= 0, weights <= caps, cp.sum(weights) == 0.8, near])
+    problem.solve(solver=cp.HIGHS)
+    losses = np.sort(-scenarios @ found[:-1])[::-1]
+    reached = scenarios.mean(axis=0) @ found[:-1] - 0.5 * losses[:6].mean()
+    assert reached == pytest.approx(problem.value, abs=1e-7)
+    assert one_way(found, PROPOSAL) <= distance + 1e-9
+    assert (found[:-1] <= caps + 1e-9).all()
+
+
+def test_a_policy_that_holds_one_name_keeps_it_where_no_other_is_selected():
+    found = allocated(ALLOCATORS[3], selector=MomentumTopK(k=1))
+    assert found.weights.max() == pytest.approx(0.8)
+
+
+@pytest.mark.parametrize("strength", [0.0, 0.5, 1.0])
+def test_the_tilt_is_the_formula_of_its_document(strength):
+    found = allocated(MeanCvarTilt(history=120, estimate_every=1, strength=strength, max_score=0.5))
+    base = mean_cvar_weights(PANEL.close_returns[T - 119 : T + 1])
+    scores = np.clip(np.log(5 * PROPOSAL[:-1] / 0.8), -0.5, 0.5)
+    expected = base * np.exp(strength * scores)
+    np.testing.assert_allclose(found.weights[:-1], 0.8 * expected / expected.sum(), atol=1e-12)
+
+
+def test_a_name_the_policy_leaves_out_is_cut_and_not_forbidden():
+    base = mean_cvar_weights(PANEL.close_returns[T - 119 : T + 1])
+    best = int(base.argmax())
+    proposal = np.full(6, 0.2)
+    proposal[[best, 5]] = 0.0, 0.2
+    found = allocated(MeanCvarTilt(history=120, estimate_every=1), proposal).weights
+    assert 0.0 < found[best] < 0.8 * base[best]
+
+
+def test_scenarios_are_drawn_with_the_same_numbers_each_time():
+    allocator = MeanCvarTilt(history=100, scenarios=BlockBootstrap(n_scenarios=500))
+    np.testing.assert_array_equal(allocated(allocator).weights, allocated(allocator).weights)
+
+
+@pytest.mark.parametrize("allocator", [MeanCvarAround, MeanCvarTilt])
+def test_a_tail_of_less_than_one_scenario_is_refused(allocator):
+    with pytest.raises(ValueError, match=r"10 scenarios at 95\.0% leave 0\.50"):
+        allocator(history=10)
+    with pytest.raises(ValueError, match="tail of at least one return"):
+        allocator(history=30, scenarios=Historical(horizon=20))
+    assert allocator(history=10, scenarios=BlockBootstrap(n_scenarios=500)).history == 10

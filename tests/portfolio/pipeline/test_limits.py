@@ -1,0 +1,145 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nvtrader_pipelines.portfolio.pipeline import RiskLimits, WeightPipeline
+from nvtrader_pipelines.portfolio.pipeline.limits import (
+    GrossExposure,
+    NetExposure,
+    PositionCap,
+    SectorCap,
+    TurnoverLimit,
+)
+from nvtrader_pipelines.portfolio.pipeline.stage import one_way
+from tests.contracts.families import simplex
+from tests.markets import synthetic_panel
+from tests.panels import INELIGIBLE, eventful_panel
+from tests.portfolio.pipeline.situations import SECTORS, cash, result_of, situation, stage
+
+PANEL = synthetic_panel(160, 4)
+WIDE = RiskLimits(max_position=1.0, max_sector=1.0)
+PROPOSAL = np.array([0.4, 0.3, 0.2, 0.0, 0.1])
+
+
+def limited(limit, proposal=PROPOSAL, panel=PANEL, held=None, risk_limits=WIDE):
+    """The weights and the reason after one limit, beside those that every pipeline has."""
+    kinds = {each.kind: each for each in (limit, PositionCap(), GrossExposure())}
+    first = {limit.kind: limit, **kinds} if limit.kind not in {"position_cap", "gross_exposure"} else kinds
+    pipeline = WeightPipeline(limits=tuple({**first, limit.kind: limit}.values()), risk_limits=risk_limits)
+    return stage(pipeline, limit.kind, proposal, situation(panel, held=held))
+
+
+@pytest.mark.parametrize(
+    ("limit", "expected", "reason"),
+    [
+        (PositionCap(max_position=0.25), [0.25, 0.25, 0.2, 0.0, 0.3], "AAA, BBB cut to 25.0%"),
+        (GrossExposure(max_gross=0.6), [0.8 / 3, 0.2, 0.4 / 3, 0.0, 0.4], "gross of 90.0% cut to 60.0%"),
+        (NetExposure(max_net=0.45), [0.2, 0.15, 0.1, 0.0, 0.55], "net of 90.0% cut to 45.0%"),
+        (
+            SectorCap(sectors=SECTORS, max_sector=0.35),
+            [0.2, 0.15, 0.2, 0.0, 0.45],
+            "tech of 70.0% cut to 35.0%",
+        ),
+    ],
+    ids=lambda value: getattr(value, "kind", None),
+)
+def test_a_limit_cuts_into_cash_and_says_what(limit, expected, reason):
+    found = limited(limit)
+    np.testing.assert_allclose(found.weights, expected)
+    assert found.reason == reason
+
+
+@pytest.mark.parametrize(
+    ("limit", "field"),
+    [
+        (PositionCap(), "max_position"),
+        (GrossExposure(), "max_gross"),
+        (NetExposure(), "max_net"),
+        (SectorCap(sectors=SECTORS), "max_sector"),
+        (TurnoverLimit(), "max_turnover"),
+    ],
+    ids=lambda value: getattr(value, "kind", None),
+)
+def test_a_limit_without_a_figure_of_its_own_is_the_risk_limits(limit, field):
+    tight = {"max_gross": 0.3, "max_net": 0.3} if field == "max_gross" else {field: 0.3}
+    kinds = () if field != "max_net" else (limit,)
+    pipeline = WeightPipeline(
+        limits=tuple(
+            {each.kind: each for each in (limit, *kinds, PositionCap(), GrossExposure(), NetExposure())}.values()
+        ),
+        risk_limits=WIDE.model_copy(update=tight),
+    )
+    found = stage(pipeline, limit.kind, PROPOSAL, situation(PANEL))
+    assert found.reason.endswith("30.0%")
+
+
+def test_a_limit_at_its_bound_changes_nothing():
+    for limit in (PositionCap(max_position=0.4), GrossExposure(max_gross=0.9), NetExposure(max_net=0.9)):
+        assert limited(limit).reason == ""
+    assert limited(SectorCap(sectors=SECTORS, max_sector=0.7)).reason == ""
+    assert limited(TurnoverLimit(max_turnover=0.9), risk_limits=RiskLimits(max_turnover=0.9)).reason == ""
+
+
+@given(seed=st.integers(0, 2**32 - 1), most=st.floats(0.01, 1.0))
+def test_a_turnover_limit_goes_as_far_as_it_may_from_what_is_held_towards_the_target(seed, most):
+    held, target = simplex(np.random.default_rng(seed), 2, 4)
+    risk_limits = WIDE.model_copy(update={"max_turnover": 1.0})
+    found = limited(TurnoverLimit(max_turnover=most), target, held=held, risk_limits=risk_limits).weights
+    share = min(1.0, most / one_way(held, target))
+    np.testing.assert_allclose(found, held + share * (target - held), atol=1e-12)
+
+
+def test_a_turnover_limit_sells_what_is_not_eligible_first_and_counts_it():
+    panel = eventful_panel()
+    held, proposal = cash(6), cash(6)
+    held[[0, INELIGIBLE, 6]] = 0.5, 0.15, 0.35
+    proposal[[1, 6]] = 0.5, 0.5
+    found = limited(TurnoverLimit(), proposal, panel, held, RiskLimits(max_position=1.0)).weights
+    assert found[INELIGIBLE] == 0.0
+    assert one_way(held, found) <= 0.2 + 1e-12
+    np.testing.assert_allclose(found[:2], [0.45, 0.05])
+    held[[0, INELIGIBLE]] = 0.15, 0.5
+    found = limited(TurnoverLimit(), proposal, panel, held, RiskLimits(max_position=1.0)).weights
+    np.testing.assert_allclose(found[[0, 1, 6]], [0.15, 0.0, 0.85])  # all the turnover there is, and more, was sold
+
+
+def test_a_turnover_limit_yields_to_the_limits_after_it():
+    pipeline = WeightPipeline(limits=(TurnoverLimit(max_turnover=0.1), PositionCap(), GrossExposure(max_gross=0.5)))
+    at = situation(PANEL, held=[0.9, 0.1, 0.0, 0.0, 0.0])
+    found = result_of(pipeline, [0.0, 0.0, 0.25, 0.25, 0.5], at)
+    assert found.weights.max() <= 0.75
+    assert found.weights[0] == pytest.approx(0.25)
+    assert found.weights[:-1].sum() <= 0.5
+    assert found.truncated
+
+
+@pytest.mark.parametrize(
+    ("limit", "own", "most"),
+    [
+        (PositionCap(max_position=0.3), 0.3, 0.25),
+        (GrossExposure(max_gross=0.9), 0.9, 0.8),
+        (NetExposure(max_net=0.9), 0.9, 0.8),
+        (SectorCap(max_sector=0.5), 0.5, 0.45),
+        (TurnoverLimit(max_turnover=0.3), 0.3, 0.2),
+    ],
+    ids=lambda value: getattr(value, "kind", None),
+)
+def test_a_limit_looser_than_the_risk_limits_is_refused_with_both_numbers(limit, own, most):
+    others = [each for each in (PositionCap(), GrossExposure(), NetExposure()) if each.kind != limit.kind]
+    field = limit.risk_limit
+    with pytest.raises(ValueError, match=rf"{field} is {own}, looser than the {most} of risk_limits\.{field}"):
+        WeightPipeline(limits=(limit, *others), risk_limits=RiskLimits(max_gross=0.8, max_net=0.8))
+
+
+def test_a_name_without_a_sector_is_refused():
+    with pytest.raises(ValueError, match="sector of every name, but CCC, DDD have none; add to sectors"):
+        limited(SectorCap(sectors={"AAA": "tech", "BBB": "tech"}))
+
+
+def test_a_limit_that_marks_nothing_cuts_without_a_mark():
+    for marks in (True, False):
+        cap = PositionCap(max_position=0.2, mark_truncated=marks)
+        found = result_of(WeightPipeline(limits=(cap, GrossExposure())), PROPOSAL, situation(PANEL))
+        assert found.stages[-2].reason
+        assert found.truncated == marks

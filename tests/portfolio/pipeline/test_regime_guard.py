@@ -1,0 +1,136 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+from nvtrader_pipelines.envs.rewards.term import RECENT_SESSIONS
+from nvtrader_pipelines.portfolio.pipeline import AccountPath, Thresholds, WeightPipeline
+from nvtrader_pipelines.portfolio.pipeline.regime_guard import REMEMBERED, RegimeGuard
+from nvtrader_pipelines.portfolio.pipeline.stage import one_way
+from tests.markets import synthetic_panel
+from tests.panels import INELIGIBLE, eventful_panel
+from tests.portfolio.pipeline.situations import cash, situation, stage
+
+PANEL = synthetic_panel(200, 3, seed=2)
+PROPOSAL = np.array([0.2, 0.2, 0.2, 0.4])
+OFF = {"drawdown_share": 1.0, "trailing_return_share": 1.0, "turnover_share": 1.0}
+QUIET = np.zeros(63)
+
+
+def path(n_sessions=80, seed=0):
+    """What an account did."""
+    generator = np.random.default_rng(seed)
+    returns = generator.normal(0.0, 0.01, n_sessions)
+    equity = np.cumprod(1.0 + returns)
+    drawdown = 1.0 - equity / np.maximum.accumulate(np.maximum(equity, 1.0))
+    return AccountPath(net_returns=returns, drawdown=drawdown, turnover=generator.uniform(0.0, 0.4, n_sessions // 5))
+
+
+def guarded(guard, panel=PANEL, proposal=PROPOSAL, **account):
+    """The weights and the reason after the guard."""
+    at = situation(panel, **{"thresholds": Thresholds(), "held": proposal, **account})
+    return stage(WeightPipeline(timing=guard), "regime_guard", proposal, at)
+
+
+def test_a_drawdown_above_its_threshold_keeps_a_share_of_the_weights():
+    guard = RegimeGuard(**{**OFF, "drawdown_share": 0.6}, max_drawdown=0.05)
+    assert guarded(guard, drawdown=0.05).reason == ""
+    found = guarded(guard, drawdown=0.051)
+    np.testing.assert_allclose(found.weights, [0.12, 0.12, 0.12, 0.64])
+    assert found.reason == "drawdown of 5.1%, above 5.0%: 60% of the weights"
+
+
+def test_a_return_below_its_threshold_keeps_a_share_of_the_weights():
+    guard = RegimeGuard(**{**OFF, "trailing_return_share": 0.5}, min_trailing_return=-0.03, window=2)
+    returns = QUIET.copy()
+    returns[-3:] = -0.5, -0.02, -0.02  # the window holds the last two
+    found = guarded(guard, recent_returns=returns)
+    assert found.reason == "return of -4.0%, below -3.0%: 50% of the weights"
+    returns[-1] = 0.0
+    assert guarded(guard, recent_returns=returns).reason == ""
+
+
+def test_an_account_that_has_just_opened_has_lost_nothing():
+    guard = RegimeGuard(max_drawdown=0.01, min_trailing_return=0.0, max_turnover=0.01)
+    assert guarded(guard, held=cash(3)).reason == ""
+
+
+def test_a_turnover_above_its_threshold_goes_part_of_the_way_from_what_is_held():
+    guard = RegimeGuard(**{**OFF, "turnover_share": 0.25}, max_turnover=0.1)
+    held = np.array([0.4, 0.2, 0.0, 0.4])
+    found = guarded(guard, held=held)
+    np.testing.assert_allclose(found.weights, held + 0.25 * (PROPOSAL - held))
+    assert one_way(held, found.weights) == pytest.approx(0.05)
+    assert found.reason == "turnover of 20.0%, above 10.0%: 25% of the way"
+
+
+def test_part_of_the_way_holds_no_more_in_names_than_was_wanted():
+    guard = RegimeGuard(**{**OFF, "turnover_share": 0.5}, max_turnover=0.1)
+    found = guarded(guard, held=[0.9, 0.1, 0.0, 0.0])
+    assert found.weights[:-1].sum() == pytest.approx(0.6)
+    np.testing.assert_allclose(found.weights[:-1], 0.6 / 0.8 * np.array([0.55, 0.15, 0.1]))
+
+
+def test_what_is_held_of_a_name_that_is_not_eligible_is_not_gone_back_to():
+    panel = eventful_panel()
+    held, proposal = cash(6), cash(6)
+    held[[INELIGIBLE, 0, 6]] = 0.5, 0.5, 0.0
+    proposal[[0, 1, 6]] = 0.1, 0.5, 0.4
+    guard = RegimeGuard(**{**OFF, "turnover_share": 0.5}, max_turnover=0.1)
+    found = guarded(guard, panel, proposal, held=held)
+    assert found.weights[INELIGIBLE] == 0.0
+    np.testing.assert_allclose(found.weights[:2], [0.3, 0.25])
+
+
+def test_losses_scale_what_the_turnover_guard_leaves_and_the_smaller_share_counts():
+    guard = RegimeGuard(
+        max_drawdown=0.05, drawdown_share=0.6, min_trailing_return=-0.01, trailing_return_share=0.4, max_turnover=0.1
+    )
+    held = np.array([0.0, 0.0, 0.6, 0.4])
+    returns = QUIET.copy()
+    returns[-1] = -0.05
+    found = guarded(guard, held=held, drawdown=0.1, recent_returns=returns)
+    np.testing.assert_allclose(found.weights[:-1], 0.4 * 0.5 * (held + PROPOSAL)[:-1])
+    assert found.reason == (
+        "turnover of 40.0%, above 10.0%: 50% of the way; return of -5.0%, below -1.0%: 40% of the weights"
+    )
+
+
+def test_fitted_thresholds_are_quantiles_of_the_training_path():
+    guard, trained = RegimeGuard(window=10, quantile=0.9), path()
+    fitted = guard.fit(PANEL, [(0, 100)], trained)
+    trailing = pd.Series(1.0 + trained.net_returns).rolling(10, min_periods=1).apply(np.prod) - 1.0
+    assert guard.needs_fit
+    assert guard.needs_path
+    assert fitted.turbulence is None
+    assert fitted.drawdown == pytest.approx(np.quantile(trained.drawdown, 0.9))
+    assert fitted.turnover == pytest.approx(np.quantile(trained.turnover, 0.9))
+    assert fitted.trailing_return == pytest.approx(trailing.quantile(0.1))
+
+
+def test_a_path_of_gains_alone_makes_a_return_below_zero_the_threshold():
+    gains = AccountPath(net_returns=np.full(50, 0.01), drawdown=np.zeros(50), turnover=np.full(10, 0.1))
+    assert RegimeGuard().fit(PANEL, [(0, 100)], gains).trailing_return == 0.0
+
+
+def test_only_thresholds_that_are_not_given_of_guards_that_are_on_are_fitted():
+    guard = RegimeGuard(max_drawdown=0.1, trailing_return_share=1.0)
+    assert guard.fit(PANEL, [(0, 100)], path()) == Thresholds(turnover=float(np.quantile(path().turnover, 0.9)))
+    off = RegimeGuard(**OFF)
+    assert not off.needs_fit
+    assert off.fit(PANEL, [(0, 100)], None) == Thresholds()
+    assert guarded(off, drawdown=0.9, recent_returns=np.full(63, -0.1), held=cash(3)).reason == ""
+
+
+@pytest.mark.parametrize("lacking", [None, AccountPath(np.zeros(5), np.zeros(5), np.zeros(0))])
+def test_without_a_path_there_is_nothing_to_fit_to(lacking):
+    with pytest.raises(ValueError, match="drawdown, trailing_return, turnover are quantiles of an account's path"):
+        RegimeGuard().fit(PANEL, [(0, 100)], lacking)
+
+
+def test_a_threshold_that_was_not_fitted_is_missed():
+    with pytest.raises(ValueError, match="regime guard's turnover needs a threshold"):
+        guarded(RegimeGuard())
+
+
+def test_the_guard_looks_back_as_far_as_an_account_remembers():
+    assert REMEMBERED == RECENT_SESSIONS
