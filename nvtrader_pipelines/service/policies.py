@@ -1,0 +1,103 @@
+"""`nvtrader policies`: what was trained, what of it trades, and who may take its place."""
+
+import json
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from nvtrader_pipelines.service.errors import one_sentence
+from nvtrader_pipelines.service.options import EPILOG, AsJson, Verbose, found_home, person
+
+app = typer.Typer(help="Trained policies: their cards, the one that trades, and the promotion gate.", epilog=EPILOG)
+Policy = Annotated[
+    str,
+    typer.Argument(
+        metavar="POLICY", help="An experiment (its latest run) or the beginning of a run's id; with /seed-K one seed."
+    ),
+]
+All = Annotated[bool, typer.Option("--all", help="Single seeds too.")]
+Reason = Annotated[str, typer.Option("--reason", help="Why; kept in the audit.")]
+
+
+@app.callback(invoke_without_command=True, epilog=EPILOG)
+def policies(context: typer.Context, *, seeds: All = False, as_json: AsJson = False, verbose: Verbose = False) -> None:
+    """List every trained policy, the latest first, and mark the one that trades; or do something with one."""
+    if context.invoked_subcommand is None:
+        list_(seeds=seeds, as_json=as_json, verbose=verbose)
+
+
+@app.command("list", epilog=EPILOG)
+def list_(*, seeds: All = False, as_json: AsJson = False, verbose: Verbose = False) -> None:
+    """List every trained policy, the latest first, and mark the one that trades."""
+    from nvtrader_pipelines.service.policy_pages import print_library
+    from nvtrader_pipelines.storage.ledger import Ledger
+    from nvtrader_pipelines.storage.policy_cards import library_of
+    from nvtrader_pipelines.storage.warehouse import Warehouse
+
+    with one_sentence(verbose=verbose):
+        home = found_home()
+        library = library_of(Warehouse(home), Ledger.open(home), seeds=seeds)
+        if as_json:
+            _write({"policies": [card.document() for card in library.cards], "problems": library.problems})
+        else:
+            print_library(library)
+
+
+@app.command(epilog=EPILOG)
+def show(policy: Policy, *, as_json: AsJson = False, verbose: Verbose = False) -> None:
+    """Show the card of one policy: its scores, its files, where it comes from, and what the gate said of it."""
+    from nvtrader_pipelines.service.policy_pages import print_card
+    from nvtrader_pipelines.storage.ledger import Ledger
+    from nvtrader_pipelines.storage.policy_cards import card_of, named_policy
+    from nvtrader_pipelines.storage.promotion import promotions_of
+    from nvtrader_pipelines.storage.warehouse import Warehouse
+
+    with one_sentence(verbose=verbose):
+        home = found_home()
+        lake, ledger = Warehouse(home), Ledger.open(home)
+        card = card_of(lake, ledger, named_policy(lake, ledger, policy))
+        said = promotions_of(lake, card.ref)
+        if as_json:
+            _write({**card.document(), "promotions": said.to_dicts()})
+        else:
+            print_card(card, said)
+
+
+@app.command(epilog=EPILOG)
+def activate(policy: Policy, reason: Reason = "", *, as_json: AsJson = False, verbose: Verbose = False) -> None:
+    """Make a policy the one that trades from the next session on, whatever the gate says; what it says is kept."""
+    _put_forward(policy, reason, asks_gate=False, as_json=as_json, verbose=verbose)
+
+
+@app.command(epilog=EPILOG)
+def promote(policy: Policy, *, as_json: AsJson = False, verbose: Verbose = False) -> None:
+    """Ask the promotion gate; where it says yes, the policy trades from the next session on."""
+    _put_forward(policy, "", asks_gate=True, as_json=as_json, verbose=verbose)
+
+
+def _put_forward(policy: str, reason: str, *, asks_gate: bool, as_json: bool, verbose: bool) -> None:
+    """Let the gate or the person decide, and tell what came of it."""
+    from nvtrader_pipelines.service.policy_pages import print_decision
+    from nvtrader_pipelines.storage.ledger import Ledger
+    from nvtrader_pipelines.storage.promotion import consider, decide
+    from nvtrader_pipelines.storage.recording import now
+    from nvtrader_pipelines.storage.views import publish
+    from nvtrader_pipelines.storage.warehouse import Warehouse
+
+    with one_sentence(verbose=verbose):
+        home = found_home()
+        lake, ledger = Warehouse(home), Ledger.open(home)
+        if asks_gate:
+            said = consider(lake, ledger, policy, person(), now)
+        else:
+            said = decide(lake, ledger, policy, person(), reason, now)
+        publish(lake)
+        if as_json:
+            _write(said.row())
+        else:
+            print_decision(said)
+
+
+def _write(document: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(document, indent=1, default=str) + "\n")
