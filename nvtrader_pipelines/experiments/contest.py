@@ -14,7 +14,7 @@ from nvtrader_pipelines.experiments.plan import FoldSeed, RunPlan
 from nvtrader_pipelines.policies.agents import Learner
 from nvtrader_pipelines.policies.archive import PolicyArchiveError, read_archive
 from nvtrader_pipelines.policies.learned import EnsemblePolicy, Interfaces, open_policy
-from nvtrader_pipelines.policies.pipelined import PipelinedPolicy, without_timing
+from nvtrader_pipelines.policies.pipelined import PipelinedPolicy, StartedPipeline, without_timing
 from nvtrader_pipelines.policies.policy import Policy
 from nvtrader_pipelines.portfolio.pipeline import Thresholds
 
@@ -54,14 +54,26 @@ def contestants(
     baselines = [
         Contestant(baseline.kind, "baseline", nobody, (baseline.start(),) * n_blocks) for baseline in spec.baselines
     ]
-    proposing = _proposing(plan, archives, chosen)
-    return [*(_pipelined(plan, each, folds, thresholds) for each, folds in proposing), *baselines]
+    started, fitted = StartedPipeline(spec.pipeline), _thresholds(plan, thresholds)
+    own = [
+        replace(
+            proposing,
+            by_fold=tuple(
+                PipelinedPolicy(
+                    policy, spec.pipeline, mean_thresholds([fitted[fold.index] for fold in deciding]), started
+                )
+                for policy, deciding in zip(proposing.by_fold, folds, strict=True)
+            ),
+        )
+        for proposing, folds in _proposing(plan, archives, chosen)
+    ]
+    return [*own, *baselines]
 
 
 def _proposing(
     plan: RunPlan, archives: Archives, chosen: Mapping[int, int]
 ) -> list[tuple[Contestant, Sequence[Sequence[Fold]]]]:
-    """Who decides through the pipeline, with the folds that decide in each block; the experiment itself comes last."""
+    """Whose weights go through the pipeline, with the folds that decide in each block; the experiment comes last."""
     together = list(zip(*plan.deciding, strict=True))
     if not isinstance(plan.spec.agent, Learner):
         n_blocks = len(together)
@@ -76,20 +88,6 @@ def _proposing(
             for path, folds in zip(_paths(plan, policies), plan.deciding, strict=True)
         ]
     return [*members, (_experiment(plan, policies, chosen), together)]
-
-
-def _pipelined(
-    plan: RunPlan, proposing: Contestant, folds: Sequence[Sequence[Fold]], thresholds: FoldThresholds
-) -> Contestant:
-    """The account whose weights go through the pipeline, in each block with the thresholds of the folds that decide."""
-    pipeline = plan.spec.pipeline
-    return replace(
-        proposing,
-        by_fold=tuple(
-            PipelinedPolicy(policy, pipeline, _mean([thresholds_of(plan, fold, thresholds) for fold in together]))
-            for policy, together in zip(proposing.by_fold, folds, strict=True)
-        ),
-    )
 
 
 def untimed(plan: RunPlan, archives: Archives, chosen: Mapping[int, int], fold: Fold) -> Policy:
@@ -109,24 +107,19 @@ def untimed(plan: RunPlan, archives: Archives, chosen: Mapping[int, int], fold: 
     return PipelinedPolicy(worker, without_timing(spec.pipeline), Thresholds())
 
 
-def thresholds_of(plan: RunPlan, fold: Fold, thresholds: FoldThresholds) -> Thresholds:
-    """What the timing was fitted to before a fold's tests; nothing where it needs no fit.
-
-    Raises:
-        ValueError: if it needs one and there is none.
-    """
+def _thresholds(plan: RunPlan, fitted: FoldThresholds) -> dict[int, Thresholds]:
+    """What the timing was fitted to before the tests of each fold; nothing where it needs no fit."""
     timing = plan.spec.pipeline.timing
-    if fold.index in thresholds:
-        return thresholds[fold.index]
-    if timing.needs_fit:
+    missing = [fold.index for fold in plan.folds if timing.needs_fit and fold.index not in fitted]
+    if missing:
         raise ValueError(
             f"the {timing.kind} timing of {plan.spec.partition_key} needs thresholds fitted on the training of each "
-            f"fold, but there are none of fold {fold.index}; train the experiment again"
+            f"fold, but there are none of fold {missing[0]}; train the experiment again"
         )
-    return Thresholds()
+    return {fold.index: fitted.get(fold.index, Thresholds()) for fold in plan.folds}
 
 
-def _mean(several: Sequence[Thresholds]) -> Thresholds:
+def mean_thresholds(several: Sequence[Thresholds]) -> Thresholds:
     """The mean of each threshold; of one alone, itself."""
     if len(several) == 1:
         return several[0]
@@ -184,8 +177,14 @@ def choose(plan: RunPlan, archives: Archives, fold: Fold) -> Choice:
     held_out = Block(fold.index, first, last)
     policies = _opened(plan, [(fold.index, seed) for seed in plan.spec.seeds], archives)
     pipeline = without_timing(plan.spec.pipeline)  # its thresholds are fitted for the seed that is chosen here
+    started = StartedPipeline(pipeline)
     seeds = [
-        Contestant(str(seed), "policy", (seed,), (PipelinedPolicy(policies[fold.index, seed], pipeline, Thresholds()),))
+        Contestant(
+            str(seed),
+            "policy",
+            (seed,),
+            (PipelinedPolicy(policies[fold.index, seed], pipeline, Thresholds(), started),),
+        )
         for seed in plan.spec.seeds
     ]
     curves = backtest(plan.panel, plan.spec.environment, [held_out], seeds).equity_curves

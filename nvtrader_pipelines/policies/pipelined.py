@@ -16,12 +16,38 @@ def without_timing(pipeline: WeightPipeline) -> WeightPipeline:
     return pipeline.model_copy(update={"timing": ConstantTiming()})
 
 
-class PipelinedPolicy:
-    """A policy and the pipeline its proposals go through, with the thresholds fitted before it decides."""
+class StartedPipeline:
+    """A pipeline, started once on the panel it meets: its stages are pure, so that many accounts share what they know.
 
-    def __init__(self, policy: Policy, pipeline: WeightPipeline, thresholds: Thresholds) -> None:
-        self._policy, self._pipeline, self._thresholds = policy, pipeline, thresholds
+    On another panel it is started anew.
+    """
+
+    def __init__(self, pipeline: WeightPipeline) -> None:
+        self._pipeline = pipeline
         self._started: tuple[MarketPanel, Run] | None = None
+
+    def on(self, panel: MarketPanel) -> Run:
+        """What makes target weights of proposals on a panel."""
+        if self._started is None or self._started[0] is not panel:
+            self._started = panel, self._pipeline.start(panel)
+        return self._started[1]
+
+
+class PipelinedPolicy:
+    """A policy and the pipeline its proposals go through, with the thresholds fitted before it decides.
+
+    Accounts side by side may share the `started` pipeline.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        pipeline: WeightPipeline,
+        thresholds: Thresholds,
+        started: StartedPipeline | None = None,
+    ) -> None:
+        self._policy, self._pipeline, self._thresholds = policy, pipeline, thresholds
+        self._started = started or StartedPipeline(pipeline)
 
     def decide(self, panel: MarketPanel, t: int, account: Account) -> Decision:
         """The weights wanted at the close of session `t`, after every stage."""
@@ -29,7 +55,7 @@ class PipelinedPolicy:
         if proposed.target is None:
             return proposed
         situation = Situation(panel, t, account.weights, account.drawdown, account.recent_returns, self._thresholds)
-        result = self._run(panel)(proposed.target, situation)
+        result = self._started.on(panel)(proposed.target, situation)
         return replace(proposed, target=result.weights, pipeline=result)
 
     @property
@@ -39,8 +65,3 @@ class PipelinedPolicy:
         One that remembers must not decide for the other account too.
         """
         return type(self)(self._policy, without_timing(self._pipeline), Thresholds())
-
-    def _run(self, panel: MarketPanel) -> Run:
-        if self._started is None or self._started[0] is not panel:
-            self._started = panel, self._pipeline.start(panel)
-        return self._started[1]
