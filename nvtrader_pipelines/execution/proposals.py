@@ -3,12 +3,16 @@
 from datetime import date, datetime
 from typing import Protocol
 
+import numpy as np
+
 from nvtrader_pipelines.envs.dynamics import Account
 from nvtrader_pipelines.execution.audit import AuditEvent, event_id
 from nvtrader_pipelines.execution.plan import RebalancePlan, Stage, plan_id
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.policies.policy import Decision
+
+VOLATILITY_SESSIONS, SESSIONS_PER_YEAR = 63, 252
 
 
 class Deployed(Protocol):
@@ -103,3 +107,15 @@ def reasons(decision: Decision) -> str:
     """What the stages changed and why, as one line."""
     stages = decision.pipeline.stages if decision.pipeline else ()
     return "; ".join(f"{stage.name}: {stage.reason}" for stage in stages if stage.reason)
+
+
+def target_volatility(plan: RebalancePlan, panel: MarketPanel, t: int) -> float | None:
+    """Volatility per year that a plan's weights would have had over the 63 sessions to `t` (ddof 1).
+
+    None where the market is younger, or a wanted name had no price in one of them.
+    """
+    since, target = t + 1 - VOLATILITY_SESSIONS, np.array(plan.target[:-1])
+    if since < 0 or not panel.tradable[since : t + 1, target != 0.0].all():
+        return None
+    returns = panel.close_returns[since : t + 1] @ target
+    return float(np.std(returns, ddof=1) * np.sqrt(SESSIONS_PER_YEAR))

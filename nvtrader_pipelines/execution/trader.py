@@ -56,7 +56,7 @@ class Trader:
         if stop:
             said += self._say_halted(t, stop)
             self._venue.cancel_open(stop)
-        record = self._decided(t - 1)
+        record = self._pending(t)
         if record is None:
             return said
         if record.status in {"constructed", "waiting"}:
@@ -64,12 +64,12 @@ class Trader:
         elif record.status in TO_BE_TRADED and self._venue.settles == "with_bars":
             said += self._place(record.plan, t, stop)
         if self._at_broker(record.plan):
-            said += self._told(record.plan, t - 1)
+            said += self._told(record.plan)
         return said
 
     def settle(self, t: int) -> AccountState:
         """Mark the account to the close of session `t`."""
-        record, decided = self._decided(t - 1), self._journal.proposal(self._session(t - 1)) is not None
+        record, decided = self._pending(t), self._journal.proposal(self._session(t - 1)) is not None
         return self._venue.settle(t, record.plan if record else None, self._in_force, decided=decided)
 
     def propose(self, t: int) -> RebalancePlan | None:
@@ -166,9 +166,9 @@ class Trader:
         about = About(order_id=order.order_id, symbol=order.symbol, session=order.session, detail=detail)
         return self._journal.append(self._of("placed", plan, about))
 
-    def _told(self, plan: RebalancePlan, t: int) -> list[AuditEvent]:
+    def _told(self, plan: RebalancePlan) -> list[AuditEvent]:
         """What became of a plan's orders, said once."""
-        outcome, events = self._venue.fill(plan, t), []
+        outcome, events = self._venue.fill(plan, self._panel.index_of(np.datetime64(plan.session))), []
         for fill in outcome.fills:
             detail = {"fill": fill.model_dump(mode="json")}
             about = About(order_id=fill.order_id, symbol=fill.symbol, session=fill.session, detail=detail)
@@ -267,6 +267,13 @@ class Trader:
         if (latest.run_id, latest.policy) != (deployed.run_id, deployed.policy):
             return True
         return t - self._panel.index_of(np.datetime64(latest.session)) >= deployed.spec.environment.rebal_freq
+
+    def _pending(self, t: int) -> PlanRecord | None:
+        """The plan that was decided before session `t` and may be filled in it, with what became of it."""
+        if self._venue.settles == "with_bars":
+            return self._decided(t - 1)
+        before = [each for each in self._journal.proposals() if each.session < self._session(t)]
+        return self._journal.record(before[-1].plan_id) if before and before[-1].plan_id is not None else None
 
     def _decided(self, t: int) -> PlanRecord | None:
         """The plan decided at the close of session `t`, with what became of it."""

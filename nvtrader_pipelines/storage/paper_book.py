@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from datetime import date
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from nvtrader_pipelines.execution.book import AccountState, BookedOrder
 from nvtrader_pipelines.execution.orders import Fill
@@ -49,6 +50,11 @@ class SqliteBook:
         """The account at the close of one session; None where it was not settled there."""
         rows = self._rows("SELECT document FROM states WHERE session = ?", session.isoformat())
         return AccountState.model_validate_json(rows[0][0]) if rows else None
+
+    def opening(self) -> date | None:
+        """The session the account was opened at; None where it is not open."""
+        ((session,),) = self._rows("SELECT MIN(session) FROM states") or [(None,)]
+        return date.fromisoformat(session) if session is not None else None
 
     def states(self) -> list[AccountState]:
         """The account at every close, the opening first."""
@@ -113,7 +119,7 @@ class SqliteBook:
             for document, status, reason in rows
         ]
 
-    def _rows(self, query: str, *values: str) -> list[tuple[str, ...]]:
+    def _rows(self, query: str, *values: str) -> list[tuple[Any, ...]]:
         if not self._path.exists():
             return []
         with self._named():

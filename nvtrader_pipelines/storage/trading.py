@@ -1,15 +1,31 @@
 """The desk: the active policy, its market and an account, put together; what a person or a schedule does with them."""
 
-from collections.abc import Callable, Generator
+import fcntl
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from datetime import date, datetime
 from typing import Self
 
 import polars as pl
 
+from nvtrader_pipelines.execution.answers import Answer, answered
 from nvtrader_pipelines.execution.audit import AuditEvent
+from nvtrader_pipelines.execution.book import AccountState
+from nvtrader_pipelines.execution.errors import ExecutionError
+from nvtrader_pipelines.execution.journal import Journal
 from nvtrader_pipelines.execution.plan import RebalancePlan
+from nvtrader_pipelines.execution.trader import Oversight, Trader
 from nvtrader_pipelines.experiments.progress import Progress
+from nvtrader_pipelines.storage.active_policy import ActivePolicy
+from nvtrader_pipelines.storage.audit_log import JsonlAudit
+from nvtrader_pipelines.storage.desk_market import DeskMarket, active_policy, desk_market, market_key
+from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
+from nvtrader_pipelines.storage.paper_book import SqliteBook, book_path
+from nvtrader_pipelines.storage.portfolio_rows import framed, plan_rows
+from nvtrader_pipelines.storage.portfolio_tables import mirror
 from nvtrader_pipelines.storage.recording import now
+from nvtrader_pipelines.storage.tables import REBALANCE_PLAN
 from nvtrader_pipelines.storage.warehouse import Warehouse
 
 Clock = Callable[[], datetime]
@@ -20,6 +36,8 @@ class Desk:
 
     def __init__(self, lake: Warehouse, account: str, clock: Clock, by: str) -> None:
         self.lake, self.account, self._clock, self._by = lake, account, clock, by
+        self._log, self._switch = JsonlAudit(lake.home), FileKillSwitch(lake.home)
+        self._market: tuple[object, DeskMarket] | None = None
 
     @classmethod
     def open(cls, lake: Warehouse, account: str = "paper", clock: Clock = now, by: str = "nvtrader") -> Self:
@@ -27,8 +45,13 @@ class Desk:
         return cls(lake, account, clock, by)
 
     def due(self) -> list[date]:
-        """Sessions with bars that the account has not been through; of one not open yet, the one it opens at."""
-        raise NotImplementedError
+        """Sessions with bars that the account has not been through; of one not open yet, the one it opens at.
+
+        Raises:
+            StorageError: if there is no active policy that may trade here.
+        """
+        with self._hired() as (trader, market, book):
+            return [market.day(t) for t in _due(trader, market, book.last())]
 
     def trade(
         self, first: date | None = None, last: date | None = None, *, acknowledge: bool = False
@@ -36,8 +59,8 @@ class Desk:
         """Every due session to `last`, one step after the other, telling of each session.
 
         Args:
-            first: first session traded of an account that is not open yet: it opens in cash at the close before it.
-                None opens at the last session known.
+            first: first session traded of an account that is not open yet: it opens in cash at the close before it. An
+                account that was opened so goes on. None opens at the last session known.
             last: the last one, the last known if None.
             acknowledge: whether soft findings are acknowledged by the replay itself, an `approved` row each.
 
@@ -45,27 +68,43 @@ class Desk:
             ExecutionError: if something that must hold does not; nothing of the session's step was written.
             StorageError: if there is no active policy, no recent evaluation, or another process has the account.
         """
-        raise NotImplementedError
+        with self._hired() as (trader, market, book):
+            self._open(trader, market, book, first)
+            end = len(market.panel.sessions) - 1 if last is None else market.last_session(last)
+            due = [t for t in _due(trader, market, book.last()) if t <= end]
+            for done, t in enumerate(due, start=1):
+                state = _through(trader, t, acknowledge=acknowledge)
+                yield market.told(state, done / len(due), self._clock())
+            yield market.ended(len(due), self._clock())
 
     def execute(self) -> list[AuditEvent]:
         """The orders of the last due session: placed, filled, cancelled; sessions before it are traded whole first."""
-        raise NotImplementedError
+        with self._hired() as (trader, market, book):
+            self._open(trader, market, book)
+            *before, t = _due(trader, market, book.last()) or [market.index_of(_opened(book).session)]
+            for earlier in before:
+                _through(trader, earlier, acknowledge=False)
+            return trader.execute(t)
 
-    def settle(self) -> pl.DataFrame:
+    def settle(self) -> AccountState:
         """Mark the account to the close of the session: its row of the book."""
-        raise NotImplementedError
+        with self._hired() as (trader, market, book):
+            return trader.settle(_in_hand(trader, market, _opened(book)))
 
     def propose(self) -> RebalancePlan | None:
         """The plan decided at the close of the session; None where none is due."""
-        raise NotImplementedError
+        with self._hired() as (trader, market, book):
+            return trader.propose(_in_hand(trader, market, _opened(book)))
 
     def clear(self) -> list[AuditEvent]:
         """What compliance says of the session's plan."""
-        raise NotImplementedError
+        with self._hired() as (trader, market, book):
+            return trader.clear(_in_hand(trader, market, _opened(book)))
 
     def plans(self) -> pl.DataFrame:
-        """Every plan of the account, the latest first, with its state and findings."""
-        raise NotImplementedError
+        """Every plan of the account, the latest first, with its state and findings: the rows of rebalance_plan."""
+        records = Journal(self._log, self.account).records()
+        return framed(REBALANCE_PLAN, plan_rows(records)).sort("session", descending=True, maintain_order=True)
 
     def approve(self, plan_id: str, by: str, reason: str = "") -> AuditEvent:
         """Acknowledge the soft findings of a plan, which then goes on.
@@ -73,16 +112,107 @@ class Desk:
         Raises:
             ExecutionError: if the plan is unknown, blocked, expired, waits for nobody, or was decided on already.
         """
-        raise NotImplementedError
+        return self._answer(plan_id, "approved", by, reason)
 
     def override(self, plan_id: str, by: str, reason: str) -> AuditEvent:
         """Hold instead of a plan; the reason is kept as what was learned from it."""
-        raise NotImplementedError
+        return self._answer(plan_id, "overridden", by, reason)
 
     def reject(self, plan_id: str, by: str, reason: str) -> AuditEvent:
         """Refuse a plan, with a reason."""
-        raise NotImplementedError
+        return self._answer(plan_id, "rejected", by, reason)
 
     def mirror(self) -> None:
         """Write the account's rows of the `portfolio` tables from the audit and the book."""
-        raise NotImplementedError
+        mirror(self.lake, self.account)
+
+    def _answer(self, plan_id: str, answer: Answer, by: str, reason: str) -> AuditEvent:
+        with self._locked() as book:
+            journal = Journal(self._log, self.account)
+            record = journal.record(plan_id)
+            if record is None:
+                raise ExecutionError(
+                    f"the account {self.account} has no plan {plan_id}; `nvtrader plans` lists those it has"
+                )
+            event = answered(record, answer, _opened(book).session, (by, reason), self._clock())
+            journal.append(event)
+            return event
+
+    def _open(self, trader: Trader, market: DeskMarket, book: SqliteBook, first: date | None = None) -> None:
+        """Open the account at the close before the first session, or find it opened so; refuse an untested policy."""
+        opening = market.opening(first, book.opening())
+        state = book.last()
+        market.require_recent(
+            Journal(self._log, self.account).proposals(), state.session if state else market.day(opening)
+        )
+        if state is None:
+            trader.open_at(opening)
+
+    @contextmanager
+    def _hired(self) -> Iterator[tuple[Trader, DeskMarket, SqliteBook]]:
+        """A trader who knows what is kept, the market, and the book, while no other process has the account."""
+        with self._locked() as book:
+            active = active_policy(self.lake)
+            market = self._market_of(active)
+            market.require_fresh(self._clock())
+            oversight = Oversight(self._switch, market.findings, self._clock, self._by)
+            journal = Journal(self._log, self.account)
+            yield Trader(market.deployment, market.venue(book), journal, oversight), market, book
+
+    def _market_of(self, active: ActivePolicy) -> DeskMarket:
+        known = self._market
+        if known is None or known[0] != market_key(self.lake, active, known[1].panel.source):
+            market = desk_market(self.lake, active, self.account)
+            known = market_key(self.lake, active, market.panel.source), market
+            self._market = known
+        return known[1]
+
+    @contextmanager
+    def _locked(self) -> Iterator[SqliteBook]:
+        path = book_path(self.lake.home, self.account).with_suffix(".lock")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise StorageError(
+                    f"the account {self.account} is traded by another process at this moment; wait until it is done"
+                ) from error
+            book = SqliteBook(self.lake.home, self.account)
+            try:
+                yield book
+            finally:
+                book.close()
+
+
+def _through(trader: Trader, t: int, *, acknowledge: bool) -> AccountState:
+    """One session, whole."""
+    trader.execute(t)
+    state = trader.settle(t)
+    trader.propose(t)
+    trader.clear(t, acknowledge=acknowledge)
+    return state
+
+
+def _opened(book: SqliteBook) -> AccountState:
+    state = book.last()
+    if state is None:
+        raise ExecutionError("the account must be open, but it is not; trade it first: `nvtrader paper`")
+    return state
+
+
+def _due(trader: Trader, market: DeskMarket, last: AccountState | None) -> list[int]:
+    """Sessions in which something is left to do; at a broker only the last, as nobody can trade those before."""
+    end = len(market.panel.sessions) - 1
+    if last is None:
+        return [end]
+    stands_at = market.index_of(last.session)
+    after = list(range(stands_at + 1, end + 1))
+    if market.is_live:
+        after = after[-1:]
+    return after if trader.finished(stands_at) else [stands_at, *after]
+
+
+def _in_hand(trader: Trader, market: DeskMarket, last: AccountState) -> int:
+    """The session whose steps are taken: the first in which something is left to do, else the last."""
+    return (_due(trader, market, last) or [market.index_of(last.session)])[0]

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from nvtrader_pipelines.execution.book import HELD, AccountBook, AccountState, B
 from nvtrader_pipelines.execution.brokers.account_spec import PaperAccountSpec
 from nvtrader_pipelines.execution.brokers.broker import Holdings, Receipt
 from nvtrader_pipelines.execution.brokers.paper_market import PaperMarket, signed
-from nvtrader_pipelines.execution.brokers.venue import InForce, Outcome, Unplaced
+from nvtrader_pipelines.execution.brokers.venue import InForce, Outcome, Settles, Unplaced
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.orders import Fill, Order, Ticket, orders_of, require_prices
 from nvtrader_pipelines.execution.plan import RebalancePlan
@@ -43,7 +43,7 @@ class _Wanted:
 class PaperBroker:
     """One account on one market; its book is the only thing it remembers."""
 
-    settles: ClassVar[Literal["with_bars"]] = "with_bars"
+    settles: ClassVar[Settles] = "with_bars"
 
     def __init__(self, market: PaperMarket, book: AccountBook, spec: PaperAccountSpec) -> None:
         self._market, self._book, self._spec = market, book, spec

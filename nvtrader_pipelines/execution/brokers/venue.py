@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import Literal, Protocol
+from typing import ClassVar, Literal, Protocol
 
 from nvtrader_pipelines.execution.book import AccountState
 from nvtrader_pipelines.execution.brokers.broker import Receipt
@@ -41,7 +41,7 @@ class InForce:
 class Venue(Protocol):
     """An account on a panel; `t` numbers the panel's sessions."""
 
-    settles: Settles  # with_bars: orders are made and filled once the fill session's bars are known
+    settles: ClassVar[Settles]  # with_bars: orders are made and filled once the fill session's bars are known
 
     def last(self) -> AccountState | None:
         """The account at the last close it was settled at; None where it is not open."""

@@ -1,0 +1,53 @@
+"""What a person says of a plan: approve, override or reject, each plan once and in time."""
+
+from datetime import date, datetime
+from typing import Literal
+
+from nvtrader_pipelines.execution.audit import About, AuditEvent, plan_event
+from nvtrader_pipelines.execution.errors import ExecutionError
+from nvtrader_pipelines.execution.plan_records import PlanRecord
+
+Answer = Literal["approved", "overridden", "rejected"]
+ANSWERABLE = {"approved": {"waiting"}, "overridden": {"waiting", "cleared"}, "rejected": {"waiting", "cleared"}}
+WHY_NOT = {
+    "constructed": "compliance has not looked at it yet",
+    "blocked": "compliance blocks it, which nobody can approve",
+    "cleared": "nothing was found that waits for approval; it goes on by itself",
+    "cancelled": "it was cancelled",
+    "placed": "its orders are at the broker",
+    "filled": "its orders are filled",
+}
+
+
+def answered(record: PlanRecord, answer: Answer, stands_at: date, said: tuple[str, str], at: datetime) -> AuditEvent:
+    """The event of an answer.
+
+    Args:
+        record: the plan and what became of it.
+        answer: what is said.
+        stands_at: the session the account was settled at last.
+        said: by whom, and why.
+        at: when.
+
+    Raises:
+        ExecutionError: if the plan cannot be answered so any more, or a reason is missing.
+    """
+    plan, (by, reason) = record.plan, said
+    if record.decided_by is not None:
+        raise ExecutionError(
+            f"a plan is decided on once, but {plan.plan_id} was {record.status} by {record.decided_by} at "
+            f"{record.decided_at}; the next plan can be decided on anew"
+        )
+    if record.status not in ANSWERABLE[answer]:
+        raise ExecutionError(
+            f"plan {plan.plan_id} cannot be {answer}: {WHY_NOT.get(record.status, record.status)}"
+            f"{f' ({record.reason})' if record.reason else ''}"
+        )
+    if stands_at > plan.session:
+        raise ExecutionError(
+            f"plan {plan.plan_id} cannot be {answer}: it was decided at {plan.session}, and its fill session has "
+            f"passed, since the account stands at {stands_at}; wait for the next plan"
+        )
+    if answer != "approved" and not reason.strip():
+        raise ExecutionError(f"a plan is {answer} for a reason, which is kept to learn from; give one")
+    return plan_event(answer, plan, at, by, About(reason=reason))

@@ -1,0 +1,206 @@
+"""An account at a broker: orders are made from the last closes and wait for the market, holdings are the broker's."""
+
+from collections.abc import Sequence
+from datetime import date
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nvtrader_pipelines.envs.accounts import opened_account
+from nvtrader_pipelines.execution.book import HELD, AccountBook, AccountState, BookedOrder
+from nvtrader_pipelines.execution.brokers.account_spec import AlpacaAccountSpec
+from nvtrader_pipelines.execution.brokers.broker import Broker, BrokerTimeout, Holdings, Receipt
+from nvtrader_pipelines.execution.brokers.venue import InForce, Outcome, Settles, Unplaced
+from nvtrader_pipelines.execution.errors import ExecutionError
+from nvtrader_pipelines.execution.orders import Fill, Order, Side, Ticket, orders_of, require_prices
+from nvtrader_pipelines.execution.plan import RebalancePlan
+from nvtrader_pipelines.execution.prices import Prices
+from nvtrader_pipelines.execution.reconciliation import reconcile
+from nvtrader_pipelines.market.panel import MarketPanel
+
+ENDED = "it ended at the broker without a fill"
+
+
+class AtMarket:
+    """A broker's account on a panel; deposits and withdrawals count as returns, so make them before it is opened."""
+
+    settles: ClassVar[Settles] = "at_market"
+
+    def __init__(
+        self, broker: Broker, market: tuple[MarketPanel, Prices], book: AccountBook, spec: AlpacaAccountSpec
+    ) -> None:
+        self._broker, self._book, self._spec = broker, book, spec
+        self._panel, self._prices = market
+
+    def last(self) -> AccountState | None:
+        """The account at the last close it was settled at; None where it is not open."""
+        return self._book.last()
+
+    def at(self, session: date) -> AccountState | None:
+        """The account at the close of an earlier session."""
+        return self._book.at(session)
+
+    def open_at(self, t: int, in_force: InForce) -> AccountState:
+        """Open the account with what the broker says it holds; one that is open stays as it is."""
+        state = self._book.last()
+        if state is None:
+            state = self._state(t, None, in_force)
+            self._book.settle(state)
+        return state
+
+    def orders(self, plan: RebalancePlan, t: int) -> tuple[Sequence[Order], Sequence[Unplaced]]:
+        """The orders of a plan from what the broker holds and the closes of session `t`, sells first.
+
+        Raises:
+            ExecutionError: if a name that is held or wanted has a bar without a price, or the account is in debt.
+        """
+        session, symbols = self._session(t), self._panel.symbols
+        holdings = self._holdings(session)
+        target, held = np.array(plan.target[:-1]), self._shares(holdings)
+        closes, tradable = self._prices.closes[t], self._panel.tradable[t]
+        needed = (target > HELD) | (held != 0.0)
+        require_prices(symbols, needed & tradable, closes, session)
+        require_prices(symbols, needed, self._prices.last_closes[t], session)
+        worth = np.nan_to_num(self._prices.last_closes[t])
+        equity = holdings.cash + float(held @ worth)
+        shares = np.divide(target * equity, closes, out=held.copy(), where=tradable & needed) - held
+        changes = np.abs(shares) * worth
+        shares[(changes < self._spec.min_order) | (changes < self._spec.skip_below * equity)] = 0.0
+        changed = np.abs(target - held * worth / equity) > HELD
+        halted = [symbols[j] for j in np.flatnonzero(changed & ~tradable)]
+        made = orders_of(Ticket(plan, session, shares, closes), whole_shares=self._spec.whole_shares)
+        return made, [Unplaced(name, f"it has no price on {session}; what is held of it is kept") for name in halted]
+
+    def submit(self, order: Order) -> Receipt:
+        """Place an order; one whose id the broker knows is not placed again.
+
+        Raises:
+            ExecutionError: if the broker does not answer; the order is submitted again under the same id.
+        """
+        try:
+            receipt = self._broker.submit(order)
+        except BrokerTimeout as error:
+            raise ExecutionError(
+                f"the broker must answer, but did not for order {order.order_id} ({error}); run this again: the order "
+                "has an id of its own and is placed once"
+            ) from error
+        if receipt.status != "rejected":
+            self._book.place(BookedOrder.accepted(order))
+        return receipt
+
+    def cancel(self, order_id: str, reason: str) -> None:
+        """Cancel an open order; one that is not open, or not known, is left."""
+        self._broker.cancel(order_id)
+        self._book.cancel(order_id, reason)
+
+    def cancel_open(self, reason: str) -> None:
+        """Cancel every open order of this account's own."""
+        for each in self._book.open_orders():
+            self.cancel(each.order.order_id, reason)
+
+    def fill(self, plan: RebalancePlan, t: int) -> Outcome:  # noqa: ARG002 - one signature
+        """What the broker says of a plan's orders; those that are still open stay so."""
+        fills = self._broker.fills(plan.plan_id)
+        waiting = {receipt.order_id for receipt in self._broker.open_orders()} - {fill.order_id for fill in fills}
+        booked = [each for each in self._book.orders(plan.plan_id) if each.order.order_id not in waiting]
+        filled = {fill.order_id for fill in fills}
+        rest = {each.order.order_id: ENDED for each in booked if each.order.order_id not in filled}
+        self._book.fill(fills, rest)
+        after = self._book.orders(plan.plan_id)
+        ended = [Unplaced(each.order.symbol, each.reason) for each in after if each.status == "cancelled"]
+        return Outcome(self._book.fills(plan.plan_id), ended)
+
+    def settle(
+        self,
+        t: int,
+        plan: RebalancePlan | None,
+        in_force: InForce,
+        *,
+        decided: bool,  # noqa: ARG002
+    ) -> AccountState:
+        """Mark what the broker holds to the close of session `t`, reconcile and keep it."""
+        before = self._book.last()
+        if before is None:
+            raise ExecutionError("the account must be open before it trades, but it is not; open it at a session")
+        if before.session >= self._session(t):
+            return before
+        fills = self._book.fills(plan.plan_id) if plan is not None else []
+        state = self._state(t, before, in_force)
+        differences = reconcile(_expected(before, fills), state.shares)
+        state = state.model_copy(
+            update={
+                "differences": tuple(each.sentence for each in differences),
+                "plan_id": plan.plan_id if plan is not None and fills else None,
+                "turnover": max(_traded(fills, "buy"), _traded(fills, "sell")) / before.value,
+                "cost": sum(fill.cost for fill in fills) / before.value,
+            }
+        )
+        self._book.settle(state)
+        return state
+
+    def _state(self, t: int, before: AccountState | None, in_force: InForce) -> AccountState:
+        """What the broker holds at the close of session `t`."""
+        session, symbols = self._session(t), self._panel.symbols
+        holdings = self._holdings(session)
+        shares, closes = self._shares(holdings), self._prices.last_closes[t]
+        require_prices(symbols, shares != 0.0, closes, session)
+        values = shares * np.nan_to_num(closes)
+        value = float(values.sum()) + holdings.cash
+        capital = value if before is None else before.capital
+        equity = value / capital
+        recent = opened_account(len(symbols)).recent_returns.tolist() if before is None else before.recent_returns
+        net = 0.0 if before is None else equity / before.equity - 1.0
+        return AccountState(
+            session=session,
+            symbols=(*symbols, "cash"),
+            weights=(*(values / value).tolist(), holdings.cash / value),
+            equity=equity,
+            peak=equity if before is None else max(before.peak, equity),
+            recent_returns=tuple(recent) if before is None else (*recent[1:], net),
+            capital=capital,
+            shares={symbols[j]: float(shares[j]) for j in np.flatnonzero(shares)},
+            prices={symbols[j]: float(closes[j]) for j in np.flatnonzero(shares)},
+            net_return=net,
+            policy=in_force.policy,
+            run_id=in_force.run_id,
+            spec_hash=in_force.spec_hash,
+            snapshot_ids=self._panel.snapshot_ids,
+        )
+
+    def _holdings(self, session: date) -> Holdings:
+        """What the broker holds, which must be what this account may hold."""
+        holdings = self._broker.holdings()
+        strangers = sorted(name for name, held in holdings.shares.items() if held and name not in self._panel.symbols)
+        if strangers:
+            raise ExecutionError(
+                f"the account at the broker holds {', '.join(strangers)}, which the market of the active policy does "
+                "not have; sell them, or use another account"
+            )
+        short = sorted(name for name, held in holdings.shares.items() if held < 0.0)
+        if holdings.cash < 0.0 or short or holdings.cash + sum(holdings.shares.values()) <= 0.0:
+            raise ExecutionError(
+                f"an account must hold something, owe nothing and be short of nothing, but at {session} the broker "
+                f"says cash of {holdings.cash:.2f} and {', '.join(short) or 'no name'} short; bring it in order there"
+            )
+        return holdings
+
+    def _shares(self, holdings: Holdings) -> NDArray[np.float64]:
+        return np.array([float(holdings.shares.get(symbol, 0.0)) for symbol in self._panel.symbols])
+
+    def _session(self, t: int) -> date:
+        return self._panel.sessions[t].item()
+
+
+def _traded(fills: Sequence[Fill], side: Side) -> float:
+    """Account currency that changed hands on one side."""
+    return sum(fill.quantity * fill.price for fill in fills if fill.side == side)
+
+
+def _expected(before: AccountState, fills: Sequence[Fill]) -> dict[str, float]:
+    """Shares that the fills since the last close leave."""
+    expected = dict(before.shares)
+    for fill in fills:
+        signed = fill.quantity if fill.side == "buy" else -fill.quantity
+        expected[fill.symbol] = expected.get(fill.symbol, 0.0) + signed
+    return expected

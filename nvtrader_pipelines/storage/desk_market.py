@@ -1,0 +1,225 @@
+"""What an account trades with: the active policy on its market as it is now, prices, limits, and the account itself."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import polars as pl
+
+from nvtrader_pipelines.execution.book import AccountBook, AccountState
+from nvtrader_pipelines.execution.brokers.account_spec import AccountSpec, AlpacaAccountSpec
+from nvtrader_pipelines.execution.brokers.at_market import AtMarket
+from nvtrader_pipelines.execution.brokers.paper import PaperBroker
+from nvtrader_pipelines.execution.brokers.paper_market import PaperMarket
+from nvtrader_pipelines.execution.brokers.venue import Venue
+from nvtrader_pipelines.execution.compliance import ComplianceData, findings_of, tighter
+from nvtrader_pipelines.execution.errors import ExecutionError
+from nvtrader_pipelines.execution.journal import Proposal
+from nvtrader_pipelines.execution.plan import Finding, RebalancePlan
+from nvtrader_pipelines.execution.prices import Prices
+from nvtrader_pipelines.execution.proposals import target_volatility
+from nvtrader_pipelines.experiments.deployment import Deployment
+from nvtrader_pipelines.experiments.progress import Progress
+from nvtrader_pipelines.market.calendar import sessions
+from nvtrader_pipelines.market.panel import MarketPanel
+from nvtrader_pipelines.portfolio.pipeline import RiskLimits
+from nvtrader_pipelines.storage.accounts import connect, read_account
+from nvtrader_pipelines.storage.active_policy import ActivePolicy, read_active, sealed_of
+from nvtrader_pipelines.storage.compliance import read_compliance, read_limits
+from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.medallion import pinned_snapshots
+from nvtrader_pipelines.storage.paper_backtest import deployment_of
+from nvtrader_pipelines.storage.prices import read_prices
+from nvtrader_pipelines.storage.tables import EVALUATIONS
+from nvtrader_pipelines.storage.warehouse import Warehouse
+
+RECENT = 126  # sessions from the last one tested to the first that a policy trades on an account
+EXCHANGE, CLOSED_AT = ZoneInfo("America/New_York"), 16  # hour after which a session's bars are there, half days too
+
+
+@dataclass(frozen=True, eq=False)
+class DeskMarket:
+    """An account and what it trades with; `t` numbers the panel's sessions."""
+
+    name: str  # of the account
+    account: AccountSpec
+    deployment: Deployment
+    tested_to: date
+    prices: Prices
+    limits: RiskLimits
+    compliance: ComplianceData
+
+    @property
+    def panel(self) -> MarketPanel:
+        """The market."""
+        return self.deployment.panel
+
+    @property
+    def is_live(self) -> bool:
+        """Whether orders go to a market that does not wait."""
+        return isinstance(self.account, AlpacaAccountSpec)
+
+    def day(self, t: int) -> date:
+        """The day of session `t`."""
+        return self.panel.sessions[t].item()
+
+    def index_of(self, day: date) -> int:
+        """The number of a session that the account stands at.
+
+        Raises:
+            ExecutionError: if the market does not have it.
+        """
+        t = self.panel.index_of(np.datetime64(day))
+        if t >= len(self.panel.sessions) or self.day(t) != day:
+            raise ExecutionError(
+                f"the account {self.name} stands at {day}, which the market does not have: it runs from {self.day(0)} "
+                f"to {self.day(len(self.panel.sessions) - 1)}; deliver its bars and run the market job"
+            )
+        return t
+
+    def last_session(self, day: date) -> int:
+        """The last session to a day."""
+        return int(np.searchsorted(self.panel.sessions, np.datetime64(day), side="right")) - 1
+
+    def opening(self, first: date | None, opened: date | None) -> int:
+        """The session an account opens at, or was opened at.
+
+        Args:
+            first: first session that is to be traded; None for what comes next.
+            opened: the session it was opened at.
+
+        Raises:
+            ExecutionError: if the policy may not decide there, the market ends before, or it was opened at another.
+        """
+        n_sessions, earliest = len(self.panel.sessions), self.deployment.first
+        if first is None:
+            return n_sessions - 1 if opened is None else self.index_of(opened)
+        t = self.panel.index_of(np.datetime64(first))
+        if t >= n_sessions:
+            raise ExecutionError(
+                f"sessions are traded once their bars are there, but the market ends on {self.day(n_sessions - 1)}, "
+                f"before {first}; deliver the bars, or begin earlier"
+            )
+        if t - 1 < earliest:
+            raise ExecutionError(
+                f"{self.deployment.policy} of run {self.deployment.run_id} may trade from {self.day(earliest + 1)} on, "
+                f"the first session its policies were not trained on, but was to begin on {first}; begin later"
+            )
+        if opened is not None and opened != self.day(t - 1):
+            raise ExecutionError(
+                f"the account {self.name} was opened at {opened} and goes on from where it stands, so it cannot begin "
+                f"on {first}; leave the first session out, or name another account"
+            )
+        return t - 1
+
+    def require_recent(self, proposals: Sequence[Proposal], stands_at: date) -> None:
+        """Refuse a policy whose tests lie too far back when it begins to trade the account; at a broker, at any time.
+
+        Raises:
+            ExecutionError: naming the last session tested.
+        """
+        own = (self.deployment.run_id, self.deployment.policy)
+        begun = [each.session for each in proposals if (each.run_id, each.policy) == own]
+        since = begun[0] if begun and not self.is_live else stands_at
+        gap = self.panel.index_of(np.datetime64(since)) + 1 - self.panel.index_of(np.datetime64(self.tested_to))
+        if gap > RECENT:
+            raise ExecutionError(
+                f"a policy must have been tested within {RECENT} sessions of what it trades, but {own[1]} of run "
+                f"{own[0]} was tested to {self.tested_to}, {gap} sessions before; train and test it on the market as "
+                "it is now, and activate that run"
+            )
+
+    def require_fresh(self, now: datetime) -> None:
+        """Refuse bars that end before the exchange's last session did; of accounts at a broker only.
+
+        Raises:
+            ExecutionError: naming both sessions.
+        """
+        if not self.is_live:
+            return
+        local = now.astimezone(EXCHANGE)
+        day = local.date() if local.hour >= CLOSED_AT else local.date() - timedelta(days=1)
+        ended = sessions(day - timedelta(days=14), day)[-1].item()
+        known = self.day(len(self.panel.sessions) - 1)
+        if known < ended:
+            raise ExecutionError(
+                f"orders at a market need the bars of its last session, {ended}, but the market ends on {known}; "
+                "deliver the bars and run the market job"
+            )
+
+    def venue(self, book: AccountBook) -> Venue:
+        """The account."""
+        if isinstance(self.account, AlpacaAccountSpec):
+            return AtMarket(connect(self.name, self.account), (self.panel, self.prices), book, self.account)
+        environment, slippage = self.deployment.spec.environment, self.account.slippage_bps
+        return PaperBroker(PaperMarket.of(self.panel, environment, self.prices, slippage), book, self.account)
+
+    def findings(self, plan: RebalancePlan, t: int) -> tuple[Finding, ...]:
+        """What compliance finds in a plan decided at the close of session `t`."""
+        return findings_of(plan, self.limits, self.compliance, target_volatility(plan, self.panel, t))
+
+    def told(self, state: AccountState, share: float, at: datetime) -> Progress:
+        """The account at the close of a session, as a step of a run."""
+        said = f"{state.session}: equity {state.equity:.4f}"
+        figures = {"equity": state.equity, "drawdown": state.drawdown, "turnover": state.turnover}
+        return self._step("equity.update", said, at).model_copy(update={"share": share, "metrics": figures})
+
+    def ended(self, n_sessions: int, at: datetime) -> Progress:
+        """The last step of a run."""
+        return self._step("done", f"{n_sessions} sessions of the account {self.name}", at)
+
+    def _step(self, stage: str, message: str, at: datetime) -> Progress:
+        content = {"task_id": self.name, "run_id": self.deployment.run_id, "stage": stage, "message": message}
+        return Progress.model_validate({**content, "timestamp": at})
+
+
+def active_policy(lake: Warehouse) -> ActivePolicy:
+    """The policy that trades.
+
+    Raises:
+        StorageError: if there is none.
+    """
+    active = read_active(lake.home)
+    if active is None:
+        raise StorageError("no policy is active, so nothing trades; `nvtrader policies activate` makes one")
+    return active
+
+
+def desk_market(lake: Warehouse, active: ActivePolicy, name: str) -> DeskMarket:
+    """What an account trades the active policy with.
+
+    Raises:
+        StorageError: if the policy's files are not those activated, it was never tested to the end, or the account, the
+            limits or the market cannot be read.
+        ValueError: if the policy cannot decide on the market as it is now.
+    """
+    account, run = read_account(lake.home, name), sealed_of(lake.home, active)
+    _require_evaluation(lake, active)
+    deployment = deployment_of(lake, active.run_id, active.policy)
+    return DeskMarket(
+        name=name,
+        account=account,
+        deployment=deployment,
+        tested_to=run.as_parent.window[1],
+        prices=read_prices(lake, deployment.panel),
+        limits=tighter(deployment.spec.pipeline.risk_limits, read_limits(lake.home)),
+        compliance=read_compliance(lake.home),
+    )
+
+
+def market_key(lake: Warehouse, active: ActivePolicy, source: str) -> object:
+    """What tells a market that was read from what would be read now."""
+    return active.model_dump_json(), tuple(sorted(pinned_snapshots(lake, source).items()))
+
+
+def _require_evaluation(lake: Warehouse, active: ActivePolicy) -> None:
+    where = {"spec_hash": [active.spec_hash], "run_id": [active.run_id]}
+    tested = lake.read(EVALUATIONS, where, ["policy", "sharpe"]).filter(pl.col("policy") == active.policy)
+    if not tested.filter(pl.col("sharpe").is_finite() & (pl.col("sharpe") != 0.0)).height:
+        name = active.partition_key.partition("@")[0]
+        raise StorageError(
+            f"a policy must have been tested before it trades, but the tests of {active.policy} of run "
+            f"{active.run_id} have no Sharpe ratio; `nvtrader experiments run {name}` judges it"
+        )

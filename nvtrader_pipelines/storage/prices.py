@@ -1,0 +1,64 @@
+"""Prices of a panel's names for counting shares, from the bars the panel was built of."""
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from nvtrader_pipelines.execution.prices import Prices
+from nvtrader_pipelines.market.calendar import sessions
+from nvtrader_pipelines.market.history import carried_forward
+from nvtrader_pipelines.market.panel import MarketPanel
+from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.tables import CLEAN_BARS
+from nvtrader_pipelines.storage.warehouse import Warehouse
+
+COLUMNS = ("session", "symbol", "open", "close", "adj_close", "volume")
+
+
+def read_prices(lake: Warehouse, panel: MarketPanel) -> Prices:
+    """Opens, closes and volumes on a panel's sessions, at the snapshot of the clean bars that it names.
+
+    They are adjusted for splits and dividends as the panel's returns are: a share here is one of today's, with its
+    dividends reinvested. Of a bar without an open, the close stands for it, as in the panel.
+
+    Raises:
+        StorageError: if the snapshot is gone, or there are no bars of the panel's names.
+    """
+    snapshot = panel.snapshot_ids.get(CLEAN_BARS.name)
+    bars = lake.read(CLEAN_BARS, {"source": [panel.source]}, COLUMNS, snapshot)
+    bars = bars.filter(pl.col("symbol").is_in(panel.symbols), pl.col("session") <= panel.sessions[-1].item())
+    if bars.is_empty():
+        raise StorageError(
+            f"silver.clean_bars has no bar of {', '.join(panel.symbols)} of source {panel.source!r}, from which orders "
+            "are counted; run the market job"
+        )
+    days = sessions(min(bars["session"].to_numpy().min(), panel.sessions[0]), panel.sessions[-1])
+    factor = pl.col("adj_close") / pl.col("close")
+    adjusted = bars.with_columns(
+        open=pl.coalesce(pl.col("open") * factor, "adj_close"), volume=pl.col("volume") / factor
+    )
+    placed = _Placed(adjusted, days, panel)
+    closes = placed.column("adj_close")
+    begin = int(np.searchsorted(days, panel.sessions[0]))
+    return Prices(
+        opens=placed.column("open")[begin:],
+        closes=closes[begin:],
+        last_closes=carried_forward(closes)[begin:],
+        volumes=placed.column("volume")[begin:],
+    )
+
+
+class _Placed:
+    """Columns of bars as (T, N) arrays, NaN where there is no bar."""
+
+    def __init__(self, bars: pl.DataFrame, days: NDArray[np.datetime64], panel: MarketPanel) -> None:
+        self._bars, self._shape = bars, (len(days), len(panel.symbols))
+        columns = {symbol: j for j, symbol in enumerate(panel.symbols)}
+        self._rows = np.searchsorted(days, bars["session"].to_numpy())
+        self._columns = bars["symbol"].replace_strict(columns, return_dtype=pl.Int64).to_numpy()
+
+    def column(self, name: str) -> NDArray[np.float64]:
+        """One column."""
+        values = np.full(self._shape, np.nan)
+        values[self._rows, self._columns] = self._bars[name].to_numpy()
+        return values
