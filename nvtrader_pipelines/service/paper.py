@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from nvtrader_pipelines.service.account_facts import AccountFacts
+    from nvtrader_pipelines.storage.trading import Desk
     from nvtrader_pipelines.storage.warehouse import Warehouse
 
 Day = Annotated[datetime | None, typer.Option("--from", formats=["%Y-%m-%d"], help="First session to trade.")]
@@ -36,9 +37,10 @@ def paper(
 ) -> None:
     """Trade the active policy on an account, every session that is due; with --from or --to, replay a history.
 
-    A replay acknowledges soft findings itself, unless --wait; without dates they wait for you.
+    A replay acknowledges soft findings itself, unless --wait. Otherwise it stops where a plan waits for you; run again,
+    it goes on, and a plan that was not approved by then has expired.
     """
-    from nvtrader_pipelines.service.watching import follow, watching
+    from nvtrader_pipelines.service.watching import watching
     from nvtrader_pipelines.storage.trading import Desk
     from nvtrader_pipelines.storage.views import publish
     from nvtrader_pipelines.storage.warehouse import Warehouse
@@ -47,9 +49,12 @@ def paper(
         home, console = found_home(), wide_console()
         lake = Warehouse(home)
         days = (first.date() if first else None, last.date() if last else None)
-        desk = Desk.open(lake, account, by=person())
+        desk, acknowledge = Desk.open(lake, account, by=person()), days != (None, None) and not wait
         with watching(console, quiet=as_json) as watch:
-            follow(desk.trade(*days, acknowledge=days != (None, None) and not wait), watch)
+            for step in desk.trade(*days, acknowledge=acknowledge):
+                watch(step)
+                if not acknowledge and _waits(desk):
+                    break
         desk.mirror()
         publish(lake)
         document = told(lake, account, days)
@@ -57,6 +62,11 @@ def paper(
             sys.stdout.write(json.dumps(document, indent=1, default=str) + "\n")
         else:
             print_account(document)
+
+
+def _waits(desk: "Desk") -> bool:
+    """Whether the last plan waits for a person."""
+    return desk.plans()["status"].head(1).to_list() == ["waiting"]
 
 
 def told(lake: "Warehouse", account: str, days: tuple[date | None, date | None]) -> dict[str, Any]:

@@ -85,12 +85,16 @@ def reject(plan: Plan, reason: Refused, *, as_json: AsJson = False, verbose: Ver
 def _answer(answer: str, text: str, reason: str, *, as_json: bool, verbose: bool) -> None:
     """Give a person's answer to a plan, and say what was kept."""
     from nvtrader_pipelines.storage.trading import Desk
+    from nvtrader_pipelines.storage.views import publish
     from nvtrader_pipelines.storage.warehouse import Warehouse
 
     with one_sentence(verbose=verbose):
         home, by = found_home(), person()
-        plan = _named(_records(home), text).plan
-        event = getattr(Desk.open(Warehouse(home), plan.account, by=by), answer)(plan.plan_id, by, reason)
+        plan, lake = _named(_records(home), text).plan, Warehouse(home)
+        desk = Desk.open(lake, plan.account, by=by)
+        event = getattr(desk, answer)(plan.plan_id, by, reason)
+        desk.mirror()
+        publish(lake)
         if as_json:
             _write_json(event.model_dump(mode="json"))
             return
