@@ -8,7 +8,6 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_
 
 from nvtrader_pipelines.components import Component
 from nvtrader_pipelines.market.panel import MarketPanel
-from nvtrader_pipelines.portfolio.mean_cvar import Constraints, MeanCvar, MeanCvarError, Objective
 from nvtrader_pipelines.portfolio.pipeline.estimation import EstimationWindow, Past
 from nvtrader_pipelines.portfolio.pipeline.risk_limits import Share
 from nvtrader_pipelines.portfolio.pipeline.stage import Allocate, BoolArray, FloatArray, Selection, Situation, with_cash
@@ -131,26 +130,27 @@ class MeanCvarAround(_OnScenarios):
 
     def _near(self, center: FloatArray, scenarios: FloatArray, situation: Situation) -> FloatArray:
         """The best portfolio (M,) of the sum of the center (M,)."""
-        total = center.sum()
+        from nvtrader_pipelines.portfolio.mean_cvar import Constraints, MeanCvar, MeanCvarError, Objective  # cvxpy: too
+
         if len(center) == 1:
             return center
+        total = center.sum()  # cash earns and loses nothing, so the program is solved for shares of the total
         constraints = Constraints(
-            cap=np.minimum(1.0, np.maximum(center, self.max_weight)),
-            cash_floor=max(0.0, 1.0 - total),
-            turnover=self.max_distance,
+            cap=np.minimum(1.0, np.maximum(center, self.max_weight) / total),
+            turnover=min(1.0, self.max_distance / total),
         )
         objective = Objective(confidence_level=self.confidence_level, risk_aversion=self.risk_aversion)
         names = [str(i) for i in range(len(center))]
         try:
             optimizer = MeanCvar(names, constraints, objective)
-            found = optimizer.solve(scenarios, current=center, expected_returns=scenarios.mean(axis=0)).weights
+            shares = optimizer.solve(scenarios, current=center / total, expected_returns=scenarios.mean(axis=0)).weights
         except MeanCvarError as failure:
             session = situation.panel.sessions[situation.t]
             raise ValueError(
                 f"mean_cvar_around found no portfolio of {len(center)} names at the close of {session}: {failure}; "
                 "lengthen history or choose other scenarios"
             ) from failure
-        kept = np.maximum(found, 0.0)
+        kept = np.maximum(shares, 0.0)
         return kept * (total / kept.sum())
 
 

@@ -122,8 +122,8 @@ def check_finite(values: FloatArray, symbols: Sequence[str], what: str) -> None:
     """
     if np.isfinite(values).all():
         return
-    lost = ~np.isfinite(np.atleast_2d(values)).all(axis=0)
+    known: BoolArray = np.all(np.isfinite(np.atleast_2d(values)), axis=0)
     raise ValueError(
-        f"{what} must be finite, but of {listed(symbols, lost)} they are not; look at the prices and features there, "
+        f"{what} must be finite, but of {listed(symbols, ~known)} they are not; look at the prices and features there, "
         "or for a training that diverged"
     )

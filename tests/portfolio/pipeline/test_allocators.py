@@ -110,6 +110,14 @@ def test_mean_cvar_around_the_policy_reaches_the_optimum_of_the_program_in_cvxpy
     assert (found[:-1] <= caps + 1e-9).all()
 
 
+def test_a_sliver_in_names_is_allocated_as_any_other_share():
+    sliver = cash(5)
+    sliver[:] = [1e-9, 0.0, 0.0, 0.0, 0.0, 1.0 - 1e-9]
+    found = allocated(MeanCvarAround(history=120, estimate_every=1), sliver).weights
+    assert found[:-1].sum() == pytest.approx(1e-9)
+    assert found[0] < 1e-9
+
+
 def test_a_policy_that_holds_one_name_keeps_it_where_no_other_is_selected():
     found = allocated(ALLOCATORS[3], selector=MomentumTopK(k=1))
     assert found.weights.max() == pytest.approx(0.8)
