@@ -71,14 +71,21 @@ def _sectors(path: Path) -> dict[str, str]:
 def _loss_sales(path: Path) -> tuple[tuple[str, date], ...]:
     sales: list[tuple[str, date]] = []
     for line, (symbol, day, *_) in _rows(path, ("symbol", "date"), ("note",)):
-        try:
-            sale = symbol, date.fromisoformat(day)
-        except ValueError as error:
-            raise StorageError(f"{path.name}, line {line}: date must be a day as YYYY-MM-DD, but is {day!r}") from error
+        sale = symbol, _day(day, f"{path.name}, line {line}")
         if sale in sales:
             raise StorageError(f"{path.name}, line {line}: the sale of {symbol} on {day} is there already; remove one")
         sales.append(sale)
     return tuple(sales)
+
+
+def _day(text: str, where: str) -> date:
+    try:
+        day = date.fromisoformat(text)
+    except ValueError:
+        day = None
+    if day is None or day.isoformat() != text:  # Python reads 20220103 and 2022-W01-1 too
+        raise StorageError(f"{where}: date must be a day as YYYY-MM-DD, but is {text!r}")
+    return day
 
 
 def _rows(path: Path, columns: tuple[str, ...], more: tuple[str, ...] = ()) -> Iterator[tuple[int, Sequence[str]]]:

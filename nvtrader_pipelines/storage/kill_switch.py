@@ -109,6 +109,8 @@ def _file_says(path: Path) -> str | None:
 def _read(path: Path) -> Halt | None:
     """What the file says; None where it says nothing that can be read."""
     try:
+        if not path.is_file():  # a pipe or a device would be read for ever
+            return None
         return Halt.model_validate_json(path.read_bytes())
     except (OSError, ValidationError):
         return None

@@ -1,0 +1,138 @@
+"""The desk's files: what they say, and every file that is refused."""
+
+import gzip
+from datetime import date
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from nvtrader_pipelines.portfolio.pipeline import RiskLimits
+from nvtrader_pipelines.storage.compliance import read_compliance, read_limits, require_no_looser
+from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.home import Home
+
+SHIPPED = Home(Path(__file__).parents[2])
+GICS = {  # the eleven sectors of the Global Industry Classification Standard, MSCI and S&P, 2023
+    "Communication Services", "Consumer Discretionary", "Consumer Staples", "Energy", "Financials", "Health Care",
+    "Industrials", "Information Technology", "Materials", "Real Estate", "Utilities",
+}  # fmt: skip
+
+
+@pytest.fixture
+def desk(home):
+    """Writes a file of the desk."""
+    home.compliance.mkdir()
+
+    def write(name, content):
+        (home.compliance / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+
+    return write
+
+
+def test_without_files_the_limits_are_the_defaults_and_the_tables_are_empty(home):
+    assert read_limits(home) == RiskLimits()
+    assert (dict(read_compliance(home).sectors), list(read_compliance(home).loss_sales)) == ({}, [])
+
+
+def test_limits_are_read_and_what_is_left_out_has_its_default(home, desk):
+    desk("limits.yaml", "max_position: 0.2\nrestricted: [GE]\n")
+    assert read_limits(home) == RiskLimits(max_position=0.2, restricted=("GE",))
+
+
+def test_tables_are_read(home, desk):
+    desk("sectors.csv", "symbol,sector\nA,one\n\n B , two words \n")
+    desk("loss_sales.csv", "symbol,date,note\nA,2022-03-01,after earnings\nA,2022-03-02,\n")
+    data = read_compliance(home)
+    assert data.sectors == {"A": "one", "B": "two words"}
+    assert data.loss_sales == (("A", date(2022, 3, 1)), ("A", date(2022, 3, 2)))
+
+
+def test_a_table_without_notes_or_as_a_spreadsheet_writes_it_is_read(home, desk):
+    desk("loss_sales.csv", b"\xef\xbb\xbfsymbol,date\r\nA,2022-03-01\r\n")
+    assert read_compliance(home).loss_sales == (("A", date(2022, 3, 1)),)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("sectors.csv", "symbol,industry\nA,one\n", "line 1: the columns must be symbol,sector, but are symbol,indus"),
+        ("sectors.csv", "", "line 1: the columns must be symbol,sector, but are"),
+        ("sectors.csv", "A,one\n", "line 1: the columns must be symbol,sector, but are A,one"),
+        ("sectors.csv", "symbol,sector,note\nA,one,x\n", "line 1: the columns must be symbol,sector, but are"),
+        ("sectors.csv", "symbol,sector\nA,one\nB,two\nA,two\n", "line 4: A has a sector already"),
+        ("sectors.csv", "symbol,sector\nA,\n", "line 2: A has no sector"),
+        ("sectors.csv", "symbol,sector\n,one\n", "line 2: there must be 2 values, the first a symbol"),
+        ("sectors.csv", "symbol,sector\nA\n", "line 2: there must be 2 values, the first a symbol"),
+        ("sectors.csv", "symbol,sector\nA,one,more\n", "line 2: there must be 2 values, the first a symbol"),
+        ("sectors.csv", 'symbol,sector\nA,"one\n', "cannot be read as a CSV file in UTF-8"),
+        ("sectors.csv", b"symbol,sector\nA,\xff\n", "cannot be read as a CSV file in UTF-8"),
+        ("loss_sales.csv", "symbol,date,why\nA,2022-01-03,x\n", "the columns must be symbol,date[,note], but are"),
+        ("loss_sales.csv", "symbol,date\nA,03/01/2022\n", "line 2: date must be a day as YYYY-MM-DD, but is '03/01/20"),
+        ("loss_sales.csv", "symbol,date\nA,20220103\n", "line 2: date must be a day as YYYY-MM-DD, but is '20220103'"),
+        ("loss_sales.csv", "symbol,date\nA,2022-02-30\n", "line 2: date must be a day as YYYY-MM-DD, but is '2022-02-"),
+        ("loss_sales.csv", "symbol,date\nA,\n", "line 2: date must be a day as YYYY-MM-DD, but is ''"),
+        (
+            "loss_sales.csv",
+            "symbol,date,note\nA,2022-01-03,x\nA,2022-01-03,y\n",
+            "line 3: the sale of A on 2022-01-03 is there already",
+        ),
+    ],
+)
+def test_a_table_that_is_not_as_it_must_be_is_refused_by_file_and_line(home, desk, name, content, said):
+    desk(name, content)
+    with pytest.raises(StorageError) as refusal:
+        read_compliance(home)
+    assert name in str(refusal.value)
+    assert said in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("", "must hold a mapping of fields"),
+        ("max_position: 1.5\n", "limits.yaml is no valid set of limits: max_position"),
+        ("max_positon: 0.2\n", "max_position"),
+        ("max_position: 0.2\nmax_position: 0.3\n", "the key 'max_position' is there twice"),
+        ("max_position: [\n", "limits.yaml is no YAML"),
+        ("min_net: 0.9\nmax_net: 0.5\n", "min_net must be at most max_net"),
+    ],
+)
+def test_limits_that_are_none_are_refused(home, desk, content, said):
+    desk("limits.yaml", content)
+    with pytest.raises(StorageError, match=said):
+        read_limits(home)
+
+
+@pytest.mark.parametrize("name", ["limits.yaml", "sectors.csv", "loss_sales.csv"])
+def test_a_file_that_is_a_link_to_nowhere_is_not_taken_for_missing(home, desk, name):
+    desk("other", "")
+    (home.compliance / name).symlink_to(home.compliance / "gone")
+    with pytest.raises(StorageError, match="cannot be read"):
+        read_limits(home) if name == "limits.yaml" else read_compliance(home)
+
+
+@pytest.mark.parametrize(
+    ("own", "desks", "said"),
+    [
+        ({"max_position": 0.3}, {}, "risk_limits.max_position is 0.3, looser than the 0.25 of the desk"),
+        ({}, {"max_position": 0.1}, "risk_limits.max_position is 0.25, looser than the 0.1 of the desk"),
+        ({"wash_sale_days": 10}, {}, "risk_limits.wash_sale_days is 10, looser than the 30 of the desk"),
+    ],
+)
+def test_limits_looser_than_the_desks_hard_ones_are_refused_with_both_numbers(own, desks, said):
+    with pytest.raises(StorageError, match=said):
+        require_no_looser(RiskLimits(**own), RiskLimits(**desks))
+
+
+@pytest.mark.parametrize("own", [{}, {"max_position": 0.1}, {"wash_sale_days": 60}, {"max_sector": 0.9}])
+def test_limits_that_are_no_looser_where_plans_are_blocked_pass(own):
+    require_no_looser(RiskLimits(**own), RiskLimits())
+
+
+def test_every_name_of_the_sample_has_one_of_the_eleven_sectors():
+    sectors = read_compliance(SHIPPED).sectors
+    (found,) = find_spec("skfolio").submodule_search_locations  # to import it would take seconds
+    with gzip.open(Path(found) / "datasets" / "data" / "sp500_dataset.csv.gz", "rt") as sample:
+        assert list(sectors) == sample.readline().strip().split(",")[1:]
+    assert set(sectors.values()) <= GICS
