@@ -72,7 +72,8 @@ class SharpeDifference:
         """The figure with its bounds, and what it means."""
         means = "above 0" if self.passed else "not above 0"
         interval = f"{self.difference:+.2f} [{told(self.low, 0.0)}, {self.high:.2f}]"
-        return f"Sharpe ratio less that of {self.opponent} {interval}, lower bound {means}"
+        who = f"{self.opponent}, which trades," if self.against == "active" else f"its best baseline {self.opponent}"
+        return f"Sharpe ratio less that of {who} {interval}, lower bound {means}"
 
 
 @dataclass(frozen=True)
@@ -137,10 +138,9 @@ class PromotionGate(Component):
         """The verdict on the sessions that both were tested on."""
         own, baselines = candidate.on(common)
         best = max(baselines, key=lambda name: sharpe_ratio(baselines[name]))
-        against: list[tuple[Opponent, str, FloatArray]] = (
-            [] if active is None else [("active", f"{active.name}, which trades", active.on(common)[0])]
-        )
-        against.append(("baseline", f"its best baseline {best}", baselines[best]))
+        against: list[tuple[Opponent, str, FloatArray]] = [("baseline", best, baselines[best])]
+        if active is not None:
+            against.insert(0, ("active", active.name, active.on(common)[0]))
         differences = self._differences(own, against)
         enough = deflated is not None and deflated >= LEAST_DEFLATED
         passed = all(each.passed for each in differences) and (enough or not self.require_deflated)

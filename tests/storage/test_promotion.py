@@ -1,0 +1,290 @@
+import datetime as dt
+
+import numpy as np
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+from nvtrader_pipelines.evaluation.promotion_gate import PromotionGate
+from nvtrader_pipelines.policies.baselines import BuyAndHold, EqualWeight, Momentum
+from nvtrader_pipelines.storage import promotion
+from nvtrader_pipelines.storage.active_policy import PolicyRef, activate, read_active
+from nvtrader_pipelines.storage.audit_log import JsonlAudit
+from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.ledger import Ledger
+from nvtrader_pipelines.storage.policy_library import PolicyLibrary
+from nvtrader_pipelines.storage.promotion import consider, decide, mirror_active, promotions_of, read_gate
+from nvtrader_pipelines.storage.runs import replace_run
+from nvtrader_pipelines.storage.table import polars_type
+from nvtrader_pipelines.storage.tables import ACTIVE_POLICY, EQUITY_CURVES, PROMOTIONS, VALIDATION
+from tests.storage.small_runs import EXPERIMENT, small_home
+from tests.storage.untrained import AT, planned, sealed
+
+MARKET = np.random.default_rng(5).normal(0.0003, 0.01, 300)
+RULES = {"steady": EqualWeight(), "still": BuyAndHold(), "trend": Momentum()}
+
+
+def spec(name, **changes):
+    rule = {"name": name, "agent": RULES.get(name, EqualWeight()), "seeds": (0,)}
+    return EXPERIMENT.model_copy(update={**rule, **changes})
+
+
+def earned(lake, run, net, baseline=MARKET - 0.002) -> None:
+    """Make the run's account and its baseline earn this."""
+    sessions = np.datetime64("2016-01-04") + np.arange(len(net))
+    parts = [
+        pl.DataFrame({"policy": name, "kind": kind, "session": sessions, "net_return": returns})
+        for name, kind, returns in (
+            (run.experiment, "ensemble", net),
+            ("equal_weight", "baseline", baseline[: len(net)]),
+        )
+    ]
+    rows = pl.concat(parts).with_columns(
+        pl.lit(0.0).alias(name) for name in ("equity", "drawdown", "turnover", "cost", "cash")
+    )
+    replace_run(lake, EQUITY_CURVES, rows.with_columns(pl.lit(0, pl.Int32).alias("fold")), run)
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory):
+    return small_home(tmp_path_factory.mktemp("gate") / "home")
+
+
+@pytest.fixture(scope="module")
+def runs(lake):
+    """Runs of three rules, by name: one earns what the market does, one more on every session, one was not tested."""
+    found = {name: sealed(lake, planned(lake, spec(name))) for name in RULES}
+    earned(lake, found["steady"], MARKET)
+    earned(lake, found["still"], MARKET + 0.001)
+    return found
+
+
+@pytest.fixture(autouse=True)
+def _clean(lake, runs):
+    """Nothing trades and nothing was asked."""
+    for folder in (lake.home.runtime, lake.home.audit):
+        for path in folder.glob("*"):
+            path.unlink()
+    asked = lake.read(PROMOTIONS)
+    if len(asked):
+        lake.replace(PROMOTIONS, asked.clear(), {})
+
+
+def ask(lake, policy, by="gate", at=AT):
+    return consider(lake, Ledger.open(lake.home), policy, by, lambda: at)
+
+
+def say(lake, policy, reason="I know it", at=AT):
+    return decide(lake, Ledger.open(lake.home), policy, "ann", reason, lambda: at)
+
+
+def trades(lake) -> str | None:
+    active = read_active(lake.home)
+    return active.policy if active else None
+
+
+def answers(lake) -> list[tuple]:
+    return lake.read(PROMOTIONS).select("decision", "policy", "active_policy", "passed", "activated").rows()
+
+
+def test_where_nothing_trades_a_policy_that_beats_its_baseline_is_promoted(lake, runs):
+    said = ask(lake, "steady")
+    assert said.activated
+    assert trades(lake) == "steady"
+    assert answers(lake) == [("gate", "steady", None, True, True)]
+    (event,) = JsonlAudit(lake.home).events()
+    assert (event.kind, event.run_id, event.by, event.reason) == (
+        "promoted",
+        runs["steady"].run_id,
+        "gate",
+        said.verdict.sentence,
+    )
+
+
+def test_a_better_policy_takes_the_place_and_the_row_has_every_figure(lake, runs):
+    ask(lake, "steady")
+    said = ask(lake, "still", at=AT + dt.timedelta(days=1))
+    assert said.activated
+    assert trades(lake) == "still"
+    (row,) = promotions_of(lake, PolicyRef(runs["still"].run_id, "still")).to_dicts()
+    assert row == {**said.row(), "considered_at": AT + dt.timedelta(days=1)}
+    assert row["active_run_id"] == runs["steady"].run_id
+    assert 0.0 < row["active_low"] < row["active_difference"] < row["active_high"]
+    assert row["n_sessions"] == 300
+    assert row["best_baseline"] == "equal_weight"
+    assert row["deflated_sharpe"] is None
+
+
+def test_a_no_is_a_row_with_its_reason_and_what_trades_stays_byte_for_byte(lake):
+    ask(lake, "still")
+    before = lake.home.active_policy.read_bytes()
+    said = ask(lake, "steady")
+    assert not said.activated
+    assert lake.home.active_policy.read_bytes() == before
+    assert ("gate", "steady", "still", False, False) in answers(lake)
+    sentence = lake.read(PROMOTIONS).filter(pl.col("policy") == "steady")["sentence"][0]
+    assert sentence.startswith("steady (run ")
+    assert ") is not promoted: on 300 sessions, 2016-01-04 to 2016-10-29, Sharpe ratio less that of still" in sentence
+
+
+def test_asked_again_the_same_question_is_the_same_row(lake):
+    ask(lake, "still")
+    first = ask(lake, "steady")
+    written = lake.snapshot_id(PROMOTIONS)
+    again = ask(lake, "steady", by="another", at=AT + dt.timedelta(days=9))
+    assert again == first
+    assert lake.snapshot_id(PROMOTIONS) == written
+
+
+def test_where_the_figures_are_others_now_the_answer_is_replaced(lake, runs):
+    ask(lake, "still")
+    ask(lake, "steady")
+    earned(lake, runs["steady"], MARKET + 0.003)
+    assert ask(lake, "steady").activated
+    assert answers(lake).count(("gate", "steady", "still", True, True)) == 1
+    assert len(answers(lake)) == 2
+    earned(lake, runs["steady"], MARKET)
+
+
+def test_the_policy_that_trades_is_not_asked_about(lake, runs):
+    ask(lake, "steady")
+    before = lake.home.active_policy.read_bytes()
+    for again in (ask(lake, "steady"), say(lake, "steady")):
+        assert not again.activated
+        assert again.verdict.sentence == f"steady (run {runs['steady'].run_id[:8]}) is the policy that trades already"
+    assert len(answers(lake)) == 1
+    assert lake.home.active_policy.read_bytes() == before
+    assert len(JsonlAudit(lake.home).events()) == 1
+
+
+def test_a_person_decides_whatever_the_gate_says_and_its_verdict_is_kept(lake):
+    ask(lake, "still")
+    said = say(lake, "steady")
+    assert (said.verdict.passed, said.activated) == (False, True)
+    assert trades(lake) == "steady"
+    assert ("person", "steady", "still", False, True) in answers(lake)
+    assert JsonlAudit(lake.home).events()[-1].reason == "I know it"
+
+
+def test_what_was_never_tested_does_not_pass_but_a_person_may_let_it_trade(lake):
+    said = ask(lake, "trend")
+    assert not said.activated
+    assert "was not tested; `nvtrader experiments run trend` judges it" in said.verdict.sentence
+    assert trades(lake) is None
+    assert say(lake, "trend").activated
+    assert trades(lake) == "trend"
+
+
+def test_a_policy_that_cannot_trade_is_a_no_of_the_gate_and_an_error_for_a_person(lake, runs):
+    run = runs["still"]
+    path = PolicyLibrary(lake.home).folder(run.partition_key, run.run_id) / "fold-0-seed-0.zip"
+    content = path.read_bytes()
+    path.write_bytes(content + b"x")
+    said = ask(lake, "still")
+    assert not said.activated
+    assert "is not promoted: 1 policy files of still@" in said.verdict.sentence
+    with pytest.raises(StorageError, match="1 policy files of still@"):
+        say(lake, "still")
+    assert [decision for decision, *_ in answers(lake)] == ["gate"]
+    assert trades(lake) is None
+    path.write_bytes(content)
+
+
+def test_accounts_that_paid_other_costs_are_not_compared(lake, runs):
+    free = spec("free", environment=EXPERIMENT.environment.model_copy(update={"turnover_cost_bps": 0.0}))
+    earned(lake, sealed(lake, planned(lake, free)), MARKET + 0.002)
+    ask(lake, "steady")
+    said = ask(lake, "free")
+    assert not said.activated
+    assert 'the cost of trading is none in the tests of the one and {"bps":10.0,"kind":"proportional"} in' in (
+        said.verdict.sentence
+    )
+
+
+def test_a_killed_promotion_is_finished_by_the_next_attempt(lake, monkeypatch):
+    class Killed(BaseException):
+        pass
+
+    def killed(*_):
+        raise Killed
+
+    ask(lake, "steady")
+    with monkeypatch.context() as patch:
+        patch.setattr(promotion, "activate", killed)
+        with pytest.raises(Killed):
+            ask(lake, "still")
+    assert trades(lake) == "steady"
+    assert ask(lake, "still").activated
+    assert trades(lake) == "still"
+    assert len(answers(lake)) == 2
+
+
+def test_where_the_activation_fails_the_row_says_that_nothing_was_activated(lake, monkeypatch):
+    def fails(*_):
+        raise StorageError("the disk is full")
+
+    ask(lake, "steady")
+    monkeypatch.setattr(promotion, "activate", fails)
+    with pytest.raises(StorageError, match="the disk is full"):
+        ask(lake, "still")
+    assert ("gate", "still", "steady", True, False) in answers(lake)
+
+
+def test_a_damaged_pointer_stops_the_gate_and_a_person_replaces_it(lake):
+    lake.home.runtime.mkdir(parents=True, exist_ok=True)
+    lake.home.active_policy.write_text("{")
+    with pytest.raises(StorageError, match="cannot be read as the active policy"):
+        ask(lake, "steady")
+    assert say(lake, "steady").activated
+    assert trades(lake) == "steady"
+
+
+def test_the_active_deflated_sharpe_ratio_of_the_run_is_shown(lake, runs):
+    kinds = {column.name: polars_type(column.kind) for column in VALIDATION.fields}
+    run_id = runs["steady"].run_id
+    rows = [
+        {"run_id": run_id, "period": period, "against": against, "deflated_sharpe": value}
+        for period, against, value in [
+            ("all", "best_baseline", 0.37),
+            ("all", "zero", 0.99),
+            ("from_2010", "best_baseline", 0.5),
+        ]
+    ]
+    lake.replace(VALIDATION, pl.DataFrame(rows, schema=kinds), {})
+    said = ask(lake, "steady")
+    assert said.verdict.deflated == 0.37
+    assert said.verdict.sentence.endswith("active deflated Sharpe ratio 0.37 (0.95 not asked for)")
+    lake.replace(VALIDATION, pl.DataFrame(schema=kinds), {})
+
+
+def test_the_gate_is_a_file_whose_mistakes_are_said(lake):
+    path = lake.home.root / "data" / "promotion.yaml"
+    assert read_gate(lake.home) == PromotionGate()
+    path.write_text("least_sessions: 301\nintervals: {confidence_level: 0.9}\n")
+    assert read_gate(lake.home).least_sessions == 301
+    assert ask(lake, "steady").verdict.sentence.endswith("it was tested on 300 sessions, and 301 are needed")
+    path.write_text("least_session: 3\n")
+    with pytest.raises(StorageError, match=r"promotion\.yaml is no valid promotion gate: .*least_session"):
+        ask(lake, "steady")
+    path.unlink()
+
+
+def test_every_activation_is_a_row_and_one_of_them_trades(lake, runs):
+    for day, name in enumerate(("steady", "still", "steady")):
+        activate(
+            lake,
+            Ledger.open(lake.home),
+            PolicyRef(runs[name].run_id, name),
+            "ann",
+            "",
+            lambda day=day: AT + dt.timedelta(days=day),
+        )
+    mirror_active(lake)
+    rows = lake.read(ACTIVE_POLICY).sort("activated_at")
+    assert rows.select("policy", "previous_policy", "active").rows() == [
+        ("steady", None, False),
+        ("still", "steady", False),
+        ("steady", "still", True),
+    ]
+    mirror_active(lake)
+    assert_frame_equal(lake.read(ACTIVE_POLICY).sort("activated_at"), rows)
