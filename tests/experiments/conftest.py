@@ -1,7 +1,10 @@
 """One small run for every test of what can be done with it."""
 
+from functools import cache
+
 import pytest
 
+from tests.experiments.pipelines import TIMINGS, piped, timed
 from tests.experiments.small import planned, trained
 
 
@@ -14,3 +17,9 @@ def plan():
 def run(plan):
     """The store of the whole run; only to be read."""
     return trained(plan)
+
+
+@pytest.fixture(scope="session")
+def behind(plan, run):
+    """The plan and the store of the run behind the pipeline with a timing, by the timing's name; only to be read."""
+    return cache(lambda timing: piped(plan, run, timed(TIMINGS[timing])))

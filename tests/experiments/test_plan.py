@@ -7,6 +7,8 @@ from nvtrader_pipelines.evaluation.splits import CombinatorialPurged, PurgedKFol
 from nvtrader_pipelines.experiments.designs import AblationDesign, BasicDesign, BestOfNDesign
 from nvtrader_pipelines.experiments.plan import SURVIVORSHIP, VALIDATION_ONLY
 from nvtrader_pipelines.experiments.replay import FoldDates, Parent, fold_dates, paper_plan, recorded_as, replay_plan
+from nvtrader_pipelines.portfolio.pipeline import WeightPipeline
+from nvtrader_pipelines.portfolio.pipeline.selectors import Liquidity
 from tests.experiments.small import EXPERIMENT, planned
 from tests.markets import synthetic_panel
 from tests.policies.small import SPEC
@@ -59,6 +61,13 @@ def test_an_ablation_is_refused_with_the_names_of_its_variants():
 KFOLD = EXPERIMENT.model_copy(update={"splitter": PurgedKFold(n_folds=3)})
 COMBINED = EXPERIMENT.model_copy(update={"splitter": CombinatorialPurged(n_folds=4)})
 EITHER = pytest.mark.parametrize("spec", [KFOLD, COMBINED], ids=lambda spec: spec.splitter.kind)
+
+
+def test_a_market_without_what_the_pipeline_needs_is_refused_before_anything_is_trained():
+    liquid = EXPERIMENT.model_copy(update={"pipeline": WeightPipeline(selector=Liquidity())})
+    assert planned(liquid).folds
+    with pytest.raises(ValueError, match="liquidity needs the feature 'volume_z_21'"):
+        planned(liquid, synthetic_panel(700, 3, volume=False))
 
 
 def test_a_task_of_a_fold_with_several_stretches_has_them_all():

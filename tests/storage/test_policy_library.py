@@ -15,6 +15,7 @@ from nvtrader_pipelines.policies.agents import Fit
 from nvtrader_pipelines.policies.archive import write_archive
 from nvtrader_pipelines.policies.training import TrainingTask
 from nvtrader_pipelines.policies.trajectory import TRAJECTORY
+from nvtrader_pipelines.portfolio.pipeline import Thresholds
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.policy_library import PolicyLibrary
 from tests.markets import synthetic_panel
@@ -147,6 +148,23 @@ def test_the_manifest_holds_the_folds_by_their_sessions_and_the_seeds_chosen(lib
     assert run.as_parent.window == (sessions[206].item(), sessions[399].item())
     assert run.folds[0].train_last == sessions[199].item()
     assert library.latest(SPEC.partition_key).chosen == {0: 2, 1: 0}
+
+
+def test_the_manifest_holds_what_the_timing_was_fitted_to_and_its_digest_tells_if_that_is_changed(library, plan):
+    unfitted = sealed(library, plan)
+    fitted = {0: Thresholds(drawdown=0.1 + 0.2), 1: Thresholds(turbulence=7.5)}
+    run = library.seal(plan, {}, fitted)
+    assert library.latest(SPEC.partition_key).thresholds == fitted
+    other = run.model_copy(update={"thresholds": {**fitted, 1: Thresholds(turbulence=7.6)}})
+    assert len({each.sha256 for each in (unfitted, run, other)}) == 3
+
+
+def test_a_manifest_from_before_there_were_thresholds_still_opens(library, plan):
+    run = sealed(library, plan)
+    path = library.folder(SPEC.partition_key, plan.run_id) / "manifest.json"
+    assert "thresholds" not in json.loads(path.read_bytes())
+    assert library.sealed(SPEC.partition_key, plan.run_id) == run
+    assert run.thresholds == {}
 
 
 def test_a_run_repeated_on_an_earlier_market_leaves_the_latest_policies_what_they_are(library, plan):

@@ -1,0 +1,131 @@
+import numpy as np
+import polars as pl
+import pytest
+
+from nvtrader_pipelines.evaluation.backtest import Contestant, backtest
+from nvtrader_pipelines.evaluation.splits import Block, Fold
+from nvtrader_pipelines.experiments.contest import contestants, mean_thresholds
+from nvtrader_pipelines.experiments.plan import RunPlan
+from nvtrader_pipelines.experiments.replay import Parent, fold_dates, replay_plan
+from nvtrader_pipelines.experiments.thresholds import fit_thresholds
+from nvtrader_pipelines.policies.archive import read_archive
+from nvtrader_pipelines.policies.baselines import AnchorPortfolio
+from nvtrader_pipelines.policies.learned import EnsemblePolicy, open_policy
+from nvtrader_pipelines.portfolio.pipeline import Thresholds
+from nvtrader_pipelines.portfolio.pipeline.regime_guard import RegimeGuard
+from tests.experiments.memory import MemoryStore, runtime
+from tests.experiments.pipelines import TIMINGS, timed
+from tests.experiments.small import EXPERIMENT, TABLES
+from tests.panels import with_other_future
+
+
+@pytest.fixture(scope="module", params=TIMINGS)
+def walked(request, behind):
+    """The plan and the store of a whole run with each timing."""
+    return behind(request.param)
+
+
+@pytest.fixture(scope="module")
+def guarded(behind):
+    return behind("regime_guard")
+
+
+def moved(plan, t):
+    """The plan on the market with another future, which it takes for the one its policies were trained on."""
+    return RunPlan(plan.spec, with_other_future(plan.panel, t), plan.panel_digest, plan.folds)
+
+
+def test_each_fold_has_thresholds_where_the_timing_is_fitted_and_the_run_tells_them(walked):
+    plan, store = walked
+    told = [step for step in store.told if "timing was fitted" in step.message]
+    if not plan.spec.pipeline.timing.needs_fit:
+        assert store.fitted == {}
+        assert told == []
+        return
+    assert list(store.fitted) == [fold.index for fold in plan.folds]
+    assert [step.fold for step in told] == list(store.fitted)
+    for step in told:
+        known = store.fitted[step.fold].model_dump(exclude_none=True)
+        assert step.metrics == known
+        assert all(f"{name.replace('_', ' ')} {value:.4g}" in step.message for name, value in known.items())
+    assert len(set(map(repr, store.fitted.values()))) == len(plan.folds)
+
+
+def test_thresholds_do_not_know_what_came_after_their_training(walked):
+    plan, store = walked
+    for fold in plan.folds:
+        after = moved(plan, fold.train_last)
+        again = fit_thresholds(after, store.archives(), {}, fold)
+        assert again == store.fitted.get(fold.index, Thresholds())
+
+
+def test_thresholds_of_an_account_are_of_the_experiments_own_over_the_training_without_timing(guarded):
+    plan, store = guarded
+    fold = plan.folds[0]
+    opened = [open_policy(*read_archive(store.archives()[fold.index, seed]), plan.panel) for seed in plan.spec.seeds]
+    own = Contestant("own", "ensemble", (None,), (EnsemblePolicy(opened),))
+    training = Block(0, fold.train_first + 1, fold.train_last)
+    curve = backtest(plan.panel, plan.spec.environment, [training], [own]).equity_curves
+    assert store.fitted[0].drawdown == float(np.quantile(curve["drawdown"].to_numpy(), 0.5))
+    trades = curve.filter(pl.col("turnover") > 0.0)["turnover"].to_numpy()[1:]
+    assert store.fitted[0].turnover == float(np.quantile(trades, 0.5))
+
+
+def test_each_stretch_of_a_training_is_walked_from_cash(plan):
+    spec = EXPERIMENT.model_copy(
+        update={"agent": AnchorPortfolio(), "seeds": (0,), "pipeline": timed(RegimeGuard(quantile=0.5))}
+    )
+    stretches = [(0, 150), (300, 420)]
+    fold = Fold.of(0, stretches, [(180, 270)])
+    found = fit_thresholds(RunPlan(spec, plan.panel, plan.panel_digest, (fold,)), {}, {}, fold)
+    drawdowns, turnovers = [], []
+    for first, last in stretches:
+        own = Contestant("own", "ensemble", (None,), (AnchorPortfolio().start(),))
+        curve = backtest(plan.panel, spec.environment, [Block(0, first + 1, last)], [own]).equity_curves
+        drawdowns.append(curve["drawdown"].to_numpy())
+        turnovers.append(curve.filter(pl.col("turnover") > 0.0)["turnover"].to_numpy()[1:])
+    assert found.drawdown == float(np.quantile(np.concatenate(drawdowns), 0.5))
+    assert found.turnover == float(np.quantile(np.concatenate(turnovers), 0.5))
+
+
+def test_a_replay_gives_the_rows_of_its_parent_bit_for_bit_with_every_timing(walked):
+    plan, run = walked
+    parent = Parent(plan.run_id, fold_dates(plan))
+    again, store = replay_plan(plan.spec, plan.panel, parent), MemoryStore(parent=run)
+    told = list(runtime(again, store).replay())
+    assert not [step for step in told if "timing was fitted" in step.message]
+    for name in TABLES:
+        was, is_now = getattr(run.record, name), getattr(store.record, name)
+        if name == "trajectories":
+            was, is_now = was.drop("phase"), is_now.drop("phase")
+        assert is_now.equals(was)
+
+
+def test_a_replay_takes_the_thresholds_that_were_kept_and_fits_none(guarded, run):
+    untimed = run.record
+    plan, run = guarded
+    parent = Parent(plan.run_id, fold_dates(plan))
+    changed = MemoryStore(parent=MemoryStore())
+    changed.parent.policies, changed.parent.sealed = run.policies, {}
+    none = Thresholds(drawdown=1.0, trailing_return=-0.99, turnover=1.0)  # that no account passes
+    changed.parent.fitted = dict.fromkeys(run.fitted, none)
+    list(runtime(replay_plan(plan.spec, plan.panel, parent), changed).replay())
+    own = pl.col("policy") == "tiny"
+    logs = [record.action_logs.filter(own) for record in (changed.record, run.record, untimed)]
+    now, timed_by_its_own, without = (log["target_weights"] for log in logs)
+    assert not now.equals(timed_by_its_own)
+    assert now.equals(without)
+
+
+def test_a_fitted_timing_without_thresholds_is_refused(guarded):
+    plan, store = guarded
+    with pytest.raises(ValueError, match=r"regime_guard timing of tiny@\w+ needs .* none of fold 1; train the"):
+        contestants(plan, store.archives(), {}, {0: store.fitted[0]})
+
+
+def test_where_several_folds_decide_each_threshold_is_their_mean():
+    one, other = Thresholds(drawdown=0.1, turnover=0.2), Thresholds(drawdown=0.3, turnover=0.6)
+    assert mean_thresholds([one]) is one
+    found = mean_thresholds([one, other])
+    assert (found.drawdown, found.turnover) == pytest.approx((0.2, 0.4))
+    assert found.turbulence is None
