@@ -1,0 +1,147 @@
+"""The account as people move it, on a home whose policies were not trained: networks as they begin."""
+
+import json
+
+import pytest
+
+from nvtrader_pipelines.service.errors import BAD_INPUT
+from nvtrader_pipelines.storage.active_policy import PolicyRef, activate
+from nvtrader_pipelines.storage.execution import evaluate_run, followed
+from nvtrader_pipelines.storage.ledger import Ledger
+from nvtrader_pipelines.storage.paper_book import SqliteBook
+from nvtrader_pipelines.storage.recording import Launch, now
+from nvtrader_pipelines.storage.tables import FILLS, PORTFOLIO_STATE
+from tests.service.words import is_one_sentence
+from tests.storage.small_runs import small_home
+from tests.storage.untrained import planned, sealed
+
+SECTORS = "symbol,sector\nAAA,one\nBBB,two\nCCC,three\n"
+SOFT = "soft turnover_pct_warn"  # of the first plan, which buys everything
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory):
+    """A home in which a policy is active and no account is open."""
+    lake = small_home(tmp_path_factory.mktemp("desk") / "home")
+    lake.home.compliance.mkdir(parents=True)
+    (lake.home.compliance / "sectors.csv").write_text(SECTORS)
+    lake.home.accounts.mkdir()
+    run, ledger = sealed(lake, planned(lake)), Ledger.open(lake.home)
+    followed(evaluate_run(lake, ledger, run.run_id, Launch("test")), lambda _: None)
+    activate(lake, ledger, PolicyRef(run.run_id, "small"), "ann", "", now)
+    return lake
+
+
+@pytest.fixture(scope="module")
+def days(lake):
+    """Forty sessions of the policy's tests."""
+    panel = planned(lake).panel
+    return [day.item() for day in panel.sessions[planned(lake).folds[0].test_first :][:40]]
+
+
+@pytest.fixture
+def account(lake, request):
+    """An account of this test's own."""
+    name = request.node.originalname.removeprefix("test_").replace("_", "-")[:63]
+    (lake.home.accounts / f"{name}.yaml").write_text("kind: paper\n")
+    return name
+
+
+@pytest.fixture
+def invoke(lake, command):
+    return command(lake.home)
+
+
+def told(invoke, account, *arguments):
+    found = invoke("paper", "--account", account, *map(str, arguments), "--json")
+    assert found.exit_code == 0, found.stderr
+    return json.loads(found.stdout)
+
+
+def test_a_history_is_replayed_to_the_equity_of_its_back_test_and_goes_on_where_it_ended(lake, invoke, account, days):
+    first = told(invoke, account, "--from", days[0], "--to", days[11])
+    again = told(invoke, account, "--from", days[0], "--to", days[11])
+    later = told(invoke, account, "--to", days[23])
+    assert again == first
+    assert (first["n_sessions"], first["first_session"], first["last_session"]) == (12, str(days[0]), str(days[11]))
+    assert (later["n_sessions"], later["last_session"]) == (24, str(days[23]))
+    for document in (first, later):
+        assert document["backtest"]["n_sessions"] == document["n_sessions"]
+        assert document["backtest"]["largest_difference"] <= 1e-12
+        assert document["equity"] == pytest.approx(document["backtest"]["equity"], abs=1e-12)
+        assert document["n_orders"] == document["n_fills"] > 0
+    assert first["findings"][SOFT] == 1
+    states, fills = (lake.read(table, {"account": [account]}) for table in (PORTFOLIO_STATE, FILLS))
+    assert states["session"].max() == days[23]
+    assert len(fills) == later["n_fills"]
+    assert (lake.home.pictures / "paper" / f"{account}.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_what_happened_is_told_to_a_person_line_by_line(invoke, account, days):
+    found = invoke("paper", "--account", account, "--from", str(days[0]), "--to", str(days[9]))
+    assert found.exit_code == 0, found.stderr
+    lines = [" ".join(line.split()) for line in found.stdout.splitlines()]
+    assert f"sessions 10, {days[0]} to {days[9]}" in lines
+    for name in (
+        "equity",
+        "return",
+        "net Sharpe",
+        "max drawdown",
+        "turnover/y",
+        "cost/y",
+        "plans",
+        "orders",
+        "picture",
+    ):
+        assert any(line.startswith(f"{name} ") for line in lines), name
+    (compared,) = [line for line in lines if line.startswith("back-test ")]
+    assert "over the same 10 sessions" in compared
+    assert "━" not in found.stdout
+
+
+def test_a_plan_that_waits_stops_the_account_until_a_person_approves_it_once(invoke, account, days):
+    window = ("--from", str(days[0]), "--to", str(days[9]))
+    first = told(invoke, account, *window, "--wait")
+    (plan,) = first["waiting"]
+    assert (first["n_sessions"], first["n_orders"], first["plans"]) == (0, 0, {"waiting": 1})
+    shown = invoke("portfolio", "--account", account).stdout
+    assert f"waits for you    {plan}\n" in shown
+    approved, again = (invoke("plans", "approve", plan[:10], "--reason", "the first buys") for _ in range(2))
+    assert approved.exit_code == 0, approved.stderr
+    assert "is approved by" in approved.stdout
+    assert again.exit_code == BAD_INPUT
+    assert is_one_sentence(again.stderr)
+    then = told(invoke, account, *window, "--wait")
+    assert then["n_fills"] > 0
+    assert then["plans"]["filled"] == then["n_plans"] - 1 or then["plans"] == {"filled": then["n_plans"]}
+    assert then["backtest"]["largest_difference"] <= 1e-12
+
+
+def test_a_plan_that_is_overridden_makes_no_order_and_the_account_holds(invoke, account, days):
+    (plan,) = told(invoke, account, "--from", days[0], "--to", days[2], "--wait")["waiting"]
+    answered = invoke("plans", "override", plan, "--reason", "not today", "--json")
+    assert (json.loads(answered.stdout)["kind"], json.loads(answered.stdout)["reason"]) == ("overridden", "not today")
+    document = told(invoke, account, "--to", days[2], "--wait")
+    assert (document["n_orders"], document["equity"]) == (0, 1.0)
+    assert document["backtest"]["largest_difference"] > 0.0
+
+
+def test_while_the_kill_switch_is_engaged_no_order_is_placed_and_the_command_says_so(lake, invoke, account, days):
+    invoke("halt", "--reason", "a drill")
+    try:
+        document = told(invoke, account, "--from", days[0], "--to", days[5])
+        shown = invoke("paper", "--account", account, "--to", str(days[5])).stdout
+    finally:
+        invoke("resume")
+    assert (document["n_orders"], document["equity"]) == (0, 1.0)
+    assert "a drill" in document["kill_switch"]
+    assert "kill switch" in shown
+    assert told(invoke, account, "--to", days[23])["n_orders"] > 0
+    assert SqliteBook(lake.home, account).open_orders() == []
+
+
+def test_without_an_active_policy_the_command_says_how_to_have_one(tmp_path, command):
+    found = command(small_home(tmp_path / "home").home)("paper")
+    assert found.exit_code == BAD_INPUT
+    assert "`nvtrader policies activate" in found.stderr
+    assert is_one_sentence(found.stderr)
