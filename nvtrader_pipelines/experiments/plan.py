@@ -77,12 +77,13 @@ class RunPlan:
         """The walk_forward run of a spec on a market.
 
         Raises:
-            ValueError: if no fold fits, or the spec stands for several others.
+            ValueError: if no fold fits, the spec stands for several others, or its pipeline needs what a market lacks.
         """
         if spec.design.kind == "ablation":
             variants = ", ".join(variant.name for variant in spec.variants())
             raise ValueError(f"{spec.name} is an ablation and runs nothing itself; run its variants: {variants}")
         folds = spec.design.folds(spec.splitter.split(panel.sessions))
+        spec.pipeline.start(panel)  # which costs nothing, and refuses before anything is trained
         return cls(spec, panel, panel_digest(panel), tuple(folds))
 
     @property
