@@ -14,9 +14,11 @@ from nvtrader_pipelines.experiments.store import TrainedPolicy
 from nvtrader_pipelines.policies.agents import Fit, Learner
 from nvtrader_pipelines.policies.archive import write_archive
 from nvtrader_pipelines.policies.trajectory import TRAJECTORY
+from nvtrader_pipelines.storage.execution import evaluate_run
 from nvtrader_pipelines.storage.ledger import Ledger, RunRow
 from nvtrader_pipelines.storage.medallion import read_panel
 from nvtrader_pipelines.storage.policy_library import PolicyLibrary, SealedRun
+from nvtrader_pipelines.storage.recording import Launch
 from nvtrader_pipelines.storage.warehouse import Warehouse
 from tests.storage.small_runs import EXPERIMENT
 
@@ -63,3 +65,11 @@ def fitted(plan: RunPlan, lookback: int) -> Fit:
     seen = spaces.Box(-np.inf, np.inf, (layout.length,), np.float32)
     network = agent.network(layout, seen, spaces.Box(-size.bound, size.bound, (size.length,), np.float32))
     return Fit(dict(network.state_dict()), scaler, [])
+
+
+def judged(lake: Warehouse, plan: RunPlan) -> SealedRun:
+    """The run with its networks walked through the tests, and the verdict on them."""
+    run = sealed(lake, plan)
+    for _ in evaluate_run(lake, Ledger.open(lake.home), run.run_id, Launch("test")):
+        pass
+    return run
