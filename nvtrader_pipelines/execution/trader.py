@@ -124,14 +124,15 @@ class Trader:
             said += self._place(record.plan, t, self._stopped(t))
         return said
 
-    def finished(self, t: int) -> bool:
-        """Whether nothing is left to do at session `t`."""
+    def finished(self, t: int, *, acknowledge: bool = False) -> bool:
+        """Whether nothing is left to do at session `t`, by one who acknowledges soft findings or not."""
         if not self._settled(t):
             return False
         proposal, record = self._journal.proposal(self._session(t)), self._decided(t)
         if proposal is None:
             return self._journal.halted(self._session(t)) or not self._due(t)
-        undone = {"constructed"} if self._venue.settles == "with_bars" else {"constructed", "cleared", "approved"}
+        undone = {"constructed"} | ({"waiting"} if acknowledge else set())
+        undone |= {"cleared", "approved"} if self._venue.settles == "at_market" else set()
         return proposal.plan_id is None or (record is not None and record.status not in undone)
 
     def _place(self, plan: RebalancePlan, t: int, stop: str | None) -> list[AuditEvent]:

@@ -71,7 +71,7 @@ class Desk:
         with self._hired() as (trader, market, book):
             self._open(trader, market, book, first)
             end = len(market.panel.sessions) - 1 if last is None else market.last_session(last)
-            due = [t for t in _due(trader, market, book.last()) if t <= end]
+            due = [t for t in _due(trader, market, book.last(), acknowledge=acknowledge) if t <= end]
             for done, t in enumerate(due, start=1):
                 state = _through(trader, t, acknowledge=acknowledge)
                 yield market.told(state, done / len(due), self._clock())
@@ -201,7 +201,7 @@ def _opened(book: SqliteBook) -> AccountState:
     return state
 
 
-def _due(trader: Trader, market: DeskMarket, last: AccountState | None) -> list[int]:
+def _due(trader: Trader, market: DeskMarket, last: AccountState | None, *, acknowledge: bool = False) -> list[int]:
     """Sessions in which something is left to do; at a broker only the last, as nobody can trade those before."""
     end = len(market.panel.sessions) - 1
     if last is None:
@@ -210,7 +210,7 @@ def _due(trader: Trader, market: DeskMarket, last: AccountState | None) -> list[
     after = list(range(stands_at + 1, end + 1))
     if market.is_live:
         after = after[-1:]
-    return after if trader.finished(stands_at) else [stands_at, *after]
+    return after if trader.finished(stands_at, acknowledge=acknowledge) else [stands_at, *after]
 
 
 def _in_hand(trader: Trader, market: DeskMarket, last: AccountState) -> int:

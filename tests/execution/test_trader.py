@@ -1,0 +1,361 @@
+import datetime as dt
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from nvtrader_pipelines.execution.answers import answered
+from nvtrader_pipelines.execution.brokers.account_spec import PaperAccountSpec
+from nvtrader_pipelines.execution.errors import ExecutionError
+from nvtrader_pipelines.execution.journal import Journal
+from nvtrader_pipelines.execution.plan import Finding
+from nvtrader_pipelines.policies.policy import Decision
+from nvtrader_pipelines.portfolio.pipeline import RiskLimits, WeightPipeline
+from tests.execution.desks import ACCOUNT, Account, Deployed, MemoryBook, MemoryLog, Switch, prices_of, spec_of
+from tests.markets import synthetic_panel
+from tests.panels import GAP, GAPPY, eventful_panel
+
+PANEL = synthetic_panel(60, 4)
+SPEC = spec_of(pipeline=WeightPipeline(risk_limits=RiskLimits(max_position=0.5)))
+AT = dt.datetime(2024, 1, 2, tzinfo=dt.UTC)
+SOFT = Finding(rule="turnover_pct_warn", level="soft", figure=0.5, bound=0.2, sentence="turnover is high")
+HARD = Finding(rule="max_position_pct", level="hard", symbol="AAA", figure=0.5, bound=0.2, sentence="AAA is too much")
+ORDERED = ["proposed", "constructed", "cleared", *["placed"] * 4, *["filled"] * 4]
+
+
+class Wants:
+    """Wants the same weights at every decision."""
+
+    def __init__(self, *weights):
+        self.weights = np.array(weights)
+
+    def decide(self, panel, t, account):
+        return Decision(target=self.weights.copy())
+
+
+def account(*weights, panel=PANEL, spec=SPEC, **options):
+    policy = Wants(*weights) if weights else Wants(0.2, 0.2, 0.2, 0.2, 0.2)
+    return Account(Deployed(panel, spec, policy), **options)
+
+
+def sessions(panel, *at):
+    return [panel.sessions[t].item() for t in at]
+
+
+def test_a_plan_is_proposed_constructed_cleared_placed_and_filled_and_every_event_leads_to_it():
+    traded = account().open(10)
+    traded.session(11)
+    assert traded.log.kinds() == ORDERED
+    events = traded.log.events(ACCOUNT)
+    assert {event.plan_id for event in events} == {events[0].plan_id}
+    assert {(event.run_id, event.policy, event.spec_hash) for event in events} == {("0" * 16, "wishes", SPEC.spec_hash)}
+    assert {event.session for event in traded.log.of("filled")} == set(sessions(PANEL, 11))
+    (record,) = Journal(traded.log, ACCOUNT).records()
+    assert record.status == "filled"
+
+
+def test_sells_are_placed_before_buys():
+    traded = account(0.4, 0.4, 0.1, 0.1, 0.0).open(10)
+    traded.session(11)
+    traded.deployed.worker._policy.weights = np.array([0.1, 0.1, 0.4, 0.4, 0.0])
+    traded.trade(12, 14)
+    sides = [event.detail["order"]["side"] for event in traded.log.of("placed")][-4:]
+    assert sides == ["sell", "sell", "buy", "buy"]
+
+
+def test_the_account_decides_every_few_sessions_and_at_once_when_another_policy_takes_over():
+    traded = account().open(10)
+    traded.trade(11, 17)
+    assert list(traded.targets()) == sessions(PANEL, 10, 13, 16)
+    traded.deployed.run_id = "1" * 16
+    traded.trader = traded.hired()
+    traded.session(18)
+    traded.trade(19, 21)
+    assert list(traded.targets()) == sessions(PANEL, 10, 13, 16, 18, 21)
+
+
+def test_with_the_switch_set_between_two_orders_the_second_is_not_placed_and_the_first_fills():
+    switch = Switch()
+    traded = account(switch=switch).open(10)
+    switch.after = switch.read + 2  # once as the session begins, once before the first order
+    traded.trader.execute(11)
+    state = traded.trader.settle(11)
+    assert [event.symbol for event in traded.log.of("placed")] == ["AAA"]
+    assert [event.symbol for event in traded.log.of("filled")] == ["AAA"]
+    assert {(e.symbol, e.reason) for e in traded.log.of("cancelled")} == {
+        (symbol, "stopped by a test") for symbol in ("BBB", "CCC", "DDD")
+    }
+    assert [event.session for event in traded.log.of("halted")] == sessions(PANEL, 11)
+    assert np.flatnonzero(state.weights).tolist() == [0, 4]
+    assert state.differences == ()
+    assert list(traded.book.placed) == [event.order_id for event in traded.log.of("placed")]
+
+
+def test_an_engaged_switch_holds_the_account_says_so_once_a_session_and_lets_no_proposal_be_made():
+    switch = Switch()
+    traded = account(switch=switch).open(10)
+    traded.trade(11, 12)
+    before, switch.after = traded.book.last(), 0
+    for t in (13, 14, 15):
+        traded.session(t)
+        traded.session(t)
+    assert [event.session for event in traded.log.of("halted")] == sessions(PANEL, 13, 14, 15)
+    assert list(traded.targets()) == sessions(PANEL, 10)
+    assert traded.book.last().weights != before.weights  # it drifts
+    assert {name: round(n, 6) for name, n in traded.book.last().shares.items()} == {
+        name: round(n, 6) for name, n in before.shares.items()
+    }
+    switch.after = None
+    traded.session(16)
+    assert list(traded.targets()) == sessions(PANEL, 10, 16)
+
+
+def test_orders_that_are_open_when_the_switch_is_found_engaged_are_cancelled():
+    switch = Switch()
+    traded = account(switch=switch).open(10)
+    orders, _ = traded.broker.orders(Journal(traded.log, ACCOUNT).records()[0].plan, 10)
+    traded.broker.submit(orders[0])  # by an attempt that was killed right after
+    switch.after = 0
+    traded.session(11)
+    assert traded.book.open_orders() == []
+    assert not traded.log.of("filled")
+    assert [event.reason for event in traded.log.of("cancelled")] == ["stopped by a test"]
+    assert traded.book.last().weights[-1] == 1.0
+
+
+def test_a_plan_with_soft_findings_waits_expires_at_its_fill_session_and_goes_on_when_approved():
+    traded = account(findings=lambda plan, t: (SOFT,)).open(10)
+    traded.session(11)
+    assert not traded.log.of("placed")
+    (expired,) = traded.log.of("cancelled")
+    assert "waiting when its fill session came" in expired.reason
+    traded.trade(12, 13)
+    journal = Journal(traded.log, ACCOUNT)
+    record = journal.records()[-1]
+    journal.append(answered(record, "approved", record.plan.session, ("ann", ""), AT))
+    traded.trader = traded.hired()
+    traded.session(14)
+    assert len(traded.log.of("placed")) == 4
+
+
+def test_a_replay_acknowledges_soft_findings_itself_with_a_row_each():
+    traded = account(findings=lambda plan, t: (SOFT,))
+    traded.trader.open_at(10)
+    traded.trader.propose(10)
+    traded.trader.clear(10, acknowledge=True)
+    traded.session(11)
+    (approved,) = traded.log.of("approved")
+    assert approved.by == "replay"
+    assert len(traded.log.of("filled")) == 4
+
+
+def test_a_blocked_plan_makes_no_order_and_nobody_can_approve_it():
+    traded = account(findings=lambda plan, t: (HARD, SOFT)).open(10)
+    traded.session(11)
+    (blocked,) = traded.log.of("blocked")
+    assert blocked.reason == "AAA is too much"
+    assert not traded.log.of("placed")
+    (record,) = Journal(traded.log, ACCOUNT).records()
+    with pytest.raises(ExecutionError, match="compliance blocks it"):
+        answered(record, "approved", record.plan.session, ("ann", ""), AT)
+
+
+def test_a_plan_is_answered_once_in_time_and_for_a_reason():
+    traded = account(findings=lambda plan, t: (SOFT,)).open(10)
+    journal = Journal(traded.log, ACCOUNT)
+    (record,) = journal.records()
+    session = record.plan.session
+    for answer in ("overridden", "rejected"):
+        with pytest.raises(ExecutionError, match="for a reason"):
+            answered(record, answer, session, ("ann", "  "), AT)
+    with pytest.raises(ExecutionError, match="its fill session has passed"):
+        answered(record, "approved", session + dt.timedelta(days=1), ("ann", ""), AT)
+    journal.append(answered(record, "overridden", session, ("ann", "earnings tomorrow"), AT))
+    (record,) = journal.records()
+    with pytest.raises(ExecutionError, match=r"decided on once, but .* was overridden by ann"):
+        answered(record, "approved", session, ("bob", ""), AT)
+    traded.trader = traded.hired()
+    traded.session(11)
+    assert not traded.log.of("placed")
+    assert traded.book.last().weights[-1] == 1.0
+
+
+def test_a_plan_without_findings_waits_for_no_approval():
+    traded = account().open(10)
+    (record,) = Journal(traded.log, ACCOUNT).records()
+    with pytest.raises(ExecutionError, match="nothing was found that waits for approval"):
+        answered(record, "approved", record.plan.session, ("ann", ""), AT)
+
+
+def test_a_decision_not_to_trade_is_an_event_without_a_plan():
+    class Rests:
+        def decide(self, panel, t, account):
+            return Decision(target=None)
+
+    traded = Account(Deployed(PANEL, SPEC, Rests())).open(10)
+    traded.trade(11, 13)
+    assert traded.log.kinds() == ["proposed", "proposed"]
+    assert [event.plan_id for event in traded.log.of("proposed")] == [None, None]
+
+
+def test_a_step_that_is_taken_again_says_nothing_twice_and_moves_nothing():
+    traded = account().open(10)
+    for t in (11, 12, 13, 14):
+        for _ in range(2):
+            traded.trader.execute(t)
+            traded.trader.execute(t)
+            first = traded.trader.settle(t)
+            assert traded.trader.settle(t) == first
+            assert traded.trader.propose(t) == traded.trader.propose(t)
+            traded.trader.clear(t)
+            assert traded.trader.clear(t) == []
+    assert traded.log.kinds() == ORDERED + ORDERED
+    assert list(traded.book.states) == sessions(PANEL, *range(10, 15))
+
+
+def test_a_policy_with_memory_is_asked_again_what_it_was_asked_before_it_decides():
+    class Counts:
+        def __init__(self):
+            self.asked = []
+
+        def decide(self, panel, t, account):
+            self.asked.append((t, account.weights.tolist()))
+            return Decision(target=np.eye(5)[len(self.asked) % 4] * 0.5 + np.eye(5)[4] * 0.5)
+
+    once = Account(Deployed(PANEL, SPEC, Counts(), remembers=True)).open(10)
+    once.trade(11, 20)
+    log, book, halves = MemoryLog(), MemoryBook(), []
+    for first, last in ((10, 14), (15, 20)):
+        policy = Counts()
+        half = Account(Deployed(PANEL, SPEC, policy, remembers=True), log, book)
+        half.open(first) if first == 10 else half.session(first)
+        half.trade(first + 1, last)
+        halves.append(policy.asked)
+    assert book.states == once.book.states
+    assert [t for t, _ in halves[1]] == [10, 13, 16, 19]
+    assert halves[1][:2] == halves[0]
+
+
+def test_a_halted_name_makes_no_order_is_kept_and_an_event_says_why():
+    panel = eventful_panel()
+    names = len(panel.symbols)
+    wanted = np.append(np.full(names, 0.0), 0.4)
+    wanted[[0, GAPPY]] = 0.3
+    traded = account(*wanted, panel=panel).open(26)
+    traded.session(27)
+    traded.deployed.worker._policy.weights = np.append(np.eye(names)[0] * 0.5, 0.5)
+    traded.trade(28, GAP[0] + 1)
+    halted = [event for event in traded.log.of("cancelled") if event.symbol == panel.symbols[GAPPY]]
+    assert halted
+    assert "no price on" in halted[0].reason
+    assert traded.book.last().weights[GAPPY] > 0.2
+    assert not any(state.differences for state in traded.book.states.values())
+
+
+def test_a_wanted_name_that_never_had_a_price_stops_the_session_and_nothing_is_placed():
+    traded = account(0.2, 0.2, 0.2, 0.2, 0.2).open(10)
+    traded.prices.last_closes[:, 2] = np.nan
+    panel = traded.deployed.panel
+    tradable = panel.tradable.copy()
+    tradable[:, 2] = False
+    traded.deployed.panel = replace(panel, tradable=tradable)
+    traded.trader = traded.hired()
+    with pytest.raises(ExecutionError, match=f"CCC is held or wanted and must have a price on {panel.sessions[11]}"):
+        traded.trader.execute(11)
+    assert not traded.book.placed
+    assert not traded.log.of("placed")
+
+
+@pytest.mark.parametrize("price", [np.nan, 0.0, -1.0, np.inf])
+def test_a_price_today_that_is_none_stops_the_session_before_anything_is_written(price):
+    prices = prices_of(PANEL)
+    prices.opens[11, 1] = price
+    traded = account(prices=prices).open(10)
+    before = dict(traded.log.kept)
+    with pytest.raises(ExecutionError, match=f"BBB is held or wanted and must have a price on {PANEL.sessions[11]}"):
+        traded.session(11)
+    assert traded.log.kept == before
+    assert not traded.book.placed
+    assert traded.book.last().session == PANEL.sessions[10].item()
+
+
+def test_a_close_today_that_is_none_is_not_settled():
+    prices = prices_of(PANEL)
+    traded = account(prices=prices).open(10)
+    traded.session(11)
+    prices.closes[12, 3] = np.nan
+    with pytest.raises(ExecutionError, match="DDD is held or wanted"):
+        traded.session(12)
+    assert traded.book.last().session == PANEL.sessions[11].item()
+
+
+def test_returns_of_the_market_that_are_no_number_are_not_settled():
+    broken = PANEL.close_returns.copy()
+    traded = account().open(10)
+    traded.session(11)
+    broken[12, 0] = np.nan
+    traded.deployed.panel = replace(PANEL, close_returns=broken)
+    traded.trader = traded.hired()
+    with pytest.raises(ValueError, match="finite number"):
+        traded.session(12)
+    assert traded.book.last().session == PANEL.sessions[11].item()
+
+
+def test_weights_that_are_no_numbers_make_no_plan():
+    class Broken:  # behind no pipeline, which would refuse them itself
+        def decide(self, panel, t, account):
+            return Decision(target=np.full(5, np.nan))
+
+    traded = account()
+    traded.trader.open_at(10)
+    traded.deployed.worker = Broken()
+    with pytest.raises(ExecutionError, match="target weights must be numbers"):
+        traded.trader.propose(10)
+    assert not traded.log.kept
+
+
+def test_a_plan_is_not_filled_in_a_later_session():
+    traded = account().open(10)
+    (record,) = Journal(traded.log, ACCOUNT).records()
+    traded.trade(11, 12)
+    with pytest.raises(ExecutionError, match="it is too late for it"):
+        traded.broker.orders(record.plan, 12)
+    with pytest.raises(ExecutionError, match="must stand at the close of"):
+        traded.broker.orders(record.plan, 10)
+
+
+def test_an_account_in_debt_is_not_traded():
+    traded = account().open(10)
+    state = traded.book.states.popitem()[1]
+    weights = (0.5, 0.6, 0.0, 0.0, -0.1)
+    traded.book.settle(state.model_copy(update={"weights": weights}))
+    with pytest.raises(ExecutionError, match=r"owes nothing, but its cash is -0\.1"):
+        traded.session(11)
+
+
+def test_an_account_that_holds_a_name_the_market_lacks_is_not_traded():
+    traded = account().open(10)
+    state = traded.book.states.popitem()[1]
+    held = {"symbols": ("ZZZ", *state.symbols[1:]), "weights": (0.5, 0.0, 0.0, 0.0, 0.5)}
+    traded.book.settle(state.model_copy(update=held))
+    with pytest.raises(ExecutionError, match="holds ZZZ, which the market of the active policy does not have"):
+        traded.session(11)
+
+
+def test_a_policy_is_not_asked_before_its_tests():
+    traded = Account(Deployed(PANEL, SPEC, Wants(0.2, 0.2, 0.2, 0.2, 0.2), first=20))
+    traded.trader.open_at(10)
+    with pytest.raises(ExecutionError, match=f"may decide from the close of {PANEL.sessions[20]} on"):
+        traded.trader.propose(10)
+
+
+def test_small_changes_make_no_order_and_are_no_trade():
+    spec = PaperAccountSpec(skip_below=0.05)
+    traded = account(0.3, 0.3, 0.04, 0.2, 0.16, account_spec=spec).open(10)
+    state = traded.session(11)
+    assert [event.symbol for event in traded.log.of("placed")] == ["AAA", "BBB", "DDD"]
+    assert state.weights[2] == 0.0
+    small = PaperAccountSpec(min_order=100_000.0)
+    traded = account(0.3, 0.3, 0.04, 0.2, 0.16, account_spec=small).open(10)
+    assert traded.session(11).weights[2] == 0.0
+    assert not traded.book.last().differences
