@@ -48,7 +48,7 @@ def test_the_library_has_a_card_for_every_policy_of_every_sealed_run(lake, run, 
 def test_the_scores_and_their_intervals_are_those_of_the_verdict(lake, run, ledger):
     verdict = lake.read(EVALUATIONS, {"run_id": [run.run_id]}).filter(pl.col("period") == "all")
     for policy in ("small", "small/seed-1"):
-        score = card_of(lake, ledger, PolicyRef(run.run_id, policy)).score()
+        score = card_of(lake, ledger, PolicyRef(run.run_id, policy)).score() or {}
         (row,) = verdict.filter(pl.col("policy") == policy).to_dicts()
         assert score == {name: row[name] for name in score}
         assert score["sharpe_low"] < score["sharpe"] < score["sharpe_high"]

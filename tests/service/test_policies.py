@@ -1,0 +1,151 @@
+import json
+
+import pytest
+
+from nvtrader_pipelines.service.errors import BAD_INPUT
+from nvtrader_pipelines.storage.active_policy import read_active
+from nvtrader_pipelines.storage.policy_library import PolicyLibrary
+from nvtrader_pipelines.storage.tables import PROMOTIONS
+from nvtrader_pipelines.storage.views import query_views
+from nvtrader_pipelines.storage.warehouse import Warehouse
+from tests.service.words import is_one_sentence
+from tests.storage.small_runs import KEY
+from tests.storage.small_runs import small_home as market_home
+from tests.storage.untrained import begun, judged, planned
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory):
+    """A home with one judged run; what trades in it is forgotten before every test."""
+    return market_home(tmp_path_factory.mktemp("policies") / "home")
+
+
+@pytest.fixture(scope="module")
+def run(lake):
+    return judged(lake, planned(lake))
+
+
+@pytest.fixture
+def invoke(lake, run, command):
+    for folder in (lake.home.runtime, lake.home.audit):
+        for path in folder.glob("*"):
+            path.unlink()
+    return command(lake.home)
+
+
+def words(text) -> list[str]:
+    return [" ".join(line.split()) for line in text.splitlines()]
+
+
+def test_policies_are_listed_on_lines_that_fit_a_page(invoke, run):
+    shown = invoke("policies").stdout
+    heads, line, count = words(shown)[:3]
+    assert heads == "policy run version tested net Sharpe [95 %] less best baseline [95 %] deflated state"
+    assert line.startswith(f"small {run.run_id[:8]} {KEY} {run.as_parent.window[0]} to {run.as_parent.window[1]} ")
+    assert line.endswith("can trade")
+    assert count == "1 row"
+    assert max(map(len, shown.splitlines()[:2])) <= 180
+    assert invoke("policies", "list").stdout == shown
+
+
+def test_all_lists_single_seeds_too_and_json_is_whole(invoke, run):
+    found = json.loads(invoke("policies", "list", "--all", "--json").stdout)
+    assert [card["policy"] for card in found["policies"]] == ["small", "small/seed-0", "small/seed-1", "small/seed-2"]
+    assert found["policies"][0]["spec_hash"] == run.spec_hash
+    assert found["problems"] == []
+    assert words(invoke("policies", "--all").stdout)[2].startswith("small/seed-0 ")
+
+
+def test_a_home_without_policies_says_what_to_do(tmp_path, command):
+    assert command(tmp_path)("policies").stdout == "no trained policy yet: nvtrader run\n"
+    assert json.loads(command(tmp_path)("policies", "--json").stdout) == {"policies": [], "problems": []}
+
+
+def test_a_card_is_shown_with_scores_baselines_folds_and_files(invoke, run):
+    shown = invoke("policies", "show", "small").stdout
+    lines = words(shown)
+    assert f"run {run.run_id}" in lines
+    assert "can trade yes, on the market as it is now" in lines
+    for digest in run.policies.values():
+        assert digest in shown
+    for account in ("small all", "equal_weight all", "buy_and_hold from_2010"):
+        assert any(line.startswith(account) for line in lines), account
+    assert f"0 {run.folds[0].train_first} to {run.folds[0].train_last}" in shown.replace("  ", " ")
+    assert "it was not asked yet: nvtrader policies promote" in lines
+    document = json.loads(invoke("policies", "show", run.run_id[:6], "--json").stdout)
+    assert (document["run_id"], document["promotions"], document["active"]) == (run.run_id, [], False)
+
+
+def test_a_person_activates_and_the_verdict_is_shown_and_kept(invoke, lake, run):
+    found = invoke("policies", "activate", "small/seed-1", "--reason", "I know it")
+    assert found.exit_code == 0
+    verdict, now = found.stdout.splitlines()
+    assert verdict.startswith(f"small/seed-1 (run {run.run_id[:8]}) is ")
+    assert now == f"small/seed-1 of run {run.run_id[:8]} trades from the next session on"
+    active = read_active(lake.home)
+    assert active is not None
+    assert (active.policy, active.reason) == ("small/seed-1", "I know it")
+    assert "* small/seed-1" in " ".join(words(invoke("policies", "--all").stdout))
+    rows = query_views(lake.home, "SELECT policy, active FROM portfolio.active_policy")
+    assert rows.rows() == [("small/seed-1", True)]
+    assert "I know it" in invoke("policies", "show", "small/seed-1").stdout
+    again = invoke("policies", "activate", "small/seed-1").stdout.splitlines()
+    assert again[0].endswith("is the policy that trades already")
+    assert again[1] == f"small/seed-1 of run {run.run_id[:8]} goes on trading"
+    assert read_active(lake.home) == active
+
+
+def test_the_gate_is_asked_and_a_no_is_an_answer(invoke, lake, run):
+    """Networks that learned nothing do not beat the best of two baselines."""
+    (lake.home.root / "data" / "promotion.yaml").write_text("least_sessions: 40\n")
+    found = invoke("policies", "promote", "small", "--json")
+    assert found.exit_code == 0
+    row = json.loads(found.stdout)
+    assert (row["policy"], row["passed"], row["activated"], row["decision"]) == ("small", False, False, "gate")
+    assert row["baseline_low"] < 0.0
+    assert read_active(lake.home) is None
+    assert row["sentence"] in lake.read(PROMOTIONS)["sentence"]
+
+
+@pytest.mark.parametrize("what", ["show", "activate", "promote"])
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("nobody", "no run's id begins with 'nobody', and no experiment of that name was run; see `nvtrader policies`"),
+        ("small/seed-9", "has no policy 'small/seed-9'; it has small, small/seed-0"),
+        ("half", "half has no policies that are all trained; `nvtrader experiments run half`"),
+    ],
+)
+def test_who_is_not_in_the_library_is_said_in_a_sentence(invoke, lake, what, name, said):
+    spec = planned(lake).spec.model_copy(update={"name": "half"})
+    half = planned(lake, spec)
+    begun(lake, half).finish(half.run_id, "interrupted")
+    found = invoke("policies", what, name)
+    assert found.exit_code == BAD_INPUT
+    assert said in found.stderr
+    assert is_one_sentence(found.stderr)
+    assert not lake.home.active_policy.exists()
+
+
+def test_a_tampered_policy_is_refused_and_listed_with_the_reason(invoke, lake, run):
+    path = PolicyLibrary(lake.home).folder(run.partition_key, run.run_id) / "fold-0-seed-0.zip"
+    content = path.read_bytes()
+    path.write_bytes(content + b"x")
+    found = invoke("policies", "activate", "small")
+    assert found.exit_code == BAD_INPUT
+    assert "are not those that were sealed (fold-0-seed-0.zip)" in found.stderr
+    shown = invoke("policies").stdout
+    assert "cannot trade" in words(shown)[1]
+    assert f"\ncannot trade: small of run {run.run_id[:8]}: 1 policy files of {KEY} are not those" in shown
+    path.write_bytes(content)
+
+
+def test_a_damaged_pointer_is_told_and_a_new_activation_replaces_it(invoke, lake):
+    lake.home.runtime.mkdir(parents=True, exist_ok=True)
+    lake.home.active_policy.write_text("{")
+    listed = invoke("policies")
+    assert listed.exit_code == 0
+    assert "active_policy.json cannot be read as the active policy" in listed.stdout
+    assert invoke("policies", "promote", "small").exit_code == BAD_INPUT
+    assert invoke("policies", "activate", "small").exit_code == 0
+    assert Warehouse(lake.home).read(PROMOTIONS)["activated"].any()
