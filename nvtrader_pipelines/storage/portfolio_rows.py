@@ -88,9 +88,10 @@ def order_rows(events: Iterable[AuditEvent], records: Records) -> list[Row]:
     for event in events:
         if event.order_id is not None and event.plan_id in records:
             _follow(courses, event.order_id, event)
+    of_plan = {plan_id: _of_plan(record.plan) for plan_id, record in records.items()}
     return [
         _of_account(course.order.account, course.order.session)
-        | _of_plan(records[course.order.plan_id].plan)
+        | of_plan[course.order.plan_id]
         | {
             **course.order.model_dump(include={"order_id", "symbol", "side", "quantity", "quote", "target_weight"}),
             "broker_order_id": course.broker_order_id,
@@ -121,11 +122,12 @@ def _follow(courses: dict[str, _Course], order_id: str, event: AuditEvent) -> No
 
 def fill_rows(events: Iterable[AuditEvent], records: Records) -> list[Row]:
     """A row for each fill."""
+    of_plan = {plan_id: _of_plan(record.plan) for plan_id, record in records.items()}
     rows = []
     for event in events:
         if event.kind == "filled" and event.plan_id is not None and event.plan_id in records:
-            plan, fill = records[event.plan_id].plan, Fill.model_validate(event.detail["fill"])
-            keys = _of_account(plan.account, fill.session) | _of_plan(plan)
+            account, fill = records[event.plan_id].plan.account, Fill.model_validate(event.detail["fill"])
+            keys = _of_account(account, fill.session) | of_plan[event.plan_id]
             rows.append(keys | fill.model_dump() | {"filled_at": _utc(event.at)})
     return rows
 
