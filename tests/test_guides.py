@@ -27,7 +27,10 @@ from tests.homes import environment
 
 GUIDES = sorted((Path(__file__).resolve().parents[1] / "docs" / "guides").glob("*.md"))
 FIRST_EXPERIMENT = next(guide for guide in GUIDES if guide.stem == "first-experiment")
-GOES_ON_AFTER = {"paper-trading": FIRST_EXPERIMENT}  # in the home of another guide, with what was trained there
+GOES_ON_AFTER = {  # in the home of another guide, with what was trained there
+    "paper-trading": FIRST_EXPERIMENT,
+    "policies": next(guide for guide in GUIDES if guide.stem == "scoreboard"),
+}
 END = "END-OF-BLOCK"
 OUTPUT = "text"  # blocks that show what came back
 VENV = Path(sys.executable).parent

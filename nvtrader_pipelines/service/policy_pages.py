@@ -55,7 +55,7 @@ def print_card(card: LibraryCard, promotions: pl.DataFrame) -> None:
 
 def print_decision(said: PromotionRow) -> None:
     """What the gate said, and which policy trades now."""
-    _say(said.verdict.sentence)
+    _say(said.verdict.sentence if said.decision == "gate" else f"the gate says: {said.verdict.sentence}")
     if said.activated:
         _say(f"{said.candidate.policy} of run {said.candidate.run_id[:SHORT]} trades from the next session on", "bold")
     elif said.active is None:

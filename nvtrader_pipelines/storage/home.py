@@ -69,6 +69,11 @@ class Home:
         return self.root / "data" / "runtime"
 
     @property
+    def promotion_file(self) -> Path:
+        """What a policy must show before it trades, as YAML."""
+        return self.root / "data" / "promotion.yaml"
+
+    @property
     def active_policy(self) -> Path:
         """Which policy trades, as JSON."""
         return self.runtime / "active_policy.json"

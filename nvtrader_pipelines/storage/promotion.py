@@ -134,7 +134,7 @@ def read_gate(home: Home) -> PromotionGate:
     Raises:
         StorageError: if the file is no valid gate.
     """
-    path = home.root / "data" / "promotion.yaml"
+    path = home.promotion_file
     if not path.exists():
         return PromotionGate()
     try:

@@ -80,7 +80,7 @@ def test_a_person_activates_and_the_verdict_is_shown_and_kept(invoke, lake, run)
     found = invoke("policies", "activate", "small/seed-1", "--reason", "I know it")
     assert found.exit_code == 0
     verdict, now = found.stdout.splitlines()
-    assert verdict.startswith(f"small/seed-1 (run {run.run_id[:8]}) is ")
+    assert verdict.startswith(f"the gate says: small/seed-1 (run {run.run_id[:8]}) is ")
     assert now == f"small/seed-1 of run {run.run_id[:8]} trades from the next session on"
     active = read_active(lake.home)
     assert active is not None
@@ -97,7 +97,7 @@ def test_a_person_activates_and_the_verdict_is_shown_and_kept(invoke, lake, run)
 
 def test_the_gate_is_asked_and_a_no_is_an_answer(invoke, lake, run):
     """Networks that learned nothing do not beat the best of two baselines."""
-    (lake.home.root / "data" / "promotion.yaml").write_text("least_sessions: 40\n")
+    lake.home.promotion_file.write_text("least_sessions: 40\n")
     found = invoke("policies", "promote", "small", "--json")
     assert found.exit_code == 0
     row = json.loads(found.stdout)

@@ -259,7 +259,7 @@ def test_the_active_deflated_sharpe_ratio_of_the_run_is_shown(lake, runs):
 
 
 def test_the_gate_is_a_file_whose_mistakes_are_said(lake):
-    path = lake.home.root / "data" / "promotion.yaml"
+    path = lake.home.promotion_file
     assert read_gate(lake.home) == PromotionGate()
     path.write_text("least_sessions: 301\nintervals: {confidence_level: 0.9}\n")
     assert read_gate(lake.home).least_sessions == 301
