@@ -68,7 +68,7 @@ class Candidate:
     run_id: str | None = None
     training_seconds: float | None = None  # None: not known
     warnings: tuple[str, ...] = ()
-    lookback: int = 1  # sessions of the panel that a rule's decision is estimated on
+    lookback: int = 1  # sessions of the panel that a decision of a rule or a pipeline is made from
     untimed: Untimed | None = None  # None: it has no timing but a constant one
 
     @property
@@ -153,7 +153,7 @@ def run_candidate(
         opened,
         () if spec.agent.classical else tuple(trained),
         first,
-        lookback=spec.agent.lookback if isinstance(spec.agent, ClassicalAgent) else 1,
+        lookback=max(spec.pipeline.lookback, spec.agent.lookback if isinstance(spec.agent, ClassicalAgent) else 1),
         untimed=None if timing.kind == "constant" else Untimed(timing.kind, opened_without_timing),
         **facts,
     )

@@ -88,8 +88,15 @@ class Runtime:
         yield self._said("agent.built", f"{spec.agent.kind}, {n_policies}", share=0.0)
 
     def _trained(self, span: Span) -> Steps:
-        """Train what is not done, choose where the design chooses, and seal."""
+        """Train what is not done, choose where the design chooses, fit the timing, and seal.
+
+        What goes by the market alone is fitted first: where it cannot be, nothing is trained in vain.
+        """
         plan, done = self.plan, set(self.store.done())
+        pipeline, thresholds = plan.spec.pipeline, dict[int, Thresholds]()
+        pipeline.start(plan.panel)  # refuses a market that lacks what a stage needs
+        if pipeline.timing.needs_fit and not pipeline.timing.needs_path:
+            yield from self._fit(thresholds, {}, span[0])
         tasks = [plan.task(key, self.store.checkpoint(key)) for key in plan.keys if key not in done]
         resumed = {(task.fold, task.seed) for task in tasks if task.resume_from is not None}
         meter = _Meter(plan.keys, done, resumed, span, self.clock)
@@ -105,11 +112,15 @@ class Runtime:
             yield self._said(
                 "evaluate.step", message, fold=fold.index, seed=choice.seed, share=span[1], metrics=metrics
             )
-        thresholds: dict[int, Thresholds] = {}
-        for fold in plan.folds if plan.spec.pipeline.timing.needs_fit else ():
-            fitted = thresholds[fold.index] = fit_thresholds(plan, self.store.archives(), chosen, fold)
-            yield self._fitted(fold, fitted, share=span[1])
+        if pipeline.timing.needs_path:
+            yield from self._fit(thresholds, chosen, span[1])
         self.store.seal(chosen, thresholds)
+
+    def _fit(self, thresholds: dict[int, Thresholds], chosen: Mapping[int, int], share: float) -> Steps:
+        """Fit the timing on the training of each fold, into `thresholds`."""
+        for fold in self.plan.folds:
+            fitted = thresholds[fold.index] = fit_thresholds(self.plan, self.store.archives(), chosen, fold)
+            yield self._fitted(fold, fitted, share)
 
     def _fitted(self, fold: Fold, thresholds: Thresholds, share: float) -> Progress:
         metrics = {name: value for name, value in thresholds if value is not None}

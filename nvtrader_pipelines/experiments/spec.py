@@ -144,6 +144,16 @@ class ExperimentSpec(Component):
         return self
 
     @model_validator(mode="after")
+    def _timing_can_act(self) -> Self:
+        timing = self.pipeline.timing
+        if isinstance(self.agent, BuyAndHold) and timing.kind != "constant":
+            raise ValueError(
+                f"pipeline.timing: {timing.kind} acts on each decision, but {self.agent.kind} decides once and then "
+                "never trades; choose the constant timing, or an agent that restores its weights, such as equal_weight"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _variants_are_valid(self) -> Self:
         """Every variant of an ablation is built, and its value kept in the form that the field gives it."""
         if isinstance(self.design, AblationDesign):

@@ -63,9 +63,9 @@ def contest_of(plan: RunPlan, archives: Archives, chosen: Mapping[int, int], thr
 
 
 def standard_stress_test(spec: ExperimentSpec) -> StressTest:
-    """The stress test of an experiment: the standard one, with as much history as its rules look back on."""
+    """The standard stress test, with as much history as the rules and the pipeline of an experiment look back on."""
     rules = [rule for rule in (spec.agent, *spec.baselines) if isinstance(rule, ClassicalAgent)]
-    return StressTest().looking_back(max((rule.lookback for rule in rules), default=1))
+    return StressTest().looking_back(max([spec.pipeline.lookback, *(rule.lookback for rule in rules)]))
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,7 @@ from nvtrader_pipelines.envs.accounts import Accounts
 from nvtrader_pipelines.evaluation.splits import Holdout, PurgedKFold
 from nvtrader_pipelines.evaluation.stress import BlockBootstrap, CostTimes, Gap, HistoricWindow
 from nvtrader_pipelines.evaluation.stress.verdict import STRESS
-from nvtrader_pipelines.evaluation.stress.worlds import StressTest, stressed_worlds
+from nvtrader_pipelines.evaluation.stress.worlds import WARM_UP, StressTest, stressed_worlds
 from nvtrader_pipelines.experiments.contest import contestants
 from nvtrader_pipelines.experiments.plan import RunPlan
 from nvtrader_pipelines.experiments.stress import StressRun, contest_of, out_of_sample, standard_stress_test
@@ -16,6 +16,8 @@ from nvtrader_pipelines.market.features import compute_features
 from nvtrader_pipelines.market.panel import build_panel
 from nvtrader_pipelines.policies.archive import PolicyArchiveError
 from nvtrader_pipelines.policies.baselines import EqualWeight, MeanCvar, MinimumVariance
+from nvtrader_pipelines.portfolio.pipeline import WeightPipeline
+from nvtrader_pipelines.portfolio.pipeline.turbulence import TurbulenceTiming
 from tests.evaluation.stress.markets import BEFORE, random_walks
 from tests.experiments.memory import ticking
 from tests.experiments.small import EXPERIMENT, trained
@@ -138,3 +140,9 @@ def test_other_names_than_those_trained_on_are_refused(run):
 def test_worlds_have_as_much_history_as_the_rules_look_back_on(rules, n_sessions):
     spec = SPEC.model_copy(update={"baselines": rules})
     assert standard_stress_test(spec).history_sessions == n_sessions
+
+
+def test_worlds_have_as_much_history_as_the_pipeline_looks_back_on():
+    pipeline = WeightPipeline(timing=TurbulenceTiming(history=1900, cooldown=9))
+    spec = SPEC.model_copy(update={"pipeline": pipeline})
+    assert standard_stress_test(spec).history_sessions == 1910 + WARM_UP

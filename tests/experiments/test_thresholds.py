@@ -11,8 +11,10 @@ from nvtrader_pipelines.experiments.thresholds import fit_thresholds
 from nvtrader_pipelines.policies.archive import read_archive
 from nvtrader_pipelines.policies.baselines import AnchorPortfolio
 from nvtrader_pipelines.policies.learned import EnsemblePolicy, open_policy
-from nvtrader_pipelines.portfolio.pipeline import Thresholds
+from nvtrader_pipelines.portfolio.pipeline import Thresholds, WeightPipeline
+from nvtrader_pipelines.portfolio.pipeline.limits import GrossExposure, PositionCap, SectorCap
 from nvtrader_pipelines.portfolio.pipeline.regime_guard import RegimeGuard
+from nvtrader_pipelines.portfolio.pipeline.turbulence import TurbulenceTiming
 from tests.experiments.memory import MemoryStore, runtime
 from tests.experiments.pipelines import TIMINGS, timed
 from tests.experiments.small import EXPERIMENT, TABLES
@@ -129,3 +131,20 @@ def test_where_several_folds_decide_each_threshold_is_their_mean():
     found = mean_thresholds([one, other])
     assert (found.drawdown, found.turnover) == pytest.approx((0.2, 0.4))
     assert found.turbulence is None
+
+
+def test_a_timing_that_cannot_be_fitted_to_the_market_is_refused_before_anything_is_trained(plan):
+    spec = EXPERIMENT.model_copy(update={"pipeline": timed(TurbulenceTiming(threshold=None, history=600))})
+    store = MemoryStore()
+    with pytest.raises(ValueError, match="shorten history, train for longer, or name a threshold"):
+        list(runtime(RunPlan(spec, plan.panel, plan.panel_digest, plan.folds), store).walk_forward())
+    assert store.policies == {}
+
+
+def test_a_market_that_lacks_what_a_stage_needs_is_refused_before_anything_is_trained(plan):
+    pipeline = WeightPipeline(limits=(PositionCap(), GrossExposure(), SectorCap(sectors={"AAA": "oil"})))
+    spec = EXPERIMENT.model_copy(update={"pipeline": pipeline})
+    store = MemoryStore()
+    with pytest.raises(ValueError, match="add to sectors"):
+        list(runtime(RunPlan(spec, plan.panel, plan.panel_digest, plan.folds), store).walk_forward())
+    assert store.policies == {}

@@ -55,6 +55,11 @@ class MinimumVarianceAllocator(Component):
     history: History = 252  # sessions of returns
     estimate_every: PositiveInt = 21  # sessions
 
+    @property
+    def lookback(self) -> int:
+        """The history of an estimate, and the sessions since."""
+        return self.history + self.estimate_every - 1
+
     def start(self, panel: MarketPanel) -> Allocate:
         """The stage on one panel."""
         window = EstimationWindow(panel, self.history, self.estimate_every)
@@ -78,6 +83,11 @@ class _OnScenarios(Component):
     estimate_every: PositiveInt = 21  # sessions between draws
     confidence_level: float = Field(default=0.95, gt=0.0, lt=1.0)  # of the CVaR
     scenarios: Scenarios = Historical()  # drawn with the same random numbers each time
+
+    @property
+    def lookback(self) -> int:
+        """The history of an estimate, and the sessions since."""
+        return self.history + self.estimate_every - 1
 
     @model_validator(mode="after")
     def _tail_holds_a_return(self) -> Self:

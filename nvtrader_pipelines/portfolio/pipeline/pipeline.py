@@ -73,6 +73,11 @@ class WeightPipeline(Component):
                 )
         return self
 
+    @property
+    def lookback(self) -> int:
+        """Sessions of the panel that a decision is made from beside its features, its own included."""
+        return max(getattr(stage, "lookback", 1) for stage in (self.selector, self.allocator, self.timing))
+
     def start(self, panel: MarketPanel) -> Run:
         """The pipeline on one panel: a proposal (N+1,) and the situation it is made in to target weights.
 

@@ -41,6 +41,11 @@ class Liquidity(Component):
     window: PositiveInt = 63  # sessions
     min_traded: Share = 0.9  # share of the window's sessions with a price; before its listing a name has none
 
+    @property
+    def lookback(self) -> int:
+        """The window."""
+        return self.window
+
     def start(self, panel: MarketPanel) -> Select:
         """The stage on one panel.
 

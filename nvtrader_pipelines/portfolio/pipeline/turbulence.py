@@ -64,6 +64,11 @@ class TurbulenceTiming(Component):
     cooldown: NonNegativeInt = 0  # sessions after a turbulent one that count as turbulent too
 
     @property
+    def lookback(self) -> int:
+        """The history, the session that is compared with it, and the cool-down."""
+        return self.history + 1 + self.cooldown
+
+    @property
     def needs_fit(self) -> bool:
         """Whether the threshold is fitted."""
         return self.threshold is None
