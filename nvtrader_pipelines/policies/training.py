@@ -163,7 +163,7 @@ class _Crew:
 
     def __init__(self, panel: MarketPanel, tasks: Sequence[TrainingTask], n_processes: int) -> None:
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload([__name__])
+        context.set_forkserver_preload([__name__, "torch._dynamo"])  # which a first optimizer imports, for 1.5 s
         self._tasks, self._unfinished = tasks, len(tasks)
         self._held, self._leash = context.Pipe(duplex=False)
         self._ear, self._line = context.Pipe(duplex=False)

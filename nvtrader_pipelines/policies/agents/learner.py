@@ -32,6 +32,16 @@ EXTRACTORS = frozenset(  # those that only extract features, under any heads
 )
 
 
+class NoOptimizer(torch.optim.Optimizer):
+    """In place of the optimizer of a network that only decides: PyTorch's first imports its compiler, for 1.5 s."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        pass
+
+
+DECIDES = {"optimizer_class": NoOptimizer, "optimizer_kwargs": {}}  # of a network that is not trained
+
+
 class NetworkOutput(NamedTuple):
     """What a trained network answers to one observation."""
 
@@ -99,7 +109,7 @@ class Learner(Component):
 
     @abstractmethod
     def network(self, layout: ObservationLayout, observation_space: spaces.Box, action_space: spaces.Box) -> BasePolicy:
-        """The untrained network, which a fit's tensors are loaded into."""
+        """A network to decide with, which a fit's tensors are loaded into."""
 
     @abstractmethod
     def act(self, network: Any, observation: Tensor, state: Any) -> NetworkOutput:

@@ -15,7 +15,7 @@ from nvtrader_pipelines.envs.observations import ObservationLayout
 from nvtrader_pipelines.envs.simulation import PortfolioSimulation
 from nvtrader_pipelines.policies.agents.callbacks import TrainingLog
 from nvtrader_pipelines.policies.agents.checkpoints import learn
-from nvtrader_pipelines.policies.agents.learner import EXTRACTORS, Learner, NetworkOutput
+from nvtrader_pipelines.policies.agents.learner import DECIDES, EXTRACTORS, Learner, NetworkOutput
 from nvtrader_pipelines.policies.backbones.backbone import OPTIMIZER
 from nvtrader_pipelines.policies.fit import TrainingHooks
 from nvtrader_pipelines.policies.vector_env import PortfolioVecEnv
@@ -74,8 +74,8 @@ class OffPolicyLearner(Learner):
         return policy, learn(model, env, self.total_timesteps, hooks, seed)
 
     def network(self, layout: ObservationLayout, observation_space: spaces.Box, action_space: spaces.Box) -> Network:
-        """The untrained network, which a fit's tensors are loaded into."""
-        return self.policy_class(observation_space, action_space, self.schedule(), **self.heads(layout))
+        """A network to decide with, which a fit's tensors are loaded into."""
+        return self.policy_class(observation_space, action_space, self.schedule(), **{**self.heads(layout), **DECIDES})
 
     def act(self, network: Network, observation: Tensor, state: Any) -> NetworkOutput:
         """The actor's action without noise, and the critics' estimate of it."""

@@ -12,7 +12,7 @@ from nvtrader_pipelines.envs.observations import ObservationLayout
 from nvtrader_pipelines.envs.simulation import PortfolioSimulation
 from nvtrader_pipelines.policies.agents.callbacks import TrainingLog
 from nvtrader_pipelines.policies.agents.checkpoints import learn
-from nvtrader_pipelines.policies.agents.learner import EVERY_BACKBONE, Learner, NetworkOutput
+from nvtrader_pipelines.policies.agents.learner import DECIDES, EVERY_BACKBONE, Learner, NetworkOutput
 from nvtrader_pipelines.policies.fit import TrainingHooks
 from nvtrader_pipelines.policies.vector_env import PortfolioVecEnv
 
@@ -35,9 +35,9 @@ class ActorCriticLearner(Learner):
     def network(
         self, layout: ObservationLayout, observation_space: spaces.Box, action_space: spaces.Box
     ) -> ActorCriticPolicy:
-        """The untrained network, which a fit's tensors are loaded into."""
+        """A network to decide with, which a fit's tensors are loaded into."""
         policy_class, policy_kwargs = self.policy(layout)
-        return policy_class(observation_space, action_space, self.schedule(), **policy_kwargs)
+        return policy_class(observation_space, action_space, self.schedule(), **{**policy_kwargs, **DECIDES})
 
     def act(self, network: Any, observation: Tensor, state: Any) -> NetworkOutput:
         """The distribution's mean."""

@@ -93,7 +93,9 @@ class _Training:
         torch.manual_seed(seed)
         self.timesteps = 0
         self.log = TrainingLog(hooks, simulation, agent.total_timesteps, seed)
-        self.policy = agent.network(simulation.builder.layout, observation_space(simulation), action_space(simulation))
+        policy_class, policy_kwargs = agent.policy(simulation.builder.layout)
+        spaces = observation_space(simulation), action_space(simulation)
+        self.policy = policy_class(*spaces, agent.schedule(), **policy_kwargs)
         agent.prepare(self.policy, simulation, seed)
         self._agent, self._simulation = agent, simulation
         self._generator = np.random.default_rng([seed, GROUPS])
