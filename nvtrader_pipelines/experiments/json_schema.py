@@ -78,11 +78,16 @@ def _of_type(schema: Node, node: Node) -> str:
         case "array":
             return _list(schema, node)
         case "object":
-            return f"a mapping of {', '.join(field_names(node))}"
+            return f"a mapping of {', '.join(field_names(node)) or _named(schema, node)}"
         case "string":
             return _text(node)
         case _:
             return ""
+
+
+def _named(schema: Node, node: Node) -> str:
+    """What a mapping without fields of its own holds under each name."""
+    return f"names to {allowed(schema, node.get('additionalProperties') or {})}"
 
 
 def _text(node: Node) -> str:
@@ -111,6 +116,6 @@ def _kinds(node: Node) -> dict[str, str]:
 
 def _inside(node: Node, part: str | int) -> Node:
     if isinstance(part, str):
-        return node.get("properties", {}).get(part, {})
+        return node.get("properties", {}).get(part) or node.get("additionalProperties") or {}
     positions = node.get("prefixItems", [])
     return positions[part] if part < len(positions) else node.get("items", {})

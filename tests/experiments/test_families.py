@@ -3,8 +3,10 @@ import json
 import pytest
 import yaml
 from jsonschema import Draft202012Validator
+from pydantic import ValidationError
 
 from nvtrader_pipelines.components import kind_of, members
+from nvtrader_pipelines.experiments.explanation import explained
 from nvtrader_pipelines.experiments.families import FAMILIES, family_members, schema
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.market.features import FEATURES
@@ -51,6 +53,19 @@ def test_a_schema_says_the_unit_that_stands_beside_the_field():
     environment = schema("experiment")["$defs"]["EnvSpec"]["properties"]
     assert environment["lookback"]["description"] == "sessions of returns observed"
     assert environment["lookback"]["maximum"] == 60
+
+
+def test_a_mapping_of_any_names_says_what_stands_under_each():
+    (sectors,) = (
+        field for info in family_members("limits") if info.kind == "sector_cap" for field in info.fields
+        if field.name == "sectors"
+    )  # fmt: skip
+    assert sectors.allowed == "a mapping of names to text"
+    with pytest.raises(ValidationError) as refused:
+        ExperimentSpec.model_validate(
+            {"name": "a", "pipeline": {"limits": [{"kind": "sector_cap", "sectors": {"AAPL": 3}}]}}
+        )
+    assert explained(refused.value, ExperimentSpec) == "pipeline.limits.0.sectors.AAPL: found 3, but must be text"
 
 
 @pytest.mark.parametrize("family", FAMILIES)

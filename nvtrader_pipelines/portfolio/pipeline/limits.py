@@ -34,7 +34,7 @@ class TurnoverLimit(Component):
 
     kind: Literal["turnover_limit"] = "turnover_limit"
     risk_limit: ClassVar[str] = "max_turnover"  # the field of the risk limits that it may not be looser than
-    max_turnover: Share | None = None  # one-way, cash included; None: the risk limits'
+    max_turnover: Share | None = None  # one-way, cash included; null: the risk limits'
     mark_truncated: bool = True  # whether a cut is marked in the result
 
     def start(self, panel: MarketPanel, risk_limits: RiskLimits) -> Adjust:
@@ -59,7 +59,7 @@ class PositionCap(Component):
 
     kind: Literal["position_cap"] = "position_cap"
     risk_limit: ClassVar[str] = "max_position"
-    max_position: Share | None = None  # None: the risk limits'
+    max_position: Share | None = None  # null: the risk limits'
     mark_truncated: bool = True  # whether a cut is marked in the result
 
     def start(self, panel: MarketPanel, risk_limits: RiskLimits) -> Adjust:
@@ -84,7 +84,7 @@ class SectorCap(Component):
     kind: Literal["sector_cap"] = "sector_cap"
     risk_limit: ClassVar[str] = "max_sector"
     sectors: dict[str, str] = Field(default={})  # symbol: sector, for every name of the market
-    max_sector: Share | None = None  # None: the risk limits'
+    max_sector: Share | None = None  # null: the risk limits'
     mark_truncated: bool = True  # whether a cut is marked in the result
 
     def start(self, panel: MarketPanel, risk_limits: RiskLimits) -> Adjust:
@@ -124,7 +124,7 @@ class GrossExposure(Component):
 
     kind: Literal["gross_exposure"] = "gross_exposure"
     risk_limit: ClassVar[str] = "max_gross"
-    max_gross: Share | None = None  # sum of absolute weights; None: the risk limits'
+    max_gross: Share | None = None  # sum of absolute weights; null: the risk limits'
     mark_truncated: bool = True  # whether a cut is marked in the result
 
     def start(self, panel: MarketPanel, risk_limits: RiskLimits) -> Adjust:  # noqa: ARG002 - one signature
@@ -141,7 +141,7 @@ class NetExposure(Component):
 
     kind: Literal["net_exposure"] = "net_exposure"
     risk_limit: ClassVar[str] = "max_net"
-    max_net: Share | None = None  # sum of weights; None: the risk limits'
+    max_net: Share | None = None  # sum of weights; null: the risk limits'
     mark_truncated: bool = True  # whether a cut is marked in the result
 
     def start(self, panel: MarketPanel, risk_limits: RiskLimits) -> Adjust:  # noqa: ARG002
