@@ -37,6 +37,16 @@ class Wishes:
         return Decision(target=wanted / wanted.sum())
 
 
+class Wants:
+    """Wants the same weights at every decision."""
+
+    def __init__(self, *weights):
+        self.weights = np.array(weights)
+
+    def decide(self, panel, t, account):
+        return Decision(target=self.weights.copy())
+
+
 class Deployed:
     """A policy on a panel, behind the pipeline of a spec."""
 

@@ -11,7 +11,7 @@ from nvtrader_pipelines.execution.journal import Journal
 from nvtrader_pipelines.execution.plan import Finding
 from nvtrader_pipelines.policies.policy import Decision
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits, WeightPipeline
-from tests.execution.desks import ACCOUNT, Account, Deployed, MemoryBook, MemoryLog, Switch, prices_of, spec_of
+from tests.execution.desks import ACCOUNT, Account, Deployed, MemoryBook, MemoryLog, Switch, Wants, prices_of, spec_of
 from tests.markets import synthetic_panel
 from tests.panels import GAP, GAPPY, eventful_panel
 
@@ -21,16 +21,6 @@ AT = dt.datetime(2024, 1, 2, tzinfo=dt.UTC)
 SOFT = Finding(rule="turnover_pct_warn", level="soft", figure=0.5, bound=0.2, sentence="turnover is high")
 HARD = Finding(rule="max_position_pct", level="hard", symbol="AAA", figure=0.5, bound=0.2, sentence="AAA is too much")
 ORDERED = ["proposed", "constructed", "cleared", *["placed"] * 4, *["filled"] * 4]
-
-
-class Wants:
-    """Wants the same weights at every decision."""
-
-    def __init__(self, *weights):
-        self.weights = np.array(weights)
-
-    def decide(self, panel, t, account):
-        return Decision(target=self.weights.copy())
 
 
 def account(*weights, panel=PANEL, spec=SPEC, **options):

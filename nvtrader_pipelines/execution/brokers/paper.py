@@ -133,7 +133,7 @@ class PaperBroker:
             state = self._state(t, settled(account, weights, growth), in_force)
             expected = self._restated(before, t - 1)
         else:
-            done = self._done(plan, fills, account, t - 1)
+            done, in_part = self._done(plan, fills, account, t - 1)
             moved = settled(account, done.weights[0], float(done.session_growth[0, 0]))
             state = self._state(t, moved, in_force).model_copy(
                 update={
@@ -142,7 +142,8 @@ class PaperBroker:
                     "plan_id": plan.plan_id if plan is not None and fills else None,
                 }
             )
-            expected = self._expected(before, fills, state.cost, t - 1)
+            kept = self._market.tradable(t - 1) if in_part else np.zeros(len(self._symbols), np.bool_)
+            expected = self._expected(before, fills, np.where(kept, 0.0, state.cost), t - 1)
         differences = tuple(each.sentence for each in reconcile(expected, state.shares))
         state = state.model_copy(update={"net_return": float(state.recent_returns[-1]), "differences": differences})
         self._book.settle(state)
@@ -226,29 +227,38 @@ class PaperBroker:
     def _fees(self, trades: FloatArray, t: int) -> float:
         return float(self._market.fees(trades[None, :], np.array([self._market.filled_at(t)]))[0])
 
-    def _done(self, plan: RebalancePlan | None, fills: Sequence[Fill], account: Account, t: int) -> Transition:
-        """The session after a decision, given what was filled."""
+    def _done(
+        self, plan: RebalancePlan | None, fills: Sequence[Fill], account: Account, t: int
+    ) -> tuple[Transition, bool]:
+        """The session after a decision, given what was filled; and whether that is but a part of what was wanted."""
         if plan is None or not fills:
-            return self._market.hold(account, t, None)
+            return self._market.hold(account, t, None), False
         wanted = self._wanted(plan, account, t)
         filled = {fill.symbol: _signed(fill) for fill in fills}
         if not self._spec.whole_shares and filled == wanted.in_whole:
-            return wanted.transition
+            return wanted.transition, False
         bought = signed(self._symbols, filled) * np.nan_to_num(wanted.prices) / wanted.value
-        return self._market.filled(account, t, bought)
+        return self._market.filled(account, t, bought), True
 
     def _restated(self, before: AccountState, t: int) -> dict[str, float]:
         """Shares held at the close of session `t`, at the adjustment that its prices have now."""
         closes = dict(zip(self._symbols, self._market.prices.last_closes[t].tolist(), strict=True))
         return {name: shares * before.prices[name] / closes[name] for name, shares in before.shares.items()}
 
-    def _expected(self, before: AccountState, fills: Sequence[Fill], cost: float, t: int) -> dict[str, float]:
-        """Shares after the fills of a decision at the close of session `t`; names without one pay their part of it."""
+    def _expected(self, before: AccountState, fills: Sequence[Fill], paid: FloatArray, t: int) -> dict[str, float]:
+        """Shares after the fills of a decision at the close of session `t`.
+
+        A name without a fill pays its part (N,) of the costs with its shares, as every position does in the transition.
+        """
         changes = {fill.symbol: _signed(fill) for fill in fills}
         gone = {name for name, out in zip(self._symbols, self._market.delisted(t), strict=True) if out}
-        kept = {name: shares for name, shares in self._restated(before, t).items() if name not in gone}
-        paying = {name: shares if name in changes else shares * (1.0 - cost) for name, shares in kept.items()}
-        return {name: paying.get(name, 0.0) + changes.get(name, 0.0) for name in {*paying, *changes}}
+        paying = dict(zip(self._symbols, paid.tolist(), strict=True)) | dict.fromkeys(changes, 0.0)
+        kept = {
+            name: shares * (1.0 - paying[name])
+            for name, shares in self._restated(before, t).items()
+            if name not in gone
+        }
+        return {name: kept.get(name, 0.0) + changes.get(name, 0.0) for name in {*kept, *changes}}
 
     def _state(self, t: int, account: Account, in_force: InForce) -> AccountState:
         panel, before = self._market.panel, self._book.last()

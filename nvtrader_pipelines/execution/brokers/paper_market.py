@@ -86,25 +86,22 @@ class PaperMarket:
         return float(account.weights[:-1] @ (1.0 + returns) + account.weights[-1])
 
     def filled(self, account: Account, t: int, bought: FloatArray) -> Transition:
-        """The session after a decision of which only a part filled.
+        """The session after a decision of which only a part filled; what it costs is paid in cash.
 
         Args:
             account: at the decision.
             t: its session.
-            bought: (N,) value bought (negative: sold) of each name, a fraction of equity before costs; names of 0 are
-                held as they are.
+            bought: (N,) value bought (negative: sold) of each name, a fraction of equity before costs.
         """
-        drifted = self.hold(account, t, None).drifted[0]
-        cost = self.cost_of(drifted, bought, t)
-        wanted = _after(drifted, bought, cost)
-        target = np.append(wanted, max(0.0, 1.0 - wanted.sum()))
-        return self.hold(account, t, target, frozen=bought == 0.0)
+        drifted, tradable = self.hold(account, t, None).drifted[0], self.tradable(t)
+        wanted = _after(drifted, bought, self.cost_of(drifted, bought, t), tradable)
+        return self.hold(account, t, np.append(wanted, max(0.0, 1.0 - wanted.sum())))
 
     def cost_of(self, drifted: FloatArray, bought: FloatArray, t: int) -> float:
         """The fraction of equity that trades (N,) cost; it depends on the weights after it, and they on it."""
-        at, cost = np.array([self.filled_at(t)]), 0.0
+        at, tradable, cost = np.array([self.filled_at(t)]), self.tradable(t), 0.0
         for _ in range(N_ROUNDS):
-            trades = np.where(bought == 0.0, 0.0, _after(drifted, bought, cost) - drifted[:-1])
+            trades = np.where(tradable, _after(drifted, bought, cost, tradable) - drifted[:-1], 0.0)
             before, cost = cost, min(1.0 - 1e-9, float(self.cost(trades[None, :], at)[0]))
             if abs(cost - before) <= AS_GOOD_AS_EQUAL:
                 break
@@ -112,14 +109,13 @@ class PaperMarket:
 
     def affordable(self, account: Account, t: int, bought: FloatArray) -> float:
         """The share of the purchases among `bought` (N,) that the cash pays for once the sales are made."""
-        drifted = self.hold(account, t, None).drifted[0]
+        drifted, tradable = self.hold(account, t, None).drifted[0], self.tradable(t)
         cost = self.cost_of(drifted, bought, t)
-        changed = bought != 0.0
-        frozen = np.where(self.delisted(t), 0.0, drifted[:-1])[~changed].sum()
-        kept = (drifted[:-1] + np.minimum(bought, 0.0))[changed].sum()
+        frozen = drifted[:-1][~tradable & ~self.delisted(t)].sum()
+        kept = (drifted[:-1] + np.minimum(bought, 0.0))[tradable].sum()
         purchases = np.maximum(bought, 0.0).sum()
         room = (1.0 - cost) * (1.0 - frozen) - kept
-        return 1.0 if purchases <= room else max(0.0, room / purchases)
+        return 1.0 if purchases <= room + HELD else max(0.0, room / purchases)
 
     def _period(self, t: int, frozen: Flags | None) -> HoldingPeriod:
         legs = self.legs
@@ -135,10 +131,10 @@ def signed(symbols: Sequence[str], quantities: Mapping[str, float]) -> FloatArra
     return np.array([quantities.get(symbol, 0.0) for symbol in symbols])
 
 
-def _after(drifted: FloatArray, bought: FloatArray, cost: float) -> FloatArray:
-    """Weights (N,) after a cost that is paid by all, of names that hold what they held and what was bought."""
+def _after(drifted: FloatArray, bought: FloatArray, cost: float, tradable: Flags) -> FloatArray:
+    """Weights (N,) after a cost, of names that hold what they held and what was bought of them."""
     held = drifted[:-1] + bought
-    return np.where(bought == 0.0, drifted[:-1], np.where(held > HELD, held, 0.0) / (1.0 - cost))
+    return np.where(tradable, np.where(held > HELD, held, 0.0) / (1.0 - cost), drifted[:-1])
 
 
 def _with_slippage(fees: CostFunction, rate: float) -> CostFunction:
