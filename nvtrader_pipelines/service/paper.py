@@ -122,7 +122,7 @@ def print_account(document: Mapping[str, Any]) -> None:
     """What happened, as a person reads it."""
     lines = {
         "account": f"{document['account']}, traded by {', '.join(document['policies'])}",
-        "sessions": f"{document['n_sessions']}, {document['first_session']} to {document['last_session']}",
+        "sessions": _session_line(document),
         "equity": f"{document['value']:,.2f}, {document['equity']:.6g} of the opening",
         **_figure_lines(document),
         "plans": _counted(document["n_plans"], document["plans"]),
@@ -138,6 +138,13 @@ def print_account(document: Mapping[str, Any]) -> None:
         print_line(f"{'waits for you':<16} nvtrader plans show {plan}, then approve, override or reject", "yellow")
     if document["kill_switch"]:
         print_line(f"{'kill switch':<16} engaged: {document['kill_switch']}", "bold red")
+
+
+def _session_line(document: Mapping[str, Any]) -> str:
+    last = document["last_session"]
+    if not document["n_sessions"]:
+        return f"none yet; the account stands at the close of {last}"
+    return f"{document['n_sessions']}, {document['first_session']} to {last}"
 
 
 def _figure_lines(document: Mapping[str, Any]) -> dict[str, str]:

@@ -19,6 +19,7 @@ from nvtrader_pipelines.service.report_parts import (
     findings,
     headline,
     pictured,
+    portfolio,
     prudex,
     scoreboard,
     stress,
@@ -43,6 +44,7 @@ PARTS: Sequence[Callable[[Evidence], Part]] = (
     prudex,
     stress,
     scoreboard,
+    portfolio,
     warnings,
 )
 READING = (

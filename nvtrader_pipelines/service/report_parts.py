@@ -19,11 +19,15 @@ from nvtrader_pipelines.service.summary import in_order, marked, told_apart
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.runs import walk_forward_runs
 from nvtrader_pipelines.storage.tables import (
+    ACTIVE_POLICY,
     EVALUATIONS,
     MARKET_PANEL,
     OVERFITTING,
+    PORTFOLIO_STATE,
+    PROMOTIONS,
     PRUDEX,
     RATIO_CURVE,
+    REBALANCE_PLAN,
     SCOREBOARD,
     STRESS,
     VALIDATION,
@@ -274,6 +278,37 @@ def scoreboard(evidence: Evidence) -> Part:
     lead = "Ranks hold within one contest: the same market, sessions, costs, fills and leverage."
     grids.append(Grid("Not judged", ["entrant", "why"], left))
     return Part("scoreboard", "Scoreboard", lead, grids, evidence.plots("scoreboard"))
+
+
+def portfolio(evidence: Evidence) -> Part:
+    """Which policy trades, what the gate said last, and where each account stands."""
+    active = evidence.lake.read(ACTIVE_POLICY).filter("active")
+    asked = evidence.lake.read(PROMOTIONS).sort("considered_at").tail(1)
+    sentences = [
+        *(
+            f"{policy} of run {run_id[:8]} trades, activated by {by} on {at:%Y-%m-%d}."
+            for policy, run_id, by, at in active.select("policy", "run_id", "by", "activated_at").iter_rows()
+        ),
+        *(f"The gate said last: {sentence}." for sentence in asked["sentence"]),
+    ]
+    plans = evidence.lake.read(REBALANCE_PLAN).sort("session")
+    last = {row["account"]: f"{row['session']}, {row['status']}" for row in plans.iter_rows(named=True)}
+    states = evidence.lake.read(PORTFOLIO_STATE).sort("session").group_by("account", maintain_order=True).last()
+    columns = ["account", "session", "value", "equity", "drawdown", "cash", "last plan"]
+    rows = [
+        [row["account"], str(row["session"]), number(row["value"], ",.0f"), number(row["equity"], ".4f"),
+         number(row["drawdown"], ".1%"), number(row["cash"], ".1%"), last.get(row["account"], UNKNOWN)]
+        for row in states.iter_rows(named=True)
+    ]  # fmt: skip
+    return Part(
+        "portfolio",
+        "What trades",
+        "Accounts since their opening. Paper fills are assumptions: the bars' prices and the experiment's costs.",
+        [Grid("Accounts", columns, rows)],
+        evidence.plots("paper"),
+        sentences or ["No policy is active yet."],
+        command="",
+    )
 
 
 def warnings(evidence: Evidence) -> Part:

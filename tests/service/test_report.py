@@ -16,6 +16,7 @@ from nvtrader_pipelines.service.report_parts import (
     Grid,
     Part,
     headline,
+    portfolio,
     prudex,
     scoreboard,
     stress,
@@ -23,12 +24,25 @@ from nvtrader_pipelines.service.report_parts import (
 )
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.policy_library import PolicyLibrary
-from nvtrader_pipelines.storage.tables import EVALUATIONS, OVERFITTING, PRUDEX, RUNS, SCOREBOARD, STRESS, VALIDATION
+from nvtrader_pipelines.storage.tables import (
+    ACTIVE_POLICY,
+    EVALUATIONS,
+    OVERFITTING,
+    PORTFOLIO_STATE,
+    PROMOTIONS,
+    PRUDEX,
+    REBALANCE_PLAN,
+    RUNS,
+    SCOREBOARD,
+    STRESS,
+    VALIDATION,
+)
 from nvtrader_pipelines.storage.warehouse import Warehouse
 from tests.homes import KEY
 from tests.storage.frames import AT, in_shape
 
-PARTS = ["headline", "judged", "equity", "time", "validation", "regimes", "prudex", "stress", "scoreboard", "warnings"]
+NEEDED = ["headline", "judged", "equity", "time", "validation", "regimes", "prudex", "stress", "scoreboard"]
+PARTS = [*NEEDED, "portfolio", "warnings"]
 
 
 class Page(HTMLParser):
@@ -137,7 +151,7 @@ def test_an_empty_home_is_told_what_to_run_for_every_part(empty, command):
     assert all(line.endswith(": nvtrader run") for line in missing)
     page = Page(empty.report.read_text())
     assert "No run is complete yet" in page.text
-    assert page.text.count("Nothing yet: run nvtrader run.") == len(missing) == len(PARTS) - 1
+    assert page.text.count("Nothing yet: run nvtrader run.") == len(missing) == len(NEEDED)
     assert set(page.ids) == {*PARTS, "reading"}
 
 
@@ -147,7 +161,7 @@ def test_the_command_writes_where_it_is_told_and_its_json_is_nothing_else(empty,
     facts = json.loads(found.stdout)
     assert facts["path"] == str(path)
     assert facts["bytes"] == len(path.read_bytes())
-    assert (facts["findings"], facts["parts"]) == ([], ["warnings"])
+    assert (facts["findings"], facts["parts"]) == ([], ["portfolio", "warnings"])
     assert not empty.report.exists()
 
 
@@ -255,6 +269,34 @@ def test_scores_are_a_table_too_with_a_warning_and_who_is_left_out(judged):
     assert [row[:2] for row in part.grids[0].rows] == [["ppo", "62"], ["equal_weight", "50"]]
     assert "no evidence of skill" in part.lead
     assert part.sentences == ["Left out: cv (validation only); trained on what came after their tests too."]
+
+
+def test_what_trades_is_told_with_the_gates_last_answer_and_where_the_account_stands(judged):
+    lake, day = Warehouse(judged), dt.date(2016, 1, 4)
+    own = {"policy": "ppo", "run_id": "a" * 16, "spec_hash": "a" * 64}
+    stored(
+        lake, ACTIVE_POLICY, [{**own, "active": active, "by": "ann", "activated_at": AT} for active in (True, False)]
+    )
+    stored(lake, PROMOTIONS, [{**own, "sentence": "ppo is not promoted", "considered_at": AT}])
+    state = {
+        **own,
+        "account": "paper",
+        "year": 2016,
+        "session": day,
+        "value": 1234567.0,
+        "equity": 1.23,
+        "drawdown": 0.1,
+    }
+    stored(lake, PORTFOLIO_STATE, [{**state, "cash": 0.05}, {**state, "session": SPANS["a"][0], "value": 1.0}])
+    stored(lake, REBALANCE_PLAN, [{**own, "account": "paper", "year": 2016, "session": day, "status": "waiting"}])
+    part = portfolio(Evidence.of(judged))
+    assert part.sentences == [
+        f"ppo of run aaaaaaaa trades, activated by ann on {AT:%Y-%m-%d}.",
+        "The gate said last: ppo is not promoted.",
+    ]
+    assert part.grids[0].rows == [
+        ["paper", "2016-01-04", "1,234,567", "1.2300", "10.0%", "5.0%", "2016-01-04, waiting"]
+    ]
 
 
 def test_a_negative_number_of_a_sentence_has_the_sign_of_the_tables():
