@@ -62,16 +62,6 @@ def one_way_turnover(plan: RebalancePlan) -> float:
     return 0.5 * sum(abs(wanted - held) for wanted, held in zip(plan.target, plan.held, strict=True))
 
 
-def blocks(findings: Sequence[Finding]) -> bool:
-    """Whether a plan may not be traded, and nobody may approve it."""
-    return any(finding.level == "hard" for finding in findings)
-
-
-def waits(findings: Sequence[Finding]) -> bool:
-    """Whether somebody must acknowledge what was found before the plan is traded."""
-    return not blocks(findings) and any(finding.level == "soft" for finding in findings)
-
-
 def _names(plan: RebalancePlan) -> list[tuple[str, float, float]]:
     """Name, weight held and weight wanted, without cash."""
     return list(zip(plan.symbols, plan.held, plan.target, strict=True))[:-1]

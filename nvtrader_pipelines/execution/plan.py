@@ -1,7 +1,7 @@
 """A rebalance plan: what an account shall hold, how that came about, and what compliance found."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Literal
 
@@ -29,6 +29,16 @@ class Finding(BaseModel):
     figure: float | None  # what was found; None where it cannot be known
     bound: float | None
     sentence: str
+
+
+def blocks(findings: Sequence[Finding]) -> bool:
+    """Whether a plan may not be traded, and nobody may approve it."""
+    return any(finding.level == "hard" for finding in findings)
+
+
+def waits(findings: Sequence[Finding]) -> bool:
+    """Whether somebody must acknowledge what was found before the plan is traded."""
+    return not blocks(findings) and any(finding.level == "soft" for finding in findings)
 
 
 class Stage(BaseModel):

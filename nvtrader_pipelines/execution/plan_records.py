@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Literal
 
 from nvtrader_pipelines.execution.audit import AuditEvent
-from nvtrader_pipelines.execution.plan import Finding, RebalancePlan
+from nvtrader_pipelines.execution.plan import Finding, RebalancePlan, waits
 
 PlanStatus = Literal[
     "constructed",  # compliance has not seen it
@@ -60,8 +60,7 @@ def _after(record: PlanRecord, event: AuditEvent) -> PlanRecord:
     """The record once one more event of its plan is known."""
     if event.kind in {"cleared", "blocked"}:
         findings = tuple(Finding.model_validate(each) for each in event.detail["findings"])
-        waits = any(finding.level == "soft" for finding in findings)
-        status = "blocked" if event.kind == "blocked" else "waiting" if waits else "cleared"
+        status = "blocked" if event.kind == "blocked" else "waiting" if waits(findings) else "cleared"
         return replace(record, status=status, findings=findings, cleared_at=event.at, reason=event.reason)
     if event.kind in _SAID:
         return replace(record, status=_SAID[event.kind], decided_by=event.by, decided_at=event.at, reason=event.reason)

@@ -10,12 +10,11 @@ from nvtrader_pipelines.envs.dynamics import Account
 from nvtrader_pipelines.execution.audit import About, AuditEvent, EventKind, event_id, plan_event
 from nvtrader_pipelines.execution.book import AccountState
 from nvtrader_pipelines.execution.brokers.venue import InForce, Venue
-from nvtrader_pipelines.execution.compliance import blocks
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.journal import Journal
 from nvtrader_pipelines.execution.kill_switch import KillSwitch
 from nvtrader_pipelines.execution.orders import Order, order_id
-from nvtrader_pipelines.execution.plan import Finding, RebalancePlan
+from nvtrader_pipelines.execution.plan import Finding, RebalancePlan, blocks
 from nvtrader_pipelines.execution.plan_records import TO_BE_TRADED, PlanRecord
 from nvtrader_pipelines.execution.proposals import Deployed, no_trade, plan_of, reasons
 from nvtrader_pipelines.policies.policy import Decision

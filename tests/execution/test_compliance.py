@@ -10,12 +10,11 @@ from hypothesis.extra.numpy import arrays
 
 from nvtrader_pipelines.execution.compliance import (
     ComplianceData,
-    blocks,
     findings_of,
     one_way_turnover,
     tighter,
-    waits,
 )
+from nvtrader_pipelines.execution.plan import blocks, waits
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits, Situation, Thresholds, WeightPipeline
 from tests.execution.plans import DATA, HELD, SESSION, a_plan
 from tests.markets import synthetic_panel
