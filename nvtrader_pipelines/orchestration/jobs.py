@@ -63,7 +63,6 @@ REBALANCE = dg.define_asset_job(
     description="After the close: orders, state, target weights and the next plan of an account (resource `desk`).",
     run_tags={"nvtrader/layer": "portfolio", "nvtrader/trading": "yes"},
 )
-SESSION = "nvtrader/session"  # the tag of a scheduled rebalance: the session whose close it comes after
 CONTEST = "nvtrader/contest"  # the tag of a judgement and of a promotion: the state of what competes
 
 

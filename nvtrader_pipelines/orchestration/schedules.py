@@ -5,8 +5,9 @@ from collections.abc import Iterator
 import dagster as dg
 
 from nvtrader_pipelines.market.calendar import is_session
-from nvtrader_pipelines.orchestration.jobs import DPO_CHECK, EXPERIMENT, MARKET, PREFERENCES, REBALANCE, SESSION, upkeep
+from nvtrader_pipelines.orchestration.jobs import DPO_CHECK, EXPERIMENT, MARKET, PREFERENCES, REBALANCE, upkeep
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
+from nvtrader_pipelines.orchestration.rebalancing import SESSION
 from nvtrader_pipelines.orchestration.resources import WarehouseResource
 from nvtrader_pipelines.storage.active_policy import read_active
 from nvtrader_pipelines.storage.specs import read_experiments

@@ -10,12 +10,18 @@ import polars as pl
 from nvtrader_pipelines.evaluation.figures import account_figures, plan_figures, stages_figures
 from nvtrader_pipelines.orchestration.assets.active_policy import ACTIVE_POLICY_KEY
 from nvtrader_pipelines.orchestration.progress import ProgressLog
-from nvtrader_pipelines.orchestration.rebalancing import cleared, executed, require_passed
+from nvtrader_pipelines.orchestration.rebalancing import (
+    SESSION,
+    cleared,
+    executed,
+    require_bars,
+    require_passed,
+    rivals,
+)
 from nvtrader_pipelines.orchestration.reports import OWNERS, keep_pictures, markdown_table, table_metadata, written
 from nvtrader_pipelines.orchestration.resources import DeskResource, WarehouseResource
 from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
 from nvtrader_pipelines.storage.tables import (
-    EQUITY_CURVES,
     ORDERS,
     PORTFOLIO_STATE,
     REBALANCE_PLAN,
@@ -23,7 +29,6 @@ from nvtrader_pipelines.storage.tables import (
     Table,
 )
 from nvtrader_pipelines.storage.trading import Desk
-from nvtrader_pipelines.storage.warehouse import Warehouse
 
 ORDERS_KEY = dg.AssetKey(["portfolio", "orders"])
 STATE_KEY = dg.AssetKey(["portfolio", "portfolio_state"])
@@ -59,6 +64,7 @@ def orders(
     """What the plan that waited made of the session: orders from drifted holdings, sells first, each placed once."""
     require_passed(context.instance, BLOCKING, desk.account)
     trading = desk.of(warehouse)
+    require_bars(trading.lake, context.run.tags.get(SESSION))
     events = executed(trading, progress.to(context), acknowledge=desk.acknowledge)
     trading.mirror()
     happened = pl.DataFrame(
@@ -134,15 +140,6 @@ def told(desk: Desk, table: Table, extra: Mapping[str, Any]) -> dg.MaterializeRe
     halted = FileKillSwitch(desk.lake.home).engaged()
     switch = {"account": desk.account, "kill_switch": f"HALTED: {halted}" if halted else "not engaged"}
     return written(desk.lake, table, len(of_account(desk, table)), {**switch, **extra})
-
-
-def rivals(lake: Warehouse, states: pl.DataFrame) -> dict[str, pl.DataFrame]:
-    """Equity of the policy's back-test and of 1/N in it, over the sessions that it was tested on."""
-    traded = states.filter(pl.col("run_id").is_not_null()).tail(1)
-    where = {name: traded[name].to_list() for name in ("spec_hash", "run_id")}
-    curves = lake.read(EQUITY_CURVES, where, ["policy", "session", "equity"])
-    names = {"back-test": traded["policy"].to_list(), "equal weight": ["equal_weight"]}
-    return {name: curves.filter(pl.col("policy").is_in(policies)) for name, policies in names.items()}
 
 
 def figures_of(states: pl.DataFrame) -> dict[str, float | str]:

@@ -1,0 +1,48 @@
+"""A home where two experiments without any training wait for the promotion gate: one passes it, one does not."""
+
+from pathlib import Path
+
+from nvtrader_pipelines.experiments.spec import ExperimentSpec
+from nvtrader_pipelines.policies.baselines import EqualWeight, MinimumVariance
+from nvtrader_pipelines.portfolio.pipeline import RiskLimits, WeightPipeline
+from nvtrader_pipelines.storage.execution import evaluate_run, followed
+from nvtrader_pipelines.storage.ledger import Ledger
+from nvtrader_pipelines.storage.recording import Launch
+from nvtrader_pipelines.storage.warehouse import Warehouse
+from tests.storage.small_runs import EXPERIMENT, small_home
+from tests.storage.untrained import planned, sealed
+
+GATE = "least_sessions: 20\nintervals:\n  confidence_level: 0.02\n"  # whose interval is hardly wider than its point
+PIPELINE = WeightPipeline(risk_limits=RiskLimits(max_position=0.4, max_turnover=1.0, min_names=0))
+SECTORS = "symbol,sector\nAAA,one\nBBB,two\nCCC,three\n"
+LIMITS = "max_position: 0.4\nmax_turnover: 1.0\nmin_names: 0\n"  # three names that are held whole
+
+
+def spec_of(name, agent, baseline) -> ExperimentSpec:
+    every = EXPERIMENT.environment.model_copy(update={"rebal_freq": 2})
+    changes = {
+        "environment": every,
+        "name": name,
+        "agent": agent,
+        "baselines": (baseline,),
+        "seeds": (0,),
+        "pipeline": PIPELINE,
+    }
+    return ExperimentSpec.model_validate({**EXPERIMENT.model_dump(), **changes})
+
+
+BETTER = spec_of("better", EqualWeight(), MinimumVariance(history=42))  # on these random walks
+WORSE = spec_of("worse", MinimumVariance(history=42), EqualWeight())
+
+
+def desk_home(root: Path, *specs: ExperimentSpec) -> Warehouse:
+    """The home, in which the experiments were run in this order."""
+    lake = small_home(root)
+    (root / "data" / "promotion.yaml").write_text(GATE)
+    lake.home.compliance.mkdir(parents=True)
+    (lake.home.compliance / "limits.yaml").write_text(LIMITS)
+    (lake.home.compliance / "sectors.csv").write_text(SECTORS)
+    for spec in specs:
+        run = sealed(lake, planned(lake, spec))
+        followed(evaluate_run(lake, Ledger.open(lake.home), run.run_id, Launch("test")), lambda _: None)
+    return lake
