@@ -21,6 +21,7 @@ from nvtrader_pipelines.policies.policy import Decision
 
 ACKNOWLEDGED = "soft findings acknowledged by the replay itself"
 NOTHING = "it makes no order: what can be traded is held as wanted"
+PASSED = "the session it was to be placed for has passed"
 EXPIRED = "it was {status} when its fill session came, and so it is not traded"
 
 
@@ -62,6 +63,8 @@ class Trader:
             said += self._cancelled(record.plan, EXPIRED.format(status=record.status))
         elif record.status in TO_BE_TRADED and self._venue.settles == "with_bars":
             said += self._place(record.plan, t, stop)
+        else:
+            said += self._withdrawn(record.plan, self._left(record.plan), PASSED)
         if self._at_broker(record.plan):
             said += self._told(record.plan)
         return said
@@ -130,9 +133,12 @@ class Trader:
         proposal, record = self._journal.proposal(self._session(t)), self._decided(t)
         if proposal is None:
             return self._journal.halted(self._session(t)) or not self._due(t)
+        if record is None:
+            return proposal.plan_id is None
         undone = {"constructed"} | ({"waiting"} if acknowledge else set())
-        undone |= {"cleared", "approved"} if self._venue.settles == "at_market" else set()
-        return proposal.plan_id is None or (record is not None and record.status not in undone)
+        if self._venue.settles == "at_market":
+            undone |= {"cleared", "approved"}
+        return record.status not in undone and not self._left(record.plan)
 
     def _place(self, plan: RebalancePlan, t: int, stop: str | None) -> list[AuditEvent]:
         """Place a plan's orders one by one in session `t`, until the switch says no."""
@@ -145,7 +151,6 @@ class Trader:
             stop = stop or self._oversight.switch.engaged()
             if stop:
                 left.append(order)
-                self._venue.cancel(order.order_id, stop)
                 continue
             said += self._submit(plan, order)
         if stop and left:
@@ -179,9 +184,16 @@ class Trader:
         events += [self._order_cancelled(plan, each.symbol, each.reason) for each in outcome.ended]
         return self._journal.append(*events)
 
+    def _left(self, plan: RebalancePlan) -> list[Order]:
+        """Orders of a plan for a market that were to be placed and were not."""
+        waiting = self._venue.settles == "at_market"
+        return [order for order in self._venue.booked(plan.plan_id) if not self._known(order)] if waiting else []
+
     def _withdrawn(self, plan: RebalancePlan, orders: Sequence[Order], stop: str) -> list[AuditEvent]:
-        """The orders that the switch kept from being placed; the plan itself where it kept all."""
-        if not self._at_broker(plan):
+        """The orders that were not to be placed any more; the plan itself where none was."""
+        for order in orders:
+            self._venue.cancel(order.order_id, stop)
+        if orders and not self._at_broker(plan):
             return self._cancelled(plan, stop)
         return self._journal.append(*(self._order_cancelled(plan, order.symbol, stop) for order in orders))
 

@@ -52,6 +52,8 @@ class AtMarket:
     def orders(self, plan: RebalancePlan, t: int) -> tuple[Sequence[Order], Sequence[Unplaced]]:
         """The orders of a plan from what the broker holds and the closes of session `t`, sells first.
 
+        They are kept before the first is placed: asked for again, by whoever finishes a step, they are the same.
+
         Raises:
             ExecutionError: if a name that is held or wanted has a bar without a price, or the account is in debt.
         """
@@ -69,8 +71,16 @@ class AtMarket:
         shares[(changes < self._spec.min_order) | (changes < self._spec.skip_below * equity)] = 0.0
         changed = np.abs(target - held * worth / equity) > HELD
         halted = [symbols[j] for j in np.flatnonzero(changed & ~tradable)]
-        made = orders_of(Ticket(plan, session, shares, closes), whole_shares=self._spec.whole_shares)
+        made = self.booked(plan.plan_id) or orders_of(
+            Ticket(plan, session, shares, closes), whole_shares=self._spec.whole_shares
+        )
+        for order in made:
+            self._book.place(BookedOrder.accepted(order))
         return made, [Unplaced(name, f"it has no price on {session}; what is held of it is kept") for name in halted]
+
+    def booked(self, plan_id: str) -> Sequence[Order]:
+        """The orders made of a plan, placed or not."""
+        return [each.order for each in self._book.orders(plan_id)]
 
     def submit(self, order: Order) -> Receipt:
         """Place an order; one whose id the broker knows is not placed again.
@@ -85,8 +95,8 @@ class AtMarket:
                 f"the broker must answer, but did not for order {order.order_id} ({error}); run this again: the order "
                 "has an id of its own and is placed once"
             ) from error
-        if receipt.status != "rejected":
-            self._book.place(BookedOrder.accepted(order))
+        if receipt.status == "rejected":
+            self._book.cancel(order.order_id, receipt.reason)
         return receipt
 
     def cancel(self, order_id: str, reason: str) -> None:
@@ -126,6 +136,7 @@ class AtMarket:
         if before.session >= self._session(t):
             return before
         fills = self._book.fills(plan.plan_id) if plan is not None else []
+        fills = [fill for fill in fills if fill.session > before.session]
         state = self._state(t, before, in_force)
         differences = reconcile(_expected(before, fills), state.shares)
         state = state.model_copy(

@@ -84,6 +84,10 @@ class PaperBroker:
         names = [self._symbols[j] for j in np.flatnonzero(halted & changed)]
         return wanted.orders, [Unplaced(name, reason) for name in names]
 
+    def booked(self, plan_id: str) -> Sequence[Order]:
+        """The orders placed for a plan."""
+        return [each.order for each in self._book.orders(plan_id)]
+
     def submit(self, order: Order) -> Receipt:
         """Place an order; one whose id is known is not placed again."""
         self._book.place(BookedOrder.accepted(order))

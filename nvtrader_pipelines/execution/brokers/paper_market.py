@@ -108,7 +108,7 @@ class PaperMarket:
         return cost
 
     def affordable(self, account: Account, t: int, bought: FloatArray) -> float:
-        """The share of the purchases among `bought` (N,) that the cash pays for once the sales are made."""
+        """The share of the purchases among `bought` (N,) that cash pays for after the sales, with the costs of all."""
         drifted, tradable = self.hold(account, t, None).drifted[0], self.tradable(t)
         cost = self.cost_of(drifted, bought, t)
         frozen = drifted[:-1][~tradable & ~self.delisted(t)].sum()

@@ -56,11 +56,15 @@ class Venue(Protocol):
         ...
 
     def orders(self, plan: RebalancePlan, t: int) -> tuple[Sequence[Order], Sequence[Unplaced]]:
-        """The orders of a plan decided at the close of session `t`, sells first, and what makes none; nothing is kept.
+        """The orders of a plan decided at the close of session `t`, sells first, and what makes none.
 
         Raises:
             ExecutionError: if a name held or wanted has no price where it must have one.
         """
+        ...
+
+    def booked(self, plan_id: str) -> Sequence[Order]:
+        """The orders of a plan that are kept, placed or about to be."""
         ...
 
     def submit(self, order: Order) -> Receipt:

@@ -1,0 +1,251 @@
+import numpy as np
+import pytest
+
+from nvtrader_pipelines.execution.answers import answered
+from nvtrader_pipelines.execution.brokers.account_spec import AlpacaAccountSpec
+from nvtrader_pipelines.execution.brokers.at_market import AtMarket
+from nvtrader_pipelines.execution.brokers.broker import BrokerTimeout, Holdings, Receipt
+from nvtrader_pipelines.execution.errors import ExecutionError
+from nvtrader_pipelines.execution.journal import Journal
+from nvtrader_pipelines.execution.orders import Fill
+from nvtrader_pipelines.execution.plan import Finding
+from nvtrader_pipelines.execution.trader import Oversight, Trader
+from nvtrader_pipelines.portfolio.pipeline import RiskLimits, WeightPipeline
+from tests.execution.desks import (
+    ACCOUNT,
+    Deployed,
+    MemoryBook,
+    MemoryLog,
+    Switch,
+    Wants,
+    prices_of,
+    spec_of,
+    ticking,
+)
+from tests.markets import synthetic_panel
+
+PANEL = synthetic_panel(60, 4)
+PRICES = prices_of(PANEL)
+SOFT = Finding(rule="turnover_pct_warn", level="soft", figure=0.5, bound=0.2, sentence="turnover is high")
+
+
+class Exchange:
+    """A broker whose orders wait for the next open."""
+
+    def __init__(self, cash=100_000.0):
+        self.shares, self.cash, self.orders, self.filled, self.gone = {}, cash, {}, {}, set()
+        self.refuses, self.silent, self.closes = set(), set(), None
+
+    def holdings(self):
+        closes = dict(zip(PANEL.symbols, self.closes, strict=True))
+        equity = self.cash + sum(n * closes.get(name, 1.0) for name, n in self.shares.items())
+        return Holdings(dict(self.shares), self.cash, equity)
+
+    def submit(self, order):
+        if order.symbol in self.silent:
+            raise BrokerTimeout("no answer")
+        if order.symbol in self.refuses:
+            return Receipt(order.order_id, "", "rejected", "not tradable there")
+        self.orders.setdefault(order.order_id, order)
+        return Receipt(order.order_id, f"x-{order.symbol}", "accepted")
+
+    def open_orders(self):
+        waiting = self.orders.keys() - self.filled.keys() - self.gone
+        return [Receipt(order_id, "x", "accepted") for order_id in sorted(waiting)]
+
+    def cancel(self, order_id):
+        self.gone.add(order_id)
+
+    def fills(self, plan_id):
+        return [fill for order_id, fill in self.filled.items() if order_id.startswith(plan_id)]
+
+    def open_market(self, t, but=()):
+        """Fill what waits at the opens of session `t`; another day, another close."""
+        for receipt in self.open_orders():
+            order = self.orders[receipt.order_id]
+            if order.symbol in but:
+                self.gone.add(order.order_id)
+                continue
+            price = float(PRICES.opens[t, PANEL.symbols.index(order.symbol)])
+            signed = order.quantity if order.side == "buy" else -order.quantity
+            self.shares[order.symbol] = self.shares.get(order.symbol, 0.0) + signed
+            self.cash -= signed * price
+            self.filled[order.order_id] = Fill(
+                order_id=order.order_id,
+                symbol=order.symbol,
+                side=order.side,
+                quantity=order.quantity,
+                price=price,
+                cost=0.0,
+                session=PANEL.sessions[t].item(),
+                complete=True,
+            )
+        self.closes = PRICES.closes[t]
+
+
+class Live:
+    """An account at the exchange."""
+
+    def __init__(self, *weights, findings=(), **spec):
+        self.exchange, self.log, self.book, self.switch = Exchange(), MemoryLog(), MemoryBook(), Switch()
+        self.exchange.closes = PRICES.closes[10]
+        self.policy = Wants(*(weights or (0.2, 0.2, 0.2, 0.2, 0.2)))
+        pipeline = WeightPipeline(risk_limits=RiskLimits(max_position=0.5))
+        self.deployed = Deployed(PANEL, spec_of(pipeline=pipeline), self.policy)
+        self.venue = AtMarket(self.exchange, (PANEL, PRICES), self.book, AlpacaAccountSpec(**spec))
+        oversight = Oversight(self.switch, lambda plan, t: findings, ticking(), "test")
+        self.trader = Trader(self.deployed, self.venue, Journal(self.log, ACCOUNT), oversight)
+
+    def open(self, t=10):
+        self.trader.open_at(t)
+        self.trader.propose(t)
+        self.trader.clear(t)
+        return self
+
+    def session(self, t, but=()):
+        self.exchange.open_market(t, but)
+        self.trader.execute(t)
+        state = self.trader.settle(t)
+        self.trader.propose(t)
+        self.trader.clear(t)
+        return state
+
+
+def test_orders_are_placed_as_soon_as_the_plan_is_cleared_and_their_fills_are_told_after_the_next_close():
+    live = Live().open()
+    assert live.log.kinds() == ["proposed", "constructed", "cleared", *["placed"] * 4]
+    assert live.trader.finished(10)
+    state = live.session(11)
+    assert live.log.kinds()[7:] == ["filled"] * 4
+    assert state.differences == ()
+    assert state.shares == pytest.approx(live.exchange.shares)
+    assert state.value == pytest.approx(live.exchange.holdings().equity)
+    assert sum(state.weights) == pytest.approx(1.0)
+    assert state.turnover == pytest.approx(0.8, abs=0.02)
+
+
+def test_quantities_are_made_from_what_the_broker_holds_and_the_last_closes():
+    live = Live(0.5, 0.3, 0.0, 0.0, 0.2).open()
+    live.session(11)
+    live.policy.weights = np.array([0.1, 0.4, 0.3, 0.0, 0.2])
+    before = dict(live.exchange.shares)
+    live.session(12)
+    live.session(13)
+    equity = live.exchange.holdings().equity
+    plan = Journal(live.log, ACCOUNT).records()[-1].plan
+    sides = []
+    for order in list(live.exchange.orders.values())[2:]:
+        j = PANEL.symbols.index(order.symbol)
+        signed = order.quantity if order.side == "buy" else -order.quantity
+        wanted = plan.target[j] * equity / PRICES.closes[13, j] - before.get(order.symbol, 0.0)
+        assert signed == pytest.approx(wanted, rel=1e-9)
+        sides.append(order.side)
+    assert sides == ["sell", "buy", "buy"]
+
+
+def test_an_order_the_broker_rejects_is_cancelled_with_its_reason_and_the_others_go_on():
+    live = Live()
+    live.exchange.refuses = {"BBB"}
+    live.open()
+    state = live.session(11)
+    assert {event.symbol for event in live.log.of("filled")} == {"AAA", "CCC", "DDD"}
+    assert [(e.symbol, e.reason) for e in live.log.of("cancelled")] == [("BBB", "rejected: not tradable there")]
+    assert state.weights[1] == 0.0
+    assert not state.differences
+
+
+def test_a_broker_that_does_not_answer_stops_the_step_and_the_next_attempt_places_each_order_once():
+    live = Live()
+    live.exchange.silent = {"CCC"}
+    live.trader.open_at(10)
+    live.trader.propose(10)
+    with pytest.raises(ExecutionError, match=r"must answer, but did not for order .*-CCC"):
+        live.trader.clear(10)
+    assert [event.symbol for event in live.log.of("placed")] == ["AAA", "BBB"]
+    assert not live.trader.finished(10)
+    live.exchange.silent = set()
+    live.trader.clear(10)
+    assert [event.symbol for event in live.log.of("placed")] == ["AAA", "BBB", "CCC", "DDD"]
+    assert len(live.exchange.orders) == 4
+
+
+def test_orders_that_an_attempt_left_are_not_placed_once_their_session_has_passed():
+    live = Live()
+    live.exchange.silent = {"CCC"}
+    live.trader.open_at(10)
+    live.trader.propose(10)
+    with pytest.raises(ExecutionError):
+        live.trader.clear(10)
+    live.exchange.silent = set()
+    live.session(11)
+    assert {event.symbol for event in live.log.of("filled")} == {"AAA", "BBB"}
+    assert {(event.symbol, event.reason) for event in live.log.of("cancelled")} == {
+        (symbol, "the session it was to be placed for has passed") for symbol in ("CCC", "DDD")
+    }
+    assert len(live.exchange.orders) == 2
+
+
+def test_an_order_that_ends_without_a_fill_is_cancelled_and_a_changed_holding_is_a_difference():
+    live = Live().open()
+    state = live.session(11, but={"AAA"})
+    assert [(e.symbol, e.reason) for e in live.log.of("cancelled")] == [
+        ("AAA", "it ended at the broker without a fill")
+    ]
+    assert not state.differences
+    live.exchange.shares["BBB"] += 7.0  # by another hand
+    (difference,) = live.session(12).differences
+    assert difference.startswith("BBB: ")
+
+
+def test_the_switch_keeps_the_second_order_from_the_broker_and_open_ones_are_cancelled_when_it_is_found():
+    live = Live()
+    live.trader.open_at(10)
+    live.trader.propose(10)
+    live.switch.after = live.switch.read + 2
+    live.trader.clear(10)
+    assert [order.symbol for order in live.exchange.orders.values()] == ["AAA"]
+    assert {event.symbol for event in live.log.of("cancelled")} == {"BBB", "CCC", "DDD"}
+    assert [event.session for event in live.log.of("halted")] == [PANEL.sessions[10].item()]
+    live.exchange.closes = PRICES.closes[11]
+    live.trader.execute(11)
+    assert not live.exchange.open_orders()
+
+
+def test_a_plan_that_waits_is_placed_when_it_is_approved_and_expires_with_the_next_session():
+    live = Live(findings=(SOFT,)).open()
+    assert not live.exchange.orders
+    journal = Journal(live.log, ACCOUNT)
+    (record,) = journal.records()
+    event = answered(record, "approved", record.plan.session, ("ann", ""), ticking()())
+    live.trader._journal.append(event)
+    assert not live.trader.finished(10)
+    live.trader.clear(10)
+    assert len(live.exchange.orders) == 4
+    expired = Live(findings=(SOFT,)).open()
+    expired.session(11)
+    assert not expired.exchange.orders
+    assert "waiting when its fill session came" in expired.log.of("cancelled")[0].reason
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"cash": -1.0}, "owe nothing"),
+        ({"shares": {"AAA": -3.0}}, "AAA short"),
+        ({"shares": {"ZZZ": 3.0}}, "holds ZZZ, which the market of the active policy does not have"),
+        ({"cash": 0.0}, "must hold something"),
+    ],
+)
+def test_an_account_that_is_not_in_order_at_the_broker_is_not_traded(changed, said):
+    live = Live()
+    vars(live.exchange).update(changed)
+    with pytest.raises(ExecutionError, match=said):
+        live.trader.open_at(10)
+    assert not live.book.states
+
+
+def test_small_and_whole_orders_are_as_the_account_asks():
+    live = Live(0.2, 0.2, 0.001, 0.2, 0.399, whole_shares=True, min_order=500.0).open()
+    orders = list(live.exchange.orders.values())
+    assert [order.symbol for order in orders] == ["AAA", "BBB", "DDD"]
+    assert all(order.quantity == int(order.quantity) for order in orders)
