@@ -1,5 +1,6 @@
 """`nvtrader` for shell scripts of many commands: each in a fork of one process that has imported everything already."""
 
+import gc
 import json
 import os
 import socket
@@ -47,6 +48,7 @@ def serve(address: str) -> None:
     import_module(
         "nvtrader_pipelines.orchestration.pipeline"
     )  # and with it all that a command imports when it needs it
+    gc.freeze()  # no fork looks for garbage in what was imported, and so copies none of it
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(address)
         listening.listen()

@@ -3,6 +3,8 @@
 What takes seconds to import is imported by the fixtures that need it, for the process that hands tests out needs none.
 """
 
+import atexit
+import gc
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +19,7 @@ Invoke = Callable[..., Result]
 
 settings.register_profile("shared_machine", deadline=None)
 settings.load_profile("shared_machine")
+atexit.register(gc.freeze)  # after pytest's own last search for garbage, Python needs none, which takes seconds
 
 BUILT = {"built_home", "swept_home", "worked"}  # fixtures of half a minute or more, each built once for all processes
 
@@ -29,6 +32,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     nothing long is left for the end.
     """
     items.sort(key=lambda item: (not BUILT.intersection(_fixtures(item)), item.get_closest_marker("slow") is None))
+
+
+def pytest_collection_finish() -> None:
+    """What was imported is no garbage: no search for some goes through it again."""
+    gc.freeze()
 
 
 def _fixtures(item: pytest.Item) -> list[str]:

@@ -1,5 +1,7 @@
 """A home with a market and one registered experiment of seconds, whose runs are executed by themselves."""
 
+import atexit
+import gc
 import os
 import sys
 from pathlib import Path
@@ -9,6 +11,7 @@ import polars as pl
 from nvtrader_pipelines.evaluation.splits import WalkForward
 from nvtrader_pipelines.experiments.spec import ExperimentSpec, MarketChoice
 from nvtrader_pipelines.policies.baselines import BuyAndHold, EqualWeight
+from nvtrader_pipelines.portfolio.pipeline import RiskLimits, WeightPipeline
 from nvtrader_pipelines.storage.execution import walk_forward_run
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger import Ledger
@@ -36,6 +39,7 @@ EXPERIMENT = ExperimentSpec(
     market=MarketChoice(source="landing"),
     environment=SPEC,
     agent=AGENT.model_copy(update={"total_timesteps": 2560}),
+    pipeline=WeightPipeline(risk_limits=RiskLimits(max_position=1.0)),  # nothing binds on three names
     splitter=WalkForward(train_months=6, test_months=3),
     baselines=(EqualWeight(), BuyAndHold()),
     training_sample_rate=0.2,
@@ -87,6 +91,7 @@ def execute_in_forks(home: Home) -> None:
 
     Before the stages the fork's id is written, and its exit code after them.
     """
+    gc.freeze()
     for task in sys.stdin:
         fork = os.fork()  # of a process that has imported and done nothing else, as the forkserver's are
         if fork == 0:
@@ -99,6 +104,7 @@ def execute_in_forks(home: Home) -> None:
 
 if __name__ == "__main__":
     place, *tasks = sys.argv[1:]
+    atexit.register(gc.freeze)  # no last search for garbage, of seconds
     if tasks:
         execute(Home(Path(place)), tasks[0])
     else:
