@@ -9,9 +9,7 @@ from nvtrader_pipelines.storage.tables import PROMOTIONS
 from nvtrader_pipelines.storage.views import query_views
 from nvtrader_pipelines.storage.warehouse import Warehouse
 from tests.service.words import is_one_sentence
-from tests.storage.small_runs import KEY
-from tests.storage.small_runs import small_home as market_home
-from tests.storage.untrained import begun, judged, planned
+from tests.storage.untrained import KEY, begun, judged, market_home, planned
 
 
 @pytest.fixture(scope="module")

@@ -18,8 +18,7 @@ from nvtrader_pipelines.storage.audit_log import JsonlAudit
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.policy_library import PolicyLibrary
-from tests.storage.small_runs import EXPERIMENT, small_home
-from tests.storage.untrained import AT, begun, planned, sealed
+from tests.storage.untrained import AT, EXPERIMENT, begun, market_home, planned, sealed
 
 OTHER = EXPERIMENT.model_copy(update={"name": "other", "agent": EqualWeight(), "seeds": (0,)})
 LATER = AT + dt.timedelta(days=1)
@@ -28,7 +27,7 @@ LATER = AT + dt.timedelta(days=1)
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory):
     """A home with a market and runs; nothing of it is changed for good."""
-    return small_home(tmp_path_factory.mktemp("library") / "home")
+    return market_home(tmp_path_factory.mktemp("library") / "home")
 
 
 @pytest.fixture(scope="module")

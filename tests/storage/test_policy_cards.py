@@ -9,15 +9,14 @@ from nvtrader_pipelines.storage.policy_cards import card_of, library_of, named_p
 from nvtrader_pipelines.storage.policy_library import PolicyLibrary
 from nvtrader_pipelines.storage.table import polars_type
 from nvtrader_pipelines.storage.tables import EVALUATIONS, VALIDATION
-from tests.storage.small_runs import EXPERIMENT, KEY, small_home
-from tests.storage.untrained import AT, begun, judged, planned, sealed
+from tests.storage.untrained import AT, EXPERIMENT, KEY, begun, judged, market_home, planned, sealed
 
 RULE = EXPERIMENT.model_copy(update={"name": "rule", "agent": EqualWeight(), "seeds": (0,)})
 
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory):
-    return small_home(tmp_path_factory.mktemp("cards") / "home")
+    return market_home(tmp_path_factory.mktemp("cards") / "home")
 
 
 @pytest.fixture(scope="module")

@@ -17,8 +17,7 @@ from nvtrader_pipelines.storage.promotion import consider, decide, mirror_active
 from nvtrader_pipelines.storage.runs import replace_run
 from nvtrader_pipelines.storage.table import polars_type
 from nvtrader_pipelines.storage.tables import ACTIVE_POLICY, EQUITY_CURVES, PROMOTIONS, VALIDATION
-from tests.storage.small_runs import EXPERIMENT, small_home
-from tests.storage.untrained import AT, planned, sealed
+from tests.storage.untrained import AT, EXPERIMENT, market_home, planned, sealed
 
 MARKET = np.random.default_rng(5).normal(0.0003, 0.01, 300)
 RULES = {"steady": EqualWeight(), "still": BuyAndHold(), "trend": Momentum()}
@@ -47,7 +46,7 @@ def earned(lake, run, net, baseline=MARKET - 0.002) -> None:
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory):
-    return small_home(tmp_path_factory.mktemp("gate") / "home")
+    return market_home(tmp_path_factory.mktemp("gate") / "home")
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 import dataclasses
 import datetime as dt
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -14,15 +15,28 @@ from nvtrader_pipelines.experiments.store import TrainedPolicy
 from nvtrader_pipelines.policies.agents import Fit, Learner
 from nvtrader_pipelines.policies.archive import write_archive
 from nvtrader_pipelines.policies.trajectory import TRAJECTORY
+from nvtrader_pipelines.portfolio.pipeline import WeightPipeline
 from nvtrader_pipelines.storage.execution import evaluate_run
+from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger import Ledger, RunRow
 from nvtrader_pipelines.storage.medallion import read_panel
 from nvtrader_pipelines.storage.policy_library import PolicyLibrary, SealedRun
 from nvtrader_pipelines.storage.recording import Launch
 from nvtrader_pipelines.storage.warehouse import Warehouse
-from tests.storage.small_runs import EXPERIMENT
+from tests.storage.small_runs import EXPERIMENT as LOOSE
+from tests.storage.small_runs import land
 
+EXPERIMENT = LOOSE.model_copy(update={"pipeline": WeightPipeline()})  # its limits are the desk's
+KEY = EXPERIMENT.partition_key
 AT = dt.datetime(2024, 1, 3, tzinfo=dt.UTC)
+
+
+def market_home(root: Path) -> Warehouse:
+    """A home with a market and nothing else."""
+    home = Home(root)
+    home.landing.mkdir(parents=True)
+    land(Warehouse(home))
+    return Warehouse(home)
 
 
 def planned(lake: Warehouse, spec: ExperimentSpec = EXPERIMENT, **market) -> RunPlan:
