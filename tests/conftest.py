@@ -19,6 +19,7 @@ Invoke = Callable[..., Result]
 
 settings.register_profile("shared_machine", deadline=None)
 settings.load_profile("shared_machine")
+gc.set_threshold(50_000, 20, 20)  # a search for garbage at every 700 objects is a fifth of what imports take
 atexit.register(gc.freeze)  # after pytest's own last search for garbage, Python needs none, which takes seconds
 
 BUILT = {"built_home", "swept_home", "worked"}  # fixtures of half a minute or more, each built once for all processes
