@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from benchmarks.claim import Goal, report
+from nvtrader_pipelines.storage.home import Home
 
 NVTRADER = str(Path(sys.executable).with_name("nvtrader"))
 YEAR = ("2018-01-01", "2018-12-31")
@@ -28,9 +29,13 @@ EXPERIMENT = {
 
 def main() -> None:
     """Train and activate a policy, then replay the year on a new account in every round."""
-    with TemporaryDirectory() as folder:
-        (Path(folder) / "data" / "experiments").mkdir(parents=True)
-        (Path(folder) / "data" / "experiments" / "year.yaml").write_text(yaml.safe_dump(EXPERIMENT))
+    with TemporaryDirectory(prefix="nvtrader-paper-", dir="/var/tmp") as folder:
+        home = Home(Path(folder))
+        home.experiments.mkdir(parents=True)
+        (home.experiments / "year.yaml").write_text(yaml.safe_dump(EXPERIMENT))
+        home.accounts.mkdir()
+        for i in range(N_ROUNDS):
+            (home.accounts / f"round-{i}.yaml").write_text("kind: paper\n")
         _nvtrader(folder, "experiments", "run", "year")
         _nvtrader(folder, "policies", "activate", "year")
         seconds, told = zip(*(_replayed(folder, f"round-{i}") for i in range(N_ROUNDS)), strict=True)

@@ -17,9 +17,13 @@ from nvtrader_pipelines.service.errors import BAD_INPUT, FAILED, USAGE
 from tests.homes import NVTRADER, environment, nvtrader, small_home
 from tests.service.words import is_one_sentence
 
-COMMANDS = ("run", "ui", "sql", "tables", "runs", "experiments", "components", "schema", "doctor")
+COMMANDS = (
+    *("run", "ui", "sql", "tables", "runs", "experiments", "components", "schema", "doctor", "report", "judge"),
+    *("scoreboard", "policies", "paper", "portfolio", "plans", "halt", "resume"),
+)
 OF_EXPERIMENTS = [("experiments", name) for name in ("new", "list", "diff", "run")]
 OF_RUNS = [("runs", name) for name in ("list", "show", "compare", "replay", "paper")]
+OF_PLANS = [("plans", name) for name in ("list", "show", "approve", "override", "reject")]
 SINGLE = [(name,) for name in COMMANDS if name != "experiments"]
 COUNT = "SELECT policy, count(*) AS n FROM rl.trajectories GROUP BY policy ORDER BY policy"
 
@@ -37,14 +41,14 @@ def test_without_a_command_the_help_lists_them_all():
     assert all(command in found.output for command in COMMANDS)
 
 
-@pytest.mark.parametrize("group", ["experiments", "runs"])
+@pytest.mark.parametrize("group", ["experiments", "runs", "plans"])
 def test_a_group_without_a_command_lists_its_own(group):
     found = CliRunner().invoke(app, [group, "--help"])
     assert found.exit_code == 0
-    assert all(name in found.output for above, name in [*OF_EXPERIMENTS, *OF_RUNS] if above == group)
+    assert all(name in found.output for above, name in [*OF_EXPERIMENTS, *OF_RUNS, *OF_PLANS] if above == group)
 
 
-@pytest.mark.parametrize("command", [*SINGLE, *OF_EXPERIMENTS, *OF_RUNS], ids=" ".join)
+@pytest.mark.parametrize("command", [*SINGLE, *OF_EXPERIMENTS, *OF_RUNS, *OF_PLANS], ids=" ".join)
 def test_every_command_explains_itself_and_its_exit_codes(command):
     found = CliRunner().invoke(app, [*command, "--help"], terminal_width=200)
     assert found.exit_code == 0
@@ -136,6 +140,7 @@ def test_a_home_with_nothing_in_it_is_answered_with_what_to_do(empty, arguments,
     "command",
     [
         *[("run",), ("ui",), ("sql", "SELECT 1"), ("tables",), ("runs",), ("doctor",)],
+        *[("paper",), ("portfolio",), ("plans",), ("plans", "approve", "x"), ("halt",), ("resume",)],
         *[("experiments", "list"), ("experiments", "new", "x"), ("runs", "show", "x"), ("runs", "replay", "x")],
     ],
     ids=" ".join,
