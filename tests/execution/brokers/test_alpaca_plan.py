@@ -1,0 +1,127 @@
+"""Whole plans at Alpaca: from a policy's wish to orders, fills and holdings, by its REST API."""
+
+import datetime as dt
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from pydantic import SecretStr
+from tenacity import wait_none
+
+from nvtrader_pipelines.execution.brokers.account_spec import AlpacaAccountSpec
+from nvtrader_pipelines.execution.brokers.alpaca import AlpacaBroker
+from nvtrader_pipelines.execution.brokers.at_market import AtMarket
+from nvtrader_pipelines.execution.errors import ExecutionError
+from nvtrader_pipelines.execution.journal import Journal
+from nvtrader_pipelines.execution.trader import Oversight, Trader
+from nvtrader_pipelines.portfolio.pipeline import RiskLimits, WeightPipeline
+from tests.execution.brokers.alpaca_stub import KEYS, AlpacaStub, serving
+from tests.execution.desks import (
+    ACCOUNT,
+    Deployed,
+    MemoryBook,
+    MemoryLog,
+    Switch,
+    Wants,
+    prices_of,
+    spec_of,
+    ticking,
+)
+from tests.markets import synthetic_panel
+
+PANEL = synthetic_panel(60, 4)
+PRICES = prices_of(PANEL)
+PLACE = "POST /v2/orders"
+
+
+class Account:
+    """A trader whose broker is the stub, on a market of four names."""
+
+    def __init__(self, stub: AlpacaStub) -> None:
+        spec = AlpacaAccountSpec(base_url=stub.url, retries=1)
+        broker = replace(AlpacaBroker.connect(spec, *map(SecretStr, KEYS)), backoff=wait_none())
+        self.stub, self.log, self.policy = stub, MemoryLog(), Wants(0.4, 0.3, 0.0, 0.2, 0.1)
+        limits = WeightPipeline(risk_limits=RiskLimits(max_position=0.5))
+        deployed = Deployed(PANEL, spec_of(pipeline=limits), self.policy)
+        oversight = Oversight(Switch(), lambda plan, t: (), ticking(), "test")
+        venue = AtMarket(broker, (PANEL, PRICES), MemoryBook(), spec)
+        self.trader = Trader(deployed, venue, Journal(self.log, ACCOUNT), oversight)
+        self._market_at(10, PRICES.closes)
+
+    def decide(self, t) -> None:
+        self.trader.propose(t)
+        self.trader.clear(t)
+
+    def session(self, t):
+        """The exchange opens and closes; then what was filled is found, and the next plan made."""
+        self._market_at(t, PRICES.opens)
+        self.stub.clock = dt.datetime.combine(PANEL.sessions[t].item(), dt.time(), dt.UTC) - dt.timedelta(hours=2)
+        self.stub.open_exchange()
+        self.stub.is_open = False
+        self._market_at(t, PRICES.closes)
+        self.trader.execute(t)
+        state = self.trader.settle(t)
+        self.decide(t)
+        return state
+
+    def _market_at(self, t, prices) -> None:
+        self.stub.prices.update(zip(PANEL.symbols, map(float, prices[t]), strict=True))
+
+
+@pytest.fixture
+def account() -> Iterator[Account]:
+    with serving(AlpacaStub()) as stub:
+        own = Account(stub)
+        own.trader.open_at(10)
+        yield own
+
+
+def told(account, kind) -> set[str]:
+    return {event.symbol for event in account.log.of(kind)}
+
+
+def test_a_plan_becomes_orders_that_are_filled_at_the_open_and_what_is_held_is_what_is_expected(account):
+    account.decide(10)
+    state = account.session(11)
+    assert told(account, "placed") == told(account, "filled") == {"AAA", "BBB", "DDD"}
+    assert state.differences == ()
+    assert state.shares == pytest.approx(account.stub.positions)
+    account.policy.weights = np.array([0.1, 0.3, 0.4, 0.1, 0.1])
+    for t in (12, 13, 14):
+        assert account.session(t).differences == ()
+    sides = [order["side"] for order in account.stub.orders[3:]]
+    assert sides == sorted(sides, reverse=True)  # sells before buys
+    assert set(sides) == {"buy", "sell"}
+    equity = float(account.stub.answer("GET", "/v2/account", {}, {})[1]["equity"])
+    held = [account.stub.positions.get(name, 0.0) * account.stub.prices[name] / equity for name in PANEL.symbols]
+    assert held == pytest.approx(account.policy.weights[:-1], abs=0.05)
+
+
+def test_an_order_that_came_without_an_answer_is_in_the_plan_once_and_one_rejected_keeps_no_other(account):
+    account.stub.faults[PLACE].extend(["dropped"])
+    account.stub.refused["BBB"] = 403, "insufficient buying power"
+    account.decide(10)
+    state = account.session(11)
+    assert sorted(order["symbol"] for order in account.stub.orders) == ["AAA", "DDD"]
+    assert told(account, "filled") == {"AAA", "DDD"}
+    assert [event.reason for event in account.log.of("cancelled")] == ["rejected: insufficient buying power"]
+    assert state.differences == ()
+
+
+def test_a_broker_that_is_silent_between_two_orders_stops_the_plan_and_the_next_attempt_goes_on(account):
+    account.trader.propose(10)
+    account.stub.faults[PLACE].extend(["dropped"])
+    account.stub.faults["GET /v2/orders:by_client_order_id"].extend(["unavailable"])
+    with pytest.raises(ExecutionError, match="must answer, but did not for order"):
+        account.trader.clear(10)
+    account.trader.clear(10)
+    assert sorted(order["symbol"] for order in account.stub.orders) == ["AAA", "BBB", "DDD"]
+    assert account.session(11).differences == ()
+
+
+def test_cash_below_zero_at_the_broker_stops_the_account_before_an_order_is_placed(account):
+    account.stub.cash, account.stub.positions = -500.0, {"AAA": 50.0}
+    with pytest.raises(ExecutionError, match="cash"):
+        account.decide(10)
+    assert account.stub.orders == []
