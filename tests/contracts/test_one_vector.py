@@ -46,7 +46,7 @@ CROSSED = [
 
 
 def judged(panel, spec, policies, first=FIRST, last=LAST):
-    """Sessions to target weights, and equities at each close, of the first of some accounts in one back-test."""
+    """Session to target weights of the first of some accounts in one back-test, and its equity at each close."""
     who = [
         Contestant(f"account-{i}", "policy", (None,), (PipelinedPolicy(policy, spec.pipeline, FITTED),))
         for i, policy in enumerate(policies)
@@ -54,39 +54,69 @@ def judged(panel, spec, policies, first=FIRST, last=LAST):
     record = backtest(panel, spec.environment, [Block(0, first, last)], who)
     own = pl.col("policy") == "account-0"
     log, curve = record.action_logs.filter(own), record.equity_curves.filter(own)
-    return dict(log.select("session", "target_weights").iter_rows()), curve["equity"].to_list(), log
+    return dict(log.select("session", "target_weights").iter_rows()), curve["equity"].to_list()
 
 
-def traded(panel, spec, policy, first=FIRST, last=LAST):
-    """The same of a paper account, session by session."""
-    account = Account(Deployed(panel, spec, policy, FITTED)).open(first - 1)
-    states = account.trade(first, last)
-    return account, states
+def assert_the_same(panel, spec, account, rests=0):
+    """A paper account that has traded has the weights and the equity of the back-test."""
+    targets, equity = judged(panel, spec, [Wishes(0, rests), Wishes(1)])
+    traded, closes = account.targets(), [account.book.states[panel.sessions[t].item()] for t in range(FIRST, LAST + 1)]
+    resting = {panel.sessions[t].item() for t in range(len(panel.sessions)) if rests and t % rests == 0}
+    assert traded.keys() | {panel.sessions[LAST].item()} >= targets.keys() - resting
+    assert len(traded.keys() & targets.keys()) > len(targets) // 2
+    for session in traded.keys() & targets.keys():
+        assert traded[session] == targets[session]
+    np.testing.assert_allclose([state.equity for state in closes], equity, rtol=1e-12)
+    assert not any(state.differences for state in closes)
+    assert len(account.book.filled) > len(traded)
 
 
-def assert_the_same(panel, spec, rests=0, first=FIRST, last=LAST):
-    judged_targets, judged_equity, log = judged(panel, spec, [Wishes(0, rests), Wishes(1)], first, last)
-    account, states = traded(panel, spec, Wishes(0, rests), first, last)
-    targets = account.targets()
-    assert len(targets) >= len(judged_targets) // 2
-    for session, target in targets.items():
-        if session in judged_targets:  # the paper account decides at the last close too
-            assert target == judged_targets[session]
-    np.testing.assert_allclose([state.equity for state in states], judged_equity, rtol=1e-12)
-    assert not any(state.differences for state in states)
-    assert log["turnover" if "turnover" in log.columns else "fold"].len() == len(judged_targets)
+def traded(panel, spec, rests=0, **options):
+    """A paper account, session by session."""
+    account = Account(Deployed(panel, spec, Wishes(0, rests), FITTED), **options).open(FIRST - 1)
+    account.trade(FIRST, LAST)
     return account
 
 
-@pytest.mark.parametrize(
-    "pipeline",
-    ONE_MEMBER + CROSSED,
-    ids=lambda p: "-".join([p.selector.kind, p.allocator.kind, p.timing.kind, *(limit.kind for limit in p.limits[:1])]),
-)
+def named(pipeline):
+    """What is in a pipeline."""
+    return f"{pipeline.selector.kind}-{pipeline.allocator.kind}-{pipeline.timing.kind}-{pipeline.limits[0].kind}"
+
+
+@pytest.mark.parametrize("pipeline", ONE_MEMBER + CROSSED, ids=named)
 def test_the_paper_account_trades_what_the_back_test_was_judged_on(pipeline):
-    assert_the_same(PANEL, spec_of(pipeline=pipeline))
+    spec = spec_of(pipeline=pipeline)
+    assert_the_same(PANEL, spec, traded(PANEL, spec))
 
 
 def test_every_member_of_the_pipeline_is_held_to_it():
     for family, tested in {"selector": SELECTORS, "allocator": ALLOCATORS, "timing": TIMINGS, "limit": LIMITS}.items():
         assert {each.kind for each in tested} == {kind_of(member) for member in members(FAMILIES[family])}
+
+
+@pytest.mark.parametrize("rebal_freq", [1, 4])
+@pytest.mark.parametrize("fill", ["next_open", "next_close", "same_close"])
+@pytest.mark.parametrize(
+    "panel", [PANEL, eventful_panel(opens=False), synthetic_panel(120, 3)], ids=["eventful", "no opens", "steady"]
+)
+def test_it_does_so_at_every_fill_and_frequency_and_through_gaps_listings_and_delistings(panel, fill, rebal_freq):
+    spec = spec_of(environment={**ENVIRONMENT.model_dump(), "fill": fill, "rebal_freq": rebal_freq}, pipeline=DEFAULT)
+    assert_the_same(panel, spec, traded(panel, spec, rests=3), rests=3)
+
+
+def test_it_does_so_with_every_model_of_costs_at_once():
+    costs = (VolatilitySpread(), SquareRootImpact(participation=0.5))
+    spec = spec_of(environment=ENVIRONMENT.model_copy(update={"costs": costs}), pipeline=DEFAULT)
+    account = traded(PANEL, spec)
+    assert_the_same(PANEL, spec, account)
+    assert sum(state.cost for state in account.book.states.values()) > 0.001
+
+
+def test_it_does_so_when_each_session_knows_the_market_to_its_own_close_alone():
+    pipeline = limited(LIMITS[0]).model_copy(update={"allocator": ALLOCATORS[-1], "timing": TIMINGS[1]})
+    spec, log, book = spec_of(pipeline=pipeline), MemoryLog(), MemoryBook()
+    for t in range(FIRST - 1, LAST + 1):
+        known = cut(PANEL, t)
+        account = Account(Deployed(known, spec, Wishes(), FITTED), log, book, prices=prices_of(known))
+        account.open(t) if t < FIRST else account.session(t)
+    assert_the_same(PANEL, spec, account)

@@ -1,0 +1,57 @@
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+import pytest
+
+from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.medallion import read_panel
+from nvtrader_pipelines.storage.prices import read_prices
+from nvtrader_pipelines.storage.tables import CLEAN_BARS
+from tests.storage.small_runs import small_home
+
+GONE = 100  # a session of the panel on which a name has no bar
+
+
+@pytest.fixture(scope="module")
+def market(tmp_path_factory):
+    lake = small_home(tmp_path_factory.mktemp("prices") / "home")
+    return lake, read_panel(lake, "landing")
+
+
+def test_prices_stand_where_the_panel_has_them_and_earn_its_returns(market):
+    lake, panel = market
+    prices = read_prices(lake, panel)
+    assert prices.closes.shape == panel.close_returns.shape
+    np.testing.assert_array_equal(np.isfinite(prices.closes), panel.tradable)
+    np.testing.assert_allclose(prices.closes[1:] / prices.closes[:-1] - 1.0, panel.close_returns[1:], atol=1e-14)
+    np.testing.assert_allclose(prices.opens[1:] / prices.closes[:-1] - 1.0, panel.overnight_returns[1:], atol=1e-14)
+
+
+def test_prices_are_adjusted_and_volumes_are_at_the_same_adjustment(market):
+    lake, panel = market
+    prices, bars = read_prices(lake, panel), lake.read(CLEAN_BARS).sort("symbol", "session")
+    (bar,) = bars.filter(
+        (pl.col("symbol") == panel.symbols[1]) & (pl.col("session") == panel.sessions[5].item())
+    ).to_dicts()
+    assert prices.closes[5, 1] == bar["adj_close"] != bar["close"]
+    assert prices.opens[5, 1] == pytest.approx(bar["open"] * bar["adj_close"] / bar["close"], rel=1e-15)
+    assert prices.volumes[5, 1] * prices.closes[5, 1] == pytest.approx(bar["volume"] * bar["close"], rel=1e-12)
+
+
+def test_a_session_without_a_bar_has_no_price_and_the_last_close_is_carried(market, tmp_path):
+    _, panel = market
+    lake = small_home(tmp_path / "home")
+    bars = lake.read(CLEAN_BARS)
+    gone = (pl.col("symbol") == panel.symbols[0]) & (pl.col("session") == panel.sessions[GONE].item())
+    lake.replace(CLEAN_BARS, bars.filter(~gone), {})
+    prices = read_prices(lake, replace(panel, snapshot_ids={}))
+    t = GONE
+    assert np.isnan([prices.opens[t, 0], prices.closes[t, 0], prices.volumes[t, 0]]).all()
+    assert prices.last_closes[t, 0] == prices.closes[t - 1, 0] == prices.last_closes[t - 1, 0]
+
+
+def test_names_without_any_bar_are_an_error(market):
+    lake, panel = market
+    with pytest.raises(StorageError, match="no bar of ZZZ of source 'landing'"):
+        read_prices(lake, replace(panel, symbols=("ZZZ",)))

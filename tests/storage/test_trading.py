@@ -1,0 +1,287 @@
+import datetime as dt
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import polars as pl
+import pytest
+
+from nvtrader_pipelines.execution.errors import ExecutionError
+from nvtrader_pipelines.storage import desk_market
+from nvtrader_pipelines.storage.audit_log import JsonlAudit
+from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.execution import followed
+from nvtrader_pipelines.storage.kill_switch import halt, resume
+from nvtrader_pipelines.storage.medallion import read_panel
+from nvtrader_pipelines.storage.paper_backtest import account_backtest, deployment_of
+from nvtrader_pipelines.storage.paper_book import SqliteBook, book_path
+from nvtrader_pipelines.storage.tables import EVALUATIONS, PORTFOLIO_STATE
+from nvtrader_pipelines.storage.trading import Desk
+from nvtrader_pipelines.storage.warehouse import Warehouse
+from tests.storage.desks import judged_home, make_active
+from tests.storage.small_runs import N_SESSIONS, land
+from tests.storage.untrained import AT
+
+HOLD = (
+    "import fcntl, sys; f = open(sys.argv[1], 'a'); fcntl.flock(f, fcntl.LOCK_EX); print('held', flush=True); input()"
+)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """A home with a tested run; only to be copied or read."""
+    return judged_home(tmp_path_factory.mktemp("desk") / "home")
+
+
+@pytest.fixture
+def home(built, monkeypatch):
+    """The home with its policy active, no account and no event yet."""
+    lake, run = built
+    monkeypatch.delenv("NVTRADER_KILL_SWITCH", raising=False)
+    for folder in (lake.home.runtime, lake.home.audit, lake.home.accounts):
+        shutil.rmtree(folder, ignore_errors=True)
+    make_active(lake, run)
+    return lake, run
+
+
+def desk(lake, account="paper", at=AT) -> Desk:
+    return Desk.open(lake, account, clock=lambda: at, by="test")
+
+
+def trade(lake, *days, account="paper", acknowledge=True):
+    told = []
+    followed(desk(lake, account).trade(*days, acknowledge=acknowledge), told.append)
+    return told
+
+
+def days_of(lake):
+    panel = read_panel(lake, "landing")
+    return [day.item() for day in panel.sessions]
+
+
+def states(lake, account="paper"):
+    return SqliteBook(lake.home, account).states()
+
+
+def test_a_history_is_traded_day_by_day_and_its_equity_is_the_back_tests(home):
+    lake, run = home
+    first, last = run.as_parent.window
+    told = trade(lake, first, last)
+    days = [day for day in days_of(lake) if first <= day <= last]
+    kept = states(lake)
+    assert [state.session for state in kept[1:]] == days
+    assert [step.stage for step in told] == ["equity.update"] * len(kept) + ["done"]
+    assert told[-2].share == 1.0
+    tested = account_backtest(deployment_of(lake, run.run_id, run.experiment), kept[0].session, kept[-1].session)
+    np.testing.assert_allclose([state.equity for state in kept[1:]], tested["equity"].to_list(), rtol=1e-12)
+    assert not any(state.differences for state in kept)
+    assert desk(lake).plans()["status"].to_list()[1:] == ["filled"] * (len(desk(lake).plans()) - 1)
+
+
+def test_a_history_goes_on_where_it_stopped_and_ends_the_same(home):
+    lake, run = home
+    first = run.as_parent.window[0]
+    days = [day for day in days_of(lake) if day >= first]
+    last = days[16]
+    trade(lake, first, last)
+    add_account(lake, "halves")
+    for until in (days[3], days[9], last):
+        steps = desk(lake, "halves").trade(first, until, acknowledge=True)
+        next(steps, None)
+        steps.close()  # as by Ctrl-C
+        trade(lake, first, until, account="halves")
+    whole, halves = states(lake), states(lake, "halves")
+    assert [state.model_dump(exclude={"plan_id"}) for state in halves] == [
+        state.model_dump(exclude={"plan_id"}) for state in whole
+    ]
+
+
+def add_account(lake, name, kind="paper"):
+    """An account with the defaults of its kind."""
+    lake.home.accounts.mkdir(exist_ok=True)
+    (lake.home.accounts / f"{name}.yaml").write_text(f"kind: {kind}\n")
+
+
+def test_an_account_without_a_first_session_opens_at_the_last_and_trades_the_next_once_it_is_there(home):
+    lake, _ = home
+    (last,) = desk(lake).due()
+    assert last == days_of(lake)[-1]
+    trade(lake)
+    assert [state.session for state in states(lake)] == [last]
+    assert desk(lake).due() == []
+    assert len(desk(lake).plans()) == 1
+    try:
+        land(lake, N_SESSIONS + 3)
+        fresh = days_of(lake)[-3:]
+        assert desk(lake).due() == fresh
+        trade(lake)
+        assert [state.session for state in states(lake)] == [last, *fresh]
+        assert states(lake)[1].plan_id is not None
+    finally:
+        land(lake)
+
+
+def test_the_steps_of_a_session_one_by_one_are_the_session_whole(home):
+    lake, _ = home
+    days = days_of(lake)[-12:]
+    add_account(lake, "steps")
+    trade(lake, days[0], days[0], account="steps")
+    one = desk(lake, "steps")
+    one.execute()  # whatever is due before the last session is traded whole
+    state = one.settle()
+    assert state.session == days[-1]
+    one.propose()
+    one.clear()
+    assert one.clear() == []
+    assert desk(lake, "steps").due() == []
+    assert one.execute() == []
+    assert len(states(lake, "steps")) == len(days) + 1
+
+
+def test_without_an_active_policy_nothing_trades(home):
+    lake, _ = home
+    lake.home.active_policy.unlink()
+    with pytest.raises(StorageError, match="no policy is active"):
+        desk(lake).due()
+    with pytest.raises(StorageError, match="no policy is active"):
+        trade(lake)
+    assert not book_path(lake.home, "paper").exists()
+
+
+def test_a_damaged_pointer_stops_trading(home):
+    lake, _ = home
+    lake.home.active_policy.write_text("{")
+    with pytest.raises(StorageError, match="cannot be read as the active policy"):
+        trade(lake)
+    assert not book_path(lake.home, "paper").exists()
+
+
+@pytest.mark.parametrize("sharpe", [None, 0.0])
+def test_a_policy_that_was_never_tested_does_not_trade(home, sharpe):
+    lake, run = home
+    where = {"spec_hash": [run.spec_hash], "run_id": [run.run_id]}
+    rows = lake.read(EVALUATIONS)
+    lake.replace(EVALUATIONS, rows.with_columns(sharpe=pl.lit(sharpe, pl.Float64)), where)
+    try:
+        with pytest.raises(StorageError, match="must have been tested before it trades"):
+            trade(lake)
+        assert not book_path(lake.home, "paper").exists()
+    finally:
+        lake.replace(EVALUATIONS, rows, where)
+
+
+def test_a_policy_whose_tests_lie_too_far_back_does_not_begin_to_trade(home, monkeypatch):
+    lake, run = home
+    days, last = days_of(lake), run.as_parent.window[1]
+    trade(lake, days[-3], days[-2])
+    monkeypatch.setattr(desk_market, "RECENT", -1)
+    add_account(lake, "late")
+    with pytest.raises(ExecutionError, match=f"was tested to {last}"):
+        trade(lake, account="late")
+    assert not states(lake, "late")
+    trade(lake)  # what has begun goes on
+
+
+def test_an_account_does_not_begin_before_the_policys_tests_nor_after_the_market(home):
+    lake, run = home
+    days, (first, _) = days_of(lake), run.as_parent.window
+    before = days[days.index(first) - 1]
+    with pytest.raises(ExecutionError, match=f"may trade from {first} on"):
+        trade(lake, before)
+    with pytest.raises(ExecutionError, match=f"the market ends on {days[-1]}"):
+        trade(lake, days[-1] + dt.timedelta(days=30))
+    assert not book_path(lake.home, "paper").exists()
+
+
+def test_an_account_that_was_opened_at_another_session_does_not_begin_anew(home):
+    lake, run = home
+    days, (first, _) = days_of(lake), run.as_parent.window
+    trade(lake, first, days[days.index(first) + 2])
+    with pytest.raises(ExecutionError, match=r"was opened at .* and goes on from where it stands"):
+        trade(lake, days[days.index(first) + 1])
+    assert len(states(lake)) == 4
+
+
+def test_a_second_process_is_told_that_the_account_is_traded(home):
+    lake, _ = home
+    trade(lake)
+    lock = book_path(lake.home, "paper").with_suffix(".lock")
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(lock)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
+        for attempt in (desk(lake).due, desk(lake).execute, lambda: trade(lake)):
+            with pytest.raises(StorageError, match="traded by another process at this moment"):
+                attempt()
+        other.communicate("\n")
+    assert desk(lake).due() == []
+
+
+def test_a_person_answers_a_plan_once_and_its_orders_follow(home):
+    lake, _ = home
+    trade(lake, acknowledge=False)
+    plans = desk(lake).plans()
+    assert plans["status"].to_list() == ["waiting"]
+    plan = plans["plan_id"][0]
+    with pytest.raises(ExecutionError, match="has no plan 0123"):
+        desk(lake).approve("0123", "ann")
+    with pytest.raises(ExecutionError, match="for a reason"):
+        desk(lake).reject(plan, "ann", "")
+    assert desk(lake).approve(plan, "ann", "I looked").kind == "approved"
+    for answer in ("approve", "override", "reject"):
+        with pytest.raises(ExecutionError, match="decided on once, but"):
+            getattr(desk(lake), answer)(plan, "bob", "again")
+    assert [event.by for event in JsonlAudit(lake.home).events("paper") if event.kind == "approved"] == ["ann"]
+    try:
+        land(lake, N_SESSIONS + 1)
+        trade(lake, acknowledge=False)
+        assert desk(lake).plans()["status"].to_list() == ["filled"]
+    finally:
+        land(lake)
+
+
+def test_a_halted_desk_holds_and_goes_on_once_it_is_resumed(home):
+    lake, run = home
+    first = run.as_parent.window[0]
+    days = [day for day in days_of(lake) if day >= first]
+    trade(lake, first, days[1])
+    before, log = states(lake)[-1], JsonlAudit(lake.home)
+    halt(lake.home, log, "ann", "news", lambda: AT)
+    trade(lake, first, days[8])
+    held = states(lake)[-1]
+    assert {name: round(n, 6) for name, n in held.shares.items()} == {n: round(x, 6) for n, x in before.shares.items()}
+    halted = [event.session for event in JsonlAudit(lake.home).events("paper") if event.kind == "halted"]
+    assert halted == days[2:9]
+    resume(lake.home, log, "ann", "over", lambda: AT)
+    trade(lake, first, days[10])
+    assert states(lake)[-1].plan_id is not None or states(lake)[-2].plan_id is not None
+
+
+def test_an_account_at_a_broker_does_not_trade_on_stale_bars(home):
+    lake, _ = home
+    add_account(lake, "live", "alpaca")
+    last = days_of(lake)[-1]
+    evening = dt.datetime.combine(last, dt.time(21, 30), tzinfo=dt.UTC)
+    for at in (evening + dt.timedelta(days=5), AT):
+        with pytest.raises(
+            ExecutionError, match=f"need the bars of its last session, .* but the market ends on {last}"
+        ):
+            desk(lake, "live", at).due()
+    for at in (evening, evening + dt.timedelta(hours=14)):  # before the next session's close
+        with pytest.raises(ExecutionError, match="needs Alpaca's keys"):
+            desk(lake, "live", at).due()
+    assert not book_path(lake.home, "live").exists()
+
+
+def test_the_tables_of_the_loop_have_the_account(home):
+    lake, run = home
+    first = run.as_parent.window[0]
+    days = [day for day in days_of(lake) if day >= first]
+    trade(lake, first, days[7])
+    desk(lake).mirror()
+    rows = Warehouse(lake.home).read(PORTFOLIO_STATE, {"account": ["paper"]}).sort("session")
+    kept = states(lake)
+    assert rows["equity"].to_list() == [state.equity for state in kept]
+    assert rows["session"].to_list() == [state.session for state in kept]
