@@ -1,5 +1,6 @@
 """Training of many policies, folds by seeds, in parallel processes of one thread each."""
 
+import gc
 import multiprocessing
 import os
 import queue
@@ -105,6 +106,7 @@ def _begin(worker: _Worker, leash: Any) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is the caller's to handle
     threading.Thread(target=_end_with, args=(leash,), daemon=True).start()
     _workers.append(worker)
+    gc.freeze()  # a search for garbage would copy every page that is shared with the other workers
     torch.set_num_threads(1)
 
 

@@ -38,7 +38,7 @@ def checkpoint():
 def test_a_training_that_is_resumed_is_bit_for_bit_one_that_never_stopped(make, spec):
     whole, log, saved = saved_while(make, spec=spec)
     assert len(saved) == 9
-    for at in (0, 4, 8):
+    for at in (2, 8):  # far from the end, and right before it
         np.random.seed(at)  # noqa: NPY002 - the global generators are elsewhere, as in another process
         torch.manual_seed(at)
         model, log_of_rest, saved_later, seen = resumed(make, saved[at], spec=spec)
