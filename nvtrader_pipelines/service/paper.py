@@ -41,6 +41,7 @@ def paper(
     it goes on, and a plan that was not approved by then has expired.
     """
     from nvtrader_pipelines.service.watching import watching
+    from nvtrader_pipelines.storage.paper_book import SqliteBook
     from nvtrader_pipelines.storage.trading import Desk
     from nvtrader_pipelines.storage.views import publish
     from nvtrader_pipelines.storage.warehouse import Warehouse
@@ -49,6 +50,10 @@ def paper(
         home, console = found_home(), wide_console()
         lake = Warehouse(home)
         days = (first.date() if first else None, last.date() if last else None)
+        if last and not first and SqliteBook(home, account).last() is None:
+            raise ValueError(
+                f"a history must begin on a day, for the account {account} is not open yet; give --from, too"
+            )
         desk, acknowledge = Desk.open(lake, account, by=person()), days != (None, None) and not wait
         with watching(console, quiet=as_json) as watch:
             for step in desk.trade(*days, acknowledge=acknowledge):
@@ -74,8 +79,6 @@ def told(lake: "Warehouse", account: str, days: tuple[date | None, date | None])
     from nvtrader_pipelines.service.account_facts import AccountFacts, happened
 
     facts = AccountFacts.of(lake.home, account)
-    if not facts.states:
-        raise ValueError(f"the account {account} was not opened, for nothing is due; deliver bars, or give --from")
     curve = facts.curve
     tested, missing = _backtest(lake, facts)
     known = {"missing": missing} if tested is None else _difference(curve, tested)

@@ -135,3 +135,11 @@ def test_without_an_active_policy_the_command_says_how_to_have_one(tmp_path, com
     assert found.exit_code == BAD_INPUT
     assert "`nvtrader policies activate" in found.stderr
     assert is_one_sentence(found.stderr)
+
+
+def test_a_history_without_a_first_day_is_refused_where_nothing_is_open(lake, invoke, account, days):
+    found = invoke("paper", "--account", account, "--to", str(days[5]))
+    assert found.exit_code == BAD_INPUT
+    assert "give --from, too" in found.stderr
+    assert is_one_sentence(found.stderr)
+    assert SqliteBook(lake.home, account).last() is None
