@@ -21,6 +21,7 @@ from nvtrader_pipelines.policies.policy import Decision
 
 ACKNOWLEDGED = "soft findings acknowledged by the replay itself"
 NOTHING = "it makes no order: what can be traded is held as wanted"
+OTHER_NAMES = "the policy that is active now trades other names"
 PASSED = "the session it was to be placed for has passed"
 EXPIRED = "it was {status} when its fill session came, and so it is not traded"
 
@@ -59,7 +60,10 @@ class Trader:
         record = self._pending(t)
         if record is None:
             return said
-        if record.status in {"constructed", "waiting"}:
+        if record.plan.symbols[:-1] != self._panel.symbols and record.status != "cancelled":
+            self._venue.cancel_open(OTHER_NAMES)
+            said += self._cancelled(record.plan, OTHER_NAMES)
+        elif record.status in {"constructed", "waiting"}:
             said += self._cancelled(record.plan, EXPIRED.format(status=record.status))
         elif record.status in TO_BE_TRADED and self._venue.settles == "with_bars":
             said += self._place(record.plan, t, stop)

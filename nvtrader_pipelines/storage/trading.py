@@ -16,6 +16,7 @@ from nvtrader_pipelines.execution.journal import Journal
 from nvtrader_pipelines.execution.plan import RebalancePlan
 from nvtrader_pipelines.execution.trader import Oversight, Trader
 from nvtrader_pipelines.experiments.progress import Progress
+from nvtrader_pipelines.storage.accounts import read_account
 from nvtrader_pipelines.storage.active_policy import ActivePolicy
 from nvtrader_pipelines.storage.audit_log import JsonlAudit
 from nvtrader_pipelines.storage.desk_market import DeskMarket, active_policy, desk_market, market_key
@@ -107,12 +108,16 @@ class Desk:
         return framed(REBALANCE_PLAN, plan_rows(records)).sort("session", descending=True, maintain_order=True)
 
     def approve(self, plan_id: str, by: str, reason: str = "") -> AuditEvent:
-        """Acknowledge the soft findings of a plan, which then goes on.
+        """Acknowledge the soft findings of a plan, which then goes on; at a market, its orders are placed at once.
 
         Raises:
-            ExecutionError: if the plan is unknown, blocked, expired, waits for nobody, or was decided on already.
+            ExecutionError: if the plan is unknown, blocked, expired, waits for nobody, or was decided on already; or,
+                where it is approved and its orders cannot be placed: trading the account goes on with them.
         """
-        return self._answer(plan_id, "approved", by, reason)
+        event = self._answer(plan_id, "approved", by, reason)
+        if read_account(self.lake.home, self.account).kind != "paper":
+            self.clear()
+        return event
 
     def override(self, plan_id: str, by: str, reason: str) -> AuditEvent:
         """Hold instead of a plan; the reason is kept as what was learned from it."""

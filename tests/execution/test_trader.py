@@ -332,6 +332,18 @@ def test_an_account_that_holds_a_name_the_market_lacks_is_not_traded():
         traded.session(11)
 
 
+def test_a_plan_of_a_policy_that_traded_other_names_is_cancelled_when_another_takes_over():
+    traded = account().open(10)
+    renamed = replace(PANEL, symbols=("BBB", "CCC", "DDD", "EEE"))
+    traded.deployed = Deployed(renamed, SPEC, Wants(0.2, 0.2, 0.2, 0.2, 0.2), run_id="1" * 16)
+    traded.trader = traded.hired()
+    traded.trade(11, 12)
+    assert [event.reason for event in traded.log.of("cancelled")] == [
+        "the policy that is active now trades other names"
+    ]
+    assert {event.symbol for event in traded.log.of("filled")} == {"BBB", "CCC", "DDD", "EEE"}
+
+
 def test_a_policy_is_not_asked_before_its_tests():
     traded = Account(Deployed(PANEL, SPEC, Wants(0.2, 0.2, 0.2, 0.2, 0.2), first=20))
     traded.trader.open_at(10)
