@@ -66,7 +66,7 @@ def outside_limits(desk: Desk, target_weights: pl.DataFrame) -> pl.DataFrame:
     return pl.concat(found)
 
 
-def not_reconciled(_: Desk, states: pl.DataFrame) -> pl.DataFrame:
+def not_reconciled(states: pl.DataFrame) -> pl.DataFrame:
     """The last session where the broker's books are not the holdings before it with its fills."""
     last = states.tail(1).filter(pl.col("n_differences") > 0)
     return last.select("session", pl.col("differences").list.join("; "))
@@ -92,7 +92,7 @@ PORTFOLIO_CHECKS = [
     account_check(
         PORTFOLIO_STATE,
         "reconciliation",
-        not_reconciled,
+        lambda _, rows: not_reconciled(rows),
         "The broker's books hold what was held before the session and what it filled.",
     ),
     account_check(

@@ -1,5 +1,7 @@
 """From a judgement through the gate to the policy that trades, and a few evenings of the account that it trades."""
 
+from collections.abc import Iterable
+
 import dagster as dg
 import polars as pl
 import pytest
@@ -61,7 +63,9 @@ def activated(instance):
     key = dg.AssetKey(["portfolio", "active_policy"])
     (record,) = instance.fetch_materializations(key, limit=1).records
     with dg.build_sensor_context(instance=instance) as context:
-        (answer,) = list(sensors.policy_activated._asset_materialization_fn(context, record.event_log_entry))
+        answers = sensors.policy_activated._asset_materialization_fn(context, record.event_log_entry)
+        assert isinstance(answers, Iterable)
+        (answer,) = answers
     return answer
 
 
@@ -154,10 +158,10 @@ class Evenings:
     def __init__(self, lake, instance):
         self.lake, self.instance = lake, instance
 
-    def rebalance(self, *assets, acknowledge=False, **tags):
+    def rebalance(self, *assets, acknowledge=False, tags=None):
         keys = [dg.AssetKey(["portfolio", name]) for name in assets] or None
         desk = {"desk": DeskResource(acknowledge=acknowledge)}
-        finished = run_job(self.lake.home, "rebalance", self.instance, desk, asset_selection=keys, tags=tags)
+        finished = run_job(self.lake.home, "rebalance", self.instance, desk, asset_selection=keys, tags=tags or {})
         return finished, self.statuses()
 
     def limits(self, text):
@@ -206,7 +210,7 @@ def story(asked, instance):
         halt(lake.home, JsonlAudit(lake.home), "ann", "a fire drill", now)
         told["halted"] = evenings.rebalance()
         resume(lake.home, JsonlAudit(lake.home), "ann", "it was a drill", now)
-        told["too early"] = evenings.rebalance(**{SESSION: "2030-01-02"})
+        told["too early"] = evenings.rebalance(tags={SESSION: "2030-01-02"})
     return told
 
 
@@ -224,6 +228,7 @@ def test_the_first_evening_opens_the_account_and_leaves_a_plan_with_pictures(sto
     assert finished.success, problems(finished)
     assert materialized(finished) == {f"portfolio/{name}" for name in CHAIN}
     assert statuses == ["cleared"]
+    assert all(metadata(finished, asset)["account"] == "paper" for asset in CHAIN)
     assert metadata(finished, "orders")["events"] == "nothing"
     assert (metadata(finished, "portfolio_state")["equity"], metadata(finished, "portfolio_state")["cash"]) == (
         1.0,
@@ -231,7 +236,11 @@ def test_the_first_evening_opens_the_account_and_leaves_a_plan_with_pictures(sto
     )
     plan = metadata(finished, "rebalance_plan")
     assert (plan["status"], plan["one_way_turnover"], plan["kill_switch"]) == ("cleared", 1.0, "not engaged")
-    pictures = {"portfolio_state": "account", "target_weights": "target_weights", "rebalance_plan": "rebalance_plan"}
+    pictures = {
+        "portfolio_state": "equity_curve",
+        "target_weights": "target_weights",
+        "rebalance_plan": "rebalance_plan",
+    }
     for asset, picture in pictures.items():
         path = asked[0].home.pictures / asset / "paper" / f"{picture}.png"
         assert metadata(finished, asset)[picture].startswith("![plot](data:image/png;base64,")
@@ -299,12 +308,15 @@ def test_an_audit_that_was_changed_by_hand_does_not_pass(story, asked):
     path = JsonlAudit(home).path
     before = path.read_bytes()
     warehouse = WarehouseResource(root=str(home.root))
-    assert audit_is_whole(warehouse).passed
+    whole = audit_is_whole(warehouse)
+    assert isinstance(whole, dg.AssetCheckResult)
+    assert whole.passed
     path.write_bytes(before.replace(b"a fire drill", b"b fire drill", 1))
     try:
         changed = audit_is_whole(warehouse)
     finally:
         path.write_bytes(before)
+    assert isinstance(changed, dg.AssetCheckResult)
     assert not changed.passed
     assert "is not what was appended" in (changed.description or "")
 
@@ -314,6 +326,6 @@ def test_a_difference_from_the_brokers_books_does_not_pass_once_it_is_the_last_w
     states = asked[0].read(PORTFOLIO_STATE).sort("session")
     differs = pl.lit(["AAA: 1 shares expected, 2 held"])
     wrong = states.with_columns(n_differences=pl.lit(1), differences=differs)
-    assert not_reconciled(None, states).is_empty()
-    assert not_reconciled(None, wrong).rows() == [(states["session"][-1], "AAA: 1 shares expected, 2 held")]
-    assert not_reconciled(None, pl.concat([wrong.head(1), states.tail(-1)], how="vertical_relaxed")).is_empty()
+    assert not_reconciled(states).is_empty()
+    assert not_reconciled(wrong).rows() == [(states["session"][-1], "AAA: 1 shares expected, 2 held")]
+    assert not_reconciled(pl.concat([wrong.head(1), states.tail(-1)], how="vertical_relaxed")).is_empty()

@@ -20,6 +20,7 @@ from nvtrader_pipelines.evaluation.figures.canvas import (
     LIGHT_GREY,
     LINE_STYLES,
     ORANGE,
+    OTHERS_GREY,
     TEXT,
     VERMILION,
     EndLabel,
@@ -37,6 +38,7 @@ _MOST_NAMES = 13  # rows of a map that are readable on a slide
 _MOST_FINDINGS = 6
 _SOLD_TO_BOUGHT = LinearSegmentedColormap.from_list("sold_to_bought", [VERMILION, "#FFFFFF", BLUE])
 _DARK = 0.75  # of the strongest colour, from which on text is white
+_STRONG = 0.05  # change of a weight that has the strongest colour, where none is larger
 _FEW = 5  # sessions, each of which has its own date below it
 _LEVELS = {"hard": VERMILION, "soft": ORANGE, "warn": GREY}
 _ORDER = list(_LEVELS)
@@ -44,7 +46,7 @@ _LEFT, _RIGHT = 0.10, 0.785  # of the panels of an account, with room for labels
 
 
 def account_figures(states: pl.DataFrame, rivals: Mapping[str, pl.DataFrame] | None = None) -> dict[str, bytes]:
-    """The account's figure as `account`; none where it has been through no session.
+    """The account's figure as `equity_curve`; none where it has been through no session.
 
     Args:
         states: rows of `portfolio.portfolio_state` of one account.
@@ -57,7 +59,7 @@ def account_figures(states: pl.DataFrame, rivals: Mapping[str, pl.DataFrame] | N
     note = (
         f"Last traded by {last['policy']} of run {last['run_id']}. Cost in all: {states['cost'].sum():.2%} of equity."
     )
-    return {"account": account_figure(states, title, rivals, note)}
+    return {"equity_curve": account_figure(states, title, rivals, note)}
 
 
 def stages_figures(target_weights: pl.DataFrame) -> dict[str, bytes]:
@@ -101,21 +103,22 @@ def account_figure(
     """
     rows = states.sort("session")
     figure = new_figure(title, note)
-    wealth = panel(figure, _LEFT, 0.50, _RIGHT, 0.89)
-    losses = panel(figure, _LEFT, 0.31, _RIGHT, 0.46)
-    trades = panel(figure, _LEFT, 0.125, _RIGHT, 0.27)
+    wealth = panel(figure, _LEFT, 0.55, _RIGHT, 0.89)
+    losses = panel(figure, _LEFT, 0.375, _RIGHT, 0.51)
+    cash = panel(figure, _LEFT, 0.265, _RIGHT, 0.335)
+    trades = panel(figure, _LEFT, 0.125, _RIGHT, 0.225)
     days = _days(rows)
-    for axes in (wealth, losses, trades):
+    for axes in (wealth, losses, cash, trades):
         _time_axis(axes, days)
     labels = _rivals(wealth, rows, rivals or {})
     labels.append(_wealth(wealth, rows))
     _losses(losses, rows)
-    trade_labels = _trades(trades, rows)
-    for axes in (wealth, losses):
+    label_ends(cash, [_cash(cash, rows)])
+    label_ends(trades, [_trades(trades, rows)])
+    for axes in (wealth, losses, cash):
         axes.tick_params(labelbottom=False)
     label_ends(wealth, labels)
     label_ends(losses, [EndLabel(-rows["drawdown"][-1], f"now {rows['drawdown'][-1]:.1%}", BLUE)])
-    label_ends(trades, trade_labels)
     return png(figure)
 
 
@@ -166,23 +169,26 @@ def _losses(axes: Axes, rows: pl.DataFrame) -> None:
     axes.yaxis.set_major_formatter(PercentFormatter(1.0))
 
 
-def _trades(axes: Axes, rows: pl.DataFrame) -> list[EndLabel]:
-    """Cash as an area, turnover as bars."""
-    axes.fill_between(_days(rows), rows["cash"], step="post", color=LIGHT_GREY, linewidth=0)
-    traded = rows.filter(pl.col("turnover") > 0.0)
-    axes.vlines(_days(traded), 0.0, traded["turnover"], color=ORANGE, linewidth=2.0)
-    highest = float(rows.select("cash", "turnover").to_numpy().max())
-    axes.set_ylim(0.0, min(1.0, max(1.2 * highest, 0.1)))
-    axes.set_ylabel("share of\nequity")
-    axes.yaxis.set_major_locator(MaxNLocator(2))
+def _cash(axes: Axes, rows: pl.DataFrame) -> EndLabel:
+    axes.fill_between(_days(rows), rows["cash"], step="post", color=OTHERS_GREY, linewidth=0)
+    axes.set_ylim(0.0, 1.0)
+    axes.set_yticks([0.0, 1.0])
+    axes.set_ylabel("cash")
     axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-    total = float(traded["turnover"].sum())
-    return [
-        EndLabel(
-            0.8 * axes.get_ylim()[1], f"traded in {len(traded)} of {len(rows)}\nsessions, {total:.1%} in all", ORANGE
-        ),
-        EndLabel(0.15 * axes.get_ylim()[1], f"cash  {rows['cash'][-1]:.1%}", LIGHT_GREY),
-    ]
+    return EndLabel(rows["cash"][-1], f"now {rows['cash'][-1]:.1%}", OTHERS_GREY)
+
+
+def _trades(axes: Axes, rows: pl.DataFrame) -> EndLabel:
+    """One-way turnover as bars; the first purchase, often all of it, is cut where others would not show beside it."""
+    traded = rows.filter(pl.col("turnover") > 0.0).sort("session")
+    axes.vlines(_days(traded), 0.0, traded["turnover"], color=ORANGE, linewidth=2.0)
+    later = traded["turnover"].to_numpy()[1:] if len(traded) > 1 else traded["turnover"].to_numpy()
+    axes.set_ylim(0.0, 1.15 * max(float(later.max(initial=0.0)), 0.01))
+    axes.set_ylabel("turnover")
+    axes.yaxis.set_major_locator(MaxNLocator(2))
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+    said = f"traded in {len(traded)} of {len(rows)}\nsessions, {traded['turnover'].sum():.1%} in all"
+    return EndLabel(0.5 * axes.get_ylim()[1], said, ORANGE)
 
 
 def stages_figure(target_weights: pl.DataFrame, title: str) -> bytes:
@@ -239,7 +245,7 @@ def _largest(symbols: list[str], weights: FloatArray) -> tuple[list[str], FloatA
 
 def _map(axes: Axes, weights: FloatArray, changes: FloatArray) -> None:
     """Percent in each cell, coloured by the change."""
-    shade = changes / max(float(np.abs(changes).max()), 1e-9)
+    shade = changes / max(float(np.abs(changes).max()), _STRONG)
     axes.imshow(shade, cmap=_SOLD_TO_BOUGHT, vmin=-1.0, vmax=1.0, aspect="auto")
     for (row, column), weight in np.ndenumerate(weights):
         dark = abs(shade[row, column]) > _DARK

@@ -106,3 +106,8 @@ def test_a_plan_is_drawn_with_what_compliance_found_the_gravest_first():
 def test_an_account_that_holds_nothing_but_cash_has_a_plan_too(tmp_path):
     empty = {"symbols": ["A", "cash"], "held_weights": [0.0, 1.0], "target_weights": [0.0, 1.0], "findings": "[]"}
     assert pixels(plan_figure(empty, "plan"), tmp_path).shape[:2] == (900, 1599)
+
+
+def test_of_an_account_that_did_nothing_there_is_no_picture():
+    nothing = states().clear()
+    assert account_figures(nothing) == stages_figures(nothing) == plan_figures(nothing) == {}
