@@ -16,9 +16,11 @@ from nvtrader_pipelines.storage.kill_switch import halt, resume
 from nvtrader_pipelines.storage.medallion import read_panel
 from nvtrader_pipelines.storage.paper_backtest import account_backtest, deployment_of
 from nvtrader_pipelines.storage.paper_book import SqliteBook, book_path
+from nvtrader_pipelines.storage.prices import read_prices
 from nvtrader_pipelines.storage.tables import EVALUATIONS, PORTFOLIO_STATE
 from nvtrader_pipelines.storage.trading import Desk
 from nvtrader_pipelines.storage.warehouse import Warehouse
+from tests.execution.brokers.alpaca_stub import KEYS, AlpacaStub, serving
 from tests.storage.desks import judged_home, make_active
 from tests.storage.small_runs import N_SESSIONS, land
 from tests.storage.untrained import AT
@@ -273,6 +275,36 @@ def test_an_account_at_a_broker_does_not_trade_on_stale_bars(home):
         with pytest.raises(ExecutionError, match="needs Alpaca's keys"):
             desk(lake, "live", at).due()
     assert not book_path(lake.home, "live").exists()
+
+
+def test_an_account_at_a_broker_places_what_is_approved_and_is_reconciled_with_it_the_next_evening(home, monkeypatch):
+    lake, _ = home
+    monkeypatch.setenv("APCA_API_KEY_ID", KEYS[0])
+    monkeypatch.setenv("APCA_API_SECRET_KEY", KEYS[1])
+    last = days_of(lake)[-1]
+    evening = dt.datetime.combine(last, dt.time(22), tzinfo=dt.UTC)
+    try:
+        with serving(AlpacaStub(clock=evening)) as stub:
+            panel = read_panel(lake, "landing")
+            stub.prices.update(zip(panel.symbols, read_prices(lake, panel).closes[-1].tolist(), strict=True))
+            add_account(lake, "live", f"alpaca\nbase_url: {stub.url}")
+            followed(desk(lake, "live", evening).trade(), lambda _: None)
+            (plan,) = desk(lake, "live").plans()["plan_id"]
+            assert (desk(lake, "live").plans()["status"][0], stub.orders) == ("waiting", [])
+            desk(lake, "live", evening).approve(plan, "ann", "I looked")
+            assert [order["client_order_id"] for order in stub.orders] == [f"{plan}-{s}" for s in ("AAA", "BBB", "CCC")]
+            assert desk(lake, "live", evening).due() == []
+            stub.open_exchange()
+            land(lake, N_SESSIONS + 1)
+            following = dt.datetime.combine(days_of(lake)[-1], dt.time(22), tzinfo=dt.UTC)
+            followed(desk(lake, "live", following).trade(), lambda _: None)
+        state = states(lake, "live")[-1]
+        assert state.session == days_of(lake)[-1]
+        assert state.shares == pytest.approx(stub.positions)
+        assert not state.differences
+        assert desk(lake, "live").plans()["status"][0] == "filled"
+    finally:
+        land(lake)
 
 
 def test_the_tables_of_the_loop_have_the_account(home):

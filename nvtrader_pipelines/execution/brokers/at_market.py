@@ -19,6 +19,7 @@ from nvtrader_pipelines.execution.prices import Prices
 from nvtrader_pipelines.execution.reconciliation import reconcile
 from nvtrader_pipelines.market.panel import MarketPanel
 
+SPENT = 0.98  # of cash and of what is sold is spent: prices at the open are others than at the close before
 ENDED = "it ended at the broker without a fill"
 
 
@@ -69,6 +70,9 @@ class AtMarket:
         shares = np.divide(target * equity, closes, out=held.copy(), where=tradable & needed) - held
         changes = np.abs(shares) * worth
         shares[(changes < self._spec.min_order) | (changes < self._spec.skip_below * equity)] = 0.0
+        bought, sold = np.maximum(shares, 0.0) @ worth, np.maximum(-shares, 0.0) @ worth
+        if bought > (room := SPENT * max(0.0, holdings.cash + sold)):
+            shares = np.where(shares > 0.0, shares * (room / bought), shares)
         changed = np.abs(target - held * worth / equity) > HELD
         halted = [symbols[j] for j in np.flatnonzero(changed & ~tradable)]
         made = self.booked(plan.plan_id) or orders_of(

@@ -244,6 +244,16 @@ def test_an_account_that_is_not_in_order_at_the_broker_is_not_traded(changed, sa
     assert not live.book.states
 
 
+def test_buys_keep_a_little_of_the_cash_back_so_that_a_higher_open_makes_no_debt():
+    live = Live(0.25, 0.25, 0.25, 0.25, 0.0).open()
+    spent = sum(order.quantity * order.quote for order in live.exchange.orders.values())
+    assert spent == pytest.approx(0.98 * 100_000.0)
+    live.policy.weights = np.array([0.5, 0.3, 0.1, 0.1, 0.0])
+    live.session(11)
+    for t in (12, 13, 14, 15, 16):
+        assert live.session(t).weights[-1] >= 0.0
+
+
 def test_small_and_whole_orders_are_as_the_account_asks():
     live = Live(0.2, 0.2, 0.001, 0.2, 0.399, whole_shares=True, min_order=500.0).open()
     orders = list(live.exchange.orders.values())
