@@ -110,11 +110,14 @@ def _difference(curve: "pl.DataFrame", tested: "pl.DataFrame") -> dict[str, Any]
 
 def _picture(home: Home, account: str, facts: "AccountFacts", tested: "pl.DataFrame | None") -> Path:
     """Draw the account beside its back-test; where the picture lies."""
+    import polars as pl
+
     from nvtrader_pipelines.evaluation.figures.portfolio import account_figure
     from nvtrader_pipelines.storage.files import write_atomically
 
     state = facts.states[-1]
-    rivals = {} if tested is None else {"back-test": tested}
+    opening = facts.curve.select("session", "equity").head(1)  # both are 1 there
+    rivals = {} if tested is None else {"back-test": pl.concat([opening, tested.select("session", "equity")])}
     note = f"Last traded by {state.policy} of run {state.run_id}. Paper fills are assumptions."
     path = home.pictures / "paper" / f"{account}.png"
     write_atomically(path, account_figure(facts.curve, f"Account {account} until {state.session}", rivals, note))
