@@ -86,7 +86,7 @@ class _Run:
     def promotion(self, contest: str) -> None:
         """Ask the gate about what was judged, once, and say in one line what it answered."""
         if is_promoted(self.instance, contest):
-            self.say("promotion: the gate was asked")
+            self.say("promotion: up to date")
             return
         result = self.launch(PROMOTION.name, tags={CONTEST: contest})
         (event,) = result.get_asset_materialization_events()

@@ -39,7 +39,8 @@ def test_the_shipped_settings_are_accepted_and_used(home):
         limits = instance.get_concurrency_config()
         assert limits.pool_config.default_pool_limit == 1
         assert limits.run_queue_config.max_concurrent_runs == 2
-        assert limits.run_queue_config.tag_concurrency_limits == [{"key": "nvtrader/training", "limit": 1}]
+        alone = [{"key": f"nvtrader/{what}", "limit": 1} for what in ("training", "trading")]
+        assert limits.run_queue_config.tag_concurrency_limits == alone
 
 
 def test_settings_that_a_person_changed_are_kept(home):

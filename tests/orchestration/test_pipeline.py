@@ -13,7 +13,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from nvtrader_pipelines.orchestration.instance import dagster_home
-from nvtrader_pipelines.orchestration.jobs import is_judged
+from nvtrader_pipelines.orchestration.jobs import is_judged, is_promoted
 from nvtrader_pipelines.orchestration.pipeline import chosen_specs
 from nvtrader_pipelines.policies.archive import read_archive
 from nvtrader_pipelines.storage.home import Home
@@ -21,7 +21,7 @@ from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.plans import completed_run, contest_state, market_is_current
 from nvtrader_pipelines.storage.policy_library import LATEST, MANIFEST
 from nvtrader_pipelines.storage.recording import INTERRUPTED
-from nvtrader_pipelines.storage.tables import RUNS
+from nvtrader_pipelines.storage.tables import PROMOTIONS, RUNS
 from nvtrader_pipelines.storage.warehouse import Warehouse
 from tests.homes import (
     KEY,
@@ -141,7 +141,14 @@ def test_after_a_run_everything_is_current(built_home):
     assert completed_run(lake, KEY)
     with dg.DagsterInstance.from_config(str(dagster_home(built_home))) as instance:
         assert is_judged(instance, contest_state(lake))
+        assert is_promoted(instance, contest_state(lake))
         assert not is_judged(instance, "another contest")
+        assert not is_promoted(instance, "another contest")
+
+
+def test_a_run_says_in_a_line_what_the_promotion_gate_answered(built_home):
+    (answer,) = Warehouse(built_home).read(PROMOTIONS)["sentence"]
+    assert f"promotion: {answer}\n" in (built_home.root.parent / "built-home.txt").read_text()
 
 
 @pytest.mark.parametrize(
