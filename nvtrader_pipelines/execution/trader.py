@@ -60,11 +60,11 @@ class Trader:
         record = self._pending(t)
         if record is None:
             return said
-        if record.plan.symbols[:-1] != self._panel.symbols and record.status != "cancelled":
+        if record.status in {"constructed", "waiting"}:
+            said += self._cancelled(record.plan, EXPIRED.format(status=record.status))
+        elif record.status in TO_BE_TRADED and record.plan.symbols[:-1] != self._panel.symbols:
             self._venue.cancel_open(OTHER_NAMES)
             said += self._cancelled(record.plan, OTHER_NAMES)
-        elif record.status in {"constructed", "waiting"}:
-            said += self._cancelled(record.plan, EXPIRED.format(status=record.status))
         elif record.status in TO_BE_TRADED and self._venue.settles == "with_bars":
             said += self._place(record.plan, t, stop)
         else:

@@ -39,16 +39,16 @@ def test_prices_are_adjusted_and_volumes_are_at_the_same_adjustment(market):
     assert prices.volumes[5, 1] * prices.closes[5, 1] == pytest.approx(bar["volume"] * bar["close"], rel=1e-12)
 
 
-def test_a_session_without_a_bar_has_no_price_and_the_last_close_is_carried(market, tmp_path):
-    _, panel = market
-    lake = small_home(tmp_path / "home")
-    bars = lake.read(CLEAN_BARS)
-    gone = (pl.col("symbol") == panel.symbols[0]) & (pl.col("session") == panel.sessions[GONE].item())
+def test_a_session_without_a_bar_has_no_price_and_the_last_close_is_carried(market):
+    lake, panel = market
+    bars, t = lake.read(CLEAN_BARS), GONE
+    gone = (pl.col("symbol") == panel.symbols[0]) & (pl.col("session") == panel.sessions[t].item())
     lake.replace(CLEAN_BARS, bars.filter(~gone), {})
-    prices = read_prices(lake, replace(panel, snapshot_ids={}))
-    t = GONE
+    prices, pinned = read_prices(lake, replace(panel, snapshot_ids={})), read_prices(lake, panel)
+    lake.replace(CLEAN_BARS, bars, {})
     assert np.isnan([prices.opens[t, 0], prices.closes[t, 0], prices.volumes[t, 0]]).all()
     assert prices.last_closes[t, 0] == prices.closes[t - 1, 0] == prices.last_closes[t - 1, 0]
+    assert np.isfinite(pinned.closes[t, 0])  # at the snapshot that the panel was built of
 
 
 def test_names_without_any_bar_are_an_error(market):

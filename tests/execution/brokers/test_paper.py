@@ -11,7 +11,7 @@ from tests.panels import cut, eventful_panel
 PIPELINE = WeightPipeline(risk_limits=RiskLimits(max_position=0.5))
 FREE = EnvSpec(lookback=5, episode_len=20, rebal_freq=2, turnover_cost_bps=0.0)
 DEAR = FREE.model_copy(update={"turnover_cost_bps": 20.0})
-EVENTFUL, FIRST, LAST = eventful_panel(), 25, 80
+EVENTFUL, FIRST, LAST = eventful_panel(), 25, 70
 WHOLE = PaperAccountSpec(whole_shares=True)
 
 
