@@ -30,6 +30,9 @@ HOLD = (
 )
 
 
+DESKS, TIME = {}, {}
+
+
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
     """A home with a tested run; only to be copied or read."""
@@ -40,6 +43,7 @@ def built(tmp_path_factory):
 def home(built, monkeypatch):
     """The home with its policy active, no account and no event yet."""
     lake, run = built
+    DESKS.clear()
     monkeypatch.delenv("NVTRADER_KILL_SWITCH", raising=False)
     for folder in (lake.home.runtime, lake.home.audit, lake.home.accounts):
         shutil.rmtree(folder, ignore_errors=True)
@@ -48,7 +52,11 @@ def home(built, monkeypatch):
 
 
 def desk(lake, account="paper", at=AT) -> Desk:
-    return Desk.open(lake, account, clock=lambda: at, by="test")
+    """The account's desk, which reads the market anew where it has changed; all of them share what time it is."""
+    TIME["now"] = at
+    if account not in DESKS:
+        DESKS[account] = Desk.open(lake, account, clock=lambda: TIME["now"], by="test")
+    return DESKS[account]
 
 
 def trade(lake, *days, account="paper", acknowledge=True):
