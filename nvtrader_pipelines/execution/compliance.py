@@ -46,6 +46,25 @@ def findings_of(
     )
 
 
+def unbuyable(limits: RiskLimits, data: ComplianceData, session: date) -> dict[str, str]:
+    """Names that may not be bought in a session, and why, whatever a plan looked like when it was decided.
+
+    Args:
+        limits: the tighter of the spec's and the desk's.
+        data: sales at a loss.
+        session: of the fill, or at a market the one whose close orders are made from.
+    """
+    sold = {
+        name: days for name, _ in data.loss_sales if (days := _days_since(name, data.loss_sales, session)) is not None
+    }
+    washed = {
+        name: f"it was sold at a loss {days} calendar days before; it may not be bought within {limits.wash_sale_days}"
+        for name, days in sold.items()
+        if days <= limits.wash_sale_days
+    }
+    return washed | dict.fromkeys(limits.restricted, "it is restricted: it may be held or sold, and not bought")
+
+
 def tighter(a: RiskLimits, b: RiskLimits) -> RiskLimits:
     """The tighter of two sets of limits, field by field; restricted names of either are restricted.
 
@@ -106,9 +125,7 @@ def _restricted(plan: RebalancePlan, restricted: Sequence[str]) -> list[Finding]
 def _wash_sales(plan: RebalancePlan, limits: RiskLimits, sales: Sequence[tuple[str, date]]) -> list[Finding]:
     found = []
     for name, _ in _bought(plan):
-        days = min(
-            ((plan.session - day).days for symbol, day in sales if symbol == name and day <= plan.session), default=None
-        )
+        days = _days_since(name, sales, plan.session)
         if days is not None and days <= limits.wash_sale_days:
             found.append(
                 Finding(
@@ -122,6 +139,11 @@ def _wash_sales(plan: RebalancePlan, limits: RiskLimits, sales: Sequence[tuple[s
                 )
             )
     return found
+
+
+def _days_since(name: str, sales: Sequence[tuple[str, date]], session: date) -> int | None:
+    """Calendar days from the last sale of a name at a loss to a session; None where there is none before it."""
+    return min(((session - day).days for symbol, day in sales if symbol == name and day <= session), default=None)
 
 
 def _turnover(plan: RebalancePlan, limits: RiskLimits) -> list[Finding]:

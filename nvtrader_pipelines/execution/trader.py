@@ -1,6 +1,6 @@
 """The day loop of one account: execute, settle, propose, clear; a step that was killed is finished by the next."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 
@@ -22,6 +22,7 @@ from nvtrader_pipelines.policies.policy import Decision
 ACKNOWLEDGED = "soft findings acknowledged by the replay itself"
 NOTHING = "it makes no order: what can be traded is held as wanted"
 OTHER_NAMES = "the policy that is active now trades other names"
+NONE_PLACED = "none of its orders could be placed"
 PASSED = "the session it was to be placed for has passed"
 EXPIRED = "it was {status} when its fill session came, and so it is not traded"
 
@@ -32,6 +33,7 @@ class Oversight:
 
     switch: KillSwitch
     findings: Callable[[RebalancePlan, int], Sequence[Finding]]  # of a plan decided at the close of a session
+    unbuyable: Callable[[date], Mapping[str, str]]  # names that may not be bought in a session, and why
     clock: Callable[[], datetime]
     by: str
 
@@ -157,6 +159,7 @@ class Trader:
                 left.append(order)
                 continue
             said += self._submit(plan, order)
+        said += self._none_placed(plan, orders)
         if stop and left:
             said += self._say_halted(t, stop)
             said += self._withdrawn(plan, left, stop)
@@ -168,12 +171,23 @@ class Trader:
         return said
 
     def _submit(self, plan: RebalancePlan, order: Order) -> list[AuditEvent]:
+        """Place an order, unless it buys what holdings have drifted below and may not be bought."""
+        barred = self._oversight.unbuyable(order.session).get(order.symbol) if order.side == "buy" else None
+        if barred is not None:
+            self._venue.cancel(order.order_id, barred)
+            return self._journal.append(self._order_withdrawn(plan, order, barred))
         receipt = self._venue.submit(order)
         if receipt.status == "rejected":
-            return self._journal.append(self._order_cancelled(plan, order.symbol, f"rejected: {receipt.reason}"))
+            return self._journal.append(self._order_withdrawn(plan, order, f"rejected: {receipt.reason}"))
         detail = {"order": order.model_dump(mode="json"), "broker_order_id": receipt.broker_order_id}
         about = About(order_id=order.order_id, symbol=order.symbol, session=order.session, detail=detail)
         return self._journal.append(self._of("placed", plan, about))
+
+    def _none_placed(self, plan: RebalancePlan, orders: Sequence[Order]) -> list[AuditEvent]:
+        """The plan is cancelled where each of its orders was, before it was placed."""
+        if not orders or self._at_broker(plan) or not all(self._known(order) for order in orders):
+            return []
+        return self._cancelled(plan, NONE_PLACED)
 
     def _told(self, plan: RebalancePlan) -> list[AuditEvent]:
         """What became of a plan's orders, said once."""
@@ -199,13 +213,18 @@ class Trader:
             self._venue.cancel(order.order_id, stop)
         if orders and not self._at_broker(plan):
             return self._cancelled(plan, stop)
-        return self._journal.append(*(self._order_cancelled(plan, order.symbol, stop) for order in orders))
+        return self._journal.append(*(self._order_withdrawn(plan, order, stop) for order in orders))
 
     def _cancelled(self, plan: RebalancePlan, reason: str) -> list[AuditEvent]:
         return self._journal.append(self._of("cancelled", plan, About(reason=reason)))
 
     def _order_cancelled(self, plan: RebalancePlan, symbol: str, reason: str) -> AuditEvent:
         return self._of("cancelled", plan, About(order_id(plan.plan_id, symbol), symbol, reason=reason))
+
+    def _order_withdrawn(self, plan: RebalancePlan, order: Order, reason: str) -> AuditEvent:
+        """The event of an order that was never placed; it carries the order, which no other event does."""
+        detail = {"order": order.model_dump(mode="json")}
+        return self._of("cancelled", plan, About(order.order_id, order.symbol, reason=reason, detail=detail))
 
     def _at_broker(self, plan: RebalancePlan) -> bool:
         """Whether some order of a plan was placed."""

@@ -1,6 +1,6 @@
 """What an account trades with: the active policy on its market as it is now, prices, limits, and the account itself."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from zoneinfo import ZoneInfo
@@ -14,7 +14,7 @@ from nvtrader_pipelines.execution.brokers.at_market import AtMarket
 from nvtrader_pipelines.execution.brokers.paper import PaperBroker
 from nvtrader_pipelines.execution.brokers.paper_market import PaperMarket
 from nvtrader_pipelines.execution.brokers.venue import Venue
-from nvtrader_pipelines.execution.compliance import ComplianceData, findings_of, tighter
+from nvtrader_pipelines.execution.compliance import ComplianceData, findings_of, tighter, unbuyable
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.journal import Proposal
 from nvtrader_pipelines.execution.plan import Finding, RebalancePlan
@@ -79,9 +79,16 @@ class DeskMarket:
             )
         return t
 
-    def last_session(self, day: date) -> int:
-        """The last session to a day."""
-        return int(np.searchsorted(self.panel.sessions, np.datetime64(day), side="right")) - 1
+    def last_session(self, first: date | None, last: date | None) -> int:
+        """The last session to a day, or that there is.
+
+        Raises:
+            ExecutionError: if it is before the first one.
+        """
+        if first is not None and last is not None and last < first:
+            raise ExecutionError(f"the last session to trade, {last}, is before the first, {first}; give a later one")
+        end = self.day(len(self.panel.sessions) - 1) if last is None else last
+        return int(np.searchsorted(self.panel.sessions, np.datetime64(end), side="right")) - 1
 
     def opening(self, first: date | None, opened: date | None) -> int:
         """The session an account opens at, or was opened at.
@@ -159,6 +166,10 @@ class DeskMarket:
     def findings(self, plan: RebalancePlan, t: int) -> tuple[Finding, ...]:
         """What compliance finds in a plan decided at the close of session `t`."""
         return findings_of(plan, self.limits, self.compliance, target_volatility(plan, self.panel, t))
+
+    def unbuyable(self, session: date) -> Mapping[str, str]:
+        """Names that may not be bought in a session, and why."""
+        return unbuyable(self.limits, self.compliance, session)
 
     def told(self, state: AccountState, share: float, at: datetime) -> Progress:
         """The account at the close of a session, as a step of a run."""

@@ -70,8 +70,8 @@ class Desk:
             StorageError: if there is no active policy, no recent evaluation, or another process has the account.
         """
         with self._hired() as (trader, market, book):
+            end = market.last_session(first, last)
             self._open(trader, market, book, first)
-            end = len(market.panel.sessions) - 1 if last is None else market.last_session(last)
             due = [t for t in _due(trader, market, book.last(), acknowledge=acknowledge) if t <= end]
             for done, t in enumerate(due, start=1):
                 state = _through(trader, t, acknowledge=acknowledge)
@@ -160,7 +160,7 @@ class Desk:
             active = active_policy(self.lake)
             market = self._market_of(active)
             market.require_fresh(self._clock())
-            oversight = Oversight(self._switch, market.findings, self._clock, self._by)
+            oversight = Oversight(self._switch, market.findings, market.unbuyable, self._clock, self._by)
             journal = Journal(self._log, self.account)
             yield Trader(market.deployment, market.venue(book), journal, oversight), market, book
 

@@ -178,6 +178,7 @@ class Account:
         self.prices = options.get("prices", prices_of(deployed.panel))
         self.switch = options.get("switch", Switch())
         self.findings = options.get("findings", lambda plan, t: ())
+        self.unbuyable = options.get("unbuyable", lambda session: {})
         self.trader = self.hired()
 
     def hired(self):
@@ -185,7 +186,7 @@ class Account:
         spec = self.deployed.spec
         market = PaperMarket.of(self.deployed.panel, spec.environment, self.prices, self.account_spec.slippage_bps)
         self.broker = PaperBroker(market, self.book, self.account_spec)
-        oversight = Oversight(self.switch, self.findings, ticking(), "test")
+        oversight = Oversight(self.switch, self.findings, self.unbuyable, ticking(), "test")
         return Trader(self.deployed, self.broker, Journal(self.log, ACCOUNT), oversight)
 
     def open(self, t):

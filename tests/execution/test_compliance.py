@@ -13,6 +13,7 @@ from nvtrader_pipelines.execution.compliance import (
     findings_of,
     one_way_turnover,
     tighter,
+    unbuyable,
 )
 from nvtrader_pipelines.execution.plan import blocks, waits
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits, Situation, Thresholds, WeightPipeline
@@ -84,6 +85,13 @@ def test_a_name_sold_at_a_loss_may_not_be_bought_for_thirty_days(days, n_finding
     data = ComplianceData(DATA.sectors, [("A", SESSION - timedelta(days=days)), ("B", SESSION)])
     bought = a_plan((0.3, 0.2, 0.2, 0.2, 0.1, 0.0))
     assert found(bought, OPEN, data) == [("wash_sale_window_days", "hard", "A")] * n_findings
+
+
+@pytest.mark.parametrize(("days", "names"), [(-1, {"A"}), (0, {"A", "B"}), (30, {"A", "B"}), (31, {"A"})])
+def test_restricted_names_and_those_sold_at_a_loss_of_late_may_not_be_bought(days, names):
+    limits = OPEN.model_copy(update={"restricted": ("A",)})
+    data = ComplianceData(DATA.sectors, [("B", SESSION - timedelta(days=days))])
+    assert set(unbuyable(limits, data, SESSION)) == names
 
 
 def test_the_last_sale_at_a_loss_counts():

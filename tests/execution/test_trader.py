@@ -6,6 +6,7 @@ import pytest
 
 from nvtrader_pipelines.execution.answers import answered
 from nvtrader_pipelines.execution.brokers.account_spec import PaperAccountSpec
+from nvtrader_pipelines.execution.compliance import ComplianceData, findings_of, unbuyable
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.journal import Journal
 from nvtrader_pipelines.execution.plan import Finding
@@ -148,6 +149,41 @@ def test_a_blocked_plan_makes_no_order_and_nobody_can_approve_it():
     (record,) = Journal(traded.log, ACCOUNT).records()
     with pytest.raises(ExecutionError, match="compliance blocks it"):
         answered(record, "approved", record.plan.session, ("ann", ""), AT)
+
+
+class Sheds:
+    """Begins equally weighted, then wants less of every name than it holds."""
+
+    def decide(self, panel, t, account):
+        names = np.full(4, 0.2) if account.weights[-1] == 1.0 else account.weights[:-1] * [0.999, 0.5, 0.5, 0.5]
+        return Decision(target=np.append(names, 1.0 - names.sum()))
+
+
+def restricted(*names):
+    """Limits that restrict names, as the desk's would after the account bought them, and the rules they are held by."""
+    limits = RiskLimits(max_position=0.5, max_turnover=1.0, restricted=names)
+    data = ComplianceData({symbol: symbol for symbol in PANEL.symbols})
+    return {
+        "findings": lambda plan, t: findings_of(plan, limits, data, 0.1) if t > 10 else (),
+        "unbuyable": lambda day: unbuyable(limits, data, day) if day > PANEL.sessions[11].item() else {},
+    }
+
+
+@pytest.mark.parametrize(("names", "bought"), [((), ["AAA"]), (("AAA",), [])])
+def test_a_name_that_may_not_be_bought_is_not_where_it_fell_below_its_target_by_the_fill(names, bought):
+    panel = synthetic_panel(60, 4)
+    panel.overnight_returns[14, 0] = -0.1  # after the decision, AAA falls below what it shall weigh
+    traded = Account(Deployed(panel, SPEC, Sheds()), **restricted(*names)).open(10)
+    traded.trade(11, 14)
+    record = Journal(traded.log, ACCOUNT).records()[1]
+    assert [each.rule for each in record.findings if each.level == "hard"] == []
+    orders = [event.detail["order"] for event in traded.log.of("placed") if event.plan_id == record.plan.plan_id]
+    assert [order["symbol"] for order in orders if order["side"] == "buy"] == bought
+    assert {order["symbol"] for order in orders if order["side"] == "sell"} == {"BBB", "CCC", "DDD"}
+    gone = [event for event in traded.log.of("cancelled") if event.symbol == "AAA"]
+    assert [event.reason for event in gone] == ["it is restricted: it may be held or sold, and not bought"] * len(names)
+    assert all(event.detail["order"]["symbol"] == "AAA" for event in gone)
+    assert not any(state.differences for state in traded.book.states.values())
 
 
 def test_a_plan_is_answered_once_in_time_and_for_a_reason():

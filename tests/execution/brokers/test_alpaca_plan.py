@@ -44,7 +44,7 @@ class Account:
         self.stub, self.log, self.policy = stub, MemoryLog(), Wants(0.4, 0.3, 0.0, 0.2, 0.1)
         limits = WeightPipeline(risk_limits=RiskLimits(max_position=0.5))
         deployed = Deployed(PANEL, spec_of(pipeline=limits), self.policy)
-        oversight = Oversight(Switch(), lambda plan, t: (), ticking(), "test")
+        oversight = Oversight(Switch(), lambda plan, t: (), lambda session: {}, ticking(), "test")
         venue = AtMarket(broker, (PANEL, PRICES), MemoryBook(), spec)
         self.trader = Trader(deployed, venue, Journal(self.log, ACCOUNT), oversight)
         self._market_at(10, PRICES.closes)

@@ -88,12 +88,13 @@ class Live:
 
     def __init__(self, *weights, findings=(), **spec):
         self.exchange, self.log, self.book, self.switch = Exchange(), MemoryLog(), MemoryBook(), Switch()
+        self.barred = {}
         self.exchange.closes = PRICES.closes[10]
         self.policy = Wants(*(weights or (0.2, 0.2, 0.2, 0.2, 0.2)))
         pipeline = WeightPipeline(risk_limits=RiskLimits(max_position=0.5))
         self.deployed = Deployed(PANEL, spec_of(pipeline=pipeline), self.policy)
         self.venue = AtMarket(self.exchange, (PANEL, PRICES), self.book, AlpacaAccountSpec(**spec))
-        oversight = Oversight(self.switch, lambda plan, t: findings, ticking(), "test")
+        oversight = Oversight(self.switch, lambda plan, t: findings, lambda session: self.barred, ticking(), "test")
         self.trader = Trader(self.deployed, self.venue, Journal(self.log, ACCOUNT), oversight)
 
     def open(self, t=10):
@@ -242,6 +243,26 @@ def test_an_account_that_is_not_in_order_at_the_broker_is_not_traded(changed, sa
     with pytest.raises(ExecutionError, match=said):
         live.trader.open_at(10)
     assert not live.book.states
+
+
+def test_what_may_not_be_bought_is_never_sent_to_the_broker():
+    live = Live()
+    live.barred = {"BBB": "it is restricted"}
+    live.open()
+    (event,) = live.log.of("cancelled")
+    assert (event.symbol, event.reason, event.detail["order"]["side"]) == ("BBB", "it is restricted", "buy")
+    assert {order.symbol for order in live.exchange.orders.values()} == {"AAA", "CCC", "DDD"}
+    assert live.trader.finished(10)
+    assert live.session(11).differences == ()
+
+
+def test_a_plan_of_which_no_order_may_be_placed_is_cancelled_and_done():
+    live = Live()
+    live.barred = dict.fromkeys(PANEL.symbols, "it is restricted")
+    live.open()
+    assert [event.reason for event in live.log.of("cancelled")][-1] == "none of its orders could be placed"
+    assert not live.exchange.orders
+    assert live.trader.finished(10)
 
 
 def test_buys_keep_a_little_of_the_cash_back_so_that_a_higher_open_makes_no_debt():
