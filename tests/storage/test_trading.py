@@ -199,6 +199,8 @@ def test_an_account_does_not_begin_before_the_policys_tests_nor_after_the_market
     before = days[days.index(first) - 1]
     with pytest.raises(ExecutionError, match=f"may trade from {first} on"):
         trade(lake, before)
+    with pytest.raises(ExecutionError, match=f"the last session to trade, {before}, is before the first, {first}"):
+        trade(lake, first, before)
     with pytest.raises(ExecutionError, match=f"the market ends on {days[-1]}"):
         trade(lake, days[-1] + dt.timedelta(days=30))
     assert not book_path(lake.home, "paper").exists()
