@@ -1,6 +1,6 @@
-"""Compliance: seven rules that a plan is held against, by figures alone: hard blocks, soft waits, warn is kept.
+"""Compliance: eight rules that a plan is held against, by figures alone: hard blocks, soft waits, warn is kept.
 
-Source: names, levels and defaults of the seven rules are those of NVTrader's compliance agent.
+Source: names, levels and defaults of all but `limits_hold` are those of NVTrader's compliance agent.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,6 +37,7 @@ def findings_of(
     """
     return (
         *_positions(plan, limits),
+        *_exposures(plan, limits),
         *_restricted(plan, limits.restricted),
         *_wash_sales(plan, limits, data.loss_sales),
         *_turnover(plan, limits),
@@ -105,6 +106,21 @@ def _positions(plan: RebalancePlan, limits: RiskLimits) -> list[Finding]:
         for name, _, wanted in _names(plan)
         if abs(wanted) > bound + ROUNDING
     ]
+
+
+def _exposures(plan: RebalancePlan, limits: RiskLimits) -> list[Finding]:
+    """Gross above its limit, and net outside its range."""
+    wanted = [weight for _, _, weight in _names(plan)]
+    gross, net = sum(map(abs, wanted)), sum(wanted)
+    found = []
+    for what, figure, bound in (("gross", gross, limits.max_gross), ("net", net, limits.max_net)):
+        if figure > bound + ROUNDING:
+            sentence = f"the names would weigh {figure:.2%} {what}, above the {bound:.2%} that they may"
+            found.append(Finding(rule="limits_hold", level="hard", figure=figure, bound=bound, sentence=sentence))
+    if net < limits.min_net - ROUNDING:
+        sentence = f"the names would weigh {net:.2%} net, below the {limits.min_net:.2%} that they must"
+        found.append(Finding(rule="limits_hold", level="hard", figure=net, bound=limits.min_net, sentence=sentence))
+    return found
 
 
 def _restricted(plan: RebalancePlan, restricted: Sequence[str]) -> list[Finding]:

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 Level = Literal["hard", "soft", "warn"]
 Rule = Literal[
     "max_position_pct",
+    "limits_hold",
     "restricted_list",
     "wash_sale_window_days",
     "turnover_pct_warn",

@@ -120,8 +120,9 @@ class Trader:
             return said
         if record.status == "constructed":
             findings = self._oversight.findings(record.plan, t)
-            hard = "; ".join(each.sentence for each in findings if each.level == "hard")
-            about = About(reason=hard, detail={"findings": [each.model_dump(mode="json") for each in findings]})
+            about = About(
+                reason=_hard(findings), detail={"findings": [each.model_dump(mode="json") for each in findings]}
+            )
             said += self._journal.append(self._of("blocked" if blocks(findings) else "cleared", record.plan, about))
             record = self._decided(t) or record
         if record.status == "waiting" and acknowledge:
@@ -149,6 +150,8 @@ class Trader:
     def _place(self, plan: RebalancePlan, t: int, stop: str | None) -> list[AuditEvent]:
         """Place a plan's orders one by one in session `t`, until the switch says no."""
         decided_at = self._panel.index_of(np.datetime64(plan.session))
+        if blocked := self._blocked(plan, decided_at):
+            return blocked
         orders, unplaced = self._venue.orders(plan, decided_at)
         said, left = [], list[Order]()
         for order in orders:
@@ -169,6 +172,17 @@ class Trader:
             gone = [self._order_cancelled(plan, each.symbol, each.reason) for each in unplaced]
             said += self._journal.append(*gone)
         return said
+
+    def _blocked(self, plan: RebalancePlan, decided_at: int) -> list[AuditEvent]:
+        """The plan is cancelled where no order is placed yet and limits, or names, that it breaks came after it."""
+        if self._at_broker(plan):
+            return []
+        hard = _hard(self._oversight.findings(plan, decided_at))
+        if not hard:
+            return []
+        for order in self._venue.booked(plan.plan_id):
+            self._venue.cancel(order.order_id, hard)
+        return self._cancelled(plan, hard)
 
     def _submit(self, plan: RebalancePlan, order: Order) -> list[AuditEvent]:
         """Place an order, unless it buys what holdings have drifted below and may not be bought."""
@@ -324,3 +338,8 @@ class Trader:
 
     def _session(self, t: int) -> date:
         return self._panel.sessions[t].item()
+
+
+def _hard(findings: Sequence[Finding]) -> str:
+    """What blocks a plan, in words; empty where nothing does."""
+    return "; ".join(each.sentence for each in findings if each.level == "hard")

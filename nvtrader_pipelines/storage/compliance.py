@@ -15,22 +15,33 @@ from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import Home
 
 LIMITS, SECTORS, LOSS_SALES = "limits.yaml", "sectors.csv", "loss_sales.csv"
-HARD = ("max_position", "wash_sale_days")  # numbers of the limits that block; restricted names are those of both
+HARD = (
+    "max_position",
+    "max_gross",
+    "max_net",
+    "wash_sale_days",
+)  # numbers of the limits that block; restricted names are those of both
 
 
 def read_limits(home: Home) -> RiskLimits:
     """The desk's own limits of `data/compliance/limits.yaml`; the defaults where there is no such file.
 
     Raises:
-        StorageError: if the file is no valid set of limits.
+        StorageError: if the file is no valid set of limits, or asks for a least net exposure, which no pipeline keeps.
     """
     path = home.compliance / LIMITS
     if not _is_there(path):
         return RiskLimits()
     try:
-        return RiskLimits.model_validate(read_document(path))
+        limits = RiskLimits.model_validate(read_document(path))
     except ValidationError as error:
         raise StorageError(f"{path.name} is no valid set of limits: {explained(error, RiskLimits)}") from error
+    if limits.min_net > 0.0:
+        raise StorageError(
+            f"{path.name}: min_net must be 0 but is {limits.min_net}: no stage of a pipeline raises an exposure, and "
+            "what a policy or a timing leaves in cash stays there"
+        )
+    return limits
 
 
 def read_compliance(home: Home) -> ComplianceData:

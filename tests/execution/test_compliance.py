@@ -16,7 +16,10 @@ from nvtrader_pipelines.execution.compliance import (
     unbuyable,
 )
 from nvtrader_pipelines.execution.plan import blocks, waits
+from nvtrader_pipelines.execution.truth import beyond_limits
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits, Situation, Thresholds, WeightPipeline
+from nvtrader_pipelines.storage.portfolio_rows import weight_frame
+from nvtrader_pipelines.storage.tables import TARGET_WEIGHTS
 from tests.execution.plans import DATA, HELD, SESSION, a_plan
 from tests.markets import synthetic_panel
 
@@ -58,6 +61,29 @@ def test_a_weight_above_the_bound_is_named_with_both_numbers():
     finding = only(a_plan((0.31, 0.2, 0.2, 0.2, 0.09, 0.0)), OPEN.model_copy(update={"max_position": 0.25}))
     assert (finding.figure, finding.bound) == (0.31, 0.25)
     assert finding.sentence == "A would weigh 31.00%, above the 25.00% that one name may weigh"
+
+
+@pytest.mark.parametrize("exposure", ["gross", "net"])
+@pytest.mark.parametrize(("weight", "n_findings"), [(0.29, 0), (0.3, 0), (0.3 + 1e-10, 0), (0.31, 1)])
+def test_the_names_may_weigh_their_gross_and_net_and_no_more(weight, n_findings, exposure):
+    limits = OPEN.model_copy(update={f"max_{exposure}": 0.3})
+    plan = a_plan((weight / 2, weight / 2, 0.0, 0.0, 0.0, 1.0 - weight), held=(0.2, 0.2, 0.0, 0.0, 0.0, 0.6))
+    assert found(plan, limits) == [("limits_hold", "hard", None)] * n_findings
+    assert found(plan, OPEN) == []
+
+
+def test_less_net_than_asked_for_is_found_with_both_numbers():
+    finding = only(a_plan((0.2, 0.0, 0.0, 0.0, 0.0, 0.8)), OPEN.model_copy(update={"min_net": 0.5}))
+    assert finding.sentence == "the names would weigh 20.00% net, below the 50.00% that they must"
+
+
+@given(target=arrays(float, 6, elements=st.floats(0.001, 1.0)), limits=st.deferred(lambda: risk_limits))
+def test_a_plan_is_blocked_for_its_weights_where_the_evenings_check_would_stop_it(target, limits):
+    weights = target / target.sum()
+    plan = a_plan(tuple(weights.tolist()))
+    rows = weight_frame(TARGET_WEIGHTS, [plan])
+    rules = {rule for rule, *_ in found(plan, limits)} & {"limits_hold", "max_position_pct"}
+    assert bool(rules) == bool(len(beyond_limits(rows, limits)))
 
 
 def test_cash_is_no_position():
@@ -178,15 +204,16 @@ def test_hard_findings_block_and_soft_ones_wait(target, volatility, blocked, wai
 def test_the_same_plan_has_the_same_findings():
     plan = a_plan((0.6, 0.3, 0.1, 0.0, 0.0, 0.0))
     data = ComplianceData({}, [("B", SESSION), ("A", SESSION)])
-    limits = LIMITS.model_copy(update={"restricted": ("B", "A")})
+    limits = LIMITS.model_copy(update={"restricted": ("B", "A"), "max_gross": 0.9})
     twice = [findings_of(plan, limits, data, None) for _ in range(2)]
     assert twice[0] == twice[1]
-    assert len({each.rule for each in twice[0]}) == 7
+    assert len({each.rule for each in twice[0]}) == 8
 
 
 risk_limits = st.builds(
     RiskLimits,
     max_position=st.floats(0.01, 1.0),
+    max_gross=st.floats(0.5, 1.0),
     max_turnover=st.floats(0.01, 1.0),
     max_sector=st.floats(0.01, 1.0),
     max_net=st.floats(0.5, 1.0),

@@ -186,6 +186,28 @@ def test_a_name_that_may_not_be_bought_is_not_where_it_fell_below_its_target_by_
     assert not any(state.differences for state in traded.book.states.values())
 
 
+def test_a_plan_that_limits_of_the_day_after_block_is_cancelled_before_its_first_order():
+    traded = account().open(10)
+    traded.findings = lambda plan, t: (HARD, SOFT)
+    traded.trader = traded.hired()
+    traded.session(11)
+    (event,) = traded.log.of("cancelled")
+    assert (event.order_id, event.reason) == (None, "AAA is too much")
+    assert not traded.log.of("placed")
+    assert traded.book.last().weights[-1] == 1.0
+
+
+def test_limits_that_come_between_two_orders_of_a_plan_do_not_leave_it_half_placed():
+    switch = Switch()
+    traded = account(switch=switch).open(10)
+    plan = Journal(traded.log, ACCOUNT).records()[0].plan
+    traded.trader._submit(plan, traded.broker.orders(plan, 10)[0][0])  # by an attempt that was killed right after
+    traded.findings = lambda plan, t: (HARD,)
+    traded.trader = traded.hired()
+    traded.session(11)
+    assert len(traded.log.of("filled")) == 4
+
+
 def test_a_plan_is_answered_once_in_time_and_for_a_reason():
     traded = account(findings=lambda plan, t: (SOFT,)).open(10)
     journal = Journal(traded.log, ACCOUNT)

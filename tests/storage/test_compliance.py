@@ -95,6 +95,7 @@ def test_a_table_that_is_not_as_it_must_be_is_refused_by_file_and_line(home, des
         ("max_positon: 0.2\n", "max_position"),
         ("max_position: 0.2\nmax_position: 0.3\n", "the key 'max_position' is there twice"),
         ("max_position: [\n", "limits.yaml is no YAML"),
+        ("min_net: 0.5\n", r"limits.yaml: min_net must be 0 but is 0\.5: no stage of a pipeline raises an exposure"),
         ("min_net: 0.9\nmax_net: 0.5\n", "min_net must be at most max_net"),
     ],
 )
@@ -117,6 +118,8 @@ def test_a_file_that_is_a_link_to_nowhere_is_not_taken_for_missing(home, desk, n
     [
         ({"max_position": 0.3}, {}, "risk_limits.max_position is 0.3, looser than the 0.25 of the desk"),
         ({}, {"max_position": 0.1}, "risk_limits.max_position is 0.25, looser than the 0.1 of the desk"),
+        ({}, {"max_gross": 0.3}, "risk_limits.max_gross is 1.0, looser than the 0.3 of the desk"),
+        ({"max_net": 0.9}, {"max_net": 0.8}, "risk_limits.max_net is 0.9, looser than the 0.8 of the desk"),
         ({"wash_sale_days": 10}, {}, "risk_limits.wash_sale_days is 10, looser than the 30 of the desk"),
     ],
 )
