@@ -1,15 +1,17 @@
 """The kill switch as a file that anything can make and a person can see, and as a variable of the environment."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
 
 from nvtrader_pipelines.execution.audit import AuditEvent, AuditLog, EventKind, event_id
+from nvtrader_pipelines.storage.catalog import lock_path
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.files import write_atomically
+from nvtrader_pipelines.storage.files import locked, write_atomically
 from nvtrader_pipelines.storage.home import Home
 
 VARIABLE = "NVTRADER_KILL_SWITCH"
@@ -40,24 +42,27 @@ def halt(home: Home, log: AuditLog, by: str, reason: str, clock: Callable[[], da
     """Stop trading; a switch that is engaged already stays as it is. What was done, as a sentence.
 
     The file is there before the event is, so that a kill between the two leaves trading stopped; the event of a file
-    that lacks it is kept when trading is stopped once more.
+    that lacks it is kept when trading is stopped once more. Whoever stops it once more has an event too.
 
     Raises:
         StorageError: if the file cannot be written.
     """
-    before = _file_says(home.kill_switch)
-    if before is None:
-        try:
-            write_atomically(home.kill_switch, Halt(reason=reason, by=by, at=clock()).model_dump_json().encode())
-        except OSError as error:
-            raise StorageError(
-                f"the kill switch {home.kill_switch} cannot be written ({error.strerror}); "
-                f"set {VARIABLE}=1 in the environment of whatever trades, or stop it"
-            ) from error
-    said = _read(home.kill_switch)
-    if said is not None:
-        log.append([_event("halted", said)])
-    return f"trading is stopped: {reason}" if before is None else f"trading is stopped already: {before}"
+    with _alone(home):
+        said, before = Halt(reason=reason, by=by, at=clock()), _file_says(home.kill_switch)
+        earlier = _read(home.kill_switch)
+        if before is None:
+            try:
+                write_atomically(home.kill_switch, said.model_dump_json().encode())
+            except OSError as error:
+                raise StorageError(
+                    f"the kill switch {home.kill_switch} cannot be written ({error.strerror}); "
+                    f"set {VARIABLE}=1 in the environment of whatever trades, or stop it"
+                ) from error
+            log.append([_event("halted", said)])
+            return f"trading is stopped: {reason}"
+        again = said.model_copy(update={"reason": f"{reason}; it was stopped already: {before}"})
+        log.append([*([_event("halted", earlier)] if earlier else []), _event("halted", again)])
+        return f"trading is stopped already: {before}"
 
 
 def resume(home: Home, log: AuditLog, by: str, reason: str, clock: Callable[[], datetime]) -> str:
@@ -70,16 +75,28 @@ def resume(home: Home, log: AuditLog, by: str, reason: str, clock: Callable[[], 
     """
     variable = _variable_says()
     still = f"; it is still stopped here, for {variable}: unset it" if variable else ""
-    if _file_says(home.kill_switch) is None:
-        return f"trading was not stopped by the file {home.kill_switch}{still}"
-    log.append([_event("resumed", Halt(reason=reason, by=by, at=clock()))])
-    try:
-        _remove(home.kill_switch)
-    except OSError as error:
-        failed = f"the kill switch {home.kill_switch} cannot be removed ({error.strerror}), so trading stays stopped"
-        log.append([_event("halted", Halt(reason=failed, by=by, at=clock()))])
-        raise StorageError(f"{failed}; remove it by hand") from error
-    return f"trading may go on{still}"
+    with _alone(home):
+        if _file_says(home.kill_switch) is None:
+            return f"trading was not stopped by the file {home.kill_switch}{still}"
+        log.append([_event("resumed", Halt(reason=reason, by=by, at=clock()))])
+        try:
+            _remove(home.kill_switch)
+        except OSError as error:
+            failed = (
+                f"the kill switch {home.kill_switch} cannot be removed ({error.strerror}), so trading stays stopped"
+            )
+            log.append([_event("halted", Halt(reason=failed, by=by, at=clock()))])
+            raise StorageError(f"{failed}; remove it by hand") from error
+        return f"trading may go on{still}"
+
+
+@contextmanager
+def _alone(home: Home) -> Iterator[None]:
+    """One who stops or resumes at a time: a halt between a resume's look and its removal would be lost."""
+    with ExitStack() as held:
+        with suppress(OSError):  # where there is nowhere to wait, stopping is worth more than a turn
+            held.enter_context(locked(lock_path(home, "kill_switch")))
+        yield
 
 
 def _event(kind: EventKind, said: Halt) -> AuditEvent:
@@ -97,7 +114,10 @@ def _file_says(path: Path) -> str | None:
     try:
         path.lstat()  # of a link to nowhere it says that something is there
     except FileNotFoundError:
-        return None
+        lost = next((folder for folder in path.parents if folder.is_symlink() and not folder.exists()), None)
+        if lost is None:
+            return None
+        return f"the kill switch {path} cannot be looked at ({lost} is a link to nowhere), which counts as engaged"
     except OSError as error:
         return f"the kill switch {path} cannot be looked at ({error.strerror}), which counts as engaged"
     said = _read(path)

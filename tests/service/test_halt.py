@@ -29,7 +29,9 @@ def test_halting_stops_trading_with_one_sentence_and_halting_twice_says_so(home,
     assert first.stdout == "trading is stopped: bars look wrong [/]\n"
     assert again.stdout.startswith("trading is stopped already: ")
     assert "bars look wrong" in (FileKillSwitch(home).engaged() or "")
-    assert kinds(home) == [("halted", getpass.getuser(), "bars look wrong [/]")]
+    rows = kinds(home)
+    assert rows[0] == ("halted", getpass.getuser(), "bars look wrong [/]")
+    assert [(kind, reason[:34]) for kind, _, reason in rows[1:]] == [("halted", "once more; it was stopped already:")]
 
 
 def test_resuming_lets_trading_go_on_and_is_on_record(home, invoke):

@@ -3,11 +3,13 @@
 import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
 from nvtrader_pipelines.storage.audit_log import JsonlAudit
 from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.kill_switch import VARIABLE, FileKillSwitch, halt, resume
 
 AT = datetime(2022, 3, 10, 15, 30, tzinfo=UTC)
@@ -71,7 +73,10 @@ def test_anything_in_its_place_engages_it_until_it_is_resumed(home, switch, log,
     assert "stopped already" in halt(home, log, "pat", "again", clock)
     assert resume(home, log, "pat", "looked at", clock) == "trading may go on"
     assert switch.engaged() is None
-    assert told(log) == [("resumed", "pat", "looked at")]
+    (again, *rest) = told(log)
+    assert again[:2] == ("halted", "pat")
+    assert again[2].startswith("again; it was stopped already: the kill switch ")
+    assert rest == [("resumed", "pat", "looked at")]
 
 
 def test_a_place_that_cannot_be_looked_at_counts_as_engaged(home, switch, log, clock):
@@ -81,7 +86,7 @@ def test_a_place_that_cannot_be_looked_at_counts_as_engaged(home, switch, log, c
     assert "stopped already" in halt(home, log, "pat", "again", clock)
     with pytest.raises(StorageError, match=r"cannot be removed .* so trading stays stopped; remove it by hand"):
         resume(home, log, "pat", "looked at", clock)
-    assert [kind for kind, *_ in told(log)] == ["resumed", "halted"]
+    assert [kind for kind, *_ in told(log)] == ["halted", "resumed", "halted"]
 
 
 def test_a_file_that_may_not_be_read_engages_it(home, switch, monkeypatch):
@@ -118,7 +123,10 @@ def test_halting_twice_says_so_and_keeps_the_first_reason(home, switch, log, clo
     said = halt(home, log, "kim", "me too", clock)
     assert said == "trading is stopped already: pat stopped trading at 2022-03-10 15:30 UTC: fire drill"
     assert "fire drill" in switch.engaged()
-    assert told(log) == [("halted", "pat", "fire drill")]
+    assert told(log) == [
+        ("halted", "pat", "fire drill"),
+        ("halted", "kim", "me too; it was stopped already: pat stopped trading at 2022-03-10 15:30 UTC: fire drill"),
+    ]
 
 
 def test_resuming_is_a_row_and_it_may_be_halted_again(home, switch, log, clock):
@@ -148,6 +156,44 @@ def test_resuming_while_the_variable_is_set_says_that_it_is_still_stopped(
     assert switch.engaged() is not None
 
 
+class Interrupted(JsonlAudit):
+    """An audit whose rows take a while: another process stops trading meanwhile."""
+
+    def append(self, events):
+        self.other = Thread(target=halt, args=(self.home, JsonlAudit(self.home), "kim", "news", lambda: AT))
+        self.other.start()
+        self.other.join(0.3)  # it waits for its turn, or was done before the file is removed
+        super().append(events)
+
+
+def test_a_halt_that_comes_while_another_resumes_is_not_lost(home, switch, log, clock):
+    halt(home, log, "pat", "fire drill", clock)
+    slow = Interrupted(home)
+    slow.home = home
+    resume(home, slow, "pat", "over", clock)
+    slow.other.join()
+    assert switch.engaged() == "kim stopped trading at 2022-03-10 15:30 UTC: news"
+    assert [kind for kind, *_ in told(log)] == ["halted", "resumed", "halted"]
+
+
+def test_a_halt_that_has_nowhere_to_wait_stops_trading_all_the_same(home, switch, log, clock):
+    home.warehouse.parent.mkdir(exist_ok=True, parents=True)
+    home.warehouse.write_text("a file where a folder must be")
+    halt(home, log, "pat", "fire drill", clock)
+    assert "fire drill" in switch.engaged()
+
+
+@pytest.mark.parametrize("folder", ["runtime", "data"])
+def test_a_folder_that_is_a_link_to_nowhere_engages_it(tmp_path, folder):
+    own = Home(tmp_path / "elsewhere")
+    path = own.runtime if folder == "runtime" else own.runtime.parent
+    path.parent.mkdir(parents=True)
+    path.symlink_to(tmp_path / "an unmounted disk")
+    assert "is a link to nowhere), which counts as engaged" in FileKillSwitch(own).engaged()
+    path.readlink().mkdir()
+    assert FileKillSwitch(own).engaged() is None
+
+
 class Damaged:
     """An audit that cannot be appended to."""
 
@@ -160,7 +206,7 @@ def test_a_halt_that_was_not_audited_stops_and_is_audited_by_the_next(home, swit
         halt(home, Damaged(), "pat", "fire drill", clock)
     assert "fire drill" in switch.engaged()
     assert "stopped already" in halt(home, log, "kim", "me too", clock)
-    assert told(log) == [("halted", "pat", "fire drill")]
+    assert [(by, reason[:10]) for _, by, reason in told(log)] == [("pat", "fire drill"), ("kim", "me too; it")]
 
 
 def test_nothing_trades_again_without_a_row_of_who_let_it(home, switch, log, clock):
