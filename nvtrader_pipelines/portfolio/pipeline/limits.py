@@ -150,6 +150,23 @@ class NetExposure(Component):
         return lambda weights, _: _within(weights, float(weights[:-1].sum()), most, "net")
 
 
+def restriction(panel: MarketPanel, restricted: tuple[str, ...]) -> Adjust:
+    """The stage that buys no restricted name: at most what is held of it stays, and the rest is cash.
+
+    It comes last, and breaks no limit before it: it raises no weight, and buys less.
+    """
+    names = np.isin(panel.symbols, restricted)
+
+    def adjust(weights: FloatArray, situation: Situation) -> tuple[FloatArray, str]:
+        over = names & (weights[:-1] > situation.held[:-1])
+        if not over.any():
+            return weights, ""
+        kept = np.where(over, np.maximum(0.0, situation.held[:-1]), weights[:-1])
+        return with_cash(kept), f"{listed(panel.symbols, over)} restricted: held or sold, and not bought"
+
+    return adjust
+
+
 def _within(weights: FloatArray, exposure: float, most: float, what: str) -> tuple[FloatArray, str]:
     if exposure <= most + ROUNDING:
         return weights, ""

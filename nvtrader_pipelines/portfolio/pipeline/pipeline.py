@@ -9,7 +9,7 @@ from pydantic import model_validator
 from nvtrader_pipelines.components import Component
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.portfolio.pipeline.allocators import Allocator, PolicyAction
-from nvtrader_pipelines.portfolio.pipeline.limits import GrossExposure, Limit, PositionCap
+from nvtrader_pipelines.portfolio.pipeline.limits import GrossExposure, Limit, PositionCap, restriction
 from nvtrader_pipelines.portfolio.pipeline.risk_limits import RiskLimits
 from nvtrader_pipelines.portfolio.pipeline.selectors import Selector, StaticUniverse
 from nvtrader_pipelines.portfolio.pipeline.stage import (
@@ -25,6 +25,7 @@ from nvtrader_pipelines.portfolio.pipeline.stage import (
 from nvtrader_pipelines.portfolio.pipeline.timings import ConstantTiming, Timing
 
 Run = Callable[[FloatArray, Situation], PipelineResult]
+RESTRICTED = "restricted"  # the stage there is where risk limits restrict names
 LOOSE = 1e-6  # by which a proposal may miss the simplex: policies compute in single precision
 
 
@@ -88,7 +89,9 @@ class WeightPipeline(Component):
         """
         select, allocate = self.selector.start(panel), self.allocator.start(panel)
         time = self.timing.start(panel)
-        limits = [(limit, limit.start(panel, self.risk_limits)) for limit in self.limits]
+        limits = [(limit.kind, limit.mark_truncated, limit.start(panel, self.risk_limits)) for limit in self.limits]
+        if self.risk_limits.restricted:
+            limits.append((RESTRICTED, True, restriction(panel, self.risk_limits.restricted)))
 
         def run(proposal: FloatArray, situation: Situation) -> PipelineResult:
             _check_simplex(proposal, situation)
@@ -102,9 +105,9 @@ class WeightPipeline(Component):
             stages.append(_after(stages[-1], self.allocator.kind, allocate(selection, situation), situation))
             stages.append(_after(stages[-1], self.timing.kind, time(stages[-1].weights, situation), situation))
             truncated = False
-            for limit, adjust in limits:
-                stages.append(_after(stages[-1], limit.kind, adjust(stages[-1].weights, situation), situation))
-                truncated |= limit.mark_truncated and bool(stages[-1].reason)
+            for name, mark_truncated, adjust in limits:
+                stages.append(_after(stages[-1], name, adjust(stages[-1].weights, situation), situation))
+                truncated |= mark_truncated and bool(stages[-1].reason)
             return PipelineResult(tuple(stages), truncated)
 
         return run

@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nvtrader_pipelines.execution.compliance import ComplianceData, findings_of
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits, WeightPipeline
 from nvtrader_pipelines.portfolio.pipeline.limits import (
     GrossExposure,
@@ -13,6 +14,7 @@ from nvtrader_pipelines.portfolio.pipeline.limits import (
 )
 from nvtrader_pipelines.portfolio.pipeline.stage import one_way
 from tests.contracts.families import simplex
+from tests.execution.plans import a_plan
 from tests.markets import synthetic_panel
 from tests.panels import INELIGIBLE, eventful_panel
 from tests.portfolio.pipeline.situations import SECTORS, cash, result_of, situation, stage
@@ -143,3 +145,47 @@ def test_a_limit_that_marks_nothing_cuts_without_a_mark():
         found = result_of(WeightPipeline(limits=(cap, GrossExposure())), PROPOSAL, situation(PANEL))
         assert found.stages[-2].reason
         assert found.truncated == marks
+
+
+def restricting(*names):
+    return WeightPipeline(risk_limits=RiskLimits(max_position=0.5, restricted=names))
+
+
+def test_a_restricted_name_is_held_or_sold_and_never_bought():
+    held = np.array([0.2, 0.1, 0.0, 0.3, 0.4])
+    proposal = np.array([0.3, 0.2, 0.2, 0.2, 0.1])
+    found = stage(restricting("AAA", "CCC", "DDD"), "restricted", proposal, situation(PANEL, held=held))
+    np.testing.assert_array_equal(found.weights[:-1], [0.2, 0.2, 0.0, 0.2])
+    assert found.weights.sum() == pytest.approx(1.0, abs=1e-15)
+    assert found.reason == "AAA, CCC restricted: held or sold, and not bought"
+    assert result_of(restricting("AAA"), proposal, situation(PANEL, held=held)).truncated
+
+
+def test_a_name_of_the_specs_own_list_that_drifted_below_its_target_blocks_no_plan():
+    held, proposal = np.array([0.19, 0.21, 0.2, 0.2, 0.2]), np.full(5, 0.2)
+    pipeline = restricting("AAA")
+    found = result_of(pipeline, proposal, situation(PANEL, held=held))
+    plan = a_plan(tuple(found.weights.tolist()), held=tuple(held.tolist()), symbols=(*PANEL.symbols, "cash"))
+    findings = findings_of(plan, pipeline.risk_limits, ComplianceData(), 0.1)
+    assert not [finding for finding in findings if finding.level == "hard"]
+
+
+def test_a_restricted_list_that_changes_nothing_hands_on_the_very_array():
+    for names in ((), ("AAA",), ("ZZZ",)):
+        found = restricting(*names).start(PANEL)(PROPOSAL, situation(PANEL, held=PROPOSAL))
+        assert found.weights is PROPOSAL
+        assert ("restricted" in [each.name for each in found.stages]) == bool(names)
+
+
+@given(seed=st.integers(0, 2**32 - 1))
+def test_a_restriction_turns_over_no_more_and_breaks_no_limit(seed):
+    proposal, held = simplex(np.random.default_rng(seed), 2, 4)
+    limits = (TurnoverLimit(), PositionCap(), GrossExposure(max_gross=0.9))
+    pipelines = [
+        WeightPipeline(limits=limits, risk_limits=RiskLimits(max_position=0.5, restricted=names))
+        for names in ((), ("BBB", "DDD"))
+    ]
+    free, bound = (result_of(pipeline, proposal, situation(PANEL, held=held)).weights for pipeline in pipelines)
+    assert (bound[[1, 3]] <= held[[1, 3]]).all()
+    assert (bound[:-1] <= free[:-1]).all()
+    assert one_way(held, bound) <= one_way(held, free) + 1e-12
