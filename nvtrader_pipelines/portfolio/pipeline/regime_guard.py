@@ -1,10 +1,10 @@
 """The regime guard: less of the names after losses, and smaller steps when the proposal turns over too much."""
 
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from nvtrader_pipelines.components import Component
 from nvtrader_pipelines.market.panel import MarketPanel, Window
@@ -28,10 +28,10 @@ Kept = Annotated[float, Field(ge=0.0, le=1.0)]
 class RegimeGuard(Component):
     """Three guards on the weights; none can raise the sum of the names, and a share of 1 switches one off.
 
-    A decision whose one-way turnover is above `max_turnover` trades only `turnover_share` of the way from what is held,
-    unless nothing is; names no longer selected then leave step by step. Of what comes out, a drawdown above
-    `max_drawdown` keeps `drawdown_share`, and a return over the last `window` sessions below `min_trailing_return`
-    keeps `trailing_return_share`; of both, the smaller. A threshold of null is fitted: the quantile, for returns the
+    A drawdown above `max_drawdown` keeps `drawdown_share` of the weights, and a return over the last `window` sessions
+    below `min_trailing_return` keeps `trailing_return_share`; of both, the smaller. Where the one-way turnover to what
+    is kept is above `max_turnover`, only `turnover_share` of the way from what is held is traded, unless nothing is
+    held; names no longer selected then leave step by step. A threshold of null is fitted: the quantile, for returns the
     opposite one and never above 0, over the unadjusted account's path on the training sessions, so on nothing that is
     tested.
 
@@ -48,6 +48,15 @@ class RegimeGuard(Component):
     max_turnover: Share | None = None  # one-way, of one decision; null: fitted
     turnover_share: Kept = 0.5  # of the way from what is held
     quantile: Annotated[float, Field(ge=0.5, lt=1.0)] = 0.9  # of the training path, where thresholds are fitted
+
+    @model_validator(mode="after")
+    def _comes_back(self) -> Self:
+        if self.drawdown_share == 0.0:
+            raise ValueError(
+                "drawdown_share must be above 0 but is 0: an account that is all in cash never leaves its drawdown, so "
+                "it would stay there for good; keep a small share"
+            )
+        return self
 
     @property
     def needs_fit(self) -> bool:
@@ -86,10 +95,10 @@ class RegimeGuard(Component):
 
         def adjust(weights: FloatArray, situation: Situation) -> tuple[FloatArray, str]:
             held = only(situation.held, panel.eligible[situation.t])
-            stepped, slowed = self._slowed(weights, held, situation)
             share, why = self._share(situation)
-            reasons = [reason for reason in (slowed, why) if reason]
-            return (scaled(stepped, share) if share < 1.0 else stepped), "; ".join(reasons)
+            target = scaled(weights, share) if share < 1.0 else weights  # first: what is held is scaled already
+            stepped, slowed = self._slowed(target, held, situation)
+            return stepped, "; ".join(reason for reason in (why, slowed) if reason)
 
         return adjust
 

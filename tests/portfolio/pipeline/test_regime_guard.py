@@ -1,6 +1,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from pydantic import ValidationError
 
 from nvtrader_pipelines.envs.rewards.term import RECENT_SESSIONS
 from nvtrader_pipelines.portfolio.pipeline import AccountPath, Thresholds, WeightPipeline
@@ -81,7 +82,7 @@ def test_what_is_held_of_a_name_that_is_not_eligible_is_not_gone_back_to():
     np.testing.assert_allclose(found.weights[:2], [0.3, 0.25])
 
 
-def test_losses_scale_what_the_turnover_guard_leaves_and_the_smaller_share_counts():
+def test_losses_scale_first_the_smaller_share_counts_and_the_rest_is_gone_part_of_the_way_to():
     guard = RegimeGuard(
         max_drawdown=0.05, drawdown_share=0.6, min_trailing_return=-0.01, trailing_return_share=0.4, max_turnover=0.1
     )
@@ -89,10 +90,30 @@ def test_losses_scale_what_the_turnover_guard_leaves_and_the_smaller_share_count
     returns = QUIET.copy()
     returns[-1] = -0.05
     found = guarded(guard, held=held, drawdown=0.1, recent_returns=returns)
-    np.testing.assert_allclose(found.weights[:-1], 0.4 * 0.5 * (held + PROPOSAL)[:-1])
+    wanted = 0.4 * PROPOSAL[:-1]
+    part_way = 0.5 * (held[:-1] + wanted)
+    np.testing.assert_allclose(found.weights[:-1], part_way * wanted.sum() / part_way.sum())
     assert found.reason == (
-        "turnover of 40.0%, above 10.0%: 50% of the way; return of -5.0%, below -1.0%: 40% of the weights"
+        "return of -5.0%, below -1.0%: 40% of the weights; turnover of 52.0%, above 10.0%: 50% of the way"
     )
+
+
+def test_a_guard_does_not_take_what_it_scaled_itself_for_turnover():
+    guard = RegimeGuard(**{**OFF, "drawdown_share": 0.5, "turnover_share": 0.5}, max_drawdown=0.05, max_turnover=0.1)
+    held, reached = PROPOSAL, []
+    for _ in range(5):
+        found = guarded(guard, held=held, drawdown=0.1)
+        held = found.weights
+        reached.append(found.reason)
+        np.testing.assert_allclose(held[:-1], 0.5 * PROPOSAL[:-1])
+    assert "turnover of 30.0%" in reached[0]
+    assert set(reached[1:]) == {"drawdown of 10.0%, above 5.0%: 50% of the weights"}
+
+
+def test_a_share_of_nothing_after_a_drawdown_is_refused_as_none_would_come_back():
+    with pytest.raises(ValidationError, match=r"drawdown_share must be above 0 but is 0: .* stay there for good"):
+        RegimeGuard(drawdown_share=0.0)
+    assert RegimeGuard(trailing_return_share=0.0).trailing_return_share == 0.0
 
 
 def test_fitted_thresholds_are_quantiles_of_the_training_path():
@@ -128,7 +149,7 @@ def test_without_a_path_there_is_nothing_to_fit_to(lacking):
 
 
 def test_a_threshold_that_was_not_fitted_is_missed():
-    with pytest.raises(ValueError, match="regime guard's turnover needs a threshold"):
+    with pytest.raises(ValueError, match="regime guard's drawdown needs a threshold"):
         guarded(RegimeGuard())
 
 
