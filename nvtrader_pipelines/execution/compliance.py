@@ -9,8 +9,8 @@ from datetime import date
 
 from nvtrader_pipelines.execution.plan import Finding, RebalancePlan
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits
+from nvtrader_pipelines.portfolio.pipeline.stage import ROUNDING
 
-ROUNDING = 1e-9  # of a weight or a sum of weights: the pipeline's own cap makes a weight of exactly the bound
 SMALLER_IS_TIGHTER = ("max_position", "max_gross", "max_net", "max_sector", "max_turnover", "max_volatility")
 LARGER_IS_TIGHTER = ("min_net", "min_names", "wash_sale_days")
 

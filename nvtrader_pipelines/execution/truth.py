@@ -3,8 +3,8 @@
 import polars as pl
 
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits
+from nvtrader_pipelines.portfolio.pipeline.stage import ROUNDING
 
-ROUNDING = 1e-9  # of a weight or a sum of weights
 CASH = "cash"
 OF_STAGE = ("account", "session", "plan_id", "step", "stage")
 

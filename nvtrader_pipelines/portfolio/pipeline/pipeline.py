@@ -13,6 +13,7 @@ from nvtrader_pipelines.portfolio.pipeline.limits import GrossExposure, Limit, P
 from nvtrader_pipelines.portfolio.pipeline.risk_limits import RiskLimits
 from nvtrader_pipelines.portfolio.pipeline.selectors import Selector, StaticUniverse
 from nvtrader_pipelines.portfolio.pipeline.stage import (
+    ROUNDING,
     FloatArray,
     PipelineResult,
     Selection,
@@ -26,7 +27,6 @@ from nvtrader_pipelines.portfolio.pipeline.timings import ConstantTiming, Timing
 
 Run = Callable[[FloatArray, Situation], PipelineResult]
 RESTRICTED = "restricted"  # the stage there is where risk limits restrict names
-LOOSE = 1e-6  # by which a proposal may miss the simplex: policies compute in single precision
 
 
 class WeightPipeline(Component):
@@ -130,7 +130,7 @@ def _check_simplex(proposal: FloatArray, situation: Situation) -> None:
             "use the policy of this market"
         )
     _check_weights(proposal, "a policy's proposed weights", situation)
-    if proposal.min() < 0.0 or abs(proposal.sum() - 1.0) > LOOSE:
+    if proposal.min() < 0.0 or abs(proposal.sum() - 1.0) > ROUNDING:
         raise ValueError(
             f"a proposal must be long-only and sum to 1, but at the close of {_session(situation)} its least weight is "
             f"{proposal.min():g} and its sum {proposal.sum():.9g}; normalise what the policy returns"

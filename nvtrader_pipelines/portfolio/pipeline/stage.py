@@ -12,6 +12,7 @@ from nvtrader_pipelines.market.panel import MarketPanel
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
+ROUNDING = 1e-9  # by which a weight or a sum of weights may miss what it must be, in every check
 MOST_LISTED = 5  # names in a reason
 
 

@@ -1,10 +1,17 @@
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from nvtrader_pipelines.components import canonical_json, content_hash
+from nvtrader_pipelines.execution.plan import Stage
+from nvtrader_pipelines.execution.truth import off_sum
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits, WeightPipeline
 from nvtrader_pipelines.portfolio.pipeline.limits import GrossExposure, NetExposure, PositionCap, TurnoverLimit
+from nvtrader_pipelines.storage.portfolio_rows import weight_frame
+from nvtrader_pipelines.storage.tables import TARGET_WEIGHTS
+from tests.execution.plans import a_plan
 from tests.markets import synthetic_panel
 from tests.portfolio.pipeline.situations import ALLOCATORS, LIMITS, SELECTORS, TIMINGS, result_of, situation
 
@@ -78,12 +85,26 @@ def test_a_least_exposure_is_refused_as_no_stage_raises_one():
         ([0.2, 0.2, 0.2, 0.2, np.inf], "but of cash they are not"),
         ([0.5, -0.1, 0.2, 0.2, 0.2], "must be long-only and sum to 1, .* its least weight is -0.1"),
         ([0.2, 0.2, 0.2, 0.2, 0.1], "its sum 0.9"),
+        ([0.2, 0.2, 0.2, 0.2, 0.2 + 8e-7], "its sum 1.0000008; normalise what the policy returns"),
         ([0.5, 0.5], r"a weight for each of 4 names and cash, but has shape \(2,\)"),
     ],
 )
 def test_a_proposal_that_is_no_portfolio_is_refused(proposal, message):
     with pytest.raises(ValueError, match=message):
         result_of(WeightPipeline(), proposal, situation(PANEL))
+
+
+@given(off=st.floats(-2e-9, 2e-9))
+def test_what_is_taken_for_a_portfolio_is_one_for_the_evenings_check_too(off):
+    proposal = [0.2, 0.2, 0.2, 0.2, 0.2 + off]
+    try:
+        stages = result_of(WeightPipeline(), proposal, situation(PANEL)).stages
+    except ValueError:
+        assert abs(off) > 1e-9 - 1e-15
+        return
+    kept = tuple(Stage(name=each.name, weights=tuple(each.weights.tolist())) for each in stages)
+    plan = a_plan(symbols=(*PANEL.symbols, "cash"), held=tuple(WITHIN), stages=kept)
+    assert off_sum(weight_frame(TARGET_WEIGHTS, [plan])).is_empty()
 
 
 @pytest.mark.parametrize(
