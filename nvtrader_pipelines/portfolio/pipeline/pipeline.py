@@ -138,7 +138,13 @@ def _check_simplex(proposal: FloatArray, situation: Situation) -> None:
 
 
 def _check_account(situation: Situation) -> None:
-    _check_weights(situation.held, "the held weights", situation)
+    held = situation.held
+    _check_weights(held, "the held weights", situation)
+    if held.min() < -ROUNDING or abs(held.sum() - 1.0) > ROUNDING:
+        raise ValueError(
+            f"an account must be long-only and its weights sum to 1, but at the close of {_session(situation)} its least "
+            f"weight is {held.min():g} and its sum {held.sum():.9g}; look at what moved it"
+        )
     if not (np.isfinite(situation.drawdown) and np.isfinite(situation.recent_returns).all()):
         raise ValueError(
             f"an account's drawdown and recent returns must be finite, but at the close of {_session(situation)} they "

@@ -111,6 +111,8 @@ def test_what_is_taken_for_a_portfolio_is_one_for_the_evenings_check_too(off):
     ("account", "message"),
     [
         ({"held": [np.nan, 0.0, 0.0, 0.0, 1.0]}, "the held weights .* must be finite, but of AAA they are not"),
+        ({"held": [1.2, 0.0, 0.0, 0.0, -0.2]}, r"long-only and its weights sum to 1, .* its least weight is -0\.2"),
+        ({"held": [0.2, 0.2, 0.2, 0.2, 0.1]}, r"its weights sum to 1, .* and its sum 0\.9;"),
         ({"drawdown": np.nan}, "drawdown and recent returns must be finite"),
         ({"recent_returns": np.full(63, np.nan)}, "drawdown and recent returns must be finite"),
     ],
