@@ -187,8 +187,11 @@ class MeanCvarTilt(_OnScenarios):
 
         def allocate(selection: Selection, situation: Situation) -> tuple[FloatArray, str]:
             past = window.past(selection.names, situation.t)
-            base = _equal(selection.names) if past is None else _spread(past.names, solved(past))
-            return _invested(selection, self._tilted(base, selection), "Mean-CVaR of {n} names, tilted by the policy")
+            if past is None:
+                equal = self._tilted(_equal(selection.names), selection)
+                return _invested(selection, equal, f"{_lacks(self.history)}, tilted by the policy")
+            tilted = self._tilted(_spread(past.names, solved(past)), selection)
+            return _invested(selection, tilted, "Mean-CVaR of {n} names, tilted by the policy")
 
         return allocate
 
@@ -232,8 +235,11 @@ def _invested(selection: Selection, portfolio: FloatArray, reason: str) -> tuple
 
 
 def _without_history(selection: Selection, history: int) -> tuple[FloatArray, str]:
-    reason = f"equal weights of {{n}} names, as none has {history} sessions of history"
-    return _invested(selection, _equal(selection.names), reason)
+    return _invested(selection, _equal(selection.names), _lacks(history))
+
+
+def _lacks(history: int) -> str:
+    return f"equal weights of {{n}} names, as none has {history} sessions of history"
 
 
 def _equal(names: BoolArray) -> FloatArray:

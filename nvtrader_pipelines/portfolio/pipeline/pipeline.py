@@ -142,8 +142,8 @@ def _check_account(situation: Situation) -> None:
     _check_weights(held, "the held weights", situation)
     if held.min() < -ROUNDING or abs(held.sum() - 1.0) > ROUNDING:
         raise ValueError(
-            f"an account must be long-only and its weights sum to 1, but at the close of {_session(situation)} its least "
-            f"weight is {held.min():g} and its sum {held.sum():.9g}; look at what moved it"
+            f"an account must be long-only and its weights sum to 1, but at the close of {_session(situation)} its "
+            f"least weight is {held.min():g} and its sum {held.sum():.9g}; look at what moved it"
         )
     if not (np.isfinite(situation.drawdown) and np.isfinite(situation.recent_returns).all()):
         raise ValueError(

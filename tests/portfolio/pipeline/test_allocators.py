@@ -76,6 +76,12 @@ def test_weights_are_equal_until_there_is_a_history(allocator):
         assert np.allclose(found, [0.16] * 5 + [0.2]) == is_equal
 
 
+def test_a_tilt_without_a_history_says_what_it_tilted():
+    tilted, found = (allocated(ALLOCATORS[4], at=situation(PANEL, t)).reason for t in (30, 60))
+    assert tilted == "equal weights of 5 names, as none has 40 sessions of history, tilted by the policy"
+    assert found == "Mean-CVaR of 5 names, tilted by the policy"
+
+
 def test_the_policys_weights_stay_until_there_is_a_history_to_improve_them_on():
     assert allocated(MeanCvarAround(), at=situation(PANEL, 100)).reason == ""
 
