@@ -3,6 +3,7 @@
 Source: names, levels and defaults of all but `limits_hold` are those of NVTrader's compliance agent.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
@@ -33,7 +34,7 @@ def findings_of(
         limits: the tighter of the spec's and the desk's.
         data: sectors and sales at a loss.
         volatility: realised volatility per year that the target weights would have had over the trailing sessions;
-            None where it cannot be known.
+            None, or no finite number, where it cannot be known.
     """
     return (
         *_positions(plan, limits),
@@ -61,7 +62,7 @@ def unbuyable(limits: RiskLimits, data: ComplianceData, session: date) -> dict[s
     washed = {
         name: f"it was sold at a loss {days} calendar days before; it may not be bought within {limits.wash_sale_days}"
         for name, days in sold.items()
-        if days <= limits.wash_sale_days
+        if _is_washed(days, limits)
     }
     return washed | dict.fromkeys(limits.restricted, "it is restricted: it may be held or sold, and not bought")
 
@@ -142,7 +143,7 @@ def _wash_sales(plan: RebalancePlan, limits: RiskLimits, sales: Sequence[tuple[s
     found = []
     for name, _ in _bought(plan):
         days = _days_since(name, sales, plan.session)
-        if days is not None and days <= limits.wash_sale_days:
+        if days is not None and _is_washed(days, limits):
             found.append(
                 Finding(
                     rule="wash_sale_window_days",
@@ -155,6 +156,11 @@ def _wash_sales(plan: RebalancePlan, limits: RiskLimits, sales: Sequence[tuple[s
                 )
             )
     return found
+
+
+def _is_washed(days: int, limits: RiskLimits) -> bool:
+    """Whether a sale so many days before forbids to buy; within 0 days nothing is forbidden."""
+    return 0 < limits.wash_sale_days >= days
 
 
 def _days_since(name: str, sales: Sequence[tuple[str, date]], session: date) -> int | None:
@@ -200,7 +206,8 @@ def _diversification(plan: RebalancePlan, limits: RiskLimits) -> list[Finding]:
 
 def _volatility(limits: RiskLimits, volatility: float | None) -> list[Finding]:
     bound = limits.max_volatility
-    if volatility is None:
+    if volatility is None or not math.isfinite(volatility):
+        volatility = None
         sentence = f"realised volatility of the target weights cannot be known, so not that it is at most {bound:.2%}"
     elif volatility <= bound + ROUNDING:
         return []

@@ -23,7 +23,7 @@ Rule = Literal[
 class Finding(BaseModel):
     """One breach of a rule: hard blocks, soft waits for acknowledgement, warn is kept."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
     rule: Rule
     level: Level
     symbol: str | None = None  # the name it is about, where it is about one

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from pydantic import ValidationError
 
 from nvtrader_pipelines.execution.compliance import (
     ComplianceData,
@@ -15,7 +16,7 @@ from nvtrader_pipelines.execution.compliance import (
     tighter,
     unbuyable,
 )
-from nvtrader_pipelines.execution.plan import blocks, waits
+from nvtrader_pipelines.execution.plan import Finding, blocks, waits
 from nvtrader_pipelines.execution.truth import beyond_limits
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits, Situation, Thresholds, WeightPipeline
 from nvtrader_pipelines.storage.portfolio_rows import weight_frame
@@ -199,6 +200,20 @@ def test_a_volatility_above_its_bound_or_unknown_is_warned_of(volatility, n_find
 def test_hard_findings_block_and_soft_ones_wait(target, volatility, blocked, waiting):
     findings = findings_of(a_plan(target), LIMITS, DATA, volatility)
     assert (blocks(findings), waits(findings)) == (blocked, waiting)
+
+
+@pytest.mark.parametrize("volatility", [np.nan, np.inf])
+def test_a_volatility_that_is_no_number_is_one_that_cannot_be_known(volatility):
+    assert findings_of(a_plan(), LIMITS, DATA, volatility) == findings_of(a_plan(), LIMITS, DATA, None)
+    with pytest.raises(ValidationError, match="finite number"):
+        Finding(rule="realized_vol_target", level="warn", figure=volatility, bound=0.2, sentence="too much")
+
+
+def test_a_wash_sale_window_of_no_days_is_off():
+    data = ComplianceData(DATA.sectors, [("A", SESSION)])
+    limits = OPEN.model_copy(update={"wash_sale_days": 0})
+    assert found(a_plan((0.3, 0.2, 0.2, 0.2, 0.1, 0.0)), limits, data) == []
+    assert unbuyable(limits, data, SESSION) == {}
 
 
 def test_the_same_plan_has_the_same_findings():

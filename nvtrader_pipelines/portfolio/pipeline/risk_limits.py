@@ -20,7 +20,9 @@ class RiskLimits(Component):
     max_turnover: Share = 0.20  # one-way, of one plan; a plan above it waits for acknowledgement
     min_names: NonNegativeInt = 4  # with weight; fewer are warned of
     max_volatility: PositiveFloat = 0.22  # realised, per year; more is warned of
-    wash_sale_days: NonNegativeInt = 30  # calendar days after a sale at a loss in which the name may not be bought
+    wash_sale_days: NonNegativeInt = (
+        30  # calendar days after a sale at a loss in which the name may not be bought; 0: none
+    )
     restricted: tuple[str, ...] = ()  # names that may not be bought
 
     @model_validator(mode="after")
