@@ -70,7 +70,12 @@ class ActivePolicy(BaseModel):
             spec_hash=self.spec_hash,
             snapshot_ids=self.snapshot_ids,
             reason=self.reason,
-            detail={"partition_key": self.partition_key, "policies_sha256": self.sha256, **before},
+            detail={
+                "partition_key": self.partition_key,
+                "policies_sha256": self.sha256,
+                "symbols": list(self.symbols),
+                **before,
+            },
         )
 
 
@@ -80,12 +85,13 @@ def read_active(home: Home) -> ActivePolicy | None:
     An activation that was killed before its audit event gets it here, so nobody acts on one that is not audited.
 
     Raises:
-        StorageError: if the pointer cannot be read, is damaged or has unknown fields.
+        StorageError: if the pointer cannot be read, is damaged or has unknown fields, the audit cannot be read, or the
+            pointer is not what an activation that the audit has wrote.
     """
     if _pending(home).exists():
         with locked(_lock(home)):
             _finish(home)
-    return _read(home.active_policy)
+    return _audited(home)
 
 
 def sealed_of(home: Home, active: ActivePolicy) -> SealedRun:
@@ -230,7 +236,7 @@ def _before(home: Home) -> ActivePolicy | None:
     try:
         if _pending(home).exists():
             _finish(home)
-        return _read(home.active_policy)
+        return _audited(home)
     except StorageError:
         return None
 
@@ -241,6 +247,30 @@ def _finish(home: Home) -> None:
     if active is not None:
         JsonlAudit(home).append([active.event])
     _settled(home)
+
+
+def _audited(home: Home) -> ActivePolicy | None:
+    """The pointer, whose every field is that of an activation in the audit."""
+    active = _read(home.active_policy)
+    if active is None:
+        return None
+    wanted = active.event
+    kept = next((row.event for row in JsonlAudit(home).rows() if row.event_id == wanted.event_id), None)
+    if kept == wanted:
+        return active
+    if kept is None:
+        differs = "the audit has no such activation"
+    else:
+        known = _flat(kept)
+        differs = f"the audit has another {', '.join(name for name, value in _flat(wanted).items() if known.get(name) != value)}"
+    raise StorageError(
+        f"{home.active_policy} is not what an activation wrote: {differs}; nothing trades until a policy is activated "
+        "again, which replaces it: `nvtrader policies activate`"
+    )
+
+
+def _flat(event: AuditEvent) -> dict[str, object]:
+    return {**event.model_dump(exclude={"detail"}), **event.detail}
 
 
 def _read(path: Path) -> ActivePolicy | None:

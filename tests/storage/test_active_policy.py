@@ -244,6 +244,24 @@ def test_a_damaged_pointer_is_said_in_one_sentence_and_replaced_by_the_next_acti
     assert len(promoted(lake)) == 2
 
 
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"policy": "small/seed-1"}, "the audit has no such activation"),
+        ({"activated_at": "2024-01-03T00:00:01Z"}, "the audit has no such activation"),
+        ({"symbols": ["AAA"]}, "the audit has another symbols;"),
+        ({"snapshot_ids": {}, "by": "eve"}, "the audit has another by, snapshot_ids;"),
+    ],
+)
+def test_a_pointer_that_no_activation_wrote_does_not_trade(lake, run, changed, said):
+    known = json.loads(put(lake, (run.run_id, "small")).model_dump_json())
+    lake.home.active_policy.write_text(json.dumps({**known, **changed}))
+    with pytest.raises(StorageError, match="is not what an activation wrote: ") as caught:
+        read_active(lake.home)
+    assert said in str(caught.value)
+    assert put(lake, (run.run_id, "small"), LATER) == read_active(lake.home)
+
+
 def test_a_pointer_that_is_a_folder_is_said_in_one_sentence(lake):
     lake.home.active_policy.mkdir(parents=True)
     with pytest.raises(StorageError, match="cannot be read as the active policy"):
