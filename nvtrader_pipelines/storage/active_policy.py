@@ -21,9 +21,11 @@ from nvtrader_pipelines.storage.files import locked, write_atomically
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.policy_library import PolicyLibrary, SealedRun
+from nvtrader_pipelines.storage.tables import RUNS
 from nvtrader_pipelines.storage.warehouse import Warehouse
 
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+OF_THE_LEDGER = ("spec_hash", "partition_key", "source", "panel_digest", "code_version", "seeds", "parent_run_id")
 RunId = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
 
 
@@ -41,7 +43,7 @@ class ActivePolicy(BaseModel):
     partition_key: str  # experiment, name@hash8
     run_id: RunId
     policy: str  # the name its account had in the evaluation
-    sha256: Digest  # of the run's policy files, as in its manifest
+    sha256: Digest  # of the run's manifest, which names its policy files by theirs
     spec_hash: Digest
     snapshot_ids: dict[str, int]  # of the panel it was trained on
     symbols: tuple[str, ...]  # names it trades
@@ -98,13 +100,13 @@ def sealed_of(home: Home, active: ActivePolicy) -> SealedRun:
     """The run of the active policy, whose manifest is the one that was activated.
 
     Raises:
-        StorageError: if it is not sealed any more, or its policies are others.
+        StorageError: if it is not sealed any more, or anything in its manifest that decides is another.
     """
     run = PolicyLibrary(home).sealed(active.partition_key, active.run_id)
     if run.sha256 != active.sha256:
         raise StorageError(
-            f"run {run.run_id} of {run.partition_key} was activated with policies of digest {active.sha256[:16]}, but "
-            f"its manifest now names {run.sha256[:16]}; restore its files, or activate a policy again"
+            f"run {run.run_id} of {run.partition_key} was activated with a manifest of digest {active.sha256[:16]}, "
+            f"but that is now {run.sha256[:16]}; restore its files, or activate a policy again"
         )
     return run
 
@@ -205,12 +207,7 @@ def require_fit(panels: Panels, ledger: Ledger, run: SealedRun, policy: str) -> 
         )
     spec = ledger.read(run.partition_key)
     require_no_looser(spec.pipeline.risk_limits, read_limits(home))
-    known = dict(ledger.policies(run.run_id).select("file", "sha256").iter_rows())
-    if known and known != run.policies:
-        raise StorageError(
-            f"the manifest of run {run.run_id} names other policies than the ledger of its training; restore the "
-            f"folder {library.folder(run.partition_key, run.run_id)}, or remove it and train again"
-        )
+    _require_as_recorded(panels.lake, ledger, run)
     library.require_untampered(run)
     try:
         panel = panels.of(spec.market)
@@ -218,6 +215,31 @@ def require_fit(panels: Panels, ledger: Ledger, run: SealedRun, policy: str) -> 
     except ValueError as error:  # what does not make a panel, and policies of another one
         raise _cannot_trade(run, policy, error) from error
     return spec, panel
+
+
+def _require_as_recorded(lake: Warehouse, ledger: Ledger, run: SealedRun) -> None:
+    """Refuse a manifest that says of its run what the ledger or the verdict do not."""
+    known = dict(ledger.policies(run.run_id).select("file", "sha256").iter_rows())
+    if not known:
+        raise StorageError(
+            f"the ledger has no policies of run {run.run_id}, so nobody can tell whether those of its folder were "
+            f"trained in it; `nvtrader experiments run {run.experiment}` goes on with it, and keeps them"
+        )
+    begun = ledger.run(run.run_id)
+    differ = [name for name in OF_THE_LEDGER if getattr(begun, name) != getattr(run, name)]
+    if (begun.window_first, begun.window_last) != run.as_parent.window:
+        differ.append("test windows")
+    if known != run.policies:
+        differ.append("policies")
+    judged = lake.read(RUNS, {"run_id": [run.run_id]}, ["policies_sha256"])["policies_sha256"]
+    if len(judged) and judged[0] != run.sha256:
+        differ.append("digest than the run that was judged")
+    if differ:
+        raise StorageError(
+            f"the manifest of run {run.run_id} is not what was recorded of it: it has other "
+            f"{', '.join(name.replace('_', ' ') for name in differ)}; restore the folder "
+            f"{PolicyLibrary(lake.home).folder(run.partition_key, run.run_id)}, or remove it and train again"
+        )
 
 
 def _any_card(library: PolicyLibrary, run: SealedRun) -> PolicyCard:
@@ -262,7 +284,8 @@ def _audited(home: Home) -> ActivePolicy | None:
         differs = "the audit has no such activation"
     else:
         known = _flat(kept)
-        differs = f"the audit has another {', '.join(name for name, value in _flat(wanted).items() if known.get(name) != value)}"
+        others = [name for name, value in _flat(wanted).items() if known.get(name) != value]
+        differs = f"the audit has another {', '.join(others)}"
     raise StorageError(
         f"{home.active_policy} is not what an activation wrote: {differs}; nothing trades until a policy is activated "
         "again, which replaces it: `nvtrader policies activate`"

@@ -84,9 +84,11 @@ class SealedRun(BaseModel):
 
     @property
     def sha256(self) -> str:
-        """Digest of all policies, and of what their timing was fitted to where it was."""
-        fitted = {str(fold): each.model_dump(mode="json") for fold, each in self.thresholds.items()}
-        content = {**self.policies, "thresholds": fitted} if fitted else self.policies
+        """Digest of all that decides: policies, folds, seeds chosen, thresholds, the code, the market's content.
+
+        The snapshots are not in it: the same market may be kept in others, and `panel_digest` tells which it is.
+        """
+        content = self.model_dump(mode="json", exclude={"snapshot_ids"})
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 

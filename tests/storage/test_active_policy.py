@@ -18,6 +18,8 @@ from nvtrader_pipelines.storage.audit_log import JsonlAudit
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.policy_library import PolicyLibrary
+from nvtrader_pipelines.storage.runs import complete
+from nvtrader_pipelines.storage.tables import RUNS
 from tests.storage.untrained import AT, EXPERIMENT, begun, market_home, planned, sealed
 
 OTHER = EXPERIMENT.model_copy(update={"name": "other", "agent": EqualWeight(), "seeds": (0,)})
@@ -151,8 +153,61 @@ def test_a_manifest_made_to_fit_other_files_is_refused_by_the_ledger(lake, run, 
     digest = PolicyLibrary(lake.home).tampered(run)["found"][0]
     manifest.write_text(sealed_as.replace(run.policies["fold-0-seed-1.zip"], digest))
     refused(
-        lake, (run.run_id, "small"), r"the manifest of run \w+ names other policies than the ledger of its training"
+        lake,
+        (run.run_id, "small"),
+        r"the manifest of run \w+ is not what was recorded of it: it has other policies; restore",
     )
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("chosen", {"0": 2}),
+        ("thresholds", {"0": {"drawdown": 0.1}}),
+        ("code_version", "0.0.0+00000000"),
+        ("seeds", [2]),
+        ("folds", None),
+    ],
+)
+def test_whatever_decides_is_changed_in_the_manifest_the_active_policy_does_not_trade(lake, run, folder, field, value):
+    active = put(lake, (run.run_id, "small"))
+    path = folder / "manifest.json"
+    manifest = json.loads(path.read_bytes())
+    later = [{**manifest["folds"][0], "test_first": str(run.folds[0].test_last)}, *manifest["folds"][1:]]
+    path.write_text(json.dumps({**manifest, field: later if value is None else value}))
+    with pytest.raises(StorageError, match="was activated with a manifest of digest"):
+        sealed_of(lake.home, active)
+
+
+@pytest.mark.usefixtures("trading")
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [("code_version", "0.0.0+00000000", "code version"), ("seeds", [2], "seeds"), ("folds", 1, "test windows")],
+)
+def test_a_manifest_that_says_what_the_ledger_does_not_is_refused(lake, run, folder, field, value, said):
+    path = folder / "manifest.json"
+    manifest = json.loads(path.read_bytes())
+    path.write_text(json.dumps({**manifest, field: manifest[field][value:] if field == "folds" else value}))
+    refused(lake, (run.run_id, "small"), f"is not what was recorded of it: .* {said}")
+
+
+@pytest.mark.usefixtures("trading")
+def test_a_judged_run_whose_manifest_chooses_another_seed_is_refused(lake, run, folder):
+    complete(lake, run, AT)
+    path = folder / "manifest.json"
+    path.write_text(json.dumps({**json.loads(path.read_bytes()), "chosen": {"0": 2}}))
+    refused(lake, (run.run_id, "small"), "it has other digest than the run that was judged")
+    lake.replace(RUNS, lake.read(RUNS).clear(), {})
+
+
+@pytest.mark.usefixtures("trading")
+def test_a_run_whose_policies_the_ledger_does_not_have_is_refused(lake, run):
+    ledger = Ledger.open(lake.home)
+    ledger.keep_policies(run.run_id, {})
+    refused(
+        lake, (run.run_id, "small"), r"the ledger has no policies of run \w+.*`nvtrader experiments run small` goes"
+    )
+    ledger.keep_policies(run.run_id, run.policies)
 
 
 @pytest.mark.usefixtures("trading")
@@ -271,7 +326,7 @@ def test_a_pointer_that_is_a_folder_is_said_in_one_sentence(lake):
 
 def test_the_active_run_is_the_one_that_was_activated(lake, run):
     active = put(lake, (run.run_id, "small")).model_copy(update={"sha256": "0" * 64})
-    with pytest.raises(StorageError, match="was activated with policies of digest 0000000000000000, but its manifest"):
+    with pytest.raises(StorageError, match="was activated with a manifest of digest 0000000000000000, but that is"):
         sealed_of(lake.home, active)
 
 

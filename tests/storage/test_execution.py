@@ -160,7 +160,7 @@ def test_a_replay_of_its_own_tests_is_a_new_run_of_the_same_version_with_the_sam
     (of_all,) = was["evaluation.walk_forward_evaluation"].partition_by("run_id")
     of_all = of_all.filter(pl.col("period") == "all").drop("run_id")
     assert now["evaluation.walk_forward_evaluation"].drop("run_id").equals(of_all)
-    assert now["rl.runs"]["policies_sha256"][0] == run.sha256
+    assert dict(ledger.policies(row.run_id).select("file", "sha256").iter_rows()) == run.policies
 
 
 @pytest.mark.slow

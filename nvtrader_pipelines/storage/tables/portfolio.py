@@ -166,7 +166,7 @@ ACTIVE_POLICY = Table(
         partition_key string experiment, name@hash8
         spec_hash string SHA-256 of the experiment's spec
         snapshot_ids string JSON of table to snapshot id of the panel it was trained on
-        policies_sha256 string digest of the run's policy files
+        policies_sha256 string digest of the run's manifest: policy files, folds, seeds chosen, thresholds
         activated_at timestamp when it was activated
         by string who: a person, or the component that acted
         reason string why

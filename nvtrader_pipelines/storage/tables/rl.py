@@ -20,7 +20,7 @@ RUNS = Table(
         snapshot_ids string JSON of table to snapshot id the panel was read at
         seeds list<int> random seeds it was trained with, one policy each per fold
         n_policies long trained policies
-        policies_sha256 string digest of the run's policy files
+        policies_sha256 string digest of the run's manifest: policy files, folds, seeds chosen, thresholds
         code_version string version of this package
         mlflow_run_id string MLflow run, where it was tracked
         warnings list<string> what a reader of the results must know
