@@ -46,7 +46,7 @@ def mirror(lake: Warehouse, account: str | None = None) -> dict[str, int]:
         Rows of the years written, by table; none where nothing is new.
 
     Raises:
-        StorageError: if the audit is damaged, or is not the one that was mirrored before.
+        StorageError: if the audit is damaged, or it or an account's book is not the one that was mirrored before.
     """
     with locked(lock_path(lake.home, "portfolio")):
         written: dict[str, int] = {}
@@ -116,10 +116,22 @@ def _of_audit(name: str, events: Sequence[AuditEvent], fresh: Sequence[AuditEven
 
 
 def _of_book(lake: Warehouse, name: str) -> Iterator[Changed]:
-    """States of the years that have sessions which are not there yet."""
-    known = set(lake.read(PORTFOLIO_STATE, {"account": [name]}, ["session"])["session"])
+    """States of the years that have sessions which are not there yet.
+
+    Raises:
+        StorageError: if the book does not have a state any more that was mirrored from it.
+    """
+    mirrored = lake.read(PORTFOLIO_STATE, {"account": [name]}, ["session", "value", "weights"])
+    known = {session: tuple(of_close) for session, *of_close in mirrored.iter_rows()}
     with closing(SqliteBook(lake.home, name)) as book:
         states = book.states()
+    kept = {state.session: (state.value, list(state.weights)) for state in states}
+    lost = sorted(session for session, of_close in known.items() if kept.get(session) != of_close)
+    if lost:
+        raise StorageError(
+            f"the state of {lost[0]} in the book {book_path(lake.home, name)} is not the one that "
+            "portfolio.portfolio_state has: the book was replaced; put it back as it was, or open another account"
+        )
     years = {state.session.year for state in states if state.session not in known}
     yield _changed(PORTFOLIO_STATE, name, framed(PORTFOLIO_STATE, state_rows(name, states)), years)
 

@@ -14,7 +14,7 @@ from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.kill_switch import halt
 from nvtrader_pipelines.storage.medallion import pinned_snapshots
-from nvtrader_pipelines.storage.paper_book import SqliteBook
+from nvtrader_pipelines.storage.paper_book import SqliteBook, book_path
 from nvtrader_pipelines.storage.portfolio_tables import mirror
 from nvtrader_pipelines.storage.runs import complete
 from nvtrader_pipelines.storage.tables import (
@@ -181,6 +181,17 @@ def test_states_of_the_book_are_rows_by_close(lake, home):
     assert (first["year"], first["plan_id"], first["n_differences"]) == (2021, None, 0)
     assert (second["value"], second["drawdown"], second["cash"]) == (1.1e6, pytest.approx(0.12), 0.0)
     assert (second["plan_id"], second["differences"]) == (PLAN.plan_id, ["A: 1 share"])
+
+
+@pytest.mark.parametrize("replaced", [[], [a_state(date(2022, 1, 3), equity=1.2)], [a_state(date(2022, 1, 4))]])
+def test_a_book_that_was_replaced_is_refused_and_the_table_stays(lake, home, replaced):
+    settle(home, a_state(date(2022, 1, 3)))
+    mirror(lake)
+    book_path(home, "paper").unlink()
+    settle(home, *replaced)
+    with pytest.raises(StorageError, match=r"the state of 2022-01-03 in the book .* is not the one"):
+        mirror(lake, "paper")
+    assert [row["equity"] for row in rows(lake, PORTFOLIO_STATE)] == [1.1]
 
 
 def test_what_is_mirrored_is_not_written_again(lake, log, home):
