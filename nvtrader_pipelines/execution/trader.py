@@ -69,6 +69,8 @@ class Trader:
             said += self._cancelled(record.plan, OTHER_NAMES)
         elif record.status in TO_BE_TRADED and self._venue.settles == "with_bars":
             said += self._place(record.plan, t, stop)
+        elif record.status in {"cleared", "approved"} and not self._left(record.plan):
+            said += self._cancelled(record.plan, PASSED)
         else:
             said += self._withdrawn(record.plan, self._left(record.plan), PASSED)
         if self._at_broker(record.plan):

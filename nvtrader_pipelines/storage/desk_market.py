@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -37,6 +37,7 @@ from nvtrader_pipelines.storage.warehouse import Warehouse
 
 RECENT = 126  # sessions from the last one tested to the first that a policy trades on an account
 EXCHANGE, CLOSED_AT = ZoneInfo("America/New_York"), 16  # hour after which a session's bars are there, half days too
+OPENS_AT = time(9, 30)
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,10 +140,10 @@ class DeskMarket:
             )
 
     def require_fresh(self, now: datetime) -> None:
-        """Refuse bars that end before the exchange's last session did; of accounts at a broker only.
+        """Refuse bars of which no order may be made any more; of accounts at a broker only.
 
         Raises:
-            ExecutionError: naming both sessions.
+            ExecutionError: if they end before the exchange's last session did, or the exchange has opened since.
         """
         if not self.is_live:
             return
@@ -154,6 +155,25 @@ class DeskMarket:
             raise ExecutionError(
                 f"orders at a market need the bars of its last session, {ended}, but the market ends on {known}; "
                 "deliver the bars and run the market job"
+            )
+        following = sessions(known + timedelta(days=1), known + timedelta(days=14))[0].item()
+        if local >= datetime.combine(following, OPENS_AT, EXCHANGE):
+            raise ExecutionError(
+                f"orders made of the bars of {known} must be placed before the exchange opens on {following}, which it "
+                "has; deliver the bars of that session after its close, and trade then"
+            )
+
+    def require_last(self, stands_at: AccountState) -> None:
+        """Refuse to place a plan of an account whose fill session has passed.
+
+        Raises:
+            ExecutionError: naming the session whose bars are there.
+        """
+        known = self.day(len(self.panel.sessions) - 1)
+        if stands_at.session < known:
+            raise ExecutionError(
+                f"the account {self.name} stands at {stands_at.session} and the bars of {known} are there, so the fill "
+                "session of its plan has passed; trade the account and answer its next plan"
             )
 
     def venue(self, book: AccountBook) -> Venue:

@@ -112,11 +112,15 @@ class Desk:
 
         Raises:
             ExecutionError: if the plan is unknown, blocked, expired, waits for nobody, or was decided on already; or,
-                where it is approved and its orders cannot be placed: trading the account goes on with them.
+                where it is approved and its orders cannot be placed: trading the account goes on with them until the
+                exchange opens.
         """
-        event = self._answer(plan_id, "approved", by, reason)
-        if read_account(self.lake.home, self.account).kind != "paper":
-            self.clear()
+        if read_account(self.lake.home, self.account).kind == "paper":
+            return self._answer(plan_id, "approved", by, reason)
+        with self._hired() as (_, market, book):
+            market.require_last(_opened(book))
+            event = self._answered(book, plan_id, "approved", (by, reason))
+        self.clear()
         return event
 
     def override(self, plan_id: str, by: str, reason: str) -> AuditEvent:
@@ -133,15 +137,18 @@ class Desk:
 
     def _answer(self, plan_id: str, answer: Answer, by: str, reason: str) -> AuditEvent:
         with self._locked() as book:
-            journal = Journal(self._log, self.account)
-            record = journal.record(plan_id)
-            if record is None:
-                raise ExecutionError(
-                    f"the account {self.account} has no plan {plan_id}; `nvtrader plans` lists those it has"
-                )
-            event = answered(record, answer, _opened(book).session, (by, reason), self._clock())
-            journal.append(event)
-            return event
+            return self._answered(book, plan_id, answer, (by, reason))
+
+    def _answered(self, book: SqliteBook, plan_id: str, answer: Answer, said: tuple[str, str]) -> AuditEvent:
+        journal = Journal(self._log, self.account)
+        record = journal.record(plan_id)
+        if record is None:
+            raise ExecutionError(
+                f"the account {self.account} has no plan {plan_id}; `nvtrader plans` lists those it has"
+            )
+        event = answered(record, answer, _opened(book).session, said, self._clock())
+        journal.append(event)
+        return event
 
     def _open(self, trader: Trader, market: DeskMarket, book: SqliteBook, first: date | None = None) -> None:
         """Open the account at the close before the first session, or find it opened so; refuse an untested policy."""
@@ -207,14 +214,14 @@ def _opened(book: SqliteBook) -> AccountState:
 
 
 def _due(trader: Trader, market: DeskMarket, last: AccountState | None, *, acknowledge: bool = False) -> list[int]:
-    """Sessions in which something is left to do; at a broker only the last, as nobody can trade those before."""
+    """Sessions in which something is left to do; at a broker only the last, as what was left before is too late."""
     end = len(market.panel.sessions) - 1
     if last is None:
         return [end]
     stands_at = market.index_of(last.session)
     after = list(range(stands_at + 1, end + 1))
-    if market.is_live:
-        after = after[-1:]
+    if market.is_live and after:
+        return after[-1:]
     return after if trader.finished(stands_at, acknowledge=acknowledge) else [stands_at, *after]
 
 

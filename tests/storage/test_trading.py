@@ -2,12 +2,15 @@ import datetime as dt
 import shutil
 import subprocess
 import sys
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import polars as pl
 import pytest
 
+from nvtrader_pipelines.execution.brokers.broker import BrokerTimeout
 from nvtrader_pipelines.execution.errors import ExecutionError
+from nvtrader_pipelines.market.calendar import sessions
 from nvtrader_pipelines.storage import desk_market
 from nvtrader_pipelines.storage.audit_log import JsonlAudit
 from nvtrader_pipelines.storage.errors import StorageError
@@ -287,34 +290,94 @@ def test_an_account_at_a_broker_does_not_trade_on_stale_bars(home):
     assert not book_path(lake.home, "live").exists()
 
 
-def test_an_account_at_a_broker_places_what_is_approved_and_is_reconciled_with_it_the_next_evening(home, monkeypatch):
+@pytest.fixture
+def exchange(home, monkeypatch):
+    """An account `live` at a server of Alpaca's API, on the evening of the market's last session."""
     lake, _ = home
     monkeypatch.setenv("APCA_API_KEY_ID", KEYS[0])
     monkeypatch.setenv("APCA_API_SECRET_KEY", KEYS[1])
-    last = days_of(lake)[-1]
-    evening = dt.datetime.combine(last, dt.time(22), tzinfo=dt.UTC)
-    try:
-        with serving(AlpacaStub(clock=evening)) as stub:
-            panel = read_panel(lake, "landing")
-            stub.prices.update(zip(panel.symbols, read_prices(lake, panel).closes[-1].tolist(), strict=True))
-            add_account(lake, "live", f"alpaca\nbase_url: {stub.url}")
-            followed(desk(lake, "live", evening).trade(), lambda _: None)
-            (plan,) = desk(lake, "live").plans()["plan_id"]
-            assert (desk(lake, "live").plans()["status"][0], stub.orders) == ("waiting", [])
-            desk(lake, "live", evening).approve(plan, "ann", "I looked")
-            assert [order["client_order_id"] for order in stub.orders] == [f"{plan}-{s}" for s in ("AAA", "BBB", "CCC")]
-            assert desk(lake, "live", evening).due() == []
-            stub.open_exchange()
-            land(lake, N_SESSIONS + 1)
-            following = dt.datetime.combine(days_of(lake)[-1], dt.time(22), tzinfo=dt.UTC)
-            followed(desk(lake, "live", following).trade(), lambda _: None)
-        state = states(lake, "live")[-1]
-        assert state.session == days_of(lake)[-1]
-        assert state.shares == pytest.approx(stub.positions)
-        assert not state.differences
-        assert desk(lake, "live").plans()["status"][0] == "filled"
-    finally:
+    days = days_of(lake)
+    with serving(AlpacaStub(clock=evening(lake))) as stub:
+        panel = read_panel(lake, "landing")
+        stub.prices.update(zip(panel.symbols, read_prices(lake, panel).closes[-1].tolist(), strict=True))
+        add_account(lake, "live", f"alpaca\nbase_url: {stub.url}\nretries: 0")
+        yield stub
+    if days_of(lake) != days:
         land(lake)
+
+
+def evening(lake):
+    """After the close of the last session there are bars of."""
+    return dt.datetime.combine(days_of(lake)[-1], dt.time(22), tzinfo=dt.UTC)
+
+
+def live(lake, at=None):
+    """The desk of the account at the broker, this evening."""
+    return desk(lake, "live", at or evening(lake))
+
+
+def trade_live(lake):
+    """Trade the account at the broker this evening; its plans."""
+    followed(live(lake).trade(), lambda _: None)
+    return live(lake).plans()
+
+
+def test_an_account_at_a_broker_places_what_is_approved_and_is_reconciled_with_it_the_next_evening(home, exchange):
+    lake, _ = home
+    plans = trade_live(lake)
+    (plan,) = plans["plan_id"]
+    assert (plans["status"][0], exchange.orders) == ("waiting", [])
+    live(lake).approve(plan, "ann", "I looked")
+    assert [order["client_order_id"] for order in exchange.orders] == [f"{plan}-{s}" for s in ("AAA", "BBB", "CCC")]
+    assert live(lake).due() == []
+    exchange.open_exchange()
+    land(lake, N_SESSIONS + 1)
+    plans = trade_live(lake)
+    state = states(lake, "live")[-1]
+    assert state.session == days_of(lake)[-1]
+    assert state.shares == pytest.approx(exchange.positions)
+    assert not state.differences
+    assert plans["status"][0] == "filled"
+
+
+def test_a_plan_that_a_silent_broker_left_is_not_placed_on_a_later_evening(home, exchange):
+    lake, _ = home
+    (plan,) = trade_live(lake)["plan_id"]
+    exchange.faults["POST /v2/orders"].append("unavailable")
+    with pytest.raises(ExecutionError, match="must answer, but did not for order"):
+        live(lake).approve(plan, "ann", "I looked")
+    land(lake, N_SESSIONS + 2)
+    assert live(lake).due() == days_of(lake)[-1:]
+    trade_live(lake)
+    assert exchange.orders == []
+    (event,) = [e for e in JsonlAudit(lake.home).events("live") if e.kind == "cancelled"]
+    assert (event.plan_id, event.reason) == (plan, "the session it was to be placed for has passed")
+
+
+def test_a_plan_that_was_approved_without_an_order_made_of_it_is_cancelled_on_a_later_evening(home, exchange):
+    lake, _ = home
+    (plan,) = trade_live(lake)["plan_id"]
+    exchange.faults["GET /v2/account"].append("unavailable")
+    with pytest.raises(BrokerTimeout):
+        live(lake).approve(plan, "ann", "I looked")
+    land(lake, N_SESSIONS + 1)
+    assert trade_live(lake).filter(plan_id=plan)["status"].to_list() == ["cancelled"]
+    assert exchange.orders == []
+
+
+def test_a_plan_at_a_broker_is_not_approved_once_the_exchange_has_opened_or_later_bars_are_there(home, exchange):
+    lake, _ = home
+    (plan,) = trade_live(lake)["plan_id"]
+    at = evening(lake)
+    following = sessions(at.date() + dt.timedelta(days=1), at.date() + dt.timedelta(days=9))[0].item()
+    opened = dt.datetime.combine(following, dt.time(9, 30), ZoneInfo("America/New_York"))
+    with pytest.raises(ExecutionError, match=f"must be placed before the exchange opens on {following}, which it has"):
+        live(lake, opened).approve(plan, "ann", "I looked")
+    land(lake, N_SESSIONS + 1)
+    with pytest.raises(ExecutionError, match="so the fill session of its plan has passed"):
+        live(lake).approve(plan, "ann", "I looked")
+    assert not [event for event in JsonlAudit(lake.home).events("live") if event.kind == "approved"]
+    assert exchange.orders == []
 
 
 def test_the_tables_of_the_loop_have_the_account(home):
