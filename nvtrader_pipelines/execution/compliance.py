@@ -40,6 +40,7 @@ def findings_of(
         *_positions(plan, limits),
         *_exposures(plan, limits),
         *_restricted(plan, limits.restricted),
+        *_unknown(plan, limits.restricted),
         *_wash_sales(plan, limits, data.loss_sales),
         *_turnover(plan, limits),
         *_sectors(plan, limits, data.sectors),
@@ -137,6 +138,15 @@ def _restricted(plan: RebalancePlan, restricted: Sequence[str]) -> list[Finding]
         for name, more in _bought(plan)
         if name in restricted
     ]
+
+
+def _unknown(plan: RebalancePlan, restricted: Sequence[str]) -> list[Finding]:
+    """Restricted names that the market does not have: of another market, or misspelt and so without effect."""
+    strangers = sorted(set(restricted) - set(plan.symbols[:-1]))
+    if not strangers:
+        return []
+    sentence = f"{', '.join(strangers)} restricted, but no symbol of the plan's market; see that it is not misspelt"
+    return [Finding(rule="restricted_list", level="warn", figure=len(strangers), bound=0.0, sentence=sentence)]
 
 
 def _wash_sales(plan: RebalancePlan, limits: RiskLimits, sales: Sequence[tuple[str, date]]) -> list[Finding]:

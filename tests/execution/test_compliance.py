@@ -107,6 +107,19 @@ def test_a_restricted_name_may_be_held_or_sold_and_not_bought(weight, n_findings
     assert found(a_plan(target), limits) == [("restricted_list", "hard", "A")] * n_findings
 
 
+def test_a_restricted_name_that_the_market_does_not_have_is_warned_of():
+    finding = only(a_plan(), OPEN.model_copy(update={"restricted": ("A", "GEE", "AAPL")}))
+    assert (finding.rule, finding.level, finding.figure) == ("restricted_list", "warn", 2)
+    assert finding.sentence == "AAPL, GEE restricted, but no symbol of the plan's market; see that it is not misspelt"
+
+
+def test_a_restricted_name_is_stripped_and_must_be_a_symbol():
+    assert RiskLimits(restricted=(" AAPL ", "BRK.B", "^GSPC")).restricted == ("AAPL", "BRK.B", "^GSPC")
+    for name in (" aapl", "", "  ", "A B", "AAPL,GE"):
+        with pytest.raises(ValidationError, match=r"must be a symbol of the market in capitals, as BRK\.B, but is"):
+            RiskLimits(restricted=(name,))
+
+
 @pytest.mark.parametrize(("days", "n_findings"), [(-1, 0), (0, 1), (29, 1), (30, 1), (31, 0)])
 def test_a_name_sold_at_a_loss_may_not_be_bought_for_thirty_days(days, n_findings):
     data = ComplianceData(DATA.sectors, [("A", SESSION - timedelta(days=days)), ("B", SESSION)])

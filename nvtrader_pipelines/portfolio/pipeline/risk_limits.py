@@ -1,12 +1,23 @@
 """The one set of limits: the pipeline's limits may be tighter, compliance holds every plan against it."""
 
+import re
 from typing import Annotated, Self
 
-from pydantic import Field, NonNegativeInt, PositiveFloat, model_validator
+from pydantic import AfterValidator, Field, NonNegativeInt, PositiveFloat, StringConstraints, model_validator
 
 from nvtrader_pipelines.components import Component
 
 Share = Annotated[float, Field(gt=0.0, le=1.0)]
+
+
+def _is_ticker(name: str) -> str:
+    if not TICKER.fullmatch(name):
+        raise ValueError(f"a restricted name must be a symbol of the market in capitals, as BRK.B, but is {name!r}")
+    return name
+
+
+TICKER = re.compile(r"[A-Z0-9^][A-Z0-9^./=-]*")
+Ticker = Annotated[str, StringConstraints(strip_whitespace=True), AfterValidator(_is_ticker)]
 
 
 class RiskLimits(Component):
@@ -23,7 +34,7 @@ class RiskLimits(Component):
     wash_sale_days: NonNegativeInt = (
         30  # calendar days after a sale at a loss in which the name may not be bought; 0: none
     )
-    restricted: tuple[str, ...] = ()  # names that may not be bought
+    restricted: tuple[Ticker, ...] = ()  # names that may not be bought
 
     @model_validator(mode="after")
     def _net_is_a_range(self) -> Self:
