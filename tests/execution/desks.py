@@ -17,6 +17,7 @@ from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.policies.pipelined import PipelinedPolicy
 from nvtrader_pipelines.policies.policy import Decision
 from nvtrader_pipelines.portfolio.pipeline import Thresholds
+from nvtrader_pipelines.storage.portfolio_rows import order_rows
 
 ENVIRONMENT = EnvSpec(lookback=5, episode_len=20, rebal_freq=3)
 ACCOUNT = "paper"
@@ -102,8 +103,9 @@ class MemoryBook:
     def settle(self, state):
         self.states.setdefault(state.session, state)
 
-    def place(self, order):
-        self.placed.setdefault(order.order.order_id, order)
+    def place(self, *orders):
+        for order in orders:
+            self.placed.setdefault(order.order.order_id, order)
 
     def orders(self, plan_id):
         return [each for each in self.placed.values() if each.order.plan_id == plan_id]
@@ -167,6 +169,12 @@ def ticking():
 def spec_of(**changes):
     """An experiment of the tests' environment."""
     return ExperimentSpec.model_validate({"name": "desk", "environment": ENVIRONMENT, **changes})
+
+
+def rows_of_orders(log):
+    """The rows that an account's events make of its orders."""
+    records = {each.plan.plan_id: each for each in Journal(log, ACCOUNT).records()}
+    return order_rows(log.events(ACCOUNT), records)
 
 
 class Account:

@@ -12,7 +12,18 @@ from nvtrader_pipelines.execution.journal import Journal
 from nvtrader_pipelines.execution.plan import Finding
 from nvtrader_pipelines.policies.policy import Decision
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits, WeightPipeline
-from tests.execution.desks import ACCOUNT, Account, Deployed, MemoryBook, MemoryLog, Switch, Wants, prices_of, spec_of
+from tests.execution.desks import (
+    ACCOUNT,
+    Account,
+    Deployed,
+    MemoryBook,
+    MemoryLog,
+    Switch,
+    Wants,
+    prices_of,
+    rows_of_orders,
+    spec_of,
+)
 from tests.markets import synthetic_panel
 from tests.panels import GAP, GAPPY, eventful_panel
 
@@ -80,6 +91,9 @@ def test_with_the_switch_set_between_two_orders_the_second_is_not_placed_and_the
     assert np.flatnonzero(state.weights).tolist() == [0, 4]
     assert state.differences == ()
     assert list(traded.book.placed) == [event.order_id for event in traded.log.of("placed")]
+    found = {row["symbol"]: (row["status"], row["reason"], row["side"]) for row in rows_of_orders(traded.log)}
+    assert found.pop("AAA") == ("filled", "", "buy")
+    assert found == dict.fromkeys(("BBB", "CCC", "DDD"), ("cancelled", "stopped by a test", "buy"))
 
 
 def test_an_engaged_switch_holds_the_account_says_so_once_a_session_and_lets_no_proposal_be_made():

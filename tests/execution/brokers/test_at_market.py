@@ -19,6 +19,7 @@ from tests.execution.desks import (
     Switch,
     Wants,
     prices_of,
+    rows_of_orders,
     spec_of,
     ticking,
 )
@@ -151,6 +152,9 @@ def test_an_order_the_broker_rejects_is_cancelled_with_its_reason_and_the_others
     state = live.session(11)
     assert {event.symbol for event in live.log.of("filled")} == {"AAA", "CCC", "DDD"}
     assert [(e.symbol, e.reason) for e in live.log.of("cancelled")] == [("BBB", "rejected: not tradable there")]
+    (row,) = [row for row in rows_of_orders(live.log) if row["symbol"] == "BBB"]
+    assert (row["status"], row["reason"], row["placed_at"]) == ("cancelled", "rejected: not tradable there", None)
+    assert row["quantity"] > 0.0
     assert state.weights[1] == 0.0
     assert not state.differences
 
