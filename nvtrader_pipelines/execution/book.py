@@ -95,8 +95,8 @@ class AccountBook(Protocol):
         """Keep a state; one of a session that is kept already is left as it is."""
         ...
 
-    def place(self, order: BookedOrder) -> None:
-        """Keep an order; one whose id is kept already is left as it is."""
+    def place(self, *orders: BookedOrder) -> None:
+        """Keep orders together; one whose id is kept already is left as it is."""
         ...
 
     def orders(self, plan_id: str) -> Sequence[BookedOrder]:

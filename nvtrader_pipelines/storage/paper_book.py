@@ -31,6 +31,11 @@ def book_path(home: Home, account: str) -> Path:
     return home.runtime / "accounts" / f"{account}.db"
 
 
+def books(home: Home) -> list[str]:
+    """The accounts that have a book."""
+    return sorted(path.stem for path in (home.runtime / "accounts").glob("*.db"))
+
+
 class SqliteBook:
     """An account's book; reading one that is not there makes nothing.
 
@@ -67,12 +72,13 @@ class SqliteBook:
             row = (state.session.isoformat(), state.model_dump_json())
             book.execute("INSERT OR IGNORE INTO states VALUES (?, ?)", row)
 
-    def place(self, order: BookedOrder) -> None:
-        """Keep an order; one whose id is kept already is left as it is."""
-        placed = order.order
+    def place(self, *orders: BookedOrder) -> None:
+        """Keep orders together; one whose id is kept already is left as it is."""
         with self._transaction() as book:
-            row = (placed.order_id, placed.plan_id, order.status, order.reason, placed.model_dump_json())
-            book.execute("INSERT OR IGNORE INTO orders VALUES (?, ?, ?, ?, ?)", row)
+            for each in orders:
+                placed = each.order
+                row = (placed.order_id, placed.plan_id, each.status, each.reason, placed.model_dump_json())
+                book.execute("INSERT OR IGNORE INTO orders VALUES (?, ?, ?, ?, ?)", row)
 
     def orders(self, plan_id: str) -> list[BookedOrder]:
         """A plan's orders in the order they were placed."""

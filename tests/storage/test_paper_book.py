@@ -100,6 +100,17 @@ def test_an_order_that_is_not_known_is_neither_filled_nor_cancelled(book):
     assert [each.status for each in book.orders("p" * 16)] == ["accepted"]
 
 
+def test_orders_are_kept_together_or_not_at_all(book):
+    class Broken:
+        order = None
+
+    with pytest.raises(AttributeError):
+        book.place(order(), Broken())
+    assert book.orders("p" * 16) == []
+    book.place(order(), order("BBB"))
+    assert book.orders("p" * 16) == [order(), order("BBB")]
+
+
 def test_an_effect_that_fails_in_the_middle_leaves_nothing(book, monkeypatch):
     first, second = order(), order("BBB")
     book.place(first)

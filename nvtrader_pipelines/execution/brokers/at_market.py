@@ -53,7 +53,7 @@ class AtMarket:
     def orders(self, plan: RebalancePlan, t: int) -> tuple[Sequence[Order], Sequence[Unplaced]]:
         """The orders of a plan from what the broker holds and the closes of session `t`, sells first.
 
-        They are kept before the first is placed: asked for again, by whoever finishes a step, they are the same.
+        They are kept, together, before the first is placed: asked for again by who finishes a step, they are the same.
 
         Raises:
             ExecutionError: if a name that is held or wanted has a bar without a price, or the account is in debt.
@@ -78,8 +78,7 @@ class AtMarket:
         made = self.booked(plan.plan_id) or orders_of(
             Ticket(plan, session, shares, closes), whole_shares=self._spec.whole_shares
         )
-        for order in made:
-            self._book.place(BookedOrder.accepted(order))
+        self._book.place(*(BookedOrder.accepted(order) for order in made))
         return made, [Unplaced(name, f"it has no price on {session}; what is held of it is kept") for name in halted]
 
     def booked(self, plan_id: str) -> Sequence[Order]:
@@ -110,8 +109,7 @@ class AtMarket:
 
     def cancel_open(self, reason: str) -> None:
         """Cancel every open order of this account's own."""
-        for each in self._book.open_orders():
-            self.cancel(each.order.order_id, reason)
+        withdraw_open(self._broker, self._book, reason)
 
     def fill(self, plan: RebalancePlan, t: int) -> Outcome:  # noqa: ARG002 - one signature
         """What the broker says of a plan's orders; those that are still open stay so."""
@@ -205,6 +203,27 @@ class AtMarket:
 
     def _session(self, t: int) -> date:
         return self._panel.sessions[t].item()
+
+
+def withdraw_open(broker: Broker, book: AccountBook, reason: str) -> None:
+    """Cancel every open order of a book at the broker; the book then has what was filled, and what was cancelled.
+
+    What the broker has not confirmed yet stays open.
+
+    Raises:
+        BrokerTimeout: if the broker does not answer.
+        ExecutionError: if it refuses.
+    """
+    orders = [each.order for each in book.open_orders()]
+    for order in orders:
+        broker.cancel(order.order_id)
+    waiting = {receipt.order_id for receipt in broker.open_orders()} if orders else set[str]()
+    ended = {order.order_id: order.plan_id for order in orders if order.order_id not in waiting}
+    for plan_id in dict.fromkeys(ended.values()):
+        fills = [fill for fill in broker.fills(plan_id) if fill.order_id in ended]
+        filled = {fill.order_id for fill in fills}
+        own = [order_id for order_id, of in ended.items() if of == plan_id]
+        book.fill(fills, {order_id: reason for order_id in own if order_id not in filled})
 
 
 def _traded(fills: Sequence[Fill], side: Side) -> float:

@@ -1,0 +1,100 @@
+"""An account at a broker that is killed between any two of its durable effects."""
+
+import numpy as np
+
+from nvtrader_pipelines.execution.brokers.account_spec import AlpacaAccountSpec
+from nvtrader_pipelines.execution.brokers.at_market import AtMarket
+from nvtrader_pipelines.execution.journal import Journal
+from nvtrader_pipelines.execution.trader import Oversight, Trader
+from tests.execution.brokers.test_at_market import PANEL, PRICES, Live
+from tests.execution.desks import ACCOUNT, ticking
+
+EFFECTS = {"settle", "place", "cancel", "fill", "append", "submit"}
+WANTED = {10: (0.2, 0.2, 0.2, 0.2, 0.2), 13: (0.4, 0.1, 0.3, 0.1, 0.1)}
+LAST = 14
+
+
+class Killed(BaseException):
+    """What ends an attempt, as a signal would."""
+
+
+class Fuse:
+    """Kills right before or right after the n-th effect."""
+
+    def __init__(self, n=0, early=False):
+        self.n, self.early, self.burned = n, early, 0
+
+    def burn(self, effect, *given):
+        self.burned += 1
+        if self.burned == self.n and self.early:
+            raise Killed
+        result = effect(*given)
+        if self.burned == self.n:
+            raise Killed
+        return result
+
+
+class Fused:
+    """A store, or a broker, whose effects burn a fuse."""
+
+    def __init__(self, store, fuse):
+        self._store, self._fuse = store, fuse
+
+    def __getattr__(self, name):
+        method = getattr(self._store, name)
+        return (lambda *given: self._fuse.burn(method, *given)) if name in EFFECTS else method
+
+
+def hired(live, fuse):
+    """A trader who knows only what is kept, and whose effects burn the fuse."""
+    venue = AtMarket(Fused(live.exchange, fuse), (PANEL, PRICES), Fused(live.book, fuse), AlpacaAccountSpec())
+    oversight = Oversight(live.switch, lambda plan, t: (), lambda session: {}, ticking(), "test")
+    return Trader(live.deployed, venue, Journal(Fused(live.log, fuse), ACCOUNT), oversight)
+
+
+def step(live, trader, t):
+    """One evening, whole."""
+    if t == min(WANTED):
+        trader.open_at(t)
+    live.policy.weights = np.array(WANTED.get(t, live.policy.weights))
+    trader.execute(t)
+    trader.settle(t)
+    trader.propose(t)
+    trader.clear(t)
+
+
+def traded(fuse, *, again_at_once=True, halted=None):
+    """An account that is gone on with in the evening it was killed in, or in the next one."""
+    live = Live()
+    trader = hired(live, fuse)
+    for t in range(min(WANTED), LAST + 1):
+        live.exchange.open_market(t)
+        if t == halted:
+            live.switch.after = live.switch.read
+        try:
+            step(live, trader, t)
+        except Killed:
+            trader = hired(live, Fuse())
+            if again_at_once:
+                step(live, trader, t)
+    return live
+
+
+def every_kill(**options):
+    """What came of an account for every effect, killed before it and after it."""
+    whole = Fuse()
+    traded(whole, **options)
+    assert whole.burned > 20
+    for n in range(1, whole.burned + 1):
+        for early in (True, False):
+            yield (n, early), traded(Fuse(n, early), **options)
+
+
+def test_a_step_killed_anywhere_is_finished_by_the_next_attempt_with_the_same_orders_fills_and_events():
+    undisturbed = traded(Fuse())
+    assert len(undisturbed.exchange.orders) == 8
+    for killed, live in every_kill():
+        assert live.exchange.orders == undisturbed.exchange.orders, killed
+        assert live.exchange.filled == undisturbed.exchange.filled == live.book.filled, killed
+        assert live.book.states == undisturbed.book.states, killed
+        assert live.log.kept.keys() == undisturbed.log.kept.keys(), killed
