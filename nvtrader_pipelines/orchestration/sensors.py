@@ -86,11 +86,14 @@ def judged(context: dg.RunStatusSensorContext, warehouse: WarehouseResource) -> 
 
 @dg.asset_sensor(asset_key=ACTIVE_POLICY_KEY, job=REBALANCE, default_status=RUNNING)
 def policy_activated(_context: dg.SensorEvaluationContext, event: dg.EventLogEntry) -> dg.RunRequest | dg.SkipReason:
-    """The gate let another policy trade: rebalance, once per activation; where it said no there is nothing to do."""
+    """The gate was asked: rebalance once per activation, by the run's key; an account decides once at a close.
+
+    Only the newest materialisation is seen, so each names the activation in force, and not only one that it made.
+    """
     materialization = event.asset_materialization
     activation = materialization.metadata[ACTIVATION].value if materialization else ""
     if not activation:
-        return dg.SkipReason("the policy that trades is the one that traded before")
+        return dg.SkipReason("no policy trades")
     return dg.RunRequest(run_key=str(activation))
 
 

@@ -14,7 +14,7 @@ from nvtrader_pipelines.storage.tables import ACTIVE_POLICY
 from nvtrader_pipelines.storage.warehouse import Warehouse
 
 ACTIVE_POLICY_KEY = dg.AssetKey(["portfolio", "active_policy"])
-ACTIVATION = "activation"  # of the materialisation: the id of the activation that it made; empty where it made none
+ACTIVATION = "activation"  # of the materialisation: the id of the activation in force, whoever made it and when
 VERDICT = "verdict"
 
 
@@ -28,23 +28,19 @@ VERDICT = "verdict"
     metadata=table_metadata(ACTIVE_POLICY),
 )
 def active_policy(warehouse: WarehouseResource) -> dg.MaterializeResult:
-    """The policy that trades from the next session on: another one only where the gate says that it is better."""
+    """The policy that decides from the next close on: another one only where the gate says that it is better."""
     lake = warehouse.open()
     answers = consider_newest(lake, Ledger.open(warehouse.home), "gate", now)
     mirror_active(lake)
     rows = [(answer.candidate.run_id, answer.candidate.policy, answer.verdict.sentence) for answer in answers]
     table = pl.DataFrame(rows, schema=["run_id", "policy", "sentence"], orient="row")
-    activated = any(answer.activated for answer in answers)
     said = {VERDICT: summary(answers), "answers": dg.MetadataValue.md(markdown_table(table))}
-    return written(lake, ACTIVE_POLICY, len(lake.read(ACTIVE_POLICY)), {**said, **pointer(lake, activated=activated)})
+    return written(lake, ACTIVE_POLICY, len(lake.read(ACTIVE_POLICY)), {**said, **pointer(lake)})
 
 
-def pointer(lake: Warehouse, *, activated: bool) -> dict[str, object]:
-    """What says which policy trades, and whether it does since just now."""
+def pointer(lake: Warehouse) -> dict[str, object]:
+    """What says which policy trades, and by which activation."""
     active = read_active(lake.home)
     if active is None:
         return {"pointer": "no policy trades", ACTIVATION: ""}
-    return {
-        "pointer": dg.MetadataValue.json(active.model_dump(mode="json")),
-        ACTIVATION: active.event.event_id if activated else "",
-    }
+    return {"pointer": dg.MetadataValue.json(active.model_dump(mode="json")), ACTIVATION: active.event.event_id}
