@@ -66,13 +66,13 @@ def show(policy: Policy, *, as_json: AsJson = False, verbose: Verbose = False) -
 
 @app.command(epilog=EPILOG)
 def activate(policy: Policy, reason: Reason = "", *, as_json: AsJson = False, verbose: Verbose = False) -> None:
-    """Make a policy the one that trades from the next session on, whatever the gate says; what it says is kept."""
+    """Make a policy the one that decides from the next close on, whatever the gate says; what it says is kept."""
     _put_forward(policy, reason, asks_gate=False, as_json=as_json, verbose=verbose)
 
 
 @app.command(epilog=EPILOG)
 def promote(policy: Policy, *, as_json: AsJson = False, verbose: Verbose = False) -> None:
-    """Ask the promotion gate; where it says yes, the policy trades from the next session on."""
+    """Ask the promotion gate; where it says yes, the policy decides from the next close on."""
     _put_forward(policy, "", asks_gate=True, as_json=as_json, verbose=verbose)
 
 
