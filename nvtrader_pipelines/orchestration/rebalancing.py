@@ -1,6 +1,6 @@
 """The steps of a rebalance as Dagster takes them: the desk's own, with what a person would otherwise acknowledge."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date
 
@@ -25,6 +25,7 @@ from nvtrader_pipelines.storage.warehouse import Warehouse
 
 SESSION = "nvtrader/session"  # the tag of a scheduled rebalance: the session after whose close it comes
 ACCOUNT = "account"  # in the metadata of a check: whose rows it looked at
+LOOKED_TO = "looked_to"  # in the metadata of a check of sessions: the last one it looked at
 _CURVE = 2  # sessions that make a line
 _RECENT = 20  # evaluations of a check among which the last of an account is looked for
 
@@ -120,11 +121,24 @@ def require_passed(instance: dg.DagsterInstance, checks: Sequence[AssetCheckKey]
 
 def _passed(instance: dg.DagsterInstance, key: AssetCheckKey, account: str) -> bool:
     """What the last evaluation that ended says, of this account or of all."""
+    last = next(_evaluations(instance, key, account), None)
+    return last is None or last[0] is Status.SUCCEEDED
+
+
+def looked_to(instance: dg.DagsterInstance, key: AssetCheckKey, account: str) -> date | None:
+    """The last session that a check of an account's sessions has looked at; None where it never did."""
+    last = next(_evaluations(instance, key, account), None)
+    session = last[1].get(LOOKED_TO) if last else None
+    return None if session is None else date.fromisoformat(str(session.value))
+
+
+def _evaluations(
+    instance: dg.DagsterInstance, key: AssetCheckKey, account: str
+) -> Iterator[tuple[Status, Mapping[str, dg.MetadataValue]]]:
+    """Evaluations of a check that ended, the latest first, of this account or of all."""
     ended = {Status.SUCCEEDED, Status.FAILED}
-    records = instance.event_log_storage.get_asset_check_execution_history(key, limit=_RECENT, status=ended)
-    for record in records:
+    for record in instance.event_log_storage.get_asset_check_execution_history(key, limit=_RECENT, status=ended):
         event = record.event.dagster_event if record.event else None
-        whose = event.asset_check_evaluation_data.metadata.get(ACCOUNT) if event else None
-        if whose is None or whose.value == account:
-            return record.status is Status.SUCCEEDED
-    return True
+        metadata = event.asset_check_evaluation_data.metadata if event else {}
+        if ACCOUNT not in metadata or metadata[ACCOUNT].value == account:
+            yield record.status, metadata

@@ -13,7 +13,7 @@ from nvtrader_pipelines.orchestration.assets import portfolio
 from nvtrader_pipelines.orchestration.assets.active_policy import ACTIVATION, VERDICT
 from nvtrader_pipelines.orchestration.jobs import CONTEST
 from nvtrader_pipelines.orchestration.portfolio_checks import audit_is_whole, not_reconciled
-from nvtrader_pipelines.orchestration.rebalancing import SESSION
+from nvtrader_pipelines.orchestration.rebalancing import SESSION, looked_to
 from nvtrader_pipelines.orchestration.resources import DeskResource, WarehouseResource
 from nvtrader_pipelines.storage.active_policy import read_active
 from nvtrader_pipelines.storage.audit_log import JsonlAudit
@@ -326,6 +326,17 @@ def test_a_difference_from_the_brokers_books_does_not_pass_once_it_is_the_last_w
     states = asked[0].read(PORTFOLIO_STATE).sort("session")
     differs = pl.lit(["AAA: 1 shares expected, 2 held"])
     wrong = states.with_columns(n_differences=pl.lit(1), differences=differs)
-    assert not_reconciled(states).is_empty()
-    assert not_reconciled(wrong).rows() == [(states["session"][-1], "AAA: 1 shares expected, 2 held")]
-    assert not_reconciled(pl.concat([wrong.head(1), states.tail(-1)], how="vertical_relaxed")).is_empty()
+    days = states["session"]
+    assert not_reconciled(states, None).is_empty()
+    assert not_reconciled(wrong, days[-1]).rows() == [(days[-1], "AAA: 1 shares expected, 2 held")]
+    before = pl.concat([wrong.head(1), states.tail(-1)], how="vertical_relaxed")
+    assert not_reconciled(before, days[0]).is_empty()
+    assert not_reconciled(before, None)["session"].to_list() == [days[0]]  # the account caught up since
+
+
+def test_the_check_of_the_brokers_books_says_to_which_session_it_looked(story, asked, instance):
+    assert story
+    last = asked[0].read(PORTFOLIO_STATE, {"account": ["paper"]})["session"].max()
+    key = dg.AssetCheckKey(dg.AssetKey(["portfolio", "portfolio_state"]), "reconciliation")
+    assert looked_to(instance, key, "paper") == last
+    assert looked_to(instance, key, "another") is None
