@@ -24,7 +24,11 @@ def print_library(library: Library) -> None:
         _say("no trained policy yet: nvtrader run", "dim")
     for card in library.cards:
         if card.obstacle and card.kind == "ensemble":
-            _say(f"cannot trade: {card.policy} of run {card.run_id[:SHORT]}: {card.obstacle}", "yellow")
+            _say(f"cannot trade: {_called(card)}: {card.obstacle}", "yellow")
+        if card.active:
+            _say(f"{_called(card)} may trade {card.may_trade}")
+        if card.active and card.other_code:
+            _say(f"note: {_called(card)}: {card.other_code}", "bold yellow")
     for problem in library.problems:
         _say(problem, "yellow")
 
@@ -49,7 +53,7 @@ def print_card(card: LibraryCard, promotions: pl.DataFrame) -> None:
     print_part("files", pl.DataFrame(files), "")
     said = promotions.select("considered_at", "decision", "passed", "activated", "by", "reason", "sentence")
     print_part("what the gate said", said, "it was not asked yet: nvtrader policies promote")
-    for warning in card.warnings:
+    for warning in (*card.warnings, *([card.other_code] if card.other_code else [])):
         _say(f"note: {warning}", "yellow")
 
 
@@ -57,7 +61,9 @@ def print_decision(said: PromotionRow) -> None:
     """What the gate said, and which policy trades now."""
     _say(said.verdict.sentence if said.decision == "gate" else f"the gate says: {said.verdict.sentence}")
     if said.activated:
-        _say(f"{said.candidate.policy} of run {said.candidate.run_id[:SHORT]} trades from the next session on", "bold")
+        _say(f"{said.candidate.policy} of run {said.candidate.run_id[:SHORT]} decides from the next close on", "bold")
+        if said.warning:
+            _say(f"note: {said.warning}", "bold yellow")
     elif said.active is None:
         _say("no policy trades", "dim")
     else:
@@ -75,14 +81,24 @@ def _line(card: LibraryCard) -> Row:
         "net Sharpe [95 %]": with_interval(score) if score else "",
         "less best baseline [95 %]": _difference(score) if score else "",
         "deflated": "" if card.deflated_sharpe is None else f"{card.deflated_sharpe:.2f}",
-        "state": "cannot trade" if card.obstacle else "trades" if card.active else "can trade",
+        "state": _state(card),
     }
+
+
+def _state(card: LibraryCard) -> str:
+    state = "cannot trade" if card.obstacle else "trades" if card.active else "can trade"
+    return f"{state}, other code" if card.other_code else state
+
+
+def _called(card: LibraryCard) -> str:
+    return f"{card.policy} of run {card.run_id[:SHORT]}"
 
 
 def _facts(card: LibraryCard) -> dict[str, str]:
     found = {
         "policy": card.policy,
         "state": "trades" if card.active else "does not trade",
+        "may trade": card.may_trade or "",
         "can trade": card.obstacle or "yes, on the market as it is now",
         "version": card.partition_key,
         "spec hash": card.spec_hash,

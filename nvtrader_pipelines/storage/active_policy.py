@@ -9,6 +9,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationErro
 
 from nvtrader_pipelines.execution.audit import AuditEvent, event_id
 from nvtrader_pipelines.experiments.deployment import deploy
+from nvtrader_pipelines.experiments.plan import CODE_VERSION
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.policies.archive import PolicyCard, read_archive
@@ -47,6 +48,8 @@ class ActivePolicy(BaseModel):
     spec_hash: Digest
     snapshot_ids: dict[str, int]  # of the panel it was trained on
     symbols: tuple[str, ...]  # names it trades
+    code_version: str  # that its run was made with
+    installed: str  # the code version that activated it
     activated_at: AwareDatetime
     by: str
     reason: str = ""
@@ -76,6 +79,8 @@ class ActivePolicy(BaseModel):
                 "partition_key": self.partition_key,
                 "policies_sha256": self.sha256,
                 "symbols": list(self.symbols),
+                "code_version": self.code_version,
+                "installed": self.installed,
                 **before,
             },
         )
@@ -114,7 +119,7 @@ def sealed_of(home: Home, active: ActivePolicy) -> SealedRun:
 def activate(
     lake: Warehouse, ledger: Ledger, ref: PolicyRef, by: str, reason: str, clock: Callable[[], datetime]
 ) -> ActivePolicy:
-    """Make a policy the one that trades, from the next session on; the one that trades already stays as it is.
+    """Make a policy the one that decides from the next close on; the one that trades already stays as it is.
 
     Everything is checked before anything is written: where this raises, the policy that traded before still does.
 
@@ -138,6 +143,8 @@ def activate(
             spec_hash=run.spec_hash,
             snapshot_ids=run.snapshot_ids,
             symbols=symbols,
+            code_version=run.code_version,
+            installed=CODE_VERSION,
             activated_at=clock(),
             by=by,
             reason=reason,
@@ -170,6 +177,16 @@ def sealed_run(lake: Warehouse, ledger: Ledger, ref: PolicyRef) -> SealedRun:
     if ref.policy not in names:
         raise StorageError(f"run {run_id} has no policy {ref.policy!r}; it has {', '.join(names)}")
     return run
+
+
+def other_code(code_version: str) -> str | None:
+    """What must be known of a run that was made with other code than this; None where it was made with this."""
+    if code_version == CODE_VERSION:
+        return None
+    return (
+        f"its run was made with code {code_version} and {CODE_VERSION} is installed, so what was judged need not be "
+        "what trades; run the experiment again, which judges it with this code"
+    )
 
 
 def policies_of(run: SealedRun) -> list[str]:

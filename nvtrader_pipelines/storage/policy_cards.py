@@ -10,6 +10,7 @@ from nvtrader_pipelines.evaluation.promotion import PERIOD
 from nvtrader_pipelines.storage.active_policy import (
     ActivePolicy,
     PolicyRef,
+    other_code,
     policies_of,
     read_active,
     require_fit,
@@ -21,6 +22,7 @@ from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.ledger.rows import fold_and_seed
 from nvtrader_pipelines.storage.policy_library import PolicyLibrary, SealedRun
+from nvtrader_pipelines.storage.readiness import told_until
 from nvtrader_pipelines.storage.tables import EVALUATIONS, VALIDATION
 from nvtrader_pipelines.storage.warehouse import Warehouse
 
@@ -55,6 +57,8 @@ class LibraryCard:
     files: tuple[Row, ...]  # file, SHA-256, and whether the file is that one still
     warnings: tuple[str, ...]
     active: bool
+    other_code: str | None  # what must be known where its run was made with other code than the one installed
+    may_trade: str | None = field(default=None)  # of the active one: until which session, in words
     obstacle: str | None = field(default=None)  # why it cannot trade on the market as it is now; None where it can
 
     @property
@@ -173,7 +177,7 @@ class _Reader:
 
     def card(self, run: SealedRun, policy: str, active: ActivePolicy | None, obstacle: str | None) -> LibraryCard:
         """The card of one policy of a run."""
-        ensemble = policy == run.experiment
+        ensemble, ref = policy == run.experiment, PolicyRef(run.run_id, policy)
         verdict = self.verdicts.filter(pl.col("run_id") == run.run_id)
         own = verdict.filter(pl.col("policy") == policy, pl.col("kind") != "baseline")
         seeds = run.seeds if ensemble else (int(policy.rpartition("-")[2]),)
@@ -198,7 +202,9 @@ class _Reader:
             policies_sha256=run.sha256,
             files=self._files(run, set(seeds)),
             warnings=run.warnings,
-            active=active is not None and active.ref == PolicyRef(run.run_id, policy),
+            active=active is not None and active.ref == ref,
+            other_code=other_code(run.code_version),
+            may_trade=told_until(self.panels.lake.home, active) if active is not None and active.ref == ref else None,
             obstacle=obstacle,
         )
 

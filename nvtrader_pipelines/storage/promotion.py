@@ -19,6 +19,7 @@ from nvtrader_pipelines.storage.active_policy import (
     ActivePolicy,
     PolicyRef,
     activate,
+    other_code,
     read_active,
     require_usable,
     sealed_run,
@@ -58,6 +59,7 @@ class PromotionRow:
     by: str
     reason: str
     considered_at: datetime
+    warning: str | None = None  # what must be known of the candidate's run where it trades
 
     @property
     def promotion_id(self) -> str:
@@ -100,7 +102,7 @@ class PromotionRow:
 
 
 def consider(lake: Warehouse, ledger: Ledger, policy: str, by: str, clock: Clock) -> PromotionRow:
-    """Ask the gate whether a policy shall trade; where it says yes, it does from the next session on.
+    """Ask the gate whether a policy shall trade; where it says yes, it decides from the next close on.
 
     The answer is a row, yes or no; asked again of the same two policies, it is the same row. The policy that trades
     already is not asked about.
@@ -177,7 +179,7 @@ def _decide(lake: Warehouse, ledger: Ledger, policy: str, who: tuple[Decision, s
         if trades_already:
             said = GateVerdict(passed=False, sentence=f"{_called(ref)} is the policy that trades already")
         else:
-            unusable = _usable(lake, ledger, run, ref, decision)
+            unusable = _usable(lake, ledger, run, ref, decision) or other_code(run.code_version)
             said = _refused(ref, unusable) if unusable else _verdict(lake, ledger, ref, active, gate)
         row = PromotionRow(
             decision=decision,
@@ -191,6 +193,7 @@ def _decide(lake: Warehouse, ledger: Ledger, policy: str, who: tuple[Decision, s
             by=by,
             reason=reason,
             considered_at=clock(),
+            warning=other_code(run.code_version),
         )
         return row if trades_already else _carry_out(lake, ledger, row, clock)
 

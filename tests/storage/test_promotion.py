@@ -7,7 +7,7 @@ from polars.testing import assert_frame_equal
 
 from nvtrader_pipelines.evaluation.promotion_gate import PromotionGate
 from nvtrader_pipelines.policies.baselines import BuyAndHold, EqualWeight, Momentum
-from nvtrader_pipelines.storage import promotion
+from nvtrader_pipelines.storage import active_policy, promotion
 from nvtrader_pipelines.storage.active_policy import PolicyRef, activate, read_active
 from nvtrader_pipelines.storage.audit_log import JsonlAudit
 from nvtrader_pipelines.storage.errors import StorageError
@@ -188,6 +188,19 @@ def test_a_policy_that_cannot_trade_is_a_no_of_the_gate_and_an_error_for_a_perso
     assert [decision for decision, *_ in answers(lake)] == ["gate"]
     assert trades(lake) is None
     path.write_bytes(content)
+
+
+def test_a_run_of_another_code_is_not_promoted_and_a_person_who_activates_it_is_told(lake, monkeypatch):
+    made_with = active_policy.CODE_VERSION
+    monkeypatch.setattr(active_policy, "CODE_VERSION", "9.9.9+ffffffff")
+    said = ask(lake, "steady")
+    assert not said.activated
+    assert f"is not promoted: its run was made with code {made_with} and 9.9.9+ffffffff is" in said.verdict.sentence
+    decided = say(lake, "steady")
+    assert decided.activated
+    assert (decided.warning or "").startswith(f"its run was made with code {made_with}")
+    (event,) = JsonlAudit(lake.home).events()
+    assert (event.detail["code_version"], event.detail["installed"]) == (made_with, "9.9.9+ffffffff")
 
 
 def test_accounts_that_paid_other_costs_are_not_compared(lake, runs):

@@ -1,0 +1,45 @@
+"""Whether the active policy may trade an account, and until when its tests are recent enough."""
+
+from datetime import date, datetime, timedelta
+
+from nvtrader_pipelines.execution.journal import Journal
+from nvtrader_pipelines.market.calendar import sessions
+from nvtrader_pipelines.storage.active_policy import ActivePolicy, sealed_of
+from nvtrader_pipelines.storage.audit_log import JsonlAudit
+from nvtrader_pipelines.storage.desk_market import RECENT, desk_market
+from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.paper_book import SqliteBook
+from nvtrader_pipelines.storage.warehouse import Warehouse
+
+
+def trades_until(tested_to: date) -> date:
+    """The last session of the exchange that a policy may trade which was tested to a day."""
+    return sessions(tested_to + timedelta(days=1), tested_to + timedelta(days=2 * RECENT))[RECENT - 1].item()
+
+
+def told_until(home: Home, active: ActivePolicy) -> str:
+    """Until which session the active policy may trade, in words, or why it may not at all."""
+    try:
+        tested_to = sealed_of(home, active).as_parent.window[1]
+    except StorageError as error:
+        return f"not at all: {error}"
+    return (
+        f"until {trades_until(tested_to)}, {RECENT} sessions after its tests; an account kept here that it has begun "
+        "to trade by then goes on"
+    )
+
+
+def require_ready(lake: Warehouse, active: ActivePolicy, account: str, at: datetime) -> None:
+    """Refuse what trading an account would refuse before its first order; a broker is not asked anything.
+
+    Raises:
+        StorageError: if files of the policy, its tests, the account, the limits or the market are missing or damaged.
+        ExecutionError: if its tests are too old, or at a broker the bars are.
+        ValueError: if the policy cannot decide on the market as it is now.
+    """
+    market, book = desk_market(lake, active, account), SqliteBook(lake.home, account)
+    market.require_fresh(at)
+    state = book.last()
+    stands_at = state.session if state else market.day(market.opening(None, None))
+    market.require_recent(Journal(JsonlAudit(lake.home), account).proposals(), stands_at)
