@@ -1,5 +1,6 @@
 """What is installed, where things lie, what is missing, and whether the account may trade."""
 
+import os
 import platform
 import shutil
 from dataclasses import dataclass
@@ -11,7 +12,10 @@ from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import Home
 
 PACKAGES = ("nvtrader-pipelines", "dagster", "duckdb", "pyiceberg", "polars", "stable-baselines3", "torch", "mlflow")
-EXTRAS = {"yfinance": "the yahoo source needs it: pip install -c constraints.txt -e '.[yahoo]'"}
+EXTRAS = {
+    "yfinance": "the yahoo source needs it: pip install -c constraints.txt -e '.[yahoo]'",
+    "alpaca-py": "accounts at Alpaca need it: pip install -c constraints.txt -e '.[alpaca]'",
+}
 NEEDED_GIB = 2.0  # free disk for a warehouse of the sample market
 
 
@@ -51,7 +55,7 @@ def diagnose(home: Home) -> list[Finding]:
         Finding("free disk", f"{free:.1f} GiB", "" if free >= NEEDED_GIB else f"less than {NEEDED_GIB} GiB: make room"),
         Finding("free memory", f"{memory:.1f} GiB", "" if memory >= NEEDED_GIB else "training needs about 2 GiB"),
     ]
-    return [*findings, kill_switch(home), active_policy(home), audit(home)]
+    return [*findings, kill_switch(home), *active_policy(home), *accounts(home), audit(home)]
 
 
 def kill_switch(home: Home) -> Finding:
@@ -62,22 +66,71 @@ def kill_switch(home: Home) -> Finding:
     return Finding("kill switch", f"engaged: {stopped}; `nvtrader resume` ends it" if stopped else "not engaged")
 
 
-def active_policy(home: Home) -> Finding:
-    """Which policy trades, and that its files are those that were activated."""
-    from nvtrader_pipelines.storage.active_policy import read_active, sealed_of
+def active_policy(home: Home) -> list[Finding]:
+    """Which policy trades, that its files are those that were activated, until when it may, and of which code it is."""
+    from nvtrader_pipelines.storage.active_policy import other_code, read_active, sealed_of
     from nvtrader_pipelines.storage.policy_library import PolicyLibrary
+    from nvtrader_pipelines.storage.readiness import told_until
 
     what = "active policy"
     try:
         active = read_active(home)
         if active is None:
-            return Finding(what, "none yet: `nvtrader policies activate NAME`")
+            return [Finding(what, "none yet: `nvtrader policies activate NAME`")]
         broken = PolicyLibrary(home).tampered(sealed_of(home, active))
     except StorageError as error:
-        return Finding(what, "cannot be used", str(error))
+        return [Finding(what, "cannot be used", str(error))]
     told = f"{active.policy} of run {active.run_id}, activated by {active.by} on {active.activated_at:%Y-%m-%d}"
     changed = ", ".join(broken["file"])
-    return Finding(what, told, f"not the files that were activated: {changed}; restore them" if changed else "")
+    return [
+        Finding(what, told, f"not the files that were activated: {changed}; restore them" if changed else ""),
+        Finding("its code", active.code_version, other_code(active.code_version) or ""),
+        Finding("it may trade", told_until(home, active)),
+    ]
+
+
+def accounts(home: Home) -> list[Finding]:
+    """Of every account, whether the active policy may trade it now; of those at a broker also what they need."""
+    from nvtrader_pipelines.storage.accounts import DEFAULT, read_account
+
+    found = []
+    for name in sorted({DEFAULT, *(path.stem for path in home.accounts.glob("*.yaml"))}):
+        try:
+            kind = read_account(home, name).kind
+        except StorageError as error:
+            found.append(Finding(f"account {name}", "cannot be read", str(error)))
+            continue
+        found += [may_trade(home, name, kind), *([keys(name)] if kind == "alpaca" else [])]
+    return found
+
+
+def may_trade(home: Home, account: str, kind: str) -> Finding:
+    """Whether the active policy was tested, recently enough, and can decide for an account."""
+    from nvtrader_pipelines.storage.active_policy import read_active
+    from nvtrader_pipelines.storage.readiness import require_ready
+    from nvtrader_pipelines.storage.recording import now
+    from nvtrader_pipelines.storage.warehouse import Warehouse
+
+    what = f"account {account}"
+    try:
+        active = read_active(home)
+        if active is None:
+            return Finding(what, f"{kind}, nothing trades it: no policy is active")
+        require_ready(Warehouse(home), active, account, now())
+    except (StorageError, ValueError) as error:
+        return Finding(what, f"{kind}, may not be traded", " ".join(str(error).split()))
+    return Finding(what, f"{kind}, may be traded")
+
+
+def keys(account: str) -> Finding:
+    """Whether the keys of an account at Alpaca are in the environment, and what speaks to it is installed."""
+    from nvtrader_pipelines.execution.brokers.account_spec import KEY_ID, SECRET_KEY
+
+    missing = [name for name in (KEY_ID, SECRET_KEY) if not os.environ.get(name)]
+    problems = [f"{' and '.join(missing)} not set: export them"] if missing else []
+    problems += [] if installed("alpaca-py") else ["alpaca-py is not installed"]
+    states = [f"{name} {'not set' if name in missing else 'set'}" for name in (KEY_ID, SECRET_KEY)]
+    return Finding(f"keys of {account}", ", ".join(states), "; ".join(problems))
 
 
 def audit(home: Home) -> Finding:

@@ -25,13 +25,15 @@ def portfolio(account: Account = "paper", *, as_json: AsJson = False, verbose: V
     from nvtrader_pipelines.service.account_facts import AccountFacts, standing
     from nvtrader_pipelines.storage.accounts import read_account
     from nvtrader_pipelines.storage.active_policy import read_active
+    from nvtrader_pipelines.storage.readiness import told_until
 
     with one_sentence(verbose=verbose):
         home = found_home()
         kind, active = read_account(home, account).kind, read_active(home)
         document = {
             "kind": kind,
-            "active_policy": active and {"policy": active.policy, "run_id": active.run_id},
+            "active_policy": active
+            and {"policy": active.policy, "run_id": active.run_id, "may_trade": told_until(home, active)},
             **standing(AccountFacts.of(home, account)),
         }
         if as_json:
@@ -48,6 +50,7 @@ def print_standing(document: Mapping[str, Any]) -> None:
         "active policy": f"{active['policy']} of run {active['run_id']}"
         if active
         else "none: nvtrader policies activate NAME",
+        **({"it may trade": active["may_trade"]} if active else {}),
         **(_book_lines(document) if "session" in document else {"session": "not opened yet: nvtrader paper"}),
         "last plan": _plan_line(document["last_plan"]),
         "waits for you": ", ".join(document["waiting"]),

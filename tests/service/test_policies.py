@@ -1,11 +1,14 @@
 import json
+import shutil
 
 import pytest
 
 from nvtrader_pipelines.service.errors import BAD_INPUT
+from nvtrader_pipelines.storage import active_policy, desk_market
 from nvtrader_pipelines.storage.active_policy import read_active
 from nvtrader_pipelines.storage.policy_library import PolicyLibrary
-from nvtrader_pipelines.storage.tables import PROMOTIONS
+from nvtrader_pipelines.storage.readiness import trades_until
+from nvtrader_pipelines.storage.tables import EVALUATIONS, PROMOTIONS
 from nvtrader_pipelines.storage.views import query_views
 from nvtrader_pipelines.storage.warehouse import Warehouse
 from tests.service.words import is_one_sentence
@@ -79,7 +82,7 @@ def test_a_person_activates_and_the_verdict_is_shown_and_kept(invoke, lake, run)
     assert found.exit_code == 0
     verdict, now = found.stdout.splitlines()
     assert verdict.startswith(f"the gate says: small/seed-1 (run {run.run_id[:8]}) is ")
-    assert now == f"small/seed-1 of run {run.run_id[:8]} trades from the next session on"
+    assert now == f"small/seed-1 of run {run.run_id[:8]} decides from the next close on"
     active = read_active(lake.home)
     assert active is not None
     assert (active.policy, active.reason) == ("small/seed-1", "I know it")
@@ -103,6 +106,62 @@ def test_the_gate_is_asked_and_a_no_is_an_answer(invoke, lake, run):
     assert row["baseline_low"] < 0.0
     assert read_active(lake.home) is None
     assert row["sentence"] in lake.read(PROMOTIONS)["sentence"]
+
+
+def test_a_policy_made_with_other_code_is_told_wherever_it_is_seen(invoke, run, monkeypatch):
+    monkeypatch.setattr(active_policy, "CODE_VERSION", "9.9.9+ffffffff")
+    *_, note = invoke("policies", "activate", "small").stdout.splitlines()
+    told = f"its run was made with code {run.code_version} and 9.9.9+ffffffff is installed"
+    assert note.startswith(f"note: {told}")
+    listed = invoke("policies").stdout
+    assert "trades, other code" in words(listed)[1]
+    assert f"note: small of run {run.run_id[:8]}: {told}" in listed
+    assert told in invoke("policies", "show", "small").stdout
+
+
+def test_until_when_the_active_policy_may_trade_is_told_where_a_person_looks(invoke, lake, run):
+    invoke("policies", "activate", "small")
+    until = f"until {trades_until(run.as_parent.window[1])}, 126 sessions after its tests; an account kept here"
+    assert f"small of run {run.run_id[:8]} may trade {until}" in invoke("policies").stdout
+    assert f"it may trade {until}" in " ".join(words(invoke("portfolio").stdout))
+    findings = diagnosed(invoke)
+    assert findings["it may trade"]["found"].startswith(until)
+    assert findings["its code"] == {"what": "its code", "found": run.code_version, "problem": ""}
+    assert findings["account paper"] == {"what": "account paper", "found": "paper, may be traded", "problem": ""}
+
+
+def test_the_doctor_says_why_an_account_may_not_be_traded(invoke, lake, monkeypatch):
+    assert diagnosed(invoke)["account paper"]["found"] == "paper, nothing trades it: no policy is active"
+    invoke("policies", "activate", "small")
+    monkeypatch.setattr(active_policy, "CODE_VERSION", "9.9.9+ffffffff")
+    monkeypatch.setattr(desk_market, "RECENT", -1)
+    findings = diagnosed(invoke)
+    assert "was tested to" in findings["account paper"]["problem"]
+    assert "9.9.9+ffffffff is installed" in findings["its code"]["problem"]
+    judged_as = lake.read(EVALUATIONS)
+    lake.replace(EVALUATIONS, judged_as.clear(), {})
+    assert "must have been tested before it trades" in diagnosed(invoke)["account paper"]["problem"]
+    lake.replace(EVALUATIONS, judged_as, {})
+
+
+def test_the_doctor_looks_for_the_keys_of_an_account_at_a_broker_and_never_shows_them(invoke, lake, monkeypatch):
+    assert "keys of broker" not in diagnosed(invoke)
+    lake.home.accounts.mkdir()
+    (lake.home.accounts / "broker.yaml").write_text("kind: alpaca\n")
+    (lake.home.accounts / "odd.yaml").write_text("kind: bank\n")
+    monkeypatch.setenv("APCA_API_KEY_ID", "never-shown")
+    monkeypatch.delenv("APCA_API_SECRET_KEY", raising=False)
+    findings = diagnosed(invoke)
+    assert findings["keys of broker"]["found"] == "APCA_API_KEY_ID set, APCA_API_SECRET_KEY not set"
+    assert "APCA_API_SECRET_KEY not set: export them" in findings["keys of broker"]["problem"]
+    assert "odd.yaml is no valid account" in findings["account odd"]["problem"]
+    assert "never-shown" not in str(findings)
+    assert "alpaca-py (extra)" in findings
+    shutil.rmtree(lake.home.accounts)
+
+
+def diagnosed(invoke) -> dict[str, dict[str, str]]:
+    return {each["what"]: each for each in json.loads(invoke("doctor", "--json").stdout)}
 
 
 @pytest.mark.parametrize("what", ["show", "activate", "promote"])
