@@ -53,6 +53,7 @@ class PromotionRow:
     partition_key: str
     spec_hash: str
     active: PolicyRef | None
+    activation: str | None  # event of the policy that traded; it may trade, go and come back
     verdict: GateVerdict
     activated: bool
     gate: PromotionGate
@@ -63,22 +64,37 @@ class PromotionRow:
 
     @property
     def promotion_id(self) -> str:
-        """The identity of the question: asked again, it is answered in the same row."""
-        return event_id("promoted", self.decision, *self.candidate, *(self.active or ("", "")))
+        """The identity of the answer: what is said again of the same two policies is the same row.
+
+        The gate's is another one where a figure or the rule is; a person's with every policy that is replaced, and
+        where none is, with the moment.
+        """
+        told = json.dumps(self._figures(), sort_keys=True, default=str)
+        since = told if self.decision == "gate" else (self.activation or self.considered_at.isoformat())
+        return event_id("promoted", self.decision, *self.candidate, *(self.active or ("", "")), since)
 
     def row(self) -> dict[str, Any]:
         """The row of the table."""
-        over, best = self.verdict.against("active"), self.verdict.against("baseline")
         return {
             "promotion_id": self.promotion_id,
             "decision": self.decision,
+            **self._figures(),
+            "activated": self.activated,
+            "by": self.by,
+            "reason": self.reason,
+            "considered_at": self.considered_at,
+        }
+
+    def _figures(self) -> dict[str, Any]:
+        """What was asked of whom, and what the gate said of it."""
+        over, best = self.verdict.against("active"), self.verdict.against("baseline")
+        return {
             **self.candidate._asdict(),
             "partition_key": self.partition_key,
             "spec_hash": self.spec_hash,
             "active_run_id": self.active.run_id if self.active else None,
             "active_policy": self.active.policy if self.active else None,
             "passed": self.verdict.passed,
-            "activated": self.activated,
             "sentence": self.verdict.sentence,
             "n_sessions": self.verdict.n_sessions,
             "first_session": self.verdict.first_session,
@@ -95,16 +111,13 @@ class PromotionRow:
             "baseline_high": best.high if best else None,
             "deflated_sharpe": self.verdict.deflated,
             "gate": canonical_json(self.gate),
-            "by": self.by,
-            "reason": self.reason,
-            "considered_at": self.considered_at,
         }
 
 
 def consider(lake: Warehouse, ledger: Ledger, policy: str, by: str, clock: Clock) -> PromotionRow:
     """Ask the gate whether a policy shall trade; where it says yes, it decides from the next close on.
 
-    The answer is a row, yes or no; asked again of the same two policies, it is the same row. The policy that trades
+    The answer is a row, yes or no; what is said again of the same two policies is the same row. The policy that trades
     already is not asked about.
 
     Args:
@@ -187,6 +200,7 @@ def _decide(lake: Warehouse, ledger: Ledger, policy: str, who: tuple[Decision, s
             partition_key=run.partition_key,
             spec_hash=run.spec_hash,
             active=active.ref if active else None,
+            activation=active.event.event_id if active else None,
             verdict=said,
             activated=not trades_already and (said.passed or decision == "person"),
             gate=gate,

@@ -136,14 +136,29 @@ def test_asked_again_the_same_question_is_the_same_row(lake):
     assert lake.snapshot_id(PROMOTIONS) == written
 
 
-def test_where_the_figures_are_others_now_the_answer_is_replaced(lake, runs):
+def test_where_the_figures_are_others_now_the_answer_is_a_row_beside_the_one_before(lake, runs):
     ask(lake, "still")
-    ask(lake, "steady")
+    assert not ask(lake, "steady").activated
     earned(lake, runs["steady"], MARKET + 0.003)
     assert ask(lake, "steady").activated
-    assert answers(lake).count(("gate", "steady", "still", True, True)) == 1
-    assert len(answers(lake)) == 2
+    assert sorted(answers(lake), key=str) == [
+        ("gate", "steady", "still", False, False),
+        ("gate", "steady", "still", True, True),
+        ("gate", "still", None, True, True),
+    ]
     earned(lake, runs["steady"], MARKET)
+
+
+def test_every_time_that_a_person_replaces_a_policy_is_a_row_with_who_and_when(lake):
+    for day, name in enumerate(("steady", "still", "steady", "still")):
+        decide(lake, Ledger.open(lake.home), name, f"person {day}", "", lambda day=day: AT + dt.timedelta(days=day))
+    rows = lake.read(PROMOTIONS).sort("considered_at")
+    assert rows.select("policy", "active_policy", "by").rows() == [
+        ("steady", None, "person 0"),
+        ("still", "steady", "person 1"),
+        ("steady", "still", "person 2"),
+        ("still", "steady", "person 3"),
+    ]
 
 
 def test_the_policy_that_trades_is_not_asked_about(lake, runs):

@@ -181,7 +181,7 @@ PROMOTIONS = Table(
     "promotions",
     columns_of(
         """
-        promotion_id string identity of the question: who decides, the candidate and the policy that trades
+        promotion_id string identity of the answer: who decides, the two policies, figures and rule, or what it replaced
         decision string gate (it decides) or person (the gate is heard and a person decides)
         run_id string run of the candidate, 16 hexadecimal digits
         policy string name that the candidate's account had in the evaluation
