@@ -84,15 +84,15 @@ def test_every_experiments_newest_policy_is_asked_about_and_the_one_that_is_bett
     assert lake.read(ACTIVE_POLICY)["event_id"].to_list() == [active.event.event_id]
 
 
-def test_an_activation_asks_for_one_rebalance_and_a_gate_that_says_no_for_none(asked):
-    lake, [(first, request), (second, skipped)] = asked
+def test_an_activation_asks_for_one_rebalance_even_if_only_the_answer_after_it_is_seen(asked):
+    lake, [(first, request), (second, again)] = asked
     active = read_active(lake.home)
     assert active is not None
     assert isinstance(request, dg.RunRequest)
     assert request.run_key == first[ACTIVATION].value == active.event.event_id
-    assert second[ACTIVATION].value == ""
-    assert isinstance(skipped, dg.SkipReason)
-    assert "the one that traded before" in str(skipped.skip_message)
+    assert second[ACTIVATION].value == first[ACTIVATION].value  # the gate said no, and two answers may lie in a tick
+    assert isinstance(again, dg.RunRequest)
+    assert again.run_key == request.run_key  # of which Dagster launches one run
 
 
 def test_a_run_for_validation_only_is_no_candidate(asked, monkeypatch):
