@@ -137,7 +137,7 @@ def read_roster(panels: Panels, ledger: Ledger, gross_limit: float) -> Roster:
     lake, reader, roster = panels.lake, _Reader(panels, ledger, gross_limit), Roster()
     runs = walk_forward_runs(lake, ["experiment", "finished_at"]).sort("finished_at", descending=True)
     experiments = runs["experiment"].unique(maintain_order=True).to_list()
-    rules = baselines_of([ledger.read(key) for key in _last_versions(lake)], experiments)
+    rules = baselines_of(_last_specs(lake, ledger, roster), experiments)
     paths = sorted(
         path for path in lake.home.entrants.glob("*") if path.suffix in SUFFIXES and not path.name.startswith(".")
     )
@@ -186,10 +186,17 @@ def _as_named(candidate: Candidate, experiments: Collection[str], rules: Mapping
     return candidate
 
 
-def _last_versions(lake: Warehouse) -> list[str]:
-    """The version of every experiment that ran last."""
+def _last_specs(lake: Warehouse, ledger: Ledger, roster: Roster) -> list[ExperimentSpec]:
+    """The version of every experiment that ran last; one that this code cannot read is a problem of the roster."""
     runs = walk_forward_runs(lake, ["experiment", "partition_key", "finished_at"]).sort("finished_at")
-    return runs.group_by("experiment", maintain_order=True).last()["partition_key"].to_list()
+    last = runs.group_by("experiment", maintain_order=True).last()
+    found = []
+    for name, key in last.select("experiment", "partition_key").iter_rows():
+        try:
+            found.append(ledger.read(key))
+        except StorageError as error:
+            roster.problems[name] = str(error)
+    return found
 
 
 def baselines_of(specs: list[ExperimentSpec], taken: Collection[str] = ()) -> dict[str, BaselineEntrant]:

@@ -1,9 +1,16 @@
+import polars as pl
 import pytest
 
 from nvtrader_pipelines.experiments.entrants import BaselineEntrant, RunEntrant, Sb3Entrant, WeightsEntrant
 from nvtrader_pipelines.policies.baselines import MeanCvar
-from nvtrader_pipelines.storage.entrants import read_entrant
+from nvtrader_pipelines.storage import entrants
+from nvtrader_pipelines.storage.entrants import Panels, read_entrant, read_roster
 from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.ledger import Ledger
+from nvtrader_pipelines.storage.warehouse import Warehouse
+from tests.storage.frames import AT
+from tests.storage.small_runs import EXPERIMENT, KEY
 
 
 def read(tmp_path, text):
@@ -40,3 +47,23 @@ def test_an_entrant_is_a_kind_with_its_defaults(tmp_path):
 def test_a_file_that_is_no_entrant_is_refused_with_what_is_wrong_and_what_was_meant(tmp_path, text, sentence):
     with pytest.raises(StorageError, match=f"mine.yaml.*{sentence}"):
         read(tmp_path, text)
+
+
+def test_an_experiment_whose_version_this_code_cannot_read_keeps_nobody_else_from_being_judged(tmp_path, monkeypatch):
+    lake = Warehouse(Home(tmp_path))
+    ledger = Ledger.open(lake.home)
+    ledger.register(EXPERIMENT)
+    read = Ledger.read
+
+    def reading(own, key):
+        if key == "retired@00000000":
+            raise StorageError("version retired@00000000 would be another one with the defaults of this code")
+        return read(own, key)
+
+    monkeypatch.setattr(Ledger, "read", reading)
+    names = {"experiment": ["retired", "small"], "partition_key": ["retired@00000000", KEY], "run_id": ["a", "b"]}
+    runs = pl.DataFrame({**names, "finished_at": [AT, AT]})
+    monkeypatch.setattr(entrants, "walk_forward_runs", lambda _, columns: runs.select(columns))
+    roster = read_roster(Panels(lake), ledger, 1.0)
+    assert "retired@00000000" in roster.problems["retired"]
+    assert [candidate.name for candidate in roster.candidates] == ["equal_weight", "buy_and_hold"]
