@@ -129,9 +129,9 @@ class RunPlan:
         if any(fold.trains_on_the_future for fold in self.folds):
             found.append(VALIDATION_ONLY)
         waits = [fold.wait_after_tests for fold in self.folds if fold.wait_after_tests is not None]
-        if waits and min(waits) < LOOK_BACK:
-            missing = LOOK_BACK - min(waits)
-            found.append(INPUTS_OF_TESTS.format(wait=min(waits), look_back=LOOK_BACK, missing=missing))
+        if waits and min(waits) < self._look_back:
+            missing = self._look_back - min(waits)
+            found.append(INPUTS_OF_TESTS.format(wait=min(waits), look_back=self._look_back, missing=missing))
         wanted, resolved = self.spec.environment.fill, resolve_fill(self.spec.environment.fill, self.panel)
         if wanted != resolved:
             found.append(f"orders fill at the {resolved}, not the {wanted} asked for: the market has no opens")
@@ -140,6 +140,12 @@ class RunPlan:
         if self.panel.delisted.any():
             found.append("a delisted name is paid out in cash at its last price without cost: an optimistic assumption")
         return tuple(found)
+
+    @property
+    def _look_back(self) -> int:
+        """Sessions before its own that a training's inputs hold: of features, and of a timing that is fitted to them."""
+        pipeline = self.spec.pipeline
+        return max(LOOK_BACK, pipeline.lookback - 1) if pipeline.timing.needs_fit else LOOK_BACK
 
     @property
     def folds_to_choose(self) -> tuple[Fold, ...]:

@@ -1,4 +1,4 @@
-"""What the timing of a run's pipeline is fitted to: each fold's training windows, and nothing after them."""
+"""What the timing of a run's pipeline is fitted to: each fold's training windows, and what they look back to."""
 
 from collections.abc import Mapping, Sequence
 
@@ -14,7 +14,10 @@ from nvtrader_pipelines.portfolio.pipeline import AccountPath, Thresholds
 
 
 def fit_thresholds(plan: RunPlan, archives: Archives, chosen: Mapping[int, int], fold: Fold) -> Thresholds:
-    """The thresholds of a fold, from what was known when its policies were trained.
+    """The thresholds of a fold, from what its policies were trained on.
+
+    A training window after a test looks back into it, by as much as `RunPlan.warnings` says where an embargo does not
+    keep the two apart.
 
     Where the timing goes by an account, it is that of the experiment itself, walked through the fold's training
     windows without timing: each stretch from cash, on an account of its own.

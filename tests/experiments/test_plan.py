@@ -9,6 +9,7 @@ from nvtrader_pipelines.experiments.plan import SURVIVORSHIP, VALIDATION_ONLY
 from nvtrader_pipelines.experiments.replay import FoldDates, Parent, fold_dates, paper_plan, recorded_as, replay_plan
 from nvtrader_pipelines.portfolio.pipeline import WeightPipeline
 from nvtrader_pipelines.portfolio.pipeline.selectors import Liquidity
+from nvtrader_pipelines.portfolio.pipeline.turbulence import TurbulenceTiming
 from tests.experiments.small import EXPERIMENT, planned
 from tests.markets import synthetic_panel
 from tests.policies.small import SPEC
@@ -97,6 +98,17 @@ def test_a_run_that_trains_on_both_sides_of_its_tests_says_so(spec):
 def test_a_run_whose_inputs_reach_back_into_its_tests_says_so(sizes, said):
     splitter = PurgedKFold(n_folds=2, purge_size=sizes[0], embargo_size=sizes[1])
     _, *others = planned(EXPERIMENT.model_copy(update={"splitter": splitter})).warnings
+    assert [said in warning for warning in others] == ([True] if said else [])
+
+
+@pytest.mark.parametrize(
+    ("threshold", "embargo", "said"), [(None, 393, "399 of 400"), (None, 394, ""), (140.0, 246, "")]
+)
+def test_a_run_whose_fitted_timing_reaches_back_into_its_tests_says_so(threshold, embargo, said):
+    timing = TurbulenceTiming(threshold=threshold, history=400)
+    splitter = PurgedKFold(n_folds=2, purge_size=6, embargo_size=embargo)
+    changes = {"splitter": splitter, "pipeline": WeightPipeline(timing=timing)}
+    _, *others = planned(EXPERIMENT.model_copy(update=changes), synthetic_panel(1400, 3)).warnings
     assert [said in warning for warning in others] == ([True] if said else [])
 
 
