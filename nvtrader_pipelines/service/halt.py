@@ -2,13 +2,14 @@
 
 import json
 import sys
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
-from nvtrader_pipelines.service.errors import one_sentence
+from nvtrader_pipelines.service.errors import FAILED, one_sentence
 from nvtrader_pipelines.service.options import AsJson, Verbose, found_home, person
 from nvtrader_pipelines.storage.home import Home
 
@@ -20,12 +21,27 @@ UNSAID = "no reason was given"
 
 
 def halt(reason: Reason = UNSAID, *, as_json: AsJson = False, verbose: Verbose = False) -> None:
-    """Stop trading at once, whatever trades: no order is placed any more, and what is open is cancelled."""
+    """Stop trading at once, whatever trades: no order is placed any more, and what is open is cancelled.
+
+    Orders that wait at a broker are cancelled there after trading is stopped. Where one may still be open, the command
+    says so and ends with 1; trading is stopped all the same.
+    """
     from nvtrader_pipelines.storage.kill_switch import halt as engage
 
     with one_sentence(verbose=verbose):
-        home = found_home()
-        _say(home, engage(home, _audit(home), person(), reason, _now), as_json=as_json)
+        home, by = found_home(), person()
+        said = engage(home, _audit(home), by, reason, _now)
+        if not as_json:
+            _say(home, said)
+        from nvtrader_pipelines.storage.open_orders import Stop, withdraw_all
+
+        cancelled, still_open = withdraw_all(home, Stop(f"trading was stopped by {by}: {reason}", by, _now))
+        if as_json:
+            _write(home, said, cancelled=cancelled, still_open=still_open)
+        else:
+            _say_cancelled(cancelled, still_open)
+        if still_open:
+            raise typer.Exit(FAILED)
 
 
 def resume(reason: Reason = UNSAID, *, as_json: AsJson = False, verbose: Verbose = False) -> None:
@@ -34,7 +50,11 @@ def resume(reason: Reason = UNSAID, *, as_json: AsJson = False, verbose: Verbose
 
     with one_sentence(verbose=verbose):
         home = found_home()
-        _say(home, release(home, _audit(home), person(), reason, _now), as_json=as_json)
+        said = release(home, _audit(home), person(), reason, _now)
+        if as_json:
+            _write(home, said)
+        else:
+            _say(home, said)
 
 
 def _now() -> datetime:
@@ -48,13 +68,33 @@ def _audit(home: Home) -> "JsonlAudit":
     return JsonlAudit(home)
 
 
-def _say(home: Home, sentence: str, *, as_json: bool) -> None:
-    """What was done: red while trading is stopped, green while it is not."""
+def _engaged(home: Home) -> str | None:
     from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
 
-    stopped = FileKillSwitch(home).engaged()
-    if as_json:
-        sys.stdout.write(json.dumps({"said": sentence, "kill_switch": stopped}, indent=1) + "\n")
-        return
-    style = "bold white on red" if stopped else "bold white on green"
+    return FileKillSwitch(home).engaged()
+
+
+def _write(home: Home, sentence: str, **more: Any) -> None:
+    """What was done, as a document."""
+    document = {"said": sentence, "kill_switch": _engaged(home), **more}
+    sys.stdout.write(json.dumps(document, indent=1) + "\n")
+
+
+def _say(home: Home, sentence: str) -> None:
+    """What was done: red while trading is stopped, green while it is not."""
+    _print(sentence, "bold white on red" if _engaged(home) else "bold white on green")
+
+
+def _say_cancelled(cancelled: Sequence[str], still_open: Mapping[str, str]) -> None:
+    """What was cancelled at brokers, and what was not."""
+    if cancelled:
+        _print(f"cancelled: {', '.join(cancelled)}", "bold")
+    for account, why in still_open.items():
+        _print(
+            f"ORDERS MAY STILL BE OPEN on the account {account}: {why}; cancel them at the broker, or halt once more",
+            "bold white on red",
+        )
+
+
+def _print(sentence: str, style: str) -> None:
     Console().print(sentence, style=style, markup=False, highlight=False, soft_wrap=True)

@@ -1,7 +1,10 @@
 """Accounts at brokers: one YAML file each, and the keys of those that need some from the environment."""
 
+import fcntl
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pydantic import RootModel, SecretStr, ValidationError
@@ -18,6 +21,7 @@ from nvtrader_pipelines.experiments.explanation import explained
 from nvtrader_pipelines.storage.documents import read_document
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.paper_book import SqliteBook, book_path
 
 if TYPE_CHECKING:
     from nvtrader_pipelines.execution.brokers.alpaca import AlpacaBroker
@@ -29,6 +33,10 @@ LIVE = "NVTRADER_LIVE_TRADING"  # must name the account that trades with money
 
 class AccountDocument(RootModel[AccountSpec]):
     """One file of `data/accounts`."""
+
+
+class AccountInUse(StorageError):  # noqa: N818 - the name says what is the matter
+    """Another process trades the account at this moment."""
 
 
 def read_account(home: Home, name: str = DEFAULT) -> AccountSpec:
@@ -51,6 +59,29 @@ def read_account(home: Home, name: str = DEFAULT) -> AccountSpec:
         return AccountDocument.model_validate(read_document(path)).root
     except ValidationError as error:
         raise StorageError(f"{path.name} is no valid account: {explained(error, AccountDocument)}") from error
+
+
+@contextmanager
+def held_account(home: Home, name: str) -> Iterator[SqliteBook]:
+    """The account's book while no other process moves the account.
+
+    Raises:
+        AccountInUse: if another one does.
+    """
+    path = book_path(home, name).with_suffix(".lock")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise AccountInUse(
+                f"the account {name} is traded by another process at this moment; wait until it is done"
+            ) from error
+        book = SqliteBook(home, name)
+        try:
+            yield book
+        finally:
+            book.close()
 
 
 def connect(name: str, spec: AlpacaAccountSpec) -> "AlpacaBroker":

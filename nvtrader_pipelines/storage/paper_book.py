@@ -31,11 +31,6 @@ def book_path(home: Home, account: str) -> Path:
     return home.runtime / "accounts" / f"{account}.db"
 
 
-def books(home: Home) -> list[str]:
-    """The accounts that have a book."""
-    return sorted(path.stem for path in (home.runtime / "accounts").glob("*.db"))
-
-
 class SqliteBook:
     """An account's book; reading one that is not there makes nothing.
 

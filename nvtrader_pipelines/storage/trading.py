@@ -1,6 +1,5 @@
 """The desk: the active policy, its market and an account, put together; what a person or a schedule does with them."""
 
-import fcntl
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from datetime import date, datetime
@@ -16,13 +15,13 @@ from nvtrader_pipelines.execution.journal import Journal
 from nvtrader_pipelines.execution.plan import RebalancePlan
 from nvtrader_pipelines.execution.trader import Oversight, Trader
 from nvtrader_pipelines.experiments.progress import Progress
-from nvtrader_pipelines.storage.accounts import read_account
+from nvtrader_pipelines.storage.accounts import held_account, read_account
 from nvtrader_pipelines.storage.active_policy import ActivePolicy
 from nvtrader_pipelines.storage.audit_log import JsonlAudit
 from nvtrader_pipelines.storage.desk_market import DeskMarket, active_policy, desk_market, market_key
-from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
-from nvtrader_pipelines.storage.paper_book import SqliteBook, book_path
+from nvtrader_pipelines.storage.open_orders import Stop, withdraw
+from nvtrader_pipelines.storage.paper_book import SqliteBook
 from nvtrader_pipelines.storage.portfolio_rows import framed, plan_rows
 from nvtrader_pipelines.storage.portfolio_tables import mirror
 from nvtrader_pipelines.storage.recording import now
@@ -69,6 +68,7 @@ class Desk:
             ExecutionError: if something that must hold does not; nothing of the session's step was written.
             StorageError: if there is no active policy, no recent evaluation, or another process has the account.
         """
+        self._stop()
         with self._hired() as (trader, market, book):
             end = market.last_session(first, last)
             self._open(trader, market, book, first)
@@ -80,6 +80,7 @@ class Desk:
 
     def execute(self) -> list[AuditEvent]:
         """The orders of the last due session: placed, filled, cancelled; sessions before it are traded whole first."""
+        self._stop()
         with self._hired() as (trader, market, book):
             self._open(trader, market, book)
             *before, t = _due(trader, market, book.last()) or [market.index_of(_opened(book).session)]
@@ -136,7 +137,7 @@ class Desk:
         mirror(self.lake, self.account)
 
     def _answer(self, plan_id: str, answer: Answer, by: str, reason: str) -> AuditEvent:
-        with self._locked() as book:
+        with held_account(self.lake.home, self.account) as book:
             return self._answered(book, plan_id, answer, (by, reason))
 
     def _answered(self, book: SqliteBook, plan_id: str, answer: Answer, said: tuple[str, str]) -> AuditEvent:
@@ -163,7 +164,7 @@ class Desk:
     @contextmanager
     def _hired(self) -> Iterator[tuple[Trader, DeskMarket, SqliteBook]]:
         """A trader who knows what is kept, the market, and the book, while no other process has the account."""
-        with self._locked() as book:
+        with held_account(self.lake.home, self.account) as book:
             active = active_policy(self.lake)
             market = self._market_of(active)
             market.require_fresh(self._clock())
@@ -179,22 +180,12 @@ class Desk:
             self._market = known
         return known[1]
 
-    @contextmanager
-    def _locked(self) -> Iterator[SqliteBook]:
-        path = book_path(self.lake.home, self.account).with_suffix(".lock")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise StorageError(
-                    f"the account {self.account} is traded by another process at this moment; wait until it is done"
-                ) from error
-            book = SqliteBook(self.lake.home, self.account)
-            try:
-                yield book
-            finally:
-                book.close()
+    def _stop(self) -> None:
+        """Cancel what waits at a broker while trading is stopped: before the market is asked for, or what is due."""
+        reason = self._switch.engaged()
+        if reason is not None:
+            with held_account(self.lake.home, self.account) as book:
+                withdraw(self.lake.home, self.account, book, Stop(reason, self._by, self._clock))
 
 
 def _through(trader: Trader, t: int, *, acknowledge: bool) -> AccountState:

@@ -4,9 +4,17 @@ import os
 
 import pytest
 
+from nvtrader_pipelines.execution.book import BookedOrder
+from nvtrader_pipelines.execution.brokers.account_spec import AlpacaAccountSpec
+from nvtrader_pipelines.execution.orders import Order
+from nvtrader_pipelines.service.errors import FAILED
+from nvtrader_pipelines.storage.accounts import connect
 from nvtrader_pipelines.storage.audit_log import JsonlAudit
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.kill_switch import VARIABLE, FileKillSwitch
+from nvtrader_pipelines.storage.paper_book import SqliteBook
+from tests.execution.brokers.alpaca_stub import KEYS, AlpacaStub, serving
+from tests.service.desks import SESSION, keep, plan
 
 
 @pytest.fixture
@@ -56,3 +64,53 @@ def test_a_person_without_a_name_can_halt_too(home, invoke, monkeypatch):
     monkeypatch.setattr(getpass, "getuser", lambda: {}["nobody"])
     assert invoke("halt").exit_code == 0
     assert kinds(home) == [("halted", f"user {os.getuid()}", "no reason was given")]
+
+
+@pytest.fixture
+def exchange(home, monkeypatch):
+    """An account `live` at a server of Alpaca's API, with one order that waits for the open."""
+    monkeypatch.setenv("APCA_API_KEY_ID", KEYS[0])
+    monkeypatch.setenv("APCA_API_SECRET_KEY", KEYS[1])
+    kept = keep(home, plan(account="live"))
+    order = Order(
+        order_id=f"{kept.plan_id}-AAA", plan_id=kept.plan_id, account="live", symbol="AAA", side="buy", quantity=2.0,
+        quote=100.0, target_weight=0.25, session=SESSION,
+    )  # fmt: skip
+    with serving(AlpacaStub()) as stub:
+        spec = AlpacaAccountSpec(base_url=stub.url, retries=0)
+        home.accounts.mkdir(parents=True)
+        (home.accounts / "live.yaml").write_text(f"kind: alpaca\nbase_url: {stub.url}\nretries: 0\n")
+        connect("live", spec).submit(order)
+        book = SqliteBook(home, "live")
+        book.place(BookedOrder.accepted(order))
+        book.close()
+        yield stub
+
+
+def test_halting_cancels_what_waits_at_a_broker_and_says_so(exchange, invoke):
+    found = invoke("halt", "--reason", "news")
+    assert found.exit_code == 0
+    order = exchange.orders[0]
+    assert order["status"] == "canceled"
+    assert found.stdout.splitlines() == ["trading is stopped: news", f"cancelled: {order['client_order_id']}"]
+    assert json.loads(invoke("halt", "--json").stdout)["still_open"] == {}
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"), [("keys", "APCA_API_SECRET_KEY is not set"), ("silence", "did not answer (HTTP 503)")]
+)
+def test_halting_does_not_depend_on_a_broker_and_says_loudly_what_may_still_be_open(
+    exchange, home, invoke, monkeypatch, fault, said
+):
+    if fault == "keys":
+        monkeypatch.delenv("APCA_API_SECRET_KEY")
+    else:
+        exchange.faults["GET /v2/orders:by_client_order_id"].append("unavailable")
+    found = invoke("halt", "--reason", "news")
+    assert found.exit_code == FAILED
+    assert FileKillSwitch(home).engaged()
+    stopped, loud = found.stdout.splitlines()
+    assert stopped == "trading is stopped: news"
+    assert loud.startswith("ORDERS MAY STILL BE OPEN on the account live: ")
+    assert said in loud
+    assert exchange.orders[0]["status"] == "accepted"

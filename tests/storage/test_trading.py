@@ -17,6 +17,7 @@ from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.execution import followed
 from nvtrader_pipelines.storage.kill_switch import halt, resume
 from nvtrader_pipelines.storage.medallion import read_panel
+from nvtrader_pipelines.storage.open_orders import Stop, withdraw_all
 from nvtrader_pipelines.storage.paper_backtest import account_backtest, deployment_of
 from nvtrader_pipelines.storage.paper_book import SqliteBook, book_path
 from nvtrader_pipelines.storage.prices import read_prices
@@ -378,6 +379,53 @@ def test_a_plan_at_a_broker_is_not_approved_once_the_exchange_has_opened_or_late
         live(lake).approve(plan, "ann", "I looked")
     assert not [event for event in JsonlAudit(lake.home).events("live") if event.kind == "approved"]
     assert exchange.orders == []
+
+
+def approved_live(lake):
+    """The orders of the first plan are at the broker; its id."""
+    (plan,) = trade_live(lake)["plan_id"]
+    live(lake).approve(plan, "ann", "I looked")
+    return plan
+
+
+@pytest.mark.parametrize("step", [trade_live, lambda lake: live(lake).execute()], ids=["trade", "execute"])
+def test_while_trading_is_stopped_what_waits_at_the_broker_is_cancelled_though_nothing_is_due(home, exchange, step):
+    lake, _ = home
+    plan = approved_live(lake)
+    halt(lake.home, JsonlAudit(lake.home), "ann", "news", lambda: AT)
+    assert live(lake).due() == []
+    step(lake)
+    assert [order["status"] for order in exchange.orders] == ["canceled"] * 3
+    events = [each for each in JsonlAudit(lake.home).events("live") if each.kind == "cancelled"]
+    assert {each.order_id for each in events} == {f"{plan}-{name}" for name in ("AAA", "BBB", "CCC")}
+    assert all("news" in each.reason for each in events)
+
+
+def test_stopping_cancels_at_the_broker_itself_and_says_what_may_still_be_open(home, exchange, monkeypatch):
+    lake, _ = home
+    approved_live(lake)
+    stop = Stop("news", "ann", lambda: AT)
+    monkeypatch.delenv("APCA_API_KEY_ID")
+    cancelled, still_open = withdraw_all(lake.home, stop)
+    assert cancelled == []
+    assert "APCA_API_KEY_ID is not set" in still_open["live"]
+    monkeypatch.setenv("APCA_API_KEY_ID", KEYS[0])
+    cancelled, still_open = withdraw_all(lake.home, stop)
+    assert (sorted(cancelled), still_open) == (sorted(order["client_order_id"] for order in exchange.orders), {})
+    assert SqliteBook(lake.home, "live").open_orders() == []
+    assert withdraw_all(lake.home, stop) == ([], {})
+
+
+def test_an_order_that_is_filled_when_trading_is_stopped_stays_a_fill(home, exchange):
+    lake, _ = home
+    plan = approved_live(lake)
+    exchange.open_exchange()
+    assert withdraw_all(lake.home, Stop("news", "ann", lambda: AT)) == ([], {})
+    land(lake, N_SESSIONS + 1)
+    assert trade_live(lake).filter(plan_id=plan)["status"].to_list() == ["filled"]
+    state = states(lake, "live")[-1]
+    assert not state.differences
+    assert state.shares == pytest.approx(exchange.positions)
 
 
 def test_the_tables_of_the_loop_have_the_account(home):

@@ -1,0 +1,93 @@
+"""Orders that wait at brokers, cancelled when trading is stopped: whatever is due, and whatever the market knows."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import NamedTuple
+
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
+
+from nvtrader_pipelines.execution.audit import About, AuditEvent, plan_event
+from nvtrader_pipelines.execution.book import BookedOrder
+from nvtrader_pipelines.execution.brokers.account_spec import PaperAccountSpec
+from nvtrader_pipelines.execution.brokers.at_market import withdraw_open
+from nvtrader_pipelines.execution.journal import Journal
+from nvtrader_pipelines.storage.accounts import DEFAULT, AccountInUse, connect, held_account, read_account
+from nvtrader_pipelines.storage.audit_log import JsonlAudit
+from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.paper_book import SqliteBook, book_path
+
+PATIENCE_S = 20.0  # for who trades the account: it stops at the next order, as trading is stopped already
+UNSURE = "the broker has not confirmed yet that it cancelled"
+
+
+class Stop(NamedTuple):
+    """Why orders are cancelled, on whose word, and what time it is."""
+
+    reason: str
+    by: str
+    clock: Callable[[], datetime]
+
+
+def withdraw(home: Home, name: str, book: SqliteBook, stop: Stop) -> list[str]:
+    """Cancel the open orders of an account at a broker, and keep that; the ids of those cancelled.
+
+    Orders of an account that is kept here wait for no market: its next session cancels them.
+
+    Raises:
+        StorageError: if the account's file cannot be read.
+        ExecutionError: if the account cannot be reached, or the broker refuses.
+        BrokerTimeout: if the broker does not answer; asking again goes on.
+    """
+    before = book.open_orders()
+    if not before:
+        return []
+    spec = read_account(home, name)
+    if isinstance(spec, PaperAccountSpec):
+        return []
+    withdraw_open(connect(name, spec), book, stop.reason)
+    waiting = {each.order.order_id for each in book.open_orders()}
+    gone = [each for each in before if each.order.order_id not in waiting]
+    filled = {fill.order_id for each in gone for fill in book.fills(each.order.plan_id)}
+    cancelled = [each for each in gone if each.order.order_id not in filled]
+    journal = Journal(JsonlAudit(home), name)
+    journal.append(*(event for each in cancelled if (event := _event(journal, each, stop))))
+    return [each.order.order_id for each in cancelled]
+
+
+def withdraw_all(home: Home, stop: Stop) -> tuple[list[str], dict[str, str]]:
+    """Cancel the open orders of every account that has some at a broker.
+
+    Returns:
+        The ids of the orders cancelled; by account, why some of its orders may still be open.
+    """
+    cancelled, open_still = list[str](), dict[str, str]()
+    again = retry_if_exception_type(AccountInUse)
+    in_turn = Retrying(stop=stop_after_delay(PATIENCE_S), wait=wait_fixed(0.2), retry=again, reraise=True)
+    for name in sorted(path.stem for path in book_path(home, DEFAULT).parent.glob("*.db")):
+        try:
+            found, left = in_turn(_held, home, name, stop)
+            cancelled += found
+            if left:
+                open_still[name] = f"{UNSURE} {', '.join(left)}"
+        except (StorageError, ValueError, OSError) as error:  # of the book, the account's file, the keys, the broker
+            open_still[name] = str(error)
+    return cancelled, open_still
+
+
+def _held(home: Home, name: str, stop: Stop) -> tuple[list[str], list[str]]:
+    """The orders of an account that are cancelled, and those that wait at its broker still."""
+    with held_account(home, name) as book:
+        cancelled, left = withdraw(home, name, book, stop), book.open_orders()
+        kept_here = not left or isinstance(read_account(home, name), PaperAccountSpec)
+        return cancelled, [] if kept_here else [each.order.order_id for each in left]
+
+
+def _event(journal: Journal, each: BookedOrder, stop: Stop) -> AuditEvent | None:
+    """The event of an order that was cancelled; it carries the order where no other event does."""
+    order, record = each.order, journal.record(each.order.plan_id)
+    if record is None:
+        return None
+    detail = {} if order.order_id in record.placed else {"order": order.model_dump(mode="json")}
+    about = About(order.order_id, order.symbol, reason=stop.reason, detail=detail)
+    return plan_event("cancelled", record.plan, stop.clock(), stop.by, about)
