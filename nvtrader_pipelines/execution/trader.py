@@ -69,10 +69,8 @@ class Trader:
             said += self._cancelled(record.plan, OTHER_NAMES)
         elif record.status in TO_BE_TRADED and self._venue.settles == "with_bars":
             said += self._place(record.plan, t, stop)
-        elif record.status in {"cleared", "approved"} and not self._left(record.plan):
-            said += self._cancelled(record.plan, PASSED)
         else:
-            said += self._withdrawn(record.plan, self._left(record.plan), PASSED)
+            said += self._passed(record)
         if self._at_broker(record.plan):
             said += self._told(record.plan)
         return said
@@ -182,22 +180,18 @@ class Trader:
         hard = _hard(self._oversight.findings(plan, decided_at))
         if not hard:
             return []
-        for order in self._venue.booked(plan.plan_id):
-            self._venue.cancel(order.order_id, hard)
-        return self._cancelled(plan, hard)
+        booked = self._venue.booked(plan.plan_id)
+        return self._withdrawn(plan, booked, hard) if booked else self._cancelled(plan, hard)
 
     def _submit(self, plan: RebalancePlan, order: Order) -> list[AuditEvent]:
         """Place an order, unless it buys what holdings have drifted below and may not be bought."""
         barred = self._oversight.unbuyable(order.session).get(order.symbol) if order.side == "buy" else None
         if barred is not None:
-            self._venue.cancel(order.order_id, barred)
-            return self._journal.append(self._order_withdrawn(plan, order, barred))
+            return self._journal.append(self._taken_back(plan, order, barred))
         receipt = self._venue.submit(order)
         if receipt.status == "rejected":
             return self._journal.append(self._order_withdrawn(plan, order, f"rejected: {receipt.reason}"))
-        detail = {"order": order.model_dump(mode="json"), "broker_order_id": receipt.broker_order_id}
-        about = About(order_id=order.order_id, symbol=order.symbol, session=order.session, detail=detail)
-        return self._journal.append(self._of("placed", plan, about))
+        return self._journal.append(self._order_placed(plan, order, broker_order_id=receipt.broker_order_id))
 
     def _none_placed(self, plan: RebalancePlan, orders: Sequence[Order]) -> list[AuditEvent]:
         """The plan is cancelled where each of its orders was, before it was placed."""
@@ -218,6 +212,13 @@ class Trader:
         events += [self._order_cancelled(plan, each.symbol, each.reason) for each in outcome.ended]
         return self._journal.append(*events)
 
+    def _passed(self, record: PlanRecord) -> list[AuditEvent]:
+        """What was to be placed at a market before it opened, and was not; be it that no order was made of it yet."""
+        left = self._left(record.plan)
+        if record.status in {"cleared", "approved"} and not left:
+            return self._cancelled(record.plan, PASSED)
+        return self._withdrawn(record.plan, left, PASSED)
+
     def _left(self, plan: RebalancePlan) -> list[Order]:
         """Orders of a plan for a market that were to be placed and were not."""
         waiting = self._venue.settles == "at_market"
@@ -225,14 +226,23 @@ class Trader:
 
     def _withdrawn(self, plan: RebalancePlan, orders: Sequence[Order], stop: str) -> list[AuditEvent]:
         """The orders that were not to be placed any more; the plan itself where none was."""
-        for order in orders:
-            self._venue.cancel(order.order_id, stop)
-        if orders and not self._at_broker(plan):
+        events = [self._taken_back(plan, order, stop) for order in orders]
+        if events and not self._at_broker(plan) and all(event.kind == "cancelled" for event in events):
             return self._cancelled(plan, stop)
-        return self._journal.append(*(self._order_withdrawn(plan, order, stop) for order in orders))
+        return self._journal.append(*events)
+
+    def _taken_back(self, plan: RebalancePlan, order: Order, reason: str) -> AuditEvent:
+        """What became of an order that is not to be placed: an attempt that was killed may have placed it."""
+        gone = self._venue.cancel(order, reason)
+        return self._order_withdrawn(plan, order, reason) if gone else self._order_placed(plan, order)
 
     def _cancelled(self, plan: RebalancePlan, reason: str) -> list[AuditEvent]:
         return self._journal.append(self._of("cancelled", plan, About(reason=reason)))
+
+    def _order_placed(self, plan: RebalancePlan, order: Order, **more: str) -> AuditEvent:
+        detail = {"order": order.model_dump(mode="json"), **more}
+        about = About(order_id=order.order_id, symbol=order.symbol, session=order.session, detail=detail)
+        return self._of("placed", plan, about)
 
     def _order_cancelled(self, plan: RebalancePlan, symbol: str, reason: str) -> AuditEvent:
         return self._of("cancelled", plan, About(order_id(plan.plan_id, symbol), symbol, reason=reason))

@@ -102,10 +102,12 @@ class AtMarket:
             self._book.cancel(order.order_id, receipt.reason)
         return receipt
 
-    def cancel(self, order_id: str, reason: str) -> None:
-        """Cancel an open order; one that is not open, or not known, is left."""
-        self._broker.cancel(order_id)
-        self._book.cancel(order_id, reason)
+    def cancel(self, order: Order, reason: str) -> bool:
+        """Cancel an order if it is open; whether the broker says that nothing of it is filled, or will be."""
+        self._broker.cancel(order.order_id)
+        _hear(self._broker, self._book, [order], reason)
+        kept = self._book.orders(order.plan_id)
+        return any(each.order.order_id == order.order_id and each.status == "cancelled" for each in kept)
 
     def cancel_open(self, reason: str) -> None:
         """Cancel every open order of this account's own."""
@@ -113,12 +115,8 @@ class AtMarket:
 
     def fill(self, plan: RebalancePlan, t: int) -> Outcome:  # noqa: ARG002 - one signature
         """What the broker says of a plan's orders; those that are still open stay so."""
-        fills = self._broker.fills(plan.plan_id)
-        waiting = {receipt.order_id for receipt in self._broker.open_orders()} - {fill.order_id for fill in fills}
-        booked = [each for each in self._book.orders(plan.plan_id) if each.order.order_id not in waiting]
-        filled = {fill.order_id for fill in fills}
-        rest = {each.order.order_id: ENDED for each in booked if each.order.order_id not in filled}
-        self._book.fill(fills, rest)
+        opened = [each.order for each in self._book.orders(plan.plan_id) if each.status == "accepted"]
+        _hear(self._broker, self._book, opened, ENDED)
         after = self._book.orders(plan.plan_id)
         ended = [Unplaced(each.order.symbol, each.reason) for each in after if each.status == "cancelled"]
         return Outcome(self._book.fills(plan.plan_id), ended)
@@ -217,7 +215,17 @@ def withdraw_open(broker: Broker, book: AccountBook, reason: str) -> None:
     orders = [each.order for each in book.open_orders()]
     for order in orders:
         broker.cancel(order.order_id)
-    waiting = {receipt.order_id for receipt in broker.open_orders()} if orders else set[str]()
+    _hear(broker, book, orders, reason)
+
+
+def _hear(broker: Broker, book: AccountBook, orders: Sequence[Order], reason: str) -> None:
+    """Keep what the broker says of orders of a book: their fills, and the end of those that ended without one.
+
+    What is open is asked for first: an order that is filled in between is then in both answers, and never in neither.
+    """
+    if not orders:
+        return
+    waiting = {receipt.order_id for receipt in broker.open_orders()}
     ended = {order.order_id: order.plan_id for order in orders if order.order_id not in waiting}
     for plan_id in dict.fromkeys(ended.values()):
         fills = [fill for fill in broker.fills(plan_id) if fill.order_id in ended]

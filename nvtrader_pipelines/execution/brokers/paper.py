@@ -1,6 +1,6 @@
 """The paper broker: an account that is kept here, filled by the bars at the spec's timing, costs and slippage."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import ClassVar
@@ -12,7 +12,7 @@ from nvtrader_pipelines.envs.accounts import opened_account, settled
 from nvtrader_pipelines.envs.dynamics import Account, Transition
 from nvtrader_pipelines.execution.book import HELD, AccountBook, AccountState, BookedOrder
 from nvtrader_pipelines.execution.brokers.account_spec import PaperAccountSpec
-from nvtrader_pipelines.execution.brokers.broker import Holdings, Receipt
+from nvtrader_pipelines.execution.brokers.broker import Receipt
 from nvtrader_pipelines.execution.brokers.paper_market import PaperMarket, signed
 from nvtrader_pipelines.execution.brokers.venue import InForce, Outcome, Settles, Unplaced
 from nvtrader_pipelines.execution.errors import ExecutionError
@@ -22,7 +22,8 @@ from nvtrader_pipelines.execution.reconciliation import reconcile
 
 FloatArray = NDArray[np.float64]
 PARTLY = "no more was filled: {why}; the rest is not carried on"
-OUTSIDE = "it was cancelled at the broker"
+AS_WANTED = 1e-9  # of a trade's value: what fills so near to it is all of it
+SAME_CASH = 1e-8  # of the account's value
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,11 +34,7 @@ class _Wanted:
     orders: tuple[Order, ...]
     prices: FloatArray  # (N,) of the fill
     value: float  # account currency, of all just before the fill
-
-    @property
-    def in_whole(self) -> dict[str, float]:
-        """Shares by name, bought or (negative) sold, if every order fills whole."""
-        return {order.symbol: _signed(order) for order in self.orders}
+    is_plain: bool  # no order is rounded or left out: filled whole, the account moves as a back-test's
 
 
 class PaperBroker:
@@ -65,24 +62,23 @@ class PaperBroker:
         """The account at the close of an earlier session."""
         return self._book.at(session)
 
-    def holdings(self) -> Holdings:
-        """What is held at the last close."""
-        state = self._opened()
-        return Holdings(shares=state.shares, cash=state.weights[-1] * state.value, equity=state.value)
-
     def orders(self, plan: RebalancePlan, t: int) -> tuple[Sequence[Order], Sequence[Unplaced]]:
         """The orders of a plan decided at the close of session `t`, sells first, and what makes none; nothing is kept.
 
         Raises:
-            ExecutionError: if the account or the plan is not at that session, or a name held or wanted that has a bar
-                has no price in it.
+            ExecutionError: if the account or the plan is not at that session, a name held or wanted that has a bar has
+                no price in it, or the session could not be settled.
         """
-        wanted = self._wanted(plan, self._at(t), t)
+        account = self._at(t)
+        wanted = self._wanted(plan, account, t)
+        self._require_session(np.maximum(account.weights, self._target(plan)), t + 1)
         halted = ~self._market.tradable(t) & ~self._market.delisted(t)
         changed = np.abs(np.array(plan.target[:-1]) - wanted.transition.drifted[0, :-1]) > HELD
         reason = f"it has no price on {self._market.fill_session(t)}; what is held of it is kept"
         names = [self._symbols[j] for j in np.flatnonzero(halted & changed)]
-        return wanted.orders, [Unplaced(name, reason) for name in names]
+        booked = {order.order_id: order for order in self.booked(plan.plan_id)}  # as it was quoted when it was placed
+        made = {order.order_id: order for order in wanted.orders} | booked
+        return tuple(made.values()), [Unplaced(name, reason) for name in names]
 
     def booked(self, plan_id: str) -> Sequence[Order]:
         """The orders placed for a plan."""
@@ -94,22 +90,15 @@ class PaperBroker:
         known = next(each for each in self._book.orders(order.plan_id) if each.order.order_id == order.order_id)
         return _receipt(known)
 
-    def open_orders(self) -> Sequence[Receipt]:
-        """Orders that are accepted and neither filled nor cancelled."""
-        return [_receipt(each) for each in self._book.open_orders()]
-
-    def cancel(self, order_id: str, reason: str = OUTSIDE) -> None:
-        """Cancel an open order; one that is not open any more is left."""
-        self._book.cancel(order_id, reason)
+    def cancel(self, order: Order, reason: str) -> bool:
+        """Cancel an order if it is open; whether nothing of it is filled."""
+        self._book.cancel(order.order_id, reason)
+        return all(fill.order_id != order.order_id for fill in self._book.fills(order.plan_id))
 
     def cancel_open(self, reason: str) -> None:
         """Cancel every open order."""
         for each in self._book.open_orders():
             self._book.cancel(each.order.order_id, reason)
-
-    def fills(self, plan_id: str) -> Sequence[Fill]:
-        """What was filled of a plan's orders."""
-        return self._book.fills(plan_id)
 
     def fill(self, plan: RebalancePlan, t: int) -> Outcome:
         """Fill what was placed of a plan decided at the close of session `t`: sells, then buys within cash."""
@@ -118,8 +107,7 @@ class PaperBroker:
             account = self._at(t)
             wanted = self._wanted(plan, account, t)
             filled = self._filled(opened, wanted, account, t)
-            fills, rest = self._tickets(opened, filled, wanted, t)
-            self._book.fill(fills, rest)
+            self._book.fill(*self._tickets(opened, filled, wanted, t))
         booked = self._book.orders(plan.plan_id)
         ended = [Unplaced(each.order.symbol, each.reason) for each in booked if each.status == "cancelled"]
         return Outcome(self._book.fills(plan.plan_id), ended)
@@ -131,32 +119,30 @@ class PaperBroker:
         if before.session >= session:
             return before
         account, fills = self._at(t - 1), self._book.fills(plan.plan_id) if plan is not None else []
-        self._require_closes(account, t)
-        if not decided:
-            weights, growth = self._market.drift(account, t - 1)
-            state = self._state(t, settled(account, weights, growth), in_force)
-            expected = self._restated(before, t - 1)
+        self._require_session(account.weights, t)
+        if decided:
+            done, paid = self._done(plan, fills, account, t - 1)
+            state = self._state(t, settled(account, done.weights[0], float(done.session_growth[0, 0])), in_force)
+            figures = {"turnover": float(done.turnover[0]), "cost": float(done.cost[0])}
+            state = state.model_copy(update=figures | ({"plan_id": plan.plan_id} if plan is not None and fills else {}))
+            expected = self._expected(before, plan, fills, paid, t - 1)
+            cash = self._cash(before, fills, done, paid, t - 1)
         else:
-            done, in_part = self._done(plan, fills, account, t - 1)
-            moved = settled(account, done.weights[0], float(done.session_growth[0, 0]))
-            state = self._state(t, moved, in_force).model_copy(
-                update={
-                    "turnover": float(done.turnover[0]),
-                    "cost": float(done.cost[0]),
-                    "plan_id": plan.plan_id if plan is not None and fills else None,
-                }
-            )
-            kept = self._market.tradable(t - 1) if in_part else np.zeros(len(self._symbols), np.bool_)
-            expected = self._expected(before, fills, np.where(kept, 0.0, state.cost), t - 1)
-        differences = tuple(each.sentence for each in reconcile(expected, state.shares))
-        state = state.model_copy(update={"net_return": float(state.recent_returns[-1]), "differences": differences})
+            state = self._state(t, settled(account, *self._market.drift(account, t - 1)), in_force)
+            expected, cash = self._restated(before, t - 1), before.weights[-1] * before.value
+        self._require_session(np.array(state.weights), t)
+        differences = [each.sentence for each in reconcile(expected, state.shares)]
+        if not abs(cash - (held := state.weights[-1] * state.value)) <= SAME_CASH * state.value:
+            differences.append(f"cash: {cash:.2f} expected, {held:.2f} held")
+        update = {"net_return": float(state.recent_returns[-1]), "differences": tuple(differences)}
+        state = state.model_copy(update=update)
         self._book.settle(state)
         return state
 
     def _wanted(self, plan: RebalancePlan, account: Account, t: int) -> _Wanted:
         market, spec = self._market, self._spec
-        target = np.array(plan.target)
-        self._require_plan(plan, target, t)
+        self._require_plan(plan, t)
+        target = self._target(plan)
         prices, tradable = market.fill_prices(t), market.tradable(t)
         held = np.maximum(account.weights[:-1], target[:-1]) > HELD
         require_prices(self._symbols, held & tradable, prices, market.fill_session(t))
@@ -173,17 +159,21 @@ class PaperBroker:
         made = (done.trades[0, :-1] != 0.0) & tradable & ~small
         shares = np.divide(changes, prices, out=np.zeros_like(changes), where=made)
         ticket = Ticket(plan, market.fill_session(t), shares, prices)
-        return _Wanted(done, orders_of(ticket, whole_shares=spec.whole_shares), prices, value)
+        is_plain = not spec.whole_shares and not small.any()
+        return _Wanted(done, orders_of(ticket, whole_shares=spec.whole_shares), prices, value, is_plain)
 
     def _filled(self, opened: Sequence[Order], wanted: _Wanted, account: Account, t: int) -> dict[str, float]:
-        """Shares by name that fill of the orders placed, bought or (negative) sold."""
-        limits = self._volume_limits(t)
-        most = {each.symbol: min(each.quantity, limits[each.symbol]) for each in opened}
+        """Shares by name that fill of the orders placed, at the adjustment of their quotes; bought or (negative) sold.
+
+        Orders that are placed already are worth what they were: prices may have been adjusted anew since.
+        """
+        limits = self._volume_limits(t) * wanted.prices
+        most = {each.symbol: min(each.quantity, limits[self._place(each)] / each.quote) for each in opened}
         filled = {each.symbol: np.copysign(most[each.symbol], _signed(each)) for each in opened}
-        if not self._spec.whole_shares and filled == wanted.in_whole:
+        bought = self._values(opened, filled)
+        if self._is_as_wanted(bought, wanted):
             return filled
-        bought = signed(self._symbols, filled) * np.nan_to_num(wanted.prices) / wanted.value
-        share = self._market.affordable(account, t, bought)
+        share = self._market.affordable(account, t, bought / wanted.value)
         paid = {symbol: shares * share if shares > 0.0 else shares for symbol, shares in filled.items()}
         if not self._spec.whole_shares:
             return paid
@@ -193,24 +183,26 @@ class PaperBroker:
             for symbol, shares in paid.items()
         }
 
-    def _volume_limits(self, t: int) -> dict[str, float]:
-        share, at = self._spec.volume_share, self._market.filled_at(t)
+    def _volume_limits(self, t: int) -> FloatArray:
+        """Shares (N,) that may be traded in the session that fills the orders of a decision."""
+        share, tradable = self._spec.volume_share, self._market.tradable(t)
         if share is None:
-            return dict.fromkeys(self._symbols, np.inf)
-        volumes = np.nan_to_num(self._market.prices.volumes[at])
-        return dict(zip(self._symbols, (share * volumes).tolist(), strict=True))
+            return np.where(tradable, np.inf, 0.0)
+        return np.where(tradable, share * np.nan_to_num(self._market.prices.volumes[self._market.filled_at(t)]), 0.0)
 
     def _tickets(
         self, opened: Sequence[Order], filled: dict[str, float], wanted: _Wanted, t: int
     ) -> tuple[list[Fill], dict[str, str]]:
-        """The fills, and the orders of which nothing filled with the reason."""
+        """The fills, and the orders of which nothing filled with the reason; fees and slippage are the cost."""
         slip = self._spec.slippage_bps * 1e-4
-        traded = signed(self._symbols, filled) * np.nan_to_num(wanted.prices)
-        fees = self._fees(traded / wanted.value, t) * wanted.value
+        traded = self._values(opened, filled)
+        whole = self._is_as_wanted(traded, wanted)
+        cost = float(wanted.transition.cost[0]) if whole else self._market.cost_of(traded / wanted.value, t)
         gross = np.abs(traded).sum()
+        fees = cost * wanted.value - slip * gross
         fills, rest = [], {}
         for order in opened:
-            shares, place = filled[order.symbol], self._symbols.index(order.symbol)
+            shares = filled[order.symbol]
             if shares == 0.0:
                 rest[order.order_id] = PARTLY.format(why="the session's volume or the cash left nothing for it")
                 continue
@@ -220,49 +212,73 @@ class PaperBroker:
                     symbol=order.symbol,
                     side=order.side,
                     quantity=abs(shares),
-                    price=float(wanted.prices[place] * (1.0 + np.copysign(slip, shares))),
-                    cost=float(fees * abs(traded[place]) / gross),
+                    price=float(order.quote * (1.0 + np.copysign(slip, shares))),
+                    cost=float(fees * abs(traded[self._place(order)]) / gross),
                     session=order.session,
                     complete=abs(shares) >= order.quantity,
                 )
             )
         return fills, rest
 
-    def _fees(self, trades: FloatArray, t: int) -> float:
-        return float(self._market.fees(trades[None, :], np.array([self._market.filled_at(t)]))[0])
-
     def _done(
         self, plan: RebalancePlan | None, fills: Sequence[Fill], account: Account, t: int
-    ) -> tuple[Transition, bool]:
-        """The session after a decision, given what was filled; and whether that is but a part of what was wanted."""
+    ) -> tuple[Transition, float]:
+        """The session after a decision, given what was filled; and the part of a name without a fill that is paid.
+
+        A back-test takes costs from every position alike; where not all of a plan is filled as it is there, cash pays.
+        """
         if plan is None or not fills:
-            return self._market.hold(account, t, None), False
+            return self._market.hold(account, t, None), 0.0
         wanted = self._wanted(plan, account, t)
-        filled = {fill.symbol: _signed(fill) for fill in fills}
-        if not self._spec.whole_shares and filled == wanted.in_whole:
-            return wanted.transition, False
-        bought = signed(self._symbols, filled) * np.nan_to_num(wanted.prices) / wanted.value
-        return self._market.filled(account, t, bought), True
+        orders = [each.order for each in self._book.orders(plan.plan_id)]
+        bought = self._values(orders, {fill.symbol: _signed(fill) for fill in fills})
+        if self._is_as_wanted(bought, wanted):
+            return wanted.transition, float(wanted.transition.cost[0])
+        return self._market.filled(account, t, bought / wanted.value), 0.0
+
+    def _values(self, orders: Sequence[Order], shares: Mapping[str, float]) -> FloatArray:
+        """What is bought or (negative) sold of orders, (N,), account currency: shares at the quotes they were made at."""
+        return signed(self._symbols, {each.symbol: shares.get(each.symbol, 0.0) * each.quote for each in orders})
+
+    def _is_as_wanted(self, bought: FloatArray, wanted: _Wanted) -> bool:
+        """Whether what is bought (N,) is what a back-test buys."""
+        whole = self._values(wanted.orders, {order.symbol: _signed(order) for order in wanted.orders})
+        return wanted.is_plain and bool((np.abs(bought - whole) <= AS_WANTED * np.abs(whole)).all())
+
+    def _place(self, order: Order) -> int:
+        return self._symbols.index(order.symbol)
 
     def _restated(self, before: AccountState, t: int) -> dict[str, float]:
         """Shares held at the close of session `t`, at the adjustment that its prices have now."""
         closes = dict(zip(self._symbols, self._market.prices.last_closes[t].tolist(), strict=True))
         return {name: shares * before.prices[name] / closes[name] for name, shares in before.shares.items()}
 
-    def _expected(self, before: AccountState, fills: Sequence[Fill], paid: FloatArray, t: int) -> dict[str, float]:
-        """Shares after the fills of a decision at the close of session `t`.
-
-        A name without a fill pays its part (N,) of the costs with its shares, as every position does in the transition.
-        """
-        changes = {fill.symbol: _signed(fill) for fill in fills}
+    def _expected(
+        self, before: AccountState, plan: RebalancePlan | None, fills: Sequence[Fill], paid: float, t: int
+    ) -> dict[str, float]:
+        """Shares after the fills of a decision at the close of session `t`; a name without one gives the part `paid`."""
+        orders = [each.order for each in self._book.orders(plan.plan_id)] if plan is not None and fills else []
+        bought = self._values(orders, {fill.symbol: _signed(fill) for fill in fills})
+        changes = {self._symbols[j]: float(bought[j] / self._market.fill_prices(t)[j]) for j in np.flatnonzero(bought)}
         gone = {name for name, out in zip(self._symbols, self._market.delisted(t), strict=True) if out}
-        paying = dict(zip(self._symbols, paid.tolist(), strict=True)) | dict.fromkeys(changes, 0.0)
         kept = {
-            name: shares * (1.0 - paying[name])
+            name: shares if name in changes else shares * (1.0 - paid)
             for name, shares in self._restated(before, t).items()
             if name not in gone
         }
         return {name: kept.get(name, 0.0) + changes.get(name, 0.0) for name in {*kept, *changes}}
+
+    def _cash(self, before: AccountState, fills: Sequence[Fill], done: Transition, paid: float, t: int) -> float:
+        """Cash after the fills of a decision at the close of session `t`, account currency.
+
+        Delisted names are paid out; what names without a fill give for the costs is not paid by it.
+        """
+        value = self._market.growth_to_fill(before.account(self._symbols), t) * before.value
+        filled = {fill.symbol for fill in fills}
+        held, delisted = done.drifted[0, :-1] * value, self._market.delisted(t)
+        given = sum(held[j] for j, name in enumerate(self._symbols) if name not in filled and not delisted[j]) * paid
+        spent = sum(_signed(fill) * fill.price + fill.cost for fill in fills)
+        return before.weights[-1] * before.value - spent + float(held[delisted].sum()) + given
 
     def _state(self, t: int, account: Account, in_force: InForce) -> AccountState:
         panel, before = self._market.panel, self._book.last()
@@ -308,26 +324,48 @@ class PaperBroker:
             )
         return account
 
-    def _require_plan(self, plan: RebalancePlan, target: FloatArray, t: int) -> None:
-        session = self._market.panel.sessions[t].item()
-        if plan.session != session or plan.symbols[:-1] != self._symbols:
+    def _target(self, plan: RebalancePlan) -> FloatArray:
+        """What a plan wants of the names of this market (N+1,), of which it may know but a part, or more.
+
+        Raises:
+            ExecutionError: if it wants a name that the market lacks.
+        """
+        if plan.symbols[:-1] == self._symbols:
+            return np.array(plan.target)
+        wanted = dict(zip(plan.symbols, plan.target, strict=True))
+        strangers = [name for name, weight in wanted.items() if weight > HELD and name not in (*self._symbols, "cash")]
+        if strangers:
             raise ExecutionError(
-                f"a plan is filled in the session after its decision, by the names it was made for, but plan "
-                f"{plan.plan_id} is of {plan.session} with {len(plan.symbols) - 1} names and the account stands at "
-                f"{session} with {len(self._symbols)}; it is too late for it, wait for the next plan"
+                f"plan {plan.plan_id} bought {', '.join(strangers)}, which the market of the active policy does not "
+                "have; activate the policy that made it until its session is settled"
             )
-        if target.min() < -HELD:
+        return signed((*self._symbols, "cash"), wanted)
+
+    def _require_plan(self, plan: RebalancePlan, t: int) -> None:
+        session = self._market.panel.sessions[t].item()
+        if plan.session != session:
+            raise ExecutionError(
+                f"a plan is filled in the session after its decision, but plan {plan.plan_id} is of {plan.session} and "
+                f"the account stands at {session}; it is too late for it, wait for the next plan"
+            )
+        if min(plan.target) < -HELD:
             raise ExecutionError(
                 f"a paper account holds no short position and owes nothing, but plan {plan.plan_id} wants "
-                f"{plan.symbols[int(target.argmin())]} at {target.min():.6g}; use a policy of the simplex"
+                f"{plan.symbols[int(np.argmin(plan.target))]} at {min(plan.target):.6g}; use a policy of the simplex"
             )
 
-    def _require_closes(self, account: Account, t: int) -> None:
-        tradable = self._market.panel.tradable[t]
-        held = account.weights[:-1] > HELD
-        session = self._market.panel.sessions[t].item()
-        require_prices(self._symbols, held & tradable, self._market.prices.closes[t], session)
-        require_prices(self._symbols, held, self._market.prices.last_closes[t], session)
+    def _require_session(self, weights: FloatArray, t: int) -> None:
+        """Check that weights (N+1,) can be marked to the close of session `t`, and that the market's returns are."""
+        market, session = self._market, self._market.panel.sessions[t].item()
+        held, tradable = weights[:-1] > HELD, market.panel.tradable[t]
+        require_prices(self._symbols, held & tradable, market.prices.closes[t], session)
+        require_prices(self._symbols, held, market.prices.last_closes[t], session)
+        known = np.isfinite(market.legs.returns[:, t]).all(axis=0)
+        if not known.all():
+            raise ExecutionError(
+                f"the return of {self._symbols[int(np.argmin(known))]} on {session} must be a finite number, but is "
+                "none; check its bars of that session and run the market job"
+            )
 
 
 def _signed(order: Order | Fill) -> float:

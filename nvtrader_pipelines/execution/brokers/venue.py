@@ -71,8 +71,8 @@ class Venue(Protocol):
         """Place an order; one whose id is known is not placed again."""
         ...
 
-    def cancel(self, order_id: str, reason: str) -> None:
-        """Cancel an open order; one that is not open, or not known, is left."""
+    def cancel(self, order: Order, reason: str) -> bool:
+        """Cancel an order if it is open; whether nothing of it is filled, or will be."""
         ...
 
     def cancel_open(self, reason: str) -> None:

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -214,6 +216,60 @@ def test_the_switch_keeps_the_second_order_from_the_broker_and_open_ones_are_can
     live.exchange.closes = PRICES.closes[11]
     live.trader.execute(11)
     assert not live.exchange.open_orders()
+
+
+def test_what_the_open_filled_before_a_halt_was_found_is_told_as_filled():
+    live = Live().open()
+    live.switch.after = live.switch.read
+    state = live.session(11)
+    assert {event.symbol for event in live.log.of("filled")} == set(PANEL.symbols)
+    assert not live.log.of("cancelled")
+    assert live.book.filled == live.exchange.filled
+    assert state.differences == ()
+
+
+def test_what_was_filled_for_a_policy_of_other_names_is_told_as_filled():
+    live = Live().open()
+    wider = replace(synthetic_panel(60, 5), symbols=(*PANEL.symbols, "EEE"))
+    live.exchange.open_market(11)
+    live.venue = AtMarket(live.exchange, (wider, prices_of(wider)), live.book, AlpacaAccountSpec())
+    deployed = Deployed(wider, live.deployed.spec, Wants(0.2, 0.2, 0.2, 0.2, 0.1, 0.1), run_id="1" * 16)
+    trader = Trader(deployed, live.venue, Journal(live.log, ACCOUNT), live.trader._oversight)
+    trader.execute(11)
+    assert trader.settle(11).differences == ()
+    assert {event.symbol for event in live.log.of("filled")} == set(PANEL.symbols)
+    assert not [event for event in live.log.of("cancelled") if event.order_id]
+
+
+def test_an_order_that_the_broker_has_not_cancelled_yet_stays_open_and_its_fill_is_told():
+    live = Live().open()
+    live.exchange.cancel = lambda order_id: None  # it is asked, and has not done it
+    live.switch.after = live.switch.read
+    live.exchange.closes = PRICES.closes[11]
+    live.trader.execute(11)
+    assert len(live.book.open_orders()) == 4
+    assert not live.log.of("cancelled")
+    live.exchange.open_market(11)
+    live.trader.execute(11)
+    assert live.trader.settle(11).differences == ()
+    assert len(live.log.of("filled")) == 4
+
+
+def test_a_fill_in_part_is_told_once_nothing_more_may_be_filled():
+    live = Live().open()
+    live.exchange.open_market(11)
+    (order_id, whole), *_ = live.exchange.filled.items()
+    part = whole.model_copy(update={"quantity": whole.quantity / 2.0, "complete": False})
+    live.exchange.filled[order_id] = part
+    live.exchange.shares[whole.symbol] -= part.quantity
+    waiting = live.exchange.open_orders
+    live.exchange.open_orders = lambda: [*waiting(), Receipt(order_id, "x", "accepted")]
+    live.trader.execute(11)
+    assert len(live.log.of("filled")) == 3
+    live.exchange.open_orders = waiting
+    live.trader.execute(11)
+    assert live.book.filled == live.exchange.filled
+    assert live.trader.settle(11).differences == ()
 
 
 def test_a_plan_that_waits_is_placed_when_it_is_approved_and_expires_with_the_next_session():

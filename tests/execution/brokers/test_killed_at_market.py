@@ -11,7 +11,7 @@ from tests.execution.desks import ACCOUNT, ticking
 
 EFFECTS = {"settle", "place", "cancel", "fill", "append", "submit"}
 WANTED = {10: (0.2, 0.2, 0.2, 0.2, 0.2), 13: (0.4, 0.1, 0.3, 0.1, 0.1)}
-LAST = 14
+LAST = 15
 
 
 class Killed(BaseException):
@@ -54,8 +54,7 @@ def hired(live, fuse):
 
 def step(live, trader, t):
     """One evening, whole."""
-    if t == min(WANTED):
-        trader.open_at(t)
+    trader.open_at(t)
     live.policy.weights = np.array(WANTED.get(t, live.policy.weights))
     trader.execute(t)
     trader.settle(t)
@@ -98,3 +97,26 @@ def test_a_step_killed_anywhere_is_finished_by_the_next_attempt_with_the_same_or
         assert live.exchange.filled == undisturbed.exchange.filled == live.book.filled, killed
         assert live.book.states == undisturbed.book.states, killed
         assert live.log.kept.keys() == undisturbed.log.kept.keys(), killed
+
+
+def accounted_for(live):
+    """Whether book, audit and broker tell the same of every order, and each made has exactly one end."""
+    told = {event.order_id: event.detail["fill"] for event in live.log.of("filled")}
+    assert told.keys() == live.exchange.filled.keys() == live.book.filled.keys()
+    assert told.keys() <= {event.order_id for event in live.log.of("placed")}
+    cancelled = {event.order_id for event in live.log.of("cancelled") if event.order_id}
+    assert not cancelled & told.keys()
+    assert not any(each.status == "accepted" for each in live.book.placed.values())
+    assert not live.exchange.open_orders()
+    assert not any(state.differences for state in live.book.states.values())
+    return True
+
+
+def test_a_step_that_is_finished_only_after_the_next_open_tells_what_was_filled_of_the_orders_it_had_placed():
+    for killed, live in every_kill(again_at_once=False):
+        assert accounted_for(live), killed
+
+
+def test_a_halt_after_the_open_tells_the_fills_whatever_was_killed_before():
+    for killed, live in every_kill(again_at_once=False, halted=14):
+        assert accounted_for(live), killed
