@@ -15,6 +15,7 @@ from nvtrader_pipelines.evaluation.promotion import PERIOD
 from nvtrader_pipelines.evaluation.promotion_gate import GateVerdict, PromotionGate, TrackRecord
 from nvtrader_pipelines.execution.audit import event_id
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
+from nvtrader_pipelines.portfolio.costs import CostModel
 from nvtrader_pipelines.storage.active_policy import (
     ActivePolicy,
     PolicyRef,
@@ -303,12 +304,17 @@ def _track_record(lake: Warehouse, ledger: Ledger, ref: PolicyRef) -> TrackRecor
 
 def _terms(spec: ExperimentSpec) -> dict[str, str]:
     """What must be the same for returns to be compared."""
-    costs = [canonical_json(model) for model in spec.environment.cost_models]
     return {
         "market": spec.market.source,
         "fill": spec.environment.fill,
-        "cost of trading": " and ".join(sorted(costs)) or "none",
+        "cost of trading": " and ".join(sorted(map(_worded, spec.environment.cost_models))) or "none",
     }
+
+
+def _worded(model: CostModel) -> str:
+    """A cost model as a sentence takes it; numbers are whole, so that two models never read the same."""
+    settings = [f"{name} {value}".replace("_", " ") for name, value in model if name != "kind"]
+    return f"{model.kind.replace('_', ' ')} ({', '.join(settings)})"
 
 
 def _deflated(lake: Warehouse, ref: PolicyRef) -> float | None:

@@ -224,7 +224,7 @@ def test_accounts_that_paid_other_costs_are_not_compared(lake, runs):
     ask(lake, "steady")
     said = ask(lake, "free")
     assert not said.activated
-    assert 'the cost of trading is none in the tests of the one and {"bps":10.0,"kind":"proportional"} in' in (
+    assert "the cost of trading is none in the tests of the one and proportional (bps 10.0) in those of" in (
         said.verdict.sentence
     )
 
