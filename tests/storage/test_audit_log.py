@@ -125,7 +125,9 @@ def test_what_another_appended_is_seen(home, log):
     assert [each.reason for each in other.events()] == ["why", "why", "why"]
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), object(), "\ud800"], ids=["NaN", "infinity", "object", "surrogate"])
+@pytest.mark.parametrize(
+    "value", [float("nan"), float("inf"), object(), "\ud800"], ids=["NaN", "infinity", "object", "surrogate"]
+)
 def test_an_event_that_is_no_json_is_refused_and_nothing_is_kept(log, value):
     with pytest.raises(StorageError, match="its detail must be finite numbers, text, lists and mappings"):
         log.append([an_event(0), an_event(1, value=value)])
