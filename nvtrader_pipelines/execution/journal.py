@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime
 
 from nvtrader_pipelines.execution.audit import AuditEvent, AuditLog, event_id
 from nvtrader_pipelines.execution.plan_records import PlanRecord, plan_records
@@ -16,6 +16,7 @@ class Proposal:
     plan_id: str | None  # None: it wants no trade
     run_id: str | None
     policy: str | None
+    at: datetime
 
 
 class Journal:
@@ -81,4 +82,6 @@ class Journal:
             if event.kind == "halted":
                 self._halted.add(event.session)
             if event.kind == "proposed":
-                self._proposals[event.session] = Proposal(event.session, event.plan_id, event.run_id, event.policy)
+                self._proposals[event.session] = Proposal(
+                    event.session, event.plan_id, event.run_id, event.policy, event.at
+                )

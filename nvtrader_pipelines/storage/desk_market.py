@@ -48,6 +48,7 @@ class DeskMarket:
     account: AccountSpec
     deployment: Deployment
     tested_to: date
+    activated_at: datetime
     prices: Prices
     limits: RiskLimits
     compliance: ComplianceData
@@ -125,11 +126,14 @@ class DeskMarket:
     def require_recent(self, proposals: Sequence[Proposal], stands_at: date) -> None:
         """Refuse a policy whose tests lie too far back when it begins to trade the account; at a broker, at any time.
 
+        One that is activated again begins again.
+
         Raises:
             ExecutionError: naming the last session tested.
         """
         own = (self.deployment.run_id, self.deployment.policy)
-        begun = [each.session for each in proposals if (each.run_id, each.policy) == own]
+        in_force = [each for each in proposals if each.at >= self.activated_at]
+        begun = [each.session for each in in_force if (each.run_id, each.policy) == own]
         since = begun[0] if begun and not self.is_live else stands_at
         gap = self.panel.index_of(np.datetime64(since)) + 1 - self.panel.index_of(np.datetime64(self.tested_to))
         if gap > RECENT:
@@ -234,6 +238,7 @@ def desk_market(lake: Warehouse, active: ActivePolicy, name: str) -> DeskMarket:
         account=account,
         deployment=deployment,
         tested_to=run.as_parent.window[1],
+        activated_at=active.activated_at,
         prices=read_prices(lake, deployment.panel),
         limits=tighter(deployment.spec.pipeline.risk_limits, read_limits(lake.home)),
         compliance=read_compliance(lake.home),

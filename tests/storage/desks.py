@@ -1,5 +1,6 @@
 """A home in which a policy that was tested is active, in no time: networks as they begin."""
 
+from datetime import datetime
 from pathlib import Path
 
 from nvtrader_pipelines.storage.active_policy import PolicyRef, activate
@@ -21,6 +22,6 @@ def judged_home(root: Path) -> tuple[Warehouse, SealedRun]:
     return lake, run
 
 
-def make_active(lake: Warehouse, run: SealedRun, policy: str | None = None) -> None:
+def make_active(lake: Warehouse, run: SealedRun, policy: str | None = None, at: datetime = AT) -> None:
     """Let one of the run's policies trade."""
-    activate(lake, Ledger.open(lake.home), PolicyRef(run.run_id, policy or run.experiment), "ann", "", lambda: AT)
+    activate(lake, Ledger.open(lake.home), PolicyRef(run.run_id, policy or run.experiment), "ann", "", lambda: at)

@@ -2,6 +2,7 @@ import datetime as dt
 import shutil
 import subprocess
 import sys
+from functools import partial
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from nvtrader_pipelines.execution.brokers.broker import BrokerTimeout
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.market.calendar import sessions
+from nvtrader_pipelines.orchestration.rebalancing import executed
 from nvtrader_pipelines.storage import desk_market
 from nvtrader_pipelines.storage.audit_log import JsonlAudit
 from nvtrader_pipelines.storage.errors import StorageError
@@ -63,9 +65,9 @@ def desk(lake, account="paper", at=AT) -> Desk:
     return DESKS[account]
 
 
-def trade(lake, *days, account="paper", acknowledge=True):
+def trade(lake, *days, account="paper", at=AT, acknowledge=True):
     told = []
-    followed(desk(lake, account).trade(*days, acknowledge=acknowledge), told.append)
+    followed(desk(lake, account, at).trade(*days, acknowledge=acknowledge), told.append)
     return told
 
 
@@ -195,6 +197,10 @@ def test_a_policy_whose_tests_lie_too_far_back_does_not_begin_to_trade(home, mon
         trade(lake, account="late")
     assert not states(lake, "late")
     trade(lake)  # what has begun goes on
+    for n, policy in enumerate((f"{run.experiment}/seed-{run.seeds[0]}", run.experiment), start=1):
+        make_active(lake, run, policy, at=AT + dt.timedelta(days=n))
+    with pytest.raises(ExecutionError, match=f"was tested to {last}"):  # what is activated again begins again
+        trade(lake)
 
 
 def test_an_account_does_not_begin_before_the_policys_tests_nor_after_the_market(home):
@@ -379,6 +385,29 @@ def test_a_plan_at_a_broker_is_not_approved_once_the_exchange_has_opened_or_late
         live(lake).approve(plan, "ann", "I looked")
     assert not [event for event in JsonlAudit(lake.home).events("live") if event.kind == "approved"]
     assert exchange.orders == []
+
+
+def test_nobody_but_a_person_acknowledges_what_is_found_in_a_plan_at_a_broker(home, exchange):
+    lake, _ = home
+    trade_live(lake)
+    replay = partial(trade, account="live", at=evening(lake))
+    for attempt in (
+        lambda: replay(lake),
+        lambda: replay(lake, None, days_of(lake)[-1]),
+        lambda: executed(live(lake), lambda _: None, acknowledge=True),
+    ):
+        with pytest.raises(ExecutionError, match=r"acknowledged by the r.* must be kept here, but live is at a broker"):
+            attempt()
+    assert live(lake).plans()["status"].to_list() == ["waiting"]
+    assert exchange.orders == []
+
+
+def test_an_account_at_a_broker_does_not_open_in_the_past(home, exchange):
+    lake, run = home
+    with pytest.raises(ExecutionError, match="begins on a day of the past must be kept here"):
+        trade(lake, run.as_parent.window[0], account="live", at=evening(lake), acknowledge=False)
+    assert exchange.requests == []
+    assert not book_path(lake.home, "live").exists()
 
 
 def approved_live(lake):
