@@ -34,7 +34,6 @@ class _Wanted:
     orders: tuple[Order, ...]
     prices: FloatArray  # (N,) of the fill
     value: float  # account currency, of all just before the fill
-    is_plain: bool  # no order is rounded or left out: filled whole, the account moves as a back-test's
 
 
 class PaperBroker:
@@ -45,6 +44,7 @@ class PaperBroker:
     def __init__(self, market: PaperMarket, book: AccountBook, spec: PaperAccountSpec) -> None:
         self._market, self._book, self._spec = market, book, spec
         self._symbols = market.panel.symbols
+        self._is_plain = spec == PaperAccountSpec(capital=spec.capital, slippage_bps=spec.slippage_bps)
 
     def last(self) -> AccountState | None:
         """The account at the last close it was settled at; None where it is not open."""
@@ -159,8 +159,7 @@ class PaperBroker:
         made = (done.trades[0, :-1] != 0.0) & tradable & ~small
         shares = np.divide(changes, prices, out=np.zeros_like(changes), where=made)
         ticket = Ticket(plan, market.fill_session(t), shares, prices)
-        is_plain = not spec.whole_shares and not small.any()
-        return _Wanted(done, orders_of(ticket, whole_shares=spec.whole_shares), prices, value, is_plain)
+        return _Wanted(done, orders_of(ticket, whole_shares=spec.whole_shares), prices, value)
 
     def _filled(self, opened: Sequence[Order], wanted: _Wanted, account: Account, t: int) -> dict[str, float]:
         """Shares by name that fill of the orders placed, at the adjustment of their quotes; bought or (negative) sold.
@@ -237,13 +236,13 @@ class PaperBroker:
         return self._market.filled(account, t, bought / wanted.value), 0.0
 
     def _values(self, orders: Sequence[Order], shares: Mapping[str, float]) -> FloatArray:
-        """What is bought or (negative) sold of orders, (N,), account currency: shares at the quotes they were made at."""
+        """What is bought or (negative) sold of orders, (N,), account currency: shares at the orders' own quotes."""
         return signed(self._symbols, {each.symbol: shares.get(each.symbol, 0.0) * each.quote for each in orders})
 
     def _is_as_wanted(self, bought: FloatArray, wanted: _Wanted) -> bool:
-        """Whether what is bought (N,) is what a back-test buys."""
+        """Whether what is bought (N,) is what a back-test buys; no account is one that rounds or leaves out orders."""
         whole = self._values(wanted.orders, {order.symbol: _signed(order) for order in wanted.orders})
-        return wanted.is_plain and bool((np.abs(bought - whole) <= AS_WANTED * np.abs(whole)).all())
+        return self._is_plain and bool((np.abs(bought - whole) <= AS_WANTED * np.abs(whole)).all())
 
     def _place(self, order: Order) -> int:
         return self._symbols.index(order.symbol)
@@ -256,7 +255,7 @@ class PaperBroker:
     def _expected(
         self, before: AccountState, plan: RebalancePlan | None, fills: Sequence[Fill], paid: float, t: int
     ) -> dict[str, float]:
-        """Shares after the fills of a decision at the close of session `t`; a name without one gives the part `paid`."""
+        """Shares after the fills of a decision at the close of session `t`; names without one give the part `paid`."""
         orders = [each.order for each in self._book.orders(plan.plan_id)] if plan is not None and fills else []
         bought = self._values(orders, {fill.symbol: _signed(fill) for fill in fills})
         changes = {self._symbols[j]: float(bought[j] / self._market.fill_prices(t)[j]) for j in np.flatnonzero(bought)}

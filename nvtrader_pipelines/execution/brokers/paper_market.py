@@ -28,8 +28,6 @@ from nvtrader_pipelines.portfolio.costs import CostFunction, no_cost, proportion
 
 FloatArray = NDArray[np.float64]
 Flags = NDArray[np.bool_]
-N_ROUNDS = 50  # of finding the cost of what fills; each brings it nearer by the factor of the cost
-AS_GOOD_AS_EQUAL = 1e-16  # fraction of equity
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,15 +37,14 @@ class PaperMarket:
     panel: MarketPanel
     legs: Legs
     prices: Prices
-    fees: CostFunction  # of the spec
-    cost: CostFunction  # the fees and the slippage
+    cost: CostFunction  # the spec's fees and the slippage
 
     @classmethod
     def of(cls, panel: MarketPanel, environment: EnvSpec, prices: Prices, slippage_bps: float = 0.0) -> Self:
         """The market of an experiment's environment."""
         fees = total_cost(environment.cost_models, panel) if environment.cost_models else no_cost
         legs = market_legs(panel, resolve_fill(environment.fill, panel))
-        return cls(panel, legs, prices, fees, _with_slippage(fees, slippage_bps * 1e-4) if slippage_bps else fees)
+        return cls(panel, legs, prices, _with_slippage(fees, slippage_bps * 1e-4) if slippage_bps else fees)
 
     def filled_at(self, t: int) -> int:
         """The session whose prices fill the orders of a decision."""
@@ -93,28 +90,27 @@ class PaperMarket:
             t: its session.
             bought: (N,) value bought (negative: sold) of each name, a fraction of equity before costs.
         """
-        drifted, tradable = self.hold(account, t, None).drifted[0], self.tradable(t)
-        wanted = _after(drifted, bought, self.cost_of(drifted, bought, t), tradable)
-        return self.hold(account, t, np.append(wanted, max(0.0, 1.0 - wanted.sum())))
+        drifted, cost = self.hold(account, t, None).drifted[0, :-1], self.cost_of(bought, t)
+        held = np.where(self.delisted(t), 0.0, drifted + bought)
+        names = np.where(held > HELD, held, 0.0) / (1.0 - cost)
+        target = np.append(names, max(0.0, 1.0 - names.sum()))
+        condition = self.legs.condition.copy()
+        condition[self.filled_at(t), ~self.delisted(t)] |= np.uint8(TRADABLE)  # a name without a price pays nothing
+        period = holding_period(replace(self.legs, condition=condition), np.array([t]), 1)
+        done = hold(account.weights[None, :], target[None, :], np.array([True]), period, _known_cost(cost))
+        trades = np.append(bought, -bought.sum())
+        turnover = 0.5 * np.abs(trades).sum()
+        return replace(done, trades=trades[None, :], turnover=np.array([turnover]))
 
-    def cost_of(self, drifted: FloatArray, bought: FloatArray, t: int) -> float:
-        """The fraction of equity that trades (N,) cost; it depends on the weights after it, and they on it."""
-        at, tradable, cost = np.array([self.filled_at(t)]), self.tradable(t), 0.0
-        for _ in range(N_ROUNDS):
-            trades = np.where(tradable, _after(drifted, bought, cost, tradable) - drifted[:-1], 0.0)
-            before, cost = cost, min(1.0 - 1e-9, float(self.cost(trades[None, :], at)[0]))
-            if abs(cost - before) <= AS_GOOD_AS_EQUAL:
-                break
-        return cost
+    def cost_of(self, bought: FloatArray, t: int) -> float:
+        """The fraction of equity that trades (N,) of a decision cost."""
+        return min(1.0 - 1e-9, float(self.cost(bought[None, :], np.array([self.filled_at(t)]))[0]))
 
     def affordable(self, account: Account, t: int, bought: FloatArray) -> float:
         """The share of the purchases among `bought` (N,) that cash pays for after the sales, with the costs of all."""
-        drifted, tradable = self.hold(account, t, None).drifted[0], self.tradable(t)
-        cost = self.cost_of(drifted, bought, t)
-        frozen = drifted[:-1][~tradable & ~self.delisted(t)].sum()
-        kept = (drifted[:-1] + np.minimum(bought, 0.0))[tradable].sum()
-        purchases = np.maximum(bought, 0.0).sum()
-        room = (1.0 - cost) * (1.0 - frozen) - kept
+        drifted = self.hold(account, t, None).drifted[0]
+        purchases, paid_out = np.maximum(bought, 0.0).sum(), drifted[:-1][self.delisted(t)].sum()
+        room = drifted[-1] + paid_out - np.minimum(bought, 0.0).sum() - self.cost_of(bought, t)
         return 1.0 if purchases <= room + HELD else max(0.0, room / purchases)
 
     def _period(self, t: int, frozen: Flags | None) -> HoldingPeriod:
@@ -131,10 +127,11 @@ def signed(symbols: Sequence[str], quantities: Mapping[str, float]) -> FloatArra
     return np.array([quantities.get(symbol, 0.0) for symbol in symbols])
 
 
-def _after(drifted: FloatArray, bought: FloatArray, cost: float, tradable: Flags) -> FloatArray:
-    """Weights (N,) after a cost, of names that hold what they held and what was bought of them."""
-    held = drifted[:-1] + bought
-    return np.where(tradable, np.where(held > HELD, held, 0.0) / (1.0 - cost), drifted[:-1])
+def _known_cost(cost: float) -> CostFunction:
+    def known(trades: FloatArray, filled_at: NDArray[np.int64]) -> FloatArray:  # noqa: ARG001 - one signature
+        return np.array([cost])
+
+    return known
 
 
 def _with_slippage(fees: CostFunction, rate: float) -> CostFunction:

@@ -1,3 +1,5 @@
+import itertools
+
 import numpy as np
 import pytest
 
@@ -6,13 +8,15 @@ from nvtrader_pipelines.execution.brokers.account_spec import PaperAccountSpec
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits, WeightPipeline
 from tests.execution.desks import Account, Deployed, Wants, Wishes, prices_of, spec_of
 from tests.markets import synthetic_panel
-from tests.panels import cut, eventful_panel
+from tests.panels import GAP, GAPPY, cut, eventful_panel
 
 PIPELINE = WeightPipeline(risk_limits=RiskLimits(max_position=0.5))
 FREE = EnvSpec(lookback=5, episode_len=20, rebal_freq=2, turnover_cost_bps=0.0)
 DEAR = FREE.model_copy(update={"turnover_cost_bps": 20.0})
 EVENTFUL, FIRST, LAST = eventful_panel(), 25, 70
 WHOLE = PaperAccountSpec(whole_shares=True)
+STEADY = synthetic_panel(100, 5)
+PLACES = {name: j for j, name in enumerate(EVENTFUL.symbols)}
 
 
 def traded(environment=FREE, panel=EVENTFUL, account_spec=WHOLE, volume=np.nan, **options):
@@ -24,8 +28,9 @@ def traded(environment=FREE, panel=EVENTFUL, account_spec=WHOLE, volume=np.nan, 
     return account
 
 
-def ledger(account, environment, panel, cost_bps=0.0):
-    """Shares and cash by session as a clerk keeps them, from the fills alone."""
+def ledger(account):
+    """Cash and shares by session as a clerk keeps them, from the fills alone; a delisted name is paid out."""
+    panel, prices = account.deployed.panel, account.prices
     cash, shares, kept = account.account_spec.capital, dict.fromkeys(panel.symbols, 0.0), {}
     by_session = {}
     for fill in account.book.filled.values():
@@ -35,36 +40,104 @@ def ledger(account, environment, panel, cost_bps=0.0):
             quantity = fill.quantity if fill.side == "buy" else -fill.quantity
             shares[fill.symbol] += quantity
             cash -= quantity * fill.price + fill.cost
-        kept[t] = cash, dict(shares)
+        for symbol in {name for name, held in shares.items() if held} - account.states[t - FIRST].shares.keys():
+            if panel.delisted[t, panel.symbols.index(symbol)]:
+                cash += shares[symbol] * prices.last_closes[t, panel.symbols.index(symbol)]
+                shares[symbol] = 0.0
+        kept[t] = cash, {name: held for name, held in shares.items() if abs(held) > 1e-6}
     return kept
+
+
+def assert_a_clerk_agrees(account):
+    """Cash, shares and equity at every close are what the fills make them."""
+    for t, (cash, shares) in ledger(account).items():
+        state = account.states[t - FIRST]
+        worth = cash + sum(n * account.prices.last_closes[t, PLACES[name]] for name, n in shares.items())
+        assert state.shares == pytest.approx(shares, rel=1e-8, abs=1e-6)
+        assert state.weights[-1] * state.value == pytest.approx(cash, abs=1e-8 * state.value)
+        assert state.value == pytest.approx(worth, rel=1e-8)
+        assert state.weights[-1] >= 0.0
+        assert state.differences == ()
 
 
 @pytest.mark.parametrize("account_spec", [PaperAccountSpec(), WHOLE])
 @pytest.mark.parametrize("fill", ["next_open", "next_close"])
 def test_without_costs_equity_is_what_a_clerk_makes_of_the_fills_and_the_closes(account_spec, fill):
-    panel = synthetic_panel(100, 5)
-    account = traded(FREE.model_copy(update={"fill": fill}), panel, account_spec)
-    for t, (cash, shares) in ledger(account, FREE, panel).items():
-        state = account.states[t - FIRST]
-        worth = cash + sum(n * account.prices.closes[t, j] for j, n in enumerate(shares.values()))
-        assert state.value == pytest.approx(worth, rel=1e-10)
-        assert state.weights[-1] * state.value == pytest.approx(cash, abs=1e-4)
-        assert state.shares == pytest.approx({name: n for name, n in shares.items() if n > 1e-9}, rel=1e-9)
+    account = traded(FREE.model_copy(update={"fill": fill}), STEADY, account_spec)
+    assert_a_clerk_agrees(account)
     assert len(account.book.filled) > 50
 
 
-def test_whole_shares_stay_whole_whatever_trading_costs_and_cash_pays_for_it():
-    panel = synthetic_panel(100, 5)
-    account = traded(DEAR, panel)
-    for state in account.states:
+@pytest.mark.parametrize(
+    ("panel", "account_spec"),
+    [
+        (STEADY, PaperAccountSpec(slippage_bps=50.0)),
+        (EVENTFUL, WHOLE),
+        (EVENTFUL, PaperAccountSpec(skip_below=0.05, min_order=20_000.0)),
+        (EVENTFUL, PaperAccountSpec(whole_shares=True, capital=2e5, slippage_bps=10.0, volume_share=0.2)),
+    ],
+)
+def test_with_costs_too_whatever_happens_to_names(panel, account_spec):
+    account = traded(DEAR, panel, account_spec, 3000.0)
+    assert_a_clerk_agrees(account)
+    assert sum(state.cost for state in account.states) > 0.01
+
+
+def test_whole_shares_stay_whole_whatever_happens_to_names_and_trading_costs():
+    for state in traded(DEAR).states:
         for shares in state.shares.values():
             assert shares == pytest.approx(round(shares), abs=1e-6)
-        assert 0.0 <= state.weights[-1] < 1.0
-        assert not state.differences
-    assert sum(state.cost for state in account.states) > 0.01
-    for t, (cash, _) in ledger(account, DEAR, panel).items():
-        state = account.states[t - FIRST]
-        assert state.weights[-1] * state.value == pytest.approx(cash, abs=0.001 * account.account_spec.capital)
+
+
+def test_names_without_a_price_give_shares_for_the_costs_in_an_account_that_moves_as_a_back_test():
+    account = traded(DEAR, account_spec=PaperAccountSpec())
+    name, (first, last) = EVENTFUL.symbols[GAPPY], GAP
+    held = [account.states[t - FIRST].shares[name] for t in range(first - 1, last)]
+    assert held[-1] < held[0]
+    assert not any(state.differences for state in account.states)
+
+
+def test_cash_that_is_not_what_the_fills_leave_is_a_difference():
+    account = traded(DEAR, STEADY)
+    order_id, fill = list(account.book.filled.items())[-1]
+    again = Account(account.deployed, account.log, account.book, account_spec=WHOLE, prices=account.prices)
+    session = account.book.states.popitem()[0]
+    if fill.session != session:
+        session = account.book.states.popitem()[0]
+    account.book.filled[order_id] = fill.model_copy(update={"cost": fill.cost + 5.0})
+    state = again.trader.settle(STEADY.index_of(np.datetime64(session)))
+    assert [each.partition(":")[0] for each in state.differences] == ["cash"]
+
+
+@pytest.mark.parametrize("killed_after", ["submit", "fill"])
+@pytest.mark.parametrize(
+    "account_spec", [PaperAccountSpec(), WHOLE, PaperAccountSpec(volume_share=0.2, slippage_bps=20.0)]
+)
+def test_prices_that_are_adjusted_anew_between_two_steps_of_a_session_change_shares_and_nothing_else(
+    killed_after, account_spec
+):
+    def upto(t):
+        spec = spec_of(environment=DEAR.model_dump(), pipeline=PIPELINE)
+        prices = prices_of(STEADY, volume=10_000.0)
+        account = Account(Deployed(STEADY, spec, Wishes()), account_spec=account_spec, prices=prices)
+        account.open(10).trade(11, t - 1)
+        return account
+
+    once, then = upto(15), upto(15)
+    expected = once.session(15)
+    if killed_after == "fill":
+        then.trader.execute(15)
+    else:
+        for order in then.broker.orders(then.trader._pending(15).plan, 14)[0]:
+            then.broker.submit(order)
+    then.prices = prices_of(STEADY, first=70.0, volume=10_000.0 / 0.7)
+    then.trader = then.hired()
+    state = then.session(15)
+    assert expected.turnover > 0.1
+    assert state.weights == pytest.approx(expected.weights, abs=1e-12)
+    assert (state.equity, state.cost) == pytest.approx((expected.equity, expected.cost), rel=1e-12)
+    assert state.shares == pytest.approx({name: n / 0.7 for name, n in expected.shares.items()}, rel=1e-9)
+    assert state.differences == ()
 
 
 def test_an_account_of_whole_shares_is_near_one_of_fractions_and_the_nearer_the_more_it_has():
@@ -97,15 +170,19 @@ def test_slippage_is_a_cost_in_proportion_to_what_is_traded_and_in_the_price_of_
         assert fill.price == pytest.approx(quotes[order_id] * worse, rel=1e-12)
 
 
-def test_the_fees_of_the_fills_are_the_cost_of_the_session():
-    account = traded(DEAR, account_spec=PaperAccountSpec())
+@pytest.mark.parametrize("account_spec", [PaperAccountSpec(slippage_bps=50.0), WHOLE])
+def test_fees_and_slippage_of_the_fills_are_the_cost_of_the_session(account_spec):
+    account = traded(DEAR.model_copy(update={"fill": "same_close"}), STEADY, account_spec)
+    quotes = {order_id: each.order.quote for order_id, each in account.book.placed.items()}
     paid = {}
-    for fill in account.book.filled.values():
-        paid[fill.session] = paid.get(fill.session, 0.0) + fill.cost
-    found = {state.session: state for state in account.states}
-    before = dict(zip([state.session for state in account.states][1:], account.states, strict=False))
-    for session in list(paid)[1:]:
-        assert paid[session] == pytest.approx(found[session].cost * before[session].value, rel=0.05)
+    for order_id, fill in account.book.filled.items():
+        slipped = abs(fill.price - quotes[order_id]) * fill.quantity
+        paid[order_id[:16]] = paid.get(order_id[:16], 0.0) + fill.cost + slipped
+    settled = list(account.book.states.values())
+    for before, state in itertools.pairwise(settled):  # filled at the close before
+        if state.plan_id is not None:
+            assert paid[state.plan_id] == pytest.approx(state.cost * before.value, rel=1e-9)
+    assert len(paid) > 10
 
 
 def test_an_order_fills_no_more_than_its_share_of_the_sessions_volume():
@@ -168,13 +245,3 @@ def test_a_corrected_history_restates_the_shares_and_is_no_difference():
     assert not any(state.differences for state in states)
     before = first.book.at(panel.sessions[half].item()).shares
     assert states[0].shares == pytest.approx({name: 2.0 * shares for name, shares in before.items()}, rel=1e-9)
-
-
-def test_holdings_are_those_of_the_last_close():
-    account = traded(DEAR)
-    holdings, state = account.broker.holdings(), account.states[-1]
-    assert holdings.shares == state.shares
-    assert holdings.equity == state.value
-    assert holdings.cash + sum(
-        shares * state.prices[name] for name, shares in holdings.shares.items()
-    ) == pytest.approx(state.value, rel=1e-12)
