@@ -147,7 +147,8 @@ class DeskMarket:
         """Refuse bars of which no order may be made any more; of accounts at a broker only.
 
         Raises:
-            ExecutionError: if they end before the exchange's last session did, or the exchange has opened since.
+            ExecutionError: if they end before the last session that has ended or after it, or the exchange has opened
+                since.
         """
         if not self.is_live:
             return
@@ -159,6 +160,12 @@ class DeskMarket:
             raise ExecutionError(
                 f"orders at a market need the bars of its last session, {ended}, but the market ends on {known}; "
                 "deliver the bars and run the market job"
+            )
+        if known > ended:
+            raise ExecutionError(
+                f"orders at a market are made of bars of sessions that have ended, the last of them {ended}, but the "
+                f"market ends on {known}; wait for its close and deliver its bars anew, or remove bars that cannot be "
+                "there yet"
             )
         following = sessions(known + timedelta(days=1), known + timedelta(days=14))[0].item()
         if local >= datetime.combine(following, OPENS_AT, EXCHANGE):

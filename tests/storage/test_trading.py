@@ -291,6 +291,9 @@ def test_an_account_at_a_broker_does_not_trade_on_stale_bars(home):
             ExecutionError, match=f"need the bars of its last session, .* but the market ends on {last}"
         ):
             desk(lake, "live", at).due()
+    for at in (evening - dt.timedelta(hours=6), evening - dt.timedelta(days=10)):  # bars of a session that goes on
+        with pytest.raises(ExecutionError, match=f"of sessions that have ended, .* but the market ends on {last}"):
+            desk(lake, "live", at).due()
     for at in (evening, evening + dt.timedelta(hours=14)):  # before the next session's close
         with pytest.raises(ExecutionError, match="needs Alpaca's keys"):
             desk(lake, "live", at).due()
