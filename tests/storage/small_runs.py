@@ -31,6 +31,7 @@ from nvtrader_pipelines.storage.tables import (
     TRAJECTORIES,
 )
 from nvtrader_pipelines.storage.warehouse import Warehouse
+from tests.forkserver import share_forkserver
 from tests.markets import INGESTED_AT, csv_file, market_tables, synthetic_bars
 from tests.policies.small import AGENT, SPEC
 
@@ -91,6 +92,7 @@ def execute_in_forks(home: Home) -> None:
 
     Before the stages the fork's id is written, and its exit code after them.
     """
+    share_forkserver()
     gc.freeze()
     for task in sys.stdin:
         fork = os.fork()  # of a process that has imported and done nothing else, as the forkserver's are
@@ -102,7 +104,11 @@ def execute_in_forks(home: Home) -> None:
         sys.stdout.flush()
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Run the experiment of the home that the command line names, for the task it names or those of standard input.
+
+    Call it by `python -c`: of a script or a module, every training worker would import all that is imported here.
+    """
     place, *tasks = sys.argv[1:]
     atexit.register(gc.freeze)  # no last search for garbage, of seconds
     if tasks:

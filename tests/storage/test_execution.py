@@ -32,7 +32,7 @@ ME = Launch("task")
 
 def started(home, *tasks, **options) -> subprocess.Popen:
     """The experiment of a home, run by a process of its own; without a task, by its forks."""
-    command = [sys.executable, "-m", "tests.storage.small_runs", str(home.root), *tasks]
+    command = [sys.executable, "-c", "from tests.storage.small_runs import main; main()", str(home.root), *tasks]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, **options)
 
 
