@@ -20,6 +20,7 @@ from nvtrader_pipelines.storage.tables import ACTIVE_POLICY, EQUITY_CURVES, PROM
 from tests.storage.untrained import AT, EXPERIMENT, market_home, planned, sealed
 
 MARKET = np.random.default_rng(5).normal(0.0003, 0.01, 300)
+LATER = AT + dt.timedelta(days=1)
 RULES = {"steady": EqualWeight(), "still": BuyAndHold(), "trend": Momentum()}
 
 
@@ -103,11 +104,11 @@ def test_where_nothing_trades_a_policy_that_beats_its_baseline_is_promoted(lake,
 
 def test_a_better_policy_takes_the_place_and_the_row_has_every_figure(lake, runs):
     ask(lake, "steady")
-    said = ask(lake, "still", at=AT + dt.timedelta(days=1))
+    said = ask(lake, "still", at=LATER)
     assert said.activated
     assert trades(lake) == "still"
     (row,) = promotions_of(lake, PolicyRef(runs["still"].run_id, "still")).to_dicts()
-    assert row == {**said.row(), "considered_at": AT + dt.timedelta(days=1)}
+    assert row == {**said.row(), "considered_at": LATER}
     assert row["active_run_id"] == runs["steady"].run_id
     assert 0.0 < row["active_low"] < row["active_difference"] < row["active_high"]
     assert row["n_sessions"] == 300
@@ -149,15 +150,15 @@ def test_where_the_figures_are_others_now_the_answer_is_a_row_beside_the_one_bef
     earned(lake, runs["steady"], MARKET)
 
 
-def test_every_time_that_a_person_replaces_a_policy_is_a_row_with_who_and_when(lake):
-    for day, name in enumerate(("steady", "still", "steady", "still")):
-        decide(lake, Ledger.open(lake.home), name, f"person {day}", "", lambda day=day: AT + dt.timedelta(days=day))
+def test_every_time_that_a_person_replaces_a_policy_is_a_row_with_who_and_when(lake, runs):
+    ledger, before = Ledger.open(lake.home), PolicyRef(runs["steady"].run_id, "steady")
+    for who, at in (("ann", AT), ("bob", LATER)):
+        activate(lake, ledger, before, "desk", "", lambda at=at: at)
+        decide(lake, ledger, "trend", who, "", lambda at=at: at)
     rows = lake.read(PROMOTIONS).sort("considered_at")
     assert rows.select("policy", "active_policy", "by").rows() == [
-        ("steady", None, "person 0"),
-        ("still", "steady", "person 1"),
-        ("steady", "still", "person 2"),
-        ("still", "steady", "person 3"),
+        ("trend", "steady", "ann"),
+        ("trend", "steady", "bob"),
     ]
 
 
