@@ -251,3 +251,8 @@ def test_the_shell_answers_a_person_survives_errors_and_leaves_on_quit(tmp_path,
         os.close(controller)
         os.close(terminal)
     assert "SELECT 6 * 7 AS answer;" in (home.warehouse / ".sql_history").read_text()
+
+
+def test_no_group_of_commands_is_there_twice():
+    names = [each.name for each in app.registered_groups]
+    assert len(names) == len(set(names))
