@@ -103,10 +103,17 @@ def _answer(answer: str, text: str, reason: str, *, as_json: bool, verbose: bool
 
 
 def _records(home: Home, account: str | None = None) -> "dict[str, PlanRecord]":
-    """Every plan by its id, the oldest first."""
+    """Every plan by its id, the oldest first.
+
+    Raises:
+        StorageError: if there is no such account.
+    """
     from nvtrader_pipelines.execution.plan_records import plan_records
+    from nvtrader_pipelines.storage.accounts import read_account
     from nvtrader_pipelines.storage.audit_log import JsonlAudit
 
+    if account is not None:
+        read_account(home, account)
     return plan_records(JsonlAudit(home).events(account))
 
 

@@ -26,6 +26,13 @@ def test_without_a_plan_the_list_says_what_to_do(invoke):
     assert json.loads(invoke("plans", "--json").stdout) == []
 
 
+def test_the_plans_of_an_account_that_is_not_there_are_refused(invoke):
+    found = invoke("plans", "--account", "nope")
+    assert found.exit_code == BAD_INPUT
+    assert "there is no account 'nope'" in found.stderr
+    assert is_one_sentence(found.stderr)
+
+
 def test_plans_are_listed_newest_first_with_their_findings_by_level(home, invoke):
     keep(home, plan(), TURNOVER, FEW)
     keep(home, plan(LATER), TOO_MUCH)
