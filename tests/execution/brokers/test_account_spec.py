@@ -41,18 +41,36 @@ def test_an_account_outside_its_bounds_is_refused(wrong):
         PaperAccountSpec(**wrong)
 
 
-@pytest.mark.parametrize("address", ["http://broker.example", "broker.example", "ftp://broker.example", "https://"])
+@pytest.mark.parametrize(
+    "address",
+    ["http://broker.example", "broker.example", "ftp://broker.example", "https://", "https://k@broker.example"],
+)
 def test_keys_are_sent_only_where_nobody_reads_them(address):
     with pytest.raises(ValidationError, match="must be an https address, since keys are sent to it"):
         AlpacaAccountSpec(base_url=address)
 
 
-@pytest.mark.parametrize("address", ["https://broker.example", "http://127.0.0.1:8080", "http://localhost:8080"])
+@pytest.mark.parametrize("address", ["https://broker.example", "http://127.0.0.1:8080", "http://[::1]:8080"])
 def test_another_server_may_be_named(address):
     assert AlpacaAccountSpec(base_url=address).base_url == address
 
 
-def test_the_server_that_trades_with_money_is_no_paper_account():
+@pytest.mark.parametrize(
+    "address",
+    [
+        "https://api.alpaca.markets",
+        "https://api.alpaca.markets.",
+        "https://API.Alpaca.Markets",
+        "https://api.alpaca.markets:443",
+        "https://api.alpaca.markets./v2",
+        "https://api\u3002alpaca\u3002markets",
+        "https://api.alpaca.markets\\@127.0.0.1",
+    ],
+)
+def test_the_server_that_trades_with_money_is_no_paper_account_however_it_is_written(address):
     with pytest.raises(ValidationError, match="trades with money, but paper is true"):
-        AlpacaAccountSpec(base_url="https://api.alpaca.markets")
+        AlpacaAccountSpec(base_url=address)
+
+
+def test_the_server_that_trades_with_money_may_be_named_where_money_is_traded():
     assert AlpacaAccountSpec(base_url="https://api.alpaca.markets", paper=False).paper is False
