@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal, Self, TypeVar
 from zoneinfo import ZoneInfo
 
 from pydantic import SecretStr, ValidationError
+from requests import Response
 from requests.exceptions import RequestException
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
 from tenacity.wait import wait_base
@@ -32,6 +33,7 @@ with warnings.catch_warnings():  # alpaca-py 0.44 imports its streams, which not
 Answer = TypeVar("Answer")
 
 UNAUTHORIZED, NOT_FOUND, TOO_MANY_REQUESTS, SERVER_ERROR = 401, 404, 429, 500
+NO_CONTENT, MOVED, BAD_REQUEST = 204, 300, 400
 REFUSED = {403, 422}  # what funds or permissions do not allow; what is not valid
 EXCHANGE = ZoneInfo("America/New_York")
 SMALLEST = Decimal("1e-9")  # shares
@@ -58,10 +60,23 @@ class _Refusal(Exception):  # noqa: N818 - what Alpaca said, on its way to the m
 class _Client(TradingClient):
     """alpaca-py's client with a limit of time; it asks once, for who calls it decides on asking again."""
 
-    timeout: float  # seconds
+    def __init__(self, spec: AlpacaAccountSpec, key_id: SecretStr, secret_key: SecretStr) -> None:
+        keys = key_id.get_secret_value(), secret_key.get_secret_value()
+        super().__init__(*keys, paper=spec.paper, url_override=spec.base_url)
+        self._timeout = spec.timeout_s
+        self._session.hooks["response"].append(_refuse_redirect)
 
     def _one_request(self, method: str, url: str, opts: dict[str, Any], retry: int) -> Any:  # noqa: ARG002
-        return super()._one_request(method, url, {**opts, "timeout": self.timeout}, 0)
+        answer = super()._one_request(method, url, {**opts, "timeout": self._timeout}, 0)
+        if answer is None and method != "DELETE":  # what is deleted has no answer, anything else must have
+            raise _Refusal(NO_CONTENT, "it answered nothing")
+        return answer
+
+
+def _refuse_redirect(response: Response, **_: Any) -> None:
+    """Nothing is sent on to another address, for it would go with the keys; alpaca-py takes it for an answer."""
+    if MOVED <= response.status_code < BAD_REQUEST:
+        raise _Refusal(response.status_code, f"it sends on to {response.headers.get('Location', 'nowhere')}")
 
 
 @dataclass(frozen=True)
@@ -76,10 +91,7 @@ class AlpacaBroker:
     @classmethod
     def connect(cls, spec: AlpacaAccountSpec, key_id: SecretStr, secret_key: SecretStr) -> Self:
         """The account of two keys; nothing is asked of it yet."""
-        keys = key_id.get_secret_value(), secret_key.get_secret_value()
-        client = _Client(*keys, paper=spec.paper, url_override=spec.base_url)
-        client.timeout = spec.timeout_s
-        return cls(client, spec.retries + 1)
+        return cls(_Client(spec, key_id, secret_key), spec.retries + 1)
 
     def holdings(self) -> Holdings:
         """What is held now as Alpaca says it: a debt is negative cash, what is sold short negative shares.
@@ -119,6 +131,8 @@ class AlpacaBroker:
         )
         try:
             return _receipt(self._placed_once(request, order.order_id))
+        except BrokerTimeout as error:
+            raise BrokerTimeout(f"{error}; the order may be there or not, so submit it under the same id") from None
         except _Refusal as refusal:
             if refusal.status not in REFUSED:
                 raise _failure(refusal) from None
@@ -139,12 +153,19 @@ class AlpacaBroker:
         return [_receipt(order) for page in self._pages(QueryOrderStatus.OPEN) for order in page]
 
     def cancel(self, order_id: str) -> None:
-        """Cancel an open order; one that is not open any more is left."""
+        """Cancel an open order; one that is not open any more is left.
+
+        Raises:
+            BrokerTimeout: if there is no answer; the order may be cancelled or not.
+            ExecutionError: if Alpaca refuses.
+        """
         order = self._find(order_id)
         if order is None or _status(order) != "accepted":
             return
         try:
             self._retrying(lambda: _ask(lambda: self.client.cancel_order_by_id(order.id)))
+        except BrokerTimeout as error:
+            raise BrokerTimeout(f"{error}; the order may be cancelled or not, so cancel it again") from None
         except _Refusal as refusal:
             if refusal.status not in {NOT_FOUND, *REFUSED}:  # those are of one filled or cancelled meanwhile
                 raise _failure(refusal) from None
@@ -216,7 +237,7 @@ def _ask(request: Callable[[], Any]) -> Any:
 
 
 def _no_answer(why: str) -> BrokerTimeout:
-    return BrokerTimeout(f"Alpaca did not answer ({why}); an order may be there or not, submit it again as it is")
+    return BrokerTimeout(f"Alpaca did not answer ({why}); ask again once it does")
 
 
 def _sentence(body: str) -> str:

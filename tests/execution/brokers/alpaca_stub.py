@@ -19,9 +19,15 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 KEYS = "PK-of-the-stub", "correct-horse-battery-staple"
 CLOSED = {"filled", "canceled", "expired", "rejected", "done_for_day"}
 Fault = Literal[
-    "lost", "silent", "dropped", "unavailable"
-]  # lost: the server never sees it; the rest: after it is done
+    "lost", "silent", "dropped", "unavailable", "moved", "empty"
+]  # silent, dropped, empty: after it is done; the rest: the server does nothing
 Answer = tuple[int, Any]
+MOVED = 302
+FAILURES: dict[Fault | None, Answer] = {
+    "unavailable": (503, {"message": "service unavailable"}),
+    "moved": (MOVED, None),
+    "empty": (200, None),
+}
 
 
 @dataclass
@@ -216,18 +222,18 @@ def _handler(stub: AlpacaStub) -> type[BaseHTTPRequestHandler]:
                 fault = waiting.popleft() if waiting else None
                 known = (self.headers["APCA-API-KEY-ID"], self.headers["APCA-API-SECRET-KEY"]) == KEYS
                 status, content = 401, {"code": 40110000, "message": "request is not authorized"}
-                if known and fault not in {"lost", "unavailable"}:
+                if known and fault not in {"lost", "unavailable", "moved"}:
                     status, content = stub.answer(self.command, url.path, query, body)
             if fault in {"lost", "silent"}:
                 stub.released.wait(30)
-            elif fault == "unavailable":
-                self._send(503, {"message": "service unavailable"})
-            elif fault is None:
-                self._send(status, content)
+            elif fault in (answers := {**FAILURES, None: (status, content)}):
+                self._send(*answers[fault])
 
         def _send(self, status: int, content: Any) -> None:
             text = b"" if content is None else json.dumps(content).encode()
             self.send_response(status)
+            if status == MOVED:
+                self.send_header("Location", "https://elsewhere.example/")
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(text)))
             self.end_headers()

@@ -231,6 +231,50 @@ def test_an_answer_that_is_not_alpacas_is_told_as_one(stub, broker, monkeypatch)
         broker.holdings()
 
 
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [("moved", "HTTP 302: it sends on to https://elsewhere.example/"), ("empty", "HTTP 204: it answered nothing")],
+)
+def test_an_address_that_sends_on_or_answers_nothing_is_told_as_one(stub, broker, fault: Fault, said):
+    for asked, ask in {
+        "GET /v2/account": broker.holdings,
+        "GET /v2/positions": broker.holdings,
+        "GET /v2/orders": broker.open_orders,
+        PLACE: lambda: broker.submit(order()),
+    }.items():
+        stub.faults[asked].append(fault)
+        with pytest.raises(ExecutionError, match=said):
+            ask()
+
+
+def test_a_cancellation_that_is_sent_on_is_none(stub, broker):
+    receipt = broker.submit(order())
+    stub.faults[f"DELETE /v2/orders/{receipt.broker_order_id}"].append("moved")
+    with pytest.raises(ExecutionError, match="HTTP 302"):
+        broker.cancel(f"{PLAN}-SPY")
+    assert stub.orders[0]["status"] == "accepted"
+
+
+def test_who_only_asks_is_not_told_of_an_order_that_may_be_there(stub):
+    broker = connected(stub, retries=0)
+    broker.submit(order())
+    for asked, ask in {
+        "GET /v2/account": broker.holdings,
+        "GET /v2/positions": broker.holdings,
+        "GET /v2/orders": broker.open_orders,
+    }.items():
+        stub.faults[asked].append("unavailable")
+        with pytest.raises(BrokerTimeout) as told:
+            ask()
+        assert str(told.value) == "Alpaca did not answer (HTTP 503); ask again once it does"
+    stub.faults[PLACE].append("unavailable")
+    with pytest.raises(BrokerTimeout, match="the order may be there or not, so submit it under the same id"):
+        broker.submit(order("TLT"))
+    stub.faults[f"DELETE /v2/orders/{stub.orders[0]['id']}"].append("unavailable")
+    with pytest.raises(BrokerTimeout, match="the order may be cancelled or not, so cancel it again"):
+        broker.cancel(f"{PLAN}-SPY")
+
+
 def test_an_account_without_cash_is_refused(stub, broker, monkeypatch):
     told = stub._account()[1]
     monkeypatch.setattr(stub, "_account", lambda: (200, {**told, "cash": None}))
