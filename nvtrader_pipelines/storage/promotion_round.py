@@ -1,8 +1,13 @@
 """Every experiment's newest policy before the promotion gate, one after the other."""
 
+from dataclasses import dataclass, field
+
 import polars as pl
 
+from nvtrader_pipelines.storage.active_policy import sealed_run
+from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.ledger import Ledger
+from nvtrader_pipelines.storage.policy_cards import named_policy
 from nvtrader_pipelines.storage.promotion import Clock, PromotionRow, consider
 from nvtrader_pipelines.storage.runs import walk_forward_runs
 from nvtrader_pipelines.storage.warehouse import Warehouse
@@ -17,21 +22,40 @@ def newest_runs(lake: Warehouse) -> pl.DataFrame:
     return runs.unique("experiment", keep="last", maintain_order=True).select("experiment", "run_id")
 
 
-def consider_newest(lake: Warehouse, ledger: Ledger, by: str, clock: Clock) -> list[PromotionRow]:
-    """Ask the gate about each of `newest_runs`; who passes trades, and the next must beat it.
+@dataclass(frozen=True)
+class PromotionRound:
+    """What the gate said of each, and why some could not be put before it, by experiment."""
+
+    answers: list[PromotionRow] = field(default_factory=list)
+    problems: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def summary(self) -> str:
+        """What the gate said, in one line."""
+        left_out = f"; not asked about {', '.join(self.problems)}" if self.problems else ""
+        promoted = [answer for answer in self.answers if answer.activated]
+        if promoted:
+            return f"{promoted[-1].verdict.sentence}{left_out}"
+        if not self.answers:
+            return f"no run may trade yet{left_out}"
+        rest = f" (and {len(self.answers) - 1} more)" if len(self.answers) > 1 else ""
+        return f"{self.answers[-1].verdict.sentence}{rest}{left_out}"
+
+
+def consider_newest(lake: Warehouse, ledger: Ledger, by: str, clock: Clock) -> PromotionRound:
+    """Ask the gate about each of `newest_runs`; who passes decides from the next close on, and the next must beat it.
+
+    One whose policies are not there any more is a problem of its own and keeps nobody else away.
 
     Raises:
         StorageError: as `consider`; the answers given before are kept.
     """
-    return [consider(lake, ledger, run_id, by, clock) for run_id in newest_runs(lake)["run_id"]]
-
-
-def summary(answers: list[PromotionRow]) -> str:
-    """What the gate said, in one line."""
-    promoted = [answer for answer in answers if answer.activated]
-    if promoted:
-        return promoted[-1].verdict.sentence
-    if not answers:
-        return "no run may trade yet"
-    rest = f" (and {len(answers) - 1} more)" if len(answers) > 1 else ""
-    return f"{answers[-1].verdict.sentence}{rest}"
+    found = PromotionRound()
+    for experiment, run_id in newest_runs(lake).iter_rows():
+        try:
+            sealed_run(lake, ledger, named_policy(lake, ledger, run_id))
+        except StorageError as error:
+            found.problems[experiment] = str(error)
+        else:
+            found.answers.append(consider(lake, ledger, run_id, by, clock))
+    return found

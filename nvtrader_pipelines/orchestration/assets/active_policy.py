@@ -8,7 +8,7 @@ from nvtrader_pipelines.orchestration.resources import WarehouseResource
 from nvtrader_pipelines.storage.active_policy import read_active
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.promotion import mirror_active
-from nvtrader_pipelines.storage.promotion_round import consider_newest, summary
+from nvtrader_pipelines.storage.promotion_round import consider_newest
 from nvtrader_pipelines.storage.recording import now
 from nvtrader_pipelines.storage.tables import ACTIVE_POLICY
 from nvtrader_pipelines.storage.warehouse import Warehouse
@@ -30,11 +30,12 @@ VERDICT = "verdict"
 def active_policy(warehouse: WarehouseResource) -> dg.MaterializeResult:
     """The policy that decides from the next close on: another one only where the gate says that it is better."""
     lake = warehouse.open()
-    answers = consider_newest(lake, Ledger.open(warehouse.home), "gate", now)
+    found = consider_newest(lake, Ledger.open(warehouse.home), "gate", now)
     mirror_active(lake)
-    rows = [(answer.candidate.run_id, answer.candidate.policy, answer.verdict.sentence) for answer in answers]
+    rows = [(answer.candidate.run_id, answer.candidate.policy, answer.verdict.sentence) for answer in found.answers]
+    rows += [("", experiment, problem) for experiment, problem in found.problems.items()]
     table = pl.DataFrame(rows, schema=["run_id", "policy", "sentence"], orient="row")
-    said = {VERDICT: summary(answers), "answers": dg.MetadataValue.md(markdown_table(table))}
+    said = {VERDICT: found.summary, "answers": dg.MetadataValue.md(markdown_table(table))}
     return written(lake, ACTIVE_POLICY, len(lake.read(ACTIVE_POLICY)), {**said, **pointer(lake)})
 
 
