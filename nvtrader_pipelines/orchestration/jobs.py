@@ -63,7 +63,7 @@ REBALANCE = dg.define_asset_job(
     description="After the close: orders, state, target weights and the next plan of an account (resource `desk`).",
     run_tags={"nvtrader/layer": "portfolio", "nvtrader/trading": "yes"},
 )
-CONTEST = "nvtrader/contest"  # the tag of a judgement and of a promotion: the state of what competes
+CONTEST = "nvtrader/contest"  # the tag of a judgement: the state of what competes; of a promotion: and of its gate
 
 
 def is_judged(instance: dg.DagsterInstance, contest: str) -> bool:
@@ -71,9 +71,9 @@ def is_judged(instance: dg.DagsterInstance, contest: str) -> bool:
     return _is_done(instance, JUDGEMENT.name, contest)
 
 
-def is_promoted(instance: dg.DagsterInstance, contest: str) -> bool:
-    """Whether the gate was last asked about what competes now."""
-    return _is_done(instance, PROMOTION.name, contest)
+def is_promoted(instance: dg.DagsterInstance, question: str) -> bool:
+    """Whether the gate, as it is now, was last asked about what competes now."""
+    return _is_done(instance, PROMOTION.name, question)
 
 
 def _is_done(instance: dg.DagsterInstance, job: str, contest: str) -> bool:

@@ -20,6 +20,7 @@ from nvtrader_pipelines.storage.plans import (
     contest_state,
     market_is_current,
     market_state,
+    question_state,
     remember_market,
     unwritten,
 )
@@ -83,12 +84,12 @@ class _Run:
         else:
             self.say(f"{title} is up to date")
 
-    def promotion(self, contest: str) -> None:
+    def promotion(self, question: str) -> None:
         """Ask the gate about what was judged, once, and say in one line what it answered."""
-        if is_promoted(self.instance, contest):
+        if is_promoted(self.instance, question):
             self.say("promotion: up to date")
             return
-        result = self.launch(PROMOTION.name, tags={CONTEST: contest})
+        result = self.launch(PROMOTION.name, tags={CONTEST: question})
         (event,) = result.get_asset_materialization_events()
         self.say(f"promotion: {event.materialization.metadata[VERDICT].value}")
 
@@ -159,6 +160,6 @@ def run_pipeline(home: Home, names: Sequence[str], watch: Watch | None = None, *
         else:
             run.say("judgement: every run beside all others")
             run.launch(JUDGEMENT.name, tags={CONTEST: contest})
-        run.promotion(contest)
+        run.promotion(question_state(home, contest))
         publish(lake)
     return [key.partition("@")[0] for key in keys]

@@ -17,7 +17,7 @@ from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, register_al
 from nvtrader_pipelines.orchestration.resources import WarehouseResource
 from nvtrader_pipelines.storage.landing import fingerprint
 from nvtrader_pipelines.storage.ledger import Ledger
-from nvtrader_pipelines.storage.plans import contest_state, has_panel, market_is_current
+from nvtrader_pipelines.storage.plans import contest_state, has_panel, market_is_current, question_state
 from nvtrader_pipelines.storage.specs import read_experiments
 from nvtrader_pipelines.storage.views import publish
 
@@ -78,7 +78,8 @@ def policy_retrained(
 )
 def judged(context: dg.RunStatusSensorContext, warehouse: WarehouseResource) -> dg.RunRequest | dg.SkipReason:
     """A judgement that ended well: ask the promotion gate about every experiment's newest policy."""
-    state = context.dagster_run.tags.get(CONTEST) or contest_state(warehouse.open())
+    contest = context.dagster_run.tags.get(CONTEST) or contest_state(warehouse.open())
+    state = question_state(warehouse.home, contest)
     if is_promoted(context.instance, state):  # `nvtrader run` was here first
         return dg.SkipReason("the gate was asked about all that was judged")
     return dg.RunRequest(run_key=context.dagster_run.run_id, tags={CONTEST: state})

@@ -135,6 +135,12 @@ def contest_state(lake: Warehouse) -> str:
     return state.hexdigest()[:32]
 
 
+def question_state(home: Home, contest: str) -> str:
+    """A digest of what the promotion gate is asked: what competes, and the gate's own file."""
+    gate = home.promotion_file.read_bytes() if home.promotion_file.exists() else b""
+    return hashlib.sha256(contest.encode() + b"|" + gate).hexdigest()[:32]
+
+
 def remember_market(home: Home, state: str) -> None:
     """Keep the state the market was built from; take it before the build begins."""
     write_atomically(home.warehouse / "market.json", json.dumps({"state": state}).encode())

@@ -10,6 +10,7 @@ from nvtrader_pipelines.storage.plans import (
     has_panel,
     market_is_current,
     market_state,
+    question_state,
     read_paper,
     read_plan,
     read_replay,
@@ -114,3 +115,11 @@ def test_the_market_is_current_until_a_file_lands(lake, home):
     assert market_is_current(lake)
     (home.landing / "a.csv").write_text("symbol,date,close\n")
     assert not market_is_current(lake)
+
+
+def test_the_gate_is_asked_again_once_its_file_is_another(home):
+    state = question_state(home, "contest")
+    assert state == question_state(home, "contest")
+    home.promotion_file.parent.mkdir(parents=True, exist_ok=True)
+    home.promotion_file.write_text("least_sessions: 20\n")
+    assert len({state, question_state(home, "contest"), question_state(home, "another")}) == 3
