@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 Day = Annotated[datetime | None, typer.Option("--from", formats=["%Y-%m-%d"], help="First session to trade.")]
 LastDay = Annotated[datetime | None, typer.Option("--to", formats=["%Y-%m-%d"], help="Last session to trade.")]
-Wait = Annotated[bool, typer.Option("--wait", help="Leave soft findings to a person in a replay, too.")]
+WAIT = "With --from or --to: leave soft findings to a person, too; without them they always wait."
+Wait = Annotated[bool, typer.Option("--wait", help=WAIT)]
 
 
 def paper(
@@ -41,6 +42,7 @@ def paper(
     it goes on, and a plan that was not approved by then has expired.
     """
     from nvtrader_pipelines.service.watching import watching
+    from nvtrader_pipelines.storage.accounts import read_account
     from nvtrader_pipelines.storage.paper_book import SqliteBook
     from nvtrader_pipelines.storage.trading import Desk
     from nvtrader_pipelines.storage.views import publish
@@ -50,6 +52,11 @@ def paper(
         home, console = found_home(), wide_console()
         lake = Warehouse(home)
         days = (first.date() if first else None, last.date() if last else None)
+        if days != (None, None) and (kind := read_account(home, account).kind) != "paper":
+            raise ValueError(
+                f"a history is replayed on an account kept here, but {account} is at a broker (kind: {kind}), where "
+                "the past cannot be traded; leave --from and --to out"
+            )
         if last and not first and SqliteBook(home, account).last() is None:
             raise ValueError(
                 f"a history must begin on a day, for the account {account} is not open yet; give --from, too"

@@ -58,6 +58,9 @@ class Desk:
     ) -> Generator[Progress, None, None]:
         """Every due session to `last`, one step after the other, telling of each session.
 
+        A session after which the broker's books are not as expected is the last one: it is told of before anything is
+        decided at its close, and whoever trades again goes on there.
+
         Args:
             first: first session traded of an account that is not open yet: it opens in cash at the close before it. An
                 account that was opened so goes on. None opens at the last session known.
@@ -65,28 +68,53 @@ class Desk:
             acknowledge: whether soft findings are acknowledged by the replay itself, an `approved` row each.
 
         Raises:
-            ExecutionError: if something that must hold does not; nothing of the session's step was written.
+            ExecutionError: if something that must hold does not, such as that only an account kept here replays a
+                history; nothing of the session's step was written.
             StorageError: if there is no active policy, no recent evaluation, or another process has the account.
         """
+        if first is not None:
+            self.require_kept_here("begins on a day of the past")
+        if acknowledge:
+            self.require_kept_here("has its soft findings acknowledged by the replay itself")
         self._stop()
         with self._hired() as (trader, market, book):
             end = market.last_session(first, last)
             self._open(trader, market, book, first)
             due = [t for t in _due(trader, market, book.last(), acknowledge=acknowledge) if t <= end]
+            done = 0
             for done, t in enumerate(due, start=1):
-                state = _through(trader, t, acknowledge=acknowledge)
+                state, whole = _through(trader, t, book.last(), acknowledge=acknowledge)
                 yield market.told(state, done / len(due), self._clock())
-            yield market.ended(len(due), self._clock())
+                if not whole:
+                    break
+            yield market.ended(done, self._clock())
+
+    def require_kept_here(self, asked: str) -> None:
+        """Refuse what must never make orders at a market.
+
+        Args:
+            asked: what the account was to do, after "an account that".
+
+        Raises:
+            ExecutionError: if the account is at a broker.
+        """
+        if (kind := read_account(self.lake.home, self.account).kind) != "paper":
+            raise ExecutionError(
+                f"an account that {asked} must be kept here, but {self.account} is at a broker (kind: {kind}); trade "
+                "it session by session, and answer its plans yourself"
+            )
 
     def execute(self) -> list[AuditEvent]:
-        """The orders of the last due session: placed, filled, cancelled; sessions before it are traded whole first."""
+        """The orders of the last due session: placed, filled, cancelled; sessions before it are traded whole first.
+
+        Where the broker's books differ after one of those, nothing is placed: as `trade`.
+        """
         self._stop()
         with self._hired() as (trader, market, book):
             self._open(trader, market, book)
             *before, t = _due(trader, market, book.last()) or [market.index_of(_opened(book).session)]
-            for earlier in before:
-                _through(trader, earlier, acknowledge=False)
-            return trader.execute(t)
+            whole = all(_through(trader, earlier, book.last(), acknowledge=False)[1] for earlier in before)
+            return trader.execute(t) if whole else []
 
     def settle(self) -> AccountState:
         """Mark the account to the close of the session: its row of the book."""
@@ -188,13 +216,15 @@ class Desk:
                 withdraw(self.lake.home, self.account, book, Stop(reason, self._by, self._clock))
 
 
-def _through(trader: Trader, t: int, *, acknowledge: bool) -> AccountState:
-    """One session, whole."""
+def _through(trader: Trader, t: int, stood: AccountState | None, *, acknowledge: bool) -> tuple[AccountState, bool]:
+    """One session, and whether it is whole: one that ends with a difference not told of before waits for a person."""
     trader.execute(t)
     state = trader.settle(t)
+    if state.differences and (stood is None or stood.session < state.session):
+        return state, False
     trader.propose(t)
     trader.clear(t, acknowledge=acknowledge)
-    return state
+    return state, True
 
 
 def _opened(book: SqliteBook) -> AccountState:

@@ -143,3 +143,18 @@ def test_a_history_without_a_first_day_is_refused_where_nothing_is_open(lake, in
     assert "give --from, too" in found.stderr
     assert is_one_sentence(found.stderr)
     assert SqliteBook(lake.home, account).last() is None
+
+
+@pytest.mark.parametrize("option", ["--from", "--to"])
+def test_a_history_is_not_replayed_at_a_broker(lake, invoke, account, days, option):
+    (lake.home.accounts / f"{account}.yaml").write_text("kind: alpaca\n")
+    found = invoke("paper", "--account", account, option, str(days[5]))
+    assert found.exit_code == BAD_INPUT
+    assert "is at a broker (kind: alpaca), where the past cannot be traded" in found.stderr
+    assert is_one_sentence(found.stderr)
+    assert SqliteBook(lake.home, account).last() is None
+
+
+def test_the_help_says_when_a_plan_waits(invoke):
+    said = " ".join(invoke("paper", "--help", env={"COLUMNS": "300"}).stdout.split())
+    assert "With --from or --to: leave soft findings to a person, too; without them they always wait." in said
