@@ -1,5 +1,6 @@
 import inspect
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from tests.policies.small import AGENT, CASES, LEARNERS, SPEC, WINDOW, card_of, 
 
 PANEL = synthetic_panel(160, 3)
 EVERY = pytest.mark.parametrize(("spec", "agent"), CASES.values(), ids=CASES)
+EVERY_CASE = pytest.mark.parametrize(("case", "spec", "agent"), [(case, *of) for case, of in CASES.items()], ids=CASES)
 DECIDES_NOTHING = {"self", "policy", "env", "stats_window_size", "tensorboard_log", "verbose", "_init_setup_model"}
 COMMON = {"policy_kwargs", "seed", "device"}
 
@@ -31,17 +33,24 @@ def bits(fit):
     return {name: tensor.numpy().tobytes() for name, tensor in fit.tensors.items()}
 
 
-@EVERY
-def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(spec, agent):
-    first, second, other = (agent.train(PANEL, spec, WINDOW, seed) for seed in (1, 1, 2))
+@cache
+def fitted(case, seed):
+    """What a case has learned, once for all tests that compare it with another training, or read it."""
+    spec, agent = CASES[case]
+    return agent.train(PANEL, spec, WINDOW, seed)
+
+
+@EVERY_CASE
+def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(case, spec, agent):
+    first, second, other = fitted(case, 1), agent.train(PANEL, spec, WINDOW, 1), fitted(case, 0)
     assert bits(first) == bits(second)
     assert first.curve == second.curve
     assert bits(first) != bits(other)
 
 
-@EVERY
-def test_training_changes_every_part_of_the_network_that_learns(spec, agent):
-    fit = agent.train(PANEL, spec, WINDOW, 1)
+@EVERY_CASE
+def test_training_changes_every_part_of_the_network_that_learns(case, spec, agent):
+    fit = fitted(case, 1)
     barely = agent.model_copy(update={"total_timesteps": 1, "learning_rate": 1e-12})
     start = barely.train(PANEL, spec, WINDOW, 1).tensors
     unlearned = {name for name, tensor in fit.tensors.items() if torch.equal(tensor, start[name])}
@@ -54,9 +63,9 @@ def is_without_critic(agent):
     return agent.kind == "ppo_inhouse" and not agent.advantage.uses_critic
 
 
-@EVERY
-def test_training_leaves_no_trace_of_what_came_before_it_in_the_process(spec, agent):
-    first = agent.train(PANEL, spec, WINDOW, 1)
+@EVERY_CASE
+def test_training_leaves_no_trace_of_what_came_before_it_in_the_process(case, spec, agent):
+    first = fitted(case, 1)
     torch.rand(100)
     np.random.rand(100)  # noqa: NPY002 - the library shuffles with the global generator
     AGENT.train(PANEL, SPEC, WINDOW, 9)
@@ -90,10 +99,10 @@ def test_one_window_is_the_same_as_a_single_stretch():
     assert bits(AGENT.train(PANEL, SPEC, WINDOW, 0)) == bits(AGENT.train(PANEL, SPEC, (WINDOW,), 0))
 
 
-@EVERY
-def test_a_training_that_is_watched_sampled_and_saved_gives_the_same_policy(spec, agent):
+@EVERY_CASE
+def test_a_training_that_is_watched_sampled_and_saved_gives_the_same_policy(case, spec, agent):
     seen, saved = [], []
-    plain = agent.train(PANEL, spec, WINDOW, 0)
+    plain = fitted(case, 0)
     watched = agent.train(
         PANEL, spec, WINDOW, 0, TrainingHooks(report=seen.append, checkpoint=saved.append, sample_rate=1.0)
     )
@@ -128,9 +137,9 @@ def test_training_leaves_nothing_on_the_disk(spec, agent, tmp_path, monkeypatch)
     assert ours == []
 
 
-@EVERY
-def test_a_network_takes_the_tensors_of_a_fit_and_acts_the_same_on_the_same(spec, agent):
-    fit = agent.train(PANEL, spec, WINDOW, 0)
+@EVERY_CASE
+def test_a_network_takes_the_tensors_of_a_fit_and_acts_the_same_on_the_same(case, spec, agent):
+    fit = fitted(case, 0)
     simulation = PortfolioSimulation(PANEL, spec, 1, scaler=fit.scaler)
     network = agent.network(simulation.builder.layout, observation_space(simulation), action_space(simulation))
     assert set(network.state_dict()) == set(fit.tensors)
