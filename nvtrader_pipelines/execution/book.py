@@ -1,6 +1,7 @@
 """An account's own book: its state at every close, and at the paper broker its orders and their fills."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date
 from typing import Protocol, Self
 
@@ -26,6 +27,7 @@ class AccountState(BaseModel):
     peak: float  # highest equity so far
     recent_returns: tuple[float, ...]  # net session returns, the latest last; 0 before the opening
     capital: float  # account currency that an equity of 1 is
+    kept_at: str  # who has the account, as its spec says
     shares: Mapping[str, float]  # by name held, at the prices' adjustment of the session
     prices: Mapping[str, float]  # closes that the shares are valued at, account currency, adjusted
     net_return: float = 0.0  # over the session, net of costs
@@ -80,8 +82,21 @@ class BookedOrder(BaseModel):
         return cls(order=order, status="accepted")
 
 
+@dataclass(frozen=True)
+class Kept:
+    """What a book has something of."""
+
+    sessions: frozenset[date]  # settled
+    orders: frozenset[str]  # ids
+    fills: frozenset[str]  # ids of their orders
+
+
 class AccountBook(Protocol):
     """Where an account is kept: every call is one effect, durable when it returns and there whole or not at all."""
+
+    def kept(self) -> Kept:
+        """What it has something of."""
+        ...
 
     def last(self) -> AccountState | None:
         """The account at the last close it was settled at; None where it is not open."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import RootModel, SecretStr, ValidationError
 
+from nvtrader_pipelines.execution.book import AccountState
 from nvtrader_pipelines.execution.brokers.account_spec import (
     KEY_ID,
     SECRET_KEY,
@@ -59,6 +60,29 @@ def read_account(home: Home, name: str = DEFAULT) -> AccountSpec:
         return AccountDocument.model_validate(read_document(path)).root
     except ValidationError as error:
         raise StorageError(f"{path.name} is no valid account: {explained(error, AccountDocument)}") from error
+
+
+def require_same(name: str, spec: AccountSpec, state: AccountState | None) -> None:
+    """Refuse an account whose book is of another: its equity, its shares and its open orders are those of one place.
+
+    Args:
+        name: the account's.
+        spec: what its file says now.
+        state: where its book stands; None where it is not open.
+
+    Raises:
+        StorageError: if it was opened elsewhere, or with another capital.
+    """
+    if state is None:
+        return
+    opened, said = f"kept {state.kept_at}", f"kept {spec.kept_at}"
+    if isinstance(spec, PaperAccountSpec):
+        opened, said = f"{opened} with a capital of {state.capital:,}", f"{said} with a capital of {spec.capital:,}"
+    if opened != said:
+        raise StorageError(
+            f"an account stays what it was opened as, but {name} was opened as one {opened} and data/accounts says it "
+            f"is {said}; put its file back, and name another account for what it says now"
+        )
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from nvtrader_pipelines.experiments.progress import Progress
 from nvtrader_pipelines.market.calendar import sessions
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits
-from nvtrader_pipelines.storage.accounts import connect, read_account
+from nvtrader_pipelines.storage.accounts import connect, read_account, require_same
 from nvtrader_pipelines.storage.active_policy import ActivePolicy, read_active, sealed_of
 from nvtrader_pipelines.storage.compliance import read_compliance, read_limits
 from nvtrader_pipelines.storage.errors import StorageError
@@ -188,7 +188,13 @@ class DeskMarket:
             )
 
     def venue(self, book: AccountBook) -> Venue:
-        """The account."""
+        """The account.
+
+        Raises:
+            StorageError: if the book is of an account elsewhere, or of another capital.
+            ExecutionError: if the broker cannot be reached.
+        """
+        require_same(self.name, self.account, book.last())
         if isinstance(self.account, AlpacaAccountSpec):
             return AtMarket(connect(self.name, self.account), (self.panel, self.prices), book, self.account)
         environment, slippage = self.deployment.spec.environment, self.account.slippage_bps

@@ -11,7 +11,7 @@ from nvtrader_pipelines.execution.book import BookedOrder
 from nvtrader_pipelines.execution.brokers.account_spec import PaperAccountSpec
 from nvtrader_pipelines.execution.brokers.at_market import withdraw_open
 from nvtrader_pipelines.execution.journal import Journal
-from nvtrader_pipelines.storage.accounts import DEFAULT, AccountInUse, connect, held_account, read_account
+from nvtrader_pipelines.storage.accounts import DEFAULT, AccountInUse, connect, held_account, read_account, require_same
 from nvtrader_pipelines.storage.audit_log import JsonlAudit
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import Home
@@ -35,7 +35,7 @@ def withdraw(home: Home, name: str, book: SqliteBook, stop: Stop) -> list[str]:
     Orders of an account that is kept here wait for no market: its next session cancels them.
 
     Raises:
-        StorageError: if the account's file cannot be read.
+        StorageError: if the account's file cannot be read, or is of another account than the book.
         ExecutionError: if the account cannot be reached, or the broker refuses.
         BrokerTimeout: if the broker does not answer; asking again goes on.
     """
@@ -43,6 +43,7 @@ def withdraw(home: Home, name: str, book: SqliteBook, stop: Stop) -> list[str]:
     if not before:
         return []
     spec = read_account(home, name)
+    require_same(name, spec, book.last())
     if isinstance(spec, PaperAccountSpec):
         return []
     withdraw_open(connect(name, spec), book, stop.reason)

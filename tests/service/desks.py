@@ -74,6 +74,7 @@ def book(home: Home, *equities: float, account: str = "paper", held: RebalancePl
             peak=peak,
             recent_returns=(0.0,),
             capital=1e6,
+            kept_at="here",
             shares=shares,
             prices=dict.fromkeys(shares, 50.0),
             net_return=equity / before - 1.0,

@@ -6,10 +6,11 @@ import pytest
 
 from nvtrader_pipelines.execution.brokers.account_spec import AlpacaAccountSpec, PaperAccountSpec
 from nvtrader_pipelines.execution.errors import ExecutionError
-from nvtrader_pipelines.storage.accounts import connect, read_account
+from nvtrader_pipelines.storage.accounts import connect, read_account, require_same
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import Home
 from tests.execution.brokers.alpaca_stub import KEYS, AlpacaStub, serving
+from tests.storage.test_paper_book import state
 
 
 @pytest.fixture
@@ -70,6 +71,26 @@ def test_a_file_that_is_no_account_says_why(home, text, sentence):
     with pytest.raises(StorageError, match=sentence) as told:
         read_account(home)
     assert "paper.yaml" in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("changed", "sentence"),
+    [
+        (
+            AlpacaAccountSpec(paper=False),
+            "kept at Alpaca, on paper and .* it is kept at Alpaca, with money",
+        ),
+        (PaperAccountSpec(), r"kept at Alpaca, on paper with .* it is kept here with a capital of 1,000,000\.0"),
+    ],
+)
+def test_an_account_is_not_moved_from_one_place_to_another(changed, sentence):
+    opened = AlpacaAccountSpec()
+    book = state(kept_at=opened.kept_at)
+    require_same("desk", opened, book)
+    require_same("desk", AlpacaAccountSpec(min_order=5.0), book)
+    require_same("desk", changed, None)
+    with pytest.raises(StorageError, match=sentence):
+        require_same("desk", changed, book)
 
 
 def test_an_account_is_connected_with_the_keys_of_the_environment(keys):

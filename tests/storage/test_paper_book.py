@@ -22,6 +22,7 @@ def state(session=MONDAY, **changes) -> AccountState:
         "peak": 1.1,
         "recent_returns": (1e-17, -0.01),
         "capital": 1e6,
+        "kept_at": "here",
         "shares": {"AAA": 1 / 3},
         "prices": {"AAA": 7.0},
         "policy": "small",

@@ -85,6 +85,7 @@ def a_state(session, plan_id=None, **fields):
         "peak": 1.25,
         "recent_returns": (0.0, 0.01),
         "capital": 1e6,
+        "kept_at": "here",
         "shares": {"A": 10.0},
         "prices": {"A": 100.0},
         "net_return": 0.01,

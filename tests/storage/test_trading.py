@@ -225,6 +225,27 @@ def test_an_account_that_was_opened_at_another_session_does_not_begin_anew(home)
     assert len(states(lake)) == 4
 
 
+@pytest.mark.parametrize(
+    ("changed", "sentence"),
+    [
+        ("alpaca", "opened as one kept here and data/accounts says it is kept at Alpaca, on paper;"),
+        ("paper\ncapital: 25_000", r"here with a capital of 1,000,000\.0 and .* here with a capital of 25,000\.0;"),
+    ],
+)
+def test_an_account_that_its_file_makes_another_is_refused_and_keeps_its_book(home, changed, sentence):
+    lake, _ = home
+    trade(lake)
+    before = states(lake)
+    add_account(lake, "paper", changed)
+    DESKS.clear()  # another process
+    with pytest.raises(StorageError, match=sentence):
+        desk(lake, at=evening(lake)).due()
+    assert states(lake) == before
+    (lake.home.accounts / "paper.yaml").unlink()
+    DESKS.clear()
+    assert desk(lake).due() == []
+
+
 def test_a_second_process_is_told_that_the_account_is_traded(home):
     lake, _ = home
     trade(lake)

@@ -19,7 +19,8 @@ from nvtrader_pipelines.execution.prices import Prices
 from nvtrader_pipelines.execution.reconciliation import reconcile
 from nvtrader_pipelines.market.panel import MarketPanel
 
-SPENT = 0.98  # of cash and of what is sold is spent: prices at the open are others than at the close before
+SPENT = 0.98  # of cash is spent: prices at the open are others than at the close before
+UNPAID = "cash does not pay for it before the sells are filled; the next plan may buy it"
 ENDED = "it ended at the broker without a fill"
 
 
@@ -70,16 +71,28 @@ class AtMarket:
         shares = np.divide(target * equity, closes, out=held.copy(), where=tradable & needed) - held
         changes = np.abs(shares) * worth
         shares[(changes < self._spec.min_order) | (changes < self._spec.skip_below * equity)] = 0.0
-        bought, sold = np.maximum(shares, 0.0) @ worth, np.maximum(-shares, 0.0) @ worth
-        if bought > (room := SPENT * max(0.0, holdings.cash + sold)):
-            shares = np.where(shares > 0.0, shares * (room / bought), shares)
+        wanted, shares = shares, self._paid(shares, worth, holdings)
         changed = np.abs(target - held * worth / equity) > HELD
         halted = [symbols[j] for j in np.flatnonzero(changed & ~tradable)]
         made = self.booked(plan.plan_id) or orders_of(
             Ticket(plan, session, shares, closes), whole_shares=self._spec.whole_shares
         )
         self._book.place(*(BookedOrder.accepted(order) for order in made))
-        return made, [Unplaced(name, f"it has no price on {session}; what is held of it is kept") for name in halted]
+        ordered = {order.symbol for order in made}
+        unpaid = [symbols[j] for j in np.flatnonzero((wanted > 0.0) & (shares == 0.0)) if symbols[j] not in ordered]
+        return made, [
+            *(Unplaced(name, f"it has no price on {session}; what is held of it is kept") for name in halted),
+            *(Unplaced(name, UNPAID) for name in unpaid),
+        ]
+
+    def _paid(self, shares: NDArray[np.float64], worth: NDArray[np.float64], holdings: Holdings) -> NDArray[np.float64]:
+        """The changes (N,) with the buys that cash pays for: all queue for one open, where a sell may fail."""
+        cash = holdings.cash if holdings.to_spend is None else min(holdings.cash, holdings.to_spend)
+        bought, room = np.maximum(shares, 0.0) @ worth, SPENT * max(0.0, cash)
+        if bought <= room:
+            return shares
+        paid = np.where(shares > 0.0, shares * (room / bought), shares)
+        return np.where((paid > 0.0) & (paid * worth < self._spec.min_order), 0.0, paid)
 
     def booked(self, plan_id: str) -> Sequence[Order]:
         """The orders made of a plan, placed or not."""
@@ -170,6 +183,7 @@ class AtMarket:
             peak=equity if before is None else max(before.peak, equity),
             recent_returns=tuple(recent) if before is None else (*recent[1:], net),
             capital=capital,
+            kept_at=self._spec.kept_at,
             shares={symbols[j]: float(shares[j]) for j in np.flatnonzero(shares)},
             prices={symbols[j]: float(closes[j]) for j in np.flatnonzero(shares)},
             net_return=net,

@@ -17,7 +17,7 @@ from nvtrader_pipelines.execution.brokers.paper_market import PaperMarket, signe
 from nvtrader_pipelines.execution.brokers.venue import InForce, Outcome, Settles, Unplaced
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.orders import Fill, Order, Ticket, orders_of, require_prices
-from nvtrader_pipelines.execution.plan import RebalancePlan
+from nvtrader_pipelines.execution.plan import RebalancePlan, Stage
 from nvtrader_pipelines.execution.reconciliation import reconcile
 
 FloatArray = NDArray[np.float64]
@@ -71,7 +71,7 @@ class PaperBroker:
         """
         account = self._at(t)
         wanted = self._wanted(plan, account, t)
-        self._require_session(np.maximum(account.weights, self._target(plan)), t + 1)
+        self._require_session(np.maximum(account.weights, plan.target), t + 1)
         halted = ~self._market.tradable(t) & ~self._market.delisted(t)
         changed = np.abs(np.array(plan.target[:-1]) - wanted.transition.drifted[0, :-1]) > HELD
         reason = f"it has no price on {self._market.fill_session(t)}; what is held of it is kept"
@@ -142,7 +142,8 @@ class PaperBroker:
     def _wanted(self, plan: RebalancePlan, account: Account, t: int) -> _Wanted:
         market, spec = self._market, self._spec
         self._require_plan(plan, t)
-        target = self._target(plan)
+        plan = self._over_own_names(plan)
+        target = np.array(plan.target)
         prices, tradable = market.fill_prices(t), market.tradable(t)
         held = np.maximum(account.weights[:-1], target[:-1]) > HELD
         require_prices(self._symbols, held & tradable, prices, market.fill_session(t))
@@ -293,6 +294,7 @@ class PaperBroker:
             peak=float(account.peak),
             recent_returns=tuple(account.recent_returns.tolist()),
             capital=capital,
+            kept_at=self._spec.kept_at,
             shares={self._symbols[j]: float(account.weights[j] * value / closes[j]) for j in held},
             prices={self._symbols[j]: float(closes[j]) for j in held},
             policy=in_force.policy,
@@ -323,22 +325,24 @@ class PaperBroker:
             )
         return account
 
-    def _target(self, plan: RebalancePlan) -> FloatArray:
-        """What a plan wants of the names of this market (N+1,), of which it may know but a part, or more.
+    def _over_own_names(self, plan: RebalancePlan) -> RebalancePlan:
+        """A plan over the names of this market, of which it may be made for a part, or for more that it does not want.
 
         Raises:
             ExecutionError: if it wants a name that the market lacks.
         """
-        if plan.symbols[:-1] == self._symbols:
-            return np.array(plan.target)
+        names = (*self._symbols, "cash")
+        if plan.symbols == names:
+            return plan
         wanted = dict(zip(plan.symbols, plan.target, strict=True))
-        strangers = [name for name, weight in wanted.items() if weight > HELD and name not in (*self._symbols, "cash")]
+        strangers = [name for name, weight in wanted.items() if weight > HELD and name not in names]
         if strangers:
             raise ExecutionError(
                 f"plan {plan.plan_id} bought {', '.join(strangers)}, which the market of the active policy does not "
                 "have; activate the policy that made it until its session is settled"
             )
-        return signed((*self._symbols, "cash"), wanted)
+        last = Stage(name=plan.stages[-1].name, weights=tuple(signed(names, wanted).tolist()))
+        return plan.model_copy(update={"symbols": names, "stages": (last,)})
 
     def _require_plan(self, plan: RebalancePlan, t: int) -> None:
         session = self._market.panel.sessions[t].item()
