@@ -202,8 +202,9 @@ class AtMarket:
                 f"the account at the broker holds {', '.join(strangers)}, which the market of the active policy does "
                 "not have; sell them, or use another account"
             )
-        short = sorted(name for name, held in holdings.shares.items() if held < 0.0)
-        if holdings.cash < 0.0 or short or holdings.cash + sum(holdings.shares.values()) <= 0.0:
+        short = sorted(name for name, held in holdings.shares.items() if not held >= 0.0)
+        is_empty = holdings.cash == 0.0 and not any(holdings.shares.values())
+        if not holdings.cash >= 0.0 or short or is_empty:  # what is no number is in no order
             raise ExecutionError(
                 f"an account must hold something, owe nothing and be short of nothing, but at {session} the broker "
                 f"says cash of {holdings.cash:.2f} and {', '.join(short) or 'no name'} short; bring it in order there"

@@ -5,7 +5,7 @@ import pytest
 
 from nvtrader_pipelines.execution.answers import answered
 from nvtrader_pipelines.execution.brokers.account_spec import AlpacaAccountSpec
-from nvtrader_pipelines.execution.brokers.at_market import AtMarket
+from nvtrader_pipelines.execution.brokers.at_market import UNPAID, AtMarket
 from nvtrader_pipelines.execution.brokers.broker import BrokerTimeout, Holdings, Receipt
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.journal import Journal
@@ -292,6 +292,8 @@ def test_a_plan_that_waits_is_placed_when_it_is_approved_and_expires_with_the_ne
     ("changed", "said"),
     [
         ({"cash": -1.0}, "owe nothing"),
+        ({"cash": np.nan}, "says cash of nan"),
+        ({"shares": {"AAA": np.nan}}, "AAA short"),
         ({"shares": {"AAA": -3.0}}, "AAA short"),
         ({"shares": {"ZZZ": 3.0}}, "holds ZZZ, which the market of the active policy does not have"),
         ({"cash": 0.0}, "must hold something"),
@@ -340,3 +342,16 @@ def test_small_and_whole_orders_are_as_the_account_asks():
     orders = list(live.exchange.orders.values())
     assert [order.symbol for order in orders] == ["AAA", "BBB", "DDD"]
     assert all(order.quantity == int(order.quantity) for order in orders)
+
+
+def test_a_buy_that_no_cash_pays_for_is_cancelled_with_its_reason():
+    live = Live(0.5, 0.5, 0.0, 0.0, 0.0)
+    live.open()
+    live.session(11)
+    live.policy.weights = np.array([0.5, 0.0, 0.5, 0.0, 0.0])
+    holdings = live.exchange.holdings
+    live.exchange.holdings = lambda: replace(holdings(), to_spend=0.0)
+    for t in (12, 13):
+        live.session(t)
+    assert ("CCC", UNPAID) in [(event.symbol, event.reason) for event in live.log.of("cancelled")]
+    assert {order.side for order in list(live.exchange.orders.values())[2:]} == {"sell"}
