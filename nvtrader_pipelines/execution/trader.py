@@ -66,7 +66,7 @@ class Trader:
             said += self._cancelled(record.plan, EXPIRED.format(status=record.status))
         elif record.status in TO_BE_TRADED and record.plan.symbols[:-1] != self._panel.symbols:
             self._venue.cancel_open(OTHER_NAMES)
-            said += self._cancelled(record.plan, OTHER_NAMES)
+            said += [] if self._at_broker(record.plan) else self._cancelled(record.plan, OTHER_NAMES)
         elif record.status in TO_BE_TRADED and self._venue.settles == "with_bars":
             said += self._place(record.plan, t, stop)
         else:
@@ -92,8 +92,8 @@ class Trader:
             record = self._decided(t)
             if record is not None or known.plan_id is None:
                 return record.plan if record else None
-        elif self._stopped(t):
-            self._say_halted(t, self._stopped(t))
+        elif stop := self._stopped(t):
+            self._say_halted(t, stop)
             return None
         elif not self._due(t):
             return None

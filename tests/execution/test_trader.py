@@ -433,3 +433,51 @@ def test_small_changes_make_no_order_and_are_no_trade():
     traded = account(0.3, 0.3, 0.04, 0.2, 0.16, account_spec=small).open(10)
     assert traded.session(11).weights[2] == 0.0
     assert not traded.book.last().differences
+
+
+def test_what_is_filled_is_settled_by_whoever_takes_over_with_more_names():
+    once, then = account().open(10), account().open(10)
+    expected = once.session(11)
+    then.trader.execute(11)
+    names = PANEL.symbols
+    more = synthetic_panel(60, 5)
+    arrays = ("close_returns", "overnight_returns", "tradable", "delisted", "eligible", "features")
+    wider = {name: np.insert(getattr(PANEL, name), 0, getattr(more, name)[:, 4], axis=1) for name in arrays}
+    then.deployed = Deployed(replace(PANEL, symbols=("ZZZ", *names), **wider), SPEC, Wants(*np.full(6, 1 / 6)))
+    then.deployed.run_id, then.prices = "1" * 16, prices_of(then.deployed.panel)
+    then.trader = then.hired()
+    state = then.session(11)
+    assert dict(zip(state.symbols, state.weights, strict=True)) == pytest.approx(
+        {"ZZZ": 0.0, **dict(zip(expected.symbols, expected.weights, strict=True))}, abs=1e-12
+    )
+    assert state.equity == pytest.approx(expected.equity, rel=1e-12)
+    assert (state.plan_id, state.differences) == (expected.plan_id, ())
+    assert Journal(then.log, ACCOUNT).records()[0].status == "filled"
+    assert not then.log.of("cancelled")
+    assert {event.symbol for event in then.log.of("proposed")} == {None}
+    then.trade(12, 14)
+    assert then.book.last().weights[0] > 0.1
+
+
+def test_what_was_bought_of_a_name_that_whoever_takes_over_lacks_is_said():
+    traded = account().open(10)
+    traded.trader.execute(11)
+    traded.deployed = Deployed(replace(PANEL, symbols=("AAA", "BBB", "CCC", "EEE")), SPEC, Wants(0, 0, 0, 0, 1))
+    traded.trader = traded.hired()
+    with pytest.raises(ExecutionError, match=r"bought DDD, which the market of the active policy does not have"):
+        traded.session(11)
+    assert traded.book.last().session == PANEL.sessions[10].item()
+
+
+def test_a_switch_that_is_released_while_it_is_read_leaves_its_reason():
+    class Flickers:
+        def engaged(self):
+            self.engaged = lambda: None
+            return "stopped by a test"
+
+    traded = account()
+    traded.trader.open_at(10)
+    traded.switch = Flickers()
+    traded.trader = traded.hired()
+    assert traded.trader.propose(10) is None
+    assert [event.reason for event in traded.log.of("halted")] == ["stopped by a test"]
