@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from datetime import date, datetime
 
 from nvtrader_pipelines.execution.audit import AuditEvent, AuditLog, event_id
+from nvtrader_pipelines.execution.book import Kept
+from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.plan_records import PlanRecord, plan_records
 
 
@@ -38,6 +40,26 @@ class Journal:
             self._log.append(new)
             self._index(new)
         return new
+
+    def require_kept(self, kept: Kept) -> None:
+        """Refuse a book that has not all that was said of its account, since what was said is not done again.
+
+        Raises:
+            ExecutionError: naming what is missing first.
+        """
+        said = [event for events in self._of_plan.values() for event in events]
+        placed, filled = ({e.order_id: e.session for e in said if e.kind == kind} for kind in ("placed", "filled"))
+        missing = [
+            *((day, f"the state of {day}") for day in self._proposals if day not in kept.sessions),
+            *((day, f"order {key}") for key, day in placed.items() if key not in kept.orders),
+            *((day, f"the fill of order {key}") for key, day in filled.items() if key not in kept.fills),
+        ]
+        if missing:
+            raise ExecutionError(
+                f"the book of an account must have all that the audit tells of it, but that of {self.account} lacks "
+                f"{min(missing, key=lambda each: (str(each[0]), each[1]))[1]} and {len(missing) - 1} more: it is lost, "
+                "or an older copy; put the newest back, or trade another account"
+            )
 
     def has(self, event: str) -> bool:
         """Whether an event of this id is kept."""

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from nvtrader_pipelines.execution.book import AccountState, BookedOrder
+from nvtrader_pipelines.execution.book import AccountState, BookedOrder, Kept
 from nvtrader_pipelines.execution.orders import Fill
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import Home
@@ -40,6 +40,12 @@ class SqliteBook:
 
     def __init__(self, home: Home, account: str) -> None:
         self._path = book_path(home, account)
+
+    def kept(self) -> Kept:
+        """What it has something of."""
+        sessions = (date.fromisoformat(day) for (day,) in self._rows("SELECT session FROM states"))
+        orders, fills = (self._rows(f"SELECT order_id FROM {table}") for table in ("orders", "fills"))
+        return Kept(frozenset(sessions), frozenset(key for (key,) in orders), frozenset(key for (key,) in fills))
 
     def last(self) -> AccountState | None:
         """The account at the last close it was settled at; None where it is not open."""
@@ -137,8 +143,8 @@ class SqliteBook:
             yield
         except sqlite3.Error as error:
             raise StorageError(
-                f"{self._path} cannot be used as the book of an account ({error}); restore it from a copy, or move it "
-                "away and open the account anew"
+                f"{self._path} cannot be used as the book of an account ({error}); restore it from a copy that is as "
+                "new as the audit, or trade another account"
             ) from error
 
     @cached_property

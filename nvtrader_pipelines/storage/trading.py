@@ -170,6 +170,7 @@ class Desk:
 
     def _answered(self, book: SqliteBook, plan_id: str, answer: Answer, said: tuple[str, str]) -> AuditEvent:
         journal = Journal(self._log, self.account)
+        journal.require_kept(book.kept())
         record = journal.record(plan_id)
         if record is None:
             raise ExecutionError(
@@ -198,6 +199,7 @@ class Desk:
             market.require_fresh(self._clock())
             oversight = Oversight(self._switch, market.findings, market.unbuyable, self._clock, self._by)
             journal = Journal(self._log, self.account)
+            journal.require_kept(book.kept())
             yield Trader(market.deployment, market.venue(book), journal, oversight), market, book
 
     def _market_of(self, active: ActivePolicy) -> DeskMarket:

@@ -6,7 +6,7 @@ import itertools
 import numpy as np
 
 from nvtrader_pipelines.envs.spec import EnvSpec
-from nvtrader_pipelines.execution.book import BookedOrder
+from nvtrader_pipelines.execution.book import BookedOrder, Kept
 from nvtrader_pipelines.execution.brokers.account_spec import PaperAccountSpec
 from nvtrader_pipelines.execution.brokers.paper import PaperBroker
 from nvtrader_pipelines.execution.brokers.paper_market import PaperMarket
@@ -93,6 +93,9 @@ class MemoryBook:
 
     def __init__(self):
         self.states, self.placed, self.filled = {}, {}, {}
+
+    def kept(self):
+        return Kept(frozenset(self.states), frozenset(self.placed), frozenset(self.filled))
 
     def last(self):
         return self.states[max(self.states)] if self.states else None

@@ -163,6 +163,34 @@ def test_bad_input_is_a_sentence_and_nothing_is_written(bad, sentence, traded, h
         assert written(home) == before
 
 
+@pytest.mark.parametrize(
+    ("lost", "what"),
+    [
+        (("states", "orders", "fills"), f"the state of {PANEL.sessions[10]} and 2"),
+        (("states",), f"the state of {PANEL.sessions[10]} and 1 more"),
+        (("orders",), "order .* and 9 more"),
+        (("fills",), "the fill of order .* and 9 more"),
+    ],
+)
+def test_a_book_that_was_lost_or_is_an_older_copy_is_not_traded_on(lost, what, traded, home, monkeypatch):
+    market = SimpleNamespace(
+        is_live=False, panel=PANEL, day=lambda t: PANEL.sessions[t].item(), deployment=traded.deployed
+    )
+    market.require_fresh, market.index_of = lambda now: None, lambda day: PANEL.index_of(np.datetime64(day))
+    market.venue, market.findings, market.unbuyable = lambda book: traded.broker, None, None
+    monkeypatch.setattr(trading, "active_policy", lambda lake: None)
+    monkeypatch.setattr(Desk, "_market_of", lambda desk, active: market)
+    traded.trade(11, 13)
+    desk, plan = Desk.open(Warehouse(home), clock=lambda: AT), Journal(traded.log, ACCOUNT).records()[-1].plan.plan_id
+    assert len(desk.due()) == 26
+    with closing(sqlite3.connect(book_path(home, ACCOUNT))) as book, book:
+        for table in lost:
+            book.execute(f"DELETE FROM {table}")
+    for attempt in (desk.due, lambda: list(desk.trade()), lambda: desk.approve(plan, "ann")):
+        with pytest.raises(ExecutionError, match=f"must have all that the audit tells of it, but .* lacks {what}"):
+            attempt()
+
+
 def halted(traded):
     tradable = PANEL.tradable.copy()
     tradable[11, 3] = False

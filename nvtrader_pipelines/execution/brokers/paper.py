@@ -321,7 +321,7 @@ class PaperBroker:
         if account.weights[-1] < -HELD:
             raise ExecutionError(
                 f"a paper account owes nothing, but its cash is {account.weights[-1]:.6g} of equity at {session}; "
-                "restore its book from a copy, or open another account"
+                "trade another account"
             )
         return account
 
