@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import date
+from datetime import UTC, date, datetime
 
 import dagster as dg
 import polars as pl
 from dagster import AssetCheckKey
+from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecord
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus as Status
 
 from nvtrader_pipelines.execution.audit import AuditEvent
@@ -14,6 +15,7 @@ from nvtrader_pipelines.execution.brokers.broker import BrokerTimeout
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.experiments.progress import Progress
 from nvtrader_pipelines.orchestration.retries import tried_again
+from nvtrader_pipelines.storage.accounts import AccountInUse
 from nvtrader_pipelines.storage.active_policy import read_active
 from nvtrader_pipelines.storage.audit_log import JsonlAudit
 from nvtrader_pipelines.storage.execution import followed
@@ -27,37 +29,51 @@ SESSION = "nvtrader/session"  # the tag of a scheduled rebalance: the session af
 ACCOUNT = "account"  # in the metadata of a check: whose rows it looked at
 LOOKED_TO = "looked_to"  # in the metadata of a check of sessions: the last one it looked at
 _CURVE = 2  # sessions that make a line
-_RECENT = 20  # evaluations of a check among which the last of an account is looked for
+_PAGE = 20  # evaluations of a check that are read at once
+_MOST_WAITS, BETWEEN_WAITS = 12, 300.0  # for bars, seconds: an hour, longer than the ingest of a day
 
 
-def executed(desk: Desk, report: Callable[[Progress], None], *, acknowledge: bool) -> list[AuditEvent]:
-    """Go whole through the due sessions before the last, then place what waits for the last; what was said of both.
+def executed(desk: Desk, report: Callable[[Progress], None], *, acknowledge: bool) -> None:
+    """Go whole through the due sessions before the last, then place what waits for the last.
 
-    A broker that does not answer is asked again by the step's retry, which places nothing twice.
+    A broker that does not answer is asked again by the step's retry, which places nothing twice. The first session
+    after which the broker's books differ is the last one: its check comes before anything else is decided.
+
+    Raises:
+        ExecutionError: if the run was told to acknowledge soft findings of an account at a broker.
     """
-    log, due = JsonlAudit(desk.lake.home), desk.due()
-    known = len(log.rows())
-    with _asked_again():
+    if acknowledge:
+        desk.require_kept_here("has its soft findings acknowledged by the run itself")
+    with asked_again():
+        due = desk.due()
         if len(due) > 1:
             followed(desk.trade(last=due[-2], acknowledge=acknowledge), report)
-        desk.execute()
-    return [row.event for row in log.rows()[known:] if row.event.account == desk.account]
+        if len(due) <= 1 or desk.due() == due[-1:]:
+            desk.execute()
+
+
+def said_since(desk: Desk, instance: dg.DagsterInstance, run_id: str) -> list[AuditEvent]:
+    """What the audit says of an account since a run began, whose step may have been tried before."""
+    (record,) = instance.get_run_records(dg.RunsFilter(run_ids=[run_id]))
+    began = datetime.fromtimestamp(record.start_time or record.create_timestamp.timestamp(), UTC)
+    events = JsonlAudit(desk.lake.home).events()
+    return [event for event in events if event.account == desk.account and event.at >= began]
 
 
 def cleared(desk: Desk, *, acknowledge: bool) -> None:
     """Have compliance look at the plan, and acknowledge its soft findings where the run was told to."""
-    with _asked_again():  # at a market, what is cleared is placed at once
+    with asked_again():  # at a market, what is cleared is placed at once
         desk.clear()
-    plans = desk.plans()
-    if acknowledge and len(plans) and plans["status"][0] == "waiting":
-        reason = "the run was told to acknowledge soft findings"
-        desk.approve(plans["plan_id"][0], by="dagster", reason=reason)
+        plans = desk.plans()
+        if acknowledge and len(plans) and plans["status"][0] == "waiting":
+            reason = "the run was told to acknowledge soft findings"
+            desk.approve(plans["plan_id"][0], by="dagster", reason=reason)
 
 
 @contextmanager
-def _asked_again() -> Iterator[None]:
-    """Let Dagster try the step again where the broker did not answer, whoever says so."""
-    with tried_again(BrokerTimeout):
+def asked_again() -> Iterator[None]:
+    """Let Dagster try the step again where the broker did not answer, whoever says so, or another has the account."""
+    with tried_again(BrokerTimeout, AccountInUse):
         try:
             yield
         except ExecutionError as error:
@@ -67,22 +83,24 @@ def _asked_again() -> Iterator[None]:
 
 
 def require_bars(lake: Warehouse, session: str | None) -> None:
-    """Refuse a rebalance that comes after a session whose bars are not there; without one it goes as far as they do.
+    """Wait for the bars of the session after which a rebalance comes; without one it goes as far as they do.
+
+    The run that ingests them may have begun together with this one.
 
     Raises:
-        dagster.Failure: naming both sessions.
+        dagster.RetryRequested: from an error that names both sessions; for an hour, then the step fails.
     """
     active = read_active(lake.home)
     if session is None or active is None:
         return
     source = Ledger.open(lake.home).read(active.partition_key).market.source
-    ends = lake.read(MARKET_PANEL).filter(pl.col("source") == source)["last_session"].max()
-    if ends != date.fromisoformat(session):
-        raise dg.Failure(
+    ends = max(lake.read(MARKET_PANEL).filter(pl.col("source") == source)["last_session"].to_list(), default=None)
+    if ends is None or ends < date.fromisoformat(session):
+        missing = ExecutionError(
             f"the rebalance of {session} needs the bars of that session, but the market {source} ends on {ends}; "
-            "deliver the bars, run the market job, and launch the rebalance again: it catches up",
-            allow_retries=False,
+            "deliver the bars, run the market job, and launch the rebalance again: it catches up"
         )
+        raise dg.RetryRequested(_MOST_WAITS, BETWEEN_WAITS) from missing
 
 
 def rivals(lake: Warehouse, states: pl.DataFrame) -> dict[str, pl.DataFrame]:
@@ -103,42 +121,73 @@ def rivals(lake: Warehouse, states: pl.DataFrame) -> dict[str, pl.DataFrame]:
     }
 
 
-def require_passed(instance: dg.DagsterInstance, checks: Sequence[AssetCheckKey], account: str) -> None:
-    """Refuse to trade an account after a check of its rows that did not pass when it was last evaluated.
+def require_passed(instance: dg.DagsterInstance, checks: Sequence[AssetCheckKey], account: str, run_id: str) -> None:
+    """Refuse to trade an account after a check of its rows that did not pass, or came to no end, when last evaluated.
+
+    Args:
+        instance: what has the history of the checks.
+        checks: which ones.
+        account: whose rows they looked at.
+        run_id: the run that asks, which evaluates them later.
 
     Raises:
         dagster.Failure: naming the checks; they are evaluated again with their assets, or alone from the UI.
     """
-    failed = [key for key in checks if not _passed(instance, key, account)]
+    failed = [key for key in checks if not _passed(instance, key, account, run_id)]
     if failed:
         names = ", ".join(f"{key.name} of {key.asset_key.to_user_string()}" for key in failed)
         raise dg.Failure(
-            f"account {account} is not traded: {names} did not pass when last evaluated; mend what it found and "
-            "execute the check again",
+            f"account {account} is not traded: {names} did not pass when last evaluated, or came to no end; mend what "
+            "it found and execute the check again",
             allow_retries=False,
         )
 
 
-def _passed(instance: dg.DagsterInstance, key: AssetCheckKey, account: str) -> bool:
-    """What the last evaluation that ended says, of this account or of all."""
-    last = next(_evaluations(instance, key, account), None)
-    return last is None or last[0] is Status.SUCCEEDED
-
-
 def looked_to(instance: dg.DagsterInstance, key: AssetCheckKey, account: str) -> date | None:
     """The last session that a check of an account's sessions has looked at; None where it never did."""
-    last = next(_evaluations(instance, key, account), None)
-    session = last[1].get(LOOKED_TO) if last else None
+    told = (_told(record, account) for record in _history(instance, key))
+    session = next((each for each in told if each is not None), {}).get(LOOKED_TO)
     return None if session is None else date.fromisoformat(str(session.value))
 
 
-def _evaluations(
-    instance: dg.DagsterInstance, key: AssetCheckKey, account: str
-) -> Iterator[tuple[Status, Mapping[str, dg.MetadataValue]]]:
-    """Evaluations of a check that ended, the latest first, of this account or of all."""
-    ended = {Status.SUCCEEDED, Status.FAILED}
-    for record in instance.event_log_storage.get_asset_check_execution_history(key, limit=_RECENT, status=ended):
-        event = record.event.dagster_event if record.event else None
-        metadata = event.asset_check_evaluation_data.metadata if event else {}
-        if ACCOUNT not in metadata or metadata[ACCOUNT].value == account:
-            yield record.status, metadata
+def _passed(instance: dg.DagsterInstance, key: AssetCheckKey, account: str, run_id: str) -> bool:
+    """What the last evaluation says, of this account or of all; one that was begun and not ended says no."""
+    for record in _history(instance, key):
+        if record.status is Status.PLANNED:
+            if record.run_id != run_id and _left_undone(instance, record, account):
+                return False
+        elif _told(record, account) is not None:
+            return record.status is Status.SUCCEEDED
+    return True
+
+
+def _history(instance: dg.DagsterInstance, key: AssetCheckKey) -> Iterator[AssetCheckExecutionRecord]:
+    """Every evaluation of a check that was planned, the latest first."""
+    cursor = None
+    while page := instance.event_log_storage.get_asset_check_execution_history(key, _PAGE, cursor):
+        yield from page
+        cursor = page[-1].id
+
+
+def _told(record: AssetCheckExecutionRecord, account: str) -> Mapping[str, dg.MetadataValue] | None:
+    """What an evaluation that ended tells; None where it did not, or is of another account."""
+    if record.status is Status.PLANNED:
+        return None
+    event = record.event.dagster_event if record.event else None
+    metadata = event.asset_check_evaluation_data.metadata if event else {}
+    return metadata if ACCOUNT not in metadata or metadata[ACCOUNT].value == account else None
+
+
+def _left_undone(instance: dg.DagsterInstance, record: AssetCheckExecutionRecord, account: str) -> bool:
+    """Whether a run has ended that wrote the account's rows which the check was to look at, or began it alone."""
+    run = instance.get_run_by_id(record.run_id)
+    if run is None or not run.is_finished:
+        return False
+    step = f"{record.key.asset_key.to_python_identifier()}_{record.key.name}"
+    kinds = {dg.DagsterEventType.STEP_START, dg.DagsterEventType.ASSET_MATERIALIZATION}
+    events = [entry.dagster_event for entry in instance.all_logs(record.run_id, kinds) if entry.dagster_event]
+    written = [event for event in events if event.is_step_materialization and event.asset_key == record.key.asset_key]
+    whose = [event.step_materialization_data.materialization.metadata.get(ACCOUNT) for event in written]
+    if whose:
+        return any(value is None or value.value == account for value in whose)
+    return any(event.is_step_start and event.step_key == step for event in events)

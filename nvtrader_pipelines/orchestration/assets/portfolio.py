@@ -12,11 +12,13 @@ from nvtrader_pipelines.orchestration.assets.active_policy import ACTIVE_POLICY_
 from nvtrader_pipelines.orchestration.progress import ProgressLog
 from nvtrader_pipelines.orchestration.rebalancing import (
     SESSION,
+    asked_again,
     cleared,
     executed,
     require_bars,
     require_passed,
     rivals,
+    said_since,
 )
 from nvtrader_pipelines.orchestration.reports import OWNERS, keep_pictures, markdown_table, table_metadata, written
 from nvtrader_pipelines.orchestration.resources import DeskResource, WarehouseResource
@@ -39,9 +41,9 @@ BLOCKING = [
     dg.AssetCheckKey(ORDERS_KEY, "no_nan"),
     dg.AssetCheckKey(STATE_KEY, "reconciliation"),
     dg.AssetCheckKey(STATE_KEY, "no_nan"),
-    dg.AssetCheckKey(TARGET_KEY, "limits_hold"),
     dg.AssetCheckKey(TARGET_KEY, "weights_sum_to_one"),
     dg.AssetCheckKey(TARGET_KEY, "no_nan"),
+    dg.AssetCheckKey(PLAN_KEY, "limits_hold"),
     dg.AssetCheckKey(PLAN_KEY, "no_nan"),
 ]
 
@@ -62,10 +64,11 @@ def orders(
     progress: dg.ResourceParam[ProgressLog],
 ) -> dg.MaterializeResult:
     """What the plan that waited made of the session: orders from drifted holdings, sells first, each placed once."""
-    require_passed(context.instance, BLOCKING, desk.account)
+    require_passed(context.instance, BLOCKING, desk.account, context.run.run_id)
     trading = desk.of(warehouse)
     require_bars(trading.lake, context.run.tags.get(SESSION))
-    events = executed(trading, progress.to(context), acknowledge=desk.acknowledge)
+    executed(trading, progress.to(context), acknowledge=desk.acknowledge)
+    events = said_since(trading, context.instance, context.run.run_id)
     trading.mirror()
     happened = pl.DataFrame(
         [(event.kind, event.symbol, event.reason) for event in events], ["event", "symbol", "reason"], orient="row"
@@ -85,7 +88,8 @@ def orders(
 def portfolio_state(warehouse: WarehouseResource, desk: DeskResource) -> dg.MaterializeResult:
     """The account marked to the close, and its holdings against those of the broker's books."""
     trading = desk.of(warehouse)
-    trading.settle()
+    with asked_again():
+        trading.settle()
     trading.mirror()
     states = of_account(trading, PORTFOLIO_STATE)
     figures = account_figures(states, rivals(trading.lake, states))
@@ -105,7 +109,8 @@ def portfolio_state(warehouse: WarehouseResource, desk: DeskResource) -> dg.Mate
 def target_weights(warehouse: WarehouseResource, desk: DeskResource) -> dg.MaterializeResult:
     """What the active policy wants at the close, after each stage of the weight pipeline."""
     trading = desk.of(warehouse)
-    trading.propose()
+    with asked_again():
+        trading.propose()
     trading.mirror()
     figures = stages_figures(of_account(trading, TARGET_WEIGHTS))
     return told(trading, TARGET_WEIGHTS, keep_pictures(warehouse.home, "target_weights", figures, desk.account))
