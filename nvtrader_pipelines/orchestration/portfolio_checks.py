@@ -19,7 +19,7 @@ from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.tables import ORDERS, PORTFOLIO_STATE, REBALANCE_PLAN, TARGET_WEIGHTS, Table
 from nvtrader_pipelines.storage.trading import Desk
 
-MAY_BE_TRADED = ("constructed", "waiting", "cleared", "approved", "placed")
+MAY_BE_TRADED = ("waiting", "cleared", "approved")  # compliance did not block them, and no order is placed yet
 NUMBERS = {
     ORDERS: ("quantity", "quote", "target_weight", "filled_quantity"),
     PORTFOLIO_STATE: ("equity", "value", "net_return", "drawdown", "turnover", "cost", "cash", "weights"),
@@ -53,15 +53,17 @@ def no_nan(table: Table) -> dg.AssetChecksDefinition:
     )
 
 
-def outside_limits(desk: Desk, target_weights: pl.DataFrame) -> pl.DataFrame:
-    """Decisions that may still be traded beyond the tighter of their spec's limits and of the desk's.
+def outside_limits(desk: Desk, plans: pl.DataFrame) -> pl.DataFrame:
+    """Plans that may still be traded beyond the tighter of their spec's limits and of the desk's.
 
-    Those before were made under the limits of their time.
+    It comes after compliance, which blocks such plans without stopping the run: one that is found was let through, and
+    a person rejects it. Plans before were made under the limits of their time.
     """
-    plans = of_account(desk, REBALANCE_PLAN).filter(pl.col("status").is_in(MAY_BE_TRADED))
+    target_weights = of_account(desk, TARGET_WEIGHTS)
     ledger, of_desk = Ledger.open(desk.lake.home), read_limits(desk.lake.home)
     found = [beyond_limits(target_weights.clear(), of_desk)]
-    for (key,), version in plans.partition_by("partition_key", as_dict=True).items():
+    alive = plans.filter(pl.col("status").is_in(MAY_BE_TRADED))
+    for (key,), version in alive.partition_by("partition_key", as_dict=True).items():
         limits = tighter(ledger.read(str(key)).pipeline.risk_limits, of_desk)
         found.append(beyond_limits(target_weights.join(version, on="plan_id", how="semi"), limits))
     return pl.concat(found)
@@ -115,7 +117,7 @@ PORTFOLIO_CHECKS = [
     *(no_nan(table) for table in NUMBERS),
     reconciliation,
     account_check(
-        TARGET_WEIGHTS,
+        REBALANCE_PLAN,
         "limits_hold",
         outside_limits,
         "What may still be traded is within the limits in force: the tighter of the spec's and of the desk's.",

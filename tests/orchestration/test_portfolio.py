@@ -6,20 +6,23 @@ import dagster as dg
 import polars as pl
 import pytest
 
-from nvtrader_pipelines.execution.brokers.broker import BrokerTimeout
+from nvtrader_pipelines.execution.brokers import paper
 from nvtrader_pipelines.execution.brokers.paper import PaperBroker
-from nvtrader_pipelines.orchestration import retries, sensors
+from nvtrader_pipelines.execution.reconciliation import Difference
+from nvtrader_pipelines.orchestration import rebalancing, retries, sensors
 from nvtrader_pipelines.orchestration.assets import portfolio
 from nvtrader_pipelines.orchestration.assets.active_policy import ACTIVATION, VERDICT
 from nvtrader_pipelines.orchestration.jobs import CONTEST
-from nvtrader_pipelines.orchestration.portfolio_checks import audit_is_whole, not_reconciled
+from nvtrader_pipelines.orchestration.portfolio_checks import audit_is_whole, not_reconciled, outside_limits
 from nvtrader_pipelines.orchestration.rebalancing import SESSION, looked_to
 from nvtrader_pipelines.orchestration.resources import DeskResource, WarehouseResource
+from nvtrader_pipelines.storage.accounts import held_account
 from nvtrader_pipelines.storage.active_policy import read_active
 from nvtrader_pipelines.storage.audit_log import JsonlAudit
 from nvtrader_pipelines.storage.kill_switch import halt, resume
 from nvtrader_pipelines.storage.ledger import Ledger
-from nvtrader_pipelines.storage.promotion_round import consider_newest, newest_runs, summary
+from nvtrader_pipelines.storage.plans import question_state
+from nvtrader_pipelines.storage.promotion_round import consider_newest, newest_runs
 from nvtrader_pipelines.storage.recording import now
 from nvtrader_pipelines.storage.tables import (
     ACTIVE_POLICY,
@@ -30,12 +33,14 @@ from nvtrader_pipelines.storage.tables import (
     REBALANCE_PLAN,
     RUNS,
 )
+from nvtrader_pipelines.storage.trading import Desk
 from nvtrader_pipelines.storage.warehouse import Warehouse
-from tests.homes import materialized, problems, run_job, small_home
+from tests.homes import evaluations, materialized, problems, run_job, small_home
 from tests.orchestration.desk_home import BETTER, LIMITS, WORSE, desk_home
+from tests.orchestration.evenings import Evenings, landing_meanwhile, metadata, retried, unanswered_once
 from tests.storage.small_runs import land
 
-STATE = "0123456789abcdef"
+CONTEST_STATE = "0123456789abcdef"
 CHAIN = ("orders", "portfolio_state", "target_weights", "rebalance_plan")
 
 
@@ -51,7 +56,8 @@ def asked(tmp_path_factory, instance):
     lake = desk_home(tmp_path_factory.mktemp("desk") / "home", WORSE, BETTER)
     told = []
     for _ in range(2):
-        finished = run_job(lake.home, "promotion", instance, tags={CONTEST: STATE})
+        state = question_state(lake.home, CONTEST_STATE)
+        finished = run_job(lake.home, "promotion", instance, tags={CONTEST: state})
         assert finished.success, problems(finished)
         (event,) = finished.get_asset_materialization_events()
         told.append((event.materialization.metadata, activated(instance)))
@@ -120,9 +126,22 @@ def test_of_several_runs_of_an_experiment_the_last_completed_is_the_candidate(as
 
 def test_a_home_without_runs_has_nothing_to_promote(tmp_path):
     home = small_home(tmp_path / "home")
-    answers = consider_newest(Warehouse(home), Ledger.open(home), "gate", now)
-    assert answers == []
-    assert summary(answers) == "no run may trade yet"
+    found = consider_newest(Warehouse(home), Ledger.open(home), "gate", now)
+    assert (found.answers, found.problems) == ([], {})
+    assert found.summary == "no run may trade yet"
+
+
+def test_an_experiment_whose_policies_were_removed_keeps_nobody_else_from_the_gate(asked):
+    lake, _ = asked
+    (manifest,) = lake.home.policies.glob("worse@*/*/manifest.json")
+    removed = manifest.rename(manifest.with_name("removed.json"))
+    try:
+        found = consider_newest(lake, Ledger.open(lake.home), "gate", now)
+    finally:
+        removed.rename(manifest)
+    assert "its policies are not all trained" in found.problems["worse"]
+    assert [answer.candidate.policy for answer in found.answers] == ["better"]
+    assert found.summary.endswith("is the policy that trades already; not asked about worse")
 
 
 def judgement_ended(home, instance, **tags):
@@ -145,44 +164,22 @@ def judgement_ended(home, instance, **tags):
 
 def test_a_judgement_asks_the_gate_unless_it_was_asked_about_the_same(asked, instance):
     lake, _ = asked
-    _, skipped = judgement_ended(lake.home, instance, **{CONTEST: STATE})
+    _, skipped = judgement_ended(lake.home, instance, **{CONTEST: CONTEST_STATE})
     assert isinstance(skipped, dg.SkipReason)
     run_id, request = judgement_ended(lake.home, instance, **{CONTEST: "another"})
     assert isinstance(request, dg.RunRequest)
-    assert (request.run_key, request.tags[CONTEST]) == (run_id, "another")
+    assert (request.run_key, request.tags[CONTEST]) == (run_id, question_state(lake.home, "another"))
 
 
-class Evenings:
-    """The account's runs, one after the other."""
-
-    def __init__(self, lake, instance):
-        self.lake, self.instance = lake, instance
-
-    def rebalance(self, *assets, acknowledge=False, tags=None):
-        keys = [dg.AssetKey(["portfolio", name]) for name in assets] or None
-        desk = {"desk": DeskResource(acknowledge=acknowledge)}
-        finished = run_job(self.lake.home, "rebalance", self.instance, desk, asset_selection=keys, tags=tags or {})
-        return finished, self.statuses()
-
-    def limits(self, text):
-        (self.lake.home.compliance / "limits.yaml").write_text(text)
-
-    def statuses(self):
-        return self.lake.read(REBALANCE_PLAN).sort("session")["status"].to_list()
-
-
-def unanswered_once(submit):
-    """A broker that takes its second order and does not say so."""
-    submitted = []
-
-    def submitting(own, order):
-        receipt = submit(own, order)
-        submitted.append(order.order_id)
-        if len(submitted) == 2:
-            raise BrokerTimeout("no answer")
-        return receipt
-
-    return submitting
+def test_a_gate_that_was_changed_since_is_asked_again(asked, instance):
+    lake, _ = asked
+    before = lake.home.promotion_file.read_text()
+    lake.home.promotion_file.write_text(before + "require_deflated: true\n")
+    try:
+        _, request = judgement_ended(lake.home, instance, **{CONTEST: CONTEST_STATE})
+    finally:
+        lake.home.promotion_file.write_text(before)
+    assert isinstance(request, dg.RunRequest)
 
 
 @pytest.fixture(scope="module")
@@ -202,25 +199,20 @@ def story(asked, instance):
         land(lake, 482)
         evenings.limits("max_position: 0.3\n")
         told["beyond"] = evenings.rebalance()
-        told["after beyond"] = evenings.rebalance()
+        land(lake, 484)
         evenings.limits(LIMITS.replace("1.0", "1e-6"))  # the least change waits for a person
-        told["mended"] = evenings.rebalance("target_weights", "rebalance_plan")
+        told["after beyond"] = evenings.rebalance(tags={SESSION: "2016-11-30"})  # two sessions are due
         told["acknowledged"] = evenings.rebalance("rebalance_plan", acknowledge=True)
-        land(lake, 483)
+        land(lake, 485)
         halt(lake.home, JsonlAudit(lake.home), "ann", "a fire drill", now)
         told["halted"] = evenings.rebalance()
         resume(lake.home, JsonlAudit(lake.home), "ann", "it was a drill", now)
+        patch.setattr(rebalancing, "BETWEEN_WAITS", 0.0)
         told["too early"] = evenings.rebalance(tags={SESSION: "2030-01-02"})
+        with pytest.MonkeyPatch.context() as late:
+            late.setattr(rebalancing, "read_active", landing_meanwhile(lake, 486))
+            told["late"] = evenings.rebalance(tags={SESSION: "2016-12-05"})
     return told
-
-
-def metadata(finished, asset):
-    """What the asset told."""
-    events = {
-        event.asset_key.path[-1]: event.materialization.metadata
-        for event in finished.get_asset_materialization_events()
-    }
-    return {name: value.value for name, value in events[asset].items()}
 
 
 def test_the_first_evening_opens_the_account_and_leaves_a_plan_with_pictures(story, asked):
@@ -250,9 +242,10 @@ def test_the_first_evening_opens_the_account_and_leaves_a_plan_with_pictures(sto
 def test_a_broker_that_does_not_answer_is_asked_again_and_nothing_is_placed_twice(story, asked):
     finished, statuses = story["no answer"]
     assert finished.success, problems(finished)
-    retried = finished.filter_events(lambda event: event.event_type is dg.DagsterEventType.STEP_UP_FOR_RETRY)
-    assert [event.step_key for event in retried] == ["portfolio__orders"]
+    assert retried(finished) == ["portfolio__orders"]
     assert statuses == ["filled"]
+    said = metadata(finished, "orders")["events"]  # by both attempts
+    assert (said.count("| placed |"), said.count("| filled |")) == (3, 3)
     first = pl.col("session") == pl.col("session").min()
     placed = asked[0].read(ORDERS).filter(first)
     assert placed["symbol"].sort().to_list() == ["AAA", "BBB", "CCC"]
@@ -261,27 +254,30 @@ def test_a_broker_that_does_not_answer_is_asked_again_and_nothing_is_placed_twic
     assert sorted(event.kind for event in events) == ["filled"] * 3 + ["placed"] * 3
 
 
-def test_weights_beyond_the_limits_stop_the_run_before_a_plan_is_cleared_and_the_next_run_before_an_order(story):
+def test_weights_beyond_limits_that_were_tightened_are_blocked_and_the_next_evening_goes_on(story):
     finished, statuses = story["beyond"]
-    assert not finished.success
-    assert materialized(finished) == {f"portfolio/{name}" for name in CHAIN[:-1]}
-    assert statuses == ["filled", "constructed"]
-    refused, unchanged = story["after beyond"]
-    assert not refused.success
-    assert materialized(refused) == set()
-    assert "account paper is not traded: limits_hold of portfolio/target_weights did not pass" in problems(refused)
-    assert unchanged == statuses
-
-
-def test_once_the_check_passes_the_run_goes_on_and_a_soft_finding_waits_for_a_person(story):
-    finished, statuses = story["mended"]
     assert finished.success, problems(finished)
-    assert statuses == ["filled", "waiting"]
-    assert "| soft | turnover_pct_warn |" in metadata(finished, "rebalance_plan")["findings"]
+    assert statuses == ["filled", "blocked"]
+    assert "| hard | max_position_pct |" in metadata(finished, "rebalance_plan")["findings"]
+    assert evaluations(finished)["portfolio/rebalance_plan:limits_hold"]
+    following, statuses = story["after beyond"]
+    assert following.success, problems(following)
+    assert materialized(following) == {f"portfolio/{name}" for name in CHAIN}
+    assert statuses == ["filled", "blocked", "waiting"]
+    assert "| soft | turnover_pct_warn |" in metadata(following, "rebalance_plan")["findings"]
+
+
+def test_a_plan_that_compliance_let_through_beyond_the_limits_does_not_pass(story, asked):
+    assert story
+    desk, plans = Desk.open(asked[0]), asked[0].read(REBALANCE_PLAN).sort("session").tail(1)
+    let_through = {status: plans.with_columns(status=pl.lit(status)) for status in ("blocked", "waiting", "cleared")}
+    (asked[0].home.compliance / "limits.yaml").write_text("max_position: 0.3\n")
+    found = {status: len(outside_limits(desk, rows)) for status, rows in let_through.items()}
+    assert found == {"blocked": 0, "waiting": 1, "cleared": 1}
 
 
 def test_a_run_that_was_told_to_acknowledges_soft_findings_with_a_row(story, asked):
-    assert story["acknowledged"][1] == ["filled", "approved"]
+    assert story["acknowledged"][1] == ["filled", "blocked", "approved"]
     (event,) = [event for event in JsonlAudit(asked[0].home).events() if event.kind == "approved"]
     assert (event.by, event.reason) == ("dagster", "the run was told to acknowledge soft findings")
 
@@ -289,17 +285,60 @@ def test_a_run_that_was_told_to_acknowledges_soft_findings_with_a_row(story, ask
 def test_a_halted_desk_holds_and_its_run_ends_well_and_says_so(story, asked):
     finished, statuses = story["halted"]
     assert finished.success, problems(finished)
-    assert statuses == ["filled", "cancelled"]
+    assert statuses == ["filled", "blocked", "cancelled"]
     for asset in CHAIN:
         assert metadata(finished, asset)["kill_switch"].startswith("HALTED: ann stopped trading")
     assert "| halted | None | ann stopped trading" in metadata(finished, "orders")["events"]
     assert asked[0].read(PORTFOLIO_STATE).sort("session")["turnover"].to_list()[-1] == 0.0
 
 
-def test_a_rebalance_before_its_sessions_bars_are_there_fails_with_a_sentence(story):
+def test_a_rebalance_before_its_sessions_bars_are_there_waits_and_fails_with_a_sentence(story):
     finished, _ = story["too early"]
     assert not finished.success
-    assert "needs the bars of that session, but the market landing ends on 2016-11-30" in problems(finished)
+    assert len(retried(finished)) == 12
+    assert "needs the bars of that session, but the market landing ends on 2016-12-02" in problems(finished)
+
+
+def test_a_rebalance_that_begins_together_with_the_ingest_waits_for_it(story):
+    finished, _ = story["late"]
+    assert finished.success, problems(finished)
+    assert retried(finished) == ["portfolio__orders"]
+    assert metadata(finished, "portfolio_state")["session"] == "2016-12-05"
+
+
+def test_an_account_that_another_process_has_is_asked_for_again(story, asked):
+    assert story
+    warehouse, second = WarehouseResource(root=str(asked[0].home.root)), DeskResource()
+    desk = second.of(warehouse)
+    steps = (
+        lambda: rebalancing.executed(desk, lambda _: None, acknowledge=False),
+        lambda: portfolio.portfolio_state(warehouse, second),
+        lambda: portfolio.target_weights(warehouse, second),
+        lambda: portfolio.rebalance_plan(warehouse, second),
+    )
+    with held_account(asked[0].home, "paper"):
+        for step in steps:
+            with pytest.raises(dg.RetryRequested):
+                step()
+
+
+def test_catching_up_ends_at_the_first_session_whose_books_differ_and_fails_there(story, asked, instance, monkeypatch):
+    assert story
+    lake = asked[0]
+    lake.home.accounts.mkdir(parents=True, exist_ok=True)
+    (lake.home.accounts / "second.yaml").write_text("kind: paper\n")
+    days = lake.read(PORTFOLIO_STATE, {"account": ["paper"]})["session"].sort()
+    for _ in Desk.open(lake, "second").trade(days[-4], days[-4]):
+        pass
+    found = [[Difference("AAA", 1.0, 2.0)]]
+    monkeypatch.setattr(paper, "reconcile", lambda *_: found.pop() if found else [])
+    finished = run_job(lake.home, "rebalance", instance, {"desk": DeskResource(account="second")})
+    assert materialized(finished) == {"portfolio/orders", "portfolio/portfolio_state"}
+    assert not evaluations(finished)["portfolio/portfolio_state:reconciliation"]
+    states = lake.read(PORTFOLIO_STATE, {"account": ["second"]}).sort("session")
+    assert states["session"].to_list()[-2:] == [days[-4], days[-3]]
+    assert states["n_differences"].to_list()[-1] == 1
+    assert Desk.open(lake, "second").due() == days[-3:].to_list()  # nothing was decided there yet
 
 
 def test_an_audit_that_was_changed_by_hand_does_not_pass(story, asked):
@@ -323,7 +362,7 @@ def test_an_audit_that_was_changed_by_hand_does_not_pass(story, asked):
 
 def test_a_difference_from_the_brokers_books_does_not_pass_once_it_is_the_last_word(story, asked):
     assert story
-    states = asked[0].read(PORTFOLIO_STATE).sort("session")
+    states = asked[0].read(PORTFOLIO_STATE, {"account": ["paper"]}).sort("session")
     differs = pl.lit(["AAA: 1 shares expected, 2 held"])
     wrong = states.with_columns(n_differences=pl.lit(1), differences=differs)
     days = states["session"]
