@@ -143,7 +143,7 @@ class RunPlan:
 
     @property
     def _look_back(self) -> int:
-        """Sessions before its own that a training's inputs hold: of features, and of a timing that is fitted to them."""
+        """Sessions before its own that a training's inputs hold: of features, and of a timing that is fitted."""
         pipeline = self.spec.pipeline
         return max(LOOK_BACK, pipeline.lookback - 1) if pipeline.timing.needs_fit else LOOK_BACK
 
