@@ -66,6 +66,7 @@ class Trader:
             said += self._cancelled(record.plan, EXPIRED.format(status=record.status))
         elif record.status in TO_BE_TRADED and record.plan.symbols[:-1] != self._panel.symbols:
             self._venue.cancel_open(OTHER_NAMES)
+            said += self._withdrawn(record.plan, self._left(record.plan), OTHER_NAMES)
             said += [] if self._at_broker(record.plan) else self._cancelled(record.plan, OTHER_NAMES)
         elif record.status in TO_BE_TRADED and self._venue.settles == "with_bars":
             said += self._place(record.plan, t, stop)
@@ -220,8 +221,8 @@ class Trader:
         return self._withdrawn(record.plan, left, PASSED)
 
     def _left(self, plan: RebalancePlan) -> list[Order]:
-        """Orders of a plan for a market that were to be placed and were not."""
-        waiting = self._venue.settles == "at_market"
+        """Orders of a plan for a market that were to be placed and were not; none of a plan that is cancelled whole."""
+        waiting = self._venue.settles == "at_market" and not self._journal.has(event_id("cancelled", plan.plan_id, ""))
         return [order for order in self._venue.booked(plan.plan_id) if not self._known(order)] if waiting else []
 
     def _withdrawn(self, plan: RebalancePlan, orders: Sequence[Order], stop: str) -> list[AuditEvent]:

@@ -129,9 +129,9 @@ def test_orders_are_placed_as_soon_as_the_plan_is_cleared_and_their_fills_are_to
 
 
 def test_quantities_are_made_from_what_the_broker_holds_and_the_last_closes():
-    live = Live(0.5, 0.3, 0.0, 0.0, 0.2).open()
+    live = Live(0.5, 0.1, 0.0, 0.0, 0.4).open()
     live.session(11)
-    live.policy.weights = np.array([0.1, 0.4, 0.3, 0.0, 0.2])
+    live.policy.weights = np.array([0.1, 0.25, 0.1, 0.0, 0.55])
     before = dict(live.exchange.shares)
     live.session(12)
     live.session(13)
@@ -228,8 +228,22 @@ def test_what_the_open_filled_before_a_halt_was_found_is_told_as_filled():
     assert state.differences == ()
 
 
-def test_what_was_filled_for_a_policy_of_other_names_is_told_as_filled():
+def test_a_session_whose_plan_the_switch_stopped_whole_has_nothing_left_to_do():
+    live = Live()
+    live.trader.open_at(10)
+    live.trader.propose(10)
+    live.switch.after = live.switch.read
+    live.trader.clear(10)
+    assert [event.order_id for event in live.log.of("cancelled")] == [None]
+    assert not live.exchange.orders
+    assert live.trader.finished(10)
+
+
+@pytest.mark.parametrize("said", [True, False], ids=["said", "unsaid by an attempt that was killed"])
+def test_what_was_filled_for_a_policy_of_other_names_is_told_as_filled(said):
     live = Live().open()
+    if not said:
+        live.log.kept = {key: event for key, event in live.log.kept.items() if event.kind != "placed"}
     wider = replace(synthetic_panel(60, 5), symbols=(*PANEL.symbols, "EEE"))
     live.exchange.open_market(11)
     live.venue = AtMarket(live.exchange, (wider, prices_of(wider)), live.book, AlpacaAccountSpec())
