@@ -122,6 +122,7 @@ def happened(facts: AccountFacts, first: date | None = None, last: date | None =
         **_figures(within),
         **_traded(records),
         **{name: of_orders[kind] for name, kind in ORDERS.items()},
+        "differences": {str(state.session): list(state.differences) for state in within if state.differences},
         "kill_switch": facts.stopped,
     }
 

@@ -1,16 +1,21 @@
 """The account as people move it, on a home whose policies were not trained: networks as they begin."""
 
+import datetime as dt
 import json
 
 import pytest
 
+from nvtrader_pipelines.service.account_facts import AccountFacts, happened
 from nvtrader_pipelines.service.errors import BAD_INPUT
+from nvtrader_pipelines.service.paper import print_account
 from nvtrader_pipelines.storage.active_policy import PolicyRef, activate
 from nvtrader_pipelines.storage.execution import evaluate_run, followed
+from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.paper_book import SqliteBook
 from nvtrader_pipelines.storage.recording import Launch, now
 from nvtrader_pipelines.storage.tables import FILLS, PORTFOLIO_STATE
+from tests.service.desks import book
 from tests.service.words import is_one_sentence
 from tests.storage.small_runs import small_home
 from tests.storage.untrained import planned, sealed
@@ -143,6 +148,18 @@ def test_a_history_without_a_first_day_is_refused_where_nothing_is_open(lake, in
     assert "give --from, too" in found.stderr
     assert is_one_sentence(found.stderr)
     assert SqliteBook(lake.home, account).last() is None
+
+
+def test_a_holding_that_is_not_as_expected_is_in_the_document_and_printed(tmp_path, capsys):
+    home = Home(tmp_path)
+    *_, last = book(home, 1.0, 1.01, 1.02)
+    differs = {"session": last.session + dt.timedelta(days=1), "differences": ("AAA: 7 shares expected, 0 held",)}
+    SqliteBook(home, "paper").settle(last.model_copy(update=differs))
+    document = happened(AccountFacts.of(home, "paper"))
+    assert document["differences"] == {str(differs["session"]): ["AAA: 7 shares expected, 0 held"]}
+    print_account({**document, "backtest": {"missing": "none"}, "picture": None})
+    (line,) = [each for each in capsys.readouterr().out.splitlines() if each.startswith("DIFFERS ")]
+    assert f"at the close of {differs['session']} from what was expected: AAA: 7 shares expected, 0 held" in line
 
 
 @pytest.mark.parametrize("option", ["--from", "--to"])
