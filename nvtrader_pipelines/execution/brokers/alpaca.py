@@ -76,6 +76,7 @@ class _Client(TradingClient):
 def _refuse_redirect(response: Response, **_: Any) -> None:
     """Nothing is sent on to another address, for it would go with the keys; alpaca-py takes it for an answer."""
     if MOVED <= response.status_code < BAD_REQUEST:
+        response.close()
         raise _Refusal(response.status_code, f"it sends on to {response.headers.get('Location', 'nowhere')}")
 
 
@@ -108,7 +109,9 @@ class AlpacaBroker:
                 "the state of the account in Alpaca's dashboard"
             )
         shares = {position.symbol: float(position.qty) for position in positions}
-        return Holdings(shares, float(account.cash), float(account.equity))
+        powers = (account.cash, account.buying_power, account.non_marginable_buying_power)
+        to_spend = min(float(each) for each in powers if each is not None)
+        return Holdings(shares, float(account.cash), float(account.equity), to_spend)
 
     def submit(self, order: Order) -> Receipt:
         """Place an order for the day at the market's price, with at most nine decimals of a share.

@@ -30,6 +30,7 @@ class Holdings:
     shares: Mapping[str, float]  # by symbol; names that are not there are not held
     cash: float  # account currency
     equity: float
+    to_spend: float | None = None  # cash that buys may use now, not borrowed nor of open orders; None: all of it
 
 
 class Broker(Protocol):

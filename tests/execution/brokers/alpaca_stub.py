@@ -36,6 +36,7 @@ class AlpacaStub:
 
     cash: float = 100_000.0
     positions: dict[str, float] = field(default_factory=dict)  # shares
+    multiplier: int = 1  # of cash that may be spent; above 1 the account borrows
     prices: dict[str, float] = field(default_factory=lambda: defaultdict(lambda: 100.0))
     orders: list[dict[str, Any]] = field(default_factory=list)
     refused: dict[str, tuple[int, str]] = field(default_factory=dict)  # by symbol: HTTP status and sentence
@@ -82,13 +83,23 @@ class AlpacaStub:
             "portfolio_value": str(equity),
             "equity": str(equity),
             "last_equity": str(equity),
-            "buying_power": str(max(self.cash, 0.0)),
-            "multiplier": "1",
+            "buying_power": str(self._buying_power() * self.multiplier),
+            "non_marginable_buying_power": str(self._buying_power()),
+            "multiplier": str(self.multiplier),
             "trading_blocked": False,
             "account_blocked": False,
             "shorting_enabled": False,
             "created_at": "2024-01-02T14:30:00Z",
         }
+
+    def _buying_power(self) -> float:
+        """Cash that no open order to buy needs; sells that wait add nothing to it."""
+        needed = sum(
+            float(order["qty"]) * self.prices[order["symbol"]]
+            for order in self.orders
+            if order["side"] == "buy" and order["status"] not in CLOSED
+        )
+        return max(self.cash - needed, 0.0)
 
     def _positions(self) -> Answer:
         return 200, [
@@ -136,6 +147,8 @@ class AlpacaStub:
             return 422, {"code": 42210000, "message": "qty must be limited to 9 decimal places"}
         if body["side"] == "sell" and body["qty"] > self.positions.get(body["symbol"], 0.0):
             return 403, {"code": 40310000, "message": "insufficient qty available for order"}
+        if body["side"] == "buy" and body["qty"] * self.prices[body["symbol"]] > self._buying_power() * self.multiplier:
+            return 403, {"code": 40310000, "message": "insufficient buying power"}
         self.clock += timedelta(microseconds=1)
         order = self._order(body)
         self.orders.append(order)

@@ -206,6 +206,7 @@ def test_fills_are_found_behind_a_page_of_later_orders(stub, broker):
 
 
 def test_every_open_order_is_told_whoever_placed_it_and_however_many_there_are(stub, broker):
+    stub.cash = 1e6
     for number in range(1_002):
         stub._place(_body(f"by-hand-{number}"))
     found = [each.order_id for each in broker.open_orders()]

@@ -87,7 +87,7 @@ def test_a_plan_becomes_orders_that_are_filled_at_the_open_and_what_is_held_is_w
     assert told(account, "placed") == told(account, "filled") == {"AAA", "BBB", "DDD"}
     assert state.differences == ()
     assert state.shares == pytest.approx(account.stub.positions)
-    account.policy.weights = np.array([0.1, 0.3, 0.4, 0.1, 0.1])
+    account.policy.weights = np.array([0.1, 0.3, 0.08, 0.1, 0.42])
     for t in (12, 13, 14):
         assert account.session(t).differences == ()
     sides = [order["side"] for order in account.stub.orders[3:]]
@@ -125,3 +125,22 @@ def test_cash_below_zero_at_the_broker_stops_the_account_before_an_order_is_plac
     with pytest.raises(ExecutionError, match="cash"):
         account.decide(10)
     assert account.stub.orders == []
+
+
+@pytest.mark.parametrize("multiplier", [1, 2])
+def test_buys_are_paid_by_cash_and_never_by_sells_that_wait_nor_by_debt(account, multiplier):
+    account.stub.multiplier = multiplier
+    account.policy.weights = np.array([0.5, 0.5, 0.0, 0.0, 0.0])
+    account.decide(10)
+    state = account.session(11)
+    account.policy.weights = np.array([0.5, 0.0, 0.5, 0.0, 0.0])
+    before = len(account.stub.orders)
+    t = 11
+    while len(account.stub.orders) == before:
+        state = account.session(t := t + 1)
+    cash = state.weights[-1] * state.value
+    made = account.stub.orders[before:]
+    assert made[0]["side"] == "sell"
+    bought = sum(float(o["qty"]) * account.stub.prices[o["symbol"]] for o in made if o["side"] == "buy")
+    assert 0.0 < bought <= cash
+    assert not [event for event in account.log.of("cancelled") if "rejected" in event.reason]
