@@ -18,7 +18,7 @@ from nvtrader_pipelines.orchestration.pipeline import chosen_specs
 from nvtrader_pipelines.policies.archive import read_archive
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger import Ledger
-from nvtrader_pipelines.storage.plans import completed_run, contest_state, market_is_current
+from nvtrader_pipelines.storage.plans import completed_run, contest_state, market_is_current, question_state
 from nvtrader_pipelines.storage.policy_library import LATEST, MANIFEST
 from nvtrader_pipelines.storage.recording import INTERRUPTED
 from nvtrader_pipelines.storage.tables import PROMOTIONS, RUNS
@@ -141,7 +141,7 @@ def test_after_a_run_everything_is_current(built_home):
     assert completed_run(lake, KEY)
     with dg.DagsterInstance.from_config(str(dagster_home(built_home))) as instance:
         assert is_judged(instance, contest_state(lake))
-        assert is_promoted(instance, contest_state(lake))
+        assert is_promoted(instance, question_state(lake.home, contest_state(lake)))
         assert not is_judged(instance, "another contest")
         assert not is_promoted(instance, "another contest")
 
