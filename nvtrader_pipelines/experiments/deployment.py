@@ -1,7 +1,9 @@
 """One account of a run, deployed: what it decides at any close since its tests began, as its replay would."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 
@@ -58,6 +60,10 @@ class Deployment:
         A network with memory, and a rule that estimates now and then.
         """
         return isinstance(self.spec.agent, RecurrentPpoAgent | ClassicalAgent)
+
+    def fresh(self) -> Self:
+        """The same with policies of its own, which remember what these do: of one that has decided nothing, nothing."""
+        return replace(self, by_fold=deepcopy(self.by_fold)) if self.remembers else self
 
     def fold_at(self, t: int) -> int:
         """Number of the fold in force at the close of session `t`: the latest whose tests have begun."""

@@ -200,7 +200,7 @@ class Desk:
             oversight = Oversight(self._switch, market.findings, market.unbuyable, self._clock, self._by)
             journal = Journal(self._log, self.account)
             journal.require_kept(book.kept())
-            yield Trader(market.deployment, market.venue(book), journal, oversight), market, book
+            yield Trader(market.deployment.fresh(), market.venue(book), journal, oversight), market, book
 
     def _market_of(self, active: ActivePolicy) -> DeskMarket:
         known = self._market

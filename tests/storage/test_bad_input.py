@@ -178,6 +178,7 @@ def test_a_book_that_was_lost_or_is_an_older_copy_is_not_traded_on(lost, what, t
     )
     market.require_fresh, market.index_of = lambda now: None, lambda day: PANEL.index_of(np.datetime64(day))
     market.venue, market.findings, market.unbuyable = lambda book: traded.broker, None, None
+    traded.deployed.fresh = lambda: traded.deployed
     monkeypatch.setattr(trading, "active_policy", lambda lake: None)
     monkeypatch.setattr(Desk, "_market_of", lambda desk, active: market)
     traded.trade(11, 13)
