@@ -16,9 +16,9 @@ PlanStatus = Literal[
     "approved",  # soft findings acknowledged
     "overridden",  # a person holds instead
     "rejected",  # a person refused it
-    "cancelled",  # its fill session passed, or the switch stopped it before its first order
+    "cancelled",  # its fill session passed, the switch stopped it before its first order, or nothing of it was filled
     "placed",  # orders are at the broker
-    "filled",  # every placed order is filled or cancelled
+    "filled",  # every placed order is filled or cancelled, and something was filled
 ]
 TO_BE_TRADED = frozenset({"cleared", "approved", "placed"})  # statuses whose orders may (still) be placed
 _SAID: dict[str, PlanStatus] = {"approved": "approved", "overridden": "overridden", "rejected": "rejected"}
@@ -38,6 +38,7 @@ class PlanRecord:
     reason: str = ""  # of the last decision, block or cancellation
     placed: frozenset[str] = frozenset()  # orders at the broker
     settled: frozenset[str] = frozenset()  # of those, filled whole or cancelled
+    filled: frozenset[str] = frozenset()  # of those, filled whole or in part
 
 
 def plan_records(events: Iterable[AuditEvent]) -> dict[str, PlanRecord]:
@@ -65,16 +66,22 @@ def _after(record: PlanRecord, event: AuditEvent) -> PlanRecord:
     if event.kind in _SAID:
         return replace(record, status=_SAID[event.kind], decided_by=event.by, decided_at=event.at, reason=event.reason)
     if event.kind == "cancelled" and event.order_id is None:
-        return replace(record, status="cancelled", reason=event.reason)
+        held = record.status in {"overridden", "rejected"}  # whatever is cancelled after it, a person decided
+        return record if held else replace(record, status="cancelled", reason=event.reason)
     return _after_order(record, event) if event.order_id is not None else record
 
 
 def _after_order(record: PlanRecord, event: AuditEvent) -> PlanRecord:
-    placed, settled, order = record.placed, record.settled, frozenset({event.order_id or ""})
+    placed, settled, filled, order = record.placed, record.settled, record.filled, frozenset({event.order_id or ""})
     if event.kind == "placed":
         placed = placed | order
+    if event.kind == "filled":
+        filled = filled | order
     if event.kind == "cancelled" or (event.kind == "filled" and event.detail["fill"]["complete"]):
         settled = settled | order
+    record = replace(record, placed=placed, settled=settled, filled=filled)
     if not placed:
-        return replace(record, settled=settled)
-    return replace(record, status="filled" if placed <= settled else "placed", placed=placed, settled=settled)
+        return record
+    if not placed <= settled:
+        return replace(record, status="placed")
+    return replace(record, status="filled") if filled else replace(record, status="cancelled", reason=event.reason)

@@ -42,6 +42,10 @@ def record(*events):
         ([judged(PLAN), placed(PLAN, A), placed(PLAN, B), filled(PLAN, a_fill(A)), cancelled(PLAN, B, "")], "filled"),
         ([judged(PLAN), cancelled(PLAN, B, "halted"), placed(PLAN, A), filled(PLAN, a_fill(A))], "filled"),
         ([judged(PLAN), cancelled(PLAN, B, "halted")], "cleared"),
+        ([judged(PLAN), placed(PLAN, A), placed(PLAN, B), cancelled(PLAN, A, ""), cancelled(PLAN, B, "")], "cancelled"),
+        ([judged(PLAN), placed(PLAN, A), filled(PLAN, a_fill(A, 3.0)), cancelled(PLAN, A, "")], "filled"),
+        ([judged(PLAN), decided(PLAN, "overridden"), decided(PLAN, "cancelled")], "overridden"),
+        ([judged(PLAN), decided(PLAN, "rejected"), decided(PLAN, "cancelled")], "rejected"),
     ],
 )
 def test_a_plan_is_where_its_events_have_brought_it(events, status):
