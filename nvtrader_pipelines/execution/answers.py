@@ -1,12 +1,17 @@
 """What a person says of a plan: approve, override or reject, each plan once and in time."""
 
-from datetime import date, datetime
+from collections.abc import Sequence
+from datetime import date, datetime, time, timedelta
 from typing import Literal
+from zoneinfo import ZoneInfo
 
 from nvtrader_pipelines.execution.audit import About, AuditEvent, plan_event
+from nvtrader_pipelines.execution.book import BookedOrder
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.plan_records import PlanRecord
+from nvtrader_pipelines.market.calendar import sessions
 
+EXCHANGE, OPENS_AT = ZoneInfo("America/New_York"), time(9, 30)
 Answer = Literal["approved", "overridden", "rejected"]
 ANSWERABLE = {"approved": {"waiting"}, "overridden": {"waiting", "cleared"}, "rejected": {"waiting", "cleared"}}
 WHY_NOT = {
@@ -19,8 +24,28 @@ WHY_NOT = {
 }
 
 
+def opens_after(session: date) -> datetime:
+    """When the exchange opens the session after one."""
+    following = sessions(session + timedelta(days=1), session + timedelta(days=14))[0].item()
+    return datetime.combine(following, OPENS_AT, EXCHANGE)
+
+
+def require_no_orders(plan_id: str, booked: Sequence[BookedOrder]) -> None:
+    """Refuse an answer to a plan whose orders a step that was killed had begun to place.
+
+    Raises:
+        ExecutionError: if one is open; a broker may have it.
+    """
+    waiting = [each.order.symbol for each in booked if each.status == "accepted"]
+    if waiting:
+        raise ExecutionError(
+            f"a plan is answered before its orders are made, but those of plan {plan_id} for {', '.join(waiting)} may "
+            "be at the broker already; trade the account, which finishes them, or halt trading, which cancels them"
+        )
+
+
 def answered(record: PlanRecord, answer: Answer, stands_at: date, said: tuple[str, str], at: datetime) -> AuditEvent:
-    """The event of an answer.
+    """The event of an answer; that of a replay, whose market has gone on, tells since when it has.
 
     Args:
         record: the plan and what became of it.
@@ -48,6 +73,13 @@ def answered(record: PlanRecord, answer: Answer, stands_at: date, said: tuple[st
             f"plan {plan.plan_id} cannot be {answer}: it was decided at {plan.session}, and its fill session has "
             f"passed, since the account stands at {stands_at}; wait for the next plan"
         )
+    begins = opens_after(plan.session)
+    if record.constructed_at < begins <= at:
+        raise ExecutionError(
+            f"plan {plan.plan_id} cannot be {answer}: it was made before its fill session, which has begun at "
+            f"{begins:%Y-%m-%d %H:%M %Z}, and whoever answers now may know how it goes; wait for the next plan"
+        )
     if answer != "approved" and not reason.strip():
         raise ExecutionError(f"a plan is {answer} for a reason, which is kept to learn from; give one")
-    return plan_event(answer, plan, at, by, About(reason=reason))
+    detail = {"fill_session_began": begins.isoformat()} if begins <= at else {}
+    return plan_event(answer, plan, at, by, About(reason=reason, detail=detail))

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, time, timedelta
-from zoneinfo import ZoneInfo
+from datetime import date, datetime, timedelta
 
 import numpy as np
 import polars as pl
 
+from nvtrader_pipelines.execution.answers import EXCHANGE, opens_after
 from nvtrader_pipelines.execution.book import AccountBook, AccountState
 from nvtrader_pipelines.execution.brokers.account_spec import AccountSpec, AlpacaAccountSpec
 from nvtrader_pipelines.execution.brokers.at_market import AtMarket
@@ -36,8 +36,7 @@ from nvtrader_pipelines.storage.tables import EVALUATIONS
 from nvtrader_pipelines.storage.warehouse import Warehouse
 
 RECENT = 126  # sessions from the last one tested to the first that a policy trades on an account
-EXCHANGE, CLOSED_AT = ZoneInfo("America/New_York"), 16  # hour after which a session's bars are there, half days too
-OPENS_AT = time(9, 30)
+CLOSED_AT = 16  # hour of the exchange after which a session's bars are there, half days too
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,11 +166,11 @@ class DeskMarket:
                 f"market ends on {known}; wait for its close and deliver its bars anew, or remove bars that cannot be "
                 "there yet"
             )
-        following = sessions(known + timedelta(days=1), known + timedelta(days=14))[0].item()
-        if local >= datetime.combine(following, OPENS_AT, EXCHANGE):
+        opens = opens_after(known)
+        if local >= opens:
             raise ExecutionError(
-                f"orders made of the bars of {known} must be placed before the exchange opens on {following}, which it "
-                "has; deliver the bars of that session after its close, and trade then"
+                f"orders made of the bars of {known} must be placed before the exchange opens on {opens.date()}, which "
+                "it has; deliver the bars of that session after its close, and trade then"
             )
 
     def require_last(self, stands_at: AccountState) -> None:

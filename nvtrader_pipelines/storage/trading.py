@@ -7,7 +7,7 @@ from typing import Self
 
 import polars as pl
 
-from nvtrader_pipelines.execution.answers import Answer, answered
+from nvtrader_pipelines.execution.answers import Answer, answered, require_no_orders
 from nvtrader_pipelines.execution.audit import AuditEvent
 from nvtrader_pipelines.execution.book import AccountState
 from nvtrader_pipelines.execution.errors import ExecutionError
@@ -176,6 +176,7 @@ class Desk:
             raise ExecutionError(
                 f"the account {self.account} has no plan {plan_id}; `nvtrader plans` lists those it has"
             )
+        require_no_orders(plan_id, book.orders(plan_id))
         event = answered(record, answer, _opened(book).session, said, self._clock())
         journal.append(event)
         return event

@@ -114,6 +114,12 @@ def an_approval_twice(traded, home, monkeypatch):
     return lambda: desk.approve(plan, "ann")
 
 
+def an_answer_while_orders_are_placed(traded, home, monkeypatch):
+    plan = Journal(traded.log, ACCOUNT).records()[0].plan
+    traded.broker.submit(traded.broker.orders(plan, 10)[0][0])  # by an attempt that was killed right after
+    return lambda: Desk.open(Warehouse(home), clock=lambda: AT).override(plan.plan_id, "ann", "earnings")
+
+
 def a_corrupt_pointer(traded, home, monkeypatch):
     home.active_policy.parent.mkdir(parents=True, exist_ok=True)
     home.active_policy.write_text('{"run_id": ')
@@ -149,6 +155,7 @@ def a_silent_broker(traded, home, monkeypatch):
         (negative_cash, "owes nothing, but its cash is -0.1"),
         (a_plan_older_than_the_session, "it is too late for it"),
         (an_approval_twice, "decided on once, but .* was approved by ann"),
+        (an_answer_while_orders_are_placed, "may be at the broker already"),
         (a_corrupt_pointer, "cannot be read as the active policy"),
         (stale_bars, "need the bars of its last session"),
         (a_silent_broker, "the broker must answer, but did not"),
