@@ -6,7 +6,9 @@ from contextlib import contextmanager
 from datetime import date
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
 
 from nvtrader_pipelines.execution.book import AccountState, BookedOrder, Kept
 from nvtrader_pipelines.execution.orders import Fill
@@ -24,6 +26,7 @@ CREATE TABLE IF NOT EXISTS fills (order_id TEXT PRIMARY KEY, plan_id TEXT NOT NU
 CREATE INDEX IF NOT EXISTS fills_of_plan ON fills (plan_id);
 """
 OPEN = "accepted"
+Document = TypeVar("Document", bound=BaseModel)
 
 
 def book_path(home: Home, account: str) -> Path:
@@ -50,12 +53,12 @@ class SqliteBook:
     def last(self) -> AccountState | None:
         """The account at the last close it was settled at; None where it is not open."""
         rows = self._rows("SELECT document FROM states ORDER BY session DESC LIMIT 1")
-        return AccountState.model_validate_json(rows[0][0]) if rows else None
+        return self._read(AccountState, rows[0][0]) if rows else None
 
     def at(self, session: date) -> AccountState | None:
         """The account at the close of one session; None where it was not settled there."""
         rows = self._rows("SELECT document FROM states WHERE session = ?", session.isoformat())
-        return AccountState.model_validate_json(rows[0][0]) if rows else None
+        return self._read(AccountState, rows[0][0]) if rows else None
 
     def opening(self) -> date | None:
         """The session the account was opened at; None where it is not open."""
@@ -65,7 +68,7 @@ class SqliteBook:
     def states(self) -> list[AccountState]:
         """The account at every close, the opening first."""
         rows = self._rows("SELECT document FROM states ORDER BY session")
-        return [AccountState.model_validate_json(document) for (document,) in rows]
+        return [self._read(AccountState, document) for (document,) in rows]
 
     def settle(self, state: AccountState) -> None:
         """Keep a state; one of a session that is kept already is left as it is."""
@@ -109,7 +112,7 @@ class SqliteBook:
     def fills(self, plan_id: str) -> list[Fill]:
         """What was filled of a plan's orders."""
         rows = self._rows("SELECT document FROM fills WHERE plan_id = ? ORDER BY rowid", plan_id)
-        return [Fill.model_validate_json(document) for (document,) in rows]
+        return [self._read(Fill, document) for (document,) in rows]
 
     def close(self) -> None:
         """Let the file go."""
@@ -120,11 +123,15 @@ class SqliteBook:
     def _orders(self, where: str, value: str) -> list[BookedOrder]:
         rows = self._rows(f"SELECT document, status, reason FROM orders {where} ORDER BY rowid", value)
         return [
-            BookedOrder.model_validate_json(f'{{"order": {document}, "status": "{status}"}}').model_copy(
+            self._read(BookedOrder, f'{{"order": {document}, "status": "{status}"}}').model_copy(
                 update={"reason": reason}
             )
             for document, status, reason in rows
         ]
+
+    def _read(self, model: type[Document], document: str) -> Document:
+        with self._named():
+            return model.model_validate_json(document)
 
     def _rows(self, query: str, *values: str) -> list[tuple[Any, ...]]:
         if not self._path.exists():
@@ -141,7 +148,7 @@ class SqliteBook:
     def _named(self) -> Iterator[None]:
         try:
             yield
-        except sqlite3.Error as error:
+        except (sqlite3.Error, ValidationError) as error:
             raise StorageError(
                 f"{self._path} cannot be used as the book of an account ({error}); restore it from a copy that is as "
                 "new as the audit, or trade another account"

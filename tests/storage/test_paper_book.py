@@ -143,3 +143,16 @@ def test_a_file_that_is_no_book_is_an_error_that_names_it(book, home):
     book_path(home, "paper").write_bytes(b"this is no database at all" * 50)
     with pytest.raises(StorageError, match="cannot be used as the book of an account"):
         book.last()
+
+
+@pytest.mark.parametrize("table", ["states", "orders", "fills"])
+def test_a_row_that_is_damaged_is_an_error_that_names_the_book(table, book, home):
+    book.settle(state())
+    book.place(order())
+    book.fill([fill(order())], {})
+    with sqlite3.connect(book_path(home, "paper")) as other:
+        other.execute(f"UPDATE {table} SET document = substr(document, 1, 30)")
+    other.close()
+    read = {"states": book.last, "orders": lambda: book.orders("p" * 16), "fills": lambda: book.fills("p" * 16)}
+    with pytest.raises(StorageError, match=r"paper\.db cannot be used as the book of an account"):
+        read[table]()
