@@ -44,6 +44,7 @@ class PaperBroker:
     def __init__(self, market: PaperMarket, book: AccountBook, spec: PaperAccountSpec) -> None:
         self._market, self._book, self._spec = market, book, spec
         self._symbols = market.panel.symbols
+        self._places = {symbol: j for j, symbol in enumerate(self._symbols)}
         self._is_plain = spec == PaperAccountSpec(capital=spec.capital, slippage_bps=spec.slippage_bps)
 
     def last(self) -> AccountState | None:
@@ -168,7 +169,7 @@ class PaperBroker:
         Orders that are placed already are worth what they were: prices may have been adjusted anew since.
         """
         limits = self._volume_limits(t) * wanted.prices
-        most = {each.symbol: min(each.quantity, limits[self._place(each)] / each.quote) for each in opened}
+        most = {each.symbol: min(each.quantity, limits[self._places[each.symbol]] / each.quote) for each in opened}
         filled = {each.symbol: np.copysign(most[each.symbol], _signed(each)) for each in opened}
         bought = self._values(opened, filled)
         if self._is_as_wanted(bought, wanted):
@@ -213,7 +214,7 @@ class PaperBroker:
                     side=order.side,
                     quantity=abs(shares),
                     price=float(order.quote * (1.0 + np.copysign(slip, shares))),
-                    cost=float(fees * abs(traded[self._place(order)]) / gross),
+                    cost=float(fees * abs(traded[self._places[order.symbol]]) / gross),
                     session=order.session,
                     complete=abs(shares) >= order.quantity,
                 )
@@ -238,15 +239,16 @@ class PaperBroker:
 
     def _values(self, orders: Sequence[Order], shares: Mapping[str, float]) -> FloatArray:
         """What is bought or (negative) sold of orders, (N,), account currency: shares at the orders' own quotes."""
-        return signed(self._symbols, {each.symbol: shares.get(each.symbol, 0.0) * each.quote for each in orders})
+        values = np.zeros(len(self._symbols))
+        for each in orders:
+            if each.symbol in shares and each.symbol in self._places:
+                values[self._places[each.symbol]] = shares[each.symbol] * each.quote
+        return values
 
     def _is_as_wanted(self, bought: FloatArray, wanted: _Wanted) -> bool:
         """Whether what is bought (N,) is what a back-test buys; no account is one that rounds or leaves out orders."""
         whole = self._values(wanted.orders, {order.symbol: _signed(order) for order in wanted.orders})
         return self._is_plain and bool((np.abs(bought - whole) <= AS_WANTED * np.abs(whole)).all())
-
-    def _place(self, order: Order) -> int:
-        return self._symbols.index(order.symbol)
 
     def _restated(self, before: AccountState, t: int) -> dict[str, float]:
         """Shares held at the close of session `t`, at the adjustment that its prices have now."""
@@ -274,9 +276,10 @@ class PaperBroker:
         Delisted names are paid out; what names without a fill give for the costs is not paid by it.
         """
         value = self._market.growth_to_fill(before.account(self._symbols), t) * before.value
-        filled = {fill.symbol for fill in fills}
         held, delisted = done.drifted[0, :-1] * value, self._market.delisted(t)
-        given = sum(held[j] for j, name in enumerate(self._symbols) if name not in filled and not delisted[j]) * paid
+        kept = ~delisted
+        kept[[self._places[fill.symbol] for fill in fills]] = False
+        given = float(held[kept].sum()) * paid
         spent = sum(_signed(fill) * fill.price + fill.cost for fill in fills)
         return before.weights[-1] * before.value - spent + float(held[delisted].sum()) + given
 
