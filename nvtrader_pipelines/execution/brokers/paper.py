@@ -122,11 +122,12 @@ class PaperBroker:
         account, fills = self._at(t - 1), self._book.fills(plan.plan_id) if plan is not None else []
         self._require_session(account.weights, t)
         if decided:
-            done, paid = self._done(plan, fills, account, t - 1)
+            bought = self._bought(plan, fills)
+            done, paid = self._done(plan, bought, account, t - 1)
             state = self._state(t, settled(account, done.weights[0], float(done.session_growth[0, 0])), in_force)
             figures = {"turnover": float(done.turnover[0]), "cost": float(done.cost[0])}
             state = state.model_copy(update=figures | ({"plan_id": plan.plan_id} if plan is not None and fills else {}))
-            expected = self._expected(before, plan, fills, paid, t - 1)
+            expected = self._expected(before, bought, paid, t - 1)
             cash = self._cash(before, fills, done, paid, t - 1)
         else:
             state = self._state(t, settled(account, *self._market.drift(account, t - 1)), in_force)
@@ -222,20 +223,23 @@ class PaperBroker:
         return fills, rest
 
     def _done(
-        self, plan: RebalancePlan | None, fills: Sequence[Fill], account: Account, t: int
+        self, plan: RebalancePlan | None, bought: FloatArray, account: Account, t: int
     ) -> tuple[Transition, float]:
-        """The session after a decision, given what was filled; and the part of a name without a fill that is paid.
+        """The session after a decision, given what was bought (N,); and the part of a name without a fill that is paid.
 
         A back-test takes costs from every position alike; where not all of a plan is filled as it is there, cash pays.
         """
-        if plan is None or not fills:
+        if plan is None or not bought.any():
             return self._market.hold(account, t, None), 0.0
         wanted = self._wanted(plan, account, t)
-        orders = [each.order for each in self._book.orders(plan.plan_id)]
-        bought = self._values(orders, {fill.symbol: _signed(fill) for fill in fills})
         if self._is_as_wanted(bought, wanted):
             return wanted.transition, float(wanted.transition.cost[0])
         return self._market.filled(account, t, bought / wanted.value), 0.0
+
+    def _bought(self, plan: RebalancePlan | None, fills: Sequence[Fill]) -> FloatArray:
+        """What the fills of a plan bought or (negative) sold, (N,), account currency."""
+        orders = self.booked(plan.plan_id) if plan is not None and fills else []
+        return self._values(orders, {fill.symbol: _signed(fill) for fill in fills})
 
     def _values(self, orders: Sequence[Order], shares: Mapping[str, float]) -> FloatArray:
         """What is bought or (negative) sold of orders, (N,), account currency: shares at the orders' own quotes."""
@@ -255,12 +259,8 @@ class PaperBroker:
         closes = dict(zip(self._symbols, self._market.prices.last_closes[t].tolist(), strict=True))
         return {name: shares * before.prices[name] / closes[name] for name, shares in before.shares.items()}
 
-    def _expected(
-        self, before: AccountState, plan: RebalancePlan | None, fills: Sequence[Fill], paid: float, t: int
-    ) -> dict[str, float]:
-        """Shares after the fills of a decision at the close of session `t`; names without one give the part `paid`."""
-        orders = [each.order for each in self._book.orders(plan.plan_id)] if plan is not None and fills else []
-        bought = self._values(orders, {fill.symbol: _signed(fill) for fill in fills})
+    def _expected(self, before: AccountState, bought: FloatArray, paid: float, t: int) -> dict[str, float]:
+        """Shares after what was bought (N,) of a decision at the close of session `t`; other names give `paid`."""
         changes = {self._symbols[j]: float(bought[j] / self._market.fill_prices(t)[j]) for j in np.flatnonzero(bought)}
         gone = {name for name, out in zip(self._symbols, self._market.delisted(t), strict=True) if out}
         kept = {
