@@ -148,9 +148,7 @@ def print_account(document: Mapping[str, Any]) -> None:
     for each in document["blocked"]:
         print_line(f"{'blocked':<16} {each['plan_id']} of {each['session']}: {'; '.join(each['findings'])}", "red")
     for session, differences in document["differences"].items():
-        print_line(
-            f"{'DIFFERS':<16} at the close of {session} from what was expected: {'; '.join(differences)}", "red"
-        )
+        print_line(f"{'DIFFERS':<16} at the close of {session} from what was expected: {'; '.join(differences)}", "red")
     for plan in document["waiting"]:
         print_line(f"{'waits for you':<16} nvtrader plans show {plan}, then approve, override or reject", "yellow")
     if document["kill_switch"]:
