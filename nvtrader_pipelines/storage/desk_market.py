@@ -215,7 +215,7 @@ class DeskMarket:
 
     def ended(self, n_sessions: int, at: datetime) -> Progress:
         """The last step of a run."""
-        return self._step("done", f"{n_sessions} sessions of the account {self.name}", at)
+        return self._step("done", f"{n_sessions} closes of the account {self.name}", at)
 
     def _step(self, stage: str, message: str, at: datetime) -> Progress:
         content = {"task_id": self.name, "run_id": self.deployment.run_id, "stage": stage, "message": message}

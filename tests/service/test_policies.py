@@ -74,7 +74,7 @@ def test_a_card_is_shown_with_scores_baselines_folds_and_files(invoke, run):
     assert f"0 {run.folds[0].train_first} to {run.folds[0].train_last}" in shown.replace("  ", " ")
     never_asked = words(invoke("policies", "show", "small/seed-2").stdout)
     assert "it was not asked yet: nvtrader policies promote" in never_asked
-    document = json.loads(invoke("policies", "show", run.run_id[:6], "--json").stdout)
+    document = json.loads(invoke("policies", "show", f"{run.run_id[:6]}/seed-2", "--json").stdout)
     assert (document["run_id"], document["promotions"], document["active"]) == (run.run_id, [], False)
 
 
