@@ -83,7 +83,7 @@ def test_the_card_of_a_seed_has_the_files_of_that_seed(lake, run, ledger):
     assert {file["file"] for file in card.files} == {name for name in run.policies if name.endswith("-seed-2.zip")}
 
 
-def test_a_policy_that_was_not_judged_has_a_card_without_scores(lake, ledger):
+def test_a_policy_that_was_not_judged_has_a_card_without_scores(lake, run, ledger):
     (card,) = [card for card in library_of(lake, ledger).cards if card.partition_key == RULE.partition_key]
     assert (card.scores, card.baselines, card.score(), card.deflated_sharpe) == ((), (), None, None)
 
