@@ -21,7 +21,7 @@ N_ROUNDS = 3
 MOST_APART = 1e-12  # of equity, from that of the back-test
 EXPERIMENT = {
     "name": "year",
-    "agent": {"total_timesteps": 10_240},
+    "agent": {"kind": "ppo", "total_timesteps": 10_240},
     "splitter": {"kind": "holdout", "train_first": "2005-01-01", "test_first": "2018-01-01", "test_last": YEAR[1]},
     "baselines": [{"kind": "equal_weight"}],
 }
