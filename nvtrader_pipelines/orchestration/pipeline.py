@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from uuid import uuid4
 
 import dagster as dg
 
@@ -9,7 +10,7 @@ from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.orchestration.assets.active_policy import VERDICT
 from nvtrader_pipelines.orchestration.definitions import build_defs
 from nvtrader_pipelines.orchestration.errors import PipelineError
-from nvtrader_pipelines.orchestration.instance import close_ended, open_instance, process_tag
+from nvtrader_pipelines.orchestration.instance import open_instance, process_tag
 from nvtrader_pipelines.orchestration.jobs import CONTEST, JUDGEMENT, PROMOTION, is_judged, is_promoted
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, register_all, whole_history
 from nvtrader_pipelines.orchestration.progress import ProgressLog, Watch
@@ -24,10 +25,13 @@ from nvtrader_pipelines.storage.plans import (
     remember_market,
     unwritten,
 )
+from nvtrader_pipelines.storage.recording import INTERRUPTED
 from nvtrader_pipelines.storage.specs import read_experiments
 from nvtrader_pipelines.storage.tables import Table
 from nvtrader_pipelines.storage.views import publish
 from nvtrader_pipelines.storage.warehouse import Warehouse
+
+INTERRUPTS = (KeyboardInterrupt.__name__, dg.DagsterExecutionInterruptedError.__name__)
 
 
 class _Run:
@@ -56,20 +60,24 @@ class _Run:
             KeyboardInterrupt: if it was interrupted.
         """
         level = "CRITICAL" if self.quiet else "DEBUG"  # Dagster logs the steps themselves at DEBUG
+        run_id = str(uuid4())
         try:
             result = self.defs.resolve_job_def(job).execute_in_process(
                 instance=self.instance,
+                run_id=run_id,
                 partition_key=partition_key,
                 asset_selection=[dg.AssetKey([table.namespace, table.table]) for table in tables] or None,
                 tags={**process_tag(), **(tags or {})},
                 run_config={"loggers": {"console": {"config": {"level": level}}}},
                 raise_on_error=False,
             )
-        except dg.DagsterExecutionInterruptedError as interrupt:  # between two steps
+        except (dg.DagsterExecutionInterruptedError, KeyboardInterrupt) as interrupt:  # between two steps
+            self.ledger.close_interrupted([run_id], INTERRUPTED)
             raise KeyboardInterrupt from interrupt
         if not result.success:
-            close_ended(self.ledger, self.instance)  # a check may have stopped it between two steps
-            raise _failure(job, result)
+            failure = _failure(job, result)  # a check or an interrupt may have stopped it between two steps
+            self.ledger.close_interrupted([run_id], INTERRUPTED if isinstance(failure, KeyboardInterrupt) else None)
+            raise failure
         return result
 
     def experiment(self, lake: Warehouse, key: str, title: str) -> None:
@@ -99,7 +107,7 @@ def _failure(job: str, result: dg.ExecuteInProcessResult) -> PipelineError | Key
     for event in result.filter_events(lambda event: event.is_step_failure):
         error = event.step_failure_data.error
         cause = error.cause if error and error.cause else error
-        if cause and cause.cls_name == dg.DagsterExecutionInterruptedError.__name__:
+        if cause and cause.cls_name in INTERRUPTS:
             return KeyboardInterrupt()
         message = cause.message.strip() if cause else "no message"
         failure = PipelineError(f"{job}: {event.step_key} failed: {message}")

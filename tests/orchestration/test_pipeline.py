@@ -12,9 +12,11 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
+from nvtrader_pipelines.orchestration import pipeline
+from nvtrader_pipelines.orchestration.console import console_logger
 from nvtrader_pipelines.orchestration.instance import dagster_home
 from nvtrader_pipelines.orchestration.jobs import is_judged, is_promoted
-from nvtrader_pipelines.orchestration.pipeline import chosen_specs
+from nvtrader_pipelines.orchestration.pipeline import chosen_specs, run_pipeline
 from nvtrader_pipelines.policies.archive import read_archive
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger import Ledger
@@ -37,6 +39,7 @@ from tests.homes import (
     small_home,
     write_experiment,
 )
+from tests.storage.ledger.rows import RUN_ID, run_row
 
 PATIENCE = 120.0  # seconds
 
@@ -122,6 +125,32 @@ def test_training_that_is_interrupted_and_killed_is_taken_up_where_it_was(tmp_pa
     mine, other = contents(home), contents(built_home)
     for name, frame in other.items():
         assert_frame_equal(mine[name], frame, check_exact=True)
+
+
+@pytest.mark.parametrize("interrupt", [KeyboardInterrupt, dg.DagsterExecutionInterruptedError])
+@pytest.mark.parametrize("hook", ["inside a step", "between two steps"])
+def test_an_interrupt_that_no_step_of_the_run_sees_closes_it_as_interrupted(tmp_path, monkeypatch, interrupt, hook):
+    home = small_home(tmp_path / "home")
+    ledger = Ledger.open(home)
+
+    @dg.asset
+    def training(context: dg.AssetExecutionContext) -> None:
+        ledger.begin(run_row(ledger, dagster_run_id=context.run.run_id))
+        if hook == "inside a step":
+            raise interrupt
+
+    @dg.asset_check(asset=training, blocking=True)
+    def complete() -> dg.AssetCheckResult:
+        raise interrupt
+
+    defs = dg.Definitions(
+        [training], asset_checks=[complete], jobs=[dg.define_asset_job("market")], loggers={"console": console_logger}
+    )
+    monkeypatch.setattr(pipeline, "build_defs", lambda *_: defs)
+    with pytest.raises(KeyboardInterrupt):
+        run_pipeline(home, [], quiet=True)
+    run = ledger.run(RUN_ID)
+    assert (run.status, run.message) == ("interrupted", INTERRUPTED)
 
 
 @pytest.mark.slow

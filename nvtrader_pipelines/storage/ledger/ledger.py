@@ -151,15 +151,16 @@ class Ledger:
             if rows:
                 connection.execute(sa.insert(POLICIES), rows)
 
-    def close_interrupted(self, dead_launchers: Iterable[str] = ()) -> list[str]:
+    def close_interrupted(self, dead_launchers: Iterable[str] = (), why: str | None = None) -> list[str]:
         """Mark as interrupted the runs whose process or launcher is dead, and return their ids.
 
-        A process is known to be dead on its own machine; `dead_launchers` are ids of Dagster runs that have ended. The
-        steps of a Dagster run have processes of their own, so what Dagster launched ends with its launcher only.
+        A process is known to be dead on its own machine; `dead_launchers` are ids of Dagster runs that have ended,
+        and `why` says more of their end. The steps of a Dagster run have processes of their own, so what Dagster
+        launched ends with its launcher only.
         """
         gone, closed = set(dead_launchers), []
         for run in self._found(RUNS.c.status == "running"):
-            message = _why_dead(run, gone)
+            message = why if why and run.dagster_run_id in gone else _why_dead(run, gone)
             if message is None:
                 continue
             same = (RUNS.c.run_id == run.run_id, RUNS.c.status == "running", RUNS.c.attempts == run.attempts)

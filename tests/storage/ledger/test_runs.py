@@ -171,3 +171,13 @@ def test_a_run_whose_launcher_is_dead_is_closed_wherever_it_ran(ledger, monkeypa
     assert ledger.close_interrupted(["another"]) == []
     assert ledger.close_interrupted(["dagster", "another"]) == [RUN_ID]
     assert ledger.run(RUN_ID).message == "the Dagster run dagster ended before it did"
+
+
+def test_who_knows_how_a_launcher_ended_says_it_of_its_runs_only(ledger, monkeypatch):
+    with monkeypatch.context() as patch:
+        dead(patch, (2**22 + 1, AT))
+        ledger.begin(run_row(ledger, dagster_run_id="dagster"))
+        ledger.begin(run_row(ledger, run_id="by hand"))
+    assert sorted(ledger.close_interrupted(["dagster"], "somebody pressed Ctrl-C")) == [RUN_ID, "by hand"]
+    assert ledger.run(RUN_ID).message == "somebody pressed Ctrl-C"
+    assert "ended without a word" in (ledger.run("by hand").message or "")
