@@ -40,14 +40,14 @@ def learning_figure(
         for axes in figure.axes:
             axes.axhline(0.0, color="black", linewidth=0.8)
     figure.text(0.53, 0.10, "timesteps", fontsize=TEXT, ha="center", va="bottom")
-    figure.text(0.02, 0.5, "mean reward of a step", fontsize=TEXT, rotation=90, va="center")
+    figure.text(0.012, 0.5, "mean reward of a step", fontsize=TEXT, rotation=90, va="center")
     return png(figure)
 
 
 def _box(i: int, columns: int, lines: int) -> tuple[float, float, float, float]:
     """Left, bottom, right, top of the i-th small panel."""
-    width, height = 0.90 / columns, 0.75 / lines
-    left, top = 0.085 + (i % columns) * width, 0.85 - (i // columns) * height
+    width, height = 0.88 / columns, 0.75 / lines
+    left, top = 0.105 + (i % columns) * width, 0.85 - (i // columns) * height
     return left, top - height + 0.08, left + width - 0.025, top
 
 

@@ -15,6 +15,8 @@ from nvtrader_pipelines.evaluation.figures.canvas import (
     readable,
 )
 
+_LONGEST = 21  # letters of a term's name beside its line
+
 
 def reward_terms_figure(
     decomposition: pl.DataFrame, title: str = "Reward by term, summed over time", note: str | None = None
@@ -31,7 +33,7 @@ def reward_terms_figure(
         ValueError: if there is no single account to draw.
     """
     figure = new_figure(title, note)
-    axes = panel(figure, 0.095, 0.13, 0.765, 0.88)
+    axes = panel(figure, 0.095, 0.13, 0.74, 0.88)
     axes.axhline(0.0, color="black", linewidth=0.8)
     labels = []
     mine = one_account(decomposition)
@@ -44,7 +46,7 @@ def reward_terms_figure(
         summed = ordered["contribution"].cum_sum()
         sessions = date2num(ordered["session"].to_numpy())
         axes.plot(sessions, summed, color=color, linestyle=dashes, linewidth=3.0 if is_total else 2.0)
-        name = "total" if is_total else readable(ordered["term"][0])
+        name = "total" if is_total else readable(ordered["term"][0], _LONGEST)
         labels.append(EndLabel(float(summed[-1]), f"{name}  {summed[-1]:+.3g}", color, bold=is_total))
     axes.set_ylabel("reward, running sum")
     axes.xaxis_date()

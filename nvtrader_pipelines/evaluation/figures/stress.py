@@ -55,7 +55,7 @@ def stress_figure(table: pl.DataFrame, title: str, note: str | None = None, meas
     axes = figure.add_axes((0.16, 0.13, 0.82, 0.62))
     _draw(axes, cells, sign=-1.0 if measure == "max_drawdown" else 1.0)
     axes.set_xticks(
-        range(len(scenarios)), [_scenario(*row) for row in scenarios.rows()], fontsize=TEXT - 3, linespacing=1.1
+        range(len(scenarios)), [_scenario(*row) for row in scenarios.rows()], fontsize=TEXT - 4, linespacing=1.1
     )
     axes.set_yticks(range(len(accounts)), [_account(*row) for row in accounts.rows()], fontsize=TEXT)
     for label, kind in zip(axes.get_yticklabels(), accounts["kind"], strict=True):
