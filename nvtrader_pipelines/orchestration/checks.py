@@ -27,6 +27,7 @@ from nvtrader_pipelines.evaluation.truth import (
 from nvtrader_pipelines.market.cleaning import files_without_good_rows
 from nvtrader_pipelines.market.schemas import CleanBars, Features, Quarantine, Returns
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
+from nvtrader_pipelines.orchestration.reports import asset_key
 from nvtrader_pipelines.orchestration.resources import WarehouseResource
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger import Ledger
@@ -68,11 +69,6 @@ PROBABILITIES = (
     "holm",
     "benjamini_hochberg",
 )
-
-
-def asset_key(table: Table) -> dg.AssetKey:
-    """The asset that writes a table."""
-    return dg.AssetKey([table.namespace, table.table])
 
 
 def shown(rows: pl.DataFrame) -> dg.MarkdownMetadataValue:

@@ -20,12 +20,16 @@ YEARS = dg.TimeWindowPartitionsDefinition(
     timezone="America/New_York",
 )
 EXPERIMENTS = dg.DynamicPartitionsDefinition(name="experiment")  # name@hash8
-ALL_YEARS = dg.AllPartitionMapping()
 
 ONE_RUN = dg.BackfillPolicy.single_run()  # history in one run: a year alone costs as much as all
 # Experiments have no policy: `multi_run(1)` would launch runs of a range, which have no partition key.
 
 RANGE_START, RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
+
+
+def all_partitions(key: dg.AssetKey | Sequence[str]) -> dg.AssetDep:
+    """A dependency on every year or every experiment of an asset."""
+    return dg.AssetDep(key, partition_mapping=dg.AllPartitionMapping())
 
 
 def whole_history() -> dict[str, str]:

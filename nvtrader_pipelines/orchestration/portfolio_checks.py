@@ -9,8 +9,9 @@ import polars as pl
 from nvtrader_pipelines.execution.compliance import tighter
 from nvtrader_pipelines.execution.truth import beyond_limits, not_numbers, off_sum
 from nvtrader_pipelines.orchestration.assets.portfolio import STATE_KEY, of_account
-from nvtrader_pipelines.orchestration.checks import asset_key, verdict
+from nvtrader_pipelines.orchestration.checks import verdict
 from nvtrader_pipelines.orchestration.rebalancing import ACCOUNT, LOOKED_TO, looked_to
+from nvtrader_pipelines.orchestration.reports import asset_key
 from nvtrader_pipelines.orchestration.resources import DeskResource, WarehouseResource
 from nvtrader_pipelines.storage.audit_log import JsonlAudit
 from nvtrader_pipelines.storage.compliance import read_limits

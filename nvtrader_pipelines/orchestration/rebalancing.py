@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 
 import dagster as dg
 import polars as pl
@@ -14,9 +14,10 @@ from nvtrader_pipelines.execution.audit import AuditEvent
 from nvtrader_pipelines.execution.brokers.broker import BrokerTimeout
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.experiments.progress import Progress
+from nvtrader_pipelines.market.calendar import sessions
 from nvtrader_pipelines.orchestration.retries import tried_again
-from nvtrader_pipelines.storage.accounts import AccountInUse
-from nvtrader_pipelines.storage.active_policy import read_active
+from nvtrader_pipelines.storage.accounts import AccountInUse, read_account
+from nvtrader_pipelines.storage.active_policy import ActivePolicy, read_active
 from nvtrader_pipelines.storage.audit_log import JsonlAudit
 from nvtrader_pipelines.storage.execution import followed
 from nvtrader_pipelines.storage.ledger import Ledger
@@ -82,6 +83,37 @@ def asked_again() -> Iterator[None]:
             raise
 
 
+def nothing_to_trade(lake: Warehouse, account: str, session: date) -> str | None:
+    """Why an account kept here is left in peace after a session; None where it is rebalanced.
+
+    An account at a broker always is: its run fails where a person sees it, as holdings that nobody looks after are
+    worse than a red run. One kept here loses nothing, since it catches up session by session once its bars come.
+    """
+    if read_account(lake.home, account).kind != "paper":
+        return None
+    active = read_active(lake.home)
+    if active is None:
+        return (
+            f"the account {account} needs an active policy to be rebalanced, but none was ever activated; "
+            "`nvtrader policies activate` names one, or the job `promotion` does"
+        )
+    source, ends = market_end(lake, active)
+    before = sessions(session - timedelta(days=14), session - timedelta(days=1))[-1].item()
+    if ends is not None and ends >= before:  # those of the session itself may come in while the run waits
+        return None
+    return (
+        f"the account {account} needs the bars of {before}, the session before {session}, but its market {source} "
+        f"ends on {ends}; deliver the bars and run the job `market`: the next rebalance catches up"
+    )
+
+
+def market_end(lake: Warehouse, active: ActivePolicy) -> tuple[str, date | None]:
+    """The source of the active policy's market, and its last session; None where it has no panel."""
+    source = Ledger.open(lake.home).read(active.partition_key).market.source
+    ends = lake.read(MARKET_PANEL, columns=["source", "last_session"]).filter(pl.col("source") == source)
+    return source, max(ends["last_session"].to_list(), default=None)
+
+
 def require_bars(lake: Warehouse, session: str | None) -> None:
     """Wait for the bars of the session after which a rebalance comes; without one it goes as far as they do.
 
@@ -93,8 +125,7 @@ def require_bars(lake: Warehouse, session: str | None) -> None:
     active = read_active(lake.home)
     if session is None or active is None:
         return
-    source = Ledger.open(lake.home).read(active.partition_key).market.source
-    ends = max(lake.read(MARKET_PANEL).filter(pl.col("source") == source)["last_session"].to_list(), default=None)
+    source, ends = market_end(lake, active)
     if ends is None or ends < date.fromisoformat(session):
         missing = ExecutionError(
             f"the rebalance of {session} needs the bars of that session, but the market {source} ends on {ends}; "

@@ -12,7 +12,10 @@ from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.tables import Table
 from nvtrader_pipelines.storage.warehouse import Warehouse
 
-OWNERS = ["team:nvtrader"]
+
+def asset_key(table: Table) -> dg.AssetKey:
+    """The asset that writes a table."""
+    return dg.AssetKey([table.namespace, table.table])
 
 
 def column_schema(table: Table) -> dg.TableSchema:
@@ -65,7 +68,7 @@ def written(
     """The report of a table just written: its snapshot is its data version."""
     state = warehouse.describe(table)
     return dg.MaterializeResult(
-        asset_key=dg.AssetKey([table.namespace, table.table]),
+        asset_key=asset_key(table),
         metadata={
             "dagster/row_count": state.n_rows,
             "dagster/partition_row_count": n_rows,

@@ -7,9 +7,8 @@ import dagster as dg
 from nvtrader_pipelines.market.calendar import is_session
 from nvtrader_pipelines.orchestration.jobs import DPO_CHECK, EXPERIMENT, MARKET, PREFERENCES, REBALANCE, upkeep
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
-from nvtrader_pipelines.orchestration.rebalancing import SESSION
-from nvtrader_pipelines.orchestration.resources import WarehouseResource
-from nvtrader_pipelines.storage.active_policy import read_active
+from nvtrader_pipelines.orchestration.rebalancing import SESSION, nothing_to_trade
+from nvtrader_pipelines.orchestration.resources import DeskResource, WarehouseResource
 from nvtrader_pipelines.storage.specs import read_experiments
 
 EXCHANGE_TIME = "America/New_York"
@@ -32,13 +31,16 @@ def eod_ingest(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.Skip
 
 
 @dg.schedule(cron_schedule="0 18 * * 1-5", job=REBALANCE, execution_timezone=EXCHANGE_TIME, default_status=RUNNING)
-def eod_rebalance(context: dg.ScheduleEvaluationContext, warehouse: WarehouseResource) -> dg.RunRequest | dg.SkipReason:
+def eod_rebalance(
+    context: dg.ScheduleEvaluationContext, warehouse: WarehouseResource, desk: DeskResource
+) -> dg.RunRequest | dg.SkipReason:
     """After the ingest of every session, also of one that closes early: orders, state, target weights, plan."""
     day = context.scheduled_execution_time.date()
     if not is_session(day):
         return dg.SkipReason(f"{day} is no session of the exchange")
-    if read_active(warehouse.home) is None:
-        return dg.SkipReason("no policy is active; `nvtrader policies activate` names one, or the promotion job does")
+    reason = nothing_to_trade(warehouse.open(), desk.account, day)
+    if reason is not None:
+        return dg.SkipReason(reason)
     return dg.RunRequest(run_key=day.isoformat(), tags={SESSION: day.isoformat()})
 
 

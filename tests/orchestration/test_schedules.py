@@ -10,11 +10,14 @@ from dagster._utils.schedules import schedule_execution_time_iterator
 from nvtrader_pipelines.orchestration import schedules
 from nvtrader_pipelines.orchestration.instance import open_instance
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, YEARS
-from nvtrader_pipelines.orchestration.resources import WarehouseResource
+from nvtrader_pipelines.orchestration.resources import DeskResource, WarehouseResource
+from nvtrader_pipelines.storage.active_policy import PolicyRef, activate
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.specs import read_experiments
 from tests.homes import small_home, write_experiment
+from tests.storage.untrained import AT, market_home, planned, sealed
 
 NEW_YORK = ZoneInfo("America/New_York")
 SUPERSEDED = "tiny@00000000"
@@ -29,7 +32,7 @@ def instance(tmp_path_factory):
 
 
 def tick(schedule, at: dt.datetime, instance=None, home=None):
-    resources = {"warehouse": WarehouseResource(root=str(home.root))} if home else None
+    resources = {"warehouse": WarehouseResource(root=str(home.root)), "desk": DeskResource()} if home else None
     with dg.build_schedule_context(instance=instance, scheduled_execution_time=at, resources=resources) as context:
         result = schedule(context)
         return result if isinstance(result, dg.RunRequest | dg.SkipReason) else list(result)
@@ -75,8 +78,8 @@ def test_a_day_without_a_session_is_skipped_with_a_reason(day, why):
 
 @pytest.fixture
 def trading_home(tmp_path, monkeypatch):
-    """A home in which a policy is active."""
-    monkeypatch.setattr(schedules, "read_active", lambda _: object())
+    """A home whose account can be traded on every session."""
+    monkeypatch.setattr(schedules, "nothing_to_trade", lambda *_: None)
     return Home(tmp_path)
 
 
@@ -120,15 +123,63 @@ def test_no_account_is_rebalanced_on_a_holiday_or_a_weekend(day, trading_home):
     assert f"{dt.date(*day)} is no session" in str(result.skip_message)
 
 
-def test_without_an_active_policy_no_account_is_rebalanced_and_a_damaged_pointer_is_told(tmp_path):
-    home, at = Home(tmp_path), dt.datetime(2026, 11, 27, 18, tzinfo=NEW_YORK)
-    result = tick(schedules.eod_rebalance, at, home=home)
+@pytest.fixture(scope="module")
+def traded(tmp_path_factory):
+    """A home in which a policy is active, on a market that ends on 2016-11-25."""
+    lake = market_home(tmp_path_factory.mktemp("traded") / "home")
+    run = sealed(lake, planned(lake))
+    activate(lake, Ledger.open(lake.home), PolicyRef(run.run_id, run.experiment), "ann", "", lambda: AT)
+    return lake.home
+
+
+def rebalanced(home, *day):
+    """What the schedule says at six in the evening."""
+    return tick(schedules.eod_rebalance, dt.datetime(*day, 18, tzinfo=NEW_YORK), home=home)
+
+
+@pytest.fixture
+def at_a_broker(traded):
+    """The account of the schedule is one at a broker."""
+    traded.accounts.mkdir(parents=True, exist_ok=True)
+    path = traded.accounts / "paper.yaml"
+    path.write_text("kind: alpaca\n")
+    yield traded
+    path.unlink()
+
+
+def test_an_account_kept_here_is_left_in_peace_where_its_market_has_ended(traded):
+    result = rebalanced(traded, 2016, 11, 29)  # a Tuesday
     assert isinstance(result, dg.SkipReason)
-    assert "no policy is active; `nvtrader policies activate`" in str(result.skip_message)
+    said = str(result.skip_message)
+    assert (
+        "needs the bars of 2016-11-28, the session before 2016-11-29, but its market landing ends on 2016-11-25" in said
+    )
+    assert "deliver the bars and run the job `market`" in said
+
+
+def test_a_market_that_lacks_only_the_evenings_own_session_is_waited_for_in_the_run(traded):
+    request = rebalanced(traded, 2016, 11, 28)  # the Monday after the market's last Friday
+    assert isinstance(request, dg.RunRequest)
+    assert request.tags["nvtrader/session"] == "2016-11-28"
+
+
+def test_an_account_at_a_broker_is_never_passed_over(at_a_broker, tmp_path):
+    assert isinstance(rebalanced(at_a_broker, 2026, 11, 27), dg.RunRequest)  # which fails in red: the bars are stale
+    without = Home(tmp_path)
+    without.accounts.mkdir(parents=True)
+    (without.accounts / "paper.yaml").write_text("kind: alpaca\n")
+    assert isinstance(rebalanced(without, 2026, 11, 27), dg.RunRequest)  # and so without an active policy
+
+
+def test_without_an_active_policy_no_account_is_rebalanced_and_a_damaged_pointer_is_told(tmp_path):
+    home = Home(tmp_path)
+    result = rebalanced(home, 2026, 11, 27)
+    assert isinstance(result, dg.SkipReason)
+    assert "needs an active policy to be rebalanced, but none was ever activated" in str(result.skip_message)
     home.active_policy.parent.mkdir(parents=True)
     home.active_policy.write_text("{")
     with pytest.raises(StorageError, match="cannot be read as the active policy"):
-        tick(schedules.eod_rebalance, at, home=home)
+        rebalanced(home, 2026, 11, 27)
 
 
 def test_the_running_year_is_a_partition_and_so_is_every_one_from_1990():

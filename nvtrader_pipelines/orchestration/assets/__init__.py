@@ -1,4 +1,6 @@
-"""The asset graph, one module per group."""
+"""The asset graph, one module per group; what is the same of all is said here."""
+
+import dagster as dg
 
 from nvtrader_pipelines.orchestration.assets.active_policy import active_policy
 from nvtrader_pipelines.orchestration.assets.bronze import bars
@@ -17,32 +19,46 @@ from nvtrader_pipelines.orchestration.assets.stress import stress
 from nvtrader_pipelines.orchestration.assets.trajectories import walk_forward
 from nvtrader_pipelines.orchestration.assets.validation import validation
 from nvtrader_pipelines.orchestration.assets.versions import experiment_version
+from nvtrader_pipelines.orchestration.reports import asset_key, table_metadata
+from nvtrader_pipelines.storage.tables import TABLES
+
+OWNERS = ["team:nvtrader"]
+COLUMNS = {asset_key(table): table_metadata(table) for table in TABLES}
+
+
+def completed(spec: dg.AssetSpec) -> dg.AssetSpec:
+    """The spec with its owners, and with the columns of its table where it has one."""
+    return spec.merge_attributes(owners=OWNERS, metadata=COLUMNS.get(spec.key, {}))
+
 
 ASSETS = [
-    bars,
-    refine,
-    returns,
-    features,
-    market_panel,
-    market_regimes,
-    experiment_version,
-    trained_policy,
-    training_curve,
-    walk_forward,
-    walk_forward_evaluation,
-    regime_evaluation,
-    stress,
-    sharpe_ratio_curve,
-    validation,
-    prudex,
-    scorecards,
-    scoreboard,
-    active_policy,
-    orders,
-    portfolio_state,
-    target_weights,
-    rebalance_plan,
-    preference_pairs,
+    asset.map_asset_specs(completed)
+    for asset in (
+        bars,
+        refine,
+        returns,
+        features,
+        market_panel,
+        market_regimes,
+        experiment_version,
+        trained_policy,
+        training_curve,
+        walk_forward,
+        walk_forward_evaluation,
+        regime_evaluation,
+        stress,
+        sharpe_ratio_curve,
+        validation,
+        prudex,
+        scorecards,
+        scoreboard,
+        active_policy,
+        orders,
+        portfolio_state,
+        target_weights,
+        rebalance_plan,
+        preference_pairs,
+    )
 ]
 
 __all__ = ["ASSETS"]

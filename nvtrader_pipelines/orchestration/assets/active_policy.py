@@ -3,7 +3,7 @@
 import dagster as dg
 import polars as pl
 
-from nvtrader_pipelines.orchestration.reports import OWNERS, markdown_table, table_metadata, written
+from nvtrader_pipelines.orchestration.reports import markdown_table, written
 from nvtrader_pipelines.orchestration.resources import WarehouseResource
 from nvtrader_pipelines.storage.active_policy import read_active
 from nvtrader_pipelines.storage.ledger import Ledger
@@ -22,10 +22,8 @@ VERDICT = "verdict"
     key=ACTIVE_POLICY_KEY,
     group_name="portfolio",
     kinds={"iceberg", "json"},
-    owners=OWNERS,
     deps=[["evaluation", "validation"], ["evaluation", "scoreboard"]],
     code_version="1",
-    metadata=table_metadata(ACTIVE_POLICY),
 )
 def active_policy(warehouse: WarehouseResource) -> dg.MaterializeResult:
     """The policy that decides from the next close on: another one only where the gate says that it is better."""

@@ -6,7 +6,7 @@ import dagster as dg
 
 from nvtrader_pipelines.market.sources import SourceUnavailable
 from nvtrader_pipelines.orchestration.partitions import ONE_RUN, YEARS, years_of
-from nvtrader_pipelines.orchestration.reports import OWNERS, table_metadata, written
+from nvtrader_pipelines.orchestration.reports import written
 from nvtrader_pipelines.orchestration.resources import WarehouseResource
 from nvtrader_pipelines.orchestration.retries import tried_again
 from nvtrader_pipelines.storage.medallion import ingest_market
@@ -17,12 +17,10 @@ from nvtrader_pipelines.storage.tables import BARS
     key=["bronze", "bars"],
     group_name="bronze",
     kinds={"iceberg", "polars"},
-    owners=OWNERS,
     partitions_def=YEARS,
     backfill_policy=ONE_RUN,
     code_version="1",
     pool="bronze",
-    metadata=table_metadata(BARS),
 )
 def bars(context: dg.AssetExecutionContext, warehouse: WarehouseResource) -> dg.MaterializeResult:
     """Bars of every source as delivered, text untouched; a file already ingested is not read again."""

@@ -8,7 +8,7 @@ from nvtrader_pipelines.evaluation.walk_forward import evaluate
 from nvtrader_pipelines.experiments.runtime import headline
 from nvtrader_pipelines.orchestration.mlflow_tracking import MlflowTracking
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
-from nvtrader_pipelines.orchestration.reports import OWNERS, table_metadata, written
+from nvtrader_pipelines.orchestration.reports import written
 from nvtrader_pipelines.orchestration.resources import WarehouseResource
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.policy_library import PolicyLibrary
@@ -23,11 +23,9 @@ EVALUATION_KEY = dg.AssetKey(["evaluation", "walk_forward_evaluation"])
     key=EVALUATION_KEY,
     group_name="evaluation",
     kinds={"iceberg", "polars"},
-    owners=OWNERS,
     deps=[["rl", "equity_curves"], ["rl", "action_logs"]],
     partitions_def=EXPERIMENTS,
     code_version="2",
-    metadata=table_metadata(EVALUATIONS),
 )
 def walk_forward_evaluation(
     context: dg.AssetExecutionContext, warehouse: WarehouseResource, mlflow: MlflowTracking

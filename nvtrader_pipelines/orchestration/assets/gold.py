@@ -8,8 +8,8 @@ from nvtrader_pipelines.evaluation.figures import regimes_figures
 from nvtrader_pipelines.market.features import compute_features
 from nvtrader_pipelines.market.regimes import SliceAndMergeRegimeParams, regime_labels
 from nvtrader_pipelines.market.returns import bar_returns
-from nvtrader_pipelines.orchestration.partitions import ALL_YEARS, ONE_RUN, YEARS, years_of
-from nvtrader_pipelines.orchestration.reports import OWNERS, keep_pictures, table_metadata, written
+from nvtrader_pipelines.orchestration.partitions import ONE_RUN, YEARS, all_partitions, years_of
+from nvtrader_pipelines.orchestration.reports import keep_pictures, written
 from nvtrader_pipelines.orchestration.resources import WarehouseResource
 from nvtrader_pipelines.storage.medallion import pin_panels
 from nvtrader_pipelines.storage.tables import CLEAN_BARS, FEATURES, MARKET_PANEL, REGIMES, RETURNS
@@ -22,12 +22,10 @@ REGIMES_KEY = dg.AssetKey(["gold", "regimes"])
     key=RETURNS_KEY,
     group_name="gold",
     kinds={"iceberg", "polars"},
-    owners=OWNERS,
     deps=[["silver", "clean_bars"]],
     partitions_def=YEARS,
     backfill_policy=ONE_RUN,
     code_version="1",
-    metadata=table_metadata(RETURNS),
 )
 def returns(context: dg.AssetExecutionContext, warehouse: WarehouseResource) -> dg.MaterializeResult:
     """Simple returns per symbol and session, from prices aligned first; none is ever filled."""
@@ -40,12 +38,10 @@ def returns(context: dg.AssetExecutionContext, warehouse: WarehouseResource) -> 
     key=FEATURES_KEY,
     group_name="gold",
     kinds={"iceberg", "polars"},
-    owners=OWNERS,
     deps=[RETURNS_KEY],
     partitions_def=YEARS,
     backfill_policy=ONE_RUN,
     code_version="1",
-    metadata=table_metadata(FEATURES),
 )
 def features(context: dg.AssetExecutionContext, warehouse: WarehouseResource) -> dg.MaterializeResult:
     """Point-in-time features per symbol and session: each uses what was known at that close."""
@@ -58,10 +54,8 @@ def features(context: dg.AssetExecutionContext, warehouse: WarehouseResource) ->
     key=["gold", "market_panel"],
     group_name="gold",
     kinds={"iceberg", "numpy"},
-    owners=OWNERS,
-    deps=[dg.AssetDep(key, partition_mapping=ALL_YEARS) for key in (RETURNS_KEY, FEATURES_KEY)],
+    deps=[all_partitions(key) for key in (RETURNS_KEY, FEATURES_KEY)],
     code_version="1",
-    metadata=table_metadata(MARKET_PANEL),
 )
 def market_panel(context: dg.AssetExecutionContext, warehouse: WarehouseResource) -> dg.MaterializeResult:
     """One row per source: what its panel holds, and the snapshots of bronze, silver and gold it is made of."""
@@ -75,10 +69,8 @@ def market_panel(context: dg.AssetExecutionContext, warehouse: WarehouseResource
     key=REGIMES_KEY,
     group_name="gold",
     kinds={"iceberg", "scipy"},
-    owners=OWNERS,
-    deps=[dg.AssetDep(RETURNS_KEY, partition_mapping=ALL_YEARS)],
+    deps=[all_partitions(RETURNS_KEY)],
     code_version="1",
-    metadata=table_metadata(REGIMES),
 )
 def market_regimes(context: dg.AssetExecutionContext, warehouse: WarehouseResource) -> dg.MaterializeResult:
     """Regime of every session, labelled with hindsight: only to judge by regime, never to observe or decide by."""

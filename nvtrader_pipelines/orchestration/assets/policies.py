@@ -8,7 +8,7 @@ from nvtrader_pipelines.orchestration.assets.versions import VERSION_KEY
 from nvtrader_pipelines.orchestration.mlflow_tracking import MlflowTracking
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.progress import ProgressLog
-from nvtrader_pipelines.orchestration.reports import OWNERS, keep_pictures, table_metadata, written
+from nvtrader_pipelines.orchestration.reports import keep_pictures, written
 from nvtrader_pipelines.orchestration.resources import WarehouseResource
 from nvtrader_pipelines.storage.execution import followed, train_run
 from nvtrader_pipelines.storage.ledger import Ledger
@@ -25,7 +25,6 @@ POLICY_KEY = dg.AssetKey(["policies", "trained_policy"])
     key=POLICY_KEY,
     group_name="policies",
     kinds={"pytorch", "mlflow"},
-    owners=OWNERS,
     deps=[["gold", "market_panel"], VERSION_KEY],
     partitions_def=EXPERIMENTS,
     code_version="1",
@@ -68,11 +67,9 @@ def trained_policy(
     key=["rl", "training_curves"],
     group_name="policies",
     kinds={"iceberg"},
-    owners=OWNERS,
     deps=[POLICY_KEY],
     partitions_def=EXPERIMENTS,
     code_version="1",
-    metadata=table_metadata(TRAINING_CURVES),
 )
 def training_curve(context: dg.AssetExecutionContext, warehouse: WarehouseResource) -> dg.MaterializeResult:
     """Mean reward of a step over each rollout, per fold and seed."""

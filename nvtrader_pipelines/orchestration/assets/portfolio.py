@@ -20,7 +20,7 @@ from nvtrader_pipelines.orchestration.rebalancing import (
     rivals,
     said_since,
 )
-from nvtrader_pipelines.orchestration.reports import OWNERS, keep_pictures, markdown_table, table_metadata, written
+from nvtrader_pipelines.orchestration.reports import keep_pictures, markdown_table, written
 from nvtrader_pipelines.orchestration.resources import DeskResource, WarehouseResource
 from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
 from nvtrader_pipelines.storage.tables import (
@@ -52,10 +52,8 @@ BLOCKING = [
     key=ORDERS_KEY,
     group_name="portfolio",
     kinds={"iceberg", "sqlite"},
-    owners=OWNERS,
     deps=[ACTIVE_POLICY_KEY, ["gold", "market_panel"]],
     code_version="1",
-    metadata=table_metadata(ORDERS),
 )
 def orders(
     context: dg.AssetExecutionContext,
@@ -80,10 +78,8 @@ def orders(
     key=STATE_KEY,
     group_name="portfolio",
     kinds={"iceberg", "sqlite"},
-    owners=OWNERS,
     deps=[ORDERS_KEY],
     code_version="1",
-    metadata=table_metadata(PORTFOLIO_STATE),
 )
 def portfolio_state(warehouse: WarehouseResource, desk: DeskResource) -> dg.MaterializeResult:
     """The account marked to the close, and its holdings against those of the broker's books."""
@@ -101,10 +97,8 @@ def portfolio_state(warehouse: WarehouseResource, desk: DeskResource) -> dg.Mate
     key=TARGET_KEY,
     group_name="portfolio",
     kinds={"iceberg", "pytorch"},
-    owners=OWNERS,
     deps=[STATE_KEY],
     code_version="1",
-    metadata=table_metadata(TARGET_WEIGHTS),
 )
 def target_weights(warehouse: WarehouseResource, desk: DeskResource) -> dg.MaterializeResult:
     """What the active policy wants at the close, after each stage of the weight pipeline."""
@@ -120,10 +114,8 @@ def target_weights(warehouse: WarehouseResource, desk: DeskResource) -> dg.Mater
     key=PLAN_KEY,
     group_name="portfolio",
     kinds={"iceberg"},
-    owners=OWNERS,
     deps=[TARGET_KEY],
     code_version="1",
-    metadata=table_metadata(REBALANCE_PLAN),
 )
 def rebalance_plan(warehouse: WarehouseResource, desk: DeskResource) -> dg.MaterializeResult:
     """The plan for the next session, with what compliance found: cleared, waiting for a person, or blocked."""

@@ -6,7 +6,7 @@ import polars as pl
 from nvtrader_pipelines.envs.dynamics import resolve_fill
 from nvtrader_pipelines.orchestration.assets.trajectories import ACTION_LOGS_KEY
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
-from nvtrader_pipelines.orchestration.reports import OWNERS, table_metadata, written
+from nvtrader_pipelines.orchestration.reports import written
 from nvtrader_pipelines.orchestration.resources import WarehouseResource
 from nvtrader_pipelines.preferences.pairs import preference_pairs as compare_proposals
 from nvtrader_pipelines.storage.plans import reopen_plan
@@ -19,11 +19,9 @@ from nvtrader_pipelines.storage.tables import ACTION_LOGS, PREFERENCE_PAIRS
     key=["preferences", "preference_pairs"],
     group_name="preferences",
     kinds={"iceberg", "polars"},
-    owners=OWNERS,
     deps=[ACTION_LOGS_KEY],
     partitions_def=EXPERIMENTS,
     code_version="1",
-    metadata=table_metadata(PREFERENCE_PAIRS),
 )
 def preference_pairs(context: dg.AssetExecutionContext, warehouse: WarehouseResource) -> dg.MaterializeResult:
     """Past rebalances: the policy's weights against each baseline's from the same state, by the next five sessions."""

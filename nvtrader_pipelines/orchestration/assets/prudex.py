@@ -5,7 +5,8 @@ import dagster as dg
 from nvtrader_pipelines.evaluation.figures import prudex_figures
 from nvtrader_pipelines.evaluation.prudex import axis_scores, prudex_compass
 from nvtrader_pipelines.orchestration.assets.evaluation import EVALUATION_KEY
-from nvtrader_pipelines.orchestration.reports import OWNERS, keep_pictures, markdown_table, table_metadata, written
+from nvtrader_pipelines.orchestration.partitions import all_partitions
+from nvtrader_pipelines.orchestration.reports import keep_pictures, markdown_table, written
 from nvtrader_pipelines.orchestration.resources import WarehouseResource
 from nvtrader_pipelines.storage.prudex import read_record
 from nvtrader_pipelines.storage.tables import PRUDEX
@@ -15,16 +16,14 @@ from nvtrader_pipelines.storage.tables import PRUDEX
     key=["evaluation", "prudex"],
     group_name="evaluation",
     kinds={"iceberg", "polars"},
-    owners=OWNERS,
     deps=[
-        dg.AssetDep(EVALUATION_KEY, partition_mapping=dg.AllPartitionMapping()),
-        dg.AssetDep(["rl", "equity_curves"], partition_mapping=dg.AllPartitionMapping()),
-        dg.AssetDep(["rl", "action_logs"], partition_mapping=dg.AllPartitionMapping()),
-        dg.AssetDep(["gold", "returns"], partition_mapping=dg.AllPartitionMapping()),
-        dg.AssetDep(["gold", "features"], partition_mapping=dg.AllPartitionMapping()),
+        all_partitions(EVALUATION_KEY),
+        all_partitions(["rl", "equity_curves"]),
+        all_partitions(["rl", "action_logs"]),
+        all_partitions(["gold", "returns"]),
+        all_partitions(["gold", "features"]),
     ],
     code_version="1",
-    metadata=table_metadata(PRUDEX),
 )
 def prudex(warehouse: WarehouseResource) -> dg.MaterializeResult:
     """Profitability, risk-control, universality, diversity, reliability and explainability; 50 is 1/N."""

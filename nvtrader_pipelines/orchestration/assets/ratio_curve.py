@@ -6,7 +6,8 @@ from dagster_duckdb import DuckDBResource
 from nvtrader_pipelines.evaluation.figures import ratio_curve_figure
 from nvtrader_pipelines.evaluation.ratio_curve import sharpe_ratio_curve as rank_runs
 from nvtrader_pipelines.orchestration.assets.evaluation import EVALUATION_KEY
-from nvtrader_pipelines.orchestration.reports import OWNERS, keep_pictures, table_metadata, written
+from nvtrader_pipelines.orchestration.partitions import all_partitions
+from nvtrader_pipelines.orchestration.reports import keep_pictures, written
 from nvtrader_pipelines.orchestration.resources import WarehouseResource
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.runs import walk_forward_runs
@@ -19,10 +20,8 @@ from nvtrader_pipelines.storage.views import create_views, read_query
     key=["evaluation", "sharpe_ratio_curve"],
     group_name="evaluation",
     kinds={"iceberg", "duckdb"},
-    owners=OWNERS,
-    deps=[dg.AssetDep(EVALUATION_KEY, partition_mapping=dg.AllPartitionMapping())],
+    deps=[all_partitions(EVALUATION_KEY)],
     code_version="2",
-    metadata=table_metadata(RATIO_CURVE),
 )
 def sharpe_ratio_curve(warehouse: WarehouseResource, duckdb: DuckDBResource) -> dg.MaterializeResult:
     """Every completed run over time, ranked by net Sharpe, deflated for the runs before it, with its worst drawdown."""

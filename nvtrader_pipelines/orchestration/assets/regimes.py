@@ -7,7 +7,7 @@ from nvtrader_pipelines.evaluation.figures.regimes import HINDSIGHT
 from nvtrader_pipelines.evaluation.regimes import evaluate_regimes, summary
 from nvtrader_pipelines.orchestration.assets.gold import REGIMES_KEY
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
-from nvtrader_pipelines.orchestration.reports import OWNERS, keep_pictures, markdown_table, table_metadata, written
+from nvtrader_pipelines.orchestration.reports import keep_pictures, markdown_table, written
 from nvtrader_pipelines.orchestration.resources import WarehouseResource
 from nvtrader_pipelines.storage.policy_library import PolicyLibrary
 from nvtrader_pipelines.storage.runs import read_run, replace_run
@@ -18,11 +18,9 @@ from nvtrader_pipelines.storage.tables import EQUITY_CURVES, REGIME_EVALUATION, 
     key=["evaluation", "regime_evaluation"],
     group_name="evaluation",
     kinds={"iceberg", "polars"},
-    owners=OWNERS,
     deps=[["rl", "equity_curves"], REGIMES_KEY],
     partitions_def=EXPERIMENTS,
     code_version="1",
-    metadata=table_metadata(REGIME_EVALUATION),
 )
 def regime_evaluation(context: dg.AssetExecutionContext, warehouse: WarehouseResource) -> dg.MaterializeResult:
     """Sharpe with intervals, growth, drawdown and active return of every account in each regime of its market."""

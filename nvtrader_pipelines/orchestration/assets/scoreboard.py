@@ -4,7 +4,7 @@ import dagster as dg
 
 from nvtrader_pipelines.evaluation.figures import scoreboard_figures
 from nvtrader_pipelines.orchestration.assets.scorecards import SCORECARDS_KEY
-from nvtrader_pipelines.orchestration.reports import OWNERS, keep_pictures, markdown_table, table_metadata, written
+from nvtrader_pipelines.orchestration.reports import keep_pictures, markdown_table, written
 from nvtrader_pipelines.orchestration.resources import WarehouseResource
 from nvtrader_pipelines.storage.scorecards import rank
 from nvtrader_pipelines.storage.tables import SCOREBOARD
@@ -14,10 +14,8 @@ from nvtrader_pipelines.storage.tables import SCOREBOARD
     key=["evaluation", "scoreboard"],
     group_name="evaluation",
     kinds={"iceberg", "polars"},
-    owners=OWNERS,
     deps=[SCORECARDS_KEY],
     code_version="1",
-    metadata=table_metadata(SCOREBOARD),
 )
 def scoreboard(warehouse: WarehouseResource) -> dg.MaterializeResult:
     """Where everybody of the last judgement stands, and stood before."""

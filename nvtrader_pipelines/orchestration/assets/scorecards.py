@@ -5,7 +5,8 @@ from datetime import UTC, datetime
 import dagster as dg
 
 from nvtrader_pipelines.orchestration.assets.evaluation import EVALUATION_KEY
-from nvtrader_pipelines.orchestration.reports import OWNERS, table_metadata, written
+from nvtrader_pipelines.orchestration.partitions import all_partitions
+from nvtrader_pipelines.orchestration.reports import written
 from nvtrader_pipelines.orchestration.resources import WarehouseResource
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.scorecards import judge_all
@@ -18,10 +19,8 @@ SCORECARDS_KEY = dg.AssetKey(["evaluation", "scorecards"])
     key=SCORECARDS_KEY,
     group_name="evaluation",
     kinds={"iceberg", "markdown"},
-    owners=OWNERS,
-    deps=[dg.AssetDep(EVALUATION_KEY, partition_mapping=dg.AllPartitionMapping()), ["gold", "market_panel"]],
+    deps=[all_partitions(EVALUATION_KEY), ["gold", "market_panel"]],
     code_version="1",
-    metadata=table_metadata(SCORECARDS),
 )
 def scorecards(context: dg.AssetExecutionContext, warehouse: WarehouseResource) -> dg.MaterializeResult:
     """A card for every entrant on the same sessions, fills, costs and leverage; a row where it says something new."""

@@ -8,7 +8,7 @@ import polars as pl
 
 from nvtrader_pipelines.market.cleaning import clean
 from nvtrader_pipelines.orchestration.partitions import ONE_RUN, YEARS, years_of
-from nvtrader_pipelines.orchestration.reports import OWNERS, table_metadata, written
+from nvtrader_pipelines.orchestration.reports import written
 from nvtrader_pipelines.orchestration.resources import WarehouseResource
 from nvtrader_pipelines.storage.tables import BARS, CLEAN_BARS, DELIVERIES, QUARANTINE
 
@@ -23,9 +23,7 @@ BRONZE = dg.AssetKey(["bronze", "bars"])
             description="One bar per symbol and session of the exchange, adjusted and validated.",
             group_name="silver",
             kinds={"iceberg", "polars", "pandera"},
-            owners=OWNERS,
             code_version="1",
-            metadata=table_metadata(CLEAN_BARS),
         ),
         dg.AssetSpec(
             ["silver", "quarantine"],
@@ -33,9 +31,7 @@ BRONZE = dg.AssetKey(["bronze", "bars"])
             description="Every refused row with its rule, value, file and line.",
             group_name="silver",
             kinds={"iceberg", "polars"},
-            owners=OWNERS,
             code_version="1",
-            metadata=table_metadata(QUARANTINE),
         ),
     ],
     partitions_def=YEARS,

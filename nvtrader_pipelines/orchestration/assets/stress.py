@@ -7,7 +7,7 @@ from nvtrader_pipelines.evaluation.stress.verdict import summary
 from nvtrader_pipelines.orchestration.assets.policies import POLICY_KEY
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.progress import ProgressLog
-from nvtrader_pipelines.orchestration.reports import OWNERS, keep_pictures, markdown_table, table_metadata, written
+from nvtrader_pipelines.orchestration.reports import keep_pictures, markdown_table, written
 from nvtrader_pipelines.orchestration.resources import WarehouseResource
 from nvtrader_pipelines.storage.execution import followed
 from nvtrader_pipelines.storage.plans import reopen_plan
@@ -21,11 +21,9 @@ from nvtrader_pipelines.storage.tables import STRESS
     key=["evaluation", "stress"],
     group_name="evaluation",
     kinds={"iceberg", "pytorch"},
-    owners=OWNERS,
     deps=[POLICY_KEY],
     partitions_def=EXPERIMENTS,
     code_version="1",
-    metadata=table_metadata(STRESS),
 )
 def stress(
     context: dg.AssetExecutionContext, warehouse: WarehouseResource, progress: dg.ResourceParam[ProgressLog]

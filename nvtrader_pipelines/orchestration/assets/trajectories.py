@@ -9,7 +9,7 @@ from nvtrader_pipelines.evaluation.figures import equity_figure, reward_terms_fi
 from nvtrader_pipelines.orchestration.assets.policies import POLICY_KEY
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.progress import ProgressLog
-from nvtrader_pipelines.orchestration.reports import OWNERS, keep_pictures, table_metadata, written
+from nvtrader_pipelines.orchestration.reports import keep_pictures, written
 from nvtrader_pipelines.orchestration.resources import WarehouseResource
 from nvtrader_pipelines.storage.execution import followed, judge_run
 from nvtrader_pipelines.storage.ledger import Ledger
@@ -42,9 +42,7 @@ def spec_of(table: Table) -> dg.AssetSpec:
         description=DESCRIPTIONS[table],
         group_name="trajectories",
         kinds={"iceberg", "pytorch"},
-        owners=OWNERS,
         code_version="1",
-        metadata=table_metadata(table),
     )
 
 

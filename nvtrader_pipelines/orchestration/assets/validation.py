@@ -7,13 +7,14 @@ import dagster as dg
 from nvtrader_pipelines.evaluation.figures import validation_figures
 from nvtrader_pipelines.evaluation.validation import headlines, validate_sources
 from nvtrader_pipelines.orchestration.assets.evaluation import EVALUATION_KEY
-from nvtrader_pipelines.orchestration.reports import OWNERS, keep_pictures, markdown_table, table_metadata, written
+from nvtrader_pipelines.orchestration.partitions import all_partitions
+from nvtrader_pipelines.orchestration.reports import keep_pictures, markdown_table, written
 from nvtrader_pipelines.orchestration.resources import WarehouseResource
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.tables import EVALUATIONS, OVERFITTING, RUNS, VALIDATION
 from nvtrader_pipelines.storage.trials import trial_curves, trial_runs
 
-DEPS = [dg.AssetDep(EVALUATION_KEY, partition_mapping=dg.AllPartitionMapping())]
+DEPS = [all_partitions(EVALUATION_KEY)]
 
 
 @dg.multi_asset(
@@ -24,9 +25,7 @@ DEPS = [dg.AssetDep(EVALUATION_KEY, partition_mapping=dg.AllPartitionMapping())]
             description="Every trial against zero, its best baseline and its anchor, deflated for all trials ever run.",
             group_name="evaluation",
             kinds={"iceberg", "polars"},
-            owners=OWNERS,
             code_version="1",
-            metadata=table_metadata(VALIDATION),
         ),
         dg.AssetSpec(
             ["evaluation", "overfitting"],
@@ -34,9 +33,7 @@ DEPS = [dg.AssetDep(EVALUATION_KEY, partition_mapping=dg.AllPartitionMapping())]
             description="How often the best of all trials in sample is in the worse half out of sample.",
             group_name="evaluation",
             kinds={"iceberg", "polars"},
-            owners=OWNERS,
             code_version="1",
-            metadata=table_metadata(OVERFITTING),
         ),
     ],
     name="validate",

@@ -3,7 +3,7 @@
 import dagster as dg
 
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
-from nvtrader_pipelines.orchestration.reports import OWNERS, markdown_table
+from nvtrader_pipelines.orchestration.reports import markdown_table
 from nvtrader_pipelines.orchestration.resources import WarehouseResource
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.versions import changes
@@ -15,7 +15,6 @@ VERSION_KEY = dg.AssetKey(["policies", "experiment_version"])
     key=VERSION_KEY,
     group_name="policies",
     kinds={"sqlite"},
-    owners=OWNERS,
     partitions_def=EXPERIMENTS,
     code_version="1",
 )

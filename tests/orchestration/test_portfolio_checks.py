@@ -1,0 +1,104 @@
+"""Every check of an account finds the fault that it is there for, and a rebalance is refused until it is mended."""
+
+import dagster as dg
+import polars as pl
+import pytest
+
+from nvtrader_pipelines.orchestration.assets.portfolio import BLOCKING, ORDERS_KEY, PLAN_KEY, STATE_KEY, TARGET_KEY
+from nvtrader_pipelines.orchestration.definitions import build_defs
+from nvtrader_pipelines.orchestration.rebalancing import require_passed
+from nvtrader_pipelines.storage.audit_log import JsonlAudit
+from nvtrader_pipelines.storage.medallion import read_panel
+from nvtrader_pipelines.storage.tables import ORDERS, PORTFOLIO_STATE, REBALANCE_PLAN, TARGET_WEIGHTS
+from nvtrader_pipelines.storage.trading import Desk
+from tests.homes import evaluations
+from tests.storage.desks import judged_home, make_active
+
+QUIET = {"loggers": {"console": {"config": {"level": "CRITICAL"}}}}
+FAULTS = [  # what is changed in the last row of a table, and the check that must find it
+    (ORDERS_KEY, "no_nan", ORDERS, {"quantity": None}),
+    (STATE_KEY, "no_nan", PORTFOLIO_STATE, {"weights": [float("nan")]}),
+    (STATE_KEY, "reconciliation", PORTFOLIO_STATE, {"n_differences": 1, "differences": ["AAA: 1 expected, 2 held"]}),
+    (TARGET_KEY, "no_nan", TARGET_WEIGHTS, {"change": None}),
+    (TARGET_KEY, "weights_sum_to_one", TARGET_WEIGHTS, {"weight": 0.5}),  # of cash, which is the last
+    (PLAN_KEY, "no_nan", REBALANCE_PLAN, {"turnover": None}),
+    (PLAN_KEY, "limits_hold", REBALANCE_PLAN, {"status": "cleared"}),
+]
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory):
+    """A home whose account was traded for a few sessions; its last plan is beyond limits that came after it."""
+    lake, run = judged_home(tmp_path_factory.mktemp("checked") / "home")
+    make_active(lake, run)
+    desk, days = Desk.open(lake), read_panel(lake, "landing").sessions
+    for _ in desk.trade(days[-4].item(), acknowledge=True):
+        pass
+    desk.mirror()
+    lake.home.compliance.mkdir(parents=True, exist_ok=True)
+    (lake.home.compliance / "limits.yaml").write_text("max_position: 0.05\n")
+    return lake
+
+
+@pytest.fixture
+def instance():
+    with dg.DagsterInstance.ephemeral() as found:
+        yield found
+
+
+def checked(lake, instance, *keys) -> dict[str, bool]:
+    """What the checks say, evaluated alone."""
+    alone = dg.define_asset_job("alone", dg.AssetSelection.checks(*keys))
+    job = dg.Definitions.merge(build_defs(home=lake.home), dg.Definitions(jobs=[alone])).resolve_job_def("alone")
+    return evaluations(job.execute_in_process(instance=instance, run_config=QUIET, raise_on_error=False))
+
+
+def with_fault(rows: pl.DataFrame, fault) -> pl.DataFrame:
+    """The rows, of which the last one holds something else."""
+    last = pl.int_range(pl.len()) == pl.len() - 1
+    changed = {name: pl.lit(value, rows.schema[name]) for name, value in fault.items()}
+    return rows.with_columns(**{name: pl.when(last).then(new).otherwise(name) for name, new in changed.items()})
+
+
+def trades(instance) -> bool:
+    try:
+        require_passed(instance, BLOCKING, "paper", "the run that asks")
+    except dg.Failure:
+        return False
+    return True
+
+
+def test_nothing_is_found_in_what_was_traded_and_the_account_may_go_on(lake, instance):
+    found = checked(lake, instance, *BLOCKING)
+    assert len(found) == len(BLOCKING)
+    assert all(found.values()), found
+    assert trades(instance)
+
+
+@pytest.mark.parametrize(
+    ("key", "name", "table", "fault"), FAULTS, ids=[f"{key.path[-1]}:{name}" for key, name, *_ in FAULTS]
+)
+def test_a_fault_in_the_last_row_is_found_and_holds_the_account(lake, instance, key, name, table, fault):
+    rows = lake.read(table).sort("session", maintain_order=True)
+    lake.replace(table, with_fault(rows, fault), {})
+    check = dg.AssetCheckKey(key, name)
+    try:
+        assert list(checked(lake, instance, check).values()) == [False]
+        assert not trades(instance)
+    finally:
+        lake.replace(table, rows, {})
+    assert list(checked(lake, instance, check).values()) == [True]
+    assert trades(instance)
+
+
+def test_a_row_of_the_audit_that_was_changed_is_found_and_holds_the_account(lake, instance):
+    path = JsonlAudit(lake.home).path
+    before = path.read_bytes()
+    check = dg.AssetCheckKey(ORDERS_KEY, "audit_is_whole")
+    path.write_bytes(before.replace(b'"by":"nvtrader"', b'"by":"somebody"', 1))
+    try:
+        assert list(checked(lake, instance, check).values()) == [False]
+        assert not trades(instance)
+    finally:
+        path.write_bytes(before)
+    assert list(checked(lake, instance, check).values()) == [True]
