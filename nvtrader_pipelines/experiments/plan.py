@@ -77,14 +77,17 @@ class RunPlan:
         """The walk_forward run of a spec on a market.
 
         Raises:
-            ValueError: if no fold fits, the spec stands for several others, or its pipeline needs what a market lacks.
+            ValueError: if no fold fits, the spec stands for several others, its pipeline needs what a market lacks, or
+                a fold's training is too short for its timing to be fitted.
         """
         if spec.design.kind == "ablation":
             variants = ", ".join(variant.name for variant in spec.variants())
             raise ValueError(f"{spec.name} is an ablation and runs nothing itself; run its variants: {variants}")
         folds = spec.design.folds(spec.splitter.split(panel.sessions))
         spec.pipeline.start(panel)  # which costs nothing, and refuses before anything is trained
-        return cls(spec, panel, panel_digest(panel), tuple(folds))
+        plan = cls(spec, panel, panel_digest(panel), tuple(folds))
+        plan.require_sessions_to_fit()
+        return plan
 
     @property
     def run_id(self) -> str:
@@ -143,9 +146,12 @@ class RunPlan:
 
     @property
     def _look_back(self) -> int:
-        """Sessions before its own that a training's inputs hold: of features, and of a timing that is fitted."""
+        """Sessions before its own that a training's inputs hold: of features, and of the account a timing is fitted to.
+
+        What is fitted to the market itself looks back into no tested session: see `fitting_windows`.
+        """
         pipeline = self.spec.pipeline
-        return max(LOOK_BACK, pipeline.lookback - 1) if pipeline.timing.needs_fit else LOOK_BACK
+        return max(LOOK_BACK, pipeline.lookback - 1) if pipeline.timing.needs_path else LOOK_BACK
 
     @property
     def folds_to_choose(self) -> tuple[Fold, ...]:
@@ -170,6 +176,33 @@ class RunPlan:
                 f"{held_out} and a purge of {self.spec.splitter.purge_size} are held out; hold fewer out"
             )
         return fold.train_first, last
+
+    def fitting_windows(self, fold: Fold) -> tuple[Window, ...]:
+        """The sessions of a fold's training that a timing is fitted on, whose history holds nothing that is tested.
+
+        Raises:
+            ValueError: as `training_window`.
+        """
+        history, found = self.spec.pipeline.timing.history, []
+        for first, last in windows_of(self.training_window(fold)):
+            tested = max((end for _, end in fold.test if end < first), default=None)
+            start = first if tested is None else max(first, tested + 1 + history)
+            if start <= last:
+                found.append((start, last))
+        return tuple(found)
+
+    def require_sessions_to_fit(self) -> None:
+        """Refuse a timing that no training of some fold is long enough for.
+
+        Raises:
+            ValueError: naming the fold.
+        """
+        timing = self.spec.pipeline.timing
+        for fold in self.folds if timing.needs_fit else ():
+            try:
+                timing.require_sessions(self.panel, self.fitting_windows(fold), self.spec.environment.rebal_freq)
+            except ValueError as error:
+                raise ValueError(f"fold {fold.index} cannot be timed: {error}") from error
 
     def validation_window(self, fold: Fold) -> tuple[int, int]:
         """First and last session held out of a fold's training."""

@@ -8,6 +8,8 @@ from nvtrader_pipelines.experiments.designs import AblationDesign, BasicDesign, 
 from nvtrader_pipelines.experiments.plan import SURVIVORSHIP, VALIDATION_ONLY
 from nvtrader_pipelines.experiments.replay import FoldDates, Parent, fold_dates, paper_plan, recorded_as, replay_plan
 from nvtrader_pipelines.portfolio.pipeline import WeightPipeline
+from nvtrader_pipelines.portfolio.pipeline.allocators import MinimumVarianceAllocator
+from nvtrader_pipelines.portfolio.pipeline.regime_guard import RegimeGuard
 from nvtrader_pipelines.portfolio.pipeline.selectors import Liquidity
 from nvtrader_pipelines.portfolio.pipeline.turbulence import TurbulenceTiming
 from tests.experiments.small import EXPERIMENT, planned
@@ -102,12 +104,18 @@ def test_a_run_whose_inputs_reach_back_into_its_tests_says_so(sizes, said):
 
 
 @pytest.mark.parametrize(
-    ("threshold", "embargo", "said"), [(None, 393, "399 of 400"), (None, 394, ""), (140.0, 246, "")]
+    ("timing", "embargo", "said"),
+    [
+        (RegimeGuard(), 392, "398 of 399"),
+        (RegimeGuard(), 393, ""),
+        (RegimeGuard(max_drawdown=0.1, min_trailing_return=-0.1, max_turnover=0.1), 246, ""),
+        (TurbulenceTiming(threshold=None, history=400), 246, ""),  # is fitted on what looks back into no test
+    ],
 )
-def test_a_run_whose_fitted_timing_reaches_back_into_its_tests_says_so(threshold, embargo, said):
-    timing = TurbulenceTiming(threshold=threshold, history=400)
+def test_a_run_whose_timing_is_fitted_to_an_account_that_reaches_back_into_its_tests_says_so(timing, embargo, said):
+    allocator = MinimumVarianceAllocator(history=400, estimate_every=1)
     splitter = PurgedKFold(n_folds=2, purge_size=6, embargo_size=embargo)
-    changes = {"splitter": splitter, "pipeline": WeightPipeline(timing=timing)}
+    changes = {"splitter": splitter, "pipeline": WeightPipeline(allocator=allocator, timing=timing)}
     _, *others = planned(EXPERIMENT.model_copy(update=changes), synthetic_panel(1400, 3)).warnings
     assert [said in warning for warning in others] == ([True] if said else [])
 

@@ -1,15 +1,17 @@
+from dataclasses import replace
+
 import numpy as np
 import polars as pl
 import pytest
 
 from nvtrader_pipelines.evaluation.backtest import Contestant, backtest
-from nvtrader_pipelines.evaluation.splits import Block, Fold
+from nvtrader_pipelines.evaluation.splits import Block, CombinatorialPurged, Fold, Holdout, PurgedKFold
 from nvtrader_pipelines.experiments.contest import contestants, mean_thresholds
 from nvtrader_pipelines.experiments.plan import RunPlan
 from nvtrader_pipelines.experiments.replay import Parent, fold_dates, replay_plan
 from nvtrader_pipelines.experiments.thresholds import fit_thresholds
 from nvtrader_pipelines.policies.archive import read_archive
-from nvtrader_pipelines.policies.baselines import AnchorPortfolio
+from nvtrader_pipelines.policies.baselines import AnchorPortfolio, EqualWeight
 from nvtrader_pipelines.policies.learned import EnsemblePolicy, open_policy
 from nvtrader_pipelines.portfolio.pipeline import Thresholds, WeightPipeline
 from nvtrader_pipelines.portfolio.pipeline.limits import GrossExposure, PositionCap, SectorCap
@@ -17,7 +19,8 @@ from nvtrader_pipelines.portfolio.pipeline.regime_guard import RegimeGuard
 from nvtrader_pipelines.portfolio.pipeline.turbulence import TurbulenceTiming
 from tests.experiments.memory import MemoryStore, runtime
 from tests.experiments.pipelines import TIMINGS, timed
-from tests.experiments.small import EXPERIMENT, TABLES
+from tests.experiments.small import EXPERIMENT, TABLES, planned
+from tests.markets import synthetic_panel
 from tests.panels import with_other_future
 
 
@@ -80,14 +83,42 @@ def test_each_stretch_of_a_training_is_walked_from_cash(plan):
     stretches = [(0, 150), (300, 420)]
     fold = Fold.of(0, stretches, [(180, 270)])
     found = fit_thresholds(RunPlan(spec, plan.panel, plan.panel_digest, (fold,)), {}, {}, fold)
-    drawdowns, turnovers = [], []
+    drawdowns, turnovers, trailing = [], [], []
     for first, last in stretches:
         own = Contestant("own", "ensemble", (None,), (AnchorPortfolio().start(),))
         curve = backtest(plan.panel, spec.environment, [Block(0, first + 1, last)], [own]).equity_curves
         drawdowns.append(curve["drawdown"].to_numpy())
         turnovers.append(curve.filter(pl.col("turnover") > 0.0)["turnover"].to_numpy()[1:])
+        growth = (curve["net_return"] + 1.0).log()
+        trailing.append(growth.rolling_sum(42, min_samples=1).exp().to_numpy() - 1.0)
+    assert found.trailing_return == pytest.approx(min(0.0, np.quantile(np.concatenate(trailing), 0.5)), abs=1e-12)
     assert found.drawdown == float(np.quantile(np.concatenate(drawdowns), 0.5))
     assert found.turnover == float(np.quantile(np.concatenate(turnovers), 0.5))
+
+
+@pytest.mark.parametrize("splitter", [PurgedKFold(n_folds=3), CombinatorialPurged(n_folds=4)], ids=lambda s: s.kind)
+@pytest.mark.parametrize("timing", ["turbulence", "regime_guard"])
+def test_what_a_fold_tests_does_not_change_what_its_timing_is_fitted_to(splitter, timing):
+    changes = {"agent": EqualWeight(), "seeds": (0,), "pipeline": timed(TIMINGS[timing]), "splitter": splitter}
+    own = planned(EXPERIMENT.model_copy(update=changes))
+    for fold in own.folds[:2]:
+        tested = np.concatenate([np.arange(first, last + 1) for first, last in fold.test])
+        returns = {name: getattr(own.panel, name).copy() for name in ("close_returns", "overnight_returns")}
+        for values in returns.values():
+            values[tested] = np.random.default_rng(3).normal(0.0, 0.1, values[tested].shape)
+        other = replace(own, panel=replace(own.panel, **returns))
+        assert fit_thresholds(other, {}, {}, fold) == fit_thresholds(own, {}, {}, fold)
+
+
+def test_a_stretch_of_one_session_is_no_path(plan):
+    changes = {"agent": EqualWeight(), "seeds": (0,), "pipeline": timed(RegimeGuard(quantile=0.5))}
+    spec = EXPERIMENT.model_copy(update=changes)
+    with_it, without = (Fold.of(0, [(0, 150), *more], [(180, 270)]) for more in ([(300, 300)], []))
+    found = [
+        fit_thresholds(RunPlan(spec, plan.panel, plan.panel_digest, (fold,)), {}, {}, fold)
+        for fold in (with_it, without)
+    ]
+    assert found[0] == found[1]
 
 
 def test_a_replay_gives_the_rows_of_its_parent_bit_for_bit_with_every_timing(walked):
@@ -139,6 +170,23 @@ def test_a_timing_that_cannot_be_fitted_to_the_market_is_refused_before_anything
     with pytest.raises(ValueError, match="shorten history, train for longer, or name a threshold"):
         list(runtime(RunPlan(spec, plan.panel, plan.panel_digest, plan.folds), store).walk_forward())
     assert store.policies == {}
+
+
+@pytest.mark.parametrize(
+    ("timing", "said"),
+    [
+        (
+            TurbulenceTiming(threshold=None, history=500),
+            "fold 0 cannot be timed: the threshold of turbulence is a .* 500",
+        ),
+        (RegimeGuard(), "fold 0 cannot be timed: .* must have at least 7 sessions, but the longest has 5; train for"),
+    ],
+)
+def test_a_training_that_is_too_short_for_its_timing_is_refused_where_it_is_planned(timing, said):
+    days = synthetic_panel(700, 3).sessions[[250, 261]].tolist()
+    changes = {"pipeline": timed(timing), "splitter": Holdout(train_first=days[0], test_first=days[1])}
+    with pytest.raises(ValueError, match=said):
+        planned(EXPERIMENT.model_copy(update=changes))
 
 
 def test_a_market_that_lacks_what_a_stage_needs_is_refused_before_anything_is_trained(plan):

@@ -1,7 +1,7 @@
 """The regime guard: less of the names after losses, and smaller steps when the proposal turns over too much."""
 
-from collections.abc import Sequence
-from typing import Annotated, Literal, Self
+from collections.abc import Iterable, Sequence
+from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -33,13 +33,14 @@ class RegimeGuard(Component):
     is kept is above `max_turnover`, only `turnover_share` of the way from what is held is traded, unless nothing is
     held; names no longer selected then leave step by step. A threshold of null is fitted: the quantile, for returns the
     opposite one and never above 0, over the unadjusted account's path on the training sessions, so on nothing that is
-    tested.
+    tested. Each stretch of a training has an account of its own: no return, loss or turnover is counted over a gap.
 
     Source: the regime guard of lee101/stock-prediction, whose thresholds were quantiles of the window it was judged on
     and whose guard on returns changed the training's reward alone; here all three act on the weights.
     """
 
     kind: Literal["regime_guard"] = "regime_guard"
+    history: ClassVar[int] = 0  # sessions before each that fitting looks back to in the market
     max_drawdown: Share | None = None  # loss from the account's peak; null: fitted
     drawdown_share: Kept = 0.5  # of the weights
     min_trailing_return: Annotated[float, Field(gt=-1.0, le=0.0)] | None = None  # compounded; null: fitted
@@ -68,27 +69,49 @@ class RegimeGuard(Component):
         """Every threshold is one of the account."""
         return self.needs_fit
 
-    def fit(self, panel: MarketPanel, windows: Sequence[Window], path: AccountPath | None) -> Thresholds:  # noqa: ARG002
-        """The quantiles of the path that are not given as thresholds.
+    def require_sessions(self, panel: MarketPanel, windows: Sequence[Window], rebal_freq: int) -> None:  # noqa: ARG002
+        """Refuse a training without a stretch that is long enough to fit to: with a decision after its first.
 
         Raises:
-            ValueError: if there is no path, or it has no session or no decision after the first.
+            ValueError: naming the longest stretch.
+        """
+        needed = self._fitted()
+        enough = rebal_freq + 2 if "turnover" in needed else 2  # the first decision is made at the first close
+        longest = max((last - first + 1 for first, last in windows), default=0)
+        if needed and longest < enough:
+            raise ValueError(
+                f"the regime guard's thresholds of {', '.join(needed)} are quantiles of an account's path, so a "
+                f"stretch of the training must have at least {enough} sessions, but the longest has {longest}; train "
+                "for longer or name the thresholds"
+            )
+
+    def fit(self, panel: MarketPanel, windows: Sequence[Window], paths: Sequence[AccountPath]) -> Thresholds:  # noqa: ARG002
+        """The quantiles of the paths together that are not given as thresholds.
+
+        Raises:
+            ValueError: if none of the paths has a session, or none a decision after its first.
         """
         needed = self._fitted()
         if not needed:
             return Thresholds()
-        if path is None or not len(path.net_returns) or ("turnover" in needed and not len(path.turnover)):
+        if not _joined(path.net_returns for path in paths).size or (
+            "turnover" in needed and not _joined(path.turnover for path in paths).size
+        ):
             raise ValueError(
                 f"the regime guard's thresholds of {', '.join(needed)} are quantiles of an account's path over the "
                 "training sessions, with a decision after its first, but there is no such path; train for longer or "
                 "name the thresholds"
             )
-        found = {
-            "drawdown": lambda: np.quantile(path.drawdown, self.quantile),
-            "trailing_return": lambda: min(0.0, np.quantile(self._trailing(path.net_returns), 1.0 - self.quantile)),
-            "turnover": lambda: np.quantile(path.turnover, self.quantile),
+        samples = {
+            "drawdown": (path.drawdown for path in paths),
+            "trailing_return": (self._trailing(path.net_returns) for path in paths),
+            "turnover": (path.turnover for path in paths),
         }
-        return Thresholds(**{name: float(found[name]()) for name in needed})
+        levels = {"drawdown": self.quantile, "trailing_return": 1.0 - self.quantile, "turnover": self.quantile}
+        found = {name: float(np.quantile(_joined(samples[name]), levels[name])) for name in needed}
+        if "trailing_return" in found:
+            found["trailing_return"] = min(0.0, found["trailing_return"])
+        return Thresholds(**found)
 
     def start(self, panel: MarketPanel) -> Adjust:
         """The stage on one panel."""
@@ -153,3 +176,7 @@ class RegimeGuard(Component):
         """Compounded returns (S,) over the last `window` sessions at each, 0 before the first."""
         padded = np.concatenate([np.zeros(self.window - 1), net_returns])
         return np.prod(1.0 + np.lib.stride_tricks.sliding_window_view(padded, self.window), axis=1) - 1.0
+
+
+def _joined(parts: Iterable[FloatArray]) -> FloatArray:
+    return np.concatenate([np.zeros(0), *parts])

@@ -40,7 +40,7 @@ class Situation:
 
 @dataclass(frozen=True, eq=False)
 class AccountPath:
-    """What the unadjusted pipeline's own account did over the training sessions."""
+    """What the unadjusted pipeline's own account, opened in cash, did over one stretch of the training."""
 
     net_returns: FloatArray  # (S,) of each session
     drawdown: FloatArray  # (S,) at each close, positive fractions

@@ -18,9 +18,13 @@ class ConstantTiming(Component):
     kind: Literal["constant"] = "constant"
     needs_fit: ClassVar[bool] = False  # whether thresholds must be fitted before it is used
     needs_path: ClassVar[bool] = False  # whether fitting needs an account's path
+    history: ClassVar[int] = 0  # sessions before each that fitting looks back to in the market
     exposure: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0  # share of the weights
 
-    def fit(self, panel: MarketPanel, windows: Sequence[Window], path: AccountPath | None) -> Thresholds:  # noqa: ARG002
+    def require_sessions(self, panel: MarketPanel, windows: Sequence[Window], rebal_freq: int) -> None:
+        """Nothing is fitted, so no training is too short."""
+
+    def fit(self, panel: MarketPanel, windows: Sequence[Window], paths: Sequence[AccountPath]) -> Thresholds:  # noqa: ARG002
         """Nothing is fitted."""
         return Thresholds()
 

@@ -13,6 +13,7 @@ from nvtrader_pipelines.market.panel import MarketPanel, Window
 from nvtrader_pipelines.portfolio.pipeline.stage import (
     AccountPath,
     Adjust,
+    BoolArray,
     FloatArray,
     Situation,
     Thresholds,
@@ -32,10 +33,7 @@ def turbulence_index(panel: MarketPanel, t: int, history: int) -> float | None:
 
     Source: Kritzman & Li (2010), "Skulls, Financial Turbulence, and Risk Management".
     """
-    first = t - history
-    if first < 0:
-        return None
-    names = panel.tradable[t] & panel.tradable[: first + 1].any(axis=0)
+    first, names = t - history, _compared(panel, t, history)
     if not names.any():
         return None
     returns = np.ascontiguousarray(panel.close_returns[first : t + 1, names])
@@ -44,6 +42,12 @@ def turbulence_index(panel: MarketPanel, t: int, history: int) -> float | None:
     deviation = returns[-1] - past.mean(axis=0)
     precision = np.linalg.pinv(np.atleast_2d(np.cov(past, rowvar=False)), hermitian=True)
     return float(deviation @ precision @ deviation)
+
+
+def _compared(panel: MarketPanel, t: int, history: int) -> BoolArray:
+    """The names (N,) that the index of session `t` counts; none where there is less history."""
+    first = t - history
+    return panel.tradable[t] & panel.tradable[: max(0, first + 1)].any(axis=0)
 
 
 class TurbulenceTiming(Component):
@@ -78,7 +82,21 @@ class TurbulenceTiming(Component):
         """The market's own returns are enough."""
         return False
 
-    def fit(self, panel: MarketPanel, windows: Sequence[Window], path: AccountPath | None) -> Thresholds:  # noqa: ARG002
+    def require_sessions(self, panel: MarketPanel, windows: Sequence[Window], rebal_freq: int) -> None:  # noqa: ARG002
+        """Refuse windows of which no session has an index to fit to.
+
+        Raises:
+            ValueError: naming how many sessions there are.
+        """
+        fitted_on = [t for first, last in windows for t in range(first, last + 1)]
+        if self.needs_fit and not any(_compared(panel, t, self.history).any() for t in fitted_on):
+            raise ValueError(
+                f"the threshold of turbulence is a quantile over training sessions with {self.history} sessions "
+                f"before them that are not tested, but of the {len(fitted_on)} to fit on none has as many; shorten "
+                "history, train for longer, or name a threshold"
+            )
+
+    def fit(self, panel: MarketPanel, windows: Sequence[Window], paths: Sequence[AccountPath]) -> Thresholds:  # noqa: ARG002
         """The quantile of the index over the sessions of the windows.
 
         Raises:
@@ -86,15 +104,10 @@ class TurbulenceTiming(Component):
         """
         if self.threshold is not None:
             return Thresholds()
+        self.require_sessions(panel, windows, 1)
         index = self._index(panel)
         found = [index(t) for first, last in windows for t in range(first, last + 1)]
         known = [value for value in found if value is not None]
-        if not known:
-            raise ValueError(
-                f"the threshold of turbulence is a quantile over training sessions with {self.history} sessions "
-                f"before them, but none of the {len(found)} has as many; shorten history, train for longer, or name "
-                "a threshold"
-            )
         return Thresholds(turbulence=float(np.quantile(known, self.quantile)))
 
     def start(self, panel: MarketPanel) -> Adjust:

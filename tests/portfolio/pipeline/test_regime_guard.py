@@ -118,7 +118,7 @@ def test_a_share_of_nothing_after_a_drawdown_is_refused_as_none_would_come_back(
 
 def test_fitted_thresholds_are_quantiles_of_the_training_path():
     guard, trained = RegimeGuard(window=10, quantile=0.9), path()
-    fitted = guard.fit(PANEL, [(0, 100)], trained)
+    fitted = guard.fit(PANEL, [(0, 100)], [trained])
     trailing = pd.Series(1.0 + trained.net_returns).rolling(10, min_periods=1).apply(np.prod) - 1.0
     assert guard.needs_fit
     assert guard.needs_path
@@ -128,21 +128,51 @@ def test_fitted_thresholds_are_quantiles_of_the_training_path():
     assert fitted.trailing_return == pytest.approx(trailing.quantile(0.1))
 
 
+def test_what_was_earned_before_a_gap_is_no_part_of_the_returns_after_it():
+    guard, paths = RegimeGuard(window=10, quantile=0.9), [path(30, seed=1), path(50, seed=2)]
+    fitted = guard.fit(PANEL, [(0, 30), (60, 110)], paths)
+    trailing = [pd.Series(1.0 + each.net_returns).rolling(10, min_periods=1).apply(np.prod) - 1.0 for each in paths]
+    assert fitted.trailing_return == pytest.approx(pd.concat(trailing).quantile(0.1))
+    assert fitted.drawdown == pytest.approx(np.quantile(np.concatenate([each.drawdown for each in paths]), 0.9))
+    assert fitted.turnover == pytest.approx(np.quantile(np.concatenate([each.turnover for each in paths]), 0.9))
+    joined = AccountPath(*(np.concatenate([getattr(each, name) for each in paths]) for name in vars(paths[0])))
+    assert guard.fit(PANEL, [(0, 110)], [joined]).trailing_return != fitted.trailing_return
+
+
+@pytest.mark.parametrize(
+    ("guard", "windows", "said"),
+    [
+        (RegimeGuard(), [(10, 15), (20, 25)], "at least 7 sessions, but the longest has 6"),
+        (RegimeGuard(), [(10, 15), (20, 26)], None),
+        (RegimeGuard(turnover_share=1.0), [(10, 10), (20, 20)], "at least 2 sessions, but the longest has 1"),
+        (RegimeGuard(turnover_share=1.0), [(10, 11)], None),
+        (RegimeGuard(), [], "but the longest has 0; train for longer or name the thresholds"),
+        (RegimeGuard(**OFF), [], None),
+    ],
+)
+def test_a_training_without_a_decision_after_its_first_is_too_short(guard, windows, said):
+    if said is None:
+        assert guard.require_sessions(PANEL, windows, 5) is None
+    else:
+        with pytest.raises(ValueError, match=said):
+            guard.require_sessions(PANEL, windows, 5)
+
+
 def test_a_path_of_gains_alone_makes_a_return_below_zero_the_threshold():
     gains = AccountPath(net_returns=np.full(50, 0.01), drawdown=np.zeros(50), turnover=np.full(10, 0.1))
-    assert RegimeGuard().fit(PANEL, [(0, 100)], gains).trailing_return == 0.0
+    assert RegimeGuard().fit(PANEL, [(0, 100)], [gains]).trailing_return == 0.0
 
 
 def test_only_thresholds_that_are_not_given_of_guards_that_are_on_are_fitted():
     guard = RegimeGuard(max_drawdown=0.1, trailing_return_share=1.0)
-    assert guard.fit(PANEL, [(0, 100)], path()) == Thresholds(turnover=float(np.quantile(path().turnover, 0.9)))
+    assert guard.fit(PANEL, [(0, 100)], [path()]) == Thresholds(turnover=float(np.quantile(path().turnover, 0.9)))
     off = RegimeGuard(**OFF)
     assert not off.needs_fit
-    assert off.fit(PANEL, [(0, 100)], None) == Thresholds()
+    assert off.fit(PANEL, [(0, 100)], []) == Thresholds()
     assert guarded(off, drawdown=0.9, recent_returns=np.full(63, -0.1), held=cash(3)).reason == ""
 
 
-@pytest.mark.parametrize("lacking", [None, AccountPath(np.zeros(5), np.zeros(5), np.zeros(0))])
+@pytest.mark.parametrize("lacking", [[], [AccountPath(np.zeros(5), np.zeros(5), np.zeros(0))]])
 def test_without_a_path_there_is_nothing_to_fit_to(lacking):
     with pytest.raises(ValueError, match="drawdown, trailing_return, turnover are quantiles of an account's path"):
         RegimeGuard().fit(PANEL, [(0, 100)], lacking)

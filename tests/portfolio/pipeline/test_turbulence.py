@@ -93,7 +93,7 @@ def test_the_fitted_threshold_is_the_quantile_of_the_training_sessions_index():
     timing = TurbulenceTiming(threshold=None, history=40, quantile=0.8)
     windows = [(20, 90), (120, 130)]
     index = [turbulence_index(PANEL, t, 40) for t in [*range(40, 91), *range(120, 131)]]
-    fitted = timing.fit(PANEL, windows, None)
+    fitted = timing.fit(PANEL, windows, [])
     assert timing.needs_fit
     assert not timing.needs_path
     assert fitted == Thresholds(turbulence=float(np.quantile(index, 0.8)))
@@ -103,18 +103,22 @@ def test_the_fitted_threshold_is_the_quantile_of_the_training_sessions_index():
 
 def test_what_comes_after_the_training_does_not_change_the_threshold():
     timing = TurbulenceTiming(threshold=None, history=40)
-    assert timing.fit(shocked(), [(20, SHOCK - 1)], None) == timing.fit(PANEL, [(20, SHOCK - 1)], None)
-    assert timing.fit(shocked(), [(20, SHOCK)], None) != timing.fit(PANEL, [(20, SHOCK)], None)
+    assert timing.fit(shocked(), [(20, SHOCK - 1)], []) == timing.fit(PANEL, [(20, SHOCK - 1)], [])
+    assert timing.fit(shocked(), [(20, SHOCK)], []) != timing.fit(PANEL, [(20, SHOCK)], [])
 
 
 def test_a_given_threshold_is_not_fitted():
     assert not TurbulenceTiming().needs_fit
-    assert TurbulenceTiming().fit(PANEL, [(0, 100)], None) == Thresholds()
+    assert TurbulenceTiming().fit(PANEL, [(0, 100)], []) == Thresholds()
 
 
 def test_a_training_without_history_fits_no_threshold():
-    with pytest.raises(ValueError, match="with 252 sessions before them, but none of the 101 has as many"):
-        TurbulenceTiming(threshold=None).fit(PANEL, [(0, 100)], None)
+    timing, said = TurbulenceTiming(threshold=None), "252 sessions before them .* of the 101 to fit on none has as many"
+    for refuses in (lambda: timing.fit(PANEL, [(0, 100)], []), lambda: timing.require_sessions(PANEL, [(0, 100)], 5)):
+        with pytest.raises(ValueError, match=said):
+            refuses()
+    assert TurbulenceTiming(threshold=None, history=100).require_sessions(PANEL, [(0, 100)], 5) is None
+    assert TurbulenceTiming().require_sessions(PANEL, [(0, 100)], 5) is None
 
 
 def test_a_threshold_that_was_not_fitted_is_missed():
