@@ -2,4 +2,4 @@
 
 from nvtrader_pipelines.envs import register_environments
 
-register_environments()  # Gymnasium has no plugins; `make("nvtrader_pipelines:...")` imports this package
+register_environments()  # `gymnasium.make("nvtrader_pipelines:...")` imports this package, and no more

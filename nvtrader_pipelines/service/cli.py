@@ -9,7 +9,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
-import polars as pl
 import typer
 
 from nvtrader_pipelines.service import (
@@ -23,7 +22,6 @@ from nvtrader_pipelines.service import (
     runs,
     scoreboard,
 )
-from nvtrader_pipelines.service.doctor import diagnose
 from nvtrader_pipelines.service.errors import FAILED, one_sentence
 from nvtrader_pipelines.service.options import EPILOG, AsJson, Form, Verbose, found_home
 from nvtrader_pipelines.service.tables import Format, wide_console, write_rows
@@ -44,7 +42,7 @@ app.command("schema", epilog=EPILOG)(components.schema)
 app.command("judge", epilog=EPILOG)(scoreboard.judge)
 app.command("scoreboard", epilog=EPILOG)(scoreboard.scoreboard)
 app.command("paper", epilog=EPILOG)(paper.paper)
-app.command("portfolio", epilog=EPILOG)(portfolio.portfolio)
+app.add_typer(portfolio.app, name="portfolio")
 app.add_typer(plans.app, name="plans")
 app.command("halt", epilog=EPILOG)(halt.halt)
 app.command("resume", epilog=EPILOG)(halt.resume)
@@ -131,6 +129,10 @@ def tables(*, form: Form = Format.TABLE, verbose: Verbose = False) -> None:
 @app.command(epilog=EPILOG)
 def doctor(*, as_json: AsJson = False, verbose: Verbose = False) -> None:
     """Show versions, paths, disk, what is missing, and whether the account may trade."""
+    import polars as pl
+
+    from nvtrader_pipelines.service.doctor import diagnose
+
     with one_sentence(verbose=verbose):
         findings = diagnose(found_home())
         if as_json:

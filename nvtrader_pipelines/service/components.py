@@ -5,7 +5,6 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import polars as pl
 import typer
 
 from nvtrader_pipelines.service.errors import one_sentence
@@ -17,6 +16,8 @@ Family = Annotated[str | None, typer.Argument(help="One family; without one, all
 
 def components(family: Family = None, *, as_json: AsJson = False, verbose: Verbose = False) -> None:
     """List the families of components, or the members of one with their fields, defaults and bounds."""
+    import polars as pl
+
     from nvtrader_pipelines.experiments.families import FAMILIES, family_members
 
     with one_sentence(verbose=verbose):

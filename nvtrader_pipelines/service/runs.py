@@ -7,16 +7,15 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 from uuid import uuid4
 
-import polars as pl
 import typer
 
-from nvtrader_pipelines.experiments.progress import Progress
 from nvtrader_pipelines.service.errors import one_sentence
 from nvtrader_pipelines.service.options import EPILOG, AsJson, Form, Verbose, chosen_form, found_home
 from nvtrader_pipelines.service.tables import Format, print_part, wide_console, write_rows
 from nvtrader_pipelines.storage.home import Home
 
 if TYPE_CHECKING:
+    from nvtrader_pipelines.experiments.progress import Progress
     from nvtrader_pipelines.storage.ledger import Ledger
 
 app = typer.Typer(help="What was run, and what came of it.", epilog=EPILOG)
@@ -128,7 +127,11 @@ def replay(
 
 @app.command(epilog=EPILOG)
 def paper(run: Prefix, *, as_json: AsJson = False, verbose: Verbose = False) -> None:
-    """Carry a run's last policies on over every session since its tests, on a paper account."""
+    """Walk a run's last policies on over every session since its tests, as one more run; no order is placed.
+
+    It tells whether a policy has held up since, and keeps no account. `nvtrader paper` trades: the active policy, by
+    plans that compliance looks at, orders and an account that goes on.
+    """
     from nvtrader_pipelines.service.run_facts import trained_run
     from nvtrader_pipelines.storage.execution import paper_run
     from nvtrader_pipelines.storage.recording import Launch
@@ -143,6 +146,8 @@ def paper(run: Prefix, *, as_json: AsJson = False, verbose: Verbose = False) -> 
 
 def _ledger(home: Home) -> "Ledger":
     """The ledger, without runs that nobody works on any more."""
+    import polars as pl
+
     from nvtrader_pipelines.storage.ledger import Ledger
 
     ledger = Ledger.open(home)
@@ -155,8 +160,10 @@ def _ledger(home: Home) -> "Ledger":
     return ledger
 
 
-def _execute(home: Home, steps: Iterable[Progress], *, as_json: bool) -> None:
+def _execute(home: Home, steps: "Iterable[Progress]", *, as_json: bool) -> None:
     """Follow a run to its end, publish the views, and show what came of it."""
+    import polars as pl
+
     from nvtrader_pipelines.service.run_facts import figures, stages
     from nvtrader_pipelines.service.run_pages import print_figures
     from nvtrader_pipelines.service.watching import follow, watching

@@ -3,9 +3,8 @@
 import json
 import sys
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import polars as pl
 import typer
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
@@ -14,6 +13,9 @@ from rich.text import Text
 from nvtrader_pipelines.service.errors import one_sentence
 from nvtrader_pipelines.service.options import AsJson, Verbose, found_home
 from nvtrader_pipelines.service.tables import cell, wide_console
+
+if TYPE_CHECKING:
+    import polars as pl
 
 COLUMNS = ("rank", "entrant", "kind", "net Sharpe [95 %]", "less best baseline [95 %]", "active Sharpe [95 %]")
 MORE = ("deflated", "CAGR", "max DD", "turnover/y", "before")
@@ -68,13 +70,13 @@ def _silent(_: str) -> None:
     """Tell nothing."""
 
 
-def _show(board: pl.DataFrame, *, as_json: bool) -> None:
+def _show(board: "pl.DataFrame", *, as_json: bool) -> None:
     if as_json:
         _write(board)
         return
     console = wide_console()
     for (contest,), rows in board.partition_by("contest", as_dict=True, maintain_order=True).items():
-        ranked, unranked = rows.filter(pl.col("rank").is_not_null()), rows.filter(pl.col("rank").is_null())
+        ranked, unranked = rows.filter(rows["rank"].is_not_null()), rows.filter(rows["rank"].is_null())
         if len(ranked):
             console.print(_table(ranked, str(contest)))
         for name, note in unranked.select("entrant", "note").iter_rows():
@@ -82,7 +84,7 @@ def _show(board: pl.DataFrame, *, as_json: bool) -> None:
     console.print(LEGEND, style="dim")
 
 
-def _table(rows: pl.DataFrame, contest: str) -> Table:
+def _table(rows: "pl.DataFrame", contest: str) -> Table:
     source, first, last, n_sessions = rows.select("source", "first_session", "last_session", "n_sessions").row(0)
     title = f"{source}, {first} to {last} ({n_sessions} sessions), contest {contest}"
     table = Table(title=Text(title), title_justify="left", box=SIMPLE_HEAD)
@@ -116,7 +118,7 @@ def _bounded(row: dict[str, Any], name: str, bounds: str, form: str) -> str:
     return f"{row[name]:{form}} [{row[f'{bounds}_low']:{form}}, {row[f'{bounds}_high']:{form}}]"
 
 
-def _show_history(rows: pl.DataFrame, name: str, *, as_json: bool) -> None:
+def _show_history(rows: "pl.DataFrame", name: str, *, as_json: bool) -> None:
     if as_json:
         _write(rows)
         return
@@ -129,5 +131,5 @@ def _show_history(rows: pl.DataFrame, name: str, *, as_json: bool) -> None:
     wide_console().print(table)
 
 
-def _write(rows: pl.DataFrame) -> None:
+def _write(rows: "pl.DataFrame") -> None:
     sys.stdout.write(json.dumps(rows.to_dicts(), indent=1, default=str) + "\n")

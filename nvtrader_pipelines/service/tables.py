@@ -4,10 +4,13 @@ import sys
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-import polars as pl
 from rich.console import Console
 from rich.table import Table
+
+if TYPE_CHECKING:
+    import polars as pl
 
 WIDTH = 180
 LARGE = 1e4  # from which on a number is written whole
@@ -38,8 +41,10 @@ def cell(value: object) -> str:
     return str(value)
 
 
-def flat(values: pl.Series) -> pl.Series:
+def flat(values: "pl.Series") -> "pl.Series":
     """A column as CSV can hold it: lists joined by |, what is nested deeper as text."""
+    import polars as pl
+
     if not values.dtype.is_nested():
         return values
     texts = [None if value is None else _joined(value) for value in values.to_list()]
@@ -50,7 +55,7 @@ def _joined(value: object) -> str:
     return "|".join(str(part) for part in value) if isinstance(value, list) else str(value)
 
 
-def write_rows(rows: pl.DataFrame, form: Format) -> None:
+def write_rows(rows: "pl.DataFrame", form: Format) -> None:
     """Write rows to standard output."""
     if form is Format.JSON:
         sys.stdout.write(rows.write_json() + "\n")
@@ -67,7 +72,7 @@ def write_rows(rows: pl.DataFrame, form: Format) -> None:
         console.print(f"{len(rows)} row{'' if len(rows) == 1 else 's'}", style="dim")
 
 
-def print_part(title: str, rows: pl.DataFrame, otherwise: str) -> None:
+def print_part(title: str, rows: "pl.DataFrame", otherwise: str) -> None:
     """A titled table, or what to say where it is empty."""
     print_title(title)
     if rows.is_empty():
