@@ -13,7 +13,7 @@ from nvtrader_pipelines.components import Component
 from nvtrader_pipelines.evaluation.active import NO_ACTIVE_SPREAD
 from nvtrader_pipelines.evaluation.intervals import SharpeIntervals
 from nvtrader_pipelines.evaluation.promotion import LEAST_DEFLATED, told
-from nvtrader_pipelines.evaluation.statistics import PERIODS_PER_YEAR, sharpe_ratio
+from nvtrader_pipelines.evaluation.statistics import PERIODS_PER_YEAR, never_vary, sharpe_ratio
 
 FloatArray = NDArray[np.float64]
 Days = NDArray[np.datetime64]
@@ -61,6 +61,12 @@ class SharpeDifference:
     difference: float
     low: float
     high: float
+    confidence_level: float  # of the interval, two-sided
+
+    @property
+    def same(self) -> bool:
+        """Whether both earn the same, so that nothing can be told from their returns."""
+        return self.difference == self.low == self.high == 0.0
 
     @property
     def passed(self) -> bool:
@@ -69,11 +75,14 @@ class SharpeDifference:
 
     @property
     def sentence(self) -> str:
-        """The figure with its bounds, and what it means."""
+        """The figure with its bounds and their level, and what it means."""
         means = "above 0" if self.passed else "not above 0"
         interval = f"{self.difference:+.2f} [{told(self.low, 0.0)}, {self.high:.2f}]"
         who = f"{self.opponent}, which trades," if self.against == "active" else f"its best baseline {self.opponent}"
-        return f"Sharpe ratio less that of {who} {interval}, lower bound {means}"
+        if self.same:
+            return f"it earns the same as {who.rstrip(',')}, so its Sharpe ratio is not above that one's"
+        level = f"at {100.0 * self.confidence_level:.4g} % confidence"
+        return f"Sharpe ratio less that of {who} {interval} {level}, lower bound {means}"
 
 
 @dataclass(frozen=True)
@@ -99,7 +108,8 @@ class PromotionGate(Component):
 
     The lower bound of the interval of the paired Sharpe difference must be above 0, against the policy that trades and
     against the best baseline of its own run, chosen with hindsight on the same sessions. Where nothing trades, it is
-    the baseline alone. The difference of two policies that earn the same, to a millionth of their spread, is 0.
+    the baseline alone. The difference of two policies that earn the same, to a millionth of their spread, is 0: what is
+    trained again and decides the same does not pass. A policy whose returns never vary has nothing to show.
     """
 
     intervals: SharpeIntervals = SharpeIntervals()  # two-sided, of the paired Sharpe difference
@@ -137,6 +147,17 @@ class PromotionGate(Component):
     ) -> GateVerdict:
         """The verdict on the sessions that both were tested on."""
         own, baselines = candidate.on(common)
+        first, last = common[0].item(), common[-1].item()
+        if never_vary(own):
+            said = f"its returns never vary from {first} to {last}, so it has no Sharpe ratio; look at what it holds"
+            return GateVerdict(
+                passed=False,
+                sentence=f"{candidate.name} is not promoted: {said}",
+                n_sessions=len(common),
+                first_session=first,
+                last_session=last,
+                deflated=deflated,
+            )
         best = max(baselines, key=lambda name: sharpe_ratio(baselines[name]))
         against: list[tuple[Opponent, str, FloatArray]] = [("baseline", best, baselines[best])]
         if active is not None:
@@ -144,7 +165,6 @@ class PromotionGate(Component):
         differences = self._differences(own, against)
         enough = deflated is not None and deflated >= LEAST_DEFLATED
         passed = all(each.passed for each in differences) and (enough or not self.require_deflated)
-        first, last = common[0].item(), common[-1].item()
         verdict = "is promoted" if passed else "is not promoted"
         where = f"on {len(common)} sessions, {first} to {last}"
         figures = [each.sentence for each in differences] + [self._of_deflated(deflated)]
@@ -170,7 +190,7 @@ class PromotionGate(Component):
             sharpe = sharpe_ratio(theirs)
             same = float(np.abs(own - theirs).max()) <= NO_ACTIVE_SPREAD * float(theirs.std())
             figures = (0.0, 0.0, 0.0) if same else (sharpe_ratio(own) - sharpe, *draws.difference(0, place))
-            found.append(SharpeDifference(opponent, name, sharpe, *figures))
+            found.append(SharpeDifference(opponent, name, sharpe, *figures, self.intervals.confidence_level))
         return tuple(found)
 
     def _of_deflated(self, deflated: float | None) -> str:

@@ -16,32 +16,38 @@ Policy = Annotated[
         metavar="POLICY", help="An experiment (its latest run) or the beginning of a run's id; with /seed-K one seed."
     ),
 ]
-All = Annotated[bool, typer.Option("--all", help="Single seeds too.")]
+All = Annotated[bool, typer.Option("--all", help="Single seeds too, and policies of versions that must be run again.")]
 Reason = Annotated[str, typer.Option("--reason", help="Why; kept in the audit.")]
 
 
 @app.callback(invoke_without_command=True, epilog=EPILOG)
-def policies(context: typer.Context, *, seeds: All = False, as_json: AsJson = False, verbose: Verbose = False) -> None:
+def policies(
+    context: typer.Context, *, everything: All = False, as_json: AsJson = False, verbose: Verbose = False
+) -> None:
     """List every trained policy, the latest first, and mark the one that trades; or do something with one."""
     if context.invoked_subcommand is None:
-        list_(seeds=seeds, as_json=as_json, verbose=verbose)
+        list_(everything=everything, as_json=as_json, verbose=verbose)
 
 
 @app.command("list", epilog=EPILOG)
-def list_(*, seeds: All = False, as_json: AsJson = False, verbose: Verbose = False) -> None:
+def list_(*, everything: All = False, as_json: AsJson = False, verbose: Verbose = False) -> None:
     """List every trained policy, the latest first, and mark the one that trades."""
     from nvtrader_pipelines.service.policy_pages import print_library
     from nvtrader_pipelines.storage.ledger import Ledger
     from nvtrader_pipelines.storage.policy_cards import library_of
+    from nvtrader_pipelines.storage.promotion_round import newer_than_active
     from nvtrader_pipelines.storage.warehouse import Warehouse
 
     with one_sentence(verbose=verbose):
         home = found_home()
-        library = library_of(Warehouse(home), Ledger.open(home), seeds=seeds)
+        lake = Warehouse(home)
+        library = library_of(lake, Ledger.open(home), seeds=everything)
+        newer = newer_than_active(lake, library.active) if library.active else None
         if as_json:
-            _write({"policies": [card.document() for card in library.cards], "problems": library.problems})
+            cards = [card.document() for card in library.cards]
+            _write({"policies": cards, "newer": newer, "problems": library.problems})
         else:
-            print_library(library)
+            print_library(library, newer, everything=everything)
 
 
 @app.command(epilog=EPILOG)

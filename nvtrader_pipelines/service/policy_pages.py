@@ -6,7 +6,7 @@ from nvtrader_pipelines.service.run_pages import print_part
 from nvtrader_pipelines.service.summary import with_interval
 from nvtrader_pipelines.service.tables import Format, wide_console, write_rows
 from nvtrader_pipelines.storage.policy_cards import Library, LibraryCard, Row
-from nvtrader_pipelines.storage.promotion import PromotionRow
+from nvtrader_pipelines.storage.promotion import PromotionRow, by_hand
 from nvtrader_pipelines.storage.views import SHORT
 
 LEGEND = (
@@ -15,22 +15,46 @@ LEGEND = (
 )
 
 
-def print_library(library: Library) -> None:
-    """A line per policy, and why some cannot trade."""
-    if library.cards:
-        write_rows(pl.DataFrame([_line(card) for card in library.cards]), Format.TABLE)
+def print_library(library: Library, newer: str | None, *, everything: bool) -> None:
+    """A line per policy, and why some cannot trade; what must be run again is counted only, unless all are asked for.
+
+    Args:
+        library: the policies.
+        newer: of a newer run than the active one, in words.
+        everything: whether every policy is shown.
+    """
+    shown = [card for card in library.cards if everything or card.active or not card.outdated]
+    if shown:
+        write_rows(pl.DataFrame([_line(card) for card in shown]), Format.TABLE)
         _say(LEGEND, "dim")
-    else:
+    if not library.cards:
         _say("no trained policy yet: nvtrader run", "dim")
-    for card in library.cards:
-        if card.obstacle and card.kind == "ensemble":
-            _say(f"cannot trade: {_called(card)}: {card.obstacle}", "yellow")
-        if card.active:
-            _say(f"{_called(card)} may trade {card.may_trade}")
-        if card.active and card.other_code:
-            _say(f"note: {_called(card)}: {card.other_code}", "bold yellow")
+    for card in shown:
+        _say_state(card)
+    if newer:
+        _say(newer, "yellow")
+    if len(shown) < len(library.cards):
+        _say(_not_shown(len(library.cards) - len(shown)), "dim")
     for problem in library.problems:
         _say(problem, "yellow")
+
+
+def _say_state(card: LibraryCard) -> None:
+    """Why a policy cannot trade, and until when the one that trades may."""
+    if card.obstacle and card.kind == "ensemble":
+        _say(f"cannot trade: {_called(card)}: {card.obstacle}", "yellow")
+    if card.active:
+        _say(f"{_called(card)} may trade {card.may_trade}")
+    if card.active and card.other_code:
+        _say(f"note: {_called(card)}: {card.other_code}", "bold yellow")
+
+
+def _not_shown(n_policies: int) -> str:
+    what = "1 policy of a version that means" if n_policies == 1 else f"{n_policies} policies of versions that mean"
+    return (
+        f"not shown: {what} something else to this code and cannot trade before it is run again; "
+        "`nvtrader policies --all` lists every one, with what to do"
+    )
 
 
 def print_card(card: LibraryCard, promotions: pl.DataFrame) -> None:
@@ -68,6 +92,8 @@ def print_decision(said: PromotionRow) -> None:
         _say("no policy trades", "dim")
     else:
         _say(f"{said.active.policy} of run {said.active.run_id[:SHORT]} goes on trading", "dim")
+    if said.verdict.differences and not said.activated:
+        _say(f"a person may let it trade all the same: {by_hand(said.candidate)}", "dim")
 
 
 def _line(card: LibraryCard) -> Row:

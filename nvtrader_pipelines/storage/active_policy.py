@@ -1,7 +1,8 @@
 """Which policy trades: `data/runtime/active_policy.json`, changed whole or not at all, and every change audited."""
 
+import contextlib
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -27,6 +28,7 @@ from nvtrader_pipelines.storage.warehouse import Warehouse
 
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 OF_THE_LEDGER = ("spec_hash", "partition_key", "source", "panel_digest", "code_version", "seeds", "parent_run_id")
+TICK = timedelta(microseconds=1)
 RunId = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
 
 
@@ -93,12 +95,15 @@ def read_active(home: Home) -> ActivePolicy | None:
 
     Raises:
         StorageError: if the pointer cannot be read, is damaged or has unknown fields, the audit cannot be read, or the
-            pointer is not what an activation that the audit has wrote.
+            pointer is not what the last activation that the audit has wrote.
     """
-    if _pending(home).exists():
-        with locked(_lock(home)):
+    if not _pending(home).exists():
+        with contextlib.suppress(StorageError):  # another process may be activating: see when it has ended
+            return _audited(home)
+    with locked(_lock(home)):
+        if _pending(home).exists():
             _finish(home)
-    return _audited(home)
+        return _audited(home)
 
 
 def sealed_of(home: Home, active: ActivePolicy) -> SealedRun:
@@ -151,7 +156,9 @@ def activate(
             previous_run_id=before.run_id if before else None,
             previous_policy=before.policy if before else None,
         )
-        JsonlAudit(home).has(active.event.event_id)  # an audit that cannot be read stops here
+        audit = JsonlAudit(home)  # one that cannot be read stops here
+        while audit.has(active.event.event_id):  # the same was activated at the same moment of a clock set back
+            active = active.model_copy(update={"activated_at": active.activated_at + TICK})
         write_atomically(_pending(home), b"")  # until the event is kept: a kill in between is made good by who reads
         write_atomically(home.active_policy, (active.model_dump_json(indent=1) + "\n").encode())
         _finish(home)
@@ -215,14 +222,15 @@ def require_fit(panels: Panels, ledger: Ledger, run: SealedRun, policy: str) -> 
 
     Raises:
         StorageError: as `activate`, but for what only opening the networks shows.
+        OtherCodeError: if the experiment means something else to this code.
     """
     home, library = panels.lake.home, PolicyLibrary(panels.lake.home)
+    spec = ledger.read(run.partition_key)
     if run.as_parent.validation_only:
         raise StorageError(
             f"{policy} of run {run.run_id} is for validation only: some of its policies were trained on what came "
             "after their tests; train the experiment with the walk_forward or the holdout splitter, and activate that"
         )
-    spec = ledger.read(run.partition_key)
     require_no_looser(spec.pipeline.risk_limits, read_limits(home))
     _require_as_recorded(panels.lake, ledger, run)
     library.require_untampered(run)
@@ -238,10 +246,7 @@ def _require_as_recorded(lake: Warehouse, ledger: Ledger, run: SealedRun) -> Non
     """Refuse a manifest that says of its run what the ledger or the verdict do not."""
     known = dict(ledger.policies(run.run_id).select("file", "sha256").iter_rows())
     if not known:
-        raise StorageError(
-            f"the ledger has no policies of run {run.run_id}, so nobody can tell whether those of its folder were "
-            f"trained in it; `nvtrader experiments run {run.experiment}` goes on with it, and keeps them"
-        )
+        raise _unknown(run, "policies")
     begun = ledger.run(run.run_id)
     differ = [name for name in OF_THE_LEDGER if getattr(begun, name) != getattr(run, name)]
     if (begun.window_first, begun.window_last) != run.as_parent.window:
@@ -249,14 +254,25 @@ def _require_as_recorded(lake: Warehouse, ledger: Ledger, run: SealedRun) -> Non
     if known != run.policies:
         differ.append("policies")
     judged = lake.read(RUNS, {"run_id": [run.run_id]}, ["policies_sha256"])["policies_sha256"]
-    if len(judged) and judged[0] != run.sha256:
-        differ.append("digest than the run that was judged")
+    digests = {"sealed": begun.policies_sha256, "judged": judged[0] if len(judged) else None}
+    if not any(digests.values()):
+        raise _unknown(run, "digest of the manifest")
+    others = [when for when, digest in digests.items() if digest not in {None, run.sha256}]
+    if others and not differ:  # seeds chosen, thresholds, or anything else that only the digest tells of
+        differ.append(f"digest than the run that was {' and '.join(others)}")
     if differ:
         raise StorageError(
             f"the manifest of run {run.run_id} is not what was recorded of it: it has other "
             f"{', '.join(name.replace('_', ' ') for name in differ)}; restore the folder "
             f"{PolicyLibrary(lake.home).folder(run.partition_key, run.run_id)}, or remove it and train again"
         )
+
+
+def _unknown(run: SealedRun, what: str) -> StorageError:
+    return StorageError(
+        f"the ledger has no {what} of run {run.run_id}, so nobody can tell whether those of its folder were trained in "
+        f"it; `nvtrader experiments run {run.experiment}` goes on with it, and keeps them"
+    )
 
 
 def _any_card(library: PolicyLibrary, run: SealedRun) -> PolicyCard:
@@ -289,15 +305,18 @@ def _finish(home: Home) -> None:
 
 
 def _audited(home: Home) -> ActivePolicy | None:
-    """The pointer, whose every field is that of an activation in the audit."""
+    """The pointer, whose every field is that of the last activation in the audit."""
     active = _read(home.active_policy)
     if active is None:
         return None
     wanted = active.event
-    kept = next((row.event for row in JsonlAudit(home).rows() if row.event_id == wanted.event_id), None)
-    if kept == wanted:
+    activations = {each.event_id: each for each in JsonlAudit(home).events() if each.kind == "promoted"}
+    kept, last = activations.get(wanted.event_id), next(reversed(activations.values()), wanted)
+    if kept == wanted == last:
         return active
-    if kept is None:
+    if kept == wanted:
+        differs = f"the audit has a later one, of {last.policy} of run {last.run_id} on {last.at:%Y-%m-%d}"
+    elif kept is None:
         differs = "the audit has no such activation"
     else:
         known = _flat(kept)

@@ -140,4 +140,5 @@ def _with_policies(
 ) -> Steps:
     """The steps, after which the ledger knows the policies by their digests."""
     yield from steps
-    ledger.keep_policies(plan.run_id, StoredRun(lake, plan, now, parent).run.policies)
+    run = StoredRun(lake, plan, now, parent).run
+    ledger.keep_policies(plan.run_id, run.policies, run.sha256)

@@ -18,7 +18,7 @@ from nvtrader_pipelines.storage.active_policy import (
     sealed_run,
 )
 from nvtrader_pipelines.storage.entrants import Panels
-from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.errors import OtherCodeError, StorageError
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.ledger.rows import fold_and_seed
 from nvtrader_pipelines.storage.policy_library import PolicyLibrary, SealedRun
@@ -58,6 +58,7 @@ class LibraryCard:
     warnings: tuple[str, ...]
     active: bool
     other_code: str | None  # what must be known where its run was made with other code than the one installed
+    outdated: bool  # whether its version means something else to this code, so that it must be run again
     may_trade: str | None = field(default=None)  # of the active one: until which session, in words
     obstacle: str | None = field(default=None)  # why it cannot trade on the market as it is now; None where it can
 
@@ -81,6 +82,7 @@ class Library:
 
     cards: tuple[LibraryCard, ...]
     problems: tuple[str, ...]  # a sentence each: damaged manifests, a damaged pointer to the active policy
+    active: ActivePolicy | None  # which one trades; None where none does, or nobody can tell
 
 
 def library_of(lake: Warehouse, ledger: Ledger, *, seeds: bool = False) -> Library:
@@ -106,7 +108,7 @@ def library_of(lake: Warehouse, ledger: Ledger, *, seeds: bool = False) -> Libra
         obstacle = _obstacle(require_fit, reader.panels, ledger, run, run.experiment)
         named = policies_of(run) if seeds else [run.experiment]
         cards += [reader.card(run, policy, active, obstacle) for policy in named]
-    return Library(tuple(cards), tuple(problems))
+    return Library(tuple(cards), tuple(problems), active)
 
 
 def card_of(lake: Warehouse, ledger: Ledger, ref: PolicyRef) -> LibraryCard:
@@ -149,11 +151,11 @@ def named_policy(lake: Warehouse, ledger: Ledger, text: str) -> PolicyRef:
 
 def _obstacle(
     check: Callable[[Panels, Ledger, SealedRun, str], object], panels: Panels, ledger: Ledger, run: SealedRun, who: str
-) -> str | None:
+) -> StorageError | None:
     try:
         check(panels, ledger, run, who)
     except StorageError as error:
-        return str(error)
+        return error
     return None
 
 
@@ -175,7 +177,9 @@ class _Reader:
         active = (pl.col("period") == PERIOD) & (pl.col("against") == "best_baseline")
         return cls(Panels(lake), verdicts, lake.read(VALIDATION).filter(active), ledger.versions())
 
-    def card(self, run: SealedRun, policy: str, active: ActivePolicy | None, obstacle: str | None) -> LibraryCard:
+    def card(
+        self, run: SealedRun, policy: str, active: ActivePolicy | None, obstacle: StorageError | None
+    ) -> LibraryCard:
         """The card of one policy of a run."""
         ensemble, ref = policy == run.experiment, PolicyRef(run.run_id, policy)
         verdict = self.verdicts.filter(pl.col("run_id") == run.run_id)
@@ -205,7 +209,8 @@ class _Reader:
             active=active is not None and active.ref == ref,
             other_code=other_code(run.code_version),
             may_trade=told_until(self.panels.lake.home, active) if active is not None and active.ref == ref else None,
-            obstacle=obstacle,
+            outdated=isinstance(obstacle, OtherCodeError),
+            obstacle=str(obstacle) if obstacle else None,
         )
 
     def _files(self, run: SealedRun, seeds: set[int]) -> tuple[Row, ...]:

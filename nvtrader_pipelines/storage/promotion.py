@@ -34,6 +34,7 @@ from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.policy_cards import named_policy
 from nvtrader_pipelines.storage.policy_library import SealedRun
+from nvtrader_pipelines.storage.readiness import trades_until
 from nvtrader_pipelines.storage.specs import explained
 from nvtrader_pipelines.storage.table import polars_type
 from nvtrader_pipelines.storage.tables import ACTIVE_POLICY, EQUITY_CURVES, PROMOTIONS, VALIDATION, Table
@@ -159,6 +160,12 @@ def read_gate(home: Home) -> PromotionGate:
         raise StorageError(f"{path.name} is no valid promotion gate: {explained(error, PromotionGate)}") from error
 
 
+def by_hand(ref: PolicyRef) -> str:
+    """The command by which a person lets a policy trade that the gate did not promote."""
+    _, slash, seed = ref.policy.partition("/")
+    return f"`nvtrader policies activate {ref.run_id[:SHORT]}{slash}{seed} --reason WHY`"
+
+
 def promotions_of(lake: Warehouse, ref: PolicyRef) -> pl.DataFrame:
     """What the gate ever said of a policy, the last first."""
     rows = lake.read(PROMOTIONS, {"run_id": [ref.run_id], "policy": [ref.policy]})
@@ -193,7 +200,9 @@ def _decide(lake: Warehouse, ledger: Ledger, policy: str, who: tuple[Decision, s
         if trades_already:
             said = GateVerdict(passed=False, sentence=f"{_called(ref)} is the policy that trades already")
         else:
-            unusable = _usable(lake, ledger, run, ref, decision) or other_code(run.code_version)
+            panels = Panels(lake)
+            unusable = _usable(panels, ledger, run, ref, decision) or other_code(run.code_version)
+            unusable = unusable or _too_old(panels, ledger, run)
             said = _refused(ref, unusable) if unusable else _verdict(lake, ledger, ref, active, gate)
         row = PromotionRow(
             decision=decision,
@@ -223,14 +232,14 @@ def _trading(home: Home, *, replaceable: bool) -> ActivePolicy | None:
         raise
 
 
-def _usable(lake: Warehouse, ledger: Ledger, run: SealedRun, ref: PolicyRef, decision: Decision) -> str | None:
+def _usable(panels: Panels, ledger: Ledger, run: SealedRun, ref: PolicyRef, decision: Decision) -> str | None:
     """Why a policy cannot trade, where the gate decides.
 
     Raises:
         StorageError: the same, where a person does: nobody may activate it.
     """
     try:
-        require_usable(Panels(lake), ledger, run, ref.policy)
+        require_usable(panels, ledger, run, ref.policy)
     except StorageError as error:
         if decision == "person":
             raise
@@ -238,16 +247,43 @@ def _usable(lake: Warehouse, ledger: Ledger, run: SealedRun, ref: PolicyRef, dec
     return None
 
 
+def _too_old(panels: Panels, ledger: Ledger, run: SealedRun) -> str | None:
+    """Why no account could begin to trade a run where its market ends; None where its tests are recent enough."""
+    tested_to, last = run.as_parent.window[1], panels.of(ledger.read(run.partition_key).market).sessions[-1].item()
+    until = trades_until(tested_to)
+    if last < until:
+        return None
+    return (
+        f"it was tested to {tested_to} and may begin to trade until {until}, but the market goes on to {last}, so no "
+        "account could begin with it; run it on the market as it is now"
+    )
+
+
 def _verdict(
     lake: Warehouse, ledger: Ledger, ref: PolicyRef, active: ActivePolicy | None, gate: PromotionGate
 ) -> GateVerdict:
-    """What the gate says; what was not tested does not pass it."""
+    """What the gate says; what was not tested, or has no sound figures, does not pass it."""
     try:
         candidate = _track_record(lake, ledger, ref)
-        trading = _track_record(lake, ledger, active.ref) if active else None
-    except StorageError as error:
+        trading = _of_active(lake, ledger, active.ref) if active else None
+        return gate.judge(candidate, trading, _deflated(lake, ref))
+    except (StorageError, ValueError) as error:
         return _refused(ref, error)
-    return gate.judge(candidate, trading, _deflated(lake, ref))
+
+
+def _of_active(lake: Warehouse, ledger: Ledger, ref: PolicyRef) -> TrackRecord:
+    """The track record of the policy that trades.
+
+    Raises:
+        StorageError: if there is none that a candidate can be held against.
+    """
+    try:
+        return _track_record(lake, ledger, ref)
+    except (StorageError, ValueError) as error:
+        raise StorageError(
+            f"it cannot be held against {_called(ref)}, which is active: {error}; while that lasts only a person "
+            "replaces it: `nvtrader policies activate`"
+        ) from error
 
 
 def _refused(ref: PolicyRef, why: object) -> GateVerdict:
@@ -284,6 +320,8 @@ def _track_record(lake: Warehouse, ledger: Ledger, ref: PolicyRef) -> TrackRecor
 
     Raises:
         StorageError: if the run was not tested.
+        OtherCodeError: if its experiment means something else to this code.
+        ValueError: if its figures are not those of a track record.
     """
     found = ledger.run(ref.run_id)
     spec = ledger.read(found.partition_key)

@@ -4,11 +4,11 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from nvtrader_pipelines.storage.active_policy import sealed_run
+from nvtrader_pipelines.storage.active_policy import ActivePolicy, PolicyRef, sealed_run
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.policy_cards import named_policy
-from nvtrader_pipelines.storage.promotion import Clock, PromotionRow, consider
+from nvtrader_pipelines.storage.promotion import SHORT, Clock, PromotionRow, by_hand, consider, promotions_of
 from nvtrader_pipelines.storage.runs import walk_forward_runs
 from nvtrader_pipelines.storage.warehouse import Warehouse
 
@@ -20,6 +20,19 @@ def newest_runs(lake: Warehouse) -> pl.DataFrame:
     """
     runs = walk_forward_runs(lake).filter(~pl.col("validation_only")).sort("finished_at", "run_id")
     return runs.unique("experiment", keep="last", maintain_order=True).select("experiment", "run_id")
+
+
+def newer_than_active(lake: Warehouse, active: ActivePolicy) -> str | None:
+    """What became of the last run of the active policy's experiment, in words; None where that run trades."""
+    experiment = active.partition_key.partition("@")[0]
+    run_id = dict(newest_runs(lake).iter_rows()).get(experiment, active.run_id)
+    if run_id == active.run_id:
+        return None
+    ref = PolicyRef(run_id, experiment)
+    asked = promotions_of(lake, ref).filter(active_run_id=active.run_id, active_policy=active.policy, decision="gate")
+    said = asked["sentence"][0] if len(asked) else "the gate was not asked yet: `nvtrader policies promote`"
+    newer = f"run {run_id[:SHORT]} of {experiment} is newer than the one that trades"
+    return f"{newer}: {said}; to let it trade all the same: {by_hand(ref)}"
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,8 @@ def test_a_policy_that_earns_the_same_has_a_difference_of_0_and_is_not_promoted(
         figures = over(verdict, "active")
         assert not verdict.passed
         assert (figures.difference, figures.low, figures.high) == (0.0, 0.0, 0.0)
-        assert "less that of old, which trades, +0.00 [0.00, 0.00], lower bound not above 0" in verdict.sentence
+        said = "it earns the same as old, which trades, so its Sharpe ratio is not above that one's;"
+        assert said in verdict.sentence
 
 
 def test_a_better_sharpe_ratio_whose_interval_reaches_0_is_not_enough():
@@ -110,6 +111,11 @@ def test_the_least_number_and_the_level_are_settings():
         for level in (0.5, 0.99)
     ]
     assert [verdict.passed for verdict in lows] == [True, False]
+    for verdict, level in zip(lows, ("50 %", "99 %"), strict=True):
+        figures = over(verdict, "active")
+        assert f"{figures.high:.2f}] at {level} confidence, lower bound {'' if figures.passed else 'not '}above 0" in (
+            verdict.sentence
+        )
 
 
 @pytest.mark.parametrize(
@@ -145,6 +151,18 @@ def test_nothing_passes_whose_figure_is_not_above_0_against_everybody(by, noise,
     assert verdict.passed == all(each.low > 0.0 for each in verdict.differences)
     assert len(verdict.differences) == 2
     assert not verdict.passed or all(each.difference > 0.0 for each in verdict.differences)
+
+
+def test_what_stays_in_cash_is_not_promoted_though_everybody_else_loses():
+    losing = -np.abs(MARKET) - 0.001
+    verdict = GATE.judge(record("new", np.zeros(1500), baselines={"equal_weight": losing}), record("old", losing))
+    assert not verdict.passed
+    assert verdict.sentence == (
+        "new is not promoted: its returns never vary from 2020-01-01 to 2024-02-08, so it has no Sharpe ratio; look at "
+        "what it holds"
+    )
+    traded = record("new", better(0.0), baselines={"cash": np.zeros(1500), "equal_weight": losing})
+    assert over(GATE.judge(traded, None), "baseline").opponent == "cash"
 
 
 def test_the_same_question_has_the_same_answer():

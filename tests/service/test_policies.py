@@ -6,6 +6,8 @@ import pytest
 from nvtrader_pipelines.service.errors import BAD_INPUT
 from nvtrader_pipelines.storage import active_policy, desk_market
 from nvtrader_pipelines.storage.active_policy import read_active
+from nvtrader_pipelines.storage.errors import OtherCodeError
+from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.policy_library import PolicyLibrary
 from nvtrader_pipelines.storage.readiness import trades_until
 from nvtrader_pipelines.storage.tables import EVALUATIONS, PROMOTIONS
@@ -57,9 +59,32 @@ def test_all_lists_single_seeds_too_and_json_is_whole(invoke, run):
     assert words(invoke("policies", "--all").stdout)[2].startswith("small/seed-0 ")
 
 
+def test_policies_that_must_be_run_again_are_counted_and_listed_only_where_asked_for(invoke, run, monkeypatch):
+    def other(ledger, key):  # noqa: ARG001
+        raise OtherCodeError(f"version {key} would be another with the defaults of this code; run the new version")
+
+    monkeypatch.setattr(Ledger, "read", other)
+    shown = invoke("policies").stdout
+    assert "net Sharpe" not in shown
+    assert shown.startswith(
+        "not shown: 1 policy of a version that means something else to this code and cannot trade before it is run "
+        "again; `nvtrader policies --all` lists every one, with what to do"
+    )
+    whole = invoke("policies", "--all").stdout
+    assert "not shown" not in whole
+    assert f"cannot trade: small of run {run.run_id[:8]}: version {KEY} would be another with the defaults" in whole
+    (card,) = json.loads(invoke("policies", "--json").stdout)["policies"]
+    assert card["outdated"]
+    assert card["obstacle"].startswith(f"version {KEY} would be")
+
+
 def test_a_home_without_policies_says_what_to_do(tmp_path, command):
     assert command(tmp_path)("policies").stdout == "no trained policy yet: nvtrader run\n"
-    assert json.loads(command(tmp_path)("policies", "--json").stdout) == {"policies": [], "problems": []}
+    assert json.loads(command(tmp_path)("policies", "--json").stdout) == {
+        "policies": [],
+        "newer": None,
+        "problems": [],
+    }
 
 
 def test_a_card_is_shown_with_scores_baselines_folds_and_files(invoke, run):

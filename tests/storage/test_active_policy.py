@@ -3,6 +3,7 @@ import datetime as dt
 import json
 
 import pytest
+import sqlalchemy as sa
 
 from nvtrader_pipelines.evaluation.splits import PurgedKFold
 from nvtrader_pipelines.policies.baselines import EqualWeight
@@ -17,6 +18,7 @@ from nvtrader_pipelines.storage.active_policy import (
 from nvtrader_pipelines.storage.audit_log import JsonlAudit
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.ledger import Ledger
+from nvtrader_pipelines.storage.ledger.database import Database
 from nvtrader_pipelines.storage.policy_library import PolicyLibrary
 from nvtrader_pipelines.storage.runs import complete
 from nvtrader_pipelines.storage.tables import RUNS
@@ -196,18 +198,44 @@ def test_a_judged_run_whose_manifest_chooses_another_seed_is_refused(lake, run, 
     complete(lake, run, AT)
     path = folder / "manifest.json"
     path.write_text(json.dumps({**json.loads(path.read_bytes()), "chosen": {"0": 2}}))
+    refused(lake, (run.run_id, "small"), "it has other digest than the run that was sealed and judged")
+    forget_digest(lake, run)
     refused(lake, (run.run_id, "small"), "it has other digest than the run that was judged")
+    Ledger.open(lake.home).keep_policies(run.run_id, run.policies, run.sha256)
     lake.replace(RUNS, lake.read(RUNS).clear(), {})
+
+
+def forget_digest(lake, run) -> None:
+    """The ledger as it is of runs of before it kept digests."""
+    with Database.open(lake.home).writing() as connection:
+        connection.execute(sa.text("UPDATE runs SET policies_sha256 = NULL WHERE run_id = :run_id"), vars(run))
+
+
+@pytest.mark.usefixtures("trading")
+@pytest.mark.parametrize(
+    ("field", "value"), [("chosen", {"0": 2}), ("thresholds", {"0": {"drawdown": 0.1}}), ("warnings", ["nothing"])]
+)
+def test_a_run_that_was_never_judged_is_held_against_what_the_ledger_has_of_its_seal(lake, run, folder, field, value):
+    path = folder / "manifest.json"
+    path.write_text(json.dumps({**json.loads(path.read_bytes()), field: value}))
+    refused(lake, (run.run_id, "small"), "it has other digest than the run that was sealed; restore the folder")
+
+
+@pytest.mark.usefixtures("trading")
+def test_a_run_of_which_nobody_knows_how_it_was_sealed_is_refused(lake, run):
+    forget_digest(lake, run)
+    refused(lake, (run.run_id, "small"), r"has no digest of the manifest of run \w+.*`nvtrader experiments run small`")
+    Ledger.open(lake.home).keep_policies(run.run_id, run.policies, run.sha256)
 
 
 @pytest.mark.usefixtures("trading")
 def test_a_run_whose_policies_the_ledger_does_not_have_is_refused(lake, run):
     ledger = Ledger.open(lake.home)
-    ledger.keep_policies(run.run_id, {})
+    ledger.keep_policies(run.run_id, {}, run.sha256)
     refused(
         lake, (run.run_id, "small"), r"the ledger has no policies of run \w+.*`nvtrader experiments run small` goes"
     )
-    ledger.keep_policies(run.run_id, run.policies)
+    ledger.keep_policies(run.run_id, run.policies, run.sha256)
 
 
 @pytest.mark.usefixtures("trading")
@@ -315,6 +343,37 @@ def test_a_pointer_that_no_activation_wrote_does_not_trade(lake, run, changed, s
         read_active(lake.home)
     assert said in str(caught.value)
     assert put(lake, (run.run_id, "small"), LATER) == read_active(lake.home)
+
+
+def test_an_older_pointer_that_was_put_back_does_not_trade(lake, run, other):
+    put(lake, (run.run_id, "small"))
+    older = lake.home.active_policy.read_bytes()
+    put(lake, (other.run_id, "other"), LATER)
+    lake.home.active_policy.write_bytes(older)
+    with pytest.raises(StorageError, match=r"the audit has a later one, of other of run \w+ on 2024-01-04; nothing"):
+        read_active(lake.home)
+    assert put(lake, (run.run_id, "small"), LATER) == read_active(lake.home)
+
+
+def test_one_who_reads_while_another_activates_sees_one_of_the_two(lake, run, trading, monkeypatch):
+    read, once = active_policy._read, iter([True])
+
+    def meanwhile(path):
+        found = read(path)
+        if next(once, False):  # between the pointer and the audit
+            put(lake, (run.run_id, "small"), LATER)
+        return found
+
+    monkeypatch.setattr(active_policy, "_read", meanwhile)
+    active = read_active(lake.home)
+    assert active is not None
+    assert active.policy == "small"
+
+
+def test_a_clock_that_was_set_back_makes_no_two_activations_one(lake, run, other):
+    for ref in ((run.run_id, "small"), (other.run_id, "other"), (run.run_id, "small"), (other.run_id, "other")):
+        assert put(lake, ref) == read_active(lake.home)
+    assert [policy for _, policy, *_ in promoted(lake)] == ["small", "other", "small", "other"]
 
 
 def test_a_pointer_that_is_a_folder_is_said_in_one_sentence(lake):

@@ -1,4 +1,6 @@
 import datetime as dt
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import polars as pl
@@ -10,11 +12,13 @@ from nvtrader_pipelines.policies.baselines import BuyAndHold, EqualWeight, Momen
 from nvtrader_pipelines.storage import active_policy, promotion
 from nvtrader_pipelines.storage.active_policy import PolicyRef, activate, read_active
 from nvtrader_pipelines.storage.audit_log import JsonlAudit
-from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.errors import OtherCodeError, StorageError
 from nvtrader_pipelines.storage.ledger import Ledger
+from nvtrader_pipelines.storage.medallion import read_panel
 from nvtrader_pipelines.storage.policy_library import PolicyLibrary
 from nvtrader_pipelines.storage.promotion import consider, decide, mirror_active, promotions_of, read_gate
-from nvtrader_pipelines.storage.runs import replace_run
+from nvtrader_pipelines.storage.promotion_round import newer_than_active
+from nvtrader_pipelines.storage.runs import complete, replace_run
 from nvtrader_pipelines.storage.table import polars_type
 from nvtrader_pipelines.storage.tables import ACTIVE_POLICY, EQUITY_CURVES, PROMOTIONS, VALIDATION
 from tests.storage.untrained import AT, EXPERIMENT, market_home, planned, sealed
@@ -217,6 +221,82 @@ def test_a_run_of_another_code_is_not_promoted_and_a_person_who_activates_it_is_
     assert (decided.warning or "").startswith(f"its run was made with code {made_with}")
     (event,) = JsonlAudit(lake.home).events()
     assert (event.detail["code_version"], event.detail["installed"]) == (made_with, "9.9.9+ffffffff")
+
+
+def test_figures_that_are_no_numbers_are_a_no_and_stop_nobody_else(lake, runs):
+    earned(lake, runs["still"], np.append(MARKET[:-1], np.nan))
+    said = ask(lake, "still")
+    assert not said.activated
+    assert "is not promoted: a promotion needs a finite return of every session, but of still" in said.verdict.sentence
+    earned(lake, runs["still"], MARKET + 0.001)
+
+
+def test_an_active_policy_that_nothing_can_be_held_against_is_named_with_what_a_person_can_do(lake, monkeypatch):
+    ask(lake, "steady")
+
+    def reads(ledger, key):
+        if key.startswith("steady@"):
+            raise OtherCodeError("version steady would be another with the defaults of this code")
+        return read(ledger, key)
+
+    read = Ledger.read
+    monkeypatch.setattr(Ledger, "read", reads)
+    said = ask(lake, "still")
+    assert not said.activated
+    assert "is not promoted: it cannot be held against steady" in said.verdict.sentence
+    assert "would be another with the defaults of this code; while that lasts only a person" in said.verdict.sentence
+
+
+def test_one_with_which_no_account_could_begin_any_more_is_not_promoted(lake, monkeypatch):
+    last = read_panel(lake, "landing").sessions[-1].item()
+    monkeypatch.setattr(promotion, "trades_until", lambda _: last)
+    said = ask(lake, "steady")
+    assert not said.activated
+    assert f"may begin to trade until {last}, but the market goes on to {last}, so no account" in said.verdict.sentence
+    monkeypatch.setattr(promotion, "trades_until", lambda _: last + dt.timedelta(days=1))
+    assert ask(lake, "steady").activated
+
+
+def test_of_two_that_are_asked_about_at_once_the_second_is_held_against_the_first(lake, runs):
+    both = threading.Barrier(2)
+
+    def at_once(name):
+        both.wait()
+        return ask(lake, name)
+
+    with ThreadPoolExecutor(2) as pool:
+        said = dict(zip(("steady", "still"), pool.map(at_once, ("steady", "still")), strict=True))
+    assert trades(lake) == "still"
+    first = "still" if said["still"].active is None else "steady"
+    assert said[first].active is None
+    (second,) = {"steady", "still"} - {first}
+    assert said[second].active == said[first].candidate
+    assert said["steady"].activated == (first == "steady")
+    assert len(answers(lake)) == 2
+    policies = [event.policy for event in JsonlAudit(lake.home).events()]
+    assert policies == (["steady", "still"] if first == "steady" else ["still"])
+
+
+def test_what_became_of_a_newer_run_of_the_experiment_that_trades_is_told_with_what_a_person_can_do(lake):
+    before, after = (sealed(lake, planned(lake, spec("again", description=text))) for text in ("", "once more"))
+    for run, at in ((before, AT), (after, LATER)):
+        earned(lake, run, MARKET)
+        complete(lake, run, at)
+    ask(lake, before.run_id)
+    active = read_active(lake.home)
+    assert active is not None
+    told = newer_than_active(lake, active)
+    by_hand = f"to let it trade all the same: `nvtrader policies activate {after.run_id[:8]} --reason WHY`"
+    newer = f"run {after.run_id[:8]} of again is newer than the one that trades"
+    assert told == f"{newer}: the gate was not asked yet: `nvtrader policies promote`; {by_hand}"
+    said = ask(lake, after.run_id)
+    assert f"it earns the same as again (run {before.run_id[:8]}), which trades, so" in said.verdict.sentence
+    assert newer_than_active(lake, active) == f"{newer}: {said.verdict.sentence}; {by_hand}"
+    activated = say(lake, after.run_id)
+    assert activated.activated
+    latest = read_active(lake.home)
+    assert latest is not None
+    assert newer_than_active(lake, latest) is None
 
 
 def test_accounts_that_paid_other_costs_are_not_compared(lake, runs):

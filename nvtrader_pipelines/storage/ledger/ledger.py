@@ -13,7 +13,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from nvtrader_pipelines.components import canonical_json
 from nvtrader_pipelines.experiments.progress import Progress
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
-from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.errors import OtherCodeError, StorageError
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger.database import Database
 from nvtrader_pipelines.storage.ledger.processes import host, is_alive, this_process
@@ -64,7 +64,8 @@ class Ledger:
         """A registered version.
 
         Raises:
-            StorageError: if it is not registered, is damaged, or means something else to this code.
+            StorageError: if it is not registered or is damaged.
+            OtherCodeError: if it means something else to this code.
         """
         query = sa.select(VERSIONS.c.spec_hash, VERSIONS.c.content).where(VERSIONS.c.partition_key == partition_key)
         with self._database.reading() as connection:
@@ -134,8 +135,13 @@ class Ledger:
             _require_run(connection, run_id)
             connection.execute(sa.update(RUNS).where(RUNS.c.run_id == run_id).values(values))
 
-    def keep_policies(self, run_id: str, policies: Mapping[str, str]) -> None:
-        """Keep which policy files a run uses, file name to SHA-256, in place of those known before.
+    def keep_policies(self, run_id: str, policies: Mapping[str, str], policies_sha256: str) -> None:
+        """Keep which policy files a run uses and the digest of its manifest, in place of those known before.
+
+        Args:
+            run_id: the run.
+            policies: file name to SHA-256.
+            policies_sha256: of all that decides beside them too; `SealedRun.sha256`.
 
         Raises:
             StorageError: if the run was never begun.
@@ -150,6 +156,8 @@ class Ledger:
             connection.execute(sa.delete(POLICIES).where(POLICIES.c.run_id == run_id))
             if rows:
                 connection.execute(sa.insert(POLICIES), rows)
+            kept = sa.update(RUNS).where(RUNS.c.run_id == run_id).values(policies_sha256=policies_sha256)
+            connection.execute(kept)
 
     def close_interrupted(self, dead_launchers: Iterable[str] = (), why: str | None = None) -> list[str]:
         """Mark as interrupted the runs whose process or launcher is dead, and return their ids.
@@ -288,12 +296,12 @@ def _spec(partition_key: str, spec_hash: str, content: str) -> ExperimentSpec:
     try:
         spec = ExperimentSpec.model_validate_json(content)
     except ValidationError as error:
-        raise StorageError(
+        raise OtherCodeError(
             f"version {partition_key} is refused by this code: {explained(error)}; run it with the code that "
             "registered it, or change its YAML and run the new version"
         ) from error
     if spec.spec_hash != spec_hash:
-        raise StorageError(
+        raise OtherCodeError(
             f"version {partition_key} would be {spec.partition_key} with the defaults of this code; run it with the "
             "code that registered it, or register its YAML again and run the new version"
         )

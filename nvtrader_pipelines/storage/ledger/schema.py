@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import polars as pl
 import sqlalchemy as sa
 
-REVISIONS = ("0001",)  # of the migrations, oldest first
+REVISIONS = ("0001", "0002")  # of the migrations, oldest first
 HEAD = REVISIONS[-1]
 VERSION_TABLE = "ledger_schema"  # which revision a database has
 METADATA = sa.MetaData()
@@ -81,6 +81,7 @@ RUNS = sa.Table(
     sa.Column("finished_at", UtcTime, doc="when the last execution ended; null while it runs"),
     sa.Column("attempts", sa.Integer, nullable=False, doc="executions so far"),
     sa.Column("message", sa.Text, doc="why it failed or was interrupted"),
+    sa.Column("policies_sha256", sa.Text, doc="digest of the manifest: policy files, folds, seeds chosen, thresholds"),
 )
 POLICIES = sa.Table(
     "policies",

@@ -56,7 +56,7 @@ def test_what_was_never_begun_has_no_events_no_policies_and_no_end(ledger):
     attempts = [
         lambda: ledger.note(event()),
         lambda: ledger.finish(RUN_ID, "done"),
-        lambda: ledger.keep_policies(RUN_ID, {}),
+        lambda: ledger.keep_policies(RUN_ID, {}, "d"),
         lambda: ledger.run(RUN_ID),
     ]
     for attempt in attempts:
@@ -91,15 +91,18 @@ def test_events_are_kept_in_their_order_with_what_they_tell(ledger):
 
 def test_policies_are_kept_by_the_names_of_the_library(ledger):
     ledger.begin(run_row(ledger))
-    ledger.keep_policies(RUN_ID, {file_name((10, 1)): "old"})
-    ledger.keep_policies(RUN_ID, {file_name((10, 3)): "b", file_name((2, 3)): "a"})
+    ledger.keep_policies(RUN_ID, {file_name((10, 1)): "old"}, "before")
+    ledger.keep_policies(RUN_ID, {file_name((10, 3)): "b", file_name((2, 3)): "a"}, "now")
     assert ledger.policies(RUN_ID).select("fold", "seed", "sha256").rows() == [(2, 3, "a"), (10, 3, "b")]
+    assert ledger.run(RUN_ID).policies_sha256 == "now"
+    ledger.begin(run_row(ledger, task_id="second"))
+    assert ledger.run(RUN_ID).policies_sha256 == "now"
 
 
 def test_a_file_that_is_no_policy_is_refused(ledger):
     ledger.begin(run_row(ledger))
     with pytest.raises(ValueError, match=r"must be called fold-<k>-seed-<s>\.zip, but is 'manifest.json'"):
-        ledger.keep_policies(RUN_ID, {"manifest.json": "a"})
+        ledger.keep_policies(RUN_ID, {"manifest.json": "a"}, "d")
 
 
 def test_a_run_is_found_by_the_begin_of_its_id(ledger):
