@@ -21,6 +21,7 @@ EventKind = Literal[
     "placed",
     "filled",
     "cancelled",
+    "accepted",
     "halted",
     "resumed",
     "promoted",
@@ -32,6 +33,7 @@ CARRIES: Mapping[EventKind, str] = {  # what the detail of an event must hold, b
     "blocked": "findings",
     "placed": "order",  # Order
     "filled": "fill",  # Fill
+    "accepted": "differences",  # list of sentences
 }
 
 

@@ -17,7 +17,11 @@ HELD = 1e-12  # of equity: a weight below it is no holding
 
 
 class AccountState(BaseModel):
-    """An account at a close; equity is 1 at its opening, and shares are what weights of equity times capital buy."""
+    """An account at a close; equity is 1 at its opening, and shares are what weights of equity times capital buy.
+
+    Equity is what one unit bought at the opening is worth: what is paid in or out changes the capital, which is the
+    number of units, and is no return.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
     session: date
@@ -30,15 +34,20 @@ class AccountState(BaseModel):
     kept_at: str  # who has the account, as its spec says
     shares: Mapping[str, float]  # by name held, at the prices' adjustment of the session
     prices: Mapping[str, float]  # closes that the shares are valued at, account currency, adjusted
-    net_return: float = 0.0  # over the session, net of costs
+    net_return: float = 0.0  # over the session, net of costs; what was paid in or out is none
     turnover: float = 0.0  # one-way, at this session's fill
-    cost: float = 0.0  # fraction of equity, at this session's fill
+    cost: float = 0.0  # fraction of equity, at this session's fill, with the fees booked since the last close
+    flow: float = 0.0  # account currency paid in, or (negative) out, since the last close
+    income: float = 0.0  # dividends and interest booked since the last close, account currency, a part of the return
     plan_id: str | None = None  # whose orders were filled in this session
     policy: str  # in force
     run_id: str
     spec_hash: str
     snapshot_ids: Mapping[str, int] = Field(default_factory=dict)  # of the panel that moved it
     differences: tuple[str, ...] = ()  # names not held as expected, by reconciliation
+    expected: Mapping[str, float] | None = None  # shares that should be held, where others are
+    working: Mapping[str, float] = Field(default_factory=dict)  # orders that waited at the close: shares filled of each
+    counted: Mapping[str, float] | None = None  # cash activities known at the close: account currency; None: none asked
 
     @property
     def value(self) -> float:

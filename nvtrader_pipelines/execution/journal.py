@@ -30,6 +30,7 @@ class Journal:
         self._of_plan: dict[str, list[AuditEvent]] = {}
         self._proposals: dict[date, Proposal] = {}
         self._halted: set[date] = set()
+        self._accepted: set[date] = set()
         self.account = account
         self._index(log.events(account))
 
@@ -90,6 +91,10 @@ class Journal:
         """Whether the switch stopped a session."""
         return session in self._halted
 
+    def accepted(self, session: date) -> bool:
+        """Whether a person took what was held at the close of a session as it was."""
+        return session in self._accepted
+
     def halt(self, session: date) -> str:
         """The id of the event that tells of it."""
         return event_id("halted", self.account, session)
@@ -103,6 +108,8 @@ class Journal:
                 continue
             if event.kind == "halted":
                 self._halted.add(event.session)
+            if event.kind == "accepted":
+                self._accepted.add(event.session)
             if event.kind == "proposed":
                 self._proposals[event.session] = Proposal(
                     event.session, event.plan_id, event.run_id, event.policy, event.at

@@ -49,6 +49,11 @@ def order_id(plan_id: str, symbol: str) -> str:
     return f"{plan_id}-{symbol}"
 
 
+def plan_of(order_id: str) -> str:
+    """The id of the plan that an order is of."""
+    return order_id.partition("-")[0]
+
+
 @dataclass(frozen=True, eq=False)
 class Ticket:
     """The changes a plan asks for, name by name, before they are orders."""

@@ -1,7 +1,12 @@
-"""Reconciliation: what an account should hold against what the broker's books say it holds."""
+"""Reconciliation: what an account should hold against what the broker's books say it holds, and who accepts less."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date, datetime
+
+from nvtrader_pipelines.execution.audit import AuditEvent, event_id
+from nvtrader_pipelines.execution.book import AccountState
+from nvtrader_pipelines.execution.errors import ExecutionError
 
 TOLERANCE = 1e-6  # shares: below what any broker keeps of a fraction
 
@@ -16,8 +21,9 @@ class Difference:
 
     @property
     def sentence(self) -> str:
-        """What is wrong, for a person."""
-        return f"{self.symbol}: {self.expected:.6g} shares expected, {self.actual:.6g} held"
+        """What is wrong, and by how much, for a person."""
+        more = self.actual - self.expected
+        return f"{self.symbol}: {self.expected:.6g} shares expected, {self.actual:.6g} held ({more:+.6g})"
 
 
 def reconcile(
@@ -37,3 +43,42 @@ def reconcile(
         raise ValueError(f"tolerance must be a number of shares of at least 0, but it is {tolerance}")
     pairs = [(name, expected.get(name, 0.0), actual.get(name, 0.0)) for name in sorted({*expected, *actual})]
     return [Difference(*pair) for pair in pairs if not abs(pair[1] - pair[2]) <= tolerance]  # NaN differs from all
+
+
+def refusal(account: str, session: date, differences: Sequence[str]) -> str:
+    """Why an account is not traded on, and what a person does about it."""
+    return (
+        f"an account must hold what is expected of it before it is traded on, but {account} differed at the close of "
+        f"{session}: {'; '.join(differences)}; bring it in order where it is held, or take it as it is: "
+        f"`nvtrader portfolio accept --account {account} --reason WHY`"
+    )
+
+
+def acceptance(account: str, state: AccountState | None, said: tuple[str, str], at: datetime) -> AuditEvent:
+    """The event of a person who takes what an account holds as it is; one of a session.
+
+    Args:
+        account: the account's name.
+        state: where it stands; None where it is not open.
+        said: by whom, and why.
+        at: when.
+
+    Raises:
+        ExecutionError: if nothing differs there, or a reason is missing.
+    """
+    by, reason = said
+    if state is None or not state.differences:
+        stands_at = "is not open yet" if state is None else f"held at the close of {state.session} what was expected"
+        raise ExecutionError(f"a difference is accepted where there is one, but the account {account} {stands_at}")
+    if not reason.strip():
+        raise ExecutionError("a difference is accepted for a reason, which is kept in the audit; give one")
+    return AuditEvent(
+        event_id=event_id("accepted", account, state.session),
+        kind="accepted",
+        at=at,
+        by=by,
+        account=account,
+        session=state.session,
+        reason=reason,
+        detail={"differences": list(state.differences)},
+    )

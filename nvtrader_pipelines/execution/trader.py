@@ -10,13 +10,14 @@ from nvtrader_pipelines.envs.dynamics import Account
 from nvtrader_pipelines.execution.audit import About, AuditEvent, EventKind, event_id, plan_event
 from nvtrader_pipelines.execution.book import AccountState
 from nvtrader_pipelines.execution.brokers.venue import InForce, Venue
-from nvtrader_pipelines.execution.errors import ExecutionError
+from nvtrader_pipelines.execution.errors import ExecutionError, NotReconciled
 from nvtrader_pipelines.execution.journal import Journal
 from nvtrader_pipelines.execution.kill_switch import KillSwitch
 from nvtrader_pipelines.execution.orders import Order, order_id
 from nvtrader_pipelines.execution.plan import Finding, RebalancePlan, blocks
 from nvtrader_pipelines.execution.plan_records import TO_BE_TRADED, PlanRecord
 from nvtrader_pipelines.execution.proposals import Deployed, no_trade, plan_of, reasons
+from nvtrader_pipelines.execution.reconciliation import refusal
 from nvtrader_pipelines.policies.policy import Decision
 
 ACKNOWLEDGED = "soft findings acknowledged by the replay itself"
@@ -55,13 +56,19 @@ class Trader:
         """Place what was decided at the close before, and note what became of it; what this attempt said."""
         if self._settled(t):
             return []
+        self.require_reconciled()
         said, stop = [], self._stopped(t)
         if stop:
             said += self._say_halted(t, stop)
             self._venue.cancel_open(stop)
         record = self._pending(t)
-        if record is None:
-            return said
+        if record is not None:
+            said += self._carried_out(record, t, stop)
+        return said + self._told_of_ended(record)
+
+    def _carried_out(self, record: PlanRecord, t: int, stop: str | None) -> list[AuditEvent]:
+        """What comes of a plan that was decided before session `t`, which is its fill session or after it."""
+        said: list[AuditEvent] = []
         if record.status in {"constructed", "waiting"}:
             said += self._cancelled(record.plan, EXPIRED.format(status=record.status))
         elif record.status in TO_BE_TRADED and record.plan.symbols[:-1] != self._panel.symbols:
@@ -72,21 +79,43 @@ class Trader:
             said += self._place(record.plan, t, stop)
         else:
             said += self._passed(record)
-        if self._at_broker(record.plan):
-            said += self._told(record.plan)
         return said
 
     def settle(self, t: int) -> AccountState:
-        """Mark the account to the close of session `t`."""
-        record, decided = self._pending(t), self._journal.proposal(self._session(t - 1)) is not None
-        return self._venue.settle(t, record.plan if record else None, self._in_force, decided=decided)
+        """Mark the account to the close of session `t`; a NotReconciled where the one before it differs."""
+        if not self._settled(t):
+            self.require_reconciled()
+        record, before = self._pending(t), self._venue.last()
+        decided = self._journal.proposal(self._session(t - 1)) is not None
+        accepted = before is not None and self._journal.accepted(before.session)
+        plan = record.plan if record else None
+        return self._venue.settle(t, plan, self._in_force, decided=decided, accepted=accepted)
+
+    def unreconciled(self) -> str | None:
+        """Why the account is not traded on from its last close; None where it is.
+
+        What differed there may be explained since, by orders that ended late, or be put right by who has the account.
+        """
+        state = self._venue.last()
+        if state is None or not state.differences or self._journal.accepted(state.session):
+            return None
+        self._told_of_ended(None)
+        differences = self._venue.unexplained()
+        return refusal(self._journal.account, state.session, differences) if differences else None
+
+    def require_reconciled(self) -> None:
+        """Refuse to go on from a close at which the account differs: a NotReconciled that names what does."""
+        if why := self.unreconciled():
+            raise NotReconciled(why)
 
     def propose(self, t: int) -> RebalancePlan | None:
         """The plan decided at the close of session `t`, now or before; None where none is due, wanted or allowed.
 
         Raises:
             ExecutionError: if the policy may not decide there, or wants what is no number.
+            NotReconciled: if the account differs there.
         """
+        self.require_reconciled()
         session = self._session(t)
         known = self._journal.proposal(session)
         if known is not None:
@@ -116,6 +145,7 @@ class Trader:
             t: the session.
             acknowledge: whether soft findings are acknowledged at once, by the replay.
         """
+        self.require_reconciled()
         record, said = self._decided(t), []
         if record is None:
             return said
@@ -199,6 +229,13 @@ class Trader:
         if not orders or self._at_broker(plan) or not all(self._known(order) for order in orders):
             return []
         return self._cancelled(plan, NONE_PLACED)
+
+    def _told_of_ended(self, pending: PlanRecord | None) -> list[AuditEvent]:
+        """What became of placed orders; at a market of earlier plans too, as some end after their evening's reading."""
+        plans = [] if pending is None else [pending.plan]
+        if self._venue.settles == "at_market":
+            plans = [each.plan for each in self._journal.records() if each.status == "placed"]
+        return [event for plan in plans if self._at_broker(plan) for event in self._told(plan)]
 
     def _told(self, plan: RebalancePlan) -> list[AuditEvent]:
         """What became of a plan's orders, said once."""

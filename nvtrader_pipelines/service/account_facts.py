@@ -58,7 +58,7 @@ def standing(facts: AccountFacts) -> dict[str, Any]:
     return {
         "account": facts.name,
         "kill_switch": facts.stopped,
-        **({} if state is None else _held(state)),
+        **({} if state is None else _held(state) | {"accepted": _accepted(facts.events, state.session)}),
         "last_plan": None if last is None else _last_plan(last),
         "waiting": [plan_id for plan_id, record in facts.records.items() if record.status == "waiting"],
         "open_orders": sorted(order for record in facts.records.values() for order in record.placed - record.settled),
@@ -91,6 +91,12 @@ def _held(state: AccountState) -> dict[str, Any]:
         "positions": positions,
         "differences": list(state.differences),
     }
+
+
+def _accepted(events: Sequence[AuditEvent], session: date) -> dict[str, str] | None:
+    """Who took what the account holds otherwise than expected as it is, and why."""
+    found = [event for event in events if event.kind == "accepted" and event.session == session]
+    return {"by": found[-1].by, "reason": found[-1].reason} if found else None
 
 
 def _last_plan(record: PlanRecord) -> dict[str, Any]:

@@ -5,23 +5,30 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import polars as pl
 import typer
 from rich.console import Console
 
+from nvtrader_pipelines.execution.errors import NotReconciled
 from nvtrader_pipelines.orchestration.errors import PipelineError
 from nvtrader_pipelines.storage.errors import StorageError
 
 OK, FAILED, USAGE, BAD_INPUT, INTERRUPTED = 0, 1, 2, 3, 130
+FAILURES = (PipelineError, NotReconciled)
 
-BAD_INPUTS = (StorageError, ValueError, OSError, pl.exceptions.PolarsError)
+
+def bad_inputs() -> tuple[type[Exception], ...]:
+    """Errors of what a command was given."""
+    from polars.exceptions import PolarsError  # asked for once there is an error: a command without tables is spared it
+
+    return StorageError, ValueError, OSError, PolarsError
 
 
 @contextmanager
 def one_sentence(*, verbose: bool) -> Iterator[None]:
     """End the program with a sentence and an exit code instead of a trace.
 
-    Exit codes: 1 the pipeline failed or something unexpected, 3 bad input or a missing file, 130 interrupted.
+    Exit codes: 1 the pipeline failed, an account differs, or something unexpected, 3 bad input or a missing file, 130
+    interrupted.
     """
     console = Console(stderr=True, soft_wrap=True, highlight=False)
     try:
@@ -31,11 +38,11 @@ def one_sentence(*, verbose: bool) -> Iterator[None]:
     except KeyboardInterrupt:
         console.print("interrupted; what was finished is kept, run the command again to go on", style="yellow")
         sys.exit(INTERRUPTED)
-    except (PipelineError, *BAD_INPUTS) as error:
+    except (*FAILURES, *bad_inputs()) as error:
         if verbose:
             traceback.print_exc()
         console.print(f"error: {error}", style="red", markup=False)
-        sys.exit(FAILED if isinstance(error, PipelineError) else BAD_INPUT)
+        sys.exit(FAILED if isinstance(error, FAILURES) else BAD_INPUT)
     except Exception as error:  # noqa: BLE001 - the last resort: what it is and how to see more are told
         if verbose:
             traceback.print_exc()

@@ -17,10 +17,12 @@ from nvtrader_pipelines.storage.home import Home
 if TYPE_CHECKING:
     import polars as pl
 
+    from nvtrader_pipelines.execution.errors import NotReconciled
     from nvtrader_pipelines.service.account_facts import AccountFacts
     from nvtrader_pipelines.storage.trading import Desk
     from nvtrader_pipelines.storage.warehouse import Warehouse
 
+Days = tuple[date | None, date | None]  # first and last, both included
 Day = Annotated[datetime | None, typer.Option("--from", formats=["%Y-%m-%d"], help="First session to trade.")]
 LastDay = Annotated[datetime | None, typer.Option("--to", formats=["%Y-%m-%d"], help="Last session to trade.")]
 WAIT = "With --from or --to: leave soft findings to a person, too; without them they always wait."
@@ -39,34 +41,22 @@ def paper(
     """Trade the active policy on an account, every session that is due; with --from or --to, replay a history.
 
     A replay acknowledges soft findings itself, unless --wait. Otherwise it stops where a plan waits for you; run again,
-    it goes on, and a plan that was not approved by then has expired.
+    it goes on, and a plan that was not approved by then has expired. Where the account holds something else than
+    expected it ends with 1, and nothing trades on until you put that right or `nvtrader portfolio accept` it.
+
+    It places orders, which compliance looks at, and keeps the account. `nvtrader runs paper` places none: it walks any
+    run's policies over the sessions since their tests, as one more run to compare.
     """
-    from nvtrader_pipelines.service.watching import watching
-    from nvtrader_pipelines.storage.accounts import read_account
-    from nvtrader_pipelines.storage.paper_book import SqliteBook
     from nvtrader_pipelines.storage.trading import Desk
     from nvtrader_pipelines.storage.views import publish
     from nvtrader_pipelines.storage.warehouse import Warehouse
 
     with one_sentence(verbose=verbose):
-        home, console = found_home(), wide_console()
+        home, days = found_home(), (first.date() if first else None, last.date() if last else None)
+        require_history(home, account, days)
         lake = Warehouse(home)
-        days = (first.date() if first else None, last.date() if last else None)
-        if days != (None, None) and (kind := read_account(home, account).kind) != "paper":
-            raise ValueError(
-                f"a history is replayed on an account kept here, but {account} is at a broker (kind: {kind}), where "
-                "the past cannot be traded; leave --from and --to out"
-            )
-        if last and not first and SqliteBook(home, account).last() is None:
-            raise ValueError(
-                f"a history must begin on a day, for the account {account} is not open yet; give --from, too"
-            )
         desk, acknowledge = Desk.open(lake, account, by=person()), days != (None, None) and not wait
-        with watching(console, quiet=as_json) as watch:
-            for step in desk.trade(*days, acknowledge=acknowledge):
-                watch(step)
-                if not acknowledge and _waits(desk):
-                    break
+        differs = traded(desk, days, acknowledge=acknowledge, quiet=as_json)
         desk.mirror()
         publish(lake)
         document = told(lake, account, days)
@@ -74,6 +64,46 @@ def paper(
             sys.stdout.write(json.dumps(document, indent=1, default=str) + "\n")
         else:
             print_account(document)
+        if differs:
+            raise differs
+
+
+def require_history(home: Home, account: str, days: Days) -> None:
+    """Refuse days that an account cannot be traded on.
+
+    Raises:
+        ValueError: if it is at a broker, or to begin without a first day.
+    """
+    from nvtrader_pipelines.storage.accounts import read_account
+    from nvtrader_pipelines.storage.paper_book import SqliteBook
+
+    first, last = days
+    if days != (None, None) and (kind := read_account(home, account).kind) != "paper":
+        raise ValueError(
+            f"a history is replayed on an account kept here, but {account} is at a broker (kind: {kind}), where "
+            "the past cannot be traded; leave --from and --to out"
+        )
+    if last and not first and SqliteBook(home, account).last() is None:
+        raise ValueError(f"a history must begin on a day, for the account {account} is not open yet; give --from, too")
+
+
+def traded(desk: "Desk", days: Days, *, acknowledge: bool, quiet: bool) -> "NotReconciled | None":
+    """Trade what is due, each session shown, to where a plan waits for a person; why it ended early, if it did.
+
+    An account that differs is still told of before the command fails.
+    """
+    from nvtrader_pipelines.execution.errors import NotReconciled
+    from nvtrader_pipelines.service.watching import watching
+
+    with watching(wide_console(), quiet=quiet) as watch:
+        try:
+            for step in desk.trade(*days, acknowledge=acknowledge):
+                watch(step)
+                if not acknowledge and _waits(desk):
+                    break
+        except NotReconciled as differs:
+            return differs
+    return None
 
 
 def _waits(desk: "Desk") -> bool:
@@ -81,7 +111,7 @@ def _waits(desk: "Desk") -> bool:
     return desk.plans()["status"].head(1).to_list() == ["waiting"]
 
 
-def told(lake: "Warehouse", account: str, days: tuple[date | None, date | None]) -> dict[str, Any]:
+def told(lake: "Warehouse", account: str, days: Days) -> dict[str, Any]:
     """What happened on an account between two days, and its equity against the back-test's, as a document."""
     from nvtrader_pipelines.service.account_facts import AccountFacts, happened
 

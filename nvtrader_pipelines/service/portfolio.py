@@ -1,27 +1,54 @@
-"""`nvtrader portfolio`: where an account stands."""
+"""`nvtrader portfolio`: where an account stands; a person accepts what it holds where that differs."""
 
 import json
 import sys
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
-import polars as pl
+import typer
 
 from nvtrader_pipelines.service.errors import one_sentence
-from nvtrader_pipelines.service.options import Account, AsJson, Verbose, found_home
+from nvtrader_pipelines.service.options import EPILOG, Account, AsJson, Verbose, found_home, person
 from nvtrader_pipelines.service.tables import print_line, print_lines, print_part
 
-SCHEMA = {
-    "symbol": pl.String,
-    "shares": pl.Float64,
-    "price": pl.Float64,
-    "value": pl.Float64,
-    "weight": pl.Float64,
-}
+if TYPE_CHECKING:
+    import polars as pl
+
+app = typer.Typer(help="Where an account stands, and what it holds otherwise than expected.", epilog=EPILOG)
+Why = Annotated[str, typer.Option("--reason", help="Why; kept in the audit.")]
 
 
-def portfolio(account: Account = "paper", *, as_json: AsJson = False, verbose: Verbose = False) -> None:
+@app.callback(invoke_without_command=True, epilog=EPILOG)
+def portfolio(
+    context: typer.Context, account: Account = "paper", *, as_json: AsJson = False, verbose: Verbose = False
+) -> None:
     """Show where an account stands: positions, cash, equity, the last plan, what waits, whether trading is stopped."""
+    if context.invoked_subcommand is None:
+        _show(account, as_json=as_json, verbose=verbose)
+
+
+@app.command(epilog=EPILOG)
+def accept(reason: Why, account: Account = "paper", *, as_json: AsJson = False, verbose: Verbose = False) -> None:
+    """Take what an account holds as it is, where it differs from what was expected; it then trades on."""
+    from nvtrader_pipelines.storage.trading import Desk
+    from nvtrader_pipelines.storage.views import publish
+    from nvtrader_pipelines.storage.warehouse import Warehouse
+
+    with one_sentence(verbose=verbose):
+        lake, by = Warehouse(found_home()), person()
+        desk = Desk.open(lake, account, by=by)
+        event = desk.accept(by, reason)
+        desk.mirror()
+        publish(lake)
+        if as_json:
+            sys.stdout.write(json.dumps(event.model_dump(mode="json"), indent=1) + "\n")
+        else:
+            found = "; ".join(event.detail["differences"])
+            print_line(f"what {account} held at the close of {event.session} is accepted by {by}: {found}")
+
+
+def _show(account: str, *, as_json: bool, verbose: bool) -> None:
+    """Where the account stands, as a document or for a person."""
     from nvtrader_pipelines.service.account_facts import AccountFacts, standing
     from nvtrader_pipelines.storage.accounts import read_account
     from nvtrader_pipelines.storage.active_policy import read_active
@@ -61,23 +88,37 @@ def print_standing(document: Mapping[str, Any]) -> None:
     switch = f"engaged: {stopped}" if stopped else "not engaged"
     print_line(f"{'kill switch':<16} {switch}", "bold red" if stopped else None)
     if "session" in document:
-        rows = pl.DataFrame(
-            [{**each, "weight": 100.0 * each["weight"]} for each in document["positions"]], schema=SCHEMA
-        )
-        shown = rows.with_columns(pl.col("shares").round(4), pl.col("price", "value", "weight").round(2))
-        print_part("positions", shown.rename({"weight": "weight %"}), "all in cash")
+        print_part("positions", _positions(document["positions"]), "all in cash")
+
+
+def _positions(held: Sequence[Mapping[str, Any]]) -> "pl.DataFrame":
+    """A row for each name held."""
+    import polars as pl
+
+    numbers = ("shares", "price", "value", "weight")
+    rows = pl.DataFrame(held, schema={"symbol": pl.String, **dict.fromkeys(numbers, pl.Float64)})
+    shown = rows.with_columns(pl.col("shares").round(4), (100.0 * pl.col("weight")).alias("weight"))
+    return shown.with_columns(pl.col("price", "value", "weight").round(2)).rename({"weight": "weight %"})
 
 
 def _book_lines(document: Mapping[str, Any]) -> dict[str, str]:
-    differences = "; ".join(document["differences"])
     return {
         "session": str(document["session"]),
         "equity": f"{document['value']:,.2f}, {document['equity'] - 1:+.2%} since the opening",
         "that session": f"{document['net_return']:+.2%}",
         "drawdown": f"{document['drawdown']:.1%}",
         "cash": f"{document['cash']:,.2f} ({document['cash_weight']:.1%})",
-        "reconciliation": f"DIFFERS: {differences}" if differences else "as expected",
+        "reconciliation": _reconciliation_line(document),
     }
+
+
+def _reconciliation_line(document: Mapping[str, Any]) -> str:
+    if not document["differences"]:
+        return "as expected"
+    found, accepted = "; ".join(document["differences"]), document["accepted"]
+    if accepted:
+        return f"differs: {found}; accepted by {accepted['by']}: {accepted['reason']}"
+    return f"DIFFERS: {found}; nothing trades on until it is put right, or: nvtrader portfolio accept"
 
 
 def _plan_line(plan: Mapping[str, Any] | None) -> str:

@@ -138,6 +138,7 @@ def state_rows(account: str, states: Iterable[AccountState]) -> list[Row]:
         _of_account(account, state.session)
         | state.model_dump(
             include={"plan_id", "policy", "run_id", "spec_hash", "equity", "net_return", "turnover", "cost"}
+            | {"flow", "income"}
         )
         | {
             "snapshot_ids": _json(state.snapshot_ids),

@@ -13,6 +13,7 @@ from nvtrader_pipelines.execution.book import AccountState
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.journal import Journal
 from nvtrader_pipelines.execution.plan import RebalancePlan
+from nvtrader_pipelines.execution.reconciliation import acceptance
 from nvtrader_pipelines.execution.trader import Oversight, Trader
 from nvtrader_pipelines.experiments.progress import Progress
 from nvtrader_pipelines.storage.accounts import held_account, read_account
@@ -58,8 +59,8 @@ class Desk:
     ) -> Generator[Progress, None, None]:
         """Every due session to `last`, one step after the other, telling of each session.
 
-        A session after which the broker's books are not as expected is the last one: it is told of before anything is
-        decided at its close, and whoever trades again goes on there.
+        A session after which what is held is not as expected is the last one: it is told of before anything is
+        decided at its close, and nothing trades on until that is put right or a person has accepted it.
 
         Args:
             first: first session traded of an account that is not open yet: it opens in cash at the close before it. An
@@ -70,6 +71,7 @@ class Desk:
         Raises:
             ExecutionError: if something that must hold does not, such as that only an account kept here replays a
                 history; nothing of the session's step was written.
+            NotReconciled: if the account differs, at the session just told of or where it stood.
             StorageError: if there is no active policy, no recent evaluation, or another process has the account.
         """
         if first is not None:
@@ -78,15 +80,15 @@ class Desk:
             self.require_kept_here("has its soft findings acknowledged by the replay itself")
         self._stop()
         with self._hired() as (trader, market, book):
+            trader.require_reconciled()
             end = market.last_session(first, last)
             self._open(trader, market, book, first)
             due = [t for t in _due(trader, market, book.last(), acknowledge=acknowledge) if t <= end]
             done = 0
             for done, t in enumerate(due, start=1):
-                state, whole = _through(trader, t, book.last(), acknowledge=acknowledge)
+                state = _through(trader, t, acknowledge=acknowledge)
                 yield market.told(state, done / len(due), self._clock())
-                if not whole:
-                    break
+                trader.require_reconciled()
             yield market.ended(done, self._clock())
 
     def require_kept_here(self, asked: str) -> None:
@@ -107,14 +109,17 @@ class Desk:
     def execute(self) -> list[AuditEvent]:
         """The orders of the last due session: placed, filled, cancelled; sessions before it are traded whole first.
 
-        Where the broker's books differ after one of those, nothing is placed: as `trade`.
+        Raises:
+            NotReconciled: if the account differs after one of those, or where it stood; nothing is placed then.
         """
         self._stop()
         with self._hired() as (trader, market, book):
             self._open(trader, market, book)
             *before, t = _due(trader, market, book.last()) or [market.index_of(_opened(book).session)]
-            whole = all(_through(trader, earlier, book.last(), acknowledge=False)[1] for earlier in before)
-            return trader.execute(t) if whole else []
+            for earlier in before:
+                _through(trader, earlier, acknowledge=False)
+            trader.require_reconciled()
+            return trader.execute(t)
 
     def settle(self) -> AccountState:
         """Mark the account to the close of the session: its row of the book."""
@@ -130,6 +135,26 @@ class Desk:
         """What compliance says of the session's plan."""
         with self._hired() as (trader, market, book):
             return trader.clear(_in_hand(trader, market, _opened(book)))
+
+    def unreconciled(self) -> str | None:
+        """Why nothing trades on from where the account stands, what differs and what to do; None where it agrees."""
+        with self._hired() as (trader, _, _):
+            return trader.unreconciled()
+
+    def accept(self, by: str, reason: str) -> AuditEvent:
+        """Take what the account holds as it is, where it differs from what was expected; it then trades on.
+
+        Raises:
+            ExecutionError: if nothing differs, or there is no reason.
+            StorageError: if there is no such account.
+        """
+        read_account(self.lake.home, self.account)
+        with held_account(self.lake.home, self.account) as book:
+            journal = Journal(self._log, self.account)
+            journal.require_kept(book.kept())
+            event = acceptance(self.account, book.last(), (by, reason), self._clock())
+            journal.append(event)
+            return event
 
     def plans(self) -> pl.DataFrame:
         """Every plan of the account, the latest first, with its state and findings: the rows of rebalance_plan."""
@@ -219,15 +244,14 @@ class Desk:
                 withdraw(self.lake.home, self.account, book, Stop(reason, self._by, self._clock))
 
 
-def _through(trader: Trader, t: int, stood: AccountState | None, *, acknowledge: bool) -> tuple[AccountState, bool]:
-    """One session, and whether it is whole: one that ends with a difference not told of before waits for a person."""
+def _through(trader: Trader, t: int, *, acknowledge: bool) -> AccountState:
+    """One session; where the account differs at its close, nothing is decided there."""
     trader.execute(t)
     state = trader.settle(t)
-    if state.differences and (stood is None or stood.session < state.session):
-        return state, False
-    trader.propose(t)
-    trader.clear(t, acknowledge=acknowledge)
-    return state, True
+    if trader.unreconciled() is None:
+        trader.propose(t)
+        trader.clear(t, acknowledge=acknowledge)
+    return state
 
 
 def _opened(book: SqliteBook) -> AccountState:

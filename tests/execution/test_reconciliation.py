@@ -40,7 +40,7 @@ def test_shares_that_are_no_number_differ_from_every_number():
 
 def test_a_difference_says_both_numbers():
     (difference,) = reconcile(HELD, {**HELD, "A": 9.0})
-    assert difference.sentence == "A: 10 shares expected, 9 held"
+    assert difference.sentence == "A: 10 shares expected, 9 held (-1)"
 
 
 @pytest.mark.parametrize("tolerance", [-1.0, float("nan")])

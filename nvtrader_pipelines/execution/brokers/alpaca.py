@@ -4,20 +4,27 @@ import json
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import date, timedelta
 from decimal import ROUND_DOWN, Decimal
 from itertools import count
 from typing import Any, ClassVar, Literal, Self, TypeVar
 from zoneinfo import ZoneInfo
 
-from pydantic import SecretStr, ValidationError
+from pydantic import BaseModel, SecretStr, TypeAdapter, ValidationError
 from requests import Response
 from requests.exceptions import RequestException
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
 from tenacity.wait import wait_base
 
 from nvtrader_pipelines.execution.brokers.account_spec import KEY_ID, SECRET_KEY, AlpacaAccountSpec
-from nvtrader_pipelines.execution.brokers.broker import BrokerTimeout, Holdings, Receipt, Status
+from nvtrader_pipelines.execution.brokers.broker import (
+    BrokerTimeout,
+    CashActivity,
+    CashKind,
+    Holdings,
+    Receipt,
+    Status,
+)
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.orders import Fill, Order
 
@@ -46,6 +53,13 @@ STATUS: dict[OrderStatus, Status] = {  # any other is of an order that may still
     OrderStatus.REPLACED: "cancelled",
     OrderStatus.DONE_FOR_DAY: "cancelled",  # orders here are good for one day
 }
+BOOKED = 100  # activities, the most that Alpaca lists at once
+KINDS: dict[str, CashKind] = {  # of Alpaca's activities, those that move cash and are no order's
+    **dict.fromkeys(("CSD", "CSW", "JNLC", "ACATC"), "flow"),
+    **dict.fromkeys(("FEE", "CFEE", "PTC", "DIVFEE"), "fee"),
+    **dict.fromkeys(("DIV", "DIVCGL", "DIVCGS", "DIVFT", "DIVNRA", "DIVROC", "DIVTW", "DIVTXEX", "DIVWH"), "income"),
+    **dict.fromkeys(("INT", "INTNRA", "INTTW"), "income"),
+}
 BACKOFF = wait_exponential(multiplier=0.5, max=8.0)  # seconds between two attempts
 
 
@@ -55,6 +69,22 @@ class _Refusal(Exception):  # noqa: N818 - what Alpaca said, on its way to the m
     def __init__(self, status: int, sentence: str) -> None:
         super().__init__(sentence)
         self.status = status
+
+
+class _Activity(BaseModel):
+    """An activity that is no trade; alpaca-py has none for trading, its own is a broker's and wants an account."""
+
+    id: str
+    activity_type: str
+    net_amount: float = 0.0
+    status: str = "executed"
+
+    def told(self, kind: CashKind) -> CashActivity:
+        """What the loop knows of it."""
+        return CashActivity(self.id, kind, 0.0 if self.status == "canceled" else self.net_amount)
+
+
+_Booked = TypeAdapter(list[_Activity])
 
 
 class _Client(TradingClient):
@@ -183,6 +213,20 @@ class AlpacaBroker:
             own.extend(found)
         return [fill for order in own if (fill := _fill(order))]
 
+    def activities(self, after: date) -> Sequence[CashActivity]:
+        """What Alpaca booked after a day: deposits, withdrawals, journals of cash, fees, dividends, interest.
+
+        What it calls otherwise is told by nothing here, and counts as a return where it moves cash.
+        """
+        found: list[CashActivity] = []
+        asked = {"category": "non_trade_activity", "after": after.isoformat(), "direction": "asc", "page_size": BOOKED}
+        while True:
+            page = self._read(lambda: _Booked.validate_python(self.client.get("/account/activities", asked)))
+            found += [each.told(KINDS[each.activity_type]) for each in page if each.activity_type in KINDS]
+            if len(page) < BOOKED:
+                return found
+            asked["page_token"] = page[-1].id
+
     def _pages(self, status: QueryOrderStatus) -> Iterator[list[AlpacaOrder]]:
         """Orders by page, the latest first."""
         seen: set[Any] = set()
@@ -272,8 +316,10 @@ def _receipt(order: AlpacaOrder) -> Receipt:
 
 def _fill(order: AlpacaOrder) -> Fill | None:
     quantity, price = float(order.filled_qty or 0.0), float(order.filled_avg_price or 0.0)
-    if not (quantity and price):  # a price is there once the order is processed
+    if not quantity:
         return None
+    if not price:  # it is there once the order is processed
+        raise BrokerTimeout(f"Alpaca has no price yet of what it filled of order {order.client_order_id}; ask again")
     return Fill(
         order_id=order.client_order_id,
         symbol=str(order.symbol),

@@ -1,6 +1,6 @@
 """An account at a broker: orders are made from the last closes and wait for the market, holdings are the broker's."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import ClassVar
 
@@ -10,10 +10,18 @@ from numpy.typing import NDArray
 from nvtrader_pipelines.envs.accounts import opened_account
 from nvtrader_pipelines.execution.book import HELD, AccountBook, AccountState, BookedOrder
 from nvtrader_pipelines.execution.brokers.account_spec import AlpacaAccountSpec
-from nvtrader_pipelines.execution.brokers.broker import Broker, BrokerTimeout, Holdings, Receipt
+from nvtrader_pipelines.execution.brokers.broker import (
+    Broker,
+    BrokerTimeout,
+    CashActivity,
+    CashKind,
+    Holdings,
+    Receipt,
+)
+from nvtrader_pipelines.execution.brokers.since_close import LATE, cash_since, fills_since, remaining, units
 from nvtrader_pipelines.execution.brokers.venue import InForce, Outcome, Settles, Unplaced
 from nvtrader_pipelines.execution.errors import ExecutionError
-from nvtrader_pipelines.execution.orders import Fill, Order, Side, Ticket, orders_of, require_prices
+from nvtrader_pipelines.execution.orders import Order, Ticket, orders_of, plan_of, require_prices
 from nvtrader_pipelines.execution.plan import RebalancePlan
 from nvtrader_pipelines.execution.prices import Prices
 from nvtrader_pipelines.execution.reconciliation import reconcile
@@ -22,10 +30,11 @@ from nvtrader_pipelines.market.panel import MarketPanel
 SPENT = 0.98  # of cash is spent: prices at the open are others than at the close before
 UNPAID = "cash does not pay for it before the sells are filled; the next plan may buy it"
 ENDED = "it ended at the broker without a fill"
+REPLACED = "a later plan takes its place"
 
 
 class AtMarket:
-    """A broker's account on a panel; deposits and withdrawals count as returns, so make them before it is opened."""
+    """A broker's account on a panel; its return is time-weighted, so what is paid in or out is none."""
 
     settles: ClassVar[Settles] = "at_market"
 
@@ -47,7 +56,7 @@ class AtMarket:
         """Open the account with what the broker says it holds; one that is open stays as it is."""
         state = self._book.last()
         if state is None:
-            state = self._state(t, None, in_force)
+            state = self._state(t, None, in_force, self._broker.activities(self._session(t) - LATE))
             self._book.settle(state)
         return state
 
@@ -55,23 +64,29 @@ class AtMarket:
         """The orders of a plan from what the broker holds and the closes of session `t`, sells first.
 
         They are kept, together, before the first is placed: asked for again by who finishes a step, they are the same.
+        What earlier plans still have at work is cancelled first; until the broker has done so it counts as filled, so
+        that nothing is bought, or sold, by two plans.
 
         Raises:
             ExecutionError: if a name that is held or wanted has a bar without a price, or the account is in debt.
         """
         session, symbols = self._session(t), self._panel.symbols
-        holdings = self._holdings(session)
-        target, held = np.array(plan.target[:-1]), self._shares(holdings)
+        earlier = [each.order for each in self._book.open_orders() if each.order.plan_id != plan.plan_id]
+        _withdraw(self._broker, self._book, earlier, REPLACED)
+        holdings, at_work = self._holdings(session), self._shares(remaining(self._broker, self._book, plan))
+        target, held = np.array(plan.target[:-1]), self._shares(holdings.shares) + at_work
         closes, tradable = self._prices.closes[t], self._panel.tradable[t]
         needed = (target > HELD) | (held != 0.0)
         require_prices(symbols, needed & tradable, closes, session)
         require_prices(symbols, needed, self._prices.last_closes[t], session)
         worth = np.nan_to_num(self._prices.last_closes[t])
-        equity = holdings.cash + float(held @ worth)
+        equity = holdings.cash + float((held - at_work) @ worth)
         shares = np.divide(target * equity, closes, out=held.copy(), where=tradable & needed) - held
         changes = np.abs(shares) * worth
         shares[(changes < self._spec.min_order) | (changes < self._spec.skip_below * equity)] = 0.0
-        wanted, shares = shares, self._paid(shares, worth, holdings)
+        cash = holdings.cash - float(np.maximum(at_work, 0.0) @ worth)
+        cash = cash if holdings.to_spend is None else min(cash, holdings.to_spend)
+        wanted, shares = shares, self._paid(shares, worth, cash)
         changed = np.abs(target - held * worth / equity) > HELD
         halted = [symbols[j] for j in np.flatnonzero(changed & ~tradable)]
         made = self.booked(plan.plan_id) or orders_of(
@@ -85,9 +100,8 @@ class AtMarket:
             *(Unplaced(name, UNPAID) for name in unpaid),
         ]
 
-    def _paid(self, shares: NDArray[np.float64], worth: NDArray[np.float64], holdings: Holdings) -> NDArray[np.float64]:
+    def _paid(self, shares: NDArray[np.float64], worth: NDArray[np.float64], cash: float) -> NDArray[np.float64]:
         """The changes (N,) with the buys that cash pays for: all queue for one open, where a sell may fail."""
-        cash = holdings.cash if holdings.to_spend is None else min(holdings.cash, holdings.to_spend)
         bought, room = np.maximum(shares, 0.0) @ worth, SPENT * max(0.0, cash)
         if bought <= room:
             return shares
@@ -134,64 +148,79 @@ class AtMarket:
         ended = [Unplaced(each.order.symbol, each.reason) for each in after if each.status == "cancelled"]
         return Outcome(self._book.fills(plan.plan_id), ended)
 
+    def unexplained(self) -> Sequence[str]:
+        """What differed at the last close and differs still from what is held now, late fills counted."""
+        last = self._opened()
+        if last.expected is None:
+            return last.differences
+        should_be = fills_since(last, None, self._broker, self._book).after(last.expected)
+        held = self._holdings(last.session).shares
+        return [each.sentence for each in reconcile(should_be, held)]
+
     def settle(
         self,
         t: int,
         plan: RebalancePlan | None,
         in_force: InForce,
         *,
-        decided: bool,  # noqa: ARG002
+        decided: bool,  # noqa: ARG002 - one signature
+        accepted: bool,
     ) -> AccountState:
         """Mark what the broker holds to the close of session `t`, reconcile and keep it."""
-        before = self._book.last()
-        if before is None:
-            raise ExecutionError("the account must be open before it trades, but it is not; open it at a session")
+        before = self._opened()
         if before.session >= self._session(t):
             return before
-        fills = self._book.fills(plan.plan_id) if plan is not None else []
-        fills = [fill for fill in fills if fill.session > before.session]
-        state = self._state(t, before, in_force)
-        differences = reconcile(_expected(before, fills), state.shares)
+        fills = fills_since(before, plan, self._broker, self._book)
+        state = self._state(t, before, in_force, self._broker.activities(before.session - LATE))
+        should_be = fills.after(before.shares if accepted or before.expected is None else before.expected)
+        differences = reconcile(should_be, state.shares)
         state = state.model_copy(
             update={
                 "differences": tuple(each.sentence for each in differences),
-                "plan_id": plan.plan_id if plan is not None and fills else None,
-                "turnover": max(_traded(fills, "buy"), _traded(fills, "sell")) / before.value,
-                "cost": sum(fill.cost for fill in fills) / before.value,
+                "expected": should_be if differences else None,
+                "working": fills.working,
+                "plan_id": plan_of(fills.new[-1].order_id) if fills.new else None,
+                "turnover": max(fills.traded("buy"), fills.traded("sell")) / before.value,
+                "cost": state.cost + sum(fill.cost for fill in fills.new) / before.value,
             }
         )
         self._book.settle(state)
         return state
 
-    def _state(self, t: int, before: AccountState | None, in_force: InForce) -> AccountState:
+    def _opened(self) -> AccountState:
+        state = self._book.last()
+        if state is None:
+            raise ExecutionError("the account must be open before it trades, but it is not; open it at a session")
+        return state
+
+    def _state(
+        self, t: int, before: AccountState | None, in_force: InForce, activities: Sequence[CashActivity]
+    ) -> AccountState:
         """What the broker holds at the close of session `t`."""
         session, symbols = self._session(t), self._panel.symbols
         holdings = self._holdings(session)
-        shares, closes = self._shares(holdings), self._prices.last_closes[t]
+        shares, closes = self._shares(holdings.shares), self._prices.last_closes[t]
         require_prices(symbols, shares != 0.0, closes, session)
         values = shares * np.nan_to_num(closes)
         value = float(values.sum()) + holdings.cash
-        capital = value if before is None else before.capital
-        equity = value / capital
-        recent = opened_account(len(symbols)).recent_returns.tolist() if before is None else before.recent_returns
-        net = 0.0 if before is None else equity / before.equity - 1.0
-        return AccountState(
+        state = AccountState(
             session=session,
             symbols=(*symbols, "cash"),
             weights=(*(values / value).tolist(), holdings.cash / value),
-            equity=equity,
-            peak=equity if before is None else max(before.peak, equity),
-            recent_returns=tuple(recent) if before is None else (*recent[1:], net),
-            capital=capital,
+            equity=1.0,
+            peak=1.0,
+            recent_returns=tuple(opened_account(len(symbols)).recent_returns.tolist()),
+            capital=value,
             kept_at=self._spec.kept_at,
             shares={symbols[j]: float(shares[j]) for j in np.flatnonzero(shares)},
             prices={symbols[j]: float(closes[j]) for j in np.flatnonzero(shares)},
-            net_return=net,
             policy=in_force.policy,
             run_id=in_force.run_id,
             spec_hash=in_force.spec_hash,
             snapshot_ids=self._panel.snapshot_ids,
+            counted={each.activity_id: each.amount for each in activities},
         )
+        return state if before is None else _grown(before, state, cash_since(before, activities))
 
     def _holdings(self, session: date) -> Holdings:
         """What the broker holds, which must be what this account may hold."""
@@ -211,8 +240,8 @@ class AtMarket:
             )
         return holdings
 
-    def _shares(self, holdings: Holdings) -> NDArray[np.float64]:
-        return np.array([float(holdings.shares.get(symbol, 0.0)) for symbol in self._panel.symbols])
+    def _shares(self, shares: Mapping[str, float]) -> NDArray[np.float64]:
+        return np.array([float(shares.get(symbol, 0.0)) for symbol in self._panel.symbols])
 
     def _session(self, t: int) -> date:
         return self._panel.sessions[t].item()
@@ -227,7 +256,10 @@ def withdraw_open(broker: Broker, book: AccountBook, reason: str) -> None:
         BrokerTimeout: if the broker does not answer.
         ExecutionError: if it refuses.
     """
-    orders = [each.order for each in book.open_orders()]
+    _withdraw(broker, book, [each.order for each in book.open_orders()], reason)
+
+
+def _withdraw(broker: Broker, book: AccountBook, orders: Sequence[Order], reason: str) -> None:
     for order in orders:
         broker.cancel(order.order_id)
     _hear(broker, book, orders, reason)
@@ -249,15 +281,18 @@ def _hear(broker: Broker, book: AccountBook, orders: Sequence[Order], reason: st
         book.fill(fills, {order_id: reason for order_id in own if order_id not in filled})
 
 
-def _traded(fills: Sequence[Fill], side: Side) -> float:
-    """Account currency that changed hands on one side."""
-    return sum(fill.quantity * fill.price for fill in fills if fill.side == side)
-
-
-def _expected(before: AccountState, fills: Sequence[Fill]) -> dict[str, float]:
-    """Shares that the fills since the last close leave."""
-    expected = dict(before.shares)
-    for fill in fills:
-        signed = fill.quantity if fill.side == "buy" else -fill.quantity
-        expected[fill.symbol] = expected.get(fill.symbol, 0.0) + signed
-    return expected
+def _grown(before: AccountState, now: AccountState, booked: Mapping[CashKind, float]) -> AccountState:
+    """The account at a close, with what it has earned since the one before; what was paid in or out is no return."""
+    equity, capital = units(before, now.value, booked["flow"])
+    net = equity / before.equity - 1.0
+    update = {
+        "equity": equity,
+        "peak": max(before.peak, equity),
+        "recent_returns": (*before.recent_returns[1:], net),
+        "capital": capital,
+        "net_return": net,
+        "cost": -booked["fee"] / before.value,
+        "flow": booked["flow"],
+        "income": booked["income"],
+    }
+    return now.model_copy(update=update)

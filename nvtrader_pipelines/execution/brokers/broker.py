@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from typing import Literal, Protocol
 
 from nvtrader_pipelines.execution.orders import Fill, Order
 
 Status = Literal["accepted", "rejected", "filled", "cancelled"]
+CashKind = Literal["flow", "fee", "income"]  # paid in or out; of trading, on a later day too; dividends and interest
 
 
 class BrokerTimeout(TimeoutError):  # noqa: N818 - the name says what happened
@@ -33,6 +35,15 @@ class Holdings:
     to_spend: float | None = None  # cash that buys may use now, not borrowed nor of open orders; None: all of it
 
 
+@dataclass(frozen=True)
+class CashActivity:
+    """Cash that came to an account, or left it, by no order."""
+
+    activity_id: str
+    kind: CashKind
+    amount: float  # account currency, negative where it left; 0 where it was taken back
+
+
 class Broker(Protocol):
     """An account at a broker."""
 
@@ -57,5 +68,13 @@ class Broker(Protocol):
         ...
 
     def fills(self, plan_id: str) -> Sequence[Fill]:
-        """What was filled of a plan's orders."""
+        """What was filled of a plan's orders so far.
+
+        Raises:
+            BrokerTimeout: if the broker does not know yet at what price.
+        """
+        ...
+
+    def activities(self, after: date) -> Sequence[CashActivity]:
+        """What was booked after a day, each once."""
         ...

@@ -113,7 +113,19 @@ class PaperBroker:
         ended = [Unplaced(each.order.symbol, each.reason) for each in booked if each.status == "cancelled"]
         return Outcome(self._book.fills(plan.plan_id), ended)
 
-    def settle(self, t: int, plan: RebalancePlan | None, in_force: InForce, *, decided: bool) -> AccountState:
+    def unexplained(self) -> Sequence[str]:
+        """What differed at the last close: nobody but a person mends what is kept here."""
+        return self._opened().differences
+
+    def settle(
+        self,
+        t: int,
+        plan: RebalancePlan | None,
+        in_force: InForce,
+        *,
+        decided: bool,
+        accepted: bool,  # noqa: ARG002 - one signature
+    ) -> AccountState:
         """Mark the account to the close of session `t`, reconcile and keep it; one that is kept is left as it is."""
         before = self._opened()
         session = self._market.panel.sessions[t].item()

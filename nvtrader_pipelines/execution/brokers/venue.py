@@ -83,7 +83,13 @@ class Venue(Protocol):
         """What became of the orders placed for a plan decided at the close of session `t`."""
         ...
 
-    def settle(self, t: int, plan: RebalancePlan | None, in_force: InForce, *, decided: bool) -> AccountState:
+    def unexplained(self) -> Sequence[str]:
+        """What differed at the last close and differs still, a sentence each."""
+        ...
+
+    def settle(
+        self, t: int, plan: RebalancePlan | None, in_force: InForce, *, decided: bool, accepted: bool
+    ) -> AccountState:
         """Mark the account to the close of session `t`, reconcile and keep it; one that is kept is left as it is.
 
         Args:
@@ -91,5 +97,6 @@ class Venue(Protocol):
             plan: whose orders may have been filled in it.
             in_force: whose account it is.
             decided: whether it follows a decision, be it not to trade: delisted names are then paid out.
+            accepted: whether a person took what differed at the close before as it was.
         """
         ...

@@ -118,7 +118,9 @@ PORTFOLIO_STATE = Table(
         net_return double simple return over the session, net of costs
         drawdown double loss from the highest equity so far, positive
         turnover double one-way turnover at this session's fill
-        cost double cost paid at this session's fill, fraction of equity
+        cost double cost paid at this session's fill and fees booked since the last close, fraction of equity
+        flow double paid in, or out if negative, since the last close, account currency; no part of the return
+        income double dividends and interest booked since the last close, account currency; a part of the return
         cash double weight of cash at the close
         symbols list<string> names in the order of the weights, cash last
         weights list<double> weights at the close

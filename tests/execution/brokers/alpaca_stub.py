@@ -1,6 +1,6 @@
 """A server on this machine that speaks the routes of Alpaca's trading API, and can fail as a broker does.
 
-Shapes of answers: https://docs.alpaca.markets/reference (account, positions, orders); numbers are text there.
+Shapes of answers: https://docs.alpaca.markets/reference (account, positions, orders, activities); numbers are text.
 """
 
 import json
@@ -39,6 +39,7 @@ class AlpacaStub:
     multiplier: int = 1  # of cash that may be spent; above 1 the account borrows
     prices: dict[str, float] = field(default_factory=lambda: defaultdict(lambda: 100.0))
     orders: list[dict[str, Any]] = field(default_factory=list)
+    activities: list[dict[str, Any]] = field(default_factory=list)  # those that are no trade, as they were booked
     refused: dict[str, tuple[int, str]] = field(default_factory=dict)  # by symbol: HTTP status and sentence
     faults: dict[str, deque[Fault]] = field(default_factory=lambda: defaultdict(deque))  # by method and path
     is_open: bool = False  # whether the exchange is: orders are filled when they come
@@ -59,18 +60,39 @@ class AlpacaStub:
             "/v2/positions": self._positions,
             "/v2/orders": lambda: self._listed(query),
             "/v2/orders:by_client_order_id": lambda: self._by_client_id(query["client_order_id"]),
+            "/v2/account/activities": lambda: self._booked(query),
         }
         if method == "GET" and path in routes:
             return routes[path]()
         return 404, {"code": 40410000, "message": "endpoint not found"}
 
-    def open_exchange(self) -> None:
-        """Fill what waits, each order by the share that is asked for."""
+    def open_exchange(self, but: str | None = None) -> None:
+        """Fill what waits, each order by the share that is asked for, but of one name."""
         self.is_open = True
         self.clock += timedelta(hours=16, minutes=30)  # the next morning in New York
         for order in self.orders:
-            if order["status"] not in CLOSED:
+            if order["status"] not in CLOSED and order["symbol"] != but:
                 self._fill(order)
+
+    def book(self, kind: str, amount: float, status: str | None = "executed") -> None:
+        """Move cash by no order: deposit (CSD), withdraw (CSW), journal (JNLC), charge (FEE), pay dividends (DIV)."""
+        self.cash += amount
+        name = f"{kind}-{len(self.activities)}"
+        told = {"activity_type": kind, "date": self.clock.date().isoformat(), "net_amount": str(amount)}
+        booked = {"id": f"{self.clock:%Y%m%d}000000000::{_uuid(name)}", "created_at": self.clock.isoformat(), **told}
+        self.activities.append(booked | ({"status": status} if status else {}))
+
+    def _booked(self, query: dict[str, str]) -> Answer:
+        """A page of activities, as they were booked; with a token, of those after the one it names."""
+        if query.get("category") != "non_trade_activity" or query["direction"] != "asc":
+            return 422, {"code": 40010001, "message": "the stub lists activities that are no trade, the oldest first"}
+        found = [each for each in self.activities if each["created_at"] > query["after"]]
+        if token := query.get("page_token"):
+            found = found[[each["id"] for each in found].index(token) + 1 :]
+        return 200, [
+            {key: value for key, value in each.items() if key != "created_at"}
+            for each in found[: int(query["page_size"])]
+        ]
 
     def _account(self) -> Answer:
         equity = self.cash + sum(self.prices[name] * shares for name, shares in self.positions.items())

@@ -6,7 +6,7 @@ import pytest
 from nvtrader_pipelines.execution.answers import answered
 from nvtrader_pipelines.execution.brokers.account_spec import AlpacaAccountSpec
 from nvtrader_pipelines.execution.brokers.at_market import UNPAID, AtMarket
-from nvtrader_pipelines.execution.brokers.broker import BrokerTimeout, Holdings, Receipt
+from nvtrader_pipelines.execution.brokers.broker import BrokerTimeout, CashActivity, Holdings, Receipt
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.journal import Journal
 from nvtrader_pipelines.execution.orders import Fill
@@ -37,7 +37,7 @@ class Exchange:
 
     def __init__(self, cash=100_000.0):
         self.shares, self.cash, self.orders, self.filled, self.gone = {}, cash, {}, {}, set()
-        self.refuses, self.silent, self.closes = set(), set(), None
+        self.refuses, self.silent, self.closes, self.booked = set(), set(), None, {}
 
     def holdings(self):
         closes = dict(zip(PANEL.symbols, self.closes, strict=True))
@@ -62,10 +62,20 @@ class Exchange:
     def fills(self, plan_id):
         return [fill for order_id, fill in self.filled.items() if order_id.startswith(plan_id)]
 
-    def open_market(self, t, but=()):
-        """Fill what waits at the opens of session `t`; another day, another close."""
+    def activities(self, after):
+        return list(self.booked.values())
+
+    def book(self, kind, amount, name="x"):
+        """Move cash by no order."""
+        self.cash += amount
+        self.booked[name] = CashActivity(name, kind, amount)
+
+    def open_market(self, t, but=(), late=()):
+        """Fill what waits at the opens of session `t`, but names that end or wait on; another day, another close."""
         for receipt in self.open_orders():
             order = self.orders[receipt.order_id]
+            if order.symbol in late:
+                continue
             if order.symbol in but:
                 self.gone.add(order.order_id)
                 continue
@@ -106,12 +116,17 @@ class Live:
         self.trader.clear(t)
         return self
 
-    def session(self, t, but=()):
-        self.exchange.open_market(t, but)
+    def session(self, t, but=(), late=()):
+        self.exchange.open_market(t, but, late)
+        return self.evening(t)
+
+    def evening(self, t):
+        """What is done after the close of session `t`; nothing is decided where the account differs."""
         self.trader.execute(t)
         state = self.trader.settle(t)
-        self.trader.propose(t)
-        self.trader.clear(t)
+        if self.trader.unreconciled() is None:
+            self.trader.propose(t)
+            self.trader.clear(t)
         return state
 
 
