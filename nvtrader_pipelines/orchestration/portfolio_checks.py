@@ -1,7 +1,6 @@
 """Checks of what an account wants, holds and has done; each that does not pass stops the run, and the next ones."""
 
 from collections.abc import Callable
-from datetime import date
 
 import dagster as dg
 import polars as pl
@@ -10,7 +9,7 @@ from nvtrader_pipelines.execution.compliance import tighter
 from nvtrader_pipelines.execution.truth import beyond_limits, not_numbers, off_sum
 from nvtrader_pipelines.orchestration.assets.portfolio import STATE_KEY, of_account
 from nvtrader_pipelines.orchestration.checks import verdict
-from nvtrader_pipelines.orchestration.rebalancing import ACCOUNT, LOOKED_TO, looked_to
+from nvtrader_pipelines.orchestration.rebalancing import ACCOUNT
 from nvtrader_pipelines.orchestration.reports import asset_key
 from nvtrader_pipelines.orchestration.resources import DeskResource, WarehouseResource
 from nvtrader_pipelines.storage.audit_log import JsonlAudit
@@ -70,33 +69,16 @@ def outside_limits(desk: Desk, plans: pl.DataFrame) -> pl.DataFrame:
     return pl.concat(found)
 
 
-def not_reconciled(states: pl.DataFrame, looked_to: date | None) -> pl.DataFrame:
-    """Sessions not looked at before, and the last, where the broker's books are not the holdings with the fills.
-
-    What was looked at before stopped the runs then: whoever has the check executed again has seen it.
-    """
-    session = pl.col("session")
-    looked_at = pl.lit(value=False) if looked_to is None else (session <= looked_to) & (session < session.max())
-    differs = states.filter(~looked_at & (pl.col("n_differences") > 0))
-    return differs.select("session", pl.col("differences").list.join("; "))
-
-
 @dg.asset_check(
     asset=STATE_KEY,
     blocking=True,
-    description="The broker's books hold what was held before each session and what it filled.",
+    description="The account holds what was held before each session and what was filled, or a person accepted it.",
 )
-def reconciliation(
-    context: dg.AssetCheckExecutionContext, warehouse: WarehouseResource, desk: DeskResource
-) -> dg.AssetCheckResult:
-    """Every session since the check was last evaluated; several where the account caught up."""
-    states = of_account(desk.of(warehouse), PORTFOLIO_STATE)
-    seen = looked_to(context.instance, dg.AssetCheckKey(STATE_KEY, "reconciliation"), desk.account)
-    found, last = verdict(not_reconciled(states, seen), len(states)), states["session"].max()
-    metadata = {**(found.metadata or {}), ACCOUNT: desk.account}
-    return dg.AssetCheckResult(
-        passed=found.passed, metadata=metadata if last is None else metadata | {LOOKED_TO: str(last)}
-    )
+def reconciliation(warehouse: WarehouseResource, desk: DeskResource) -> dg.AssetCheckResult:
+    """By the desk's own rule, which holds the account wherever it is traded from; so no run asks for this check."""
+    found = desk.of(warehouse).unaccepted()
+    metadata = {ACCOUNT: desk.account, "differences": dg.MetadataValue.md("  \n".join(found))}
+    return dg.AssetCheckResult(passed=not found, metadata=metadata)
 
 
 @dg.asset_check(

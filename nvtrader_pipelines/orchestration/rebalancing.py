@@ -1,7 +1,7 @@
 """The steps of a rebalance as Dagster takes them: the desk's own, with what a person would otherwise acknowledge."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, date, datetime, timedelta
 
 import dagster as dg
@@ -12,7 +12,7 @@ from dagster._core.storage.asset_check_execution_record import AssetCheckExecuti
 
 from nvtrader_pipelines.execution.audit import AuditEvent
 from nvtrader_pipelines.execution.brokers.broker import BrokerTimeout
-from nvtrader_pipelines.execution.errors import ExecutionError
+from nvtrader_pipelines.execution.errors import ExecutionError, NotReconciled
 from nvtrader_pipelines.experiments.progress import Progress
 from nvtrader_pipelines.market.calendar import sessions
 from nvtrader_pipelines.orchestration.retries import tried_again
@@ -28,7 +28,6 @@ from nvtrader_pipelines.storage.warehouse import Warehouse
 
 SESSION = "nvtrader/session"  # the tag of a scheduled rebalance: the session after whose close it comes
 ACCOUNT = "account"  # in the metadata of a check: whose rows it looked at
-LOOKED_TO = "looked_to"  # in the metadata of a check of sessions: the last one it looked at
 _CURVE = 2  # sessions that make a line
 _PAGE = 20  # evaluations of a check that are read at once
 _MOST_WAITS, BETWEEN_WAITS = 12, 300.0  # for bars, seconds: an hour, longer than the ingest of a day
@@ -38,17 +37,20 @@ def executed(desk: Desk, report: Callable[[Progress], None], *, acknowledge: boo
     """Go whole through the due sessions before the last, then place what waits for the last.
 
     A broker that does not answer is asked again by the step's retry, which places nothing twice. The first session
-    after which the broker's books differ is the last one: its check comes before anything else is decided.
+    after which the account differs is the last one: its check, which comes next, says so and ends the run.
 
     Raises:
+        NotReconciled: if the account differed before.
         ExecutionError: if the run was told to acknowledge soft findings of an account at a broker.
     """
     if acknowledge:
         desk.require_kept_here("has its soft findings acknowledged by the run itself")
     with asked_again():
+        desk.require_reconciled()
         due = desk.due()
         if len(due) > 1:
-            followed(desk.trade(last=due[-2], acknowledge=acknowledge), report)
+            with suppress(NotReconciled):
+                followed(desk.trade(last=due[-2], acknowledge=acknowledge), report)
         if len(due) <= 1 or desk.due() == due[-1:]:
             desk.execute()
 
@@ -172,13 +174,6 @@ def require_passed(instance: dg.DagsterInstance, checks: Sequence[AssetCheckKey]
             "it found and execute the check again",
             allow_retries=False,
         )
-
-
-def looked_to(instance: dg.DagsterInstance, key: AssetCheckKey, account: str) -> date | None:
-    """The last session that a check of an account's sessions has looked at; None where it never did."""
-    told = (_told(record, account) for record in _history(instance, key))
-    session = next((each for each in told if each is not None), {}).get(LOOKED_TO)
-    return None if session is None else date.fromisoformat(str(session.value))
 
 
 def _passed(instance: dg.DagsterInstance, key: AssetCheckKey, account: str, run_id: str) -> bool:

@@ -28,6 +28,11 @@ def table_metadata(table: Table) -> dict[str, Any]:
     return {"dagster/column_schema": column_schema(table), "dagster/table_name": table.name}
 
 
+def shown_snapshots(snapshot_ids: Mapping[str, int]) -> dict[str, str]:
+    """Snapshot ids by table as text: a browser rounds whole numbers of 64 bits."""
+    return {table: str(snapshot_id) for table, snapshot_id in snapshot_ids.items()}
+
+
 def picture(png: bytes) -> dg.MarkdownMetadataValue:
     """A PNG that the UI shows."""
     return dg.MetadataValue.md(f"![plot](data:image/png;base64,{base64.b64encode(png).decode()})")

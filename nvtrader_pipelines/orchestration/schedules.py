@@ -1,6 +1,7 @@
 """Schedules in the exchange's time zone; the times are our own choice, after the close and before the open."""
 
 from collections.abc import Iterator
+from functools import partial
 
 import dagster as dg
 
@@ -12,7 +13,9 @@ from nvtrader_pipelines.orchestration.resources import DeskResource, WarehouseRe
 from nvtrader_pipelines.storage.specs import read_experiments
 
 EXCHANGE_TIME = "America/New_York"
-RUNNING = dg.DefaultScheduleStatus.RUNNING
+on_new_york_time = partial(
+    dg.schedule, execution_timezone=EXCHANGE_TIME, default_status=dg.DefaultScheduleStatus.RUNNING
+)
 
 
 def experiments(context: dg.ScheduleEvaluationContext, warehouse: WarehouseResource) -> list[str]:
@@ -21,20 +24,28 @@ def experiments(context: dg.ScheduleEvaluationContext, warehouse: WarehouseResou
     return [key for key in context.instance.get_dynamic_partitions(EXPERIMENTS.name or "") if key in current]
 
 
-@dg.schedule(cron_schedule="30 17 * * 1-5", job=MARKET, execution_timezone=EXCHANGE_TIME, default_status=RUNNING)
+@on_new_york_time(
+    cron_schedule="30 17 * * 1-5",
+    job=MARKET,
+    description="After the close of every session of the exchange: ingest, clean and derive the running year.",
+)
 def eod_ingest(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
-    """After the close of every session: ingest, clean and derive the running year."""
+    """One run a session, also of one that closes early."""
     day = context.scheduled_execution_time.date()
     if not is_session(day):
         return dg.SkipReason(f"{day} is no session of the exchange")
     return dg.RunRequest(run_key=day.isoformat(), partition_key=str(day.year))
 
 
-@dg.schedule(cron_schedule="0 18 * * 1-5", job=REBALANCE, execution_timezone=EXCHANGE_TIME, default_status=RUNNING)
+@on_new_york_time(
+    cron_schedule="0 18 * * 1-5",
+    job=REBALANCE,
+    description="After the ingest of every session of the exchange: an account's orders, state, weights and next plan.",
+)
 def eod_rebalance(
     context: dg.ScheduleEvaluationContext, warehouse: WarehouseResource, desk: DeskResource
 ) -> dg.RunRequest | dg.SkipReason:
-    """After the ingest of every session, also of one that closes early: orders, state, target weights, plan."""
+    """One run a session, also of one that closes early; it waits for bars that are still being ingested."""
     day = context.scheduled_execution_time.date()
     if not is_session(day):
         return dg.SkipReason(f"{day} is no session of the exchange")
@@ -55,31 +66,47 @@ def per_experiment(
         yield dg.RunRequest(run_key=f"{period}:{key}", partition_key=key)
 
 
-@dg.schedule(cron_schedule="0 2 * * *", job=PREFERENCES, execution_timezone=EXCHANGE_TIME, default_status=RUNNING)
+@on_new_york_time(
+    cron_schedule="0 2 * * *",
+    job=PREFERENCES,
+    description="Every night: preference pairs of every experiment, whose outcomes may have come in.",
+)
 def nightly_preference_extract(
     context: dg.ScheduleEvaluationContext, warehouse: WarehouseResource
 ) -> Iterator[dg.RunRequest | dg.SkipReason]:
-    """Every night: preference pairs of every experiment, whose outcomes may have come in."""
+    """One run per experiment and night."""
     yield from per_experiment(context, warehouse, context.scheduled_execution_time.date().isoformat())
 
 
-@dg.schedule(cron_schedule="0 3 * * *", job=DPO_CHECK, execution_timezone=EXCHANGE_TIME, default_status=RUNNING)
+@on_new_york_time(
+    cron_schedule="0 3 * * *",
+    job=DPO_CHECK,
+    description="Every night after the extract: are there enough preference pairs to tune on?",
+)
 def dpo_check(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
-    """Every night after the extract: are there enough pairs to tune on?"""
+    """One run a night."""
     return dg.RunRequest(run_key=context.scheduled_execution_time.date().isoformat())
 
 
-@dg.schedule(cron_schedule="0 6 * * 0", job=EXPERIMENT, execution_timezone=EXCHANGE_TIME, default_status=RUNNING)
+@on_new_york_time(
+    cron_schedule="0 6 * * 0",
+    job=EXPERIMENT,
+    description="Every Sunday: train every experiment on the market as it stands; unchanged ones are found done.",
+)
 def weekly_retrain(
     context: dg.ScheduleEvaluationContext, warehouse: WarehouseResource
 ) -> Iterator[dg.RunRequest | dg.SkipReason]:
-    """Every Sunday: train every experiment on the market as it stands; unchanged ones are found done."""
+    """One run per experiment and week."""
     yield from per_experiment(context, warehouse, context.scheduled_execution_time.strftime("%G-W%V"))
 
 
-@dg.schedule(cron_schedule="0 5 * * 0", job=upkeep, execution_timezone=EXCHANGE_TIME, default_status=RUNNING)
+@on_new_york_time(
+    cron_schedule="0 5 * * 0",
+    job=upkeep,
+    description="Every Sunday before the retrain: keep the warehouse small.",
+)
 def weekly_upkeep(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
-    """Every Sunday before the retrain: keep the warehouse small."""
+    """One run a week."""
     return dg.RunRequest(run_key=context.scheduled_execution_time.strftime("%G-W%V"))
 
 

@@ -24,9 +24,14 @@ from nvtrader_pipelines.storage.views import publish
 RUNNING = dg.DefaultSensorStatus.RUNNING
 
 
-@dg.sensor(job=MARKET, minimum_interval_seconds=30, default_status=RUNNING)
+@dg.sensor(
+    job=MARKET,
+    minimum_interval_seconds=30,
+    default_status=RUNNING,
+    description="A file new or changed in `data/landing`: ingest it and derive the market again.",
+)
 def landed_file(context: dg.SensorEvaluationContext, warehouse: WarehouseResource) -> dg.SensorResult | dg.SkipReason:
-    """A file new or changed in `data/landing`: ingest it and derive the market again."""
+    """One run per state of the folder; none where `nvtrader run` has built the market from it."""
     found = fingerprint(warehouse.home)
     if not found or found == context.cursor:
         return dg.SkipReason("nothing new in data/landing")
@@ -35,11 +40,16 @@ def landed_file(context: dg.SensorEvaluationContext, warehouse: WarehouseResourc
     return dg.SensorResult(run_requests=[dg.RunRequest(run_key=found, tags=whole_history())], cursor=found)
 
 
-@dg.sensor(job=EXPERIMENT, minimum_interval_seconds=30, default_status=RUNNING)
+@dg.sensor(
+    job=EXPERIMENT,
+    minimum_interval_seconds=30,
+    default_status=RUNNING,
+    description="A spec new or changed in `data/experiments`: register it, or its variants, as partitions; run them.",
+)
 def experiment_file(
     context: dg.SensorEvaluationContext, warehouse: WarehouseResource
 ) -> dg.SensorResult | dg.SkipReason:
-    """A spec new or changed in `data/experiments`: register it, or its variants, as partitions and run them."""
+    """One run per new partition; a file that holds no valid experiment is told in the tick's log."""
     home = warehouse.home
     found = read_experiments(home)
     for path, problem in found.problems.items():
@@ -57,12 +67,15 @@ def experiment_file(
 
 
 @dg.asset_sensor(
-    asset_key=dg.AssetKey(["evaluation", "walk_forward_evaluation"]), job=JUDGEMENT, default_status=RUNNING
+    asset_key=dg.AssetKey(["evaluation", "walk_forward_evaluation"]),
+    job=JUDGEMENT,
+    default_status=RUNNING,
+    description="A policy newly trained and tested: judge it among all runs.",
 )
 def policy_retrained(
     context: dg.SensorEvaluationContext, _event: dg.EventLogEntry, warehouse: WarehouseResource
 ) -> dg.RunRequest | dg.SkipReason:
-    """A policy newly trained and tested: judge it among all runs, once for all that came since the last judgement."""
+    """One judgement for all that came since the last; none where `nvtrader run` has judged it."""
     state = contest_state(warehouse.open())
     if is_judged(context.instance, state):  # `nvtrader run` was here first
         return dg.SkipReason("all that competes was already judged")
@@ -75,9 +88,10 @@ def policy_retrained(
     request_job=PROMOTION,
     default_status=RUNNING,
     minimum_interval_seconds=30,
+    description="A judgement that ended well: ask the promotion gate about every experiment's newest policy.",
 )
 def judged(context: dg.RunStatusSensorContext, warehouse: WarehouseResource) -> dg.RunRequest | dg.SkipReason:
-    """A judgement that ended well: ask the promotion gate about every experiment's newest policy."""
+    """One question per judgement; none where the gate, as it is now, was asked about the same."""
     contest = context.dagster_run.tags.get(CONTEST) or contest_state(warehouse.open())
     state = question_state(warehouse.home, contest)
     if is_promoted(context.instance, state):  # `nvtrader run` was here first
@@ -85,11 +99,16 @@ def judged(context: dg.RunStatusSensorContext, warehouse: WarehouseResource) -> 
     return dg.RunRequest(run_key=context.dagster_run.run_id, tags={CONTEST: state})
 
 
-@dg.asset_sensor(asset_key=ACTIVE_POLICY_KEY, job=REBALANCE, default_status=RUNNING)
+@dg.asset_sensor(
+    asset_key=ACTIVE_POLICY_KEY,
+    job=REBALANCE,
+    default_status=RUNNING,
+    description="The promotion gate was asked: rebalance with the policy that trades, once per activation.",
+)
 def policy_activated(_context: dg.SensorEvaluationContext, event: dg.EventLogEntry) -> dg.RunRequest | dg.SkipReason:
-    """The gate was asked: rebalance once per activation, by the run's key; an account decides once at a close.
+    """Only the newest materialisation is seen, so each names the activation in force, and not only one that it made.
 
-    Only the newest materialisation is seen, so each names the activation in force, and not only one that it made.
+    The activation is the run's key, of which Dagster launches one run; an account decides once at a close.
     """
     materialization = event.asset_materialization
     activation = materialization.metadata[ACTIVATION].value if materialization else ""
@@ -98,22 +117,36 @@ def policy_activated(_context: dg.SensorEvaluationContext, event: dg.EventLogEnt
     return dg.RunRequest(run_key=str(activation))
 
 
-@dg.run_status_sensor(run_status=dg.DagsterRunStatus.SUCCESS, default_status=RUNNING, minimum_interval_seconds=30)
+@dg.run_status_sensor(
+    run_status=dg.DagsterRunStatus.SUCCESS,
+    default_status=RUNNING,
+    minimum_interval_seconds=30,
+    description="A run that ended well: publish the DuckDB views over what it wrote.",
+)
 def publish_views(context: dg.RunStatusSensorContext, warehouse: WarehouseResource) -> None:
-    """A run that ended well: publish the DuckDB views over what it wrote; a training it did not judge waits closed."""
+    """A training it did not judge waits closed."""
     Ledger.open(warehouse.home).close_interrupted([context.dagster_run.run_id])
     publish(warehouse.open())
 
 
-@dg.run_failure_sensor(default_status=RUNNING, minimum_interval_seconds=30)
+@dg.run_failure_sensor(
+    default_status=RUNNING,
+    minimum_interval_seconds=30,
+    description="A run that failed or crashed: close what the ledger has as running under it.",
+)
 def close_failed(context: dg.RunFailureSensorContext, warehouse: WarehouseResource) -> None:
-    """A run that failed or crashed: nobody works any more on what the ledger has as running under it."""
+    """Nobody works on it any more."""
     Ledger.open(warehouse.home).close_interrupted([context.dagster_run.run_id])
 
 
-@dg.run_status_sensor(run_status=dg.DagsterRunStatus.CANCELED, default_status=RUNNING, minimum_interval_seconds=30)
+@dg.run_status_sensor(
+    run_status=dg.DagsterRunStatus.CANCELED,
+    default_status=RUNNING,
+    minimum_interval_seconds=30,
+    description="A run that was canceled: close what the ledger has as running under it.",
+)
 def close_canceled(context: dg.RunStatusSensorContext, warehouse: WarehouseResource) -> None:
-    """A run that was canceled: the same."""
+    """Nobody works on it any more."""
     Ledger.open(warehouse.home).close_interrupted([context.dagster_run.run_id])
 
 

@@ -112,9 +112,21 @@ def test_schedules_and_sensors_run_from_the_start_and_state_their_time_zone(defs
     assert all(each.default_status is dg.DefaultSensorStatus.RUNNING for each in defs.sensors or [])
 
 
+def test_every_job_schedule_and_sensor_says_in_the_ui_what_it_is_for(defs):
+    for each in [*(defs.jobs or []), *(defs.schedules or []), *(defs.sensors or [])]:
+        assert each.description, each.name
+
+
 def test_training_has_a_pool_of_its_own(defs):
     graph = defs.resolve_asset_graph()
     assert graph.get(dg.AssetKey(["policies", "trained_policy"])).pools == {"training"}
+
+
+def test_one_step_at_a_time_moves_an_account_whatever_launched_it(defs):
+    graph = defs.resolve_asset_graph()
+    moving = dg.AssetSelection.groups("portfolio").resolve(graph) - {ACTIVE_POLICY_KEY}
+    assert {pool for key in moving for pool in graph.get(key).pools} == {"account"}
+    assert all(graph.get(key).pools for key in moving)
 
 
 def test_the_checks_that_hold_an_account_are_those_of_its_assets(defs):

@@ -86,7 +86,10 @@ def test_every_experiments_newest_policy_is_asked_about_and_the_one_that_is_bett
     active = read_active(lake.home)
     assert active is not None
     assert (active.policy, active.by) == ("better", "gate")
-    assert metadata["pointer"].value["run_id"] == active.run_id
+    assert (metadata["policy"].value, metadata["run_id"].value) == ("better", active.run_id)
+    shown = metadata["pointer"].value
+    assert shown["snapshot_ids"] == {table: str(of_64_bits) for table, of_64_bits in active.snapshot_ids.items()}
+    assert {**shown, "snapshot_ids": active.snapshot_ids} == active.model_dump(mode="json")
     assert lake.read(ACTIVE_POLICY)["event_id"].to_list() == [active.event.event_id]
 
 

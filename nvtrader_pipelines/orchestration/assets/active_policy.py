@@ -3,7 +3,7 @@
 import dagster as dg
 import polars as pl
 
-from nvtrader_pipelines.orchestration.reports import markdown_table, written
+from nvtrader_pipelines.orchestration.reports import markdown_table, shown_snapshots, written
 from nvtrader_pipelines.orchestration.resources import WarehouseResource
 from nvtrader_pipelines.storage.active_policy import read_active
 from nvtrader_pipelines.storage.ledger import Ledger
@@ -41,5 +41,13 @@ def pointer(lake: Warehouse) -> dict[str, object]:
     """What says which policy trades, and by which activation."""
     active = read_active(lake.home)
     if active is None:
-        return {"pointer": "no policy trades", ACTIVATION: ""}
-    return {"pointer": dg.MetadataValue.json(active.model_dump(mode="json")), ACTIVATION: active.event.event_id}
+        return {"policy": "no policy trades", ACTIVATION: ""}
+    said = active.model_dump(mode="json") | {"snapshot_ids": shown_snapshots(active.snapshot_ids)}
+    return {
+        "policy": active.policy,
+        "run_id": active.run_id,
+        "activated_at": dg.MetadataValue.timestamp(active.activated_at),
+        "activated_by": active.by,
+        "pointer": dg.MetadataValue.json(said),
+        ACTIVATION: active.event.event_id,
+    }

@@ -8,7 +8,7 @@ from nvtrader_pipelines.orchestration.assets.versions import VERSION_KEY
 from nvtrader_pipelines.orchestration.mlflow_tracking import MlflowTracking
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.progress import ProgressLog
-from nvtrader_pipelines.orchestration.reports import keep_pictures, written
+from nvtrader_pipelines.orchestration.reports import keep_pictures, shown_snapshots, written
 from nvtrader_pipelines.orchestration.resources import WarehouseResource
 from nvtrader_pipelines.storage.execution import followed, train_run
 from nvtrader_pipelines.storage.ledger import Ledger
@@ -50,7 +50,7 @@ def trained_policy(
         metadata={
             "run_id": plan.run_id,
             "spec_hash": run.spec_hash,
-            "snapshots": dg.MetadataValue.json({table: str(snapshot) for table, snapshot in run.snapshot_ids.items()}),
+            "snapshots": dg.MetadataValue.json(shown_snapshots(run.snapshot_ids)),
             "policies": len(archives),
             "size_bytes": sum(len(content) for content in archives.values()),
             "sha256": run.sha256,
