@@ -202,8 +202,8 @@ def _decide(lake: Warehouse, ledger: Ledger, policy: str, who: tuple[Decision, s
         else:
             panels = Panels(lake)
             unusable = _usable(panels, ledger, run, ref, decision) or other_code(run.code_version)
-            unusable = unusable or _too_old(panels, ledger, run)
             said = _refused(ref, unusable) if unusable else _verdict(lake, ledger, ref, active, gate)
+            said = _in_time(panels, ledger, run, said) if said.passed else said
         row = PromotionRow(
             decision=decision,
             candidate=ref,
@@ -247,16 +247,18 @@ def _usable(panels: Panels, ledger: Ledger, run: SealedRun, ref: PolicyRef, deci
     return None
 
 
-def _too_old(panels: Panels, ledger: Ledger, run: SealedRun) -> str | None:
-    """Why no account could begin to trade a run where its market ends; None where its tests are recent enough."""
+def _in_time(panels: Panels, ledger: Ledger, run: SealedRun, said: GateVerdict) -> GateVerdict:
+    """The verdict on a policy that passes, unless its tests are too old for any account to begin with it."""
     tested_to, last = run.as_parent.window[1], panels.of(ledger.read(run.partition_key).market).sessions[-1].item()
     until = trades_until(tested_to)
     if last < until:
-        return None
-    return (
-        f"it was tested to {tested_to} and may begin to trade until {until}, but the market goes on to {last}, so no "
-        "account could begin with it; run it on the market as it is now"
+        return said
+    too_old = (  # the market's end is not named: it moves on, and the answer stays the same row
+        f"it was tested to {tested_to} and may begin to trade until {until}, but the market goes on, so no account "
+        "could begin with it; run it on the market as it is now; by its figures it would be"
     )
+    sentence = said.sentence.replace("is promoted", f"is not promoted: {too_old}", 1)
+    return dataclasses.replace(said, passed=False, sentence=sentence)
 
 
 def _verdict(

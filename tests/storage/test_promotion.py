@@ -252,7 +252,11 @@ def test_one_with_which_no_account_could_begin_any_more_is_not_promoted(lake, mo
     monkeypatch.setattr(promotion, "trades_until", lambda _: last)
     said = ask(lake, "steady")
     assert not said.activated
-    assert f"may begin to trade until {last}, but the market goes on to {last}, so no account" in said.verdict.sentence
+    assert f"may begin to trade until {last}, but the market goes on, so no account" in said.verdict.sentence
+    assert (
+        "by its figures it would be: on 300 sessions, 2016-01-04 to 2016-10-29, Sharpe ratio" in said.verdict.sentence
+    )
+    assert said.verdict.against("baseline") is not None
     monkeypatch.setattr(promotion, "trades_until", lambda _: last + dt.timedelta(days=1))
     assert ask(lake, "steady").activated
 
