@@ -60,7 +60,7 @@ def test_all_lists_single_seeds_too_and_json_is_whole(invoke, run):
 
 
 def test_policies_that_must_be_run_again_are_counted_and_listed_only_where_asked_for(invoke, run, monkeypatch):
-    def other(ledger, key):  # noqa: ARG001
+    def other(ledger, key):
         raise OtherCodeError(f"version {key} would be another with the defaults of this code; run the new version")
 
     monkeypatch.setattr(Ledger, "read", other)

@@ -13,7 +13,7 @@ from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.ledger.database import VARIABLE, Database, ledger_url
 from nvtrader_pipelines.storage.ledger.schema import HEAD, METADATA, REVISIONS, VERSION_TABLE
 from tests.storage.frames import start
-from tests.storage.ledger.rows import SPEC
+from tests.storage.ledger.rows import RUN_ID, SPEC, run_row
 
 SECRET = "correct-horse-battery-staple"
 
@@ -104,6 +104,17 @@ def test_opening_again_changes_nothing(kind, home):
     key = Ledger.open(home).register(SPEC)
     Database.open(home).migrate()
     assert Ledger.open(home).read(key) == SPEC
+
+
+def test_a_ledger_of_before_keeps_its_runs_and_knows_no_digest_of_what_they_were_sealed_with(home):
+    ledger = Ledger.open(home)
+    ledger.begin(run_row(ledger))
+    ledger.keep_policies(RUN_ID, {}, "d" * 64)
+    with Database.open(home).writing() as connection:
+        connection.execute(sa.text("ALTER TABLE runs DROP COLUMN policies_sha256"))
+        connection.execute(sa.text(f"UPDATE {VERSION_TABLE} SET version_num = '0001'"))
+    run = Ledger.open(home).run(RUN_ID)
+    assert (run.spec_hash, run.policies_sha256) == (SPEC.spec_hash, None)
 
 
 def test_a_ledger_of_newer_code_is_refused_and_left_alone(kind, home):
