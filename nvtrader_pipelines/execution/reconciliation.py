@@ -7,6 +7,7 @@ from datetime import date, datetime
 from nvtrader_pipelines.execution.audit import AuditEvent, event_id
 from nvtrader_pipelines.execution.book import AccountState
 from nvtrader_pipelines.execution.errors import ExecutionError
+from nvtrader_pipelines.execution.journal import Journal
 
 TOLERANCE = 1e-6  # shares: below what any broker keeps of a fraction
 
@@ -43,6 +44,11 @@ def reconcile(
         raise ValueError(f"tolerance must be a number of shares of at least 0, but it is {tolerance}")
     pairs = [(name, expected.get(name, 0.0), actual.get(name, 0.0)) for name in sorted({*expected, *actual})]
     return [Difference(*pair) for pair in pairs if not abs(pair[1] - pair[2]) <= tolerance]  # NaN differs from all
+
+
+def unaccepted(state: AccountState | None, journal: Journal) -> tuple[str, ...]:
+    """What an account differed by at its last close, a sentence each, where no person has accepted it."""
+    return () if state is None or journal.accepted(state.session) else state.differences
 
 
 def refusal(account: str, session: date, differences: Sequence[str]) -> str:

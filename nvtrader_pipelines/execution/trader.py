@@ -6,7 +6,7 @@ from datetime import date, datetime
 
 import numpy as np
 
-from nvtrader_pipelines.envs.dynamics import Account
+from nvtrader_pipelines.envs.account import Account
 from nvtrader_pipelines.execution.audit import About, AuditEvent, EventKind, event_id, plan_event
 from nvtrader_pipelines.execution.book import AccountState
 from nvtrader_pipelines.execution.brokers.venue import InForce, Venue
@@ -17,7 +17,7 @@ from nvtrader_pipelines.execution.orders import Order, order_id
 from nvtrader_pipelines.execution.plan import Finding, RebalancePlan, blocks
 from nvtrader_pipelines.execution.plan_records import TO_BE_TRADED, PlanRecord
 from nvtrader_pipelines.execution.proposals import Deployed, no_trade, plan_of, reasons
-from nvtrader_pipelines.execution.reconciliation import refusal
+from nvtrader_pipelines.execution.reconciliation import refusal, unaccepted
 from nvtrader_pipelines.policies.policy import Decision
 
 ACKNOWLEDGED = "soft findings acknowledged by the replay itself"
@@ -97,7 +97,7 @@ class Trader:
         What differed there may be explained since, by orders that ended late, or be put right by who has the account.
         """
         state = self._venue.last()
-        if state is None or not state.differences or self._journal.accepted(state.session):
+        if state is None or not unaccepted(state, self._journal):
             return None
         self._told_of_ended(None)
         differences = self._venue.unexplained()

@@ -1,7 +1,7 @@
 """The desk: the active policy, its market and an account, put together; what a person or a schedule does with them."""
 
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import date, datetime
 from typing import Self
 
@@ -13,7 +13,7 @@ from nvtrader_pipelines.execution.book import AccountState
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.journal import Journal
 from nvtrader_pipelines.execution.plan import RebalancePlan
-from nvtrader_pipelines.execution.reconciliation import acceptance
+from nvtrader_pipelines.execution.reconciliation import acceptance, unaccepted
 from nvtrader_pipelines.execution.trader import Oversight, Trader
 from nvtrader_pipelines.experiments.progress import Progress
 from nvtrader_pipelines.storage.accounts import held_account, read_account
@@ -136,10 +136,19 @@ class Desk:
         with self._hired() as (trader, market, book):
             return trader.clear(_in_hand(trader, market, _opened(book)))
 
-    def unreconciled(self) -> str | None:
-        """Why nothing trades on from where the account stands, what differs and what to do; None where it agrees."""
+    def require_reconciled(self) -> None:
+        """Refuse to trade on where the account differs, until that is put right or a person has accepted it.
+
+        Raises:
+            NotReconciled: saying what differs and what to do.
+        """
         with self._hired() as (trader, _, _):
-            return trader.unreconciled()
+            trader.require_reconciled()
+
+    def unaccepted(self) -> tuple[str, ...]:
+        """What the account differed by at its last close, where no person has accepted it; nobody else is asked."""
+        with closing(SqliteBook(self.lake.home, self.account)) as book:
+            return unaccepted(book.last(), Journal(self._log, self.account))
 
     def accept(self, by: str, reason: str) -> AuditEvent:
         """Take what the account holds as it is, where it differs from what was expected; it then trades on.

@@ -13,8 +13,8 @@ from nvtrader_pipelines.orchestration import rebalancing, retries, sensors
 from nvtrader_pipelines.orchestration.assets import portfolio
 from nvtrader_pipelines.orchestration.assets.active_policy import ACTIVATION, VERDICT
 from nvtrader_pipelines.orchestration.jobs import CONTEST
-from nvtrader_pipelines.orchestration.portfolio_checks import audit_is_whole, not_reconciled, outside_limits
-from nvtrader_pipelines.orchestration.rebalancing import SESSION, looked_to
+from nvtrader_pipelines.orchestration.portfolio_checks import audit_is_whole, outside_limits
+from nvtrader_pipelines.orchestration.rebalancing import SESSION
 from nvtrader_pipelines.orchestration.resources import DeskResource, WarehouseResource
 from nvtrader_pipelines.storage.accounts import held_account
 from nvtrader_pipelines.storage.active_policy import read_active
@@ -342,6 +342,13 @@ def test_catching_up_ends_at_the_first_session_whose_books_differ_and_fails_ther
     assert states["session"].to_list()[-2:] == [days[-4], days[-3]]
     assert states["n_differences"].to_list()[-1] == 1
     assert Desk.open(lake, "second").due() == days[-3:].to_list()  # nothing was decided there yet
+    refused = run_job(lake.home, "rebalance", instance, {"desk": DeskResource(account="second")})
+    assert materialized(refused) == set()
+    assert "AAA: 1 shares expected, 2 held (+1); bring it in order where it is held, or take it" in problems(refused)
+    Desk.open(lake, "second").accept("ann", "a drill")
+    gone_on = run_job(lake.home, "rebalance", instance, {"desk": DeskResource(account="second", acknowledge=True)})
+    assert gone_on.success, problems(gone_on)
+    assert metadata(gone_on, "portfolio_state")["session"] == str(days[-1])
 
 
 def test_an_audit_that_was_changed_by_hand_does_not_pass(story, asked):
@@ -361,24 +368,3 @@ def test_an_audit_that_was_changed_by_hand_does_not_pass(story, asked):
     assert isinstance(changed, dg.AssetCheckResult)
     assert not changed.passed
     assert "is not what was appended" in (changed.description or "")
-
-
-def test_a_difference_from_the_brokers_books_does_not_pass_once_it_is_the_last_word(story, asked):
-    assert story
-    states = asked[0].read(PORTFOLIO_STATE, {"account": ["paper"]}).sort("session")
-    differs = pl.lit(["AAA: 1 shares expected, 2 held"])
-    wrong = states.with_columns(n_differences=pl.lit(1), differences=differs)
-    days = states["session"]
-    assert not_reconciled(states, None).is_empty()
-    assert not_reconciled(wrong, days[-1]).rows() == [(days[-1], "AAA: 1 shares expected, 2 held")]
-    before = pl.concat([wrong.head(1), states.tail(-1)], how="vertical_relaxed")
-    assert not_reconciled(before, days[0]).is_empty()
-    assert not_reconciled(before, None)["session"].to_list() == [days[0]]  # the account caught up since
-
-
-def test_the_check_of_the_brokers_books_says_to_which_session_it_looked(story, asked, instance):
-    assert story
-    last = asked[0].read(PORTFOLIO_STATE, {"account": ["paper"]})["session"].max()
-    key = dg.AssetCheckKey(dg.AssetKey(["portfolio", "portfolio_state"]), "reconciliation")
-    assert looked_to(instance, key, "paper") == last
-    assert looked_to(instance, key, "another") is None

@@ -4,10 +4,15 @@ import dagster as dg
 import polars as pl
 import pytest
 
+from nvtrader_pipelines.execution.brokers import paper
+from nvtrader_pipelines.execution.errors import NotReconciled
+from nvtrader_pipelines.execution.reconciliation import Difference
 from nvtrader_pipelines.orchestration.assets.portfolio import BLOCKING, ORDERS_KEY, PLAN_KEY, STATE_KEY, TARGET_KEY
 from nvtrader_pipelines.orchestration.definitions import build_defs
 from nvtrader_pipelines.orchestration.rebalancing import require_passed
+from nvtrader_pipelines.orchestration.resources import DeskResource
 from nvtrader_pipelines.storage.audit_log import JsonlAudit
+from nvtrader_pipelines.storage.execution import followed
 from nvtrader_pipelines.storage.medallion import read_panel
 from nvtrader_pipelines.storage.tables import ORDERS, PORTFOLIO_STATE, REBALANCE_PLAN, TARGET_WEIGHTS
 from nvtrader_pipelines.storage.trading import Desk
@@ -18,7 +23,6 @@ QUIET = {"loggers": {"console": {"config": {"level": "CRITICAL"}}}}
 FAULTS = [  # what is changed in the last row of a table, and the check that must find it
     (ORDERS_KEY, "no_nan", ORDERS, {"quantity": None}),
     (STATE_KEY, "no_nan", PORTFOLIO_STATE, {"weights": [float("nan")]}),
-    (STATE_KEY, "reconciliation", PORTFOLIO_STATE, {"n_differences": 1, "differences": ["AAA: 1 expected, 2 held"]}),
     (TARGET_KEY, "no_nan", TARGET_WEIGHTS, {"change": None}),
     (TARGET_KEY, "weights_sum_to_one", TARGET_WEIGHTS, {"weight": 0.5}),  # of cash, which is the last
     (PLAN_KEY, "no_nan", REBALANCE_PLAN, {"turnover": None}),
@@ -46,10 +50,11 @@ def instance():
         yield found
 
 
-def checked(lake, instance, *keys) -> dict[str, bool]:
+def checked(lake, instance, *keys, account="paper") -> dict[str, bool]:
     """What the checks say, evaluated alone."""
     alone = dg.define_asset_job("alone", dg.AssetSelection.checks(*keys))
-    job = dg.Definitions.merge(build_defs(home=lake.home), dg.Definitions(jobs=[alone])).resolve_job_def("alone")
+    defs = build_defs({"desk": DeskResource(account=account)}, home=lake.home)
+    job = dg.Definitions.merge(defs, dg.Definitions(jobs=[alone])).resolve_job_def("alone")
     return evaluations(job.execute_in_process(instance=instance, run_config=QUIET, raise_on_error=False))
 
 
@@ -89,6 +94,20 @@ def test_a_fault_in_the_last_row_is_found_and_holds_the_account(lake, instance, 
         lake.replace(table, rows, {})
     assert list(checked(lake, instance, check).values()) == [True]
     assert trades(instance)
+
+
+def test_an_account_that_differs_does_not_pass_until_a_person_accepts_it(lake, instance, monkeypatch):
+    (lake.home.accounts / "second.yaml").parent.mkdir(exist_ok=True)
+    (lake.home.accounts / "second.yaml").write_text("kind: paper\n")
+    second, day = Desk.open(lake, "second"), read_panel(lake, "landing").sessions[-1].item()
+    monkeypatch.setattr(paper, "reconcile", lambda *_: [Difference("AAA", 1.0, 2.0)])
+    with pytest.raises(NotReconciled, match=r"AAA: 1 shares expected, 2 held \(\+1\)"):
+        followed(second.trade(day, acknowledge=True), lambda _: None)
+    check = dg.AssetCheckKey(STATE_KEY, "reconciliation")
+    assert list(checked(lake, instance, check, account="second").values()) == [False]
+    assert list(checked(lake, instance, check).values()) == [True]
+    second.accept("ann", "I looked")
+    assert list(checked(lake, instance, check, account="second").values()) == [True]
 
 
 def test_a_row_of_the_audit_that_was_changed_is_found_and_holds_the_account(lake, instance):

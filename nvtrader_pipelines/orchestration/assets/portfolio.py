@@ -37,7 +37,7 @@ STATE_KEY = dg.AssetKey(["portfolio", "portfolio_state"])
 TARGET_KEY = dg.AssetKey(["portfolio", "target_weights"])
 PLAN_KEY = dg.AssetKey(["portfolio", "rebalance_plan"])
 POOL = "account"  # one step at a time moves one, also of runs by hand, which lack the tag of the job `rebalance`
-BLOCKING = [
+BLOCKING = [  # what `orders` asks for; reconciliation is not among them, as the desk itself refuses
     dg.AssetCheckKey(ORDERS_KEY, "audit_is_whole"),
     dg.AssetCheckKey(ORDERS_KEY, "no_nan"),
     dg.AssetCheckKey(STATE_KEY, "no_nan"),
@@ -92,7 +92,7 @@ def portfolio_state(warehouse: WarehouseResource, desk: DeskResource) -> dg.Mate
     states = of_account(trading, PORTFOLIO_STATE)
     figures = account_figures(states, rivals(trading.lake, states))
     pictures = keep_pictures(warehouse.home, "portfolio_state", figures, desk.account)
-    return told(trading, PORTFOLIO_STATE, {**figures_of(states), **pictures})
+    return told(trading, PORTFOLIO_STATE, {**pictures, **figures_of(states)})
 
 
 @dg.asset(
@@ -128,7 +128,7 @@ def rebalance_plan(warehouse: WarehouseResource, desk: DeskResource) -> dg.Mater
     trading.mirror()
     plans = of_account(trading, REBALANCE_PLAN)
     pictures = keep_pictures(warehouse.home, "rebalance_plan", plan_figures(plans), desk.account)
-    return told(trading, REBALANCE_PLAN, {**findings_of(plans), **pictures})
+    return told(trading, REBALANCE_PLAN, {**pictures, **findings_of(plans)})
 
 
 def of_account(desk: Desk, table: Table) -> pl.DataFrame:
