@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from benchmarks.claim import Goal, report, rounds
-from nvtrader_pipelines.envs.dynamics import Account
+from nvtrader_pipelines.envs.account import Account
 from nvtrader_pipelines.envs.simulation import PortfolioSimulation
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.evaluation.backtest import Contestant, Recorder, WalkStep, walk

@@ -7,16 +7,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from nvtrader_pipelines.envs.dynamics import (
-    Account,
-    FillTiming,
-    Transition,
-    hold,
-    holding_period,
-    market_legs,
-    opening_account,
-    resolve_fill,
-)
+from nvtrader_pipelines.envs.account import Account, opening_account
+from nvtrader_pipelines.envs.dynamics import FillTiming, Transition, hold, holding_period, market_legs, resolve_fill
 from nvtrader_pipelines.envs.rewards.term import RECENT_SESSIONS, StepOutcome
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.market.panel import MarketPanel

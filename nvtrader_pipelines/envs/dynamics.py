@@ -1,7 +1,7 @@
 """The one transition of the account: drift, trade once, pay, drift on; environments and back-tests share it."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -28,28 +28,6 @@ from nvtrader_pipelines.portfolio.financing import STANDARD_FINANCING, Financing
 
 FillTiming = Literal["next_open", "next_close", "same_close"]
 FloatArray = NDArray[np.float64]
-
-
-@dataclass(frozen=True, eq=False)
-class Account:
-    """One portfolio at the close of a session."""
-
-    weights: FloatArray  # (N+1,) of equity, cash last
-    equity: float = 1.0
-    peak: float = 1.0
-    recent_returns: FloatArray = field(default_factory=lambda: np.zeros(0))  # (S,) net session returns, the latest last
-
-    @property
-    def drawdown(self) -> float:
-        """Loss from the highest equity so far, as a positive fraction."""
-        return 1.0 - self.equity / self.peak
-
-
-def opening_account(n_symbols: int) -> Account:
-    """An account of equity 1, all in cash."""
-    weights = np.zeros(n_symbols + 1)
-    weights[-1] = 1.0
-    return Account(weights=weights)
 
 
 @dataclass(frozen=True, eq=False)

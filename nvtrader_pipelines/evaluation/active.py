@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 import numpy as np
-import statsmodels.api as sm
 from numpy.typing import NDArray
 
 from nvtrader_pipelines.evaluation.statistics import NO_SPREAD, PERIODS_PER_YEAR
@@ -66,6 +65,8 @@ def market_model(
     if float(reference.std()) <= NO_SPREAD * float(np.abs(reference).max()):
         raise ValueError(f"a beta needs a reference that varies, but all its {n} returns are {reference[0]:g}")
     n_lags = int(4.0 * (n / 100.0) ** (2.0 / 9.0))
+    import statsmodels.api as sm  # it takes a second to import
+
     fitted = sm.OLS(returns, sm.add_constant(reference)).fit(cov_type="HAC", cov_kwds={"maxlags": n_lags})
     alpha, beta = fitted.params
     largest = max(float(np.abs(returns).max()), float(np.abs(reference).max()))

@@ -1,8 +1,8 @@
 """One number, with its interval, from the scores of several folds and seeds: the interquartile mean."""
 
 import numpy as np
+import scipy  # its parts are imported when they are first used
 from numpy.typing import NDArray
-from scipy.stats import bootstrap, trim_mean
 
 from nvtrader_pipelines.evaluation.intervals import Interval
 from nvtrader_pipelines.evaluation.statistics import CONFIDENCE_LEVEL, require_confidence_level
@@ -35,7 +35,7 @@ def interquartile_mean(
             f"an interquartile mean needs finite scores of shape (folds, seeds) with at least {MIN_SEEDS} seeds, but "
             f"got shape {scores.shape} with {int((~np.isfinite(scores)).sum())} not finite; train more seeds"
         )
-    drawn = bootstrap(
+    drawn = scipy.stats.bootstrap(
         tuple(scores),
         _middle_half,
         n_resamples=n_draws,
@@ -48,4 +48,4 @@ def interquartile_mean(
 
 
 def _middle_half(*folds: NDArray[np.float64], axis: int = -1) -> NDArray[np.float64]:
-    return trim_mean(np.concatenate(folds, axis=axis), TRIMMED, axis=axis)
+    return scipy.stats.trim_mean(np.concatenate(folds, axis=axis), TRIMMED, axis=axis)

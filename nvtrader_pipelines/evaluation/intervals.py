@@ -3,10 +3,9 @@
 from dataclasses import dataclass
 
 import numpy as np
-from arch.bootstrap import StationaryBootstrap
+import scipy  # its parts are imported when they are first used
 from numpy.typing import NDArray
 from pydantic import Field, PositiveInt
-from scipy.stats import norm
 
 from nvtrader_pipelines.components import Component
 from nvtrader_pipelines.evaluation.sharpe_error import gmm_standard_error
@@ -49,7 +48,10 @@ def lo_interval(
     """
     require_confidence_level(confidence_level)
     error = gmm_standard_error(returns, n_lags) * float(np.sqrt(periods_per_year))
-    point, reach = sharpe_ratio(returns, periods_per_year), float(norm.ppf(0.5 + confidence_level / 2.0)) * error
+    point, reach = (
+        sharpe_ratio(returns, periods_per_year),
+        float(scipy.stats.norm.ppf(0.5 + confidence_level / 2.0)) * error,
+    )
     return Interval(point, point - reach, point + reach)
 
 
@@ -115,6 +117,8 @@ class SharpeIntervals(Component):
         n_sessions, n_series = residuals.shape
         powers = np.hstack([residuals, residuals**2])
         sums = np.empty((self.n_draws, 2 * n_series))
+        from arch.bootstrap import StationaryBootstrap  # it takes a second to import
+
         bootstrap = StationaryBootstrap(self.mean_block, np.arange(n_sessions), seed=generator)
         for start in range(0, self.n_draws, _CHUNK):
             draws = range(start, min(start + _CHUNK, self.n_draws))

@@ -4,7 +4,6 @@ from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from statsmodels.stats.multitest import multipletests
 
 Correction = Literal[
     "holm",
@@ -44,6 +43,8 @@ def adjusted_p_values(p_values: NDArray[np.float64], correction: Correction) -> 
     if correction == "holm":
         return _holm(p_values)
     with np.errstate(divide="ignore"):  # Sidak takes the logarithm of 1 - p
+        from statsmodels.stats.multitest import multipletests
+
         return np.asarray(multipletests(p_values, method=_STATSMODELS[correction])[1], dtype=np.float64)
 
 

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
-import statsmodels.api as sm
 from numpy.typing import NDArray
 
 from nvtrader_pipelines.evaluation.statistics import NO_SPREAD, sharpe_of_sums
@@ -49,6 +48,8 @@ class BacktestOverfitting:
                 f"degradation needs Sharpe ratios in sample that differ, but all are {self.in_sample[0]:g}; use more "
                 "blocks"
             )
+        import statsmodels.api as sm  # it takes a second to import
+
         fitted = sm.OLS(self.out_of_sample, sm.add_constant(self.in_sample)).fit()
         intercept, slope = map(float, fitted.params)
         return Degradation(slope, intercept, float(fitted.rsquared))

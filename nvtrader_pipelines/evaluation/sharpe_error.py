@@ -1,10 +1,8 @@
 """How uncertain a Sharpe ratio is by theory, and how it scales with the length of a period: Lo (2002)."""
 
 import numpy as np
+import scipy  # its parts are imported when they are first used
 from numpy.typing import NDArray
-from scipy.stats import kurtosis, skew
-from statsmodels.stats.sandwich_covariance import S_hac_simple
-from statsmodels.tsa.stattools import acf
 
 from nvtrader_pipelines.evaluation.statistics import (
     PERIODS_PER_YEAR,
@@ -45,7 +43,11 @@ def mertens_standard_error(returns: NDArray[np.float64]) -> float:
     """
     varied = _require_spread(returns)
     sharpe = sharpe_ratio(varied, 1)
-    variance = 1.0 - float(skew(varied)) * sharpe + (float(kurtosis(varied, fisher=False)) - 1.0) / 4.0 * sharpe**2
+    variance = (
+        1.0
+        - float(scipy.stats.skew(varied)) * sharpe
+        + (float(scipy.stats.kurtosis(varied, fisher=False)) - 1.0) / 4.0 * sharpe**2
+    )
     return float(np.sqrt(variance / len(varied)))
 
 
@@ -78,6 +80,8 @@ def gmm_standard_error(returns: NDArray[np.float64], n_lags: int | None = None) 
     _require_lags(len(varied), lags)
     standard = (varied - varied.mean()) / varied.std()
     influence = standard - 0.5 * float(varied.mean() / varied.std()) * (standard**2 - 1.0)
+    from statsmodels.stats.sandwich_covariance import S_hac_simple
+
     total = S_hac_simple(influence[:, None], nlags=lags)
     return float(np.sqrt(total.item())) / len(varied)
 
@@ -122,6 +126,8 @@ def autocorrelations(returns: NDArray[np.float64], n_lags: int) -> NDArray[np.fl
     """
     varied = _require_spread(returns)
     _require_lags(len(varied), n_lags)
+    from statsmodels.tsa.stattools import acf
+
     return np.asarray(acf(varied, nlags=n_lags, fft=False))[1:]
 
 

@@ -12,9 +12,8 @@ from functools import cache
 from math import e, isfinite
 
 import numpy as np
+import scipy  # its parts are imported when they are first used
 from numpy.typing import NDArray
-from scipy.integrate import quad
-from scipy.stats import kurtosis, norm, skew
 
 from nvtrader_pipelines.evaluation.statistics import never_vary, require_confidence_level
 
@@ -74,7 +73,10 @@ def sharpe_moments(returns: NDArray[np.float64], *, bias: bool = True) -> Sharpe
             f"Sharpe inference needs returns that vary, but all {len(returns)} are {returns[0]:g}; they have no Sharpe "
             "ratio"
         )
-    skewness, raw = float(skew(returns, bias=bias)), float(kurtosis(returns, fisher=False, bias=bias))
+    skewness, raw = (
+        float(scipy.stats.skew(returns, bias=bias)),
+        float(scipy.stats.kurtosis(returns, fisher=False, bias=bias)),
+    )
     if not bias and raw < skewness**2 + 1.0 - ROUNDING:
         raise ValueError(
             f"{len(returns)} returns are too few to correct their moments: a skewness of {skewness:.3g} and a kurtosis "
@@ -99,12 +101,12 @@ def probabilistic_sharpe_ratio(moments: SharpeMoments, benchmark: float = 0.0) -
 
     Source: Bailey & Lopez de Prado (2012).
     """
-    return float(norm.cdf(_errors_above(moments, benchmark)))
+    return float(scipy.stats.norm.cdf(_errors_above(moments, benchmark)))
 
 
 def sharpe_p_value(moments: SharpeMoments, benchmark: float = 0.0) -> float:
     """One-sided p value of a true Sharpe ratio of at most the benchmark: 1 less the probabilistic Sharpe ratio."""
-    return float(norm.sf(_errors_above(moments, benchmark)))
+    return float(scipy.stats.norm.sf(_errors_above(moments, benchmark)))
 
 
 def _errors_above(moments: SharpeMoments, benchmark: float) -> float:
@@ -133,7 +135,7 @@ def expected_maximum_sharpe(n_trials: int, variance: float) -> float:
         )
     if n_trials == 1 or variance == 0.0:
         return 0.0
-    quantiles = norm.ppf([1.0 - 1.0 / n_trials, 1.0 - 1.0 / (n_trials * e)])
+    quantiles = scipy.stats.norm.ppf([1.0 - 1.0 / n_trials, 1.0 - 1.0 / (n_trials * e)])
     return float(np.sqrt(variance) * ((1.0 - EULER_GAMMA) * quantiles[0] + EULER_GAMMA * quantiles[1]))
 
 
@@ -226,7 +228,7 @@ def probabilistic_sharpe_ratio_2025(
     Arguments and errors are those of `sharpe_ratio_error_2025`.
     """
     error = sharpe_ratio_error_2025(moments, benchmark, autocorrelation=autocorrelation, n_trials=n_trials)
-    return float(norm.cdf((moments.sharpe - benchmark) / error))
+    return float(scipy.stats.norm.cdf((moments.sharpe - benchmark) / error))
 
 
 def deflated_sharpe_ratio_2025(
@@ -270,8 +272,8 @@ def false_negative_rate_2025(
     under_null, under_alternative = (
         sharpe_ratio_error_2025(moments, at, autocorrelation=autocorrelation) for at in (benchmark, alternative)
     )
-    critical = benchmark + float(norm.ppf(confidence_level)) * under_null
-    return float(norm.cdf((critical - alternative) / under_alternative))
+    critical = benchmark + float(scipy.stats.norm.ppf(confidence_level)) * under_null
+    return float(scipy.stats.norm.cdf((critical - alternative) / under_alternative))
 
 
 @cache
@@ -286,7 +288,13 @@ def variance_of_maximum(n_trials: int) -> float:
     if n_trials == 1:
         return 1.0
     first, second = (
-        quad(lambda z, power=power: z**power * n_trials * norm.pdf(z) * norm.cdf(z) ** (n_trials - 1), -12.0, 12.0)[0]
+        scipy.integrate.quad(
+            lambda z, power=power: (
+                z**power * n_trials * scipy.stats.norm.pdf(z) * scipy.stats.norm.cdf(z) ** (n_trials - 1)
+            ),
+            -12.0,
+            12.0,
+        )[0]
         for power in (1, 2)
     )
     return second - first**2
@@ -316,7 +324,7 @@ def _squared_quantile(moments: SharpeMoments, benchmark: float, confidence_level
             f"a minimum track record length needs a Sharpe ratio above the benchmark, but {moments.sharpe:g} is not "
             f"above {benchmark:g}; no record is long enough"
         )
-    return float(norm.ppf(confidence_level) / (moments.sharpe - benchmark)) ** 2
+    return float(scipy.stats.norm.ppf(confidence_level) / (moments.sharpe - benchmark)) ** 2
 
 
 def _require_finite(sharpe: float) -> None:

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from nvtrader_pipelines.components import Component
-from nvtrader_pipelines.envs.dynamics import FillTiming, Legs, market_legs, opening_account, resolve_fill
+from nvtrader_pipelines.envs.account import opening_account
+from nvtrader_pipelines.envs.dynamics import FillTiming, Legs, market_legs, resolve_fill
 from nvtrader_pipelines.envs.transition import hold_path
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.policies.weights_table import wanted_weights

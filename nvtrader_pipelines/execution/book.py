@@ -8,7 +8,7 @@ from typing import Protocol, Self
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from nvtrader_pipelines.envs.dynamics import Account
+from nvtrader_pipelines.envs.account import Account
 from nvtrader_pipelines.execution.brokers.broker import Status
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.orders import Fill, Order

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,8 +18,10 @@ from nvtrader_pipelines.policies.archive import read_archive
 from nvtrader_pipelines.policies.baselines import ClassicalAgent
 from nvtrader_pipelines.policies.pipelined import PipelinedPolicy
 from nvtrader_pipelines.policies.policy import Policy
-from nvtrader_pipelines.policies.sb3_zip import Sb3Zip, open_sb3
 from nvtrader_pipelines.policies.weights_table import WeightsPolicy, WeightsTable
+
+if TYPE_CHECKING:
+    from nvtrader_pipelines.policies.sb3_zip import Sb3Zip
 
 Window = tuple[date, date]  # first and last session judged
 Open = Callable[[MarketPanel, Window], Policy]
@@ -182,12 +184,14 @@ def weights_candidate(
     )
 
 
-def sb3_candidate(name: str, entrant: Sb3Entrant, saved: Sb3Zip, panel: MarketPanel) -> Candidate:
+def sb3_candidate(name: str, entrant: Sb3Entrant, saved: "Sb3Zip", panel: MarketPanel) -> Candidate:
     """A policy that Stable-Baselines3 trained elsewhere, on the panel of the names it was trained with.
 
     Raises:
         ValueError: if its file does not state what it was trained on, or the network is not of this panel.
     """
+    from nvtrader_pipelines.policies.sb3_zip import open_sb3
+
     first, last = entrant.train_first, entrant.train_last
     if first is None or last is None:
         raise ValueError(

@@ -7,7 +7,7 @@ from typing import Self
 
 import numpy as np
 
-from nvtrader_pipelines.envs.dynamics import Account
+from nvtrader_pipelines.envs.account import Account
 from nvtrader_pipelines.evaluation.backtest import Contestant
 from nvtrader_pipelines.evaluation.splits import Fold
 from nvtrader_pipelines.experiments.contest import Archives, FoldThresholds, contestants

@@ -10,7 +10,7 @@ from nvtrader_pipelines.envs.observations import ObservationScaler
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.experiments.spec import MarketChoice
 from nvtrader_pipelines.policies.baselines import Baseline, EqualWeight
-from nvtrader_pipelines.policies.sb3_zip import Activation, Algorithm
+from nvtrader_pipelines.policies.sb3_choices import Activation, Algorithm
 
 RebalanceFrequency = Annotated[int, Field(ge=1, le=10)]  # as an environment has it
 

@@ -9,7 +9,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from nvtrader_pipelines.envs.dynamics import Account, resolve_fill
+from nvtrader_pipelines.envs.account import Account
+from nvtrader_pipelines.envs.dynamics import resolve_fill
 from nvtrader_pipelines.envs.rewards import LogGrowth
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.evaluation.backtest import ACTION_LOG, EQUITY, Contestant, backtest, walk

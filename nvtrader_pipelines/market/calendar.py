@@ -4,7 +4,6 @@ import datetime as dt
 import warnings
 from functools import cache
 
-import exchange_calendars
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,6 +15,8 @@ LAST_DAY = dt.date(2049, 12, 31)  # fixed, so that a result does not depend on t
 @cache
 def all_sessions() -> NDArray[np.datetime64]:
     """Every session from 1900 to 2049 as (S,) days, ascending; read-only."""
+    import exchange_calendars  # with pandas it takes half a second, which reading a record does not need
+
     with warnings.catch_warnings():  # exchange_calendars 4.13 still reads values in a way pandas 4 will change
         warnings.filterwarnings("ignore", message="Series.values returning", category=DeprecationWarning)
         calendar = exchange_calendars.get_calendar(CALENDAR, start=str(FIRST_DAY), end=str(LAST_DAY))

@@ -5,9 +5,9 @@ from typing import Annotated, Literal, Self
 
 import numpy as np
 import polars as pl
+import scipy  # its parts are imported when they are first used
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
-from scipy.signal import butter, sosfiltfilt
 
 from nvtrader_pipelines.components import Component
 from nvtrader_pipelines.market.tables import REGIMES
@@ -184,7 +184,7 @@ def _checked(market_returns: NDArray[np.float64], params: SliceAndMergeRegimePar
 
 def _low_pass(levels: NDArray[np.float64], period: int) -> NDArray[np.float64]:
     """The levels without what swings faster than once in `period` sessions; 2 / period in units of Nyquist's."""
-    return sosfiltfilt(butter(FILTER_ORDER, 2.0 / period, output="sos"), levels)
+    return scipy.signal.sosfiltfilt(scipy.signal.butter(FILTER_ORDER, 2.0 / period, output="sos"), levels)
 
 
 def _turning_points(filtered: NDArray[np.float64]) -> NDArray[np.int64]:

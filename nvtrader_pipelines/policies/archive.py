@@ -3,16 +3,16 @@
 import io
 import operator
 import zipfile
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
-import torch
 from pydantic import BaseModel, ConfigDict, Field
-from safetensors import SafetensorError
-from safetensors.torch import load, save
 
 from nvtrader_pipelines.envs.observations import ObservationScaler
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.policies.agents import Agent
+
+if TYPE_CHECKING:
+    import torch
 
 TENSORS, CARD = "policy.safetensors", "card.json"
 FORMAT: Final = 1
@@ -50,8 +50,10 @@ class PolicyArchiveError(ValueError):
     """A policy file that cannot be used."""
 
 
-def write_archive(card: PolicyCard, tensors: dict[str, torch.Tensor]) -> bytes:
+def write_archive(card: PolicyCard, tensors: "dict[str, torch.Tensor]") -> bytes:
     """The file's bytes; equal cards and tensors give equal bytes."""
+    from safetensors.torch import save
+
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
         for name, content in ((CARD, card.model_dump_json(indent=1).encode()), (TENSORS, save(tensors))):
@@ -59,12 +61,15 @@ def write_archive(card: PolicyCard, tensors: dict[str, torch.Tensor]) -> bytes:
     return buffer.getvalue()
 
 
-def read_archive(content: bytes) -> tuple[PolicyCard, dict[str, torch.Tensor]]:
+def read_archive(content: bytes) -> "tuple[PolicyCard, dict[str, torch.Tensor]]":
     """The card and the tensors.
 
     Raises:
         PolicyArchiveError: if the bytes are no such file, or the card or tensors are damaged.
     """
+    from safetensors import SafetensorError
+    from safetensors.torch import load
+
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             if sorted(archive.namelist()) != [CARD, TENSORS]:

@@ -2,13 +2,16 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
-import torch
 
 from nvtrader_pipelines.envs.observations import ObservationScaler
 from nvtrader_pipelines.policies.trajectory import STEP
+
+if TYPE_CHECKING:
+    import torch
 
 CURVE_POINTS = 200
 CurvePoint = tuple[int, float]  # timesteps, mean reward of a step
@@ -32,7 +35,7 @@ class TrainingHooks:
 class Fit:
     """What training gave: the network's tensors, the observation's scaler, the learning curve, sampled episodes."""
 
-    tensors: dict[str, torch.Tensor]
+    tensors: "dict[str, torch.Tensor]"
     scaler: ObservationScaler
     curve: list[CurvePoint]  # at most CURVE_POINTS
     rollouts: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=STEP))

@@ -1,22 +1,22 @@
 """Trained policies in use: deterministic decisions of one network, or of the average over seeds."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import torch
-from gymnasium import spaces
 
+from nvtrader_pipelines.envs.account import Account
 from nvtrader_pipelines.envs.actions import ActionMap
-from nvtrader_pipelines.envs.dynamics import Account
 from nvtrader_pipelines.envs.observations import ObservationBuilder, ObservationScaler
 from nvtrader_pipelines.envs.observations.builder import AccountView
-from nvtrader_pipelines.envs.observations.hashing import observation_hashes
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.policies.agents import Learner
 from nvtrader_pipelines.policies.archive import PolicyArchiveError, PolicyCard
 from nvtrader_pipelines.policies.policy import Decision, Policy
+
+if TYPE_CHECKING:
+    import torch
 
 
 class Interface(NamedTuple):
@@ -30,7 +30,7 @@ Interfaces = dict[tuple[EnvSpec, ObservationScaler], Interface]  # of one panel
 
 
 def open_policy(
-    card: PolicyCard, tensors: dict[str, torch.Tensor], panel: MarketPanel, shared: Interfaces | None = None
+    card: PolicyCard, tensors: "dict[str, torch.Tensor]", panel: MarketPanel, shared: Interfaces | None = None
 ) -> Policy:
     """The policy of a card on one panel, for one account: what it remembers is that account's.
 
@@ -88,10 +88,13 @@ class LearnedPolicy:
         self,
         card: PolicyCard,
         agent: Learner,
-        tensors: dict[str, torch.Tensor],
+        tensors: "dict[str, torch.Tensor]",
         panel: MarketPanel,
         interface: Interface,
     ) -> None:
+        import torch
+        from gymnasium import spaces
+
         torch.set_num_threads(1)
         self._panel, self._agent = panel, agent
         self._builder, self._map = interface
@@ -114,6 +117,10 @@ class LearnedPolicy:
 
     def decide(self, panel: MarketPanel, t: int, account: Account) -> Decision:
         """The weights wanted at the close of session `t`."""
+        import torch
+
+        from nvtrader_pipelines.envs.observations.hashing import observation_hashes
+
         self._require_next(panel, t)
         index = np.array([t])
         view = AccountView(account.weights[None, :], np.array([account.drawdown]))

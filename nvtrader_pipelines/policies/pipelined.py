@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Self
 
-from nvtrader_pipelines.envs.dynamics import Account
+from nvtrader_pipelines.envs.account import Account
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.policies.policy import Decision, Policy
 from nvtrader_pipelines.portfolio.pipeline import Situation, Thresholds, WeightPipeline

@@ -6,7 +6,7 @@ import json
 import re
 import zipfile
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -16,21 +16,19 @@ from stable_baselines3.sac.policies import SACPolicy
 from stable_baselines3.td3.policies import TD3Policy
 from torch import Tensor, nn
 
+from nvtrader_pipelines.envs.account import Account
 from nvtrader_pipelines.envs.actions import ActionMap
-from nvtrader_pipelines.envs.dynamics import Account
 from nvtrader_pipelines.envs.observations import ObservationBuilder, ObservationScaler
 from nvtrader_pipelines.envs.observations.builder import AccountView
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.policies.archive import PolicyArchiveError
 from nvtrader_pipelines.policies.policy import Decision
+from nvtrader_pipelines.policies.sb3_choices import MOST_BYTES, Activation, Algorithm
 
-Algorithm = Literal["ppo", "a2c", "sac", "td3"]
-Activation = Literal["tanh", "relu", "elu", "leaky_relu", "silu", "gelu"]
 Tensors = dict[str, Tensor]
 
 TENSORS, DATA, VERSION = "policy.pth", "data", "_stable_baselines3_version"
-MOST_BYTES = 1 << 28  # of a file, a member or all tensors; a zip may unpack to more than there is memory
 ACTIVATIONS: dict[str, type[nn.Module]] = {
     "tanh": nn.Tanh,
     "relu": nn.ReLU,

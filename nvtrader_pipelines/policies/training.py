@@ -15,13 +15,9 @@ from functools import partial
 from multiprocessing.synchronize import Lock
 from typing import Any
 
-import torch
-from safetensors.torch import load, save
-
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.market.panel import MarketPanel, Window
 from nvtrader_pipelines.policies.agents import Agent, CurvePoint, Fit, TrainingHooks
-from nvtrader_pipelines.policies.agents.checkpoints import CheckpointError
 
 
 @dataclass(frozen=True)
@@ -62,6 +58,16 @@ class Finished:
     fit: Fit
 
 
+PRELOADED = (  # what workers are forks of: their first optimizer would import `torch._dynamo`, for 1.5 s
+    __name__,
+    "torch._dynamo",
+    "sb3_contrib",
+    "safetensors.torch",
+    "nvtrader_pipelines.policies.agents.checkpoints",
+    "nvtrader_pipelines.policies.agents.grouped_training",
+    "nvtrader_pipelines.policies.agents.rollouts",
+    "nvtrader_pipelines.policies.networks.gaussian_policy",
+)
 TrainingEvent = Stepped | Checkpointed | Finished
 
 
@@ -105,6 +111,8 @@ def _begin(worker: _Worker, leash: Any) -> None:
     """Set a worker up; it ends when the other end of its leash, a pipe, is closed: by `train_all` or by a death."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is the caller's to handle
     threading.Thread(target=_end_with, args=(leash,), daemon=True).start()
+    import torch
+
     _workers.append(worker)
     gc.freeze()  # a search for garbage would copy every page that is shared with the other workers
     torch.set_num_threads(1)
@@ -117,6 +125,10 @@ def _end_with(leash: Any) -> None:
 
 def _train(number: int) -> None:
     """Train one of the tasks, telling the caller of it on the way."""
+    from safetensors.torch import save
+
+    from nvtrader_pipelines.policies.agents.checkpoints import CheckpointError
+
     (worker,) = _workers
     task = worker.tasks[number]
     tell = partial(worker.tell, number)
@@ -165,7 +177,7 @@ class _Crew:
 
     def __init__(self, panel: MarketPanel, tasks: Sequence[TrainingTask], n_processes: int) -> None:
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload([__name__, "torch._dynamo"])  # which a first optimizer imports, for 1.5 s
+        context.set_forkserver_preload(list(PRELOADED))
         self._tasks, self._unfinished = tasks, len(tasks)
         self._held, self._leash = context.Pipe(duplex=False)
         self._ear, self._line = context.Pipe(duplex=False)
@@ -205,6 +217,8 @@ class _Crew:
 
     def _next(self) -> TrainingEvent | None:
         """The next event, or None if there is none for a while."""
+        from safetensors.torch import load
+
         try:
             # importing polars makes a signal restart a blocking wait, so without a timeout Ctrl-C would not be heard
             number, told = self._told.get(timeout=0.5)

@@ -10,7 +10,7 @@ from sqlalchemy import event
 
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import locked
-from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.home import Home, lock_path
 from nvtrader_pipelines.storage.table import Table
 
 FORMAT = {"format-version": "2"}
@@ -28,11 +28,6 @@ PROPERTIES = {
 }
 # Longer keys must be whole in the statistics, or another engine's delete reads the partition to prove that it may go.
 LONG_KEYS = ("spec_hash", "run_id", "file", "digest")
-
-
-def lock_path(home: Home, name: str) -> Path:
-    """The lock file of a table, of the catalog, or of a piece of work that must not run twice at once."""
-    return home.iceberg / ".locks" / f"{name}.lock"
 
 
 def open_catalog(home: Home) -> SqlCatalog:

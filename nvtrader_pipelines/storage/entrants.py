@@ -30,7 +30,7 @@ from nvtrader_pipelines.experiments.entrants import (
 from nvtrader_pipelines.experiments.explanation import explained
 from nvtrader_pipelines.experiments.spec import ExperimentSpec, MarketChoice
 from nvtrader_pipelines.market.panel import MarketPanel
-from nvtrader_pipelines.policies.sb3_zip import MOST_BYTES, read_sb3_zip
+from nvtrader_pipelines.policies.sb3_choices import MOST_BYTES
 from nvtrader_pipelines.policies.weights_table import WeightsTable
 from nvtrader_pipelines.storage.documents import read_document
 from nvtrader_pipelines.storage.errors import StorageError
@@ -123,6 +123,8 @@ class _Reader:
         if isinstance(entrant, BaselineEntrant):
             return baseline_candidate(path.stem, entrant)
         if isinstance(entrant, Sb3Entrant):
+            from nvtrader_pipelines.policies.sb3_zip import read_sb3_zip  # PyTorch takes seconds to import
+
             saved = read_sb3_zip(_content(path, entrant.file, ".zip"))
             return sb3_candidate(path.stem, entrant, saved, self.panels.of(entrant.market))
         table = _table(path, entrant)

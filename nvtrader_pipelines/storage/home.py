@@ -137,3 +137,8 @@ class Home:
     def dagster(self) -> Path:
         """DAGSTER_HOME."""
         return self.warehouse / "dagster"
+
+
+def lock_path(home: Home, name: str) -> Path:
+    """The lock file of a table, of the catalog, or of a piece of work that must not run twice at once."""
+    return home.iceberg / ".locks" / f"{name}.lock"

@@ -14,9 +14,9 @@ from nvtrader_pipelines.market.sources import Delivery
 from nvtrader_pipelines.market.tables import BARS as BARS_SCHEMA
 from nvtrader_pipelines.market.tables import DELIVERIES as DELIVERIES_SCHEMA
 from nvtrader_pipelines.market.tables import PANELS
-from nvtrader_pipelines.storage.catalog import lock_path
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import locked
+from nvtrader_pipelines.storage.home import lock_path
 from nvtrader_pipelines.storage.landing import keep_copies, landed_files
 from nvtrader_pipelines.storage.specs import read_market
 from nvtrader_pipelines.storage.tables import (

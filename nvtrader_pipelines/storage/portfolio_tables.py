@@ -8,9 +8,9 @@ import polars as pl
 from nvtrader_pipelines.execution.audit import AuditEvent
 from nvtrader_pipelines.execution.plan_records import plan_records
 from nvtrader_pipelines.storage.audit_log import AuditRow, JsonlAudit
-from nvtrader_pipelines.storage.catalog import lock_path
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import locked
+from nvtrader_pipelines.storage.home import lock_path
 from nvtrader_pipelines.storage.paper_book import SqliteBook, book_path
 from nvtrader_pipelines.storage.portfolio_rows import (
     audit_rows,

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from pyiceberg.table import Table as IcebergTable
 
-from nvtrader_pipelines.storage.catalog import lock_path
 from nvtrader_pipelines.storage.compaction import compact
 from nvtrader_pipelines.storage.files import locked
+from nvtrader_pipelines.storage.home import lock_path
 from nvtrader_pipelines.storage.snapshots import expire
 from nvtrader_pipelines.storage.table import Table
 from nvtrader_pipelines.storage.tables import TABLES

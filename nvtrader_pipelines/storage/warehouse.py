@@ -11,7 +11,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table as IcebergTable
 
-from nvtrader_pipelines.storage.catalog import find_table, load_table, lock_path, missing_file, open_catalog
+from nvtrader_pipelines.storage.catalog import find_table, load_table, missing_file, open_catalog
 from nvtrader_pipelines.storage.commits import (
     Merge,
     Where,
@@ -26,7 +26,7 @@ from nvtrader_pipelines.storage.commits import (
 from nvtrader_pipelines.storage.data_files import DataFiles
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import locked
-from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.home import Home, lock_path
 from nvtrader_pipelines.storage.snapshots import expire, named_snapshots
 from nvtrader_pipelines.storage.table import Table
 from nvtrader_pipelines.storage.tables import MARKET_PANEL, PINNED, REBALANCE_PLAN, RUNS, TABLES

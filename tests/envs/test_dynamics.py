@@ -6,14 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nvtrader_pipelines.envs.dynamics import (
-    closes,
-    hold,
-    holding_period,
-    market_legs,
-    opening_account,
-    resolve_fill,
-)
+from nvtrader_pipelines.envs.account import opening_account
+from nvtrader_pipelines.envs.dynamics import closes, hold, holding_period, market_legs, resolve_fill
 from nvtrader_pipelines.portfolio.costs import no_cost, proportional_cost
 from tests.envs.two_names import DEAR, FILLS, run, two_names
 from tests.markets import synthetic_panel

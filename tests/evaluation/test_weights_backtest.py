@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nvtrader_pipelines.envs.account import opening_account
 from nvtrader_pipelines.envs.accounts import Accounts
-from nvtrader_pipelines.envs.dynamics import hold, holding_period, market_legs, opening_account
+from nvtrader_pipelines.envs.dynamics import hold, holding_period, market_legs
 from nvtrader_pipelines.envs.rewards import LogGrowth
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.evaluation.backtest import Contestant, walk

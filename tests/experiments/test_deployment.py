@@ -2,7 +2,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from nvtrader_pipelines.envs.dynamics import opening_account
+from nvtrader_pipelines.envs.account import opening_account
 from nvtrader_pipelines.evaluation.backtest import Contestant, backtest
 from nvtrader_pipelines.evaluation.splits import PurgedKFold
 from nvtrader_pipelines.experiments.deployment import deploy

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from nvtrader_pipelines.envs.dynamics import opening_account
+from nvtrader_pipelines.envs.account import opening_account
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.policies.agents import Agent
 from nvtrader_pipelines.policies.baselines import (

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from nvtrader_pipelines.envs.dynamics import Account, opening_account
+from nvtrader_pipelines.envs.account import Account, opening_account
 from nvtrader_pipelines.envs.simulation import PortfolioSimulation
 from nvtrader_pipelines.envs.spaces import action_space, observation_space
 from nvtrader_pipelines.policies.archive import PolicyArchiveError, read_archive, write_archive

@@ -9,7 +9,7 @@ import torch
 from stable_baselines3 import A2C, PPO, SAC, TD3
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
-from nvtrader_pipelines.envs.dynamics import Account
+from nvtrader_pipelines.envs.account import Account
 from nvtrader_pipelines.envs.portfolio_env import PortfolioEnv
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.policies.archive import PolicyArchiveError

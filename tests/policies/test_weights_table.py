@@ -2,7 +2,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from nvtrader_pipelines.envs.dynamics import opening_account
+from nvtrader_pipelines.envs.account import opening_account
 from nvtrader_pipelines.policies.weights_table import WeightsPolicy, WeightsTable
 from tests.markets import synthetic_panel
 

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nvtrader_pipelines.envs.dynamics import hold, holding_period, market_legs, opening_account, resolve_fill
+from nvtrader_pipelines.envs.account import opening_account
+from nvtrader_pipelines.envs.dynamics import hold, holding_period, market_legs, resolve_fill
 from nvtrader_pipelines.portfolio.costs import ProportionalCost, SquareRootImpact, total_cost
 from nvtrader_pipelines.preferences.pairs import PREFERENCE_PAIR, preference_pairs
 from tests.markets import synthetic_panel

@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from nvtrader_pipelines.envs.dynamics import opening_account
+from nvtrader_pipelines.envs.account import opening_account
 from nvtrader_pipelines.evaluation.splits import CombinatorialPurged
 from nvtrader_pipelines.evaluation.truth import equity_gaps, off_simplex, reward_gaps, training_leaks
 from nvtrader_pipelines.experiments.contest import contestants

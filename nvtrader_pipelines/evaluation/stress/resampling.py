@@ -6,7 +6,6 @@ from typing import Annotated, Literal
 
 import numpy as np
 import polars as pl
-from arch.bootstrap import StationaryBootstrap
 from numpy.typing import NDArray
 from pydantic import Field
 
@@ -53,6 +52,8 @@ class BlockBootstrap(Component):
             )
         alive = _alive(market, first)
         pool, note = self._pool(market, first, alive & market.names)
+        from arch.bootstrap import StationaryBootstrap  # it takes a second to import
+
         draws = StationaryBootstrap(self.mean_block, pool, seed=generator)
         sessions = (pool[draws.update_indices()[: self.n_sessions]] for _ in range(self.n_worlds))
         worlds = (_replaced(market.prices, first, drawn, alive) for drawn in sessions)

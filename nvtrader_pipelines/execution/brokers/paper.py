@@ -8,8 +8,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from nvtrader_pipelines.envs.account import Account
 from nvtrader_pipelines.envs.accounts import opened_account, settled
-from nvtrader_pipelines.envs.dynamics import Account, Transition
+from nvtrader_pipelines.envs.dynamics import Transition
 from nvtrader_pipelines.execution.book import HELD, AccountBook, AccountState, BookedOrder
 from nvtrader_pipelines.execution.brokers.account_spec import PaperAccountSpec
 from nvtrader_pipelines.execution.brokers.broker import Receipt

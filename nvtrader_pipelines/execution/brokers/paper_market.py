@@ -8,8 +8,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from nvtrader_pipelines.envs.account import Account
 from nvtrader_pipelines.envs.dynamics import (
-    Account,
     HoldingPeriod,
     Legs,
     Transition,

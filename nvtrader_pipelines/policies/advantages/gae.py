@@ -2,13 +2,10 @@
 
 from typing import Annotated, ClassVar, Literal
 
-import torch
 from pydantic import Field
-from torch import Tensor
 
 from nvtrader_pipelines.components import Component
 from nvtrader_pipelines.policies.advantages.episodes import Episodes, Estimate
-from nvtrader_pipelines.policies.advantages.masked import whitened
 
 
 class GaeAdvantage(Component):
@@ -23,22 +20,8 @@ class GaeAdvantage(Component):
 
     def estimate(self, episodes: Episodes, gamma: float) -> Estimate:
         """Advantages of the steps and the critic's targets, which are never normalised."""
+        from nvtrader_pipelines.policies.advantages.generalized import generalized_advantages
+        from nvtrader_pipelines.policies.advantages.masked import whitened
+
         advantages, returns = generalized_advantages(episodes, gamma, self.gae_lambda)
         return Estimate(whitened(advantages, episodes.mask) if self.normalize else advantages, returns)
-
-
-def generalized_advantages(episodes: Episodes, gamma: float, gae_lambda: float) -> tuple[Tensor, Tensor]:
-    """Advantages, 0 under the mask, and returns (advantage + value), both (E, T).
-
-    A truncated episode is worth its last observation's value beyond its end and a terminated one nothing, as in
-    Stable-Baselines3; steps under the mask are passed over, as in NeMo-RL.
-    """
-    advantages = torch.zeros_like(episodes.rewards)
-    carried, following = torch.zeros_like(episodes.final_values), episodes.final_values
-    for t in reversed(range(advantages.shape[1])):
-        value, taken = episodes.values[:, t], episodes.mask[:, t] > 0.0
-        error = episodes.rewards[:, t] + gamma * following - value
-        carried = torch.where(taken, error + gamma * gae_lambda * carried, carried)
-        following = torch.where(taken, value, following)
-        advantages[:, t] = carried
-    return advantages * episodes.mask, advantages + episodes.values

@@ -2,11 +2,8 @@
 
 from typing import ClassVar, Literal
 
-import torch
-
 from nvtrader_pipelines.components import Component
 from nvtrader_pipelines.policies.advantages.episodes import Episodes, Estimate
-from nvtrader_pipelines.policies.advantages.groups import group_baseline
 
 DEVIATION_EPSILON = 1e-6  # NeMo-RL's, added to a group's deviation
 
@@ -27,6 +24,10 @@ class GrpoAdvantage(Component):
 
     def estimate(self, episodes: Episodes, gamma: float) -> Estimate:  # noqa: ARG002 - one signature for the family
         """The same advantage at every step of an episode; steps under the mask hold it too."""
+        import torch
+
+        from nvtrader_pipelines.policies.advantages.groups import group_baseline
+
         outcomes = episodes.outcomes
         baseline, deviation = group_baseline(outcomes, episodes.groups, leave_one_out=self.leave_one_out)
         advantages = outcomes - baseline

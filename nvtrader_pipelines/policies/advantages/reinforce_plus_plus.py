@@ -4,8 +4,6 @@ from typing import ClassVar, Literal
 
 from nvtrader_pipelines.components import Component
 from nvtrader_pipelines.policies.advantages.episodes import Episodes, Estimate
-from nvtrader_pipelines.policies.advantages.groups import group_baseline
-from nvtrader_pipelines.policies.advantages.masked import normalized
 
 
 class ReinforcePlusPlusAdvantage(Component):
@@ -27,6 +25,9 @@ class ReinforcePlusPlusAdvantage(Component):
 
     def estimate(self, episodes: Episodes, gamma: float) -> Estimate:  # noqa: ARG002 - one signature for the family
         """The same advantage at every step of an episode; steps under the mask hold it too."""
+        from nvtrader_pipelines.policies.advantages.groups import group_baseline
+        from nvtrader_pipelines.policies.advantages.masked import normalized
+
         advantages = episodes.outcomes
         if self.baseline != "none":
             leave_one_out = self.baseline == "leave_one_out"

@@ -1,19 +1,17 @@
 """Stable-Baselines3's A2C on the native vector environment."""
 
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
-from stable_baselines3 import A2C
-from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 
 from nvtrader_pipelines.policies.agents.on_policy import OnPolicyLearner
-from nvtrader_pipelines.policies.agents.rollouts import InPlaceRolloutBuffer
+
+if TYPE_CHECKING:
+    from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 
 
 class A2cAgent(OnPolicyLearner):
     """Advantage actor-critic (Mnih et al. 2016, synchronous) from Stable-Baselines3: one update a short rollout."""
-
-    algorithm: ClassVar[type[OnPolicyAlgorithm]] = A2C
 
     kind: Literal["a2c"] = "a2c"
     n_envs: PositiveInt = 16  # portfolios side by side; fewer than PPO's, for more updates
@@ -32,8 +30,17 @@ class A2cAgent(OnPolicyLearner):
             )
         return self
 
+    @property
+    def algorithm(self) -> "type[OnPolicyAlgorithm]":
+        """The library's class."""
+        from stable_baselines3 import A2C
+
+        return A2C
+
     def settings(self) -> dict[str, Any]:
         """The algorithm's arguments that decide what is learned; none is left to the library's default."""
+        from nvtrader_pipelines.policies.agents.rollouts import InPlaceRolloutBuffer
+
         return {
             **super().settings(),
             "normalize_advantage": self.normalize_advantage,

@@ -2,44 +2,35 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, ClassVar, NamedTuple, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, get_args
 
 import numpy as np
-import torch
-from gymnasium import spaces
 from numpy.typing import NDArray
 from pydantic import Field, PositiveInt
-from stable_baselines3.common.policies import BasePolicy
-from torch import Tensor
-from torch.distributions import Distribution
 
 from nvtrader_pipelines.components import Component
 from nvtrader_pipelines.envs.observations import ObservationLayout
 from nvtrader_pipelines.envs.observations.builder import AccountView
-from nvtrader_pipelines.envs.simulation import PortfolioSimulation, fitted_scaler
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.market.panel import MarketPanel, Window, windows_of
-from nvtrader_pipelines.policies.agents.callbacks import TrainingLog
 from nvtrader_pipelines.policies.agents.demeaning import demeaned
 from nvtrader_pipelines.policies.backbones import Backbone, MlpBackbone
 from nvtrader_pipelines.policies.backbones.backbone import ExtractorBackbone
 from nvtrader_pipelines.policies.fit import DEFAULT_HOOKS, Fit, TrainingHooks
+
+if TYPE_CHECKING:
+    from gymnasium import spaces
+    from stable_baselines3.common.policies import BasePolicy
+    from torch import Tensor
+
+    from nvtrader_pipelines.envs.simulation import PortfolioSimulation
+    from nvtrader_pipelines.policies.agents.callbacks import TrainingLog
 
 _BACKBONES = get_args(get_args(Backbone)[0])
 EVERY_BACKBONE = frozenset(member.model_fields["kind"].default for member in _BACKBONES)
 EXTRACTORS = frozenset(  # those that only extract features, under any heads
     member.model_fields["kind"].default for member in _BACKBONES if issubclass(member, ExtractorBackbone)
 )
-
-
-class NoOptimizer(torch.optim.Optimizer):
-    """In place of the optimizer of a network that only decides: PyTorch's first imports its compiler, for 1.5 s."""
-
-    def __init__(self, *_: Any, **__: Any) -> None:
-        pass
-
-
-DECIDES = {"optimizer_class": NoOptimizer, "optimizer_kwargs": {}}  # of a network that is not trained
 
 
 class NetworkOutput(NamedTuple):
@@ -81,6 +72,11 @@ class Learner(Component):
             CheckpointError: if there is a checkpoint to resume from and this training cannot.
             ValueError: if the training diverged.
         """
+        import torch
+        from torch.distributions import Distribution
+
+        from nvtrader_pipelines.envs.simulation import PortfolioSimulation, fitted_scaler
+
         windows = windows_of(window)
         scaler = fitted_scaler(panel, env.observation, windows)
         known = demeaned(panel, windows) if self.demean_returns else panel
@@ -104,15 +100,19 @@ class Learner(Component):
         """How many portfolios are played side by side."""
 
     @abstractmethod
-    def learn(self, simulation: PortfolioSimulation, seed: int, hooks: TrainingHooks) -> tuple[BasePolicy, TrainingLog]:
+    def learn(
+        self, simulation: "PortfolioSimulation", seed: int, hooks: TrainingHooks
+    ) -> "tuple[BasePolicy, TrainingLog]":
         """The network that was trained on the simulation, and how it went."""
 
     @abstractmethod
-    def network(self, layout: ObservationLayout, observation_space: spaces.Box, action_space: spaces.Box) -> BasePolicy:
+    def network(
+        self, layout: ObservationLayout, observation_space: "spaces.Box", action_space: "spaces.Box"
+    ) -> "BasePolicy":
         """A network to decide with, which a fit's tensors are loaded into."""
 
     @abstractmethod
-    def act(self, network: Any, observation: Tensor, state: Any) -> NetworkOutput:
+    def act(self, network: Any, observation: "Tensor", state: Any) -> NetworkOutput:
         """What the network decides without exploring.
 
         Args:
@@ -126,8 +126,10 @@ class Learner(Component):
         first, final = self.learning_rate, self.final_learning_rate
         return lambda remaining: first * (final + (1.0 - final) * max(0.0, remaining))  # the last rollout is finished
 
-    def prepare(self, policy: BasePolicy, simulation: PortfolioSimulation, seed: int) -> None:
+    def prepare(self, policy: "BasePolicy", simulation: "PortfolioSimulation", seed: int) -> None:
         """Let the backbone fit what is fitted before learning, on what an account in cash sees in the window."""
+        import torch
+
         sessions = simulation.sessions
         weights = np.zeros((len(sessions), len(simulation.panel.symbols) + 1))
         weights[:, -1] = 1.0

@@ -1,26 +1,28 @@
 """Agents that learn from a memory of past steps: SAC, TD3, TQC."""
 
-from typing import Annotated, Any, ClassVar, Self, cast
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, cast
 
-import torch
-from gymnasium import spaces
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
-from sb3_contrib.tqc.policies import TQCPolicy
-from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
-from stable_baselines3.sac.policies import SACPolicy
-from stable_baselines3.td3.policies import TD3Policy
-from torch import Tensor, nn
 
 from nvtrader_pipelines.envs.observations import ObservationLayout
-from nvtrader_pipelines.envs.simulation import PortfolioSimulation
-from nvtrader_pipelines.policies.agents.callbacks import TrainingLog
-from nvtrader_pipelines.policies.agents.checkpoints import learn
-from nvtrader_pipelines.policies.agents.learner import DECIDES, EXTRACTORS, Learner, NetworkOutput
+from nvtrader_pipelines.policies.agents.learner import EXTRACTORS, Learner, NetworkOutput
 from nvtrader_pipelines.policies.backbones.backbone import OPTIMIZER
 from nvtrader_pipelines.policies.fit import TrainingHooks
-from nvtrader_pipelines.policies.vector_env import PortfolioVecEnv
 
-Network = SACPolicy | TD3Policy | TQCPolicy
+if TYPE_CHECKING:
+    from gymnasium import spaces
+    from sb3_contrib.tqc.policies import TQCPolicy
+    from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
+    from stable_baselines3.sac.policies import SACPolicy
+    from stable_baselines3.td3.policies import TD3Policy
+    from torch import Tensor
+
+    from nvtrader_pipelines.envs.simulation import PortfolioSimulation
+    from nvtrader_pipelines.policies.agents.callbacks import TrainingLog
+
+    Network = SACPolicy | TD3Policy | TQCPolicy
+
 N_CRITICS = 2  # as in the papers
 
 
@@ -33,8 +35,6 @@ class OffPolicyLearner(Learner):
 
     resumable: ClassVar[bool] = False
     backbones: ClassVar[frozenset[str]] = EXTRACTORS
-    algorithm: ClassVar[type[OffPolicyAlgorithm]]
-    policy_class: ClassVar[type[Network]]
 
     n_envs: PositiveInt = 16  # portfolios side by side
     buffer_size: PositiveInt = 10_000  # latest steps of all portfolios that are remembered
@@ -59,36 +59,60 @@ class OffPolicyLearner(Learner):
         return self
 
     @property
+    @abstractmethod
+    def algorithm(self) -> "type[OffPolicyAlgorithm]":
+        """The library's class."""
+
+    @property
+    @abstractmethod
+    def policy_class(self) -> "type[Network]":
+        """The class of its network."""
+
+    @property
     def n_portfolios(self) -> int:
         """How many portfolios are played side by side."""
         return self.n_envs
 
-    def learn(self, simulation: PortfolioSimulation, seed: int, hooks: TrainingHooks) -> tuple[Network, TrainingLog]:
+    def learn(
+        self, simulation: "PortfolioSimulation", seed: int, hooks: TrainingHooks
+    ) -> "tuple[Network, TrainingLog]":
         """The network that was trained on the simulation, and how it went."""
+        from nvtrader_pipelines.policies.agents.checkpoints import learn
+        from nvtrader_pipelines.policies.vector_env import PortfolioVecEnv
+
         env = PortfolioVecEnv(simulation, seed)
         policy_kwargs = self.heads(simulation.builder.layout)
         settings = self.settings(simulation.spec.action.size(len(simulation.panel.symbols)).length)
         model = self.algorithm(self.policy_class, env, policy_kwargs=policy_kwargs, seed=seed, device="cpu", **settings)
-        policy = cast(Network, model.policy)
+        policy = cast("Network", model.policy)
         self.prepare(policy, simulation, seed)
         return policy, learn(model, env, self.total_timesteps, hooks, seed)
 
-    def network(self, layout: ObservationLayout, observation_space: spaces.Box, action_space: spaces.Box) -> Network:
+    def network(
+        self, layout: ObservationLayout, observation_space: "spaces.Box", action_space: "spaces.Box"
+    ) -> "Network":
         """A network to decide with, which a fit's tensors are loaded into."""
+        from nvtrader_pipelines.policies.agents.deciding import DECIDES
+
         return self.policy_class(observation_space, action_space, self.schedule(), **{**self.heads(layout), **DECIDES})
 
-    def act(self, network: Network, observation: Tensor, state: Any) -> NetworkOutput:
+    def act(self, network: "Network", observation: "Tensor", state: Any) -> NetworkOutput:
         """The actor's action without noise, and the critics' estimate of it."""
         scaled = network(observation, deterministic=True)
         value = self.estimate(network, observation, scaled)
         return NetworkOutput(network.unscale_action(scaled.numpy())[0], value, None, state)
 
-    def estimate(self, network: Network, observation: Tensor, scaled: Tensor) -> float:
+    def estimate(self, network: "Network", observation: "Tensor", scaled: "Tensor") -> float:
         """What an action, scaled to [-1, 1], earns: the lower one of the critics' estimates."""
+        import torch
+
         return float(torch.cat(network.critic(observation, scaled), dim=1).min())
 
     def heads(self, layout: ObservationLayout) -> dict[str, Any]:
         """The policy's keyword arguments."""
+        import torch
+        from torch import nn
+
         layers, extractor = self.extractor(layout)
         return {
             "net_arch": {"pi": layers, "qf": layers},

@@ -1,20 +1,22 @@
 """Agents with an actor and a critic that learn from their latest rollouts: PPO, A2C and their kin."""
 
-from typing import Annotated, Any, ClassVar
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from gymnasium import spaces
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
-from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
-from stable_baselines3.common.policies import ActorCriticPolicy
-from torch import Tensor
 
 from nvtrader_pipelines.envs.observations import ObservationLayout
-from nvtrader_pipelines.envs.simulation import PortfolioSimulation
-from nvtrader_pipelines.policies.agents.callbacks import TrainingLog
-from nvtrader_pipelines.policies.agents.checkpoints import learn
-from nvtrader_pipelines.policies.agents.learner import DECIDES, EVERY_BACKBONE, Learner, NetworkOutput
+from nvtrader_pipelines.policies.agents.learner import EVERY_BACKBONE, Learner, NetworkOutput
 from nvtrader_pipelines.policies.fit import TrainingHooks
-from nvtrader_pipelines.policies.vector_env import PortfolioVecEnv
+
+if TYPE_CHECKING:
+    from gymnasium import spaces
+    from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
+    from stable_baselines3.common.policies import ActorCriticPolicy
+    from torch import Tensor
+
+    from nvtrader_pipelines.envs.simulation import PortfolioSimulation
+    from nvtrader_pipelines.policies.agents.callbacks import TrainingLog
 
 
 class ActorCriticLearner(Learner):
@@ -28,18 +30,20 @@ class ActorCriticLearner(Learner):
     max_grad_norm: PositiveFloat = 0.5
     log_std_init: Annotated[float, Field(ge=-5.0, le=2.0)] = -0.5  # log of the first standard deviation of an action
 
-    def policy(self, layout: ObservationLayout) -> tuple[type[ActorCriticPolicy], dict[str, Any]]:
+    def policy(self, layout: ObservationLayout) -> "tuple[type[ActorCriticPolicy], dict[str, Any]]":
         """The policy's class, and its keyword arguments."""
         return self.backbone.actor_critic(layout, self.log_std_init)
 
     def network(
-        self, layout: ObservationLayout, observation_space: spaces.Box, action_space: spaces.Box
-    ) -> ActorCriticPolicy:
+        self, layout: ObservationLayout, observation_space: "spaces.Box", action_space: "spaces.Box"
+    ) -> "ActorCriticPolicy":
         """A network to decide with, which a fit's tensors are loaded into."""
+        from nvtrader_pipelines.policies.agents.deciding import DECIDES
+
         policy_class, policy_kwargs = self.policy(layout)
         return policy_class(observation_space, action_space, self.schedule(), **{**policy_kwargs, **DECIDES})
 
-    def act(self, network: Any, observation: Tensor, state: Any) -> NetworkOutput:
+    def act(self, network: Any, observation: "Tensor", state: Any) -> NetworkOutput:
         """The distribution's mean."""
         action, value, log_prob = network(observation, deterministic=True)
         return NetworkOutput(action.numpy()[0], float(value), float(log_prob), state)
@@ -48,11 +52,14 @@ class ActorCriticLearner(Learner):
 class OnPolicyLearner(ActorCriticLearner):
     """An actor-critic of Stable-Baselines3 or sb3-contrib."""
 
-    algorithm: ClassVar[type[OnPolicyAlgorithm]]
-
     n_envs: PositiveInt = 64  # portfolios side by side
     n_steps: Annotated[int, Field(ge=8, le=4096)] = 64  # per environment and update
     gae_lambda: Annotated[float, Field(ge=0.0, le=1.0)] = 0.9
+
+    @property
+    @abstractmethod
+    def algorithm(self) -> "type[OnPolicyAlgorithm]":
+        """The library's class."""
 
     @property
     def n_portfolios(self) -> int:
@@ -60,9 +67,12 @@ class OnPolicyLearner(ActorCriticLearner):
         return self.n_envs
 
     def learn(
-        self, simulation: PortfolioSimulation, seed: int, hooks: TrainingHooks
-    ) -> tuple[ActorCriticPolicy, TrainingLog]:
+        self, simulation: "PortfolioSimulation", seed: int, hooks: TrainingHooks
+    ) -> "tuple[ActorCriticPolicy, TrainingLog]":
         """The network that was trained on the simulation, and how it went."""
+        from nvtrader_pipelines.policies.agents.checkpoints import learn
+        from nvtrader_pipelines.policies.vector_env import PortfolioVecEnv
+
         env = PortfolioVecEnv(simulation, seed)
         policy_class, policy_kwargs = self.policy(simulation.builder.layout)
         model = self.algorithm(

@@ -1,13 +1,13 @@
 """Stable-Baselines3's PPO on the native vector environment."""
 
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
-from stable_baselines3 import PPO
-from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 
 from nvtrader_pipelines.policies.agents.on_policy import OnPolicyLearner
-from nvtrader_pipelines.policies.agents.rollouts import InPlaceRolloutBuffer
+
+if TYPE_CHECKING:
+    from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 
 
 class ClippedLearner(OnPolicyLearner):
@@ -48,8 +48,6 @@ class PpoAgent(ClippedLearner):
     certain (`benchmarks/learning_curves.py`, before 2010). A third of the length gains next to nothing.
     """
 
-    algorithm: ClassVar[type[OnPolicyAlgorithm]] = PPO
-
     kind: Literal["ppo"] = "ppo"
     total_timesteps: PositiveInt = 81_920  # steps of all portfolios together; the last rollout is finished
     n_steps: Annotated[int, Field(ge=8, le=4096)] = 16  # per environment and update
@@ -57,6 +55,15 @@ class PpoAgent(ClippedLearner):
     n_epochs: Annotated[int, Field(ge=1, le=30)] = 1
     learning_rate: Annotated[float, Field(ge=1e-5, le=1e-2)] = 3e-3
 
+    @property
+    def algorithm(self) -> "type[OnPolicyAlgorithm]":
+        """The library's class."""
+        from stable_baselines3 import PPO
+
+        return PPO
+
     def settings(self) -> dict[str, Any]:
         """The algorithm's arguments that decide what is learned; none is left to the library's default."""
+        from nvtrader_pipelines.policies.agents.rollouts import InPlaceRolloutBuffer
+
         return {**super().settings(), "rollout_buffer_class": InPlaceRolloutBuffer, "rollout_buffer_kwargs": None}

@@ -1,20 +1,20 @@
 """sb3-contrib's PPO with memory on the native vector environment."""
 
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-import torch
 from pydantic import PositiveInt
-from sb3_contrib import RecurrentPPO
-from sb3_contrib.common.recurrent.policies import RecurrentActorCriticPolicy
-from sb3_contrib.common.recurrent.type_aliases import RNNStates
-from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
-from stable_baselines3.common.policies import ActorCriticPolicy
-from torch import Tensor, nn
 
 from nvtrader_pipelines.envs.observations import ObservationLayout
 from nvtrader_pipelines.policies.agents.learner import EXTRACTORS, NetworkOutput
 from nvtrader_pipelines.policies.agents.ppo import ClippedLearner
 from nvtrader_pipelines.policies.backbones.backbone import OPTIMIZER
+
+if TYPE_CHECKING:
+    from sb3_contrib.common.recurrent.policies import RecurrentActorCriticPolicy
+    from sb3_contrib.common.recurrent.type_aliases import RNNStates
+    from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
+    from stable_baselines3.common.policies import ActorCriticPolicy
+    from torch import Tensor
 
 
 class RecurrentPpoAgent(ClippedLearner):
@@ -23,15 +23,25 @@ class RecurrentPpoAgent(ClippedLearner):
     The memory is updated at decisions. In training it begins anew with every episode, in use with every test window.
     """
 
-    algorithm: ClassVar[type[OnPolicyAlgorithm]] = RecurrentPPO
     backbones: ClassVar[frozenset[str]] = EXTRACTORS
 
     kind: Literal["recurrent_ppo"] = "recurrent_ppo"
     lstm_hidden_size: PositiveInt = 32
     n_lstm_layers: PositiveInt = 1
 
-    def policy(self, layout: ObservationLayout) -> tuple[type[ActorCriticPolicy], dict[str, Any]]:
+    @property
+    def algorithm(self) -> "type[OnPolicyAlgorithm]":
+        """The library's class."""
+        from sb3_contrib import RecurrentPPO
+
+        return RecurrentPPO
+
+    def policy(self, layout: ObservationLayout) -> "tuple[type[ActorCriticPolicy], dict[str, Any]]":
         """The policy's class, and its keyword arguments."""
+        import torch
+        from sb3_contrib.common.recurrent.policies import RecurrentActorCriticPolicy
+        from torch import nn
+
         layers, extractor = self.extractor(layout)
         return RecurrentActorCriticPolicy, {
             "net_arch": {"pi": layers, "vf": layers},
@@ -48,8 +58,13 @@ class RecurrentPpoAgent(ClippedLearner):
             **extractor,
         }
 
-    def act(self, network: RecurrentActorCriticPolicy, observation: Tensor, state: RNNStates | None) -> NetworkOutput:
+    def act(
+        self, network: "RecurrentActorCriticPolicy", observation: "Tensor", state: "RNNStates | None"
+    ) -> NetworkOutput:
         """The distribution's mean, by what was seen before."""
+        import torch
+        from sb3_contrib.common.recurrent.type_aliases import RNNStates
+
         if state is None:
             blank = torch.zeros(network.lstm_hidden_state_shape)
             state = RNNStates((blank, blank), (blank, blank))

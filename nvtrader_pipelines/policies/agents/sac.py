@@ -1,13 +1,15 @@
 """Stable-Baselines3's SAC on the native vector environment."""
 
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import NonNegativeFloat
-from stable_baselines3 import SAC
-from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
-from stable_baselines3.sac.policies import SACPolicy
 
-from nvtrader_pipelines.policies.agents.off_policy import Network, OffPolicyLearner
+from nvtrader_pipelines.policies.agents.off_policy import OffPolicyLearner
+
+if TYPE_CHECKING:
+    from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
+
+    from nvtrader_pipelines.policies.agents.off_policy import Network
 
 
 class SoftLearner(OffPolicyLearner):
@@ -35,7 +37,18 @@ class SoftLearner(OffPolicyLearner):
 class SacAgent(SoftLearner):
     """Soft actor-critic (Haarnoja et al. 2018) from Stable-Baselines3."""
 
-    algorithm: ClassVar[type[OffPolicyAlgorithm]] = SAC
-    policy_class: ClassVar[type[Network]] = SACPolicy
-
     kind: Literal["sac"] = "sac"
+
+    @property
+    def algorithm(self) -> "type[OffPolicyAlgorithm]":
+        """The library's class."""
+        from stable_baselines3 import SAC
+
+        return SAC
+
+    @property
+    def policy_class(self) -> "type[Network]":
+        """The class of its network."""
+        from stable_baselines3.sac.policies import SACPolicy
+
+        return SACPolicy

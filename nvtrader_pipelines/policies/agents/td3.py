@@ -1,15 +1,16 @@
 """Stable-Baselines3's TD3 on the native vector environment."""
 
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from pydantic import NonNegativeFloat, PositiveInt
-from stable_baselines3 import TD3
-from stable_baselines3.common.noise import NormalActionNoise
-from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
-from stable_baselines3.td3.policies import TD3Policy
 
-from nvtrader_pipelines.policies.agents.off_policy import Network, OffPolicyLearner
+from nvtrader_pipelines.policies.agents.off_policy import OffPolicyLearner
+
+if TYPE_CHECKING:
+    from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
+
+    from nvtrader_pipelines.policies.agents.off_policy import Network
 
 
 class Td3Agent(OffPolicyLearner):
@@ -18,17 +19,30 @@ class Td3Agent(OffPolicyLearner):
     It explores by normal noise, of the paper's size; noises are on actions scaled to [-1, 1].
     """
 
-    algorithm: ClassVar[type[OffPolicyAlgorithm]] = TD3
-    policy_class: ClassVar[type[Network]] = TD3Policy
-
     kind: Literal["td3"] = "td3"
     action_noise: NonNegativeFloat = 0.1  # standard deviation
     policy_delay: PositiveInt = 2  # updates of the critics for one of the actor
     target_policy_noise: NonNegativeFloat = 0.2  # standard deviation, on the actions of the critics' targets
     target_noise_clip: NonNegativeFloat = 0.5
 
+    @property
+    def algorithm(self) -> "type[OffPolicyAlgorithm]":
+        """The library's class."""
+        from stable_baselines3 import TD3
+
+        return TD3
+
+    @property
+    def policy_class(self) -> "type[Network]":
+        """The class of its network."""
+        from stable_baselines3.td3.policies import TD3Policy
+
+        return TD3Policy
+
     def settings(self, n_actions: int) -> dict[str, Any]:
         """The algorithm's arguments that decide what is learned; none is left to the library's default."""
+        from stable_baselines3.common.noise import NormalActionNoise
+
         return {
             **super().settings(n_actions),
             "action_noise": NormalActionNoise(np.zeros(n_actions), np.full(n_actions, self.action_noise)),

@@ -1,23 +1,21 @@
 """sb3-contrib's TQC on the native vector environment."""
 
-from typing import Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import NonNegativeInt, PositiveInt, model_validator
-from sb3_contrib import TQC
-from sb3_contrib.tqc.policies import TQCPolicy
-from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
-from torch import Tensor
 
 from nvtrader_pipelines.envs.observations import ObservationLayout
-from nvtrader_pipelines.policies.agents.off_policy import Network
 from nvtrader_pipelines.policies.agents.sac import SoftLearner
+
+if TYPE_CHECKING:
+    from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
+    from torch import Tensor
+
+    from nvtrader_pipelines.policies.agents.off_policy import Network
 
 
 class TqcAgent(SoftLearner):
     """Truncated quantile critics (Kuznetsov et al. 2020) from sb3-contrib: SAC with critics of whole distributions."""
-
-    algorithm: ClassVar[type[OffPolicyAlgorithm]] = TQC
-    policy_class: ClassVar[type[Network]] = TQCPolicy
 
     kind: Literal["tqc"] = "tqc"
     n_quantiles: PositiveInt = 25  # of each critic
@@ -32,6 +30,20 @@ class TqcAgent(SoftLearner):
             )
         return self
 
+    @property
+    def algorithm(self) -> "type[OffPolicyAlgorithm]":
+        """The library's class."""
+        from sb3_contrib import TQC
+
+        return TQC
+
+    @property
+    def policy_class(self) -> "type[Network]":
+        """The class of its network."""
+        from sb3_contrib.tqc.policies import TQCPolicy
+
+        return TQCPolicy
+
     def heads(self, layout: ObservationLayout) -> dict[str, Any]:
         """The policy's keyword arguments."""
         return {**super().heads(layout), "n_quantiles": self.n_quantiles}
@@ -41,6 +53,6 @@ class TqcAgent(SoftLearner):
         dropped = self.top_quantiles_to_drop_per_net
         return {**super().settings(n_actions), "top_quantiles_to_drop_per_net": dropped}
 
-    def estimate(self, network: Network, observation: Tensor, scaled: Tensor) -> float:
+    def estimate(self, network: "Network", observation: "Tensor", scaled: "Tensor") -> float:
         """What an action, scaled to [-1, 1], earns: the mean of all critics' quantiles."""
         return float(network.critic(observation, scaled).mean())

@@ -1,14 +1,15 @@
 """What backbones have in common: a feature extractor under separate heads of actor and critic."""
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import PositiveInt
-from stable_baselines3.common.policies import ActorCriticPolicy
-from torch import Tensor, nn
 
 from nvtrader_pipelines.components import Component
 from nvtrader_pipelines.envs.observations import ObservationLayout
-from nvtrader_pipelines.policies.backbones.gaussian_policy import GaussianPolicy
+
+if TYPE_CHECKING:
+    from stable_baselines3.common.policies import ActorCriticPolicy
+    from torch import Tensor, nn
 
 OPTIMIZER = {"fused": True, "eps": 1e-5}  # fused Adam is 15-20 % faster on small networks
 
@@ -29,8 +30,12 @@ class ExtractorBackbone(Component):
 
     def actor_critic(
         self, layout: ObservationLayout, log_std_init: float
-    ) -> tuple[type[ActorCriticPolicy], dict[str, Any]]:
+    ) -> tuple["type[ActorCriticPolicy]", dict[str, Any]]:
         """The SB3 policy class of an on-policy agent and its keyword arguments."""
+        from torch import nn
+
+        from nvtrader_pipelines.policies.networks.gaussian_policy import GaussianPolicy
+
         layers = list(self.hidden)
         return GaussianPolicy, {
             "net_arch": {"pi": layers, "vf": layers},
@@ -42,5 +47,18 @@ class ExtractorBackbone(Component):
             **self.extractor(layout),
         }
 
-    def prepare(self, policy: nn.Module, observations: Tensor, seed: int) -> None:
+    def prepare(self, policy: "nn.Module", observations: "Tensor", seed: int) -> None:
         """Fit what is fitted before reinforcement learning, on the training window's observations (T, length)."""
+
+
+def require_divisible(d_model: int, n_heads: int) -> None:
+    """Refuse heads that cannot share the columns of a token equally.
+
+    Raises:
+        ValueError: if they cannot.
+    """
+    if d_model % n_heads:
+        raise ValueError(
+            f"each head takes an equal share of a token's columns, so d_model must be a multiple of n_heads, "
+            f"but they are {d_model} and {n_heads}"
+        )

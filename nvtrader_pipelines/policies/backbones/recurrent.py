@@ -1,14 +1,14 @@
 """A recurrent network over the window's sessions."""
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import PositiveInt
-from torch import Tensor, nn
 
 from nvtrader_pipelines.envs.observations import ObservationLayout
-from nvtrader_pipelines.policies.backbones.window import WindowBackbone, WindowEncoder
+from nvtrader_pipelines.policies.backbones.window import WindowBackbone
 
-CELLS: dict[str, type[nn.GRU] | type[nn.LSTM]] = {"gru": nn.GRU, "lstm": nn.LSTM}
+if TYPE_CHECKING:
+    from nvtrader_pipelines.policies.networks.recurrent import RecurrentEncoder
 
 
 class RecurrentBackbone(WindowBackbone):
@@ -23,17 +23,6 @@ class RecurrentBackbone(WindowBackbone):
 
     def encoder(self, layout: ObservationLayout) -> "RecurrentEncoder":
         """The untrained encoder, drawn from torch's generator."""
+        from nvtrader_pipelines.policies.networks.recurrent import RecurrentEncoder
+
         return RecurrentEncoder(layout, self)
-
-
-class RecurrentEncoder(WindowEncoder):
-    """The last hidden state of a recurrent network."""
-
-    def __init__(self, layout: ObservationLayout, backbone: RecurrentBackbone) -> None:
-        super().__init__(backbone.hidden_size)
-        self.network = CELLS[backbone.cell](layout.n_symbols, backbone.hidden_size, batch_first=True)
-
-    def forward(self, window: Tensor) -> Tensor:
-        """Encodings (n, hidden_size)."""
-        states, _ = self.network(window)
-        return states[:, -1]

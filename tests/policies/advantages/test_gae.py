@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from nvtrader_pipelines.policies.advantages import Episodes, GaeAdvantage
-from nvtrader_pipelines.policies.advantages.gae import generalized_advantages
+from nvtrader_pipelines.policies.advantages.generalized import generalized_advantages
 from nvtrader_pipelines.policies.advantages.masked import whitened
 from tests.policies.advantages.golden import assert_close, cases, tensor
 

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from torch.distributions import Distribution
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from nvtrader_pipelines.envs.dynamics import opening_account
+from nvtrader_pipelines.envs.account import opening_account
 from nvtrader_pipelines.envs.simulation import PortfolioSimulation
 from nvtrader_pipelines.envs.spaces import action_space, observation_space
 from nvtrader_pipelines.policies.agents import DEFAULT_HOOKS, Learner, PpoAgent, TrainingHooks

@@ -1,19 +1,6 @@
-"""The layer of a transformer encoder, and what it asks of its sizes."""
+"""The layer of a transformer encoder."""
 
 from torch import Tensor, nn
-
-
-def require_divisible(d_model: int, n_heads: int) -> None:
-    """Refuse heads that cannot share the columns of a token equally.
-
-    Raises:
-        ValueError: if they cannot.
-    """
-    if d_model % n_heads:
-        raise ValueError(
-            f"each head takes an equal share of a token's columns, so d_model must be a multiple of n_heads, "
-            f"but they are {d_model} and {n_heads}"
-        )
 
 
 class EncoderLayer(nn.Module):

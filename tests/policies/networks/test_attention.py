@@ -3,7 +3,7 @@ import pytest
 import torch
 from torch import nn
 
-from nvtrader_pipelines.policies.backbones.attention import EncoderLayer
+from nvtrader_pipelines.policies.networks.attention import EncoderLayer
 
 D_MODEL, N_HEADS, D_FF, LENGTH = 8, 2, 12, 6
 CAUSAL = nn.Transformer.generate_square_subsequent_mask(LENGTH)

@@ -6,7 +6,7 @@ from stable_baselines3.common.policies import ActorCriticPolicy
 from torch import nn
 from torch.distributions import Independent, Normal
 
-from nvtrader_pipelines.policies.backbones.gaussian_policy import GaussianPolicy
+from nvtrader_pipelines.policies.networks.gaussian_policy import GaussianPolicy
 
 OBSERVATIONS = torch.randn(40, 11, generator=torch.Generator().manual_seed(0))
 SHAPES = [(8, 4), (8,), ()]

@@ -1,0 +1,1 @@
+"""Networks: what the backbones build, in PyTorch; kept apart, since PyTorch takes seconds to import."""

@@ -1,0 +1,40 @@
+"""What a window of returns becomes: an encoding beside the rest of the observation."""
+
+from typing import TYPE_CHECKING
+
+import torch
+from gymnasium import spaces
+from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
+from torch import Tensor, nn
+
+from nvtrader_pipelines.envs.observations import ObservationLayout
+
+if TYPE_CHECKING:
+    from nvtrader_pipelines.policies.backbones.window import WindowBackbone
+
+
+class WindowEncoder(nn.Module):
+    """A window of returns (n, lookback, n_symbols), oldest session first, to an encoding (n, n_features)."""
+
+    def __init__(self, n_features: int) -> None:
+        super().__init__()
+        self.n_features = n_features
+
+
+class WindowExtractor(BaseFeaturesExtractor):
+    """Observation (n, length) to the window's encoding followed by the rest of the observation."""
+
+    def __init__(self, observation_space: spaces.Box, layout: ObservationLayout, backbone: "WindowBackbone") -> None:
+        encoder = backbone.encoder(layout)
+        self._shape = (layout.lookback, layout.n_symbols)
+        self._size = layout.lookback * layout.n_symbols
+        super().__init__(observation_space, encoder.n_features + layout.length - self._size)
+        self.encoder = encoder
+
+    def window(self, observations: Tensor) -> Tensor:
+        """The observations' windows (n, lookback, n_symbols)."""
+        return observations[:, : self._size].unflatten(1, self._shape)
+
+    def forward(self, observations: Tensor) -> Tensor:
+        """Features (n, features_dim)."""
+        return torch.cat([self.encoder(self.window(observations)), observations[:, self._size :]], dim=1)
