@@ -11,6 +11,7 @@ from rich.console import Console
 
 from nvtrader_pipelines.service.errors import FAILED, one_sentence
 from nvtrader_pipelines.service.options import AsJson, Verbose, found_home, person
+from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import Home
 
 if TYPE_CHECKING:
@@ -24,14 +25,19 @@ def halt(reason: Reason = UNSAID, *, as_json: AsJson = False, verbose: Verbose =
     """Stop trading at once, whatever trades: no order is placed any more, and what is open is cancelled.
 
     Orders that wait at a broker are cancelled there after trading is stopped. Where one may still be open, the command
-    says so and ends with 1; trading is stopped all the same.
+    says so and ends with 1; trading is stopped all the same. They are cancelled too where the audit is damaged or the
+    disk is full, which is said and ends it with 3.
     """
     from nvtrader_pipelines.storage.kill_switch import halt as engage
 
     with one_sentence(verbose=verbose):
         home, by = found_home(), person()
-        said = engage(home, _audit(home), by, reason, _now)
-        if not as_json:
+        failure = None
+        try:
+            said = engage(home, _audit(home), by, reason, _now)
+        except StorageError as error:  # orders wait at brokers, whatever cannot be kept here
+            said, failure = str(error), error
+        if failure is None and not as_json:
             _say(home, said)
         from nvtrader_pipelines.storage.open_orders import Stop, withdraw_all
 
@@ -40,6 +46,8 @@ def halt(reason: Reason = UNSAID, *, as_json: AsJson = False, verbose: Verbose =
             _write(home, said, cancelled=cancelled, still_open=still_open)
         else:
             _say_cancelled(cancelled, still_open)
+        if failure is not None:
+            raise failure
         if still_open:
             raise typer.Exit(FAILED)
 

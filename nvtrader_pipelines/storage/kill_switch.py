@@ -9,10 +9,9 @@ from pathlib import Path
 from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
 
 from nvtrader_pipelines.execution.audit import AuditEvent, AuditLog, EventKind, event_id
-from nvtrader_pipelines.storage.catalog import lock_path
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import locked, write_atomically
-from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.home import Home, lock_path
 
 VARIABLE = "NVTRADER_KILL_SWITCH"
 RELEASED = {"", "0"}  # values of the variable that do not engage it
@@ -45,7 +44,7 @@ def halt(home: Home, log: AuditLog, by: str, reason: str, clock: Callable[[], da
     that lacks it is kept when trading is stopped once more. Whoever stops it once more has an event too.
 
     Raises:
-        StorageError: if the file cannot be written.
+        StorageError: if the file cannot be written; or if the audit cannot, and trading is stopped all the same.
     """
     with _alone(home):
         said, before = Halt(reason=reason, by=by, at=clock()), _file_says(home.kill_switch)
@@ -55,13 +54,13 @@ def halt(home: Home, log: AuditLog, by: str, reason: str, clock: Callable[[], da
                 write_atomically(home.kill_switch, said.model_dump_json().encode())
             except OSError as error:
                 raise StorageError(
-                    f"the kill switch {home.kill_switch} cannot be written ({error.strerror}); "
+                    f"the kill switch {home.kill_switch} cannot be written ({error.strerror}), so it stops nothing; "
                     f"set {VARIABLE}=1 in the environment of whatever trades, or stop it"
                 ) from error
-            log.append([_event("halted", said)])
+            _tell(log, said)
             return f"trading is stopped: {reason}"
         again = said.model_copy(update={"reason": f"{reason}; it was stopped already: {before}"})
-        log.append([*([_event("halted", earlier)] if earlier else []), _event("halted", again)])
+        _tell(log, *([earlier] if earlier else []), again)
         return f"trading is stopped already: {before}"
 
 
@@ -97,6 +96,15 @@ def _alone(home: Home) -> Iterator[None]:
         with suppress(OSError):  # where there is nowhere to wait, stopping is worth more than a turn
             held.enter_context(locked(lock_path(home, "kill_switch")))
         yield
+
+
+def _tell(log: AuditLog, *said: Halt) -> None:
+    try:
+        log.append([_event("halted", each) for each in said])
+    except StorageError as error:
+        raise StorageError(
+            f"trading is stopped, but the audit does not tell of it: {error}; then stop it once more"
+        ) from error
 
 
 def _event(kind: EventKind, said: Halt) -> AuditEvent:

@@ -1,6 +1,7 @@
 """Orders that wait at brokers, cancelled when trading is stopped: whatever is due, and whatever the market knows."""
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -9,7 +10,6 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_f
 from nvtrader_pipelines.execution.audit import About, AuditEvent, plan_event
 from nvtrader_pipelines.execution.book import BookedOrder
 from nvtrader_pipelines.execution.brokers.account_spec import PaperAccountSpec
-from nvtrader_pipelines.execution.brokers.at_market import withdraw_open
 from nvtrader_pipelines.execution.journal import Journal
 from nvtrader_pipelines.storage.accounts import DEFAULT, AccountInUse, connect, held_account, read_account, require_same
 from nvtrader_pipelines.storage.audit_log import JsonlAudit
@@ -19,6 +19,7 @@ from nvtrader_pipelines.storage.paper_book import SqliteBook, book_path
 
 PATIENCE_S = 20.0  # for who trades the account: it stops at the next order, as trading is stopped already
 UNSURE = "the broker has not confirmed yet that it cancelled"
+_LOG = logging.getLogger(__name__)
 
 
 class Stop(NamedTuple):
@@ -39,20 +40,8 @@ def withdraw(home: Home, name: str, book: SqliteBook, stop: Stop) -> list[str]:
         ExecutionError: if the account cannot be reached, or the broker refuses.
         BrokerTimeout: if the broker does not answer; asking again goes on.
     """
-    before = book.open_orders()
-    if not before:
-        return []
-    spec = read_account(home, name)
-    require_same(name, spec, book.last())
-    if isinstance(spec, PaperAccountSpec):
-        return []
-    withdraw_open(connect(name, spec), book, stop.reason)
-    waiting = {each.order.order_id for each in book.open_orders()}
-    gone = [each for each in before if each.order.order_id not in waiting]
-    filled = {fill.order_id for each in gone for fill in book.fills(each.order.plan_id)}
-    cancelled = [each for each in gone if each.order.order_id not in filled]
-    journal = Journal(JsonlAudit(home), name)
-    journal.append(*(event for each in cancelled if (event := _event(journal, each, stop))))
+    cancelled = _cancelled(home, name, book, stop)
+    _tell(home, name, cancelled, stop)
     return [each.order.order_id for each in cancelled]
 
 
@@ -79,9 +68,36 @@ def withdraw_all(home: Home, stop: Stop) -> tuple[list[str], dict[str, str]]:
 def _held(home: Home, name: str, stop: Stop) -> tuple[list[str], list[str]]:
     """The orders of an account that are cancelled, and those that wait at its broker still."""
     with held_account(home, name) as book:
-        cancelled, left = withdraw(home, name, book, stop), book.open_orders()
+        cancelled, left = _cancelled(home, name, book, stop), book.open_orders()
         kept_here = not left or isinstance(read_account(home, name), PaperAccountSpec)
-        return cancelled, [] if kept_here else [each.order.order_id for each in left]
+        try:
+            _tell(home, name, cancelled, stop)
+        except StorageError as error:
+            _LOG.warning("what was cancelled of %s is told by its next session, as the book has it: %s", name, error)
+        return [each.order.order_id for each in cancelled], [] if kept_here else [each.order.order_id for each in left]
+
+
+def _cancelled(home: Home, name: str, book: SqliteBook, stop: Stop) -> list[BookedOrder]:
+    """The orders that are cancelled now at the account's broker."""
+    before = book.open_orders()
+    if not before:
+        return []
+    spec = read_account(home, name)
+    require_same(name, spec, book.last())
+    if isinstance(spec, PaperAccountSpec):
+        return []
+    from nvtrader_pipelines.execution.brokers.at_market import withdraw_open  # compiled loops, which take time
+
+    withdraw_open(connect(name, spec), book, stop.reason)
+    waiting = {each.order.order_id for each in book.open_orders()}
+    gone = [each for each in before if each.order.order_id not in waiting]
+    filled = {fill.order_id for each in gone for fill in book.fills(each.order.plan_id)}
+    return [each for each in gone if each.order.order_id not in filled]
+
+
+def _tell(home: Home, name: str, cancelled: Sequence[BookedOrder], stop: Stop) -> None:
+    journal = Journal(JsonlAudit(home), name)
+    journal.append(*(event for each in cancelled if (event := _event(journal, each, stop))))
 
 
 def _event(journal: Journal, each: BookedOrder, stop: Stop) -> AuditEvent | None:

@@ -7,7 +7,7 @@ import pytest
 from nvtrader_pipelines.execution.book import BookedOrder
 from nvtrader_pipelines.execution.brokers.account_spec import AlpacaAccountSpec
 from nvtrader_pipelines.execution.orders import Order
-from nvtrader_pipelines.service.errors import FAILED
+from nvtrader_pipelines.service.errors import BAD_INPUT, FAILED
 from nvtrader_pipelines.storage.accounts import connect
 from nvtrader_pipelines.storage.audit_log import JsonlAudit
 from nvtrader_pipelines.storage.home import Home
@@ -15,6 +15,7 @@ from nvtrader_pipelines.storage.kill_switch import VARIABLE, FileKillSwitch
 from nvtrader_pipelines.storage.paper_book import SqliteBook
 from tests.execution.brokers.alpaca_stub import KEYS, AlpacaStub, serving
 from tests.service.desks import SESSION, keep, plan
+from tests.service.words import is_one_sentence
 
 
 @pytest.fixture
@@ -114,3 +115,48 @@ def test_halting_does_not_depend_on_a_broker_and_says_loudly_what_may_still_be_o
     assert loud.startswith("ORDERS MAY STILL BE OPEN on the account live: ")
     assert said in loud
     assert exchange.orders[0]["status"] == "accepted"
+
+
+def spoiled(home, monkeypatch):
+    path = JsonlAudit(home).path
+    path.write_bytes(path.read_bytes().replace(b"BBB", b"XXX", 1))
+
+
+def full(home, monkeypatch):
+    def refuse(path, content):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("nvtrader_pipelines.storage.kill_switch.write_atomically", refuse)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said", "stopped"),
+    [
+        (spoiled, "trading is stopped, but the audit does not tell of it: line 1 of the audit", True),
+        (full, "cannot be written (No space left on device), so it stops nothing; set NVTRADER_KILL_SWITCH=1", False),
+    ],
+    ids=["audit", "disk"],
+)
+def test_orders_are_cancelled_though_stopping_cannot_be_kept_and_both_are_said(
+    exchange, home, invoke, monkeypatch, spoil, said, stopped
+):
+    spoil(home, monkeypatch)
+    found = invoke("halt", "--reason", "news")
+    order = exchange.orders[0]
+    assert order["status"] == "canceled"
+    assert found.exit_code == BAD_INPUT
+    assert found.stdout.splitlines() == [f"cancelled: {order['client_order_id']}"]
+    assert is_one_sentence(found.stderr)
+    assert said in found.stderr
+    assert bool(FileKillSwitch(home).engaged()) == stopped
+
+
+def test_as_a_document_it_says_that_stopping_could_not_be_kept_and_what_was_cancelled(
+    exchange, home, invoke, monkeypatch
+):
+    spoiled(home, monkeypatch)
+    found = invoke("halt", "--json")
+    document = json.loads(found.stdout)
+    assert found.exit_code == BAD_INPUT
+    assert document["said"].startswith("trading is stopped, but the audit does not tell of it: ")
+    assert (document["cancelled"], document["still_open"]) == ([exchange.orders[0]["client_order_id"]], {})

@@ -469,6 +469,21 @@ def test_stopping_cancels_at_the_broker_itself_and_says_what_may_still_be_open(h
     assert withdraw_all(lake.home, stop) == ([], {})
 
 
+def test_what_was_cancelled_while_the_audit_was_damaged_is_told_by_the_next_session(home, exchange):
+    lake, _ = home
+    plan, log = approved_live(lake), JsonlAudit(lake.home)
+    whole = log.path.read_bytes()
+    log.path.write_bytes(whole.replace(b"AAA", b"XXX", 1))
+    cancelled, still_open = withdraw_all(lake.home, Stop("news", "ann", lambda: AT))
+    assert sorted(cancelled) == [f"{plan}-{name}" for name in ("AAA", "BBB", "CCC")]
+    assert still_open == {}
+    log.path.write_bytes(whole)
+    land(lake, N_SESSIONS + 1)
+    trade_live(lake)
+    told = [each for each in JsonlAudit(lake.home).events("live") if each.kind == "cancelled"]
+    assert sorted((each.order_id, each.reason) for each in told) == [(key, "news") for key in sorted(cancelled)]
+
+
 def test_an_order_that_is_filled_when_trading_is_stopped_stays_a_fill(home, exchange):
     lake, _ = home
     plan = approved_live(lake)
