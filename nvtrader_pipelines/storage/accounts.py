@@ -21,6 +21,7 @@ from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.experiments.explanation import explained
 from nvtrader_pipelines.storage.documents import read_document
 from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.files import is_given
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.paper_book import SqliteBook, book_path
 
@@ -51,9 +52,9 @@ def read_account(home: Home, name: str = DEFAULT) -> AccountSpec:
             f"an account's name is up to 63 small letters, digits and -, not first a -, but is {name!r}; name it so"
         )
     path = home.accounts / f"{name}.yaml"
-    if name == DEFAULT and not path.exists():
-        return PaperAccountSpec()
-    if not path.is_file():
+    if not is_given(path):
+        if name == DEFAULT:
+            return PaperAccountSpec()
         known = ", ".join(sorted({DEFAULT, *(each.stem for each in home.accounts.glob("*.yaml"))}))
         raise StorageError(f"there is no account {name!r}; write data/accounts/{path.name}, or take one of: {known}")
     try:

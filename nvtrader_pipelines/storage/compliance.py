@@ -12,6 +12,7 @@ from nvtrader_pipelines.experiments.explanation import explained
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits
 from nvtrader_pipelines.storage.documents import read_document
 from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.files import is_given
 from nvtrader_pipelines.storage.home import Home
 
 LIMITS, SECTORS, LOSS_SALES = "limits.yaml", "sectors.csv", "loss_sales.csv"
@@ -30,7 +31,7 @@ def read_limits(home: Home) -> RiskLimits:
         StorageError: if the file is no valid set of limits, or asks for a least net exposure, which no pipeline keeps.
     """
     path = home.compliance / LIMITS
-    if not _is_there(path):
+    if not is_given(path):
         return RiskLimits()
     try:
         limits = RiskLimits.model_validate(read_document(path))
@@ -101,7 +102,7 @@ def _day(text: str, where: str) -> date:
 
 def _rows(path: Path, columns: tuple[str, ...], more: tuple[str, ...] = ()) -> Iterator[tuple[int, Sequence[str]]]:
     """Line and values of every row of a table with those columns, and perhaps `more`; none where it is not there."""
-    if not _is_there(path):
+    if not is_given(path):
         return
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
@@ -119,8 +120,3 @@ def _rows(path: Path, columns: tuple[str, ...], more: tuple[str, ...] = ()) -> I
                     yield reader.line_num, values
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise StorageError(f"{path} cannot be read as a CSV file in UTF-8: {error}") from error
-
-
-def _is_there(path: Path) -> bool:
-    """Whether something is in the file's place; a link to nowhere is, and cannot be read."""
-    return path.is_symlink() or path.exists()

@@ -10,7 +10,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
 
 from nvtrader_pipelines.execution.audit import AuditEvent, AuditLog, EventKind, event_id
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.files import locked, write_atomically
+from nvtrader_pipelines.storage.files import is_there, locked, write_atomically
 from nvtrader_pipelines.storage.home import Home, lock_path
 
 VARIABLE = "NVTRADER_KILL_SWITCH"
@@ -120,12 +120,8 @@ def _variable_says() -> str | None:
 def _file_says(path: Path) -> str | None:
     """Why the file stops trading, as a sentence; None where nothing is there."""
     try:
-        path.lstat()  # of a link to nowhere it says that something is there
-    except FileNotFoundError:
-        lost = next((folder for folder in path.parents if folder.is_symlink() and not folder.exists()), None)
-        if lost is None:
+        if not is_there(path):
             return None
-        return f"the kill switch {path} cannot be looked at ({lost} is a link to nowhere), which counts as engaged"
     except OSError as error:
         return f"the kill switch {path} cannot be looked at ({error.strerror}), which counts as engaged"
     said = _read(path)

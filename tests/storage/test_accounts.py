@@ -33,6 +33,14 @@ def test_the_paper_account_is_there_without_a_file(home):
     assert read_account(home) == PaperAccountSpec()
 
 
+@pytest.mark.parametrize("lost", ["data/accounts", "data/accounts/paper.yaml"])
+def test_the_paper_account_is_not_its_default_where_its_file_is_behind_a_link_to_nowhere(home, tmp_path, lost):
+    (home.root / lost).parent.mkdir(parents=True)
+    (home.root / lost).symlink_to(tmp_path / "an unmounted disk")
+    with pytest.raises(StorageError, match=r"paper\.yaml cannot be (read: No such file|looked at \(.* is a link to)"):
+        read_account(home)
+
+
 def test_an_account_is_what_its_file_says(home):
     write(home, "paper", "kind: paper\ncapital: 25_000\nwhole_shares: true\n")
     write(home, "desk-2", "kind: alpaca\ntimeout_s: 5\n")
