@@ -29,7 +29,7 @@ from nvtrader_pipelines.storage.audit_log import JsonlAudit
 from nvtrader_pipelines.storage.documents import read_document
 from nvtrader_pipelines.storage.entrants import Panels
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.files import locked
+from nvtrader_pipelines.storage.files import is_given, locked
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.policy_cards import named_policy
@@ -152,7 +152,7 @@ def read_gate(home: Home) -> PromotionGate:
         StorageError: if the file is no valid gate.
     """
     path = home.promotion_file
-    if not path.exists():
+    if not is_given(path):
         return PromotionGate()
     try:
         return PromotionGate.model_validate(read_document(path))

@@ -380,6 +380,10 @@ def test_the_gate_is_a_file_whose_mistakes_are_said(lake):
     with pytest.raises(StorageError, match=r"promotion\.yaml is no valid promotion gate: .*least_session"):
         ask(lake, "steady")
     path.unlink()
+    path.symlink_to("a file on a disk that is not mounted")
+    with pytest.raises(StorageError, match="cannot be read"):
+        read_gate(lake.home)
+    path.unlink()
 
 
 def test_every_activation_is_a_row_and_one_of_them_trades(lake, runs):
