@@ -1,16 +1,24 @@
-"""A home in which a policy that was tested is active, in no time: networks as they begin."""
+"""A home in which a policy that was tested is active, in no time: networks as they begin; and its accounts' desks."""
 
-from datetime import datetime
+from datetime import UTC, date, datetime, time
 from pathlib import Path
 
+from nvtrader_pipelines.execution.book import AccountState
+from nvtrader_pipelines.experiments.progress import Progress
 from nvtrader_pipelines.storage.active_policy import PolicyRef, activate
-from nvtrader_pipelines.storage.execution import evaluate_run
+from nvtrader_pipelines.storage.execution import evaluate_run, followed
 from nvtrader_pipelines.storage.ledger import Ledger
+from nvtrader_pipelines.storage.medallion import read_panel
+from nvtrader_pipelines.storage.paper_book import SqliteBook
 from nvtrader_pipelines.storage.policy_library import SealedRun
 from nvtrader_pipelines.storage.recording import Launch
+from nvtrader_pipelines.storage.trading import Desk
 from nvtrader_pipelines.storage.warehouse import Warehouse
 from tests.storage.small_runs import small_home
 from tests.storage.untrained import AT, planned, sealed
+
+DESKS: dict[str, Desk] = {}  # by account
+TIME: dict[str, datetime] = {}
 
 
 def judged_home(root: Path) -> tuple[Warehouse, SealedRun]:
@@ -25,3 +33,41 @@ def judged_home(root: Path) -> tuple[Warehouse, SealedRun]:
 def make_active(lake: Warehouse, run: SealedRun, policy: str | None = None, at: datetime = AT) -> None:
     """Let one of the run's policies trade."""
     activate(lake, Ledger.open(lake.home), PolicyRef(run.run_id, policy or run.experiment), "ann", "", lambda: at)
+
+
+def desk(lake: Warehouse, account: str = "paper", at: datetime = AT) -> Desk:
+    """The account's desk, which reads the market anew where it has changed; all of them share what time it is."""
+    TIME["now"] = at
+    if account not in DESKS:
+        DESKS[account] = Desk.open(lake, account, clock=lambda: TIME["now"], by="test")
+    return DESKS[account]
+
+
+def trade(
+    lake: Warehouse, *days: date | None, account: str = "paper", at: datetime = AT, acknowledge: bool = True
+) -> list[Progress]:
+    """Trade what is due; what was told."""
+    told = []
+    followed(desk(lake, account, at).trade(*days, acknowledge=acknowledge), told.append)
+    return told
+
+
+def days_of(lake: Warehouse) -> list[date]:
+    """The market's sessions."""
+    return [day.item() for day in read_panel(lake, "landing").sessions]
+
+
+def evening(lake: Warehouse) -> datetime:
+    """After the close of the last session there are bars of."""
+    return datetime.combine(days_of(lake)[-1], time(22), tzinfo=UTC)
+
+
+def states(lake: Warehouse, account: str = "paper") -> list[AccountState]:
+    """The account's own book."""
+    return SqliteBook(lake.home, account).states()
+
+
+def add_account(lake: Warehouse, name: str, kind: str = "paper") -> None:
+    """An account with the defaults of its kind."""
+    lake.home.accounts.mkdir(exist_ok=True)
+    (lake.home.accounts / f"{name}.yaml").write_text(f"kind: {kind}\n")
