@@ -135,9 +135,11 @@ def _read(path: Path) -> Halt | None:
     try:
         if not path.is_file():  # a pipe or a device would be read for ever
             return None
-        return Halt.model_validate_json(path.read_bytes())
-    except (OSError, ValidationError):
+        said = Halt.model_validate_json(path.read_bytes())
+        said.at.astimezone(UTC)
+    except (OSError, ValidationError, OverflowError):  # the last: UTC has no such year
         return None
+    return said
 
 
 def _remove(path: Path) -> None:

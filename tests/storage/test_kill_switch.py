@@ -57,6 +57,8 @@ PLACES = {
     "another JSON": _file(b'{"reason": "x"}'),
     "a JSON that is no mapping": _file(b"[]"),
     "a moment that is none": _file(b'{"reason": "x", "by": "pat", "at": "soon"}'),
+    "a moment before all in UTC": _file(b'{"reason": "x", "by": "pat", "at": "0001-01-01T00:00:00+14:00"}'),
+    "a moment after all in UTC": _file(b'{"reason": "x", "by": "pat", "at": "9999-12-31T23:00:00-14:00"}'),
     "a directory": lambda path: path.mkdir(),
     "a link to nowhere": lambda path: path.symlink_to("gone"),
     "a link to itself": lambda path: path.symlink_to(path),
