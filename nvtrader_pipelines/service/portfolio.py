@@ -52,7 +52,9 @@ def _show(account: str, *, as_json: bool, verbose: bool) -> None:
     from nvtrader_pipelines.service.account_facts import AccountFacts, standing
     from nvtrader_pipelines.storage.accounts import read_account
     from nvtrader_pipelines.storage.active_policy import read_active
+    from nvtrader_pipelines.storage.promotion_round import newer_than_active
     from nvtrader_pipelines.storage.readiness import told_until
+    from nvtrader_pipelines.storage.warehouse import Warehouse
 
     with one_sentence(verbose=verbose):
         home = found_home()
@@ -60,7 +62,12 @@ def _show(account: str, *, as_json: bool, verbose: bool) -> None:
         document = {
             "kind": kind,
             "active_policy": active
-            and {"policy": active.policy, "run_id": active.run_id, "may_trade": told_until(home, active)},
+            and {
+                "policy": active.policy,
+                "run_id": active.run_id,
+                "may_trade": told_until(home, active),
+                "newer": newer_than_active(Warehouse(home), active),
+            },
             **standing(AccountFacts.of(home, account)),
         }
         if as_json:
@@ -77,7 +84,7 @@ def print_standing(document: Mapping[str, Any]) -> None:
         "active policy": f"{active['policy']} of run {active['run_id']}"
         if active
         else "none: nvtrader policies activate NAME",
-        **({"it may trade": active["may_trade"]} if active else {}),
+        **({"it may trade": active["may_trade"], "a newer run": active["newer"] or ""} if active else {}),
         **(_book_lines(document) if "session" in document else {"session": "not opened yet: nvtrader paper"}),
         "last plan": _plan_line(document["last_plan"]),
         "waits for you": ", ".join(document["waiting"]),

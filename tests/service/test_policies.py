@@ -1,3 +1,4 @@
+import datetime as dt
 import json
 import shutil
 
@@ -10,11 +11,12 @@ from nvtrader_pipelines.storage.errors import OtherCodeError
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.policy_library import PolicyLibrary
 from nvtrader_pipelines.storage.readiness import trades_until
-from nvtrader_pipelines.storage.tables import EVALUATIONS, PROMOTIONS
+from nvtrader_pipelines.storage.runs import complete
+from nvtrader_pipelines.storage.tables import EVALUATIONS, PROMOTIONS, RUNS
 from nvtrader_pipelines.storage.views import query_views
 from nvtrader_pipelines.storage.warehouse import Warehouse
 from tests.service.words import is_one_sentence
-from tests.storage.untrained import KEY, begun, judged, market_home, planned
+from tests.storage.untrained import EXPERIMENT, KEY, begun, judged, market_home, planned, sealed
 
 
 @pytest.fixture(scope="module")
@@ -153,6 +155,23 @@ def test_until_when_the_active_policy_may_trade_is_told_where_a_person_looks(inv
     assert findings["it may trade"]["found"].startswith(until)
     assert findings["its code"] == {"what": "its code", "found": run.code_version, "problem": ""}
     assert findings["account paper"] == {"what": "account paper", "found": "paper, may be traded", "problem": ""}
+
+
+def test_a_newer_run_of_the_experiment_that_trades_is_told_where_a_person_looks(invoke, lake, run):
+    invoke("policies", "activate", "small")
+    before = lake.read(RUNS)
+    newer = sealed(lake, planned(lake, EXPERIMENT.model_copy(update={"description": "trained again"})))
+    complete(lake, newer, before["finished_at"][0] + dt.timedelta(days=1))
+    told = f"run {newer.run_id[:8]} of small is newer than the one that trades: the gate was not asked yet: "
+    by_hand = f"to let it trade all the same: `nvtrader policies activate {newer.run_id[:8]} --reason WHY`"
+    for command in ("policies", "portfolio"):
+        shown = " ".join(words(invoke(command).stdout))
+        assert told in shown
+        assert by_hand in shown
+    assert diagnosed(invoke)["a newer run"]["found"].startswith(told)
+    assert json.loads(invoke("policies", "--json").stdout)["newer"].startswith(told)
+    lake.replace(RUNS, before, {})
+    PolicyLibrary(lake.home).folder(newer.partition_key, newer.run_id).joinpath("manifest.json").unlink()
 
 
 def test_the_doctor_says_why_an_account_may_not_be_traded(invoke, lake, monkeypatch):
