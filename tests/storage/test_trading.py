@@ -1,15 +1,20 @@
 import datetime as dt
+import re
 import subprocess
 import sys
+from functools import partial
 
 import numpy as np
 import polars as pl
 import pytest
 
-from nvtrader_pipelines.execution.errors import ExecutionError
+from nvtrader_pipelines.execution.brokers import paper
+from nvtrader_pipelines.execution.errors import ExecutionError, NotReconciled
+from nvtrader_pipelines.execution.reconciliation import Difference
 from nvtrader_pipelines.storage import desk_market
 from nvtrader_pipelines.storage.audit_log import JsonlAudit
 from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.execution import followed
 from nvtrader_pipelines.storage.kill_switch import halt, resume
 from nvtrader_pipelines.storage.paper_backtest import account_backtest, deployment_of
 from nvtrader_pipelines.storage.paper_book import book_path
@@ -243,6 +248,35 @@ def test_a_halted_desk_holds_and_goes_on_once_it_is_resumed(home):
     resume(lake.home, log, "ann", "over", lambda: AT)
     trade(lake, first, days[10])
     assert states(lake)[-1].plan_id is not None or states(lake)[-2].plan_id is not None
+
+
+def test_an_account_that_differs_trades_on_nowhere_until_a_person_accepts_it(home, monkeypatch):
+    lake, run = home
+    days = [day for day in days_of(lake) if day >= run.as_parent.window[0]]
+    trade(lake, days[0], days[3])
+    found = [[Difference("AAA", 10.0, 7.0)]]
+    monkeypatch.setattr(paper, "reconcile", lambda *_: found.pop() if found else [])
+    told = []
+    with pytest.raises(NotReconciled) as stopped:
+        followed(desk(lake).trade(days[0], days[8], acknowledge=True), told.append)
+    assert (len(told), states(lake)[-1].session) == (1, days[4])  # told of before it stops there
+    assert f"paper differed at the close of {days[4]}: AAA: 10 shares expected, 7 held (-3);" in str(stopped.value)
+    assert "`nvtrader portfolio accept --account paper" in str(stopped.value)
+    before = JsonlAudit(lake.home).path.read_bytes()
+    one = desk(lake)
+    for refused in (partial(trade, lake, days[0], days[8]), one.execute, one.propose, one.clear):
+        with pytest.raises(NotReconciled, match=re.escape(str(stopped.value))):
+            refused()
+    with pytest.raises(ExecutionError, match="for a reason"):
+        one.accept("ann", " ")
+    assert JsonlAudit(lake.home).path.read_bytes() == before
+    event = one.accept("ann", "I looked")
+    assert (event.kind, event.by, event.session, event.reason) == ("accepted", "ann", days[4], "I looked")
+    assert event.detail["differences"] == ["AAA: 10 shares expected, 7 held (-3)"]
+    trade(lake, days[0], days[8])
+    assert states(lake)[-1].session == days[8]
+    with pytest.raises(ExecutionError, match=f"paper held at the close of {days[8]} what was expected"):
+        one.accept("ann", "again")
 
 
 def test_the_tables_of_the_loop_have_the_account(home):

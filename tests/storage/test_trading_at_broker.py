@@ -7,7 +7,8 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from nvtrader_pipelines.execution.brokers.broker import BrokerTimeout
-from nvtrader_pipelines.execution.errors import ExecutionError
+from nvtrader_pipelines.execution.errors import ExecutionError, NotReconciled
+from nvtrader_pipelines.execution.plan_records import plan_records
 from nvtrader_pipelines.market.calendar import sessions
 from nvtrader_pipelines.orchestration.rebalancing import executed
 from nvtrader_pipelines.storage.audit_log import JsonlAudit
@@ -16,7 +17,9 @@ from nvtrader_pipelines.storage.kill_switch import halt
 from nvtrader_pipelines.storage.medallion import read_panel
 from nvtrader_pipelines.storage.open_orders import Stop, withdraw_all
 from nvtrader_pipelines.storage.paper_book import SqliteBook, book_path
+from nvtrader_pipelines.storage.portfolio_rows import fill_rows, framed, order_rows, state_rows
 from nvtrader_pipelines.storage.prices import read_prices
+from nvtrader_pipelines.storage.tables import PORTFOLIO_STATE
 from tests.execution.brokers.alpaca_stub import KEYS, AlpacaStub, serving
 from tests.storage.desks import add_account, days_of, desk, evening, states, trade
 from tests.storage.small_runs import N_SESSIONS, land
@@ -215,3 +218,82 @@ def test_an_order_that_is_filled_when_trading_is_stopped_stays_a_fill(home, exch
     state = states(lake, "live")[-1]
     assert not state.differences
     assert state.shares == pytest.approx(exchange.positions)
+
+
+def placed_live(lake, exchange, but=None):
+    """The first plan was approved, and the next session has come; its id."""
+    plan = approved_live(lake)
+    exchange.open_exchange(but)
+    exchange.is_open = False
+    land(lake, N_SESSIONS + 1)
+    return plan
+
+
+def test_shares_that_another_hand_sold_stop_the_account_until_they_are_back(home, exchange):
+    lake, _ = home
+    placed_live(lake, exchange)
+    held = exchange.positions["AAA"]
+    exchange.positions["AAA"] -= 3.0
+    with pytest.raises(NotReconciled, match=r"AAA: .* shares expected, .* held \(-3\); .* --account live") as stopped:
+        trade_live(lake)
+    with pytest.raises(NotReconciled) as again:
+        trade_live(lake)
+    assert str(again.value) == str(stopped.value)
+    land(lake, N_SESSIONS + 2)
+    with pytest.raises(NotReconciled):
+        trade_live(lake)
+    assert states(lake, "live")[-1].session == days_of(lake)[-2]
+    exchange.positions["AAA"] = held
+    trade_live(lake)
+    assert [state.session for state in states(lake, "live")][-2:] == days_of(lake)[-2:]
+    assert not states(lake, "live")[-1].differences
+    assert not [each for each in JsonlAudit(lake.home).events("live") if each.kind == "accepted"]
+
+
+def test_shares_that_a_person_accepted_as_they_are_are_what_the_next_close_expects(home, exchange):
+    lake, _ = home
+    placed_live(lake, exchange)
+    exchange.positions["AAA"] -= 3.0
+    with pytest.raises(NotReconciled):
+        trade_live(lake)
+    live(lake).accept("ann", "I sold three of them")
+    trade_live(lake)
+    land(lake, N_SESSIONS + 2)
+    trade_live(lake)
+    state = states(lake, "live")[-1]
+    assert (state.session, state.differences) == (days_of(lake)[-1], ())
+
+
+def test_an_order_that_is_filled_after_its_evening_is_told_and_mirrored_the_next_evening(home, exchange):
+    lake, _ = home
+    plan = placed_live(lake, exchange, but="AAA")
+    assert trade_live(lake).filter(plan_id=plan)["status"].to_list() == ["placed"]
+    assert states(lake, "live")[-1].working == {f"{plan}-AAA": 0.0}
+    exchange.open_exchange()
+    land(lake, N_SESSIONS + 2)
+    assert trade_live(lake).filter(plan_id=plan)["status"].to_list() == ["filled"]
+    assert not states(lake, "live")[-1].differences
+    events = JsonlAudit(lake.home).events("live")
+    records = plan_records(events)
+    assert sorted(row["symbol"] for row in fill_rows(events, records) if row["plan_id"] == plan) == [
+        "AAA",
+        "BBB",
+        "CCC",
+    ]
+    assert {row["status"] for row in order_rows(events, records) if row["plan_id"] == plan} == {"filled"}
+
+
+def test_a_deposit_at_the_broker_is_a_flow_and_a_fee_a_cost_in_the_tables_rows(home, exchange):
+    lake, _ = home
+    placed_live(lake, exchange)
+    before = states(lake, "live")[-1]
+    exchange.book("CSD", 50_000.0)
+    exchange.book("FEE", -1.5)
+    trade_live(lake)
+    state = states(lake, "live")[-1]
+    earned = (state.value - 50_000.0) / before.value - 1.0
+    assert abs(earned) < 0.1
+    assert (state.flow, state.net_return) == (50_000.0, pytest.approx(earned, abs=1e-12))
+    row = framed(PORTFOLIO_STATE, state_rows("live", [state])).row(0, named=True)
+    assert (row["flow"], row["income"], row["value"]) == (50_000.0, 0.0, pytest.approx(state.value))
+    assert row["cost"] == pytest.approx(1.5 / before.value)
