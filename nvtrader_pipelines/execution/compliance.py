@@ -42,6 +42,7 @@ def findings_of(
         *_restricted(plan, limits.restricted),
         *_unknown(plan, limits.restricted),
         *_wash_sales(plan, limits, data.loss_sales),
+        *_unknown_sales(plan, limits, data.loss_sales),
         *_turnover(plan, limits),
         *_sectors(plan, limits, data.sectors),
         *_diversification(plan, limits),
@@ -57,13 +58,9 @@ def unbuyable(limits: RiskLimits, data: ComplianceData, session: date) -> dict[s
         data: sales at a loss.
         session: of the fill, or at a market the one whose close orders are made from.
     """
-    sold = {
-        name: days for name, _ in data.loss_sales if (days := _days_since(name, data.loss_sales, session)) is not None
-    }
     washed = {
         name: f"it was sold at a loss {days} calendar days before; it may not be bought within {limits.wash_sale_days}"
-        for name, days in sold.items()
-        if _is_washed(days, limits)
+        for name, days in _washed(limits, data.loss_sales, session).items()
     }
     return washed | dict.fromkeys(limits.restricted, "it is restricted: it may be held or sold, and not bought")
 
@@ -150,32 +147,39 @@ def _unknown(plan: RebalancePlan, restricted: Sequence[str]) -> list[Finding]:
 
 
 def _wash_sales(plan: RebalancePlan, limits: RiskLimits, sales: Sequence[tuple[str, date]]) -> list[Finding]:
-    found = []
-    for name, _ in _bought(plan):
-        days = _days_since(name, sales, plan.session)
-        if days is not None and _is_washed(days, limits):
-            found.append(
-                Finding(
-                    rule="wash_sale_window_days",
-                    level="hard",
-                    symbol=name,
-                    figure=float(days),
-                    bound=float(limits.wash_sale_days),
-                    sentence=f"{name} would be bought {days} calendar days after it was sold at a loss; "
-                    f"it may not be bought within {limits.wash_sale_days}",
-                )
-            )
-    return found
+    washed = _washed(limits, sales, plan.session)
+    return [
+        Finding(
+            rule="wash_sale_window_days",
+            level="hard",
+            symbol=name,
+            figure=float(washed[name]),
+            bound=float(limits.wash_sale_days),
+            sentence=f"{name} would be bought {washed[name]} calendar days after it was sold at a loss; "
+            f"it may not be bought within {limits.wash_sale_days}",
+        )
+        for name, _ in _bought(plan)
+        if name in washed
+    ]
 
 
-def _is_washed(days: int, limits: RiskLimits) -> bool:
-    """Whether a sale so many days before forbids to buy; within 0 days nothing is forbidden."""
-    return 0 < limits.wash_sale_days >= days
+def _unknown_sales(plan: RebalancePlan, limits: RiskLimits, sales: Sequence[tuple[str, date]]) -> list[Finding]:
+    """Names sold at a loss of late that the market does not have: of another market, or misspelt and without effect."""
+    strangers = sorted(set(_washed(limits, sales, plan.session)) - set(plan.symbols[:-1]))
+    if not strangers:
+        return []
+    sentence = f"{', '.join(strangers)} sold at a loss, but no symbol of the plan's market; see that it is not misspelt"
+    return [Finding(rule="wash_sale_window_days", level="warn", figure=len(strangers), bound=0.0, sentence=sentence)]
 
 
-def _days_since(name: str, sales: Sequence[tuple[str, date]], session: date) -> int | None:
-    """Calendar days from the last sale of a name at a loss to a session; None where there is none before it."""
-    return min(((session - day).days for symbol, day in sales if symbol == name and day <= session), default=None)
+def _washed(limits: RiskLimits, sales: Sequence[tuple[str, date]], session: date) -> dict[str, int]:
+    """Names sold at a loss so lately that none may be bought, and calendar days since; within 0 days all may."""
+    since = dict[str, int]()
+    for name, day in sales:
+        days = (session - day).days
+        if 0 <= days <= limits.wash_sale_days and limits.wash_sale_days > 0:
+            since[name] = min(days, since.get(name, days))
+    return since
 
 
 def _turnover(plan: RebalancePlan, limits: RiskLimits) -> list[Finding]:

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from nvtrader_pipelines.execution.compliance import LARGER_IS_TIGHTER, ComplianceData
 from nvtrader_pipelines.experiments.explanation import explained
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits
+from nvtrader_pipelines.portfolio.pipeline.risk_limits import TICKER
 from nvtrader_pipelines.storage.documents import read_document
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import is_given
@@ -70,19 +71,25 @@ def require_no_looser(limits: RiskLimits, desk: RiskLimits) -> None:
 
 
 def _sectors(path: Path) -> dict[str, str]:
-    sectors: dict[str, str] = {}
+    """Sector by symbol; one that is written in several ways is one, as it is written first."""
+    sectors, written = dict[str, str](), dict[str, str]()
     for line, (symbol, sector) in _rows(path, ("symbol", "sector")):
         if symbol in sectors:
             raise StorageError(f"{path.name}, line {line}: {symbol} has a sector already; keep one row for each name")
         if not sector:
             raise StorageError(f"{path.name}, line {line}: {symbol} has no sector; name it or remove the row")
-        sectors[symbol] = sector
+        sectors[symbol] = written.setdefault(" ".join(sector.casefold().split()), sector)
     return sectors
 
 
 def _loss_sales(path: Path) -> tuple[tuple[str, date], ...]:
     sales: list[tuple[str, date]] = []
     for line, (symbol, day, *_) in _rows(path, ("symbol", "date"), ("note",)):
+        if not TICKER.fullmatch(symbol):
+            raise StorageError(
+                f"{path.name}, line {line}: the symbol must be in capitals, as BRK.B, but is {symbol!r}; a name that "
+                "the market does not have would not be kept from being bought"
+            )
         sale = symbol, _day(day, f"{path.name}, line {line}")
         if sale in sales:
             raise StorageError(f"{path.name}, line {line}: the sale of {symbol} on {day} is there already; remove one")

@@ -134,6 +134,18 @@ def test_restricted_names_and_those_sold_at_a_loss_of_late_may_not_be_bought(day
     assert set(unbuyable(limits, data, SESSION)) == names
 
 
+@pytest.mark.parametrize(("days", "n_findings"), [(-1, 0), (0, 1), (30, 1), (31, 0)])
+def test_a_name_sold_at_a_loss_of_late_that_the_market_does_not_have_is_warned_of(days, n_findings):
+    sales = [("AAPL", SESSION - timedelta(days=days)), ("AAPL", SESSION - timedelta(days=90)), ("A", SESSION)]
+    data = ComplianceData(DATA.sectors, sales)
+    assert found(a_plan(), OPEN, data) == [("wash_sale_window_days", "warn", None)] * n_findings
+    sentences = [each.sentence for each in findings_of(a_plan(), OPEN, data, 0.1)]
+    assert (
+        sentences
+        == ["AAPL sold at a loss, but no symbol of the plan's market; see that it is not misspelt"] * n_findings
+    )
+
+
 def test_the_last_sale_at_a_loss_counts():
     sales = [("A", date(2022, 3, 1)), ("A", date(2022, 2, 20)), ("A", date(2022, 3, 20))]
     finding = only(a_plan((0.3, 0.2, 0.2, 0.2, 0.1, 0.0)), OPEN, ComplianceData(DATA.sectors, sales))

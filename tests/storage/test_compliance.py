@@ -48,6 +48,11 @@ def test_tables_are_read(home, desk):
     assert data.loss_sales == (("A", date(2022, 3, 1)), ("A", date(2022, 3, 2)))
 
 
+def test_a_sector_is_one_however_it_is_spelt(home, desk):
+    desk("sectors.csv", "symbol,sector\nA,Health Care\nB,health care\nC,HEALTH  CARE\nD,Energy\n")
+    assert read_compliance(home).sectors == {"A": "Health Care", "B": "Health Care", "C": "Health Care", "D": "Energy"}
+
+
 def test_a_table_without_notes_or_as_a_spreadsheet_writes_it_is_read(home, desk):
     desk("loss_sales.csv", b"\xef\xbb\xbfsymbol,date\r\nA,2022-03-01\r\n")
     assert read_compliance(home).loss_sales == (("A", date(2022, 3, 1)),)
@@ -72,6 +77,12 @@ def test_a_table_without_notes_or_as_a_spreadsheet_writes_it_is_read(home, desk)
         ("loss_sales.csv", "symbol,date\nA,20220103\n", "line 2: date must be a day as YYYY-MM-DD, but is '20220103'"),
         ("loss_sales.csv", "symbol,date\nA,2022-02-30\n", "line 2: date must be a day as YYYY-MM-DD, but is '2022-02-"),
         ("loss_sales.csv", "symbol,date\nA,\n", "line 2: date must be a day as YYYY-MM-DD, but is ''"),
+        (
+            "loss_sales.csv",
+            "symbol,date\naapl,2022-01-03\n",
+            "line 2: the symbol must be in capitals, as BRK.B, but is",
+        ),
+        ("loss_sales.csv", "symbol,date\nA;B,2022-01-03\n", "line 2: the symbol must be in capitals, as BRK.B, but is"),
         (
             "loss_sales.csv",
             "symbol,date,note\nA,2022-01-03,x\nA,2022-01-03,y\n",
