@@ -2,15 +2,19 @@
 
 import base64
 from collections.abc import Mapping
+from io import BytesIO
 from typing import Any
 
 import dagster as dg
 import polars as pl
+from PIL import Image
 
 from nvtrader_pipelines.storage.files import write_atomically
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.tables import Table
 from nvtrader_pipelines.storage.warehouse import Warehouse
+
+IN_A_WINDOW = (1120, 1120)  # pixels at the most; of a screen 1,440 wide Dagster's window takes 1,152
 
 
 def asset_key(table: Table) -> dg.AssetKey:
@@ -34,8 +38,12 @@ def shown_snapshots(snapshot_ids: Mapping[str, int]) -> dict[str, str]:
 
 
 def picture(png: bytes) -> dg.MarkdownMetadataValue:
-    """A PNG that the UI shows."""
-    return dg.MetadataValue.md(f"![plot](data:image/png;base64,{base64.b64encode(png).decode()})")
+    """A PNG that the UI shows, made as small as the window that it opens for it; its Markdown knows no width."""
+    content = BytesIO()
+    with Image.open(BytesIO(png)) as shown:
+        shown.thumbnail(IN_A_WINDOW)
+        shown.save(content, "PNG")
+    return dg.MetadataValue.md(f"![plot](data:image/png;base64,{base64.b64encode(content.getvalue()).decode()})")
 
 
 def keep_pictures(
@@ -62,9 +70,14 @@ def keep_pictures(
 
 
 def markdown_table(rows: pl.DataFrame) -> str:
-    """Rows as the UI shows them."""
-    lines = [rows.columns, ["---"] * rows.width, *([str(cell) for cell in row] for row in rows.iter_rows())]
+    """Rows as the UI shows them; what is not known is left blank."""
+    lines = [rows.columns, ["---"] * rows.width, *([_cell(cell) for cell in row] for row in rows.iter_rows())]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) if len(rows) else "nothing"
+
+
+def _cell(value: object) -> str:
+    """A cell's text, which neither ends the cell nor the line."""
+    return "" if value is None else " ".join(str(value).split()).replace("|", r"\|")
 
 
 def written(
@@ -75,12 +88,12 @@ def written(
     return dg.MaterializeResult(
         asset_key=asset_key(table),
         metadata={
+            **(extra or {}),  # first: what a person opens the page for
             "dagster/row_count": state.n_rows,
             "dagster/partition_row_count": n_rows,
             "size_bytes": state.n_bytes,
             "files": state.n_files,
             "iceberg_snapshot_id": str(state.snapshot_id),
-            **(extra or {}),
         },
         data_version=dg.DataVersion(str(state.snapshot_id)),
     )

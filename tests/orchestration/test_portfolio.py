@@ -291,7 +291,7 @@ def test_a_halted_desk_holds_and_its_run_ends_well_and_says_so(story, asked):
     assert statuses == ["filled", "blocked", "cancelled"]
     for asset in CHAIN:
         assert metadata(finished, asset)["kill_switch"].startswith("HALTED: ann stopped trading")
-    assert "| halted | None | ann stopped trading" in metadata(finished, "orders")["events"]
+    assert "| 2016-12-02 | halted |  | ann stopped trading" in metadata(finished, "orders")["events"]
     assert asked[0].read(PORTFOLIO_STATE).sort("session")["turnover"].to_list()[-1] == 0.0
 
 

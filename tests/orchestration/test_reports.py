@@ -1,25 +1,61 @@
 """What assets say of themselves."""
 
 import base64
+from io import BytesIO
 
-from nvtrader_pipelines.orchestration.reports import keep_pictures
+import polars as pl
+from PIL import Image
+
+from nvtrader_pipelines.orchestration.reports import keep_pictures, markdown_table
 from nvtrader_pipelines.storage.home import Home
 
 
+def png(width, height, mode="RGB") -> bytes:
+    content = BytesIO()
+    Image.new(mode, (width, height), "white").save(content, "PNG")
+    return content.getvalue()
+
+
+def sized(markdown) -> tuple[int, int]:
+    """Width and height of the picture that the UI shows."""
+    start = "![plot](data:image/png;base64,"
+    assert markdown.startswith(start)
+    with Image.open(BytesIO(base64.b64decode(markdown.removeprefix(start).removesuffix(")")))) as shown:
+        return shown.size
+
+
 def test_pictures_are_files_that_a_person_can_take_and_metadata_that_the_ui_shows(tmp_path):
-    home = Home(tmp_path)
-    metadata = keep_pictures(home, "stress", {"heat": b"one", "bars": b"two"}, partition_key="tiny@12345678")
+    home, heat, bars = Home(tmp_path), png(4, 3), png(3, 4, "RGBA")
+    metadata = keep_pictures(home, "stress", {"heat": heat, "bars": bars}, partition_key="tiny@12345678")
     folder = home.warehouse / "pictures" / "stress" / "tiny@12345678"
-    assert {path.name: path.read_bytes() for path in folder.iterdir()} == {"heat.png": b"one", "bars.png": b"two"}
-    assert base64.b64encode(b"one").decode() in metadata["heat"].value
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == {"heat.png": heat, "bars.png": bars}
+    assert (sized(metadata["heat"].value), sized(metadata["bars"].value)) == ((4, 3), (3, 4))
     assert metadata["pictures"].value == str(folder)
 
 
+def test_a_picture_wider_than_the_window_of_the_ui_is_shown_whole_and_kept_as_it_is(tmp_path):
+    slide = png(1600, 900)
+    metadata = keep_pictures(Home(tmp_path), "portfolio_state", {"equity_curve": slide})
+    assert sized(metadata["equity_curve"].value) == (1120, 630)
+    assert (Home(tmp_path).pictures / "portfolio_state" / "equity_curve.png").read_bytes() == slide
+
+
 def test_a_picture_of_a_former_state_goes_and_what_other_partitions_have_stays(tmp_path):
-    home = Home(tmp_path)
-    keep_pictures(home, "stress", {"heat": b"one", "bars": b"two"}, partition_key="a")
-    keep_pictures(home, "stress", {"heat": b"three"}, partition_key="b")
-    keep_pictures(home, "stress", {"heat": b"four"}, partition_key="a")
-    keep_pictures(home, "stress", {"all": b"five"})
+    home, one, two, three, four, five = Home(tmp_path), *(png(size, 1) for size in range(1, 6))
+    keep_pictures(home, "stress", {"heat": one, "bars": two}, partition_key="a")
+    keep_pictures(home, "stress", {"heat": three}, partition_key="b")
+    keep_pictures(home, "stress", {"heat": four}, partition_key="a")
+    keep_pictures(home, "stress", {"all": five})
     found = {str(path.relative_to(home.pictures)): path.read_bytes() for path in home.pictures.rglob("*.png")}
-    assert found == {"stress/a/heat.png": b"four", "stress/b/heat.png": b"three", "stress/all.png": b"five"}
+    assert found == {"stress/a/heat.png": four, "stress/b/heat.png": three, "stress/all.png": five}
+
+
+def test_a_table_is_one_line_a_row_whatever_its_cells_say():
+    rows = pl.DataFrame({"event": ["halted", "placed"], "symbol": [None, "AAA"], "reason": ["a|b\nc", None]})
+    assert markdown_table(rows).splitlines() == [
+        "| event | symbol | reason |",
+        "| --- | --- | --- |",
+        r"| halted |  | a\|b c |",
+        "| placed | AAA |  |",
+    ]
+    assert markdown_table(rows.clear()) == "nothing"

@@ -70,7 +70,10 @@ def orders(
     events = said_since(trading, context.instance, context.run.run_id)
     trading.mirror()
     happened = pl.DataFrame(
-        [(event.kind, event.symbol, event.reason) for event in events], ["event", "symbol", "reason"], orient="row"
+        [(event.session, event.kind, event.symbol, event.reason) for event in events],
+        ["session", "event", "symbol", "reason"],
+        orient="row",
+        infer_schema_length=None,
     )
     return told(trading, ORDERS, {"events": dg.MetadataValue.md(markdown_table(happened))})
 
