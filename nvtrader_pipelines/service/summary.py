@@ -21,7 +21,6 @@ NEXT = (
     "WHERE period = 'fold' ORDER BY policy, fold\"",
     "nvtrader report    # everything on one page: warehouse/report.html",
     "nvtrader ui        # the graph, the plots and the runs on http://127.0.0.1:3000",
-    "nvtrader tables    # every table with its rows",
 )
 
 
@@ -39,7 +38,7 @@ def summary(home: Home, names: Sequence[str] = ()) -> pl.DataFrame:
 
 
 def print_summary(home: Home, names: Sequence[str], console: Console) -> None:
-    """One table per period, the warnings, where things are, and commands to try next."""
+    """One table per period, the warnings, where things are, and three commands to try next."""
     verdicts = summary(home, names)
     for period in verdicts["period"].unique(maintain_order=True):
         console.print(period_table(verdicts.filter(pl.col("period") == period), period))
