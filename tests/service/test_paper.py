@@ -5,8 +5,10 @@ import json
 
 import pytest
 
+from nvtrader_pipelines.execution.brokers import paper
+from nvtrader_pipelines.execution.reconciliation import Difference
 from nvtrader_pipelines.service.account_facts import AccountFacts, happened
-from nvtrader_pipelines.service.errors import BAD_INPUT
+from nvtrader_pipelines.service.errors import BAD_INPUT, FAILED
 from nvtrader_pipelines.service.paper import print_account
 from nvtrader_pipelines.storage.active_policy import PolicyRef, activate
 from nvtrader_pipelines.storage.execution import evaluate_run, followed
@@ -14,7 +16,7 @@ from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.paper_book import SqliteBook
 from nvtrader_pipelines.storage.recording import Launch, now
-from nvtrader_pipelines.storage.tables import FILLS, PORTFOLIO_STATE
+from nvtrader_pipelines.storage.tables import AUDIT, FILLS, PORTFOLIO_STATE
 from tests.service.desks import book
 from tests.service.words import is_one_sentence
 from tests.storage.small_runs import small_home
@@ -150,6 +152,35 @@ def test_a_history_without_a_first_day_is_refused_where_nothing_is_open(lake, in
     assert SqliteBook(lake.home, account).last() is None
 
 
+def test_an_account_that_differs_fails_the_command_until_a_person_accepts_it(lake, invoke, account, days, monkeypatch):
+    window = ("--account", account, "--from", str(days[0]), "--to", str(days[5]))
+    found = [[], [Difference("AAA", 10.0, 7.0)]]
+    monkeypatch.setattr(paper, "reconcile", lambda *_: found.pop(0) if found else [])
+    failed = invoke("paper", *window)
+    assert failed.exit_code == FAILED
+    assert is_one_sentence(failed.stderr)
+    assert f"{account} differed at the close of {days[1]}: AAA: 10 shares expected, 7 held (-3);" in failed.stderr
+    assert f"DIFFERS          at the close of {days[1]}" in failed.stdout  # the account is still told of
+    assert lake.read(PORTFOLIO_STATE, {"account": [account]})["n_differences"].sum() == 1
+    again = invoke("paper", *window, "--json")
+    assert (again.exit_code, again.stderr) == (FAILED, failed.stderr)
+    assert json.loads(again.stdout)["last_session"] == str(days[1])
+    assert "nothing trades on until" in invoke("portfolio", "--account", account).stdout
+    accepted = invoke("portfolio", "accept", "--account", account, "--reason", "I looked")
+    assert accepted.exit_code == 0, accepted.stderr
+    assert "AAA: 10 shares expected, 7 held (-3)" in accepted.stdout
+    assert "accepted by" in invoke("portfolio", "--account", account).stdout
+    assert told(invoke, account, "--to", days[5])["last_session"] == str(days[5])
+    assert "accepted" in lake.read(AUDIT, columns=["kind"])["kind"].to_list()
+
+
+def test_what_does_not_differ_is_not_accepted(invoke, account):
+    found = invoke("portfolio", "accept", "--account", account, "--reason", "I looked")
+    assert found.exit_code == BAD_INPUT
+    assert "is not open yet" in found.stderr
+    assert is_one_sentence(found.stderr)
+
+
 def test_a_holding_that_is_not_as_expected_is_in_the_document_and_printed(tmp_path, capsys):
     home = Home(tmp_path)
     *_, last = book(home, 1.0, 1.01, 1.02)
@@ -172,6 +203,10 @@ def test_a_history_is_not_replayed_at_a_broker(lake, invoke, account, days, opti
     assert SqliteBook(lake.home, account).last() is None
 
 
-def test_the_help_says_when_a_plan_waits(invoke):
+def test_the_help_says_when_a_plan_waits_and_which_of_two_commands_trades(invoke):
     said = " ".join(invoke("paper", "--help", env={"COLUMNS": "300"}).stdout.split())
+    assert "`nvtrader runs paper` places none" in said
+    walked = " ".join(invoke("runs", "paper", "--help", env={"COLUMNS": "300"}).stdout.split())
+    assert "no order is placed" in walked
+    assert "`nvtrader paper` trades" in walked
     assert "With --from or --to: leave soft findings to a person, too; without them they always wait." in said

@@ -10,7 +10,7 @@ from itertools import count
 from typing import Any, ClassVar, Literal, Self, TypeVar
 from zoneinfo import ZoneInfo
 
-from pydantic import BaseModel, SecretStr, TypeAdapter, ValidationError
+from pydantic import BaseModel, FiniteFloat, SecretStr, TypeAdapter, ValidationError
 from requests import Response
 from requests.exceptions import RequestException
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
@@ -76,12 +76,12 @@ class _Activity(BaseModel):
 
     id: str
     activity_type: str
-    net_amount: float = 0.0
+    net_amount: FiniteFloat | None = None  # of what is no cash, such as a spin-off
     status: str = "executed"
 
     def told(self, kind: CashKind) -> CashActivity:
         """What the loop knows of it."""
-        return CashActivity(self.id, kind, 0.0 if self.status == "canceled" else self.net_amount)
+        return CashActivity(self.id, kind, 0.0 if self.status == "canceled" else self.net_amount or 0.0)
 
 
 _Booked = TypeAdapter(list[_Activity])

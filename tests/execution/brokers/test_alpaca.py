@@ -4,7 +4,7 @@ import logging
 import traceback
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import date
+from datetime import date, timedelta
 
 import pytest
 from pydantic import SecretStr
@@ -162,6 +162,47 @@ def test_what_is_filled_in_part_is_told_as_a_part(stub, broker):
     broker.cancel(f"{PLAN}-SPY")
     assert broker.open_orders() == []
     assert [each.quantity for each in broker.fills(PLAN)] == [4.0]
+
+
+def test_an_order_that_is_filled_at_a_price_that_is_not_there_yet_is_asked_for_again(stub, broker):
+    broker.submit(order())
+    stub.open_exchange()
+    stub.orders[0]["filled_avg_price"] = None
+    with pytest.raises(BrokerTimeout, match=f"no price yet of what it filled of order {PLAN}-SPY"):
+        broker.fills(PLAN)
+    stub.orders[0]["filled_avg_price"] = "101"
+    assert [fill.price for fill in broker.fills(PLAN)] == [101.0]
+
+
+def test_cash_that_no_order_moved_is_told_by_what_it_is_and_once(stub, broker):
+    stub.book("CSD", 999.0)  # on a day before
+    stub.clock += timedelta(days=5)
+    after = stub.clock.date()
+    for kind, amount in (("CSD", 500.0), ("CSW", -200.0), ("JNLC", 70.0), ("FEE", -0.02), ("DIV", 3.5), ("INT", 0.4)):
+        stub.book(kind, amount)
+    stub.book("CSD", 40.0, status="canceled")
+    stub.book("SPIN", 0.0, status=None)  # what is no cash
+    stub.activities[-1]["net_amount"] = None
+    told = broker.activities(after)
+    assert [(each.kind, each.amount) for each in told] == [
+        *(("flow", 500.0), ("flow", -200.0), ("flow", 70.0), ("fee", -0.02), ("income", 3.5), ("income", 0.4)),
+        ("flow", 0.0),  # it was taken back
+    ]
+    assert len({each.activity_id for each in told}) == 7
+
+
+def test_activities_are_found_behind_a_page_of_earlier_ones(stub, broker):
+    for number in range(205):
+        stub.book("CSD", float(number))
+    assert [each.amount for each in broker.activities(date(2024, 3, 1))] == [float(number) for number in range(205)]
+    assert stub.requests.count("GET /v2/account/activities") == 3
+
+
+def test_an_activity_that_is_not_alpacas_is_told_as_one(stub, broker):
+    stub.book("CSD", 1.0)
+    stub.activities[0]["net_amount"] = "much"
+    with pytest.raises(ExecutionError, match="Alpaca's answer must be as alpaca-py knows it"):
+        broker.activities(date(2024, 3, 1))
 
 
 def test_cancelling_an_order_that_is_filled_or_unknown_changes_nothing(stub, broker):
