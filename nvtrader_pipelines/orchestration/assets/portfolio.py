@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import dagster as dg
@@ -36,7 +37,6 @@ ORDERS_KEY = dg.AssetKey(["portfolio", "orders"])
 STATE_KEY = dg.AssetKey(["portfolio", "portfolio_state"])
 TARGET_KEY = dg.AssetKey(["portfolio", "target_weights"])
 PLAN_KEY = dg.AssetKey(["portfolio", "rebalance_plan"])
-POOL = "account"  # one step at a time moves one, also of runs by hand, which lack the tag of the job `rebalance`
 BLOCKING = [  # what `orders` asks for; reconciliation is not among them, as the desk itself refuses
     dg.AssetCheckKey(ORDERS_KEY, "audit_is_whole"),
     dg.AssetCheckKey(ORDERS_KEY, "no_nan"),
@@ -46,15 +46,14 @@ BLOCKING = [  # what `orders` asks for; reconciliation is not among them, as the
     dg.AssetCheckKey(PLAN_KEY, "limits_hold"),
     dg.AssetCheckKey(PLAN_KEY, "no_nan"),
 ]
+# One at a time, as the pool allows: a run by hand lacks the tag that holds back a second run of the job `rebalance`.
+step_of_account = partial(dg.asset, group_name="portfolio", code_version="1", pool="account")
 
 
-@dg.asset(
+@step_of_account(
     key=ORDERS_KEY,
-    group_name="portfolio",
     kinds={"iceberg", "sqlite"},
     deps=[ACTIVE_POLICY_KEY, ["gold", "market_panel"]],
-    code_version="1",
-    pool=POOL,
 )
 def orders(
     context: dg.AssetExecutionContext,
@@ -78,13 +77,10 @@ def orders(
     return told(trading, ORDERS, {"events": dg.MetadataValue.md(markdown_table(happened))})
 
 
-@dg.asset(
+@step_of_account(
     key=STATE_KEY,
-    group_name="portfolio",
     kinds={"iceberg", "sqlite"},
     deps=[ORDERS_KEY],
-    code_version="1",
-    pool=POOL,
 )
 def portfolio_state(warehouse: WarehouseResource, desk: DeskResource) -> dg.MaterializeResult:
     """The account marked to the close, and its holdings against those of the broker's books."""
@@ -98,13 +94,10 @@ def portfolio_state(warehouse: WarehouseResource, desk: DeskResource) -> dg.Mate
     return told(trading, PORTFOLIO_STATE, {**pictures, **figures_of(states)})
 
 
-@dg.asset(
+@step_of_account(
     key=TARGET_KEY,
-    group_name="portfolio",
     kinds={"iceberg", "pytorch"},
     deps=[STATE_KEY],
-    code_version="1",
-    pool=POOL,
 )
 def target_weights(warehouse: WarehouseResource, desk: DeskResource) -> dg.MaterializeResult:
     """What the active policy wants at the close, after each stage of the weight pipeline."""
@@ -116,13 +109,10 @@ def target_weights(warehouse: WarehouseResource, desk: DeskResource) -> dg.Mater
     return told(trading, TARGET_WEIGHTS, keep_pictures(warehouse.home, "target_weights", figures, desk.account))
 
 
-@dg.asset(
+@step_of_account(
     key=PLAN_KEY,
-    group_name="portfolio",
     kinds={"iceberg"},
     deps=[TARGET_KEY],
-    code_version="1",
-    pool=POOL,
 )
 def rebalance_plan(warehouse: WarehouseResource, desk: DeskResource) -> dg.MaterializeResult:
     """The plan for the next session, with what compliance found: cleared, waiting for a person, or blocked."""
