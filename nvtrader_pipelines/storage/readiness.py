@@ -2,7 +2,9 @@
 
 from datetime import date, datetime, timedelta
 
+from nvtrader_pipelines.execution.errors import NotReconciled
 from nvtrader_pipelines.execution.journal import Journal
+from nvtrader_pipelines.execution.reconciliation import refusal, unaccepted
 from nvtrader_pipelines.market.calendar import sessions
 from nvtrader_pipelines.storage.active_policy import ActivePolicy, sealed_of
 from nvtrader_pipelines.storage.audit_log import JsonlAudit
@@ -36,10 +38,14 @@ def require_ready(lake: Warehouse, active: ActivePolicy, account: str, at: datet
     Raises:
         StorageError: if files of the policy, its tests, the account, the limits or the market are missing or damaged.
         ExecutionError: if its tests are too old, or at a broker the bars are.
+        NotReconciled: if the account differed at its last close, and no person has accepted it.
         ValueError: if the policy cannot decide on the market as it is now.
     """
     market, book = desk_market(lake, active, account), SqliteBook(lake.home, account)
     market.require_fresh(at)
     state = book.last()
     stands_at = state.session if state else market.day(market.opening(None, None))
-    market.require_recent(Journal(JsonlAudit(lake.home), account).proposals(), stands_at)
+    journal = Journal(JsonlAudit(lake.home), account)
+    market.require_recent(journal.proposals(), stands_at)
+    if state is not None and (found := unaccepted(state, journal)):
+        raise NotReconciled(refusal(account, state.session, found))

@@ -166,6 +166,8 @@ def test_an_account_that_differs_fails_the_command_until_a_person_accepts_it(lak
     assert (again.exit_code, again.stderr) == (FAILED, failed.stderr)
     assert json.loads(again.stdout)["last_session"] == str(days[1])
     assert "nothing trades on until" in invoke("portfolio", "--account", account).stdout
+    known = {each["what"]: each["problem"] for each in json.loads(invoke("doctor", "--json").stdout)}
+    assert f"{account} differed at the close of {days[1]}" in known[f"account {account}"]
     accepted = invoke("portfolio", "accept", "--account", account, "--reason", "I looked")
     assert accepted.exit_code == 0, accepted.stderr
     assert "AAA: 10 shares expected, 7 held (-3)" in accepted.stdout
