@@ -10,6 +10,8 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_f
 from nvtrader_pipelines.execution.audit import About, AuditEvent, plan_event
 from nvtrader_pipelines.execution.book import BookedOrder
 from nvtrader_pipelines.execution.brokers.account_spec import PaperAccountSpec
+from nvtrader_pipelines.execution.brokers.broker import BrokerTimeout
+from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.journal import Journal
 from nvtrader_pipelines.storage.accounts import DEFAULT, AccountInUse, connect, held_account, read_account, require_same
 from nvtrader_pipelines.storage.audit_log import JsonlAudit
@@ -40,8 +42,10 @@ def withdraw(home: Home, name: str, book: SqliteBook, stop: Stop) -> list[str]:
         ExecutionError: if the account cannot be reached, or the broker refuses.
         BrokerTimeout: if the broker does not answer; asking again goes on.
     """
-    cancelled = _cancelled(home, name, book, stop)
+    cancelled, failure = _cancelled(home, name, book, stop)
     _tell(home, name, cancelled, stop)
+    if failure is not None:
+        raise failure
     return [each.order.order_id for each in cancelled]
 
 
@@ -56,43 +60,51 @@ def withdraw_all(home: Home, stop: Stop) -> tuple[list[str], dict[str, str]]:
     in_turn = Retrying(stop=stop_after_delay(PATIENCE_S), wait=wait_fixed(0.2), retry=again, reraise=True)
     for name in sorted(path.stem for path in book_path(home, DEFAULT).parent.glob("*.db")):
         try:
-            found, left = in_turn(_held, home, name, stop)
+            found, why = in_turn(_held, home, name, stop)
             cancelled += found
-            if left:
-                open_still[name] = f"{UNSURE} {', '.join(left)}"
+            if why:
+                open_still[name] = why
         except (StorageError, ValueError, OSError) as error:  # of the book, the account's file, the keys, the broker
             open_still[name] = str(error)
     return cancelled, open_still
 
 
-def _held(home: Home, name: str, stop: Stop) -> tuple[list[str], list[str]]:
-    """The orders of an account that are cancelled, and those that wait at its broker still."""
+def _held(home: Home, name: str, stop: Stop) -> tuple[list[str], str]:
+    """The orders of an account that are cancelled, and why others may wait at its broker still; empty where none do."""
     with held_account(home, name) as book:
-        cancelled, left = _cancelled(home, name, book, stop), book.open_orders()
+        cancelled, failure = _cancelled(home, name, book, stop)
+        left = [each.order.order_id for each in book.open_orders()]
         kept_here = not left or isinstance(read_account(home, name), PaperAccountSpec)
+        why = "" if kept_here else f"{failure or UNSURE}: {', '.join(left)}"
         try:
             _tell(home, name, cancelled, stop)
         except StorageError as error:
             _LOG.warning("what was cancelled of %s is told by its next session, as the book has it: %s", name, error)
-        return [each.order.order_id for each in cancelled], [] if kept_here else [each.order.order_id for each in left]
+        return [each.order.order_id for each in cancelled], why
 
 
-def _cancelled(home: Home, name: str, book: SqliteBook, stop: Stop) -> list[BookedOrder]:
-    """The orders that are cancelled now at the account's broker."""
-    before = book.open_orders()
+def _cancelled(
+    home: Home, name: str, book: SqliteBook, stop: Stop
+) -> tuple[list[BookedOrder], BrokerTimeout | ExecutionError | None]:
+    """The orders that are cancelled now at the account's broker, and why another could not be."""
+    before, failure = book.open_orders(), None
     if not before:
-        return []
+        return [], None
     spec = read_account(home, name)
     require_same(name, spec, book.last())
     if isinstance(spec, PaperAccountSpec):
-        return []
+        return [], None
     from nvtrader_pipelines.execution.brokers.at_market import withdraw_open  # compiled loops, which take time
 
-    withdraw_open(connect(name, spec), book, stop.reason)
+    broker = connect(name, spec)
+    try:
+        withdraw_open(broker, book, stop.reason)
+    except (BrokerTimeout, ExecutionError) as error:
+        failure = error
     waiting = {each.order.order_id for each in book.open_orders()}
     gone = [each for each in before if each.order.order_id not in waiting]
     filled = {fill.order_id for each in gone for fill in book.fills(each.order.plan_id)}
-    return [each for each in gone if each.order.order_id not in filled]
+    return [each for each in gone if each.order.order_id not in filled], failure
 
 
 def _tell(home: Home, name: str, cancelled: Sequence[BookedOrder], stop: Stop) -> None:

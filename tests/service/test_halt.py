@@ -1,6 +1,7 @@
 import getpass
 import json
 import os
+from contextlib import closing
 
 import pytest
 
@@ -73,19 +74,22 @@ def exchange(home, monkeypatch):
     monkeypatch.setenv("APCA_API_KEY_ID", KEYS[0])
     monkeypatch.setenv("APCA_API_SECRET_KEY", KEYS[1])
     kept = keep(home, plan(account="live"))
-    order = Order(
-        order_id=f"{kept.plan_id}-AAA", plan_id=kept.plan_id, account="live", symbol="AAA", side="buy", quantity=2.0,
-        quote=100.0, target_weight=0.25, session=SESSION,
-    )  # fmt: skip
     with serving(AlpacaStub()) as stub:
-        spec = AlpacaAccountSpec(base_url=stub.url, retries=0)
         home.accounts.mkdir(parents=True)
         (home.accounts / "live.yaml").write_text(f"kind: alpaca\nbase_url: {stub.url}\nretries: 0\n")
-        connect("live", spec).submit(order)
-        book = SqliteBook(home, "live")
-        book.place(BookedOrder.accepted(order))
-        book.close()
+        place(home, stub, kept, "AAA")
         yield stub
+
+
+def place(home, stub, of, symbol):
+    """One order of a plan that waits at the exchange, and is in the book."""
+    order = Order(
+        order_id=f"{of.plan_id}-{symbol}", plan_id=of.plan_id, account="live", symbol=symbol, side="buy", quantity=2.0,
+        quote=100.0, target_weight=0.25, session=SESSION,
+    )  # fmt: skip
+    connect("live", AlpacaAccountSpec(base_url=stub.url, retries=0)).submit(order)
+    with closing(SqliteBook(home, "live")) as book:
+        book.place(BookedOrder.accepted(order))
 
 
 def test_halting_cancels_what_waits_at_a_broker_and_says_so(exchange, invoke):
@@ -95,6 +99,23 @@ def test_halting_cancels_what_waits_at_a_broker_and_says_so(exchange, invoke):
     assert order["status"] == "canceled"
     assert found.stdout.splitlines() == ["trading is stopped: news", f"cancelled: {order['client_order_id']}"]
     assert json.loads(invoke("halt", "--json").stdout)["still_open"] == {}
+
+
+def test_an_order_that_cannot_be_cancelled_keeps_no_other_from_being_cancelled(exchange, home, invoke):
+    for symbol in ("BBB", "CCC"):
+        place(home, exchange, plan(account="live"), symbol)
+    exchange.faults["GET /v2/orders:by_client_order_id"].append("unavailable")  # to the first
+    found = invoke("halt", "--reason", "news")
+    stuck, *gone = exchange.orders
+    assert [order["status"] for order in exchange.orders] == ["accepted", "canceled", "canceled"]
+    assert found.exit_code == FAILED
+    _, cancelled, loud = found.stdout.splitlines()
+    assert cancelled == f"cancelled: {gone[0]['client_order_id']}, {gone[1]['client_order_id']}"
+    assert stuck["client_order_id"] in loud
+    told = [event.order_id for event in JsonlAudit(home).events() if event.kind == "cancelled"]
+    assert told == [order["client_order_id"] for order in gone]
+    assert invoke("halt").exit_code == 0
+    assert stuck["status"] == "canceled"
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from nvtrader_pipelines.execution.prices import Prices
 from nvtrader_pipelines.execution.reconciliation import reconcile
 from nvtrader_pipelines.market.panel import MarketPanel
 
+GONE = 3  # orders in a row that a broker does not answer for: it is not there, and a person must know it soon
 SPENT = 0.98  # of cash is spent: prices at the open are others than at the close before
 UNPAID = "cash does not pay for it before the sells are filled; the next plan may buy it"
 ENDED = "it ended at the broker without a fill"
@@ -253,16 +254,34 @@ def withdraw_open(broker: Broker, book: AccountBook, reason: str) -> None:
     What the broker has not confirmed yet stays open.
 
     Raises:
-        BrokerTimeout: if the broker does not answer.
-        ExecutionError: if it refuses.
+        BrokerTimeout: if the broker does not answer for an order; what it does answer for is cancelled.
+        ExecutionError: if it refuses one; the others are cancelled.
     """
     _withdraw(broker, book, [each.order for each in book.open_orders()], reason)
 
 
 def _withdraw(broker: Broker, book: AccountBook, orders: Sequence[Order], reason: str) -> None:
+    failed, silent = list[BrokerTimeout | ExecutionError](), 0
     for order in orders:
+        failure = _failure(broker, order)
+        silent = silent + 1 if isinstance(failure, BrokerTimeout) else 0
+        if failure is not None:
+            failed.append(failure)
+        if silent == GONE:
+            break
+    else:
+        _hear(broker, book, orders, reason)
+    if failed:
+        raise failed[0]
+
+
+def _failure(broker: Broker, order: Order) -> BrokerTimeout | ExecutionError | None:
+    """Why an order could not be cancelled, which keeps no other order from it; None where it could."""
+    try:
         broker.cancel(order.order_id)
-    _hear(broker, book, orders, reason)
+    except (BrokerTimeout, ExecutionError) as error:
+        return error
+    return None
 
 
 def _hear(broker: Broker, book: AccountBook, orders: Sequence[Order], reason: str) -> None:

@@ -284,6 +284,20 @@ def test_an_order_that_the_broker_has_not_cancelled_yet_stays_open_and_its_fill_
     assert len(live.log.of("filled")) == 4
 
 
+@pytest.mark.parametrize(("error", "n_asked"), [(BrokerTimeout("no answer"), 3), (ExecutionError("refused"), 4)])
+def test_a_refusal_for_each_order_is_heard_to_the_end_and_a_broker_that_is_not_there_is_given_up(error, n_asked):
+    live, asked = Live().open(), []
+
+    def cancel(order_id):
+        asked.append(order_id)
+        raise error
+
+    live.exchange.cancel = cancel
+    with pytest.raises(type(error)):
+        live.venue.cancel_open("news")
+    assert (len(asked), len(live.book.open_orders())) == (n_asked, 4)
+
+
 def test_a_fill_in_part_is_told_once_nothing_more_may_be_filled():
     live = Live().open()
     live.exchange.open_market(11)
