@@ -63,12 +63,12 @@ def step(live, trader, t):
     trader.clear(t)
 
 
-def traded(fuse, *, again_at_once=True, halted=None):
+def traded(fuse, *, again_at_once=True, halted=None, late=()):
     """An account that is gone on with in the evening it was killed in, or in the next one."""
     live = Live()
     trader = hired(live, fuse)
     for t in range(min(WANTED), LAST + 1):
-        live.exchange.open_market(t)
+        live.exchange.open_market(t, late={"AAA"} if t in late else ())
         if t == halted:
             live.switch.after = live.switch.read
         try:
@@ -117,6 +117,17 @@ def accounted_for(live):
 
 def test_a_step_that_is_finished_only_after_the_next_open_tells_what_was_filled_of_the_orders_it_had_placed():
     for killed, live in every_kill(again_at_once=False):
+        assert accounted_for(live), killed
+
+
+def test_a_step_killed_anywhere_while_an_earlier_plans_order_still_waits_ends_it_once():
+    late = (11, 12, 13)  # the next plan, of the evening of 13, takes its place
+    undisturbed = traded(Fuse(), late=late)
+    assert accounted_for(undisturbed)
+    for killed, live in every_kill(late=late):
+        assert live.exchange.orders == undisturbed.exchange.orders, killed
+        assert live.book.states == undisturbed.book.states, killed
+        assert live.log.kept.keys() == undisturbed.log.kept.keys(), killed
         assert accounted_for(live), killed
 
 
