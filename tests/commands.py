@@ -1,4 +1,4 @@
-"""`nvtrader` for shell scripts of many commands: each in a fork of one process that has imported everything already."""
+"""`nvtrader` for many commands: each in a fork of one process that has imported everything already."""
 
 import gc
 import json
@@ -6,10 +6,12 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
+
+import psutil
+
+from nvtrader_pipelines.storage.files import locked
 
 CLIENT = """#!{python} -IS
 import json, os, socket, sys
@@ -22,40 +24,47 @@ with socket.socket(socket.AF_UNIX) as server:
 sys.exit(int(code or 1))
 """
 ROOT = Path(__file__).resolve().parents[1]
+PATIENCE = 5.0  # seconds after which the server looks whether somebody may still ask
 
 
-@contextmanager
-def forked_commands(folder: Path, environment: Mapping[str, str]) -> Iterator[Path]:
-    """A folder for the path with an `nvtrader` whose commands need nothing imported; they go on till the end."""
-    folder.mkdir(parents=True)
+def serve_once(folder: Path, user: int) -> Path:
+    """A folder for the path with an `nvtrader` whose commands need nothing imported.
+
+    What they are forks of is begun by the first process that asks, and ends some seconds after process `user`.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
     client, address = folder / "nvtrader", folder / "socket"
-    client.write_text(CLIENT.format(python=sys.executable, address=str(address)))
-    client.chmod(0o755)
-    command = [sys.executable, "-m", "tests.commands", str(address)]
-    with subprocess.Popen(command, cwd=ROOT, env=dict(environment), stdout=subprocess.PIPE, text=True) as server:
-        try:
-            assert server.stdout is not None
-            assert server.stdout.readline() == "ready\n"
-            yield folder
-        finally:
-            server.terminate()
+    with locked(folder.with_suffix(".lock")):
+        if not client.exists():
+            command = [sys.executable, "-m", "tests.commands", str(address), str(user)]
+            subprocess.run(command, cwd=ROOT, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+            client.write_text(CLIENT.format(python=sys.executable, address=str(address)))
+            client.chmod(0o755)
+    return folder
 
 
-def serve(address: str) -> None:
-    """Run each command that is asked for in a fork of its own, and answer with its exit code."""
+def serve(address: str, user: int) -> None:
+    """Begin, then go on in the background: run each command in a fork of its own, and answer with its exit code."""
     from nvtrader_pipelines.service.cli import main
+    from tests.forkserver import share_forkserver
 
-    import_module(
-        "nvtrader_pipelines.orchestration.pipeline"
-    )  # and with it all that a command imports when it needs it
+    import_module("nvtrader_pipelines.orchestration.pipeline")  # and all that a command imports when it needs it
+    share_forkserver()
     gc.freeze()  # no fork looks for garbage in what was imported, and so copies none of it
     with socket.socket(socket.AF_UNIX) as listening:
+        listening.settimeout(PATIENCE)
         listening.bind(address)
         listening.listen()
-        sys.stdout.write("ready\n")
-        sys.stdout.flush()
+        if os.fork():
+            os._exit(0)
+        os.setsid()
         while True:
-            connection, _ = listening.accept()
+            try:
+                connection, _ = listening.accept()
+            except TimeoutError:
+                if psutil.pid_exists(user):
+                    continue
+                return
             if os.fork() == 0:
                 listening.close()
                 answer(connection, main)
@@ -84,4 +93,4 @@ def answer(connection: socket.socket, main) -> None:
 
 
 if __name__ == "__main__":
-    serve(sys.argv[1])
+    serve(sys.argv[1], int(sys.argv[2]))

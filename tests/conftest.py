@@ -68,11 +68,19 @@ def built_home(shared_folder: Path) -> Home:
 
 
 @pytest.fixture(scope="session")
-def swept_home(shared_folder: Path) -> Home:
+def forked(shared_folder: Path, worker_id: str) -> Path:
+    """The command for what is not about its start: each time a fork of one process that all tests share."""
+    from tests.commands import serve_once
+
+    return serve_once(shared_folder / "commands", os.getpid() if worker_id == "master" else os.getppid()) / "nvtrader"
+
+
+@pytest.fixture(scope="session")
+def swept_home(shared_folder: Path, forked: Path) -> Home:
     """The home of a short ablation; replays and paper accounts may be added."""
     from tests.homes import sweep_once
 
-    return sweep_once(shared_folder)
+    return sweep_once(shared_folder, forked)
 
 
 @pytest.fixture

@@ -33,7 +33,7 @@ from nvtrader_pipelines.storage.tables import (
 from nvtrader_pipelines.storage.warehouse import Warehouse
 from tests.markets import synthetic_bars
 
-NVTRADER = str(Path(sys.executable).with_name("nvtrader"))
+NVTRADER = Path(sys.executable).with_name("nvtrader")
 EXPERIMENT: dict[str, Any] = {
     "name": "tiny",
     "market": {"source": "landing"},
@@ -105,10 +105,10 @@ def environment(home: Home) -> dict[str, str]:
     return {**{name: value for name, value in os.environ.items() if not name.startswith("DAGSTER")}, **own}
 
 
-def nvtrader(home: Home, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run the installed command on a home, from another folder."""
+def nvtrader(home: Home, *arguments: str, command: Path = NVTRADER, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run the installed command, or another that is like it, on a home, from another folder."""
     options = {"cwd": home.root.parent, "timeout": 900, "env": environment(home), **options}
-    return subprocess.run([NVTRADER, *arguments], capture_output=True, text=True, check=False, **options)
+    return subprocess.run([command, *arguments], capture_output=True, text=True, check=False, **options)
 
 
 def run_once(shared: Path) -> Home:
@@ -122,13 +122,11 @@ def run_once(shared: Path) -> Home:
     return Home(root)
 
 
-def on_terminal(home: Home, *arguments: str) -> tuple[int, str]:
-    """Run the installed command on a terminal: its exit code, and all it has shown there."""
+def on_terminal(home: Home, *arguments: str, command: Path) -> tuple[int, str]:
+    """Run the command on a terminal: its exit code, and all it has shown there."""
     controller, terminal = pty.openpty()
     settings = {**environment(home), "TERM": "xterm", "COLUMNS": "200"}
-    with subprocess.Popen(
-        [NVTRADER, *arguments], env=settings, stdin=terminal, stdout=terminal, stderr=terminal
-    ) as run:
+    with subprocess.Popen([command, *arguments], env=settings, stdin=terminal, stdout=terminal, stderr=terminal) as run:
         os.close(terminal)
         shown = bytearray()
         while part := _read(controller):
@@ -144,7 +142,7 @@ def _read(terminal: int) -> bytes:
         return b""
 
 
-def sweep_once(shared: Path) -> Home:
+def sweep_once(shared: Path, command: Path) -> Home:
     """The home in which an ablation of two short trainings was run on a terminal, once for every process of a session.
 
     Replays and paper accounts may be added to it; what was run is only to be read.
@@ -154,7 +152,7 @@ def sweep_once(shared: Path) -> Home:
         if not output.exists():
             home = small_home(root)
             (home.experiments / "sweep.yaml").write_text(yaml.safe_dump(SWEEP))
-            code, shown = on_terminal(home, "experiments", "run", "sweep")
+            code, shown = on_terminal(home, "experiments", "run", "sweep", command=command)
             assert code == 0, shown
             output.write_text(shown)
     return Home(root)

@@ -22,7 +22,6 @@ from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.specs import read_experiments
 from nvtrader_pipelines.storage.tables import TRAJECTORIES
 from nvtrader_pipelines.storage.warehouse import Warehouse
-from tests.commands import forked_commands
 from tests.homes import environment
 
 GUIDES = sorted((Path(__file__).resolve().parents[1] / "docs" / "guides").glob("*.md"))
@@ -72,20 +71,17 @@ def script(guide: Path) -> str:
     return "\n".join(parts)
 
 
-def work_through(guide: Path, home: Home) -> dict[str, Any]:
+def work_through(guide: Path, home: Home, forked: Path) -> dict[str, Any]:
     """Run a guide as one shell script that stops at the first failure."""
     home.root.mkdir(exist_ok=True)
-    own = environment(home)
-    with forked_commands(home.root.with_name(f"guide-{guide.stem}-commands"), own) as commands:
-        path = os.pathsep.join([str(commands), str(VENV), os.environ["PATH"]])
-        options: dict[str, Any] = {"cwd": home.root, "env": {**own, "PATH": path}, "text": True, "timeout": 1200}
-        shell = ["bash", "-euo", "pipefail", "-c", script(guide)]
-        finished = subprocess.run(shell, check=False, capture_output=True, **options)
+    path = os.pathsep.join([str(forked.parent), str(VENV), os.environ["PATH"]])
+    shell, own = ["bash", "-euo", "pipefail", "-c", script(guide)], {**environment(home), "PATH": path}
+    finished = subprocess.run(shell, check=False, capture_output=True, cwd=home.root, env=own, text=True, timeout=1200)
     return {"code": finished.returncode, "stdout": finished.stdout, "stderr": finished.stderr}
 
 
 @pytest.fixture(scope="session")
-def worked(shared_folder: Path) -> Callable[[Path], tuple[Home, dict[str, Any]]]:
+def worked(shared_folder: Path, forked: Path) -> Callable[[Path], tuple[Home, dict[str, Any]]]:
     """A guide's home after it was worked through, and what that gave; once for every process of a test session."""
 
     def once(guide: Path) -> tuple[Home, dict[str, Any]]:
@@ -94,7 +90,7 @@ def worked(shared_folder: Path) -> Callable[[Path], tuple[Home, dict[str, Any]]]
         outcome = shared_folder / f"guide-{guide.stem}.json"
         with locked(shared_folder / f"guide-{guide.stem}.lock"):
             if not outcome.exists():
-                outcome.write_text(json.dumps(work_through(guide, home)))
+                outcome.write_text(json.dumps(work_through(guide, home, forked)))
         return home, json.loads(outcome.read_text())
 
     return once

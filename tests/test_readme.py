@@ -13,7 +13,7 @@ import pytest
 from nvtrader_pipelines.experiments.families import FAMILIES, family_members
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.specs import read_experiments
-from tests.homes import nvtrader, small_home, write_experiment
+from tests.homes import SWEEP, nvtrader, small_home, write_experiment
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()
@@ -56,7 +56,7 @@ def test_every_nvtrader_command_of_the_readme_runs(words, invoke):
 
 
 @pytest.mark.slow
-def test_the_commands_that_write_an_experiment_run_in_order(tmp_path, command, monkeypatch):
+def test_the_commands_that_write_an_experiment_run_in_order(tmp_path, command, forked, monkeypatch):
     home = small_home(tmp_path / "home")
     invoke = command(home)
     monkeypatch.chdir(home.root)
@@ -64,14 +64,14 @@ def test_the_commands_that_write_an_experiment_run_in_order(tmp_path, command, m
     assert own[:2] == [["experiments", "new"], ["experiments", "run"]]
     for words in WRITING:
         if words[1:3] == ["experiments", "run"]:
-            finished = nvtrader(home, *words[1:], cwd=home.root)
+            finished = nvtrader(home, *words[1:], command=forked, cwd=home.root)
             assert finished.returncode == 0, finished.stderr
             continue
         finished = invoke(*words[1:])
         assert finished.exit_code == 0, f"{words}: {finished.stderr}"
         if words[1:3] == ["experiments", "new"]:  # what is written there would take minutes
             assert (home.experiments / f"{OWN}.yaml").exists()
-            write_experiment(home, f"{OWN}.yaml", name=OWN, splitter=ONE_FOLD)
+            write_experiment(home, f"{OWN}.yaml", name=OWN, splitter=ONE_FOLD, agent=SWEEP["agent"])
     assert json.loads((home.root / "experiment.schema.json").read_text())["title"] == "Experiment"
 
 

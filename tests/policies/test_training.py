@@ -24,14 +24,17 @@ from tests.policies.small import AGENT, RESIDUAL_AGENT, RESIDUAL_SPEC, SPEC, WIN
 PANEL = synthetic_panel(160, 3)
 LONG = endless(AGENT)
 ENDLESS = """
-from nvtrader_pipelines.policies.training import Finished, TrainingTask, train_all
+from nvtrader_pipelines.policies.training import Finished, Stepped, TrainingTask, train_all
 from tests.markets import synthetic_panel
 from tests.policies.small import AGENT, SPEC, WINDOW, endless
 if __name__ == "__main__":
     tasks = [TrainingTask(0, seed, WINDOW, SPEC, endless(AGENT) if seed else AGENT) for seed in range(5)]
+    told = set()
     for event in train_all(synthetic_panel(160, 3), tasks, 2):
-        if isinstance(event, Finished):
-            print("trained", event.task.seed, flush=True)
+        told.add((type(event), event.task.seed))
+        if told >= {(Finished, 0), (Stepped, 1)}:
+            print("both have trained", flush=True)
+            told.clear()
 """
 
 
@@ -63,7 +66,7 @@ def descendants():
     return {child for child in psutil.Process().children(recursive=True) if child.status() != psutil.STATUS_ZOMBIE}
 
 
-def wait_until(condition, seconds=20.0):
+def wait_until(condition, seconds=60.0):
     end = time.monotonic() + seconds
     while not condition() and time.monotonic() < end:
         time.sleep(0.05)
@@ -155,15 +158,15 @@ def test_no_worker_outlives_a_process_that_is(sent, tmp_path):
         start_new_session=True,
     )
     try:
-        assert process.stdout.readline() == "trained 0\n"
+        assert process.stdout.readline() == "both have trained\n"
         started = psutil.Process(process.pid).children(recursive=True)
         assert len(started) >= 3  # the fork server and the workers
         if sent == signal.SIGINT:
             os.killpg(process.pid, sent)  # as a terminal does
         else:
             process.send_signal(sent)
-        _, said = process.communicate(timeout=30)  # ends when the last of them is gone
-        _, alive = psutil.wait_procs(started, timeout=10)
+        _, said = process.communicate(timeout=120)  # ends when the last of them is gone
+        _, alive = psutil.wait_procs(started, timeout=60)
         assert alive == []
         assert said.count("Traceback") <= (1 if sent == signal.SIGINT else 0)
     finally:

@@ -172,7 +172,7 @@ def test_the_trace_is_shown_when_asked_for(invoke):
 
 
 @pytest.mark.slow
-def test_a_wrong_document_ends_with_3_and_a_failing_step_with_1_in_its_own_words(tmp_path, command):
+def test_a_wrong_document_ends_with_3_and_a_failing_step_with_1_in_its_own_words(tmp_path, command, forked):
     home = small_home(tmp_path / "home")
     home.market_file.write_text("sources:\n  - kind: landng\n")
     found = command(home)("run", "--json")
@@ -183,7 +183,7 @@ def test_a_wrong_document_ends_with_3_and_a_failing_step_with_1_in_its_own_words
     home.market_file.write_text("sources:\n  - kind: landing\n")
     home.warehouse.mkdir(exist_ok=True)
     home.deliveries.write_text("a file where a folder must be")
-    found = nvtrader(home, "run", "--json", "--verbose")
+    found = nvtrader(home, "run", "--json", "--verbose", command=forked)
     assert found.returncode == FAILED
     assert found.stdout == ""
     assert "error: market: bronze__bars failed: FileExistsError" in found.stderr
@@ -200,9 +200,9 @@ def test_the_result_is_a_table_of_policies_and_baselines_and_what_to_try_next(bu
     assert len(printed.split("try next\n")[1].splitlines()) == 3
 
 
-def test_statements_from_a_pipe_are_answered_one_after_the_other(built_home):
+def test_statements_from_a_pipe_are_answered_one_after_the_other(built_home, forked):
     typed = "SELECT 1 AS one;\nSELECT\n 2 AS two;\n.tables\nSELECT 3 AS three"
-    found = nvtrader(built_home, "sql", "--format", "csv", input=typed)
+    found = nvtrader(built_home, "sql", "--format", "csv", command=forked, input=typed)
     assert found.returncode == 0
     assert found.stdout.startswith("one\n1\ntwo\n2\nname\nbronze.bars\n")
     assert found.stdout.endswith("three\n3\n")
@@ -218,7 +218,7 @@ def test_a_wrong_statement_from_a_pipe_ends_it_with_an_exit_code(invoke):
 
 def read_until(terminal: int, text: str) -> str:
     """What the terminal shows until it shows `text`."""
-    shown, end = "", time.monotonic() + 60
+    shown, end = "", time.monotonic() + 120
     while text not in shown:
         assert time.monotonic() < end, shown
         if select.select([terminal], [], [], 0.1)[0]:
@@ -246,7 +246,7 @@ def test_the_shell_answers_a_person_survives_errors_and_leaves_on_quit(tmp_path,
             os.write(controller, b"SELECT 'again';\r")
             read_until(controller, "1 row")
             os.write(controller, b".quit\r")
-            assert process.wait(30) == 0
+            assert process.wait(120) == 0
     finally:
         os.close(controller)
         os.close(terminal)

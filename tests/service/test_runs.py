@@ -199,12 +199,12 @@ def test_a_replay_elsewhere_is_told_line_by_line_and_named_at_its_end(swept_home
 
 
 @pytest.mark.slow
-def test_on_a_terminal_a_replay_has_a_bar_and_its_json_none(swept_home):
+def test_on_a_terminal_a_replay_has_a_bar_and_its_json_none(swept_home, forked):
     window = ("--from", "2017-09-01", "--to", "2017-10-31")
-    code, shown = on_terminal(swept_home, "runs", "replay", FREE, *window)
+    code, shown = on_terminal(swept_home, "runs", "replay", FREE, *window, command=forked)
     assert code == 0, shown
     assert "━" in shown
-    code, plain = on_terminal(swept_home, "runs", "replay", FREE, *window, "--json")
+    code, plain = on_terminal(swept_home, "runs", "replay", FREE, *window, "--json", command=forked)
     assert code == 0, plain
     assert json.loads(plain)["run"]["window_first"] == "2017-09-01"
 

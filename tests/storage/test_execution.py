@@ -26,6 +26,7 @@ from nvtrader_pipelines.storage.policy_library import PolicyLibrary
 from nvtrader_pipelines.storage.recording import Launch
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES, RUNS, TRAJECTORIES
 from tests.storage.small_runs import KEY, N_SESSIONS, land, rows_of, small_home
+from tests.storage.untrained import sealed
 
 ME = Launch("task")
 
@@ -79,15 +80,6 @@ def test_a_run_of_a_process_is_in_library_tables_and_ledger(done, run):
     events = ledger.events(run.run_id)
     assert events["stage"].to_list()[:4] == ["start", "data.loaded", "env.built", "agent.built"]
     assert events["stage"][-1] == "done"
-
-
-@pytest.mark.slow
-def test_two_processes_with_the_same_spec_and_seeds_give_the_same_policies_and_rows(done, run, tmp_path):
-    other = small_home(tmp_path / "home")
-    ended(started(other.home, "task"))
-    again = PolicyLibrary(other.home).latest(KEY)
-    assert (again.run_id, again.sha256) == (run.run_id, run.sha256)
-    require_equal(rows_of(other, run.run_id), rows_of(done, run.run_id))
 
 
 def kill_after(forks, task, n_lines, seconds) -> None:
@@ -195,10 +187,10 @@ def test_training_can_be_stopped_gone_on_with_and_judged_later(run, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_run_whose_sealed_policy_was_changed_fails_with_its_sentence(tmp_path, done, run):
+def test_a_run_whose_sealed_policy_was_changed_fails_with_its_sentence(tmp_path):
     lake = small_home(tmp_path / "home")
     ledger, plan = Ledger.open(lake.home), read_plan(lake, KEY)
-    list(train_run(lake, ledger, plan, ME))
+    sealed(lake, plan)
     PolicyLibrary(lake.home).folder(KEY, plan.run_id).joinpath("fold-0-seed-0.zip").write_bytes(b"changed")
     steps = evaluate_run(lake, ledger, plan.run_id, ME)
     with pytest.raises(StorageError, match="not those that were sealed"):
@@ -208,15 +200,22 @@ def test_a_run_whose_sealed_policy_was_changed_fails_with_its_sentence(tmp_path,
     assert ledger.events(plan.run_id)["stage"][-1] == "error"
 
 
-@pytest.fixture
-def grown(done, tmp_path):
-    """A home where the experiment was run before newer bars landed, and the run."""
-    lake = small_home(tmp_path / "home")
+@pytest.fixture(scope="module")
+def grown(tmp_path_factory):
+    """A home where this process ran the experiment before newer bars landed, and the run; replays may be added."""
+    lake = small_home(tmp_path_factory.mktemp("grown") / "home")
     ledger = Ledger.open(lake.home)
     list(walk_forward_run(lake, ledger, KEY, ME))
     before = PolicyLibrary(lake.home).latest(KEY)
     land(lake, N_SESSIONS + 40)
     return lake, ledger, before
+
+
+@pytest.mark.slow
+def test_two_processes_with_the_same_spec_and_seeds_give_the_same_policies_and_rows(done, run, grown):
+    lake, _, again = grown
+    assert (again.run_id, again.sha256) == (run.run_id, run.sha256)
+    require_equal(rows_of(lake, run.run_id), rows_of(done, run.run_id))
 
 
 @pytest.mark.slow
