@@ -18,7 +18,7 @@ from nvtrader_pipelines.experiments.stages import Teller, equity_stages, paper_s
 from nvtrader_pipelines.experiments.store import RunStore, TrainedPolicy
 from nvtrader_pipelines.experiments.thresholds import fit_thresholds
 from nvtrader_pipelines.policies.agents import Learner
-from nvtrader_pipelines.policies.archive import read_archive, write_archive
+from nvtrader_pipelines.policies.archive import read_card, write_archive
 from nvtrader_pipelines.policies.training import Checkpointed, Finished, Stepped, TrainingEvent, TrainingTask, train_all
 from nvtrader_pipelines.policies.trajectory import TRAJECTORY
 from nvtrader_pipelines.portfolio.pipeline import Thresholds
@@ -272,7 +272,7 @@ def training_curves(archives: Mapping[FoldSeed, bytes]) -> pl.DataFrame:
     rows = [
         (fold, seed, timesteps, reward)
         for (fold, seed), content in sorted(archives.items())
-        for timesteps, reward in read_archive(content)[0].learning_curve
+        for timesteps, reward in read_card(content).learning_curve
     ]
     schema = {"fold": pl.Int32, "seed": pl.Int32, "timesteps": pl.Int64, "mean_reward": pl.Float64}
     return pl.DataFrame(rows, schema=schema, orient="row")

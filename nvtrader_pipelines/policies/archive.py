@@ -3,9 +3,12 @@
 import io
 import operator
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
+from safetensors import SafetensorError
 
 from nvtrader_pipelines.envs.observations import ObservationScaler
 from nvtrader_pipelines.envs.spec import EnvSpec
@@ -67,15 +70,36 @@ def read_archive(content: bytes) -> "tuple[PolicyCard, dict[str, torch.Tensor]]"
     Raises:
         PolicyArchiveError: if the bytes are no such file, or the card or tensors are damaged.
     """
-    from safetensors import SafetensorError
-    from safetensors.torch import load
+    from safetensors.torch import load  # PyTorch takes seconds to import
 
-    try:
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            if sorted(archive.namelist()) != [CARD, TENSORS]:
-                raise ValueError(f"it holds {', '.join(archive.namelist()) or 'nothing'}")
-            card, tensors = archive.read(CARD), archive.read(TENSORS)
+    with _understood():
+        card, tensors = _members(content)
         return PolicyCard.model_validate_json(card), load(tensors)
+
+
+def read_card(content: bytes) -> PolicyCard:
+    """The card alone; whether the tensors can be used is not looked at.
+
+    Raises:
+        PolicyArchiveError: if the bytes are no such file, or the card is damaged.
+    """
+    with _understood():
+        card, _ = _members(content)
+        return PolicyCard.model_validate_json(card)
+
+
+def _members(content: bytes) -> tuple[bytes, bytes]:
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        if sorted(archive.namelist()) != [CARD, TENSORS]:
+            raise ValueError(f"it holds {', '.join(archive.namelist()) or 'nothing'}")
+        return archive.read(CARD), archive.read(TENSORS)
+
+
+@contextmanager
+def _understood() -> Iterator[None]:
+    """Say of whatever a damaged file brings about what to do."""
+    try:
+        yield
     except (zipfile.BadZipFile, ValueError, SafetensorError, RuntimeError, OSError, EOFError) as error:
         raise PolicyArchiveError(
             f"a policy file must be a zip with {CARD} and {TENSORS}, but this one cannot be read ({error}); "

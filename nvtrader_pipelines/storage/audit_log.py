@@ -9,6 +9,7 @@ import hashlib
 import json
 import logging
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,6 +26,10 @@ START = "0" * 64  # what the first row is chained to
 _BEGIN = b'{"event_id":"'
 _MARK = b',"chain":"'  # a row is the event's JSON with its chain as the last field: the JSON up to here is hashed
 _SUFFIX = len(_MARK) + len(START) + len(b'"}')
+_HEAD = re.compile(  # of a row, in the order of the event's fields; an account's name has nothing that is escaped
+    rb'\{"event_id":"[0-9a-f]{16}","kind":"\w+","at":"[^"]*","by":"(?:[^"\\]|\\.)*",'
+    rb'"account":(?:null|"([^"\\]*)"),"session":(?:null|"(\d+))'
+)
 _LOG = logging.getLogger(__name__)
 
 
@@ -40,6 +45,22 @@ class AuditRow:
     def event_id(self) -> str:
         """The id of its event, without reading the rest."""
         return self.body[len(_BEGIN) : len(_BEGIN) + 16].decode()
+
+    @cached_property
+    def account(self) -> str | None:
+        """The account of its event, without reading the rest."""
+        head = _HEAD.match(self.body)
+        if head:
+            return None if head[1] is None else head[1].decode()
+        return self.event.account
+
+    @property
+    def session_year(self) -> int | None:
+        """The year of its event's session, without reading the rest; None where it has no session."""
+        head = _HEAD.match(self.body)
+        if head:
+            return int(head[2]) if head[2] else None
+        return self.event.session and self.event.session.year
 
     @cached_property
     def event(self) -> AuditEvent:
@@ -105,7 +126,7 @@ class JsonlAudit:
         Raises:
             StorageError: if the audit is damaged.
         """
-        return [row.event for row in self.rows() if account is None or row.event.account == account]
+        return [row.event for row in self.rows() if account is None or row.account == account]
 
     def has(self, event: str) -> bool:
         """Whether an event of this id is kept.

@@ -33,6 +33,7 @@ from nvtrader_pipelines.storage.tables import (
 )
 from nvtrader_pipelines.storage.warehouse import Warehouse, Where
 
+NEAR = 2  # years: a plan is filled in its own or the next, beside orders of the year before
 Changed = tuple[Table, pl.DataFrame, Where]  # rows that take the place of those under the keys
 
 
@@ -60,16 +61,23 @@ def mirror(lake: Warehouse, account: str | None = None) -> dict[str, int]:
 def _changes(lake: Warehouse, account: str | None) -> Iterator[Changed]:
     log = JsonlAudit(lake.home)
     mirrored = _mirrored(lake, log)
-    new = [row for row in log.rows() if row.line not in mirrored and _is_of(row.event, account)]
+    new = [row for row in log.rows() if row.line not in mirrored and _is_of(row, account)]
     for name in _accounts(lake, new, account):
-        fresh = [row.event for row in new if row.event.account == name]
+        fresh = [row for row in new if row.account == name]
         if fresh:
-            yield from _of_audit(name, log.events(name), fresh)
+            yield from _of_audit(name, _events_near(log, name, fresh), [row.event for row in fresh])
         yield from _of_book(lake, name)
     years = sorted({utc_year(row.event.at) for row in new})
-    there = set(lake.read(AUDIT, {"year": years}, ["line"])["line"]) if years else set()
-    lines = there | {row.line for row in new}
-    yield AUDIT, framed(AUDIT, audit_rows(row for row in log.rows() if row.line in lines)), {"year": years}
+    rows = framed(AUDIT, audit_rows(new))
+    there = lake.read(AUDIT, {"year": years}, rows.columns) if years else rows.clear()
+    yield AUDIT, pl.concat([there, rows]).sort("line"), {"year": years}
+
+
+def _events_near(log: JsonlAudit, name: str, fresh: Sequence[AuditRow]) -> list[AuditEvent]:
+    """An account's events of the years that its fresh ones may change: to read all would take seconds."""
+    years = {row.session_year for row in fresh if row.session_year is not None}
+    near = {year + apart for year in years for apart in range(-NEAR, NEAR + 1)}
+    return [row.event for row in log.rows() if row.session_year in near and row.account == name]
 
 
 def _mirrored(lake: Warehouse, log: JsonlAudit) -> set[int]:
@@ -88,15 +96,15 @@ def _mirrored(lake: Warehouse, log: JsonlAudit) -> set[int]:
     return set(known["line"])
 
 
-def _is_of(event: AuditEvent, account: str | None) -> bool:
-    return account is None or event.account in {None, account}
+def _is_of(row: AuditRow, account: str | None) -> bool:
+    return account is None or row.account in {None, account}
 
 
 def _accounts(lake: Warehouse, new: Sequence[AuditRow], account: str | None) -> list[str]:
     if account is not None:
         return [account]
     books = {path.stem for path in book_path(lake.home, "paper").parent.glob("*.db")}
-    return sorted(books | {row.event.account for row in new if row.event.account is not None})
+    return sorted(books | {row.account for row in new if row.account is not None})
 
 
 def _of_audit(name: str, events: Sequence[AuditEvent], fresh: Sequence[AuditEvent]) -> Iterator[Changed]:

@@ -229,6 +229,29 @@ def test_step_by_step_is_the_same_as_at_once(lake, log, tmp_path):
         assert contents(lake)[name].equals(frame), name
 
 
+def over_new_year(year):
+    plan, fill = a_plan(session=date(year, 12, 30)), date(year + 1, 1, 3)
+    order = an_order(plan).model_copy(update={"session": fill})
+    done = a_fill(order).model_copy(update={"session": fill})
+    return [constructed(plan), judged(plan), placed(plan, order), filled(plan, done)]
+
+
+def test_an_event_leaves_the_rows_of_every_other_year_as_they_were(lake, log, tmp_path):
+    events = [event for year in range(2014, 2022) for event in over_new_year(year)]
+    late = events.pop(14)  # the order of 2017, told of after everything else
+    fill = events.pop(14)
+    log.append(events)
+    mirror(lake)
+    log.append([late, fill])
+    assert ORDERS.name in mirror(lake)
+    other = Warehouse(Home(tmp_path / "at once"))
+    JsonlAudit(other.home).append([*events, late, fill])
+    mirror(other)
+    for name, frame in contents(other).items():
+        assert contents(lake)[name].equals(frame), name
+    assert len(rows(lake, FILLS)) == 8
+
+
 def test_one_account_is_mirrored_and_the_others_later(lake, log, home):
     log.append([constructed(PLAN), constructed(ELSEWHERE)])
     halt(home, log, "pat", "fire drill", lambda: AT)
