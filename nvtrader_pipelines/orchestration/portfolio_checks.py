@@ -6,6 +6,7 @@ import dagster as dg
 import polars as pl
 
 from nvtrader_pipelines.execution.compliance import tighter
+from nvtrader_pipelines.execution.plan_records import TO_BE_TRADED
 from nvtrader_pipelines.execution.truth import beyond_limits, not_numbers, off_sum
 from nvtrader_pipelines.orchestration.assets.portfolio import STATE_KEY, of_account
 from nvtrader_pipelines.orchestration.checks import verdict
@@ -19,7 +20,7 @@ from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.tables import ORDERS, PORTFOLIO_STATE, REBALANCE_PLAN, TARGET_WEIGHTS, Table
 from nvtrader_pipelines.storage.trading import Desk
 
-MAY_BE_TRADED = ("waiting", "cleared", "approved")  # compliance did not block them, and no order is placed yet
+MAY_BE_TRADED = {"waiting", *TO_BE_TRADED}  # not blocked, and not all of its orders have ended
 NUMBERS = {
     ORDERS: ("quantity", "quote", "target_weight", "filled_quantity"),
     PORTFOLIO_STATE: ("equity", "value", "net_return", "drawdown", "turnover", "cost", "cash", "weights"),
@@ -57,7 +58,8 @@ def outside_limits(desk: Desk, plans: pl.DataFrame) -> pl.DataFrame:
     """Plans that may still be traded beyond the tighter of their spec's limits and of the desk's.
 
     It comes after compliance, which blocks such plans without stopping the run: one that is found was let through, and
-    a person rejects it. Plans before were made under the limits of their time.
+    a person rejects it; what waits at a broker `nvtrader halt` cancels, and `nvtrader paper` then brings the rows up to
+    date. Plans before were made under the limits of their time.
     """
     target_weights = of_account(desk, TARGET_WEIGHTS)
     ledger, of_desk = Ledger.open(desk.lake.home), read_limits(desk.lake.home)
