@@ -13,7 +13,7 @@ from nvtrader_pipelines.experiments.deployment import deploy
 from nvtrader_pipelines.experiments.plan import CODE_VERSION
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.market.panel import MarketPanel
-from nvtrader_pipelines.policies.archive import PolicyCard, read_archive
+from nvtrader_pipelines.policies.archive import PolicyCard, read_card
 from nvtrader_pipelines.policies.learned import require_same_market
 from nvtrader_pipelines.storage.audit_log import JsonlAudit
 from nvtrader_pipelines.storage.compliance import read_limits, require_no_looser
@@ -159,8 +159,9 @@ def activate(
         audit = JsonlAudit(home)  # one that cannot be read stops here
         while audit.has(active.event.event_id):  # the same was activated at the same moment of a clock set back
             active = active.model_copy(update={"activated_at": active.activated_at + TICK})
-        write_atomically(_pending(home), b"")  # until the event is kept: a kill in between is made good by who reads
-        write_atomically(home.active_policy, (active.model_dump_json(indent=1) + "\n").encode())
+        content = (active.model_dump_json(indent=1) + "\n").encode()
+        write_atomically(_pending(home), content)  # until the event is kept: who reads makes good a kill in between
+        write_atomically(home.active_policy, content)
         _finish(home)
     return active
 
@@ -278,7 +279,7 @@ def _unknown(run: SealedRun, what: str) -> StorageError:
 def _any_card(library: PolicyLibrary, run: SealedRun) -> PolicyCard:
     """The card of one policy: all of a run are trained on the same market."""
     content = (library.folder(run.partition_key, run.run_id) / min(run.policies)).read_bytes()
-    return read_archive(content)[0]
+    return read_card(content)
 
 
 def _cannot_trade(run: SealedRun, policy: str, why: ValueError) -> StorageError:
@@ -297,9 +298,9 @@ def _before(home: Home) -> ActivePolicy | None:
 
 
 def _finish(home: Home) -> None:
-    """Keep the event of the pointer, which may be there already."""
+    """Keep the event of the pointer, which may be there already, if it is the one that the activation was to write."""
     active = _read(home.active_policy)
-    if active is not None:
+    if active is not None and home.active_policy.read_bytes() == _pending(home).read_bytes():
         JsonlAudit(home).append([active.event])
     _settled(home)
 
@@ -352,7 +353,7 @@ def _reason(error: OSError | ValidationError) -> str:
 
 
 def _pending(home: Home) -> Path:
-    """There while a change of the pointer may lack its audit event."""
+    """The pointer that an activation is about to write; there while that may lack its audit event."""
     return home.runtime / ".active_policy.pending"
 
 

@@ -12,17 +12,18 @@ from types import MappingProxyType
 from typing import Any, Self
 
 import polars as pl
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from nvtrader_pipelines.experiments.contest import FoldThresholds
 from nvtrader_pipelines.experiments.plan import CODE_VERSION, FoldSeed, RunKind, RunPlan
 from nvtrader_pipelines.experiments.replay import FoldDates, Parent, fold_dates, recorded_as
 from nvtrader_pipelines.experiments.store import TrainedPolicy
-from nvtrader_pipelines.policies.archive import PolicyArchiveError, read_archive
+from nvtrader_pipelines.policies.archive import PolicyArchiveError, read_archive, read_card
 from nvtrader_pipelines.portfolio.pipeline import Thresholds
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import write_atomically
 from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.ledger.rows import fold_and_seed
 
 MANIFEST, LATEST = "manifest.json", "latest.json"
 NONE: Mapping[int, Any] = MappingProxyType({})
@@ -44,10 +45,19 @@ class SealedRun(BaseModel):
     code_version: str
     warnings: tuple[str, ...]
     seeds: tuple[int, ...]
-    folds: tuple[FoldDates, ...]
+    folds: tuple[FoldDates, ...] = Field(min_length=1)
     chosen: dict[int, int]  # fold to seed, where one was chosen
     thresholds: dict[int, Thresholds] = Field(default={}, exclude_if=operator.not_)  # fold to what timing was fitted to
     policies: dict[str, str]  # file name to SHA-256
+
+    @model_validator(mode="after")
+    def _can_be_opened(self) -> Self:
+        """Refuse what its readers could not work with: folds that are none, and files by other names."""
+        for fold in self.folds:
+            _ = fold.in_days
+        for name in self.policies:
+            fold_and_seed(name)
+        return self
 
     @classmethod
     def of(
@@ -182,9 +192,16 @@ class PolicyLibrary:
         """One run whose policies are all there.
 
         Raises:
-            StorageError: if it is not sealed, or its manifest is damaged.
+            StorageError: if it is not sealed, or its manifest is damaged or of another run.
         """
-        return _read_manifest(self.folder(partition_key, run_id) / MANIFEST)
+        path = self.folder(partition_key, run_id) / MANIFEST
+        run, experiment = _read_manifest(path), partition_key.partition("@")[0]
+        if (run.partition_key, run.run_id, run.experiment) != (partition_key, run_id, experiment):
+            raise StorageError(
+                f"{path} must be of run {run_id} of {partition_key}, but says that it is of run {run.run_id} of "
+                f"{run.partition_key} ({run.experiment}); restore it, or remove {path.parent} and train again"
+            )
+        return run
 
     def read_run(self, run: SealedRun) -> Mapping[FoldSeed, bytes]:
         """Every policy of a run, by fold and seed.
@@ -194,7 +211,7 @@ class PolicyLibrary:
         """
         self.require_untampered(run)
         contents = [self._content(run, name) for name in run.policies]
-        cards = [read_archive(content)[0] for content in contents]
+        cards = [read_card(content) for content in contents]
         return {(card.fold, card.seed): content for card, content in zip(cards, contents, strict=True)}
 
     def require_untampered(self, run: SealedRun) -> None:
@@ -222,7 +239,7 @@ class PolicyLibrary:
 
     def training_windows(self, run: SealedRun) -> pl.DataFrame:
         """What every policy was trained on, from its card: the fold its tests are recorded as, and each stretch."""
-        cards = [read_archive(content)[0] for content in self.read_run(run).values()]
+        cards = [read_card(content) for content in self.read_run(run).values()]
         tested = recorded_as(run.folds)
         rows = [
             (fold, *map(date.fromisoformat, stretch))
@@ -235,7 +252,7 @@ class PolicyLibrary:
 
     def _content(self, run: SealedRun, name: str) -> bytes:
         path = self.folder(run.partition_key, run.run_id) / name
-        return path.read_bytes() if path.exists() else b""
+        return path.read_bytes() if path.is_file() else b""
 
 
 def file_name(key: FoldSeed) -> str:
@@ -247,8 +264,8 @@ def file_name(key: FoldSeed) -> str:
 def _read_manifest(path: Path) -> SealedRun:
     try:
         return SealedRun.model_validate_json(path.read_bytes())
-    except (FileNotFoundError, ValueError) as error:
-        raise StorageError(f"{path} is missing or damaged; remove {path.parent.parent} and train again") from error
+    except (OSError, ValueError) as error:
+        raise StorageError(f"{path} is missing or damaged; remove {path.parent} and train again") from error
 
 
 def _sha256(content: bytes) -> str:

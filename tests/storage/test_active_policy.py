@@ -393,6 +393,40 @@ class Killed(BaseException):
     """What ends a process in the middle."""
 
 
+@pytest.mark.parametrize("changed", [{"policy": "small/seed-1"}, {"by": "eve"}])
+def test_a_pointer_changed_by_hand_is_audited_by_no_activation_that_was_killed(lake, run, other, changed, monkeypatch):
+    written = put(lake, (run.run_id, "small"))
+    lake.home.active_policy.write_text(json.dumps({**json.loads(written.model_dump_json()), **changed}))
+
+    def dies_before_the_pointer(path, content):
+        if path == lake.home.active_policy:
+            raise Killed
+        write(path, content)
+
+    write = active_policy.write_atomically
+    with monkeypatch.context() as patch:
+        patch.setattr(active_policy, "write_atomically", dies_before_the_pointer)
+        with pytest.raises(Killed):
+            put(lake, (other.run_id, "other"), LATER)
+    for _ in range(2):
+        with pytest.raises(StorageError, match="is not what an activation wrote"):
+            read_active(lake.home)
+    assert promoted(lake) == [(run.run_id, "small", "ann", "it is time", AT)]
+
+
+@pytest.mark.parametrize("left", [b"", None])
+def test_a_mark_that_names_another_pointer_audits_none(lake, run, other, left):
+    put(lake, (run.run_id, "small"))
+    older = lake.home.active_policy.read_bytes()
+    put(lake, (other.run_id, "other"), LATER)
+    forged = json.loads(older) | {"activated_at": "2024-01-09T00:00:00Z"}
+    lake.home.active_policy.write_text(json.dumps(forged))
+    (lake.home.runtime / ".active_policy.pending").write_bytes(older if left is None else left)
+    with pytest.raises(StorageError, match="the audit has no such activation"):
+        read_active(lake.home)
+    assert [policy for _, policy, *_ in promoted(lake)] == ["small", "other"]
+
+
 @pytest.mark.parametrize("step", range(4))
 def test_killed_between_any_two_writes_an_activation_is_whole_or_has_not_been(lake, run, trading, step, monkeypatch):
     steps = iter(range(10))

@@ -1,3 +1,5 @@
+import json
+
 import polars as pl
 import pytest
 
@@ -130,10 +132,11 @@ def test_the_policy_that_trades_is_marked_and_a_damaged_pointer_told(lake, run, 
 def test_a_damaged_manifest_is_told_and_hides_no_other_policy(lake, run, ledger):
     path = PolicyLibrary(lake.home).folder(run.partition_key, run.run_id) / "manifest.json"
     content = path.read_bytes()
-    path.write_bytes(content[:50])
-    library = library_of(lake, ledger)
-    assert {card.policy for card in library.cards} == {"rule"}
-    assert "manifest.json is missing or damaged" in library.problems[0]
+    for damaged in (content[:50], json.dumps({**json.loads(content), "folds": []}).encode()):
+        path.write_bytes(damaged)
+        library = library_of(lake, ledger)
+        assert {card.policy for card in library.cards} == {"rule"}
+        assert "manifest.json is missing or damaged" in library.problems[0]
     path.write_bytes(content)
 
 

@@ -93,22 +93,42 @@ def test_a_policy_changed_after_sealing_is_refused_by_its_digest_and_trained_aga
 
 def test_a_policy_removed_after_sealing_is_refused(library, plan):
     run = sealed(library, plan)
-    (library.folder(SPEC.partition_key, plan.run_id) / "fold-0-seed-0.zip").unlink()
-    assert library.tampered(run)["found"].to_list() == ["missing"]
-    with pytest.raises(StorageError, match="not those that were sealed"):
-        library.read_run(run)
+    path = library.folder(SPEC.partition_key, plan.run_id) / "fold-0-seed-0.zip"
+    path.unlink()
+    for make in (lambda: None, path.mkdir):  # a folder in its place is no policy either
+        make()
+        assert library.tampered(run)["found"].to_list() == ["missing"]
+        with pytest.raises(StorageError, match="not those that were sealed"):
+            library.read_run(run)
 
 
 def test_a_damaged_manifest_is_said_in_one_sentence(library, plan):
     run = sealed(library, plan)
     manifest = library.folder(SPEC.partition_key, run.run_id) / "manifest.json"
-    for content in ("{", json.dumps({"run_id": "x"})):
+    known = json.loads(manifest.read_bytes())
+    backwards = {**known["folds"][0], "test_first": known["folds"][0]["test_last"], "test_last": "2000-01-03"}
+    changes = [{"folds": []}, {"folds": [backwards]}, {"policies": {"../x": "0" * 64}}]
+    for content in ("{", json.dumps({"run_id": "x"}), *(json.dumps({**known, **change}) for change in changes)):
         manifest.write_text(content)
+        with pytest.raises(StorageError, match=r"manifest\.json is missing or damaged; remove") as caught:
+            library.latest(SPEC.partition_key)
+        assert f"remove {manifest.parent} and train again" in str(caught.value)  # other runs stay
+    manifest.unlink()
+    for make in (lambda: None, manifest.mkdir):
+        make()
         with pytest.raises(StorageError, match=r"manifest\.json is missing or damaged; remove"):
             library.latest(SPEC.partition_key)
-    manifest.unlink()
-    with pytest.raises(StorageError, match=r"manifest\.json is missing or damaged; remove"):
-        library.latest(SPEC.partition_key)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("run_id", "f" * 16), ("partition_key", "b@55555555"), ("experiment", "b")]
+)
+def test_a_manifest_of_another_run_than_its_folders_is_refused(library, plan, field, value):
+    run = sealed(library, plan)
+    manifest = library.folder(SPEC.partition_key, run.run_id) / "manifest.json"
+    manifest.write_text(json.dumps({**json.loads(manifest.read_bytes()), field: value}))
+    with pytest.raises(StorageError, match=rf"must be of run {run.run_id} of a@\w+, but says that it is of .*{value}"):
+        library.sealed(SPEC.partition_key, run.run_id)
 
 
 def test_the_training_windows_come_from_the_cards(library, plan):
