@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from datetime import timedelta
+from datetime import date, timedelta
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -215,6 +215,18 @@ def test_a_full_disk_keeps_nothing_and_leaves_the_audit_whole(home, kept, monkey
     assert kept.read_bytes() == before
     log.append([an_event(9)])
     assert log.verify().n_rows == 6
+
+
+WRITERS = ['pat","account":"other","session":"1999-01-01', "back\\", "Zo\u00eb", '"', ""]
+
+
+@pytest.mark.parametrize("by", WRITERS)
+@pytest.mark.parametrize("place", [{}, {"account": "paper"}, {"account": 'o"dd', "session": date(2021, 12, 30)}])
+def test_account_and_year_of_a_row_are_those_of_its_event_whoever_wrote_it(log, by, place):
+    log.append([an_event(by=by).model_copy(update=place)])
+    (row,) = log.rows()
+    assert row.account == row.event.account == place.get("account")
+    assert row.session_year == (2021 if "session" in place else None)
 
 
 def test_two_processes_append_all_their_events_once(home, log):
