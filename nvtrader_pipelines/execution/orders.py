@@ -64,10 +64,11 @@ class Ticket:
     quotes: NDArray[np.float64]  # (N,) account currency
 
 
-def orders_of(ticket: Ticket, *, whole_shares: bool) -> tuple[Order, ...]:
+def orders_of(ticket: Ticket, *, whole_shares: bool, min_order: float = 0.0) -> tuple[Order, ...]:
     """One order per name that changes, sells first, each in the order of the plan's symbols.
 
-    Whole shares are rounded towards nothing; a name that is sold out is sold with its fraction.
+    Whole shares are rounded towards nothing; a name that is sold out is sold with its fraction. What is then worth less
+    than `min_order`, in account currency, is no order.
 
     Raises:
         ExecutionError: if a quantity is no number.
@@ -85,7 +86,7 @@ def orders_of(ticket: Ticket, *, whole_shares: bool) -> tuple[Order, ...]:
         quantity = abs(float(shares))
         if whole_shares and not (target == 0.0 and shares < 0.0):
             quantity = float(np.floor(quantity + ROUNDING))
-        if quantity > 0.0:
+        if quantity > 0.0 and quantity * quote >= min_order:
             found.append(_order(ticket, symbol, quantity if shares > 0.0 else -quantity, float(quote), target))
     return (*(order for order in found if order.side == "sell"), *(order for order in found if order.side == "buy"))
 

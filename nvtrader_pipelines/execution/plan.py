@@ -37,6 +37,11 @@ def blocks(findings: Sequence[Finding]) -> bool:
     return any(finding.level == "hard" for finding in findings)
 
 
+def blocked_by(findings: Sequence[Finding]) -> str:
+    """What blocks a plan, in words; empty where nothing does."""
+    return "; ".join(each.sentence for each in findings if each.level == "hard")
+
+
 def waits(findings: Sequence[Finding]) -> bool:
     """Whether somebody must acknowledge what was found before the plan is traded."""
     return not blocks(findings) and any(finding.level == "soft" for finding in findings)
@@ -74,6 +79,10 @@ class RebalancePlan(BaseModel):
     def target(self) -> tuple[float, ...]:
         """Wanted weights, cash last."""
         return self.stages[-1].weights
+
+    def is_over(self, symbols: Sequence[str]) -> bool:
+        """Whether its weights are those of just these names, in this order, and cash."""
+        return self.symbols[:-1] == tuple(symbols)
 
 
 def plan_id(account: str, session: date, run_id: str, policy: str) -> str:

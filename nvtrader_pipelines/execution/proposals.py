@@ -1,5 +1,6 @@
 """From what a policy wants at a close to a plan, with the ids that lead back to its data and its seeds."""
 
+from collections.abc import Sequence
 from datetime import date, datetime
 from typing import Protocol
 
@@ -7,6 +8,7 @@ import numpy as np
 
 from nvtrader_pipelines.envs.account import Account
 from nvtrader_pipelines.execution.audit import AuditEvent, event_id
+from nvtrader_pipelines.execution.journal import Proposal
 from nvtrader_pipelines.execution.plan import RebalancePlan, Stage, plan_id
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.market.panel import MarketPanel
@@ -60,6 +62,22 @@ class Deployed(Protocol):
     def decide(self, t: int, account: Account) -> Decision:
         """The target weights at the close of session `t`, after every stage."""
         ...
+
+
+def is_due(deployed: Deployed, proposals: Sequence[Proposal], t: int) -> bool:
+    """Whether a decision is due at the close of session `t`: the first, one of another policy, or after its interval.
+
+    Args:
+        deployed: the policy, whose spec says after how many sessions it decides again.
+        proposals: every decision for the account, the oldest first.
+        t: the session.
+    """
+    if not proposals:
+        return True
+    latest = proposals[-1]
+    if (latest.run_id, latest.policy) != (deployed.run_id, deployed.policy):
+        return True
+    return t - deployed.panel.index_of(np.datetime64(latest.session)) >= deployed.spec.environment.rebal_freq
 
 
 def plan_of(deployed: Deployed, account: str, t: int, held: Account, decision: Decision) -> RebalancePlan:

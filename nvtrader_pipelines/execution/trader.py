@@ -9,21 +9,21 @@ import numpy as np
 from nvtrader_pipelines.envs.account import Account
 from nvtrader_pipelines.execution.audit import About, AuditEvent, EventKind, event_id, plan_event
 from nvtrader_pipelines.execution.book import AccountState
-from nvtrader_pipelines.execution.brokers.venue import InForce, Venue
+from nvtrader_pipelines.execution.brokers.venue import InForce, Venue, no_order
 from nvtrader_pipelines.execution.errors import ExecutionError, NotReconciled
 from nvtrader_pipelines.execution.journal import Journal
 from nvtrader_pipelines.execution.kill_switch import KillSwitch
 from nvtrader_pipelines.execution.orders import Order, order_id
-from nvtrader_pipelines.execution.plan import Finding, RebalancePlan, blocks
+from nvtrader_pipelines.execution.plan import Finding, RebalancePlan, blocked_by, blocks
 from nvtrader_pipelines.execution.plan_records import TO_BE_TRADED, PlanRecord
-from nvtrader_pipelines.execution.proposals import Deployed, no_trade, plan_of, reasons
+from nvtrader_pipelines.execution.proposals import Deployed, is_due, no_trade, plan_of, reasons
 from nvtrader_pipelines.execution.reconciliation import refusal, unaccepted
 from nvtrader_pipelines.policies.policy import Decision
 
 ACKNOWLEDGED = "soft findings acknowledged by the replay itself"
-NOTHING = "it makes no order: what can be traded is held as wanted"
 OTHER_NAMES = "the policy that is active now trades other names"
 NONE_PLACED = "none of its orders could be placed"
+UNDECIDED = frozenset({"constructed", "waiting"})  # statuses of plans that compliance, or a person, must look at yet
 PASSED = "the session it was to be placed for has passed"
 EXPIRED = "it was {status} when its fill session came, and so it is not traded"
 
@@ -59,8 +59,7 @@ class Trader:
         self.require_reconciled()
         said, stop = [], self._stopped(t)
         if stop:
-            said += self._say_halted(t, stop)
-            self._venue.cancel_open(stop)
+            said += self._halt(t, stop)
         record = self._pending(t)
         if record is not None:
             said += self._carried_out(record, t, stop)
@@ -69,17 +68,21 @@ class Trader:
     def _carried_out(self, record: PlanRecord, t: int, stop: str | None) -> list[AuditEvent]:
         """What comes of a plan that was decided before session `t`, which is its fill session or after it."""
         said: list[AuditEvent] = []
-        if record.status in {"constructed", "waiting"}:
+        if record.status in UNDECIDED:
             said += self._cancelled(record.plan, EXPIRED.format(status=record.status))
-        elif record.status in TO_BE_TRADED and record.plan.symbols[:-1] != self._panel.symbols:
-            self._venue.cancel_open(OTHER_NAMES)
-            said += self._withdrawn(record.plan, self._left(record.plan), OTHER_NAMES)
-            said += [] if self._at_broker(record.plan) else self._cancelled(record.plan, OTHER_NAMES)
+        elif record.status in TO_BE_TRADED and not record.plan.is_over(self._panel.symbols):
+            said += self._dropped(record.plan)
         elif record.status in TO_BE_TRADED and self._venue.settles == "with_bars":
             said += self._place(record.plan, t, stop)
         else:
             said += self._passed(record)
         return said
+
+    def _dropped(self, plan: RebalancePlan) -> list[AuditEvent]:
+        """A plan over other names than the policy that is active now has: none of it is traded any more."""
+        self._venue.cancel_open(OTHER_NAMES)
+        said = self._withdrawn(plan, self._left(plan), OTHER_NAMES)
+        return said if self._at_broker(plan) else said + self._cancelled(plan, OTHER_NAMES)
 
     def settle(self, t: int) -> AccountState:
         """Mark the account to the close of session `t`; a NotReconciled where the one before it differs."""
@@ -123,9 +126,9 @@ class Trader:
             if record is not None or known.plan_id is None:
                 return record.plan if record else None
         elif stop := self._stopped(t):
-            self._say_halted(t, stop)
+            self._halt(t, stop)
             return None
-        elif not self._due(t):
+        elif not is_due(self._deployed, self._journal.proposals(), t):
             return None
         plan, decision = self._decide(t)
         if plan is None:
@@ -149,10 +152,12 @@ class Trader:
         record, said = self._decided(t), []
         if record is None:
             return said
+        if record.status in UNDECIDED | TO_BE_TRADED and not record.plan.is_over(self._panel.symbols):
+            return self._dropped(record.plan) + self._told_of_ended(record)
         if record.status == "constructed":
             findings = self._oversight.findings(record.plan, t)
             about = About(
-                reason=_hard(findings), detail={"findings": [each.model_dump(mode="json") for each in findings]}
+                reason=blocked_by(findings), detail={"findings": [each.model_dump(mode="json") for each in findings]}
             )
             said += self._journal.append(self._of("blocked" if blocks(findings) else "cleared", record.plan, about))
             record = self._decided(t) or record
@@ -170,7 +175,7 @@ class Trader:
             return False
         proposal, record = self._journal.proposal(self._session(t)), self._decided(t)
         if proposal is None:
-            return self._journal.halted(self._session(t)) or not self._due(t)
+            return self._journal.halted(self._session(t)) or not is_due(self._deployed, self._journal.proposals(), t)
         if record is None:
             return proposal.plan_id is None
         undone = {"constructed"} | ({"waiting"} if acknowledge else set())
@@ -194,21 +199,25 @@ class Trader:
                 continue
             said += self._submit(plan, order)
         said += self._none_placed(plan, orders)
-        if stop and left:
-            said += self._say_halted(t, stop)
-            said += self._withdrawn(plan, left, stop)
-        if not orders:
-            said += self._cancelled(plan, NOTHING)
-        elif not stop or self._at_broker(plan):
+        if stop:
+            said += self._held(plan, left, t, stop)
+        if not orders or not stop or self._at_broker(plan):
             gone = [self._order_cancelled(plan, each.symbol, each.reason) for each in unplaced]
             said += self._journal.append(*gone)
-        return said
+        return said if orders else said + self._cancelled(plan, no_order(plan, unplaced))
+
+    def _held(self, plan: RebalancePlan, left: Sequence[Order], t: int, stop: str) -> list[AuditEvent]:
+        """The switch came while a plan was placed: what is left is not placed, what waits for a market is cancelled."""
+        if self._venue.settles == "with_bars":
+            return self._say_halted(t, stop) + self._withdrawn(plan, left, stop)
+        said = self._halt(t, stop) + self._withdrawn(plan, left, stop)
+        return said + (self._told(plan) if self._at_broker(plan) else [])
 
     def _blocked(self, plan: RebalancePlan, decided_at: int) -> list[AuditEvent]:
         """The plan is cancelled where no order is placed yet and limits, or names, that it breaks came after it."""
         if self._at_broker(plan):
             return []
-        hard = _hard(self._oversight.findings(plan, decided_at))
+        hard = blocked_by(self._oversight.findings(plan, decided_at))
         if not hard:
             return []
         booked = self._venue.booked(plan.plan_id)
@@ -305,7 +314,13 @@ class Trader:
             return "the kill switch stopped this session"
         return stop
 
-    def _say_halted(self, t: int, stop: str | None) -> list[AuditEvent]:
+    def _halt(self, t: int, stop: str) -> list[AuditEvent]:
+        """Say that the switch stopped session `t`, and cancel what is open."""
+        said = self._say_halted(t, stop)
+        self._venue.cancel_open(stop)
+        return said
+
+    def _say_halted(self, t: int, stop: str) -> list[AuditEvent]:
         session = self._session(t)
         event = AuditEvent(
             event_id=self._journal.halt(session),
@@ -314,7 +329,7 @@ class Trader:
             by=self._oversight.by,
             account=self._journal.account,
             session=session,
-            reason=stop or "",
+            reason=stop,
         )
         return self._journal.append(event)
 
@@ -357,16 +372,6 @@ class Trader:
             )
         return state.account(self._panel.symbols)
 
-    def _due(self, t: int) -> bool:
-        """Whether a decision is due: the first, one of another policy, or after as many sessions as the spec says."""
-        proposals = self._journal.proposals()
-        if not proposals:
-            return True
-        latest, deployed = proposals[-1], self._deployed
-        if (latest.run_id, latest.policy) != (deployed.run_id, deployed.policy):
-            return True
-        return t - self._panel.index_of(np.datetime64(latest.session)) >= deployed.spec.environment.rebal_freq
-
     def _pending(self, t: int) -> PlanRecord | None:
         """The plan that was decided before session `t` and may be filled in it, with what became of it."""
         if self._venue.settles == "with_bars":
@@ -388,8 +393,3 @@ class Trader:
 
     def _session(self, t: int) -> date:
         return self._panel.sessions[t].item()
-
-
-def _hard(findings: Sequence[Finding]) -> str:
-    """What blocks a plan, in words; empty where nothing does."""
-    return "; ".join(each.sentence for each in findings if each.level == "hard")

@@ -374,3 +374,15 @@ def test_a_switch_that_is_released_while_it_is_read_leaves_its_reason():
     traded.trader = traded.hired()
     assert traded.trader.propose(10) is None
     assert [event.reason for event in traded.log.of("halted")] == ["stopped by a test"]
+
+
+def test_a_session_that_was_stopped_stays_so_when_the_switch_is_released_before_the_policy_is_asked():
+    traded = account().open(10)
+    traded.trade(11, 12)
+    traded.switch.after = traded.switch.read
+    traded.trader.execute(13)
+    traded.switch.after = None
+    traded.trader.settle(13)
+    assert traded.trader.propose(13) is None
+    assert list(traded.targets()) == sessions(PANEL, 10)
+    assert traded.trader.finished(13)

@@ -69,9 +69,11 @@ class AtMarket:
         that nothing is bought, or sold, by two plans.
 
         Raises:
-            ExecutionError: if a name that is held or wanted has a bar without a price, or the account is in debt.
+            ExecutionError: if the plan is over other names, a name that is held or wanted has a bar without a price, or
+                the account is in debt.
         """
         session, symbols = self._session(t), self._panel.symbols
+        self._require_own_names(plan)
         earlier = [each.order for each in self._book.open_orders() if each.order.plan_id != plan.plan_id]
         _withdraw(self._broker, self._book, earlier, REPLACED)
         holdings, at_work = self._holdings(session), self._shares(remaining(self._broker, self._book, plan))
@@ -87,27 +89,28 @@ class AtMarket:
         shares[(changes < self._spec.min_order) | (changes < self._spec.skip_below * equity)] = 0.0
         cash = holdings.cash - float(np.maximum(at_work, 0.0) @ worth)
         cash = cash if holdings.to_spend is None else min(cash, holdings.to_spend)
-        wanted, shares = shares, self._paid(shares, worth, cash)
-        changed = np.abs(target - held * worth / equity) > HELD
-        halted = [symbols[j] for j in np.flatnonzero(changed & ~tradable)]
-        made = self.booked(plan.plan_id) or orders_of(
-            Ticket(plan, session, shares, closes), whole_shares=self._spec.whole_shares
-        )
+        wanted = self._made(Ticket(plan, session, shares, closes))
+        paid = self._made(Ticket(plan, session, _paid(shares, worth, cash), closes))
+        made = self.booked(plan.plan_id) or paid
         self._book.place(*(BookedOrder.accepted(order) for order in made))
-        ordered = {order.symbol for order in made}
-        unpaid = [symbols[j] for j in np.flatnonzero((wanted > 0.0) & (shares == 0.0)) if symbols[j] not in ordered]
+        changed, ordered = np.abs(target - held * worth / equity) > HELD, {order.symbol for order in made}
+        halted = [symbols[j] for j in np.flatnonzero(changed & ~tradable)]
         return made, [
             *(Unplaced(name, f"it has no price on {session}; what is held of it is kept") for name in halted),
-            *(Unplaced(name, UNPAID) for name in unpaid),
+            *(Unplaced(order.symbol, UNPAID) for order in wanted if order.symbol not in ordered),
         ]
 
-    def _paid(self, shares: NDArray[np.float64], worth: NDArray[np.float64], cash: float) -> NDArray[np.float64]:
-        """The changes (N,) with the buys that cash pays for: all queue for one open, where a sell may fail."""
-        bought, room = np.maximum(shares, 0.0) @ worth, SPENT * max(0.0, cash)
-        if bought <= room:
-            return shares
-        paid = np.where(shares > 0.0, shares * (room / bought), shares)
-        return np.where((paid > 0.0) & (paid * worth < self._spec.min_order), 0.0, paid)
+    def _made(self, ticket: Ticket) -> Sequence[Order]:
+        return orders_of(ticket, whole_shares=self._spec.whole_shares, min_order=self._spec.min_order)
+
+    def _require_own_names(self, plan: RebalancePlan) -> None:
+        """Refuse a plan over other names: its weights and this market's prices are matched by place."""
+        if not plan.is_over(self._panel.symbols):
+            raise ExecutionError(
+                f"a plan is placed over the names it was made for, but plan {plan.plan_id} is for "
+                f"{', '.join(plan.symbols[:-1])} and the market of the active policy has "
+                f"{', '.join(self._panel.symbols)}; activate the policy that made it, or wait for the next plan"
+            )
 
     def booked(self, plan_id: str) -> Sequence[Order]:
         """The orders made of a plan, placed or not."""
@@ -246,6 +249,12 @@ class AtMarket:
 
     def _session(self, t: int) -> date:
         return self._panel.sessions[t].item()
+
+
+def _paid(shares: NDArray[np.float64], worth: NDArray[np.float64], cash: float) -> NDArray[np.float64]:
+    """The changes (N,) with the buys that cash pays for: all queue for one open, where a sell may fail."""
+    bought, room = np.maximum(shares, 0.0) @ worth, SPENT * max(0.0, cash)
+    return shares if bought <= room else np.where(shares > 0.0, shares * (room / bought), shares)
 
 
 def withdraw_open(broker: Broker, book: AccountBook, reason: str) -> None:

@@ -175,7 +175,8 @@ class PaperBroker:
         made = (done.trades[0, :-1] != 0.0) & tradable & ~small
         shares = np.divide(changes, prices, out=np.zeros_like(changes), where=made)
         ticket = Ticket(plan, market.fill_session(t), shares, prices)
-        return _Wanted(done, orders_of(ticket, whole_shares=spec.whole_shares), prices, value)
+        orders = orders_of(ticket, whole_shares=spec.whole_shares, min_order=spec.min_order)
+        return _Wanted(done, orders, prices, value)
 
     def _filled(self, opened: Sequence[Order], wanted: _Wanted, account: Account, t: int) -> dict[str, float]:
         """Shares by name that fill of the orders placed, at the adjustment of their quotes; bought or (negative) sold.

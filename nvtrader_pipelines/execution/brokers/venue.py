@@ -5,12 +5,14 @@ from dataclasses import dataclass
 from datetime import date
 from typing import ClassVar, Literal, Protocol
 
-from nvtrader_pipelines.execution.book import AccountState
+from nvtrader_pipelines.execution.book import HELD, AccountState
 from nvtrader_pipelines.execution.brokers.broker import Receipt
 from nvtrader_pipelines.execution.orders import Fill, Order
 from nvtrader_pipelines.execution.plan import RebalancePlan
 
 Settles = Literal["with_bars", "at_market"]
+TOO_SMALL = "what it would change is less than an order of this account must be, or than one share"
+AS_WANTED = "what can be traded is held as wanted"
 
 
 @dataclass(frozen=True)
@@ -19,6 +21,16 @@ class Unplaced:
 
     symbol: str
     reason: str
+
+
+def no_order(plan: RebalancePlan, unplaced: Sequence[Unplaced]) -> str:
+    """Why a plan makes no order, in words, where `unplaced` is what it was to trade and could not."""
+    reasons = dict.fromkeys(each.reason for each in unplaced)
+    said = {each.symbol for each in unplaced}
+    weights = zip(plan.symbols[:-1], plan.held, plan.target, strict=False)
+    if any(abs(target - held) > HELD for name, held, target in weights if name not in said):
+        reasons[TOO_SMALL] = None
+    return f"it makes no order: {'; '.join(reasons or [AS_WANTED])}"
 
 
 @dataclass(frozen=True)

@@ -219,17 +219,31 @@ def test_an_order_that_ends_without_a_fill_is_cancelled_and_a_changed_holding_is
     assert difference.startswith("BBB: ")
 
 
-def test_the_switch_keeps_the_second_order_from_the_broker_and_open_ones_are_cancelled_when_it_is_found():
+def test_the_switch_keeps_the_second_order_from_the_broker_and_the_first_is_cancelled_before_the_market_opens():
     live = Live()
     live.trader.open_at(10)
     live.trader.propose(10)
     live.switch.after = live.switch.read + 2
     live.trader.clear(10)
     assert [order.symbol for order in live.exchange.orders.values()] == ["AAA"]
-    assert {event.symbol for event in live.log.of("cancelled")} == {"BBB", "CCC", "DDD"}
+    assert {(event.symbol, event.reason) for event in live.log.of("cancelled")} == {
+        (symbol, "stopped by a test") for symbol in PANEL.symbols
+    }
     assert [event.session for event in live.log.of("halted")] == [PANEL.sessions[10].item()]
-    live.exchange.closes = PRICES.closes[11]
+    assert live.trader.finished(10)
+    live.exchange.open_market(11)
     live.trader.execute(11)
+    assert not live.exchange.filled
+    assert live.trader.settle(11).weights[-1] == 1.0
+
+
+def test_an_order_that_still_waits_is_cancelled_where_the_switch_is_found_as_the_policy_is_to_be_asked():
+    live = Live().open()
+    live.exchange.open_market(11, late={"AAA"})
+    live.trader.execute(11)
+    live.trader.settle(11)
+    live.switch.after = live.switch.read
+    assert live.trader.propose(11) is None
     assert not live.exchange.open_orders()
 
 

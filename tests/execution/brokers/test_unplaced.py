@@ -1,0 +1,88 @@
+"""What a plan asks for and no order is made of: which name, and why."""
+
+from dataclasses import replace
+
+import pytest
+
+from nvtrader_pipelines.execution.brokers.account_spec import PaperAccountSpec
+from nvtrader_pipelines.execution.brokers.at_market import UNPAID
+from nvtrader_pipelines.execution.brokers.venue import AS_WANTED, TOO_SMALL
+from tests.execution.brokers.test_at_market import PANEL, PRICES, Live
+from tests.execution.desks import Account, Deployed, Wants
+
+
+def with_cash(live, cash, to_spend=None):
+    """The account with another cash at the exchange, of which a part may be spent."""
+    live.exchange.cash, holdings = cash, live.exchange.holdings
+    live.exchange.holdings = lambda: replace(holdings(), to_spend=to_spend)
+    return live
+
+
+def ended(account):
+    return [(event.symbol, event.reason) for event in account.log.of("cancelled")]
+
+
+MIXED = (0.4, 0.18, 0.18, 0.18, 0.06)  # of 1000: some of the first name, one share of the others
+
+
+def test_whole_shares_that_come_to_less_than_the_smallest_order_are_not_sent_to_a_broker():
+    live = with_cash(Live(*MIXED, whole_shares=True, min_order=150.0), 1000.0).open()
+    assert [order.symbol for order in live.exchange.orders.values()] == ["AAA"]
+    assert not ended(live)
+
+
+def test_whole_shares_that_come_to_less_than_the_smallest_order_are_not_placed_on_paper():
+    spec = PaperAccountSpec(capital=1000.0, whole_shares=True, min_order=150.0)
+    account = Account(Deployed(PANEL, Live().deployed.spec, Wants(*MIXED)), account_spec=spec).open(10)
+    state = account.session(11)
+    assert [event.symbol for event in account.log.of("placed")] == ["AAA"]
+    assert list(state.shares) == ["AAA"]
+    assert not state.differences
+
+
+def test_a_buy_that_cash_scales_below_one_share_is_told_and_so_is_why_the_plan_makes_no_order():
+    live = with_cash(Live(0.2, 0.2, 0.2, 0.2, 0.2, whole_shares=True), 1000.0, to_spend=100.0).open()
+    wanted = [name for name, close in zip(PANEL.symbols, PRICES.closes[10], strict=True) if close <= 200.0]
+    assert wanted
+    assert ended(live)[:-1] == [(name, UNPAID) for name in wanted]
+    symbol, reason = ended(live)[-1]
+    assert symbol is None
+    assert UNPAID in reason
+    assert not live.exchange.orders
+
+
+def test_a_buy_that_cash_scales_below_the_smallest_order_is_not_sent_and_told():
+    live = with_cash(Live(0.3, 0.1, 0.3, 0.3, 0.0, min_order=60.0), 1000.0, to_spend=500.0).open()
+    assert {order.symbol for order in live.exchange.orders.values()} == {"AAA", "CCC", "DDD"}
+    assert ended(live) == [("BBB", UNPAID)]
+
+
+@pytest.mark.parametrize("spec", [{"min_order": 30_000.0}, {"skip_below": 0.5}], ids=["amount", "weight"])
+def test_a_plan_whose_every_change_is_too_small_says_so(spec):
+    live = Live(**spec).open()
+    paper = Account(
+        Deployed(PANEL, live.deployed.spec, live.policy), account_spec=PaperAccountSpec(capital=100_000.0, **spec)
+    )
+    paper.open(10).session(11)
+    for account in (live, paper):
+        assert ended(account) == [(None, f"it makes no order: {TOO_SMALL}")]
+
+
+def test_too_little_capital_for_one_share_is_told_of_too_small_a_change_and_not_of_cash():
+    live = with_cash(Live(0.2, 0.2, 0.2, 0.2, 0.2, whole_shares=True), 200.0).open()
+    assert ended(live) == [(None, f"it makes no order: {TOO_SMALL}")]
+
+
+def test_a_plan_that_wants_what_is_held_says_so():
+    live = Live(0.0, 0.0, 0.0, 0.0, 1.0).open()
+    assert ended(live) == [(None, f"it makes no order: {AS_WANTED}")]
+
+
+def test_a_plan_of_which_only_what_is_halted_changes_names_it():
+    live = Live(0.25, 0.25, 0.25, 0.25, 0.0)
+    halted = replace(PANEL, tradable=PANEL.tradable.copy())
+    halted.tradable[10] = False
+    live.venue._panel = halted
+    live.open()
+    reason = f"it has no price on {PANEL.sessions[10]}; what is held of it is kept"
+    assert ended(live) == [*((name, reason) for name in PANEL.symbols), (None, f"it makes no order: {reason}")]
