@@ -1,8 +1,9 @@
 """What an account trades with: the active policy on its market as it is now, prices, limits, and the account itself."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
+from typing import Self
 
 import numpy as np
 import polars as pl
@@ -41,7 +42,7 @@ CLOSED_AT = 16  # hour of the exchange after which a session's bars are there, h
 
 @dataclass(frozen=True, eq=False)
 class DeskMarket:
-    """An account and what it trades with; `t` numbers the panel's sessions."""
+    """An account and what it trades with; `t` numbers the panel's sessions; those that have ended are traded."""
 
     name: str  # of the account
     account: AccountSpec
@@ -51,6 +52,15 @@ class DeskMarket:
     prices: Prices
     limits: RiskLimits
     compliance: ComplianceData
+    n_ended: int  # sessions that had ended by the clock; the bars of one that goes on are no close
+
+    def as_of(self, now: datetime) -> Self:
+        """The same by another clock.
+
+        Raises:
+            ExecutionError: if no session had ended.
+        """
+        return replace(self, n_ended=_n_ended(self.panel, now))
 
     @property
     def panel(self) -> MarketPanel:
@@ -81,14 +91,15 @@ class DeskMarket:
         return t
 
     def last_session(self, first: date | None, last: date | None) -> int:
-        """The last session to a day, or that there is.
+        """The last session to a day, or that has ended.
 
         Raises:
             ExecutionError: if it is before the first one.
         """
         if first is not None and last is not None and last < first:
             raise ExecutionError(f"the last session to trade, {last}, is before the first, {first}; give a later one")
-        end = self.day(len(self.panel.sessions) - 1) if last is None else last
+        end = self.day(self.n_ended - 1)
+        end = end if last is None else min(last, end)
         return int(np.searchsorted(self.panel.sessions, np.datetime64(end), side="right")) - 1
 
     def opening(self, first: date | None, opened: date | None) -> int:
@@ -99,16 +110,17 @@ class DeskMarket:
             opened: the session it was opened at.
 
         Raises:
-            ExecutionError: if the policy may not decide there, the market ends before, or it was opened at another.
+            ExecutionError: if the policy may not decide there, the market ends before or goes on, or it was opened at
+                another.
         """
-        n_sessions, earliest = len(self.panel.sessions), self.deployment.first
+        earliest = self.deployment.first
         if first is None:
-            return n_sessions - 1 if opened is None else self.index_of(opened)
+            return self.n_ended - 1 if opened is None else self.index_of(opened)
         t = self.panel.index_of(np.datetime64(first))
-        if t >= n_sessions:
+        if t >= self.n_ended:
             raise ExecutionError(
-                f"sessions are traded once their bars are there, but the market ends on {self.day(n_sessions - 1)}, "
-                f"before {first}; deliver the bars, or begin earlier"
+                f"sessions are traded once they have ended and their bars are there, but the market ends on "
+                f"{self.day(self.n_ended - 1)}, before {first}; deliver the bars, or begin earlier"
             )
         if t - 1 < earliest:
             raise ExecutionError(
@@ -151,9 +163,7 @@ class DeskMarket:
         """
         if not self.is_live:
             return
-        local = now.astimezone(EXCHANGE)
-        day = local.date() if local.hour >= CLOSED_AT else local.date() - timedelta(days=1)
-        ended = sessions(day - timedelta(days=14), day)[-1].item()
+        ended, local = last_ended(now), now.astimezone(EXCHANGE)
         known = self.day(len(self.panel.sessions) - 1)
         if known < ended:
             raise ExecutionError(
@@ -222,6 +232,25 @@ class DeskMarket:
         return Progress.model_validate({**content, "timestamp": at})
 
 
+def last_ended(now: datetime) -> date:
+    """The last session of the exchange that has ended."""
+    local = now.astimezone(EXCHANGE)
+    day = local.date() if local.hour >= CLOSED_AT else local.date() - timedelta(days=1)
+    return sessions(day - timedelta(days=14), day)[-1].item()
+
+
+def _n_ended(panel: MarketPanel, now: datetime) -> int:
+    """How many sessions of a panel have ended."""
+    ended = last_ended(now)
+    n_ended = int(np.searchsorted(panel.sessions, np.datetime64(ended), side="right"))
+    if n_ended == 0:
+        raise ExecutionError(
+            f"sessions are traded once they have ended, but by the clock the last that has is {ended}, and the market "
+            f"begins on {panel.sessions[0]}; set the clock"
+        )
+    return n_ended
+
+
 def active_policy(lake: Warehouse) -> ActivePolicy:
     """The policy that trades.
 
@@ -234,10 +263,11 @@ def active_policy(lake: Warehouse) -> ActivePolicy:
     return active
 
 
-def desk_market(lake: Warehouse, active: ActivePolicy, name: str) -> DeskMarket:
+def desk_market(lake: Warehouse, active: ActivePolicy, name: str, now: datetime) -> DeskMarket:
     """What an account trades the active policy with.
 
     Raises:
+        ExecutionError: if no session of the market had ended.
         StorageError: if the policy's files are not those activated, it was never tested to the end, or the account, the
             limits or the market cannot be read.
         ValueError: if the policy cannot decide on the market as it is now.
@@ -254,6 +284,7 @@ def desk_market(lake: Warehouse, active: ActivePolicy, name: str) -> DeskMarket:
         prices=read_prices(lake, deployment.panel),
         limits=tighter(deployment.spec.pipeline.risk_limits, read_limits(lake.home)),
         compliance=read_compliance(lake.home),
+        n_ended=_n_ended(deployment.panel, now),
     )
 
 

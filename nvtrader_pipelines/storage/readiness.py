@@ -41,7 +41,7 @@ def require_ready(lake: Warehouse, active: ActivePolicy, account: str, at: datet
         NotReconciled: if the account differed at its last close, and no person has accepted it.
         ValueError: if the policy cannot decide on the market as it is now.
     """
-    market, book = desk_market(lake, active, account), SqliteBook(lake.home, account)
+    market, book = desk_market(lake, active, account, at), SqliteBook(lake.home, account)
     market.require_fresh(at)
     state = book.last()
     stands_at = state.session if state else market.day(market.opening(None, None))

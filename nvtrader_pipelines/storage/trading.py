@@ -46,7 +46,7 @@ class Desk:
         return cls(lake, account, clock, by)
 
     def due(self) -> list[date]:
-        """Sessions with bars that the account has not been through; of one not open yet, the one it opens at.
+        """Sessions that have ended which the account has not been through; of one not open yet, the one it opens at.
 
         Raises:
             StorageError: if there is no active policy that may trade here.
@@ -240,10 +240,10 @@ class Desk:
     def _market_of(self, active: ActivePolicy) -> DeskMarket:
         known = self._market
         if known is None or known[0] != market_key(self.lake, active, known[1].panel.source):
-            market = desk_market(self.lake, active, self.account)
+            market = desk_market(self.lake, active, self.account, self._clock())
             known = market_key(self.lake, active, market.panel.source), market
             self._market = known
-        return known[1]
+        return known[1].as_of(self._clock())
 
     def _stop(self) -> None:
         """Cancel what waits at a broker while trading is stopped: before the market is asked for, or what is due."""
@@ -272,7 +272,7 @@ def _opened(book: SqliteBook) -> AccountState:
 
 def _due(trader: Trader, market: DeskMarket, last: AccountState | None, *, acknowledge: bool = False) -> list[int]:
     """Sessions in which something is left to do; at a broker only the last, as what was left before is too late."""
-    end = len(market.panel.sessions) - 1
+    end = market.n_ended - 1
     if last is None:
         return [end]
     stands_at = market.index_of(last.session)

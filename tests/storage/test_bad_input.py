@@ -183,6 +183,7 @@ def test_a_book_that_was_lost_or_is_an_older_copy_is_not_traded_on(lost, what, t
     market = SimpleNamespace(
         is_live=False, panel=PANEL, day=lambda t: PANEL.sessions[t].item(), deployment=traded.deployed
     )
+    market.n_ended = len(PANEL.sessions)
     market.require_fresh, market.index_of = lambda now: None, lambda day: PANEL.index_of(np.datetime64(day))
     market.venue, market.findings, market.unbuyable = lambda book: traded.broker, None, None
     traded.deployed.fresh = lambda: traded.deployed

@@ -45,6 +45,7 @@ def desk(home, monkeypatch):
     market = SimpleNamespace(deployment=deployment, panel=PANEL, is_live=False, day=lambda t: PANEL.sessions[t].item())
     paper_market = PaperMarket.of(PANEL, spec.environment, prices_of(PANEL))
     market.venue = lambda book: PaperBroker(paper_market, book, PaperAccountSpec())
+    market.n_ended = len(PANEL.sessions)
     market.require_fresh, market.require_recent = lambda now: None, lambda proposals, stands_at: None
     market.index_of = lambda day: PANEL.index_of(np.datetime64(day))
     market.opening, market.last_session = lambda first, opened: 10, lambda first, last: market.index_of(last)

@@ -3,6 +3,7 @@ import re
 import subprocess
 import sys
 from functools import partial
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import polars as pl
@@ -162,6 +163,23 @@ def test_an_account_does_not_begin_before_the_policys_tests_nor_after_the_market
     with pytest.raises(ExecutionError, match=f"the market ends on {days[-1]}"):
         trade(lake, days[-1] + dt.timedelta(days=30))
     assert not book_path(lake.home, "paper").exists()
+
+
+def test_a_session_that_goes_on_is_not_traded_before_its_close(home):
+    lake, _ = home
+    *_, before, last = days_of(lake)
+    noon, closed = (dt.datetime.combine(last, dt.time(hour), ZoneInfo("America/New_York")) for hour in (12, 16))
+    assert desk(lake, at=noon).due() == [before]
+    with pytest.raises(ExecutionError, match=f"have ended and their bars are there, but the market ends on {before}"):
+        trade(lake, last, at=noon)
+    first = days_of(lake)[-4]
+    for at, ends in ((noon, before), (noon, before), (closed, last)):
+        trade(lake, first, last, at=at)
+        assert states(lake)[-1].session == ends
+        assert desk(lake, at=at).due() == []
+    assert len(states(lake)) == 5
+    with pytest.raises(ExecutionError, match=r"the last that has is 1999-12-31, and the market begins on .*; set"):
+        desk(lake, at=dt.datetime(2000, 1, 1, tzinfo=dt.UTC)).due()
 
 
 def test_an_account_that_was_opened_at_another_session_does_not_begin_anew(home):
