@@ -157,10 +157,23 @@ class SqliteBook:
     @cached_property
     def _book(self) -> sqlite3.Connection:
         self._path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            return self._connected("NORMAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF not in {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN}:
+                raise
+            return self._connected("EXCLUSIVE")  # a full disk has no room for what processes share; alone, it is read
+
+    def _connected(self, locking: str) -> sqlite3.Connection:
         book = sqlite3.connect(self._path, timeout=10.0)
-        book.execute("PRAGMA journal_mode = WAL")
-        book.execute("PRAGMA synchronous = FULL")
-        book.executescript(SCHEMA)
+        try:
+            book.execute(f"PRAGMA locking_mode = {locking}")
+            book.execute("PRAGMA journal_mode = WAL")
+            book.execute("PRAGMA synchronous = FULL")
+            book.executescript(SCHEMA)
+        except sqlite3.Error:
+            book.close()
+            raise
         return book
 
 
