@@ -68,12 +68,14 @@ class PromotionRow:
     def promotion_id(self) -> str:
         """The identity of the answer: what is said again of the same two policies is the same row.
 
-        The gate's is another one where a figure or the rule is; a person's with every policy that is replaced, and
-        where none is, with the moment.
+        The gate's is another one where a figure or the rule is, and whenever it replaces a policy; a person's with
+        every policy that is replaced, and where none is, with the moment.
         """
         told = json.dumps(self._figures(), sort_keys=True, default=str)
-        since = told if self.decision == "gate" else (self.activation or self.considered_at.isoformat())
-        return event_id("promoted", self.decision, *self.candidate, *(self.active or ("", "")), since)
+        since = [told] if self.decision == "gate" else [self.activation or self.considered_at.isoformat()]
+        if self.decision == "gate" and self.verdict.passed and self.activation:  # it may pass, be replaced, pass again
+            since.append(self.activation)
+        return event_id("promoted", self.decision, *self.candidate, *(self.active or ("", "")), *since)
 
     def row(self) -> dict[str, Any]:
         """The row of the table."""
@@ -160,6 +162,11 @@ def read_gate(home: Home) -> PromotionGate:
         raise StorageError(f"{path.name} is no valid promotion gate: {explained(error, PromotionGate)}") from error
 
 
+def called(ref: PolicyRef) -> str:
+    """A policy as a sentence calls it."""
+    return f"{ref.policy} (run {ref.run_id[:SHORT]})"
+
+
 def by_hand(ref: PolicyRef) -> str:
     """The command by which a person lets a policy trade that the gate did not promote."""
     _, slash, seed = ref.policy.partition("/")
@@ -198,7 +205,7 @@ def _decide(lake: Warehouse, ledger: Ledger, policy: str, who: tuple[Decision, s
         active = _trading(lake.home, replaceable=decision == "person")
         trades_already = active is not None and (active.ref, active.sha256) == (ref, run.sha256)
         if trades_already:
-            said = GateVerdict(passed=False, sentence=f"{_called(ref)} is the policy that trades already")
+            said = GateVerdict(passed=False, sentence=f"{called(ref)} is the policy that trades already")
         else:
             panels = Panels(lake)
             unusable = _usable(panels, ledger, run, ref, decision) or other_code(run.code_version)
@@ -283,13 +290,13 @@ def _of_active(lake: Warehouse, ledger: Ledger, ref: PolicyRef) -> TrackRecord:
         return _track_record(lake, ledger, ref)
     except (StorageError, ValueError) as error:
         raise StorageError(
-            f"it cannot be held against {_called(ref)}, which is active: {error}; while that lasts only a person "
+            f"it cannot be held against {called(ref)}, which is active: {error}; while that lasts only a person "
             "replaces it: `nvtrader policies activate`"
         ) from error
 
 
 def _refused(ref: PolicyRef, why: object) -> GateVerdict:
-    return GateVerdict(passed=False, sentence=f"{_called(ref)} is not promoted: {why}")
+    return GateVerdict(passed=False, sentence=f"{called(ref)} is not promoted: {why}")
 
 
 def _carry_out(lake: Warehouse, ledger: Ledger, row: PromotionRow, clock: Clock) -> PromotionRow:
@@ -331,10 +338,10 @@ def _track_record(lake: Warehouse, ledger: Ledger, ref: PolicyRef) -> TrackRecor
     rows = lake.read(EQUITY_CURVES, {"spec_hash": [spec.spec_hash], "run_id": [ref.run_id]}, columns).sort("session")
     own = rows.filter(pl.col("policy") == ref.policy, pl.col("kind") != "baseline")
     if own.is_empty():
-        raise StorageError(f"{_called(ref)} was not tested; `nvtrader experiments run {spec.name}` judges it")
+        raise StorageError(f"{called(ref)} was not tested; `nvtrader experiments run {spec.name}` judges it")
     baselines = rows.filter(pl.col("kind") == "baseline").partition_by("policy", as_dict=True, maintain_order=True)
     return TrackRecord(
-        name=_called(ref),
+        name=called(ref),
         sessions=own["session"].to_numpy().astype("datetime64[D]"),
         net=own["net_return"].to_numpy(),
         baselines={str(name): each["net_return"].to_numpy() for (name,), each in sorted(baselines.items())},
@@ -365,10 +372,6 @@ def _deflated(lake: Warehouse, ref: PolicyRef) -> float | None:
         pl.col("run_id") == ref.run_id, pl.col("period") == PERIOD, pl.col("against") == "best_baseline"
     )
     return rows["deflated_sharpe"][0] if len(rows) else None
-
-
-def _called(ref: PolicyRef) -> str:
-    return f"{ref.policy} (run {ref.run_id[:SHORT]})"
 
 
 def _frame(table: Table, rows: list[dict[str, Any]]) -> pl.DataFrame:

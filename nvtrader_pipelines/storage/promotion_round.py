@@ -8,8 +8,9 @@ from nvtrader_pipelines.storage.active_policy import ActivePolicy, PolicyRef, se
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.policy_cards import named_policy
-from nvtrader_pipelines.storage.promotion import SHORT, Clock, PromotionRow, by_hand, consider, promotions_of
+from nvtrader_pipelines.storage.promotion import SHORT, Clock, PromotionRow, by_hand, called, consider, promotions_of
 from nvtrader_pipelines.storage.runs import walk_forward_runs
+from nvtrader_pipelines.storage.tables import PROMOTIONS
 from nvtrader_pipelines.storage.warehouse import Warehouse
 
 
@@ -58,7 +59,8 @@ class PromotionRound:
 def consider_newest(lake: Warehouse, ledger: Ledger, by: str, clock: Clock) -> PromotionRound:
     """Ask the gate about each of `newest_runs`; who passes decides from the next close on, and the next must beat it.
 
-    One whose policies are not there any more is a problem of its own and keeps nobody else away.
+    One whose policies are not there any more, or that a person replaced, is a problem of its own and keeps nobody else
+    away.
 
     Raises:
         StorageError: as `consider`; the answers given before are kept.
@@ -66,9 +68,31 @@ def consider_newest(lake: Warehouse, ledger: Ledger, by: str, clock: Clock) -> P
     found = PromotionRound()
     for experiment, run_id in newest_runs(lake).iter_rows():
         try:
-            sealed_run(lake, ledger, named_policy(lake, ledger, run_id))
+            ref = named_policy(lake, ledger, run_id)
+            sealed_run(lake, ledger, ref)
         except StorageError as error:
             found.problems[experiment] = str(error)
+            continue
+        replaced = _replaced_by_a_person(lake, ref)
+        if replaced:
+            found.problems[experiment] = replaced
         else:
             found.answers.append(consider(lake, ledger, run_id, by, clock))
     return found
+
+
+def _replaced_by_a_person(lake: Warehouse, ref: PolicyRef) -> str | None:
+    """How a person took a policy out of trading, in words; None where nobody did, or it was put forward since."""
+    rows = lake.read(PROMOTIONS).filter(pl.col("activated")).sort("considered_at")
+    ours = (pl.col("run_id") == ref.run_id) & (pl.col("policy") == ref.policy)
+    before = (pl.col("active_run_id") == ref.run_id) & (pl.col("active_policy") == ref.policy)
+    moves = rows.filter(ours | before).tail(1).filter(before, decision="person").to_dicts()
+    if not moves:
+        return None
+    (move,) = moves
+    reason = f" ({move['reason']})" if move["reason"] else ""
+    return (
+        f"{move['by']} replaced {called(ref)} by {called(PolicyRef(move['run_id'], move['policy']))} on "
+        f"{move['considered_at']:%Y-%m-%d}{reason}, which is not undone without a person: `nvtrader policies promote "
+        f"{ref.run_id[:SHORT]}` asks the gate again"
+    )

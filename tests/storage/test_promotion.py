@@ -1,4 +1,5 @@
 import datetime as dt
+import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -16,11 +17,18 @@ from nvtrader_pipelines.storage.errors import OtherCodeError, StorageError
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.medallion import read_panel
 from nvtrader_pipelines.storage.policy_library import PolicyLibrary
-from nvtrader_pipelines.storage.promotion import consider, decide, mirror_active, promotions_of, read_gate
-from nvtrader_pipelines.storage.promotion_round import newer_than_active
+from nvtrader_pipelines.storage.promotion import (
+    PromotionRow,
+    consider,
+    decide,
+    mirror_active,
+    promotions_of,
+    read_gate,
+)
+from nvtrader_pipelines.storage.promotion_round import consider_newest, newer_than_active
 from nvtrader_pipelines.storage.runs import complete, replace_run
 from nvtrader_pipelines.storage.table import polars_type
-from nvtrader_pipelines.storage.tables import ACTIVE_POLICY, EQUITY_CURVES, PROMOTIONS, VALIDATION
+from nvtrader_pipelines.storage.tables import ACTIVE_POLICY, EQUITY_CURVES, PROMOTIONS, RUNS, VALIDATION
 from tests.storage.untrained import AT, EXPERIMENT, market_home, planned, sealed
 
 MARKET = np.random.default_rng(5).normal(0.0003, 0.01, 300)
@@ -37,7 +45,9 @@ def earned(lake, run, net, baseline=MARKET - 0.002) -> None:
     """Make the run's account and its baseline earn this."""
     sessions = np.datetime64("2016-01-04") + np.arange(len(net))
     parts = [
-        pl.DataFrame({"policy": name, "kind": kind, "session": sessions, "net_return": returns})
+        pl.DataFrame({"session": sessions[: len(returns)], "net_return": returns}).with_columns(
+            pl.lit(name).alias("policy"), pl.lit(kind).alias("kind")
+        )
         for name, kind, returns in (
             (run.experiment, "ensemble", net),
             ("equal_weight", "baseline", baseline[: len(net)]),
@@ -166,6 +176,39 @@ def test_every_time_that_a_person_replaces_a_policy_is_a_row_with_who_and_when(l
     ]
 
 
+def test_what_a_person_replaced_no_round_puts_back_until_it_is_put_forward_again(lake, runs):
+    ledger = Ledger.open(lake.home)
+    for day, name in enumerate(("steady", "still")):
+        complete(lake, runs[name], AT + dt.timedelta(days=day))
+
+    def asked(day):
+        return consider_newest(lake, ledger, "gate", lambda: AT + dt.timedelta(days=day))
+
+    def answered(found):
+        return [(answer.candidate.policy, answer.activated) for answer in found.answers], trades(lake)
+
+    assert answered(asked(0)) == ([("steady", True), ("still", True)], "still")
+    say(lake, "steady", "still misbehaved", AT + dt.timedelta(days=1))
+    found = asked(2)
+    assert answered(found) == ([("steady", False)], "steady")
+    assert found.problems["still"] == (
+        f"ann replaced still (run {runs['still'].run_id[:8]}) by steady (run {runs['steady'].run_id[:8]}) on "
+        "2024-01-04 (still misbehaved), which is not undone without a person: "
+        f"`nvtrader policies promote {runs['still'].run_id[:8]}` asks the gate again"
+    )
+    assert ask(lake, "still", by="ann", at=AT + dt.timedelta(days=3)).activated
+    assert answered(asked(4)) == ([("steady", False), ("still", False)], "still")
+    moves = lake.read(PROMOTIONS).filter("activated").sort("considered_at")
+    assert moves.select("policy", "decision", "by").rows() == [
+        ("steady", "gate", "gate"),
+        ("still", "gate", "gate"),
+        ("steady", "person", "ann"),
+        ("still", "gate", "ann"),
+    ]
+    assert [event.policy for event in JsonlAudit(lake.home).events()] == moves["policy"].to_list()
+    lake.replace(RUNS, lake.read(RUNS).clear(), {})
+
+
 def test_the_policy_that_trades_is_not_asked_about(lake, runs):
     ask(lake, "steady")
     before = lake.home.active_policy.read_bytes()
@@ -223,11 +266,20 @@ def test_a_run_of_another_code_is_not_promoted_and_a_person_who_activates_it_is_
     assert (event.detail["code_version"], event.detail["installed"]) == (made_with, "9.9.9+ffffffff")
 
 
-def test_figures_that_are_no_numbers_are_a_no_and_stop_nobody_else(lake, runs):
-    earned(lake, runs["still"], np.append(MARKET[:-1], np.nan))
-    said = ask(lake, "still")
-    assert not said.activated
-    assert "is not promoted: a promotion needs a finite return of every session, but of still" in said.verdict.sentence
+@pytest.mark.parametrize(
+    ("net", "baseline", "said"),
+    [
+        (np.append(MARKET[:-1], np.nan), MARKET, "a finite return of every session, but of still"),
+        (MARKET, MARKET[:290], "but of equal_weight there are 290 for 300 sessions"),
+        (MARKET, MARKET[:0], r"is held against a baseline, but the run of still \(run \w+\) has none"),
+    ],
+)
+def test_figures_that_are_no_track_record_are_a_no_and_stop_nobody_else(lake, runs, net, baseline, said):
+    earned(lake, runs["still"], net, baseline)
+    answer = ask(lake, "still")
+    assert not answer.activated
+    assert re.search(rf"is not promoted: a promotion .*{said}", answer.verdict.sentence)
+    assert answers(lake) == [("gate", "still", None, False, False)]
     earned(lake, runs["still"], MARKET + 0.001)
 
 
@@ -269,7 +321,9 @@ def test_of_two_that_are_asked_about_at_once_the_second_is_held_against_the_firs
         return ask(lake, name)
 
     with ThreadPoolExecutor(2) as pool:
-        said = dict(zip(("steady", "still"), pool.map(at_once, ("steady", "still")), strict=True))
+        said: dict[str, PromotionRow] = dict(
+            zip(("steady", "still"), pool.map(at_once, ("steady", "still")), strict=True)
+        )
     assert trades(lake) == "still"
     first = "still" if said["still"].active is None else "steady"
     assert said[first].active is None
@@ -303,15 +357,34 @@ def test_what_became_of_a_newer_run_of_the_experiment_that_trades_is_told_with_w
     assert newer_than_active(lake, latest) is None
 
 
-def test_accounts_that_paid_other_costs_are_not_compared(lake, runs):
-    free = spec("free", environment=EXPERIMENT.environment.model_copy(update={"turnover_cost_bps": 0.0}))
-    earned(lake, sealed(lake, planned(lake, free)), MARKET + 0.002)
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"turnover_cost_bps": 0.0}, "cost of trading is none in the tests of the one and proportional (bps 10.0) in"),
+        ({"fill": "same_close"}, "fill is same_close in the tests of the one and next_open in those of"),
+    ],
+)
+def test_accounts_that_paid_or_filled_otherwise_are_not_compared(lake, runs, changes, said):
+    other = spec("other", environment=EXPERIMENT.environment.model_copy(update=changes), description=said)
+    earned(lake, sealed(lake, planned(lake, other)), MARKET + 0.002)
     ask(lake, "steady")
-    said = ask(lake, "free")
-    assert not said.activated
-    assert "the cost of trading is none in the tests of the one and proportional (bps 10.0) in those of" in (
-        said.verdict.sentence
+    answer = ask(lake, "other")
+    assert not answer.activated
+    assert said in answer.verdict.sentence
+
+
+def test_policies_that_were_tested_on_two_markets_are_not_compared(lake, runs, monkeypatch):
+    ask(lake, "steady")
+    elsewhere = spec("steady", market=EXPERIMENT.market.model_copy(update={"source": "sample"}))
+    earned(lake, runs["steady"].model_copy(update={"spec_hash": elsewhere.spec_hash}), MARKET)
+    read = Ledger.read
+    monkeypatch.setattr(
+        Ledger, "read", lambda ledger, key: elsewhere if key.startswith("steady@") else read(ledger, key)
     )
+    said = ask(lake, "still")
+    assert not said.activated
+    assert "the market is landing in the tests of the one and sample in those of" in said.verdict.sentence
+    earned(lake, runs["steady"], MARKET)
 
 
 def test_a_killed_promotion_is_finished_by_the_next_attempt(lake, monkeypatch):
