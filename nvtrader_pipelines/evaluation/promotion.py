@@ -6,9 +6,9 @@ from typing import Any
 
 import polars as pl
 
-LEAST_DEFLATED = 0.95  # active deflated Sharpe ratio below which nothing is promoted; our choice
+LEAST_DEFLATED = 0.95  # active deflated Sharpe ratio below which luck explains it as well; our choice
 MOST_OVERFITTING = 0.5  # the best in sample is then no better than the median out of sample
-ACTIVE = {"best_baseline": "its best baseline", "anchor": "its own anchor"}  # what gates: never returns over zero
+ACTIVE = {"best_baseline": "its best baseline", "anchor": "its own anchor"}  # never returns over zero
 PERIOD = "all"
 FINDINGS = {
     "figure": pl.String,
@@ -73,11 +73,10 @@ def _deflated(row: Mapping[str, Any]) -> Finding:
         said = f"{run} has no active deflated Sharpe ratio over {over}, it cannot be computed: {row['note']}"
         return Finding(DEFLATED, row["source"], row["against"], None, passed=False, sentence=said)
     passed = value >= LEAST_DEFLATED
-    verdict = "at least" if passed else "not"
-    end = "as a promotion needs" if passed else "that a promotion needs"
+    verdict = "at least" if passed else "less than"
     said = (
         f"{run} has a Sharpe ratio of {row['sharpe']:+.2f} over {over} ({row['reference']}); that it is more than the "
-        f"luck of so many trials has probability {told(value, LEAST_DEFLATED)}, {verdict} the {LEAST_DEFLATED} {end}"
+        f"luck of so many trials has probability {told(value, LEAST_DEFLATED)}, {verdict} {LEAST_DEFLATED}"
     )
     return Finding(DEFLATED, row["source"], row["against"], value, passed, said)
 

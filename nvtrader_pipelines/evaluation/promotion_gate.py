@@ -117,6 +117,17 @@ class PromotionGate(Component):
     require_deflated: bool = False  # also an active deflated Sharpe ratio of .95, which is shown in any case
     seed: int = 0  # of the bootstrap
 
+    @property
+    def rule(self) -> str:
+        """What it asks of a policy, as sentences."""
+        level = f"{100.0 * self.intervals.confidence_level:.4g} %"
+        deflated = "is asked for, too" if self.require_deflated else "is not asked for"
+        return (
+            f"The lower bound of the {level} interval of the Sharpe ratio less that of the policy that trades, and "
+            f"less that of the best baseline, must be above 0, on at least {self.least_sessions} sessions. An active "
+            f"deflated Sharpe ratio of {LEAST_DEFLATED} {deflated}."
+        )
+
     def judge(self, candidate: TrackRecord, active: TrackRecord | None, deflated: float | None = None) -> GateVerdict:
         """The verdict on a candidate.
 

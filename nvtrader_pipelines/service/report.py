@@ -55,7 +55,7 @@ READING = (
     ("trial", "Every walk-forward run ever completed on a market, of any version. The more there are, the better the "
      "best looks by luck alone."),
     ("deflated", f"Probability that the Sharpe ratio is above what the best of so many trials without skill would show "
-     f"(Bailey and López de Prado 2014). A promotion needs {LEAST_DEFLATED} of the active one."),
+     f"(Bailey and López de Prado 2014). Below {LEAST_DEFLATED} the best may be the luckiest."),
     ("probability of overfitting", f"How often the best trial in one half of the sessions is in the worse half of the "
      f"trials in the other (PBO, by CSCV). Above {MOST_OVERFITTING} choosing the best is no better than chance."),
     ("alpha, beta", "Of the net returns on those of the best baseline; alpha per year."),
@@ -92,7 +92,8 @@ def rendered(evidence: Evidence, parts: Sequence[Part], found: Sequence[Finding]
         {**asdict(each), "shown": shown_value(each), "over": OVER[each.against], "sentence": with_minus(each.sentence)}
         for each in found
     ]
-    texts = {"title": TITLE, "lead": lead(evidence, found), "footer": FOOTER, "reading": READING}
+    reading = [*READING, ("promotion", evidence.gate.rule)]
+    texts = {"title": TITLE, "lead": lead(evidence, found), "footer": FOOTER, "reading": reading}
     return pages.get_template("report.html.j2").render(parts=parts, findings=shown, **texts)
 
 
@@ -125,4 +126,4 @@ def lead(evidence: Evidence, found: Sequence[Finding]) -> str:
             f"{judged} The best ranked passes both limits: a probability of at least {LEAST_DEFLATED} of more than the "
             f"luck of so many trials, and one of overfitting of not more than {MOST_OVERFITTING}."
         )
-    return f"{judged} Nothing here may be promoted: what speaks against it stands below."
+    return f"{judged} Something speaks against the best ranked; it stands below."

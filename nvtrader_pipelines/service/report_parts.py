@@ -14,9 +14,11 @@ from nvtrader_pipelines.evaluation.promotion import (
     overfitting_findings,
     told,
 )
+from nvtrader_pipelines.evaluation.promotion_gate import PromotionGate
 from nvtrader_pipelines.evaluation.prudex import axis_scores
 from nvtrader_pipelines.service.summary import in_order, marked, told_apart
 from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.promotion import read_gate
 from nvtrader_pipelines.storage.runs import walk_forward_runs
 from nvtrader_pipelines.storage.tables import (
     ACTIVE_POLICY,
@@ -84,6 +86,7 @@ class Evidence:
     latest: pl.DataFrame  # the newest of each experiment and market, with the label that tells it from the others
     validation: pl.DataFrame
     overfitting: pl.DataFrame
+    gate: PromotionGate  # in force
 
     @classmethod
     def of(cls, home: Home) -> Self:
@@ -91,7 +94,7 @@ class Evidence:
         lake = Warehouse(home)
         runs = walk_forward_runs(lake).sort("finished_at", "run_id")
         latest = runs.group_by("experiment", "source", maintain_order=True).last()
-        return cls(lake, runs, labelled(latest), lake.read(VALIDATION), lake.read(OVERFITTING))
+        return cls(lake, runs, labelled(latest), lake.read(VALIDATION), lake.read(OVERFITTING), read_gate(home))
 
     def plots(self, asset: str) -> list[Plot]:
         """The pictures of an asset, of one with partitions those of the latest runs."""

@@ -53,6 +53,7 @@ def test_a_deflated_sharpe_ratio_passes_from_its_limit_on(value, passed):
     assert found.passed is passed
     assert "ppo (run second), the best ranked of 3 trials" in found.sentence
     assert "+0.40 over its best baseline (anchor)" in found.sentence
+    assert found.sentence.endswith(f"{'at least' if passed else 'less than'} 0.95")
 
 
 @pytest.mark.parametrize(("value", "passed"), [(0.5, True), (0.51, False)])

@@ -187,3 +187,13 @@ def test_a_session_twice_and_a_run_without_baselines_are_refused():
 def test_a_gate_that_needs_no_sessions_is_no_gate():
     with pytest.raises(ValidationError, match="greater than or equal to 2"):
         PromotionGate(least_sessions=1)
+
+
+@pytest.mark.parametrize(("required", "asked"), [(False, "is not asked for"), (True, "is asked for, too")])
+def test_the_rule_of_a_gate_says_what_it_asks(required, asked):
+    gate = PromotionGate(require_deflated=required, least_sessions=300)
+    assert "policy that trades" in gate.rule
+    assert "best baseline" in gate.rule
+    assert "300 sessions" in gate.rule
+    assert "95 %" in gate.rule
+    assert gate.rule.endswith(f"An active deflated Sharpe ratio of {LEAST_DEFLATED} {asked}.")

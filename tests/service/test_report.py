@@ -10,6 +10,7 @@ import pytest
 
 from nvtrader_pipelines.evaluation.promotion import OVERFITTING as OF_CHOICE
 from nvtrader_pipelines.evaluation.promotion import Finding
+from nvtrader_pipelines.evaluation.promotion_gate import PromotionGate
 from nvtrader_pipelines.service.report import lead, rendered, with_minus, write_report
 from nvtrader_pipelines.service.report_parts import (
     Evidence,
@@ -118,8 +119,19 @@ def test_the_page_names_the_run_its_data_and_what_speaks_against_a_promotion(rep
     assert "landing, from 2017" in page.text
     assert [each["passed"] for each in facts["findings"]] == [False] * 4
     assert all(with_minus(each["sentence"]) in page.text for each in facts["findings"])
-    assert "Nothing here may be promoted" in page.text
+    assert "Something speaks against the best ranked" in page.text
     assert all(warning in page.text for warning in run.warnings)
+
+
+@pytest.mark.parametrize("settings", [{}, {"require_deflated": True, "least_sessions": 40}])
+def test_the_page_says_what_the_gate_in_force_asks_and_nothing_else(empty, settings):
+    if settings:
+        empty.promotion_file.parent.mkdir(parents=True)
+        empty.promotion_file.write_text(json.dumps(settings))
+    path, _ = write_report(empty, empty.report)
+    page = Page(path.read_text())
+    assert page.text.count(PromotionGate(**settings).rule) == 1
+    assert "promotion needs" not in page.text
 
 
 def test_the_headline_holds_the_figures_of_the_validation(built_home):
