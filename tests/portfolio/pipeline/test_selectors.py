@@ -74,6 +74,11 @@ def test_a_name_without_a_price_too_often_is_not_liquid():
     assert not selected(liquid, panel, 100)[INELIGIBLE]
 
 
+def test_a_name_is_liquid_once_every_session_of_the_window_had_its_price():
+    panel, liquid = eventful_panel(), Liquidity(window=20, min_traded=1.0, min_volume_score=-100.0)
+    assert [bool(selected(liquid, panel, t)[LATE]) for t in (LISTED_AT + 18, LISTED_AT + 19)] == [False, True]
+
+
 def test_a_name_whose_volume_dried_up_is_not_liquid():
     panel = synthetic_panel(60, 3)
     panel.features[40, :, panel.feature_names.index("volume_z_21")] = [-2.1, -2.0, 3.0]

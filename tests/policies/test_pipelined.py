@@ -1,0 +1,32 @@
+import numpy as np
+import pytest
+
+from nvtrader_pipelines.envs.account import Account
+from nvtrader_pipelines.policies.baselines import EqualWeight
+from nvtrader_pipelines.policies.pipelined import PipelinedPolicy
+from nvtrader_pipelines.portfolio.pipeline import RiskLimits, Thresholds, WeightPipeline
+from nvtrader_pipelines.portfolio.pipeline.regime_guard import RegimeGuard
+from tests.markets import synthetic_panel
+
+PANEL = synthetic_panel(120, 3)
+HELD = np.array([0.25, 0.25, 0.25, 0.25])
+LOSING = np.append(np.zeros(62), -0.04)
+
+
+@pytest.mark.parametrize(
+    ("account", "share"),
+    [
+        (Account(HELD, recent_returns=np.zeros(63)), 1.0),
+        (Account(HELD, equity=0.9, peak=1.0, recent_returns=np.zeros(63)), 0.5),
+        (Account(HELD, recent_returns=LOSING), 0.25),
+    ],
+)
+def test_the_pipeline_times_by_the_drawdown_and_the_returns_of_the_account_that_decides(account, share):
+    guard = RegimeGuard(drawdown_share=0.5, trailing_return_share=0.25, turnover_share=1.0)
+    pipeline = WeightPipeline(timing=guard, risk_limits=RiskLimits(max_position=1.0))
+    policy = PipelinedPolicy(
+        EqualWeight().start(), pipeline, Thresholds(drawdown=0.05, trailing_return=-0.03, turnover=10.0)
+    )
+    target = policy.decide(PANEL, 100, account).target
+    assert target is not None
+    np.testing.assert_allclose(target[:-1], share / 3)
