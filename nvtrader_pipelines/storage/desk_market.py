@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
-from typing import Self
 
 import numpy as np
 import polars as pl
@@ -53,14 +52,6 @@ class DeskMarket:
     limits: RiskLimits
     compliance: ComplianceData
     n_ended: int  # sessions that had ended by the clock; the bars of one that goes on are no close
-
-    def as_of(self, now: datetime) -> Self:
-        """The same by another clock.
-
-        Raises:
-            ExecutionError: if no session had ended.
-        """
-        return replace(self, n_ended=_n_ended(self.panel, now))
 
     @property
     def panel(self) -> MarketPanel:
@@ -282,15 +273,36 @@ def desk_market(lake: Warehouse, active: ActivePolicy, name: str, now: datetime)
         tested_to=run.as_parent.window[1],
         activated_at=active.activated_at,
         prices=read_prices(lake, deployment.panel),
-        limits=tighter(deployment.spec.pipeline.risk_limits, read_limits(lake.home)),
+        limits=_limits(lake, deployment),
         compliance=read_compliance(lake.home),
         n_ended=_n_ended(deployment.panel, now),
+    )
+
+
+def renewed(lake: Warehouse, market: DeskMarket, now: datetime) -> DeskMarket:
+    """The same with what people keep in files as it is now: the account, the limits, what compliance is told.
+
+    Raises:
+        ExecutionError: if no session had ended.
+        StorageError: if a file cannot be read.
+    """
+    return replace(
+        market,
+        account=read_account(lake.home, market.name),
+        limits=_limits(lake, market.deployment),
+        compliance=read_compliance(lake.home),
+        n_ended=_n_ended(market.panel, now),
     )
 
 
 def market_key(lake: Warehouse, active: ActivePolicy, source: str) -> object:
     """What tells a market that was read from what would be read now."""
     return active.model_dump_json(), tuple(sorted(pinned_snapshots(lake, source).items()))
+
+
+def _limits(lake: Warehouse, deployment: Deployment) -> RiskLimits:
+    """What plans are held against: number by number, the tighter of the policy's own and the desk's."""
+    return tighter(deployment.spec.pipeline.risk_limits, read_limits(lake.home))
 
 
 def _require_evaluation(lake: Warehouse, active: ActivePolicy) -> None:

@@ -19,7 +19,7 @@ from nvtrader_pipelines.experiments.progress import Progress
 from nvtrader_pipelines.storage.accounts import held_account, read_account
 from nvtrader_pipelines.storage.active_policy import ActivePolicy
 from nvtrader_pipelines.storage.audit_log import JsonlAudit
-from nvtrader_pipelines.storage.desk_market import DeskMarket, active_policy, desk_market, market_key
+from nvtrader_pipelines.storage.desk_market import DeskMarket, active_policy, desk_market, market_key, renewed
 from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
 from nvtrader_pipelines.storage.open_orders import Stop, withdraw
 from nvtrader_pipelines.storage.paper_book import SqliteBook
@@ -238,12 +238,13 @@ class Desk:
             yield Trader(market.deployment.fresh(), market.venue(book), journal, oversight), market, book
 
     def _market_of(self, active: ActivePolicy) -> DeskMarket:
+        """The market, read anew where it or the policy is another; what people keep in files always is."""
         known = self._market
-        if known is None or known[0] != market_key(self.lake, active, known[1].panel.source):
-            market = desk_market(self.lake, active, self.account, self._clock())
-            known = market_key(self.lake, active, market.panel.source), market
-            self._market = known
-        return known[1].as_of(self._clock())
+        if known is not None and known[0] == market_key(self.lake, active, known[1].panel.source):
+            return renewed(self.lake, known[1], self._clock())
+        market = desk_market(self.lake, active, self.account, self._clock())
+        self._market = market_key(self.lake, active, market.panel.source), market
+        return market
 
     def _stop(self) -> None:
         """Cancel what waits at a broker while trading is stopped: before the market is asked for, or what is due."""

@@ -21,7 +21,7 @@ from nvtrader_pipelines.storage.paper_backtest import account_backtest, deployme
 from nvtrader_pipelines.storage.paper_book import book_path
 from nvtrader_pipelines.storage.tables import EVALUATIONS, PORTFOLIO_STATE
 from nvtrader_pipelines.storage.warehouse import Warehouse
-from tests.storage.desks import DESKS, add_account, days_of, desk, evening, make_active, states, trade
+from tests.storage.desks import add_account, days_of, desk, evening, make_active, states, trade
 from tests.storage.small_runs import N_SESSIONS, land
 from tests.storage.untrained import AT
 
@@ -203,13 +203,35 @@ def test_an_account_that_its_file_makes_another_is_refused_and_keeps_its_book(ho
     trade(lake)
     before = states(lake)
     add_account(lake, "paper", changed)
-    DESKS.clear()  # another process
     with pytest.raises(StorageError, match=sentence):
         desk(lake, at=evening(lake)).due()
     assert states(lake) == before
     (lake.home.accounts / "paper.yaml").unlink()
-    DESKS.clear()
     assert desk(lake).due() == []
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "rule"),
+    [
+        ("limits.yaml", "restricted: [AAA, BBB, CCC]\n", "restricted_list"),
+        ("loss_sales.csv", "symbol,date\nAAA,{day}\nBBB,{day}\nCCC,{day}\n", "wash_sale_window_days"),
+    ],
+)
+def test_what_compliance_is_told_while_a_desk_is_open_counts_the_next_time_it_trades(home, file, text, rule):
+    lake, run = home
+    days = [day for day in days_of(lake) if day >= run.as_parent.window[0]]
+    trade(lake, days[0], days[2])
+    n_before, path = len(desk(lake).plans()), lake.home.compliance / file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text.format(day=days[2]))
+    try:
+        trade(lake, days[0], days[12])
+    finally:
+        path.unlink()
+    found = desk(lake).plans()
+    assert any(rule in each for each in found.head(len(found) - n_before)["findings"])
+    trade(lake, days[0], days[24])
+    assert rule not in desk(lake).plans()["findings"][0]
 
 
 def test_a_second_process_is_told_that_the_account_is_traded(home):
