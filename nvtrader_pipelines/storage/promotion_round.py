@@ -31,7 +31,8 @@ def newer_than_active(lake: Warehouse, active: ActivePolicy) -> str | None:
         return None
     ref = PolicyRef(run_id, experiment)
     asked = promotions_of(lake, ref).filter(active_run_id=active.run_id, active_policy=active.policy, decision="gate")
-    said = asked["sentence"][0] if len(asked) else "the gate was not asked yet: `nvtrader policies promote`"
+    last = asked["sentence"][0] if len(asked) else "the gate was not asked yet: `nvtrader policies promote`"
+    said = _replaced_by_a_person(lake, ref) or last
     newer = f"run {run_id[:SHORT]} of {experiment} is newer than the one that trades"
     return f"{newer}: {said}; to let it trade all the same: {by_hand(ref)}"
 

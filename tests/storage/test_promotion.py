@@ -355,6 +355,11 @@ def test_what_became_of_a_newer_run_of_the_experiment_that_trades_is_told_with_w
     latest = read_active(lake.home)
     assert latest is not None
     assert newer_than_active(lake, latest) is None
+    say(lake, before.run_id, "it was steadier", LATER)
+    back = read_active(lake.home)
+    assert back is not None
+    replaced = f"ann replaced again (run {after.run_id[:8]}) by again (run {before.run_id[:8]}) on 2024-01-04 (it was"
+    assert (newer_than_active(lake, back) or "").startswith(f"{newer}: {replaced} steadier), which is not undone")
 
 
 @pytest.mark.parametrize(
