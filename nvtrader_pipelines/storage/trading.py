@@ -216,9 +216,17 @@ class Desk:
         return event
 
     def _open(self, trader: Trader, market: DeskMarket, book: SqliteBook, first: date | None = None) -> None:
-        """Open the account at the close before the first session, or find it opened so; refuse an untested policy."""
+        """Open the account at the close before the first session, or find it opened so; refuse an untested policy.
+
+        An account that is opened while trading is stopped would stand in cash, and could begin on no other day.
+        """
         opening = market.opening(first, book.opening())
         state = book.last()
+        if state is None and (stopped := self._switch.engaged()):
+            raise ExecutionError(
+                f"an account must not be opened while trading is stopped, but the account {self.account} is not open "
+                f"yet, and {stopped}; trade it once `nvtrader resume` was run"
+            )
         market.require_recent(
             Journal(self._log, self.account).proposals(), state.session if state else market.day(opening)
         )

@@ -11,10 +11,11 @@ from nvtrader_pipelines.service.account_facts import AccountFacts, happened
 from nvtrader_pipelines.service.errors import BAD_INPUT, FAILED
 from nvtrader_pipelines.service.paper import print_account
 from nvtrader_pipelines.storage.active_policy import PolicyRef, activate
+from nvtrader_pipelines.storage.audit_log import JsonlAudit
 from nvtrader_pipelines.storage.execution import evaluate_run, followed
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger import Ledger
-from nvtrader_pipelines.storage.paper_book import SqliteBook
+from nvtrader_pipelines.storage.paper_book import SqliteBook, book_path
 from nvtrader_pipelines.storage.recording import Launch, now
 from nvtrader_pipelines.storage.tables import AUDIT, FILLS, PORTFOLIO_STATE
 from tests.service.desks import book
@@ -124,9 +125,10 @@ def test_a_plan_that_is_overridden_makes_no_order_and_the_account_holds(invoke, 
 
 
 def test_while_the_kill_switch_is_engaged_no_order_is_placed_and_the_command_says_so(lake, invoke, account, days):
+    assert told(invoke, account, "--from", days[0], "--to", days[0], "--wait")["waiting"]
     invoke("halt", "--reason", "a drill")
     try:
-        shown = invoke("paper", "--account", account, "--from", str(days[0]), "--to", str(days[5])).stdout
+        shown = invoke("paper", "--account", account, "--to", str(days[5])).stdout
     finally:
         invoke("resume")
     (switch,) = [line for line in shown.splitlines() if line.startswith("kill switch ")]
@@ -135,6 +137,21 @@ def test_while_the_kill_switch_is_engaged_no_order_is_placed_and_the_command_say
     assert [state.equity for state in SqliteBook(lake.home, account).states()] == [1.0] * 7
     assert told(invoke, account, "--to", days[23])["n_orders"] > 0
     assert SqliteBook(lake.home, account).open_orders() == []
+
+
+def test_while_the_kill_switch_is_engaged_no_account_is_opened(lake, invoke, account, days):
+    invoke("halt", "--reason", "a drill")
+    try:
+        refused = invoke("paper", "--account", account, "--from", str(days[0]), "--to", str(days[5]))
+    finally:
+        invoke("resume")
+    assert refused.exit_code == BAD_INPUT
+    assert is_one_sentence(refused.stderr)
+    assert f"the account {account} is not open yet" in refused.stderr
+    assert "a drill" in refused.stderr
+    assert not book_path(lake.home, account).exists()
+    assert JsonlAudit(lake.home).events(account) == []
+    assert told(invoke, account, "--from", days[2], "--to", days[3])["first_session"] == str(days[2])
 
 
 def test_without_an_active_policy_the_command_says_how_to_have_one(tmp_path, command):
