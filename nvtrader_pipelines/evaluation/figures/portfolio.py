@@ -85,7 +85,7 @@ def plan_figures(plans: pl.DataFrame) -> dict[str, bytes]:
         return {}
     plan = plans.sort("session").row(-1, named=True)
     title = f"Plan of {plan['account']}, close of {plan['session']}: {plan['status']}"
-    note = f"Plan {plan['plan_id']}, one-way turnover {plan['turnover']:.1%}. {plan['reason'] or ''}"
+    note = "; ".join(filter(None, (f"Plan {plan['plan_id']}, one-way turnover {plan['turnover']:.1%}", plan["reason"])))
     return {"rebalance_plan": plan_figure(plan, title, note)}
 
 
@@ -307,4 +307,4 @@ def _moves(axes: Axes, symbols: list[str], held: FloatArray, target: FloatArray)
     axes.autoscale_view(scaley=False)
     axes.xaxis.set_major_locator(MaxNLocator(6))
     axes.xaxis.set_major_formatter(PercentFormatter(1.0))
-    axes.set_xlabel("share of equity: held (open) to wanted (blue bought, red sold)")
+    axes.set_xlabel("share of equity: held (open) to wanted (blue bought, orange sold)")

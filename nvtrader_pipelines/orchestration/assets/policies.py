@@ -45,7 +45,8 @@ def trained_policy(
         archives = library.read_run(run)
         curves, folder = training_curves(archives), library.folder(run.partition_key, run.run_id)
         tracked.log_training(plan, curves, folder)
-    figures = {"learning_curve": learning_figure(curves, note="; ".join(plan.warnings))}
+    title, note = f"{plan.spec.name}: mean reward while training", "; ".join(plan.warnings)
+    figures = {"learning_curve": learning_figure(curves, title, note)}
     return dg.MaterializeResult(
         metadata={
             "run_id": plan.run_id,

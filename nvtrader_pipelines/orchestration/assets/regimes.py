@@ -28,7 +28,8 @@ def regime_evaluation(context: dg.AssetExecutionContext, warehouse: WarehouseRes
     run = PolicyLibrary(warehouse.home).latest(key)
     verdict = evaluate_regimes(read_run(lake, EQUITY_CURVES, run), lake.read(REGIMES, {"source": [run.source]}))
     n_rows = replace_run(lake, REGIME_EVALUATION, verdict, run)
-    figure = regime_evaluation_figure(verdict, f"{run.experiment} in each regime", " ".join((HINDSIGHT, *run.warnings)))
+    note = "; ".join((HINDSIGHT.rstrip("."), *run.warnings))
+    figure = regime_evaluation_figure(verdict, f"{run.experiment} in each regime", note)
     pictures = keep_pictures(warehouse.home, "regime_evaluation", {"regimes": figure}, key)
     table = dg.MetadataValue.md(markdown_table(summary(verdict)))
     labelled = {"run_id": run.run_id, "regimes_snapshot_id": str(lake.snapshot_id(REGIMES)), "table": table}

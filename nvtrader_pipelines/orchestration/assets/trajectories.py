@@ -64,11 +64,11 @@ def walk_forward(
     note, name = "; ".join(plan.warnings), plan.spec.name
     kept = partial(keep_pictures, warehouse.home, partition_key=context.partition_key)
     yield written(lake, TRAJECTORIES, len(record.trajectories))
-    curves = equity_figure(record.equity_curves, name, plan.spec.report_from, note)
+    curves = equity_figure(record.equity_curves, f"{name}: equity after costs", plan.spec.report_from, note)
     yield written(lake, EQUITY_CURVES, len(record.equity_curves), kept("equity_curves", {"equity": curves}))
-    weights = weights_figure(record.action_logs, name, note)
+    weights = weights_figure(record.action_logs, f"{name}: weights over time", note)
     yield written(lake, ACTION_LOGS, len(record.action_logs), kept("action_logs", {"weights": weights}))
-    terms = reward_terms_figure(record.reward_decomposition, name, note)
+    terms = reward_terms_figure(record.reward_decomposition, f"{name}: reward by term, summed over time", note)
     yield written(
         lake, REWARD_DECOMPOSITION, len(record.reward_decomposition), kept("reward_decomposition", {"terms": terms})
     )

@@ -7,6 +7,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from nvtrader_pipelines.evaluation.figures import portfolio
 from nvtrader_pipelines.evaluation.figures.portfolio import (
     account_figure,
     account_figures,
@@ -111,3 +112,13 @@ def test_an_account_that_holds_nothing_but_cash_has_a_plan_too(tmp_path):
 def test_of_an_account_that_did_nothing_there_is_no_picture():
     nothing = states().clear()
     assert account_figures(nothing) == stages_figures(nothing) == plan_figures(nothing) == {}
+
+
+@pytest.mark.parametrize("reason", ["", "it was waiting when its session came"])
+def test_what_is_said_of_a_plan_under_its_picture_is_one_sentence(reason, monkeypatch):
+    notes = list[str]()
+    monkeypatch.setattr(portfolio, "plan_figure", lambda _plan, _title, note: notes.append(note) or b"")
+    (session,) = synthetic_sessions(1).tolist()
+    kept = {"account": "paper", "session": session, "status": "cancelled", "plan_id": "ab", "turnover": 0.1}
+    plan_figures(pl.DataFrame([{**kept, "reason": reason}]))
+    assert notes == [f"Plan ab, one-way turnover 10.0%{'; ' if reason else ''}{reason}"]
