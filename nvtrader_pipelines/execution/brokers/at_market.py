@@ -18,7 +18,15 @@ from nvtrader_pipelines.execution.brokers.broker import (
     Holdings,
     Receipt,
 )
-from nvtrader_pipelines.execution.brokers.since_close import LATE, cash_since, fills_since, remaining, units
+from nvtrader_pipelines.execution.brokers.since_close import (
+    LATE,
+    Fills,
+    cash_since,
+    fills_since,
+    remaining,
+    split,
+    units,
+)
 from nvtrader_pipelines.execution.brokers.venue import InForce, Outcome, Settles, Unplaced
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.orders import Order, Ticket, orders_of, plan_of, require_prices
@@ -176,7 +184,8 @@ class AtMarket:
             return before
         fills = fills_since(before, plan, self._broker, self._book)
         state = self._state(t, before, in_force, self._broker.activities(before.session - LATE))
-        should_be = fills.after(before.shares if accepted or before.expected is None else before.expected)
+        kept = before.shares if accepted or before.expected is None else before.expected
+        should_be = fills.after(self._after_splits(before, kept, fills, state.shares))
         differences = reconcile(should_be, state.shares)
         state = state.model_copy(
             update={
@@ -190,6 +199,16 @@ class AtMarket:
         )
         self._book.settle(state)
         return state
+
+    def _after_splits(
+        self, before: AccountState, kept: Mapping[str, float], fills: Fills, held: Mapping[str, float]
+    ) -> dict[str, float]:
+        """The shares kept at the last close, as splits left them since that the broker and the bars agree on."""
+        t, filled = self._panel.index_of(np.datetime64(before.session)), fills.after({})
+        now = dict(zip(self._panel.symbols, self._prices.last_closes[t].tolist(), strict=True))
+        adjusted = {name: then / now[name] for name, then in before.prices.items() if name in now}
+        since = {name: held.get(name, 0.0) - filled.get(name, 0.0) for name in kept}
+        return {name: n * split(n, since[name], adjusted.get(name, 1.0)) for name, n in kept.items()}
 
     def _opened(self) -> AccountState:
         state = self._book.last()

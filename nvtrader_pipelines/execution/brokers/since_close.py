@@ -3,6 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from fractions import Fraction
+
+import numpy as np
 
 from nvtrader_pipelines.execution.book import AccountBook, AccountState
 from nvtrader_pipelines.execution.brokers.broker import Broker, CashActivity, CashKind
@@ -11,6 +14,8 @@ from nvtrader_pipelines.execution.orders import Fill, Order, Side, plan_of
 from nvtrader_pipelines.execution.plan import RebalancePlan
 
 LATE = timedelta(days=30)  # that a broker may take to book what happened
+SPLIT = 5, 100  # most of the smaller and of the larger number of a split: 3 for 2, 6 for 5, 1 for 50
+DIVIDENDS = 0.05  # that bars may have been adjusted for on the days of a split
 
 
 @dataclass(frozen=True)
@@ -48,6 +53,20 @@ def fills_since(before: AccountState, plan: RebalancePlan | None, broker: Broker
             new.append(fill.model_copy(update={"quantity": since}))
     nothing = {order.order_id: 0.0 for order in waiting}
     return Fills(new, nothing | {fill.order_id: fill.quantity for fill in parts})
+
+
+def split(before: float, now: float, adjusted: float) -> float:
+    """How many shares a split made of one; 1 where there was none.
+
+    Args:
+        before: shares before it.
+        now: shares held since, without what was bought or sold.
+        adjusted: the close of before as it was known then, as a multiple of what the bars say of it now.
+    """
+    ratio = Fraction(now / before).limit_denominator(SPLIT[1]) if before > 0.0 and now > 0.0 else Fraction(1)
+    smaller, larger = sorted((ratio.numerator, ratio.denominator))
+    is_simple = 0 < smaller <= SPLIT[0] and larger <= SPLIT[1]
+    return float(ratio) if is_simple and np.isclose(adjusted, float(ratio), rtol=DIVIDENDS, atol=0.0) else 1.0
 
 
 def remaining(broker: Broker, book: AccountBook, plan: RebalancePlan) -> dict[str, float]:

@@ -1,4 +1,5 @@
 import datetime as dt
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from nvtrader_pipelines.execution.brokers.broker import CashActivity, Receipt
 from nvtrader_pipelines.execution.brokers.since_close import cash_since, units
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.journal import Journal
-from tests.execution.brokers.test_at_market import Live
+from tests.execution.brokers.test_at_market import PRICES, Live
 from tests.execution.desks import ACCOUNT, rows_of_orders
 
 OPENED = AccountState(
@@ -185,6 +186,41 @@ def test_equity_is_the_product_of_the_sessions_growth_whatever_is_paid_in_or_out
         state = state.model_copy(update={"equity": equity, "capital": capital})
         assert state.value == pytest.approx(value, rel=1e-9)
     assert state.equity == pytest.approx(np.prod([1.0 + earned for earned in growth]), rel=1e-9)
+
+
+def split(live, *, held, bars):
+    """A split of AAA overnight: the shares the broker makes of one, and what its bars are divided by, all of them."""
+    live.exchange.shares["AAA"] *= held
+    prices = replace(PRICES, **{name: array.copy() for name, array in vars(PRICES).items()})
+    for array in (prices.opens, prices.closes, prices.last_closes):
+        array[:, 0] /= bars
+    live.venue._prices = prices
+    live.exchange.closes = prices.closes[12]
+
+
+@pytest.mark.parametrize(("held", "bars"), [(2.0, 2.0), (1.5, 1.5), (20.0, 20.0), (0.1, 0.1), (2.0, 2.03), (1.0, 1.02)])
+def test_a_split_that_broker_and_bars_agree_on_is_no_difference_and_no_return(held, bars):
+    live, plain = Live().open(), Live().open()
+    for each in (live, plain):
+        each.session(11, late={"BBB"})
+        each.exchange.open_market(12)  # what is filled of other names on the day
+    split(live, held=held, bars=bars)
+    state = live.evening(12)
+    assert state.differences == ()
+    assert state.shares["AAA"] == pytest.approx(held * plain.evening(12).shares["AAA"])
+    assert live.session(13).differences == ()
+
+
+@pytest.mark.parametrize(
+    ("held", "bars"),
+    [(2.0, 1.0), (2.0, 3.0), (1.97, 2.0), (1.9, 2.0), (0.0, 2.0), (1.02, 1.02)],
+)
+def test_shares_that_the_bars_do_not_explain_by_a_split_are_a_difference(held, bars):
+    live = Live().open()
+    live.session(11)
+    live.exchange.open_market(12)
+    split(live, held=held, bars=bars)
+    assert [each.partition(":")[0] for each in live.evening(12).differences] == ["AAA"]
 
 
 def test_more_paid_in_than_there_is_stops_the_account():
