@@ -4,7 +4,6 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import Field, ValidationError, create_model
 
-import nvtrader_pipelines
 from nvtrader_pipelines.components import (
     Component,
     canonical_json,
@@ -171,10 +170,3 @@ def test_a_default_that_breaks_its_own_rule_is_refused():
 
     with pytest.raises(ValidationError):
         Wrong()
-
-
-def test_importing_the_package_registers_its_environment():
-    import gymnasium
-
-    assert nvtrader_pipelines.__doc__
-    assert "nvtrader/PortfolioCVaR-v0" in gymnasium.registry

@@ -13,6 +13,10 @@ from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.market.sample import sample_panel
 
+gymnasium.register(  # Gymnasium finds no plugins: `make` imports the module before the colon
+    id="nvtrader/PortfolioCVaR-v0", entry_point=f"{__name__}:PortfolioEnv"
+)
+
 
 def step_info(simulation: PortfolioSimulation, step: Step, row: int) -> dict[str, Any]:
     """What a step did to one portfolio, for the step's `info`."""
@@ -79,7 +83,7 @@ class PortfolioEnv(gymnasium.Env[NDArray[Any], NDArray[Any]]):
     `scaler` (of the observation), and any knob of the spec by name:
 
     ```python
-    gymnasium.make("nvtrader_pipelines:nvtrader/PortfolioCVaR-v0", rebal_freq=1, turnover_cost_bps=5.0)
+    gymnasium.make("nvtrader_pipelines.envs.portfolio_env:nvtrader/PortfolioCVaR-v0", rebal_freq=1)
     ```
 
     ## Version history
