@@ -1,8 +1,10 @@
-"""Simple returns of clean bars: prices are aligned to sessions first, returns come after."""
+"""Simple returns of clean bars, of prices aligned to sessions first; and where bars are missing."""
+
+from collections.abc import Sequence
 
 import polars as pl
 
-from nvtrader_pipelines.market.calendar import session_numbers
+from nvtrader_pipelines.market.calendar import all_sessions, session_numbers
 from nvtrader_pipelines.market.tables import RETURNS
 
 
@@ -24,3 +26,35 @@ def bar_returns(clean_bars: pl.DataFrame) -> pl.DataFrame:
         span=pl.col("number").diff().over(name),
     )
     return rows.select(pl.col(column).cast(kind) for column, kind in RETURNS.items())
+
+
+def calendar_gaps(returns: pl.DataFrame) -> pl.DataFrame:
+    """Where a symbol has no bar between two of its own: the sessions from `first` to `last` (`n_sessions`).
+
+    Args:
+        returns: rows of `gold.returns`: source, symbol, session and span.
+    """
+    after = returns.filter(pl.col("span") > 1).sort("source", "symbol", "session")
+    number, span = session_numbers(after["session"].to_numpy()), after["span"].to_numpy()
+    return after.select(
+        "source",
+        "symbol",
+        pl.Series("first", all_sessions()[number - span + 1]),
+        pl.Series("last", all_sessions()[number - 1]),
+        (pl.col("span") - 1).alias("n_sessions"),
+    )
+
+
+def told_gaps(gaps: pl.DataFrame, max_gap: int) -> Sequence[str]:
+    """What `calendar_gaps` found, a sentence each, and what follows from it where gaps up to `max_gap` are borne."""
+    if gaps.is_empty():
+        return ["no symbol misses a session between its first and its last bar"]
+    told = [
+        f"{source}: {symbol} has no bar on {n} session{'s' if n > 1 else ''}, "
+        + (f"{first} to {last}" if n > 1 else str(first))
+        for source, symbol, first, last, n in gaps.iter_rows()
+    ]
+    borne = f"up to {max_gap} sessions are borne: the name is not traded in them, and its next bar has the whole return"
+    if (gaps["n_sessions"] <= max_gap).all():
+        return [*told, f"nothing need be done: {borne}"]
+    return [*told, f"{borne}; where there are more, deliver the missing bars, raise max_gap, or leave the symbol out"]

@@ -24,7 +24,9 @@ from nvtrader_pipelines.evaluation.truth import (
     training_leaks,
     unlike_rivals,
 )
+from nvtrader_pipelines.experiments.spec import MarketChoice
 from nvtrader_pipelines.market.cleaning import files_without_good_rows
+from nvtrader_pipelines.market.returns import calendar_gaps, told_gaps
 from nvtrader_pipelines.market.schemas import CleanBars, Features, Quarantine, Returns
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.reports import asset_key
@@ -104,7 +106,9 @@ def schema_check(table: Table, model: type[DataFrameModel]) -> dg.AssetChecksDef
 def calendar_has_no_gaps(warehouse: WarehouseResource) -> dg.AssetCheckResult:
     """A warning: short gaps are borne by the environment, long ones stop the experiment that meets them."""
     rows = warehouse.open().read(RETURNS, columns=["source", "symbol", "session", "span"])
-    return verdict(rows.filter(pl.col("span") > 1), len(rows), dg.AssetCheckSeverity.WARN)
+    gaps = calendar_gaps(rows)
+    found = verdict(gaps, len(rows), dg.AssetCheckSeverity.WARN)
+    return found._replace(description="\n".join(told_gaps(gaps, MarketChoice().max_gap)[-SHOWN:]))
 
 
 @dg.asset_check(asset=asset_key(CLEAN_BARS), description="Every delivered file gave at least one valid bar.")

@@ -2,7 +2,7 @@ import datetime as dt
 
 import pytest
 
-from nvtrader_pipelines.market.returns import bar_returns
+from nvtrader_pipelines.market.returns import bar_returns, calendar_gaps, told_gaps
 from nvtrader_pipelines.market.tables import RETURNS
 from tests.markets import LandedFile, csv_file, market_tables, synthetic_bars
 
@@ -52,3 +52,29 @@ def test_overnight_and_intraday_make_up_the_close_return():
 def test_the_order_of_the_bars_does_not_matter():
     bars = market_tables(csv_file(synthetic_bars(n_sessions=20))).clean_bars
     assert bar_returns(bars.reverse()).equals(bar_returns(bars))
+
+
+def test_a_gap_is_named_with_its_symbol_its_sessions_and_what_follows():
+    returns = returns_of(
+        "KO,2020-01-02,,,,10,,",
+        "KO,2020-01-06,,,,11,,",
+        "KO,2020-01-07,,,,11,,",
+        "AB,2021-12-30,,,,10,,",
+        "AB,2022-01-05,,,,11,,",
+    )
+    gaps = calendar_gaps(returns)
+    assert gaps.rows() == [
+        ("landing", "AB", dt.date(2021, 12, 31), dt.date(2022, 1, 4), 3),
+        ("landing", "KO", dt.date(2020, 1, 3), dt.date(2020, 1, 3), 1),
+    ]
+    long, short, borne = told_gaps(gaps, 3)
+    assert long == "landing: AB has no bar on 3 sessions, 2021-12-31 to 2022-01-04"
+    assert short == "landing: KO has no bar on 1 session, 2020-01-03"
+    assert borne.startswith("nothing need be done: up to 3 sessions are borne")
+    assert told_gaps(gaps, 2)[-1].endswith("deliver the missing bars, raise max_gap, or leave the symbol out")
+
+
+def test_without_a_gap_none_is_told():
+    gaps = calendar_gaps(returns_of("KO,2021-12-31,,,,10,,", "KO,2022-01-03,,,,11,,"))
+    assert gaps.is_empty()
+    assert told_gaps(gaps, 5) == ["no symbol misses a session between its first and its last bar"]
