@@ -7,6 +7,7 @@ import pytest
 from nvtrader_pipelines.evaluation.backtest import Contestant, backtest
 from nvtrader_pipelines.evaluation.splits import Block, CombinatorialPurged, Fold, Holdout, PurgedKFold
 from nvtrader_pipelines.experiments.contest import contestants, mean_thresholds
+from nvtrader_pipelines.experiments.designs import BestOfNDesign
 from nvtrader_pipelines.experiments.plan import RunPlan
 from nvtrader_pipelines.experiments.replay import Parent, fold_dates, replay_plan
 from nvtrader_pipelines.experiments.thresholds import fit_thresholds
@@ -108,6 +109,15 @@ def test_what_a_fold_tests_does_not_change_what_its_timing_is_fitted_to(splitter
             values[tested] = np.random.default_rng(3).normal(0.0, 0.1, values[tested].shape)
         other = replace(own, panel=replace(own.panel, **returns))
         assert fit_thresholds(other, {}, {}, fold) == fit_thresholds(own, {}, {}, fold)
+
+
+def test_sessions_that_are_held_out_to_choose_a_seed_are_not_fitted_on():
+    changes = {"design": BestOfNDesign(validation_sessions=40), "pipeline": timed(TIMINGS["turbulence"])}
+    own = planned(EXPERIMENT.model_copy(update=changes))
+    fold = own.folds[0]
+    last = fold.train_last - 40 - own.spec.splitter.purge_size
+    kept, changed = (fit_thresholds(moved(own, t), {}, {}, fold) for t in (last, last - 60))
+    assert kept == fit_thresholds(own, {}, {}, fold) != changed
 
 
 def test_a_stretch_of_one_session_is_no_path(plan):

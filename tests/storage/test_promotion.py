@@ -436,6 +436,7 @@ def test_the_active_deflated_sharpe_ratio_of_the_run_is_shown(lake, runs):
     rows = [
         {"run_id": run_id, "period": period, "against": against, "deflated_sharpe": value}
         for period, against, value in [
+            ("all", "anchor", 0.6),
             ("all", "best_baseline", 0.37),
             ("all", "zero", 0.99),
             ("from_2010", "best_baseline", 0.5),
