@@ -5,6 +5,7 @@ import os
 from typing import Annotated
 
 import typer
+from typer.core import TyperGroup
 
 from nvtrader_pipelines.service.tables import Format
 from nvtrader_pipelines.storage.home import Home
@@ -22,6 +23,23 @@ Account = Annotated[str, typer.Option("--account", help="An account of data/acco
 def chosen_form(form: Format, *, as_json: bool) -> Format:
     """The form that was asked for in either way."""
     return Format.JSON if as_json else form
+
+
+def hand_on(context: typer.Context) -> None:
+    """Let options that are given before a command be those of the command, unless it is given them itself.
+
+    Raises:
+        typer.BadParameter: if the command has no such option.
+    """
+    group, name = context.command, context.invoked_subcommand
+    if name is None or not isinstance(group, TyperGroup) or (command := group.get_command(context, name)) is None:
+        return
+    options = {each.name: max(each.opts, key=len) for each in group.params if each.name}
+    given = [each for each in options if (source := context.get_parameter_source(each)) and source.name != "DEFAULT"]
+    strange = sorted(options[each] for each in set(given) - {each.name for each in command.params})
+    if strange:
+        raise typer.BadParameter(f"{context.command_path} {name} has no {' and no '.join(strange)}; leave it out")
+    context.default_map = {name: {each: context.params[each] for each in given}}
 
 
 def found_home() -> Home:

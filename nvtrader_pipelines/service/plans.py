@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nvtrader_pipelines.service.errors import one_sentence
-from nvtrader_pipelines.service.options import EPILOG, AsJson, Form, Verbose, chosen_form, found_home, person
+from nvtrader_pipelines.service.options import EPILOG, AsJson, Form, Verbose, chosen_form, found_home, hand_on, person
 from nvtrader_pipelines.service.tables import Format, wide_console, write_rows
 from nvtrader_pipelines.storage.home import Home
 
@@ -32,6 +32,7 @@ def plans(
     verbose: Verbose = False,
 ) -> None:
     """List every plan, the newest first; or do something with one."""
+    hand_on(context)
     if context.invoked_subcommand is None:
         list_(account=account, form=form, as_json=as_json, verbose=verbose)
 

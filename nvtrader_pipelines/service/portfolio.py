@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nvtrader_pipelines.service.errors import one_sentence
-from nvtrader_pipelines.service.options import EPILOG, Account, AsJson, Verbose, found_home, person
+from nvtrader_pipelines.service.options import EPILOG, Account, AsJson, Verbose, found_home, hand_on, person
 from nvtrader_pipelines.service.tables import print_line, print_lines, print_part
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ def portfolio(
     context: typer.Context, account: Account = "paper", *, as_json: AsJson = False, verbose: Verbose = False
 ) -> None:
     """Show where an account stands: positions, cash, equity, the last plan, what waits, whether trading is stopped."""
+    hand_on(context)
     if context.invoked_subcommand is None:
         _show(account, as_json=as_json, verbose=verbose)
 
