@@ -203,6 +203,7 @@ def _decide(lake: Warehouse, ledger: Ledger, policy: str, who: tuple[Decision, s
     run = sealed_run(lake, ledger, ref)
     with locked(lake.home.runtime / ".promotion.lock"):
         active = _trading(lake.home, replaceable=decision == "person")
+        late = None
         trades_already = active is not None and (active.ref, active.sha256) == (ref, run.sha256)
         if trades_already:
             said = GateVerdict(passed=False, sentence=f"{called(ref)} is the policy that trades already")
@@ -210,7 +211,8 @@ def _decide(lake: Warehouse, ledger: Ledger, policy: str, who: tuple[Decision, s
             panels = Panels(lake)
             unusable = _usable(panels, ledger, run, ref, decision) or other_code(run.code_version)
             said = _refused(ref, unusable) if unusable else _verdict(lake, ledger, ref, active, gate)
-            said = _in_time(panels, ledger, run, said) if said.passed else said
+            late = _too_late(panels, ledger, run) if said.passed or decision == "person" else None
+            said = _held_back(said, late) if said.passed and late else said
         row = PromotionRow(
             decision=decision,
             candidate=ref,
@@ -224,7 +226,7 @@ def _decide(lake: Warehouse, ledger: Ledger, policy: str, who: tuple[Decision, s
             by=by,
             reason=reason,
             considered_at=clock(),
-            warning=other_code(run.code_version),
+            warning="; ".join(filter(None, (other_code(run.code_version), late))) or None,
         )
         return row if trades_already else _carry_out(lake, ledger, row, clock)
 
@@ -254,17 +256,21 @@ def _usable(panels: Panels, ledger: Ledger, run: SealedRun, ref: PolicyRef, deci
     return None
 
 
-def _in_time(panels: Panels, ledger: Ledger, run: SealedRun, said: GateVerdict) -> GateVerdict:
-    """The verdict on a policy that passes, unless its tests are too old for any account to begin with it."""
+def _too_late(panels: Panels, ledger: Ledger, run: SealedRun) -> str | None:
+    """Why no account could begin with a policy any more, whose tests are too old; None where one could."""
     tested_to, last = run.as_parent.window[1], panels.of(ledger.read(run.partition_key).market).sessions[-1].item()
     until = trades_until(tested_to)
     if last < until:
-        return said
-    too_old = (  # the market's end is not named: it moves on, and the answer stays the same row
+        return None
+    return (  # the market's end is not named: it moves on, and the answer stays the same row
         f"it was tested to {tested_to} and may begin to trade until {until}, but the market goes on, so no account "
-        "could begin with it; run it on the market as it is now; by its figures it would be"
+        "could begin with it; run it on the market as it is now"
     )
-    sentence = said.sentence.replace("is promoted", f"is not promoted: {too_old}", 1)
+
+
+def _held_back(said: GateVerdict, why: str) -> GateVerdict:
+    """The verdict on a policy that passes by its figures, but has something else against it."""
+    sentence = said.sentence.replace("is promoted", f"is not promoted: {why}; by its figures it would be", 1)
     return dataclasses.replace(said, passed=False, sentence=sentence)
 
 

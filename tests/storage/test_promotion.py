@@ -311,6 +311,10 @@ def test_one_with_which_no_account_could_begin_any_more_is_not_promoted(lake, mo
     assert said.verdict.against("baseline") is not None
     monkeypatch.setattr(promotion, "trades_until", lambda _: last + dt.timedelta(days=1))
     assert ask(lake, "steady").activated
+    assert say(lake, "still").warning is None
+    monkeypatch.setattr(promotion, "trades_until", lambda _: last)
+    assert f"may begin to trade until {last}, but the market goes on" in (say(lake, "steady", at=LATER).warning or "")
+    assert trades(lake) == "steady"
 
 
 def test_of_two_that_are_asked_about_at_once_the_second_is_held_against_the_first(lake, runs):
