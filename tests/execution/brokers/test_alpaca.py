@@ -236,6 +236,14 @@ def test_a_debt_and_a_short_position_are_told_as_they_are(stub, broker):
     assert held.equity == pytest.approx(-1_250.5 + 17 * 100.0)
 
 
+def test_what_may_be_spent_is_cash_that_no_open_order_needs_though_the_account_may_borrow(stub, broker):
+    stub.multiplier = 2
+    assert broker.holdings().to_spend == 100_000.0
+    broker.submit(order(quantity=600.0))
+    held = broker.holdings()
+    assert (held.cash, held.to_spend) == (100_000.0, 40_000.0)
+
+
 def test_fills_are_found_behind_a_page_of_later_orders(stub, broker):
     stub.is_open = True
     broker.submit(order("SPY"))

@@ -35,12 +35,13 @@ SOFT = Finding(rule="turnover_pct_warn", level="soft", figure=0.5, bound=0.2, se
 class Exchange:
     """A broker whose orders wait for the next open."""
 
-    def __init__(self, cash=100_000.0):
+    def __init__(self, cash=100_000.0, panel=PANEL):
+        self.symbols, self.days, self.prices = panel.symbols, panel.sessions, prices_of(panel)
         self.shares, self.cash, self.orders, self.filled, self.gone = {}, cash, {}, {}, set()
         self.refuses, self.silent, self.closes, self.booked = set(), set(), None, {}
 
     def holdings(self):
-        closes = dict(zip(PANEL.symbols, self.closes, strict=True))
+        closes = dict(zip(self.symbols, self.closes, strict=True))
         equity = self.cash + sum(n * closes.get(name, 1.0) for name, n in self.shares.items())
         return Holdings(dict(self.shares), self.cash, equity)
 
@@ -79,7 +80,7 @@ class Exchange:
             if order.symbol in but:
                 self.gone.add(order.order_id)
                 continue
-            price = float(PRICES.opens[t, PANEL.symbols.index(order.symbol)])
+            price = float(self.prices.opens[t, self.symbols.index(order.symbol)])
             signed = order.quantity if order.side == "buy" else -order.quantity
             self.shares[order.symbol] = self.shares.get(order.symbol, 0.0) + signed
             self.cash -= signed * price
@@ -90,23 +91,24 @@ class Exchange:
                 quantity=order.quantity,
                 price=price,
                 cost=0.0,
-                session=PANEL.sessions[t].item(),
+                session=self.days[t].item(),
                 complete=True,
             )
-        self.closes = PRICES.closes[t]
+        self.closes = self.prices.closes[t]
 
 
 class Live:
     """An account at the exchange."""
 
-    def __init__(self, *weights, findings=(), **spec):
-        self.exchange, self.log, self.book, self.switch = Exchange(), MemoryLog(), MemoryBook(), Switch()
+    def __init__(self, *weights, findings=(), deployed=None, **spec):
+        panel = deployed.panel if deployed else PANEL
+        self.exchange, self.log, self.book, self.switch = Exchange(panel=panel), MemoryLog(), MemoryBook(), Switch()
         self.barred = {}
-        self.exchange.closes = PRICES.closes[10]
+        self.exchange.closes = self.exchange.prices.closes[10]
         self.policy = Wants(*(weights or (0.2, 0.2, 0.2, 0.2, 0.2)))
         pipeline = WeightPipeline(risk_limits=RiskLimits(max_position=0.5))
-        self.deployed = Deployed(PANEL, spec_of(pipeline=pipeline), self.policy)
-        self.venue = AtMarket(self.exchange, (PANEL, PRICES), self.book, AlpacaAccountSpec(**spec))
+        self.deployed = deployed or Deployed(panel, spec_of(pipeline=pipeline), self.policy)
+        self.venue = AtMarket(self.exchange, (panel, self.exchange.prices), self.book, AlpacaAccountSpec(**spec))
         oversight = Oversight(self.switch, lambda plan, t: findings, lambda session: self.barred, ticking(), "test")
         self.trader = Trader(self.deployed, self.venue, Journal(self.log, ACCOUNT), oversight)
 
