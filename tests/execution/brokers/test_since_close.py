@@ -194,7 +194,7 @@ def split(live, *, held, bars):
     prices = replace(PRICES, **{name: array.copy() for name, array in vars(PRICES).items()})
     for array in (prices.opens, prices.closes, prices.last_closes):
         array[:, 0] /= bars
-    live.venue._prices = prices
+    live.venue._prices = live.exchange.prices = prices
     live.exchange.closes = prices.closes[12]
 
 
@@ -209,6 +209,18 @@ def test_a_split_that_broker_and_bars_agree_on_is_no_difference_and_no_return(he
     assert state.differences == ()
     assert state.shares["AAA"] == pytest.approx(held * plain.evening(12).shares["AAA"])
     assert live.session(13).differences == ()
+
+
+def test_what_is_bought_on_the_day_of_a_split_was_not_split():
+    live = Live().open()
+    live.session(11)
+    live.policy.weights = np.array([0.3, 0.2, 0.2, 0.2, 0.1])
+    live.session(12)
+    live.session(13)
+    held = live.exchange.shares["AAA"]
+    split(live, held=3.0, bars=3.0)
+    assert live.session(14).differences == ()
+    assert live.exchange.shares["AAA"] > 3.0 * held
 
 
 @pytest.mark.parametrize(
