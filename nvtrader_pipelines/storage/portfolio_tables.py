@@ -34,6 +34,7 @@ from nvtrader_pipelines.storage.tables import (
 from nvtrader_pipelines.storage.warehouse import Warehouse, Where
 
 NEAR = 2  # years: a plan is filled in its own or the next, beside orders of the year before
+LATER = ("flow", "income")  # columns that rows of before they were there lack
 Changed = tuple[Table, pl.DataFrame, Where]  # rows that take the place of those under the keys
 
 
@@ -124,13 +125,13 @@ def _of_audit(name: str, events: Sequence[AuditEvent], fresh: Sequence[AuditEven
 
 
 def _of_book(lake: Warehouse, name: str) -> Iterator[Changed]:
-    """States of the years that have sessions which are not there yet.
+    """States of the years that have sessions which are not there yet, or were before the table had all its columns.
 
     Raises:
         StorageError: if the book does not have a state any more that was mirrored from it.
     """
-    mirrored = lake.read(PORTFOLIO_STATE, {"account": [name]}, ["session", "value", "weights"])
-    known = {session: tuple(of_close) for session, *of_close in mirrored.iter_rows()}
+    mirrored = lake.read(PORTFOLIO_STATE, {"account": [name]}, ["session", "value", "weights", *LATER])
+    known = {session: (value, weights) for session, value, weights, *_ in mirrored.iter_rows()}
     with closing(SqliteBook(lake.home, name)) as book:
         states = book.states()
     kept = {state.session: (state.value, list(state.weights)) for state in states}
@@ -140,7 +141,8 @@ def _of_book(lake: Warehouse, name: str) -> Iterator[Changed]:
             f"the state of {lost[0]} in the book {book_path(lake.home, name)} is not the one that "
             "portfolio.portfolio_state has: the book was replaced; put it back as it was, or open another account"
         )
-    years = {state.session.year for state in states if state.session not in known}
+    whole = set(mirrored.drop_nulls(LATER)["session"])
+    years = {state.session.year for state in states if state.session not in whole}
     yield _changed(PORTFOLIO_STATE, name, framed(PORTFOLIO_STATE, state_rows(name, states)), years)
 
 

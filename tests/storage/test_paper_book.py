@@ -1,5 +1,6 @@
 import datetime as dt
 import sqlite3
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -75,6 +76,14 @@ def test_states_are_kept_exactly_once_each_and_the_last_is_that_of_the_latest_se
     assert again.last() == later
     assert (again.at(MONDAY), again.opening()) == (state(), MONDAY)
     again.close()
+
+
+def test_a_state_of_before_an_account_knew_of_flows_is_read_as_one_without_any(book, home):
+    book.settle(state())
+    later = ", ".join(f"'$.{name}'" for name in ("flow", "income", "expected", "working", "counted"))
+    with closing(sqlite3.connect(book_path(home, "paper"))) as file, file:
+        file.execute(f"UPDATE states SET document = json_remove(document, {later})")
+    assert book.last() == state(counted=None)
 
 
 def test_an_order_is_kept_once_and_filled_or_cancelled_once(book):
