@@ -24,8 +24,8 @@ HISTORY = ("judged_at", "contest", "first_session", "last_session", "sharpe", "a
 LEGEND = (
     "Ranked by net Sharpe ratio within one contest: the same sessions, fills, costs, leverage and start in cash. "
     "Active: of the returns less those of the best baseline, known only afterwards. Deflated: probability that the "
-    "active Sharpe ratio is more than the luck of the best of all trials; below .95 it may be no more. Before: rank and "
-    "Sharpe ratio before the last new judgement."
+    "active Sharpe ratio is more than the luck of the best of all trials; below .95 it may be no more. Before: rank "
+    "and Sharpe ratio before the last new judgement."
 )
 
 
