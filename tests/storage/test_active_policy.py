@@ -6,15 +6,7 @@ import pytest
 import sqlalchemy as sa
 
 from nvtrader_pipelines.evaluation.splits import PurgedKFold
-from nvtrader_pipelines.policies.baselines import EqualWeight
-from nvtrader_pipelines.storage import active_policy
-from nvtrader_pipelines.storage.active_policy import (
-    ActivePolicy,
-    PolicyRef,
-    activate,
-    read_active,
-    sealed_of,
-)
+from nvtrader_pipelines.storage.active_policy import read_active, sealed_of
 from nvtrader_pipelines.storage.audit_log import JsonlAudit
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.ledger import Ledger
@@ -22,26 +14,12 @@ from nvtrader_pipelines.storage.ledger.database import Database
 from nvtrader_pipelines.storage.policy_library import PolicyLibrary
 from nvtrader_pipelines.storage.runs import complete
 from nvtrader_pipelines.storage.tables import RUNS
-from tests.storage.untrained import AT, EXPERIMENT, begun, market_home, planned, sealed
+from tests.storage import activations
+from tests.storage.activations import LATER, promoted, put
+from tests.storage.untrained import AT, EXPERIMENT, begun, planned, sealed
 
-OTHER = EXPERIMENT.model_copy(update={"name": "other", "agent": EqualWeight(), "seeds": (0,)})
-LATER = AT + dt.timedelta(days=1)
-
-
-@pytest.fixture(scope="module")
-def lake(tmp_path_factory):
-    """A home with a market and runs; nothing of it is changed for good."""
-    return market_home(tmp_path_factory.mktemp("library") / "home")
-
-
-@pytest.fixture(scope="module")
-def run(lake):
-    return sealed(lake, planned(lake))
-
-
-@pytest.fixture(scope="module")
-def other(lake):
-    return sealed(lake, planned(lake, OTHER))
+lake, run, other = activations.lake, activations.run, activations.other  # fixtures
+nothing_trades, trading = activations.nothing_trades, activations.trading
 
 
 @pytest.fixture
@@ -52,23 +30,6 @@ def folder(lake, run):
     yield place
     for path, content in before.items():
         path.write_bytes(content)
-
-
-@pytest.fixture(autouse=True)
-def _nothing_trades(lake):
-    """Before every test: no pointer and no audit."""
-    for folder in (lake.home.runtime, lake.home.audit):
-        for path in folder.glob("*"):
-            path.unlink()
-
-
-def put(lake, ref, at=AT, by="ann", reason="it is time") -> ActivePolicy:
-    return activate(lake, Ledger.open(lake.home), PolicyRef(*ref), by, reason, lambda: at)
-
-
-def promoted(lake) -> list[tuple]:
-    events = JsonlAudit(lake.home).events()
-    return [(event.run_id, event.policy, event.by, event.reason, event.at) for event in events]
 
 
 def refused(lake, ref, sentence) -> None:
@@ -113,12 +74,6 @@ def test_back_and_forth_every_activation_is_an_event_of_its_own(lake, run, other
     for day, ref in enumerate([(run.run_id, "small"), (other.run_id, "other"), (run.run_id, "small")]):
         put(lake, ref, AT + dt.timedelta(days=day))
     assert [policy for _, policy, *_ in promoted(lake)] == ["small", "other", "small"]
-
-
-@pytest.fixture
-def trading(lake, other):
-    """Another policy trades."""
-    return put(lake, (other.run_id, "other"))
 
 
 @pytest.mark.usefixtures("trading")
@@ -178,6 +133,12 @@ def test_whatever_decides_is_changed_in_the_manifest_the_active_policy_does_not_
     later = [{**manifest["folds"][0], "test_first": str(run.folds[0].test_last)}, *manifest["folds"][1:]]
     path.write_text(json.dumps({**manifest, field: later if value is None else value}))
     with pytest.raises(StorageError, match="was activated with a manifest of digest"):
+        sealed_of(lake.home, active)
+
+
+def test_the_active_run_is_the_one_that_was_activated(lake, run):
+    active = put(lake, (run.run_id, "small")).model_copy(update={"sha256": "0" * 64})
+    with pytest.raises(StorageError, match="was activated with a manifest of digest 0000000000000000, but that is"):
         sealed_of(lake.home, active)
 
 
@@ -309,153 +270,3 @@ def test_where_the_audit_cannot_be_read_nothing_is_activated(lake, run):
     path = JsonlAudit(lake.home).path
     path.write_bytes(path.read_bytes().replace(b"ann", b"eve"))
     refused(lake, (run.run_id, "small"), "a row was changed, removed or added by hand")
-
-
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        (b"", "Invalid JSON"),
-        (b"{", "Invalid JSON"),
-        (b"[]", "Input should be an object"),
-        (b"\xff\xfe\x00", "Invalid JSON"),
-        ({"more": 1}, "more: Extra inputs are not permitted"),
-        ({"sha256": "abc"}, "sha256: String should match pattern"),
-        ({"activated_at": "2024-01-03T00:00:00"}, "activated_at: Input should have timezone info"),
-    ],
-)
-def test_a_damaged_pointer_is_said_in_one_sentence_and_replaced_by_the_next_activation(lake, run, content, said):
-    known = json.loads(put(lake, (run.run_id, "small")).model_dump_json())
-    damaged = content if isinstance(content, bytes) else json.dumps({**known, **content}).encode()
-    lake.home.active_policy.write_bytes(damaged)
-    with pytest.raises(StorageError, match=r"active_policy\.json cannot be read as the active policy") as caught:
-        read_active(lake.home)
-    assert said in str(caught.value)
-    assert "nothing trades until a policy is activated again" in str(caught.value)
-    assert put(lake, (run.run_id, "small"), LATER) == read_active(lake.home)
-    assert len(promoted(lake)) == 2
-
-
-@pytest.mark.parametrize(
-    ("changed", "said"),
-    [
-        ({"policy": "small/seed-1"}, "the audit has no such activation"),
-        ({"activated_at": "2024-01-03T00:00:01Z"}, "the audit has no such activation"),
-        ({"symbols": ["AAA"]}, "the audit has another symbols;"),
-        ({"snapshot_ids": {}, "by": "eve"}, "the audit has another by, snapshot_ids;"),
-    ],
-)
-def test_a_pointer_that_no_activation_wrote_does_not_trade(lake, run, changed, said):
-    known = json.loads(put(lake, (run.run_id, "small")).model_dump_json())
-    lake.home.active_policy.write_text(json.dumps({**known, **changed}))
-    with pytest.raises(StorageError, match="is not what an activation wrote: ") as caught:
-        read_active(lake.home)
-    assert said in str(caught.value)
-    assert put(lake, (run.run_id, "small"), LATER) == read_active(lake.home)
-
-
-def test_an_older_pointer_that_was_put_back_does_not_trade(lake, run, other):
-    put(lake, (run.run_id, "small"))
-    older = lake.home.active_policy.read_bytes()
-    put(lake, (other.run_id, "other"), LATER)
-    lake.home.active_policy.write_bytes(older)
-    with pytest.raises(StorageError, match=r"the audit has a later one, of other of run \w+ on 2024-01-04; nothing"):
-        read_active(lake.home)
-    assert put(lake, (run.run_id, "small"), LATER) == read_active(lake.home)
-
-
-def test_one_who_reads_while_another_activates_sees_one_of_the_two(lake, run, trading, monkeypatch):
-    read, once = active_policy._read, iter([True])
-
-    def meanwhile(path):
-        found = read(path)
-        if next(once, False):  # between the pointer and the audit
-            put(lake, (run.run_id, "small"), LATER)
-        return found
-
-    monkeypatch.setattr(active_policy, "_read", meanwhile)
-    active = read_active(lake.home)
-    assert active is not None
-    assert active.policy == "small"
-
-
-def test_a_clock_that_was_set_back_makes_no_two_activations_one(lake, run, other):
-    for ref in ((run.run_id, "small"), (other.run_id, "other"), (run.run_id, "small"), (other.run_id, "other")):
-        assert put(lake, ref) == read_active(lake.home)
-    assert [policy for _, policy, *_ in promoted(lake)] == ["small", "other", "small", "other"]
-
-
-def test_a_pointer_that_is_a_folder_is_said_in_one_sentence(lake):
-    lake.home.active_policy.mkdir(parents=True)
-    with pytest.raises(StorageError, match="cannot be read as the active policy"):
-        read_active(lake.home)
-    lake.home.active_policy.rmdir()
-
-
-def test_the_active_run_is_the_one_that_was_activated(lake, run):
-    active = put(lake, (run.run_id, "small")).model_copy(update={"sha256": "0" * 64})
-    with pytest.raises(StorageError, match="was activated with a manifest of digest 0000000000000000, but that is"):
-        sealed_of(lake.home, active)
-
-
-class Killed(BaseException):
-    """What ends a process in the middle."""
-
-
-def test_a_pointer_changed_by_hand_is_audited_by_no_activation_that_was_killed(lake, run, other, monkeypatch):
-    written = json.loads(put(lake, (run.run_id, "small")).model_dump_json())
-    lake.home.active_policy.write_text(json.dumps({**written, "policy": "small/seed-1"}))
-
-    def dies_before_the_pointer(path, content):
-        if path == lake.home.active_policy:
-            raise Killed
-        write(path, content)
-
-    write = active_policy.write_atomically
-    with monkeypatch.context() as patch:
-        patch.setattr(active_policy, "write_atomically", dies_before_the_pointer)
-        with pytest.raises(Killed):
-            put(lake, (other.run_id, "other"), LATER)
-    for _ in range(2):
-        with pytest.raises(StorageError, match="is not what an activation wrote"):
-            read_active(lake.home)
-    assert promoted(lake) == [(run.run_id, "small", "ann", "it is time", AT)]
-
-
-@pytest.mark.parametrize("left", [b"", None])
-def test_a_mark_that_names_another_pointer_audits_none(lake, run, other, left):
-    put(lake, (run.run_id, "small"))
-    older = lake.home.active_policy.read_bytes()
-    put(lake, (other.run_id, "other"), LATER)
-    forged = json.loads(older) | {"activated_at": "2024-01-09T00:00:00Z"}
-    lake.home.active_policy.write_text(json.dumps(forged))
-    (lake.home.runtime / ".active_policy.pending").write_bytes(older if left is None else left)
-    with pytest.raises(StorageError, match="the audit has no such activation"):
-        read_active(lake.home)
-    assert [policy for _, policy, *_ in promoted(lake)] == ["small", "other"]
-
-
-@pytest.mark.parametrize("step", range(4))
-def test_killed_between_any_two_writes_an_activation_is_whole_or_has_not_been(lake, run, trading, step, monkeypatch):
-    steps = iter(range(10))
-
-    def dies(function):
-        def maybe(*arguments, **options):
-            if next(steps) == step:
-                raise Killed
-            return function(*arguments, **options)
-
-        return maybe
-
-    with monkeypatch.context() as patch:
-        patch.setattr(active_policy, "write_atomically", dies(active_policy.write_atomically))
-        patch.setattr(JsonlAudit, "append", dies(JsonlAudit.append))
-        patch.setattr(active_policy, "_settled", dies(active_policy._settled))
-        with pytest.raises(Killed):
-            put(lake, (run.run_id, "small"), LATER)
-    active = read_active(lake.home)
-    assert active is not None
-    assert active.policy == ("other" if step < 2 else "small")
-    assert [policy for _, policy, *_ in promoted(lake)] == ["other", "small"][: 1 if step < 2 else 2]
-    assert not list(lake.home.runtime.glob("*.pending"))
-    assert put(lake, (run.run_id, "small"), LATER).policy == "small"
-    assert [policy for _, policy, *_ in promoted(lake)] == ["other", "small"]

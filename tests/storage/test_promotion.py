@@ -9,97 +9,22 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from nvtrader_pipelines.evaluation.promotion_gate import PromotionGate
-from nvtrader_pipelines.policies.baselines import BuyAndHold, EqualWeight, Momentum
 from nvtrader_pipelines.storage import active_policy, promotion
-from nvtrader_pipelines.storage.active_policy import PolicyRef, activate, read_active
+from nvtrader_pipelines.storage.active_policy import PolicyRef, activate
 from nvtrader_pipelines.storage.audit_log import JsonlAudit
 from nvtrader_pipelines.storage.errors import OtherCodeError, StorageError
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.medallion import read_panel
 from nvtrader_pipelines.storage.policy_library import PolicyLibrary
-from nvtrader_pipelines.storage.promotion import (
-    PromotionRow,
-    consider,
-    decide,
-    mirror_active,
-    promotions_of,
-    read_gate,
-)
-from nvtrader_pipelines.storage.promotion_round import consider_newest, newer_than_active
-from nvtrader_pipelines.storage.runs import complete, replace_run
+from nvtrader_pipelines.storage.promotion import PromotionRow, decide, mirror_active, promotions_of, read_gate
 from nvtrader_pipelines.storage.table import polars_type
-from nvtrader_pipelines.storage.tables import ACTIVE_POLICY, EQUITY_CURVES, PROMOTIONS, RUNS, VALIDATION
-from tests.storage.untrained import AT, EXPERIMENT, market_home, planned, sealed
+from nvtrader_pipelines.storage.tables import ACTIVE_POLICY, PROMOTIONS, VALIDATION
+from tests.storage import activations, gate
+from tests.storage.activations import LATER
+from tests.storage.gate import MARKET, answers, ask, earned, say, spec, trades
+from tests.storage.untrained import AT, EXPERIMENT, planned, sealed
 
-MARKET = np.random.default_rng(5).normal(0.0003, 0.01, 300)
-LATER = AT + dt.timedelta(days=1)
-RULES = {"steady": EqualWeight(), "still": BuyAndHold(), "trend": Momentum()}
-
-
-def spec(name, **changes):
-    rule = {"name": name, "agent": RULES.get(name, EqualWeight()), "seeds": (0,)}
-    return EXPERIMENT.model_copy(update={**rule, **changes})
-
-
-def earned(lake, run, net, baseline=MARKET - 0.002) -> None:
-    """Make the run's account and its baseline earn this."""
-    sessions = np.datetime64("2016-01-04") + np.arange(len(net))
-    parts = [
-        pl.DataFrame({"session": sessions[: len(returns)], "net_return": returns}).with_columns(
-            pl.lit(name).alias("policy"), pl.lit(kind).alias("kind")
-        )
-        for name, kind, returns in (
-            (run.experiment, "ensemble", net),
-            ("equal_weight", "baseline", baseline[: len(net)]),
-        )
-    ]
-    rows = pl.concat(parts).with_columns(
-        pl.lit(0.0).alias(name) for name in ("equity", "drawdown", "turnover", "cost", "cash")
-    )
-    replace_run(lake, EQUITY_CURVES, rows.with_columns(pl.lit(0, pl.Int32).alias("fold")), run)
-
-
-@pytest.fixture(scope="module")
-def lake(tmp_path_factory):
-    return market_home(tmp_path_factory.mktemp("gate") / "home")
-
-
-@pytest.fixture(scope="module")
-def runs(lake):
-    """Runs of three rules, by name: one earns what the market does, one more on every session, one was not tested."""
-    found = {name: sealed(lake, planned(lake, spec(name))) for name in RULES}
-    earned(lake, found["steady"], MARKET)
-    earned(lake, found["still"], MARKET + 0.001)
-    return found
-
-
-@pytest.fixture(autouse=True)
-def _clean(lake, runs, monkeypatch):
-    """Nothing trades and nothing was asked; the table of activations is one test's matter."""
-    monkeypatch.setattr(promotion, "mirror_active", lambda _: None)
-    for folder in (lake.home.runtime, lake.home.audit):
-        for path in folder.glob("*"):
-            path.unlink()
-    asked = lake.read(PROMOTIONS)
-    if len(asked):
-        lake.replace(PROMOTIONS, asked.clear(), {})
-
-
-def ask(lake, policy, by="gate", at=AT):
-    return consider(lake, Ledger.open(lake.home), policy, by, lambda: at)
-
-
-def say(lake, policy, reason="I know it", at=AT):
-    return decide(lake, Ledger.open(lake.home), policy, "ann", reason, lambda: at)
-
-
-def trades(lake) -> str | None:
-    active = read_active(lake.home)
-    return active.policy if active else None
-
-
-def answers(lake) -> list[tuple]:
-    return lake.read(PROMOTIONS).select("decision", "policy", "active_policy", "passed", "activated").rows()
+lake, runs, nothing_asked = activations.lake, gate.runs, gate.nothing_asked  # fixtures
 
 
 def test_where_nothing_trades_a_policy_that_beats_its_baseline_is_promoted(lake, runs):
@@ -174,39 +99,6 @@ def test_every_time_that_a_person_replaces_a_policy_is_a_row_with_who_and_when(l
         ("trend", "steady", "ann"),
         ("trend", "steady", "bob"),
     ]
-
-
-def test_what_a_person_replaced_no_round_puts_back_until_it_is_put_forward_again(lake, runs):
-    ledger = Ledger.open(lake.home)
-    for day, name in enumerate(("steady", "still")):
-        complete(lake, runs[name], AT + dt.timedelta(days=day))
-
-    def asked(day):
-        return consider_newest(lake, ledger, "gate", lambda: AT + dt.timedelta(days=day))
-
-    def answered(found):
-        return [(answer.candidate.policy, answer.activated) for answer in found.answers], trades(lake)
-
-    assert answered(asked(0)) == ([("steady", True), ("still", True)], "still")
-    say(lake, "steady", "still misbehaved", AT + dt.timedelta(days=1))
-    found = asked(2)
-    assert answered(found) == ([("steady", False)], "steady")
-    assert found.problems["still"] == (
-        f"ann replaced still (run {runs['still'].run_id[:8]}) by steady (run {runs['steady'].run_id[:8]}) on "
-        "2024-01-04 (still misbehaved), which is not undone without a person: "
-        f"`nvtrader policies promote {runs['still'].run_id[:8]}` asks the gate again"
-    )
-    assert ask(lake, "still", by="ann", at=AT + dt.timedelta(days=3)).activated
-    assert answered(asked(4)) == ([("steady", False), ("still", False)], "still")
-    moves = lake.read(PROMOTIONS).filter("activated").sort("considered_at")
-    assert moves.select("policy", "decision", "by").rows() == [
-        ("steady", "gate", "gate"),
-        ("still", "gate", "gate"),
-        ("steady", "person", "ann"),
-        ("still", "gate", "ann"),
-    ]
-    assert [event.policy for event in JsonlAudit(lake.home).events()] == moves["policy"].to_list()
-    lake.replace(RUNS, lake.read(RUNS).clear(), {})
 
 
 def test_the_policy_that_trades_is_not_asked_about(lake, runs):
@@ -339,33 +231,6 @@ def test_of_two_that_are_asked_about_at_once_the_second_is_held_against_the_firs
     assert policies == (["steady", "still"] if first == "steady" else ["still"])
 
 
-def test_what_became_of_a_newer_run_of_the_experiment_that_trades_is_told_with_what_a_person_can_do(lake):
-    before, after = (sealed(lake, planned(lake, spec("again", description=text))) for text in ("", "once more"))
-    for run, at in ((before, AT), (after, LATER)):
-        earned(lake, run, MARKET)
-        complete(lake, run, at)
-    ask(lake, before.run_id)
-    active = read_active(lake.home)
-    assert active is not None
-    told = newer_than_active(lake, active)
-    by_hand = f"to let it trade all the same: `nvtrader policies activate {after.run_id[:8]} --reason WHY`"
-    newer = f"run {after.run_id[:8]} of again is newer than the one that trades"
-    assert told == f"{newer}: the gate was not asked yet: `nvtrader policies promote`; {by_hand}"
-    said = ask(lake, after.run_id)
-    assert f"it earns the same as again (run {before.run_id[:8]}), which trades, so" in said.verdict.sentence
-    assert newer_than_active(lake, active) == f"{newer}: {said.verdict.sentence}; {by_hand}"
-    activated = say(lake, after.run_id)
-    assert activated.activated
-    latest = read_active(lake.home)
-    assert latest is not None
-    assert newer_than_active(lake, latest) is None
-    say(lake, before.run_id, "it was steadier", LATER)
-    back = read_active(lake.home)
-    assert back is not None
-    replaced = f"ann replaced again (run {after.run_id[:8]}) by again (run {before.run_id[:8]}) on 2024-01-04 (it was"
-    assert (newer_than_active(lake, back) or "").startswith(f"{newer}: {replaced} steadier), which is not undone")
-
-
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
@@ -375,9 +240,10 @@ def test_what_became_of_a_newer_run_of_the_experiment_that_trades_is_told_with_w
 )
 def test_accounts_that_paid_or_filled_otherwise_are_not_compared(lake, runs, changes, said):
     other = spec("other", environment=EXPERIMENT.environment.model_copy(update=changes), description=said)
-    earned(lake, sealed(lake, planned(lake, other)), MARKET + 0.002)
+    run = sealed(lake, planned(lake, other))
+    earned(lake, run, MARKET + 0.002)
     ask(lake, "steady")
-    answer = ask(lake, "other")
+    answer = ask(lake, run.run_id)
     assert not answer.activated
     assert said in answer.verdict.sentence
 

@@ -1,0 +1,69 @@
+"""A home with a market and two runs whose policies may trade: fixtures of the files that name them, and who activates.
+
+Nothing of the home is changed for good.
+"""
+
+import datetime as dt
+
+import pytest
+
+from nvtrader_pipelines.policies.baselines import EqualWeight
+from nvtrader_pipelines.storage.active_policy import ActivePolicy, PolicyRef, activate
+from nvtrader_pipelines.storage.audit_log import JsonlAudit
+from nvtrader_pipelines.storage.ledger import Ledger
+from nvtrader_pipelines.storage.policy_library import SealedRun
+from nvtrader_pipelines.storage.warehouse import Warehouse
+from tests.storage.untrained import AT, EXPERIMENT, market_home, planned, sealed
+
+OTHER = EXPERIMENT.model_copy(update={"name": "other", "agent": EqualWeight(), "seeds": (0,)})
+LATER = AT + dt.timedelta(days=1)
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
+    """A home with a market."""
+    return market_home(tmp_path_factory.mktemp("market") / "home")
+
+
+@pytest.fixture(scope="module")
+def run(lake: Warehouse) -> SealedRun:
+    """A run of three seeds."""
+    return sealed(lake, planned(lake))
+
+
+@pytest.fixture(scope="module")
+def other(lake: Warehouse) -> SealedRun:
+    """A run of a rule."""
+    return sealed(lake, planned(lake, OTHER))
+
+
+@pytest.fixture(autouse=True)
+def nothing_trades(lake: Warehouse) -> None:
+    """Before every test: no pointer and no audit."""
+    forget_activations(lake)
+
+
+@pytest.fixture
+def trading(lake: Warehouse, other: SealedRun) -> ActivePolicy:
+    """Another policy trades."""
+    return put(lake, (other.run_id, "other"))
+
+
+def forget_activations(lake: Warehouse) -> None:
+    """Remove the pointer and the audit."""
+    for folder in (lake.home.runtime, lake.home.audit):
+        for path in folder.glob("*"):
+            path.unlink()
+
+
+def put(
+    lake: Warehouse, ref: tuple[str, str], at: dt.datetime = AT, by: str = "ann", reason: str = "it is time"
+) -> ActivePolicy:
+    """Activate a policy of a run."""
+    return activate(lake, Ledger.open(lake.home), PolicyRef(*ref), by, reason, lambda: at)
+
+
+def promoted(lake: Warehouse) -> list[tuple]:
+    """What the audit has of every activation."""
+    events = JsonlAudit(lake.home).events()
+    return [(event.run_id, event.policy, event.by, event.reason, event.at) for event in events]
