@@ -4,7 +4,8 @@ STAMP := .venv/.installed
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	.venv/bin/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	.venv/bin/pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[dev]'
+	.venv/bin/python -m compileall -qq -j 0 -x /tests/ .venv/lib || true # on all cores; some packages bring templates
 	touch $(STAMP)
 
 install: $(STAMP)
