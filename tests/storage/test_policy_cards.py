@@ -72,7 +72,7 @@ def test_a_card_tells_where_its_policy_comes_from(lake, run, ledger):
     assert card.made_from is None
 
 
-def test_a_version_names_the_one_it_was_made_from(lake, ledger):
+def test_a_version_names_the_one_it_was_made_from(lake, run, ledger):
     child = RULE.model_copy(update={"description": "the same, found by a search"})
     ledger.register(child, parent=RULE.partition_key)
     card = card_of(lake, ledger, PolicyRef(sealed(lake, planned(lake, child)).run_id, "rule"))
