@@ -92,10 +92,13 @@ def held_account(home: Home, name: str) -> Iterator[SqliteBook]:
 
     Raises:
         AccountInUse: if another one does.
+        StorageError: if it has no book yet, and its name or its file is refused; nothing is written then.
     """
-    path = book_path(home, name).with_suffix(".lock")
+    path = book_path(home, name)
+    if path.name != f"{name}.db" or not path.exists():  # a name that leads elsewhere is no book's
+        read_account(home, name)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a") as file:
+    with path.with_suffix(".lock").open("a") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:

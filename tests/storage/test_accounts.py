@@ -6,9 +6,10 @@ import pytest
 
 from nvtrader_pipelines.execution.brokers.account_spec import AlpacaAccountSpec, PaperAccountSpec
 from nvtrader_pipelines.execution.errors import ExecutionError
-from nvtrader_pipelines.storage.accounts import connect, read_account, require_same
+from nvtrader_pipelines.storage.accounts import connect, held_account, read_account, require_same
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.paper_book import SqliteBook
 from tests.execution.brokers.alpaca_stub import KEYS, AlpacaStub, serving
 from tests.storage.test_paper_book import state
 
@@ -79,6 +80,34 @@ def test_a_file_that_is_no_account_says_why(home, text, sentence):
     with pytest.raises(StorageError, match=sentence) as told:
         read_account(home)
     assert "paper.yaml" in str(told.value)
+
+
+@pytest.mark.parametrize("name", ["../home", "../../../../outside", "Foo", "unknown", "broken"])
+def test_an_account_that_is_refused_writes_nothing(tmp_path, name):
+    home = Home(tmp_path / "home")
+    write(home, "broken", "kind: paper\ncapital: -5\n")
+    before = sorted(tmp_path.rglob("*"))
+    refused = r"an account's name is|there is no account|broken\.yaml is no valid account"
+    with pytest.raises(StorageError, match=refused), held_account(home, name):
+        pass
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_no_name_leads_to_the_book_of_another_home(tmp_path):
+    home, other = Home(tmp_path / "home"), Home(tmp_path / "other")
+    SqliteBook(other, "paper").settle(state())
+    before = sorted(other.root.rglob("*"))
+    (home.runtime / "accounts").mkdir(parents=True)
+    strange = "../../../../other/data/runtime/accounts/paper"
+    with pytest.raises(StorageError, match="an account's name is"), held_account(home, strange):
+        pass
+    assert sorted(other.root.rglob("*")) == before
+
+
+def test_a_book_is_held_whatever_became_of_its_accounts_file(home):
+    SqliteBook(home, "gone").settle(state())
+    with held_account(home, "gone") as book:
+        assert book.last() == state()
 
 
 @pytest.mark.parametrize(
