@@ -60,8 +60,8 @@ def answered(record: PlanRecord, answer: Answer, stands_at: date, said: tuple[st
     plan, (by, reason) = record.plan, said
     if record.decided_by is not None:
         raise ExecutionError(
-            f"a plan is decided on once, but {plan.plan_id} was {record.status} by {record.decided_by} at "
-            f"{record.decided_at}; the next plan can be decided on anew"
+            f"a plan is decided on once, but {plan.plan_id} was {record.decision} by {record.decided_by} at "
+            f"{record.decided_at}{_since(record)}; the next plan can be decided on anew"
         )
     if record.status not in ANSWERABLE[answer]:
         raise ExecutionError(
@@ -83,3 +83,11 @@ def answered(record: PlanRecord, answer: Answer, stands_at: date, said: tuple[st
         raise ExecutionError(f"a plan is {answer} for a reason, which is kept to learn from; give one")
     detail = {"fill_session_began": begins.isoformat()} if begins <= at else {}
     return plan_event(answer, plan, at, by, About(reason=reason, detail=detail))
+
+
+def _since(record: PlanRecord) -> str:
+    """What has become of a plan since it was decided on."""
+    if record.status == record.decision:
+        return ""
+    why = f" ({record.reason})" if record.status == "cancelled" else ""  # else the reason is that of the decision
+    return f", and since then {WHY_NOT[record.status]}{why}"

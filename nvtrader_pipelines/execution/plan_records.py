@@ -33,6 +33,7 @@ class PlanRecord:
     status: PlanStatus = "constructed"
     findings: tuple[Finding, ...] = ()
     cleared_at: datetime | None = None  # when compliance looked at it, whatever it found
+    decision: PlanStatus | None = None  # what a person said of it, or the replay
     decided_by: str | None = None  # who approved, overrode or rejected it
     decided_at: datetime | None = None
     reason: str = ""  # of the last decision, block or cancellation
@@ -64,7 +65,10 @@ def _after(record: PlanRecord, event: AuditEvent) -> PlanRecord:
         status = "blocked" if event.kind == "blocked" else "waiting" if waits(findings) else "cleared"
         return replace(record, status=status, findings=findings, cleared_at=event.at, reason=event.reason)
     if event.kind in _SAID:
-        return replace(record, status=_SAID[event.kind], decided_by=event.by, decided_at=event.at, reason=event.reason)
+        said = _SAID[event.kind]
+        return replace(
+            record, status=said, decision=said, decided_by=event.by, decided_at=event.at, reason=event.reason
+        )
     if event.kind == "cancelled" and event.order_id is None:
         held = record.status in {"overridden", "rejected"}  # whatever is cancelled after it, a person decided
         return record if held else replace(record, status="cancelled", reason=event.reason)

@@ -6,11 +6,12 @@ from nvtrader_pipelines.execution.answers import answered, opens_after, require_
 from nvtrader_pipelines.execution.book import BookedOrder
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.plan import Finding
-from nvtrader_pipelines.execution.plan_records import PlanRecord
-from tests.execution.plans import a_plan, an_order
+from nvtrader_pipelines.execution.plan_records import PlanRecord, plan_records
+from tests.execution.plans import AT, a_fill, a_plan, an_order, cancelled, constructed, decided, filled, judged, placed
 
 PLAN = a_plan()
 OPENS = opens_after(PLAN.session)
+ORDER = an_order(PLAN)
 SOFT = Finding(rule="turnover_pct_warn", level="soft", figure=0.5, bound=0.2, sentence="turnover is high")
 
 
@@ -44,3 +45,34 @@ def test_a_plan_with_orders_that_a_broker_may_have_is_not_answered():
     require_no_orders(PLAN.plan_id, [BookedOrder(order=order, status="cancelled", reason="stopped")])
     with pytest.raises(ExecutionError, match="for A may be at the broker already"):
         require_no_orders(PLAN.plan_id, [BookedOrder.accepted(order)])
+
+
+@pytest.mark.parametrize(
+    ("said", "since", "told"),
+    [
+        ("approved", [], "was approved by pat at .*; the next"),
+        ("rejected", [], "was rejected by pat at .*; the next"),
+        ("overridden", [decided(PLAN, "cancelled", "trader", "expired")], "was overridden by pat at .*; the next"),
+        (
+            "approved",
+            [placed(PLAN, ORDER)],
+            "was approved by pat at .*, and since then its orders are at the broker; the next",
+        ),
+        (
+            "approved",
+            [placed(PLAN, ORDER), filled(PLAN, a_fill(ORDER))],
+            "was approved by pat at .*, and since then its orders are filled; the next",
+        ),
+        (
+            "approved",
+            [placed(PLAN, ORDER), cancelled(PLAN, ORDER, "a drill")],
+            r"was approved by pat at .*, and since then it was cancelled \(a drill\); the next",
+        ),
+    ],
+)
+def test_a_second_answer_is_told_what_was_said_first_by_whom_and_what_came_of_the_plan(said, since, told):
+    events = [constructed(PLAN), judged(PLAN, "soft"), decided(PLAN, said, "pat", "a known move"), *since]
+    record = plan_records(events)[PLAN.plan_id]
+    with pytest.raises(ExecutionError, match=told) as refused:
+        answered(record, "rejected", PLAN.session, ("bob", "no"), AT)
+    assert "a known move" not in str(refused.value)

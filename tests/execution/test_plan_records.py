@@ -55,7 +55,7 @@ def test_a_plan_is_where_its_events_have_brought_it(events, status):
 def test_what_was_found_and_who_decided_is_kept():
     after = record(judged(PLAN, "soft", "warn"), decided(PLAN, "approved", "pat", "a known move"))
     assert [each.level for each in after.findings] == ["soft", "warn"]
-    assert (after.decided_by, after.reason, after.decided_at) == ("pat", "a known move", AT)
+    assert (after.decision, after.decided_by, after.reason, after.decided_at) == ("approved", "pat", "a known move", AT)
 
 
 def test_a_plan_comes_back_as_it_was_constructed():
