@@ -169,6 +169,10 @@ class Trader:
             said += self._place(record.plan, t, self._stopped(t))
         return said
 
+    def waits(self, t: int) -> bool:
+        """Whether the plan decided at the close of session `t` waits for a person."""
+        return (record := self._decided(t)) is not None and record.status == "waiting"
+
     def finished(self, t: int, *, acknowledge: bool = False) -> bool:
         """Whether nothing is left to do at session `t`, by one who acknowledges soft findings or not."""
         if not self._settled(t):

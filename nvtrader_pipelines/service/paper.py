@@ -97,18 +97,11 @@ def traded(desk: "Desk", days: Days, *, acknowledge: bool, quiet: bool) -> "NotR
 
     with watching(wide_console(), quiet=quiet) as watch:
         try:
-            for step in desk.trade(*days, acknowledge=acknowledge):
+            for step in desk.trade(*days, acknowledge=acknowledge, until_waiting=not acknowledge):
                 watch(step)
-                if not acknowledge and _waits(desk):
-                    break
         except NotReconciled as differs:
             return differs
     return None
-
-
-def _waits(desk: "Desk") -> bool:
-    """Whether the last plan waits for a person."""
-    return desk.plans()["status"].head(1).to_list() == ["waiting"]
 
 
 def told(lake: "Warehouse", account: str, days: Days) -> dict[str, Any]:

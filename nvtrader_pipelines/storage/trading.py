@@ -55,7 +55,12 @@ class Desk:
             return [market.day(t) for t in _due(trader, market, book.last())]
 
     def trade(
-        self, first: date | None = None, last: date | None = None, *, acknowledge: bool = False
+        self,
+        first: date | None = None,
+        last: date | None = None,
+        *,
+        acknowledge: bool = False,
+        until_waiting: bool = False,
     ) -> Generator[Progress, None, None]:
         """Every due session to `last`, one step after the other, telling of each session.
 
@@ -67,6 +72,7 @@ class Desk:
                 account that was opened so goes on. None opens at the last session known.
             last: the last one, the last known if None.
             acknowledge: whether soft findings are acknowledged by the replay itself, an `approved` row each.
+            until_waiting: whether a session whose plan waits for a person is the last one.
 
         Raises:
             ExecutionError: if something that must hold does not, such as that only an account kept here replays a
@@ -89,6 +95,8 @@ class Desk:
                 state = _through(trader, t, acknowledge=acknowledge)
                 yield market.told(state, done / len(due), self._clock())
                 trader.require_reconciled()
+                if until_waiting and trader.waits(t):
+                    break
             yield market.ended(done, self._clock())
 
     def require_kept_here(self, asked: str) -> None:

@@ -6,6 +6,7 @@ import json
 import pytest
 
 from nvtrader_pipelines.execution.brokers import paper
+from nvtrader_pipelines.execution.journal import Journal
 from nvtrader_pipelines.execution.reconciliation import Difference
 from nvtrader_pipelines.service.account_facts import AccountFacts, happened
 from nvtrader_pipelines.service.errors import BAD_INPUT, FAILED
@@ -113,6 +114,13 @@ def test_a_plan_that_waits_stops_the_account_until_a_person_approves_it_once(inv
     assert then["n_fills"] > 0
     assert then["plans"]["filled"] == then["n_plans"] - 1 or then["plans"] == {"filled": then["n_plans"]}
     assert then["backtest"]["largest_difference"] <= 1e-12
+
+
+def test_whether_a_plan_waits_is_asked_of_no_other_plan(invoke, account, days, monkeypatch):
+    told(invoke, account, "--from", days[0], "--to", days[11])
+    monkeypatch.delattr(Journal, "records")  # of every plan
+    shown = told(invoke, account, "--to", days[20], "--wait")
+    assert (shown["last_session"], shown["waiting"]) == (str(days[20]), [])
 
 
 def test_a_plan_that_is_overridden_makes_no_order_and_the_account_holds(invoke, account, days):
