@@ -105,15 +105,19 @@ def traded(desk: "Desk", days: Days, *, acknowledge: bool, quiet: bool) -> "NotR
 
 
 def told(lake: "Warehouse", account: str, days: Days) -> dict[str, Any]:
-    """What happened on an account between two days, and its equity against the back-test's, as a document."""
+    """What happened on an account between two days, as a document.
+
+    Its equity at the last of their sessions is held to that of the back-test, and so is its whole life up to there.
+    """
     from nvtrader_pipelines.service.account_facts import AccountFacts, happened
 
     facts = AccountFacts.of(lake.home, account)
     curve = facts.curve
+    document = happened(facts, *days)
     tested, missing = _backtest(lake, facts)
-    known = {"missing": missing} if tested is None else _difference(curve, tested)
+    known = {"missing": missing} if tested is None else _difference(curve, tested, document["last_session"])
     picture = _picture(lake.home, account, facts, tested) if len(curve) > 1 else None
-    return {**happened(facts, *days), "backtest": known, "picture": picture and str(picture)}
+    return {**document, "backtest": known, "picture": picture and str(picture)}
 
 
 def _backtest(lake: "Warehouse", facts: "AccountFacts") -> "tuple[pl.DataFrame | None, str]":
@@ -132,10 +136,19 @@ def _backtest(lake: "Warehouse", facts: "AccountFacts") -> "tuple[pl.DataFrame |
     return account_backtest(deployment_of(lake, *traded.pop()), opening.session, sessions[-1].session), ""
 
 
-def _difference(curve: "pl.DataFrame", tested: "pl.DataFrame") -> dict[str, Any]:
+def _difference(curve: "pl.DataFrame", tested: "pl.DataFrame", last: date) -> dict[str, Any]:
+    """The back-test's equity at the close of a session, and how far apart the two ever were up to there."""
     both = curve.join(tested.select("session", tested="equity"), on="session").sort("session")
-    apart = (both["equity"] - both["tested"]).abs()
-    return {"n_sessions": len(both), "equity": both["tested"][-1], "largest_difference": apart.max()}
+    both = both.filter(both["session"] <= last)
+    if both.is_empty():
+        return {"missing": "no session of these days has been traded"}
+    return {
+        "n_sessions": len(both),
+        "first_session": both["session"][0],
+        "last_session": both["session"][-1],
+        "equity": both["tested"][-1],
+        "largest_difference": (both["equity"] - both["tested"]).abs().max(),
+    }
 
 
 def _picture(home: Home, account: str, facts: "AccountFacts", tested: "pl.DataFrame | None") -> Path:
@@ -206,6 +219,6 @@ def _backtest_line(found: Mapping[str, Any]) -> str:
     if "missing" in found:
         return f"none: {found['missing']}"
     return (
-        f"{found['equity']:.6g} over the same {found['n_sessions']} sessions; "
-        f"the account is never further from it than {found['largest_difference']:.1g}"
+        f"{found['equity']:.6g} on {found['last_session']}; over {found['n_sessions']} sessions from "
+        f"{found['first_session']} the account is never further from it than {found['largest_difference']:.1g}"
     )

@@ -76,7 +76,7 @@ def said_again(found, document):
     for name in ("equity", "return", "net Sharpe", "max drawdown", "turnover/y", "cost/y", "plans", "picture"):
         assert any(line.startswith(f"{name} ") for line in lines), name
     (compared,) = [line for line in lines if line.startswith("back-test ")]
-    assert "over the same 12 sessions" in compared
+    assert f" on {document['last_session']}; over 12 sessions from {document['first_session']} the account" in compared
     assert "━" not in found.stdout
 
 
@@ -86,8 +86,11 @@ def test_a_history_is_replayed_to_the_equity_of_its_back_test_and_goes_on_where_
     later = told(invoke, account, "--to", days[23])
     assert (first["n_sessions"], first["first_session"], first["last_session"]) == (12, str(days[0]), str(days[11]))
     assert (later["n_sessions"], later["last_session"]) == (24, str(days[23]))
+    assert told(invoke, account, "--to", days[11])["backtest"] == first["backtest"]
     for document in (first, later):
         assert document["backtest"]["n_sessions"] == document["n_sessions"]
+        assert document["backtest"]["first_session"] == document["first_session"]
+        assert document["backtest"]["last_session"] == document["last_session"]
         assert document["backtest"]["largest_difference"] <= 1e-12
         assert document["equity"] == pytest.approx(document["backtest"]["equity"], abs=1e-12)
         assert document["n_orders"] == document["n_fills"] > 0
@@ -114,6 +117,13 @@ def test_a_plan_that_waits_stops_the_account_until_a_person_approves_it_once(inv
     assert then["n_fills"] > 0
     assert then["plans"]["filled"] == then["n_plans"] - 1 or then["plans"] == {"filled": then["n_plans"]}
     assert then["backtest"]["largest_difference"] <= 1e-12
+
+
+def test_days_before_the_account_was_opened_have_no_back_test(invoke, account, days):
+    told(invoke, account, "--from", days[4], "--to", days[5])
+    before = told(invoke, account, "--to", days[2])
+    assert (before["n_sessions"], before["equity"]) == (0, 1.0)
+    assert before["backtest"] == {"missing": "no session of these days has been traded"}
 
 
 def test_whether_a_plan_waits_is_asked_of_no_other_plan(invoke, account, days, monkeypatch):
