@@ -81,7 +81,7 @@ def test_no_other_command_stands_in_the_readme():
 
 @pytest.mark.parametrize("query", blocks("sql"), ids=lambda query: query.splitlines()[0].removeprefix("-- "))
 def test_every_query_of_the_readme_gives_rows(query, invoke):
-    finished = invoke("sql", "--format", "json", "--", query)
+    finished = invoke("sql", "--format", "json", query)
     assert finished.exit_code == 0, finished.stderr
     rows = json.loads(finished.stdout)
     assert rows or any(table in query for table in MAY_BE_EMPTY)

@@ -2,10 +2,11 @@
 
 import getpass
 import os
-from typing import Annotated
+import re
+from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from nvtrader_pipelines.service.tables import Format
 from nvtrader_pipelines.storage.home import Home
@@ -18,6 +19,15 @@ Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show the trace o
 Form = Annotated[Format, typer.Option("--format", "-f", help="table, csv or json.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Write JSON.")]
 Account = Annotated[str, typer.Option("--account", help="An account of data/accounts; `paper` needs no file.")]
+COMMENT = re.compile(r"--[^\s=]*\s")  # how SQL may begin, and no option does
+
+
+class QueryCommand(TyperCommand):
+    """A command whose query may begin with a comment, which else is an option that nobody knows."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the words of the command line, with a space before such a query: it is no option then."""
+        return super().parse_args(ctx, [f" {each}" if COMMENT.match(each) else each for each in args])
 
 
 def chosen_form(form: Format, *, as_json: bool) -> Format:

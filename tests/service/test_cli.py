@@ -61,7 +61,11 @@ def test_every_command_explains_itself_and_its_exit_codes(command):
 
 
 @pytest.mark.parametrize(
-    "arguments", [("nonsense",), ("run", "--nonsense"), ("sql", "--format", "xml"), ("ui", "--port", "0")]
+    "arguments",
+    [
+        *[("nonsense",), ("run", "--nonsense"), ("sql", "--format", "xml"), ("ui", "--port", "0")],
+        *[("sql", "--fromat", "json"), ("sql", "--jsn"), ("sql", "SELECT 1", "--format=a b")],
+    ],
 )
 def test_wrong_usage_ends_with_2(arguments):
     assert CliRunner().invoke(app, list(arguments)).exit_code == USAGE
@@ -130,6 +134,8 @@ def test_doctor_says_what_is_missing(empty):
         (("run",), "there is no experiment in"),
         (("run", "huge"), "there is no experiment in"),
         (("sql", "SELECT 1"), "run `nvtrader run` first"),
+        (("sql", "-- a comment\nSELECT 1", "--format", "json"), "run `nvtrader run` first"),
+        (("sql", "--", "--a comment\nSELECT 1"), "run `nvtrader run` first"),
         (("sql",), "run `nvtrader run` first"),
     ],
 )
