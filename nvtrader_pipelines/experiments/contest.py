@@ -12,8 +12,8 @@ from nvtrader_pipelines.evaluation.statistics import sharpe_ratio
 from nvtrader_pipelines.evaluation.walk_forward import PATH
 from nvtrader_pipelines.experiments.plan import FoldSeed, RunPlan
 from nvtrader_pipelines.policies.agents import Learner
-from nvtrader_pipelines.policies.archive import PolicyArchiveError, read_archive
-from nvtrader_pipelines.policies.learned import EnsemblePolicy, Interfaces, open_policy
+from nvtrader_pipelines.policies.archive import PolicyArchiveError, PolicyCard, read_archive, read_card
+from nvtrader_pipelines.policies.learned import EnsemblePolicy, Interfaces, open_policy, require_same_market
 from nvtrader_pipelines.policies.pipelined import PipelinedPolicy, StartedPipeline, without_timing
 from nvtrader_pipelines.policies.policy import Policy
 from nvtrader_pipelines.portfolio.pipeline import Thresholds
@@ -47,7 +47,8 @@ def contestants(
     Raises:
         KeyError: if the archive of a fold and seed is missing.
         ValueError: if the timing needs thresholds and those of a fold are missing.
-        PolicyArchiveError: if an archive cannot be used, or is not the one of its fold and seed in this run.
+        PolicyArchiveError: if an archive cannot be used, is not the one of its fold and seed in this run, or is of a
+            market of other names or features, for a rule as for a network.
     """
     spec, n_blocks = plan.spec, len(plan.paths.blocks)
     nobody = (None,) * n_blocks
@@ -76,6 +77,8 @@ def _proposing(
     """Whose weights go through the pipeline, with the folds that decide in each block; the experiment comes last."""
     together = list(zip(*plan.deciding, strict=True))
     if not isinstance(plan.spec.agent, Learner):
+        for key in plan.keys:  # a rule needs nothing of its archives, but was tested on their market and no other
+            require_same_market(_card(plan, key, archives), plan.panel)
         n_blocks = len(together)
         one = Contestant(plan.spec.name, "ensemble", (None,) * n_blocks, (plan.spec.agent.start(),) * n_blocks)
         return [(one, together)]
@@ -200,10 +203,17 @@ def _opened(plan: RunPlan, keys: Collection[FoldSeed], archives: Archives) -> di
 
 
 def _open(plan: RunPlan, key: FoldSeed, archives: Archives, shared: Interfaces) -> Policy:
-    """One policy of the run; that of another fold may have been trained on the sessions it would be judged on."""
+    """One policy of the run."""
+    card = _card(plan, key, archives)
+    _, tensors = read_archive(archives[key])
+    return open_policy(card, tensors, plan.panel, shared)
+
+
+def _card(plan: RunPlan, key: FoldSeed, archives: Archives) -> PolicyCard:
+    """Its card; that of another fold may have been trained on the sessions it would be judged on."""
     if key not in archives:
         raise KeyError(f"the policy of fold {key[0]} seed {key[1]} is missing; train the experiment to the end")
-    card, tensors = read_archive(archives[key])
+    card = read_card(archives[key])
     trained_on = card.panel_digest if plan.kind == "walk_forward" else plan.panel_digest
     if (card.fold, card.seed, card.spec_hash, trained_on) != (*key, plan.spec.spec_hash, plan.panel_digest):
         raise PolicyArchiveError(
@@ -211,4 +221,4 @@ def _open(plan: RunPlan, key: FoldSeed, archives: Archives, shared: Interfaces) 
             f"{plan.panel_digest[:8]} is one of fold {card.fold} seed {card.seed} of {card.experiment} on the market "
             f"{card.panel_digest[:8]}; train the experiment again"
         )
-    return open_policy(card, tensors, plan.panel, shared)
+    return card

@@ -162,11 +162,23 @@ class EnsemblePolicy:
 def _require_same(what: str, trained: tuple[str, ...], found: tuple[str, ...]) -> None:
     if trained != found:
         raise PolicyArchiveError(
-            f"the policy was trained on {_listed(what, trained)}, but the panel has {_listed(what, found)}; "
-            "use the panel it was trained on or train again"
+            f"the policy was trained on {_listed(what, trained)}, but the panel has {_listed(what, found)}"
+            f"{_apart(trained, found)}; use the panel it was trained on or train again"
         )
 
 
+def _apart(trained: tuple[str, ...], found: tuple[str, ...]) -> str:
+    """In what two lists of names differ; positions in weights and observations go by their order."""
+    gone, new = (
+        tuple(name for name in one if name not in other) for one, other in ((trained, found), (found, trained))
+    )
+    without, more = f", without {_first(gone)}" if gone else "", f", with {_first(new)}" if new else ""
+    return without + more or ", in another order"
+
+
 def _listed(what: str, names: tuple[str, ...]) -> str:
-    more = ", ..." if len(names) > 5 else ""
-    return f"{len(names)} {what} ({', '.join(names[:5])}{more})"
+    return f"{len(names)} {what} ({_first(names)})"
+
+
+def _first(names: tuple[str, ...]) -> str:
+    return ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")

@@ -214,7 +214,7 @@ def require_usable(panels: Panels, ledger: Ledger, run: SealedRun, policy: str) 
         archives = PolicyLibrary(panels.lake.home).read_run(run)
         deploy(spec, panel, run.as_parent, archives, run.chosen, run.thresholds, policy)
     except ValueError as error:
-        raise _cannot_trade(run, policy, error) from error
+        raise cannot_trade(run, policy, error) from error
     return panel.symbols
 
 
@@ -239,7 +239,7 @@ def require_fit(panels: Panels, ledger: Ledger, run: SealedRun, policy: str) -> 
         panel = panels.of(spec.market)
         require_same_market(_any_card(library, run), panel)
     except ValueError as error:  # what does not make a panel, and policies of another one
-        raise _cannot_trade(run, policy, error) from error
+        raise cannot_trade(run, policy, error) from error
     return spec, panel
 
 
@@ -282,7 +282,8 @@ def _any_card(library: PolicyLibrary, run: SealedRun) -> PolicyCard:
     return read_card(content)
 
 
-def _cannot_trade(run: SealedRun, policy: str, why: ValueError) -> StorageError:
+def cannot_trade(run: SealedRun, policy: str, why: ValueError) -> StorageError:
+    """What is said of a policy that does not fit the market as it is now."""
     said = " ".join(str(why).split())
     return StorageError(f"{policy} of run {run.run_id} cannot trade on the market as it is now: {said}")
 

@@ -26,7 +26,7 @@ from nvtrader_pipelines.market.calendar import sessions
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits
 from nvtrader_pipelines.storage.accounts import connect, read_account, require_same
-from nvtrader_pipelines.storage.active_policy import ActivePolicy, read_active, sealed_of
+from nvtrader_pipelines.storage.active_policy import ActivePolicy, cannot_trade, read_active, sealed_of
 from nvtrader_pipelines.storage.compliance import read_compliance, read_limits
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.medallion import pinned_snapshots
@@ -259,13 +259,15 @@ def desk_market(lake: Warehouse, active: ActivePolicy, name: str, now: datetime)
 
     Raises:
         ExecutionError: if no session of the market had ended.
-        StorageError: if the policy's files are not those activated, it was never tested to the end, or the account, the
-            limits or the market cannot be read.
-        ValueError: if the policy cannot decide on the market as it is now.
+        StorageError: if the policy's files are not those activated, it was never tested to the end, it cannot decide on
+            the market as it is now, or the account, the limits or the market cannot be read.
     """
     account, run = read_account(lake.home, name), sealed_of(lake.home, active)
     _require_evaluation(lake, active)
-    deployment = deployment_of(lake, active.run_id, active.policy)
+    try:
+        deployment = deployment_of(lake, active.run_id, active.policy)
+    except ValueError as error:
+        raise cannot_trade(run, active.policy, error) from error
     return DeskMarket(
         name=name,
         account=account,

@@ -1,8 +1,11 @@
 """A small experiment of two folds by three seeds on random walks."""
 
+from nvtrader_pipelines.envs.observations import ObservationScaler
 from nvtrader_pipelines.evaluation.splits import WalkForward
 from nvtrader_pipelines.experiments.plan import RunPlan
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
+from nvtrader_pipelines.policies.agents import Fit
+from nvtrader_pipelines.policies.archive import write_archive
 from nvtrader_pipelines.policies.baselines import BuyAndHold, EqualWeight
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits, WeightPipeline
 from tests.experiments.memory import MemoryStore, runtime
@@ -32,3 +35,9 @@ def trained(plan) -> MemoryStore:
     store = MemoryStore()
     store.told = list(runtime(plan, store).walk_forward())
     return store
+
+
+def archives_of_rule(plan) -> dict[tuple[int, int], bytes]:
+    """What a run of a rule keeps, which trains nothing."""
+    fit = Fit({}, ObservationScaler(), [])
+    return {key: write_archive(plan.card(plan.task(key), fit), {}) for key in plan.keys}

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import polars as pl
 import pytest
@@ -9,7 +11,8 @@ from nvtrader_pipelines.experiments.deployment import deploy
 from nvtrader_pipelines.experiments.plan import RunPlan
 from nvtrader_pipelines.experiments.replay import Parent, fold_dates
 from nvtrader_pipelines.policies.archive import PolicyArchiveError
-from tests.experiments.small import EXPERIMENT, TABLES
+from nvtrader_pipelines.policies.baselines import EqualWeight
+from tests.experiments.small import EXPERIMENT, TABLES, archives_of_rule
 from tests.markets import synthetic_panel
 from tests.panels import with_other_future
 
@@ -89,6 +92,26 @@ def test_a_run_for_validation_only_is_not_deployed(plan, run):
 def test_a_market_of_other_names_is_refused(plan, run, parent):
     with pytest.raises(PolicyArchiveError, match="the panel has 4 symbols"):
         deployed(plan, run, parent, panel=synthetic_panel(700, 4))
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (("AAA", "BBB"), r"has 2 symbols \(AAA, BBB\), without CCC; use the panel"),
+        (("AAA", "BBB", "CCC", "DDD"), r"has 4 symbols \(AAA, BBB, CCC, DDD\), with DDD; use"),
+        (("AAA", "BBB", "ZZZ"), r"has 3 symbols \(AAA, BBB, ZZZ\), without CCC, with ZZZ; use"),
+        (("BBB", "AAA", "CCC"), r"has 3 symbols \(BBB, AAA, CCC\), in another order; use"),
+    ],
+)
+def test_a_rule_too_is_refused_a_market_of_other_names_or_another_order_than_it_was_tested_on(plan, names, said):
+    spec = EXPERIMENT.model_copy(update={"agent": EqualWeight(), "seeds": (0,)})
+    tested = RunPlan.of(spec, plan.panel)
+    archives = archives_of_rule(tested)
+    parent = Parent(tested.run_id, fold_dates(tested))
+    assert deploy(spec, plan.panel, parent, archives, {}, {}, "tiny").panel is plan.panel
+    other = replace(synthetic_panel(700, len(names)), symbols=names)
+    with pytest.raises(PolicyArchiveError, match=rf"trained on 3 symbols \(AAA, BBB, CCC\), but the panel {said}"):
+        deploy(spec, other, parent, archives, {}, {}, "tiny")
 
 
 def test_what_comes_after_a_close_does_not_change_what_is_decided_there(plan, run, parent):

@@ -20,7 +20,7 @@ from nvtrader_pipelines.portfolio.pipeline import WeightPipeline
 from nvtrader_pipelines.portfolio.pipeline.turbulence import TurbulenceTiming
 from tests.evaluation.stress.markets import BEFORE, random_walks
 from tests.experiments.memory import ticking
-from tests.experiments.small import EXPERIMENT, trained
+from tests.experiments.small import EXPERIMENT, archives_of_rule, trained
 
 ROWS = random_walks(3).rows()
 PANEL = build_panel(ROWS, compute_features(ROWS))
@@ -112,7 +112,7 @@ def test_where_several_folds_test_a_block_all_of_them_are_known_to_be_trained_on
     assert len(parts) == len(plan.paths.blocks) == 3
     for world in stressed_worlds(ROWS, parts, STRESS_TEST):
         if hasattr(world, "blocks"):
-            who = contest_of(plan, {}, {}, {})(world)
+            who = contest_of(plan, archives_of_rule(plan), {}, {})(world)
             assert {len(each.by_fold) for each in who} == {len(world.blocks)} == {1}
     last = parts[-1]
     assert all(end < last.first for _, end in last.trained)

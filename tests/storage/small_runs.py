@@ -50,9 +50,9 @@ OF_A_RUN = (TRAJECTORIES, EQUITY_CURVES, ACTION_LOGS, REWARD_DECOMPOSITION, TRAI
 N_SESSIONS = 480
 
 
-def land(lake: Warehouse, n_sessions=N_SESSIONS) -> None:
+def land(lake: Warehouse, n_sessions=N_SESSIONS, n_symbols=3) -> None:
     """Make the market of the first sessions of one long history, and pin it."""
-    bars = synthetic_bars(n_sessions=600)
+    bars = synthetic_bars(n_sessions=600, n_symbols=n_symbols)
     days = bars["date"].unique().sort()[:n_sessions]
     made = market_tables(csv_file(bars.filter(pl.col("date").is_in(days.implode()))))
     tables = {BARS: made.bars, CLEAN_BARS: made.clean_bars, RETURNS: made.returns, FEATURES: made.features}

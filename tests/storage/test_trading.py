@@ -21,9 +21,10 @@ from nvtrader_pipelines.storage.paper_backtest import account_backtest, deployme
 from nvtrader_pipelines.storage.paper_book import book_path
 from nvtrader_pipelines.storage.tables import EVALUATIONS, PORTFOLIO_STATE
 from nvtrader_pipelines.storage.warehouse import Warehouse
+from tests.storage.activations import OTHER
 from tests.storage.desks import add_account, days_of, desk, evening, make_active, states, trade
 from tests.storage.small_runs import N_SESSIONS, land
-from tests.storage.untrained import AT
+from tests.storage.untrained import AT, planned, sealed
 
 HOLD = (
     "import fcntl, sys; f = open(sys.argv[1], 'a'); fcntl.flock(f, fcntl.LOCK_EX); print('held', flush=True); input()"
@@ -150,6 +151,39 @@ def test_a_policy_whose_tests_lie_too_far_back_does_not_begin_to_trade(home, mon
         make_active(lake, run, policy, at=AT + dt.timedelta(days=n))
     with pytest.raises(ExecutionError, match=f"was tested to {last}"):  # what is activated again begins again
         trade(lake)
+
+
+@pytest.fixture
+def rule(home):
+    """A rule of the home that has the verdict of its policy."""
+    lake, run = home
+    other = sealed(lake, planned(lake, OTHER))
+    where = {"spec_hash": [other.spec_hash], "run_id": [other.run_id]}
+    rows = lake.read(EVALUATIONS, {"run_id": [run.run_id]}).filter(pl.col("policy") == run.experiment)
+    mine = {"policy": other.experiment, "spec_hash": other.spec_hash, "run_id": other.run_id}
+    lake.replace(EVALUATIONS, rows.with_columns(pl.lit(value).alias(name) for name, value in mine.items()), where)
+    yield other
+    lake.replace(EVALUATIONS, rows.clear(), where)
+
+
+def test_a_rule_does_not_trade_a_market_of_other_names_than_it_was_tested_on(home, rule):
+    lake, _ = home
+    make_active(lake, rule, at=AT + dt.timedelta(days=1))
+    days = days_of(lake)[-3:]
+    trade(lake, days[0], days[1])
+    before, said = states(lake), JsonlAudit(lake.home).events()
+    try:
+        for n_symbols, found in ((2, "2 symbols (AAA, BBB), without CCC"), (4, "CCC, DDD), with DDD")):
+            land(lake, n_symbols=n_symbols)
+            refused = rf"other of run \w+ cannot trade on the market as it is now: .*{re.escape(found)}; use the panel"
+            for step in (lambda: trade(lake), desk(lake).execute):
+                with pytest.raises(StorageError, match=refused):
+                    step()
+            assert (states(lake), JsonlAudit(lake.home).events()) == (before, said)
+    finally:
+        land(lake)
+    trade(lake)
+    assert [state.session for state in states(lake)[-3:]] == days
 
 
 def test_an_account_does_not_begin_before_the_policys_tests_nor_after_the_market(home):
