@@ -22,7 +22,8 @@ from nvtrader_pipelines.execution.plan import RebalancePlan, Stage
 from nvtrader_pipelines.execution.reconciliation import reconcile
 
 FloatArray = NDArray[np.float64]
-PARTLY = "no more was filled: {why}; the rest is not carried on"
+NO_PRICE = "it has no price on {session}; what is held of it is kept"
+NOTHING_LEFT = "no more was filled: the session's volume or the cash left nothing for it; the rest is not carried on"
 AS_WANTED = 1e-9  # of a trade's value: what fills so near to it is all of it
 SAME_CASH = 1e-8  # of the account's value
 
@@ -76,7 +77,7 @@ class PaperBroker:
         self._require_session(np.maximum(account.weights, plan.target), t + 1)
         halted = ~self._market.tradable(t) & ~self._market.delisted(t)
         changed = np.abs(np.array(plan.target[:-1]) - wanted.transition.drifted[0, :-1]) > HELD
-        reason = f"it has no price on {self._market.fill_session(t)}; what is held of it is kept"
+        reason = NO_PRICE.format(session=self._market.fill_session(t))
         names = [self._symbols[j] for j in np.flatnonzero(halted & changed)]
         booked = {order.order_id: order for order in self.booked(plan.plan_id)}  # as it was quoted when it was placed
         made = {order.order_id: order for order in wanted.orders} | booked
@@ -161,9 +162,7 @@ class PaperBroker:
         target = np.array(plan.target)
         prices, tradable = market.fill_prices(t), market.tradable(t)
         held = np.maximum(account.weights[:-1], target[:-1]) > HELD
-        require_prices(self._symbols, held & tradable, prices, market.fill_session(t))
-        known = market.prices.last_closes[market.filled_at(t)]
-        require_prices(self._symbols, held & ~tradable, known, market.fill_session(t))
+        require_prices(self._symbols, held, prices, market.fill_session(t))
         value = market.growth_to_fill(account, t) * account.equity * self._opened().capital
         done = market.hold(account, t, target)
         trades = np.abs(done.trades[0, :-1])
@@ -216,11 +215,12 @@ class PaperBroker:
         cost = float(wanted.transition.cost[0]) if whole else self._market.cost_of(traded / wanted.value, t)
         gross = np.abs(traded).sum()
         fees = cost * wanted.value - slip * gross
-        fills, rest = [], {}
+        fills, rest, tradable = [], {}, self._market.tradable(t)
         for order in opened:
             shares = filled[order.symbol]
             if shares == 0.0:
-                rest[order.order_id] = PARTLY.format(why="the session's volume or the cash left nothing for it")
+                reason = NOTHING_LEFT if tradable[self._places[order.symbol]] else NO_PRICE
+                rest[order.order_id] = reason.format(session=order.session)
                 continue
             fills.append(
                 Fill(

@@ -55,8 +55,9 @@ class PaperMarket:
         return self.panel.sessions[self.filled_at(t)].item()
 
     def fill_prices(self, t: int) -> FloatArray:
-        """Prices the orders of a decision fill at, (N,)."""
-        return self.prices.filled_at(self.legs.fill)[self.filled_at(t)]
+        """Prices the orders of a decision fill at, (N,); of a name that has none there, its last close."""
+        at = self.filled_at(t)
+        return np.where(self.tradable(t), self.prices.filled_at(self.legs.fill)[at], self.prices.last_closes[at])
 
     def tradable(self, t: int) -> Flags:
         """Names that have a price at the fill of a decision, (N,)."""

@@ -1,4 +1,5 @@
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -137,6 +138,34 @@ def test_prices_that_are_adjusted_anew_between_two_steps_of_a_session_change_sha
     assert state.weights == pytest.approx(expected.weights, abs=1e-12)
     assert (state.equity, state.cost) == pytest.approx((expected.equity, expected.cost), rel=1e-12)
     assert state.shares == pytest.approx({name: n / 0.7 for name, n in expected.shares.items()}, rel=1e-9)
+    assert state.differences == ()
+
+
+@pytest.mark.parametrize("account_spec", [PaperAccountSpec(), PaperAccountSpec(volume_share=0.5)])
+def test_a_placed_order_of_a_name_whose_bar_is_taken_back_before_its_fill_is_cancelled_and_nothing_differs(
+    account_spec,
+):
+    spec, volume = spec_of(environment=DEAR.model_dump(), pipeline=PIPELINE), 1e9
+    prices = prices_of(STEADY, volume=volume)
+    account = Account(Deployed(STEADY, spec, Wishes()), account_spec=account_spec, prices=prices)
+    account.open(10).trade(11, 14)
+    placed = account.broker.orders(account.trader._pending(15).plan, 14)[0]
+    for order in placed:
+        account.broker.submit(order)
+    there = STEADY.tradable.copy()
+    there[15, STEADY.symbols.index(placed[-1].symbol)] = False
+    account.deployed.panel = replace(
+        STEADY,
+        tradable=there,
+        close_returns=STEADY.close_returns * there,
+        overnight_returns=STEADY.overnight_returns * there,
+    )
+    account.prices = prices_of(account.deployed.panel, volume=volume)
+    account.trader = account.hired()
+    state = account.session(15)
+    ended = {each.order: (each.status, each.reason) for each in account.book.orders(placed[0].plan_id)}
+    reason = f"it has no price on {state.session}; what is held of it is kept"
+    assert ended == {**dict.fromkeys(placed[:-1], ("filled", "")), placed[-1]: ("cancelled", reason)}
     assert state.differences == ()
 
 
