@@ -7,7 +7,10 @@ from datetime import date, datetime
 from nvtrader_pipelines.execution.audit import AuditEvent, AuditLog, event_id
 from nvtrader_pipelines.execution.book import Kept
 from nvtrader_pipelines.execution.errors import ExecutionError
+from nvtrader_pipelines.execution.orders import plan_of
 from nvtrader_pipelines.execution.plan_records import PlanRecord, plan_records
+
+UNPLACED = frozenset({"constructed", "blocked", "waiting"})  # statuses of plans of which no order can be placed yet
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,37 @@ class Journal:
                 f"the book of an account must have all that the audit tells of it, but that of {self.account} lacks "
                 f"{min(missing, key=lambda each: (str(each[0]), each[1]))[1]} and {len(missing) - 1} more: it is lost, "
                 "or an older copy; put the newest back, or trade another account"
+            )
+
+    def require_told(self, kept: Kept, *, late: bool) -> None:
+        """Refuse an audit that does not tell of all that a book has, since what is not told is decided anew.
+
+        Orders and fills that a step which was killed left untold are told by the next attempt.
+
+        Args:
+            kept: what the book has.
+            late: whether orders may be filled after the session they were placed for, as those at a broker.
+
+        Raises:
+            ExecutionError: naming some of what is missing.
+        """
+        said = [event for events in self._of_plan.values() for event in events]
+        known = {each.order_id or each.plan_id for each in said if each.kind in {"placed", "cancelled"}}
+        orders = {key for key in kept.orders if known.isdisjoint((key, plan_of(key)))}
+        fills = kept.fills - {each.order_id for each in said if each.kind == "filled"}
+        records = [record for plan_id in {plan_of(key) for key in orders | fills} if (record := self.record(plan_id))]
+        last = max(kept.sessions, default=date.min)
+        in_hand = {r.plan.plan_id for r in records if r.plan.session >= last and r.status not in UNPLACED}
+        waiting = {r.plan.plan_id for r in records if late and r.status == "placed"}
+        untold = [
+            *(f"order {key}" for key in sorted(orders) if plan_of(key) not in in_hand),
+            *(f"the fill of order {key}" for key in sorted(fills) if plan_of(key) not in in_hand | waiting),
+        ]
+        if untold:
+            raise ExecutionError(
+                f"the audit must tell of all that the book of an account has, but of {self.account} it lacks "
+                f"{untold[0]} and {len(untold) - 1} more: its last rows were cut off, or it is an older copy; put the "
+                "whole file back, or trade another account"
             )
 
     def has(self, event: str) -> bool:

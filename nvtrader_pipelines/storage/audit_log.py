@@ -1,7 +1,8 @@
 """The audit on disk: one file of JSON lines, only ever appended to, each row chained to the row before it.
 
 One file and not one per year: the chain is one sequence, whatever moments its rows tell of, and a desk adds a few
-thousand rows a year. What a chain cannot show, that its last rows were cut off, the mirror in `portfolio.audit` does.
+thousand rows a year. What a chain cannot show, that its last rows were cut off, the books of the accounts do before
+they are traded, as each order and fill of theirs must be told; and the mirror in `portfolio.audit`, of every row.
 """
 
 import errno

@@ -132,7 +132,9 @@ class Desk:
     def settle(self) -> AccountState:
         """Mark the account to the close of the session: its row of the book."""
         with self._hired() as (trader, market, book):
-            return trader.settle(_in_hand(trader, market, _opened(book)))
+            t = _in_hand(trader, market, _opened(book))
+            trader.execute(t)  # what a step that was killed left untold is told before the state is kept
+            return trader.settle(t)
 
     def propose(self) -> RebalancePlan | None:
         """The plan decided at the close of the session; None where none is due."""
@@ -167,8 +169,7 @@ class Desk:
         """
         read_account(self.lake.home, self.account)
         with held_account(self.lake.home, self.account) as book:
-            journal = Journal(self._log, self.account)
-            journal.require_kept(book.kept())
+            journal = self._journal(book)
             event = acceptance(self.account, book.last(), (by, reason), self._clock())
             journal.append(event)
             return event
@@ -211,8 +212,7 @@ class Desk:
             return self._answered(book, plan_id, answer, (by, reason))
 
     def _answered(self, book: SqliteBook, plan_id: str, answer: Answer, said: tuple[str, str]) -> AuditEvent:
-        journal = Journal(self._log, self.account)
-        journal.require_kept(book.kept())
+        journal = self._journal(book)
         record = journal.record(plan_id)
         if record is None:
             raise ExecutionError(
@@ -249,9 +249,14 @@ class Desk:
             market = self._market_of(active)
             market.require_fresh(self._clock())
             oversight = Oversight(self._switch, market.findings, market.unbuyable, self._clock, self._by)
-            journal = Journal(self._log, self.account)
-            journal.require_kept(book.kept())
-            yield Trader(market.deployment.fresh(), market.venue(book), journal, oversight), market, book
+            yield Trader(market.deployment.fresh(), market.venue(book), self._journal(book), oversight), market, book
+
+    def _journal(self, book: SqliteBook) -> Journal:
+        """What the audit tells of the account, which is what its book has."""
+        journal, kept = Journal(self._log, self.account), book.kept()
+        journal.require_kept(kept)
+        journal.require_told(kept, late=read_account(self.lake.home, self.account).kind != "paper")
+        return journal
 
     def _market_of(self, active: ActivePolicy) -> DeskMarket:
         """The market, read anew where it or the policy is another; what people keep in files always is."""

@@ -198,7 +198,10 @@ class Account:
         market = PaperMarket.of(self.deployed.panel, spec.environment, self.prices, self.account_spec.slippage_bps)
         self.broker = PaperBroker(market, self.book, self.account_spec)
         oversight = Oversight(self.switch, self.findings, self.unbuyable, ticking(), "test")
-        return Trader(self.deployed, self.broker, Journal(self.log, ACCOUNT), oversight)
+        journal, kept = Journal(self.log, ACCOUNT), self.book.kept()
+        journal.require_kept(kept)
+        journal.require_told(kept, late=False)
+        return Trader(self.deployed, self.broker, journal, oversight)
 
     def open(self, t):
         """Open at the close of a session and decide there."""

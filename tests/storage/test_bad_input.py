@@ -170,6 +170,22 @@ def test_bad_input_is_a_sentence_and_nothing_is_written(bad, sentence, traded, h
         assert written(home) == before
 
 
+@pytest.fixture
+def desk(traded, home, monkeypatch):
+    """The account's desk, on the market it was traded on."""
+    market = SimpleNamespace(
+        is_live=False, panel=PANEL, day=lambda t: PANEL.sessions[t].item(), deployment=traded.deployed
+    )
+    market.n_ended = len(PANEL.sessions)
+    market.require_fresh, market.index_of = lambda now: None, lambda day: PANEL.index_of(np.datetime64(day))
+    market.venue, market.findings = lambda book: traded.broker, lambda plan, t: ()
+    market.unbuyable = lambda day: {}
+    traded.deployed.fresh = lambda: traded.deployed
+    monkeypatch.setattr(trading, "active_policy", lambda lake: None)
+    monkeypatch.setattr(Desk, "_market_of", lambda desk, active: market)
+    return Desk.open(Warehouse(home), clock=lambda: AT)
+
+
 @pytest.mark.parametrize(
     ("lost", "what"),
     [
@@ -179,18 +195,9 @@ def test_bad_input_is_a_sentence_and_nothing_is_written(bad, sentence, traded, h
         (("fills",), "the fill of order .* and 9 more"),
     ],
 )
-def test_a_book_that_was_lost_or_is_an_older_copy_is_not_traded_on(lost, what, traded, home, monkeypatch):
-    market = SimpleNamespace(
-        is_live=False, panel=PANEL, day=lambda t: PANEL.sessions[t].item(), deployment=traded.deployed
-    )
-    market.n_ended = len(PANEL.sessions)
-    market.require_fresh, market.index_of = lambda now: None, lambda day: PANEL.index_of(np.datetime64(day))
-    market.venue, market.findings, market.unbuyable = lambda book: traded.broker, None, None
-    traded.deployed.fresh = lambda: traded.deployed
-    monkeypatch.setattr(trading, "active_policy", lambda lake: None)
-    monkeypatch.setattr(Desk, "_market_of", lambda desk, active: market)
+def test_a_book_that_was_lost_or_is_an_older_copy_is_not_traded_on(lost, what, traded, home, desk):
     traded.trade(11, 13)
-    desk, plan = Desk.open(Warehouse(home), clock=lambda: AT), Journal(traded.log, ACCOUNT).records()[-1].plan.plan_id
+    plan = Journal(traded.log, ACCOUNT).records()[-1].plan.plan_id
     assert len(desk.due()) == 26
     with closing(sqlite3.connect(book_path(home, ACCOUNT))) as book, book:
         for table in lost:
@@ -198,6 +205,37 @@ def test_a_book_that_was_lost_or_is_an_older_copy_is_not_traded_on(lost, what, t
     for attempt in (desk.due, lambda: list(desk.trade()), lambda: desk.approve(plan, "ann")):
         with pytest.raises(ExecutionError, match=f"must have all that the audit tells of it, but .* lacks {what}"):
             attempt()
+
+
+def test_an_audit_whose_last_rows_were_cut_off_is_not_traded_on_until_it_is_whole(traded, home, desk):
+    traded.trade(11, 13)
+    traded.trader.execute(14)
+    rows, events = traded.log.path.read_bytes().splitlines(keepends=True), traded.log.events()
+    n_cleared = max(n for n, event in enumerate(events, start=1) if event.kind == "cleared")
+
+    def cut(left):
+        traded.log.path.write_bytes(b"".join(rows[:left]))
+        return Desk.open(desk.lake, clock=lambda: AT)
+
+    for left in (0, 5, n_cleared - 1):
+        begun, before = cut(left), written(home)
+        for step, *given in (("due",), ("execute",), ("clear",), ("approve", events[-1].plan_id, "ann")):
+            with pytest.raises(ExecutionError, match=r"must tell of all that the book of an account has, .*; put the"):
+                getattr(begun, step)(*given)
+        assert written(home) == before
+    for left in (n_cleared, n_cleared + 3, len(rows)):  # as a step that was killed leaves them
+        assert len(cut(left).due()) == 26
+
+
+def test_fills_that_a_killed_step_left_untold_are_told_before_the_account_is_settled(traded, home, desk):
+    append = traded.log.append
+    traded.log.append = lambda events: append([event for event in events if event.kind != "filled"])
+    traded.trader.execute(11)
+    assert desk.settle().session == PANEL.sessions[11].item()
+    told = {event.order_id for event in JsonlAudit(home).events(ACCOUNT) if event.kind == "filled"}
+    assert told == traded.book.kept().fills
+    assert len(told) == 10
+    assert len(desk.due()) == 28
 
 
 def halted(traded):

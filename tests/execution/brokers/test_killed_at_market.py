@@ -50,7 +50,10 @@ def hired(live, fuse):
     """A trader who knows only what is kept, and whose effects burn the fuse."""
     venue = AtMarket(Fused(live.exchange, fuse), (PANEL, PRICES), Fused(live.book, fuse), AlpacaAccountSpec())
     oversight = Oversight(live.switch, lambda plan, t: (), lambda session: {}, ticking(), "test")
-    return Trader(live.deployed, venue, Journal(Fused(live.log, fuse), ACCOUNT), oversight)
+    journal, kept = Journal(Fused(live.log, fuse), ACCOUNT), live.book.kept()
+    journal.require_kept(kept)
+    journal.require_told(kept, late=True)
+    return Trader(live.deployed, venue, journal, oversight)
 
 
 def step(live, trader, t):
