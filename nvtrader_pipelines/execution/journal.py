@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 
-from nvtrader_pipelines.execution.audit import AuditEvent, AuditLog, event_id
+from nvtrader_pipelines.execution.audit import AuditEvent, AuditLog, EventKind, event_id
 from nvtrader_pipelines.execution.book import Kept
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.orders import plan_of
@@ -77,10 +77,8 @@ class Journal:
         Raises:
             ExecutionError: naming some of what is missing.
         """
-        said = [event for events in self._of_plan.values() for event in events]
-        known = {each.order_id or each.plan_id for each in said if each.kind in {"placed", "cancelled"}}
+        known, fills = self._told("placed", "cancelled"), kept.fills - self._told("filled")
         orders = {key for key in kept.orders if known.isdisjoint((key, plan_of(key)))}
-        fills = kept.fills - {each.order_id for each in said if each.kind == "filled"}
         records = [record for plan_id in {plan_of(key) for key in orders | fills} if (record := self.record(plan_id))]
         last = max(kept.sessions, default=date.min)
         in_hand = {r.plan.plan_id for r in records if r.plan.session >= last and r.status not in UNPLACED}
@@ -95,6 +93,10 @@ class Journal:
                 f"{untold[0]} and {len(untold) - 1} more: its last rows were cut off, or it is an older copy; put the "
                 "whole file back, or trade another account"
             )
+
+    def waiting(self) -> set[str]:
+        """Ids of the orders that were placed and of which no end is told."""
+        return self._told("placed") - self._told("filled", "cancelled")
 
     def has(self, event: str) -> bool:
         """Whether an event of this id is kept."""
@@ -132,6 +134,11 @@ class Journal:
     def halt(self, session: date) -> str:
         """The id of the event that tells of it."""
         return event_id("halted", self.account, session)
+
+    def _told(self, *kinds: EventKind) -> set[str]:
+        """Orders, and plans as a whole, that events of some kinds are about."""
+        said = (event for events in self._of_plan.values() for event in events if event.kind in kinds)
+        return {event.order_id or event.plan_id or "" for event in said}
 
     def _index(self, events: Sequence[AuditEvent]) -> None:
         for event in events:

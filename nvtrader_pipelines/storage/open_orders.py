@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import NamedTuple
 
@@ -21,6 +22,7 @@ from nvtrader_pipelines.storage.paper_book import SqliteBook, book_path
 
 PATIENCE_S = 20.0  # for who trades the account: it stops at the next order, as trading is stopped already
 UNSURE = "the broker has not confirmed yet that it cancelled"
+LOST = "the audit tells of orders that its book lacks"
 _LOG = logging.getLogger(__name__)
 
 
@@ -55,12 +57,12 @@ def withdraw_all(home: Home, stop: Stop) -> tuple[list[str], dict[str, str]]:
     Returns:
         The ids of the orders cancelled; by account, why some of its orders may still be open.
     """
-    cancelled, open_still = list[str](), dict[str, str]()
+    cancelled, open_still, log = list[str](), dict[str, str](), JsonlAudit(home)
     again = retry_if_exception_type(AccountInUse)
     in_turn = Retrying(stop=stop_after_delay(PATIENCE_S), wait=wait_fixed(0.2), retry=again, reraise=True)
-    for name in sorted(path.stem for path in book_path(home, DEFAULT).parent.glob("*.db")):
+    for name in _accounts(home, log):
         try:
-            found, why = in_turn(_held, home, name, stop)
+            found, why = in_turn(_held, home, name, stop, log)
             cancelled += found
             if why:
                 open_still[name] = why
@@ -69,18 +71,39 @@ def withdraw_all(home: Home, stop: Stop) -> tuple[list[str], dict[str, str]]:
     return cancelled, open_still
 
 
-def _held(home: Home, name: str, stop: Stop) -> tuple[list[str], str]:
+def _accounts(home: Home, log: JsonlAudit) -> list[str]:
+    """Every account that has a book or, where that is gone, orders that wait for all that the audit tells."""
+    books = {path.stem for path in book_path(home, DEFAULT).parent.glob("*.db")}
+    with suppress(StorageError):  # of a damaged audit, which whoever stops trading says
+        told = {row.account for row in log.rows() if row.account is not None} - books
+        books |= {name for name in told if Journal(log, name).waiting()}
+    return sorted(books)
+
+
+def _held(home: Home, name: str, stop: Stop, log: JsonlAudit) -> tuple[list[str], str]:
     """The orders of an account that are cancelled, and why others may wait at its broker still; empty where none do."""
     with held_account(home, name) as book:
         cancelled, failure = _cancelled(home, name, book, stop)
-        left = [each.order.order_id for each in book.open_orders()]
-        kept_here = not left or isinstance(read_account(home, name), PaperAccountSpec)
-        why = "" if kept_here else f"{failure or UNSURE}: {', '.join(left)}"
+        left, lost = [each.order.order_id for each in book.open_orders()], _lost(home, name, book, log)
+        kept_here = not left + lost or isinstance(read_account(home, name), PaperAccountSpec)
+        reasons = {str(failure or UNSURE): left, LOST: lost}
+        why = "" if kept_here else "; ".join(f"{said}: {', '.join(ids)}" for said, ids in reasons.items() if ids)
         try:
             _tell(home, name, cancelled, stop)
         except StorageError as error:
             _LOG.warning("what was cancelled of %s is told by its next session, as the book has it: %s", name, error)
         return [each.order.order_id for each in cancelled], why
+
+
+def _lost(home: Home, name: str, book: SqliteBook, log: JsonlAudit) -> list[str]:
+    """Orders that wait at an account's broker for all that the audit tells, and that its book does not have."""
+    kept = book.kept().orders
+    with suppress(StorageError):  # an account whose file cannot be read may be at a broker
+        if isinstance(read_account(home, name), PaperAccountSpec):
+            return []
+    with suppress(StorageError):  # of a damaged audit
+        return sorted(Journal(log, name).waiting() - kept)
+    return []
 
 
 def _cancelled(

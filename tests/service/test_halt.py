@@ -5,6 +5,7 @@ from contextlib import closing
 
 import pytest
 
+from nvtrader_pipelines.execution.audit import About, plan_event
 from nvtrader_pipelines.execution.book import BookedOrder
 from nvtrader_pipelines.execution.brokers.account_spec import AlpacaAccountSpec
 from nvtrader_pipelines.execution.orders import Order
@@ -15,7 +16,7 @@ from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.kill_switch import VARIABLE, FileKillSwitch
 from nvtrader_pipelines.storage.paper_book import SqliteBook, book_path
 from tests.execution.brokers.alpaca_stub import KEYS, AlpacaStub, serving
-from tests.service.desks import SESSION, keep, plan
+from tests.service.desks import AT, SESSION, keep, plan
 from tests.service.words import is_one_sentence
 
 
@@ -136,6 +137,47 @@ def test_halting_does_not_depend_on_a_broker_and_says_loudly_what_may_still_be_o
     assert loud.startswith("ORDERS MAY STILL BE OPEN on the account live: ")
     assert said in loud
     assert exchange.orders[0]["status"] == "accepted"
+
+
+@pytest.mark.parametrize(
+    ("left", "said"),
+    [
+        ("no book", "the audit tells of orders that its book lacks: "),
+        ("an empty book", "the audit tells of orders that its book lacks: "),
+        ("no file", "there is no account 'live'"),
+    ],
+)
+def test_orders_that_the_audit_tells_of_and_a_lost_book_does_not_are_said_loudly_until_they_have_ended(
+    exchange, home, invoke, left, said
+):
+    kept, order_id = plan(account="live"), exchange.orders[0]["client_order_id"]
+    with closing(SqliteBook(home, "live")) as book:
+        (booked,) = book.orders(kept.plan_id)
+    detail = {"order": booked.order.model_dump(mode="json")}
+    JsonlAudit(home).append([plan_event("placed", kept, AT, "desk", About(order_id, "AAA", detail=detail))])
+    for path in book_path(home, "live").parent.iterdir():
+        path.unlink()
+    if left == "an empty book":
+        book_path(home, "live").touch()
+    if left == "no file":
+        (home.accounts / "live.yaml").unlink()
+    found = invoke("halt", "--reason", "news")
+    assert found.exit_code == FAILED
+    stopped, loud = found.stdout.splitlines()
+    assert stopped == "trading is stopped: news"
+    assert loud.startswith(f"ORDERS MAY STILL BE OPEN on the account live: {said}")
+    assert (order_id in loud) == (left != "no file")
+    JsonlAudit(home).append([plan_event("cancelled", kept, AT, "desk", About(order_id, "AAA"))])
+    assert invoke("halt").exit_code == 0
+
+
+def test_orders_of_an_account_kept_here_wait_nowhere_though_its_book_is_lost(home, invoke):
+    kept = keep(home, plan())
+    detail = {"order": {"order_id": f"{kept.plan_id}-AAA"}}
+    JsonlAudit(home).append(
+        [plan_event("placed", kept, AT, "desk", About(f"{kept.plan_id}-AAA", "AAA", detail=detail))]
+    )
+    assert invoke("halt").exit_code == 0
 
 
 def spoiled(home, monkeypatch):
