@@ -90,6 +90,9 @@ def nothing_to_trade(lake: Warehouse, account: str, session: date) -> str | None
 
     An account at a broker always is: its run fails where a person sees it, as holdings that nobody looks after are
     worse than a red run. One kept here loses nothing, since it catches up session by session once its bars come.
+
+    Raises:
+        StorageError: if nobody can tell what trades, as the pointer is damaged or gone.
     """
     if read_account(lake.home, account).kind != "paper":
         return None

@@ -19,7 +19,7 @@ from nvtrader_pipelines.storage.audit_log import JsonlAudit
 from nvtrader_pipelines.storage.compliance import read_limits, require_no_looser
 from nvtrader_pipelines.storage.entrants import Panels
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.files import locked, write_atomically
+from nvtrader_pipelines.storage.files import is_given, locked, write_atomically
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.policy_library import PolicyLibrary, SealedRun
@@ -95,7 +95,7 @@ def read_active(home: Home) -> ActivePolicy | None:
 
     Raises:
         StorageError: if the pointer cannot be read, is damaged or has unknown fields, the audit cannot be read, or the
-            pointer is not what the last activation that the audit has wrote.
+            pointer is gone or otherwise not what the last activation that the audit has wrote.
     """
     if not _pending(home).exists():
         with contextlib.suppress(StorageError):  # another process may be activating: see when it has ended
@@ -307,27 +307,31 @@ def _finish(home: Home) -> None:
 
 
 def _audited(home: Home) -> ActivePolicy | None:
-    """The pointer, whose every field is that of the last activation in the audit."""
+    """The pointer, whose every field is that of the last activation in the audit; None where neither has any."""
     active = _read(home.active_policy)
-    if active is None:
-        return None
-    wanted = active.event
     activations = {each.event_id: each for each in JsonlAudit(home).events() if each.kind == "promoted"}
-    kept, last = activations.get(wanted.event_id), next(reversed(activations.values()), wanted)
-    if kept == wanted == last:
+    last = next(reversed(activations.values()), None)
+    kept = activations.get(active.event.event_id) if active else None
+    if kept == last == (active.event if active else None):
         return active
-    if kept == wanted:
-        differs = f"the audit has a later one, of {last.policy} of run {last.run_id} on {last.at:%Y-%m-%d}"
-    elif kept is None:
-        differs = "the audit has no such activation"
-    else:
-        known = _flat(kept)
-        others = [name for name, value in _flat(wanted).items() if known.get(name) != value]
-        differs = f"the audit has another {', '.join(others)}"
     raise StorageError(
-        f"{home.active_policy} is not what an activation wrote: {differs}; nothing trades until a policy is activated "
-        "again, which replaces it: `nvtrader policies activate`"
+        f"{home.active_policy} is not what an activation wrote: {_difference(active, kept, last)}; nothing trades "
+        "until a policy is activated again, which replaces it: `nvtrader policies activate`"
     )
+
+
+def _difference(active: ActivePolicy | None, kept: AuditEvent | None, last: AuditEvent | None) -> str:
+    """What the pointer has otherwise than its own event in the audit, or than the last one there."""
+    told = f"of {last.policy} of run {last.run_id} on {last.at:%Y-%m-%d}" if last else ""
+    if active is None:
+        return f"it is gone, and the audit has one, {told}"
+    if kept is None:
+        return "the audit has no such activation"
+    if kept == active.event:
+        return f"the audit has a later one, {told}"
+    known = _flat(kept)
+    others = [name for name, value in _flat(active.event).items() if known.get(name) != value]
+    return f"the audit has another {', '.join(others)}"
 
 
 def _flat(event: AuditEvent) -> dict[str, object]:
@@ -336,9 +340,7 @@ def _flat(event: AuditEvent) -> dict[str, object]:
 
 def _read(path: Path) -> ActivePolicy | None:
     try:
-        return ActivePolicy.model_validate_json(path.read_bytes())
-    except FileNotFoundError:
-        return None
+        return ActivePolicy.model_validate_json(path.read_bytes()) if is_given(path) else None
     except (OSError, ValidationError) as error:
         raise StorageError(
             f"{path} cannot be read as the active policy ({_reason(error)}); nothing trades until a policy is "

@@ -34,7 +34,12 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold a file lock between processes; the kernel frees it when a process dies."""
+    """Hold a file lock between processes; the kernel frees it when a process dies.
+
+    Raises:
+        StorageError: if a folder above is a link to nowhere.
+    """
+    is_given(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

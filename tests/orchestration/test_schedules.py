@@ -7,11 +7,13 @@ import exchange_calendars
 import pytest
 from dagster._utils.schedules import schedule_execution_time_iterator
 
+from nvtrader_pipelines.execution.audit import AuditEvent, event_id
 from nvtrader_pipelines.orchestration import schedules
 from nvtrader_pipelines.orchestration.instance import open_instance
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, YEARS
 from nvtrader_pipelines.orchestration.resources import DeskResource, WarehouseResource
 from nvtrader_pipelines.storage.active_policy import PolicyRef, activate
+from nvtrader_pipelines.storage.audit_log import JsonlAudit
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger import Ledger
@@ -179,6 +181,11 @@ def test_without_an_active_policy_no_account_is_rebalanced_and_a_damaged_pointer
     home.active_policy.parent.mkdir(parents=True)
     home.active_policy.write_text("{")
     with pytest.raises(StorageError, match="cannot be read as the active policy"):
+        rebalanced(home, 2026, 11, 27)
+    home.active_policy.unlink()
+    activation = AuditEvent(event_id=event_id("promoted"), kind="promoted", at=AT, by="ann", policy="small", run_id="1")
+    JsonlAudit(home).append([activation])
+    with pytest.raises(StorageError, match="it is gone, and the audit has one, of small"):
         rebalanced(home, 2026, 11, 27)
 
 

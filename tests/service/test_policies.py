@@ -253,3 +253,14 @@ def test_a_damaged_pointer_is_told_and_a_new_activation_replaces_it(invoke, lake
     assert invoke("policies", "promote", "small").exit_code == BAD_INPUT
     assert invoke("policies", "activate", "small").exit_code == 0
     assert Warehouse(lake.home).read(PROMOTIONS)["activated"].any()
+
+
+def test_a_pointer_that_is_gone_is_told_wherever_one_asks_what_trades(invoke, lake):
+    invoke("policies", "activate", "small")
+    lake.home.active_policy.unlink()
+    said = "active_policy.json is not what an activation wrote: it is gone, and the audit has one, of small"
+    assert said in " ".join(invoke("policies").stdout.split())
+    assert said in invoke("portfolio").stderr
+    findings = diagnosed(invoke)
+    assert said in findings["active policy"]["problem"]
+    assert said in findings["account paper"]["problem"]

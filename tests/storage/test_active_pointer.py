@@ -6,6 +6,7 @@ from nvtrader_pipelines.storage import active_policy
 from nvtrader_pipelines.storage.active_policy import read_active
 from nvtrader_pipelines.storage.audit_log import JsonlAudit
 from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.home import Home
 from tests.storage import activations
 from tests.storage.activations import LATER, promoted, put
 from tests.storage.untrained import AT
@@ -64,6 +65,34 @@ def test_an_older_pointer_that_was_put_back_does_not_trade(lake, run, other):
     with pytest.raises(StorageError, match=r"the audit has a later one, of other of run \w+ on 2024-01-04; nothing"):
         read_active(lake.home)
     assert put(lake, (run.run_id, "small"), LATER) == read_active(lake.home)
+
+
+@pytest.mark.parametrize("leads_to", [None, "a file on a disk that is not mounted"])
+def test_a_pointer_that_is_gone_does_not_trade_while_the_audit_has_an_activation(lake, run, leads_to):
+    put(lake, (run.run_id, "small"))
+    lake.home.active_policy.unlink()
+    said = r"is not what an activation wrote: it is gone, and the audit has one, of small of run \w+ on 2024-01-03;"
+    if leads_to:
+        lake.home.active_policy.symlink_to(leads_to)
+        said = "cannot be read as the active policy"
+    with pytest.raises(StorageError, match=said):
+        read_active(lake.home)
+    assert put(lake, (run.run_id, "small"), LATER) == read_active(lake.home)
+    assert not lake.home.active_policy.is_symlink()
+    assert len(promoted(lake)) == 2
+
+
+def test_where_nothing_was_ever_activated_no_policy_trades_and_nothing_is_written(tmp_path):
+    assert read_active(Home(tmp_path)) is None
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_of_the_pointer_that_leads_nowhere_is_not_taken_for_one_without(tmp_path):
+    home = Home(tmp_path)
+    home.runtime.parent.mkdir()
+    home.runtime.symlink_to("a disk that is not mounted")
+    with pytest.raises(StorageError, match="runtime is a link to nowhere"):
+        read_active(home)
 
 
 def test_one_who_reads_while_another_activates_sees_one_of_the_two(lake, run, trading, monkeypatch):

@@ -11,6 +11,7 @@ from nvtrader_pipelines.storage.policy_cards import card_of, library_of, named_p
 from nvtrader_pipelines.storage.policy_library import PolicyLibrary
 from nvtrader_pipelines.storage.table import polars_type
 from nvtrader_pipelines.storage.tables import EVALUATIONS, VALIDATION
+from tests.storage.activations import forget_activations
 from tests.storage.untrained import AT, EXPERIMENT, KEY, begun, judged, market_home, planned, sealed
 
 RULE = EXPERIMENT.model_copy(update={"name": "rule", "agent": EqualWeight(), "seeds": (0,)})
@@ -126,7 +127,7 @@ def test_the_policy_that_trades_is_marked_and_a_damaged_pointer_told(lake, run, 
     library = library_of(lake, ledger)
     assert not any(card.active for card in library.cards)
     assert "cannot be read as the active policy" in library.problems[0]
-    lake.home.active_policy.unlink()
+    forget_activations(lake)
 
 
 def test_a_damaged_manifest_is_told_and_hides_no_other_policy(lake, run, ledger):

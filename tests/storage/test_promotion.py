@@ -300,6 +300,17 @@ def test_a_damaged_pointer_stops_the_gate_and_a_person_replaces_it(lake):
     assert trades(lake) == "steady"
 
 
+def test_what_the_gate_refused_it_does_not_promote_once_the_pointer_is_gone(lake):
+    ask(lake, "still")
+    assert not ask(lake, "steady").activated
+    lake.home.active_policy.unlink()
+    with pytest.raises(StorageError, match="it is gone, and the audit has one, of still"):
+        ask(lake, "steady")
+    assert len(answers(lake)) == 2
+    assert say(lake, "steady").activated
+    assert trades(lake) == "steady"
+
+
 def test_the_active_deflated_sharpe_ratio_of_the_run_is_shown(lake, runs):
     kinds = {column.name: polars_type(column.kind) for column in VALIDATION.fields}
     run_id = runs["steady"].run_id

@@ -21,7 +21,7 @@ from nvtrader_pipelines.storage.paper_backtest import account_backtest, deployme
 from nvtrader_pipelines.storage.paper_book import book_path
 from nvtrader_pipelines.storage.tables import EVALUATIONS, PORTFOLIO_STATE
 from nvtrader_pipelines.storage.warehouse import Warehouse
-from tests.storage.activations import OTHER
+from tests.storage.activations import OTHER, forget_activations
 from tests.storage.desks import add_account, days_of, desk, evening, make_active, states, trade
 from tests.storage.small_runs import N_SESSIONS, land
 from tests.storage.untrained import AT, planned, sealed
@@ -107,7 +107,7 @@ def test_the_steps_of_a_session_one_by_one_are_the_session_whole(home):
 
 def test_without_an_active_policy_nothing_trades(home):
     lake, _ = home
-    lake.home.active_policy.unlink()
+    forget_activations(lake)
     with pytest.raises(StorageError, match="no policy is active"):
         desk(lake).due()
     with pytest.raises(StorageError, match="no policy is active"):
@@ -115,10 +115,13 @@ def test_without_an_active_policy_nothing_trades(home):
     assert not book_path(lake.home, "paper").exists()
 
 
-def test_a_damaged_pointer_stops_trading(home):
+def test_a_pointer_that_is_damaged_or_gone_stops_trading(home):
     lake, _ = home
     lake.home.active_policy.write_text("{")
     with pytest.raises(StorageError, match="cannot be read as the active policy"):
+        trade(lake)
+    lake.home.active_policy.unlink()
+    with pytest.raises(StorageError, match="it is gone, and the audit has one"):
         trade(lake)
     assert not book_path(lake.home, "paper").exists()
 
