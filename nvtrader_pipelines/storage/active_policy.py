@@ -130,13 +130,15 @@ def activate(
 
     Raises:
         StorageError: if the run is unknown or not sealed, has no such policy, is for validation only, its files are
-            missing or changed, they do not open on the market as it is now, its limits are looser than the desk's, or
-            the audit cannot be read.
+            missing or changed, they do not open on the market as it is now, its limits are looser than the desk's, the
+            audit cannot be read, or a folder lies where the pointer is written.
     """
     home = lake.home
     run = sealed_run(lake, ledger, ref)
     symbols = require_usable(Panels(lake), ledger, run, ref.policy)
     with locked(_lock(home)):
+        for path in (home.active_policy, _pending(home)):
+            _require_no_folder(path)  # which no file replaces
         before = _before(home)
         if before is not None and (before.ref, before.sha256) == (PolicyRef(run.run_id, ref.policy), run.sha256):
             return before
@@ -300,8 +302,8 @@ def _before(home: Home) -> ActivePolicy | None:
 
 def _finish(home: Home) -> None:
     """Keep the event of the pointer, which may be there already, if it is the one that the activation was to write."""
-    active = _read(home.active_policy)
-    if active is not None and home.active_policy.read_bytes() == _pending(home).read_bytes():
+    to_write, active = _content(_pending(home)), _read(home.active_policy)
+    if active is not None and home.active_policy.read_bytes() == to_write:
         JsonlAudit(home).append([active.event])
     _settled(home)
 
@@ -340,12 +342,27 @@ def _flat(event: AuditEvent) -> dict[str, object]:
 
 def _read(path: Path) -> ActivePolicy | None:
     try:
-        return ActivePolicy.model_validate_json(path.read_bytes()) if is_given(path) else None
+        content = _content(path)
+        return None if content is None else ActivePolicy.model_validate_json(content)
     except (OSError, ValidationError) as error:
         raise StorageError(
             f"{path} cannot be read as the active policy ({_reason(error)}); nothing trades until a policy is "
             "activated again, which replaces it: `nvtrader policies activate`"
         ) from error
+
+
+def _content(path: Path) -> bytes | None:
+    """What a file of an activation holds; None where nothing is in its place, for a link to nowhere is something."""
+    _require_no_folder(path)
+    return path.read_bytes() if is_given(path) else None
+
+
+def _require_no_folder(path: Path) -> None:
+    if path.is_dir():
+        raise StorageError(
+            f"{path} is a folder, where an activation writes a file; nothing trades until it is moved away; if the "
+            "pointer is gone then, a policy must be activated again: `nvtrader policies activate`"
+        )
 
 
 def _reason(error: OSError | ValidationError) -> str:

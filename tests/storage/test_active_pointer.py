@@ -1,4 +1,5 @@
 import json
+import re
 
 import pytest
 
@@ -116,11 +117,18 @@ def test_a_clock_that_was_set_back_makes_no_two_activations_one(lake, run, other
     assert [policy for _, policy, *_ in promoted(lake)] == ["small", "other", "small", "other"]
 
 
-def test_a_pointer_that_is_a_folder_is_said_in_one_sentence(lake):
-    lake.home.active_policy.mkdir(parents=True)
-    with pytest.raises(StorageError, match="cannot be read as the active policy"):
+@pytest.mark.parametrize("name", ["active_policy.json", ".active_policy.pending"])
+def test_a_folder_in_the_pointers_place_is_told_to_be_moved_away_and_nothing_is_half_written(lake, run, name):
+    folder = lake.home.runtime / name
+    folder.mkdir(parents=True)
+    said = f"{folder} is a folder, where an activation writes a file; nothing trades until it is moved away"
+    with pytest.raises(StorageError, match=re.escape(said)):
         read_active(lake.home)
-    lake.home.active_policy.rmdir()
+    with pytest.raises(StorageError, match=re.escape(said)):
+        put(lake, (run.run_id, "small"))
+    assert {path.name for path in lake.home.runtime.iterdir()} <= {name, ".active_policy.lock"}
+    folder.rmdir()
+    assert put(lake, (run.run_id, "small")) == read_active(lake.home)
 
 
 class Killed(BaseException):
