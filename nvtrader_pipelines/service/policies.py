@@ -57,7 +57,7 @@ def show(policy: Policy, *, as_json: AsJson = False, verbose: Verbose = False) -
     from nvtrader_pipelines.service.policy_pages import print_card
     from nvtrader_pipelines.storage.ledger import Ledger
     from nvtrader_pipelines.storage.policy_cards import card_of, named_policy
-    from nvtrader_pipelines.storage.promotion import promotions_of
+    from nvtrader_pipelines.storage.promotion_rows import promotions_of
     from nvtrader_pipelines.storage.warehouse import Warehouse
 
     with one_sentence(verbose=verbose):

@@ -6,7 +6,8 @@ from nvtrader_pipelines.service.run_pages import print_part
 from nvtrader_pipelines.service.summary import with_interval
 from nvtrader_pipelines.service.tables import Format, wide_console, write_rows
 from nvtrader_pipelines.storage.policy_cards import Library, LibraryCard, Row
-from nvtrader_pipelines.storage.promotion import PromotionRow, by_hand
+from nvtrader_pipelines.storage.promotion import by_hand
+from nvtrader_pipelines.storage.promotion_rows import PromotionRow
 from nvtrader_pipelines.storage.views import SHORT
 
 LEGEND = (

@@ -100,10 +100,22 @@ def read_active(home: Home) -> ActivePolicy | None:
     if not _pending(home).exists():
         with contextlib.suppress(StorageError):  # another process may be activating: see when it has ended
             return _audited(home)
+    is_given(home.active_policy)  # else its folder leads nowhere, and has no place for a lock
     with locked(_lock(home)):
-        if _pending(home).exists():
-            _finish(home)
+        _finish(home)
         return _audited(home)
+
+
+def last_activation(home: Home) -> str | None:
+    """The event of the last activation that came about, though its pointer may be damaged since; None before any.
+
+    Raises:
+        StorageError: if the audit cannot be read, or not be written after a kill.
+    """
+    with locked(_lock(home)):
+        _finish(home)
+    events = JsonlAudit(home).events()
+    return next((each.event_id for each in reversed(events) if each.kind == "promoted"), None)
 
 
 def sealed_of(home: Home, active: ActivePolicy) -> SealedRun:
@@ -293,16 +305,19 @@ def cannot_trade(run: SealedRun, policy: str, why: ValueError) -> StorageError:
 def _before(home: Home) -> ActivePolicy | None:
     """What trades until now, audited; None where that cannot be told, which a new activation makes good."""
     try:
-        if _pending(home).exists():
-            _finish(home)
+        _finish(home)
         return _audited(home)
     except StorageError:
         return None
 
 
 def _finish(home: Home) -> None:
-    """Keep the event of the pointer, which may be there already, if it is the one that the activation was to write."""
-    to_write, active = _content(_pending(home)), _read(home.active_policy)
+    """Keep the event of the pointer, which may be there already, if it is the one that an activation was to write."""
+    active, to_write = None, _content(_pending(home))
+    if to_write is None:  # no activation was killed
+        return
+    with contextlib.suppress(StorageError):  # no activation wrote a damaged one: who reads it next is told
+        active = _read(home.active_policy)
     if active is not None and home.active_policy.read_bytes() == to_write:
         JsonlAudit(home).append([active.event])
     _settled(home)

@@ -37,9 +37,9 @@ def locked(path: Path) -> Iterator[None]:
     """Hold a file lock between processes; the kernel frees it when a process dies.
 
     Raises:
-        StorageError: if a folder above is a link to nowhere.
+        OSError: if a folder above is a link to nowhere, or the lock cannot be opened.
     """
-    is_given(path)
+    is_there(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

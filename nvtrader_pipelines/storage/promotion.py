@@ -3,17 +3,13 @@
 import dataclasses
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
 
 import polars as pl
 from pydantic import ValidationError
 
-from nvtrader_pipelines.components import canonical_json
 from nvtrader_pipelines.evaluation.promotion import PERIOD
 from nvtrader_pipelines.evaluation.promotion_gate import GateVerdict, PromotionGate, TrackRecord
-from nvtrader_pipelines.execution.audit import event_id
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.portfolio.costs import CostModel
 from nvtrader_pipelines.storage.active_policy import (
@@ -34,88 +30,14 @@ from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.policy_cards import named_policy
 from nvtrader_pipelines.storage.policy_library import SealedRun
+from nvtrader_pipelines.storage.promotion_rows import Decision, PromotionRow, claimed, frame_of, keep, lock_of, settle
 from nvtrader_pipelines.storage.readiness import trades_until
 from nvtrader_pipelines.storage.specs import explained
-from nvtrader_pipelines.storage.table import polars_type
-from nvtrader_pipelines.storage.tables import ACTIVE_POLICY, EQUITY_CURVES, PROMOTIONS, VALIDATION, Table
+from nvtrader_pipelines.storage.tables import ACTIVE_POLICY, EQUITY_CURVES, VALIDATION
 from nvtrader_pipelines.storage.warehouse import Warehouse
 
 Clock = Callable[[], datetime]
-Decision = Literal["gate", "person"]
 SHORT = 8  # digits of a run's id in a sentence
-OF_THE_MOMENT = ("considered_at", "by")
-
-
-@dataclass(frozen=True)
-class PromotionRow:
-    """What the gate said of a candidate beside the policy that traded then, and whether it took its place."""
-
-    decision: Decision
-    candidate: PolicyRef
-    partition_key: str
-    spec_hash: str
-    active: PolicyRef | None
-    activation: str | None  # event of the policy that traded; it may trade, go and come back
-    verdict: GateVerdict
-    activated: bool
-    gate: PromotionGate
-    by: str
-    reason: str
-    considered_at: datetime
-    warning: str | None = None  # what must be known of the candidate's run where it trades
-
-    @property
-    def promotion_id(self) -> str:
-        """The identity of the answer: what is said again of the same two policies is the same row.
-
-        The gate's is another one where a figure or the rule is, and whenever it replaces a policy; a person's with
-        every policy that is replaced, and where none is, with the moment.
-        """
-        told = json.dumps(self._figures(), sort_keys=True, default=str)
-        since = [told] if self.decision == "gate" else [self.activation or self.considered_at.isoformat()]
-        if self.decision == "gate" and self.verdict.passed and self.activation:  # it may pass, be replaced, pass again
-            since.append(self.activation)
-        return event_id("promoted", self.decision, *self.candidate, *(self.active or ("", "")), *since)
-
-    def row(self) -> dict[str, Any]:
-        """The row of the table."""
-        return {
-            "promotion_id": self.promotion_id,
-            "decision": self.decision,
-            **self._figures(),
-            "activated": self.activated,
-            "by": self.by,
-            "reason": self.reason,
-            "considered_at": self.considered_at,
-        }
-
-    def _figures(self) -> dict[str, Any]:
-        """What was asked of whom, and what the gate said of it."""
-        over, best = self.verdict.against("active"), self.verdict.against("baseline")
-        return {
-            **self.candidate._asdict(),
-            "partition_key": self.partition_key,
-            "spec_hash": self.spec_hash,
-            "active_run_id": self.active.run_id if self.active else None,
-            "active_policy": self.active.policy if self.active else None,
-            "passed": self.verdict.passed,
-            "sentence": self.verdict.sentence,
-            "n_sessions": self.verdict.n_sessions,
-            "first_session": self.verdict.first_session,
-            "last_session": self.verdict.last_session,
-            "sharpe": self.verdict.sharpe,
-            "active_sharpe": over.sharpe if over else None,
-            "active_difference": over.difference if over else None,
-            "active_low": over.low if over else None,
-            "active_high": over.high if over else None,
-            "best_baseline": best.opponent if best else None,
-            "baseline_sharpe": best.sharpe if best else None,
-            "baseline_difference": best.difference if best else None,
-            "baseline_low": best.low if best else None,
-            "baseline_high": best.high if best else None,
-            "deflated_sharpe": self.verdict.deflated,
-            "gate": canonical_json(self.gate),
-        }
 
 
 def consider(lake: Warehouse, ledger: Ledger, policy: str, by: str, clock: Clock) -> PromotionRow:
@@ -173,12 +95,6 @@ def by_hand(ref: PolicyRef) -> str:
     return f"`nvtrader policies activate {ref.run_id[:SHORT]}{slash}{seed} --reason WHY`"
 
 
-def promotions_of(lake: Warehouse, ref: PolicyRef) -> pl.DataFrame:
-    """What the gate ever said of a policy, the last first."""
-    rows = lake.read(PROMOTIONS, {"run_id": [ref.run_id], "policy": [ref.policy]})
-    return rows.sort("considered_at", descending=True)
-
-
 def mirror_active(lake: Warehouse) -> None:
     """Write every activation of the audit as rows."""
     active = read_active(lake.home)
@@ -193,7 +109,7 @@ def mirror_active(lake: Warehouse) -> None:
         for event in JsonlAudit(lake.home).events()
         if event.kind == "promoted"
     ]
-    lake.replace(ACTIVE_POLICY, _frame(ACTIVE_POLICY, rows), {})
+    lake.replace(ACTIVE_POLICY, frame_of(ACTIVE_POLICY, rows), {})
 
 
 def _decide(lake: Warehouse, ledger: Ledger, policy: str, who: tuple[Decision, str, str], clock: Clock) -> PromotionRow:
@@ -201,7 +117,8 @@ def _decide(lake: Warehouse, ledger: Ledger, policy: str, who: tuple[Decision, s
     decision, by, reason = who
     ref, gate = named_policy(lake, ledger, policy), read_gate(lake.home)
     run = sealed_run(lake, ledger, ref)
-    with locked(lake.home.runtime / ".promotion.lock"):
+    with locked(lock_of(lake.home)):
+        settle(lake)
         active = _trading(lake.home, replaceable=decision == "person")
         late = None
         trades_already = active is not None and (active.ref, active.sha256) == (ref, run.sha256)
@@ -307,27 +224,13 @@ def _refused(ref: PolicyRef, why: object) -> GateVerdict:
 
 def _carry_out(lake: Warehouse, ledger: Ledger, row: PromotionRow, clock: Clock) -> PromotionRow:
     """Keep the answer, then act on it: a kill in between leaves a row that the next attempt finds and acts on."""
-    kept = _keep(lake, row)
-    if row.activated:
-        why = row.verdict.sentence if row.decision == "gate" else row.reason
-        try:
-            activate(lake, ledger, row.candidate, row.by, why, clock)
-        except StorageError:
-            _keep(lake, dataclasses.replace(row, activated=False))
-            raise
-        mirror_active(lake)
+    if not row.activated:
+        return keep(lake, row)
+    why = row.verdict.sentence if row.decision == "gate" else row.reason
+    with claimed(lake, row) as kept:
+        activate(lake, ledger, row.candidate, row.by, why, clock)
+    mirror_active(lake)
     return kept
-
-
-def _keep(lake: Warehouse, row: PromotionRow) -> PromotionRow:
-    """Write the answer, unless it is kept already; then as it was given first."""
-    key = {"promotion_id": [row.promotion_id]}
-    new, known = _frame(PROMOTIONS, [row.row()]), lake.read(PROMOTIONS, key)
-    if known.drop(OF_THE_MOMENT).equals(new.drop(OF_THE_MOMENT)):
-        by, at = known.select("by", "considered_at").row(0)
-        return dataclasses.replace(row, by=by, considered_at=at)
-    lake.replace(PROMOTIONS, new, key)
-    return row
 
 
 def _track_record(lake: Warehouse, ledger: Ledger, ref: PolicyRef) -> TrackRecord:
@@ -378,7 +281,3 @@ def _deflated(lake: Warehouse, ref: PolicyRef) -> float | None:
         pl.col("run_id") == ref.run_id, pl.col("period") == PERIOD, pl.col("against") == "best_baseline"
     )
     return rows["deflated_sharpe"][0] if len(rows) else None
-
-
-def _frame(table: Table, rows: list[dict[str, Any]]) -> pl.DataFrame:
-    return pl.DataFrame(rows, schema={column.name: polars_type(column.kind) for column in table.fields})

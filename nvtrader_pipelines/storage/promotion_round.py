@@ -8,9 +8,9 @@ from nvtrader_pipelines.storage.active_policy import ActivePolicy, PolicyRef, se
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.policy_cards import named_policy
-from nvtrader_pipelines.storage.promotion import SHORT, Clock, PromotionRow, by_hand, called, consider, promotions_of
+from nvtrader_pipelines.storage.promotion import SHORT, Clock, by_hand, called, consider
+from nvtrader_pipelines.storage.promotion_rows import PromotionRow, promotions, promotions_of
 from nvtrader_pipelines.storage.runs import walk_forward_runs
-from nvtrader_pipelines.storage.tables import PROMOTIONS
 from nvtrader_pipelines.storage.warehouse import Warehouse
 
 
@@ -84,7 +84,7 @@ def consider_newest(lake: Warehouse, ledger: Ledger, by: str, clock: Clock) -> P
 
 def _replaced_by_a_person(lake: Warehouse, ref: PolicyRef) -> str | None:
     """How a person took a policy out of trading, in words; None where nobody did, or it was put forward since."""
-    rows = lake.read(PROMOTIONS).filter(pl.col("activated")).sort("considered_at")
+    rows = promotions(lake).filter("activated").sort("considered_at")
     ours = (pl.col("run_id") == ref.run_id) & (pl.col("policy") == ref.policy)
     before = (pl.col("active_run_id") == ref.run_id) & (pl.col("active_policy") == ref.policy)
     moves = rows.filter(ours | before).tail(1).filter(before, decision="person").to_dicts()

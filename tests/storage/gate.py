@@ -13,7 +13,8 @@ from nvtrader_pipelines.storage import promotion
 from nvtrader_pipelines.storage.active_policy import read_active
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.policy_library import SealedRun
-from nvtrader_pipelines.storage.promotion import PromotionRow, consider, decide
+from nvtrader_pipelines.storage.promotion import consider, decide
+from nvtrader_pipelines.storage.promotion_rows import PromotionRow
 from nvtrader_pipelines.storage.runs import replace_run
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES, PROMOTIONS, RUNS
 from nvtrader_pipelines.storage.warehouse import Warehouse

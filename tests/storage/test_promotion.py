@@ -16,7 +16,8 @@ from nvtrader_pipelines.storage.errors import OtherCodeError, StorageError
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.medallion import read_panel
 from nvtrader_pipelines.storage.policy_library import PolicyLibrary
-from nvtrader_pipelines.storage.promotion import PromotionRow, decide, mirror_active, promotions_of, read_gate
+from nvtrader_pipelines.storage.promotion import decide, mirror_active, read_gate
+from nvtrader_pipelines.storage.promotion_rows import PromotionRow, promotions_of
 from nvtrader_pipelines.storage.table import polars_type
 from nvtrader_pipelines.storage.tables import ACTIVE_POLICY, PROMOTIONS, VALIDATION
 from tests.storage import activations, gate

@@ -1,14 +1,20 @@
 import datetime as dt
+import errno
 
-from nvtrader_pipelines.storage.active_policy import read_active
+import pytest
+
+from nvtrader_pipelines.storage import active_policy, promotion, promotion_rows
+from nvtrader_pipelines.storage.active_policy import PolicyRef, read_active
 from nvtrader_pipelines.storage.audit_log import JsonlAudit
+from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.promotion_round import consider_newest, newer_than_active
+from nvtrader_pipelines.storage.promotion_rows import promotions, promotions_of
 from nvtrader_pipelines.storage.runs import complete
 from nvtrader_pipelines.storage.tables import PROMOTIONS
 from tests.storage import activations, gate
 from tests.storage.activations import LATER
-from tests.storage.gate import MARKET, ask, earned, say, spec, trades
+from tests.storage.gate import MARKET, answers, ask, earned, say, spec, trades
 from tests.storage.untrained import AT, planned, sealed
 
 lake, runs, nothing_asked = activations.lake, gate.runs, gate.nothing_asked  # fixtures
@@ -44,6 +50,90 @@ def test_what_a_person_replaced_no_round_puts_back_until_it_is_put_forward_again
         ("still", "gate", "ann"),
     ]
     assert [event.policy for event in JsonlAudit(lake.home).events()] == moves["policy"].to_list()
+
+
+class Killed(BaseException):
+    """What ends a process in the middle."""
+
+
+@pytest.mark.parametrize("step", [1, 4, 5, 6])
+def test_killed_at_any_write_a_decision_is_told_as_carried_out_if_its_policy_trades(lake, runs, step, monkeypatch):
+    steps = iter(range(20))
+
+    def dies(function):
+        def maybe(*arguments, **options):
+            if next(steps) == step:
+                raise Killed
+            return function(*arguments, **options)
+
+        return maybe
+
+    say(lake, "still")
+    complete(lake, runs["still"], AT)
+    with monkeypatch.context() as patch:
+        for module, name in [
+            (promotion_rows, "write_atomically"),
+            (promotion_rows, "keep"),  # step 1: there is no row
+            (promotion, "activate"),
+            (active_policy, "write_atomically"),  # twice; at step 4 the pointer is the old one
+            (JsonlAudit, "append"),  # 5: its event is not kept
+            (active_policy, "_settled"),  # 6: it is whole
+        ]:
+            patch.setattr(module, name, dies(getattr(module, name)))
+        with pytest.raises(Killed):
+            say(lake, "steady", at=LATER)
+    replaced = step > 4
+    found = consider_newest(lake, Ledger.open(lake.home), "gate", lambda: LATER)
+    assert ("ann replaced still" in found.problems.get("still", "")) == replaced
+    assert trades(lake) == ("steady" if replaced else "still")
+    told = promotions_of(lake, PolicyRef(runs["steady"].run_id, "steady"))["activated"].to_list()
+    assert told == ([] if step < 2 else [replaced])
+    assert not list(lake.home.runtime.glob("*.pending"))
+    assert say(lake, "steady", at=LATER).activated == (not replaced)
+    assert trades(lake) == "steady"
+    assert [event.policy for event in JsonlAudit(lake.home).events()] == ["still", "steady"]
+
+
+def test_a_disk_that_is_full_leaves_no_row_of_an_activation_that_it_stopped(lake, monkeypatch):
+    def fails(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    say(lake, "steady")
+    with monkeypatch.context() as patch:
+        patch.setattr(active_policy, "write_atomically", fails)
+        with pytest.raises(OSError, match="No space left"):
+            say(lake, "still")
+    assert ("person", "still", "steady", True, False) in answers(lake)
+    assert not list(lake.home.runtime.glob(".promotion.pending"))
+
+
+def test_an_activation_whose_event_could_not_be_kept_yet_is_told_once_it_is(lake, runs, monkeypatch):
+    def fails(*_):
+        raise StorageError("the audit cannot be written")
+
+    say(lake, "steady")
+    with monkeypatch.context() as patch:
+        patch.setattr(JsonlAudit, "append", fails)
+        with pytest.raises(StorageError, match="the audit cannot be written"):
+            say(lake, "still")
+        with pytest.raises(StorageError, match="the audit cannot be written"):
+            promotions(lake)
+    assert promotions_of(lake, PolicyRef(runs["still"].run_id, "still"))["activated"].to_list() == [True]
+    assert trades(lake) == "still"
+
+
+def test_a_decision_that_was_killed_stops_nobody_who_replaces_a_damaged_pointer(lake, monkeypatch):
+    def killed(*_):
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(JsonlAudit, "append", killed)
+        with pytest.raises(Killed):
+            say(lake, "still")
+    lake.home.active_policy.write_text("{")
+    assert say(lake, "steady", at=LATER).activated
+    assert trades(lake) == "steady"
+    assert [activated for *_, policy, _, _, activated in answers(lake) if policy == "still"] == [False]
 
 
 def test_what_became_of_a_newer_run_of_the_experiment_that_trades_is_told_with_what_a_person_can_do(lake):
