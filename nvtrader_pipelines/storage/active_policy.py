@@ -346,8 +346,7 @@ def _difference(active: ActivePolicy | None, kept: AuditEvent | None, last: Audi
         return "the audit has no such activation"
     if kept == active.event:
         return f"the audit has a later one, {told}"
-    known = _flat(kept)
-    others = [name for name, value in _flat(active.event).items() if known.get(name) != value]
+    others = [name for name, value in _flat(active.event).items() if _flat(kept).get(name) != value]
     return f"the audit has another {', '.join(others)}"
 
 
