@@ -62,7 +62,7 @@ class Journal:
             raise ExecutionError(
                 f"the book of an account must have all that the audit tells of it, but that of {self.account} lacks "
                 f"{min(missing, key=lambda each: (str(each[0]), each[1]))[1]} and {len(missing) - 1} more: it is lost, "
-                "or an older copy; put the newest back, or trade another account"
+                "or an older copy; move it, its -wal and -shm away and put the newest back, or trade another account"
             )
 
     def require_told(self, kept: Kept, *, late: bool) -> None:

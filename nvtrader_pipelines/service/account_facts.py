@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import date
 from typing import Any, Self
@@ -41,7 +42,9 @@ class AccountFacts:
             StorageError: if the book or the audit is damaged.
         """
         events = JsonlAudit(home).events(name)
-        return cls(name, SqliteBook(home, name).states(), events, plan_records(events), FileKillSwitch(home).engaged())
+        with closing(SqliteBook(home, name)) as book:
+            states = book.states()
+        return cls(name, states, events, plan_records(events), FileKillSwitch(home).engaged())
 
     @property
     def curve(self) -> pl.DataFrame:

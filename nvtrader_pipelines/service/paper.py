@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Mapping
+from contextlib import closing
 from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -83,8 +84,12 @@ def require_history(home: Home, account: str, days: Days) -> None:
             f"a history is replayed on an account kept here, but {account} is at a broker (kind: {kind}), where "
             "the past cannot be traded; leave --from and --to out"
         )
-    if last and not first and SqliteBook(home, account).last() is None:
-        raise ValueError(f"a history must begin on a day, for the account {account} is not open yet; give --from, too")
+    if last and not first:
+        with closing(SqliteBook(home, account)) as book:
+            if book.last() is None:
+                raise ValueError(
+                    f"a history must begin on a day, for the account {account} is not open yet; give --from, too"
+                )
 
 
 def traded(desk: "Desk", days: Days, *, acknowledge: bool, quiet: bool) -> "NotReconciled | None":

@@ -150,7 +150,8 @@ class SqliteBook:
             yield
         except (sqlite3.Error, ValidationError) as error:
             raise StorageError(
-                f"{self._path} cannot be used as the book of an account ({error}); restore it from a copy that is as "
+                f"{self._path} cannot be used as the book of an account ({error}); move it away with "
+                f"{self._path.name}-wal and {self._path.name}-shm, which belong to it, and put back a copy that is as "
                 "new as the audit, or trade another account"
             ) from error
 

@@ -1,5 +1,6 @@
 """Whether the active policy may trade an account, and until when its tests are recent enough."""
 
+from contextlib import closing
 from datetime import date, datetime, timedelta
 
 from nvtrader_pipelines.execution.errors import NotReconciled
@@ -41,9 +42,10 @@ def require_ready(lake: Warehouse, active: ActivePolicy, account: str, at: datet
         NotReconciled: if the account differed at its last close, and no person has accepted it.
         ValueError: if the policy cannot decide on the market as it is now.
     """
-    market, book = desk_market(lake, active, account, at), SqliteBook(lake.home, account)
+    market = desk_market(lake, active, account, at)
     market.require_fresh(at)
-    state = book.last()
+    with closing(SqliteBook(lake.home, account)) as book:
+        state = book.last()
     stands_at = state.session if state else market.day(market.opening(None, None))
     journal = Journal(JsonlAudit(lake.home), account)
     market.require_recent(journal.proposals(), stands_at)

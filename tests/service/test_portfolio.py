@@ -1,9 +1,12 @@
 import json
+from contextlib import suppress
 
 import pytest
 
 from nvtrader_pipelines.service.errors import BAD_INPUT, USAGE
+from nvtrader_pipelines.service.paper import require_history
 from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.paper_book import book_path
 from tests.service.desks import SESSION, TURNOVER, book, keep, plan
 from tests.service.words import is_one_sentence
 
@@ -32,6 +35,17 @@ def test_an_account_that_never_opened_says_what_to_do(invoke):
         "last plan none yet",
         "kill switch not engaged",
     ]
+
+
+def test_looking_at_an_account_leaves_nothing_beside_its_book_that_a_copy_put_back_would_be_read_with(home, invoke):
+    book(home, 1.0, 1.2)
+    path = book_path(home, "paper")
+    for content in (path.read_bytes(), b""):
+        path.write_bytes(content)
+        assert invoke("portfolio").exit_code == 0
+        with suppress(ValueError):
+            require_history(home, "paper", (None, SESSION))
+        assert list(path.parent.iterdir()) == [path]
 
 
 def test_an_account_is_shown_in_shares_and_weights_with_what_waits(home, invoke):
