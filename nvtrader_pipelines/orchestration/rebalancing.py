@@ -142,7 +142,8 @@ def require_bars(lake: Warehouse, session: str | None) -> None:
 def rivals(lake: Warehouse, states: pl.DataFrame) -> dict[str, pl.DataFrame]:
     """Equity of the back-test of the same sessions, and of 1/N where the policy's own tests have it.
 
-    An account that several policies have traded has no back-test of its own.
+    An account that several policies have traded has no back-test of its own, nor has one whose policy cannot decide on
+    the market as it is now.
     """
     traded = states.select("run_id", "policy", "spec_hash").unique()
     if len(states) < _CURVE or len(traded) != 1:
@@ -151,10 +152,10 @@ def rivals(lake: Warehouse, states: pl.DataFrame) -> dict[str, pl.DataFrame]:
     first, last = states["session"][0], states["session"][-1]
     where = {"spec_hash": [spec_hash], "run_id": [run_id]}
     curves = lake.read(EQUITY_CURVES, where, ["policy", "session", "equity"])
-    return {
-        "back-test": account_backtest(deployment_of(lake, run_id, policy), first, last),
-        "equal weight": curves.filter(pl.col("policy") == "equal_weight"),
-    }
+    found = {"equal weight": curves.filter(pl.col("policy") == "equal_weight")}
+    with suppress(ValueError):  # the market has left the policy, which need not be the one that trades by now
+        found = {"back-test": account_backtest(deployment_of(lake, run_id, policy), first, last), **found}
+    return found
 
 
 def require_passed(instance: dg.DagsterInstance, checks: Sequence[AssetCheckKey], account: str, run_id: str) -> None:

@@ -138,7 +138,10 @@ def _backtest(lake: "Warehouse", facts: "AccountFacts") -> "tuple[pl.DataFrame |
         return None, "no session has been traded yet"
     if len(traded) > 1:
         return None, f"{len(traded)} policies have traded on the account"
-    return account_backtest(deployment_of(lake, *traded.pop()), opening.session, sessions[-1].session), ""
+    try:
+        return account_backtest(deployment_of(lake, *traded.pop()), opening.session, sessions[-1].session), ""
+    except ValueError as error:  # the market has left the policy, which need not be the one that trades by now
+        return None, str(error)
 
 
 def _difference(curve: "pl.DataFrame", tested: "pl.DataFrame", last: date) -> dict[str, Any]:

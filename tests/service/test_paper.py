@@ -8,9 +8,11 @@ import pytest
 from nvtrader_pipelines.execution.brokers import paper
 from nvtrader_pipelines.execution.journal import Journal
 from nvtrader_pipelines.execution.reconciliation import Difference
+from nvtrader_pipelines.orchestration.rebalancing import rivals
 from nvtrader_pipelines.service.account_facts import AccountFacts, happened
 from nvtrader_pipelines.service.errors import BAD_INPUT, FAILED
 from nvtrader_pipelines.service.paper import print_account
+from nvtrader_pipelines.service.paper import told as document_of
 from nvtrader_pipelines.storage.active_policy import PolicyRef, activate
 from nvtrader_pipelines.storage.audit_log import JsonlAudit
 from nvtrader_pipelines.storage.execution import evaluate_run, followed
@@ -21,7 +23,7 @@ from nvtrader_pipelines.storage.recording import Launch, now
 from nvtrader_pipelines.storage.tables import AUDIT, FILLS, PORTFOLIO_STATE
 from tests.service.desks import book
 from tests.service.words import is_one_sentence
-from tests.storage.small_runs import small_home
+from tests.storage.small_runs import land, small_home
 from tests.storage.untrained import planned, sealed
 
 SECTORS = "symbol,sector\nAAA,one\nBBB,two\nCCC,three\n"
@@ -124,6 +126,19 @@ def test_days_before_the_account_was_opened_have_no_back_test(invoke, account, d
     before = told(invoke, account, "--to", days[2])
     assert (before["n_sessions"], before["equity"]) == (0, 1.0)
     assert before["backtest"] == {"missing": "no session of these days has been traded"}
+
+
+def test_an_account_whose_policy_the_market_has_left_is_told_of_without_a_back_test(lake, invoke, account, days):
+    traded = told(invoke, account, "--from", days[0], "--to", days[1])
+    try:
+        land(lake, n_symbols=4)
+        found = document_of(lake, account, (None, None))
+        states = lake.read(PORTFOLIO_STATE, {"account": [account]}).sort("session")
+        assert "back-test" not in rivals(lake, states)
+    finally:
+        land(lake)
+    assert found["backtest"]["missing"].startswith("the policy was trained on 3 symbols (AAA, BBB, CCC), but the panel")
+    assert found["equity"] == traded["equity"]
 
 
 def test_whether_a_plan_waits_is_asked_of_no_other_plan(invoke, account, days, monkeypatch):
