@@ -292,8 +292,7 @@ def _unknown(run: SealedRun, what: str) -> StorageError:
 
 def _any_card(library: PolicyLibrary, run: SealedRun) -> PolicyCard:
     """The card of one policy: all of a run are trained on the same market."""
-    content = (library.folder(run.partition_key, run.run_id) / min(run.policies)).read_bytes()
-    return read_card(content)
+    return read_card((library.folder(run.partition_key, run.run_id) / min(run.policies)).read_bytes())
 
 
 def cannot_trade(run: SealedRun, policy: str, why: ValueError) -> StorageError:
