@@ -41,7 +41,7 @@ from tests.execution.plans import (
     placed,
 )
 from tests.storage.provenance import PROVENANCE
-from tests.storage.small_runs import small_home
+from tests.storage.small_runs import N_SESSIONS, land, small_home
 from tests.storage.untrained import planned, sealed
 
 TABLES = (REBALANCE_PLAN, TARGET_WEIGHTS, ORDERS, FILLS, PORTFOLIO_STATE, AUDIT)
@@ -335,6 +335,7 @@ def test_a_query_walks_from_a_fill_back_to_the_seeds(tmp_path):
     order = an_order(plan)
     JsonlAudit(lake.home).append([constructed(plan), judged(plan), placed(plan, order), filled(plan, a_fill(order))])
     mirror(lake)
+    land(lake, N_SESSIONS + 1)  # the panel that the plan was decided on is no longer the one that is pinned
     with duckdb.connect() as connection:
         create_views(connection, lake)
         found = read_query(connection, PROVENANCE)
