@@ -16,15 +16,13 @@ from nvtrader_pipelines.policies.agents import Fit, Learner
 from nvtrader_pipelines.policies.archive import write_archive
 from nvtrader_pipelines.policies.trajectory import TRAJECTORY
 from nvtrader_pipelines.portfolio.pipeline import WeightPipeline
-from nvtrader_pipelines.storage.execution import evaluate_run
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger import Ledger, RunRow
 from nvtrader_pipelines.storage.medallion import read_panel
 from nvtrader_pipelines.storage.policy_library import PolicyLibrary, SealedRun
-from nvtrader_pipelines.storage.recording import Launch
 from nvtrader_pipelines.storage.warehouse import Warehouse
 from tests.storage.small_runs import EXPERIMENT as LOOSE
-from tests.storage.small_runs import land
+from tests.storage.small_runs import judge, land
 
 EXPERIMENT = LOOSE.model_copy(update={"pipeline": WeightPipeline()})  # its limits are the desk's
 KEY = EXPERIMENT.partition_key
@@ -84,6 +82,5 @@ def fitted(plan: RunPlan, lookback: int) -> Fit:
 def judged(lake: Warehouse, plan: RunPlan) -> SealedRun:
     """The run with its networks walked through the tests, and the verdict on them."""
     run = sealed(lake, plan)
-    for _ in evaluate_run(lake, Ledger.open(lake.home), run.run_id, Launch("test")):
-        pass
+    judge(lake, plan)
     return run
