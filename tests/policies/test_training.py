@@ -27,11 +27,10 @@ ENDLESS = """
 from nvtrader_pipelines.policies.training import Finished, TrainingTask, train_all
 from tests.markets import synthetic_panel
 from tests.policies.small import AGENT, SPEC, WINDOW, endless
-if __name__ == "__main__":
-    tasks = [TrainingTask(0, seed, WINDOW, SPEC, endless(AGENT) if seed else AGENT) for seed in range(5)]
-    for event in train_all(synthetic_panel(160, 3), tasks, 2):
-        if isinstance(event, Finished):
-            print("trained", event.task.seed, flush=True)
+tasks = [TrainingTask(0, seed, WINDOW, SPEC, endless(AGENT) if seed else AGENT) for seed in range(5)]
+for event in train_all(synthetic_panel(160, 3), tasks, 2):
+    if isinstance(event, Finished):
+        print("trained", event.task.seed, flush=True)
 """
 
 
@@ -142,12 +141,10 @@ def test_a_worker_that_is_killed_ends_the_training_with_an_error_and_the_other_w
 
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGKILL], ids=["interrupted", "killed"])
-def test_no_worker_outlives_a_process_that_is(sent, tmp_path):
-    script = tmp_path / "endless.py"
-    script.write_text(ENDLESS)
+def test_no_worker_outlives_a_process_that_is(sent):
     root = Path(__file__).parents[2]
     process = subprocess.Popen(
-        [sys.executable, str(script)],
+        [sys.executable, "-c", ENDLESS],  # of a script, each worker would import all of this
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
