@@ -33,7 +33,7 @@ from nvtrader_pipelines.storage.policy_library import SealedRun
 from nvtrader_pipelines.storage.promotion_rows import Decision, PromotionRow, claimed, frame_of, keep, lock_of, settle
 from nvtrader_pipelines.storage.readiness import trades_until
 from nvtrader_pipelines.storage.specs import explained
-from nvtrader_pipelines.storage.tables import ACTIVE_POLICY, EQUITY_CURVES, VALIDATION
+from nvtrader_pipelines.storage.tables import ACTIVE_POLICY, EQUITY_CURVES, RUNS, VALIDATION
 from nvtrader_pipelines.storage.warehouse import Warehouse
 
 Clock = Callable[[], datetime]
@@ -237,7 +237,7 @@ def _track_record(lake: Warehouse, ledger: Ledger, ref: PolicyRef) -> TrackRecor
     """A policy's account and the baselines of its run.
 
     Raises:
-        StorageError: if the run was not tested.
+        StorageError: if the run was not tested to the end.
         OtherCodeError: if its experiment means something else to this code.
         ValueError: if its figures are not those of a track record.
     """
@@ -246,8 +246,8 @@ def _track_record(lake: Warehouse, ledger: Ledger, ref: PolicyRef) -> TrackRecor
     columns = ["policy", "kind", "session", "net_return"]
     rows = lake.read(EQUITY_CURVES, {"spec_hash": [spec.spec_hash], "run_id": [ref.run_id]}, columns).sort("session")
     own = rows.filter(pl.col("policy") == ref.policy, pl.col("kind") != "baseline")
-    if own.is_empty():
-        raise StorageError(f"{called(ref)} was not tested; `nvtrader experiments run {spec.name}` judges it")
+    if own.is_empty() or lake.read(RUNS, {"run_id": [ref.run_id]}, ["run_id"]).is_empty():  # it is a run's last row
+        raise StorageError(f"{called(ref)} was not tested to the end; `nvtrader experiments run {spec.name}` judges it")
     baselines = rows.filter(pl.col("kind") == "baseline").partition_by("policy", as_dict=True, maintain_order=True)
     return TrackRecord(
         name=called(ref),

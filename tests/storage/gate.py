@@ -15,7 +15,7 @@ from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.policy_library import SealedRun
 from nvtrader_pipelines.storage.promotion import consider, decide
 from nvtrader_pipelines.storage.promotion_rows import PromotionRow
-from nvtrader_pipelines.storage.runs import replace_run
+from nvtrader_pipelines.storage.runs import complete, replace_run
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES, PROMOTIONS, RUNS
 from nvtrader_pipelines.storage.warehouse import Warehouse
 from tests.storage.activations import forget_activations
@@ -23,26 +23,29 @@ from tests.storage.untrained import AT, EXPERIMENT, planned, sealed
 
 MARKET = np.random.default_rng(5).normal(0.0003, 0.01, 300)
 RULES = {"steady": EqualWeight(), "still": BuyAndHold(), "trend": Momentum()}
+TESTED = {"steady": 0.0, "still": 0.001}  # what each earns more than the market on every session
 
 
 @pytest.fixture(scope="module")
 def runs(lake: Warehouse) -> dict[str, SealedRun]:
     """Runs of three rules, by name: one earns what the market does, one more on every session, one was not tested."""
     found = {name: sealed(lake, planned(lake, spec(name))) for name in RULES}
-    earned(lake, found["steady"], MARKET)
-    earned(lake, found["still"], MARKET + 0.001)
+    for day, (name, more) in enumerate(TESTED.items()):
+        earned(lake, found[name], MARKET + more)
+        complete(lake, found[name], AT + dt.timedelta(days=day))
     return found
 
 
 @pytest.fixture(autouse=True)
 def nothing_asked(lake: Warehouse, runs: dict[str, SealedRun], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing trades, nothing was asked and no run is complete; the table of activations is one test's matter."""
+    """Nothing trades, nothing was asked, the tests of two runs are complete; activations as rows are one test's matter."""
     monkeypatch.setattr(promotion, "mirror_active", lambda _: None)
     forget_activations(lake)
-    for table in (PROMOTIONS, RUNS):
+    for table, stay in ((PROMOTIONS, []), (RUNS, [runs[name].run_id for name in TESTED])):
         rows = lake.read(table)
-        if len(rows):
-            lake.replace(table, rows.clear(), {})
+        kept = rows.filter(pl.col("run_id").is_in(stay))
+        if len(kept) < len(rows):
+            lake.replace(table, kept, {})
 
 
 def spec(name: str, **changes: Any) -> ExperimentSpec:

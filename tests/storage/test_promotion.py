@@ -18,6 +18,7 @@ from nvtrader_pipelines.storage.medallion import read_panel
 from nvtrader_pipelines.storage.policy_library import PolicyLibrary
 from nvtrader_pipelines.storage.promotion import decide, mirror_active, read_gate
 from nvtrader_pipelines.storage.promotion_rows import PromotionRow, promotions_of
+from nvtrader_pipelines.storage.runs import complete
 from nvtrader_pipelines.storage.table import polars_type
 from nvtrader_pipelines.storage.tables import ACTIVE_POLICY, PROMOTIONS, VALIDATION
 from tests.storage import activations, gate
@@ -125,10 +126,20 @@ def test_a_person_decides_whatever_the_gate_says_and_its_verdict_is_kept(lake):
 def test_what_was_never_tested_does_not_pass_but_a_person_may_let_it_trade(lake):
     said = ask(lake, "trend")
     assert not said.activated
-    assert "was not tested; `nvtrader experiments run trend` judges it" in said.verdict.sentence
+    assert "was not tested to the end; `nvtrader experiments run trend` judges it" in said.verdict.sentence
     assert trades(lake) is None
     assert say(lake, "trend").activated
     assert trades(lake) == "trend"
+
+
+def test_figures_of_tests_that_were_killed_before_their_end_promote_nobody(lake, runs):
+    earned(lake, runs["trend"], MARKET + 0.002)
+    said = ask(lake, "trend")
+    assert not said.activated
+    assert "was not tested to the end; `nvtrader experiments run trend` judges it" in said.verdict.sentence
+    complete(lake, runs["trend"], AT)
+    assert ask(lake, "trend").activated
+    earned(lake, runs["trend"], MARKET[:0])
 
 
 def test_a_policy_that_cannot_trade_is_a_no_of_the_gate_and_an_error_for_a_person(lake, runs):
@@ -243,6 +254,7 @@ def test_accounts_that_paid_or_filled_otherwise_are_not_compared(lake, runs, cha
     other = spec("other", environment=EXPERIMENT.environment.model_copy(update=changes), description=said)
     run = sealed(lake, planned(lake, other))
     earned(lake, run, MARKET + 0.002)
+    complete(lake, run, AT)
     ask(lake, "steady")
     answer = ask(lake, run.run_id)
     assert not answer.activated

@@ -86,7 +86,8 @@ def test_killed_at_any_write_a_decision_is_told_as_carried_out_if_its_policy_tra
     found = consider_newest(lake, Ledger.open(lake.home), "gate", lambda: LATER)
     assert ("ann replaced still" in found.problems.get("still", "")) == replaced
     assert trades(lake) == ("steady" if replaced else "still")
-    told = promotions_of(lake, PolicyRef(runs["steady"].run_id, "steady"))["activated"].to_list()
+    said = promotions_of(lake, PolicyRef(runs["steady"].run_id, "steady")).filter(decision="person")
+    told = said["activated"].to_list()
     assert told == ([] if step < 2 else [replaced])
     assert not list(lake.home.runtime.glob("*.pending"))
     assert say(lake, "steady", at=LATER).activated == (not replaced)
