@@ -174,14 +174,14 @@ def _usable(panels: Panels, ledger: Ledger, run: SealedRun, ref: PolicyRef, deci
 
 
 def _too_late(panels: Panels, ledger: Ledger, run: SealedRun) -> str | None:
-    """Why no account could begin with a policy any more, whose tests are too old; None where one could."""
+    """Why only a replay could begin with a policy, whose tests are too old; None where an account could today."""
     tested_to, last = run.as_parent.window[1], panels.of(ledger.read(run.partition_key).market).sessions[-1].item()
     until = trades_until(tested_to)
     if last < until:
         return None
     return (  # the market's end is not named: it moves on, and the answer stays the same row
-        f"it was tested to {tested_to} and may begin to trade until {until}, but the market goes on, so no account "
-        "could begin with it; run it on the market as it is now"
+        f"it was tested to {tested_to} and may begin to trade until {until}, but the market goes on, so an account "
+        "could begin with it only in a replay of the past (`nvtrader paper --from`); run it on the market as it is now"
     )
 
 

@@ -203,12 +203,13 @@ def test_an_active_policy_that_nothing_can_be_held_against_is_named_with_what_a_
     assert "would be another with the defaults of this code; while that lasts only a person" in said.verdict.sentence
 
 
-def test_one_with_which_no_account_could_begin_any_more_is_not_promoted(lake, monkeypatch):
+def test_one_with_which_only_a_replay_could_begin_is_not_promoted_and_a_person_is_told_so(lake, monkeypatch):
     last = read_panel(lake, "landing").sessions[-1].item()
     monkeypatch.setattr(promotion, "trades_until", lambda _: last)
     said = ask(lake, "steady")
     assert not said.activated
-    assert f"may begin to trade until {last}, but the market goes on, so no account" in said.verdict.sentence
+    told = f"may begin to trade until {last}, but the market goes on, so an account could begin with it only in a"
+    assert told in said.verdict.sentence
     assert (
         "by its figures it would be: on 300 sessions, 2016-01-04 to 2016-10-29, Sharpe ratio" in said.verdict.sentence
     )
@@ -217,7 +218,7 @@ def test_one_with_which_no_account_could_begin_any_more_is_not_promoted(lake, mo
     assert ask(lake, "steady").activated
     assert say(lake, "still").warning is None
     monkeypatch.setattr(promotion, "trades_until", lambda _: last)
-    assert f"may begin to trade until {last}, but the market goes on" in (say(lake, "steady", at=LATER).warning or "")
+    assert told in (say(lake, "steady", at=LATER).warning or "")
     assert trades(lake) == "steady"
 
 
