@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, NonNegativeInt
 
 from nvtrader_pipelines.components import Component
 from nvtrader_pipelines.evaluation.active import NO_ACTIVE_SPREAD
@@ -115,7 +115,7 @@ class PromotionGate(Component):
     intervals: SharpeIntervals = SharpeIntervals()  # two-sided, of the paired Sharpe difference
     least_sessions: int = Field(default=PERIODS_PER_YEAR, ge=2)  # that both were tested on
     require_deflated: bool = False  # also an active deflated Sharpe ratio of .95, which is shown in any case
-    seed: int = 0  # of the bootstrap
+    seed: NonNegativeInt = 0  # of the bootstrap
 
     @property
     def rule(self) -> str:
