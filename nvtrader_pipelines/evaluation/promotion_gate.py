@@ -65,7 +65,7 @@ class SharpeDifference:
 
     @property
     def same(self) -> bool:
-        """Whether both earn the same, so that nothing can be told from their returns."""
+        """Whether both have the same Sharpe ratio, whatever the sessions drawn."""
         return self.difference == self.low == self.high == 0.0
 
     @property
@@ -80,7 +80,7 @@ class SharpeDifference:
         interval = f"{self.difference:+.2f} [{told(self.low, 0.0)}, {self.high:.2f}]"
         who = f"{self.opponent}, which trades," if self.against == "active" else f"its best baseline {self.opponent}"
         if self.same:
-            return f"it earns the same as {who.rstrip(',')}, so its Sharpe ratio is not above that one's"
+            return f"its Sharpe ratio is the same as that of {who} and so not above it"
         level = f"at {100.0 * self.confidence_level:.4g} % confidence"
         return f"Sharpe ratio less that of {who} {interval} {level}, lower bound {means}"
 
@@ -108,8 +108,9 @@ class PromotionGate(Component):
 
     The lower bound of the interval of the paired Sharpe difference must be above 0, against the policy that trades and
     against the best baseline of its own run, chosen with hindsight on the same sessions. Where nothing trades, it is
-    the baseline alone. The difference of two policies that earn the same, to a millionth of their spread, is 0: what is
-    trained again and decides the same does not pass. A policy whose returns never vary has nothing to show.
+    the baseline alone. The difference of two policies that earn the same or a multiple of it, to a millionth of their
+    spread, is 0: what is trained again and decides the same does not pass. A policy whose returns never vary has
+    nothing to show.
     """
 
     intervals: SharpeIntervals = SharpeIntervals()  # two-sided, of the paired Sharpe difference
@@ -199,7 +200,8 @@ class PromotionGate(Component):
         found = []
         for place, (opponent, name, theirs) in enumerate(against, start=1):
             sharpe = sharpe_ratio(theirs)
-            same = float(np.abs(own - theirs).max()) <= NO_ACTIVE_SPREAD * float(theirs.std())
+            spread, other = own.std(), theirs.std()
+            same = np.abs(own * other - theirs * spread).max() < NO_ACTIVE_SPREAD * spread * other
             figures = (0.0, 0.0, 0.0) if same else (sharpe_ratio(own) - sharpe, *draws.difference(0, place))
             found.append(SharpeDifference(opponent, name, sharpe, *figures, self.intervals.confidence_level))
         return tuple(found)

@@ -51,8 +51,23 @@ def test_a_policy_that_earns_the_same_has_a_difference_of_0_and_is_not_promoted(
         figures = over(verdict, "active")
         assert not verdict.passed
         assert (figures.difference, figures.low, figures.high) == (0.0, 0.0, 0.0)
-        said = "it earns the same as old, which trades, so its Sharpe ratio is not above that one's;"
+        said = "its Sharpe ratio is the same as that of old, which trades, and so not above it;"
         assert said in verdict.sentence
+
+
+@pytest.mark.parametrize("share", [0.5, 0.7, 1.7, 2.0])
+def test_one_that_earns_a_share_or_a_multiple_of_another_has_its_sharpe_ratio_and_is_said_to_have_that_alone(share):
+    verdict = GATE.judge(record("new", MARKET * share, baselines={"equal_weight": MARKET}), None)
+    figures = over(verdict, "baseline")
+    assert not verdict.passed
+    assert (figures.difference, figures.low, figures.high) == (0.0, 0.0, 0.0)
+    assert "its Sharpe ratio is the same as that of its best baseline equal_weight and so not" in verdict.sentence
+    assert "earns" not in verdict.sentence
+
+
+def test_one_that_earns_what_another_loses_has_another_sharpe_ratio():
+    figures = over(GATE.judge(record("new", MARKET), record("old", -MARKET)), "active")
+    assert figures.difference == pytest.approx(2.0 * sharpe_ratio(MARKET))
 
 
 def test_a_better_sharpe_ratio_whose_interval_reaches_0_is_not_enough():

@@ -150,7 +150,7 @@ def test_what_became_of_a_newer_run_of_the_experiment_that_trades_is_told_with_w
     newer = f"run {after.run_id[:8]} of again is newer than the one that trades"
     assert told == f"{newer}: the gate was not asked yet: `nvtrader policies promote`; {by_hand}"
     said = ask(lake, after.run_id)
-    assert f"it earns the same as again (run {before.run_id[:8]}), which trades, so" in said.verdict.sentence
+    assert f"Sharpe ratio is the same as that of again (run {before.run_id[:8]}), which" in said.verdict.sentence
     assert newer_than_active(lake, active) == f"{newer}: {said.verdict.sentence}; {by_hand}"
     activated = say(lake, after.run_id)
     assert activated.activated
