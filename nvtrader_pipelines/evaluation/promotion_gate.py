@@ -1,7 +1,7 @@
 """The gate of a promotion: whether a policy has beaten the one that trades, and its own best baseline, by enough."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import Literal
 
@@ -160,16 +160,17 @@ class PromotionGate(Component):
         """The verdict on the sessions that both were tested on."""
         own, baselines = candidate.on(common)
         first, last = common[0].item(), common[-1].item()
+        verdict = GateVerdict(
+            passed=False,
+            sentence=f"{candidate.name} is not promoted: its returns never vary from {first} to {last}, so it has no "
+            "Sharpe ratio; look at what it holds",
+            n_sessions=len(common),
+            first_session=first,
+            last_session=last,
+            deflated=deflated,
+        )
         if never_vary(own):
-            said = f"its returns never vary from {first} to {last}, so it has no Sharpe ratio; look at what it holds"
-            return GateVerdict(
-                passed=False,
-                sentence=f"{candidate.name} is not promoted: {said}",
-                n_sessions=len(common),
-                first_session=first,
-                last_session=last,
-                deflated=deflated,
-            )
+            return verdict
         best = max(baselines, key=lambda name: sharpe_ratio(baselines[name]))
         against: list[tuple[Opponent, str, FloatArray]] = [("baseline", best, baselines[best])]
         if active is not None:
@@ -177,19 +178,10 @@ class PromotionGate(Component):
         differences = self._differences(own, against)
         enough = deflated is not None and deflated >= LEAST_DEFLATED
         passed = all(each.passed for each in differences) and (enough or not self.require_deflated)
-        verdict = "is promoted" if passed else "is not promoted"
-        where = f"on {len(common)} sessions, {first} to {last}"
-        figures = [each.sentence for each in differences] + [self._of_deflated(deflated)]
-        return GateVerdict(
-            passed=passed,
-            sentence=f"{candidate.name} {verdict}: {where}, {'; '.join(figures)}",
-            n_sessions=len(common),
-            first_session=first,
-            last_session=last,
-            sharpe=sharpe_ratio(own),
-            differences=differences,
-            deflated=deflated,
-        )
+        figures = "; ".join([*(each.sentence for each in differences), self._of_deflated(deflated)])
+        said = f"{'is' if passed else 'is not'} promoted: on {len(common)} sessions, {first} to {last}, {figures}"
+        sentence = f"{candidate.name} {said}"
+        return replace(verdict, passed=passed, sentence=sentence, sharpe=sharpe_ratio(own), differences=differences)
 
     def _differences(
         self, own: FloatArray, against: list[tuple[Opponent, str, FloatArray]]
