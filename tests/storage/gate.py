@@ -38,7 +38,7 @@ def runs(lake: Warehouse) -> dict[str, SealedRun]:
 
 @pytest.fixture(autouse=True)
 def nothing_asked(lake: Warehouse, runs: dict[str, SealedRun], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing trades, nothing was asked, the tests of two runs are complete; activations as rows are one test's matter."""
+    """Nothing trades, nothing was asked, two runs are complete; the table of activations is one test's matter."""
     monkeypatch.setattr(promotion, "mirror_active", lambda _: None)
     forget_activations(lake)
     for table, stay in ((PROMOTIONS, []), (RUNS, [runs[name].run_id for name in TESTED])):

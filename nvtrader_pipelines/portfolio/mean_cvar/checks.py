@@ -6,7 +6,8 @@ from typing import get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from nvtrader_pipelines.portfolio.mean_cvar.constraints import LARGEST, Constraints, Limits, Objective, per_name
+from nvtrader_pipelines.portfolio.bounds import LARGEST, checked_risk_aversion
+from nvtrader_pipelines.portfolio.mean_cvar.constraints import Constraints, Limits, Objective, per_name
 from nvtrader_pipelines.portfolio.mean_cvar.solution import InfeasibleError, Method
 
 FloatArray = NDArray[np.float64]
@@ -29,11 +30,7 @@ def check_objective(objective: Objective, n_names: int) -> None:
         raise ValueError(
             f"confidence_level must be between 0 and 1, but is {objective.confidence_level}; 0.95 looks at the worst 5%"
         )
-    if not 1.0 / LARGEST <= objective.risk_aversion <= LARGEST:
-        raise ValueError(
-            f"risk_aversion must be positive and finite, from {1.0 / LARGEST:g} to {LARGEST:g}, but is "
-            f"{objective.risk_aversion}; 1 weighs CVaR as the mean"
-        )
+    checked_risk_aversion(objective.risk_aversion)
     if not 0.0 <= objective.volatility_penalty <= LARGEST:
         raise ValueError(
             f"volatility_penalty must be finite and at least 0, but is {objective.volatility_penalty}; 0 drops it"

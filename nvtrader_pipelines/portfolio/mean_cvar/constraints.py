@@ -7,8 +7,9 @@ import cvxpy as cp
 import numpy as np
 from numpy.typing import NDArray
 
+from nvtrader_pipelines.portfolio.bounds import LARGEST
+
 FloatArray = NDArray[np.float64]
-LARGEST = 1e100  # squares and products of more overflow
 FurtherConstraints = Callable[[cp.Variable], Sequence[cp.Constraint]]
 
 

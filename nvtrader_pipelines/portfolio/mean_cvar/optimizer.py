@@ -7,6 +7,7 @@ import cvxpy as cp
 import numpy as np
 from numpy.typing import NDArray
 
+from nvtrader_pipelines.portfolio.bounds import LARGEST
 from nvtrader_pipelines.portfolio.mean_cvar.canonical import compiled_with, linear_program_of
 from nvtrader_pipelines.portfolio.mean_cvar.checks import (
     check_attainable,
@@ -17,7 +18,7 @@ from nvtrader_pipelines.portfolio.mean_cvar.checks import (
     check_ranges,
     check_scenarios,
 )
-from nvtrader_pipelines.portfolio.mean_cvar.constraints import LARGEST, Constraints, Objective, each_name, limits_of
+from nvtrader_pipelines.portfolio.mean_cvar.constraints import Constraints, Objective, each_name, limits_of
 from nvtrader_pipelines.portfolio.mean_cvar.cuts import Bounds, Master, MasterError, solve_by_cuts
 from nvtrader_pipelines.portfolio.mean_cvar.market import Market, in_own_unit, smallest_unit
 from nvtrader_pipelines.portfolio.mean_cvar.model import further_of, numbers_of, structure_of

@@ -8,10 +8,11 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_
 
 from nvtrader_pipelines.components import Component
 from nvtrader_pipelines.market.panel import MarketPanel
+from nvtrader_pipelines.portfolio.bounds import RiskAversion
 from nvtrader_pipelines.portfolio.pipeline.estimation import EstimationWindow, Past
 from nvtrader_pipelines.portfolio.pipeline.risk_limits import Share
 from nvtrader_pipelines.portfolio.pipeline.stage import Allocate, BoolArray, FloatArray, Selection, Situation, with_cash
-from nvtrader_pipelines.portfolio.scenarios import Historical, Scenarios
+from nvtrader_pipelines.portfolio.scenarios import BlockBootstrap, Historical, Scenarios
 
 SCENARIO_SEED = 0  # of every draw, so that weights change with the past and not by luck
 History = Annotated[int, Field(ge=2)]
@@ -91,10 +92,10 @@ class _OnScenarios(Component):
 
     @model_validator(mode="after")
     def _tail_holds_a_return(self) -> Self:
-        if isinstance(self.scenarios, Historical):
-            n_scenarios = max(0, self.history - self.scenarios.horizon + 1)
-        else:
-            n_scenarios = self.scenarios.n_scenarios
+        n_stretches = max(0, self.history - self.scenarios.horizon + 1)
+        n_scenarios = n_stretches if isinstance(self.scenarios, Historical) else self.scenarios.n_scenarios
+        if isinstance(self.scenarios, BlockBootstrap) and not n_stretches:
+            n_scenarios = 0  # there is none to draw
         tail = (1.0 - self.confidence_level) * n_scenarios
         if tail < 1.0 - 1e-9:
             raise ValueError(
@@ -120,7 +121,7 @@ class MeanCvarAround(_OnScenarios):
     kind: Literal["mean_cvar_around"] = "mean_cvar_around"
     max_distance: Share = 0.2  # one-way, from the center; half the sum of absolute differences
     max_weight: Share = 0.25  # of one name, unless the center has more of it
-    risk_aversion: PositiveFloat = 1.0  # units of expected return per unit of CVaR
+    risk_aversion: RiskAversion = 1.0  # units of expected return per unit of CVaR
 
     def start(self, panel: MarketPanel) -> Allocate:
         """The stage on one panel."""

@@ -6,6 +6,7 @@ from skfolio.moments import LedoitWolf
 from skfolio.optimization import MeanRisk, ObjectiveFunction
 from skfolio.prior import EmpiricalPrior
 
+from nvtrader_pipelines.portfolio.mean_cvar import MeanCvar, Objective
 from nvtrader_pipelines.portfolio.mean_risk import mean_cvar_weights
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits, WeightPipeline
 from nvtrader_pipelines.portfolio.pipeline.allocators import (
@@ -19,7 +20,7 @@ from nvtrader_pipelines.portfolio.pipeline.stage import one_way
 from nvtrader_pipelines.portfolio.scenarios import BlockBootstrap, Historical
 from tests.markets import synthetic_panel
 from tests.panels import LATE, LISTED_AT, eventful_panel
-from tests.portfolio.pipeline.situations import ALLOCATORS, cash, situation, stage
+from tests.portfolio.pipeline.situations import ALLOCATORS, ESTIMATE, cash, situation, stage
 
 PANEL = synthetic_panel(200, 5, seed=4)
 PROPOSAL = np.array([0.3, 0.2, 0.1, 0.1, 0.1, 0.2])
@@ -129,6 +130,21 @@ def test_a_policy_that_holds_one_name_keeps_it_where_no_other_is_selected():
     assert found.weights.max() == pytest.approx(0.8)
 
 
+@pytest.mark.parametrize("risk_aversion", [0.9e-100, 1.1e100, 1e308])
+def test_a_risk_aversion_that_the_program_refuses_is_refused_when_the_spec_is_built(risk_aversion):
+    said = r"risk_aversion must be positive and finite, from 1e-100 to 1e\+100, but is"
+    with pytest.raises(ValueError, match=said):
+        MeanCvarAround(risk_aversion=risk_aversion)
+    with pytest.raises(ValueError, match=said):
+        MeanCvar(["AAA", "BBB"], objective=Objective(risk_aversion=risk_aversion))
+
+
+@pytest.mark.parametrize("risk_aversion", [1e-100, 1e100])
+def test_a_risk_aversion_at_either_bound_gives_a_portfolio(risk_aversion):
+    found = allocated(MeanCvarAround(**ESTIMATE, risk_aversion=risk_aversion))
+    assert found.weights.sum() == pytest.approx(1.0)
+
+
 @pytest.mark.parametrize("strength", [0.0, 0.5, 1.0])
 def test_the_tilt_is_the_formula_of_its_document(strength):
     found = allocated(MeanCvarTilt(history=120, estimate_every=1, strength=strength, max_score=0.5))
@@ -159,3 +175,5 @@ def test_a_tail_of_less_than_one_scenario_is_refused(allocator):
     with pytest.raises(ValueError, match="tail of at least one return"):
         allocator(history=30, scenarios=Historical(horizon=20))
     assert allocator(history=10, scenarios=BlockBootstrap(n_scenarios=500)).history == 10
+    with pytest.raises(ValueError, match=r"0 scenarios .* lengthen history"):
+        allocator(history=10, scenarios=BlockBootstrap(horizon=11))
