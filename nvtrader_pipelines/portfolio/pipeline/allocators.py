@@ -207,9 +207,10 @@ class MeanCvarTilt(_OnScenarios):
         total = proposed.sum()
         if not total > 0.0:  # the policy says nothing of the selected names
             return base
-        with np.errstate(divide="ignore"):  # log 0 is the lowest score
+        with np.errstate(divide="ignore", over="ignore"):  # log 0 is the lowest score; what is far below the best goes
             scores = np.clip(np.log(n_names * proposed / total), -self.max_score, self.max_score)
-        tilted = base * np.exp(self.strength * scores)
+            below = np.minimum(0.0, scores - scores[base > 0.0].max())  # of it the exponential never overflows
+            tilted = base * np.exp(self.strength * below)
         return tilted / tilted.sum()
 
 

@@ -154,6 +154,20 @@ def test_the_tilt_is_the_formula_of_its_document(strength):
     np.testing.assert_allclose(found.weights[:-1], 0.8 * expected / expected.sum(), atol=1e-12)
 
 
+def test_a_tilt_of_any_strength_ends_at_the_name_that_the_policy_wants_most():
+    base = allocated(MeanCvarTilt(**ESTIMATE, strength=0.0)).weights[:-1]
+    found = allocated(MeanCvarTilt(**ESTIMATE, strength=1e308)).weights
+    assert found[np.where(base > 0.0, PROPOSAL[:-1], 0.0).argmax()] == pytest.approx(0.8)
+
+
+def test_a_tilt_towards_a_name_without_a_weight_leaves_the_others_as_they_are():
+    young, proposal = situation(eventful_panel(), LISTED_AT + 30), cash(6)
+    proposal[[LATE, 6]] = 0.8, 0.2
+    base = allocated(MeanCvarTilt(**ESTIMATE, strength=0.0), proposal, young).weights
+    found = allocated(MeanCvarTilt(**ESTIMATE, max_score=1e308), proposal, young).weights
+    np.testing.assert_allclose(found, base, atol=1e-12)
+
+
 def test_a_name_the_policy_leaves_out_is_cut_and_not_forbidden():
     base = mean_cvar_weights(PANEL.close_returns[T - 119 : T + 1])
     best = int(base.argmax())
