@@ -69,18 +69,19 @@ def kill_switch(home: Home) -> Finding:
 def active_policy(home: Home) -> list[Finding]:
     """Which policy trades, that its files are those that were activated, until when it may, and of which code it is."""
     from nvtrader_pipelines.storage.active_policy import other_code, read_active, sealed_of
+    from nvtrader_pipelines.storage.entrants import Panels
     from nvtrader_pipelines.storage.policy_library import PolicyLibrary
     from nvtrader_pipelines.storage.promotion_round import newer_than_active
     from nvtrader_pipelines.storage.readiness import told_until
     from nvtrader_pipelines.storage.warehouse import Warehouse
 
-    what = "active policy"
+    what, lake = "active policy", Warehouse(home)
     try:
         active = read_active(home)
         if active is None:
             return [Finding(what, "none yet: `nvtrader policies activate NAME`")]
         broken = PolicyLibrary(home).tampered(sealed_of(home, active))
-        newer = newer_than_active(Warehouse(home), active)
+        newer = newer_than_active(lake, active)
     except StorageError as error:
         return [Finding(what, "cannot be used", str(error))]
     told = f"{active.policy} of run {active.run_id}, activated by {active.by} on {active.activated_at:%Y-%m-%d}"
@@ -88,7 +89,7 @@ def active_policy(home: Home) -> list[Finding]:
     return [
         Finding(what, told, f"not the files that were activated: {changed}; restore them" if changed else ""),
         Finding("its code", active.code_version, other_code(active.code_version) or ""),
-        Finding("it may trade", told_until(home, active)),
+        Finding("it may trade", told_until(Panels(lake), active)),
         *([Finding("a newer run", newer)] if newer else []),
     ]
 

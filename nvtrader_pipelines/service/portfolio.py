@@ -53,21 +53,22 @@ def _show(account: str, *, as_json: bool, verbose: bool) -> None:
     from nvtrader_pipelines.service.account_facts import AccountFacts, standing
     from nvtrader_pipelines.storage.accounts import read_account
     from nvtrader_pipelines.storage.active_policy import read_active
+    from nvtrader_pipelines.storage.entrants import Panels
     from nvtrader_pipelines.storage.promotion_round import newer_than_active
     from nvtrader_pipelines.storage.readiness import told_until
     from nvtrader_pipelines.storage.warehouse import Warehouse
 
     with one_sentence(verbose=verbose):
         home = found_home()
-        kind, active = read_account(home, account).kind, read_active(home)
+        lake, kind, active = Warehouse(home), read_account(home, account).kind, read_active(home)
         document = {
             "kind": kind,
             "active_policy": active
             and {
                 "policy": active.policy,
                 "run_id": active.run_id,
-                "may_trade": told_until(home, active),
-                "newer": newer_than_active(Warehouse(home), active),
+                "may_trade": told_until(Panels(lake), active),
+                "newer": newer_than_active(lake, active),
             },
             **standing(AccountFacts.of(home, account)),
         }

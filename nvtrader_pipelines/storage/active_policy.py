@@ -13,8 +13,6 @@ from nvtrader_pipelines.experiments.deployment import deploy
 from nvtrader_pipelines.experiments.plan import CODE_VERSION
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.market.panel import MarketPanel
-from nvtrader_pipelines.policies.archive import PolicyCard, read_card
-from nvtrader_pipelines.policies.learned import require_same_market
 from nvtrader_pipelines.storage.audit_log import JsonlAudit
 from nvtrader_pipelines.storage.compliance import read_limits, require_no_looser
 from nvtrader_pipelines.storage.entrants import Panels
@@ -23,6 +21,7 @@ from nvtrader_pipelines.storage.files import is_given, locked, write_atomically
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.policy_library import PolicyLibrary, SealedRun
+from nvtrader_pipelines.storage.policy_market import cannot_trade, require_market
 from nvtrader_pipelines.storage.tables import RUNS
 from nvtrader_pipelines.storage.warehouse import Warehouse
 
@@ -239,22 +238,15 @@ def require_fit(panels: Panels, ledger: Ledger, run: SealedRun, policy: str) -> 
         StorageError: as `activate`, but for what only opening the networks shows.
         OtherCodeError: if the experiment means something else to this code.
     """
-    home, library = panels.lake.home, PolicyLibrary(panels.lake.home)
     spec = ledger.read(run.partition_key)
     if run.as_parent.validation_only:
         raise StorageError(
             f"{policy} of run {run.run_id} is for validation only: some of its policies were trained on what came "
             "after their tests; train the experiment with the walk_forward or the holdout splitter, and activate that"
         )
-    require_no_looser(spec.pipeline.risk_limits, read_limits(home))
+    require_no_looser(spec.pipeline.risk_limits, read_limits(panels.lake.home))
     _require_as_recorded(panels.lake, ledger, run)
-    library.require_untampered(run)
-    try:
-        panel = panels.of(spec.market)
-        require_same_market(_any_card(library, run), panel)
-    except ValueError as error:  # what does not make a panel, and policies of another one
-        raise cannot_trade(run, policy, error) from error
-    return spec, panel
+    return spec, require_market(panels, spec, run, policy)
 
 
 def _require_as_recorded(lake: Warehouse, ledger: Ledger, run: SealedRun) -> None:
@@ -288,17 +280,6 @@ def _unknown(run: SealedRun, what: str) -> StorageError:
         f"the ledger has no {what} of run {run.run_id}, so nobody can tell whether those of its folder were trained in "
         f"it; `nvtrader experiments run {run.experiment}` goes on with it, and keeps them"
     )
-
-
-def _any_card(library: PolicyLibrary, run: SealedRun) -> PolicyCard:
-    """The card of one policy: all of a run are trained on the same market."""
-    return read_card((library.folder(run.partition_key, run.run_id) / min(run.policies)).read_bytes())
-
-
-def cannot_trade(run: SealedRun, policy: str, why: ValueError) -> StorageError:
-    """What is said of a policy that does not fit the market as it is now."""
-    said = " ".join(str(why).split())
-    return StorageError(f"{policy} of run {run.run_id} cannot trade on the market as it is now: {said}")
 
 
 def _before(home: Home) -> ActivePolicy | None:

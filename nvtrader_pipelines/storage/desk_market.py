@@ -26,11 +26,12 @@ from nvtrader_pipelines.market.calendar import sessions
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits
 from nvtrader_pipelines.storage.accounts import connect, read_account, require_same
-from nvtrader_pipelines.storage.active_policy import ActivePolicy, cannot_trade, read_active, sealed_of
+from nvtrader_pipelines.storage.active_policy import ActivePolicy, read_active, sealed_of
 from nvtrader_pipelines.storage.compliance import read_compliance, read_limits
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.medallion import pinned_snapshots
 from nvtrader_pipelines.storage.paper_backtest import deployment_of
+from nvtrader_pipelines.storage.policy_market import cannot_trade
 from nvtrader_pipelines.storage.prices import read_prices
 from nvtrader_pipelines.storage.tables import EVALUATIONS
 from nvtrader_pipelines.storage.warehouse import Warehouse
@@ -263,7 +264,7 @@ def desk_market(lake: Warehouse, active: ActivePolicy, name: str, now: datetime)
             the market as it is now, or the account, the limits or the market cannot be read.
     """
     account, run = read_account(lake.home, name), sealed_of(lake.home, active)
-    _require_evaluation(lake, active)
+    require_evaluation(lake, active)
     try:
         deployment = deployment_of(lake, active.run_id, active.policy)
     except ValueError as error:
@@ -307,7 +308,12 @@ def _limits(lake: Warehouse, deployment: Deployment) -> RiskLimits:
     return tighter(deployment.spec.pipeline.risk_limits, read_limits(lake.home))
 
 
-def _require_evaluation(lake: Warehouse, active: ActivePolicy) -> None:
+def require_evaluation(lake: Warehouse, active: ActivePolicy) -> None:
+    """Refuse a policy that was never tested.
+
+    Raises:
+        StorageError: if its tests have no Sharpe ratio.
+    """
     where = {"spec_hash": [active.spec_hash], "run_id": [active.run_id]}
     tested = lake.read(EVALUATIONS, where, ["policy", "sharpe"]).filter(pl.col("policy") == active.policy)
     if not tested.filter(pl.col("sharpe").is_finite() & (pl.col("sharpe") != 0.0)).height:

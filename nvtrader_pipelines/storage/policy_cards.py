@@ -208,7 +208,7 @@ class _Reader:
             warnings=run.warnings,
             active=active is not None and active.ref == ref,
             other_code=other_code(run.code_version),
-            may_trade=told_until(self.panels.lake.home, active) if active is not None and active.ref == ref else None,
+            may_trade=told_until(self.panels, active) if active is not None and active.ref == ref else None,
             outdated=isinstance(obstacle, OtherCodeError),
             obstacle=str(obstacle) if obstacle else None,
         )

@@ -9,10 +9,12 @@ from nvtrader_pipelines.execution.reconciliation import refusal, unaccepted
 from nvtrader_pipelines.market.calendar import sessions
 from nvtrader_pipelines.storage.active_policy import ActivePolicy, sealed_of
 from nvtrader_pipelines.storage.audit_log import JsonlAudit
-from nvtrader_pipelines.storage.desk_market import RECENT, desk_market
+from nvtrader_pipelines.storage.desk_market import RECENT, desk_market, require_evaluation
+from nvtrader_pipelines.storage.entrants import Panels
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.paper_book import SqliteBook
+from nvtrader_pipelines.storage.policy_market import require_market
 from nvtrader_pipelines.storage.warehouse import Warehouse
 
 
@@ -21,12 +23,16 @@ def trades_until(tested_to: date) -> date:
     return sessions(tested_to + timedelta(days=1), tested_to + timedelta(days=2 * RECENT))[RECENT - 1].item()
 
 
-def told_until(home: Home, active: ActivePolicy) -> str:
-    """Until which session the active policy may trade, in words, or why it may not at all."""
+def told_until(panels: Panels, active: ActivePolicy) -> str:
+    """Until which session the active policy may trade, in words, or why it may not at all; no network is opened."""
+    home = panels.lake.home
     try:
-        tested_to = sealed_of(home, active).as_parent.window[1]
+        run = sealed_of(home, active)
+        require_evaluation(panels.lake, active)
+        require_market(panels, Ledger.open(home).read(active.partition_key), run, active.policy)
     except StorageError as error:
         return f"not at all: {error}"
+    tested_to = run.as_parent.window[1]
     return (
         f"until {trades_until(tested_to)}, {RECENT} sessions after its tests; an account kept here that it has begun "
         "to trade by then goes on"

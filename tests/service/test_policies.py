@@ -1,3 +1,4 @@
+import dataclasses
 import datetime as dt
 import json
 import shutil
@@ -7,10 +8,11 @@ import pytest
 from nvtrader_pipelines.service.errors import BAD_INPUT
 from nvtrader_pipelines.storage import active_policy, desk_market
 from nvtrader_pipelines.storage.active_policy import read_active
+from nvtrader_pipelines.storage.entrants import Panels
 from nvtrader_pipelines.storage.errors import OtherCodeError
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.policy_library import PolicyLibrary
-from nvtrader_pipelines.storage.readiness import trades_until
+from nvtrader_pipelines.storage.readiness import told_until, trades_until
 from nvtrader_pipelines.storage.runs import complete
 from nvtrader_pipelines.storage.tables import EVALUATIONS, PROMOTIONS, RUNS
 from nvtrader_pipelines.storage.views import query_views
@@ -155,6 +157,31 @@ def test_until_when_the_active_policy_may_trade_is_told_where_a_person_looks(inv
     assert findings["it may trade"]["found"].startswith(until)
     assert findings["its code"] == {"what": "its code", "found": run.code_version, "problem": ""}
     assert findings["account paper"] == {"what": "account paper", "found": "paper, may be traded", "problem": ""}
+
+
+def test_an_active_policy_that_no_account_may_trade_is_told_to_trade_not_at_all_and_why(invoke, lake, run):
+    invoke("policies", "activate", "small")
+    path, judged_as = PolicyLibrary(lake.home).folder(run.partition_key, run.run_id), lake.read(EVALUATIONS)
+    content = path.joinpath("fold-0-seed-0.zip").read_bytes()
+
+    def told() -> set[str]:
+        portfolio = json.loads(invoke("portfolio", "--json").stdout)["active_policy"]["may_trade"]
+        (card,) = json.loads(invoke("policies", "--json").stdout)["policies"]
+        return {portfolio, card["may_trade"], diagnosed(invoke)["it may trade"]["found"]}
+
+    lake.replace(EVALUATIONS, judged_as.clear(), {})
+    (untested,) = told()
+    lake.replace(EVALUATIONS, judged_as, {})
+    path.joinpath("fold-0-seed-0.zip").write_bytes(content + b"x")
+    (tampered,) = told()
+    path.joinpath("fold-0-seed-0.zip").write_bytes(content)
+    assert untested.startswith("not at all: a policy must have been tested before it trades")
+    assert tampered.startswith(f"not at all: 1 policy files of {KEY} are not those that were sealed")
+    active, panel = read_active(lake.home), planned(lake).panel
+    assert active is not None
+    other = dataclasses.replace(panel, symbols=(*panel.symbols[:-1], "ZZZ"))
+    elsewhere = told_until(Panels(lake, {EXPERIMENT.market: other}), active)
+    assert elsewhere.startswith(f"not at all: small of run {run.run_id} cannot trade on the market as it is now: ")
 
 
 def test_a_newer_run_of_the_experiment_that_trades_is_told_where_a_person_looks(invoke, lake, run):
