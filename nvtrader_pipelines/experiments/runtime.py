@@ -23,6 +23,9 @@ from nvtrader_pipelines.policies.training import Checkpointed, Finished, Stepped
 from nvtrader_pipelines.policies.trajectory import TRAJECTORY
 from nvtrader_pipelines.portfolio.pipeline import Thresholds
 
+TRAINING_SHARE = 0.9  # of the time of a run that trains and judges
+Span = tuple[float, float]  # shares of the whole run that are done before and after a part
+WHOLE: Span = (0.0, 1.0)
 Steps = Generator[Progress, None, None]
 
 
@@ -38,26 +41,39 @@ class Runtime:
     def train(self) -> Steps:
         """Train the folds and seeds that are not done, from their checkpoints where there are some."""
         yield from self._begun("training")
-        yield from self._trained()
+        yield from self._trained(WHOLE)
         yield self._said("done", f"{len(self.plan.keys)} policies are trained", share=1.0)
 
     def judge(self) -> Generator[Progress, None, BacktestRecord]:
         """Walk the policies of a sealed run through the test windows; the last value is the record that was kept."""
         yield from self._begun("test")
-        record = yield from self._walked(equity_stages)
+        record = yield from self._walked(WHOLE, equity_stages)
         yield self._said("done", f"walked {_dates(self.plan)}", share=1.0)
         return record
+
+    def evaluate(self) -> Steps:
+        """Walk the policies of a sealed run through the test windows and give the verdict."""
+        yield from self._begun("evaluation")
+        record = yield from self._walked(WHOLE, equity_stages)
+        yield self._verdict(record)
+
+    def walk_forward(self) -> Steps:
+        """Train, walk and give the verdict."""
+        yield from self._begun("walk-forward")
+        yield from self._trained((0.0, TRAINING_SHARE))
+        record = yield from self._walked((TRAINING_SHARE, 1.0), equity_stages)
+        yield self._verdict(record)
 
     def replay(self) -> Steps:
         """Walk the parent's policies through the plan's window and give the verdict."""
         yield from self._begun(f"replay of {self.plan.parent_run_id}")
-        record = yield from self._walked(equity_stages)
+        record = yield from self._walked(WHOLE, equity_stages)
         yield self._verdict(record)
 
     def paper(self) -> Steps:
         """Carry the parent's last policies on over the sessions since: each bar, signal, order, fill and equity."""
         yield from self._begun(f"paper account of {self.plan.parent_run_id}")
-        record = yield from self._walked(paper_stages)
+        record = yield from self._walked(WHOLE, paper_stages)
         yield self._verdict(record)
 
     def _begun(self, what: str) -> Steps:
@@ -71,7 +87,7 @@ class Runtime:
         n_policies = f"{len(self.plan.folds)} folds by {len(spec.seeds)} seeds"
         yield self._said("agent.built", f"{spec.agent.kind}, {n_policies}", share=0.0)
 
-    def _trained(self) -> Steps:
+    def _trained(self, span: Span) -> Steps:
         """Train what is not done, choose where the design chooses, fit the timing, and seal.
 
         What goes by the market alone is fitted first: where it cannot be, nothing is trained in vain.
@@ -80,10 +96,10 @@ class Runtime:
         pipeline, thresholds = plan.spec.pipeline, dict[int, Thresholds]()
         pipeline.start(plan.panel)  # refuses a market that lacks what a stage needs
         if pipeline.timing.needs_fit and not pipeline.timing.needs_path:
-            yield from self._fit(thresholds, {}, 0.0)
+            yield from self._fit(thresholds, {}, span[0])
         tasks = [plan.task(key, self.store.checkpoint(key)) for key in plan.keys if key not in done]
         resumed = {(task.fold, task.seed) for task in tasks if task.resume_from is not None}
-        meter = _Meter(plan.keys, done, resumed, self.clock)
+        meter = _Meter(plan.keys, done, resumed, span, self.clock)
         with closing(train_all(plan.panel, tasks)) as events:  # its workers end with this generator
             for event in events:
                 yield self._kept(event, meter)
@@ -93,9 +109,11 @@ class Runtime:
             chosen[fold.index] = choice.seed
             metrics = {f"sharpe/seed-{seed}": sharpe for seed, sharpe in choice.sharpe.items()}
             message = f"fold {fold.index}: seed {choice.seed} did best on the sessions held out of its training"
-            yield self._said("evaluate.step", message, fold=fold.index, seed=choice.seed, share=1.0, metrics=metrics)
+            yield self._said(
+                "evaluate.step", message, fold=fold.index, seed=choice.seed, share=span[1], metrics=metrics
+            )
         if pipeline.timing.needs_path:
-            yield from self._fit(thresholds, chosen, 1.0)
+            yield from self._fit(thresholds, chosen, span[1])
         self.store.seal(chosen, thresholds)
 
     def _fit(self, thresholds: dict[int, Thresholds], chosen: Mapping[int, int], share: float) -> Steps:
@@ -135,7 +153,7 @@ class Runtime:
                 message = f"{name}: trained{meter.pace(total)}"
                 return self._said("train.checkpoint", message, **who, timesteps=total, share=share)
 
-    def _walked(self, tell: Teller) -> Generator[Progress, None, BacktestRecord]:
+    def _walked(self, span: Span, tell: Teller) -> Generator[Progress, None, BacktestRecord]:
         """Walk every account and keep the record, which is the last value."""
         plan = self.plan
         who = contestants(plan, self.store.archives(), self.store.chosen(), self.store.thresholds())
@@ -148,7 +166,7 @@ class Runtime:
                 self.store.keep_record(end.value)
                 return end.value
             for stage, message, metrics in tell(plan, step, own):
-                share = _share(plan, step)
+                share = _share(plan, step, span)
                 yield self._said(stage, message, fold=step.fold, share=share, metrics=metrics)
 
     def _verdict(self, record: BacktestRecord) -> Progress:
@@ -171,9 +189,10 @@ class _Meter:
         keys: Collection[FoldSeed],
         trained: Collection[FoldSeed],
         resumed: Collection[FoldSeed],
+        span: Span,
         clock: Callable[[], datetime],
     ) -> None:
-        self._trained = set(trained)
+        self._trained, self._span = set(trained), span
         self._done = {key: float(key in trained) for key in keys}
         # where a resumed training went on is known once it tells of itself
         self._before = {key: share for key, share in self._done.items() if key not in resumed}
@@ -193,7 +212,8 @@ class _Meter:
     @property
     def share(self) -> float:
         """Of the whole run."""
-        return sum(self._done.values()) / len(self._done)
+        first, last = self._span
+        return first + (last - first) * sum(self._done.values()) / len(self._done)
 
     @property
     def trainings_per_second(self) -> float:
@@ -212,9 +232,10 @@ class _Meter:
         return f"{told})"
 
 
-def _share(plan: RunPlan, step: WalkStep) -> float:
+def _share(plan: RunPlan, step: WalkStep, span: Span) -> float:
     start, end = plan.paths.blocks[0].test_first - 1, plan.paths.blocks[-1].test_last
-    return (step.t - start) / max(1, end - start)
+    walked = (step.t - start) / max(1, end - start)
+    return span[0] + (span[1] - span[0]) * walked
 
 
 def _dates(plan: RunPlan) -> str:

@@ -4,19 +4,15 @@ from collections.abc import Callable, Generator
 from datetime import date
 from typing import TypeVar
 
-import polars as pl
-
 from nvtrader_pipelines.evaluation.backtest import BacktestRecord
 from nvtrader_pipelines.experiments.plan import RunPlan
 from nvtrader_pipelines.experiments.progress import Progress
-from nvtrader_pipelines.experiments.runtime import Runtime, headline
+from nvtrader_pipelines.experiments.runtime import Runtime
 from nvtrader_pipelines.storage.ledger import Ledger
-from nvtrader_pipelines.storage.plans import read_paper, read_replay
+from nvtrader_pipelines.storage.plans import read_paper, read_plan, read_replay, reopen_plan
 from nvtrader_pipelines.storage.policy_library import PolicyLibrary, SealedRun
 from nvtrader_pipelines.storage.recording import Launch, now, recorded
 from nvtrader_pipelines.storage.run_store import StoredRun
-from nvtrader_pipelines.storage.runs import complete, replace_run
-from nvtrader_pipelines.storage.tables import EVALUATIONS
 from nvtrader_pipelines.storage.warehouse import Warehouse
 
 Result = TypeVar("Result")
@@ -33,27 +29,49 @@ def followed(steps: Generator[Progress, None, Result], report: Callable[[Progres
             return end.value
 
 
-def train_run(lake: Warehouse, ledger: Ledger, plan: RunPlan, launch: Launch) -> Steps:
-    """Train what a plan's run lacks; the run stays open for its tests."""
+def train_run(lake: Warehouse, ledger: Ledger, plan: RunPlan, launch: Launch, *, to_be_judged: bool = False) -> Steps:
+    """Train what a plan's run lacks; one that is `to_be_judged` stays open in the ledger."""
     steps = _with_policies(lake, ledger, plan, runtime_of(lake, plan, launch.task_id).train())
-    return recorded(ledger, launch.row(plan), steps, closes=False)
+    row = launch.row(plan, "walk_forward" if to_be_judged else "train")
+    return recorded(ledger, row, steps, closes=not to_be_judged)
 
 
 def judge_run(
     lake: Warehouse, ledger: Ledger, plan: RunPlan, launch: Launch
 ) -> Generator[Progress, None, BacktestRecord]:
     """Walk a sealed run through its tests and keep the record; the run stays open for its verdict."""
-    return recorded(ledger, launch.row(plan), runtime_of(lake, plan, launch.task_id).judge(), closes=False)
+    row = launch.row(plan, "walk_forward")
+    return recorded(ledger, row, runtime_of(lake, plan, launch.task_id).judge(), closes=False)
 
 
-def keep_verdict(
-    lake: Warehouse, ledger: Ledger, run: SealedRun, verdict: pl.DataFrame, mlflow_run_id: str | None = None
-) -> int:
-    """Write the verdict on a run that was walked through its tests, which completes and closes it; how many rows."""
-    n_rows = replace_run(lake, EVALUATIONS, verdict, run)
-    complete(lake, run, now(), mlflow_run_id)
-    ledger.finish(run.run_id, "done", metrics=headline(verdict), mlflow_run_id=mlflow_run_id)
-    return n_rows
+def evaluate_run(lake: Warehouse, ledger: Ledger, run_id: str, launch: Launch) -> Steps:
+    """Walk the policies of a sealed run, named by the begin of its id, through their tests and give the verdict.
+
+    Raises:
+        StorageError: if there is no such run, it is not sealed, or this code would make another run.
+    """
+    plan = reopen_plan(lake, sealed_run(lake, ledger, run_id))
+    return recorded(ledger, launch.row(plan, "evaluate"), runtime_of(lake, plan, launch.task_id).evaluate())
+
+
+def walk_forward_run(
+    lake: Warehouse,
+    ledger: Ledger,
+    partition_key: str,
+    launch: Launch,
+    snapshot_ids: dict[str, int] | None = None,
+) -> Steps:
+    """Train, walk and judge a registered experiment on the pinned market, or again on the market at given snapshots.
+
+    A run on given snapshots leaves the experiment's latest policies what they are.
+
+    Raises:
+        StorageError: if the experiment is not registered, or its market has no panel or not these snapshots any more.
+    """
+    plan = read_plan(lake, partition_key, snapshot_ids)
+    store = StoredRun(lake, plan, now, latest=snapshot_ids is None)
+    steps = _with_policies(lake, ledger, plan, Runtime(plan, store, launch.task_id, now).walk_forward())
+    return recorded(ledger, launch.row(plan, "walk_forward"), steps)
 
 
 def replay_run(
@@ -76,7 +94,7 @@ def replay_run(
     parent = sealed_run(lake, ledger, run_id)
     plan = read_replay(lake, parent, window, parent.snapshot_ids if pinned else None)
     steps = _with_policies(lake, ledger, plan, runtime_of(lake, plan, launch.task_id, parent).replay(), parent)
-    return recorded(ledger, launch.row(plan), steps)
+    return recorded(ledger, launch.row(plan, "replay"), steps)
 
 
 def paper_run(lake: Warehouse, ledger: Ledger, run_id: str, launch: Launch) -> Steps:
@@ -89,7 +107,7 @@ def paper_run(lake: Warehouse, ledger: Ledger, run_id: str, launch: Launch) -> S
     parent = sealed_run(lake, ledger, run_id)
     plan = read_paper(lake, parent)
     steps = _with_policies(lake, ledger, plan, runtime_of(lake, plan, launch.task_id, parent).paper(), parent)
-    return recorded(ledger, launch.row(plan), steps)
+    return recorded(ledger, launch.row(plan, "paper"), steps)
 
 
 def replay_window(lake: Warehouse, ledger: Ledger, run_id: str, days: tuple[date | None, date | None]) -> Window | None:

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from nvtrader_pipelines.experiments.plan import RunPlan
 from nvtrader_pipelines.experiments.progress import Progress
-from nvtrader_pipelines.storage.ledger import Ledger, RunRow
+from nvtrader_pipelines.storage.ledger import Ledger, RunKind, RunRow
 
 Result = TypeVar("Result")
 FREQUENT = ("train.step", "evaluate.step")
@@ -22,9 +22,9 @@ class Launch:
     task_id: str
     dagster_run_id: str | None = None
 
-    def row(self, plan: RunPlan) -> RunRow:
+    def row(self, plan: RunPlan, kind: RunKind) -> RunRow:
         """The row of a plan that is executed now."""
-        return RunRow.of(plan, self.task_id, now(), dagster_run_id=self.dagster_run_id)
+        return RunRow.of(plan, self.task_id, now(), kind=kind, dagster_run_id=self.dagster_run_id)
 
 
 def now() -> datetime:

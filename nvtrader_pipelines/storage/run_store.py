@@ -30,6 +30,7 @@ class StoredRun:
     plan: RunPlan
     clock: Callable[[], datetime]
     parent: SealedRun | None = None
+    latest: bool = True  # whether the experiment's policies are from now on this run's
 
     @property
     def library(self) -> PolicyLibrary:
@@ -74,7 +75,7 @@ class StoredRun:
 
     def seal(self, chosen: Mapping[int, int], thresholds: FoldThresholds) -> None:
         """Mark the policies as complete, and keep how their trainings went."""
-        run = self.library.seal(self.plan, chosen, thresholds)
+        run = self.library.seal(self.plan, chosen, thresholds, latest=self.latest)
         replace_run(self.lake, TRAINING_CURVES, training_curves(self.library.read_run(run)), run)
 
     def chosen(self) -> Mapping[int, int]:

@@ -3,7 +3,7 @@
 import datetime as dt
 import itertools
 
-from nvtrader_pipelines.experiments.runtime import Runtime, verdict_of
+from nvtrader_pipelines.experiments.runtime import Runtime
 
 
 class MemoryStore:
@@ -51,13 +51,6 @@ def ticking():
     """A clock that shows another second whenever it is read."""
     seconds = itertools.count()
     return lambda: dt.datetime(2024, 1, 2, tzinfo=dt.UTC) + dt.timedelta(seconds=next(seconds))
-
-
-def walk_forward(plan, store) -> None:
-    """Train, walk and judge."""
-    run = runtime(plan, store)
-    store.told = [*run.train(), *run.judge()]
-    store.verdict = verdict_of(plan, store.record)
 
 
 def runtime(plan, store, task_id="task") -> Runtime:

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from nvtrader_pipelines.evaluation.truth import equity_gaps, off_simplex, reward_gaps
-from nvtrader_pipelines.experiments.runtime import _Meter, headline, training_curves
+from nvtrader_pipelines.experiments.runtime import _Meter, training_curves
 from nvtrader_pipelines.policies.archive import PolicyArchiveError, read_archive
 from nvtrader_pipelines.policies.trajectory import TRAJECTORY
 from tests.experiments.memory import MemoryStore, runtime
@@ -91,7 +91,9 @@ def test_a_training_tells_how_many_are_trained_how_fast_they_go_and_how_long_the
 
 def test_the_pace_of_a_resumed_training_counts_from_where_it_went_on():
     begin, seconds = datetime(2026, 1, 1, tzinfo=UTC), itertools.count(step=10)
-    meter = _Meter([(0, 0), (0, 1)], [(0, 1)], [(0, 0)], clock=lambda: begin + timedelta(seconds=next(seconds)))
+    meter = _Meter(
+        [(0, 0), (0, 1)], [(0, 1)], [(0, 0)], (0.0, 1.0), clock=lambda: begin + timedelta(seconds=next(seconds))
+    )
     assert meter.at((0, 0), 0.9) == pytest.approx(0.95)
     assert meter.pace(1000) == " (1 of 2 trained)"
     meter.at((0, 0), 0.95)
@@ -110,14 +112,12 @@ def test_a_damaged_checkpoint_is_passed_over(plan, run, archives):
 
 def test_a_run_tells_its_stages_in_order_and_how_far_it_is(run):
     told = run.told
-    tests = [step.stage for step in told].index("start", 1)
-    for part, stages in ((told[:tests], {"train.step", "train.checkpoint"}), (told[tests:], {"evaluate.step"})):
-        assert [step.stage for step in part[:4]] == ["start", "data.loaded", "env.built", "agent.built"]
-        assert part[-1].stage == "done"
-        assert {step.stage for step in part[4:-1]} == stages
-        shares = [step.share for step in part]
-        assert shares == sorted(shares)
-        assert (shares[0], shares[-1]) == (0.0, 1.0)
+    assert [step.stage for step in told[:4]] == ["start", "data.loaded", "env.built", "agent.built"]
+    assert told[-1].stage == "done"
+    assert {step.stage for step in told[4:-1]} == {"train.step", "train.checkpoint", "evaluate.step"}
+    shares = [step.share for step in told]
+    assert shares == sorted(shares)
+    assert (shares[0], shares[-1]) == (0.0, 1.0)
     assert len({(step.task_id, step.run_id) for step in told}) == 1
     assert [step.timestamp for step in told] == sorted({step.timestamp for step in told})
 
@@ -130,11 +130,12 @@ def test_every_step_of_a_training_says_whose_it_is_and_how_it_goes(run):
         assert np.isfinite(step.metrics["mean_reward"])
 
 
-def test_the_figures_of_a_run_are_those_of_its_own_account_in_the_verdict(run):
-    own = run.verdict.filter(pl.col("policy") == "tiny", pl.col("period") == "all").row(0, named=True)
-    metrics = headline(run.verdict)
+def test_a_run_ends_with_the_figures_of_its_verdict(run):
+    store, told = run, run.told
+    own = store.verdict.filter(pl.col("policy") == "tiny", pl.col("period") == "all").row(0, named=True)
+    metrics = told[-1].metrics
     assert (metrics["all/sharpe"], metrics["all/max_drawdown"]) == (own["sharpe"], own["max_drawdown"])
-    assert set(run.verdict["period"]) >= {"fold", "all"}
+    assert set(store.verdict["period"]) >= {"fold", "all"}
 
 
 def test_the_sampled_episodes_of_a_training_come_with_its_policy_as_rows_of_the_trajectories(run):

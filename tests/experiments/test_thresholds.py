@@ -178,7 +178,7 @@ def test_a_timing_that_cannot_be_fitted_to_the_market_is_refused_before_anything
     spec = EXPERIMENT.model_copy(update={"pipeline": timed(TurbulenceTiming(threshold=None, history=600))})
     store = MemoryStore()
     with pytest.raises(ValueError, match="shorten history, train for longer, or name a threshold"):
-        list(runtime(RunPlan(spec, plan.panel, plan.panel_digest, plan.folds), store).train())
+        list(runtime(RunPlan(spec, plan.panel, plan.panel_digest, plan.folds), store).walk_forward())
     assert store.policies == {}
 
 
@@ -204,5 +204,5 @@ def test_a_market_that_lacks_what_a_stage_needs_is_refused_before_anything_is_tr
     spec = EXPERIMENT.model_copy(update={"pipeline": pipeline})
     store = MemoryStore()
     with pytest.raises(ValueError, match="add to sectors"):
-        list(runtime(RunPlan(spec, plan.panel, plan.panel_digest, plan.folds), store).train())
+        list(runtime(RunPlan(spec, plan.panel, plan.panel_digest, plan.folds), store).walk_forward())
     assert store.policies == {}

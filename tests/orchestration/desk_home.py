@@ -5,9 +5,12 @@ from pathlib import Path
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.policies.baselines import EqualWeight, MinimumVariance
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits, WeightPipeline
+from nvtrader_pipelines.storage.execution import evaluate_run, followed
+from nvtrader_pipelines.storage.ledger import Ledger
+from nvtrader_pipelines.storage.recording import Launch
 from nvtrader_pipelines.storage.warehouse import Warehouse
 from tests.storage.small_runs import EXPERIMENT, small_home
-from tests.storage.untrained import judged, planned
+from tests.storage.untrained import planned, sealed
 
 GATE = "least_sessions: 20\nintervals:\n  confidence_level: 0.02\n"  # whose interval is hardly wider than its point
 PIPELINE = WeightPipeline(risk_limits=RiskLimits(max_position=0.4, max_turnover=1.0, min_names=0))
@@ -40,5 +43,6 @@ def desk_home(root: Path, *specs: ExperimentSpec) -> Warehouse:
     (lake.home.compliance / "limits.yaml").write_text(LIMITS)
     (lake.home.compliance / "sectors.csv").write_text(SECTORS)
     for spec in specs:
-        judged(lake, planned(lake, spec))
+        run = sealed(lake, planned(lake, spec))
+        followed(evaluate_run(lake, Ledger.open(lake.home), run.run_id, Launch("test")), lambda _: None)
     return lake

@@ -15,15 +15,16 @@ from nvtrader_pipelines.service.paper import print_account
 from nvtrader_pipelines.service.paper import told as document_of
 from nvtrader_pipelines.storage.active_policy import PolicyRef, activate
 from nvtrader_pipelines.storage.audit_log import JsonlAudit
+from nvtrader_pipelines.storage.execution import evaluate_run, followed
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.paper_book import SqliteBook, book_path
-from nvtrader_pipelines.storage.recording import now
+from nvtrader_pipelines.storage.recording import Launch, now
 from nvtrader_pipelines.storage.tables import AUDIT, FILLS, PORTFOLIO_STATE
 from tests.service.desks import book
 from tests.service.words import is_one_sentence
 from tests.storage.small_runs import land, small_home
-from tests.storage.untrained import judged, planned
+from tests.storage.untrained import planned, sealed
 
 SECTORS = "symbol,sector\nAAA,one\nBBB,two\nCCC,three\n"
 SOFT = "soft turnover_pct_warn"  # of the first plan, which buys everything
@@ -36,8 +37,9 @@ def lake(tmp_path_factory):
     lake.home.compliance.mkdir(parents=True)
     (lake.home.compliance / "sectors.csv").write_text(SECTORS)
     lake.home.accounts.mkdir()
-    run = judged(lake, planned(lake))
-    activate(lake, Ledger.open(lake.home), PolicyRef(run.run_id, "small"), "ann", "", now)
+    run, ledger = sealed(lake, planned(lake)), Ledger.open(lake.home)
+    followed(evaluate_run(lake, ledger, run.run_id, Launch("test")), lambda _: None)
+    activate(lake, ledger, PolicyRef(run.run_id, "small"), "ann", "", now)
     return lake
 
 

@@ -6,15 +6,16 @@ from pathlib import Path
 from nvtrader_pipelines.execution.book import AccountState
 from nvtrader_pipelines.experiments.progress import Progress
 from nvtrader_pipelines.storage.active_policy import PolicyRef, activate
-from nvtrader_pipelines.storage.execution import followed
+from nvtrader_pipelines.storage.execution import evaluate_run, followed
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.medallion import read_panel
 from nvtrader_pipelines.storage.paper_book import SqliteBook
 from nvtrader_pipelines.storage.policy_library import SealedRun
+from nvtrader_pipelines.storage.recording import Launch
 from nvtrader_pipelines.storage.trading import Desk
 from nvtrader_pipelines.storage.warehouse import Warehouse
 from tests.storage.small_runs import small_home
-from tests.storage.untrained import AT, judged, planned
+from tests.storage.untrained import AT, planned, sealed
 
 DESKS: dict[str, Desk] = {}  # by account
 TIME: dict[str, datetime] = {}
@@ -23,7 +24,10 @@ TIME: dict[str, datetime] = {}
 def judged_home(root: Path) -> tuple[Warehouse, SealedRun]:
     """A home whose one run is sealed and tested; nothing is active."""
     lake = small_home(root)
-    return lake, judged(lake, planned(lake))
+    run = sealed(lake, planned(lake))
+    for _ in evaluate_run(lake, Ledger.open(lake.home), run.run_id, Launch("tests")):
+        pass
+    return lake, run
 
 
 def make_active(lake: Warehouse, run: SealedRun, policy: str | None = None, at: datetime = AT) -> None:

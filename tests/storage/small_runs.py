@@ -9,17 +9,13 @@ from pathlib import Path
 import polars as pl
 
 from nvtrader_pipelines.evaluation.splits import WalkForward
-from nvtrader_pipelines.experiments.plan import RunPlan
-from nvtrader_pipelines.experiments.runtime import verdict_of
 from nvtrader_pipelines.experiments.spec import ExperimentSpec, MarketChoice
 from nvtrader_pipelines.policies.baselines import BuyAndHold, EqualWeight
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits, WeightPipeline
-from nvtrader_pipelines.storage.execution import Steps, followed, judge_run, keep_verdict, train_run
+from nvtrader_pipelines.storage.execution import walk_forward_run
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.medallion import pin_panels
-from nvtrader_pipelines.storage.plans import read_plan
-from nvtrader_pipelines.storage.policy_library import PolicyLibrary
 from nvtrader_pipelines.storage.recording import Launch
 from nvtrader_pipelines.storage.tables import (
     ACTION_LOGS,
@@ -84,30 +80,9 @@ def rows_of(lake: Warehouse, run_id) -> dict[str, pl.DataFrame]:
     return found
 
 
-def judging(lake: Warehouse, plan: RunPlan, launch: Launch) -> Steps:
-    """The steps of a sealed run's walk through its tests, as the pipeline takes them; then there is its verdict."""
-    ledger = Ledger.open(lake.home)
-    record = yield from judge_run(lake, ledger, plan, launch)
-    keep_verdict(
-        lake, ledger, PolicyLibrary(lake.home).sealed(plan.spec.partition_key, plan.run_id), verdict_of(plan, record)
-    )
-
-
-def judge(lake: Warehouse, plan: RunPlan) -> None:
-    """Walk a sealed run through its tests and give the verdict."""
-    followed(judging(lake, plan, Launch("test")), lambda _: None)
-
-
-def running(lake: Warehouse, plan: RunPlan, launch: Launch) -> Steps:
-    """The steps of a run from its trainings to its verdict, as the pipeline takes them."""
-    yield from train_run(lake, Ledger.open(lake.home), plan, launch)
-    yield from judging(lake, plan, launch)
-
-
 def execute(home: Home, task: str) -> None:
     """Run the experiment of a home, writing each stage as a line."""
-    lake = Warehouse(home)
-    for step in running(lake, read_plan(lake, KEY), Launch(task)):
+    for step in walk_forward_run(Warehouse(home), Ledger.open(home), KEY, Launch(task)):
         sys.stdout.write(f"{step.stage}\n")
         sys.stdout.flush()
 

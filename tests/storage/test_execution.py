@@ -13,19 +13,19 @@ import pytest
 from nvtrader_pipelines.policies.archive import read_archive
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.execution import (
-    judge_run,
+    evaluate_run,
     paper_run,
     replay_run,
     replay_window,
-    sealed_run,
     train_run,
+    walk_forward_run,
 )
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.plans import read_plan
 from nvtrader_pipelines.storage.policy_library import PolicyLibrary
 from nvtrader_pipelines.storage.recording import Launch
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES, RUNS, TRAJECTORIES
-from tests.storage.small_runs import KEY, N_SESSIONS, judge, land, rows_of, running, small_home
+from tests.storage.small_runs import KEY, N_SESSIONS, land, rows_of, small_home
 from tests.storage.untrained import sealed
 
 ME = Launch("task")
@@ -174,13 +174,13 @@ def test_training_can_be_stopped_gone_on_with_and_judged_later(run, tmp_path):
             steps.close()
     assert ledger.run(plan.run_id).status == "interrupted"
     with pytest.raises(StorageError, match=r"manifest\.json is missing"):
-        sealed_run(lake, ledger, plan.run_id)
+        evaluate_run(lake, ledger, plan.run_id, ME)
     list(train_run(lake, ledger, plan, ME))
     trained = ledger.run(plan.run_id)
-    assert (trained.status, trained.kind, trained.attempts) == ("running", "walk_forward", 2)
+    assert (trained.status, trained.kind, trained.attempts) == ("done", "train", 2)
     assert lake.read(RUNS).is_empty()
-    judge(lake, plan)
-    assert ledger.run(plan.run_id).status == "done"
+    list(evaluate_run(lake, ledger, plan.run_id[:8], ME))
+    assert ledger.run(plan.run_id).kind == "evaluate"
     assert lake.read(RUNS)["kind"].to_list() == ["walk_forward"]
     kept = ledger.policies(plan.run_id)
     assert dict(kept.select("file", "sha256").iter_rows()) == run.policies
@@ -192,7 +192,7 @@ def test_a_run_whose_sealed_policy_was_changed_fails_with_its_sentence(tmp_path)
     ledger, plan = Ledger.open(lake.home), read_plan(lake, KEY)
     sealed(lake, plan)
     PolicyLibrary(lake.home).folder(KEY, plan.run_id).joinpath("fold-0-seed-0.zip").write_bytes(b"changed")
-    steps = judge_run(lake, ledger, plan, ME)
+    steps = evaluate_run(lake, ledger, plan.run_id, ME)
     with pytest.raises(StorageError, match="not those that were sealed"):
         list(steps)
     assert ledger.run(plan.run_id).status == "failed"
@@ -205,7 +205,7 @@ def grown(tmp_path_factory):
     """A home where this process ran the experiment before newer bars landed, and the run; replays may be added."""
     lake = small_home(tmp_path_factory.mktemp("grown") / "home")
     ledger = Ledger.open(lake.home)
-    list(running(lake, read_plan(lake, KEY), ME))
+    list(walk_forward_run(lake, ledger, KEY, ME))
     before = PolicyLibrary(lake.home).latest(KEY)
     land(lake, N_SESSIONS + 40)
     return lake, ledger, before
@@ -220,12 +220,12 @@ def test_two_processes_with_the_same_spec_and_seeds_give_the_same_policies_and_r
 
 @pytest.mark.slow
 def test_on_its_recorded_snapshots_a_run_is_the_same_though_newer_bars_have_landed(grown, run):
-    lake, _, before = grown
+    lake, ledger, before = grown
     assert read_plan(lake, KEY).run_id != before.run_id
     rows, content = rows_of(lake, before.run_id), files(lake, before)
     for path in PolicyLibrary(lake.home).folder(KEY, before.run_id).iterdir():
         path.unlink()
-    told = list(running(lake, read_plan(lake, KEY, before.snapshot_ids), ME))
+    told = list(walk_forward_run(lake, ledger, KEY, ME, before.snapshot_ids))
     assert told[-1].run_id == before.run_id == run.run_id
     assert files(lake, before) == content
     require_equal(rows_of(lake, before.run_id), rows)

@@ -13,7 +13,7 @@ from tests.storage.frames import AT
 PANEL = synthetic_panel(400)
 PLAN = RunPlan(ExperimentSpec(name="a"), PANEL, panel_digest(PANEL), (Fold(0, 0, 199, 206, 399),))
 RUN = PLAN.run_id
-ROW = RunRow.of(PLAN, "task", AT, dagster_run_id="dagster")
+ROW = RunRow.of(PLAN, "task", AT, kind="train", dagster_run_id="dagster")
 
 
 @pytest.fixture
@@ -46,12 +46,7 @@ def test_a_run_that_ends_well_is_done_with_the_figures_of_its_last_step(ledger):
     assert ledger.run(RUN).status == "running"
     assert list(stream) == told[1:]
     run = ledger.run(RUN)
-    assert (run.status, run.kind, run.metrics, run.dagster_run_id) == (
-        "done",
-        "walk_forward",
-        {"all/sharpe": 1.0},
-        "dagster",
-    )
+    assert (run.status, run.kind, run.metrics, run.dagster_run_id) == ("done", "train", {"all/sharpe": 1.0}, "dagster")
     assert noted(ledger) == ["start", "done"]
 
 

@@ -18,6 +18,7 @@ from nvtrader_pipelines.policies.baselines import BuyAndHold, EqualWeight, Momen
 from nvtrader_pipelines.policies.trajectory import TRAJECTORY
 from nvtrader_pipelines.storage.entrants import baselines_of
 from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.execution import walk_forward_run
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.medallion import read_panel
 from nvtrader_pipelines.storage.plans import read_plan
@@ -26,7 +27,7 @@ from nvtrader_pipelines.storage.run_store import StoredRun
 from nvtrader_pipelines.storage.scorecards import attempts_on, history_of, judge_all, rank, scoreboard_of
 from nvtrader_pipelines.storage.tables import SCOREBOARD, SCORECARDS
 from tests.policies.small import SPEC
-from tests.storage.small_runs import EXPERIMENT, running, small_home
+from tests.storage.small_runs import EXPERIMENT, small_home
 
 RULES = EXPERIMENT.model_copy(
     update={"name": "rules", "agent": Momentum(months=2), "seeds": (0,), "baselines": (EqualWeight(), BuyAndHold())}
@@ -60,7 +61,8 @@ def lake(tmp_path_factory):
         task = plan.task((fold, seed))
         fit = RULES.agent.train(plan.panel, RULES.environment, task.window, seed)
         store.keep_policy(TrainedPolicy(fold, seed, write_archive(plan.card(task, fit), {}), nothing))
-    list(running(place, plan, Launch("task")))
+    for _ in walk_forward_run(place, Ledger.open(place.home), key, Launch("task")):
+        pass
     return place
 
 

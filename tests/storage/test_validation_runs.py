@@ -14,7 +14,7 @@ from nvtrader_pipelines.experiments.contest import contestants
 from nvtrader_pipelines.experiments.plan import VALIDATION_ONLY
 from nvtrader_pipelines.policies.archive import read_archive
 from nvtrader_pipelines.policies.learned import open_policy
-from nvtrader_pipelines.storage.execution import paper_run, replay_run
+from nvtrader_pipelines.storage.execution import paper_run, replay_run, walk_forward_run
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.plans import read_plan
@@ -23,7 +23,7 @@ from nvtrader_pipelines.storage.recording import Launch
 from nvtrader_pipelines.storage.tables import ACTION_LOGS, EQUITY_CURVES, EVALUATIONS, RUNS
 from nvtrader_pipelines.storage.warehouse import Warehouse
 from tests.policies.small import AGENT, SPEC
-from tests.storage.small_runs import EXPERIMENT, land, rows_of, running
+from tests.storage.small_runs import EXPERIMENT, land, rows_of
 
 VALIDATED = EXPERIMENT.model_copy(
     update={
@@ -44,7 +44,7 @@ def lake(tmp_path_factory):
     lake = Warehouse(home)
     land(lake)
     Ledger.open(home).register(VALIDATED)
-    assert [step.stage for step in running(lake, read_plan(lake, KEY), Launch("task"))][-1] == "done"
+    assert [step.stage for step in walk_forward_run(lake, Ledger.open(home), KEY, Launch("task"))][-1] == "done"
     return lake
 
 

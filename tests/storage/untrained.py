@@ -16,13 +16,15 @@ from nvtrader_pipelines.policies.agents import Fit, Learner
 from nvtrader_pipelines.policies.archive import write_archive
 from nvtrader_pipelines.policies.trajectory import TRAJECTORY
 from nvtrader_pipelines.portfolio.pipeline import WeightPipeline
+from nvtrader_pipelines.storage.execution import evaluate_run
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger import Ledger, RunRow
 from nvtrader_pipelines.storage.medallion import read_panel
 from nvtrader_pipelines.storage.policy_library import PolicyLibrary, SealedRun
+from nvtrader_pipelines.storage.recording import Launch
 from nvtrader_pipelines.storage.warehouse import Warehouse
 from tests.storage.small_runs import EXPERIMENT as LOOSE
-from tests.storage.small_runs import judge, land
+from tests.storage.small_runs import land
 
 EXPERIMENT = LOOSE.model_copy(update={"pipeline": WeightPipeline()})  # its limits are the desk's
 KEY = EXPERIMENT.partition_key
@@ -82,5 +84,6 @@ def fitted(plan: RunPlan, lookback: int) -> Fit:
 def judged(lake: Warehouse, plan: RunPlan) -> SealedRun:
     """The run with its networks walked through the tests, and the verdict on them."""
     run = sealed(lake, plan)
-    judge(lake, plan)
+    for _ in evaluate_run(lake, Ledger.open(lake.home), run.run_id, Launch("test")):
+        pass
     return run

@@ -1,17 +1,19 @@
 """Evaluation: the verdict on each run."""
 
+from datetime import UTC, datetime
+
 import dagster as dg
 
 from nvtrader_pipelines.evaluation.walk_forward import evaluate
+from nvtrader_pipelines.experiments.runtime import headline
 from nvtrader_pipelines.orchestration.mlflow_tracking import MlflowTracking
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.reports import written
 from nvtrader_pipelines.orchestration.resources import WarehouseResource
-from nvtrader_pipelines.storage.execution import keep_verdict
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.policy_library import PolicyLibrary
 from nvtrader_pipelines.storage.recording import failing
-from nvtrader_pipelines.storage.runs import read_run
+from nvtrader_pipelines.storage.runs import complete, read_run, replace_run
 from nvtrader_pipelines.storage.tables import ACTION_LOGS, EQUITY_CURVES, EVALUATIONS
 
 EVALUATION_KEY = dg.AssetKey(["evaluation", "walk_forward_evaluation"])
@@ -35,6 +37,8 @@ def walk_forward_evaluation(
     with failing(ledger, run.run_id), mlflow.run(run.run_id, context.partition_key) as tracked:
         curves, actions = (read_run(lake, table, run) for table in (EQUITY_CURVES, ACTION_LOGS))
         verdict = evaluate(curves, actions, spec.report_from)
+        n_rows = replace_run(lake, EVALUATIONS, verdict, run)
         tracked.log_verdict(verdict)
-        n_rows = keep_verdict(lake, ledger, run, verdict, tracked.mlflow_run_id)
+        complete(lake, run, datetime.now(UTC), tracked.mlflow_run_id)
+        ledger.finish(run.run_id, "done", metrics=headline(verdict), mlflow_run_id=tracked.mlflow_run_id)
     return written(lake, EVALUATIONS, n_rows, {"run_id": run.run_id, **tracked.metadata})

@@ -40,7 +40,7 @@ def trained_policy(
     lake, ledger, library = warehouse.open(), Ledger.open(warehouse.home), PolicyLibrary(warehouse.home)
     plan, launch = read_plan(lake, context.partition_key), Launch(context.run.run_id, context.run.run_id)
     with mlflow.run(plan.run_id, context.partition_key) as tracked:
-        followed(train_run(lake, ledger, plan, launch), progress.to(context))
+        followed(train_run(lake, ledger, plan, launch, to_be_judged=True), progress.to(context))
         run = library.latest(context.partition_key)
         archives = library.read_run(run)
         curves, folder = training_curves(archives), library.folder(run.partition_key, run.run_id)
