@@ -14,6 +14,7 @@ from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.orders import Fill, Order
 
 HELD = 1e-12  # of equity: a weight below it is no holding
+PUT_BACK = "move it, its -wal and its -shm file away, and put the newest copy back"  # SQLite lays a -wal over any copy
 
 
 class AccountState(BaseModel):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 
 from nvtrader_pipelines.execution.audit import AuditEvent, AuditLog, EventKind, event_id
-from nvtrader_pipelines.execution.book import Kept
+from nvtrader_pipelines.execution.book import PUT_BACK, Kept
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.orders import plan_of
 from nvtrader_pipelines.execution.plan_records import PlanRecord, plan_records
@@ -62,7 +62,7 @@ class Journal:
             raise ExecutionError(
                 f"the book of an account must have all that the audit tells of it, but that of {self.account} lacks "
                 f"{min(missing, key=lambda each: (str(each[0]), each[1]))[1]} and {len(missing) - 1} more: it is lost, "
-                "or an older copy; move it, its -wal and -shm away and put the newest back, or trade another account"
+                f"or an older copy; {PUT_BACK}, or trade another account"
             )
 
     def require_told(self, kept: Kept, *, late: bool) -> None:

@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import date
 from functools import cached_property
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from nvtrader_pipelines.execution.book import AccountState, BookedOrder, Kept
+from nvtrader_pipelines.execution.book import PUT_BACK, AccountState, BookedOrder, Kept
 from nvtrader_pipelines.execution.orders import Fill
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import Home
@@ -25,6 +25,8 @@ CREATE INDEX IF NOT EXISTS orders_open ON orders (status) WHERE status = 'accept
 CREATE TABLE IF NOT EXISTS fills (order_id TEXT PRIMARY KEY, plan_id TEXT NOT NULL, document TEXT NOT NULL);
 CREATE INDEX IF NOT EXISTS fills_of_plan ON fills (plan_id);
 """
+READ = "SELECT 1 FROM sqlite_master"
+WRITE = f"PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; BEGIN IMMEDIATE; {SCHEMA} COMMIT;"  # all tables or none
 OPEN = "accepted"
 Document = TypeVar("Document", bound=BaseModel)
 
@@ -35,7 +37,7 @@ def book_path(home: Home, account: str) -> Path:
 
 
 class SqliteBook:
-    """An account's book; reading one that is not there makes nothing.
+    """An account's book; reading one that is not there, or is empty, makes nothing.
 
     Raises:
         StorageError: by every method, if the file is no book.
@@ -134,10 +136,20 @@ class SqliteBook:
             return model.model_validate_json(document)
 
     def _rows(self, query: str, *values: str) -> list[tuple[Any, ...]]:
-        if not self._path.exists():
+        if not self._path.exists() or not self._path.stat().st_size:
             return []
-        with self._named():
-            return self._book.execute(query, values).fetchall()
+        with self._named(), self._looked_into() as book:
+            begun = book.execute(READ).fetchone()
+            return book.execute(query, values).fetchall() if begun else []
+
+    @contextmanager
+    def _looked_into(self) -> Iterator[sqlite3.Connection]:
+        """The connection that writes, where there is one; else one that leaves no -wal or -shm file beside the book."""
+        if "_book" in self.__dict__:
+            yield self._book
+            return
+        with closing(self._opened("rw", READ)) as book:  # the last that is closed takes those away; `ro` would not
+            yield book
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
@@ -149,29 +161,28 @@ class SqliteBook:
         try:
             yield
         except (sqlite3.Error, ValidationError) as error:
-            raise StorageError(
-                f"{self._path} cannot be used as the book of an account ({error}); move it away with "
-                f"{self._path.name}-wal and {self._path.name}-shm, which belong to it, and put back a copy that is as "
-                "new as the audit, or trade another account"
-            ) from error
+            hindered = isinstance(error, sqlite3.OperationalError)  # by a lock, a full disk: nothing of it is damaged
+            remedy = "put that right, and try again" if hindered else f"{PUT_BACK}, or trade another account"
+            raise StorageError(f"{self._path} cannot be used as the book of an account ({error}); {remedy}") from error
 
     @cached_property
     def _book(self) -> sqlite3.Connection:
         self._path.parent.mkdir(parents=True, exist_ok=True)
+        return self._opened("rwc", WRITE)
+
+    def _opened(self, mode: str, script: str) -> sqlite3.Connection:
         try:
-            return self._connected("NORMAL")
+            return self._connected(mode, f"PRAGMA locking_mode = NORMAL; {script}")
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode & 0xFF not in {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN}:
                 raise
-            return self._connected("EXCLUSIVE")  # a full disk has no room for what processes share; alone, it is read
+            # a full disk has no room for what processes share; alone, it is read
+            return self._connected(mode, f"PRAGMA locking_mode = EXCLUSIVE; {script}")
 
-    def _connected(self, locking: str) -> sqlite3.Connection:
-        book = sqlite3.connect(self._path, timeout=10.0)
+    def _connected(self, mode: str, script: str) -> sqlite3.Connection:
+        book = sqlite3.connect(f"{self._path.absolute().as_uri()}?mode={mode}", timeout=10.0, uri=True)
         try:
-            book.execute(f"PRAGMA locking_mode = {locking}")
-            book.execute("PRAGMA journal_mode = WAL")
-            book.execute("PRAGMA synchronous = FULL")
-            book.executescript(SCHEMA)
+            book.executescript(script)
         except sqlite3.Error:
             book.close()
             raise

@@ -1,11 +1,11 @@
 """The loop's tables, as projections of the audit and of the accounts' own books."""
 
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import closing
 
 import polars as pl
 
 from nvtrader_pipelines.execution.audit import AuditEvent
+from nvtrader_pipelines.execution.book import PUT_BACK
 from nvtrader_pipelines.execution.plan_records import plan_records
 from nvtrader_pipelines.storage.audit_log import AuditRow, JsonlAudit
 from nvtrader_pipelines.storage.errors import StorageError
@@ -132,14 +132,13 @@ def _of_book(lake: Warehouse, name: str) -> Iterator[Changed]:
     """
     mirrored = lake.read(PORTFOLIO_STATE, {"account": [name]}, ["session", "value", "weights", *LATER])
     known = {session: (value, weights) for session, value, weights, *_ in mirrored.iter_rows()}
-    with closing(SqliteBook(lake.home, name)) as book:
-        states = book.states()
+    states = SqliteBook(lake.home, name).states()
     kept = {state.session: (state.value, list(state.weights)) for state in states}
     lost = sorted(session for session, of_close in known.items() if kept.get(session) != of_close)
     if lost:
         raise StorageError(
             f"the state of {lost[0]} in the book {book_path(lake.home, name)} is not the one that "
-            "portfolio.portfolio_state has: the book was replaced; put it back as it was, or open another account"
+            f"portfolio.portfolio_state has: the book was replaced; {PUT_BACK}, or open another account"
         )
     whole = set(mirrored.drop_nulls(LATER)["session"])
     years = {state.session.year for state in states if state.session not in whole}

@@ -5,7 +5,7 @@ from contextlib import closing
 import numpy as np
 import pytest
 
-from nvtrader_pipelines.execution.book import AccountState, BookedOrder
+from nvtrader_pipelines.execution.book import AccountState, BookedOrder, Kept
 from nvtrader_pipelines.execution.orders import Fill, Order
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.paper_book import SqliteBook, book_path
@@ -65,6 +65,37 @@ def test_a_book_that_is_not_there_says_so_and_is_not_made_by_reading(book, home)
     assert (book.last(), book.states(), book.opening(), book.at(MONDAY)) == (None, [], None, None)
     assert book.open_orders() == book.orders("p") == book.fills("p") == []
     assert not book_path(home, "paper").exists()
+
+
+def test_an_empty_book_is_read_as_one_that_is_not_there_and_is_left_as_it_is(book, home):
+    path = book_path(home, "paper")
+    path.parent.mkdir(parents=True)
+    path.touch()
+    assert (book.last(), book.open_orders(), book.kept()) == (None, [], Kept(frozenset(), frozenset(), frozenset()))
+    assert {each.name: each.stat().st_size for each in path.parent.iterdir()} == {path.name: 0}
+
+
+def test_a_book_whose_first_writer_was_killed_before_its_tables_were_there_is_read_as_one_that_is_not_there(book, home):
+    book_path(home, "paper").parent.mkdir(parents=True)
+    with closing(sqlite3.connect(book_path(home, "paper"))) as begun:
+        begun.execute("PRAGMA journal_mode = WAL")
+    assert (book.last(), book.opening()) == (None, None)
+    book.settle(state())
+    assert book.last() == state()
+
+
+def test_a_copy_that_is_put_back_is_read_whole_though_the_lost_book_was_looked_at_before(book, home):
+    path = book_path(home, "paper")
+    book.settle(state())
+    book.close()
+    copy = path.read_bytes()
+    for lost in (copy, b""):
+        path.write_bytes(lost)
+        looking = SqliteBook(home, "paper")
+        looking.states()
+        assert [each.name for each in path.parent.iterdir()] == [path.name]
+    path.write_bytes(copy)
+    assert book.states() == [state()]
 
 
 def test_states_are_kept_exactly_once_each_and_the_last_is_that_of_the_latest_session(book, home):
@@ -150,9 +181,13 @@ def test_each_effect_is_on_disk_when_it_returns(book, home):
 def test_a_file_that_is_no_book_is_an_error_that_names_it(book, home):
     book_path(home, "paper").parent.mkdir(parents=True)
     book_path(home, "paper").write_bytes(b"this is no database at all" * 50)
-    with pytest.raises(
-        StorageError, match=r"cannot be used as the book of an account .* paper.db-wal and paper.db-shm"
-    ):
+    with pytest.raises(StorageError, match=r"cannot be used as the book .*; move it, its -wal and its -shm file"):
+        book.last()
+
+
+def test_where_something_is_in_the_way_of_a_book_no_copy_is_asked_for(book, home):
+    book_path(home, "paper").mkdir(parents=True)
+    with pytest.raises(StorageError, match=r"\(unable to open database file\); put that right, and try again"):
         book.last()
 
 
