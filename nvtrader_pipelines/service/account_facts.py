@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from datetime import date
 from typing import Any, Self
@@ -14,6 +13,7 @@ from nvtrader_pipelines.evaluation.account_statistics import cost_per_year, turn
 from nvtrader_pipelines.evaluation.statistics import max_drawdown, statistics_of, total_return
 from nvtrader_pipelines.execution.audit import AuditEvent, EventKind
 from nvtrader_pipelines.execution.book import AccountState
+from nvtrader_pipelines.execution.journal import Journal
 from nvtrader_pipelines.execution.plan_records import PlanRecord, plan_records
 from nvtrader_pipelines.storage.audit_log import JsonlAudit
 from nvtrader_pipelines.storage.home import Home
@@ -40,11 +40,12 @@ class AccountFacts:
 
         Raises:
             StorageError: if the book or the audit is damaged.
+            ExecutionError: if the book is lost, or an older copy: it has not all that the audit tells of it.
         """
-        events = JsonlAudit(home).events(name)
-        with closing(SqliteBook(home, name)) as book:
-            states = book.states()
-        return cls(name, states, events, plan_records(events), FileKillSwitch(home).engaged())
+        log, book = JsonlAudit(home), SqliteBook(home, name)
+        events = log.events(name)
+        Journal(log, name).require_kept(book.kept())
+        return cls(name, book.states(), events, plan_records(events), FileKillSwitch(home).engaged())
 
     @property
     def curve(self) -> pl.DataFrame:

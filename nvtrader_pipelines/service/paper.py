@@ -3,7 +3,6 @@
 import json
 import sys
 from collections.abc import Mapping
-from contextlib import closing
 from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -73,10 +72,10 @@ def require_history(home: Home, account: str, days: Days) -> None:
     """Refuse days that an account cannot be traded on.
 
     Raises:
-        ValueError: if it is at a broker, or to begin without a first day.
+        ValueError: if it is at a broker, to begin without a first day, or was begun and its book is lost.
     """
+    from nvtrader_pipelines.service.account_facts import AccountFacts
     from nvtrader_pipelines.storage.accounts import read_account
-    from nvtrader_pipelines.storage.paper_book import SqliteBook
 
     first, last = days
     if days != (None, None) and (kind := read_account(home, account).kind) != "paper":
@@ -84,12 +83,8 @@ def require_history(home: Home, account: str, days: Days) -> None:
             f"a history is replayed on an account kept here, but {account} is at a broker (kind: {kind}), where "
             "the past cannot be traded; leave --from and --to out"
         )
-    if last and not first:
-        with closing(SqliteBook(home, account)) as book:
-            if book.last() is None:
-                raise ValueError(
-                    f"a history must begin on a day, for the account {account} is not open yet; give --from, too"
-                )
+    if last and not first and not AccountFacts.of(home, account).states:
+        raise ValueError(f"a history must begin on a day, for the account {account} is not open yet; give --from, too")
 
 
 def traded(desk: "Desk", days: Days, *, acknowledge: bool, quiet: bool) -> "NotReconciled | None":

@@ -1,6 +1,5 @@
 """Whether the active policy may trade an account, and until when its tests are recent enough."""
 
-from contextlib import closing
 from datetime import date, datetime, timedelta
 
 from nvtrader_pipelines.execution.errors import NotReconciled
@@ -44,16 +43,16 @@ def require_ready(lake: Warehouse, active: ActivePolicy, account: str, at: datet
 
     Raises:
         StorageError: if files of the policy, its tests, the account, the limits or the market are missing or damaged.
-        ExecutionError: if its tests are too old, or at a broker the bars are.
+        ExecutionError: if its tests are too old, at a broker the bars are, or its book is lost.
         NotReconciled: if the account differed at its last close, and no person has accepted it.
         ValueError: if the policy cannot decide on the market as it is now.
     """
-    market = desk_market(lake, active, account, at)
+    market, book = desk_market(lake, active, account, at), SqliteBook(lake.home, account)
     market.require_fresh(at)
-    with closing(SqliteBook(lake.home, account)) as book:
-        state = book.last()
-    stands_at = state.session if state else market.day(market.opening(None, None))
     journal = Journal(JsonlAudit(lake.home), account)
+    journal.require_kept(book.kept())
+    state = book.last()
+    stands_at = state.session if state else market.day(market.opening(None, None))
     market.require_recent(journal.proposals(), stands_at)
     if state is not None and (found := unaccepted(state, journal)):
         raise NotReconciled(refusal(account, state.session, found))

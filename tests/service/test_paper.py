@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from nvtrader_pipelines.execution.audit import plan_event
 from nvtrader_pipelines.execution.brokers import paper
 from nvtrader_pipelines.execution.journal import Journal
 from nvtrader_pipelines.execution.reconciliation import Difference
@@ -21,7 +22,7 @@ from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.paper_book import SqliteBook, book_path
 from nvtrader_pipelines.storage.recording import Launch, now
 from nvtrader_pipelines.storage.tables import AUDIT, FILLS, PORTFOLIO_STATE
-from tests.service.desks import book
+from tests.service.desks import AT, book, plan
 from tests.service.words import is_one_sentence
 from tests.storage.small_runs import land, small_home
 from tests.storage.untrained import planned, sealed
@@ -224,6 +225,13 @@ def test_an_account_that_differs_fails_the_command_until_a_person_accepts_it(lak
     assert "accepted by" in invoke("portfolio", "--account", account).stdout
     assert told(invoke, account, "--to", days[5])["last_session"] == str(days[5])
     assert "accepted" in lake.read(AUDIT, columns=["kind"])["kind"].to_list()
+
+
+def test_the_doctor_says_of_an_account_whose_book_is_lost_that_it_may_not_be_traded(lake, invoke, account):
+    JsonlAudit(lake.home).append([plan_event("proposed", plan(account=account), AT, "desk")])
+    known = {each["what"]: each for each in json.loads(invoke("doctor", "--json").stdout)}[f"account {account}"]
+    assert known["found"] == "paper, may not be traded"
+    assert f"that of {account} lacks the state of 2024-01-02 and 0 more: it is lost" in known["problem"]
 
 
 def test_what_does_not_differ_is_not_accepted(invoke, account):

@@ -3,11 +3,13 @@ from contextlib import suppress
 
 import pytest
 
+from nvtrader_pipelines.execution.audit import plan_event
 from nvtrader_pipelines.service.errors import BAD_INPUT, USAGE
 from nvtrader_pipelines.service.paper import require_history
+from nvtrader_pipelines.storage.audit_log import JsonlAudit
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.paper_book import book_path
-from tests.service.desks import SESSION, TURNOVER, book, keep, plan
+from tests.service.desks import AT, SESSION, TURNOVER, book, keep, plan
 from tests.service.words import is_one_sentence
 
 
@@ -60,6 +62,17 @@ def test_an_account_is_shown_in_shares_and_weights_with_what_waits(home, invoke)
     assert f"waits for you {kept.plan_id}" in shown
     positions = shown.index("symbol shares price value weight %")
     assert shown[positions + 1 : positions + 3] == ["AAA 5400 50 270,000 25", "BBB 5400 50 270,000 25"]
+
+
+def test_an_account_whose_book_is_lost_is_not_told_of_as_one_that_never_opened(home, invoke):
+    JsonlAudit(home).append([plan_event("proposed", keep(home, plan()), AT, "desk")])
+    for words in (("portfolio",), ("paper", "--to", str(SESSION))):
+        found = invoke(*words)
+        assert (found.exit_code, found.stdout) == (BAD_INPUT, "")
+        assert "that of paper lacks the state of 2024-01-02 and 0 more: it is lost" in found.stderr
+        assert "move it, its -wal and its -shm file away" in found.stderr
+        assert is_one_sentence(found.stderr)
+    assert not book_path(home, "paper").exists()
 
 
 def test_the_same_as_json_is_whole(home, invoke):
