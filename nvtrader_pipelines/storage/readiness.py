@@ -42,10 +42,10 @@ def require_ready(lake: Warehouse, active: ActivePolicy, account: str, at: datet
     """Refuse what trading an account would refuse before its first order; a broker is not asked anything.
 
     Raises:
-        StorageError: if files of the policy, its tests, the account, the limits or the market are missing or damaged.
+        StorageError: if files of the policy, its tests, the account, the limits or the market are missing or damaged,
+            or the policy cannot decide on the market as it is now.
         ExecutionError: if its tests are too old, at a broker the bars are, or its book is lost.
         NotReconciled: if the account differed at its last close, and no person has accepted it.
-        ValueError: if the policy cannot decide on the market as it is now.
     """
     market, book = desk_market(lake, active, account, at), SqliteBook(lake.home, account)
     market.require_fresh(at)

@@ -1,7 +1,7 @@
 """The desk: the active policy, its market and an account, put together; what a person or a schedule does with them."""
 
 from collections.abc import Callable, Generator, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from datetime import date, datetime
 from typing import Self
 
@@ -157,8 +157,8 @@ class Desk:
 
     def unaccepted(self) -> tuple[str, ...]:
         """What the account differed by at its last close, where no person has accepted it; nobody else is asked."""
-        with closing(SqliteBook(self.lake.home, self.account)) as book:
-            return unaccepted(book.last(), Journal(self._log, self.account))
+        last = SqliteBook(self.lake.home, self.account).last()
+        return unaccepted(last, Journal(self._log, self.account))
 
     def accept(self, by: str, reason: str) -> AuditEvent:
         """Take what the account holds as it is, where it differs from what was expected; it then trades on.
