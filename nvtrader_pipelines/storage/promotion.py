@@ -30,7 +30,8 @@ from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.policy_cards import named_policy
 from nvtrader_pipelines.storage.policy_library import SealedRun
-from nvtrader_pipelines.storage.promotion_rows import Decision, PromotionRow, claimed, frame_of, keep, lock_of, settle
+from nvtrader_pipelines.storage.portfolio_rows import framed
+from nvtrader_pipelines.storage.promotion_rows import Decision, PromotionRow, claimed, keep, lock_of, settle
 from nvtrader_pipelines.storage.readiness import trades_until
 from nvtrader_pipelines.storage.specs import explained
 from nvtrader_pipelines.storage.tables import ACTIVE_POLICY, EQUITY_CURVES, RUNS, VALIDATION
@@ -109,7 +110,7 @@ def mirror_active(lake: Warehouse) -> None:
         for event in JsonlAudit(lake.home).events()
         if event.kind == "promoted"
     ]
-    lake.replace(ACTIVE_POLICY, frame_of(ACTIVE_POLICY, rows), {})
+    lake.replace(ACTIVE_POLICY, framed(ACTIVE_POLICY, rows), {})
 
 
 def _decide(lake: Warehouse, ledger: Ledger, policy: str, who: tuple[Decision, str, str], clock: Clock) -> PromotionRow:
@@ -223,7 +224,7 @@ def _refused(ref: PolicyRef, why: object) -> GateVerdict:
 
 
 def _carry_out(lake: Warehouse, ledger: Ledger, row: PromotionRow, clock: Clock) -> PromotionRow:
-    """Keep the answer, then act on it: a kill in between leaves a row that the next attempt finds and acts on."""
+    """Keep the answer and act on it; what a kill stopped in between, the next attempt does."""
     if not row.activated:
         return keep(lake, row)
     why = row.verdict.sentence if row.decision == "gate" else row.reason

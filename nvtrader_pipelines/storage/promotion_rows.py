@@ -18,8 +18,8 @@ from nvtrader_pipelines.storage.active_policy import PolicyRef, last_activation
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import is_given, locked, write_atomically
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.table import polars_type
-from nvtrader_pipelines.storage.tables import PROMOTIONS, Table
+from nvtrader_pipelines.storage.portfolio_rows import framed
+from nvtrader_pipelines.storage.tables import PROMOTIONS
 from nvtrader_pipelines.storage.warehouse import Warehouse
 
 Decision = Literal["gate", "person"]
@@ -122,7 +122,7 @@ def promotions_of(lake: Warehouse, ref: PolicyRef) -> pl.DataFrame:
 def keep(lake: Warehouse, row: PromotionRow) -> PromotionRow:
     """Write the answer, unless it is kept already; then as it was given first."""
     key = {"promotion_id": [row.promotion_id]}
-    new, known = frame_of(PROMOTIONS, [row.row()]), lake.read(PROMOTIONS, key)
+    new, known = framed(PROMOTIONS, [row.row()]), lake.read(PROMOTIONS, key)
     if known.drop(OF_THE_MOMENT).equals(new.drop(OF_THE_MOMENT)):
         by, at = known.select("by", "considered_at").row(0)
         return dataclasses.replace(row, by=by, considered_at=at)
@@ -169,11 +169,6 @@ def settle(lake: Warehouse) -> None:
 def lock_of(home: Home) -> Path:
     """The lock of who decides who trades."""
     return home.runtime / ".promotion.lock"
-
-
-def frame_of(table: Table, rows: list[dict[str, Any]]) -> pl.DataFrame:
-    """Rows as the table takes them."""
-    return pl.DataFrame(rows, schema={column.name: polars_type(column.kind) for column in table.fields})
 
 
 def _claim(home: Home) -> Path:

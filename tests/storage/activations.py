@@ -4,6 +4,9 @@ Nothing of the home is changed for good.
 """
 
 import datetime as dt
+import itertools
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -47,6 +50,25 @@ def nothing_trades(lake: Warehouse) -> None:
 def trading(lake: Warehouse, other: SealedRun) -> ActivePolicy:
     """Another policy trades."""
     return put(lake, (other.run_id, "other"))
+
+
+class Killed(BaseException):
+    """What ends a process in the middle."""
+
+
+def dying_at(step: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """What is to be wrapped around functions: of all their calls, counted together from 0, one is a kill instead."""
+    calls = itertools.count()
+
+    def dies(function: Callable[..., Any]) -> Callable[..., Any]:
+        def maybe(*arguments: Any, **options: Any) -> Any:
+            if next(calls) == step:
+                raise Killed
+            return function(*arguments, **options)
+
+        return maybe
+
+    return dies
 
 
 def forget_activations(lake: Warehouse) -> None:

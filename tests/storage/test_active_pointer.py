@@ -9,7 +9,7 @@ from nvtrader_pipelines.storage.audit_log import JsonlAudit
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import Home
 from tests.storage import activations
-from tests.storage.activations import LATER, promoted, put
+from tests.storage.activations import LATER, Killed, dying_at, promoted, put
 from tests.storage.untrained import AT
 
 lake, run, other = activations.lake, activations.run, activations.other  # fixtures
@@ -131,10 +131,6 @@ def test_a_folder_in_the_pointers_place_is_told_to_be_moved_away_and_nothing_is_
     assert put(lake, (run.run_id, "small")) == read_active(lake.home)
 
 
-class Killed(BaseException):
-    """What ends a process in the middle."""
-
-
 def test_a_pointer_changed_by_hand_is_audited_by_no_activation_that_was_killed(lake, run, other, monkeypatch):
     written = json.loads(put(lake, (run.run_id, "small")).model_dump_json())
     lake.home.active_policy.write_text(json.dumps({**written, "policy": "small/seed-1"}))
@@ -170,16 +166,7 @@ def test_a_mark_that_names_another_pointer_audits_none(lake, run, other, left):
 
 @pytest.mark.parametrize("step", range(4))
 def test_killed_between_any_two_writes_an_activation_is_whole_or_has_not_been(lake, run, trading, step, monkeypatch):
-    steps = iter(range(10))
-
-    def dies(function):
-        def maybe(*arguments, **options):
-            if next(steps) == step:
-                raise Killed
-            return function(*arguments, **options)
-
-        return maybe
-
+    dies = dying_at(step)
     with monkeypatch.context() as patch:
         patch.setattr(active_policy, "write_atomically", dies(active_policy.write_atomically))
         patch.setattr(JsonlAudit, "append", dies(JsonlAudit.append))

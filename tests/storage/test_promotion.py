@@ -22,7 +22,7 @@ from nvtrader_pipelines.storage.runs import complete
 from nvtrader_pipelines.storage.table import polars_type
 from nvtrader_pipelines.storage.tables import ACTIVE_POLICY, PROMOTIONS, VALIDATION
 from tests.storage import activations, gate
-from tests.storage.activations import LATER
+from tests.storage.activations import LATER, Killed
 from tests.storage.gate import MARKET, answers, ask, earned, say, spec, trades
 from tests.storage.untrained import AT, EXPERIMENT, planned, sealed
 
@@ -277,9 +277,6 @@ def test_policies_that_were_tested_on_two_markets_are_not_compared(lake, runs, m
 
 
 def test_a_killed_promotion_is_finished_by_the_next_attempt(lake, monkeypatch):
-    class Killed(BaseException):
-        pass
-
     def killed(*_):
         raise Killed
 

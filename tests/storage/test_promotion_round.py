@@ -13,7 +13,7 @@ from nvtrader_pipelines.storage.promotion_rows import promotions, promotions_of
 from nvtrader_pipelines.storage.runs import complete
 from nvtrader_pipelines.storage.tables import PROMOTIONS
 from tests.storage import activations, gate
-from tests.storage.activations import LATER
+from tests.storage.activations import LATER, Killed, dying_at
 from tests.storage.gate import MARKET, answers, ask, earned, say, spec, trades
 from tests.storage.untrained import AT, planned, sealed
 
@@ -52,22 +52,9 @@ def test_what_a_person_replaced_no_round_puts_back_until_it_is_put_forward_again
     assert [event.policy for event in JsonlAudit(lake.home).events()] == moves["policy"].to_list()
 
 
-class Killed(BaseException):
-    """What ends a process in the middle."""
-
-
 @pytest.mark.parametrize("step", [1, 4, 5, 6])
 def test_killed_at_any_write_a_decision_is_told_as_carried_out_if_its_policy_trades(lake, runs, step, monkeypatch):
-    steps = iter(range(20))
-
-    def dies(function):
-        def maybe(*arguments, **options):
-            if next(steps) == step:
-                raise Killed
-            return function(*arguments, **options)
-
-        return maybe
-
+    dies = dying_at(step)
     say(lake, "still")
     complete(lake, runs["still"], AT)
     with monkeypatch.context() as patch:
