@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from nvtrader_pipelines.evaluation.statistics import UndefinedStatisticError, never_vary, require_returns
+from nvtrader_pipelines.evaluation.statistics import UndefinedStatisticError, require_returns, varies
 
 
 def iid_standard_error(sharpe: float, n_periods: int) -> float:
@@ -48,7 +48,7 @@ def gmm_standard_error(returns: NDArray[np.float64], n_lags: int | None = None) 
     Source: Lo (2002), appendix A.
     """
     varied = require_returns(returns, 2)
-    if never_vary(varied):
+    if not varies(varied):
         raise UndefinedStatisticError(
             f"the error of a Sharpe ratio needs returns that vary, but all {len(varied)} are {varied[0]:.6g}"
         )

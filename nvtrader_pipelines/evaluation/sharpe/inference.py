@@ -15,7 +15,7 @@ import numpy as np
 import scipy  # its parts are imported when they are first used
 from numpy.typing import NDArray
 
-from nvtrader_pipelines.evaluation.statistics import never_vary, require_confidence_level
+from nvtrader_pipelines.evaluation.statistics import require_confidence_level, varies
 
 MIN_OBSERVATIONS = 4  # the unbiased kurtosis needs four
 MOST_TRIALS = 10**9
@@ -61,7 +61,7 @@ def sharpe_moments(returns: NDArray[np.float64]) -> SharpeMoments:
     if not np.isfinite(returns).all():
         n_bad = int((~np.isfinite(returns)).sum())
         raise ValueError(f"Sharpe inference needs finite returns, but {n_bad} of {len(returns)} are NaN or infinite")
-    if never_vary(returns):
+    if not varies(returns):
         raise ValueError(
             f"Sharpe inference needs returns that vary, but all {len(returns)} are {returns[0]:g}; they have no Sharpe "
             "ratio"
