@@ -134,7 +134,6 @@ def test_doctor_says_what_is_missing(empty):
         (("run",), "there is no experiment in"),
         (("run", "huge"), "there is no experiment in"),
         (("sql", "SELECT 1"), "run `nvtrader run` first"),
-        (("sql", "-- a comment\nSELECT 1", "--format", "json"), "run `nvtrader run` first"),
         (("sql", "--", "--a comment\nSELECT 1"), "run `nvtrader run` first"),
         (("sql",), "run `nvtrader run` first"),
     ],
