@@ -18,7 +18,8 @@ from nvtrader_pipelines.portfolio.mean_cvar import (
     cuts,
     optimizer,
 )
-from nvtrader_pipelines.portfolio.mean_cvar.cuts import Bounds, MasterError
+from nvtrader_pipelines.portfolio.mean_cvar.cuts import Bounds, MasterError, solve_by_cuts
+from nvtrader_pipelines.portfolio.mean_cvar.reference import LINEAR_OPTIONS
 from nvtrader_pipelines.portfolio.mean_cvar.solution import relative_gap
 from tests.portfolio.mean_cvar.cases import cvar, drawn, names, random_case, solved
 
@@ -329,6 +330,43 @@ def test_without_convergence_the_whole_program_is_solved(monkeypatch):
     monkeypatch.undo()
     assert fallback.method == "rockafellar_uryasev"
     assert fallback.objective == pytest.approx(solved(scenarios).objective, rel=1e-7)
+
+
+@pytest.fixture
+def cut_bounds(monkeypatch):
+    """Bounds at the end of every cutting-plane solve."""
+    recorded = []
+
+    def record(*inputs):
+        recorded.append(solve_by_cuts(*inputs))
+        return recorded[-1]
+
+    monkeypatch.setattr(optimizer, "solve_by_cuts", record)
+    return recorded
+
+
+@pytest.mark.parametrize(("n_names", "n_scenarios", "patience"), [(60, 250, 100), (50, 900, 150)])
+def test_cuts_on_independent_names_yield_to_the_whole_program(n_names, n_scenarios, patience, cut_bounds):
+    scenarios = 0.01 * np.random.default_rng(1).standard_t(4, (n_scenarios, n_names))
+    found = solved(scenarios)
+    reference = MeanCvar(names(n_names)).reference(scenarios).solve(solver=cp.HIGHS, **LINEAR_OPTIONS)
+    assert found.method == "rockafellar_uryasev"
+    assert found.objective == pytest.approx(reference, rel=1e-9)
+    assert found.gap <= 1e-9
+    assert [bounds.n_iterations for bounds in cut_bounds] == [patience + 1]
+    assert relative_gap(cut_bounds[0].upper, cut_bounds[0].lower) > 1e-3
+
+
+def test_cuts_close_to_the_optimum_outlast_their_patience(cut_bounds):
+    found = solved(0.01 * np.random.default_rng(1).standard_t(4, (400, 20)))
+    assert (found.method, len(cut_bounds)) == ("cuts", 1)
+    assert found.n_iterations > 100
+
+
+def test_cuts_on_correlated_names_end_within_their_patience():
+    found = solved(drawn(250, 150))
+    assert found.method == "cuts"
+    assert found.n_iterations < 100
 
 
 def test_a_volatility_that_cuts_approach_slowly_is_left_to_the_whole_program():
