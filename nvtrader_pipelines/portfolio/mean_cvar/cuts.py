@@ -17,9 +17,9 @@ FloatArray = NDArray[np.float64]
 STABILITY = 0.7  # weight of the best portfolio in the next one that is tried; 0 is Kelley's method, twice as many steps
 LAST_STEPS_BELOW = 1e-6  # of the relative gap, from which on the linear program's own vertex is tried: an exact end
 MAX_ITERATIONS = 1000
-MIN_PATIENCE = 100  # iterations; the smallest whole program takes as long as 80 (12 ms)
-PATIENCE_PER_ROOT = 5.0  # x sqrt(S): k cuts cost k^2 N, the whole program S N; equal at k = 3.8 to 7.5 sqrt(S), N 20-150
-STALLED_ABOVE = 1e-3  # relative gap at the end of the patience; from a smaller one the rest took less than as long again
+MIN_PATIENCE = 100  # iterations; even the smallest whole program takes as long as 80
+PATIENCE_PER_ROOT = 5.0  # x sqrt(S); k cuts cost k^2 N, the whole program S N: as much at k = 4 to 7 sqrt(S), measured
+STALLED_ABOVE = 1e-3  # gap at the end of the patience; from a smaller one the rest took less than as long again
 VOLATILITY_PATIENCE = 150  # iterations in which a volatility's many curved directions are near the end, or far from it
 SIMPLEX_TOLERANCE = 1e-9  # absolute, on numbers in the market's unit
 
