@@ -8,8 +8,8 @@ import polars as pl
 
 from benchmarks.claim import Goal, report
 from benchmarks.storage_rows import SPEC_HASH, scratch, trajectories
+from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 from nvtrader_pipelines.storage.tables import TRAJECTORIES
-from nvtrader_pipelines.storage.warehouse import Warehouse
 
 N_COMMITS = 1_000
 N_ROWS = 1_000

@@ -12,10 +12,10 @@ from polars.testing import assert_frame_equal
 
 from benchmarks.claim import Goal, median_ratio, report, rounds
 from benchmarks.storage_rows import RUN, action_logs, equity_curves, reward_decomposition, scratch
+from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 from nvtrader_pipelines.storage.table import Table
 from nvtrader_pipelines.storage.tables import ACTION_LOGS, EQUITY_CURVES, REWARD_DECOMPOSITION
 from nvtrader_pipelines.storage.views import BY_ASSET, publish, quoted, read_query
-from nvtrader_pipelines.storage.warehouse import Warehouse
 
 N_STEPS = 1_000_000
 N_ROUNDS = 7

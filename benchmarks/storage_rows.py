@@ -10,9 +10,9 @@ import numpy as np
 import polars as pl
 
 from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse, Where
 from nvtrader_pipelines.storage.table import Table, polars_type
 from nvtrader_pipelines.storage.tables import ACTION_LOGS, EQUITY_CURVES, REWARD_DECOMPOSITION, TRAJECTORIES
-from nvtrader_pipelines.storage.warehouse import Warehouse, Where
 
 N_NAMES = 20
 EPISODE = 250

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from benchmarks.claim import Goal, report
-from nvtrader_pipelines.evaluation.ratio_curve import sharpe_ratio_curve
+from nvtrader_pipelines.evaluation.sharpe.ratio_curve import sharpe_ratio_curve
 from nvtrader_pipelines.evaluation.validation import ValidationSettings, validate_sources
 
 N_TRIALS, N_SESSIONS, N_ROUNDS = 50, 8_300, 3

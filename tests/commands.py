@@ -45,7 +45,7 @@ def serve_once(folder: Path, user: int) -> Path:
 
 def serve(address: str, user: int) -> None:
     """Begin, then go on in the background: run each command in a fork of its own, and answer with its exit code."""
-    from nvtrader_pipelines.service.cli import main
+    from nvtrader_pipelines.service.cli.app import main
     from tests.forkserver import share_forkserver
 
     import_module("nvtrader_pipelines.orchestration.pipeline")  # and all that a command imports when it needs it

@@ -8,12 +8,16 @@ import gc
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from click.testing import Result
 from hypothesis import settings
 
 from nvtrader_pipelines.storage.home import Home
+
+if TYPE_CHECKING:
+    from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 
 Invoke = Callable[..., Result]
 
@@ -84,11 +88,28 @@ def swept_home(shared_folder: Path, forked: Path) -> Home:
 
 
 @pytest.fixture
+def home(tmp_path: Path) -> Home:
+    """A home folder, fresh for every test."""
+    place = Home(tmp_path / "home")
+    place.landing.mkdir(parents=True)
+    place.experiments.mkdir(parents=True)
+    return place
+
+
+@pytest.fixture
+def lake(home: Home) -> "Warehouse":
+    """The tables of the fresh home."""
+    from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
+
+    return Warehouse(home)
+
+
+@pytest.fixture
 def command(monkeypatch: pytest.MonkeyPatch) -> Callable[[Home], Invoke]:
     """The command in this process, on a home."""
     from typer.testing import CliRunner
 
-    from nvtrader_pipelines.service.cli import app
+    from nvtrader_pipelines.service.cli.app import app
 
     def on(home: Home) -> Invoke:
         monkeypatch.setenv("NVTRADER_HOME", str(home.root))

@@ -18,6 +18,7 @@ from nvtrader_pipelines.orchestration.definitions import build_defs
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, whole_history
 from nvtrader_pipelines.storage.files import locked
 from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.tables import (
     BARS,
@@ -30,7 +31,6 @@ from nvtrader_pipelines.storage.tables import (
     SCORECARDS,
     TABLES,
 )
-from nvtrader_pipelines.storage.warehouse import Warehouse
 from tests.markets import synthetic_bars
 
 NVTRADER = Path(sys.executable).with_name("nvtrader")

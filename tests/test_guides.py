@@ -18,10 +18,10 @@ import pytest
 
 from nvtrader_pipelines.storage.files import locked
 from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.specs import read_experiments
 from nvtrader_pipelines.storage.tables import TRAJECTORIES
-from nvtrader_pipelines.storage.warehouse import Warehouse
 from tests.homes import environment
 
 GUIDES = sorted((Path(__file__).resolve().parents[1] / "docs" / "guides").glob("*.md"))

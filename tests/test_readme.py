@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nvtrader_pipelines.experiments.families import FAMILIES, family_members
+from nvtrader_pipelines.service.documents.catalogue import FAMILIES, family_members
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.specs import read_experiments
 from tests.homes import SWEEP, nvtrader, small_home, write_experiment

@@ -4,7 +4,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from nvtrader_pipelines.components import Component
+from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.envs.actions import Action, SimplexAction
 from nvtrader_pipelines.envs.dynamics import FillTiming
 from nvtrader_pipelines.envs.observations import LookbackObservation, Observation

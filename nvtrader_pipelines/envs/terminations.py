@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, PositiveFloat, model_validator
 
-from nvtrader_pipelines.components import Component
+from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.envs.rewards.risk import expected_shortfalls, volatilities
 from nvtrader_pipelines.envs.rewards.term import RECENT_SESSIONS
 

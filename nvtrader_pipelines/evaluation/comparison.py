@@ -7,7 +7,6 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from nvtrader_pipelines.evaluation.deflation import YEARLY
 from nvtrader_pipelines.evaluation.overfitting import backtest_overfitting
 from nvtrader_pipelines.evaluation.rademacher import (
     lower_bounds,
@@ -15,7 +14,8 @@ from nvtrader_pipelines.evaluation.rademacher import (
     rademacher_complexity,
     sharpe_ratio_estimation_error,
 )
-from nvtrader_pipelines.evaluation.sharpe_inference import MIN_OBSERVATIONS, effective_number_of_trials
+from nvtrader_pipelines.evaluation.sharpe.deflation import YEARLY
+from nvtrader_pipelines.evaluation.sharpe.inference import MIN_OBSERVATIONS, effective_number_of_trials
 from nvtrader_pipelines.evaluation.trials import (
     Against,
     Days,

@@ -7,8 +7,8 @@ import scipy  # its parts are imported when they are first used
 from numpy.typing import NDArray
 from pydantic import Field, PositiveInt
 
-from nvtrader_pipelines.components import Component
-from nvtrader_pipelines.evaluation.sharpe_error import gmm_standard_error
+from nvtrader_pipelines.components.component import Component
+from nvtrader_pipelines.evaluation.sharpe.error import gmm_standard_error
 from nvtrader_pipelines.evaluation.statistics import (
     CONFIDENCE_LEVEL,
     PERIODS_PER_YEAR,

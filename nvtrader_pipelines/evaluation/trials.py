@@ -11,7 +11,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from nvtrader_pipelines.evaluation.active import active_returns
-from nvtrader_pipelines.evaluation.sharpe_inference import MIN_OBSERVATIONS
+from nvtrader_pipelines.evaluation.sharpe.inference import MIN_OBSERVATIONS
 from nvtrader_pipelines.evaluation.statistics import NO_SPREAD, PERIODS_PER_YEAR
 
 FloatArray = NDArray[np.float64]

@@ -10,14 +10,14 @@ import polars.selectors as cs
 from numpy.typing import NDArray
 from pydantic import Field, PositiveInt
 
-from nvtrader_pipelines.components import Component
+from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.evaluation.active import market_model
 from nvtrader_pipelines.evaluation.comparison import OVERFITTING, Comparison
-from nvtrader_pipelines.evaluation.deflation import YEARLY, Deflation
 from nvtrader_pipelines.evaluation.intervals import SharpeIntervals
 from nvtrader_pipelines.evaluation.multiple_testing import Correction, adjusted_p_values
 from nvtrader_pipelines.evaluation.overfitting import MOST_BLOCKS
-from nvtrader_pipelines.evaluation.sharpe_inference import (
+from nvtrader_pipelines.evaluation.sharpe.deflation import YEARLY, Deflation
+from nvtrader_pipelines.evaluation.sharpe.inference import (
     minimum_track_record_length,
     probabilistic_sharpe_ratio,
     sharpe_moments,

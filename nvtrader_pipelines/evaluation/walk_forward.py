@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from nvtrader_pipelines.evaluation.account_statistics import cost_per_year, effective_names, exposure, turnover_per_year
 from nvtrader_pipelines.evaluation.aggregates import MIN_SEEDS, interquartile_mean
 from nvtrader_pipelines.evaluation.intervals import SharpeDraws, SharpeIntervals, lo_interval
-from nvtrader_pipelines.evaluation.sharpe_error import iid_standard_error
+from nvtrader_pipelines.evaluation.sharpe.error import iid_standard_error
 from nvtrader_pipelines.evaluation.statistics import (
     PERIODS_PER_YEAR,
     UndefinedStatisticError,

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from nvtrader_pipelines.components import Component
+from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.envs.account import opening_account
 from nvtrader_pipelines.envs.dynamics import FillTiming, Legs, market_legs, resolve_fill
 from nvtrader_pipelines.envs.transition import hold_path

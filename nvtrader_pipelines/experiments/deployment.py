@@ -7,11 +7,11 @@ from typing import Self
 
 import numpy as np
 
+from nvtrader_pipelines.components.explanation import nearest
 from nvtrader_pipelines.envs.account import Account
 from nvtrader_pipelines.evaluation.backtest import Contestant
 from nvtrader_pipelines.evaluation.splits import Fold
-from nvtrader_pipelines.experiments.contest import Archives, FoldThresholds, contestants
-from nvtrader_pipelines.experiments.explanation import nearest
+from nvtrader_pipelines.experiments.accounts import Archives, FoldThresholds, contestants
 from nvtrader_pipelines.experiments.plan import RunPlan
 from nvtrader_pipelines.experiments.replay import Parent, replay_plan
 from nvtrader_pipelines.experiments.spec import ExperimentSpec

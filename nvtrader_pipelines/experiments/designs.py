@@ -9,9 +9,9 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, JsonValue
 
-from nvtrader_pipelines.components import Component
+from nvtrader_pipelines.components.component import Component
+from nvtrader_pipelines.components.explanation import nearest, shown
 from nvtrader_pipelines.evaluation.splits import MIN_TEST_SESSIONS, Fold
-from nvtrader_pipelines.experiments.explanation import nearest, shown
 
 UNTOUCHABLE = ("name", "description", "design")  # what an ablation's variants differ in by themselves
 DEFAULT_SEEDS = ([0], [0, 1, 2])  # of a classical agent, of a learner

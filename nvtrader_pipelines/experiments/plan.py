@@ -4,14 +4,12 @@ import hashlib
 from dataclasses import dataclass
 from datetime import date
 from functools import cached_property
-from importlib.metadata import version
-from importlib.resources import files
-from pathlib import Path
 from typing import Literal, Self
 
 from nvtrader_pipelines.envs.dynamics import resolve_fill
 from nvtrader_pipelines.evaluation.backtest import Phase
 from nvtrader_pipelines.evaluation.splits import BacktestPaths, Fold
+from nvtrader_pipelines.experiments.identity import run_code
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.market.features import LOOK_BACK
 from nvtrader_pipelines.market.panel import MarketPanel, Window, panel_digest, windows_of
@@ -19,26 +17,6 @@ from nvtrader_pipelines.policies.agents import Fit
 from nvtrader_pipelines.policies.archive import PolicyCard
 from nvtrader_pipelines.policies.training import TrainingTask
 
-DECIDING = ("market", "portfolio", "envs", "policies", "evaluation", "experiments")  # folders that decide results
-# and the libraries whose rounding decides them too
-LIBRARIES = ("cvxpy", "highspy", "numba", "numpy", "sb3-contrib", "skfolio", "stable-baselines3", "torch")
-
-
-def _source_digest() -> str:
-    """8 hexadecimal digits of the sources and libraries that decide results, so that other code makes other runs."""
-    state = hashlib.sha256()
-    package = Path(str(files("nvtrader_pipelines")))
-    for path in (
-        package / "components.py",
-        *(each for name in DECIDING for each in sorted((package / name).rglob("*.py"))),
-    ):
-        state.update(path.read_bytes())
-    for library in LIBRARIES:
-        state.update(f"{library}=={version(library)}".encode())
-    return state.hexdigest()[:8]
-
-
-CODE_VERSION = f"{version('nvtrader-pipelines')}+{_source_digest()}"
 SURVIVORSHIP = (
     "survivorship bias: the sample's 20 names are known to have lived through 1990-2022, "
     "so every result on it flatters all strategies, and those that buy losers most"
@@ -96,11 +74,11 @@ class RunPlan:
         Of a walk_forward: spec, market and code; of a replay: parent, window, market and code; of a paper run: parent
         and code, so that new sessions go on with the same account.
         """
-        content: tuple[str, ...] = (self.spec.spec_hash, self.panel_digest, CODE_VERSION)
+        content: tuple[str, ...] = (self.spec.spec_hash, self.panel_digest, run_code())
         if self.kind == "replay":
-            content = (self.kind, str(self.parent_run_id), *map(str, self.window), self.panel_digest, CODE_VERSION)
+            content = (self.kind, str(self.parent_run_id), *map(str, self.window), self.panel_digest, run_code())
         elif self.kind == "paper":
-            content = (self.kind, str(self.parent_run_id), CODE_VERSION)
+            content = (self.kind, str(self.parent_run_id), run_code())
         return hashlib.sha256("|".join(content).encode()).hexdigest()[:16]
 
     @cached_property

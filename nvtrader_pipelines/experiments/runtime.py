@@ -11,7 +11,7 @@ import polars as pl
 from nvtrader_pipelines.evaluation.backtest import BacktestRecord, WalkStep, walk
 from nvtrader_pipelines.evaluation.splits import Fold
 from nvtrader_pipelines.evaluation.walk_forward import EVALUATION, MIN_SESSIONS, evaluate
-from nvtrader_pipelines.experiments.contest import choose, contestants
+from nvtrader_pipelines.experiments.accounts import choose, contestants
 from nvtrader_pipelines.experiments.plan import PHASES, FoldSeed, RunPlan
 from nvtrader_pipelines.experiments.progress import Progress, Stage
 from nvtrader_pipelines.experiments.stages import Teller, equity_stages, paper_stages

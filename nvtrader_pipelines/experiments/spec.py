@@ -5,11 +5,11 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, PositiveInt, ValidationError, model_validator
 
-from nvtrader_pipelines.components import Component, content_hash
+from nvtrader_pipelines.components.component import Component, content_hash
+from nvtrader_pipelines.components.explanation import explained
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.evaluation.splits import PurgedBlocks, Splitter, WalkForward
 from nvtrader_pipelines.experiments.designs import AblationDesign, ExperimentDesign, WalkForwardDesign, value_at
-from nvtrader_pipelines.experiments.explanation import explained
 from nvtrader_pipelines.policies.agents import Agent, Learner, PpoAgent
 from nvtrader_pipelines.policies.baselines import Baseline, BuyAndHold, EqualWeight, MeanCvar, MinimumVariance
 from nvtrader_pipelines.portfolio.pipeline import WeightPipeline

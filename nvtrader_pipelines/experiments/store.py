@@ -7,7 +7,7 @@ from typing import Protocol
 import polars as pl
 
 from nvtrader_pipelines.evaluation.backtest import BacktestRecord
-from nvtrader_pipelines.experiments.contest import FoldThresholds
+from nvtrader_pipelines.experiments.accounts import FoldThresholds
 from nvtrader_pipelines.experiments.plan import FoldSeed
 
 

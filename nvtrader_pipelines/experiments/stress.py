@@ -8,10 +8,10 @@ from typing import Any
 import polars as pl
 
 from nvtrader_pipelines.evaluation.backtest import Contestant
+from nvtrader_pipelines.evaluation.stress.scenario import NoWorld, OutOfSample, StressedWorld
+from nvtrader_pipelines.evaluation.stress.scenarios import StressTest, stressed_worlds
 from nvtrader_pipelines.evaluation.stress.verdict import Contest, stress_steps
-from nvtrader_pipelines.evaluation.stress.world import NoWorld, OutOfSample, StressedWorld
-from nvtrader_pipelines.evaluation.stress.worlds import StressTest, stressed_worlds
-from nvtrader_pipelines.experiments.contest import Archives, FoldThresholds, contestants
+from nvtrader_pipelines.experiments.accounts import Archives, FoldThresholds, contestants
 from nvtrader_pipelines.experiments.plan import RunPlan
 from nvtrader_pipelines.experiments.progress import Progress, Stage
 from nvtrader_pipelines.experiments.spec import ExperimentSpec

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from nvtrader_pipelines.evaluation.backtest import Contestant, backtest
 from nvtrader_pipelines.evaluation.splits import Block, Fold
-from nvtrader_pipelines.experiments.contest import Archives, untimed
+from nvtrader_pipelines.experiments.accounts import Archives, untimed
 from nvtrader_pipelines.experiments.plan import RunPlan
 from nvtrader_pipelines.market.panel import Window
 from nvtrader_pipelines.portfolio.pipeline import AccountPath, Thresholds

@@ -9,7 +9,7 @@ import scipy  # its parts are imported when they are first used
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from nvtrader_pipelines.components import Component
+from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.market.tables import REGIMES
 
 FILTER_ORDER = 4

@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from nvtrader_pipelines.components import Component
+from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.market.sources import LandingSource, SampleSource, Source
 
 

@@ -8,15 +8,7 @@ import pandera.errors
 import polars as pl
 from pandera.polars import DataFrameModel
 
-from nvtrader_pipelines.evaluation.promotion import (
-    FINDINGS,
-    LEAST_DEFLATED,
-    MOST_OVERFITTING,
-    Finding,
-    deflated_findings,
-    overfitting_findings,
-)
-from nvtrader_pipelines.evaluation.truth import (
+from nvtrader_pipelines.evaluation.invariants import (
     equity_gaps,
     off_simplex,
     outside_unit_interval,
@@ -24,6 +16,7 @@ from nvtrader_pipelines.evaluation.truth import (
     training_leaks,
     unlike_rivals,
 )
+from nvtrader_pipelines.experiments.sealed_run import SealedRun
 from nvtrader_pipelines.experiments.spec import MarketChoice
 from nvtrader_pipelines.market.cleaning import files_without_good_rows
 from nvtrader_pipelines.market.returns import calendar_gaps, told_gaps
@@ -31,11 +24,19 @@ from nvtrader_pipelines.market.schemas import CleanBars, Features, Quarantine, R
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.reports import asset_key
 from nvtrader_pipelines.orchestration.resources import WarehouseResource
+from nvtrader_pipelines.promotion.findings import (
+    FINDINGS,
+    LEAST_DEFLATED,
+    MOST_OVERFITTING,
+    Finding,
+    deflated_findings,
+    overfitting_findings,
+)
+from nvtrader_pipelines.runs.tables import read_run
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.medallion import panel_nans
-from nvtrader_pipelines.storage.policy_library import LATEST, PolicyLibrary, SealedRun
-from nvtrader_pipelines.storage.runs import read_run
+from nvtrader_pipelines.storage.policy_library import LATEST, PolicyLibrary
 from nvtrader_pipelines.storage.tables import (
     ACTION_LOGS,
     BARS,

@@ -11,10 +11,10 @@ from nvtrader_pipelines.orchestration.assets.active_policy import ACTIVE_POLICY_
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.progress import ProgressLog
 from nvtrader_pipelines.orchestration.resources import WarehouseResource
-from nvtrader_pipelines.storage.execution import followed, replay_run, replay_window
+from nvtrader_pipelines.runs.launch import followed, replay_run, replay_window
+from nvtrader_pipelines.runs.lifecycle import Launch
+from nvtrader_pipelines.storage.iceberg.upkeep import tidy
 from nvtrader_pipelines.storage.ledger import Ledger
-from nvtrader_pipelines.storage.recording import Launch
-from nvtrader_pipelines.storage.upkeep import tidy
 
 MARKET = dg.define_asset_job(
     "market",

@@ -14,22 +14,21 @@ from nvtrader_pipelines.orchestration.instance import open_instance, process_tag
 from nvtrader_pipelines.orchestration.jobs import CONTEST, JUDGEMENT, PROMOTION, is_judged, is_promoted
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, register_all, whole_history
 from nvtrader_pipelines.orchestration.progress import ProgressLog, Watch
-from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.ledger import Ledger
-from nvtrader_pipelines.storage.plans import (
-    completed_run,
+from nvtrader_pipelines.runs.fingerprints import (
     contest_state,
     market_is_current,
     market_state,
     question_state,
     remember_market,
-    unwritten,
 )
-from nvtrader_pipelines.storage.recording import INTERRUPTED
+from nvtrader_pipelines.runs.lifecycle import INTERRUPTED
+from nvtrader_pipelines.runs.planning import completed_run, unwritten
+from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
+from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.specs import read_experiments
 from nvtrader_pipelines.storage.tables import Table
 from nvtrader_pipelines.storage.views import publish
-from nvtrader_pipelines.storage.warehouse import Warehouse
 
 INTERRUPTS = (KeyboardInterrupt.__name__, dg.DagsterExecutionInterruptedError.__name__)
 

@@ -5,9 +5,10 @@ from collections.abc import Callable
 import dagster as dg
 import polars as pl
 
+from nvtrader_pipelines.desk.desk import Desk
 from nvtrader_pipelines.execution.compliance import tighter
+from nvtrader_pipelines.execution.invariants import beyond_limits, not_numbers, off_sum
 from nvtrader_pipelines.execution.plan_records import TO_BE_TRADED
-from nvtrader_pipelines.execution.truth import beyond_limits, not_numbers, off_sum
 from nvtrader_pipelines.orchestration.assets.portfolio import STATE_KEY, of_account
 from nvtrader_pipelines.orchestration.checks import verdict
 from nvtrader_pipelines.orchestration.rebalancing import ACCOUNT
@@ -18,7 +19,6 @@ from nvtrader_pipelines.storage.compliance import read_limits
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.tables import ORDERS, PORTFOLIO_STATE, REBALANCE_PLAN, TARGET_WEIGHTS, Table
-from nvtrader_pipelines.storage.trading import Desk
 
 MAY_BE_TRADED = {"waiting", *TO_BE_TRADED}  # not blocked, and not all of its orders have ended
 NUMBERS = {

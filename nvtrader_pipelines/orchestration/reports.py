@@ -11,8 +11,8 @@ from PIL import Image
 
 from nvtrader_pipelines.storage.files import write_atomically
 from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 from nvtrader_pipelines.storage.tables import Table
-from nvtrader_pipelines.storage.warehouse import Warehouse
 
 IN_A_WINDOW = (1120, 1120)  # pixels at the most; of a screen 1,440 wide Dagster's window takes 1,152
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import dagster as dg
 from pydantic import Field
 
+from nvtrader_pipelines.desk.desk import Desk
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.trading import Desk
-from nvtrader_pipelines.storage.warehouse import Warehouse
+from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 
 
 class WarehouseResource(dg.ConfigurableResource):

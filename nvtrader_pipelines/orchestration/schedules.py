@@ -5,10 +5,11 @@ from functools import partial
 
 import dagster as dg
 
+from nvtrader_pipelines.desk.rebalancing import nothing_to_trade
 from nvtrader_pipelines.market.calendar import is_session
 from nvtrader_pipelines.orchestration.jobs import DPO_CHECK, EXPERIMENT, MARKET, PREFERENCES, REBALANCE, upkeep
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
-from nvtrader_pipelines.orchestration.rebalancing import SESSION, nothing_to_trade
+from nvtrader_pipelines.orchestration.rebalancing import SESSION
 from nvtrader_pipelines.orchestration.resources import DeskResource, WarehouseResource
 from nvtrader_pipelines.storage.specs import read_experiments
 

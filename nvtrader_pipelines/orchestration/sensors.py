@@ -15,9 +15,10 @@ from nvtrader_pipelines.orchestration.jobs import (
 )
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, register_all, whole_history
 from nvtrader_pipelines.orchestration.resources import WarehouseResource
+from nvtrader_pipelines.runs.fingerprints import contest_state, market_is_current, question_state
+from nvtrader_pipelines.runs.planning import has_panel
 from nvtrader_pipelines.storage.landing import fingerprint
 from nvtrader_pipelines.storage.ledger import Ledger
-from nvtrader_pipelines.storage.plans import contest_state, has_panel, market_is_current, question_state
 from nvtrader_pipelines.storage.specs import read_experiments
 from nvtrader_pipelines.storage.views import publish
 

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import NonNegativeFloat
 
-from nvtrader_pipelines.components import Component
+from nvtrader_pipelines.components.component import Component
 
 DAYS_PER_YEAR = 360.0  # ACT/360, the money market's day count for the US dollar
 

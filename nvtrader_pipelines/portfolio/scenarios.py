@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from nvtrader_pipelines.components import Component
+from nvtrader_pipelines.components.component import Component
 
 FloatArray = NDArray[np.float64]
 Count = Annotated[int, Field(ge=500, le=50_000)]

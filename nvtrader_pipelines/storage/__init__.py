@@ -1,1 +1,1 @@
-"""The only opener of files and tables: home folder, Iceberg tables, DuckDB views, policies, specs, landed files."""
+"""Reads and writes: home folder, Iceberg tables, DuckDB views, policies, specs, landed files; decides nothing."""

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from nvtrader_pipelines.components.explanation import explained
 from nvtrader_pipelines.execution.compliance import LARGER_IS_TIGHTER, ComplianceData
-from nvtrader_pipelines.experiments.explanation import explained
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits
 from nvtrader_pipelines.portfolio.pipeline.risk_limits import TICKER
 from nvtrader_pipelines.storage.documents import read_document

@@ -17,6 +17,7 @@ from nvtrader_pipelines.market.tables import PANELS
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import locked
 from nvtrader_pipelines.storage.home import lock_path
+from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 from nvtrader_pipelines.storage.landing import keep_copies, landed_files
 from nvtrader_pipelines.storage.specs import read_market
 from nvtrader_pipelines.storage.tables import (
@@ -28,7 +29,6 @@ from nvtrader_pipelines.storage.tables import (
     RETURNS,
     Table,
 )
-from nvtrader_pipelines.storage.warehouse import Warehouse
 
 
 @dataclass(frozen=True)

@@ -3,103 +3,27 @@
 import contextlib
 import hashlib
 import json
-import operator
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Self
+from typing import Any
 
 import polars as pl
-from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from nvtrader_pipelines.experiments.contest import FoldThresholds
-from nvtrader_pipelines.experiments.plan import CODE_VERSION, FoldSeed, RunKind, RunPlan
-from nvtrader_pipelines.experiments.replay import FoldDates, Parent, fold_dates, recorded_as
+from nvtrader_pipelines.experiments.accounts import FoldThresholds
+from nvtrader_pipelines.experiments.plan import FoldSeed, RunPlan
+from nvtrader_pipelines.experiments.replay import recorded_as
+from nvtrader_pipelines.experiments.sealed_run import SealedRun
 from nvtrader_pipelines.experiments.store import TrainedPolicy
 from nvtrader_pipelines.policies.archive import PolicyArchiveError, read_archive, read_card
-from nvtrader_pipelines.portfolio.pipeline import Thresholds
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import write_atomically
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.ledger.rows import fold_and_seed
 
 MANIFEST, LATEST = "manifest.json", "latest.json"
 NONE: Mapping[int, Any] = MappingProxyType({})
-
-
-class SealedRun(BaseModel):
-    """A run and its policies by their digests: the manifest of one that trained them, and what others use of it."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-    partition_key: str
-    experiment: str
-    spec_hash: str
-    run_id: str
-    kind: RunKind
-    parent_run_id: str | None
-    source: str
-    panel_digest: str
-    snapshot_ids: dict[str, int]
-    code_version: str
-    warnings: tuple[str, ...]
-    seeds: tuple[int, ...]
-    folds: tuple[FoldDates, ...] = Field(min_length=1)
-    chosen: dict[int, int]  # fold to seed, where one was chosen
-    thresholds: dict[int, Thresholds] = Field(default={}, exclude_if=operator.not_)  # fold to what timing was fitted to
-    policies: dict[str, str]  # file name to SHA-256
-
-    @model_validator(mode="after")
-    def _can_be_opened(self) -> Self:
-        """Refuse what its readers could not work with: folds that are none, and files by other names."""
-        for fold in self.folds:
-            _ = fold.in_days
-        for name in self.policies:
-            fold_and_seed(name)
-        return self
-
-    @classmethod
-    def of(
-        cls,
-        plan: RunPlan,
-        policies: Mapping[str, str],
-        chosen: Mapping[int, int],
-        thresholds: FoldThresholds,
-    ) -> Self:
-        """A run with its policies."""
-        return cls(
-            partition_key=plan.spec.partition_key,
-            experiment=plan.spec.name,
-            spec_hash=plan.spec.spec_hash,
-            run_id=plan.run_id,
-            kind=plan.kind,
-            parent_run_id=plan.parent_run_id,
-            source=plan.panel.source,
-            panel_digest=plan.panel_digest,
-            snapshot_ids=dict(plan.panel.snapshot_ids),
-            code_version=CODE_VERSION,
-            warnings=plan.warnings,
-            seeds=plan.spec.seeds,
-            folds=fold_dates(plan),
-            chosen=dict(chosen),
-            thresholds=dict(thresholds),
-            policies=dict(policies),
-        )
-
-    @property
-    def as_parent(self) -> Parent:
-        """What a replay or a paper account needs of it."""
-        return Parent(self.run_id, self.folds)
-
-    @property
-    def sha256(self) -> str:
-        """Digest of all that decides: policies, folds, seeds chosen, thresholds, the code, the market's content.
-
-        The snapshots are not in it: the same market may be kept in others, and `panel_digest` tells which it is.
-        """
-        content = self.model_dump(mode="json", exclude={"snapshot_ids"})
-        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from nvtrader_pipelines.market.calendar import sessions
 from nvtrader_pipelines.market.history import carried_forward
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 from nvtrader_pipelines.storage.tables import CLEAN_BARS
-from nvtrader_pipelines.storage.warehouse import Warehouse
 
 COLUMNS = ("session", "symbol", "open", "close", "adj_close", "volume")
 

@@ -10,9 +10,9 @@ import polars as pl
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from nvtrader_pipelines.experiments import explanation
+from nvtrader_pipelines.components import explanation
+from nvtrader_pipelines.components.explanation import nearest
 from nvtrader_pipelines.experiments.designs import leaves
-from nvtrader_pipelines.experiments.explanation import nearest
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.market.spec import MarketSpec
 from nvtrader_pipelines.storage.compliance import read_limits, require_no_looser

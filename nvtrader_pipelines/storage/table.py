@@ -1,6 +1,8 @@
 """What a table is: its columns with their types and meaning, and its partitions."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import polars as pl
 from pyiceberg.partitioning import PartitionField, PartitionSpec
@@ -20,6 +22,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
+Row = dict[str, Any]
 _TYPES: dict[str, IcebergType] = {
     "string": StringType(),
     "int": IntegerType(),
@@ -114,3 +117,9 @@ def columns_of(text: str) -> tuple[Column, ...]:
     """Columns from lines of `name type meaning`."""
     rows = (line.split(maxsplit=2) for line in text.strip().splitlines())
     return tuple(Column(name, kind, doc) for name, kind, doc in rows)
+
+
+def to_frame(table: Table, rows: Sequence[Row]) -> pl.DataFrame:
+    """The rows in the table's columns."""
+    schema = {column.name: polars_type(column.kind) for column in table.fields}
+    return pl.DataFrame(rows, schema=schema, orient="row")

@@ -7,10 +7,11 @@ import duckdb
 import polars as pl
 from pyiceberg.types import IcebergType, ListType
 
-from nvtrader_pipelines.storage.commits import live_files
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import locked
 from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.iceberg.commits import live_files
+from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.ledger.schema import TABLES as LEDGER_TABLES
 from nvtrader_pipelines.storage.table import Table
@@ -22,7 +23,6 @@ from nvtrader_pipelines.storage.tables import (
     TABLES,
     TRAJECTORIES,
 )
-from nvtrader_pipelines.storage.warehouse import Warehouse
 
 STORAGE_VERSION = "v1.0.0"  # older clients open it too
 DUCKDB_TYPES = {

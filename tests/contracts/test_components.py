@@ -3,7 +3,7 @@ import json
 import pytest
 from pydantic import ValidationError
 
-from nvtrader_pipelines.components import Component, canonical_json, content_hash
+from nvtrader_pipelines.components.component import Component, canonical_json, content_hash
 from tests.contracts.families import ADAPTERS, EVERY_MEMBER, FAMILIES, members
 
 IDS = [f"{name}-{member.__name__}" for name, member in EVERY_MEMBER]

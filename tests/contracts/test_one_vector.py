@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from nvtrader_pipelines.components import kind_of
+from nvtrader_pipelines.components.component import kind_of
 from nvtrader_pipelines.evaluation.backtest import Contestant, backtest
 from nvtrader_pipelines.evaluation.splits import Block
 from nvtrader_pipelines.policies.pipelined import PipelinedPolicy

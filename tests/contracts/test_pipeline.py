@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nvtrader_pipelines.components import kind_of
+from nvtrader_pipelines.components.component import kind_of
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits, WeightPipeline
 from nvtrader_pipelines.portfolio.pipeline.limits import GrossExposure, PositionCap
 from nvtrader_pipelines.portfolio.pipeline.stage import one_way

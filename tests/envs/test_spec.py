@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from nvtrader_pipelines.components import content_hash
+from nvtrader_pipelines.components.component import content_hash
 from nvtrader_pipelines.envs.rewards import CvarExcess, LogGrowth, VolatilityPenalty
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.envs.terminations import DrawdownTermination, MarginCallTermination, StopProperly

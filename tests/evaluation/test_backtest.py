@@ -17,8 +17,8 @@ from nvtrader_pipelines.evaluation.backtest import (
     backtest,
     walk,
 )
+from nvtrader_pipelines.evaluation.invariants import equity_gaps, off_simplex, reward_gaps
 from nvtrader_pipelines.evaluation.splits import Fold
-from nvtrader_pipelines.evaluation.truth import equity_gaps, off_simplex, reward_gaps
 from nvtrader_pipelines.policies.baselines import BuyAndHold, EqualWeight
 from nvtrader_pipelines.policies.policy import Decision
 from nvtrader_pipelines.policies.trajectory import TRAJECTORY

@@ -5,7 +5,7 @@ import pytest
 from arch.bootstrap import StationaryBootstrap
 
 from nvtrader_pipelines.evaluation.intervals import SharpeIntervals, lo_interval
-from nvtrader_pipelines.evaluation.sharpe_error import gmm_standard_error, iid_standard_error
+from nvtrader_pipelines.evaluation.sharpe.error import gmm_standard_error, iid_standard_error
 from nvtrader_pipelines.evaluation.statistics import UndefinedStatisticError, sharpe_ratio
 
 

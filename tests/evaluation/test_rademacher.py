@@ -12,7 +12,7 @@ from nvtrader_pipelines.evaluation.rademacher import (
     rademacher_complexity,
     sharpe_ratio_estimation_error,
 )
-from nvtrader_pipelines.evaluation.sharpe_inference import SharpeMoments, sharpe_ratio_error_2025
+from nvtrader_pipelines.evaluation.sharpe.inference import SharpeMoments, sharpe_ratio_error_2025
 from tests.evaluation.golden import cases
 
 TOPIC = "rademacher"

@@ -10,7 +10,7 @@ from nvtrader_pipelines.evaluation.comparison import OVERFITTING
 from nvtrader_pipelines.evaluation.intervals import SharpeIntervals
 from nvtrader_pipelines.evaluation.multiple_testing import adjusted_p_values
 from nvtrader_pipelines.evaluation.overfitting import backtest_overfitting
-from nvtrader_pipelines.evaluation.sharpe_inference import (
+from nvtrader_pipelines.evaluation.sharpe.inference import (
     deflated_sharpe_ratio,
     expected_maximum_sharpe,
     minimum_track_record_length,

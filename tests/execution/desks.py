@@ -5,11 +5,12 @@ import itertools
 
 import numpy as np
 
+from nvtrader_pipelines.desk.rows import order_rows
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.execution.book import BookedOrder, Kept
 from nvtrader_pipelines.execution.brokers.account_spec import PaperAccountSpec
-from nvtrader_pipelines.execution.brokers.paper import PaperBroker
 from nvtrader_pipelines.execution.brokers.paper_market import PaperMarket
+from nvtrader_pipelines.execution.brokers.simulated_venue import PaperBroker
 from nvtrader_pipelines.execution.journal import Journal
 from nvtrader_pipelines.execution.prices import Prices
 from nvtrader_pipelines.execution.trader import Oversight, Trader
@@ -17,7 +18,6 @@ from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.policies.pipelined import PipelinedPolicy
 from nvtrader_pipelines.policies.policy import Decision
 from nvtrader_pipelines.portfolio.pipeline import Thresholds
-from nvtrader_pipelines.storage.portfolio_rows import order_rows
 
 ENVIRONMENT = EnvSpec(lookback=5, episode_len=20, rebal_freq=3)
 ACCOUNT = "paper"

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from pydantic import ValidationError
 
+from nvtrader_pipelines.desk.rows import weight_frame
 from nvtrader_pipelines.execution.compliance import (
     ComplianceData,
     findings_of,
@@ -16,10 +17,9 @@ from nvtrader_pipelines.execution.compliance import (
     tighter,
     unbuyable,
 )
+from nvtrader_pipelines.execution.invariants import beyond_limits
 from nvtrader_pipelines.execution.plan import Finding, blocks, waits
-from nvtrader_pipelines.execution.truth import beyond_limits
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits, Situation, Thresholds, WeightPipeline
-from nvtrader_pipelines.storage.portfolio_rows import weight_frame
 from nvtrader_pipelines.storage.tables import TARGET_WEIGHTS
 from tests.execution.plans import DATA, HELD, SESSION, a_plan
 from tests.markets import synthetic_panel

@@ -4,16 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from nvtrader_pipelines.execution.answers import answered
 from nvtrader_pipelines.execution.brokers.account_spec import AlpacaAccountSpec
-from nvtrader_pipelines.execution.brokers.at_market import AtMarket
+from nvtrader_pipelines.execution.brokers.live_venue import AtMarket
 from nvtrader_pipelines.execution.compliance import ComplianceData, findings_of
+from nvtrader_pipelines.execution.decisions import answered
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.journal import Journal
 from nvtrader_pipelines.execution.proposals import target_volatility
 from nvtrader_pipelines.execution.trader import OTHER_NAMES, Trader
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits
-from tests.execution.brokers.test_at_market import PANEL, PRICES, SOFT, Live
+from tests.execution.brokers.test_live_venue import PANEL, PRICES, SOFT, Live
 from tests.execution.desks import ACCOUNT, Account, Deployed, Wants, prices_of, ticking
 from tests.markets import synthetic_panel
 

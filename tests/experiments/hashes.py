@@ -3,8 +3,8 @@
 import json
 from pathlib import Path
 
-from nvtrader_pipelines.components import content_hash, kind_of, members
-from nvtrader_pipelines.experiments.families import FAMILIES
+from nvtrader_pipelines.components.component import content_hash, kind_of, members
+from nvtrader_pipelines.service.documents.catalogue import FAMILIES
 from nvtrader_pipelines.storage.specs import read_experiment
 
 SHIPPED = sorted((Path(__file__).parents[2] / "data" / "experiments").glob("*.yaml"))

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from nvtrader_pipelines.components import canonical_json
+from nvtrader_pipelines.components.component import canonical_json
 from nvtrader_pipelines.evaluation.splits import Fold
 from nvtrader_pipelines.experiments.designs import (
     AblationDesign,

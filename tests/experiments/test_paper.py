@@ -1,7 +1,7 @@
 import polars as pl
 import pytest
 
-from nvtrader_pipelines.evaluation.truth import equity_gaps
+from nvtrader_pipelines.evaluation.invariants import equity_gaps
 from nvtrader_pipelines.experiments.replay import Parent, fold_dates, paper_plan
 from tests.experiments.memory import MemoryStore, runtime
 from tests.experiments.small import EXPERIMENT, TABLES

@@ -6,16 +6,16 @@ import pytest
 
 from nvtrader_pipelines.evaluation.backtest import backtest, walk
 from nvtrader_pipelines.evaluation.weights_backtest import Execution
-from nvtrader_pipelines.experiments.candidates import run_candidate
-from nvtrader_pipelines.experiments.contest import contestants
-from nvtrader_pipelines.experiments.harness import walked
+from nvtrader_pipelines.experiments.accounts import contestants
 from nvtrader_pipelines.experiments.replay import Parent, fold_dates
 from nvtrader_pipelines.experiments.stress import contest_of
 from nvtrader_pipelines.policies.pipelined import PipelinedPolicy
 from nvtrader_pipelines.portfolio.pipeline import WeightPipeline
+from nvtrader_pipelines.scoreboard.candidates import run_candidate
+from nvtrader_pipelines.scoreboard.harness import walked
 from tests.experiments.pipelines import TIMINGS, piped
 from tests.experiments.small import TABLES
-from tests.experiments.test_harness import contest_on, metered
+from tests.scoreboard.test_harness import contest_on, metered
 
 OWN = pl.col("policy") == "tiny"
 

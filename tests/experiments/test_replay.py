@@ -5,7 +5,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from nvtrader_pipelines.evaluation.truth import equity_gaps, off_simplex, reward_gaps
+from nvtrader_pipelines.evaluation.invariants import equity_gaps, off_simplex, reward_gaps
 from nvtrader_pipelines.experiments.replay import Parent, fold_dates, replay_plan
 from nvtrader_pipelines.policies.archive import PolicyArchiveError
 from tests.experiments.memory import MemoryStore, runtime

@@ -7,9 +7,9 @@ import pytest
 from nvtrader_pipelines.envs.accounts import Accounts
 from nvtrader_pipelines.evaluation.splits import Holdout, PurgedKFold
 from nvtrader_pipelines.evaluation.stress import BlockBootstrap, CostTimes, Gap, HistoricWindow
+from nvtrader_pipelines.evaluation.stress.scenarios import WARM_UP, StressTest, stressed_worlds
 from nvtrader_pipelines.evaluation.stress.verdict import STRESS
-from nvtrader_pipelines.evaluation.stress.worlds import WARM_UP, StressTest, stressed_worlds
-from nvtrader_pipelines.experiments.contest import contestants
+from nvtrader_pipelines.experiments.accounts import contestants
 from nvtrader_pipelines.experiments.plan import RunPlan
 from nvtrader_pipelines.experiments.stress import StressRun, contest_of, out_of_sample, standard_stress_test
 from nvtrader_pipelines.market.features import compute_features

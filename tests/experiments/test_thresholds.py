@@ -6,7 +6,7 @@ import pytest
 
 from nvtrader_pipelines.evaluation.backtest import Contestant, backtest
 from nvtrader_pipelines.evaluation.splits import Block, CombinatorialPurged, Fold, Holdout, PurgedKFold
-from nvtrader_pipelines.experiments.contest import contestants, mean_thresholds
+from nvtrader_pipelines.experiments.accounts import contestants, mean_thresholds
 from nvtrader_pipelines.experiments.designs import BestOfNDesign
 from nvtrader_pipelines.experiments.plan import RunPlan
 from nvtrader_pipelines.experiments.replay import Parent, fold_dates, replay_plan

@@ -5,12 +5,12 @@ from pathlib import Path
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.policies.baselines import EqualWeight, MinimumVariance
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits, WeightPipeline
-from nvtrader_pipelines.storage.execution import evaluate_run, followed
+from nvtrader_pipelines.runs.launch import evaluate_run, followed
+from nvtrader_pipelines.runs.lifecycle import Launch
+from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 from nvtrader_pipelines.storage.ledger import Ledger
-from nvtrader_pipelines.storage.recording import Launch
-from nvtrader_pipelines.storage.warehouse import Warehouse
-from tests.storage.small_runs import EXPERIMENT, small_home
-from tests.storage.untrained import planned, sealed
+from tests.runs.small_runs import EXPERIMENT, small_home
+from tests.runs.untrained import planned, sealed
 
 GATE = "least_sessions: 20\nintervals:\n  confidence_level: 0.02\n"  # whose interval is hardly wider than its point
 PIPELINE = WeightPipeline(risk_limits=RiskLimits(max_position=0.4, max_turnover=1.0, min_names=0))

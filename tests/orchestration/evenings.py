@@ -4,10 +4,10 @@ import dagster as dg
 
 from nvtrader_pipelines.execution.brokers.broker import BrokerTimeout
 from nvtrader_pipelines.orchestration.resources import DeskResource
-from nvtrader_pipelines.storage.active_policy import read_active
+from nvtrader_pipelines.promotion.active_policy import read_active
 from nvtrader_pipelines.storage.tables import REBALANCE_PLAN
 from tests.homes import run_job
-from tests.storage.small_runs import land
+from tests.runs.small_runs import land
 
 
 class Evenings:

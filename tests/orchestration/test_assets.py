@@ -14,13 +14,13 @@ from polars.testing import assert_frame_equal
 from nvtrader_pipelines.orchestration.assets import trajectories
 from nvtrader_pipelines.orchestration.definitions import build_defs
 from nvtrader_pipelines.orchestration.partitions import RANGE_END, RANGE_START
-from nvtrader_pipelines.storage.execution import followed, runtime_of
+from nvtrader_pipelines.runs.launch import followed, runtime_of
+from nvtrader_pipelines.runs.planning import read_plan
+from nvtrader_pipelines.runs.store import StoredRun
+from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 from nvtrader_pipelines.storage.ledger import Ledger
-from nvtrader_pipelines.storage.plans import read_plan
 from nvtrader_pipelines.storage.policy_library import PolicyLibrary
-from nvtrader_pipelines.storage.run_store import StoredRun
 from nvtrader_pipelines.storage.tables import BARS, EVALUATIONS, RUNS, TRAJECTORIES
-from nvtrader_pipelines.storage.warehouse import Warehouse
 from tests.homes import (
     KEY,
     SPEC,

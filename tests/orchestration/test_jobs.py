@@ -5,8 +5,8 @@ import dagster as dg
 from nvtrader_pipelines.orchestration.definitions import build_defs
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES
-from nvtrader_pipelines.storage.warehouse import Warehouse
 from tests.storage.frames import keyed, of_run
 
 

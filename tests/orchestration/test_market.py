@@ -7,8 +7,8 @@ import pytest
 from nvtrader_pipelines.market.sources import SourceUnavailable
 from nvtrader_pipelines.orchestration import retries
 from nvtrader_pipelines.orchestration.assets import bronze, gold, silver
+from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 from nvtrader_pipelines.storage.tables import CLEAN_BARS, MARKET_PANEL, QUARANTINE
-from nvtrader_pipelines.storage.warehouse import Warehouse
 from tests.homes import evaluations, materialized, problems, run_market, small_home
 
 CASES = [

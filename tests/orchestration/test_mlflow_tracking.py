@@ -6,9 +6,9 @@ from mlflow import MlflowClient
 
 from nvtrader_pipelines.orchestration import mlflow_tracking
 from nvtrader_pipelines.orchestration.mlflow_tracking import CURVE_POINTS, MlflowTracking
+from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 from nvtrader_pipelines.storage.policy_library import PolicyLibrary
 from nvtrader_pipelines.storage.tables import RUNS
-from nvtrader_pipelines.storage.warehouse import Warehouse
 from tests.homes import KEY, N_POLICIES
 
 

@@ -18,13 +18,14 @@ from nvtrader_pipelines.orchestration.instance import dagster_home
 from nvtrader_pipelines.orchestration.jobs import is_judged, is_promoted
 from nvtrader_pipelines.orchestration.pipeline import chosen_specs, run_pipeline
 from nvtrader_pipelines.policies.archive import read_archive
+from nvtrader_pipelines.runs.fingerprints import contest_state, market_is_current, question_state
+from nvtrader_pipelines.runs.lifecycle import INTERRUPTED
+from nvtrader_pipelines.runs.planning import completed_run
 from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 from nvtrader_pipelines.storage.ledger import Ledger
-from nvtrader_pipelines.storage.plans import completed_run, contest_state, market_is_current, question_state
 from nvtrader_pipelines.storage.policy_library import LATEST, MANIFEST
-from nvtrader_pipelines.storage.recording import INTERRUPTED
 from nvtrader_pipelines.storage.tables import PROMOTIONS, RUNS
-from nvtrader_pipelines.storage.warehouse import Warehouse
 from tests.homes import (
     KEY,
     N_POLICIES,

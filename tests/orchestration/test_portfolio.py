@@ -6,8 +6,11 @@ import dagster as dg
 import polars as pl
 import pytest
 
+from nvtrader_pipelines.desk.accounts import held_account
+from nvtrader_pipelines.desk.desk import Desk
+from nvtrader_pipelines.desk.halt import halt, resume
 from nvtrader_pipelines.execution.brokers import paper
-from nvtrader_pipelines.execution.brokers.paper import PaperBroker
+from nvtrader_pipelines.execution.brokers.simulated_venue import PaperBroker
 from nvtrader_pipelines.execution.reconciliation import Difference
 from nvtrader_pipelines.orchestration import rebalancing, retries, sensors
 from nvtrader_pipelines.orchestration.assets import portfolio
@@ -16,14 +19,13 @@ from nvtrader_pipelines.orchestration.jobs import CONTEST
 from nvtrader_pipelines.orchestration.portfolio_checks import audit_is_whole, outside_limits
 from nvtrader_pipelines.orchestration.rebalancing import SESSION
 from nvtrader_pipelines.orchestration.resources import DeskResource, WarehouseResource
-from nvtrader_pipelines.storage.accounts import held_account
-from nvtrader_pipelines.storage.active_policy import read_active
+from nvtrader_pipelines.promotion.active_policy import read_active
+from nvtrader_pipelines.promotion.rounds import consider_newest, newest_runs
+from nvtrader_pipelines.runs.fingerprints import question_state
+from nvtrader_pipelines.runs.lifecycle import now
 from nvtrader_pipelines.storage.audit_log import JsonlAudit
-from nvtrader_pipelines.storage.kill_switch import halt, resume
+from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 from nvtrader_pipelines.storage.ledger import Ledger
-from nvtrader_pipelines.storage.plans import question_state
-from nvtrader_pipelines.storage.promotion_round import consider_newest, newest_runs
-from nvtrader_pipelines.storage.recording import now
 from nvtrader_pipelines.storage.tables import (
     ACTIVE_POLICY,
     FILLS,
@@ -33,12 +35,10 @@ from nvtrader_pipelines.storage.tables import (
     REBALANCE_PLAN,
     RUNS,
 )
-from nvtrader_pipelines.storage.trading import Desk
-from nvtrader_pipelines.storage.warehouse import Warehouse
 from tests.homes import evaluations, materialized, problems, run_job, small_home
 from tests.orchestration.desk_home import BETTER, LIMITS, WORSE, desk_home
 from tests.orchestration.evenings import Evenings, landing_meanwhile, metadata, retried, unanswered_once
-from tests.storage.small_runs import land
+from tests.runs.small_runs import land
 
 CONTEST_STATE = "0123456789abcdef"
 CHAIN = ("orders", "portfolio_state", "target_weights", "rebalance_plan")

@@ -4,6 +4,7 @@ import dagster as dg
 import polars as pl
 import pytest
 
+from nvtrader_pipelines.desk.desk import Desk
 from nvtrader_pipelines.execution.brokers import paper
 from nvtrader_pipelines.execution.errors import NotReconciled
 from nvtrader_pipelines.execution.reconciliation import Difference
@@ -11,13 +12,12 @@ from nvtrader_pipelines.orchestration.assets.portfolio import BLOCKING, ORDERS_K
 from nvtrader_pipelines.orchestration.definitions import build_defs
 from nvtrader_pipelines.orchestration.rebalancing import require_passed
 from nvtrader_pipelines.orchestration.resources import DeskResource
+from nvtrader_pipelines.runs.launch import followed
 from nvtrader_pipelines.storage.audit_log import JsonlAudit
-from nvtrader_pipelines.storage.execution import followed
 from nvtrader_pipelines.storage.medallion import read_panel
 from nvtrader_pipelines.storage.tables import ORDERS, PORTFOLIO_STATE, REBALANCE_PLAN, TARGET_WEIGHTS
-from nvtrader_pipelines.storage.trading import Desk
+from tests.desk.desks import judged_home, make_active
 from tests.homes import evaluations
-from tests.storage.desks import judged_home, make_active
 
 QUIET = {"loggers": {"console": {"config": {"level": "CRITICAL"}}}}
 FAULTS = [  # what is changed in the last row of a table, and the check that must find it

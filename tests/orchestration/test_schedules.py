@@ -8,18 +8,19 @@ import pytest
 from dagster._utils.schedules import schedule_execution_time_iterator
 
 from nvtrader_pipelines.execution.audit import AuditEvent, event_id
+from nvtrader_pipelines.experiments.sealed_run import PolicyRef
 from nvtrader_pipelines.orchestration import schedules
 from nvtrader_pipelines.orchestration.instance import open_instance
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, YEARS
 from nvtrader_pipelines.orchestration.resources import DeskResource, WarehouseResource
-from nvtrader_pipelines.storage.active_policy import PolicyRef, activate
+from nvtrader_pipelines.promotion.active_policy import activate
 from nvtrader_pipelines.storage.audit_log import JsonlAudit
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.specs import read_experiments
 from tests.homes import small_home, write_experiment
-from tests.storage.untrained import AT, market_home, planned, sealed
+from tests.runs.untrained import AT, market_home, planned, sealed
 
 NEW_YORK = ZoneInfo("America/New_York")
 SUPERSEDED = "tiny@00000000"

@@ -7,10 +7,10 @@ from nvtrader_pipelines.orchestration import sensors
 from nvtrader_pipelines.orchestration.jobs import CONTEST
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, RANGE_END, RANGE_START
 from nvtrader_pipelines.orchestration.resources import WarehouseResource
+from nvtrader_pipelines.runs.fingerprints import contest_state
+from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 from nvtrader_pipelines.storage.ledger import Ledger
-from nvtrader_pipelines.storage.plans import contest_state
 from nvtrader_pipelines.storage.tables import CLEAN_BARS
-from nvtrader_pipelines.storage.warehouse import Warehouse
 from tests.homes import KEY, SWEEP, SWEPT, problems, run_job, small_home, write_experiment
 from tests.storage.ledger.rows import RUN_ID, run_row
 

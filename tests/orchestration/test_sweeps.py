@@ -15,12 +15,13 @@ from nvtrader_pipelines.orchestration.instance import open_instance
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.pipeline import run_pipeline
 from nvtrader_pipelines.orchestration.resources import WarehouseResource
+from nvtrader_pipelines.runs.fingerprints import market_state, remember_market
+from nvtrader_pipelines.runs.planning import completed_run, unwritten
+from nvtrader_pipelines.runs.store import StoredRun
+from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 from nvtrader_pipelines.storage.ledger import Ledger
-from nvtrader_pipelines.storage.plans import completed_run, market_state, remember_market, unwritten
 from nvtrader_pipelines.storage.policy_library import PolicyLibrary
-from nvtrader_pipelines.storage.run_store import StoredRun
 from nvtrader_pipelines.storage.tables import STRESS
-from nvtrader_pipelines.storage.warehouse import Warehouse
 from tests.homes import SWEEP, SWEPT, problems, run_job, run_market, small_home
 
 TRAINED = dg.AssetKey(["policies", "trained_policy"])

@@ -11,9 +11,9 @@ from nvtrader_pipelines.evaluation.intervals import SharpeIntervals
 from nvtrader_pipelines.evaluation.walk_forward import evaluate
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES, EVALUATIONS, OVERFITTING, RATIO_CURVE, RUNS, VALIDATION
-from nvtrader_pipelines.storage.warehouse import Warehouse
 from tests.evaluation.accounts import REPORT_FROM, action_logs, equity_curves
 from tests.homes import problems, run_job
 from tests.storage.frames import in_shape

@@ -7,9 +7,9 @@ from polars.testing import assert_frame_equal
 
 from nvtrader_pipelines.market.panel import panel_digest
 from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 from nvtrader_pipelines.storage.medallion import ingest_market, pin_panels, pinned_snapshots, read_panel
 from nvtrader_pipelines.storage.tables import BARS, CLEAN_BARS, DELIVERIES, FEATURES, RETURNS
-from nvtrader_pipelines.storage.warehouse import Warehouse
 from tests.markets import INGESTED_AT, csv_file, market_tables, synthetic_bars
 
 YEARS = [2015, 2016]

@@ -8,7 +8,7 @@ from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.medallion import read_panel
 from nvtrader_pipelines.storage.prices import read_prices
 from nvtrader_pipelines.storage.tables import CLEAN_BARS
-from tests.storage.small_runs import small_home
+from tests.runs.small_runs import small_home
 
 GONE = 100  # a session of the panel on which a name has no bar
 

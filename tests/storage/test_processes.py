@@ -7,8 +7,8 @@ import subprocess
 import polars as pl
 import pytest
 
+from nvtrader_pipelines.storage.iceberg.upkeep import tidy
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES
-from nvtrader_pipelines.storage.upkeep import tidy
 from tests.storage.frames import keyed, of_run, start
 
 PRELUDE = """
@@ -16,7 +16,7 @@ import os, sys
 from pathlib import Path
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES
-from nvtrader_pipelines.storage.warehouse import Warehouse
+from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 from tests.storage.frames import keyed, of_run
 home = Home(Path(sys.argv[1]))
 """
@@ -53,7 +53,7 @@ TIDIER = KILLER.replace(
 import datetime as dt
 import signal, time
 from nvtrader_pipelines.storage.ledger import Ledger  # once, before there are children
-from nvtrader_pipelines.storage.upkeep import tidy
+from nvtrader_pipelines.storage.iceberg.upkeep import tidy
 
 def rewrite(lake, version):
     rows = keyed(EQUITY_CURVES, "run", 2_000, equity=version)

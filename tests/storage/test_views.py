@@ -161,7 +161,7 @@ def test_views_of_a_moved_warehouse_say_what_to_do(lake, home, tmp_path):
 
 
 def test_a_home_with_quotes_and_spaces_in_its_name_works(tmp_path):
-    from nvtrader_pipelines.storage.warehouse import Warehouse
+    from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 
     home = Home(tmp_path / "it's my # home")
     lake = Warehouse(home)

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from nvtrader_pipelines.components import Component
+from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.envs.observations.builder import CLIP, ObservationLayout, ObservationScaler
 from nvtrader_pipelines.envs.observations.lookback import LookbackBuilder, LookbackObservation
 from nvtrader_pipelines.market.panel import MarketPanel

@@ -7,7 +7,7 @@ from numba import njit
 from numpy.typing import NDArray
 from pydantic import Field, PositiveFloat
 
-from nvtrader_pipelines.components import Component
+from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.envs.dynamics import hold
 from nvtrader_pipelines.envs.rewards.term import RewardFunction, Stateless, StepOutcome
 from nvtrader_pipelines.market.panel import MarketPanel

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import PositiveFloat
 
-from nvtrader_pipelines.components import Component
+from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.envs.dynamics import closes, hold, holding_period, market_legs
 from nvtrader_pipelines.envs.rewards.term import RewardFunction, Stateless, StepOutcome
 from nvtrader_pipelines.market.panel import MarketPanel

@@ -4,7 +4,9 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from nvtrader_pipelines.evaluation.prudex.answers import (
+from nvtrader_pipelines.evaluation.prudex.holdings import holding_windows, holdings
+from nvtrader_pipelines.evaluation.prudex.measures import AXES, MEASURES, OF_AXIS, PRUDEX, RANKED, RING, STATISTICS
+from nvtrader_pipelines.evaluation.prudex.measures_table import (
     ANSWERS,
     of_profiles,
     of_ranks,
@@ -12,8 +14,6 @@ from nvtrader_pipelines.evaluation.prudex.answers import (
     of_universality,
     of_windows,
 )
-from nvtrader_pipelines.evaluation.prudex.holdings import holding_windows, holdings
-from nvtrader_pipelines.evaluation.prudex.measures import AXES, MEASURES, OF_AXIS, PRUDEX, RANKED, RING, STATISTICS
 from nvtrader_pipelines.evaluation.prudex.pictures import heat_of, plane_of
 from nvtrader_pipelines.evaluation.prudex.record import BASELINE, REFERENCE, SEED, PrudexRecord, accounts
 from nvtrader_pipelines.evaluation.prudex.runs import members, runs_of, seed_windows

@@ -7,9 +7,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from nvtrader_pipelines.evaluation.prudex.answers import table_of
 from nvtrader_pipelines.evaluation.prudex.diversity import embed
 from nvtrader_pipelines.evaluation.prudex.holdings import Holdings
+from nvtrader_pipelines.evaluation.prudex.measures_table import table_of
 from nvtrader_pipelines.evaluation.prudex.record import SEED
 from nvtrader_pipelines.evaluation.statistics import UndefinedStatisticError
 

@@ -6,9 +6,9 @@ from functools import partial
 import numpy as np
 import polars as pl
 
-from nvtrader_pipelines.evaluation.prudex.answers import table_of
 from nvtrader_pipelines.evaluation.prudex.explainability import surrogate_r2
 from nvtrader_pipelines.evaluation.prudex.holdings import Holdings
+from nvtrader_pipelines.evaluation.prudex.measures_table import table_of
 from nvtrader_pipelines.evaluation.prudex.windows import measured
 
 _KEYS = ("source", "symbol", "session")

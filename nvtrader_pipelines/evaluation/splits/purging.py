@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, NonNegativeInt
 
-from nvtrader_pipelines.components import Component, kind_of
+from nvtrader_pipelines.components.component import Component, kind_of
 from nvtrader_pipelines.evaluation.splits.fold import MIN_TEST_SESSIONS, Fold, Window, in_order
 
 

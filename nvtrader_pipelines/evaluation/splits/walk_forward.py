@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
-from nvtrader_pipelines.components import Component
+from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.evaluation.splits.fold import HOLIDAYS, MIN_TEST_SESSIONS, Fold
 
 

@@ -9,9 +9,9 @@ import polars as pl
 from numpy.typing import NDArray
 from pydantic import Field
 
-from nvtrader_pipelines.components import Component
+from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.evaluation.stress.prices import Prices
-from nvtrader_pipelines.evaluation.stress.world import CalmMarket, NoWorldError, StressedWorld
+from nvtrader_pipelines.evaluation.stress.scenario import CalmMarket, NoWorldError, StressedWorld
 from nvtrader_pipelines.market.history import carried_forward, lagged, rolling
 
 VOLUME_SESSIONS = 21  # before a session, whose mean volume is what it usually trades

@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from nvtrader_pipelines.components import Component
+from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.evaluation.stress.prices import Prices
-from nvtrader_pipelines.evaluation.stress.world import CalmMarket, NoWorldError, StressedWorld
+from nvtrader_pipelines.evaluation.stress.scenario import CalmMarket, NoWorldError, StressedWorld
 from nvtrader_pipelines.market.history import carried_forward, lagged
 
 FloatArray = NDArray[np.float64]

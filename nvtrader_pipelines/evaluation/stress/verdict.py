@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.evaluation.backtest import Contestant, backtest
 from nvtrader_pipelines.evaluation.statistics import max_drawdown, sharpe_ratio, total_return
-from nvtrader_pipelines.evaluation.stress.world import CALM, NoWorld, StressedWorld
+from nvtrader_pipelines.evaluation.stress.scenario import CALM, NoWorld, StressedWorld
 
 Contest = Callable[[StressedWorld], Sequence[Contestant]]  # who takes part, with a policy for each of its blocks
 Steps = Generator[StressedWorld | NoWorld, None, pl.DataFrame]

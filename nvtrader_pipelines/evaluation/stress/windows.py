@@ -7,9 +7,9 @@ from typing import Annotated, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from nvtrader_pipelines.components import Component
+from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.evaluation.splits.fold import HOLIDAYS
-from nvtrader_pipelines.evaluation.stress.world import CalmMarket, NoWorldError, StressedWorld
+from nvtrader_pipelines.evaluation.stress.scenario import CalmMarket, NoWorldError, StressedWorld
 
 LEAST_SESSIONS = 21  # of a historic window that may be judged: fewer say nothing
 

@@ -7,7 +7,7 @@ import polars as pl
 from numpy.typing import NDArray
 from pydantic import Field, NonNegativeInt
 
-from nvtrader_pipelines.components import Component
+from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.market.features.drawdown import Drawdown
 from nvtrader_pipelines.market.features.momentum import Momentum
 from nvtrader_pipelines.market.features.price_change import LogReturn

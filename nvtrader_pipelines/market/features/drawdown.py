@@ -7,7 +7,7 @@ import polars as pl
 from numpy.typing import NDArray
 from pydantic import PositiveInt
 
-from nvtrader_pipelines.components import Component
+from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.market.history import PriceHistory, rolling
 
 

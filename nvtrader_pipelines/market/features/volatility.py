@@ -8,7 +8,7 @@ import polars as pl
 from numpy.typing import NDArray
 from pydantic import Field
 
-from nvtrader_pipelines.components import Component
+from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.market.history import PriceHistory, rolling
 
 MIN_SHARE = 0.8  # of the window's returns must exist; the others are left out, never filled

@@ -8,7 +8,7 @@ import polars as pl
 from numpy.typing import NDArray
 from pydantic import Field
 
-from nvtrader_pipelines.components import Component
+from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.market.features.volatility import MIN_SHARE
 from nvtrader_pipelines.market.history import PriceHistory, rolling
 

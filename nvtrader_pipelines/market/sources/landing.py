@@ -8,7 +8,7 @@ from typing import Literal
 
 import polars as pl
 
-from nvtrader_pipelines.components import Component
+from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.market.sources.csv_text import read_csv_text
 from nvtrader_pipelines.market.sources.delivery import Delivery, LandedFile, UnreadableFile, content_digest
 from nvtrader_pipelines.market.sources.dialects import rows_from_columns, rows_from_csv

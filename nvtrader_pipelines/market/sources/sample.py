@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 import polars as pl
 
-from nvtrader_pipelines.components import Component
+from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.market.sources.delivery import Delivery, LandedFile, as_delivered
 
 FILE = "sp500_dataset.csv"

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from nvtrader_pipelines.components import Component
+from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.market.sources.delivery import Delivery, LandedFile, SourceUnavailable
 from nvtrader_pipelines.market.sources.landing import file_delivery
 

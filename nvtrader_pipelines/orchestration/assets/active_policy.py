@@ -5,13 +5,13 @@ import polars as pl
 
 from nvtrader_pipelines.orchestration.reports import markdown_table, shown_snapshots, written
 from nvtrader_pipelines.orchestration.resources import WarehouseResource
-from nvtrader_pipelines.storage.active_policy import read_active
+from nvtrader_pipelines.promotion.active_policy import read_active
+from nvtrader_pipelines.promotion.decide import mirror_active
+from nvtrader_pipelines.promotion.rounds import consider_newest
+from nvtrader_pipelines.runs.lifecycle import now
+from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 from nvtrader_pipelines.storage.ledger import Ledger
-from nvtrader_pipelines.storage.promotion import mirror_active
-from nvtrader_pipelines.storage.promotion_round import consider_newest
-from nvtrader_pipelines.storage.recording import now
 from nvtrader_pipelines.storage.tables import ACTIVE_POLICY
-from nvtrader_pipelines.storage.warehouse import Warehouse
 
 ACTIVE_POLICY_KEY = dg.AssetKey(["portfolio", "active_policy"])
 ACTIVATION = "activation"  # of the materialisation: the id of the activation in force, whoever made it and when

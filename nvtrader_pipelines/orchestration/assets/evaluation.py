@@ -10,10 +10,10 @@ from nvtrader_pipelines.orchestration.mlflow_tracking import MlflowTracking
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.reports import written
 from nvtrader_pipelines.orchestration.resources import WarehouseResource
+from nvtrader_pipelines.runs.lifecycle import failing
+from nvtrader_pipelines.runs.tables import complete, read_run, replace_run
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.policy_library import PolicyLibrary
-from nvtrader_pipelines.storage.recording import failing
-from nvtrader_pipelines.storage.runs import complete, read_run, replace_run
 from nvtrader_pipelines.storage.tables import ACTION_LOGS, EQUITY_CURVES, EVALUATIONS
 
 EVALUATION_KEY = dg.AssetKey(["evaluation", "walk_forward_evaluation"])

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import dagster as dg
 
-from nvtrader_pipelines.evaluation.figures import regimes_figures
+from nvtrader_pipelines.figures import regimes_figures
 from nvtrader_pipelines.market.features import compute_features
 from nvtrader_pipelines.market.regimes import SliceAndMergeRegimeParams, regime_labels
 from nvtrader_pipelines.market.returns import bar_returns

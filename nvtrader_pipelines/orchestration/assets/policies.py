@@ -2,20 +2,20 @@
 
 import dagster as dg
 
-from nvtrader_pipelines.evaluation.figures import learning_figure
 from nvtrader_pipelines.experiments.runtime import training_curves
+from nvtrader_pipelines.figures import learning_figure
 from nvtrader_pipelines.orchestration.assets.versions import VERSION_KEY
 from nvtrader_pipelines.orchestration.mlflow_tracking import MlflowTracking
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.progress import ProgressLog
 from nvtrader_pipelines.orchestration.reports import keep_pictures, shown_snapshots, written
 from nvtrader_pipelines.orchestration.resources import WarehouseResource
-from nvtrader_pipelines.storage.execution import followed, train_run
+from nvtrader_pipelines.runs.launch import followed, train_run
+from nvtrader_pipelines.runs.lifecycle import Launch
+from nvtrader_pipelines.runs.planning import read_plan
+from nvtrader_pipelines.runs.tables import replace_run
 from nvtrader_pipelines.storage.ledger import Ledger
-from nvtrader_pipelines.storage.plans import read_plan
 from nvtrader_pipelines.storage.policy_library import PolicyLibrary
-from nvtrader_pipelines.storage.recording import Launch
-from nvtrader_pipelines.storage.runs import replace_run
 from nvtrader_pipelines.storage.tables import TRAINING_CURVES
 
 POLICY_KEY = dg.AssetKey(["policies", "trained_policy"])

@@ -8,7 +8,9 @@ from typing import Any
 import dagster as dg
 import polars as pl
 
-from nvtrader_pipelines.evaluation.figures import account_figures, plan_figures, stages_figures
+from nvtrader_pipelines.desk.desk import Desk
+from nvtrader_pipelines.desk.rebalancing import rivals
+from nvtrader_pipelines.figures import account_figures, plan_figures, stages_figures
 from nvtrader_pipelines.orchestration.assets.active_policy import ACTIVE_POLICY_KEY
 from nvtrader_pipelines.orchestration.progress import ProgressLog
 from nvtrader_pipelines.orchestration.rebalancing import (
@@ -18,7 +20,6 @@ from nvtrader_pipelines.orchestration.rebalancing import (
     executed,
     require_bars,
     require_passed,
-    rivals,
     said_since,
 )
 from nvtrader_pipelines.orchestration.reports import keep_pictures, markdown_table, written
@@ -31,7 +32,6 @@ from nvtrader_pipelines.storage.tables import (
     TARGET_WEIGHTS,
     Table,
 )
-from nvtrader_pipelines.storage.trading import Desk
 
 ORDERS_KEY = dg.AssetKey(["portfolio", "orders"])
 STATE_KEY = dg.AssetKey(["portfolio", "portfolio_state"])

@@ -9,9 +9,9 @@ from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.reports import written
 from nvtrader_pipelines.orchestration.resources import WarehouseResource
 from nvtrader_pipelines.preferences.pairs import preference_pairs as compare_proposals
-from nvtrader_pipelines.storage.plans import reopen_plan
+from nvtrader_pipelines.runs.planning import reopen_plan
+from nvtrader_pipelines.runs.tables import read_run, replace_run
 from nvtrader_pipelines.storage.policy_library import PolicyLibrary
-from nvtrader_pipelines.storage.runs import read_run, replace_run
 from nvtrader_pipelines.storage.tables import ACTION_LOGS, PREFERENCE_PAIRS
 
 

@@ -2,13 +2,13 @@
 
 import dagster as dg
 
-from nvtrader_pipelines.evaluation.figures import prudex_figures
 from nvtrader_pipelines.evaluation.prudex import axis_scores, prudex_compass
+from nvtrader_pipelines.figures import prudex_figures
 from nvtrader_pipelines.orchestration.assets.evaluation import EVALUATION_KEY
 from nvtrader_pipelines.orchestration.partitions import all_partitions
 from nvtrader_pipelines.orchestration.reports import keep_pictures, markdown_table, written
 from nvtrader_pipelines.orchestration.resources import WarehouseResource
-from nvtrader_pipelines.storage.prudex import read_record
+from nvtrader_pipelines.scoreboard.prudex import read_record
 from nvtrader_pipelines.storage.tables import PRUDEX
 
 

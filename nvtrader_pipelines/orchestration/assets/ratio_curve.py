@@ -3,16 +3,16 @@
 import dagster as dg
 from dagster_duckdb import DuckDBResource
 
-from nvtrader_pipelines.evaluation.figures import ratio_curve_figure
-from nvtrader_pipelines.evaluation.ratio_curve import sharpe_ratio_curve as rank_runs
+from nvtrader_pipelines.evaluation.sharpe.ratio_curve import sharpe_ratio_curve as rank_runs
+from nvtrader_pipelines.figures import ratio_curve_figure
 from nvtrader_pipelines.orchestration.assets.evaluation import EVALUATION_KEY
 from nvtrader_pipelines.orchestration.partitions import all_partitions
 from nvtrader_pipelines.orchestration.reports import keep_pictures, written
 from nvtrader_pipelines.orchestration.resources import WarehouseResource
+from nvtrader_pipelines.runs.tables import walk_forward_runs
+from nvtrader_pipelines.scoreboard.trials import trial_curves, trial_runs
 from nvtrader_pipelines.storage.ledger import Ledger
-from nvtrader_pipelines.storage.runs import walk_forward_runs
 from nvtrader_pipelines.storage.tables import EVALUATIONS, RATIO_CURVE
-from nvtrader_pipelines.storage.trials import trial_curves, trial_runs
 from nvtrader_pipelines.storage.views import create_views, read_query
 
 

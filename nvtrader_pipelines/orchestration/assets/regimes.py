@@ -2,15 +2,15 @@
 
 import dagster as dg
 
-from nvtrader_pipelines.evaluation.figures import regime_evaluation_figure
-from nvtrader_pipelines.evaluation.figures.regimes import HINDSIGHT
 from nvtrader_pipelines.evaluation.regimes import evaluate_regimes, summary
+from nvtrader_pipelines.figures import regime_evaluation_figure
+from nvtrader_pipelines.figures.regimes import HINDSIGHT
 from nvtrader_pipelines.orchestration.assets.gold import REGIMES_KEY
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.reports import keep_pictures, markdown_table, written
 from nvtrader_pipelines.orchestration.resources import WarehouseResource
+from nvtrader_pipelines.runs.tables import read_run, replace_run
 from nvtrader_pipelines.storage.policy_library import PolicyLibrary
-from nvtrader_pipelines.storage.runs import read_run, replace_run
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES, REGIME_EVALUATION, REGIMES
 
 

@@ -2,11 +2,11 @@
 
 import dagster as dg
 
-from nvtrader_pipelines.evaluation.figures import scoreboard_figures
+from nvtrader_pipelines.figures import scoreboard_figures
 from nvtrader_pipelines.orchestration.assets.scorecards import SCORECARDS_KEY
 from nvtrader_pipelines.orchestration.reports import keep_pictures, markdown_table, written
 from nvtrader_pipelines.orchestration.resources import WarehouseResource
-from nvtrader_pipelines.storage.scorecards import rank
+from nvtrader_pipelines.scoreboard.cards import rank
 from nvtrader_pipelines.storage.tables import SCOREBOARD
 
 

@@ -8,8 +8,8 @@ from nvtrader_pipelines.orchestration.assets.evaluation import EVALUATION_KEY
 from nvtrader_pipelines.orchestration.partitions import all_partitions
 from nvtrader_pipelines.orchestration.reports import written
 from nvtrader_pipelines.orchestration.resources import WarehouseResource
+from nvtrader_pipelines.scoreboard.cards import judge_all
 from nvtrader_pipelines.storage.ledger import Ledger
-from nvtrader_pipelines.storage.scorecards import judge_all
 from nvtrader_pipelines.storage.tables import SCORECARDS
 
 SCORECARDS_KEY = dg.AssetKey(["evaluation", "scorecards"])

@@ -2,18 +2,18 @@
 
 import dagster as dg
 
-from nvtrader_pipelines.evaluation.figures import stress_figures
 from nvtrader_pipelines.evaluation.stress.verdict import summary
+from nvtrader_pipelines.figures import stress_figures
 from nvtrader_pipelines.orchestration.assets.policies import POLICY_KEY
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.progress import ProgressLog
 from nvtrader_pipelines.orchestration.reports import keep_pictures, markdown_table, written
 from nvtrader_pipelines.orchestration.resources import WarehouseResource
-from nvtrader_pipelines.storage.execution import followed
-from nvtrader_pipelines.storage.plans import reopen_plan
+from nvtrader_pipelines.runs.launch import followed
+from nvtrader_pipelines.runs.planning import reopen_plan
+from nvtrader_pipelines.runs.stress import stress_run
+from nvtrader_pipelines.runs.tables import replace_run
 from nvtrader_pipelines.storage.policy_library import PolicyLibrary
-from nvtrader_pipelines.storage.runs import replace_run
-from nvtrader_pipelines.storage.stress import stress_run
 from nvtrader_pipelines.storage.tables import STRESS
 
 

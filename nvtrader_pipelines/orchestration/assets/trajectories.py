@@ -5,17 +5,17 @@ from functools import partial
 
 import dagster as dg
 
-from nvtrader_pipelines.evaluation.figures import equity_figure, reward_terms_figure, weights_figure
+from nvtrader_pipelines.figures import equity_figure, reward_terms_figure, weights_figure
 from nvtrader_pipelines.orchestration.assets.policies import POLICY_KEY
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.progress import ProgressLog
 from nvtrader_pipelines.orchestration.reports import keep_pictures, written
 from nvtrader_pipelines.orchestration.resources import WarehouseResource
-from nvtrader_pipelines.storage.execution import followed, judge_run
+from nvtrader_pipelines.runs.launch import followed, judge_run
+from nvtrader_pipelines.runs.lifecycle import Launch
+from nvtrader_pipelines.runs.planning import reopen_plan
 from nvtrader_pipelines.storage.ledger import Ledger
-from nvtrader_pipelines.storage.plans import reopen_plan
 from nvtrader_pipelines.storage.policy_library import PolicyLibrary
-from nvtrader_pipelines.storage.recording import Launch
 from nvtrader_pipelines.storage.tables import (
     ACTION_LOGS,
     EQUITY_CURVES,

@@ -4,15 +4,15 @@ from collections.abc import Iterator
 
 import dagster as dg
 
-from nvtrader_pipelines.evaluation.figures import validation_figures
 from nvtrader_pipelines.evaluation.validation import headlines, validate_sources
+from nvtrader_pipelines.figures import validation_figures
 from nvtrader_pipelines.orchestration.assets.evaluation import EVALUATION_KEY
 from nvtrader_pipelines.orchestration.partitions import all_partitions
 from nvtrader_pipelines.orchestration.reports import keep_pictures, markdown_table, written
 from nvtrader_pipelines.orchestration.resources import WarehouseResource
+from nvtrader_pipelines.scoreboard.trials import trial_curves, trial_runs
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.tables import EVALUATIONS, OVERFITTING, RUNS, VALIDATION
-from nvtrader_pipelines.storage.trials import trial_curves, trial_runs
 
 DEPS = [all_partitions(EVALUATION_KEY)]
 

@@ -2,7 +2,7 @@
 
 from typing import ClassVar, Literal
 
-from nvtrader_pipelines.components import Component
+from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.policies.advantages.episodes import Episodes, Estimate
 
 

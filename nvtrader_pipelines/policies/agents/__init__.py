@@ -5,9 +5,9 @@ from typing import Annotated
 from pydantic import Field
 
 from nvtrader_pipelines.policies.agents.a2c import A2cAgent
+from nvtrader_pipelines.policies.agents.grouped_ppo import GroupedPpoAgent
 from nvtrader_pipelines.policies.agents.learner import Learner
 from nvtrader_pipelines.policies.agents.ppo import PpoAgent
-from nvtrader_pipelines.policies.agents.ppo_inhouse import PpoInhouseAgent
 from nvtrader_pipelines.policies.agents.recurrent_ppo import RecurrentPpoAgent
 from nvtrader_pipelines.policies.agents.sac import SacAgent
 from nvtrader_pipelines.policies.agents.td3 import Td3Agent
@@ -29,7 +29,7 @@ Agent = Annotated[
     | Td3Agent
     | RecurrentPpoAgent
     | TqcAgent
-    | PpoInhouseAgent
+    | GroupedPpoAgent
     | EqualWeight
     | BuyAndHold
     | Momentum
@@ -46,9 +46,9 @@ __all__ = [
     "Agent",
     "CurvePoint",
     "Fit",
+    "GroupedPpoAgent",
     "Learner",
     "PpoAgent",
-    "PpoInhouseAgent",
     "RecurrentPpoAgent",
     "SacAgent",
     "Td3Agent",

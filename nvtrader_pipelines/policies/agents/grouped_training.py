@@ -1,11 +1,12 @@
 """A training on grouped episodes, update by update."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from nvtrader_pipelines.components.component import kind_of
 from nvtrader_pipelines.envs.simulation import PortfolioSimulation
 from nvtrader_pipelines.envs.spaces import action_space, observation_space
 from nvtrader_pipelines.policies.advantages import Estimate
@@ -21,11 +22,9 @@ from nvtrader_pipelines.policies.agents.checkpoints import (
     unpack,
 )
 from nvtrader_pipelines.policies.agents.grouped_episodes import Experience, Steps, play, start_groups
+from nvtrader_pipelines.policies.agents.grouped_settings import GroupedSettings
 from nvtrader_pipelines.policies.agents.ppo_losses import clipped_policy_loss, value_loss
 from nvtrader_pipelines.policies.fit import TrainingHooks
-
-if TYPE_CHECKING:
-    from nvtrader_pipelines.policies.agents.ppo_inhouse import PpoInhouseAgent
 
 GROUPS = 0x47  # keeps the stream that draws the groups' starts apart from the sample's
 
@@ -34,7 +33,7 @@ class GroupedTraining:
     """A training between two updates: the policy, its optimizer and the random streams."""
 
     def __init__(
-        self, agent: "PpoInhouseAgent", simulation: PortfolioSimulation, seed: int, hooks: TrainingHooks
+        self, agent: GroupedSettings, simulation: PortfolioSimulation, seed: int, hooks: TrainingHooks
     ) -> None:
         torch.manual_seed(seed)
         self.timesteps = 0
@@ -70,7 +69,7 @@ class GroupedTraining:
             "torch_random": torch.get_rng_state(),
         }
         facts: dict[str, Any] = {
-            "algorithm": self._agent.kind,
+            "algorithm": kind_of(type(self._agent)),
             "timesteps": self.timesteps,
             "optimizer": optimizer_numbers,
             "log": log_facts,
@@ -82,8 +81,8 @@ class GroupedTraining:
         """Go on from what was saved."""
         arrays, facts = unpack(content)
         with refused():
-            if facts["algorithm"] != self._agent.kind:
-                raise ValueError(f"it is of {facts['algorithm']}, not {self._agent.kind}")
+            if facts["algorithm"] != kind_of(type(self._agent)):
+                raise ValueError(f"it is of {facts['algorithm']}, not {kind_of(type(self._agent))}")
             self.log.restore(numpy_arrays(arrays, "log"), facts["log"])
             self.policy.load_state_dict(under("policy", arrays))
             restore_optimizer(self.policy.optimizer, under("optimizer", arrays), facts["optimizer"])

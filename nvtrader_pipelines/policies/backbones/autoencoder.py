@@ -31,17 +31,25 @@ class AutoencoderBackbone(WindowBackbone):
         """The untrained encoder, drawn from torch's generator."""
         from nvtrader_pipelines.policies.networks.autoencoder import CodeEncoder
 
-        return CodeEncoder(layout, self)
+        return CodeEncoder(layout, hidden=self.encoder_hidden, code_size=self.code_size, frozen=self.frozen)
 
     def prepare(self, policy: "nn.Module", observations: "Tensor", seed: int) -> None:
         """Fit the encoder to the windows of the observations (T, length); every copy of it in the policy is the same.
 
         The same seed gives the same bytes, and torch's generator is left as it was.
         """
-        from nvtrader_pipelines.policies.networks.autoencoder import reconstruct
+        from nvtrader_pipelines.policies.networks.autoencoder import CodeEncoder, reconstruct
         from nvtrader_pipelines.policies.networks.window import WindowExtractor
 
         first, *others = (module for module in policy.modules() if isinstance(module, WindowExtractor))
-        reconstruct(first.encoder, first.window(observations), self, seed)
+        assert isinstance(first.encoder, CodeEncoder)
+        reconstruct(
+            first.encoder,
+            first.window(observations),
+            epochs=self.epochs,
+            batch_size=self.batch_size,
+            learning_rate=self.learning_rate,
+            seed=seed,
+        )
         for other in others:
             other.encoder.load_state_dict(first.encoder.state_dict())

@@ -45,6 +45,13 @@ class PatchTstBackbone(WindowBackbone):
 
     def encoder(self, layout: ObservationLayout) -> "PatchTstEncoder":
         """The untrained encoder, drawn from torch's generator."""
+        from nvtrader_pipelines.policies.networks.attention import TransformerSizes
         from nvtrader_pipelines.policies.networks.patchtst import PatchTstEncoder
 
-        return PatchTstEncoder(layout, self)
+        return PatchTstEncoder(
+            layout,
+            TransformerSizes(self.d_model, self.n_heads, self.n_layers, self.d_ff),
+            patch_length=self.patch_length,
+            stride=self.stride,
+            name_features=self.name_features,
+        )

@@ -25,4 +25,4 @@ class RecurrentBackbone(WindowBackbone):
         """The untrained encoder, drawn from torch's generator."""
         from nvtrader_pipelines.policies.networks.recurrent import RecurrentEncoder
 
-        return RecurrentEncoder(layout, self)
+        return RecurrentEncoder(layout, self.cell, self.hidden_size)

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import PositiveInt
 
-from nvtrader_pipelines.components import Component
+from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.envs.observations import ObservationLayout
 from nvtrader_pipelines.policies.backbones.backbone import OPTIMIZER
 
@@ -35,7 +35,11 @@ class SharedAssetBackbone(Component):
         from nvtrader_pipelines.policies.networks.shared_asset import SharedAssetPolicy
 
         return SharedAssetPolicy, {
-            "backbone": self,
+            "sizes": {
+                "asset_hidden": self.asset_hidden,
+                "context_hidden": self.context_hidden,
+                "critic_hidden": self.critic_hidden,
+            },
             "log_std_init": log_std_init,
             "ortho_init": False,
             "optimizer_kwargs": OPTIMIZER,

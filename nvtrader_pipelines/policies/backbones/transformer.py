@@ -31,6 +31,7 @@ class TransformerBackbone(WindowBackbone):
 
     def encoder(self, layout: ObservationLayout) -> "TransformerEncoder":
         """The untrained encoder, drawn from torch's generator."""
+        from nvtrader_pipelines.policies.networks.attention import TransformerSizes
         from nvtrader_pipelines.policies.networks.transformer import TransformerEncoder
 
-        return TransformerEncoder(layout, self)
+        return TransformerEncoder(layout, TransformerSizes(self.d_model, self.n_heads, self.n_layers, self.d_ff))

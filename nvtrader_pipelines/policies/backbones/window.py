@@ -34,5 +34,5 @@ class WindowBackbone(ExtractorBackbone):
 
         return {
             "features_extractor_class": WindowExtractor,
-            "features_extractor_kwargs": {"layout": layout, "backbone": self},
+            "features_extractor_kwargs": {"layout": layout, "make_encoder": self.encoder},
         }

@@ -1,6 +1,21 @@
 """The layer of a transformer encoder."""
 
+from typing import NamedTuple
+
 from torch import Tensor, nn
+
+
+class TransformerSizes(NamedTuple):
+    """Sizes of a stack of encoder layers."""
+
+    d_model: int  # columns of a token
+    n_heads: int
+    n_layers: int
+    d_ff: int  # hidden columns of the feed-forward network
+
+    def layers(self) -> nn.ModuleList:
+        """Untrained layers, drawn from torch's generator."""
+        return nn.ModuleList(EncoderLayer(self.d_model, self.n_heads, self.d_ff) for _ in range(self.n_layers))
 
 
 class EncoderLayer(nn.Module):

@@ -3,7 +3,6 @@
 from torch import Tensor, nn
 
 from nvtrader_pipelines.envs.observations import ObservationLayout
-from nvtrader_pipelines.policies.backbones.recurrent import RecurrentBackbone
 from nvtrader_pipelines.policies.networks.window import WindowEncoder
 
 CELLS: dict[str, type[nn.GRU] | type[nn.LSTM]] = {"gru": nn.GRU, "lstm": nn.LSTM}
@@ -12,9 +11,9 @@ CELLS: dict[str, type[nn.GRU] | type[nn.LSTM]] = {"gru": nn.GRU, "lstm": nn.LSTM
 class RecurrentEncoder(WindowEncoder):
     """The last hidden state of a recurrent network."""
 
-    def __init__(self, layout: ObservationLayout, backbone: RecurrentBackbone) -> None:
-        super().__init__(backbone.hidden_size)
-        self.network = CELLS[backbone.cell](layout.n_symbols, backbone.hidden_size, batch_first=True)
+    def __init__(self, layout: ObservationLayout, cell: str, hidden_size: int) -> None:
+        super().__init__(hidden_size)
+        self.network = CELLS[cell](layout.n_symbols, hidden_size, batch_first=True)
 
     def forward(self, window: Tensor) -> Tensor:
         """Encodings (n, hidden_size)."""

@@ -1,5 +1,6 @@
 """The network that all names share, and the policy it stands in."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -7,29 +8,30 @@ from stable_baselines3.common.type_aliases import Schedule
 from torch import Tensor, nn
 
 from nvtrader_pipelines.envs.observations.per_asset import ASSET_COLUMNS, CONTEXT_COLUMNS
-from nvtrader_pipelines.policies.backbones.shared_asset import SharedAssetBackbone
 from nvtrader_pipelines.policies.networks.gaussian_policy import GaussianPolicy
 
 
 class SharedAssetExtractor(nn.Module):
     """Observation (n, N*14 + 7) to action means (n, N+1) and the critic's hidden layer (n, 32)."""
 
-    def __init__(self, n_symbols: int, backbone: SharedAssetBackbone) -> None:
+    def __init__(
+        self, n_symbols: int, *, asset_hidden: tuple[int, int], context_hidden: int, critic_hidden: int
+    ) -> None:
         super().__init__()
-        first, second = backbone.asset_hidden
+        first, second = asset_hidden
         self.n_symbols = n_symbols
         self.asset_in = nn.Linear(ASSET_COLUMNS, first)
         self.context_in = nn.Linear(CONTEXT_COLUMNS, first, bias=False)
         self.asset_hidden = nn.Linear(first, second)
         self.asset_out = nn.Linear(second, 1)
         self.exposure = nn.Sequential(
-            nn.Linear(CONTEXT_COLUMNS, backbone.context_hidden),
+            nn.Linear(CONTEXT_COLUMNS, context_hidden),
             nn.Tanh(),
-            nn.Linear(backbone.context_hidden, 1),
+            nn.Linear(context_hidden, 1),
         )
-        self.critic = nn.Sequential(nn.Linear(ASSET_COLUMNS + CONTEXT_COLUMNS, backbone.critic_hidden), nn.Tanh())
+        self.critic = nn.Sequential(nn.Linear(ASSET_COLUMNS + CONTEXT_COLUMNS, critic_hidden), nn.Tanh())
         self.latent_dim_pi = n_symbols + 1
-        self.latent_dim_vf = backbone.critic_hidden
+        self.latent_dim_vf = critic_hidden
         with torch.no_grad():
             for layer in (self.asset_out, self.exposure[2]):
                 assert isinstance(layer, nn.Linear)
@@ -60,8 +62,8 @@ class SharedAssetExtractor(nn.Module):
 class SharedAssetPolicy(GaussianPolicy):
     """SB3's actor-critic with the shared network in place of its MLPs."""
 
-    def __init__(self, *args: Any, backbone: SharedAssetBackbone, **kwargs: Any) -> None:
-        self._backbone = backbone
+    def __init__(self, *args: Any, sizes: Mapping[str, Any], **kwargs: Any) -> None:
+        self._sizes = sizes
         super().__init__(*args, **kwargs)
 
     def _build_mlp_extractor(self) -> None:
@@ -72,7 +74,7 @@ class SharedAssetPolicy(GaussianPolicy):
                 f"{CONTEXT_COLUMNS} of context), but the observation has {self.features_dim} columns"
             )
         # SB3 types this attribute as its own MLP; the shared network has the same four members it uses
-        self.mlp_extractor = SharedAssetExtractor(columns // ASSET_COLUMNS, self._backbone)  # pyright: ignore[reportAttributeAccessIssue]
+        self.mlp_extractor = SharedAssetExtractor(columns // ASSET_COLUMNS, **self._sizes)  # pyright: ignore[reportAttributeAccessIssue]
 
     def _build(self, lr_schedule: Schedule) -> None:
         super()._build(lr_schedule)

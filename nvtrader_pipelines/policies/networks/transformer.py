@@ -6,8 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from nvtrader_pipelines.envs.observations import ObservationLayout
-from nvtrader_pipelines.policies.backbones.transformer import TransformerBackbone
-from nvtrader_pipelines.policies.networks.attention import EncoderLayer
+from nvtrader_pipelines.policies.networks.attention import TransformerSizes
 from nvtrader_pipelines.policies.networks.window import WindowEncoder
 
 
@@ -17,13 +16,12 @@ class TransformerEncoder(WindowEncoder):
     positions: Tensor
     mask: Tensor
 
-    def __init__(self, layout: ObservationLayout, backbone: TransformerBackbone) -> None:
-        super().__init__(backbone.d_model)
-        self.embedding = nn.Linear(layout.n_symbols, backbone.d_model)
-        sizes = (backbone.d_model, backbone.n_heads, backbone.d_ff)
-        self.layers = nn.ModuleList(EncoderLayer(*sizes) for _ in range(backbone.n_layers))
-        self.norm = nn.LayerNorm(backbone.d_model)
-        self.register_buffer("positions", sinusoids(layout.lookback, backbone.d_model), persistent=False)
+    def __init__(self, layout: ObservationLayout, sizes: TransformerSizes) -> None:
+        super().__init__(sizes.d_model)
+        self.embedding = nn.Linear(layout.n_symbols, sizes.d_model)
+        self.layers = sizes.layers()
+        self.norm = nn.LayerNorm(sizes.d_model)
+        self.register_buffer("positions", sinusoids(layout.lookback, sizes.d_model), persistent=False)
         mask = nn.Transformer.generate_square_subsequent_mask(layout.lookback)
         self.register_buffer("mask", mask, persistent=False)
 

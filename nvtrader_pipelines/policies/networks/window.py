@@ -1,6 +1,6 @@
 """What a window of returns becomes: an encoding beside the rest of the observation."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import torch
 from gymnasium import spaces
@@ -8,9 +8,6 @@ from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from torch import Tensor, nn
 
 from nvtrader_pipelines.envs.observations import ObservationLayout
-
-if TYPE_CHECKING:
-    from nvtrader_pipelines.policies.backbones.window import WindowBackbone
 
 
 class WindowEncoder(nn.Module):
@@ -24,8 +21,13 @@ class WindowEncoder(nn.Module):
 class WindowExtractor(BaseFeaturesExtractor):
     """Observation (n, length) to the window's encoding followed by the rest of the observation."""
 
-    def __init__(self, observation_space: spaces.Box, layout: ObservationLayout, backbone: "WindowBackbone") -> None:
-        encoder = backbone.encoder(layout)
+    def __init__(
+        self,
+        observation_space: spaces.Box,
+        layout: ObservationLayout,
+        make_encoder: Callable[[ObservationLayout], WindowEncoder],
+    ) -> None:
+        encoder = make_encoder(layout)
         self._shape = (layout.lookback, layout.n_symbols)
         self._size = layout.lookback * layout.n_symbols
         super().__init__(observation_space, encoder.n_features + layout.length - self._size)

@@ -6,7 +6,7 @@ from typing import Self
 import numpy as np
 from pydantic import model_validator
 
-from nvtrader_pipelines.components import Component
+from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.portfolio.pipeline.allocators import Allocator, PolicyAction
 from nvtrader_pipelines.portfolio.pipeline.limits import GrossExposure, Limit, PositionCap, restriction

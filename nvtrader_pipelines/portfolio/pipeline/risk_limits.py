@@ -5,7 +5,7 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, NonNegativeInt, PositiveFloat, StringConstraints, model_validator
 
-from nvtrader_pipelines.components import Component
+from nvtrader_pipelines.components.component import Component
 
 Share = Annotated[float, Field(gt=0.0, le=1.0)]
 

@@ -10,14 +10,15 @@ import sqlalchemy as sa
 from pydantic import ValidationError
 from sqlalchemy.dialects import postgresql, sqlite
 
-from nvtrader_pipelines.components import canonical_json
+from nvtrader_pipelines.components.component import canonical_json
 from nvtrader_pipelines.experiments.progress import Progress
+from nvtrader_pipelines.experiments.sealed_run import fold_and_seed
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.storage.errors import OtherCodeError, StorageError
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger.database import Database
 from nvtrader_pipelines.storage.ledger.processes import host, is_alive, this_process
-from nvtrader_pipelines.storage.ledger.rows import Ending, LedgerRun, RunRow, as_json, fold_and_seed, metrics_json
+from nvtrader_pipelines.storage.ledger.rows import Ending, LedgerRun, RunRow, as_json, metrics_json
 from nvtrader_pipelines.storage.ledger.schema import EVENTS, POLICIES, RUNS, SPECS, TABLES, VERSIONS, polars_schema
 from nvtrader_pipelines.storage.specs import explained
 

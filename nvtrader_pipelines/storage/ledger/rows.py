@@ -2,20 +2,19 @@
 
 import json
 import math
-import re
 from collections.abc import Mapping
 from datetime import date, datetime
 from typing import Any, Literal, Self
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
-from nvtrader_pipelines.experiments.plan import CODE_VERSION, RunPlan
+from nvtrader_pipelines.experiments.identity import run_code
+from nvtrader_pipelines.experiments.plan import RunPlan
 
 RunKind = Literal["train", "evaluate", "walk_forward", "replay", "paper"]
 Ending = Literal["done", "failed", "interrupted"]
 RunStatus = Literal["running", "done", "failed", "interrupted"]
 JSON_COLUMNS = ("snapshot_ids", "seeds", "metrics")
-FILE = re.compile(r"fold-(\d+)-seed-(\d+)\.zip")  # of the policy library
 
 
 class RunRow(BaseModel):
@@ -50,7 +49,7 @@ class RunRow(BaseModel):
             "source": plan.panel.source,
             "panel_digest": plan.panel_digest,
             "snapshot_ids": dict(plan.panel.snapshot_ids),
-            "code_version": CODE_VERSION,
+            "code_version": run_code(),
             "seeds": plan.spec.seeds,
             "window_first": window_first,
             "window_last": window_last,
@@ -88,15 +87,3 @@ def as_json(value: Any) -> str:
 def metrics_json(metrics: Mapping[str, float]) -> str:
     """Name to value; JSON knows no number that is not finite, so that one becomes null."""
     return as_json({name: value if math.isfinite(value) else None for name, value in metrics.items()})
-
-
-def fold_and_seed(file: str) -> tuple[int, int]:
-    """Of a policy file.
-
-    Raises:
-        ValueError: if it is not named as the policy library names them.
-    """
-    found = FILE.fullmatch(file)
-    if found is None:
-        raise ValueError(f"a policy file must be called fold-<k>-seed-<s>.zip, but is {file!r}")
-    return int(found[1]), int(found[2])

@@ -4,7 +4,7 @@ import numpy as np
 
 from nvtrader_pipelines.evaluation.backtest import Contestant
 from nvtrader_pipelines.evaluation.stress.prices import Prices
-from nvtrader_pipelines.evaluation.stress.world import CalmMarket, OutOfSample
+from nvtrader_pipelines.evaluation.stress.scenario import CalmMarket, OutOfSample
 from nvtrader_pipelines.policies.baselines import BuyAndHold, EqualWeight
 from tests.markets import synthetic_sessions, synthetic_symbols
 

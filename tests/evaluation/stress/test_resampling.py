@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from nvtrader_pipelines.evaluation.stress import BlockBootstrap
-from nvtrader_pipelines.evaluation.stress.world import CalmMarket, NoWorldError
+from nvtrader_pipelines.evaluation.stress.scenario import CalmMarket, NoWorldError
 from tests.evaluation.stress.markets import (
     BEFORE,
     FIRST,

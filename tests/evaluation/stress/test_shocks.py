@@ -11,7 +11,7 @@ from nvtrader_pipelines.evaluation.stress import (
     OneNameToZero,
     VolatilityTimes,
 )
-from nvtrader_pipelines.evaluation.stress.world import NoWorldError
+from nvtrader_pipelines.evaluation.stress.scenario import NoWorldError
 from tests.evaluation.stress.markets import FIRST, N_SESSIONS, SHOCK, calm_market, random_walks, still
 
 GENERATOR = np.random.default_rng(0)

@@ -19,9 +19,9 @@ from nvtrader_pipelines.evaluation.stress import (
     MissingData,
     OneNameToZero,
 )
+from nvtrader_pipelines.evaluation.stress.scenario import NoWorld
+from nvtrader_pipelines.evaluation.stress.scenarios import StressTest, stressed_worlds
 from nvtrader_pipelines.evaluation.stress.verdict import STRESS, sessions_to_recover, stress_steps, stress_test
-from nvtrader_pipelines.evaluation.stress.world import NoWorld
-from nvtrader_pipelines.evaluation.stress.worlds import StressTest, stressed_worlds
 from nvtrader_pipelines.policies.baselines import BuyAndHold, EqualWeight, Momentum
 from nvtrader_pipelines.policies.policy import Decision
 from tests.evaluation.stress.markets import BEFORE, WINDOW, judged, random_walks, rules, still

@@ -6,7 +6,7 @@ from pydantic import ValidationError
 
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.evaluation.stress import CostTimes, HistoricWindow
-from nvtrader_pipelines.evaluation.stress.world import NoWorldError
+from nvtrader_pipelines.evaluation.stress.scenario import NoWorldError
 from nvtrader_pipelines.portfolio.costs import SquareRootImpact, VolatilitySpread
 from tests.evaluation.stress.markets import JUDGED_FROM, calm_market, day, judged, random_walks
 

@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from nvtrader_pipelines.components import field_comments, members
+from nvtrader_pipelines.components.component import field_comments, members
 from nvtrader_pipelines.execution.brokers.account_spec import AccountSpec, AlpacaAccountSpec, PaperAccountSpec
 
 

@@ -1,6 +1,6 @@
 """The kill switch found engaged at any step of an account whose orders wait for the open."""
 
-from tests.execution.brokers.test_at_market import PANEL, PRICES, Live
+from tests.execution.brokers.test_live_venue import PANEL, PRICES, Live
 
 
 def test_the_switch_keeps_the_second_order_from_the_broker_and_the_first_is_cancelled_before_the_market_opens():

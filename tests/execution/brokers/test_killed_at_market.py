@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from nvtrader_pipelines.execution.brokers.account_spec import AlpacaAccountSpec
-from nvtrader_pipelines.execution.brokers.at_market import AtMarket
+from nvtrader_pipelines.execution.brokers.live_venue import AtMarket
 from nvtrader_pipelines.execution.journal import Journal
 from nvtrader_pipelines.execution.trader import Oversight, Trader
-from tests.execution.brokers.test_at_market import PANEL, PRICES, Live
+from tests.execution.brokers.test_live_venue import PANEL, PRICES, Live
 from tests.execution.desks import ACCOUNT, ticking
 
 EFFECTS = {"settle", "place", "cancel", "fill", "append", "submit"}

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from nvtrader_pipelines.execution.brokers.account_spec import PaperAccountSpec
-from nvtrader_pipelines.execution.brokers.at_market import UNPAID
+from nvtrader_pipelines.execution.brokers.live_venue import UNPAID
 from nvtrader_pipelines.execution.brokers.venue import AS_WANTED, TOO_SMALL
-from tests.execution.brokers.test_at_market import PANEL, PRICES, Live
+from tests.execution.brokers.test_live_venue import PANEL, PRICES, Live
 from tests.execution.desks import Account, Deployed, Wants
 
 

@@ -60,7 +60,7 @@ def test_training_changes_every_part_of_the_network_that_learns(case, spec, agen
 
 
 def is_without_critic(agent):
-    return agent.kind == "ppo_inhouse" and not agent.advantage.uses_critic
+    return agent.kind == "grouped_ppo" and not agent.advantage.uses_critic
 
 
 @EVERY_CASE
@@ -82,7 +82,7 @@ def test_no_session_after_the_training_window_changes_a_trained_policy(spec, age
     assert trained.scaler == other.scaler
 
 
-@pytest.mark.parametrize("kind", ["ppo", "ppo_inhouse"])
+@pytest.mark.parametrize("kind", ["ppo", "grouped_ppo"])
 def test_a_training_on_two_stretches_plays_both_and_nothing_between_them(kind):
     agent, panel, stretches = LEARNERS[kind], synthetic_panel(260, 3), ((5, 110), (130, 259))
     between = {name: getattr(panel, name).copy() for name in ("close_returns", "overnight_returns")}
@@ -223,7 +223,7 @@ def test_the_learning_rate_falls_linearly_to_its_last_share():
 def test_agents_with_an_actor_critic_take_every_backbone_and_the_others_those_that_extract_features():
     assert {"shared_asset"} == EVERY_BACKBONE - EXTRACTORS
     every = {kind for kind, agent in LEARNERS.items() if agent.backbones == EVERY_BACKBONE}
-    assert every == {"ppo", "a2c", "ppo_inhouse"}
+    assert every == {"ppo", "a2c", "grouped_ppo"}
     assert all(agent.backbones in (EVERY_BACKBONE, EXTRACTORS) for agent in LEARNERS.values())
 
 

@@ -27,6 +27,11 @@ def prepared(backbone=FROZEN, seed=0, observations=None):
     return policy
 
 
+def learned(encoder, windows, backbone):
+    settings = backbone.model_dump(include={"epochs", "batch_size", "learning_rate"})
+    return reconstruct(encoder, windows, seed=0, **settings)
+
+
 def encoders(policy):
     return [module.encoder for module in policy.modules() if isinstance(module, WindowExtractor)]
 
@@ -34,7 +39,7 @@ def encoders(policy):
 @EITHER
 def test_the_reconstructions_error_falls(backbone):
     encoder, windows = extractor_of(backbone).encoder, observed(300)[:, :-REST].unflatten(1, (LOOKBACK, N))
-    errors = reconstruct(encoder, windows, backbone, seed=0)
+    errors = learned(encoder, windows, backbone)
     assert len(errors) == backbone.epochs + 1
     assert errors[-1] < 0.8 * errors[0]
     assert errors[-1] < errors[len(errors) // 2] < errors[0]
@@ -45,7 +50,7 @@ def test_windows_that_two_factors_make_are_reconstructed_from_a_code_of_a_few_nu
     factors, loadings = torch.randn(400, 2, generator=generator), torch.randn(2, LOOKBACK * N, generator=generator)
     windows = (factors @ loadings).unflatten(1, (LOOKBACK, N))
     backbone = AutoencoderBackbone(code_size=4, epochs=60)
-    errors = reconstruct(extractor_of(backbone).encoder, windows, backbone, seed=0)
+    errors = learned(extractor_of(backbone).encoder, windows, backbone)
     assert errors[-1] < 0.05 * float(windows.var())
 
 

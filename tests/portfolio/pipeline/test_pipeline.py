@@ -4,12 +4,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from nvtrader_pipelines.components import canonical_json, content_hash
+from nvtrader_pipelines.components.component import canonical_json, content_hash
+from nvtrader_pipelines.desk.rows import weight_frame
+from nvtrader_pipelines.execution.invariants import off_sum
 from nvtrader_pipelines.execution.plan import Stage
-from nvtrader_pipelines.execution.truth import off_sum
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits, WeightPipeline
 from nvtrader_pipelines.portfolio.pipeline.limits import GrossExposure, NetExposure, PositionCap, TurnoverLimit
-from nvtrader_pipelines.storage.portfolio_rows import weight_frame
 from nvtrader_pipelines.storage.tables import TARGET_WEIGHTS
 from tests.execution.plans import a_plan
 from tests.markets import synthetic_panel

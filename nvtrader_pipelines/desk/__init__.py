@@ -1,0 +1,1 @@
+"""An account trading the active policy: session, plans, orders, halt, mirror."""

@@ -1,0 +1,42 @@
+"""The back-test of an account: the same policy over the same sessions, as the walk-forward test would have it."""
+
+from datetime import date
+
+import numpy as np
+import polars as pl
+
+from nvtrader_pipelines.evaluation.backtest import Contestant, backtest
+from nvtrader_pipelines.evaluation.splits import Fold
+from nvtrader_pipelines.experiments.deployment import Deployment, deploy
+from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
+from nvtrader_pipelines.storage.ledger import Ledger
+from nvtrader_pipelines.storage.medallion import read_panel
+from nvtrader_pipelines.storage.policy_library import PolicyLibrary
+
+
+def deployment_of(lake: Warehouse, run_id: str, policy: str) -> Deployment:
+    """A policy of the library on the market as it is now.
+
+    Raises:
+        StorageError: if the run is unknown or not sealed, or its files are not those that were sealed.
+        ValueError: if it cannot decide on this market.
+    """
+    ledger, library = Ledger.open(lake.home), PolicyLibrary(lake.home)
+    run = library.sealed(ledger.find_run(run_id).partition_key, run_id)
+    spec = ledger.read(run.partition_key)
+    panel = read_panel(lake, spec.market.source, spec.market.symbols, spec.market.max_gap)
+    return deploy(spec, panel, run.as_parent, library.read_run(run), run.chosen, run.thresholds, policy)
+
+
+def account_backtest(deployment: Deployment, opened: date, last: date) -> pl.DataFrame:
+    """Session, equity and net_return of an account that opens in cash at one close and goes on to another.
+
+    Raises:
+        ValueError: if there is no session between them.
+    """
+    panel = deployment.panel
+    start, end = (panel.index_of(np.datetime64(day)) for day in (opened, last))
+    fold = Fold(0, 0, 0, start + 1, end)
+    account = Contestant(deployment.policy, "ensemble", (None,), (deployment.by_fold,))
+    record = backtest(panel, deployment.spec.environment, [fold], [account])
+    return record.equity_curves.select("session", "equity", "net_return")

@@ -1,0 +1,194 @@
+"""Rows of the loop's tables, from the audit's events and the states of an account."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from typing import Any
+
+import polars as pl
+
+from nvtrader_pipelines.execution.audit import AuditEvent
+from nvtrader_pipelines.execution.book import AccountState
+from nvtrader_pipelines.execution.compliance import one_way_turnover
+from nvtrader_pipelines.execution.orders import Fill, Order
+from nvtrader_pipelines.execution.plan import RebalancePlan
+from nvtrader_pipelines.execution.plan_records import PlanRecord
+from nvtrader_pipelines.storage.audit_log import AuditRow
+from nvtrader_pipelines.storage.table import Row, Table, polars_type
+
+Records = Mapping[str, PlanRecord]
+PER_SYMBOL = ["symbol", "weight", "change"]  # lists of a stage that become a row each
+
+
+def plan_rows(records: Iterable[PlanRecord]) -> list[Row]:
+    """A row for each plan."""
+    return [
+        _of_account(record.plan.account, record.plan.session)
+        | _of_plan(record.plan)
+        | {
+            "partition_key": record.plan.partition_key,
+            "fold": record.plan.fold,
+            "seeds": list(record.plan.seeds),
+            "symbols": list(record.plan.symbols),
+            "held_weights": list(record.plan.held),
+            "target_weights": list(record.plan.target),
+            "turnover": one_way_turnover(record.plan),
+            "truncated": record.plan.truncated,
+            "status": record.status,
+            **{f"n_{level}": _count(record, level) for level in ("hard", "soft", "warn")},
+            "findings": json.dumps([finding.model_dump(mode="json") for finding in record.findings]),
+            "reason": record.reason,
+            "decided_by": record.decided_by,
+            "constructed_at": _utc(record.constructed_at),
+            "cleared_at": _utc(record.cleared_at),
+            "decided_at": _utc(record.decided_at),
+        }
+        for record in records
+    ]
+
+
+def weight_frame(table: Table, plans: Iterable[RebalancePlan]) -> pl.DataFrame:
+    """A row for each plan, stage and name."""
+    rows = []
+    for plan in plans:
+        keys, before = _of_account(plan.account, plan.session) | _of_plan(plan), plan.held
+        for step, stage in enumerate(plan.stages):
+            changes = [now - then for now, then in zip(stage.weights, before, strict=True)]
+            lists = {"symbol": list(plan.symbols), "weight": list(stage.weights), "change": changes}
+            rows.append(keys | {"step": step, "stage": stage.name, "reason": stage.reason} | lists)
+            before = stage.weights
+    schema = {column.name: polars_type(column.kind) for column in table.fields}
+    nested = {name: pl.List(kind) if name in PER_SYMBOL else kind for name, kind in schema.items()}
+    return pl.DataFrame(rows, schema=nested, orient="row").explode(PER_SYMBOL)
+
+
+@dataclass
+class _Course:
+    """What became of one order."""
+
+    order: Order
+    broker_order_id: str | None = None
+    status: str = "placed"
+    filled: float = 0.0  # shares
+    reason: str = ""
+    placed_at: datetime | None = None
+
+
+def order_rows(events: Iterable[AuditEvent], records: Records) -> list[Row]:
+    """A row for each order that was placed, or cancelled before it was."""
+    courses: dict[str, _Course] = {}
+    for event in events:
+        if event.order_id is not None and event.plan_id in records:
+            _follow(courses, event.order_id, event)
+    of_plan = {plan_id: _of_plan(record.plan) for plan_id, record in records.items()}
+    return [
+        _of_account(course.order.account, course.order.session)
+        | of_plan[course.order.plan_id]
+        | {
+            **course.order.model_dump(include={"order_id", "symbol", "side", "quantity", "quote", "target_weight"}),
+            "broker_order_id": course.broker_order_id,
+            "status": course.status,
+            "filled_quantity": course.filled,
+            "reason": course.reason,
+            "placed_at": _utc(course.placed_at),
+        }
+        for course in courses.values()
+    ]
+
+
+def _follow(courses: dict[str, _Course], order_id: str, event: AuditEvent) -> None:
+    if order_id not in courses:
+        if "order" not in event.detail:
+            return
+        courses[order_id] = _Course(Order.model_validate(event.detail["order"]))
+    course = courses[order_id]
+    if event.kind == "placed":
+        course.placed_at, course.broker_order_id = event.at, event.detail.get("broker_order_id")
+    elif event.kind == "filled":
+        fill = Fill.model_validate(event.detail["fill"])
+        course.filled += fill.quantity
+        course.status = "filled" if fill.complete else "partial"
+    elif event.kind == "cancelled":
+        course.status, course.reason = "cancelled", event.reason
+
+
+def fill_rows(events: Iterable[AuditEvent], records: Records) -> list[Row]:
+    """A row for each fill."""
+    of_plan = {plan_id: _of_plan(record.plan) for plan_id, record in records.items()}
+    rows = []
+    for event in events:
+        if event.kind == "filled" and event.plan_id is not None and event.plan_id in records:
+            account, fill = records[event.plan_id].plan.account, Fill.model_validate(event.detail["fill"])
+            keys = _of_account(account, fill.session) | of_plan[event.plan_id]
+            rows.append(keys | fill.model_dump() | {"filled_at": _utc(event.at)})
+    return rows
+
+
+def state_rows(account: str, states: Iterable[AccountState]) -> list[Row]:
+    """A row for each close."""
+    return [
+        _of_account(account, state.session)
+        | state.model_dump(
+            include={"plan_id", "policy", "run_id", "spec_hash", "equity", "net_return", "turnover", "cost"}
+            | {"flow", "income"}
+        )
+        | {
+            "snapshot_ids": _json(state.snapshot_ids),
+            "value": state.value,
+            "drawdown": state.drawdown,
+            "cash": state.weights[-1],
+            "symbols": list(state.symbols),
+            "weights": list(state.weights),
+            "n_differences": len(state.differences),
+            "differences": list(state.differences),
+        }
+        for state in states
+    ]
+
+
+def audit_rows(rows: Iterable[AuditRow]) -> list[Row]:
+    """A row for each row of the audit."""
+    return [
+        row.event.model_dump(exclude={"at", "snapshot_ids", "detail"})
+        | {
+            "line": row.line,
+            "year": utc_year(row.event.at),
+            "at": _utc(row.event.at),
+            "snapshot_ids": _json(row.event.snapshot_ids),
+            "detail": _json(row.event.detail),
+            "chain": row.chain,
+        }
+        for row in rows
+    ]
+
+
+def utc_year(at: datetime) -> int:
+    """The year of a moment, in UTC."""
+    return at.astimezone(UTC).year
+
+
+def _of_account(account: str, session: date) -> Row:
+    return {"account": account, "year": session.year, "session": session}
+
+
+def _of_plan(plan: RebalancePlan) -> Row:
+    return {
+        "plan_id": plan.plan_id,
+        "policy": plan.policy,
+        "run_id": plan.run_id,
+        "spec_hash": plan.spec_hash,
+        "snapshot_ids": _json(plan.snapshot_ids),
+    }
+
+
+def _count(record: PlanRecord, level: str) -> int:
+    return sum(finding.level == level for finding in record.findings)
+
+
+def _json(value: Mapping[str, Any]) -> str:
+    return json.dumps(dict(value), sort_keys=True, ensure_ascii=False)
+
+
+def _utc(at: datetime | None) -> datetime | None:
+    return None if at is None else at.astimezone(UTC)

@@ -1,0 +1,1 @@
+"""Sharpe ratio inference: standard errors, deflation, and the ratio curve over runs."""

@@ -1,0 +1,111 @@
+"""The sealed run: its policies by digest, as its manifest holds them."""
+
+import hashlib
+import json
+import operator
+import re
+from collections.abc import Mapping
+from typing import NamedTuple, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from nvtrader_pipelines.experiments.accounts import FoldThresholds
+from nvtrader_pipelines.experiments.identity import run_code
+from nvtrader_pipelines.experiments.plan import RunKind, RunPlan
+from nvtrader_pipelines.experiments.replay import FoldDates, Parent, fold_dates
+from nvtrader_pipelines.portfolio.pipeline import Thresholds
+
+
+class SealedRun(BaseModel):
+    """A run and its policies by their digests: the manifest of one that trained them, and what others use of it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    partition_key: str
+    experiment: str
+    spec_hash: str
+    run_id: str
+    kind: RunKind
+    parent_run_id: str | None
+    source: str
+    panel_digest: str
+    snapshot_ids: dict[str, int]
+    code_version: str
+    warnings: tuple[str, ...]
+    seeds: tuple[int, ...]
+    folds: tuple[FoldDates, ...] = Field(min_length=1)
+    chosen: dict[int, int]  # fold to seed, where one was chosen
+    thresholds: dict[int, Thresholds] = Field(default={}, exclude_if=operator.not_)  # fold to what timing was fitted to
+    policies: dict[str, str]  # file name to SHA-256
+
+    @model_validator(mode="after")
+    def _can_be_opened(self) -> Self:
+        """Refuse what its readers could not work with: folds that are none, and files by other names."""
+        for fold in self.folds:
+            _ = fold.in_days
+        for name in self.policies:
+            fold_and_seed(name)
+        return self
+
+    @classmethod
+    def of(
+        cls,
+        plan: RunPlan,
+        policies: Mapping[str, str],
+        chosen: Mapping[int, int],
+        thresholds: FoldThresholds,
+    ) -> Self:
+        """A run with its policies."""
+        return cls(
+            partition_key=plan.spec.partition_key,
+            experiment=plan.spec.name,
+            spec_hash=plan.spec.spec_hash,
+            run_id=plan.run_id,
+            kind=plan.kind,
+            parent_run_id=plan.parent_run_id,
+            source=plan.panel.source,
+            panel_digest=plan.panel_digest,
+            snapshot_ids=dict(plan.panel.snapshot_ids),
+            code_version=run_code(),
+            warnings=plan.warnings,
+            seeds=plan.spec.seeds,
+            folds=fold_dates(plan),
+            chosen=dict(chosen),
+            thresholds=dict(thresholds),
+            policies=dict(policies),
+        )
+
+    @property
+    def as_parent(self) -> Parent:
+        """What a replay or a paper account needs of it."""
+        return Parent(self.run_id, self.folds)
+
+    @property
+    def sha256(self) -> str:
+        """Digest of all that decides: policies, folds, seeds chosen, thresholds, the code, the market's content.
+
+        The snapshots are not in it: the same market may be kept in others, and `panel_digest` tells which it is.
+        """
+        content = self.model_dump(mode="json", exclude={"snapshot_ids"})
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+FILE = re.compile(r"fold-(\d+)-seed-(\d+)\.zip")  # of the policy library
+
+
+def fold_and_seed(file: str) -> tuple[int, int]:
+    """Of a policy file.
+
+    Raises:
+        ValueError: if it is not named as the policy library names them.
+    """
+    found = FILE.fullmatch(file)
+    if found is None:
+        raise ValueError(f"a policy file must be called fold-<k>-seed-<s>.zip, but is {file!r}")
+    return int(found[1]), int(found[2])
+
+
+class PolicyRef(NamedTuple):
+    """A policy of the library: a sealed run, and the name of one of its accounts."""
+
+    run_id: str
+    policy: str  # the experiment's own name for its ensemble, or <name>/seed-<k>

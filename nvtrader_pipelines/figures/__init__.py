@@ -1,0 +1,30 @@
+"""Pictures of results as PNG bytes, at slide size, in colours that the colour-blind can tell apart."""
+
+from nvtrader_pipelines.figures.equity import equity_figure
+from nvtrader_pipelines.figures.learning import learning_figure
+from nvtrader_pipelines.figures.portfolio import account_figures, plan_figures, stages_figures
+from nvtrader_pipelines.figures.prudex import prudex_figures
+from nvtrader_pipelines.figures.ratio_curve import ratio_curve_figure
+from nvtrader_pipelines.figures.regimes import regime_evaluation_figure, regimes_figures
+from nvtrader_pipelines.figures.reward_terms import reward_terms_figure
+from nvtrader_pipelines.figures.scoreboard import scoreboard_figures
+from nvtrader_pipelines.figures.stress import stress_figures
+from nvtrader_pipelines.figures.validation import validation_figures
+from nvtrader_pipelines.figures.weights import weights_figure
+
+__all__ = [
+    "account_figures",
+    "equity_figure",
+    "learning_figure",
+    "plan_figures",
+    "prudex_figures",
+    "ratio_curve_figure",
+    "regime_evaluation_figure",
+    "regimes_figures",
+    "reward_terms_figure",
+    "scoreboard_figures",
+    "stages_figures",
+    "stress_figures",
+    "validation_figures",
+    "weights_figure",
+]

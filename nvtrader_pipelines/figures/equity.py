@@ -1,0 +1,129 @@
+"""Equity of a policy against the baselines, with drawdowns."""
+
+from datetime import date
+
+import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.dates import date2num
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator, PercentFormatter
+
+from nvtrader_pipelines.figures.canvas import (
+    BLUE,
+    LIGHT_GREY,
+    LINE_STYLES,
+    SKY,
+    TEXT,
+    EndLabel,
+    ink,
+    label_ends,
+    new_figure,
+    panel,
+    png,
+    readable,
+)
+
+_NARROW = 3.0  # highest over lowest equity below which 1-2-5 ticks are too few
+
+
+def equity_figure(curves: pl.DataFrame, title: str, report_from: date, note: str | None = None) -> bytes:
+    """PNG of net equity (log scale) and drawdown: the ensemble thick, its seeds or paths thin, baselines in colours.
+
+    Args:
+        curves: policy, kind, session, equity and drawdown (positive), one row per account and session.
+        title: above the figure.
+        report_from: the sessions from here on are shaded, as nothing was tuned on them.
+        note: under the figure.
+    """
+    figure = new_figure(title, note)
+    wealth = panel(figure, 0.095, 0.40, 0.765, 0.88)
+    losses = panel(figure, 0.095, 0.13, 0.765, 0.35)
+    labels = [
+        _draw(wealth, losses, rows, style)
+        for rows, style in _styled([frame for _, frame in curves.group_by("policy", maintain_order=True)])
+    ]
+    _shade(wealth, losses, curves, report_from)
+    _finish(wealth, losses)
+    label_ends(wealth, [label for label in labels if label])
+    _key_to_seeds(figure, curves)
+    return png(figure)
+
+
+_Style = tuple[str, str, float]  # colour, dashes, width
+
+
+def _styled(accounts: list[pl.DataFrame]) -> list[tuple[pl.DataFrame, _Style]]:
+    """Each account with its style, the most important drawn last."""
+    members = [rows for rows in accounts if rows["kind"][0] == "policy"]
+    baselines = [rows for rows in accounts if rows["kind"][0] == "baseline"]
+    ensembles = [rows for rows in accounts if rows["kind"][0] == "ensemble"]
+    colors = [(*LINE_STYLES[i % len(LINE_STYLES)], 1.8) for i in range(len(baselines))]
+    return [
+        *((rows, (SKY, "-", 0.8)) for rows in members),
+        *zip(baselines, colors, strict=True),
+        *((rows, (BLUE, "-", 3.0)) for rows in ensembles),
+    ]
+
+
+def _draw(wealth: Axes, losses: Axes, rows: pl.DataFrame, style: _Style) -> EndLabel | None:
+    """The account's two lines and its label; one seed of several has only a line of equity."""
+    color, dashes, width = style
+    ordered = rows.sort("session")
+    sessions = date2num(ordered["session"].to_numpy())
+    wealth.plot(sessions, ordered["equity"], color=color, linestyle=dashes, linewidth=width)
+    kind = ordered["kind"][0]
+    if kind == "policy":
+        return None
+    losses.plot(sessions, -ordered["drawdown"], color=color, linestyle=dashes, linewidth=0.5 * width)
+    bold = kind == "ensemble"
+    if bold:
+        losses.fill_between(sessions, -ordered["drawdown"], color=color, alpha=0.25, linewidth=0)
+    last = float(ordered["equity"][-1])
+    return EndLabel(last, f"{readable(ordered['policy'][0])}  {last:.3g}x", color, bold)
+
+
+def _shade(wealth: Axes, losses: Axes, curves: pl.DataFrame, report_from: date) -> None:
+    """Mark the reported period, where there is one."""
+    sessions = curves["session"]
+    first, last = sessions.min(), sessions.max()
+    if not isinstance(first, date) or not isinstance(last, date) or report_from > last:
+        return
+    start, end = float(date2num(max(report_from, first))), float(date2num(last))
+    for axes in (wealth, losses):
+        axes.axvspan(start, end, color=LIGHT_GREY, alpha=0.45, zorder=0, linewidth=0)
+    wealth.annotate(
+        f"reported apart, from {report_from.year}",
+        xy=(start, 1.0),
+        xycoords=("data", "axes fraction"),
+        xytext=(6, -6),
+        textcoords="offset points",
+        va="top",
+        fontsize=TEXT,
+    )
+
+
+def _finish(wealth: Axes, losses: Axes) -> None:
+    wealth.set_yscale("log")
+    wealth.set_ylabel("equity after costs\n(log scale)")
+    low, high = wealth.get_ylim()
+    wide = high / low >= _NARROW
+    wealth.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)) if wide else MaxNLocator(6))
+    wealth.yaxis.set_minor_locator(NullLocator())
+    wealth.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}x"))
+    wealth.xaxis_date()
+    losses.xaxis_date()
+    wealth.tick_params(labelbottom=False)
+    losses.set_xlim(wealth.get_xlim())
+    losses.set_ylabel("drawdown")
+    losses.set_ylim(top=0.0)
+    losses.yaxis.set_major_locator(MaxNLocator(4))
+    losses.yaxis.set_major_formatter(PercentFormatter(1.0))
+
+
+def _key_to_seeds(figure: Figure, curves: pl.DataFrame) -> None:
+    """Say what the thin lines are."""
+    members = curves.filter(pl.col("kind") == "policy")["policy"].unique()
+    if len(members):
+        what = "path" if members.str.contains("/path-").all() else "seed"
+        text = f"thin lines: one {what} each" if len(members) > 1 else f"thin line: one {what}"
+        figure.text(0.78, 0.37, text, color=ink(SKY), fontsize=TEXT, va="center")

@@ -1,0 +1,116 @@
+"""Diversity of PRUDEX-Compass: actions in the plane, and weights by name and year."""
+
+from itertools import cycle
+
+import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap, TwoSlopeNorm
+from matplotlib.image import AxesImage
+
+from nvtrader_pipelines.evaluation.prudex.record import ENSEMBLE
+from nvtrader_pipelines.figures.canvas import (
+    BLUE,
+    LIGHT_GREY,
+    ORANGE,
+    TEXT,
+    ink,
+    new_figure,
+    panel,
+    png,
+    readable,
+)
+from nvtrader_pipelines.figures.prudex_palette import shown, styles, with_hidden
+
+_MARKERS = ("s", "^", "v", "D", "P", "X", "*")
+_MOST_NAMES, _MOST_PANELS = 25, 3
+_SHADES = LinearSegmentedColormap.from_list("weights", ["#7A4A00", ORANGE, "#FFFFFF", BLUE, "#00253D"])
+
+
+def plane_figure(
+    plane: pl.DataFrame,
+    table: pl.DataFrame,
+    title: str = "Actions by t-SNE: neighbours hold alike",
+    note: str | None = None,
+) -> bytes:
+    """PNG of a sample of every policy's actions in the plane; distances between far points mean nothing.
+
+    Args:
+        plane: policy, kind, x and y.
+        table: rows of PRUDEX.
+        title: above the figure.
+        note: under the figure.
+    """
+    figure = new_figure(title, with_hidden(table, note))
+    axes = panel(figure, 0.03, 0.10, 0.75, 0.90)
+    markers = cycle(_MARKERS)
+    for style in reversed(styles(table)):
+        mine = plane.filter(pl.col("policy") == style.policy, pl.col("kind") == style.kind)
+        marker = "o" if style.kind == ENSEMBLE else next(markers)
+        axes.scatter(
+            mine["x"], mine["y"], 42, color=style.shade, marker=marker, alpha=0.75, linewidth=0, label=style.label
+        )
+    axes.set_axis_off()
+    axes.margins(0.03)
+    handles, labels = axes.get_legend_handles_labels()
+    key = {"loc": "upper left", "bbox_to_anchor": (0.765, 0.89), "frameon": False, "fontsize": TEXT, "markerscale": 1.6}
+    figure.legend(handles[::-1], labels[::-1], **key)
+    return png(figure)
+
+
+def heat_figure(
+    heat: pl.DataFrame,
+    table: pl.DataFrame,
+    title: str = "Mean weight by name and year, against 1/N",
+    note: str | None = None,
+) -> bytes:
+    """PNG of the weights of up to three experiments by name and year: 1/N is white, grey is not on record.
+
+    Args:
+        heat: policy, kind, source, year, symbol and weight.
+        table: rows of PRUDEX.
+        title: above the figure.
+        note: under the figure; names beyond the 25 largest are left out and counted there.
+    """
+    colors = dict(list(shown(table).items())[:_MOST_PANELS])
+    ours = heat.filter(pl.col("kind") == ENSEMBLE, pl.col("policy").is_in(list(colors)))
+    ours = ours.with_columns(weight=pl.col("weight").abs() * pl.col("symbol").n_unique().over("source", "policy"))
+    sizes = (
+        ours.group_by("source", "symbol")
+        .agg(pl.col("weight").mean())
+        .sort("weight", "symbol", descending=[True, False])
+    )
+    names = sizes.head(_MOST_NAMES).sort("source", "symbol").select("source", "symbol")
+    left_out = f"{len(sizes) - len(names)} names with smaller weights left out" if len(sizes) > len(names) else None
+    figure = new_figure(title, "; ".join(filter(None, (left_out, with_hidden(table, note)))) or None)
+    scale = TwoSlopeNorm(1.0, 0.0, max(float(ours["weight"].to_numpy().max(initial=0.0)), 2.0))
+    width = 0.80 / max(len(colors), 1)
+    image: AxesImage | None = None
+    for i, (policy, color) in enumerate(colors.items()):
+        axes = panel(figure, 0.075 + i * width, 0.16, 0.075 + (i + 1) * width - 0.015, 0.86)
+        image = _cells(axes, ours.filter(pl.col("policy") == policy), names, scale)
+        axes.tick_params(labelleft=i == 0)
+        axes.set_title(readable(policy, 26), fontsize=TEXT, color=ink(color), fontweight="bold")
+    if image is not None:
+        bar = figure.colorbar(image, cax=figure.add_axes((0.895, 0.16, 0.015, 0.70)), format="{x:.3g} / N")
+        bar.ax.tick_params(labelsize=TEXT)
+    return png(figure)
+
+
+def _cells(axes: Axes, rows: pl.DataFrame, names: pl.DataFrame, scale: TwoSlopeNorm) -> AxesImage:
+    years = rows["year"].unique().sort().to_list()
+    wide = names.join(
+        rows.pivot("year", index=["source", "symbol"], values="weight"),
+        on=["source", "symbol"],
+        how="left",
+        maintain_order="left",
+    )
+    cells = wide.select(str(year) for year in years).to_numpy()
+    image = axes.imshow(cells, cmap=_SHADES, norm=scale, aspect="auto", interpolation="nearest")
+    axes.set_facecolor(LIGHT_GREY)  # of what is not on record
+    several = names["source"].n_unique() > 1
+    labels = [f"{symbol} ({readable(source, 8)})" if several else symbol for source, symbol in names.iter_rows()]
+    axes.set_yticks(range(len(names)), labels, fontsize=TEXT - (5 if several else 3))
+    every = -(-len(years) // 5)
+    axes.set_xticks(range(0, len(years), every), [str(year) for year in years[::every]], fontsize=TEXT - 2)
+    axes.grid(visible=False)
+    return image

@@ -1,0 +1,80 @@
+"""Which policies the pictures of PRUDEX-Compass show, and how they are drawn."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+from matplotlib.colors import to_hex
+
+from nvtrader_pipelines.evaluation.prudex.measures import OF_AXIS
+from nvtrader_pipelines.evaluation.prudex.record import BASELINE, ENSEMBLE, REFERENCE
+from nvtrader_pipelines.figures.canvas import (
+    BLACK,
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PURPLE,
+    SKY,
+    VERMILION,
+    readable,
+)
+
+PALETTE = (BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY)
+_DASHES: tuple[Any, ...] = ("--", ":", "-.", (0, (5, 1)), (0, (1, 1)), (0, (3, 1, 1, 1)))
+_DARKEST, _LIGHTEST = 0.30, 0.72  # greys of baselines
+
+
+@dataclass(frozen=True)
+class Style:
+    """How a policy is drawn."""
+
+    policy: str
+    kind: str
+    color: str
+    dashes: Any  # of its line
+    shade: str  # of its bars: baselines are greys
+
+    @property
+    def label(self) -> str:
+        """Its name, cut to what fits beside a picture."""
+        return f"1/N ({readable(self.policy, 20)})" if self.policy == REFERENCE else readable(self.policy, 19)
+
+
+def shown(table: pl.DataFrame) -> dict[str, str]:
+    """Colours of the experiments that are shown: the six with the highest mean score over axes, best first.
+
+    Args:
+        table: rows of PRUDEX.
+    """
+    means = (
+        table.filter(pl.col("measure") == OF_AXIS, pl.col("kind") == ENSEMBLE)
+        .group_by("policy")
+        .agg(pl.col("score").mean().fill_null(0.0))
+        .sort("score", "policy", descending=[True, False])
+    )
+    return dict(zip(means["policy"].head(len(PALETTE)), PALETTE, strict=False))
+
+
+def styles(table: pl.DataFrame) -> list[Style]:
+    """The experiments shown, the market's average, and up to six other baselines by name.
+
+    Args:
+        table: rows of PRUDEX.
+    """
+    baselines = table.filter(pl.col("kind") == BASELINE)["policy"].unique().sort().to_list()
+    others = [name for name in baselines if name != REFERENCE][: len(_DASHES)]
+    greys = [to_hex((grey,) * 3) for grey in np.linspace(_DARKEST, _LIGHTEST, len(others))]
+    return [
+        *(Style(name, ENSEMBLE, color, "-", color) for name, color in shown(table).items()),
+        *(Style(name, BASELINE, BLACK, "--", BLACK) for name in baselines if name == REFERENCE),
+        *(Style(name, BASELINE, GREY, *how) for name, *how in zip(others, _DASHES, greys, strict=False)),
+    ]
+
+
+def with_hidden(table: pl.DataFrame, note: str | None) -> str | None:
+    """The note, and how many experiments the picture leaves out."""
+    n_hidden = table.filter(pl.col("kind") == ENSEMBLE)["policy"].n_unique() - len(PALETTE)
+    hidden = f"{n_hidden} experiments with lower scores are in evaluation.prudex only" if n_hidden > 0 else None
+    return "; ".join(filter(None, (hidden, note))) or None

@@ -1,0 +1,113 @@
+"""Reliability of PRUDEX-Compass: performance profiles, and how often each policy has each rank."""
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator, PercentFormatter
+
+from nvtrader_pipelines.evaluation.prudex.measures import RANKED
+from nvtrader_pipelines.evaluation.prudex.record import ENSEMBLE, REFERENCE
+from nvtrader_pipelines.figures.canvas import BLACK, GREY, TEXT, new_figure, panel, png
+from nvtrader_pipelines.figures.prudex_palette import Style, styles, with_hidden
+
+_KEY = {"loc": "upper left", "bbox_to_anchor": (0.765, 0.89), "frameon": False, "fontsize": TEXT}
+_OTHERS: dict[str, Any] = {"facecolor": "white", "hatch": "////", "edgecolor": GREY}
+_ROUNDING = 1e-9  # of sums of shares
+_RANKED_BY = {
+    "total_return": "total return",
+    "sharpe": "Sharpe ratio",
+    "volatility": "volatility\n(lowest first)",
+    "entropy": "entropy",
+}
+
+
+def profile_figure(
+    profiles: pl.DataFrame,
+    table: pl.DataFrame,
+    title: str = "Performance profile: total return against 1/N",
+    note: str | None = None,
+) -> bytes:
+    """PNG of the share of runs (test windows by seeds) with a score above tau; experiments with their 95 % band.
+
+    Args:
+        profiles: policy, kind, tau, share, low and high.
+        table: rows of PRUDEX.
+        title: above the figure.
+        note: under the figure.
+    """
+    figure = new_figure(title, with_hidden(table, note))
+    axes = panel(figure, 0.095, 0.21, 0.75, 0.88)
+    drawn = [style for style in styles(table) if style.policy != REFERENCE]
+    for style in reversed(drawn):
+        mine = profiles.filter(pl.col("policy") == style.policy, pl.col("kind") == style.kind).sort("tau")
+        own, tau = style.kind == ENSEMBLE, mine["tau"]
+        line = {"color": style.color, "linestyle": style.dashes, "linewidth": 3.0 if own else 1.6}
+        axes.step(tau, mine["share"], where="post", **line)
+        if own and not mine["low"].has_nulls():
+            axes.fill_between(tau, mine["low"], mine["high"], step="post", color=style.color, alpha=0.15, linewidth=0)
+    axes.axvline(50.0, color=BLACK, linestyle="--", linewidth=1.6)
+    axes.annotate("1/N", (50.0, 1.0), xytext=(6, -2), textcoords="offset points", fontsize=TEXT, va="top")
+    axes.set_xlim(0.0, 100.0)
+    axes.set_ylim(0.0, 1.02)
+    axes.set_xlabel(r"score $\tau$ of a run: 50 is 1/N in the same test window")
+    axes.set_ylabel("runs with a higher score")
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    lines = [Line2D([], [], color=each.color, linestyle=each.dashes, linewidth=2.5, label=each.label) for each in drawn]
+    figure.legend(handles=lines, **_KEY)
+    return png(figure)
+
+
+def rank_figure(
+    ranks: pl.DataFrame,
+    table: pl.DataFrame,
+    title: str = "Rank distribution over seeds and test windows",
+    note: str | None = None,
+) -> bytes:
+    """PNG of how often each policy has each rank, by four numbers; 1 is best.
+
+    Args:
+        ranks: policy, kind, statistic, rank and share.
+        table: rows of PRUDEX.
+        title: above the figure.
+        note: under the figure.
+    """
+    figure = new_figure(title, with_hidden(table, note))
+    drawn = styles(table)
+    width = 0.66 / len(RANKED)
+    for i, statistic in enumerate(RANKED):
+        left = 0.085 + i * width
+        axes = panel(figure, left, 0.21, left + width - 0.02, 0.83)
+        _stack(axes, ranks.filter(pl.col("statistic") == statistic), drawn)
+        axes.set_title(_RANKED_BY[statistic], fontsize=TEXT)
+        axes.tick_params(labelleft=i == 0)
+        axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+        axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
+    figure.axes[0].set_ylabel("share of draws")
+    figure.text(0.085 + 0.33, 0.12, "rank, 1 is best", fontsize=TEXT, ha="center")
+    patches = [Patch(facecolor=each.shade, label=each.label) for each in drawn]
+    named = {(each.policy, each.kind) for each in drawn}
+    if not set(ranks.select("policy", "kind").iter_rows()) <= named:
+        patches.append(Patch(label="others", **_OTHERS))
+    figure.legend(handles=patches, **_KEY)
+    return png(figure)
+
+
+def _stack(axes: Axes, ranks: pl.DataFrame, drawn: list[Style]) -> None:
+    """A bar per rank, of the shares of those who have it; who is not drawn by name is hatched on top."""
+    if not len(ranks):
+        return
+    places = np.arange(1, int(ranks["rank"].n_unique()) + 1)
+    below = np.zeros(len(places))
+    for style in drawn:
+        mine = ranks.filter(pl.col("policy") == style.policy, pl.col("kind") == style.kind).sort("rank")
+        shares = mine["share"].to_numpy() if len(mine) else np.zeros(len(places))
+        axes.bar(places, shares, 0.92, below, color=style.shade, edgecolor="white", linewidth=0.6)
+        below += shares
+    others = np.maximum(1.0 - below, 0.0)
+    axes.bar(places, np.where(others > _ROUNDING, others, 0.0), 0.92, below, linewidth=0.0, **_OTHERS)
+    axes.set_ylim(0.0, 1.0)
+    axes.grid(visible=False)

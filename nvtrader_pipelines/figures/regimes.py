@@ -1,0 +1,171 @@
+"""A market's index coloured by its regimes, and what accounts earned in each of them."""
+
+import numpy as np
+import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+from matplotlib.dates import date2num
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, Locator, LogLocator, MaxNLocator, NullLocator, PercentFormatter
+from numpy.typing import NDArray
+
+from nvtrader_pipelines.evaluation.regimes import ALL
+from nvtrader_pipelines.figures.canvas import (
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    OTHERS_GREY,
+    SKY,
+    TEXT,
+    VERMILION,
+    ink,
+    new_figure,
+    panel,
+    png,
+    readable,
+)
+
+HINDSIGHT = "Regimes are labelled with hindsight: they tell where a policy earned, and no policy could have known them."
+RANKS = (
+    "Labelled with hindsight: no policy could have known them. Names rank slopes: in a rising market sideways rises."
+)
+_COLORS = {
+    "strong_down": VERMILION,
+    "down": VERMILION,
+    "weak_down": ORANGE,
+    "sideways": OTHERS_GREY,
+    "weak_up": SKY,
+    "up": BLUE,
+    "strong_up": BLUE,
+}
+_BAR_COLORS = (BLUE, ORANGE, GREEN)
+_NEWEST = 3 * 252  # sessions drawn large, a third of the history if that is less
+_WIDE = 5.0  # highest over lowest level from which 1-2-5 ticks are enough
+_GROUP = 0.8  # of the room of a regime that its bars take
+
+
+def regimes_figure(rows: pl.DataFrame, title: str, note: str | None = RANKS) -> bytes:
+    """PNG of a market's equally weighted index (log scale) in the colours of its regimes, its newest years large.
+
+    Args:
+        rows: rows of `gold.regimes` of one source.
+        title: above the figure.
+        note: under the figure.
+    """
+    figure = new_figure(title, note)
+    ordered = rows.sort("session")
+    whole, newest = panel(figure, 0.095, 0.57, 0.745, 0.88), panel(figure, 0.095, 0.13, 0.745, 0.49)
+    part = ordered.tail(min(_NEWEST, len(ordered) // 3))
+    for axes, shown in ((whole, ordered), (newest, part)):
+        _draw_index(axes, shown)
+        axes.set_yscale("log")
+        axes.set_ylabel("equally weighted\nindex (log scale)")
+        axes.yaxis.set_minor_locator(NullLocator())
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}x"))
+        axes.xaxis_date()
+        axes.yaxis.set_major_locator(_ticks(shown["index_level"]))
+    _key_to_regimes(figure, ordered)
+    return png(figure)
+
+
+def regimes_figures(rows: pl.DataFrame) -> dict[str, bytes]:
+    """A figure of each source's regimes, by the source's name."""
+    return {
+        source: regimes_figure(rows.filter(pl.col("source") == source), f"Regimes of the market {readable(source)}")
+        for source in rows["source"].unique().sort()
+    }
+
+
+def regime_evaluation_figure(evaluation: pl.DataFrame, title: str, note: str | None = HINDSIGHT) -> bytes:
+    """PNG of Sharpe ratio (with intervals) and growth per regime: the policy, its anchor, and 1/N or the best baseline.
+
+    Args:
+        evaluation: rows of `evaluate_regimes` of one run.
+        title: above the figure.
+        note: under the figure.
+    """
+    figure = new_figure(title, note)
+    ratios = panel(figure, 0.095, 0.53, 0.97, 0.83)
+    growth = panel(figure, 0.095, 0.19, 0.97, 0.47)
+    regimes = evaluation["regime"].unique(maintain_order=True).to_list()
+    accounts = _accounts(evaluation)
+    width = _GROUP / len(accounts)
+    for k, name in enumerate(accounts):
+        rows = evaluation.filter(pl.col("policy") == name)
+        places = np.arange(len(regimes), dtype=np.float64) + width * (k - 0.5 * (len(accounts) - 1))
+        _draw_bars(ratios, growth, rows, (places, width, _BAR_COLORS[k]))
+        figure.text(
+            0.095 + 0.29 * k, 0.885, f"■ {readable(name, 20)}", color=ink(_BAR_COLORS[k]), fontsize=TEXT, va="center"
+        )
+    _finish_bars(ratios, growth, evaluation.filter(pl.col("policy") == accounts[0]))
+    return png(figure)
+
+
+def _ticks(levels: pl.Series) -> Locator:
+    """1-2-5 ticks where the levels span enough of them, else a few round ones."""
+    low, high = float(levels.to_numpy().min()), float(levels.to_numpy().max())
+    return LogLocator(subs=(1.0, 2.0, 5.0)) if high >= _WIDE * low else MaxNLocator(5)
+
+
+def _draw_index(axes: Axes, ordered: pl.DataFrame) -> None:
+    """The line to each session in the colour of its regime, over a faint band of the same."""
+    days = date2num(ordered["session"].to_numpy())
+    points = np.column_stack([days, ordered["index_level"].to_numpy()])
+    colors = [_COLORS[name] for name in ordered["regime"]]
+    lines = np.stack([points[:-1], points[1:]], axis=1)
+    axes.add_collection(LineCollection(list(lines), colors=colors[1:], linewidths=2.2))
+    axes.autoscale_view()
+    turns = np.flatnonzero(np.diff(ordered["segment"].to_numpy())) + 1
+    starts, ends = np.append(0, turns), np.append(turns, len(days) - 1)
+    for start, end in zip(starts, ends, strict=True):
+        axes.axvspan(float(days[start]), float(days[end]), color=colors[start], alpha=0.18, linewidth=0, zorder=0)
+
+
+def _key_to_regimes(figure: Figure, ordered: pl.DataFrame) -> None:
+    """Name, share, segments and yearly return of each regime, the best on top."""
+    found = (
+        ordered.group_by("regime")
+        .agg(pl.len(), pl.col("segment").n_unique(), pl.col("market_return").mean(), pl.col("slope").mean())
+        .sort("slope", descending=True)
+    )
+    for k, (regime, count, n_segments, mean, _) in enumerate(found.iter_rows()):
+        top = 0.84 - 0.17 * k
+        figure.text(0.77, top, f"■ {readable(regime)}", color=ink(_COLORS[regime]), fontsize=TEXT, fontweight="bold")
+        what = f"{count / len(ordered):.0%} of sessions\n{n_segments} segments\nmean {252 * mean:+.0%} per year"
+        figure.text(0.785, top - 0.015, what, fontsize=TEXT, color=GREY, va="top", linespacing=1.25)
+
+
+def _accounts(evaluation: pl.DataFrame) -> list[str]:
+    """The ensemble, or the first policy where there is none; its anchor, 1/N and the best baseline as there is room."""
+    learned = evaluation.filter(pl.col("kind") != "baseline").sort("kind", maintain_order=True)[:1]
+    baselines = evaluation.filter(pl.col("kind") == "baseline")["policy"].unique(maintain_order=True).to_list()
+    wanted = [*learned["anchor"], "equal_weight", *learned["best_baseline"], *baselines]
+    chosen = dict.fromkeys([*learned["policy"], *(name for name in wanted if name in baselines)])
+    return list(chosen)[: len(_BAR_COLORS)]
+
+
+_Bars = tuple[NDArray[np.float64], float, str]  # places, width, colour
+
+
+def _draw_bars(ratios: Axes, growth: Axes, rows: pl.DataFrame, bars: _Bars) -> None:
+    places, width, color = bars
+    values = {name: rows[name].cast(pl.Float64).to_numpy() for name in ("sharpe", "sharpe_low", "sharpe_high", "cagr")}
+    ratios.bar(places, values["sharpe"], 0.92 * width, color=color)
+    ratios.vlines(places, values["sharpe_low"], values["sharpe_high"], color="black", linewidth=1.6)
+    growth.bar(places, values["cagr"], 0.92 * width, color=color)
+
+
+def _finish_bars(ratios: Axes, growth: Axes, rows: pl.DataFrame) -> None:
+    names = [
+        f"{'all sessions' if name == ALL else readable(name)}\n{share:.0%} of time"
+        for name, share in rows.select("regime", "share").iter_rows()
+    ]
+    for axes in (ratios, growth):
+        axes.axhline(0.0, color="black", linewidth=0.8)
+        axes.set_xlim(-0.5, len(names) - 0.5)
+        axes.set_xticks(np.arange(len(names)), names)
+    ratios.tick_params(labelbottom=False)
+    ratios.set_ylabel("Sharpe ratio, net\n(bars: 95 % interval)")
+    growth.set_ylabel("growth per year")
+    growth.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))

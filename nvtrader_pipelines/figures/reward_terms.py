@@ -1,0 +1,54 @@
+"""Where one policy's reward came from."""
+
+import polars as pl
+from matplotlib.dates import date2num
+
+from nvtrader_pipelines.figures.canvas import (
+    BLUE,
+    LINE_STYLES,
+    EndLabel,
+    label_ends,
+    new_figure,
+    one_account,
+    panel,
+    png,
+    readable,
+)
+
+_LONGEST = 21  # letters of a term's name beside its line
+
+
+def reward_terms_figure(
+    decomposition: pl.DataFrame, title: str = "Reward by term, summed over time", note: str | None = None
+) -> bytes:
+    """PNG of each reward term's running sum over the decisions of one policy, and of their total.
+
+    Args:
+        decomposition: session, term and contribution of one policy, or of several with policy and kind, of which
+            the ensemble is drawn.
+        title: above the figure.
+        note: under the figure.
+
+    Raises:
+        ValueError: if there is no single account to draw.
+    """
+    figure = new_figure(title, note)
+    axes = panel(figure, 0.095, 0.13, 0.74, 0.88)
+    axes.axhline(0.0, color="black", linewidth=0.8)
+    labels = []
+    mine = one_account(decomposition)
+    terms = [rows for _, rows in mine.group_by("term", maintain_order=True)]
+    total = mine.group_by("session").agg(pl.col("contribution").sum())
+    for i, rows in enumerate([*terms, total]):
+        is_total = i == len(terms)
+        color, dashes = (BLUE, "-") if is_total else LINE_STYLES[i % len(LINE_STYLES)]
+        ordered = rows.sort("session")
+        summed = ordered["contribution"].cum_sum()
+        sessions = date2num(ordered["session"].to_numpy())
+        axes.plot(sessions, summed, color=color, linestyle=dashes, linewidth=3.0 if is_total else 2.0)
+        name = "total" if is_total else readable(ordered["term"][0], _LONGEST)
+        labels.append(EndLabel(float(summed[-1]), f"{name}  {summed[-1]:+.3g}", color, bold=is_total))
+    axes.set_ylabel("reward, running sum")
+    axes.xaxis_date()
+    label_ends(axes, labels)
+    return png(figure)

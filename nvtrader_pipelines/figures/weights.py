@@ -1,0 +1,98 @@
+"""What one policy held over time."""
+
+import numpy as np
+import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.dates import date2num
+from matplotlib.ticker import PercentFormatter
+from numpy.typing import NDArray
+
+from nvtrader_pipelines.figures.canvas import (
+    BLUE,
+    GREEN,
+    GREY,
+    LIGHT_GREY,
+    ORANGE,
+    OTHERS_GREY,
+    PURPLE,
+    SKY,
+    TEXT,
+    VERMILION,
+    YELLOW,
+    EndLabel,
+    label_ends,
+    new_figure,
+    one_account,
+    panel,
+    png,
+)
+
+_COLORS = (BLUE, ORANGE, GREEN, VERMILION, SKY, PURPLE, YELLOW)
+
+
+def weights_figure(action_logs: pl.DataFrame, title: str = "Weights over time", note: str | None = None) -> bytes:
+    """PNG of one account's executed weights as stacked areas: the seven largest on average, the others, cash.
+
+    Args:
+        action_logs: session, symbols (cash last) and executed_weights of one policy, or of several with
+            policy and kind, of which the ensemble is drawn.
+        title: above the figure.
+        note: under the figure.
+
+    Raises:
+        ValueError: if there is no row, no single account to draw, or the symbols change.
+    """
+    mine = one_account(action_logs)
+    symbols = mine["symbols"].unique()
+    if len(symbols) != 1:
+        raise ValueError(f"weights_figure draws one portfolio of one set of names, but found {len(symbols)} sets")
+    ordered = mine.sort("session")
+    sessions, weights = _steps(ordered)
+    bands = _bands(symbols[0].to_list(), weights)
+    figure = new_figure(title, note)
+    axes = panel(figure, 0.095, 0.13, 0.82, 0.88)
+    colors = [color for _, color, _ in bands]
+    heights = [height for _, _, height in bands]
+    axes.stackplot(sessions, heights, colors=colors, step="post", linewidth=0)
+    _finish(axes)
+    label_ends(axes, _labels(bands))
+    figure.text(0.836, 0.93, "mean weight", fontsize=TEXT, color=GREY)
+    return png(figure)
+
+
+def _steps(ordered: pl.DataFrame) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Days and weights (n+1, N+1); the last weights are held as long as those before, or they would not show."""
+    days = np.asarray(date2num(ordered["session"].to_numpy()), dtype=np.float64)
+    held = days[-1] - days[-2] if len(days) > 1 else 1.0
+    weights = np.array(ordered["executed_weights"].to_list())
+    return np.append(days, days[-1] + held), np.vstack([weights, weights[-1:]])
+
+
+_Band = tuple[str, str, NDArray[np.float64]]  # name, colour, weight over time
+
+
+def _bands(names: list[str], weights: NDArray[np.float64]) -> list[_Band]:
+    """The largest names from the bottom up, then the sum of the others, then cash."""
+    order = np.argsort(-weights[:, :-1].mean(axis=0), kind="stable")
+    largest, others = order[: len(_COLORS)], order[len(_COLORS) :]
+    bands = [(names[i], color, weights[:, i]) for i, color in zip(largest, _COLORS, strict=False)]
+    if len(others):
+        bands.append((f"{len(others)} others", OTHERS_GREY, weights[:, others].sum(axis=1)))
+    return [*bands, ("cash", LIGHT_GREY, weights[:, -1])]
+
+
+def _labels(bands: list[_Band]) -> list[EndLabel]:
+    """A label at the middle of each band's last height."""
+    ends = np.cumsum([height[-1] for _, _, height in bands])
+    return [
+        EndLabel(end - height[-1] / 2.0, f"{name}  {height[:-1].mean():.1%}", color)
+        for (name, color, height), end in zip(bands, ends.tolist(), strict=True)
+    ]
+
+
+def _finish(axes: Axes) -> None:
+    axes.set_ylim(0.0, 1.0)
+    axes.grid(visible=False)
+    axes.set_ylabel("share of equity after the trade")
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    axes.xaxis_date()

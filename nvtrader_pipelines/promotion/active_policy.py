@@ -1,0 +1,264 @@
+"""Which policy trades: `data/runtime/active_policy.json`, changed whole or not at all, and every change audited."""
+
+import contextlib
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
+
+from nvtrader_pipelines.execution.audit import AuditEvent, event_id
+from nvtrader_pipelines.experiments.identity import run_code
+from nvtrader_pipelines.experiments.sealed_run import PolicyRef, SealedRun
+from nvtrader_pipelines.promotion.verification import require_usable, sealed_run
+from nvtrader_pipelines.storage.audit_log import JsonlAudit
+from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.files import is_given, locked, write_atomically
+from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
+from nvtrader_pipelines.storage.ledger import Ledger
+from nvtrader_pipelines.storage.panels import Panels
+from nvtrader_pipelines.storage.policy_library import PolicyLibrary
+
+Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+TICK = timedelta(microseconds=1)
+RunId = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
+
+
+class ActivePolicy(BaseModel):
+    """The pointer to the policy that trades, and all that its audit event needs."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    partition_key: str  # experiment, name@hash8
+    run_id: RunId
+    policy: str  # the name its account had in the evaluation
+    sha256: Digest  # of the run's manifest, which names its policy files by theirs
+    spec_hash: Digest
+    snapshot_ids: dict[str, int]  # of the panel it was trained on
+    symbols: tuple[str, ...]  # names it trades
+    code_version: str  # that its run was made with
+    installed: str  # the code version that activated it
+    activated_at: AwareDatetime
+    by: str
+    reason: str = ""
+    previous_run_id: RunId | None = None
+    previous_policy: str | None = None
+
+    @property
+    def ref(self) -> PolicyRef:
+        """Which policy of the library it is."""
+        return PolicyRef(self.run_id, self.policy)
+
+    @property
+    def event(self) -> AuditEvent:
+        """Its row in the audit; the same activation gives the same row."""
+        before = {"previous_run_id": self.previous_run_id, "previous_policy": self.previous_policy}
+        return AuditEvent(
+            event_id=event_id("promoted", self.run_id, self.policy, self.sha256, self.activated_at.isoformat()),
+            kind="promoted",
+            at=self.activated_at,
+            by=self.by,
+            policy=self.policy,
+            run_id=self.run_id,
+            spec_hash=self.spec_hash,
+            snapshot_ids=self.snapshot_ids,
+            reason=self.reason,
+            detail={
+                "partition_key": self.partition_key,
+                "policies_sha256": self.sha256,
+                "symbols": list(self.symbols),
+                "code_version": self.code_version,
+                "installed": self.installed,
+                **before,
+            },
+        )
+
+
+def read_active(home: Home) -> ActivePolicy | None:
+    """The policy that trades; None where none was ever activated.
+
+    An activation that was killed before its audit event gets it here, so nobody acts on one that is not audited.
+
+    Raises:
+        StorageError: if the pointer cannot be read, is damaged or has unknown fields, the audit cannot be read, or the
+            pointer is gone or otherwise not what the last activation that the audit has wrote.
+    """
+    if not _pending(home).exists():
+        with contextlib.suppress(StorageError):  # another process may be activating: see when it has ended
+            return _audited(home)
+    is_given(home.active_policy)  # else its folder leads nowhere, and has no place for a lock
+    with locked(_lock(home)):
+        _finish(home)
+        return _audited(home)
+
+
+def last_activation(home: Home) -> str | None:
+    """The event of the last activation that came about, though its pointer may be damaged since; None before any.
+
+    Raises:
+        StorageError: if the audit cannot be read, or not be written after a kill.
+    """
+    with locked(_lock(home)):
+        _finish(home)
+    events = JsonlAudit(home).events()
+    return next((each.event_id for each in reversed(events) if each.kind == "promoted"), None)
+
+
+def activate(
+    lake: Warehouse, ledger: Ledger, ref: PolicyRef, by: str, reason: str, clock: Callable[[], datetime]
+) -> ActivePolicy:
+    """Make a policy the one that decides from the next close on; the one that trades already stays as it is.
+
+    Everything is checked before anything is written: where this raises, the policy that traded before still does.
+
+    Raises:
+        StorageError: if the run is unknown or not sealed, has no such policy, is for validation only, its files are
+            missing or changed, they do not open on the market as it is now, its limits are looser than the desk's, the
+            audit cannot be read, or a folder lies where the pointer is written.
+    """
+    home = lake.home
+    run = sealed_run(lake, ledger, ref)
+    symbols = require_usable(Panels(lake), ledger, run, ref.policy)
+    with locked(_lock(home)):
+        for path in (home.active_policy, _pending(home)):
+            _require_no_folder(path)  # which no file replaces
+        before = _before(home)
+        if before is not None and (before.ref, before.sha256) == (PolicyRef(run.run_id, ref.policy), run.sha256):
+            return before
+        active = ActivePolicy(
+            partition_key=run.partition_key,
+            run_id=run.run_id,
+            policy=ref.policy,
+            sha256=run.sha256,
+            spec_hash=run.spec_hash,
+            snapshot_ids=run.snapshot_ids,
+            symbols=symbols,
+            code_version=run.code_version,
+            installed=run_code(),
+            activated_at=clock(),
+            by=by,
+            reason=reason,
+            previous_run_id=before.run_id if before else None,
+            previous_policy=before.policy if before else None,
+        )
+        audit = JsonlAudit(home)  # one that cannot be read stops here
+        while audit.has(active.event.event_id):  # the same was activated at the same moment of a clock set back
+            active = active.model_copy(update={"activated_at": active.activated_at + TICK})
+        content = (active.model_dump_json(indent=1) + "\n").encode()
+        write_atomically(_pending(home), content)  # until the event is kept: who reads makes good a kill in between
+        write_atomically(home.active_policy, content)
+        _finish(home)
+    return active
+
+
+def _before(home: Home) -> ActivePolicy | None:
+    """What trades until now, audited; None where that cannot be told, which a new activation makes good."""
+    try:
+        _finish(home)
+        return _audited(home)
+    except StorageError:
+        return None
+
+
+def _finish(home: Home) -> None:
+    """Keep the event of the pointer, which may be there already, if it is the one that an activation was to write."""
+    active, to_write = None, _content(_pending(home))
+    if to_write is None:  # no activation was killed
+        return
+    with contextlib.suppress(StorageError):  # no activation wrote a damaged one: who reads it next is told
+        active = _read(home.active_policy)
+    if active is not None and home.active_policy.read_bytes() == to_write:
+        JsonlAudit(home).append([active.event])
+    _settled(home)
+
+
+def _audited(home: Home) -> ActivePolicy | None:
+    """The pointer, whose every field is that of the last activation in the audit; None where neither has any."""
+    active = _read(home.active_policy)
+    activations = {each.event_id: each for each in JsonlAudit(home).events() if each.kind == "promoted"}
+    last = next(reversed(activations.values()), None)
+    kept = activations.get(active.event.event_id) if active else None
+    if kept == last == (active.event if active else None):
+        return active
+    raise StorageError(
+        f"{home.active_policy} is not what an activation wrote: {_difference(active, kept, last)}; nothing trades "
+        "until a policy is activated again, which replaces it: `nvtrader policies activate`"
+    )
+
+
+def _difference(active: ActivePolicy | None, kept: AuditEvent | None, last: AuditEvent | None) -> str:
+    """What the pointer has otherwise than its own event in the audit, or than the last one there."""
+    told = f"of {last.policy} of run {last.run_id} on {last.at:%Y-%m-%d}" if last else ""
+    if active is None:
+        return f"it is gone, and the audit has one, {told}"
+    if kept is None:
+        return "the audit has no such activation"
+    if kept == active.event:
+        return f"the audit has a later one, {told}"
+    others = [name for name, value in _flat(active.event).items() if _flat(kept).get(name) != value]
+    return f"the audit has another {', '.join(others)}"
+
+
+def _flat(event: AuditEvent) -> dict[str, object]:
+    return {**event.model_dump(exclude={"detail"}), **event.detail}
+
+
+def _read(path: Path) -> ActivePolicy | None:
+    try:
+        content = _content(path)
+        return None if content is None else ActivePolicy.model_validate_json(content)
+    except (OSError, ValidationError) as error:
+        raise StorageError(
+            f"{path} cannot be read as the active policy ({_reason(error)}); nothing trades until a policy is "
+            "activated again, which replaces it: `nvtrader policies activate`"
+        ) from error
+
+
+def _content(path: Path) -> bytes | None:
+    """What a file of an activation holds; None where nothing is in its place, for a link to nowhere is something."""
+    _require_no_folder(path)
+    return path.read_bytes() if is_given(path) else None
+
+
+def _require_no_folder(path: Path) -> None:
+    if path.is_dir():
+        raise StorageError(
+            f"{path} is a folder, where an activation writes a file; nothing trades until it is moved away; if the "
+            "pointer is gone then, a policy must be activated again: `nvtrader policies activate`"
+        )
+
+
+def _reason(error: OSError | ValidationError) -> str:
+    if isinstance(error, OSError):
+        return error.strerror or type(error).__name__
+    first = error.errors()[0]
+    return f"{'.'.join(map(str, first['loc'])) or 'the file'}: {first['msg']}"
+
+
+def _pending(home: Home) -> Path:
+    """The pointer that an activation is about to write; there while that may lack its audit event."""
+    return home.runtime / ".active_policy.pending"
+
+
+def _settled(home: Home) -> None:
+    _pending(home).unlink(missing_ok=True)
+
+
+def _lock(home: Home) -> Path:
+    return home.runtime / ".active_policy.lock"
+
+
+def sealed_of(home: Home, active: ActivePolicy) -> SealedRun:
+    """The run of the active policy, whose manifest is the one that was activated.
+
+    Raises:
+        StorageError: if it is not sealed any more, or anything in its manifest that decides is another.
+    """
+    run = PolicyLibrary(home).sealed(active.partition_key, active.run_id)
+    if run.sha256 != active.sha256:
+        raise StorageError(
+            f"run {run.run_id} of {run.partition_key} was activated with a manifest of digest {active.sha256[:16]}, "
+            f"but that is now {run.sha256[:16]}; restore its files, or activate a policy again"
+        )
+    return run

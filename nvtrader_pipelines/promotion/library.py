@@ -1,0 +1,223 @@
+"""The library of policies: a card for every policy of every sealed run, from what was kept of it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Self
+
+import polars as pl
+
+from nvtrader_pipelines.experiments.sealed_run import PolicyRef, SealedRun, fold_and_seed
+from nvtrader_pipelines.promotion.active_policy import ActivePolicy, read_active
+from nvtrader_pipelines.promotion.findings import PERIOD
+from nvtrader_pipelines.promotion.recency import told_until
+from nvtrader_pipelines.promotion.verification import other_code, policies_of, require_fit, require_usable, sealed_run
+from nvtrader_pipelines.storage.errors import OtherCodeError, StorageError
+from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
+from nvtrader_pipelines.storage.ledger import Ledger
+from nvtrader_pipelines.storage.panels import Panels
+from nvtrader_pipelines.storage.policy_library import PolicyLibrary
+from nvtrader_pipelines.storage.tables import EVALUATIONS, VALIDATION
+
+Row = dict[str, Any]
+SCORE = ("period", "first_session", "last_session", "n_sessions", "sharpe", "sharpe_low", "sharpe_high")
+BESIDE = ("cagr", "max_drawdown", "turnover_per_year")
+OVER_BASELINE = ("best_baseline", "sharpe_difference", "difference_low", "difference_high")
+
+
+@dataclass(frozen=True)
+class LibraryCard:
+    """What is known of one policy; nothing of it is computed anew."""
+
+    policy: str  # the name its account had in the evaluation
+    kind: str  # ensemble, or policy for one seed
+    experiment: str
+    partition_key: str  # name@hash8
+    spec_hash: str
+    made_from: str | None  # version that this one was made from by hand or by a search; None for the first of its name
+    run_id: str
+    code_version: str
+    source: str
+    snapshot_ids: Mapping[str, int]  # table to snapshot of the market it was trained on
+    panel_digest: str
+    seeds: tuple[int, ...]  # that decide
+    chosen: Mapping[int, int]  # fold to the seed chosen for it, where one was
+    folds: tuple[Row, ...]  # fold, what it was trained on and what it was tested on
+    scores: tuple[Row, ...]  # a row per period of the verdict; none where it was not judged
+    baselines: tuple[Row, ...]  # of its run, the same
+    deflated_sharpe: float | None  # active, over its best baseline; None where it is not known
+    policies_sha256: str
+    files: tuple[Row, ...]  # file, SHA-256, and whether the file is that one still
+    warnings: tuple[str, ...]
+    active: bool
+    other_code: str | None  # what must be known where its run was made with other code than the one installed
+    outdated: bool  # whether its version means something else to this code, so that it must be run again
+    may_trade: str | None = field(default=None)  # of the active one: until which session, in words
+    obstacle: str | None = field(default=None)  # why it cannot trade on the market as it is now; None where it can
+
+    @property
+    def ref(self) -> PolicyRef:
+        """Which policy it is."""
+        return PolicyRef(self.run_id, self.policy)
+
+    def score(self, period: str = PERIOD) -> Row | None:
+        """Its figures over a period."""
+        return next((row for row in self.scores if row["period"] == period), None)
+
+    def document(self) -> Row:
+        """The card as JSON takes it, dates as they are."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Library:
+    """Every card, the run begun last first, and what cannot be read."""
+
+    cards: tuple[LibraryCard, ...]
+    problems: tuple[str, ...]  # a sentence each: damaged manifests, a damaged pointer to the active policy
+    active: ActivePolicy | None  # which one trades; None where none does, or nobody can tell
+
+
+def library_of(lake: Warehouse, ledger: Ledger, *, seeds: bool = False) -> Library:
+    """The experiments' own policies, and those of single seeds where asked for.
+
+    Of each it is told whether its files, limits and market fit; only `card_of` opens the networks.
+    """
+    library, reader = PolicyLibrary(lake.home), _Reader.of(lake, ledger)
+    cards, problems, active = [], [], None
+    try:
+        active = read_active(lake.home)
+    except StorageError as error:
+        problems.append(str(error))
+    trained = ledger.runs().filter(pl.col("parent_run_id").is_null())
+    for partition_key, run_id in trained.select("partition_key", "run_id").iter_rows():
+        if not library.is_sealed(partition_key, run_id):
+            continue
+        try:
+            run = library.sealed(partition_key, run_id)
+        except StorageError as error:
+            problems.append(str(error))
+            continue
+        obstacle = _obstacle(require_fit, reader.panels, ledger, run, run.experiment)
+        named = policies_of(run) if seeds else [run.experiment]
+        cards += [reader.card(run, policy, active, obstacle) for policy in named]
+    return Library(tuple(cards), tuple(problems), active)
+
+
+def card_of(lake: Warehouse, ledger: Ledger, ref: PolicyRef) -> LibraryCard:
+    """The card of one policy, opened on the market as it is now.
+
+    Raises:
+        StorageError: if there is no such policy, or the pointer to the active one is damaged.
+    """
+    run, reader = sealed_run(lake, ledger, ref), _Reader.of(lake, ledger)
+    obstacle = _obstacle(require_usable, reader.panels, ledger, run, ref.policy)
+    return reader.card(run, ref.policy, read_active(lake.home), obstacle)
+
+
+def named_policy(lake: Warehouse, ledger: Ledger, text: str) -> PolicyRef:
+    """The policy meant by an experiment, one of its versions or the begin of a run's id, with /seed-<k> or without.
+
+    Of an experiment or version it is of the run begun last of those whose policies are all trained.
+
+    Raises:
+        StorageError: if there is none, or several ids begin so.
+    """
+    name, slash, seed = text.partition("/")
+    runs, library = ledger.runs().filter(pl.col("parent_run_id").is_null()), PolicyLibrary(lake.home)
+    named = runs.filter((pl.col("partition_key") == name) | pl.col("partition_key").str.starts_with(f"{name}@"))
+    sealed = [pair for pair in named.select("partition_key", "run_id").iter_rows() if library.is_sealed(*pair)]
+    if len(named) and not sealed:
+        raise StorageError(
+            f"{name} has no policies that are all trained; `nvtrader experiments run {name.partition('@')[0]}`"
+        )
+    if not sealed and not (name and ledger.runs()["run_id"].str.starts_with(name).any()):
+        raise StorageError(
+            f"no run's id begins with {name!r}, and no experiment of that name was run; see `nvtrader policies`"
+        )
+    if not sealed:
+        found = ledger.find_run(name)
+        sealed = [(found.partition_key, found.parent_run_id or found.run_id)]
+    partition_key, run_id = sealed[0]
+    return PolicyRef(run_id, f"{partition_key.partition('@')[0]}{slash}{seed}")
+
+
+def _obstacle(
+    check: Callable[[Panels, Ledger, SealedRun, str], object], panels: Panels, ledger: Ledger, run: SealedRun, who: str
+) -> StorageError | None:
+    try:
+        check(panels, ledger, run, who)
+    except StorageError as error:
+        return error
+    return None
+
+
+@dataclass(frozen=True, eq=False)
+class _Reader:
+    """The tables that cards are made of, each read once."""
+
+    panels: Panels
+    verdicts: pl.DataFrame
+    validation: pl.DataFrame
+    versions: pl.DataFrame
+
+    @classmethod
+    def of(cls, lake: Warehouse, ledger: Ledger) -> Self:
+        """What there is in a home."""
+        verdicts = lake.read(EVALUATIONS).filter(
+            (pl.col("period") == PERIOD) | pl.col("period").str.starts_with("from_")
+        )
+        active = (pl.col("period") == PERIOD) & (pl.col("against") == "best_baseline")
+        return cls(Panels(lake), verdicts, lake.read(VALIDATION).filter(active), ledger.versions())
+
+    def card(
+        self, run: SealedRun, policy: str, active: ActivePolicy | None, obstacle: StorageError | None
+    ) -> LibraryCard:
+        """The card of one policy of a run."""
+        ensemble, ref = policy == run.experiment, PolicyRef(run.run_id, policy)
+        verdict = self.verdicts.filter(pl.col("run_id") == run.run_id)
+        own = verdict.filter(pl.col("policy") == policy, pl.col("kind") != "baseline")
+        seeds = run.seeds if ensemble else (int(policy.rpartition("-")[2]),)
+        return LibraryCard(
+            policy=policy,
+            kind="ensemble" if ensemble else "policy",
+            experiment=run.experiment,
+            partition_key=run.partition_key,
+            spec_hash=run.spec_hash,
+            made_from=self._made_from(run.spec_hash),
+            run_id=run.run_id,
+            code_version=run.code_version,
+            source=run.source,
+            snapshot_ids=run.snapshot_ids,
+            panel_digest=run.panel_digest,
+            seeds=seeds,
+            chosen=run.chosen if ensemble else {},
+            folds=tuple(fold.model_dump() for fold in run.folds),
+            scores=tuple(own.select(*SCORE, *BESIDE, *OVER_BASELINE).to_dicts()),
+            baselines=tuple(verdict.filter(pl.col("kind") == "baseline").select("policy", *SCORE, *BESIDE).to_dicts()),
+            deflated_sharpe=self._deflated(run.run_id) if ensemble else None,
+            policies_sha256=run.sha256,
+            files=self._files(run, set(seeds)),
+            warnings=run.warnings,
+            active=active is not None and active.ref == ref,
+            other_code=other_code(run.code_version),
+            may_trade=told_until(self.panels, active) if active is not None and active.ref == ref else None,
+            outdated=isinstance(obstacle, OtherCodeError),
+            obstacle=str(obstacle) if obstacle else None,
+        )
+
+    def _files(self, run: SealedRun, seeds: set[int]) -> tuple[Row, ...]:
+        broken = set(PolicyLibrary(self.panels.lake.home).tampered(run)["file"])
+        return tuple(
+            {"file": name, "sha256": digest, "matches": name not in broken}
+            for name, digest in run.policies.items()
+            if fold_and_seed(name)[1] in seeds
+        )
+
+    def _made_from(self, spec_hash: str) -> str | None:
+        parents = self.versions.filter(pl.col("spec_hash") == spec_hash)["parent_hash"]
+        found = self.versions.filter(pl.col("spec_hash").is_in(parents.implode()))["partition_key"]
+        return found[0] if len(found) else None
+
+    def _deflated(self, run_id: str) -> float | None:
+        found = self.validation.filter(pl.col("run_id") == run_id)["deflated_sharpe"]
+        return found[0] if len(found) else None

@@ -1,0 +1,1 @@
+"""Use cases of a run: plan, train, walk, judge, replay, resume."""

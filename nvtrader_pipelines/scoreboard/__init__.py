@@ -1,0 +1,1 @@
+"""Who competes, how entrants are scored, and how scorecards are ranked."""

@@ -1,0 +1,1 @@
+"""The `nvtrader` command line."""

@@ -1,0 +1,111 @@
+"""Rebalance plans as rows, and as a person reads one."""
+
+from collections.abc import Mapping
+from itertools import pairwise
+
+import polars as pl
+
+from nvtrader_pipelines.execution.plan import RebalancePlan
+from nvtrader_pipelines.execution.plan_records import PlanRecord
+from nvtrader_pipelines.service.cli.tables import print_lines, print_part
+
+LEVELS = ("hard", "soft", "warn")
+LISTED = {
+    "plan": pl.String,
+    "account": pl.String,
+    "session": pl.Date,
+    "status": pl.String,
+    "policy": pl.String,
+    "turnover": pl.Float64,
+    "hard": pl.Int64,
+    "soft": pl.Int64,
+    "warn": pl.Int64,
+    "by": pl.String,
+    "reason": pl.String,
+}
+
+
+def listed_plans(records: Mapping[str, PlanRecord]) -> pl.DataFrame:
+    """A row per plan, the newest first: what it would trade one way, its findings by level, who decided."""
+    rows = [
+        {
+            "plan": plan_id,
+            "account": record.plan.account,
+            "session": record.plan.session,
+            "status": record.status,
+            "policy": record.plan.policy,
+            "turnover": turnover(record.plan),
+            **findings_by_level(record),
+            "by": record.decided_by,
+            "reason": record.reason,
+        }
+        for plan_id, record in records.items()
+    ]
+    return pl.DataFrame(rows, schema=LISTED).reverse()
+
+
+def findings_by_level(record: PlanRecord) -> dict[str, int]:
+    """How many findings a plan has of each level."""
+    return {level: sum(finding.level == level for finding in record.findings) for level in LEVELS}
+
+
+def turnover(plan: RebalancePlan) -> float:
+    """Half the sum of absolute changes from what was held to what is wanted, cash included."""
+    return 0.5 * sum(abs(target - held) for target, held in zip(plan.target, plan.held, strict=True))
+
+
+def print_plan(record: PlanRecord) -> None:
+    """Everything of one plan, part by part."""
+    plan = record.plan
+    lines = {
+        "plan": plan.plan_id,
+        "account": plan.account,
+        "decided at the close of": str(plan.session),
+        "status": record.status,
+        "policy": f"{plan.policy} of run {plan.run_id} ({plan.partition_key})",
+        "fold and seeds": f"{plan.fold}; {', '.join(map(str, plan.seeds))}",
+        "one-way turnover": f"{turnover(plan):.1%}",
+        "cut by a limit": "yes" if plan.truncated else "no",
+        "decided by": record.decided_by or "",
+        "reason": record.reason,
+    }
+    print_lines(lines, width=24)
+    unseen = record.cleared_at is None
+    print_part("findings", finding_rows(record), "compliance has not seen it" if unseen else "nothing was found")
+    print_part("stages", stage_rows(plan), "")
+    print_part("weights", weight_rows(plan), "all in cash")
+
+
+def finding_rows(record: PlanRecord) -> pl.DataFrame:
+    """A row per finding, those that block first."""
+    found = sorted(record.findings, key=lambda finding: LEVELS.index(finding.level))
+    names = ("level", "rule", "symbol", "figure", "bound", "sentence")
+    kinds = (pl.String, pl.String, pl.String, pl.Float64, pl.Float64, pl.String)
+    rows = [[getattr(finding, name) for name in names] for finding in found]
+    return pl.DataFrame(rows, schema=dict(zip(names, kinds, strict=True)), orient="row")
+
+
+def stage_rows(plan: RebalancePlan) -> pl.DataFrame:
+    """A row per stage: how many names it bought and sold against the stage before, how much, and why."""
+    rows = []
+    for before, stage in pairwise((plan.held, *(stage.weights for stage in plan.stages))):
+        change = [after - former for after, former in zip(stage[:-1], before[:-1], strict=True)]
+        rows.append((sum(each > 0.0 for each in change), sum(each < 0.0 for each in change), sum(map(abs, change))))
+    names = [(stage.name, stage.reason) for stage in plan.stages]
+    return pl.DataFrame(
+        [(name, *row, reason) for (name, reason), row in zip(names, rows, strict=True)],
+        schema={"stage": pl.String, "up": pl.Int64, "down": pl.Int64, "change": pl.Float64, "why": pl.String},
+        orient="row",
+    )
+
+
+def weight_rows(plan: RebalancePlan) -> pl.DataFrame:
+    """A row per name that is held or wanted, in percent of equity: what is held, then each stage that changed it."""
+    changed = [after for before, after in pairwise(plan.stages) if after.weights != before.weights]
+    columns = {"held": plan.held, **{stage.name: stage.weights for stage in (plan.stages[0], *changed)}}
+    table = pl.DataFrame(
+        {"name": plan.symbols, **{name: [100.0 * each for each in own] for name, own in columns.items()}}
+    )
+    numbers = [pl.col(name) for name in columns]
+    shown = table.filter(pl.any_horizontal(number != 0.0 for number in numbers))
+    return shown.with_columns(number.round(2) for number in numbers)

@@ -1,0 +1,107 @@
+"""Runs as a person reads them on a terminal."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import polars as pl
+
+from nvtrader_pipelines.service.cli.summary import COLUMNS, cells, period_table, with_interval
+from nvtrader_pipelines.service.cli.tables import (
+    Format,
+    cell,
+    print_line,
+    print_part,
+    print_title,
+    wide_console,
+    write_rows,
+)
+from nvtrader_pipelines.service.documents.run_facts import stages
+from nvtrader_pipelines.storage.views import SHORT
+
+FIGURES = COLUMNS[1:]
+
+
+def print_runs(runs: pl.DataFrame) -> None:
+    """A line per run, and why runs failed or were interrupted."""
+    lines = [
+        {
+            "run": run["run_id"][:SHORT],
+            "kind": f"{run['kind']}{', validation only' if run['validation_only'] else ''}",
+            "status": run["status"],
+            "experiment": run["partition_key"],
+            "window": window(run),
+            "parent": (run["parent_run_id"] or "")[:SHORT],
+            "net Sharpe [95 %]": with_interval(run),
+            "started": f"{run['started_at']:%Y-%m-%d %H:%M}",
+        }
+        for run in runs.iter_rows(named=True)
+    ]
+    if not lines:
+        wide_console().print("no run yet: nvtrader run", style="dim", highlight=False)
+        return
+    write_rows(pl.DataFrame(lines), Format.TABLE)
+    for run in runs.filter(pl.col("message").is_not_null()).iter_rows(named=True):
+        print_line(f"{run['run_id'][:SHORT]} {run['status']}: {run['message']}")
+
+
+def print_run(document: Mapping[str, Any]) -> None:
+    """Everything known of a run, part by part."""
+    for name, value in document["run"].items():
+        if value not in (None, {}, []):
+            print_line(f"{name:<20} {_text(value)}")
+    print_part("spec", _spec_rows(document["spec"]), "")
+    print_part("policies", pl.DataFrame(document["policies"]), "no policy is trained yet")
+    if document["figures"]:
+        print_figures(pl.DataFrame(document["figures"], infer_schema_length=None))
+    else:
+        print_part("figures", pl.DataFrame(), "no verdict yet")
+    events = pl.DataFrame(document["events"], infer_schema_length=None)
+    print_part("what happened", events if events.is_empty() else stages(events), "nothing yet")
+    for title in ("views", "warnings"):
+        if document[title]:
+            print_title(title)
+            for line in document[title]:
+                print_line(f"  {line}")
+
+
+def print_figures(figures: pl.DataFrame) -> None:
+    """A table per period."""
+    console = wide_console()
+    for period in figures["period"].unique(maintain_order=True) if len(figures) else ():
+        console.print()
+        console.print(period_table(figures.filter(pl.col("period") == period), period))
+
+
+def print_comparison(runs: pl.DataFrame, differ: pl.DataFrame) -> None:
+    """The runs side by side, a column each, and where their specs differ."""
+    columns: dict[str, list[str]] = {"": ["experiment", "kind", "window", *FIGURES, "best baseline"]}
+    for run in runs.iter_rows(named=True):
+        judged = run["sharpe"] is not None
+        own = [*cells({**run, "policy": ""})[1:], cell(run["best_baseline"])] if judged else [""] * (len(FIGURES) + 1)
+        columns[run["run_id"][:SHORT]] = [run["partition_key"], run["kind"], window(run), *own]
+    write_rows(pl.DataFrame(columns), Format.TABLE)
+    first = runs["run_id"][0][:SHORT]
+    print_part("where the specs differ", differ.rename({"left": first, "right": "other"}), "the specs are the same")
+
+
+def window(run: Mapping[str, Any]) -> str:
+    """The first and the last session."""
+    return f"{run['window_first']} to {run['window_last']}"
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict):
+        return json.dumps({name: round(each, 4) if isinstance(each, float) else each for name, each in value.items()})
+    return json.dumps(value) if isinstance(value, list) else str(value)
+
+
+def _spec_rows(spec: Mapping[str, Any], prefix: str = "") -> pl.DataFrame:
+    """Each field of a nested document and its value."""
+    rows: list[tuple[str, str]] = []
+    for name, value in spec.items():
+        if isinstance(value, dict):
+            rows += _spec_rows(value, f"{prefix}{name}.").rows()
+        else:
+            rows.append((f"{prefix}{name}", json.dumps(value)))
+    return pl.DataFrame(rows, schema={"field": pl.String, "value": pl.String}, orient="row")

@@ -1,0 +1,110 @@
+"""`nvtrader policies`: what was trained, what of it trades, and who may take its place."""
+
+import json
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from nvtrader_pipelines.service.cli.errors import one_sentence
+from nvtrader_pipelines.service.cli.options import EPILOG, AsJson, Verbose, found_home, hand_on, person
+
+app = typer.Typer(help="Trained policies: their cards, the one that trades, and the promotion gate.", epilog=EPILOG)
+Policy = Annotated[
+    str,
+    typer.Argument(
+        metavar="POLICY", help="An experiment (its latest run) or the beginning of a run's id; with /seed-K one seed."
+    ),
+]
+All = Annotated[bool, typer.Option("--all", help="Single seeds too, and policies of versions that must be run again.")]
+Reason = Annotated[str, typer.Option("--reason", help="Why; kept in the audit.")]
+
+
+@app.callback(invoke_without_command=True, epilog=EPILOG)
+def policies(
+    context: typer.Context, *, everything: All = False, as_json: AsJson = False, verbose: Verbose = False
+) -> None:
+    """List every trained policy, the latest first, and mark the one that trades; or do something with one."""
+    hand_on(context)
+    if context.invoked_subcommand is None:
+        list_(everything=everything, as_json=as_json, verbose=verbose)
+
+
+@app.command("list", epilog=EPILOG)
+def list_(*, everything: All = False, as_json: AsJson = False, verbose: Verbose = False) -> None:
+    """List every trained policy, the latest first, and mark the one that trades."""
+    from nvtrader_pipelines.promotion.library import library_of
+    from nvtrader_pipelines.promotion.rounds import newer_than_active
+    from nvtrader_pipelines.service.cli.pages.policy_pages import print_library
+    from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
+    from nvtrader_pipelines.storage.ledger import Ledger
+
+    with one_sentence(verbose=verbose):
+        home = found_home()
+        lake = Warehouse(home)
+        library = library_of(lake, Ledger.open(home), seeds=everything)
+        newer = newer_than_active(lake, library.active) if library.active else None
+        if as_json:
+            cards = [card.document() for card in library.cards]
+            _write({"policies": cards, "newer": newer, "problems": library.problems})
+        else:
+            print_library(library, newer, everything=everything)
+
+
+@app.command(epilog=EPILOG)
+def show(policy: Policy, *, as_json: AsJson = False, verbose: Verbose = False) -> None:
+    """Show the card of one policy: its scores, its files, where it comes from, and what the gate said of it."""
+    from nvtrader_pipelines.promotion.library import card_of, named_policy
+    from nvtrader_pipelines.promotion.log import promotions_of
+    from nvtrader_pipelines.service.cli.pages.policy_pages import print_card
+    from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
+    from nvtrader_pipelines.storage.ledger import Ledger
+
+    with one_sentence(verbose=verbose):
+        home = found_home()
+        lake, ledger = Warehouse(home), Ledger.open(home)
+        card = card_of(lake, ledger, named_policy(lake, ledger, policy))
+        said = promotions_of(lake, card.ref)
+        if as_json:
+            _write({**card.document(), "promotions": said.to_dicts()})
+        else:
+            print_card(card, said)
+
+
+@app.command(epilog=EPILOG)
+def activate(policy: Policy, reason: Reason = "", *, as_json: AsJson = False, verbose: Verbose = False) -> None:
+    """Make a policy the one that decides from the next close on, whatever the gate says; what it says is kept."""
+    _put_forward(policy, reason, asks_gate=False, as_json=as_json, verbose=verbose)
+
+
+@app.command(epilog=EPILOG)
+def promote(policy: Policy, *, as_json: AsJson = False, verbose: Verbose = False) -> None:
+    """Ask the promotion gate; where it says yes, the policy decides from the next close on."""
+    _put_forward(policy, "", asks_gate=True, as_json=as_json, verbose=verbose)
+
+
+def _put_forward(policy: str, reason: str, *, asks_gate: bool, as_json: bool, verbose: bool) -> None:
+    """Let the gate or the person decide, and tell what came of it."""
+    from nvtrader_pipelines.promotion.decide import consider, decide
+    from nvtrader_pipelines.runs.lifecycle import now
+    from nvtrader_pipelines.service.cli.pages.policy_pages import print_decision
+    from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
+    from nvtrader_pipelines.storage.ledger import Ledger
+    from nvtrader_pipelines.storage.views import publish
+
+    with one_sentence(verbose=verbose):
+        home = found_home()
+        lake, ledger = Warehouse(home), Ledger.open(home)
+        if asks_gate:
+            said = consider(lake, ledger, policy, person(), now)
+        else:
+            said = decide(lake, ledger, policy, person(), reason, now)
+        publish(lake)
+        if as_json:
+            _write(said.row())
+        else:
+            print_decision(said)
+
+
+def _write(document: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(document, indent=1, default=str) + "\n")

@@ -1,0 +1,137 @@
+"""`nvtrader portfolio`: where an account stands; a person accepts what it holds where that differs."""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from nvtrader_pipelines.service.cli.errors import one_sentence
+from nvtrader_pipelines.service.cli.options import EPILOG, Account, AsJson, Verbose, found_home, hand_on, person
+from nvtrader_pipelines.service.cli.tables import print_line, print_lines, print_part
+
+if TYPE_CHECKING:
+    import polars as pl
+
+app = typer.Typer(help="Where an account stands, and what it holds otherwise than expected.", epilog=EPILOG)
+Why = Annotated[str, typer.Option("--reason", help="Why; kept in the audit.")]
+
+
+@app.callback(invoke_without_command=True, epilog=EPILOG)
+def portfolio(
+    context: typer.Context, account: Account = "paper", *, as_json: AsJson = False, verbose: Verbose = False
+) -> None:
+    """Show where an account stands: positions, cash, equity, the last plan, what waits, whether trading is stopped."""
+    hand_on(context)
+    if context.invoked_subcommand is None:
+        _show(account, as_json=as_json, verbose=verbose)
+
+
+@app.command(epilog=EPILOG)
+def accept(reason: Why, account: Account = "paper", *, as_json: AsJson = False, verbose: Verbose = False) -> None:
+    """Take what an account holds as it is, where it differs from what was expected; it then trades on."""
+    from nvtrader_pipelines.desk.desk import Desk
+    from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
+    from nvtrader_pipelines.storage.views import publish
+
+    with one_sentence(verbose=verbose):
+        lake, by = Warehouse(found_home()), person()
+        desk = Desk.open(lake, account, by=by)
+        event = desk.accept(by, reason)
+        desk.mirror()
+        publish(lake)
+        if as_json:
+            sys.stdout.write(json.dumps(event.model_dump(mode="json"), indent=1) + "\n")
+        else:
+            found = "; ".join(event.detail["differences"])
+            print_line(f"what {account} held at the close of {event.session} is accepted by {by}: {found}")
+
+
+def _show(account: str, *, as_json: bool, verbose: bool) -> None:
+    """Where the account stands, as a document or for a person."""
+    from nvtrader_pipelines.desk.accounts import read_account
+    from nvtrader_pipelines.promotion.active_policy import read_active
+    from nvtrader_pipelines.promotion.recency import told_until
+    from nvtrader_pipelines.promotion.rounds import newer_than_active
+    from nvtrader_pipelines.service.documents.account_facts import AccountFacts, standing
+    from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
+    from nvtrader_pipelines.storage.panels import Panels
+
+    with one_sentence(verbose=verbose):
+        home = found_home()
+        lake, kind, active = Warehouse(home), read_account(home, account).kind, read_active(home)
+        document = {
+            "kind": kind,
+            "active_policy": active
+            and {
+                "policy": active.policy,
+                "run_id": active.run_id,
+                "may_trade": told_until(Panels(lake), active),
+                "newer": newer_than_active(lake, active),
+            },
+            **standing(AccountFacts.of(home, account)),
+        }
+        if as_json:
+            sys.stdout.write(json.dumps(document, indent=1, default=str) + "\n")
+        else:
+            print_standing(document)
+
+
+def print_standing(document: Mapping[str, Any]) -> None:
+    """The account as a person reads it."""
+    active = document["active_policy"]
+    lines = {
+        "account": f"{document['account']} ({document['kind']})",
+        "active policy": f"{active['policy']} of run {active['run_id']}"
+        if active
+        else "none: nvtrader policies activate NAME",
+        **({"it may trade": active["may_trade"], "a newer run": active["newer"] or ""} if active else {}),
+        **(_book_lines(document) if "session" in document else {"session": "not opened yet: nvtrader paper"}),
+        "last plan": _plan_line(document["last_plan"]),
+        "waits for you": ", ".join(document["waiting"]),
+        "open orders": ", ".join(document["open_orders"]),
+    }
+    print_lines(lines)
+    stopped = document["kill_switch"]
+    switch = f"engaged: {stopped}" if stopped else "not engaged"
+    print_line(f"{'kill switch':<16} {switch}", "bold red" if stopped else None)
+    if "session" in document:
+        print_part("positions", _positions(document["positions"]), "all in cash")
+
+
+def _positions(held: Sequence[Mapping[str, Any]]) -> "pl.DataFrame":
+    """A row for each name held."""
+    import polars as pl
+
+    numbers = ("shares", "price", "value", "weight")
+    rows = pl.DataFrame(held, schema={"symbol": pl.String, **dict.fromkeys(numbers, pl.Float64)})
+    shown = rows.with_columns(pl.col("shares").round(4), (100.0 * pl.col("weight")).alias("weight"))
+    return shown.with_columns(pl.col("price", "value", "weight").round(2)).rename({"weight": "weight %"})
+
+
+def _book_lines(document: Mapping[str, Any]) -> dict[str, str]:
+    return {
+        "session": str(document["session"]),
+        "equity": f"{document['value']:,.2f}, {document['equity'] - 1:+.2%} since the opening",
+        "that session": f"{document['net_return']:+.2%}",
+        "drawdown": f"{document['drawdown']:.1%}",
+        "cash": f"{document['cash']:,.2f} ({document['cash_weight']:.1%})",
+        "reconciliation": _reconciliation_line(document),
+    }
+
+
+def _reconciliation_line(document: Mapping[str, Any]) -> str:
+    if not document["differences"]:
+        return "as expected"
+    found, accepted = "; ".join(document["differences"]), document["accepted"]
+    if accepted:
+        return f"differs: {found}; accepted by {accepted['by']}: {accepted['reason']}"
+    return f"DIFFERS: {found}; nothing trades on until it is put right, or: nvtrader portfolio accept"
+
+
+def _plan_line(plan: Mapping[str, Any] | None) -> str:
+    if plan is None:
+        return "none yet"
+    why = f": {plan['reason']}" if plan["reason"] else ""
+    return f"{plan['plan_id']} of {plan['session']}, {plan['status']}{why}"

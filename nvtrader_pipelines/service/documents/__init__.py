@@ -1,0 +1,1 @@
+"""Documents that `--json`, the report and programs share."""

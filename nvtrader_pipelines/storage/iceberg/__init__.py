@@ -1,0 +1,1 @@
+"""Iceberg tables: catalog, commits, data files, snapshots, upkeep."""

@@ -1,0 +1,190 @@
+"""New data files of a table: rows become Parquet in batches, partition by partition, before any is committed."""
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import quote_plus
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table as IcebergTable
+from pyiceberg.types import IcebergType, ListType, NestedField
+
+from nvtrader_pipelines.storage.iceberg import fsync_io
+
+ROWS_PER_GROUP = 131_072  # what is gathered before it is encoded, and what a reader's thread takes at a time
+MAX_FILE_BYTES = 512 << 20
+DICTIONARY_BYTES = 256 << 10  # a column with more values than fit is not worth a dictionary
+NO_DICTIONARY = ("float", "double", "long", "boolean")  # nearly every value is another one
+_ARROW: dict[str, pa.DataType] = {
+    "string": pa.string_view(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "boolean": pa.bool_(),
+    "date": pa.date32(),
+    "timestamptz": pa.timestamp("us", "UTC"),
+}
+
+
+class DataFiles:
+    """Writes rows to new files of a table, each of one partition; leaving the block by an error deletes them.
+
+    What waits to be encoded is at most one row group for each partition that is open, so that rows which come in
+    batches never lie in memory together.
+    """
+
+    def __init__(self, iceberg: IcebergTable) -> None:
+        self._folder = Path(iceberg.location().removeprefix("file://")) / "data"
+        self._schema = iceberg.schema()
+        self._by = [field.name for field in iceberg.spec().fields]
+        self._open: dict[tuple[Any, ...], _PartitionFiles] = {}
+
+    def write(self, rows: pl.DataFrame) -> None:
+        """Add rows; float NaN is written as null, and so is a column that the table has and they lack.
+
+        Raises:
+            ValueError: if a value does not fit its column.
+        """
+        for key, part in _partitions(rows.fill_nan(None), self._by):
+            if key not in self._open:
+                folder = self._folder.joinpath(*map(_folder_name, self._by, key))
+                constants = {name: value for name, value in zip(self._by, key, strict=True) if _is_text(value)}
+                self._open[key] = _PartitionFiles(folder, self._schema, constants)
+            self._open[key].write(part)
+
+    @property
+    def paths(self) -> list[str]:
+        """The files so far; complete once the block has been left."""
+        return [str(path) for files in self._open.values() for path in files.paths]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, _: object, __: TracebackType | None) -> None:
+        for files in self._open.values():
+            if kind is None:
+                files.close()
+            else:
+                files.discard()
+
+
+class _PartitionFiles:
+    """The files of one partition, one after the other."""
+
+    def __init__(self, folder: Path, schema: Schema, constants: dict[str, str]) -> None:
+        self._folder, self._schema, self._constants = folder, schema, constants
+        self._arrow = pa.schema([_arrow_field(field, field.name in constants) for field in schema.fields])
+        self._waiting: list[pa.Table] = []
+        self._n_waiting = 0
+        self._writer: pq.ParquetWriter | None = None
+        self._name = uuid.uuid4().hex
+        self.paths: list[Path] = []
+
+    def write(self, rows: pl.DataFrame) -> None:
+        self._waiting.append(self._to_arrow(rows))
+        self._n_waiting += len(rows)
+        if self._n_waiting >= ROWS_PER_GROUP:
+            self._encode(self._n_waiting - self._n_waiting % ROWS_PER_GROUP)
+
+    def close(self) -> None:
+        if self._n_waiting:
+            self._encode(self._n_waiting)
+        self._close_file()
+
+    def discard(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+        for path in self.paths:
+            path.unlink(missing_ok=True)
+
+    def _encode(self, n_rows: int) -> None:
+        gathered = pa.concat_tables(self._waiting)
+        rest = gathered.slice(n_rows)
+        self._waiting, self._n_waiting = [rest], len(rest)
+        for start in range(0, n_rows, ROWS_PER_GROUP):
+            writer = self._writer or self._open_file()
+            writer.write_table(gathered.slice(start, min(ROWS_PER_GROUP, n_rows - start)))
+            if self.paths[-1].stat().st_size >= MAX_FILE_BYTES:
+                self._close_file()
+
+    def _open_file(self) -> pq.ParquetWriter:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self.paths.append(self._folder / f"{self._name}-{len(self.paths):05d}.parquet")
+        self._writer = pq.ParquetWriter(
+            self.paths[-1],
+            self._arrow,
+            compression="zstd",
+            use_dictionary=[path for field in self._schema.fields for path in _dictionary_paths(field)],  # pyright: ignore[reportArgumentType] - names are accepted
+            dictionary_pagesize_limit=DICTIONARY_BYTES,
+            store_schema=False,  # the types of the table count, not those of the writer's memory
+        )
+        return self._writer
+
+    def _close_file(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+            fsync_io.sync(str(self.paths[-1]))
+
+    def _to_arrow(self, rows: pl.DataFrame) -> pa.Table:
+        texts = rows.select(pl.col(pl.Categorical, pl.Enum).cast(pl.String))
+        found = rows.with_columns(texts).to_arrow(compat_level=pl.CompatLevel.newest())
+        columns = [self._column(found, field, len(rows)) for field in self._arrow]
+        return pa.Table.from_arrays(columns, schema=self._arrow)
+
+    def _column(self, found: pa.Table, field: pa.Field, n_rows: int) -> pa.ChunkedArray | pa.Array:
+        if field.name in self._constants:  # a partition's own value is written without a look at each row
+            value = pa.array([self._constants[field.name]])
+            return pa.DictionaryArray.from_arrays(np.zeros(n_rows, dtype=np.int32), value)
+        if field.name not in found.column_names:
+            return pa.nulls(n_rows, field.type)
+        return found[field.name].cast(field.type)
+
+
+def _partitions(rows: pl.DataFrame, by: list[str]) -> Iterator[tuple[tuple[Any, ...], pl.DataFrame]]:
+    if rows.is_empty():
+        return
+    first = rows.select(by).row(0) if by else ()
+    same = [pl.col(name).eq_missing(pl.lit(value)).all() for name, value in zip(by, first, strict=True)]
+    if all(rows.select(same).row(0)) if by else True:
+        yield first, rows
+    else:
+        yield from rows.partition_by(by, as_dict=True, maintain_order=True).items()
+
+
+def _folder_name(name: str, value: object) -> str:
+    return f"{name}={'null' if value is None else quote_plus(str(value))}"
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _arrow_field(field: NestedField, is_constant: bool) -> pa.Field:  # noqa: FBT001
+    kind = pa.dictionary(pa.int32(), pa.string()) if is_constant else _arrow_type(field.field_type)
+    return pa.field(field.name, kind, metadata=_field_id(field.field_id))
+
+
+def _arrow_type(kind: IcebergType) -> pa.DataType:
+    if isinstance(kind, ListType):
+        return pa.large_list(pa.field("element", _arrow_type(kind.element_type), metadata=_field_id(kind.element_id)))
+    return _ARROW[str(kind)]
+
+
+def _field_id(number: int) -> dict[str, str]:
+    return {"PARQUET:field_id": str(number)}
+
+
+def _dictionary_paths(field: NestedField) -> list[str]:
+    """The field's place in a Parquet file, where a dictionary pays: groups by plain texts are almost twice as slow."""
+    kind = field.field_type
+    if isinstance(kind, ListType):
+        return [] if str(kind.element_type) in NO_DICTIONARY else [f"{field.name}.list.element"]
+    return [] if str(kind) in NO_DICTIONARY else [field.name]

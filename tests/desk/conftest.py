@@ -1,0 +1,25 @@
+"""A home whose policy may trade."""
+
+import shutil
+
+import pytest
+
+from tests.desk.desks import DESKS, judged_home, make_active
+
+
+@pytest.fixture(scope="session")
+def judged(tmp_path_factory):
+    """A home with a tested run; only to be copied or read."""
+    return judged_home(tmp_path_factory.mktemp("desk") / "home")
+
+
+@pytest.fixture
+def trading_home(judged, monkeypatch):
+    """That home with its policy active, no account and no event yet."""
+    lake, run = judged
+    DESKS.clear()
+    monkeypatch.delenv("NVTRADER_KILL_SWITCH", raising=False)
+    for folder in (lake.home.runtime, lake.home.audit, lake.home.accounts):
+        shutil.rmtree(folder, ignore_errors=True)
+    make_active(lake, run)
+    return lake, run

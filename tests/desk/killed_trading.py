@@ -1,0 +1,121 @@
+"""An account traded by processes that are killed between any two of their durable effects, and by one that is not.
+
+Run as `python -m tests.desk.killed_trading <folder> <seed>`; what came of it is one line of JSON.
+"""
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from nvtrader_pipelines.execution.brokers.account_spec import PaperAccountSpec
+from nvtrader_pipelines.execution.plan import Finding
+from nvtrader_pipelines.storage.account_book import SqliteBook
+from nvtrader_pipelines.storage.audit_log import JsonlAudit
+from nvtrader_pipelines.storage.home import Home
+from tests.execution.desks import ACCOUNT, Account, Deployed, prices_of, spec_of
+from tests.panels import GAP, eventful_panel
+
+N_KILLS, MOST_EFFECTS = 20, 9
+FIRST, LAST = GAP[0] - 4, GAP[0] + 14  # sessions; among them one in which a wanted name has no price
+SOFT = Finding(rule="turnover_pct_warn", level="soft", figure=0.5, bound=0.2, sentence="turnover is high")
+ACCOUNTS = {  # filled as wanted, and in part
+    "fractions": PaperAccountSpec(),
+    "whole": PaperAccountSpec(whole_shares=True, slippage_bps=5.0, volume_share=0.2),
+}
+EFFECTS = {"settle", "place", "cancel", "fill", "append"}
+
+
+class Fuse:
+    """Kills this process right before or right after one of its effects."""
+
+    def __init__(self, after=None, early=False):
+        self.left, self.early = after, early
+
+    def burn(self, effect, *arguments):
+        if self.left is None:
+            return effect(*arguments)
+        self.left -= 1
+        if self.left == 0 and self.early:
+            os.kill(os.getpid(), signal.SIGKILL)
+        result = effect(*arguments)
+        if self.left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return result
+
+
+class Fused:
+    """A store whose effects burn a fuse."""
+
+    def __init__(self, store, fuse):
+        self._store, self._fuse = store, fuse
+
+    def __getattr__(self, name):
+        method = getattr(self._store, name)
+        return (lambda *given: self._fuse.burn(method, *given)) if name in EFFECTS else method
+
+
+def opened(folder, kind, fuse):
+    """The account as a process finds it."""
+    home, panel = Home(Path(folder)), eventful_panel()
+    deployed = Deployed(panel, spec_of(environment={"rebal_freq": 2, "lookback": 5, "episode_len": 20}))
+    stores = Fused(JsonlAudit(home), fuse), Fused(SqliteBook(home, ACCOUNT), fuse)
+    prices = prices_of(panel, volume=6000.0)
+    return Account(deployed, *stores, account_spec=ACCOUNTS[kind], prices=prices, findings=lambda plan, t: (SOFT,))
+
+
+def trade(folder, kind, fuse):
+    """Every session from where the account stands to the last one."""
+    account = opened(folder, kind, fuse)
+    account.trader.open_at(FIRST)
+    begin = FIRST
+    while begin < LAST and account.trader.finished(begin, acknowledge=True):
+        begin += 1
+    for t in range(begin, LAST + 1):
+        account.session(t, acknowledge=True)
+
+
+def in_a_process(folder, kind, fuse):
+    """Trade in a process of its own; what it ended with, negative for a signal."""
+    fork = os.fork()
+    if fork == 0:
+        trade(folder, kind, fuse)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(fork, 0)[1])
+
+
+def left(folder):
+    """What an account and its audit come to."""
+    home = Home(Path(folder))
+    book, events = SqliteBook(home, ACCOUNT), JsonlAudit(home).events(ACCOUNT)
+    plans = sorted({event.plan_id for event in events if event.plan_id})
+    said = {event.event_id: event.model_dump(mode="json", exclude={"at"}) for event in events}
+    return {
+        "states": [state.model_dump(mode="json") for state in book.states()],
+        "orders": [each.model_dump(mode="json") for plan in plans for each in book.orders(plan)],
+        "fills": [each.model_dump(mode="json") for plan in plans for each in book.fills(plan)],
+        "events": said,
+        "n_events": len(events),
+    }
+
+
+def main(folder, seed):
+    """Both accounts of each kind."""
+    generator, found = np.random.default_rng(seed), {}
+    for kind in ACCOUNTS:
+        whole, killed = f"{folder}/{kind}-whole", f"{folder}/{kind}-killed"
+        trade(whole, kind, Fuse())  # here, so that the forks need not compile again
+        ended = []
+        for _ in range(N_KILLS):
+            fuse = Fuse(int(generator.integers(1, MOST_EFFECTS)), bool(generator.random() < 0.5))
+            ended.append(in_a_process(killed, kind, fuse))
+        ended.append(in_a_process(killed, kind, Fuse()))
+        found[kind] = {"ended": ended, "whole": left(whole), "killed": left(killed)}
+    sys.stdout.write(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))

@@ -1,0 +1,264 @@
+"""What stops a session says so in a sentence and leaves the audit and the book as they were, byte by byte."""
+
+import datetime as dt
+import sqlite3
+from contextlib import closing
+from dataclasses import replace
+from functools import partial
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from nvtrader_pipelines.desk import desk as desk_module
+from nvtrader_pipelines.desk.desk import Desk
+from nvtrader_pipelines.desk.market import DeskMarket
+from nvtrader_pipelines.execution.brokers.account_spec import AlpacaAccountSpec
+from nvtrader_pipelines.execution.brokers.broker import Holdings, Receipt
+from nvtrader_pipelines.execution.brokers.live_venue import AtMarket
+from nvtrader_pipelines.execution.errors import ExecutionError
+from nvtrader_pipelines.execution.journal import Journal
+from nvtrader_pipelines.execution.plan import Finding
+from nvtrader_pipelines.execution.trader import Oversight, Trader
+from nvtrader_pipelines.portfolio.pipeline import RiskLimits, WeightPipeline
+from nvtrader_pipelines.storage.account_book import SqliteBook, book_path
+from nvtrader_pipelines.storage.audit_log import JsonlAudit
+from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
+from tests.execution.brokers.test_live_venue import Exchange
+from tests.execution.desks import ACCOUNT, Account, Deployed, Switch, Wants, prices_of, spec_of, ticking
+from tests.markets import synthetic_panel
+
+PANEL = synthetic_panel(40, 10)
+NAME = PANEL.symbols[3]
+SPEC = spec_of(pipeline=WeightPipeline(risk_limits=RiskLimits(max_position=0.5)))
+AT = dt.datetime(2024, 1, 2, tzinfo=dt.UTC)
+SOFT = Finding(rule="turnover_pct_warn", level="soft", figure=0.5, bound=0.2, sentence="turnover is high")
+
+
+@pytest.fixture
+def traded(home):
+    """An account in cash whose first plan, of ten names, waits for its fill."""
+    book = SqliteBook(home, ACCOUNT)
+    policy = Wants(*np.full(11, 1 / 11))
+    account = Account(Deployed(PANEL, SPEC, policy), JsonlAudit(home), book, prices=prices_of(PANEL))
+    yield account.open(10)
+    book.close()
+
+
+def written(home):
+    """The audit's bytes, and all that the book holds."""
+    audit = {path.name: path.read_bytes() for path in sorted(home.audit.iterdir())}
+    with closing(sqlite3.connect(book_path(home, ACCOUNT))) as book:
+        return audit, list(book.iterdump())
+
+
+def with_market(traded, **arrays):
+    """The session on another market."""
+    traded.deployed.panel = replace(PANEL, **arrays)
+    return session(traded)
+
+
+def session(traded):
+    traded.trader = traded.hired()
+    return lambda: traded.session(11)
+
+
+def nan_open(traded, home, monkeypatch):
+    traded.prices.opens[11, 3] = np.nan
+    return session(traded)
+
+
+def nan_close_of_a_wanted_name(traded, home, monkeypatch):
+    traded.prices.closes[11, 3] = np.nan
+    return session(traded)
+
+
+def nan_return(traded, home, monkeypatch):
+    returns = PANEL.close_returns.copy()
+    returns[11, 3] = np.nan
+    return with_market(traded, close_returns=returns)
+
+
+def without_a_price(traded, home, monkeypatch):
+    traded.prices.last_closes[:, 3] = np.nan
+    tradable = PANEL.tradable.copy()
+    tradable[:, 3] = False
+    return with_market(traded, tradable=tradable)
+
+
+def negative_cash(traded, home, monkeypatch):
+    state = traded.book.last()
+    weights = (1.1, *np.zeros(9), -0.1)
+    with closing(sqlite3.connect(book_path(home, ACCOUNT))) as book, book:
+        book.execute(
+            "UPDATE states SET document = ?", [state.model_copy(update={"weights": weights}).model_dump_json()]
+        )
+    return session(traded)
+
+
+def a_plan_older_than_the_session(traded, home, monkeypatch):
+    plan = Journal(traded.log, ACCOUNT).records()[0].plan
+    traded.trade(11, 12)
+    return lambda: traded.broker.fill(plan, 12) and traded.broker.orders(plan, 12)
+
+
+def an_approval_twice(traded, home, monkeypatch):
+    traded.trade(11, 12)
+    traded.findings = lambda plan, t: (SOFT,)
+    traded.trader = traded.hired()
+    traded.session(13)
+    desk = Desk.open(Warehouse(home), clock=lambda: AT)
+    plan = Journal(traded.log, ACCOUNT).records()[-1].plan.plan_id
+    desk.approve(plan, "ann")
+    return lambda: desk.approve(plan, "ann")
+
+
+def an_answer_while_orders_are_placed(traded, home, monkeypatch):
+    plan = Journal(traded.log, ACCOUNT).records()[0].plan
+    traded.broker.submit(traded.broker.orders(plan, 10)[0][0])  # by an attempt that was killed right after
+    return lambda: Desk.open(Warehouse(home), clock=lambda: AT).override(plan.plan_id, "ann", "earnings")
+
+
+def a_corrupt_pointer(traded, home, monkeypatch):
+    home.active_policy.parent.mkdir(parents=True, exist_ok=True)
+    home.active_policy.write_text('{"run_id": ')
+    return lambda: list(Desk.open(Warehouse(home), clock=lambda: AT).trade())
+
+
+def stale_bars(traded, home, monkeypatch):
+    market = SimpleNamespace(is_live=True, panel=PANEL, day=lambda t: PANEL.sessions[t].item())
+    market.require_fresh = partial(DeskMarket.require_fresh, market)
+    monkeypatch.setattr(desk_module, "active_policy", lambda lake: None)
+    monkeypatch.setattr(Desk, "_market_of", lambda desk, active: market)
+    return lambda: list(Desk.open(Warehouse(home), clock=lambda: AT).trade())
+
+
+def a_silent_broker(traded, home, monkeypatch):
+    exchange = Exchange()
+    exchange.holdings, exchange.silent = lambda: Holdings({}, 1e5, 1e5), {PANEL.symbols[0]}
+    venue = AtMarket(exchange, (PANEL, traded.prices), traded.book, AlpacaAccountSpec())
+    oversight = Oversight(Switch(), lambda plan, t: (), lambda day: {}, ticking(), "test")
+    trader = Trader(traded.deployed, venue, Journal(traded.log, ACCOUNT), oversight)
+    with pytest.raises(ExecutionError, match="must answer"):
+        trader.clear(10)  # its orders are kept before the first is placed
+    return lambda: trader.clear(10)
+
+
+@pytest.mark.parametrize(
+    ("bad", "sentence"),
+    [
+        (nan_open, f"{NAME} is held or wanted and must have a price"),
+        (nan_close_of_a_wanted_name, f"{NAME} is held or wanted and must have a price"),
+        (nan_return, f"the return of {NAME} on .* must be a finite number"),
+        (without_a_price, f"{NAME} is held or wanted and must have a price"),
+        (negative_cash, "owes nothing, but its cash is -0.1"),
+        (a_plan_older_than_the_session, "it is too late for it"),
+        (an_approval_twice, "decided on once, but .* was approved by ann"),
+        (an_answer_while_orders_are_placed, "may be at the broker already"),
+        (a_corrupt_pointer, "cannot be read as the active policy"),
+        (stale_bars, "need the bars of its last session"),
+        (a_silent_broker, "the broker must answer, but did not"),
+    ],
+)
+def test_bad_input_is_a_sentence_and_nothing_is_written(bad, sentence, traded, home, monkeypatch):
+    attempt = bad(traded, home, monkeypatch)
+    before = written(home)
+    for _ in range(2):
+        with pytest.raises((ExecutionError, StorageError), match=sentence):
+            attempt()
+        assert written(home) == before
+
+
+@pytest.fixture
+def desk(traded, home, monkeypatch):
+    """The account's desk, on the market it was traded on."""
+    market = SimpleNamespace(
+        is_live=False, panel=PANEL, day=lambda t: PANEL.sessions[t].item(), deployment=traded.deployed
+    )
+    market.n_ended = len(PANEL.sessions)
+    market.require_fresh, market.index_of = lambda now: None, lambda day: PANEL.index_of(np.datetime64(day))
+    market.venue, market.findings = lambda book: traded.broker, lambda plan, t: ()
+    market.unbuyable = lambda day: {}
+    traded.deployed.fresh = lambda: traded.deployed
+    monkeypatch.setattr(desk_module, "active_policy", lambda lake: None)
+    monkeypatch.setattr(Desk, "_market_of", lambda desk, active: market)
+    return Desk.open(Warehouse(home), clock=lambda: AT)
+
+
+@pytest.mark.parametrize(
+    ("lost", "what"),
+    [
+        (("states", "orders", "fills"), f"the state of {PANEL.sessions[10]} and 2"),
+        (("states",), f"the state of {PANEL.sessions[10]} and 1 more"),
+        (("orders",), "order .* and 9 more"),
+        (("fills",), "the fill of order .* and 9 more"),
+    ],
+)
+def test_a_book_that_was_lost_or_is_an_older_copy_is_not_traded_on(lost, what, traded, home, desk):
+    traded.trade(11, 13)
+    plan = Journal(traded.log, ACCOUNT).records()[-1].plan.plan_id
+    assert len(desk.due()) == 26
+    with closing(sqlite3.connect(book_path(home, ACCOUNT))) as book, book:
+        for table in lost:
+            book.execute(f"DELETE FROM {table}")
+    for attempt in (desk.due, lambda: list(desk.trade()), lambda: desk.approve(plan, "ann")):
+        with pytest.raises(ExecutionError, match=f"must have all that the audit tells of it, but .* lacks {what}"):
+            attempt()
+
+
+def test_an_audit_whose_last_rows_were_cut_off_is_not_traded_on_until_it_is_whole(traded, home, desk):
+    traded.trade(11, 13)
+    traded.trader.execute(14)
+    rows, events = traded.log.path.read_bytes().splitlines(keepends=True), traded.log.events()
+    n_cleared = max(n for n, event in enumerate(events, start=1) if event.kind == "cleared")
+
+    def cut(left):
+        traded.log.path.write_bytes(b"".join(rows[:left]))
+        return Desk.open(desk.lake, clock=lambda: AT)
+
+    for left in (0, 5, n_cleared - 1):
+        begun, before = cut(left), written(home)
+        for step, *given in (("due",), ("execute",), ("clear",), ("approve", events[-1].plan_id, "ann")):
+            with pytest.raises(ExecutionError, match=r"must tell of all that the book of an account has, .*; put the"):
+                getattr(begun, step)(*given)
+        assert written(home) == before
+    for left in (n_cleared, n_cleared + 3, len(rows)):  # as a step that was killed leaves them
+        assert len(cut(left).due()) == 26
+
+
+def test_fills_that_a_killed_step_left_untold_are_told_before_the_account_is_settled(traded, home, desk):
+    append = traded.log.append
+    traded.log.append = lambda events: append([event for event in events if event.kind != "filled"])
+    traded.trader.execute(11)
+    assert desk.settle().session == PANEL.sessions[11].item()
+    told = {event.order_id for event in JsonlAudit(home).events(ACCOUNT) if event.kind == "filled"}
+    assert told == traded.book.kept().fills
+    assert len(told) == 10
+    assert len(desk.due()) == 28
+
+
+def halted(traded):
+    tradable = PANEL.tradable.copy()
+    tradable[11, 3] = False
+    traded.deployed.panel = replace(PANEL, tradable=tradable)
+    traded.trader = traded.hired()
+    return "it has no price on"
+
+
+def refused(traded):
+    submit = traded.broker.submit
+    no = Receipt("", "", "rejected", "not borrowable")
+    traded.broker.submit = lambda order: no if order.symbol == NAME else submit(order)
+    return "rejected: not borrowable"
+
+
+@pytest.mark.parametrize("bad", [halted, refused])
+def test_a_name_of_ten_that_is_halted_or_refused_leaves_nothing_but_its_reason_and_the_others_trade(bad, traded):
+    reason = bad(traded)
+    state = traded.session(11)
+    events = [event for event in traded.log.events(ACCOUNT) if event.order_id is not None]
+    own = [(event.kind, event.reason.startswith(reason)) for event in events if event.symbol == NAME]
+    assert own == [("cancelled", True)]
+    assert len({event.symbol for event in events if event.kind == "filled"}) == 9
+    assert NAME not in state.shares

@@ -1,0 +1,229 @@
+"""Whatever is in the switch's place stops trading; halting and resuming are rows of the audit."""
+
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from nvtrader_pipelines.desk.halt import halt, resume
+from nvtrader_pipelines.storage.audit_log import JsonlAudit
+from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.kill_switch import VARIABLE, FileKillSwitch
+
+AT = datetime(2022, 3, 10, 15, 30, tzinfo=UTC)
+
+
+@pytest.fixture(autouse=True)
+def _unset(monkeypatch):
+    monkeypatch.delenv(VARIABLE, raising=False)
+
+
+@pytest.fixture
+def switch(home):
+    return FileKillSwitch(home)
+
+
+@pytest.fixture
+def log(home):
+    return JsonlAudit(home)
+
+
+@pytest.fixture
+def clock():
+    moments = (AT + timedelta(minutes=n) for n in range(9))
+    return lambda: next(moments)
+
+
+def told(log):
+    return [(each.kind, each.by, each.reason) for each in log.events()]
+
+
+def test_where_nothing_is_the_switch_is_not_engaged_and_reading_makes_nothing(home, switch):
+    assert switch.engaged() is None
+    assert not home.runtime.exists()
+
+
+def _file(content):
+    return lambda path: path.write_bytes(content)
+
+
+PLACES = {
+    "an empty file": _file(b""),
+    "a note by hand": _file(b"market is odd"),
+    "zeros": _file(b"\0" * 80),
+    "no UTF-8": _file(b"\xff\xfe"),
+    "another JSON": _file(b'{"reason": "x"}'),
+    "a JSON that is no mapping": _file(b"[]"),
+    "a moment that is none": _file(b'{"reason": "x", "by": "pat", "at": "soon"}'),
+    "a moment before all in UTC": _file(b'{"reason": "x", "by": "pat", "at": "0001-01-01T00:00:00+14:00"}'),
+    "a moment after all in UTC": _file(b'{"reason": "x", "by": "pat", "at": "9999-12-31T23:00:00-14:00"}'),
+    "a directory": lambda path: path.mkdir(),
+    "a link to nowhere": lambda path: path.symlink_to("gone"),
+    "a link to itself": lambda path: path.symlink_to(path),
+    "a link to an endless device": lambda path: path.symlink_to("/dev/zero"),
+    "a pipe": os.mkfifo,
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_anything_in_its_place_engages_it_until_it_is_resumed(home, switch, log, clock, place):
+    home.runtime.mkdir()
+    PLACES[place](home.kill_switch)
+    assert "is there, but does not say why" in switch.engaged()
+    assert "stopped already" in halt(home, log, "pat", "again", clock)
+    assert resume(home, log, "pat", "looked at", clock) == "trading may resume"
+    assert switch.engaged() is None
+    (again, *rest) = told(log)
+    assert again[:2] == ("halted", "pat")
+    assert again[2].startswith("again; it was stopped already: the kill switch ")
+    assert rest == [("resumed", "pat", "looked at")]
+
+
+def test_a_place_that_cannot_be_looked_at_counts_as_engaged(home, switch, log, clock):
+    home.runtime.parent.mkdir(exist_ok=True)
+    home.runtime.write_text("a file where a folder must be")
+    assert "cannot be looked at (Not a directory), which counts as engaged" in switch.engaged()
+    assert "stopped already" in halt(home, log, "pat", "again", clock)
+    with pytest.raises(StorageError, match=r"cannot be removed .* so trading stays stopped; remove it by hand"):
+        resume(home, log, "pat", "looked at", clock)
+    assert [kind for kind, *_ in told(log)] == ["halted", "resumed", "halted"]
+
+
+def test_a_file_that_may_not_be_read_engages_it(home, switch, monkeypatch):
+    home.runtime.mkdir()
+    home.kill_switch.touch()
+
+    def refuse(path):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    assert "does not say why" in switch.engaged()
+
+
+@pytest.mark.parametrize("value", ["1", "true", "yes", "no", "00", " "])
+def test_the_variable_engages_it(monkeypatch, switch, value):
+    monkeypatch.setenv(VARIABLE, value)
+    assert switch.engaged() == f"the environment has {VARIABLE}={value}"
+
+
+@pytest.mark.parametrize("value", ["", "0"])
+def test_a_variable_that_is_empty_or_zero_does_not(monkeypatch, switch, value):
+    monkeypatch.setenv(VARIABLE, value)
+    assert switch.engaged() is None
+
+
+def test_halting_says_who_and_why_and_is_a_row(home, switch, log, clock):
+    assert halt(home, log, "pat", "fire drill", clock) == "trading is stopped: fire drill"
+    assert switch.engaged() == "pat stopped trading at 2022-03-10 15:30 UTC: fire drill"
+    assert told(log) == [("halted", "pat", "fire drill")]
+
+
+def test_halting_twice_says_so_and_keeps_the_first_reason(home, switch, log, clock):
+    halt(home, log, "pat", "fire drill", clock)
+    said = halt(home, log, "kim", "me too", clock)
+    assert said == "trading is stopped already: pat stopped trading at 2022-03-10 15:30 UTC: fire drill"
+    assert "fire drill" in switch.engaged()
+    assert told(log) == [
+        ("halted", "pat", "fire drill"),
+        ("halted", "kim", "me too; it was stopped already: pat stopped trading at 2022-03-10 15:30 UTC: fire drill"),
+    ]
+
+
+def test_resuming_is_a_row_and_it_may_be_halted_again(home, switch, log, clock):
+    halt(home, log, "pat", "fire drill", clock)
+    assert resume(home, log, "kim", "over", clock) == "trading may resume"
+    assert switch.engaged() is None
+    halt(home, log, "pat", "real fire", clock)
+    assert [kind for kind, *_ in told(log)] == ["halted", "resumed", "halted"]
+
+
+def test_resuming_what_was_not_stopped_says_so_and_is_no_row(home, log, clock):
+    assert "was not stopped by the file" in resume(home, log, "pat", "over", clock)
+    assert told(log) == []
+
+
+@pytest.mark.parametrize("stopped", [True, False])
+def test_resuming_while_the_variable_is_set_says_that_it_is_still_stopped(
+    home, switch, log, clock, monkeypatch, stopped
+):
+    if stopped:
+        halt(home, log, "pat", "fire drill", clock)
+    monkeypatch.setenv(VARIABLE, "1")
+    assert f"still stopped here, for the environment has {VARIABLE}=1: unset it" in resume(
+        home, log, "pat", "over", clock
+    )
+    assert not home.kill_switch.exists()
+    assert switch.engaged() is not None
+
+
+class Interrupted(JsonlAudit):
+    """An audit whose rows take a while: another process stops trading meanwhile."""
+
+    def append(self, events):
+        self.other = Thread(target=halt, args=(self.home, JsonlAudit(self.home), "kim", "news", lambda: AT))
+        self.other.start()
+        self.other.join(0.3)  # it waits for its turn, or was done before the file is removed
+        super().append(events)
+
+
+def test_a_halt_that_comes_while_another_resumes_is_not_lost(home, switch, log, clock):
+    halt(home, log, "pat", "fire drill", clock)
+    slow = Interrupted(home)
+    slow.home = home
+    resume(home, slow, "pat", "over", clock)
+    slow.other.join()
+    assert switch.engaged() == "kim stopped trading at 2022-03-10 15:30 UTC: news"
+    assert [kind for kind, *_ in told(log)] == ["halted", "resumed", "halted"]
+
+
+def test_a_halt_that_has_nowhere_to_wait_stops_trading_all_the_same(home, switch, log, clock):
+    home.warehouse.parent.mkdir(exist_ok=True, parents=True)
+    home.warehouse.write_text("a file where a folder must be")
+    halt(home, log, "pat", "fire drill", clock)
+    assert "fire drill" in switch.engaged()
+
+
+@pytest.mark.parametrize("folder", ["runtime", "data"])
+def test_a_folder_that_is_a_link_to_nowhere_engages_it(tmp_path, folder):
+    own = Home(tmp_path / "elsewhere")
+    path = own.runtime if folder == "runtime" else own.runtime.parent
+    path.parent.mkdir(parents=True)
+    path.symlink_to(tmp_path / "an unmounted disk")
+    assert "is a link to nowhere), which counts as engaged" in FileKillSwitch(own).engaged()
+    path.readlink().mkdir()
+    assert FileKillSwitch(own).engaged() is None
+
+
+class Damaged:
+    """An audit that cannot be appended to."""
+
+    def append(self, events):
+        raise StorageError("the audit is damaged")
+
+
+def test_a_halt_that_was_not_audited_stops_and_is_audited_by_the_next(home, switch, log, clock):
+    with pytest.raises(StorageError, match="the audit is damaged"):
+        halt(home, Damaged(), "pat", "fire drill", clock)
+    assert "fire drill" in switch.engaged()
+    assert "stopped already" in halt(home, log, "kim", "me too", clock)
+    assert [(by, reason[:10]) for _, by, reason in told(log)] == [("pat", "fire drill"), ("kim", "me too; it")]
+
+
+def test_nothing_trades_again_without_a_row_of_who_let_it(home, switch, log, clock):
+    halt(home, log, "pat", "fire drill", clock)
+    with pytest.raises(StorageError, match="the audit is damaged"):
+        resume(home, Damaged(), "kim", "over", clock)
+    assert "fire drill" in switch.engaged()
+
+
+def test_a_switch_that_cannot_be_written_says_what_stops_trading_else(home, log, clock, monkeypatch):
+    def full(path, content):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("nvtrader_pipelines.storage.kill_switch.write_atomically", full)
+    with pytest.raises(StorageError, match=f"No space left on device.*; set {VARIABLE}=1"):
+        halt(home, log, "pat", "fire drill", clock)
+    assert told(log) == []

@@ -1,0 +1,56 @@
+"""kill -9 of processes that trade, between any two of the durable effects of a rebalance."""
+
+import json
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from nvtrader_pipelines.storage.audit_log import JsonlAudit
+from nvtrader_pipelines.storage.home import Home
+from tests.desk.killed_trading import ACCOUNTS, N_KILLS
+
+SEED = 7
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def traded(tmp_path_factory):
+    """What came of accounts that were killed twenty times each at random, and of others that never were."""
+    folder = tmp_path_factory.mktemp("killed")
+    command = [sys.executable, "-m", "tests.desk.killed_trading", str(folder), str(SEED)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=600)
+    assert done.returncode == 0, done.stderr
+    return folder, json.loads(done.stdout)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ACCOUNTS)
+def test_an_account_killed_twenty_times_ends_as_one_that_never_was(traded, kind):
+    folder, found = traded[0], traded[1][kind]
+    assert found["ended"] == [-signal.SIGKILL] * N_KILLS + [0]
+    whole, killed = found["whole"], found["killed"]
+    assert whole["fills"]
+    for what in ("states", "orders", "fills", "events"):
+        assert killed[what] == whole[what]
+    assert killed["n_events"] == len(killed["events"]) == whole["n_events"]
+    JsonlAudit(Home(folder / f"{kind}-killed")).verify()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ACCOUNTS)
+def test_no_order_is_doubled_or_lost_and_each_that_was_placed_has_its_events(traded, kind):
+    killed = traded[1][kind]["killed"]
+    of_kind = {
+        name: [e["order_id"] for e in killed["events"].values() if e["kind"] == name]
+        for name in ("placed", "filled", "cancelled")
+    }
+    booked = [each["order"]["order_id"] for each in killed["orders"]]
+    assert max(Counter(booked).values()) == max(Counter(of_kind["placed"]).values()) == 1
+    assert set(booked) == set(of_kind["placed"])
+    assert {fill["order_id"] for fill in killed["fills"]} == set(of_kind["filled"])
+    in_part = {fill["order_id"] for fill in killed["fills"] if not fill["complete"]}
+    assert in_part <= set(of_kind["cancelled"])

@@ -1,0 +1,300 @@
+"""An account at a broker, evening by evening, against a server that speaks Alpaca's API."""
+
+import datetime as dt
+from functools import partial
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from nvtrader_pipelines.desk.halt import halt
+from nvtrader_pipelines.desk.open_orders import Stop, withdraw_all
+from nvtrader_pipelines.desk.rows import fill_rows, order_rows, state_rows
+from nvtrader_pipelines.execution.brokers.broker import BrokerTimeout
+from nvtrader_pipelines.execution.errors import ExecutionError, NotReconciled
+from nvtrader_pipelines.execution.plan_records import plan_records
+from nvtrader_pipelines.market.calendar import sessions
+from nvtrader_pipelines.orchestration.rebalancing import executed
+from nvtrader_pipelines.runs.launch import followed
+from nvtrader_pipelines.storage.account_book import SqliteBook, book_path
+from nvtrader_pipelines.storage.audit_log import JsonlAudit
+from nvtrader_pipelines.storage.medallion import read_panel
+from nvtrader_pipelines.storage.prices import read_prices
+from nvtrader_pipelines.storage.table import to_frame
+from nvtrader_pipelines.storage.tables import PORTFOLIO_STATE
+from tests.desk.desks import add_account, days_of, desk, evening, states, trade
+from tests.execution.brokers.alpaca_stub import KEYS, AlpacaStub, serving
+from tests.runs.small_runs import N_SESSIONS, land
+from tests.runs.untrained import AT
+
+
+@pytest.fixture
+def home(trading_home):
+    return trading_home
+
+
+def test_an_account_at_a_broker_does_not_trade_on_stale_bars(home):
+    lake, _ = home
+    add_account(lake, "live", "alpaca")
+    last = days_of(lake)[-1]
+    evening = dt.datetime.combine(last, dt.time(21, 30), tzinfo=dt.UTC)
+    for at in (evening + dt.timedelta(days=5), AT):
+        with pytest.raises(
+            ExecutionError, match=f"need the bars of its last session, .* but the market ends on {last}"
+        ):
+            desk(lake, "live", at).due()
+    for at in (evening - dt.timedelta(hours=6), evening - dt.timedelta(days=10)):  # bars of a session that goes on
+        with pytest.raises(ExecutionError, match=f"of sessions that have ended, .* but the market ends on {last}"):
+            desk(lake, "live", at).due()
+    for at in (evening, evening + dt.timedelta(hours=14)):  # before the next session's close
+        with pytest.raises(ExecutionError, match="needs Alpaca's keys"):
+            desk(lake, "live", at).due()
+    assert not book_path(lake.home, "live").exists()
+
+
+@pytest.fixture
+def exchange(home, monkeypatch):
+    """An account `live` at a server of Alpaca's API, on the evening of the market's last session."""
+    lake, _ = home
+    monkeypatch.setenv("APCA_API_KEY_ID", KEYS[0])
+    monkeypatch.setenv("APCA_API_SECRET_KEY", KEYS[1])
+    days = days_of(lake)
+    with serving(AlpacaStub(clock=evening(lake))) as stub:
+        panel = read_panel(lake, "landing")
+        stub.prices.update(zip(panel.symbols, read_prices(lake, panel).closes[-1].tolist(), strict=True))
+        add_account(lake, "live", f"alpaca\nbase_url: {stub.url}\nretries: 0")
+        yield stub
+    if days_of(lake) != days:
+        land(lake)
+
+
+def live(lake, at=None):
+    """The desk of the account at the broker, this evening."""
+    return desk(lake, "live", at or evening(lake))
+
+
+def trade_live(lake):
+    """Trade the account at the broker this evening; its plans."""
+    followed(live(lake).trade(), lambda _: None)
+    return live(lake).plans()
+
+
+def test_an_account_at_a_broker_places_what_is_approved_and_is_reconciled_with_it_the_next_evening(home, exchange):
+    lake, _ = home
+    plans = trade_live(lake)
+    (plan,) = plans["plan_id"]
+    assert (plans["status"][0], exchange.orders) == ("waiting", [])
+    live(lake).approve(plan, "ann", "I looked")
+    assert [order["client_order_id"] for order in exchange.orders] == [f"{plan}-{s}" for s in ("AAA", "BBB", "CCC")]
+    assert live(lake).due() == []
+    exchange.open_exchange()
+    land(lake, N_SESSIONS + 1)
+    plans = trade_live(lake)
+    state = states(lake, "live")[-1]
+    assert state.session == days_of(lake)[-1]
+    assert state.shares == pytest.approx(exchange.positions)
+    assert not state.differences
+    assert plans["status"][0] == "filled"
+
+
+def test_a_plan_that_a_silent_broker_left_is_not_placed_on_a_later_evening(home, exchange):
+    lake, _ = home
+    (plan,) = trade_live(lake)["plan_id"]
+    exchange.faults["POST /v2/orders"].append("unavailable")
+    with pytest.raises(ExecutionError, match="must answer, but did not for order"):
+        live(lake).approve(plan, "ann", "I looked")
+    land(lake, N_SESSIONS + 2)
+    assert live(lake).due() == days_of(lake)[-1:]
+    trade_live(lake)
+    assert exchange.orders == []
+    (event,) = [e for e in JsonlAudit(lake.home).events("live") if e.kind == "cancelled"]
+    assert (event.plan_id, event.reason) == (plan, "the session it was to be placed for has passed")
+
+
+def test_a_plan_that_was_approved_without_an_order_made_of_it_is_cancelled_on_a_later_evening(home, exchange):
+    lake, _ = home
+    (plan,) = trade_live(lake)["plan_id"]
+    exchange.faults["GET /v2/account"].append("unavailable")
+    with pytest.raises(BrokerTimeout):
+        live(lake).approve(plan, "ann", "I looked")
+    land(lake, N_SESSIONS + 1)
+    assert trade_live(lake).filter(plan_id=plan)["status"].to_list() == ["cancelled"]
+    assert exchange.orders == []
+
+
+def test_a_plan_at_a_broker_is_not_approved_once_the_exchange_has_opened_or_later_bars_are_there(home, exchange):
+    lake, _ = home
+    (plan,) = trade_live(lake)["plan_id"]
+    at = evening(lake)
+    following = sessions(at.date() + dt.timedelta(days=1), at.date() + dt.timedelta(days=9))[0].item()
+    opened = dt.datetime.combine(following, dt.time(9, 30), ZoneInfo("America/New_York"))
+    with pytest.raises(ExecutionError, match=f"must be placed before the exchange opens on {following}, which it has"):
+        live(lake, opened).approve(plan, "ann", "I looked")
+    land(lake, N_SESSIONS + 1)
+    with pytest.raises(ExecutionError, match="so the fill session of its plan has passed"):
+        live(lake).approve(plan, "ann", "I looked")
+    assert not [event for event in JsonlAudit(lake.home).events("live") if event.kind == "approved"]
+    assert exchange.orders == []
+
+
+def test_nobody_but_a_person_acknowledges_what_is_found_in_a_plan_at_a_broker(home, exchange):
+    lake, _ = home
+    trade_live(lake)
+    replay = partial(trade, account="live", at=evening(lake))
+    for attempt in (
+        lambda: replay(lake),
+        lambda: replay(lake, None, days_of(lake)[-1]),
+        lambda: executed(live(lake), lambda _: None, acknowledge=True),
+    ):
+        with pytest.raises(ExecutionError, match=r"acknowledged by the r.* must be kept here, but live is at a broker"):
+            attempt()
+    assert live(lake).plans()["status"].to_list() == ["waiting"]
+    assert exchange.orders == []
+
+
+def test_an_account_at_a_broker_does_not_open_in_the_past(home, exchange):
+    lake, run = home
+    with pytest.raises(ExecutionError, match="begins on a day of the past must be kept here"):
+        trade(lake, run.as_parent.window[0], account="live", at=evening(lake), acknowledge=False)
+    assert exchange.requests == []
+    assert not book_path(lake.home, "live").exists()
+
+
+def approved_live(lake):
+    """The orders of the first plan are at the broker; its id."""
+    (plan,) = trade_live(lake)["plan_id"]
+    live(lake).approve(plan, "ann", "I looked")
+    return plan
+
+
+@pytest.mark.parametrize("step", [trade_live, lambda lake: live(lake).execute()], ids=["trade", "execute"])
+def test_while_trading_is_stopped_what_waits_at_the_broker_is_cancelled_though_nothing_is_due(home, exchange, step):
+    lake, _ = home
+    plan = approved_live(lake)
+    halt(lake.home, JsonlAudit(lake.home), "ann", "news", lambda: AT)
+    assert live(lake).due() == []
+    step(lake)
+    assert [order["status"] for order in exchange.orders] == ["canceled"] * 3
+    events = [each for each in JsonlAudit(lake.home).events("live") if each.kind == "cancelled"]
+    assert {each.order_id for each in events} == {f"{plan}-{name}" for name in ("AAA", "BBB", "CCC")}
+    assert all("news" in each.reason for each in events)
+
+
+def test_stopping_cancels_at_the_broker_itself_and_says_what_may_still_be_open(home, exchange, monkeypatch):
+    lake, _ = home
+    approved_live(lake)
+    stop = Stop("news", "ann", lambda: AT)
+    monkeypatch.delenv("APCA_API_KEY_ID")
+    cancelled, still_open = withdraw_all(lake.home, stop)
+    assert cancelled == []
+    assert "APCA_API_KEY_ID is not set" in still_open["live"]
+    monkeypatch.setenv("APCA_API_KEY_ID", KEYS[0])
+    cancelled, still_open = withdraw_all(lake.home, stop)
+    assert (sorted(cancelled), still_open) == (sorted(order["client_order_id"] for order in exchange.orders), {})
+    assert SqliteBook(lake.home, "live").open_orders() == []
+    assert withdraw_all(lake.home, stop) == ([], {})
+
+
+def test_what_was_cancelled_while_the_audit_was_damaged_is_told_by_the_next_session(home, exchange):
+    lake, _ = home
+    plan, log = approved_live(lake), JsonlAudit(lake.home)
+    whole = log.path.read_bytes()
+    log.path.write_bytes(whole.replace(b"AAA", b"XXX", 1))
+    cancelled, still_open = withdraw_all(lake.home, Stop("news", "ann", lambda: AT))
+    assert sorted(cancelled) == [f"{plan}-{name}" for name in ("AAA", "BBB", "CCC")]
+    assert still_open == {}
+    log.path.write_bytes(whole)
+    land(lake, N_SESSIONS + 1)
+    trade_live(lake)
+    told = [each for each in JsonlAudit(lake.home).events("live") if each.kind == "cancelled"]
+    assert sorted((each.order_id, each.reason) for each in told) == [(key, "news") for key in sorted(cancelled)]
+
+
+def test_an_order_that_is_filled_when_trading_is_stopped_stays_a_fill(home, exchange):
+    lake, _ = home
+    plan = approved_live(lake)
+    exchange.open_exchange()
+    assert withdraw_all(lake.home, Stop("news", "ann", lambda: AT)) == ([], {})
+    land(lake, N_SESSIONS + 1)
+    assert trade_live(lake).filter(plan_id=plan)["status"].to_list() == ["filled"]
+    state = states(lake, "live")[-1]
+    assert not state.differences
+    assert state.shares == pytest.approx(exchange.positions)
+
+
+def placed_live(lake, exchange, but=None):
+    """The first plan was approved, and the next session has come; its id."""
+    plan = approved_live(lake)
+    exchange.open_exchange(but)
+    exchange.is_open = False
+    land(lake, N_SESSIONS + 1)
+    return plan
+
+
+def test_shares_that_another_hand_sold_stop_the_account_until_they_are_back(home, exchange):
+    lake, _ = home
+    placed_live(lake, exchange)
+    held = exchange.positions["AAA"]
+    exchange.positions["AAA"] -= 3.0
+    with pytest.raises(NotReconciled, match=r"AAA: .* shares expected, .* held \(-3\); .* --account live") as stopped:
+        trade_live(lake)
+    with pytest.raises(NotReconciled) as again:
+        trade_live(lake)
+    assert str(again.value) == str(stopped.value)
+    land(lake, N_SESSIONS + 2)
+    with pytest.raises(NotReconciled):
+        trade_live(lake)
+    assert states(lake, "live")[-1].session == days_of(lake)[-2]
+    exchange.positions["AAA"] = held
+    trade_live(lake)
+    assert [state.session for state in states(lake, "live")][-2:] == days_of(lake)[-2:]
+    assert not states(lake, "live")[-1].differences
+    assert not [each for each in JsonlAudit(lake.home).events("live") if each.kind == "accepted"]
+
+
+def test_shares_that_a_person_accepted_as_they_are_are_what_the_next_close_expects(home, exchange):
+    lake, _ = home
+    placed_live(lake, exchange)
+    exchange.positions["AAA"] -= 3.0
+    with pytest.raises(NotReconciled):
+        trade_live(lake)
+    live(lake).accept("ann", "I sold three of them")
+    trade_live(lake)
+    land(lake, N_SESSIONS + 2)
+    trade_live(lake)
+    state = states(lake, "live")[-1]
+    assert (state.session, state.differences) == (days_of(lake)[-1], ())
+
+
+def test_an_order_that_is_filled_after_its_evening_is_told_and_mirrored_the_next_evening(home, exchange):
+    lake, _ = home
+    plan = placed_live(lake, exchange, but="AAA")
+    assert trade_live(lake).filter(plan_id=plan)["status"].to_list() == ["placed"]
+    assert states(lake, "live")[-1].working == {f"{plan}-AAA": 0.0}
+    exchange.open_exchange()
+    land(lake, N_SESSIONS + 2)
+    assert trade_live(lake).filter(plan_id=plan)["status"].to_list() == ["filled"]
+    assert not states(lake, "live")[-1].differences
+    events = JsonlAudit(lake.home).events("live")
+    records = plan_records(events)
+    assert sorted(row["symbol"] for row in fill_rows(events, records) if row["plan_id"] == plan) == [
+        "AAA",
+        "BBB",
+        "CCC",
+    ]
+    assert {row["status"] for row in order_rows(events, records) if row["plan_id"] == plan} == {"filled"}
+
+
+def test_a_deposit_at_the_broker_is_a_flow_and_a_fee_a_cost_in_the_tables_rows(home, exchange):
+    lake, _ = home
+    placed_live(lake, exchange)
+    before = states(lake, "live")[-1]
+    exchange.book("CSD", 50_000.0)
+    exchange.book("FEE", -1.5)
+    trade_live(lake)
+    state = states(lake, "live")[-1]
+    earned = (state.value - 50_000.0) / before.value - 1.0
+    assert abs(earned) < 0.1
+    assert (state.flow, state.net_return) == (50_000.0, pytest.approx(earned, abs=1e-12))
+    row = to_frame(PORTFOLIO_STATE, state_rows("live", [state])).row(0, named=True)
+    assert (row["flow"], row["income"], row["value"]) == (50_000.0, 0.0, pytest.approx(state.value))
+    assert row["cost"] == pytest.approx(1.5 / before.value)

@@ -1,0 +1,366 @@
+from functools import cache
+from math import erfc
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import norm
+
+from nvtrader_pipelines.evaluation.sharpe.inference import (
+    SharpeMoments,
+    deflated_sharpe_ratio,
+    deflated_sharpe_ratio_2025,
+    effective_number_of_trials,
+    expected_maximum_sharpe,
+    false_negative_rate_2025,
+    minimum_backtest_length,
+    minimum_track_record_length,
+    minimum_track_record_length_2025,
+    probabilistic_sharpe_ratio,
+    probabilistic_sharpe_ratio_2025,
+    sharpe_moments,
+    sharpe_p_value,
+    sharpe_ratio_error,
+    sharpe_ratio_error_2025,
+    variance_of_maximum,
+)
+from tests.evaluation.golden import cases, golden
+
+TOPIC = "sharpe_inference"
+ANNUAL, FULL, PSR = (cases(TOPIC, prefix) for prefix in ("dsr_paper", "dsr_full_precision", "psr_sr"))
+MAXIMUM, LENGTH = cases(TOPIC, "expected_max"), cases(TOPIC, "minTRL")
+OTHERS = ("psr_2025_printed", "minBTL_N45_SR1", "effective_trials", "series_psr", "series_dsr")
+OTHERS = (*OTHERS, "series_skfolio_quantstats", "zoonek2025_multiple_testing")
+
+returns_of = st.lists(st.floats(-0.2, 0.2), min_size=8, max_size=60).map(np.array).filter(lambda x: x.std() > 1e-3)
+
+
+def case(name):
+    found = cases(TOPIC)[name]
+    return found["inputs"], found["expected"], found["abs_tol"]
+
+
+def moments_of(inputs, sharpe, n_observations):
+    return SharpeMoments(sharpe, n_observations, inputs.get("skew", 0.0), inputs.get("kurtosis", 3.0))
+
+
+@cache
+def series():
+    return np.array(golden(TOPIC)["series"]["data"])
+
+
+def test_every_vector_is_tested():
+    known = {*ANNUAL, *FULL, *PSR, *MAXIMUM, *LENGTH, *OTHERS}
+    assert known == set(cases(TOPIC))
+    assert len(known) == 34
+
+
+@pytest.mark.parametrize("name", ANNUAL)
+def test_the_worked_example_of_2014_is_reproduced_as_printed(name):
+    inputs, expected, tolerance = case(name)
+    per_year = inputs["periods_per_year"]
+    moments = moments_of(inputs, inputs["sr_annual"] / per_year**0.5, inputs["T"])
+    variance = inputs["var_sr_annual"] / per_year
+    assert deflated_sharpe_ratio(moments, inputs["N"], variance) == pytest.approx(expected["dsr"], abs=tolerance)
+    maximum = expected_maximum_sharpe(inputs["N"], variance)
+    assert maximum == pytest.approx(expected.get("sr0_nonannual", maximum), abs=tolerance)
+
+
+def test_the_papers_numbers_by_name():
+    inputs, *_ = case("dsr_paper_N100")
+    moments = moments_of(inputs, 2.5 / 250**0.5, 1250)
+    assert expected_maximum_sharpe(100, 0.5 / 250) == pytest.approx(0.1132, abs=5e-5)
+    assert deflated_sharpe_ratio(moments, 100, 0.5 / 250) == pytest.approx(0.9004, abs=5e-5)
+    assert deflated_sharpe_ratio(moments, 46, 0.5 / 250) == pytest.approx(0.9505, abs=5e-5)
+    normal = SharpeMoments(2.5 / 250**0.5, 1250)
+    assert deflated_sharpe_ratio(normal, 88, 0.5 / 250) == pytest.approx(0.9505, abs=5e-5)
+
+
+@pytest.mark.parametrize("name", FULL)
+def test_deflated_sharpe_ratios_of_2014_and_2025_are_those_of_public_programs(name):
+    inputs, expected, tolerance = case(name)
+    moments, trials = moments_of(inputs, inputs["sr"], inputs["T"]), (inputs["N"], inputs["var_sr"])
+    close = {"abs": tolerance}
+    maximum = expected_maximum_sharpe(*trials)
+    assert maximum == pytest.approx(expected["sr0"], **close)
+    found = deflated_sharpe_ratio(moments, *trials)
+    assert found == pytest.approx(expected["dsr_2014_SRhat_in_denominator_Tminus1"], **close)
+    single = probabilistic_sharpe_ratio_2025(moments, maximum)
+    assert single == pytest.approx(expected["psr_2025_null_SR0_in_denominator_T_K1"], **close)
+
+
+@pytest.mark.parametrize("name", PSR)
+def test_probabilistic_sharpe_ratios_and_their_errors_are_those_of_public_programs(name):
+    inputs, expected, tolerance = case(name)
+    moments, benchmark = moments_of(inputs, inputs["sr"], inputs["T"]), inputs["sr_benchmark"]
+    found = {
+        "psr_2012": probabilistic_sharpe_ratio(moments, benchmark),
+        "sr_std_2012": sharpe_ratio_error(moments),
+        "psr_2025": probabilistic_sharpe_ratio_2025(moments, benchmark),
+        "sr_std_2025_at_null": sharpe_ratio_error_2025(moments, benchmark),
+    }
+    assert found == pytest.approx(expected, abs=tolerance)
+    assert sharpe_p_value(moments, benchmark) == pytest.approx(1.0 - expected["psr_2012"], abs=tolerance)
+
+
+def test_the_numeric_example_of_2025_is_reproduced_as_printed():
+    inputs, expected, tolerance = case("psr_2025_printed")
+    moments = moments_of(inputs, inputs["mu"] / inputs["sigma"], inputs["T"])
+    normal = SharpeMoments(moments.sharpe, moments.n_observations)
+    found = {
+        "sigma_SR_nonGaussian": sharpe_ratio_error_2025(moments, moments.sharpe),  # printed .329
+        "sigma_SR_gaussian_iid": sharpe_ratio_error_2025(normal, normal.sharpe),  # .214
+        "psr_SR0_0": probabilistic_sharpe_ratio_2025(moments),  # .987
+        "psr_SR0_0p1": probabilistic_sharpe_ratio_2025(moments, 0.1),  # .939
+        "minTRL_alpha05": minimum_track_record_length_2025(moments),  # 13.029
+        "beta_SR1_0p5_alpha05": false_negative_rate_2025(moments, 0.5),  # .315
+    }
+    assert found == pytest.approx(expected, abs=tolerance)
+
+
+def test_the_multiple_testing_of_2025_is_that_of_its_program():
+    inputs, expected, tolerance = case("zoonek2025_multiple_testing")
+    moments, n_trials = moments_of(inputs, inputs["SR"], inputs["T"]), inputs["K"]
+    maximum = expected_maximum_sharpe(n_trials, inputs["var_trials"])
+    found = {
+        "E_max": maximum,
+        "sigma_null_K1": sharpe_ratio_error_2025(moments, maximum),
+        "sigma_null_K10": sharpe_ratio_error_2025(moments, maximum, n_trials=n_trials),
+        "DSR_K1": probabilistic_sharpe_ratio_2025(moments, maximum),
+        "DSR_K10": deflated_sharpe_ratio_2025(moments, n_trials, inputs["var_trials"]),
+        "var_max_of_10_std_normals": variance_of_maximum(10),
+        "psr_rho0p2": probabilistic_sharpe_ratio_2025(moments, autocorrelation=0.2),
+    }
+    assert found == pytest.approx(expected, abs=tolerance)
+
+
+@pytest.mark.parametrize("name", MAXIMUM)
+def test_the_expected_maximum_is_gumbels_and_a_little_above_the_exact_one(name):
+    inputs, expected, tolerance = case(name)
+    found = expected_maximum_sharpe(inputs["N"], 1.0)
+    assert found == pytest.approx(expected["approx_gumbel"], abs=tolerance)
+    assert 0.0 < found / expected.get("exact_quadrature", found / 1.001) - 1.0 < 0.03
+
+
+@pytest.mark.parametrize("name", LENGTH)
+def test_minimum_track_records_are_the_printed_ones(name):
+    inputs, expected, tolerance = case(name)
+    moments = moments_of(inputs, inputs["sr"], 100)
+    found = minimum_track_record_length(moments, inputs["sr_benchmark"], inputs["prob"])
+    assert found / inputs["periods_per_year"] == pytest.approx(expected["years"], abs=tolerance)
+    assert found / inputs["periods_per_year"] == pytest.approx(
+        expected.get("years_printed", expected["years"]), abs=0.005
+    )
+    assert found == pytest.approx(expected.get("obs_2012", found), abs=1e-9)
+    of_2025 = minimum_track_record_length_2025(moments, inputs["sr_benchmark"], inputs["prob"])
+    assert of_2025 == pytest.approx(expected.get("obs_2025", of_2025), abs=1e-9)
+
+
+def test_minimum_track_records_by_name():
+    per_month, per_day, per_week = 12**0.5, 250**0.5, 52**0.5
+    assert minimum_track_record_length(SharpeMoments(2 / per_day, 9), 1 / per_day) / 250 == pytest.approx(
+        2.73, abs=5e-3
+    )
+    assert minimum_track_record_length(SharpeMoments(2 / per_week, 9), 1 / per_week) / 52 == pytest.approx(
+        2.83, abs=5e-3
+    )
+    monthly = SharpeMoments(2 / per_month, 9)
+    assert minimum_track_record_length(monthly, 1 / per_month) / 12 == pytest.approx(3.24, abs=5e-3)
+    skewed = SharpeMoments(2 / per_month, 9, -0.72, 5.78)
+    assert minimum_track_record_length(skewed, 1 / per_month) / 12 == pytest.approx(4.99, abs=5e-3)
+
+
+def test_five_years_are_too_short_for_45_trials_to_be_told_from_a_sharpe_ratio_of_one():
+    inputs, expected, tolerance = case("minBTL_N45_SR1")
+    found = minimum_backtest_length(inputs["N"], inputs["sharpe_is_annual"])
+    assert found == pytest.approx(expected["years"], abs=tolerance)
+    assert found < expected["upper_bound"] == pytest.approx(2.0 * np.log(inputs["N"]), abs=tolerance)
+
+
+def test_a_hundred_trials_correlated_by_a_fifth_are_worth_eighty():
+    inputs, expected, _ = case("effective_trials")
+    assert effective_number_of_trials(inputs["M"], inputs["avg_corr"]) == expected["N_hat"]
+
+
+def test_moments_of_a_series_biased_and_unbiased():
+    inputs, expected, tolerance = case("series_psr")
+    column = series()[:, inputs["column"]]
+    biased, unbiased = sharpe_moments(column), sharpe_moments(column, bias=False)
+    found = {
+        "sr_ddof1": biased.sharpe,
+        "skew_biased": biased.skewness,
+        "kurt_biased": biased.kurtosis,
+        "skew_unbiased": unbiased.skewness,
+        "kurt_unbiased": unbiased.kurtosis,
+        "psr_biased_moments": probabilistic_sharpe_ratio(biased),
+        "psr_unbiased_moments": probabilistic_sharpe_ratio(unbiased),
+    }
+    assert found == pytest.approx(expected, abs=tolerance)
+
+
+def test_a_series_among_eight_is_deflated_by_the_spread_of_their_sharpe_ratios():
+    inputs, expected, tolerance = case("series_dsr")
+    sharpe = np.array([sharpe_moments(column).sharpe for column in series().T])
+    assert sharpe.std(ddof=1) == pytest.approx(expected["trials_sr_std_ddof1"], abs=tolerance)
+    assert sharpe.std(ddof=0) == pytest.approx(expected["trials_sr_std_ddof0"], abs=tolerance)
+    trials = (inputs["N"], float(sharpe.var(ddof=1)))
+    assert expected_maximum_sharpe(*trials) == pytest.approx(expected["sr0_ddof1"], abs=tolerance)
+    found = deflated_sharpe_ratio(sharpe_moments(series()[:, inputs["column"]]), *trials)
+    assert found == pytest.approx(expected["dsr_biased_moments"], abs=tolerance)
+
+
+def test_a_series_in_skfolio_and_quantstats():
+    inputs, expected, tolerance = case("series_skfolio_quantstats")
+    column = series()[:, inputs["column_psr"]]
+    sharpe = np.array([sharpe_moments(each).sharpe for each in series().T])
+    trials = (len(sharpe), float(sharpe.var(ddof=1)))
+    found = {
+        "skfolio_psr": probabilistic_sharpe_ratio(sharpe_moments(column)),
+        "skfolio_psr_bench0p05": probabilistic_sharpe_ratio(sharpe_moments(column), 0.05),
+        "skfolio_dsr": deflated_sharpe_ratio(sharpe_moments(series()[:, inputs["column_dsr"]]), *trials),
+        "skfolio_expected_max_N8": expected_maximum_sharpe(*trials),
+        "quantstats_psr": probabilistic_sharpe_ratio(sharpe_moments(column, bias=False)),
+        "skfolio_expected_max_N1": expected_maximum_sharpe(1, trials[1]),
+    }
+    assert found == pytest.approx(expected, abs=tolerance)
+
+
+@pytest.mark.parametrize("name", ["AAPL", "EW20"])
+def test_real_returns_in_skfolio_and_quantstats(name):
+    real = golden("performance_metrics")["series"][name]
+    returns, skfolio = np.array(real["returns"]), real["libraries"]["skfolio"]
+    biased = sharpe_moments(returns)
+    assert (biased.skewness, biased.kurtosis) == pytest.approx((skfolio["skew"], skfolio["kurtosis_raw"]), rel=1e-11)
+    assert probabilistic_sharpe_ratio(biased) == pytest.approx(skfolio["psr"], rel=1e-11)
+    found = probabilistic_sharpe_ratio(sharpe_moments(returns, bias=False))
+    assert found == pytest.approx(real["libraries"]["quantstats"]["psr"], rel=1e-11)
+
+
+def test_a_tiny_p_value_keeps_its_digits():
+    moments = SharpeMoments(1.0, 200)
+    ratio = 1.0 / sharpe_ratio_error(moments)
+    assert sharpe_p_value(moments) == pytest.approx(erfc(ratio / 2**0.5) / 2.0, rel=1e-9)
+    assert 0.0 < sharpe_p_value(moments) < 1e-20
+
+
+def test_one_trial_or_trials_alike_deflate_nothing():
+    moments = SharpeMoments(0.1, 500)
+    assert expected_maximum_sharpe(1, 0.01) == expected_maximum_sharpe(50, 0.0) == 0.0
+    assert deflated_sharpe_ratio(moments, 1, 0.01) == probabilistic_sharpe_ratio(moments)
+    assert variance_of_maximum(1) == 1.0
+
+
+def test_draws_of_the_largest_of_normals_vary_as_the_quadrature_says():
+    largest = np.random.default_rng(0).standard_normal((20_000, 7)).max(axis=1)
+    assert variance_of_maximum(7) == pytest.approx(largest.var(), abs=0.02)
+
+
+@pytest.mark.parametrize("n_trials", [100, 10**4, 10**6, 10**9])
+def test_the_largest_of_many_normals_varies_ever_less(n_trials):
+    """The quantiles of the largest of K are those of one normal at u^(1/K)."""
+    u = (np.arange(200_000) + 0.5) / 200_000
+    largest = norm.isf(-np.expm1(np.log(u) / n_trials))
+    assert variance_of_maximum(n_trials) == pytest.approx(largest.var(), rel=2e-4)
+    one, best = (sharpe_ratio_error_2025(SharpeMoments(0.1, 500), 0.1, n_trials=n) for n in (1, n_trials))
+    assert best == pytest.approx(one * largest.std(), rel=1e-4)
+
+
+def test_of_autoregressive_returns_the_error_of_2025_is_what_their_sharpe_ratios_scatter_by():
+    generator, rho, n = np.random.default_rng(1), 0.3, 1000
+    noise = generator.standard_normal((2000, n + 50))
+    returns = np.empty_like(noise)
+    returns[:, 0] = noise[:, 0]
+    for t in range(1, noise.shape[1]):
+        returns[:, t] = rho * returns[:, t - 1] + noise[:, t]
+    kept = returns[:, 50:]
+    scatter = (kept.mean(axis=1) / kept.std(axis=1, ddof=1)).std()
+    found = sharpe_ratio_error_2025(SharpeMoments(0.0, n), 0.0, autocorrelation=rho)
+    assert found == pytest.approx(scatter, rel=0.06)  # four times the error of a standard deviation of 2000 draws
+
+
+@pytest.mark.parametrize("rho", [-0.3, 0.0, 0.2])
+def test_the_error_of_2025_is_the_sum_over_lags_that_it_is_short_for(rho):
+    """The delta method on mean and variance of x(t) = rho x(t-1) + e(t): with influence z - SR/2 (z^2 - 1) its
+    autocovariances at lag k are rho^k for z z, skew rho^k and skew rho^2k for z z^2, (kurtosis - 1) rho^2k for z^2."""
+    at, skewness, kurt, n = 0.3, -0.7, 6.0, 500
+    lags = np.arange(1, 400)
+    one, two = rho**lags, rho ** (2 * lags)
+    variance = 1.0 + 2.0 * one.sum()
+    variance -= at * skewness * (1.0 + (one + two).sum())
+    variance += at**2 / 4.0 * (kurt - 1.0) * (1.0 + 2.0 * two.sum())
+    found = sharpe_ratio_error_2025(SharpeMoments(0.1, n, skewness, kurt), at, autocorrelation=rho)
+    assert found == pytest.approx(np.sqrt(variance / n), rel=1e-12)
+
+
+def test_what_the_test_of_2025_misses_follows_from_both_errors():
+    moments, benchmark, alternative = SharpeMoments(0.2, 120, -0.5, 5.0), 0.1, 0.35
+    null, other = (sharpe_ratio_error_2025(moments, at) for at in (benchmark, alternative))
+    draws = np.random.default_rng(0).normal(alternative, other, 200_000)
+    missed = (draws <= benchmark + 1.6448536269514722 * null).mean()
+    assert false_negative_rate_2025(moments, alternative, benchmark) == pytest.approx(missed, abs=0.004)
+    assert false_negative_rate_2025(moments, alternative, benchmark) > false_negative_rate_2025(moments, alternative)
+
+
+@given(returns=returns_of, n_trials=st.integers(2, 1000), variance=st.floats(1e-6, 1.0))
+def test_more_trials_and_more_varied_ones_deflate_more(returns, n_trials, variance):
+    moments = sharpe_moments(returns)
+    found = deflated_sharpe_ratio(moments, n_trials, variance)
+    assert 0.0 <= found <= probabilistic_sharpe_ratio(moments) <= 1.0
+    assert deflated_sharpe_ratio(moments, n_trials + 1, variance) <= found + 1e-15
+    assert deflated_sharpe_ratio(moments, n_trials, 2.0 * variance) <= found + 1e-15
+
+
+@given(returns=returns_of, scale=st.floats(0.01, 100.0))
+def test_what_follows_from_returns_does_not_depend_on_their_unit(returns, scale):
+    found, scaled = sharpe_moments(returns), sharpe_moments(scale * returns)
+    assert probabilistic_sharpe_ratio(scaled) == pytest.approx(probabilistic_sharpe_ratio(found), abs=1e-9)
+
+
+@given(sharpe=st.floats(0.01, 1.0), skewness=st.floats(-1.0, 1.0), benchmark=st.floats(-0.5, 0.005))
+def test_after_the_minimum_track_record_the_probability_is_the_level(sharpe, skewness, benchmark):
+    moments = SharpeMoments(sharpe, 100, skewness, 6.0)
+    n = minimum_track_record_length(moments, benchmark, 0.9)
+    error = sharpe_ratio_error(moments) * (99.0 / (n - 1.0)) ** 0.5
+    assert norm.cdf((sharpe - benchmark) / error) == pytest.approx(0.9, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: sharpe_moments(np.full(9, 0.001)), r"needs returns that vary, but all 9 are 0\.001"),
+        (
+            lambda: sharpe_moments(np.array([0.1, 0.2, 0.3])),
+            r"at least 4 returns on one axis, but their shape is \(3,\)",
+        ),
+        (lambda: sharpe_moments(np.zeros((5, 2))), r"on one axis, but their shape is \(5, 2\)"),
+        (lambda: sharpe_moments(np.array([0.1, np.nan, 0.3, 0.4])), "finite returns, but 1 of 4 are NaN"),
+        (lambda: SharpeMoments(0.1, 100, 2.0, 4.0), "at least the squared skewness plus 1"),
+        (lambda: SharpeMoments(np.nan, 100), "moments must be finite"),
+        (lambda: SharpeMoments(0.1, 1), "at least two observations"),
+        (lambda: sharpe_ratio_error(SharpeMoments(1.0, 100, 2.0, 5.0)), "must be positive"),
+        (lambda: expected_maximum_sharpe(0, 0.1), "at least one trial"),
+        (lambda: expected_maximum_sharpe(5, -0.1), "variance of at least 0"),
+        (lambda: expected_maximum_sharpe(5, np.nan), "finite variance"),
+        (lambda: minimum_track_record_length(SharpeMoments(0.1, 9), 0.1), "no record is long enough"),
+        (lambda: minimum_track_record_length(SharpeMoments(0.1, 9), 0.0, 1.0), "confidence level"),
+        (lambda: minimum_track_record_length_2025(SharpeMoments(0.0, 9)), "no record is long enough"),
+        (lambda: minimum_backtest_length(10, 0.0), "positive annual Sharpe ratio"),
+        (lambda: effective_number_of_trials(0, 0.1), "at least one trial"),
+        (lambda: effective_number_of_trials(3, 1.1), "between -1 and 1"),
+        (lambda: sharpe_ratio_error_2025(SharpeMoments(0.1, 9), 0.0, autocorrelation=1.0), "AR"),
+        (lambda: sharpe_ratio_error_2025(SharpeMoments(0.1, 9), 0.0, n_trials=0), "at least one trial"),
+        (lambda: sharpe_ratio_error_2025(SharpeMoments(0.1, 9), np.nan), "finite, but is nan"),
+        (lambda: probabilistic_sharpe_ratio(SharpeMoments(0.1, 9), np.nan), "finite, but is nan"),
+        (lambda: sharpe_p_value(SharpeMoments(0.1, 9), np.inf), "finite, but is inf"),
+        (lambda: minimum_track_record_length(SharpeMoments(0.1, 9), np.nan), "finite, but is nan"),
+        (lambda: probabilistic_sharpe_ratio_2025(SharpeMoments(0.1, 9), np.nan), "finite, but is nan"),
+        (lambda: false_negative_rate_2025(SharpeMoments(0.1, 9), 0.2, confidence_level=1.5), "confidence level"),
+        (lambda: variance_of_maximum(10**13), "from 1 to 1000000000 trials, but got 10000000000000"),
+        (lambda: variance_of_maximum(0), "from 1 to 1000000000 trials, but got 0"),
+        (lambda: sharpe_moments(np.array([-1, -1, 1, 1.2]), bias=False), "4 returns are too few to correct"),
+    ],
+)
+def test_what_cannot_be_computed_is_refused_with_a_sentence(call, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        call()

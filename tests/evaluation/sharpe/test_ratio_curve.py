@@ -1,0 +1,196 @@
+from datetime import UTC, date, datetime
+
+import numpy as np
+import polars as pl
+import pytest
+
+from nvtrader_pipelines.evaluation.sharpe.inference import deflated_sharpe_ratio, sharpe_moments
+from nvtrader_pipelines.evaluation.sharpe.ratio_curve import RATIO_CURVE, sharpe_ratio_curve
+from nvtrader_pipelines.evaluation.statistics import sharpe_ratio
+from nvtrader_pipelines.evaluation.trials import Against, trials_of
+from nvtrader_pipelines.evaluation.validation import validate
+from tests.evaluation.small_trials import WHOLE, run_curves
+from tests.evaluation.test_validation import QUICK
+
+PERIODS = ("fold", "all", "from_2016")
+
+
+def runs(n_runs, validation_only=()):
+    return pl.DataFrame(
+        {
+            "run_id": [f"run-{i}" for i in range(n_runs)],
+            "spec_hash": [f"hash-{i}" for i in range(n_runs)],
+            "experiment": [f"ppo@{i}" for i in range(n_runs)],
+            "source": "sample",
+            "finished_at": [datetime(2024, 1, 1 + i, tzinfo=UTC) for i in range(n_runs)],
+            "validation_only": [i in validation_only for i in range(n_runs)],
+        }
+    )
+
+
+def trials(n_runs, source="sample", validation_only=()):
+    return runs(n_runs, validation_only).select("run_id", "validation_only", pl.lit(source).alias("source"))
+
+
+def curves(n_runs, **changes):
+    return pl.concat([run_curves(f"run-{i}", seed=i, **changes) for i in range(n_runs)])
+
+
+def evaluations(sharpes, kinds=("policy", "ensemble", "baseline")):
+    rows = [
+        (f"run-{i}", kind, period, sharpe if kind == "ensemble" else 9.0, sharpe - 1.0, sharpe + 1.0, 0.2)
+        for i, sharpe in enumerate(sharpes)
+        for period in PERIODS
+        for kind in kinds
+    ]
+    columns = ["run_id", "kind", "period", "sharpe", "sharpe_low", "sharpe_high", "max_drawdown"]
+    first = pl.when(pl.col("period") == "from_2016").then(date(2016, 1, 1)).otherwise(WHOLE.first)
+    frame = pl.DataFrame(rows, schema=columns, orient="row")
+    return frame.with_columns(first_session=first, last_session=WHOLE.last)
+
+
+def curve_of(sharpes, n_runs=None, returns=None, validation_only=(), **changes):
+    n = n_runs or len(sharpes)
+    returns = curves(n) if returns is None else returns
+    own = trials(n, validation_only=validation_only)
+    return sharpe_ratio_curve(runs(n, validation_only), evaluations(sharpes, **changes), own, returns)
+
+
+def test_each_run_and_period_has_one_row_of_its_ensemble():
+    curve = curve_of([0.5, 0.9, 0.7, 0.9])
+    assert tuple(curve.columns) == RATIO_CURVE
+    assert len(curve) == 8
+    every = curve.filter(pl.col("period") == "all")
+    assert every["sharpe"].to_list() == [0.5, 0.9, 0.7, 0.9]
+    assert every["rank"].to_list() == [4, 1, 3, 1]
+    assert every["best_so_far"].to_list() == [True, True, False, False]
+
+
+def test_runs_on_different_markets_are_ranked_apart():
+    two = runs(2).with_columns(source=pl.Series(["sample", "landing"]))
+    own = two.select("run_id", "validation_only", "source")
+    every = sharpe_ratio_curve(two, evaluations([0.9, 0.5]), own, curves(2)).filter(pl.col("period") == "all")
+    assert every["rank"].to_list() == [1, 1]
+    assert every["best_so_far"].to_list() == [True, True]
+
+
+def test_a_run_for_validation_only_has_no_rank_is_never_best_and_counts_among_the_trials():
+    every = curve_of([0.5, 0.9, 0.7, 0.8], validation_only=[1]).filter(pl.col("period") == "all")
+    assert every["rank"].to_list() == [3, None, 2, 1]
+    assert every["best_so_far"].to_list() == [True, False, True, True]
+    assert every["n_trials"].to_list() == [1, 2, 3, 4]
+    assert every["note"][1].startswith("it is for validation only")
+    assert every["deflated_sharpe"].null_count() == every["active_sharpe"].null_count() == 1
+
+
+def test_a_market_with_nothing_but_a_run_for_validation_has_no_rank():
+    only = curve_of([0.5], validation_only=[0])
+    assert (only["rank"].null_count(), only["best_so_far"].any()) == (len(only), False)
+    assert only["note"].str.starts_with("it is for validation only").all()
+
+
+def test_runs_stand_in_the_order_they_finished():
+    curve = sharpe_ratio_curve(runs(3).reverse(), evaluations([0.5, 0.6, 0.7]), trials(3), curves(3))
+    assert curve.filter(pl.col("period") == "all")["run_id"].to_list() == ["run-0", "run-1", "run-2"]
+
+
+def test_a_run_without_an_ensemble_is_represented_by_its_policy():
+    assert curve_of([0.5], kinds=("baseline", "policy"))["sharpe"].to_list() == [9.0, 9.0]
+
+
+def test_a_run_that_is_not_complete_is_left_out():
+    assert set(curve_of([0.5, 0.6], n_runs=1)["run_id"]) == {"run-0"}
+
+
+def test_no_runs_make_an_empty_curve():
+    nothing = runs(1).clear()
+    assert sharpe_ratio_curve(nothing, evaluations([0.5]), trials(1).clear(), curves(1).clear()).is_empty()
+
+
+def test_a_run_is_deflated_for_those_that_had_finished_by_then():
+    curve = curve_of([0.5] * 4).filter(pl.col("period") == "all")
+    assert curve["n_trials"].to_list() == [1, 2, 3, 4]
+    for i, row in enumerate(curve.iter_rows(named=True)):
+        known = trials_of(trials(i + 1), curves(4), WHOLE).known
+        assert row["best_baseline"] == known[i].best_baseline_name
+        assert row["active_sharpe"] == pytest.approx(sharpe_ratio(known[i].returns("best_baseline")))
+        columns: dict[str, Against] = {"deflated_sharpe": "zero", "active_deflated_sharpe": "best_baseline"}
+        for name, against in columns.items():
+            moments = [sharpe_moments(trial.returns(against)) for trial in known]
+            variance = float(np.var([each.sharpe for each in moments], ddof=1)) if i else 0.0
+            assert row[name] == pytest.approx(deflated_sharpe_ratio(moments[i], i + 1, variance))
+
+
+def test_what_later_runs_are_like_changes_nothing_of_earlier_ones():
+    few, many = curve_of([0.5] * 3), curve_of([0.5] * 5)
+    names = ["run_id", "period", "n_trials", "deflated_sharpe", "active_sharpe", "active_deflated_sharpe"]
+    assert many.select(names).head(len(few)).equals(few.select(names))
+
+
+@pytest.mark.parametrize("short", [{}, {"first": 200, "last": 500}, {"last": 3}])
+def test_the_newest_run_is_worth_what_the_validation_says(short):
+    returns = pl.concat([run_curves("run-0"), run_curves("run-1", seed=1, **short), run_curves("run-2", seed=2)])
+    newest = curve_of([0.5] * 3, returns=returns).filter(pl.col("period") == "all").tail(1)
+    judged = validate(trials_of(trials(3), returns, WHOLE), QUICK).trials.filter(pl.col("run_id") == "run-2")
+    assert judged["deflated_sharpe"].to_list()[:2] == pytest.approx(
+        [newest["deflated_sharpe"][0], newest["active_deflated_sharpe"][0]]
+    )
+
+
+def test_a_shorter_run_is_judged_on_its_own_sessions_and_the_others_on_theirs():
+    returns = pl.concat([run_curves("run-0"), run_curves("run-1", last=400, seed=1), run_curves("run-2", seed=2)])
+    curve = curve_of([0.5] * 3, returns=returns).filter(pl.col("period") == "all")
+    for i, trial in enumerate(trials_of(trials(3), returns, WHOLE).known):
+        assert len(trial.sessions) == (400 if i == 1 else 700)
+        assert curve["active_sharpe"][i] == pytest.approx(sharpe_ratio(trial.returns("best_baseline")))
+    assert curve["active_deflated_sharpe"].null_count() == 0
+
+
+def test_a_run_of_too_few_sessions_counts_and_says_why_it_has_nothing():
+    returns = pl.concat([run_curves("run-0"), run_curves("run-1", last=3, seed=1), run_curves("run-2", seed=2)])
+    curve = curve_of([0.5] * 3, returns=returns).filter(pl.col("period") == "all")
+    assert curve["n_trials"].to_list() == [1, 2, 3]
+    assert curve.row(1, named=True)["active_sharpe"] is None
+    assert curve["note"][1] == "it has 3 sessions in the period, and 4 are needed"
+    assert curve["active_deflated_sharpe"][2] is not None
+
+
+def test_runs_of_another_market_deflate_nothing():
+    curve = sharpe_ratio_curve(
+        runs(3),
+        evaluations([0.5] * 3),
+        pl.concat([trials(2), trials(3, source="other").tail(1)]),
+        curves(3),
+    )
+    assert curve.filter(pl.col("period") == "all")["n_trials"].to_list() == [1, 2, 1]
+
+
+def test_a_run_whose_returns_are_lost_counts_and_has_none_of_its_own():
+    returns = curves(3).filter(pl.col("run_id") != "run-1")
+    every = curve_of([0.5] * 3, returns=returns).filter(pl.col("period") == "all")
+    assert every["n_trials"].to_list() == [1, None, 3]
+    assert every["active_deflated_sharpe"].null_count() == 1
+    assert "no such completed run with returns" in every["note"][1]
+
+
+def test_the_first_run_says_that_nothing_deflates_it_and_a_copy_of_its_baseline_why_it_has_nothing():
+    returns = curves(2)
+    copied = pl.concat(
+        [
+            returns.filter(pl.col("run_id") == "run-0"),
+            pl.concat(
+                [
+                    run_curves("run-1", baselines=("equal_weight",)).filter(pl.col("kind") == "baseline"),
+                    run_curves("run-1", baselines=("equal_weight",))
+                    .filter(pl.col("kind") == "baseline")
+                    .with_columns(kind=pl.lit("ensemble"), policy=pl.lit("run-1")),
+                ]
+            ),
+        ]
+    )
+    every = curve_of([0.5, 0.5], returns=copied).filter(pl.col("period") == "all")
+    assert "one trial only" in every["note"][0]
+    assert every["active_sharpe"][1] == 0.0
+    assert every["active_deflated_sharpe"][1] is None
+    assert every["deflated_sharpe"][1] is not None
+    assert "needs returns that vary" in every["note"][1]

@@ -1,0 +1,106 @@
+import ast
+import shutil
+from pathlib import Path
+
+import pytest
+
+import nvtrader_pipelines
+from nvtrader_pipelines.experiments import identity
+from nvtrader_pipelines.experiments.identity import DECIDING, code_digest, run_code, scoring_code, syntax_digest
+
+PACKAGE = Path(nvtrader_pipelines.__file__).parent
+SOURCE = b"""
+\"\"\"Costs.\"\"\"
+
+from math import sqrt
+
+RATE = 0.001  # of the trade
+
+
+def cost(trade: float) -> float:
+    \"\"\"Fraction of wealth.\"\"\"
+    if trade < 0:
+        raise ValueError("trade must be positive")
+    return RATE * sqrt(trade)
+"""
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """A copy of the folders that decide, which the identity reads."""
+    for folder in (*DECIDING, "scoreboard", "figures"):
+        shutil.copytree(PACKAGE / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(identity, "files", lambda _: tmp_path)
+    code_digest.cache_clear()
+    yield tmp_path
+    code_digest.cache_clear()
+
+
+def replace(path, before, after):
+    text = path.read_text()
+    assert before in text
+    path.write_text(text.replace(before, after, 1))
+    code_digest.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (b"Costs.", b"What trading costs."),
+        (b"Fraction of wealth.", b"Cost."),
+        (b"# of the trade", b"# another comment"),
+        (b"from math import sqrt", b"from numpy import sqrt\nimport os"),
+        (b"RATE * sqrt(trade)", b"(\n        RATE\n        * sqrt(trade)\n    )"),
+        (b"trade must be positive", b"a trade is a size, so it must be positive"),
+    ],
+)
+def test_syntax_digest_ignores_prose(before, after):
+    assert before in SOURCE
+    assert syntax_digest([SOURCE.replace(before, after)]) == syntax_digest([SOURCE])
+
+
+@pytest.mark.parametrize(("before", "after"), [(b"0.001", b"0.002"), (b"< 0", b"<= 0"), (b"RATE *", b"RATE +")])
+def test_syntax_digest_sees_numbers_and_operators(before, after):
+    assert before in SOURCE
+    assert syntax_digest([SOURCE.replace(before, after)]) != syntax_digest([SOURCE])
+
+
+def test_syntax_digest_ignores_which_file_holds_a_definition():
+    lines = SOURCE.decode().splitlines(keepends=True)
+    cut = next(node.lineno for node in ast.parse(SOURCE).body if isinstance(node, ast.FunctionDef)) - 1
+    halves = ["".join(lines[:cut]).encode(), "".join(lines[cut:]).encode()]
+    assert syntax_digest(halves) == syntax_digest(reversed(halves)) == syntax_digest([SOURCE])
+
+
+def test_run_code_ignores_comments_docstrings_moves_and_chart_colors(package):
+    before = run_code()
+    path = package / "portfolio" / "costs.py"
+    with path.open("a") as file:
+        file.write("# appended\n")
+    replace(path, '"""', '"""Reworded: ')
+    (package / "envs" / "moved").mkdir()
+    shutil.move(package / "envs" / "actions.py", package / "envs" / "moved" / "actions.py")
+    palette = next(path for path in (package / "figures").rglob("*.py") if "#" in path.read_text())
+    replace(palette, "#", "#a")
+    assert run_code() == before
+
+
+def test_run_code_sees_a_changed_constant(package):
+    before, scoring_before = run_code(), scoring_code()
+    replace(package / "evaluation" / "statistics.py", "ddof=1", "ddof=0")
+    assert run_code() != before
+    assert scoring_code() != scoring_before
+
+
+def test_scoring_code_sees_the_scoreboard_and_run_code_does_not(package):
+    run_before, scoring_before = run_code(), scoring_code()
+    replace(package / "scoreboard" / "harness.py", "252", "251")
+    assert run_code() == run_before
+    assert scoring_code() != scoring_before
+
+
+def test_run_code_sees_another_version_of_a_deciding_library(package, monkeypatch):
+    before = run_code()
+    monkeypatch.setattr(identity, "version", lambda library: "0.0.1" if library == "numpy" else "1")
+    code_digest.cache_clear()
+    assert run_code() != before

@@ -1,0 +1,220 @@
+from datetime import UTC, date, datetime, timedelta
+from functools import cache
+
+import matplotlib.image
+import numpy as np
+import polars as pl
+import pytest
+
+from nvtrader_pipelines import figures
+from nvtrader_pipelines.evaluation.regimes import SegmentIntervals, evaluate_regimes
+from nvtrader_pipelines.figures.regimes import regimes_figure
+from nvtrader_pipelines.figures.scoreboard import scoreboard_figure
+from nvtrader_pipelines.market.regimes import regime_labels
+from tests.evaluation.accounts import REPORT_FROM, WHO, equity_curves
+from tests.markets import csv_file, market_tables, synthetic_bars, synthetic_sessions
+
+
+def pixels(png, tmp_path):
+    path = tmp_path / "figure.png"
+    path.write_bytes(png)
+    return matplotlib.image.imread(path)
+
+
+def training_curves(n_folds=7):
+    rows = [
+        (fold, seed, 1000 * step, 0.01 * step - 0.02 * seed)
+        for fold in range(n_folds)
+        for seed in range(3)
+        for step in range(5)
+    ]
+    return pl.DataFrame(rows, schema=["fold", "seed", "timesteps", "mean_reward"], orient="row")
+
+
+DEFLATED = ("deflated_sharpe", "active_deflated_sharpe")
+
+
+def ratio_curve(n_runs, periods=("all", "from_2010")):
+    start = datetime(2024, 1, 1, tzinfo=UTC)
+    rows = [
+        (
+            f"run-{i}",
+            f"ppo-{i}@12345678",
+            start + timedelta(hours=i),
+            period,
+            0.5,
+            0.1,
+            0.9,
+            0.3,
+            i + 1,
+            0.99,
+            None if i == 1 else 0.4,
+        )
+        for i in range(n_runs)
+        for period in periods
+    ]
+    columns = ["run_id", "experiment", "finished_at", "period", "sharpe", "sharpe_low", "sharpe_high"]
+    return pl.DataFrame(rows, schema=[*columns, "max_drawdown", "rank", *DEFLATED], orient="row")
+
+
+def action_logs(n_names=20, n_decisions=60):
+    weights = np.random.default_rng(0).dirichlet(np.ones(n_names + 1), n_decisions)
+    return pl.DataFrame(
+        {
+            "session": synthetic_sessions(n_decisions).tolist(),
+            "symbols": [[*(f"N{i}" for i in range(n_names)), "cash"]] * n_decisions,
+            "executed_weights": weights.tolist(),
+        }
+    )
+
+
+def decomposition(n_decisions=60):
+    rows = [
+        (session, term, 0.01 * i - 0.02 * (term == "volatility_penalty"))
+        for i, session in enumerate(synthetic_sessions(n_decisions).tolist())
+        for term in ("log_growth", "volatility_penalty", "cvar_excess")
+    ]
+    return pl.DataFrame(rows, schema=["session", "term", "contribution"], orient="row")
+
+
+@cache
+def regimes():
+    """Rows of `gold.regimes` of one source."""
+    return regime_labels(market_tables(csv_file(synthetic_bars(n_sessions=600))).returns).rows
+
+
+def regime_evaluation(who=WHO):
+    return evaluate_regimes(equity_curves(who=who), regimes(), SegmentIntervals(n_draws=50))
+
+
+def board(n_entrants=16):
+    """A scoreboard with an account in cash among gains and losses, and one that was not judged."""
+    kinds = ("run", "sb3", "weights", "baseline")
+    rows = [
+        {
+            "source": "sample",
+            "first_session": date(2001, 1, 2),
+            "last_session": date(2022, 12, 28),
+            "rank": i + 1 if i else None,
+            "entrant": f"entrant_of_many_words-{i}",
+            "kind": kinds[i % 4],
+            "sharpe": 0.1 * (8 - i) if i else None,
+            "sharpe_low": 0.1 * (8 - i) - 0.4,
+            "sharpe_high": 0.1 * (8 - i) + 0.4,
+            "active_sharpe": None if i % 4 == 3 else 0.05 * (8 - i),
+            "active_deflated_sharpe": None if i % 4 == 3 else 0.5,
+            "max_drawdown": 0.3,
+        }
+        for i in range(n_entrants)
+    ]
+    return pl.DataFrame(rows)
+
+
+FIGURES = {
+    "scoreboard": lambda note: scoreboard_figure(board().drop_nulls("rank"), note),
+    "regimes": lambda note: regimes_figure(regimes(), "Regimes", note),
+    "regime_evaluation": lambda note: figures.regime_evaluation_figure(regime_evaluation(), "By regime", note),
+    "equity": lambda note: figures.equity_figure(equity_curves(), "Equity", REPORT_FROM, note),
+    "learning": lambda note: figures.learning_figure(training_curves(), note=note),
+    "ratio_curve": lambda note: figures.ratio_curve_figure(ratio_curve(6), note=note),
+    "weights": lambda note: figures.weights_figure(action_logs(), note=note),
+    "reward_terms": lambda note: figures.reward_terms_figure(decomposition(), note=note),
+}
+
+
+def test_a_scoreboard_without_anybody_ranked_has_no_figure():
+    assert figures.scoreboard_figures(board(1)) == {}
+    assert list(figures.scoreboard_figures(board(3))) == ["scoreboard_sample"]
+
+
+@pytest.mark.parametrize("name", list(FIGURES))
+def test_a_figure_is_a_png_of_one_slide_and_the_same_twice(name, tmp_path):
+    png = FIGURES[name]("survivorship bias flatters every result")
+    assert pixels(png, tmp_path).shape[:2] == (900, 1599)
+    assert FIGURES[name]("survivorship bias flatters every result") == png
+
+
+@pytest.mark.parametrize("name", list(FIGURES))
+def test_nothing_but_the_note_is_drawn_at_the_foot_and_nothing_touches_the_edges(name, tmp_path):
+    bare, noted = (pixels(FIGURES[name](note), tmp_path)[:, :, :3] for note in (None, "survivorship bias"))
+    assert (bare[835:] == 1.0).all()
+    assert (noted[835:] < 1.0).any()
+    edges = (noted[:5], noted[-5:], noted[:, :5], noted[:, -5:])
+    assert all((edge == 1.0).all() for edge in edges)
+
+
+@pytest.mark.parametrize("report_from", [date(2000, 1, 1), date(2030, 1, 1)])
+def test_the_reported_period_may_be_everything_or_nothing(report_from):
+    assert figures.equity_figure(equity_curves(n_sessions=30), "Equity", report_from)
+
+
+def test_baselines_alone_have_an_equity_figure():
+    assert figures.equity_figure(equity_curves(who=(("equal_weight", "baseline"),)), "Equity", REPORT_FROM)
+
+
+def test_a_long_name_is_cut_before_the_edge(tmp_path):
+    who = (("ppo-residual-with-a-larger-network", "ensemble"), ("a_baseline_of_many_words", "baseline"))
+    image = pixels(figures.equity_figure(equity_curves(who=who), "Equity", REPORT_FROM), tmp_path)
+    assert (image[:, -5:, :3] == 1.0).all()
+
+
+@pytest.mark.parametrize("n_folds", [1, 4, 12])
+def test_any_number_of_folds_has_a_learning_figure(n_folds):
+    assert figures.learning_figure(training_curves(n_folds))
+
+
+@pytest.mark.parametrize("n_runs", [0, 1, 40])
+def test_any_number_of_runs_has_a_ratio_curve_figure(n_runs):
+    assert figures.ratio_curve_figure(ratio_curve(n_runs) if n_runs else ratio_curve(1).clear())
+
+
+def test_a_ratio_curve_without_a_reported_period_shows_all():
+    assert figures.ratio_curve_figure(ratio_curve(2, periods=("all",))) == figures.ratio_curve_figure(
+        ratio_curve(2), period="all"
+    )
+
+
+def test_a_portfolio_of_few_names_and_one_decision_has_a_weights_figure():
+    assert figures.weights_figure(action_logs(n_names=2, n_decisions=1))
+
+
+@pytest.mark.parametrize(
+    ("figure", "record"), [(figures.weights_figure, action_logs), (figures.reward_terms_figure, decomposition)]
+)
+def test_of_several_accounts_the_ensemble_is_drawn(figure, record):
+    rows = record(n_decisions=30)
+    others = record(n_decisions=20).with_columns(policy=pl.lit("equal_weight"), kind=pl.lit("baseline"))
+    several = pl.concat([others, rows.with_columns(policy=pl.lit("ppo"), kind=pl.lit("ensemble"))])
+    assert figure(several) == figure(rows)
+    with pytest.raises(ValueError, match="draws one account, but found a, b and not one ensemble"):
+        figure(pl.concat([rows.with_columns(policy=pl.lit(name), kind=pl.lit("policy")) for name in "ab"]))
+
+
+def test_weights_of_two_sets_of_names_are_refused():
+    with pytest.raises(ValueError, match="found 2 sets"):
+        figures.weights_figure(pl.concat([action_logs(2), action_logs(3)]))
+
+
+def test_every_source_has_a_figure_of_its_regimes_in_its_name():
+    other = regimes().with_columns(source=pl.lit("other"))
+    found = figures.regimes_figures(pl.concat([regimes(), other]))
+    assert list(found) == ["landing", "other"]
+    assert found["other"] != found["landing"]
+
+
+@pytest.mark.parametrize("who", [WHO[3:4], WHO[2:3], WHO[:1] + WHO[3:], (("ppo", "ensemble"), ("anchor", "baseline"))])
+def test_any_accounts_have_a_figure_by_regime(who):
+    assert figures.regime_evaluation_figure(regime_evaluation(who), "By regime")
+
+
+def test_single_seeds_are_not_drawn_by_regime():
+    every = regime_evaluation()
+    learned = every.filter(pl.col("kind") != "policy")
+    assert figures.regime_evaluation_figure(every, "By regime") == figures.regime_evaluation_figure(
+        learned, "By regime"
+    )
+
+
+def test_regimes_that_were_never_met_leave_room_in_the_figure():
+    nothing = regime_evaluation().with_columns(pl.lit(None, pl.Float64).alias(name) for name in ("sharpe", "cagr"))
+    assert figures.regime_evaluation_figure(nothing, "By regime")

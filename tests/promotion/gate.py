@@ -1,0 +1,93 @@
+"""Runs of three rules before the promotion gate: fixtures of the files that name them, and who asks and decides."""
+
+import datetime as dt
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from nvtrader_pipelines.experiments.sealed_run import SealedRun
+from nvtrader_pipelines.experiments.spec import ExperimentSpec
+from nvtrader_pipelines.policies.baselines import BuyAndHold, EqualWeight, Momentum
+from nvtrader_pipelines.promotion import decide as decide_module
+from nvtrader_pipelines.promotion.active_policy import read_active
+from nvtrader_pipelines.promotion.decide import consider, decide
+from nvtrader_pipelines.promotion.log import PromotionRow
+from nvtrader_pipelines.runs.tables import complete, replace_run
+from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
+from nvtrader_pipelines.storage.ledger import Ledger
+from nvtrader_pipelines.storage.tables import EQUITY_CURVES, PROMOTIONS, RUNS
+from tests.promotion.activations import forget_activations
+from tests.runs.untrained import AT, EXPERIMENT, planned, sealed
+
+MARKET = np.random.default_rng(5).normal(0.0003, 0.01, 300)
+RULES = {"steady": EqualWeight(), "still": BuyAndHold(), "trend": Momentum()}
+TESTED = {"steady": 0.0, "still": 0.001}  # what each earns more than the market on every session
+
+
+@pytest.fixture(scope="module")
+def runs(lake: Warehouse) -> dict[str, SealedRun]:
+    """Runs of three rules, by name: one earns what the market does, one more on every session, one was not tested."""
+    found = {name: sealed(lake, planned(lake, spec(name))) for name in RULES}
+    for day, (name, more) in enumerate(TESTED.items()):
+        earned(lake, found[name], MARKET + more)
+        complete(lake, found[name], AT + dt.timedelta(days=day))
+    return found
+
+
+@pytest.fixture(autouse=True)
+def nothing_asked(lake: Warehouse, runs: dict[str, SealedRun], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing trades, nothing was asked, two runs are complete; the table of activations is one test's matter."""
+    monkeypatch.setattr(decide_module, "mirror_active", lambda _: None)
+    forget_activations(lake)
+    for table, stay in ((PROMOTIONS, []), (RUNS, [runs[name].run_id for name in TESTED])):
+        rows = lake.read(table)
+        kept = rows.filter(pl.col("run_id").is_in(stay))
+        if len(kept) < len(rows):
+            lake.replace(table, kept, {})
+
+
+def spec(name: str, **changes: Any) -> ExperimentSpec:
+    """An experiment of a rule."""
+    rule = {"name": name, "agent": RULES.get(name, EqualWeight()), "seeds": (0,)}
+    return EXPERIMENT.model_copy(update={**rule, **changes})
+
+
+def earned(lake: Warehouse, run: SealedRun, net: np.ndarray, baseline: np.ndarray = MARKET - 0.002) -> None:
+    """Make the run's account and its baseline earn this."""
+    sessions = np.datetime64("2016-01-04") + np.arange(len(net))
+    parts = [
+        pl.DataFrame({"session": sessions[: len(returns)], "net_return": returns}).with_columns(
+            pl.lit(name).alias("policy"), pl.lit(kind).alias("kind")
+        )
+        for name, kind, returns in (
+            (run.experiment, "ensemble", net),
+            ("equal_weight", "baseline", baseline[: len(net)]),
+        )
+    ]
+    rows = pl.concat(parts).with_columns(
+        pl.lit(0.0).alias(name) for name in ("equity", "drawdown", "turnover", "cost", "cash")
+    )
+    replace_run(lake, EQUITY_CURVES, rows.with_columns(pl.lit(0, pl.Int32).alias("fold")), run)
+
+
+def ask(lake: Warehouse, policy: str, by: str = "gate", at: dt.datetime = AT) -> PromotionRow:
+    """What the gate says."""
+    return consider(lake, Ledger.open(lake.home), policy, by, lambda: at)
+
+
+def say(lake: Warehouse, policy: str, reason: str = "I know it", at: dt.datetime = AT) -> PromotionRow:
+    """A person decides."""
+    return decide(lake, Ledger.open(lake.home), policy, "ann", reason, lambda: at)
+
+
+def trades(lake: Warehouse) -> str | None:
+    """The policy that trades."""
+    active = read_active(lake.home)
+    return active.policy if active else None
+
+
+def answers(lake: Warehouse) -> list[tuple]:
+    """Every answer that was kept."""
+    return lake.read(PROMOTIONS).select("decision", "policy", "active_policy", "passed", "activated").rows()

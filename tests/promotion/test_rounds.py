@@ -1,0 +1,153 @@
+import datetime as dt
+import errno
+
+import pytest
+
+from nvtrader_pipelines.experiments.sealed_run import PolicyRef
+from nvtrader_pipelines.promotion import active_policy, log
+from nvtrader_pipelines.promotion import decide as decide_module
+from nvtrader_pipelines.promotion.active_policy import read_active
+from nvtrader_pipelines.promotion.log import promotions, promotions_of
+from nvtrader_pipelines.promotion.rounds import consider_newest, newer_than_active
+from nvtrader_pipelines.runs.tables import complete
+from nvtrader_pipelines.storage.audit_log import JsonlAudit
+from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.ledger import Ledger
+from nvtrader_pipelines.storage.tables import PROMOTIONS
+from tests.promotion import activations, gate
+from tests.promotion.activations import LATER, Killed, dying_at
+from tests.promotion.gate import MARKET, answers, ask, earned, say, spec, trades
+from tests.runs.untrained import AT, planned, sealed
+
+lake, runs, nothing_asked = activations.lake, gate.runs, gate.nothing_asked  # fixtures
+
+
+def test_what_a_person_replaced_no_round_puts_back_until_it_is_put_forward_again(lake, runs):
+    ledger = Ledger.open(lake.home)
+    for day, name in enumerate(("steady", "still")):
+        complete(lake, runs[name], AT + dt.timedelta(days=day))
+
+    def asked(day):
+        return consider_newest(lake, ledger, "gate", lambda: AT + dt.timedelta(days=day))
+
+    def answered(found):
+        return [(answer.candidate.policy, answer.activated) for answer in found.answers], trades(lake)
+
+    assert answered(asked(0)) == ([("steady", True), ("still", True)], "still")
+    say(lake, "steady", "still misbehaved", AT + dt.timedelta(days=1))
+    found = asked(2)
+    assert answered(found) == ([("steady", False)], "steady")
+    assert found.problems["still"] == (
+        f"ann replaced still (run {runs['still'].run_id[:8]}) by steady (run {runs['steady'].run_id[:8]}) on "
+        "2024-01-04 (still misbehaved), which is not undone without a person: "
+        f"`nvtrader policies promote {runs['still'].run_id[:8]}` asks the gate again"
+    )
+    assert ask(lake, "still", by="ann", at=AT + dt.timedelta(days=3)).activated
+    assert answered(asked(4)) == ([("steady", False), ("still", False)], "still")
+    moves = lake.read(PROMOTIONS).filter("activated").sort("considered_at")
+    assert moves.select("policy", "decision", "by").rows() == [
+        ("steady", "gate", "gate"),
+        ("still", "gate", "gate"),
+        ("steady", "person", "ann"),
+        ("still", "gate", "ann"),
+    ]
+    assert [event.policy for event in JsonlAudit(lake.home).events()] == moves["policy"].to_list()
+
+
+@pytest.mark.parametrize("step", [1, 4, 5, 6])
+def test_killed_at_any_write_a_decision_is_told_as_carried_out_if_its_policy_trades(lake, runs, step, monkeypatch):
+    dies = dying_at(step)
+    say(lake, "still")
+    complete(lake, runs["still"], AT)
+    with monkeypatch.context() as patch:
+        for module, name in [
+            (log, "write_atomically"),
+            (log, "keep"),  # step 1: there is no row
+            (decide_module, "activate"),
+            (active_policy, "write_atomically"),  # twice; at step 4 the pointer is the old one
+            (JsonlAudit, "append"),  # 5: its event is not kept
+            (active_policy, "_settled"),  # 6: it is whole
+        ]:
+            patch.setattr(module, name, dies(getattr(module, name)))
+        with pytest.raises(Killed):
+            say(lake, "steady", at=LATER)
+    replaced = step > 4
+    found = consider_newest(lake, Ledger.open(lake.home), "gate", lambda: LATER)
+    assert ("ann replaced still" in found.problems.get("still", "")) == replaced
+    assert trades(lake) == ("steady" if replaced else "still")
+    said = promotions_of(lake, PolicyRef(runs["steady"].run_id, "steady")).filter(decision="person")
+    told = said["activated"].to_list()
+    assert told == ([] if step < 2 else [replaced])
+    assert not list(lake.home.runtime.glob("*.pending"))
+    assert say(lake, "steady", at=LATER).activated == (not replaced)
+    assert trades(lake) == "steady"
+    assert [event.policy for event in JsonlAudit(lake.home).events()] == ["still", "steady"]
+
+
+def test_a_disk_that_is_full_leaves_no_row_of_an_activation_that_it_stopped(lake, monkeypatch):
+    def fails(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    say(lake, "steady")
+    with monkeypatch.context() as patch:
+        patch.setattr(active_policy, "write_atomically", fails)
+        with pytest.raises(OSError, match="No space left"):
+            say(lake, "still")
+    assert ("person", "still", "steady", True, False) in answers(lake)
+    assert not list(lake.home.runtime.glob(".promotion.pending"))
+
+
+def test_an_activation_whose_event_could_not_be_kept_yet_is_told_once_it_is(lake, runs, monkeypatch):
+    def fails(*_):
+        raise StorageError("the audit cannot be written")
+
+    say(lake, "steady")
+    with monkeypatch.context() as patch:
+        patch.setattr(JsonlAudit, "append", fails)
+        with pytest.raises(StorageError, match="the audit cannot be written"):
+            say(lake, "still")
+        with pytest.raises(StorageError, match="the audit cannot be written"):
+            promotions(lake)
+    assert promotions_of(lake, PolicyRef(runs["still"].run_id, "still"))["activated"].to_list() == [True]
+    assert trades(lake) == "still"
+
+
+def test_a_decision_that_was_killed_stops_nobody_who_replaces_a_damaged_pointer(lake, monkeypatch):
+    def killed(*_):
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(JsonlAudit, "append", killed)
+        with pytest.raises(Killed):
+            say(lake, "still")
+    lake.home.active_policy.write_text("{")
+    assert say(lake, "steady", at=LATER).activated
+    assert trades(lake) == "steady"
+    assert [activated for *_, policy, _, _, activated in answers(lake) if policy == "still"] == [False]
+
+
+def test_what_became_of_a_newer_run_of_the_experiment_that_trades_is_told_with_what_a_person_can_do(lake):
+    before, after = (sealed(lake, planned(lake, spec("again", description=text))) for text in ("", "once more"))
+    for run, at in ((before, AT), (after, LATER)):
+        earned(lake, run, MARKET)
+        complete(lake, run, at)
+    ask(lake, before.run_id)
+    active = read_active(lake.home)
+    assert active is not None
+    told = newer_than_active(lake, active)
+    by_hand = f"to let it trade all the same: `nvtrader policies activate {after.run_id[:8]} --reason WHY`"
+    newer = f"run {after.run_id[:8]} of again is newer than the one that trades"
+    assert told == f"{newer}: the gate was not asked yet: `nvtrader policies promote`; {by_hand}"
+    said = ask(lake, after.run_id)
+    assert f"Sharpe ratio is the same as that of again (run {before.run_id[:8]}), which" in said.verdict.sentence
+    assert newer_than_active(lake, active) == f"{newer}: {said.verdict.sentence}; {by_hand}"
+    activated = say(lake, after.run_id)
+    assert activated.activated
+    latest = read_active(lake.home)
+    assert latest is not None
+    assert newer_than_active(lake, latest) is None
+    say(lake, before.run_id, "it was steadier", LATER)
+    back = read_active(lake.home)
+    assert back is not None
+    replaced = f"ann replaced again (run {after.run_id[:8]}) by again (run {before.run_id[:8]}) on 2024-01-04 (it was"
+    assert (newer_than_active(lake, back) or "").startswith(f"{newer}: {replaced} steadier), which is not undone")

@@ -1,0 +1,117 @@
+"""A home with a market and one registered experiment of seconds, whose runs are executed by themselves."""
+
+import atexit
+import gc
+import os
+import sys
+from pathlib import Path
+
+import polars as pl
+
+from nvtrader_pipelines.evaluation.splits import WalkForward
+from nvtrader_pipelines.experiments.spec import ExperimentSpec, MarketChoice
+from nvtrader_pipelines.policies.baselines import BuyAndHold, EqualWeight
+from nvtrader_pipelines.portfolio.pipeline import RiskLimits, WeightPipeline
+from nvtrader_pipelines.runs.launch import walk_forward_run
+from nvtrader_pipelines.runs.lifecycle import Launch
+from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
+from nvtrader_pipelines.storage.ledger import Ledger
+from nvtrader_pipelines.storage.medallion import pin_panels
+from nvtrader_pipelines.storage.tables import (
+    ACTION_LOGS,
+    BARS,
+    CLEAN_BARS,
+    EQUITY_CURVES,
+    EVALUATIONS,
+    FEATURES,
+    RETURNS,
+    REWARD_DECOMPOSITION,
+    RUNS,
+    TRAINING_CURVES,
+    TRAJECTORIES,
+)
+from tests.forkserver import share_forkserver
+from tests.markets import INGESTED_AT, csv_file, market_tables, synthetic_bars
+from tests.policies.small import AGENT, SPEC
+
+EXPERIMENT = ExperimentSpec(
+    name="small",
+    market=MarketChoice(source="landing"),
+    environment=SPEC,
+    agent=AGENT.model_copy(update={"total_timesteps": 2560}),
+    pipeline=WeightPipeline(risk_limits=RiskLimits(max_position=1.0)),  # nothing binds on three names
+    splitter=WalkForward(train_months=6, test_months=3),
+    baselines=(EqualWeight(), BuyAndHold()),
+    training_sample_rate=0.2,
+)
+KEY = EXPERIMENT.partition_key
+OF_A_RUN = (TRAJECTORIES, EQUITY_CURVES, ACTION_LOGS, REWARD_DECOMPOSITION, TRAINING_CURVES, EVALUATIONS)
+N_SESSIONS = 480
+
+
+def land(lake: Warehouse, n_sessions=N_SESSIONS, n_symbols=3) -> None:
+    """Make the market of the first sessions of one long history, and pin it."""
+    bars = synthetic_bars(n_sessions=600, n_symbols=n_symbols)
+    days = bars["date"].unique().sort()[:n_sessions]
+    made = market_tables(csv_file(bars.filter(pl.col("date").is_in(days.implode()))))
+    tables = {BARS: made.bars, CLEAN_BARS: made.clean_bars, RETURNS: made.returns, FEATURES: made.features}
+    for table, rows in tables.items():
+        lake.replace(table, rows, {})
+    pin_panels(lake, INGESTED_AT)
+
+
+def small_home(root: Path) -> Warehouse:
+    """A home ready to run the experiment."""
+    home = Home(root)
+    home.landing.mkdir(parents=True)
+    lake = Warehouse(home)
+    land(lake)
+    Ledger.open(home).register(EXPERIMENT)
+    return lake
+
+
+def rows_of(lake: Warehouse, run_id) -> dict[str, pl.DataFrame]:
+    """Everything a run left in the tables, but when."""
+    found = {}
+    for table in (*OF_A_RUN, RUNS):
+        rows = lake.read(table).filter(pl.col("run_id") == run_id).drop("finished_at", "snapshot_ids", strict=False)
+        found[table.name] = rows.sort([name for name, kind in rows.schema.items() if not kind.is_nested()])
+    return found
+
+
+def execute(home: Home, task: str) -> None:
+    """Run the experiment of a home, writing each stage as a line."""
+    for step in walk_forward_run(Warehouse(home), Ledger.open(home), KEY, Launch(task)):
+        sys.stdout.write(f"{step.stage}\n")
+        sys.stdout.flush()
+
+
+def execute_in_forks(home: Home) -> None:
+    """Run it for every line of standard input, a task, in a fork that has nothing to import any more.
+
+    Before the stages the fork's id is written, and its exit code after them.
+    """
+    share_forkserver()
+    gc.freeze()
+    for task in sys.stdin:
+        fork = os.fork()  # of a process that has imported and done nothing else, as the forkserver's are
+        if fork == 0:
+            sys.stdout.write(f"{os.getpid()}\n")
+            execute(home, task.strip())
+            os._exit(0)
+        sys.stdout.write(f"{os.waitstatus_to_exitcode(os.waitpid(fork, 0)[1])}\n")
+        sys.stdout.flush()
+
+
+def main() -> None:
+    """Run the experiment of the home that the command line names, for the task it names or those of standard input.
+
+    Call it by `python -c`: of a script or a module, every training worker would import all that is imported here.
+    """
+    place, *tasks = sys.argv[1:]
+    atexit.register(gc.freeze)  # no last search for garbage, of seconds
+    if tasks:
+        execute(Home(Path(place)), tasks[0])
+    else:
+        execute_in_forks(Home(Path(place)))

@@ -1,0 +1,90 @@
+"""Sealed runs in no time: networks as they begin, kept as if they had been trained."""
+
+import dataclasses
+import datetime as dt
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from gymnasium import spaces
+
+from nvtrader_pipelines.envs.observations import ObservationScaler
+from nvtrader_pipelines.experiments.plan import RunPlan
+from nvtrader_pipelines.experiments.sealed_run import SealedRun
+from nvtrader_pipelines.experiments.spec import ExperimentSpec
+from nvtrader_pipelines.experiments.store import TrainedPolicy
+from nvtrader_pipelines.policies.agents import Fit, Learner
+from nvtrader_pipelines.policies.archive import write_archive
+from nvtrader_pipelines.policies.trajectory import TRAJECTORY
+from nvtrader_pipelines.portfolio.pipeline import WeightPipeline
+from nvtrader_pipelines.runs.launch import evaluate_run
+from nvtrader_pipelines.runs.lifecycle import Launch
+from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
+from nvtrader_pipelines.storage.ledger import Ledger, RunRow
+from nvtrader_pipelines.storage.medallion import read_panel
+from nvtrader_pipelines.storage.policy_library import PolicyLibrary
+from tests.runs.small_runs import EXPERIMENT as LOOSE
+from tests.runs.small_runs import land
+
+EXPERIMENT = LOOSE.model_copy(update={"pipeline": WeightPipeline()})  # its limits are the desk's
+KEY = EXPERIMENT.partition_key
+AT = dt.datetime(2024, 1, 3, tzinfo=dt.UTC)
+
+
+def market_home(root: Path) -> Warehouse:
+    """A home with a market and nothing else."""
+    home = Home(root)
+    home.landing.mkdir(parents=True)
+    land(Warehouse(home))
+    return Warehouse(home)
+
+
+def planned(lake: Warehouse, spec: ExperimentSpec = EXPERIMENT, **market) -> RunPlan:
+    """The run of an experiment on the home's market, or on one that differs from it."""
+    panel = read_panel(lake, spec.market.source, spec.market.symbols)
+    return RunPlan.of(spec, dataclasses.replace(panel, **market))
+
+
+def begun(lake: Warehouse, plan: RunPlan) -> Ledger:
+    """The ledger, in which the run is under way."""
+    ledger = Ledger.open(lake.home)
+    ledger.register(plan.spec)
+    ledger.begin(RunRow.of(plan, "task", AT))
+    return ledger
+
+
+def sealed(lake: Warehouse, plan: RunPlan, lookback: int | None = None) -> SealedRun:
+    """The run with a network per fold and seed, made for observations of another window if one is given."""
+    ledger, library = begun(lake, plan), PolicyLibrary(lake.home)
+    fit = fitted(plan, lookback or plan.spec.environment.lookback)
+    for key in plan.keys:
+        archive = write_archive(plan.card(plan.task(key), fit), fit.tensors)
+        library.save(
+            plan.spec.partition_key, plan.run_id, TrainedPolicy(*key, archive, pl.DataFrame(schema=TRAJECTORY))
+        )
+    run = library.seal(plan)
+    ledger.keep_policies(run.run_id, run.policies, run.sha256)
+    ledger.finish(run.run_id, "done")
+    return run
+
+
+def fitted(plan: RunPlan, lookback: int) -> Fit:
+    """What training begins with."""
+    environment, agent = plan.spec.environment, plan.spec.agent
+    if not isinstance(agent, Learner):
+        return Fit({}, ObservationScaler(), [])
+    scaler = environment.observation.fit(plan.panel, 0, 99)
+    layout = environment.observation.start(plan.panel, scaler, lookback).layout
+    size = environment.action.size(len(plan.panel.symbols))
+    seen = spaces.Box(-np.inf, np.inf, (layout.length,), np.float32)
+    network = agent.network(layout, seen, spaces.Box(-size.bound, size.bound, (size.length,), np.float32))
+    return Fit(dict(network.state_dict()), scaler, [])
+
+
+def judged(lake: Warehouse, plan: RunPlan) -> SealedRun:
+    """The run with its networks walked through the tests, and the verdict on them."""
+    run = sealed(lake, plan)
+    for _ in evaluate_run(lake, Ledger.open(lake.home), run.run_id, Launch("test")):
+        pass
+    return run

@@ -1,0 +1,76 @@
+import datetime as dt
+
+import polars as pl
+import pytest
+
+from nvtrader_pipelines.evaluation.prudex import PRUDEX, prudex_compass
+from nvtrader_pipelines.evaluation.prudex.record import ACTIONS, CURVES, RETURNS, RUNS
+from nvtrader_pipelines.scoreboard.prudex import read_record
+from nvtrader_pipelines.storage import tables
+from tests.evaluation.prudex.records import market_of, run_of
+from tests.storage.frames import SPEC_HASH, in_shape, schema_of
+
+KINDS = {"first": "walk_forward", "latest": "walk_forward", "replayed": "replay", "purged": "walk_forward"}
+
+
+def stored(table, rows, **more):
+    return in_shape(table, rows.with_columns(**{name: pl.lit(value) for name, value in more.items()}))
+
+
+def yearly(rows):
+    return rows.with_columns(year=pl.col("session").dt.year())
+
+
+@pytest.fixture
+def record(lake):
+    """What is read of a home with two walks of one experiment, a replay, and a newer run for validation only."""
+    runs = {run_id: run_of("ppo", run_id, seed=day, days=day) for day, run_id in enumerate(KINDS)}
+    span = {"snapshot_ids": "{}", "window_first": dt.date(2015, 1, 5), "window_last": dt.date(2015, 12, 14)}
+    for table, part in ((tables.RUNS, 0), (tables.EQUITY_CURVES, 1), (tables.ACTION_LOGS, 2)):
+        more = {"spec_hash": SPEC_HASH, **(span if table is tables.RUNS else {})}
+        kinds = {
+            run_id: {"kind": kind, "validation_only": run_id == "purged"} if table is tables.RUNS else {}
+            for run_id, kind in KINDS.items()
+        }
+        rows = [stored(table, run[part], **more, **kinds[run_id]) for run_id, run in runs.items()]
+        lake.replace(table, pl.concat(rows), {})
+    returns, features = (yearly(rows) for rows in market_of())
+    elsewhere = returns.with_columns(source=pl.lit("other"))
+    later = returns.with_columns(pl.col("session").dt.offset_by("1y"), year=pl.lit(2016))
+    lake.replace(tables.RETURNS, stored(tables.RETURNS, pl.concat([returns, elsewhere, later])), {})
+    lake.replace(tables.FEATURES, stored(tables.FEATURES, features.drop("momentum"), momentum_12_1=0.5), {})
+    return read_record(lake)
+
+
+def test_only_the_latest_walk_of_an_experiment_is_read(record):
+    assert record.runs["run_id"].to_list() == ["latest"]
+    assert {*record.curves["run_id"], *record.actions["run_id"]} == {"latest"}
+
+
+def test_a_run_that_trained_on_what_came_after_its_tests_is_left_out_with_a_sentence(record):
+    assert record.left_out == "for validation only, not judged here: ppo (run purged)"
+    assert prudex_compass(record).note.startswith(record.left_out)
+
+
+def test_only_the_columns_and_the_market_that_are_needed_are_read(record):
+    columns = (RUNS, CURVES, ACTIONS, RETURNS)
+    frames = (record.runs, record.curves, record.actions, record.returns)
+    assert [tuple(frame.columns) for frame in frames] == list(columns)
+    assert record.returns["source"].unique().to_list() == ["sample"]
+    assert record.returns["session"].dt.year().unique().to_list() == [2015]
+
+
+def test_features_are_those_of_the_decisions_sessions(record):
+    assert set(record.features["session"]) == set(record.actions["session"])
+    assert record.features["momentum_12_1"].unique().to_list() == [0.5]
+
+
+def test_a_home_without_runs_has_an_empty_record(lake):
+    assert not any(map(len, vars(read_record(lake)).values()))
+
+
+def test_the_table_has_the_columns_of_the_answers_and_takes_them(lake, record):
+    assert schema_of(tables.PRUDEX) == PRUDEX
+    answers = prudex_compass(record).table
+    lake.replace(tables.PRUDEX, answers, {})
+    assert lake.read(tables.PRUDEX).equals(answers)

@@ -1,0 +1,70 @@
+import polars as pl
+import pytest
+
+from nvtrader_pipelines.policies.baselines import MeanCvar
+from nvtrader_pipelines.scoreboard import roster as roster_module
+from nvtrader_pipelines.scoreboard.entrants import BaselineEntrant, RunEntrant, Sb3Entrant, WeightsEntrant
+from nvtrader_pipelines.scoreboard.roster import read_entrant, read_roster
+from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
+from nvtrader_pipelines.storage.ledger import Ledger
+from nvtrader_pipelines.storage.panels import Panels
+from tests.runs.small_runs import EXPERIMENT, KEY
+from tests.storage.frames import AT
+
+
+def read(tmp_path, text):
+    path = tmp_path / "mine.yaml"
+    path.write_text(text)
+    return read_entrant(path)
+
+
+def test_an_entrant_is_a_kind_with_its_defaults(tmp_path):
+    assert read(tmp_path, "kind: weights") == WeightsEntrant()
+    assert read(tmp_path, "kind: run\nrun: 12ab") == RunEntrant(run="12ab")
+    assert read(tmp_path, "kind: baseline\nrule: {kind: mean_cvar}") == BaselineEntrant(rule=MeanCvar())
+    found = read(tmp_path, "kind: sb3\ntrain_first: 2001-01-02\ntrain_last: 2009-12-31\nenvironment: {lookback: 10}")
+    assert isinstance(found, Sb3Entrant)
+    assert (str(found.train_last), found.environment.lookback) == ("2009-12-31", 10)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("kind: weights\nfiel: a.csv", "there is no field 'fiel'; did you mean 'file'"),
+        ("kind: wieghts", "kind: found 'wieghts', but must be one of .*; did you mean 'weights'"),
+        ("file: a.csv", "kind: is missing; must be one of baseline, run, sb3, weights"),
+        ("kind: sb3\nenvironment: {lookbak: 5}", "environment.lookbak: there is no field .* did you mean 'lookback'"),
+        ("kind: sb3\nenvironment: {lookback: 2}", "environment.lookback: found 2"),
+        ("kind: baseline\nrule: {kind: mean_cvr}", "rule.kind: found 'mean_cvr', .*; did you mean 'mean_cvar'"),
+        ("kind: sb3\nalgorithm: dqn", "algorithm: found 'dqn', but must be one of ppo, a2c, sac, td3"),
+        ("kind: sb3\ntrain_first: 2001-01-01\ntrain_last: 2000-01-01", "train_first must be before train_last"),
+        ("kind: weights\nkind: run", "the key 'kind' is there twice"),
+        ("- weights", "must hold a mapping"),
+        ("kind: !!python/object/apply:os.system ['true']", "is no YAML"),
+    ],
+)
+def test_a_file_that_is_no_entrant_is_refused_with_what_is_wrong_and_what_was_meant(tmp_path, text, sentence):
+    with pytest.raises(StorageError, match=f"mine.yaml.*{sentence}"):
+        read(tmp_path, text)
+
+
+def test_an_experiment_whose_version_this_code_cannot_read_keeps_nobody_else_from_being_judged(tmp_path, monkeypatch):
+    lake = Warehouse(Home(tmp_path))
+    ledger = Ledger.open(lake.home)
+    ledger.register(EXPERIMENT)
+    read = Ledger.read
+
+    def reading(own, key):
+        if key == "retired@00000000":
+            raise StorageError("version retired@00000000 would be another one with the defaults of this code")
+        return read(own, key)
+
+    monkeypatch.setattr(Ledger, "read", reading)
+    names = {"experiment": ["retired", "small"], "partition_key": ["retired@00000000", KEY], "run_id": ["a", "b"]}
+    runs = pl.DataFrame({**names, "finished_at": [AT, AT]})
+    monkeypatch.setattr(roster_module, "walk_forward_runs", lambda _, columns: runs.select(columns))
+    roster = read_roster(Panels(lake), ledger, 1.0)
+    assert "retired@00000000" in roster.problems["retired"]
+    assert [candidate.name for candidate in roster.candidates] == ["equal_weight", "buy_and_hold"]

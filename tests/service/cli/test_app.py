@@ -1,0 +1,268 @@
+"""The command as people type it: every command and flag, exit codes, errors in one sentence."""
+
+import csv
+import io
+import json
+import os
+import pty
+import re
+import select
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from nvtrader_pipelines.service.cli.app import app
+from nvtrader_pipelines.service.cli.errors import BAD_INPUT, FAILED, USAGE
+from tests.homes import NVTRADER, environment, nvtrader, small_home
+from tests.service.cli.words import is_one_sentence
+
+COMMANDS = (
+    *("run", "ui", "sql", "tables", "runs", "experiments", "components", "schema", "doctor", "report", "judge"),
+    *("scoreboard", "policies", "paper", "portfolio", "plans", "halt", "resume"),
+)
+OF_EXPERIMENTS = [("experiments", name) for name in ("new", "list", "diff", "run")]
+OF_RUNS = [("runs", name) for name in ("list", "show", "compare", "replay", "paper")]
+OF_PLANS = [("plans", name) for name in ("list", "show", "approve", "override", "reject")]
+SINGLE = [(name,) for name in COMMANDS if name != "experiments"]
+README = " ".join((Path(__file__).parents[2] / "README.md").read_text().split())
+EXIT_CODES = re.search(r"Exit codes: 0 done, 1 .*, 2 .*, 3 .*, 130 interrupted\.", README)[0]
+COUNT = "SELECT policy, count(*) AS n FROM rl.trajectories GROUP BY policy ORDER BY policy"
+
+
+@pytest.fixture
+def empty(tmp_path, monkeypatch):
+    """An empty home, named in this process's environment."""
+    monkeypatch.setenv("NVTRADER_HOME", str(tmp_path))
+    return tmp_path
+
+
+def test_without_a_command_the_help_lists_them_all():
+    found = CliRunner().invoke(app, [])
+    assert found.exit_code == USAGE
+    assert all(command in found.output for command in COMMANDS)
+
+
+@pytest.mark.parametrize("group", ["experiments", "runs", "plans"])
+def test_a_group_without_a_command_lists_its_own(group):
+    found = CliRunner().invoke(app, [group, "--help"])
+    assert found.exit_code == 0
+    assert all(name in found.output for above, name in [*OF_EXPERIMENTS, *OF_RUNS, *OF_PLANS] if above == group)
+
+
+@pytest.mark.parametrize("command", [*SINGLE, *OF_EXPERIMENTS, *OF_RUNS, *OF_PLANS], ids=" ".join)
+def test_every_command_explains_itself_and_its_exit_codes(command):
+    found = CliRunner().invoke(app, [*command, "--help"], terminal_width=200)
+    assert found.exit_code == 0
+    assert EXIT_CODES.replace("`", "") in " ".join(found.output.split())
+    assert "--verbose" in found.output
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *[("nonsense",), ("run", "--nonsense"), ("sql", "--format", "xml"), ("ui", "--port", "0")],
+        *[("sql", "--fromat", "json"), ("sql", "--jsn"), ("sql", "SELECT 1", "--format=a b")],
+    ],
+)
+def test_wrong_usage_ends_with_2(arguments):
+    assert CliRunner().invoke(app, list(arguments)).exit_code == USAGE
+
+
+def test_sql_writes_a_table_csv_or_json(invoke):
+    outputs = {form: invoke("sql", COUNT, "--format", form) for form in ("table", "csv", "json")}
+    assert {form: found.exit_code for form, found in outputs.items()} == dict.fromkeys(outputs, 0)
+    assert {found.stderr for found in outputs.values()} == {""}
+    rows = json.loads(outputs["json"].stdout)
+    assert [row["policy"] for row in rows] == [
+        *("buy_and_hold", "equal_weight", "mean_cvar", "minimum_variance"),
+        *("tiny", "tiny/seed-0", "tiny/seed-1", "tiny/seed-2"),
+    ]
+    assert [{**row, "n": str(row["n"])} for row in rows] == list(csv.DictReader(io.StringIO(outputs["csv"].stdout)))
+    assert outputs["table"].stdout.split()[:2] == ["policy", "n"]
+    assert "8 rows" in outputs["table"].stdout
+
+
+def test_the_action_logs_are_lists_in_every_format(invoke):
+    query = "SELECT symbols, executed_weights FROM rl.action_logs LIMIT 1"
+    (row,) = json.loads(invoke("sql", query, "-f", "json").stdout)
+    assert row["symbols"] == ["AAA", "BBB", "CCC", "cash"]
+    (line,) = csv.DictReader(io.StringIO(invoke("sql", query, "-f", "csv").stdout))
+    assert line["symbols"] == "AAA|BBB|CCC|cash"
+    assert [float(weight) for weight in line["executed_weights"].split("|")] == row["executed_weights"]
+
+
+@pytest.mark.parametrize("form", ["table", "csv", "json"])
+@pytest.mark.parametrize(
+    "query",
+    ["SELECT {'a': 1} AS s, [[1, 2], [3]] AS l, NULL AS n", "SELECT 1 WHERE false", "SELECT sum(1), DATE '2024-01-02'"],
+)
+def test_any_shape_of_result_can_be_written(invoke, query, form):
+    assert invoke("sql", query, "-f", form).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("form", "start"), [("table", " name"), ("csv", "name,n_rows,"), ("json", '[{"name":"bronze.')]
+)
+def test_tables_are_listed_with_their_rows(invoke, form, start):
+    found = invoke("tables", "--format", form)
+    assert found.exit_code == 0
+    assert found.stdout.startswith(start)
+    assert "gold.market_panel" in found.stdout
+
+
+def test_doctor_finds_a_built_home_in_order(built_home, invoke):
+    found = invoke("doctor", "--json")
+    findings = {each["what"]: each for each in json.loads(found.stdout)}
+    assert found.exit_code == (FAILED if any(each["problem"] for each in findings.values()) else 0)
+    assert findings["home"]["found"] == str(built_home.root)
+    assert findings["dagster"]["found"].startswith("1.")
+    assert {findings[name]["problem"] for name in ("experiments", "landing", "views", "torch")} == {""}
+
+
+def test_doctor_says_what_is_missing(empty):
+    found = CliRunner().invoke(app, ["doctor"])
+    assert found.exit_code == FAILED
+    assert "missing: create it" in found.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("run",), "there is no experiment in"),
+        (("run", "huge"), "there is no experiment in"),
+        (("sql", "SELECT 1"), "run `nvtrader run` first"),
+        (("sql", "-- a comment\nSELECT 1", "--format", "json"), "run `nvtrader run` first"),
+        (("sql", "--", "--a comment\nSELECT 1"), "run `nvtrader run` first"),
+        (("sql",), "run `nvtrader run` first"),
+    ],
+)
+def test_a_home_with_nothing_in_it_is_answered_with_what_to_do(empty, arguments, words):
+    found = CliRunner().invoke(app, list(arguments), env={"COLUMNS": "300"})
+    assert found.exit_code == BAD_INPUT
+    assert words in found.stderr
+    assert is_one_sentence(found.stderr)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *[("run",), ("ui",), ("sql", "SELECT 1"), ("tables",), ("runs",), ("doctor",)],
+        *[("paper",), ("portfolio",), ("plans",), ("plans", "approve", "x"), ("halt",), ("resume",)],
+        *[("experiments", "list"), ("experiments", "new", "x"), ("runs", "show", "x"), ("runs", "replay", "x")],
+    ],
+    ids=" ".join,
+)
+def test_a_home_that_is_not_there_is_refused_and_not_made(tmp_path, monkeypatch, command):
+    monkeypatch.setenv("NVTRADER_HOME", str(tmp_path / "typo"))
+    found = CliRunner().invoke(app, list(command))
+    assert found.exit_code == BAD_INPUT
+    assert "which is no folder; create it or name another" in found.stderr
+    assert not (tmp_path / "typo").exists()
+
+
+@pytest.mark.parametrize(
+    "query", ["SELECT nix", "SELEC 1", "SELECT * FROM nix", "DROP VIEW rl.runs", "SELECT 'x'::INT"]
+)
+def test_a_wrong_query_is_an_error_with_the_reason(invoke, query):
+    found = invoke("sql", query)
+    assert found.exit_code == BAD_INPUT
+    assert found.stderr.startswith("error: the query failed: ")
+    assert "Traceback" not in found.stderr
+    assert found.stdout == ""
+
+
+def test_the_trace_is_shown_when_asked_for(invoke):
+    found = invoke("sql", "SELECT nix", "--verbose")
+    assert found.exit_code == BAD_INPUT
+    assert "Traceback" in found.stderr
+    assert "BinderException" in found.stderr
+
+
+@pytest.mark.slow
+def test_a_wrong_document_ends_with_3_and_a_failing_step_with_1_in_its_own_words(tmp_path, command, forked):
+    home = small_home(tmp_path / "home")
+    home.market_file.write_text("sources:\n  - kind: landng\n")
+    found = command(home)("run", "--json")
+    assert found.exit_code == BAD_INPUT
+    assert is_one_sentence(found.stderr), found.stderr
+    assert "market.yaml is no valid market" in found.stderr
+
+    home.market_file.write_text("sources:\n  - kind: landing\n")
+    home.warehouse.mkdir(exist_ok=True)
+    home.deliveries.write_text("a file where a folder must be")
+    found = nvtrader(home, "run", "--json", "--verbose", command=forked)
+    assert found.returncode == FAILED
+    assert found.stdout == ""
+    assert "error: market: bronze__bars failed: FileExistsError" in found.stderr
+    assert "in keep_copies" in found.stderr  # the step's own trace
+
+
+def test_the_result_is_a_table_of_policies_and_baselines_and_what_to_try_next(built_home):
+    printed = (built_home.root.parent / "built-home.txt").read_text()
+    for column in ("net Sharpe [95 %]", "CAGR", "max DD", "turnover/y", "cost/y", "less best baseline [95 %]"):
+        assert column in printed
+    for policy in ("tiny", "equal_weight", "buy_and_hold", "minimum_variance", "mean_cvar"):
+        assert f"\n  {policy} " in printed
+    assert str(built_home.duckdb_file) in printed
+    assert len(printed.split("try next\n")[1].splitlines()) == 3
+
+
+def test_statements_from_a_pipe_are_answered_one_after_the_other(built_home, forked):
+    typed = "SELECT 1 AS one;\nSELECT\n 2 AS two;\n.tables\nSELECT 3 AS three"
+    found = nvtrader(built_home, "sql", "--format", "csv", command=forked, input=typed)
+    assert found.returncode == 0
+    assert found.stdout.startswith("one\n1\ntwo\n2\nname\nbronze.bars\n")
+    assert found.stdout.endswith("three\n3\n")
+    assert found.stderr == ""
+
+
+def test_a_wrong_statement_from_a_pipe_ends_it_with_an_exit_code(invoke):
+    found = invoke("sql", "-f", "csv", input="SELECT 1 AS one;\nSELECT nix;\nSELECT 2 AS two;\n")
+    assert found.exit_code == BAD_INPUT
+    assert found.stdout == "one\n1\n"
+    assert found.stderr.startswith("error: the query failed")
+
+
+def read_until(terminal: int, text: str) -> str:
+    """What the terminal shows until it shows `text`."""
+    shown, end = "", time.monotonic() + 120
+    while text not in shown:
+        assert time.monotonic() < end, shown
+        if select.select([terminal], [], [], 0.1)[0]:
+            shown += os.read(terminal, 65536).decode(errors="replace")
+    return shown
+
+
+@pytest.mark.slow
+def test_the_shell_answers_a_person_survives_errors_and_leaves_on_quit(tmp_path, built_home):
+    home = small_home(tmp_path / "home")  # its history is written here
+    home.warehouse.mkdir()
+    home.duckdb_file.write_bytes(built_home.duckdb_file.read_bytes())
+    controller, terminal = pty.openpty()
+    settings = {**environment(home), "TERM": "dumb"}
+    try:
+        with subprocess.Popen(
+            [NVTRADER, "sql"], env=settings, stdin=terminal, stdout=terminal, stderr=terminal, start_new_session=True
+        ) as process:
+            read_until(controller, "nvtrader>")
+            os.write(controller, b"SELECT 6 * 7 AS answer;\r")
+            assert "42" in read_until(controller, "1 row")
+            os.write(controller, b"SELECT nix;\r")
+            read_until(controller, "error: the query failed")
+            os.write(controller, b"SELECT half\x03")  # Ctrl-C begins again
+            os.write(controller, b"SELECT 'again';\r")
+            read_until(controller, "1 row")
+            os.write(controller, b".quit\r")
+            assert process.wait(120) == 0
+    finally:
+        os.close(controller)
+        os.close(terminal)
+    assert "SELECT 6 * 7 AS answer;" in (home.warehouse / ".sql_history").read_text()
+
+
+def test_no_group_of_commands_is_there_twice():
+    names = [each.name for each in app.registered_groups]
+    assert len(names) == len(set(names))

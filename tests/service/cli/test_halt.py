@@ -1,0 +1,231 @@
+import getpass
+import json
+import os
+from contextlib import closing
+
+import pytest
+
+from nvtrader_pipelines.desk.accounts import connect
+from nvtrader_pipelines.execution.audit import About, plan_event
+from nvtrader_pipelines.execution.book import BookedOrder
+from nvtrader_pipelines.execution.brokers.account_spec import AlpacaAccountSpec
+from nvtrader_pipelines.execution.orders import Order
+from nvtrader_pipelines.service.cli.errors import BAD_INPUT, FAILED
+from nvtrader_pipelines.storage.account_book import SqliteBook, book_path
+from nvtrader_pipelines.storage.audit_log import JsonlAudit
+from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.kill_switch import VARIABLE, FileKillSwitch
+from tests.execution.brokers.alpaca_stub import KEYS, AlpacaStub, serving
+from tests.service.cli.desks import AT, SESSION, keep, plan
+from tests.service.cli.words import is_one_sentence
+
+
+@pytest.fixture
+def home(tmp_path):
+    return Home(tmp_path)
+
+
+@pytest.fixture
+def invoke(home, command):
+    return command(home)
+
+
+def kinds(home):
+    return [(event.kind, event.by, event.reason) for event in JsonlAudit(home).events()]
+
+
+def test_halting_stops_trading_with_one_sentence_and_halting_twice_says_so(home, invoke):
+    first, again = invoke("halt", "--reason", "bars look wrong [/]"), invoke("halt", "--reason", "once more")
+    assert (first.exit_code, again.exit_code) == (0, 0)
+    assert first.stdout == "trading is stopped: bars look wrong [/]\n"
+    assert again.stdout.startswith("trading is stopped already: ")
+    assert "bars look wrong" in (FileKillSwitch(home).engaged() or "")
+    rows = kinds(home)
+    assert rows[0] == ("halted", getpass.getuser(), "bars look wrong [/]")
+    assert [(kind, reason[:34]) for kind, _, reason in rows[1:]] == [("halted", "once more; it was stopped already:")]
+
+
+def test_resuming_lets_trading_go_on_and_is_on_record(home, invoke):
+    invoke("halt", "--reason", "why")
+    found, again = invoke("resume", "--reason", "fixed"), invoke("resume")
+    assert (found.exit_code, again.exit_code) == (0, 0)
+    assert "may go on" in found.stdout
+    assert "was not stopped" in again.stdout
+    assert FileKillSwitch(home).engaged() is None
+    assert kinds(home)[-1] == ("resumed", getpass.getuser(), "fixed")
+
+
+def test_resuming_says_what_still_stops_trading(home, invoke, monkeypatch):
+    monkeypatch.setenv(VARIABLE, "1")
+    invoke("halt")
+    document = json.loads(invoke("resume", "--json").stdout)
+    assert VARIABLE in document["said"]
+    assert VARIABLE in document["kill_switch"]
+
+
+def test_a_person_without_a_name_can_halt_too(home, invoke, monkeypatch):
+    monkeypatch.setattr(getpass, "getuser", lambda: {}["nobody"])
+    assert invoke("halt").exit_code == 0
+    assert kinds(home) == [("halted", f"user {os.getuid()}", "no reason was given")]
+
+
+@pytest.fixture
+def exchange(home, monkeypatch):
+    """An account `live` at a server of Alpaca's API, with one order that waits for the open."""
+    monkeypatch.setenv("APCA_API_KEY_ID", KEYS[0])
+    monkeypatch.setenv("APCA_API_SECRET_KEY", KEYS[1])
+    kept = keep(home, plan(account="live"))
+    with serving(AlpacaStub()) as stub:
+        home.accounts.mkdir(parents=True)
+        (home.accounts / "live.yaml").write_text(f"kind: alpaca\nbase_url: {stub.url}\nretries: 0\n")
+        place(home, stub, kept, "AAA")
+        yield stub
+
+
+def place(home, stub, of, symbol):
+    """One order of a plan that waits at the exchange, and is in the book."""
+    order = Order(
+        order_id=f"{of.plan_id}-{symbol}", plan_id=of.plan_id, account="live", symbol=symbol, side="buy", quantity=2.0,
+        quote=100.0, target_weight=0.25, session=SESSION,
+    )  # fmt: skip
+    connect("live", AlpacaAccountSpec(base_url=stub.url, retries=0)).submit(order)
+    with closing(SqliteBook(home, "live")) as book:
+        book.place(BookedOrder.accepted(order))
+
+
+def test_halting_cancels_what_waits_at_a_broker_and_says_so(exchange, invoke):
+    found = invoke("halt", "--reason", "news")
+    assert found.exit_code == 0
+    order = exchange.orders[0]
+    assert order["status"] == "canceled"
+    assert found.stdout.splitlines() == ["trading is stopped: news", f"cancelled: {order['client_order_id']}"]
+    assert json.loads(invoke("halt", "--json").stdout)["still_open"] == {}
+
+
+def test_an_order_that_cannot_be_cancelled_keeps_no_other_from_being_cancelled(exchange, home, invoke):
+    for symbol in ("BBB", "CCC"):
+        place(home, exchange, plan(account="live"), symbol)
+    exchange.faults["GET /v2/orders:by_client_order_id"].append("unavailable")  # to the first
+    found = invoke("halt", "--reason", "news")
+    stuck, *gone = exchange.orders
+    assert [order["status"] for order in exchange.orders] == ["accepted", "canceled", "canceled"]
+    assert found.exit_code == FAILED
+    _, cancelled, loud = found.stdout.splitlines()
+    assert cancelled == f"cancelled: {gone[0]['client_order_id']}, {gone[1]['client_order_id']}"
+    assert stuck["client_order_id"] in loud
+    told = [event.order_id for event in JsonlAudit(home).events() if event.kind == "cancelled"]
+    assert told == [order["client_order_id"] for order in gone]
+    assert invoke("halt").exit_code == 0
+    assert stuck["status"] == "canceled"
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"), [("keys", "APCA_API_SECRET_KEY is not set"), ("silence", "did not answer (HTTP 503)")]
+)
+def test_halting_does_not_depend_on_a_broker_and_says_loudly_what_may_still_be_open(
+    exchange, home, invoke, monkeypatch, fault, said
+):
+    if fault == "keys":
+        monkeypatch.delenv("APCA_API_SECRET_KEY")
+    else:
+        exchange.faults["GET /v2/orders:by_client_order_id"].append("unavailable")
+    found = invoke("halt", "--reason", "news")
+    assert found.exit_code == FAILED
+    assert FileKillSwitch(home).engaged()
+    stopped, loud = found.stdout.splitlines()
+    assert stopped == "trading is stopped: news"
+    assert loud.startswith("ORDERS MAY STILL BE OPEN on the account live: ")
+    assert said in loud
+    assert exchange.orders[0]["status"] == "accepted"
+
+
+@pytest.mark.parametrize(
+    ("left", "said"),
+    [
+        ("no book", "the audit tells of orders that its book lacks: "),
+        ("an empty book", "the audit tells of orders that its book lacks: "),
+        ("no file", "there is no account 'live'"),
+    ],
+)
+def test_orders_that_the_audit_tells_of_and_a_lost_book_does_not_are_said_loudly_until_they_have_ended(
+    exchange, home, invoke, left, said
+):
+    kept, order_id = plan(account="live"), exchange.orders[0]["client_order_id"]
+    with closing(SqliteBook(home, "live")) as book:
+        (booked,) = book.orders(kept.plan_id)
+    detail = {"order": booked.order.model_dump(mode="json")}
+    JsonlAudit(home).append([plan_event("placed", kept, AT, "desk", About(order_id, "AAA", detail=detail))])
+    for path in book_path(home, "live").parent.iterdir():
+        path.unlink()
+    if left == "an empty book":
+        book_path(home, "live").touch()
+    if left == "no file":
+        (home.accounts / "live.yaml").unlink()
+    found = invoke("halt", "--reason", "news")
+    assert found.exit_code == FAILED
+    stopped, loud = found.stdout.splitlines()
+    assert stopped == "trading is stopped: news"
+    assert loud.startswith(f"ORDERS MAY STILL BE OPEN on the account live: {said}")
+    assert (order_id in loud) == (left != "no file")
+    JsonlAudit(home).append([plan_event("cancelled", kept, AT, "desk", About(order_id, "AAA"))])
+    assert invoke("halt").exit_code == 0
+
+
+def test_orders_of_an_account_kept_here_wait_nowhere_though_its_book_is_lost(home, invoke):
+    kept = keep(home, plan())
+    detail = {"order": {"order_id": f"{kept.plan_id}-AAA"}}
+    JsonlAudit(home).append(
+        [plan_event("placed", kept, AT, "desk", About(f"{kept.plan_id}-AAA", "AAA", detail=detail))]
+    )
+    assert invoke("halt").exit_code == 0
+
+
+def spoiled(home, monkeypatch):
+    path = JsonlAudit(home).path
+    path.write_bytes(path.read_bytes().replace(b"BBB", b"XXX", 1))
+
+
+def full(home, monkeypatch):
+    def refuse(path, content):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("nvtrader_pipelines.storage.kill_switch.write_atomically", refuse)
+    shared = book_path(home, "live").with_name("live.db-shm")  # the book can be read alone, and not written
+    shared.mkdir()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said", "told", "stopped"),
+    [
+        (spoiled, "trading is stopped, but the audit lacks the event: line 1 of the audit", "cancelled: ", True),
+        (
+            full,
+            "cannot be written (No space left on device), so it stops nothing; set NVTRADER_KILL_SWITCH=1",
+            "ORDERS MAY",
+            False,
+        ),
+    ],
+    ids=["audit", "disk"],
+)
+def test_orders_are_cancelled_though_stopping_cannot_be_kept_and_both_are_said(
+    exchange, home, invoke, monkeypatch, spoil, said, told, stopped
+):
+    spoil(home, monkeypatch)
+    found = invoke("halt", "--reason", "news")
+    assert exchange.orders[0]["status"] == "canceled"
+    assert found.exit_code == BAD_INPUT
+    assert found.stdout.startswith(told)
+    assert is_one_sentence(found.stderr)
+    assert said in found.stderr
+    assert bool(FileKillSwitch(home).engaged()) == stopped
+
+
+def test_as_a_document_it_says_that_stopping_could_not_be_kept_and_what_was_cancelled(
+    exchange, home, invoke, monkeypatch
+):
+    spoiled(home, monkeypatch)
+    found = invoke("halt", "--json")
+    document = json.loads(found.stdout)
+    assert found.exit_code == BAD_INPUT
+    assert document["said"].startswith("trading is stopped, but the audit lacks the event: ")
+    assert (document["cancelled"], document["still_open"]) == ([exchange.orders[0]["client_order_id"]], {})

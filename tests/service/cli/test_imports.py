@@ -1,0 +1,44 @@
+"""What a command imports: a light one must not wait for libraries that it has no use for."""
+
+import json
+import os
+import subprocess
+import sys
+
+SCRIPT = """
+import json, sys
+from typer.testing import CliRunner
+from nvtrader_pipelines.service.cli.app import app
+
+told = []
+for commands in json.loads(sys.argv[1]):
+    for command in commands:
+        result = CliRunner().invoke(app, command.split())
+        assert result.exit_code == 0, (command, result.output)
+    told.append(sorted({name.partition(".")[0] for name in sys.modules}))
+print(json.dumps(told))
+"""
+TRADING = {"torch", "stable_baselines3", "sb3_contrib", "gymnasium", "cvxpy", "skfolio", "highspy"}
+JUDGING = {"arch", "statsmodels", "sklearn", "matplotlib", "mlflow", "exchange_calendars"}
+NEVER = TRADING | JUDGING | {"dagster"}
+TABLES = {"polars", "numba", "pyiceberg", "sqlalchemy", "duckdb", "pyarrow", "pandas"}
+STAGES = {  # in order, in one process: a stage finds what those before it have imported
+    "what stops and lets go": (["--help", "halt", "resume", "paper --help"], NEVER | TABLES),
+    "what is read of the audit": (["plans"], NEVER | TABLES - {"polars"}),
+    "what is read of tables and specs": (
+        ["portfolio", "policies list", "experiments list", "runs list", "components", "schema"],
+        NEVER,
+    ),
+}
+
+
+def test_a_command_imports_no_library_that_it_has_no_use_for(tmp_path):
+    (tmp_path / "data" / "experiments").mkdir(parents=True)
+    commands = json.dumps([commands for commands, _ in STAGES.values()])
+    environment = {**os.environ, "NVTRADER_HOME": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, commands], env=environment, stdout=subprocess.PIPE, text=True, check=True
+    )
+    imported = dict(zip(STAGES, map(set, json.loads(done.stdout)), strict=True))
+    found = {stage: imported[stage] & unwanted for stage, (_, unwanted) in STAGES.items()}
+    assert found == {stage: set() for stage in STAGES}

@@ -1,0 +1,273 @@
+"""The account as people move it, on a home whose policies were not trained: networks as they begin."""
+
+import datetime as dt
+import json
+
+import pytest
+
+from nvtrader_pipelines.desk.rebalancing import rivals
+from nvtrader_pipelines.execution.audit import plan_event
+from nvtrader_pipelines.execution.brokers import paper
+from nvtrader_pipelines.execution.journal import Journal
+from nvtrader_pipelines.execution.reconciliation import Difference
+from nvtrader_pipelines.experiments.sealed_run import PolicyRef
+from nvtrader_pipelines.promotion.active_policy import activate
+from nvtrader_pipelines.runs.launch import evaluate_run, followed
+from nvtrader_pipelines.runs.lifecycle import Launch, now
+from nvtrader_pipelines.service.cli.errors import BAD_INPUT, FAILED
+from nvtrader_pipelines.service.cli.paper import print_account
+from nvtrader_pipelines.service.cli.paper import told as document_of
+from nvtrader_pipelines.service.documents.account_facts import AccountFacts, happened
+from nvtrader_pipelines.storage.account_book import SqliteBook, book_path
+from nvtrader_pipelines.storage.audit_log import JsonlAudit
+from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.ledger import Ledger
+from nvtrader_pipelines.storage.tables import AUDIT, FILLS, PORTFOLIO_STATE
+from tests.runs.small_runs import land, small_home
+from tests.runs.untrained import planned, sealed
+from tests.service.cli.desks import AT, book, plan
+from tests.service.cli.words import is_one_sentence
+
+SECTORS = "symbol,sector\nAAA,one\nBBB,two\nCCC,three\n"
+SOFT = "soft turnover_pct_warn"  # of the first plan, which buys everything
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory):
+    """A home in which a policy is active and no account is open."""
+    lake = small_home(tmp_path_factory.mktemp("desk") / "home")
+    lake.home.compliance.mkdir(parents=True)
+    (lake.home.compliance / "sectors.csv").write_text(SECTORS)
+    lake.home.accounts.mkdir()
+    run, ledger = sealed(lake, planned(lake)), Ledger.open(lake.home)
+    followed(evaluate_run(lake, ledger, run.run_id, Launch("test")), lambda _: None)
+    activate(lake, ledger, PolicyRef(run.run_id, "small"), "ann", "", now)
+    return lake
+
+
+@pytest.fixture(scope="module")
+def days(lake):
+    """Forty sessions of the policy's tests."""
+    panel = planned(lake).panel
+    return [day.item() for day in panel.sessions[planned(lake).folds[0].test_first :][:40]]
+
+
+@pytest.fixture
+def account(lake, request):
+    """An account of this test's own."""
+    name = request.node.originalname.removeprefix("test_").replace("_", "-")[:63]
+    (lake.home.accounts / f"{name}.yaml").write_text("kind: paper\n")
+    return name
+
+
+@pytest.fixture
+def invoke(lake, command):
+    return command(lake.home)
+
+
+def told(invoke, account, *arguments):
+    found = invoke("paper", "--account", account, *map(str, arguments), "--json")
+    assert found.exit_code == 0, found.stderr
+    return json.loads(found.stdout)
+
+
+def said_again(found, document):
+    """The same command once more: nothing happens, and a person is told the same line by line."""
+    assert found.exit_code == 0, found.stderr
+    lines = [" ".join(line.split()) for line in found.stdout.splitlines()]
+    assert f"sessions 12, {document['first_session']} to {document['last_session']}" in lines
+    assert f"orders {document['n_orders']} placed, {document['n_fills']} filled, 0 cancelled" in lines
+    for name in ("equity", "return", "net Sharpe", "max drawdown", "turnover/y", "cost/y", "plans", "picture"):
+        assert any(line.startswith(f"{name} ") for line in lines), name
+    (compared,) = [line for line in lines if line.startswith("back-test ")]
+    assert f" on {document['last_session']}; over 12 sessions from {document['first_session']} the account" in compared
+    assert "━" not in found.stdout
+
+
+def test_a_history_is_replayed_to_the_equity_of_its_back_test_and_goes_on_where_it_ended(lake, invoke, account, days):
+    first = told(invoke, account, "--from", days[0], "--to", days[11])
+    said_again(invoke("paper", "--account", account, "--from", str(days[0]), "--to", str(days[11])), first)
+    later = told(invoke, account, "--to", days[23])
+    assert (first["n_sessions"], first["first_session"], first["last_session"]) == (12, str(days[0]), str(days[11]))
+    assert (later["n_sessions"], later["last_session"]) == (24, str(days[23]))
+    assert told(invoke, account, "--to", days[11])["backtest"] == first["backtest"]
+    for document in (first, later):
+        assert document["backtest"]["n_sessions"] == document["n_sessions"]
+        assert document["backtest"]["first_session"] == document["first_session"]
+        assert document["backtest"]["last_session"] == document["last_session"]
+        assert document["backtest"]["largest_difference"] <= 1e-12
+        assert document["equity"] == pytest.approx(document["backtest"]["equity"], abs=1e-12)
+        assert document["n_orders"] == document["n_fills"] > 0
+    assert first["findings"][SOFT] == 1
+    states, fills = (lake.read(table, {"account": [account]}) for table in (PORTFOLIO_STATE, FILLS))
+    assert states["session"].max() == days[23]
+    assert len(fills) == later["n_fills"]
+    assert (lake.home.pictures / "paper" / f"{account}.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_plan_that_waits_stops_the_account_until_a_person_approves_it_once(invoke, account, days):
+    window = ("--from", str(days[0]), "--to", str(days[9]))
+    first = told(invoke, account, *window, "--wait")
+    (plan,) = first["waiting"]
+    assert (first["n_sessions"], first["n_orders"], first["plans"]) == (0, 0, {"waiting": 1})
+    shown = invoke("portfolio", "--account", account).stdout
+    assert f"waits for you    {plan}\n" in shown
+    approved, again = (invoke("plans", "approve", plan[:10], "--reason", "the first buys") for _ in range(2))
+    assert approved.exit_code == 0, approved.stderr
+    assert "is approved by" in approved.stdout
+    assert again.exit_code == BAD_INPUT
+    assert is_one_sentence(again.stderr)
+    then = told(invoke, account, *window, "--wait")
+    assert then["n_fills"] > 0
+    assert then["plans"]["filled"] == then["n_plans"] - 1 or then["plans"] == {"filled": then["n_plans"]}
+    assert then["backtest"]["largest_difference"] <= 1e-12
+
+
+def test_days_before_the_account_was_opened_have_no_back_test(invoke, account, days):
+    told(invoke, account, "--from", days[4], "--to", days[5])
+    before = told(invoke, account, "--to", days[2])
+    assert (before["n_sessions"], before["equity"]) == (0, 1.0)
+    assert before["backtest"] == {"missing": "no session of these days has been traded"}
+
+
+def test_an_account_whose_policy_the_market_has_left_is_told_of_without_a_back_test(lake, invoke, account, days):
+    traded = told(invoke, account, "--from", days[0], "--to", days[1])
+    try:
+        land(lake, n_symbols=4)
+        found = document_of(lake, account, (None, None))
+        states = lake.read(PORTFOLIO_STATE, {"account": [account]}).sort("session")
+        assert "back-test" not in rivals(lake, states)
+    finally:
+        land(lake)
+    assert found["backtest"]["missing"].startswith("the policy was trained on 3 symbols (AAA, BBB, CCC), but the panel")
+    assert found["equity"] == traded["equity"]
+
+
+def test_whether_a_plan_waits_is_asked_of_no_other_plan(invoke, account, days, monkeypatch):
+    told(invoke, account, "--from", days[0], "--to", days[11])
+    monkeypatch.delattr(Journal, "records")  # of every plan
+    shown = told(invoke, account, "--to", days[20], "--wait")
+    assert (shown["last_session"], shown["waiting"]) == (str(days[20]), [])
+
+
+def test_a_plan_that_is_overridden_makes_no_order_and_the_account_holds(invoke, account, days):
+    (plan,) = told(invoke, account, "--from", days[0], "--to", days[2], "--wait")["waiting"]
+    answered = invoke("plans", "override", plan, "--reason", "not today", "--json")
+    assert (json.loads(answered.stdout)["kind"], json.loads(answered.stdout)["reason"]) == ("overridden", "not today")
+    document = told(invoke, account, "--to", days[2], "--wait")
+    assert (document["n_orders"], document["equity"]) == (0, 1.0)
+    assert document["backtest"]["largest_difference"] > 0.0
+
+
+def test_while_the_kill_switch_is_engaged_no_order_is_placed_and_the_command_says_so(lake, invoke, account, days):
+    assert told(invoke, account, "--from", days[0], "--to", days[0], "--wait")["waiting"]
+    invoke("halt", "--reason", "a drill")
+    try:
+        shown = invoke("paper", "--account", account, "--to", str(days[5])).stdout
+    finally:
+        invoke("resume")
+    (switch,) = [line for line in shown.splitlines() if line.startswith("kill switch ")]
+    assert "a drill" in switch
+    assert "0 placed, 0 filled" in shown
+    assert [state.equity for state in SqliteBook(lake.home, account).states()] == [1.0] * 7
+    assert told(invoke, account, "--to", days[23])["n_orders"] > 0
+    assert SqliteBook(lake.home, account).open_orders() == []
+
+
+def test_while_the_kill_switch_is_engaged_no_account_is_opened(lake, invoke, account, days):
+    invoke("halt", "--reason", "a drill")
+    try:
+        refused = invoke("paper", "--account", account, "--from", str(days[0]), "--to", str(days[5]))
+    finally:
+        invoke("resume")
+    assert refused.exit_code == BAD_INPUT
+    assert is_one_sentence(refused.stderr)
+    assert f"the account {account} is not open yet" in refused.stderr
+    assert "a drill" in refused.stderr
+    assert not book_path(lake.home, account).exists()
+    assert JsonlAudit(lake.home).events(account) == []
+    assert told(invoke, account, "--from", days[2], "--to", days[3])["first_session"] == str(days[2])
+
+
+def test_without_an_active_policy_the_command_says_how_to_have_one(tmp_path, command):
+    found = command(small_home(tmp_path / "home").home)("paper")
+    assert found.exit_code == BAD_INPUT
+    assert "`nvtrader policies activate" in found.stderr
+    assert is_one_sentence(found.stderr)
+
+
+def test_a_history_without_a_first_day_is_refused_where_nothing_is_open(lake, invoke, account, days):
+    found = invoke("paper", "--account", account, "--to", str(days[5]))
+    assert found.exit_code == BAD_INPUT
+    assert "give --from, too" in found.stderr
+    assert is_one_sentence(found.stderr)
+    assert SqliteBook(lake.home, account).last() is None
+
+
+def test_an_account_that_differs_fails_the_command_until_a_person_accepts_it(lake, invoke, account, days, monkeypatch):
+    window = ("--account", account, "--from", str(days[0]), "--to", str(days[5]))
+    found = [[], [Difference("AAA", 10.0, 7.0)]]
+    monkeypatch.setattr(paper, "reconcile", lambda *_: found.pop(0) if found else [])
+    failed = invoke("paper", *window)
+    assert failed.exit_code == FAILED
+    assert is_one_sentence(failed.stderr)
+    assert f"{account} differed at the close of {days[1]}: AAA: 10 shares expected, 7 held (-3);" in failed.stderr
+    assert f"DIFFERS          at the close of {days[1]}" in failed.stdout  # the account is still told of
+    assert lake.read(PORTFOLIO_STATE, {"account": [account]})["n_differences"].sum() == 1
+    again = invoke("paper", *window, "--json")
+    assert (again.exit_code, again.stderr) == (FAILED, failed.stderr)
+    assert json.loads(again.stdout)["last_session"] == str(days[1])
+    assert "nothing trades on until" in invoke("portfolio", "--account", account).stdout
+    known = {each["what"]: each["problem"] for each in json.loads(invoke("doctor", "--json").stdout)}
+    assert f"{account} differed at the close of {days[1]}" in known[f"account {account}"]
+    accepted = invoke("portfolio", "accept", "--account", account, "--reason", "I looked")
+    assert accepted.exit_code == 0, accepted.stderr
+    assert "AAA: 10 shares expected, 7 held (-3)" in accepted.stdout
+    assert "accepted by" in invoke("portfolio", "--account", account).stdout
+    assert told(invoke, account, "--to", days[5])["last_session"] == str(days[5])
+    assert "accepted" in lake.read(AUDIT, columns=["kind"])["kind"].to_list()
+
+
+def test_the_doctor_says_of_an_account_whose_book_is_lost_that_it_may_not_be_traded(lake, invoke, account):
+    JsonlAudit(lake.home).append([plan_event("proposed", plan(account=account), AT, "desk")])
+    known = {each["what"]: each for each in json.loads(invoke("doctor", "--json").stdout)}[f"account {account}"]
+    assert known["found"] == "paper, may not be traded"
+    assert f"that of {account} lacks the state of 2024-01-02 and 0 more: it is lost" in known["problem"]
+
+
+def test_what_does_not_differ_is_not_accepted(invoke, account):
+    found = invoke("portfolio", "accept", "--account", account, "--reason", "I looked")
+    assert found.exit_code == BAD_INPUT
+    assert "is not open yet" in found.stderr
+    assert is_one_sentence(found.stderr)
+
+
+def test_a_holding_that_is_not_as_expected_is_in_the_document_and_printed(tmp_path, capsys):
+    home = Home(tmp_path)
+    *_, last = book(home, 1.0, 1.01, 1.02)
+    differs = {"session": last.session + dt.timedelta(days=1), "differences": ("AAA: 7 shares expected, 0 held",)}
+    SqliteBook(home, "paper").settle(last.model_copy(update=differs))
+    document = happened(AccountFacts.of(home, "paper"))
+    assert document["differences"] == {str(differs["session"]): ["AAA: 7 shares expected, 0 held"]}
+    print_account({**document, "backtest": {"missing": "none"}, "picture": None})
+    (line,) = [each for each in capsys.readouterr().out.splitlines() if each.startswith("DIFFERS ")]
+    assert f"at the close of {differs['session']} from what was expected: AAA: 7 shares expected, 0 held" in line
+
+
+@pytest.mark.parametrize("option", ["--from", "--to"])
+def test_a_history_is_not_replayed_at_a_broker(lake, invoke, account, days, option):
+    (lake.home.accounts / f"{account}.yaml").write_text("kind: alpaca\n")
+    found = invoke("paper", "--account", account, option, str(days[5]))
+    assert found.exit_code == BAD_INPUT
+    assert "is at a broker (kind: alpaca), where the past cannot be traded" in found.stderr
+    assert is_one_sentence(found.stderr)
+    assert SqliteBook(lake.home, account).last() is None
+
+
+def test_the_help_says_when_a_plan_waits_and_which_of_two_commands_trades(invoke):
+    said = " ".join(invoke("paper", "--help", env={"COLUMNS": "300"}).stdout.split())
+    assert "`nvtrader runs paper` places none" in said
+    walked = " ".join(invoke("runs", "paper", "--help", env={"COLUMNS": "300"}).stdout.split())
+    assert "no order is placed" in walked
+    assert "`nvtrader paper` trades" in walked
+    assert "With --from or --to: leave soft findings to a person, too; without them they always wait." in said

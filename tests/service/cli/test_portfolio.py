@@ -1,0 +1,142 @@
+import json
+from contextlib import suppress
+
+import pytest
+
+from nvtrader_pipelines.execution.audit import plan_event
+from nvtrader_pipelines.service.cli.errors import BAD_INPUT, USAGE
+from nvtrader_pipelines.service.cli.paper import require_history
+from nvtrader_pipelines.storage.account_book import book_path
+from nvtrader_pipelines.storage.audit_log import JsonlAudit
+from nvtrader_pipelines.storage.home import Home
+from tests.service.cli.desks import AT, SESSION, TURNOVER, book, keep, plan
+from tests.service.cli.words import is_one_sentence
+
+
+@pytest.fixture
+def home(tmp_path):
+    return Home(tmp_path)
+
+
+@pytest.fixture
+def invoke(home, command):
+    return command(home)
+
+
+def lines(text):
+    return [" ".join(line.split()) for line in text.splitlines()]
+
+
+def test_an_account_that_never_opened_says_what_to_do(invoke):
+    found = invoke("portfolio")
+    assert found.exit_code == 0
+    assert lines(found.stdout) == [
+        "account paper (paper)",
+        "active policy none: nvtrader policies activate NAME",
+        "session not opened yet: nvtrader paper",
+        "last plan none yet",
+        "kill switch not engaged",
+    ]
+
+
+def test_looking_at_an_account_leaves_nothing_beside_its_book_that_a_copy_put_back_would_be_read_with(home, invoke):
+    book(home, 1.0, 1.2)
+    path = book_path(home, "paper")
+    for content in (path.read_bytes(), b""):
+        path.write_bytes(content)
+        assert invoke("portfolio").exit_code == 0
+        with suppress(ValueError):
+            require_history(home, "paper", (None, SESSION))
+        assert list(path.parent.iterdir()) == [path]
+
+
+def test_an_account_is_shown_in_shares_and_weights_with_what_waits(home, invoke):
+    kept = keep(home, plan(), TURNOVER)
+    book(home, 1.0, 1.2, 1.08)
+    shown = lines(invoke("portfolio").stdout)
+    assert "equity 1,080,000.00, +8.00% since the opening" in shown
+    assert "drawdown 10.0%" in shown
+    assert "cash 540,000.00 (50.0%)" in shown
+    assert "reconciliation as expected" in shown
+    assert f"last plan {kept.plan_id} of {SESSION}, waiting" in shown
+    assert f"waits for you {kept.plan_id}" in shown
+    positions = shown.index("symbol shares price value weight %")
+    assert shown[positions + 1 : positions + 3] == ["AAA 5400 50 270,000 25", "BBB 5400 50 270,000 25"]
+
+
+def test_an_account_whose_book_is_lost_is_not_told_of_as_one_that_never_opened(home, invoke):
+    JsonlAudit(home).append([plan_event("proposed", keep(home, plan()), AT, "desk")])
+    for words in (("portfolio",), ("paper", "--to", str(SESSION))):
+        found = invoke(*words)
+        assert (found.exit_code, found.stdout) == (BAD_INPUT, "")
+        assert "that of paper lacks the state of 2024-01-02 and 0 more: it is lost" in found.stderr
+        assert "move it, its -wal and its -shm file away" in found.stderr
+        assert is_one_sentence(found.stderr)
+    assert not book_path(home, "paper").exists()
+
+
+def test_the_same_as_json_is_whole(home, invoke):
+    keep(home, plan(), TURNOVER)
+    *_, last = book(home, 1.0, 1.2)
+    invoke("halt", "--reason", "why")
+    document = json.loads(invoke("portfolio", "--json").stdout)
+    assert document["session"] == str(last.session)
+    assert {each["symbol"]: each["shares"] for each in document["positions"]} == dict(last.shares)
+    assert document["last_plan"]["findings"] == [f"soft turnover_pct_warn: {TURNOVER.sentence}"]
+    assert "why" in document["kill_switch"]
+    assert document["active_policy"] is None
+
+
+def test_an_account_of_a_name_that_is_not_there_is_refused(invoke):
+    found = invoke("portfolio", "--account", "papr")
+    assert found.exit_code == BAD_INPUT
+    assert "there is no account 'papr'" in found.stderr
+    assert is_one_sentence(found.stderr)
+
+
+@pytest.mark.parametrize(
+    "words", [("--account", "other", "accept"), ("--account", "paper", "accept", "--account", "other")]
+)
+def test_an_account_named_before_a_command_is_the_one_it_is_for(home, invoke, words):
+    home.accounts.mkdir(parents=True)
+    (home.accounts / "other.yaml").write_text("kind: paper\n")
+    found = invoke("portfolio", *words, "--reason", "I looked")
+    assert found.exit_code == BAD_INPUT
+    assert "other" in found.stderr
+    assert "paper" not in found.stderr.replace("nvtrader paper", "")
+
+
+def test_an_option_before_a_command_that_does_not_have_it_is_wrong_usage(invoke):
+    assert "there is no account 'papr'" in invoke("plans", "--account", "papr", "list").stderr
+    found = invoke("plans", "--account", "papr", "show", "ab")
+    assert found.exit_code == USAGE
+    assert "plans show has no --account; leave it out" in " ".join(found.stderr.split())
+
+
+def test_json_that_is_asked_for_before_a_command_is_written(home, invoke):
+    keep(home, plan())
+    assert json.loads(invoke("plans", "--json", "list").stdout) == json.loads(invoke("plans", "list", "--json").stdout)
+    assert json.loads(invoke("plans", "--format", "json", "list").stdout)
+
+
+def test_a_corrupt_pointer_is_told_here_and_by_the_doctor(home, invoke):
+    home.runtime.mkdir(parents=True)
+    home.active_policy.write_text('{"run_id": ')
+    found = invoke("portfolio")
+    assert found.exit_code == BAD_INPUT
+    assert "nvtrader policies activate" in found.stderr
+    findings = {each["what"]: each for each in json.loads(invoke("doctor", "--json").stdout)}
+    assert str(home.active_policy) in findings["active policy"]["problem"]
+    assert findings["kill switch"] == {"what": "kill switch", "found": "not engaged", "problem": ""}
+
+
+def test_the_doctor_tells_a_stopped_account_and_an_audit_that_was_changed_by_hand(home, invoke):
+    keep(home, plan(), TURNOVER)
+    invoke("halt", "--reason", "why")
+    path = home.audit / "events.jsonl"
+    found = {each["what"]: each for each in json.loads(invoke("doctor", "--json").stdout)}
+    assert found["kill switch"]["found"].startswith("engaged: ")
+    assert found["audit"]["found"].startswith("3 rows, chain ")
+    path.write_text(path.read_text().replace("AAA cut to 25.0%", "AAA cut to 35.0%"))
+    found = {each["what"]: each for each in json.loads(invoke("doctor", "--json").stdout)}
+    assert "line 1 of the audit" in found["audit"]["problem"]

@@ -1,0 +1,42 @@
+import pytest
+
+from nvtrader_pipelines.service.cli.sql_shell import TABLES, statements
+
+
+def typed(*lines):
+    """A reader of these lines; an exception among them is raised in its place."""
+    left = list(lines)
+    prompts = []
+
+    def next_line(prompt: str) -> str:
+        prompts.append(prompt)
+        line = left.pop(0) if left else EOFError()
+        if isinstance(line, BaseException):
+            raise line
+        return line
+
+    return next_line, prompts
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (["SELECT 1;"], ["SELECT 1;"]),
+        (["SELECT", "1", ";"], ["SELECT\n1\n;"]),
+        (["", "  ", "SELECT 1 ; "], ["SELECT 1 ;"]),
+        (["SELECT 1"], ["SELECT 1"]),
+        ([".tables"], [TABLES + ";"]),
+        (["SELECT 1;", ".quit", "SELECT 2;"], ["SELECT 1;"]),
+        (["SELECT", "quit", ";"], ["SELECT\nquit\n;"]),
+        (["SELECT half", KeyboardInterrupt(), "SELECT 2;"], ["SELECT 2;"]),
+        ([], []),
+    ],
+)
+def test_lines_become_whole_statements(lines, expected):
+    assert list(statements(typed(*lines)[0])) == expected
+
+
+def test_the_prompt_says_that_a_statement_is_not_ended():
+    next_line, prompts = typed("SELECT", "1;")
+    assert list(statements(next_line)) == ["SELECT\n1;"]
+    assert prompts == ["nvtrader> ", "     ...> ", "nvtrader> "]

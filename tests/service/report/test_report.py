@@ -1,0 +1,322 @@
+"""The report: one page that needs nothing else, with all that was judged and what to run for what is missing."""
+
+import base64
+import datetime as dt
+import json
+from html.parser import HTMLParser
+
+import polars as pl
+import pytest
+
+from nvtrader_pipelines.promotion.findings import OVERFITTING as OF_CHOICE
+from nvtrader_pipelines.promotion.findings import Finding
+from nvtrader_pipelines.promotion.gate import PromotionGate
+from nvtrader_pipelines.service.report.report import lead, rendered, with_minus, write_report
+from nvtrader_pipelines.service.report.report_parts import (
+    Evidence,
+    Grid,
+    Part,
+    headline,
+    portfolio,
+    prudex,
+    scoreboard,
+    stress,
+    what_was_judged,
+)
+from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
+from nvtrader_pipelines.storage.policy_library import PolicyLibrary
+from nvtrader_pipelines.storage.tables import (
+    ACTIVE_POLICY,
+    EVALUATIONS,
+    OVERFITTING,
+    PORTFOLIO_STATE,
+    PROMOTIONS,
+    PRUDEX,
+    REBALANCE_PLAN,
+    RUNS,
+    SCOREBOARD,
+    STRESS,
+    VALIDATION,
+)
+from tests.homes import KEY
+from tests.storage.frames import AT, in_shape
+
+NEEDED = ["headline", "judged", "equity", "time", "validation", "regimes", "prudex", "stress", "scoreboard"]
+PARTS = [*NEEDED, "portfolio", "warnings"]
+
+
+class Page(HTMLParser):
+    """What a browser would see and load."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.loads: list[str] = []
+        self.ids: list[str] = []
+        self.text = ""
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        own = dict(attrs)
+        self.tags.append(tag)
+        self.loads += [own[name] or "" for name in ("src", "href", "srcset", "data", "action") if name in own]
+        self.ids += [own["id"] or ""] if "id" in own else []
+        assert not any(name.startswith("on") for name in own)
+
+    def handle_data(self, data):
+        self.text += data
+
+
+@pytest.fixture(scope="module")
+def reported(built_home, tmp_path_factory) -> tuple[Page, dict]:
+    """The page on the built home, and its facts."""
+    path, facts = write_report(built_home, tmp_path_factory.mktemp("report") / "deep" / "report.html")
+    text = path.read_text()
+    assert len(text.encode()) == facts["bytes"]
+    return Page(text), facts
+
+
+@pytest.fixture
+def empty(tmp_path):
+    return Home(tmp_path)
+
+
+def test_the_page_needs_nothing_from_elsewhere(reported):
+    page, _ = reported
+    assert not {"script", "link", "iframe", "object", "embed", "base"} & set(page.tags)
+    assert all(each.startswith(("data:image/png;base64,", "#")) for each in page.loads)
+    assert "url(" not in page.text
+    assert "@import" not in page.text
+
+
+def test_every_link_leads_to_a_part(reported):
+    page, _ = reported
+    assert {each[1:] for each in page.loads if each.startswith("#")} == set(page.ids) == {*PARTS, "reading"}
+
+
+def test_a_judged_home_lacks_no_part(reported):
+    _, facts = reported
+    assert facts["parts"] == PARTS
+    assert facts["missing"] == {}
+    assert facts["runs"] == 1
+
+
+def test_every_picture_of_the_latest_run_is_in_the_page(reported, built_home):
+    page, _ = reported
+    shown = {base64.b64decode(each.partition(",")[2]) for each in page.loads if each.startswith("data:")}
+    own = {"action_logs", "reward_decomposition", "trained_policy", "regimes"}  # not of the verdict
+    files = [path for path in built_home.pictures.rglob("*.png") if own.isdisjoint(path.parts)]
+    assert len(files) > 5
+    assert {path.read_bytes() for path in files} == shown
+
+
+def test_the_page_names_the_run_its_data_and_what_speaks_against_a_promotion(reported, built_home):
+    page, facts = reported
+    run = PolicyLibrary(built_home).latest(KEY)
+    assert run.run_id[:8] in page.text
+    assert "landing, from 2017" in page.text
+    assert [each["passed"] for each in facts["findings"]] == [False] * 4
+    assert all(with_minus(each["sentence"]) in page.text for each in facts["findings"])
+    assert "Something speaks against the best ranked" in page.text
+    assert all(warning in page.text for warning in run.warnings)
+
+
+@pytest.mark.parametrize("settings", [{}, {"require_deflated": True, "least_sessions": 40}])
+def test_the_page_says_what_the_gate_in_force_asks_and_nothing_else(empty, settings):
+    if settings:
+        empty.promotion_file.parent.mkdir(parents=True)
+        empty.promotion_file.write_text(json.dumps(settings))
+    path, _ = write_report(empty, empty.report)
+    page = Page(path.read_text())
+    assert page.text.count(PromotionGate(**settings).rule) == 1
+    assert "promotion needs" not in page.text
+
+
+def test_the_headline_holds_the_figures_of_the_validation(built_home):
+    evidence = Evidence.of(built_home)
+    (row,) = evidence.validation.filter(period="from_2017", against="best_baseline").to_dicts()
+    first = headline(evidence).grids[0]
+    assert first.rows[0][0] == "tiny"
+    assert f"{row['sharpe']:+.2f}".replace("-", "\u2212") in first.rows[0][2]
+    assert first.rows[0][3] == f"{row['deflated_sharpe']:.2f}"
+
+
+def test_the_stress_table_holds_every_scenario_of_every_account(built_home):
+    evidence = Evidence.of(built_home)
+    rows = evidence.lake.read(STRESS)
+    (grid,) = stress(evidence).grids
+    accounts = rows.filter(pl.col("kind") != "policy")["policy"].unique()
+    assert grid.columns[:2] == ["scenario", "tiny"]
+    assert sorted(grid.columns[1:]) == sorted(accounts)
+    (calm,) = rows.filter(policy="tiny", scenario="calm")["total_return"]
+    assert grid.rows[0][:2] == ["calm", f"{calm:+.1%}".replace("-", "\u2212")]
+    assert len(grid.rows) == rows["scenario"].n_unique() > 5
+
+
+def test_an_empty_home_is_told_what_to_run_for_every_part(empty, command):
+    found = command(empty)("report")
+    assert found.exit_code == 0, found.stderr
+    *missing, path = found.stdout.splitlines()
+    assert path == str(empty.report)
+    assert all(line.endswith(": nvtrader run") for line in missing)
+    page = Page(empty.report.read_text())
+    assert "No run is complete yet" in page.text
+    assert page.text.count("Nothing yet: run nvtrader run.") == len(missing) == len(NEEDED)
+    assert set(page.ids) == {*PARTS, "reading"}
+
+
+def test_the_command_writes_where_it_is_told_and_its_json_is_nothing_else(empty, command, tmp_path):
+    path = tmp_path / "elsewhere" / "page.html"
+    found = command(empty)("report", "-o", str(path), "--json")
+    facts = json.loads(found.stdout)
+    assert facts["path"] == str(path)
+    assert facts["bytes"] == len(path.read_bytes())
+    assert (facts["findings"], facts["parts"]) == ([], ["portfolio", "warnings"])
+    assert not empty.report.exists()
+
+
+def test_a_name_that_looks_like_html_is_shown_as_it_is(empty):
+    odd = "<script>alert('x')</script>&amp;"
+    part = Part("odd", odd, odd, [Grid(odd, [odd], [[odd]])], sentences=[odd])
+    page = Page(rendered(Evidence.of(empty), [part], []))
+    assert "script" not in page.tags
+    assert page.text.count(odd) == 6  # title, lead, sentence, grid, column, cell
+
+
+def test_a_scoreboard_is_a_table_per_contest_and_tells_who_was_not_judged(empty):
+    rows = [
+        {"contest": "a", "source": "sample", "rank": 2, "entrant": "slow", "kind": "run", "sharpe": -0.5},
+        {"contest": "a", "source": "sample", "rank": 1, "entrant": "rule", "kind": "baseline", "sharpe": 0.5},
+        {"contest": "b", "source": "landing", "rank": 1, "entrant": "mine", "kind": "weights", "sharpe": 1.0},
+        {
+            "contest": None,
+            "source": None,
+            "rank": None,
+            "entrant": "late",
+            "sharpe": None,
+            "note": "trained on the test",
+        },
+    ]
+    Warehouse(empty).replace(SCOREBOARD, in_shape(SCOREBOARD, pl.DataFrame(rows, infer_schema_length=None)), {})
+    *contests, left = scoreboard(Evidence.of(empty)).grids
+    assert [[row[0] for row in grid.rows] for grid in contests] == [["1. rule", "2. slow"], ["1. mine"]]
+    assert contests[0].rows[1][1].startswith("\u22120.50")
+    assert left.rows == [["late", "trained on the test"]]
+
+
+RUN_OF = {"a": ("ppo", "sample", False), "b": ("ppo", "landing", False), "c": ("cv", "sample", True)}
+SPANS = {"a": (dt.date(2015, 1, 5), dt.date(2016, 1, 4)), "b": (dt.date(2014, 1, 6), dt.date(2016, 1, 4))}
+
+
+def stored(lake, table, rows):
+    lake.replace(table, in_shape(table, pl.DataFrame(rows, infer_schema_length=None)), {})
+
+
+@pytest.fixture
+def judged(empty):
+    """One experiment on two markets, and one for validation only; nobody's sessions begin before 2010."""
+    lake = Warehouse(empty)
+    facts = {"kind": "walk_forward", "finished_at": AT, "n_policies": 1, "warnings": []}
+    spans = {run_id: SPANS.get(run_id, SPANS["a"]) for run_id in RUN_OF}
+    runs = [
+        {"run_id": run_id, "experiment": name, "source": source, "validation_only": only, **facts}
+        | {"spec_hash": run_id * 64, "partition_key": f"{name}@{run_id}", "code_version": "1"}
+        for run_id, (name, source, only) in RUN_OF.items()
+    ]
+    stored(lake, RUNS, runs)
+    figures = {"sharpe": -1.05, "max_drawdown": 0.2, "turnover_per_year": 1.0, "cost_per_year": 0.0}
+    verdicts, trials = [], []
+    for run_id, (name, source, _) in RUN_OF.items():
+        own = {"run_id": run_id, "experiment": name, "spec_hash": run_id * 64}
+        window = dict(zip(("first_session", "last_session"), spans[run_id], strict=True))
+        verdicts.append({**own, "policy": name, "kind": "ensemble", "period": "all", **window, **figures})
+        for period in ("all", "before_2010"):
+            dates = window if period == "all" else dict.fromkeys(window)
+            each = {**own, "source": source, "period": period, "n_trials": 2, **dates}
+            trials += [{**each, "against": against} for against in ("zero", "best_baseline", "anchor")]
+    stored(lake, EVALUATIONS, verdicts)
+    stored(lake, VALIDATION, trials)
+    chance = {"source": "sample", "period": "all", "probability_of_overfitting": 0.0}
+    stored(lake, OVERFITTING, [{**chance, "against": against} for against in ("best_baseline", "anchor")])
+    return empty
+
+
+def test_an_experiment_on_two_markets_is_in_the_report_twice_and_validation_only_is_marked(judged):
+    evidence = Evidence.of(judged)
+    runs = what_was_judged(evidence).grids[0]
+    assert [row[:2] for row in runs.rows] == [
+        ["ppo on sample", "sample"],
+        ["ppo on landing", "landing"],
+        ["cv (validation only)", "sample"],
+    ]
+    assert [row[4] for row in runs.rows] == ["1", "1", "1"]
+    (sample,) = [grid for grid in headline(evidence).grids if grid.title.startswith("sample")]
+    assert {row[0] for row in sample.rows} == {"ppo on sample", "cv (validation only)"}
+
+
+def test_tables_have_dates_hold_one_span_of_sessions_and_none_is_empty(judged):
+    titles = [grid.title for grid in headline(Evidence.of(judged)).grids]
+    assert not any("None" in title for title in titles)
+    assert titles[-2:] == [
+        "Policies and baselines: landing, all (2014-01-06 to 2016-01-04)",
+        "Policies and baselines: sample, all (2015-01-05 to 2016-01-04)",
+    ]
+
+
+def test_overfitting_of_probability_nothing_is_a_figure(judged):
+    (sample,) = [grid for grid in headline(Evidence.of(judged)).grids if grid.title.startswith("sample")]
+    assert sample.title.endswith("probability of overfitting 0.00 over best baseline, 0.00 over anchor")
+
+
+def test_scores_are_a_table_too_with_a_warning_and_who_is_left_out(judged):
+    axes = {"axis": "diversity", "measure": "axis", "statistic": "measures_reported", "reported": True}
+    scores = [
+        {**axes, "policy": policy, "kind": kind, "score": score}
+        for policy, kind, score in (("equal_weight", "baseline", 50.0), ("ppo", "ensemble", 61.7))
+    ]
+    stored(Warehouse(judged), PRUDEX, scores)
+    part = prudex(Evidence.of(judged))
+    assert [row[:2] for row in part.grids[0].rows] == [["ppo", "62"], ["equal_weight", "50"]]
+    assert "no evidence of skill" in part.lead
+    assert part.sentences == ["Left out: cv (validation only); trained on what came after their tests too."]
+
+
+def test_what_trades_is_told_with_the_gates_last_answer_and_where_the_account_stands(judged):
+    lake, day = Warehouse(judged), dt.date(2016, 1, 4)
+    own = {"policy": "ppo", "run_id": "a" * 16, "spec_hash": "a" * 64}
+    stored(
+        lake, ACTIVE_POLICY, [{**own, "active": active, "by": "ann", "activated_at": AT} for active in (True, False)]
+    )
+    stored(lake, PROMOTIONS, [{**own, "sentence": "ppo is not promoted", "considered_at": AT}])
+    state = {
+        **own,
+        "account": "paper",
+        "year": 2016,
+        "session": day,
+        "value": 1234567.0,
+        "equity": 1.23,
+        "drawdown": 0.1,
+    }
+    stored(lake, PORTFOLIO_STATE, [{**state, "cash": 0.05}, {**state, "session": SPANS["a"][0], "value": 1.0}])
+    stored(lake, REBALANCE_PLAN, [{**own, "account": "paper", "year": 2016, "session": day, "status": "waiting"}])
+    part = portfolio(Evidence.of(judged))
+    assert part.sentences == [
+        f"ppo of run aaaaaaaa trades, activated by ann on {AT:%Y-%m-%d}.",
+        "The gate said last: ppo is not promoted.",
+    ]
+    assert part.grids[0].rows == [
+        ["paper", "2016-01-04", "1,234,567", "1.2300", "10.0%", "5.0%", "2016-01-04, waiting"]
+    ]
+
+
+def test_a_negative_number_of_a_sentence_has_the_sign_of_the_tables():
+    assert with_minus("out-of-sample -1.05 of ppo-2 on 2015-01-05") == "out-of-sample \u22121.05 of ppo-2 on 2015-01-05"
+
+
+def test_what_passes_passes_limits_and_is_told_apart_from_them(judged):
+    near = Finding(OF_CHOICE, "sample", "anchor", 0.4991, passed=True, sentence="near")
+    evidence = Evidence.of(judged)
+    assert "passes both limits: a probability of at least 0.95" in lead(evidence, [near])
+    assert "0.499" in Page(rendered(evidence, [], [near])).text

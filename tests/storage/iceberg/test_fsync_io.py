@@ -1,0 +1,27 @@
+from nvtrader_pipelines.storage.iceberg import fsync_io
+from nvtrader_pipelines.storage.tables import CLEAN_BARS
+from tests.storage.frames import yearly
+
+
+def test_every_file_of_a_commit_is_synced_with_its_folder(lake, home, monkeypatch):
+    synced, sync = [], fsync_io.sync
+
+    def record(path):
+        synced.append(path)
+        sync(path)
+
+    monkeypatch.setattr(fsync_io, "sync", record)
+    lake.replace_years(CLEAN_BARS, yearly(CLEAN_BARS, [2019, 2020]), [2019, 2020])
+    written = {str(path) for path in (home.iceberg / "silver").rglob("*") if path.is_file()}
+    assert {path.rsplit(".", 1)[-1] for path in written} == {"parquet", "avro", "json"}
+    assert written <= set(synced)
+
+
+def test_a_stream_is_synced_once_however_often_it_is_closed(tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr(fsync_io, "sync", synced.append)
+    stream = fsync_io.FsyncFileIO().new_output(str(tmp_path / "a")).create()
+    with stream:
+        stream.write(b"x")
+    stream.close()
+    assert (synced, (tmp_path / "a").read_bytes()) == ([str(tmp_path / "a")], b"x")
