@@ -13,11 +13,10 @@ from nvtrader_pipelines.orchestration.assets.portfolio import STATE_KEY, of_acco
 from nvtrader_pipelines.orchestration.checks import verdict
 from nvtrader_pipelines.orchestration.rebalancing import ACCOUNT
 from nvtrader_pipelines.orchestration.reports import asset_key
-from nvtrader_pipelines.orchestration.resources import DeskResource, WarehouseResource
-from nvtrader_pipelines.storage.audit_log import JsonlAudit
+from nvtrader_pipelines.orchestration.resources import DeskResource
 from nvtrader_pipelines.storage.compliance import read_limits
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.ledger import Ledger
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import ORDERS, PORTFOLIO_STATE, REBALANCE_PLAN, TARGET_WEIGHTS, Table
 
 MAY_BE_TRADED = {"waiting", *TO_BE_TRADED}  # not blocked, and not all of its orders have ended
@@ -35,8 +34,8 @@ def account_check(
     """A blocking check of the rows of one account."""
 
     @dg.asset_check(asset=asset_key(table), name=name, blocking=True, description=description)
-    def check(warehouse: WarehouseResource, desk: DeskResource) -> dg.AssetCheckResult:
-        trading = desk.of(warehouse)
+    def check(store: dg.ResourceParam[Store], desk: DeskResource) -> dg.AssetCheckResult:
+        trading = desk.of(store)
         rows = of_account(trading, table)
         found = verdict(broken(trading, rows), len(rows))
         return dg.AssetCheckResult(passed=found.passed, metadata={**(found.metadata or {}), ACCOUNT: desk.account})
@@ -62,7 +61,7 @@ def outside_limits(desk: Desk, plans: pl.DataFrame) -> pl.DataFrame:
     date. Plans before were made under the limits of their time.
     """
     target_weights = of_account(desk, TARGET_WEIGHTS)
-    ledger, of_desk = Ledger.open(desk.lake.home), read_limits(desk.lake.home)
+    ledger, of_desk = desk.store.ledger, read_limits(desk.store.home)
     found = [beyond_limits(target_weights.clear(), of_desk)]
     alive = plans.filter(pl.col("status").is_in(MAY_BE_TRADED))
     for (key,), version in alive.partition_by("partition_key", as_dict=True).items():
@@ -76,9 +75,9 @@ def outside_limits(desk: Desk, plans: pl.DataFrame) -> pl.DataFrame:
     blocking=True,
     description="The account holds what was held before each session and what was filled, or a person accepted it.",
 )
-def reconciliation(warehouse: WarehouseResource, desk: DeskResource) -> dg.AssetCheckResult:
+def reconciliation(store: dg.ResourceParam[Store], desk: DeskResource) -> dg.AssetCheckResult:
     """By the desk's own rule, which holds the account wherever it is traded from; so no run asks for this check."""
-    found = desk.of(warehouse).unaccepted()
+    found = desk.of(store).unaccepted()
     metadata = {ACCOUNT: desk.account, "differences": dg.MetadataValue.md("  \n".join(found))}
     return dg.AssetCheckResult(passed=not found, metadata=metadata)
 
@@ -88,10 +87,10 @@ def reconciliation(warehouse: WarehouseResource, desk: DeskResource) -> dg.Asset
     blocking=True,
     description="Every row of the audit is what was appended, and follows from the row before.",
 )
-def audit_is_whole(warehouse: WarehouseResource) -> dg.AssetCheckResult:
+def audit_is_whole(store: dg.ResourceParam[Store]) -> dg.AssetCheckResult:
     """Reads the whole audit again; it is of all accounts."""
     try:
-        state = JsonlAudit(warehouse.home).verify()
+        state = store.audit.verify()
     except StorageError as error:
         return dg.AssetCheckResult(passed=False, description=str(error))
     return dg.AssetCheckResult(passed=True, metadata={"rows": state.n_rows, "chain": state.chain})
