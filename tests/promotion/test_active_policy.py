@@ -8,9 +8,9 @@ import sqlalchemy as sa
 from nvtrader_pipelines.evaluation.splits import PurgedKFold
 from nvtrader_pipelines.promotion.active_policy import read_active, sealed_of
 from nvtrader_pipelines.runs.tables import complete
-from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.ledger.database import Database
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import RUNS
 from tests.promotion import activations
 from tests.promotion.activations import LATER, promoted, put
