@@ -25,7 +25,7 @@ LEGEND = (
     "Ranked by net Sharpe ratio within one contest: the same sessions, fills, costs, leverage and start in cash. "
     "Active: of the returns less those of the best baseline, known only afterwards. Deflated: probability that the "
     "active Sharpe ratio is more than the luck of the best of all trials; below .95 it may be no more. Before: rank "
-    "and Sharpe ratio before the last new judgement."
+    "and Sharpe ratio before the last new scorecard."
 )
 
 
@@ -35,19 +35,19 @@ app = typer.Typer(help="Every entrant on common sessions, ranked like with like.
 @app.command(epilog=EPILOG)
 def update(*, as_json: AsJson = False, verbose: Verbose = False) -> None:
     """Score every entrant on common sessions: runs, baselines, and the files of data/entrants."""
-    from nvtrader_pipelines.scoreboard.cards import judge_all, rank
+    from nvtrader_pipelines.scoreboard.cards import score_all, update_scoreboard
     from nvtrader_pipelines.storage.views import publish
 
     with one_sentence(verbose=verbose):
         store, console = open_store(), wide_console()
-        tell = _silent if as_json else lambda text: console.print(text, style="dim", highlight=False, markup=False)
-        judged = judge_all(store, datetime.now(UTC), tell)
-        board = rank(store)
+        report = _silent if as_json else lambda text: console.print(text, style="dim", highlight=False, markup=False)
+        result = score_all(store, datetime.now(UTC), report)
+        board = update_scoreboard(store)
         publish(store)
         _show(board, as_json=as_json)
         if not as_json:
             console.print(
-                f"new scorecards: {judged.n_new}, in {store.home.scorecards}", soft_wrap=True, highlight=False
+                f"new scorecards: {result.n_new}, in {store.home.scorecards}", soft_wrap=True, highlight=False
             )
 
 
@@ -55,7 +55,7 @@ def update(*, as_json: AsJson = False, verbose: Verbose = False) -> None:
 def scoreboard(
     context: typer.Context,
     *,
-    history: Annotated[str | None, typer.Option(metavar="NAME", help="Every judgement of one entrant.")] = None,
+    history: Annotated[str | None, typer.Option(metavar="NAME", help="Every scorecard of one entrant.")] = None,
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
@@ -63,14 +63,14 @@ def scoreboard(
     refuse_options_before_command(context)
     if context.invoked_subcommand is not None:
         return
-    from nvtrader_pipelines.scoreboard.cards import history_of, scoreboard_of
+    from nvtrader_pipelines.scoreboard.cards import read_history, read_scoreboard
 
     with one_sentence(verbose=verbose):
         store = open_store()
         if history is None:
-            _show(scoreboard_of(store), as_json=as_json)
+            _show(read_scoreboard(store), as_json=as_json)
         else:
-            _show_history(history_of(store, history), history, as_json=as_json)
+            _show_history(read_history(store, history), history, as_json=as_json)
 
 
 def _silent(_: str) -> None:
@@ -129,7 +129,7 @@ def _show_history(rows: "pl.DataFrame", name: str, *, as_json: bool) -> None:
     if as_json:
         _write(rows)
         return
-    title = Text(f"{name}: every judgement, newest first")  # notes and names may hold what rich takes for markup
+    title = Text(f"{name}: every scorecard, newest first")  # notes and names may hold what rich takes for markup
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
     for column in (*HISTORY, "note"):
         table.add_column(column.replace("_", " "), overflow="fold")
