@@ -25,7 +25,7 @@ LEGEND = (
     "Ranked by net Sharpe ratio within one contest: the same sessions, fills, costs, leverage and start in cash. "
     "Active: of the returns less those of the best baseline, known only afterwards. Deflated: probability that the "
     "active Sharpe ratio is more than the luck of the best of all trials; below .95 it may be no more. Before: rank "
-    "and Sharpe ratio before the last new scorecard."
+    "and Sharpe ratio before the last new judgement."
 )
 
 
@@ -55,7 +55,7 @@ def update(*, as_json: AsJson = False, verbose: Verbose = False) -> None:
 def scoreboard(
     context: typer.Context,
     *,
-    history: Annotated[str | None, typer.Option(metavar="NAME", help="Every scorecard of one entrant.")] = None,
+    history: Annotated[str | None, typer.Option(metavar="NAME", help="Every judgement of one entrant.")] = None,
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
@@ -129,7 +129,7 @@ def _show_history(rows: "pl.DataFrame", name: str, *, as_json: bool) -> None:
     if as_json:
         _write(rows)
         return
-    title = Text(f"{name}: every scorecard, newest first")  # notes and names may hold what rich takes for markup
+    title = Text(f"{name}: every judgement, newest first")  # notes and names may hold what rich takes for markup
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
     for column in (*HISTORY, "note"):
         table.add_column(column.replace("_", " "), overflow="fold")
