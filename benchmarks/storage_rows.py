@@ -11,7 +11,7 @@ import polars as pl
 
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse, Where
-from nvtrader_pipelines.storage.table import Table, polars_type
+from nvtrader_pipelines.storage.table import Table
 from nvtrader_pipelines.storage.tables import ACTION_LOGS, EQUITY_CURVES, REWARD_DECOMPOSITION, TRAJECTORIES
 
 N_NAMES = 20
@@ -116,4 +116,4 @@ def _sessions(numbers: np.ndarray) -> np.ndarray:
 
 
 def _in_shape(table: Table, columns: dict) -> pl.DataFrame:
-    return pl.DataFrame(columns).select(pl.col(each.name).cast(polars_type(each.kind)) for each in table.fields)
+    return pl.DataFrame(columns).select(pl.col(name).cast(dtype) for name, dtype in table.schema.items())

@@ -15,36 +15,12 @@ from nvtrader_pipelines.evaluation.statistics import (
     sharpe_of_sums,
     sharpe_ratio,
 )
+from nvtrader_pipelines.evaluation.verdict_tables import REGIME_EVALUATION
 
 ALL = "all"  # the row of every session
 ANCHORS = ("anchor", "equal_weight")  # baselines that a policy is held against, the first that is there
 MIN_SESSIONS = 2  # a standard deviation needs two returns
 MIN_SEGMENTS = 5  # fewer have too few resamples for tails of 2.5 %: four have 35; our choice
-
-REGIME_EVALUATION = {
-    "source": pl.String,
-    "policy": pl.String,
-    "kind": pl.String,
-    "regime": pl.String,
-    "n_sessions": pl.Int64,
-    "share": pl.Float64,
-    "n_segments": pl.Int64,
-    "log_return": pl.Float64,
-    "cagr": pl.Float64,
-    "sharpe": pl.Float64,
-    "sharpe_low": pl.Float64,
-    "sharpe_high": pl.Float64,
-    "max_drawdown": pl.Float64,
-    "best_baseline": pl.String,
-    "active_best": pl.Float64,
-    "active_best_low": pl.Float64,
-    "active_best_high": pl.Float64,
-    "anchor": pl.String,
-    "active_anchor": pl.Float64,
-    "active_anchor_low": pl.Float64,
-    "active_anchor_high": pl.Float64,
-    "note": pl.String,
-}
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,7 +21,7 @@ from nvtrader_pipelines.storage.files import is_given, locked, write_atomically
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 from nvtrader_pipelines.storage.table import to_frame
-from nvtrader_pipelines.storage.tables import PROMOTIONS
+from nvtrader_pipelines.storage.tables import PROMOTION_DECISIONS
 
 Decision = Literal["gate", "person"]
 OF_THE_MOMENT = ("considered_at", "by")
@@ -108,7 +108,7 @@ def promotions(lake: Warehouse) -> pl.DataFrame:
     if is_given(_claim(lake.home)):
         with locked(lock_of(lake.home)):
             settle(lake)
-    return lake.read(PROMOTIONS)
+    return lake.read(PROMOTION_DECISIONS)
 
 
 def promotions_of(lake: Warehouse, ref: PolicyRef) -> pl.DataFrame:
@@ -123,11 +123,11 @@ def promotions_of(lake: Warehouse, ref: PolicyRef) -> pl.DataFrame:
 def keep(lake: Warehouse, row: PromotionRow) -> PromotionRow:
     """Write the answer, unless it is kept already; then as it was given first."""
     key = {"promotion_id": [row.promotion_id]}
-    new, known = to_frame(PROMOTIONS, [row.row()]), lake.read(PROMOTIONS, key)
+    new, known = to_frame(PROMOTION_DECISIONS, [row.row()]), lake.read(PROMOTION_DECISIONS, key)
     if known.drop(OF_THE_MOMENT).equals(new.drop(OF_THE_MOMENT)):
         by, at = known.select("by", "considered_at").row(0)
         return dataclasses.replace(row, by=by, considered_at=at)
-    lake.replace(PROMOTIONS, new, key)
+    lake.replace(PROMOTION_DECISIONS, new, key)
     return row
 
 
@@ -162,8 +162,8 @@ def settle(lake: Warehouse) -> None:
     promotion_id, _, before = _claim(lake.home).read_text().strip().partition(" ")
     if last_activation(lake.home) == (before or None):
         key = {"promotion_id": [promotion_id]}
-        rows = lake.read(PROMOTIONS, key)
-        lake.replace(PROMOTIONS, rows.with_columns(activated=pl.lit(value=False)), key)
+        rows = lake.read(PROMOTION_DECISIONS, key)
+        lake.replace(PROMOTION_DECISIONS, rows.with_columns(activated=pl.lit(value=False)), key)
     _claim(lake.home).unlink()
 
 

@@ -69,7 +69,7 @@ def view_body(lake: Warehouse, table: Table) -> str:
         StorageError: if the table holds row-level deletes, which this package never writes.
     """
     iceberg = lake.find(table)
-    fields = (iceberg.schema() if iceberg else table.schema()).fields
+    fields = (iceberg.schema() if iceberg else table.iceberg_schema()).fields
     paths = live_files(table, iceberg)
     if not paths:
         columns = ", ".join(f"NULL::{duckdb_type(f.field_type)} AS {identifier(f.name)}" for f in fields)
@@ -91,7 +91,7 @@ def create_views(connection: duckdb.DuckDBPyConnection, lake: Warehouse, databas
     for table in TABLES:
         name = f"{prefix}{identifier(table.namespace)}.{identifier(table.table)}"
         connection.execute(f"CREATE OR REPLACE VIEW {name} AS {view_body(lake, table)}")
-        for column in table.fields:
+        for column in table.schema.columns:
             connection.execute(f"COMMENT ON COLUMN {name}.{identifier(column.name)} IS {quoted(column.doc)}")
     connection.execute(BY_ASSET.format(prefix=prefix))
     for run_id in lake.read(RUNS, columns=["run_id"])["run_id"]:

@@ -6,7 +6,6 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from nvtrader_pipelines.evaluation.active import market_model
-from nvtrader_pipelines.evaluation.comparison import OVERFITTING
 from nvtrader_pipelines.evaluation.intervals import SharpeIntervals
 from nvtrader_pipelines.evaluation.multiple_testing import adjusted_p_values
 from nvtrader_pipelines.evaluation.overfitting import backtest_overfitting
@@ -27,6 +26,7 @@ from nvtrader_pipelines.evaluation.validation import (
     validate,
     validate_sources,
 )
+from nvtrader_pipelines.evaluation.verdict_tables import OVERFITTING
 from tests.evaluation.small_trials import SESSIONS, Returns, run_curves, some_returns, some_runs
 
 QUICK = ValidationSettings(n_blocks=6, n_sign_draws=200, intervals=SharpeIntervals(n_draws=100))

@@ -12,14 +12,14 @@ from nvtrader_pipelines.orchestration.assets.portfolio import BLOCKING, STATE_KE
 from nvtrader_pipelines.orchestration.definitions import build_defs
 from nvtrader_pipelines.orchestration.schedules import EXCHANGE_TIME
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.tables import AUDIT, DELIVERIES, FILLS, PROMOTIONS, RUNS, TABLES
+from nvtrader_pipelines.storage.tables import AUDIT, DELIVERIES, FILLS, PROMOTION_DECISIONS, RUNS, TABLES
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 COMMITTED = Path(__file__).with_name("definitions.txt")
 BIN = Path(sys.executable).parent
 NO_TABLES = {"policies/experiment_version", "policies/trained_policy"}  # rows of the ledger, and files
 WRITTEN_BESIDE = {  # by bronze.bars, the evaluation, the orders and the active policy
-    table.name for table in (DELIVERIES, RUNS, FILLS, AUDIT, PROMOTIONS)
+    table.name for table in (DELIVERIES, RUNS, FILLS, AUDIT, PROMOTION_DECISIONS)
 }
 
 
@@ -69,7 +69,7 @@ def test_every_table_is_an_asset_whose_columns_are_documented(specs):
     for name, table in tables.items():
         schema = specs[name].metadata["dagster/column_schema"]
         assert isinstance(schema, dg.TableSchema)
-        assert [column.name for column in schema.columns] == [column.name for column in table.fields]
+        assert [column.name for column in schema.columns] == table.schema.names()
         assert all(column.description for column in schema.columns), name
         assert specs[name].metadata["dagster/table_name"] == table.name
 

@@ -17,7 +17,7 @@ from nvtrader_pipelines.promotion.log import PromotionRow
 from nvtrader_pipelines.runs.tables import complete, replace_run
 from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 from nvtrader_pipelines.storage.ledger import Ledger
-from nvtrader_pipelines.storage.tables import EQUITY_CURVES, PROMOTIONS, RUNS
+from nvtrader_pipelines.storage.tables import EQUITY_CURVES, PROMOTION_DECISIONS, RUNS
 from tests.promotion.activations import forget_activations
 from tests.runs.untrained import AT, EXPERIMENT, planned, sealed
 
@@ -41,7 +41,7 @@ def nothing_asked(lake: Warehouse, runs: dict[str, SealedRun], monkeypatch: pyte
     """Nothing trades, nothing was asked, two runs are complete; the table of activations is one test's matter."""
     monkeypatch.setattr(decide_module, "mirror_active", lambda _: None)
     forget_activations(lake)
-    for table, stay in ((PROMOTIONS, []), (RUNS, [runs[name].run_id for name in TESTED])):
+    for table, stay in ((PROMOTION_DECISIONS, []), (RUNS, [runs[name].run_id for name in TESTED])):
         rows = lake.read(table)
         kept = rows.filter(pl.col("run_id").is_in(stay))
         if len(kept) < len(rows):
@@ -90,4 +90,4 @@ def trades(lake: Warehouse) -> str | None:
 
 def answers(lake: Warehouse) -> list[tuple]:
     """Every answer that was kept."""
-    return lake.read(PROMOTIONS).select("decision", "policy", "active_policy", "passed", "activated").rows()
+    return lake.read(PROMOTION_DECISIONS).select("decision", "policy", "active_policy", "passed", "activated").rows()

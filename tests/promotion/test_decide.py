@@ -21,8 +21,7 @@ from nvtrader_pipelines.storage.errors import OtherCodeError, StorageError
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.medallion import read_panel
 from nvtrader_pipelines.storage.policy_library import PolicyLibrary
-from nvtrader_pipelines.storage.table import polars_type
-from nvtrader_pipelines.storage.tables import ACTIVE_POLICY, PROMOTIONS, VALIDATION
+from nvtrader_pipelines.storage.tables import ACTIVE_POLICY, PROMOTION_DECISIONS, VALIDATION
 from tests.promotion import activations, gate
 from tests.promotion.activations import LATER, Killed
 from tests.promotion.gate import MARKET, answers, ask, earned, say, spec, trades
@@ -66,7 +65,7 @@ def test_a_no_is_a_row_with_its_reason_and_what_trades_stays_byte_for_byte(lake)
     assert not said.activated
     assert lake.home.active_policy.read_bytes() == before
     assert ("gate", "steady", "still", False, False) in answers(lake)
-    sentence = lake.read(PROMOTIONS).filter(pl.col("policy") == "steady")["sentence"][0]
+    sentence = lake.read(PROMOTION_DECISIONS).filter(pl.col("policy") == "steady")["sentence"][0]
     assert sentence.startswith("steady (run ")
     assert ") is not promoted: on 300 sessions, 2016-01-04 to 2016-10-29, Sharpe ratio less that of still" in sentence
 
@@ -74,10 +73,10 @@ def test_a_no_is_a_row_with_its_reason_and_what_trades_stays_byte_for_byte(lake)
 def test_asked_again_the_same_question_is_the_same_row(lake):
     ask(lake, "still")
     first = ask(lake, "steady")
-    written = lake.snapshot_id(PROMOTIONS)
+    written = lake.snapshot_id(PROMOTION_DECISIONS)
     again = ask(lake, "steady", by="another", at=AT + dt.timedelta(days=9))
     assert again == first
-    assert lake.snapshot_id(PROMOTIONS) == written
+    assert lake.snapshot_id(PROMOTION_DECISIONS) == written
 
 
 def test_where_the_figures_are_others_now_the_answer_is_a_row_beside_the_one_before(lake, runs):
@@ -98,7 +97,7 @@ def test_every_time_that_a_person_replaces_a_policy_is_a_row_with_who_and_when(l
     for who, at in (("ann", AT), ("bob", LATER)):
         activate(lake, ledger, before, "desk", "", lambda at=at: at)
         decide(lake, ledger, "trend", who, "", lambda at=at: at)
-    rows = lake.read(PROMOTIONS).sort("considered_at")
+    rows = lake.read(PROMOTION_DECISIONS).sort("considered_at")
     assert rows.select("policy", "active_policy", "by").rows() == [
         ("trend", "steady", "ann"),
         ("trend", "steady", "bob"),
@@ -326,7 +325,6 @@ def test_what_the_gate_refused_it_does_not_promote_once_the_pointer_is_gone(lake
 
 
 def test_the_active_deflated_sharpe_ratio_of_the_run_is_shown(lake, runs):
-    kinds = {column.name: polars_type(column.kind) for column in VALIDATION.fields}
     run_id = runs["steady"].run_id
     rows = [
         {"run_id": run_id, "period": period, "against": against, "deflated_sharpe": value}
@@ -337,11 +335,11 @@ def test_the_active_deflated_sharpe_ratio_of_the_run_is_shown(lake, runs):
             ("from_2010", "best_baseline", 0.5),
         ]
     ]
-    lake.replace(VALIDATION, pl.DataFrame(rows, schema=kinds), {})
+    lake.replace(VALIDATION, pl.DataFrame(rows, schema=VALIDATION.schema), {})
     said = ask(lake, "steady")
     assert said.verdict.deflated == 0.37
     assert said.verdict.sentence.endswith("active deflated Sharpe ratio 0.37 (0.95 not asked for)")
-    lake.replace(VALIDATION, pl.DataFrame(schema=kinds), {})
+    lake.replace(VALIDATION, pl.DataFrame(schema=VALIDATION.schema), {})
 
 
 def test_the_gate_is_a_file_whose_mistakes_are_said(lake):

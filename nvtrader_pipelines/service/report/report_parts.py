@@ -27,7 +27,7 @@ from nvtrader_pipelines.storage.tables import (
     MARKET_PANEL,
     OVERFITTING,
     PORTFOLIO_STATE,
-    PROMOTIONS,
+    PROMOTION_DECISIONS,
     PRUDEX,
     RATIO_CURVE,
     REBALANCE_PLAN,
@@ -286,7 +286,7 @@ def scoreboard(evidence: Evidence) -> Part:
 def portfolio(evidence: Evidence) -> Part:
     """Which policy trades, what the gate said last, and where each account stands."""
     active = evidence.lake.read(ACTIVE_POLICY).filter("active")
-    asked = evidence.lake.read(PROMOTIONS).sort("considered_at").tail(1)
+    asked = evidence.lake.read(PROMOTION_DECISIONS).sort("considered_at").tail(1)
     sentences = [
         *(
             f"{policy} of run {run_id[:8]} trades, activated by {by} on {at:%Y-%m-%d}."

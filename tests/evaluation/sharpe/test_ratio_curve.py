@@ -5,10 +5,11 @@ import polars as pl
 import pytest
 
 from nvtrader_pipelines.evaluation.sharpe.inference import deflated_sharpe_ratio, sharpe_moments
-from nvtrader_pipelines.evaluation.sharpe.ratio_curve import RATIO_CURVE, sharpe_ratio_curve
+from nvtrader_pipelines.evaluation.sharpe.ratio_curve import sharpe_ratio_curve
 from nvtrader_pipelines.evaluation.statistics import sharpe_ratio
 from nvtrader_pipelines.evaluation.trials import Against, trials_of
 from nvtrader_pipelines.evaluation.validation import validate
+from nvtrader_pipelines.evaluation.verdict_tables import RATIO_CURVE
 from tests.evaluation.small_trials import WHOLE, run_curves
 from tests.evaluation.test_validation import QUICK
 
