@@ -21,6 +21,7 @@ from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.policies.policy import Decision, Policy
 from nvtrader_pipelines.policies.rollout_tables import TRAJECTORY
 from nvtrader_pipelines.policies.trajectory import Columns, step_info
+from nvtrader_pipelines.portfolio.cash import CASH
 
 Kind = Literal["policy", "ensemble", "baseline"]
 Phase = Literal["test", "replay", "paper"]
@@ -105,7 +106,7 @@ class Recorder:
         parts = [keys, _said(self._decisions), self._steps.frame(), filled.with_columns(info=step_info(terms))]
         rows = pl.concat(parts, how="horizontal_extend").with_columns(
             pl.col("info").fill_null(step_info({})),
-            symbols=pl.lit([*self._panel.symbols, "cash"]),
+            symbols=pl.lit([*self._panel.symbols, CASH]),
             terminated=ruined,
             truncated=pl.col("is_last") & ~ruined,
         )

@@ -13,12 +13,12 @@ from nvtrader_pipelines.evaluation.aggregates import MIN_SEEDS, interquartile_me
 from nvtrader_pipelines.evaluation.intervals import SharpeDraws, SharpeIntervals, lo_interval
 from nvtrader_pipelines.evaluation.sharpe.error import iid_standard_error
 from nvtrader_pipelines.evaluation.statistics import (
-    PERIODS_PER_YEAR,
     UndefinedStatisticError,
     sharpe_ratio,
     statistics_of,
 )
 from nvtrader_pipelines.evaluation.verdict_tables import EVALUATION
+from nvtrader_pipelines.market.calendar import SESSIONS_PER_YEAR
 
 MIN_SESSIONS = 2  # a standard deviation needs two returns
 PATH = "/path-"  # in the name of an account that is a path through folds, of kind policy as one seed is
@@ -210,7 +210,7 @@ def _rows(
 
 def _annual_error(sharpe: float, n_sessions: int) -> float:
     """Standard error of an annual Sharpe ratio of independent normal returns."""
-    scale = float(np.sqrt(PERIODS_PER_YEAR))
+    scale = float(np.sqrt(SESSIONS_PER_YEAR))
     return iid_standard_error(sharpe / scale, n_sessions) * scale
 
 

@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 
 from nvtrader_pipelines.components.columns import Column, TableSchema
 from nvtrader_pipelines.components.component import canonical_json
+from nvtrader_pipelines.components.ids import ID_LENGTH
 from nvtrader_pipelines.envs.dynamics import FillTiming, Legs, hold, holding_period, market_legs, resolve_fill
 from nvtrader_pipelines.market.panel import MarketPanel
+from nvtrader_pipelines.portfolio.cash import CASH
 from nvtrader_pipelines.portfolio.costs import CostFunction, CostModel, total_cost
 
 TIE = 1e-12  # outcomes this close, as fractions, prefer neither
@@ -101,7 +103,7 @@ def preference_pairs(
 
 
 def _require_symbols(action_logs: pl.DataFrame, panel: MarketPanel) -> None:
-    expected = [*panel.symbols, "cash"]
+    expected = [*panel.symbols, CASH]
     for symbols in action_logs["symbols"].unique().to_list():
         if symbols != expected:
             raise ValueError(f"the action log holds {symbols}, but the panel of {panel.source!r} has {expected}")
@@ -169,12 +171,12 @@ def _row(market: _Market, decided_at: int, better: _Side, worse: _Side) -> tuple
     content = f"{session}|{market.horizon}|{market.fill}|{costs}|{better[1]}|{worse[1]}".encode()
     digest = hashlib.sha256(content + better[2].tobytes() + worse[2].tobytes())
     return (
-        digest.hexdigest()[:16],
+        digest.hexdigest()[:ID_LENGTH],
         session.item(),
         outcome_session.item(),
         better[1],
         worse[1],
-        [*panel.symbols, "cash"],
+        [*panel.symbols, CASH],
         better[2].tolist(),
         worse[2].tolist(),
         better[0],

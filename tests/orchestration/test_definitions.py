@@ -7,10 +7,10 @@ import dagster as dg
 import pytest
 from dagster_duckdb import DuckDBResource
 
+from nvtrader_pipelines.market.calendar import EXCHANGE_TIME
 from nvtrader_pipelines.orchestration.assets.active_policy import ACTIVE_POLICY_KEY
 from nvtrader_pipelines.orchestration.assets.portfolio import BLOCKING, STATE_KEY
 from nvtrader_pipelines.orchestration.definitions import build_defs
-from nvtrader_pipelines.orchestration.schedules import EXCHANGE_TIME
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.tables import AUDIT, DELIVERIES, FILLS, PROMOTION_DECISIONS, RUNS, TABLES
 
@@ -108,7 +108,7 @@ def test_every_job_can_be_resolved_and_says_its_layer(defs):
 
 def test_schedules_and_sensors_run_from_the_start_and_state_their_time_zone(defs):
     assert all(each.default_status is dg.DefaultScheduleStatus.RUNNING for each in defs.schedules or [])
-    assert all(each.execution_timezone == EXCHANGE_TIME for each in defs.schedules or [])
+    assert all(each.execution_timezone == EXCHANGE_TIME.key for each in defs.schedules or [])
     assert all(each.default_status is dg.DefaultSensorStatus.RUNNING for each in defs.sensors or [])
 
 

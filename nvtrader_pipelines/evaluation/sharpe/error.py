@@ -5,12 +5,12 @@ import scipy  # its parts are imported when they are first used
 from numpy.typing import NDArray
 
 from nvtrader_pipelines.evaluation.statistics import (
-    PERIODS_PER_YEAR,
     UndefinedStatisticError,
     never_vary,
     require_returns,
     sharpe_ratio,
 )
+from nvtrader_pipelines.market.calendar import SESSIONS_PER_YEAR
 
 
 def iid_standard_error(sharpe: float, n_periods: int) -> float:
@@ -132,7 +132,7 @@ def autocorrelations(returns: NDArray[np.float64], n_lags: int) -> NDArray[np.fl
 
 
 def aggregated_sharpe_ratio(
-    returns: NDArray[np.float64], n_periods: int = PERIODS_PER_YEAR, n_lags: int | None = None
+    returns: NDArray[np.float64], n_periods: int = SESSIONS_PER_YEAR, n_lags: int | None = None
 ) -> float:
     """Sharpe ratio over `n_periods` of returns that may be autocorrelated: that of one period times eta.
 

@@ -9,6 +9,7 @@ from uuid import uuid4
 
 import typer
 
+from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.service.cli.errors import one_sentence
 from nvtrader_pipelines.service.cli.options import EPILOG, AsJson, Form, Verbose, chosen_form, found_home, hand_on
 from nvtrader_pipelines.service.cli.tables import Format, print_part, wide_console, write_rows
@@ -170,7 +171,7 @@ def _execute(home: Home, steps: "Iterable[Progress]", *, as_json: bool) -> None:
     from nvtrader_pipelines.service.documents.run_facts import figures, stages
     from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
     from nvtrader_pipelines.storage.ledger import Ledger
-    from nvtrader_pipelines.storage.views import SHORT, publish
+    from nvtrader_pipelines.storage.views import publish
 
     with watching(wide_console(), quiet=as_json) as watch:
         run_id = follow(steps, watch)
@@ -184,7 +185,7 @@ def _execute(home: Home, steps: "Iterable[Progress]", *, as_json: bool) -> None:
         told = ledger.events(run_id).filter(pl.col("task_id") == run.task_id, pl.col("stage").is_in(OF_AN_ACCOUNT))
         print_part("the account", stages(told).drop("fold", "seed"), "no session since the tests")
     print_figures(verdict)
-    wide_console().print(f"run {run_id}: nvtrader runs show {run_id[:SHORT]}", highlight=False)
+    wide_console().print(f"run {run_id}: nvtrader runs show {short_id(run_id)}", highlight=False)
 
 
 def _write_json(document: dict[str, Any]) -> None:
