@@ -31,7 +31,7 @@ STEP = TableSchema(
 )
 TRAJECTORY = TableSchema(
     ACCOUNT,
-    Column("phase", pl.String, "train (a sampled episode of a training), test, replay or paper"),
+    Column("phase", pl.String, "train (a sampled episode of a training), test, replay or forward"),
     Column("seed", pl.Int32, "seed of the policy that decided; null for averages and baselines"),
     STEP,
 )

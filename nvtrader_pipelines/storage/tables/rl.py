@@ -15,7 +15,7 @@ RUNS = Table(
         RUN,
         EXPERIMENT,
         Column("partition_key", pl.String, "name@hash8"),
-        Column("kind", pl.String, "walk_forward, replay or paper"),
+        Column("kind", pl.String, "walk_forward, replay or forward"),
         Column(
             "parent_run_id", pl.String, "the run whose policies were replayed or carried on; null for a walk_forward"
         ),
