@@ -70,7 +70,7 @@ def compute_features(returns: pl.DataFrame, features: Sequence[Feature] = FEATUR
 
 def _of_one_source(returns: pl.DataFrame, features: Sequence[Feature]) -> pl.DataFrame:
     history = price_history(returns)
-    rows, columns = positions(returns, history.symbols)
+    rows, columns = positions(returns, history.sessions, history.symbols)
     known = [history.at(rows, columns, feature.values(history)).alias(feature.name) for feature in features]
     return returns.select(*BAR).with_columns(known)
 

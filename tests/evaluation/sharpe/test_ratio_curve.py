@@ -59,7 +59,7 @@ def curve_of(sharpes, n_runs=None, returns=None, validation_only=(), **changes):
 
 def test_each_run_and_period_has_one_row_of_its_ensemble():
     curve = curve_of([0.5, 0.9, 0.7, 0.9])
-    assert tuple(curve.columns) == RATIO_CURVE
+    assert curve.columns == RATIO_CURVE.names()
     assert len(curve) == 8
     every = curve.filter(pl.col("period") == "all")
     assert every["sharpe"].to_list() == [0.5, 0.9, 0.7, 0.9]
