@@ -18,10 +18,10 @@ STEP = TableSchema(
     DECISION,
     Column("fill_session", pl.Date, "session at which the order filled; null where that is not known yet"),
     Column("observation_hash", pl.Int64, "XXH64 of the observation's bytes, as a signed number"),
-    Column("action", pl.List(pl.Float32), "raw action of the network"),
+    Column("action", pl.List(pl.Float32), "raw action of the network"),  # brought within the bounds of the action space
     Column("reward", pl.Float64, "reward of the step: the sum of its terms"),
     Column("value", pl.Float32, "the critic's estimate"),
-    Column("log_prob", pl.Float32, "log-probability of the action"),
+    Column("log_prob", pl.Float32, "log-probability of the action"),  # before it was brought within bounds
     Column("equity", pl.Float64, "equity after the step, net of costs; 1 at the start"),
     Column("drawdown", pl.Float64, "loss from the highest equity so far, positive"),
     Column("turnover", pl.Float64, "one-way turnover of the step"),
