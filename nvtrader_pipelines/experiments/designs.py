@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, Field, JsonValue
 
 from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.components.explanation import nearest, shown
+from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.evaluation.splits import MIN_TEST_SESSIONS, Fold
 
 UNTOUCHABLE = ("name", "description", "design")  # what an ablation's variants differ in by themselves
@@ -138,7 +139,7 @@ def value_at(document: Any, path: str) -> Any:
 
 def _names(prefix: str, values: Sequence[JsonValue]) -> list[str]:
     """A name for each value; where the label would make it too long, the value's digest stands for it."""
-    digests = [hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:8] for value in values]
+    digests = [short_id(hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()) for value in values]
     named = [f"{prefix}{label}" for label in labels(values)]
     return [
         name if len(name) <= LONGEST_NAME else f"{prefix}{digest}" for name, digest in zip(named, digests, strict=True)

@@ -6,6 +6,7 @@ from datetime import date
 from functools import cached_property
 from typing import Literal, Self
 
+from nvtrader_pipelines.components.ids import ID_LENGTH
 from nvtrader_pipelines.envs.dynamics import resolve_fill
 from nvtrader_pipelines.evaluation.backtest import Phase
 from nvtrader_pipelines.evaluation.splits import BacktestPaths, Fold
@@ -79,7 +80,7 @@ class RunPlan:
             content = (self.kind, str(self.parent_run_id), *map(str, self.window), self.panel_digest, run_code())
         elif self.kind == "forward":
             content = (self.kind, str(self.parent_run_id), run_code())
-        return hashlib.sha256("|".join(content).encode()).hexdigest()[:16]
+        return hashlib.sha256("|".join(content).encode()).hexdigest()[:ID_LENGTH]
 
     @cached_property
     def paths(self) -> BacktestPaths:

@@ -3,11 +3,14 @@
 import datetime as dt
 import warnings
 from functools import cache
+from zoneinfo import ZoneInfo
 
 import numpy as np
 from numpy.typing import NDArray
 
 CALENDAR = "XNYS"
+EXCHANGE_TIME = ZoneInfo("America/New_York")
+SESSIONS_PER_YEAR = 252
 FIRST_DAY = dt.date(1900, 1, 1)
 LAST_DAY = dt.date(2049, 12, 31)  # fixed, so that a result does not depend on the day it is computed
 

@@ -1,12 +1,13 @@
 """Prices of one source as arrays over (session, symbol), for features to look back on."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from nvtrader_pipelines.market.calendar import session_numbers, sessions
+from nvtrader_pipelines.market.calendar import sessions
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,11 +47,25 @@ class PriceHistory:
         return pl.Series(picked, nan_to_null=True, dtype=pl.Float64)
 
 
-def positions(rows: pl.DataFrame, symbols: tuple[str, ...]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Row and column of each bar in arrays that begin at the first session of `rows`."""
-    numbers = session_numbers(rows["session"].to_numpy())
-    columns = np.searchsorted(np.array(symbols, dtype=object), rows["symbol"].to_numpy())
-    return numbers - numbers.min(), columns.astype(np.int64)
+Positions = tuple[NDArray[np.int64], NDArray[np.int64]]
+
+
+def positions(bars: pl.DataFrame, days: NDArray[np.datetime64], symbols: Sequence[str]) -> Positions:
+    """Row and column of each bar in (T, N) arrays over ascending days and sorted symbols."""
+    rows = np.searchsorted(days, bars["session"].to_numpy())
+    columns = np.searchsorted(np.array(symbols, dtype=object), bars["symbol"].to_numpy())
+    return rows.astype(np.int64), columns.astype(np.int64)
+
+
+def bar_arrays(
+    bars: pl.DataFrame, names: Iterable[str], days: NDArray[np.datetime64], symbols: Sequence[str]
+) -> dict[str, NDArray[np.float64]]:
+    """Columns of bars as (T, N) arrays by name, NaN where there is no bar or its value is null."""
+    at = positions(bars, days, symbols)
+    arrays = {name: np.full((len(days), len(symbols)), np.nan) for name in names}
+    for name, values in arrays.items():
+        values[at] = bars[name].to_numpy()
+    return arrays
 
 
 def price_history(returns: pl.DataFrame) -> PriceHistory:
@@ -64,13 +79,9 @@ def price_history(returns: pl.DataFrame) -> PriceHistory:
         raise ValueError(f"a price history is of exactly one source, but the returns hold {sorted(found)}")
     symbols = tuple(sorted(returns["symbol"].unique()))
     days_found = returns["session"].to_numpy()
-    numbers, columns = positions(returns, symbols)
     days = sessions(days_found.min(), days_found.max())
-    closes = np.full((len(days), len(symbols)), np.nan)
-    volumes = closes.copy()
-    closes[numbers, columns] = returns["adj_close"].to_numpy()
-    volumes[numbers, columns] = returns["volume"].cast(pl.Float64).to_numpy()
-    return PriceHistory(days, symbols, closes, volumes)
+    arrays = bar_arrays(returns, ("adj_close", "volume"), days, symbols)
+    return PriceHistory(days, symbols, arrays["adj_close"], arrays["volume"])
 
 
 def lagged(values: NDArray[np.float64], n_sessions: int) -> NDArray[np.float64]:

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from nvtrader_pipelines.market.history import PriceHistory, carried_forward, positions, price_history
+from nvtrader_pipelines.market.history import PriceHistory, bar_arrays, carried_forward, price_history
 from nvtrader_pipelines.market.tables import PANELS
 
 _KEYS = ("source", "symbol", "session", "year")
@@ -112,14 +112,14 @@ def build_panel(
     _refuse_missing_feature(rows, kept)
     absent = _sessions_without_price(history)
     _refuse_long_gap(history, absent, max_gap)
-    scatter = _Scatter(rows, history)
-    known = np.stack([scatter.column(name) for name in kept], axis=2)
+    arrays = bar_arrays(rows, [*kept, "close_return", "overnight_return"], history.sessions, history.symbols)
+    known = np.stack([arrays[name] for name in kept], axis=2)
     tradable = history.traded
     eligible = tradable & ~np.isnan(known).any(axis=2)
     start = _first_eligible(eligible, rows, kept)
-    close_returns = scatter.column("close_return")
+    close_returns = arrays["close_return"]
     has_opens = rows["overnight_return"].null_count() < len(rows)
-    overnight = scatter.column("overnight_return") if has_opens else None
+    overnight = arrays["overnight_return"] if has_opens else None
     if overnight is not None:
         overnight = np.nan_to_num(np.where(np.isnan(overnight), close_returns, overnight)[start:])
     return MarketPanel(
@@ -174,21 +174,6 @@ def panel_row(panel: MarketPanel, built_at: dt.datetime) -> pl.DataFrame:
         "built_at": built_at,
     }
     return pl.DataFrame([row], schema=PANELS)
-
-
-class _Scatter:
-    """Places columns of bars into (T, N) arrays, NaN where there is no bar or the value is null."""
-
-    def __init__(self, rows: pl.DataFrame, history: PriceHistory) -> None:
-        self._rows = rows
-        self._shape = history.closes.shape
-        self._places = positions(rows, history.symbols)
-
-    def column(self, name: str) -> NDArray[np.float64]:
-        """One column as (T, N)."""
-        values = np.full(self._shape, np.nan)
-        values[self._places] = self._rows[name].to_numpy()
-        return values
 
 
 def _usable_features(returns: pl.DataFrame, features: pl.DataFrame) -> list[str]:

@@ -7,9 +7,8 @@ from numpy.typing import NDArray
 from pydantic import Field, PositiveFloat
 
 from nvtrader_pipelines.components.component import Component
+from nvtrader_pipelines.market.calendar import SESSIONS_PER_YEAR
 from nvtrader_pipelines.market.panel import MarketPanel
-
-SESSIONS_PER_YEAR = 252
 
 
 def market_returns(panel: MarketPanel) -> NDArray[np.float64]:

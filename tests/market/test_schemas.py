@@ -2,10 +2,16 @@ import polars as pl
 import pytest
 from pandera.errors import SchemaError, SchemaErrors
 
-from nvtrader_pipelines.market.schemas import SCHEMAS
+from nvtrader_pipelines.market import schemas
 from tests.markets import LandedFile, csv_file, market_tables, synthetic_bars
 
 TABLES = market_tables(csv_file(synthetic_bars(n_sessions=30)), LandedFile("empty.csv", b""))
+SCHEMAS = {
+    "silver.clean_bars": schemas.CLEAN_BARS,
+    "silver.quarantine": schemas.QUARANTINE,
+    "gold.returns": schemas.RETURNS,
+    "gold.features": schemas.FEATURES,
+}
 FRAMES = {
     "silver.clean_bars": TABLES.clean_bars,
     "silver.quarantine": TABLES.quarantine,

@@ -13,9 +13,9 @@ from nvtrader_pipelines.envs.observations.builder import (
     ObservationScaler,
     no_such_session,
 )
+from nvtrader_pipelines.market.calendar import SESSIONS_PER_YEAR
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.portfolio.anchors import (
-    SESSIONS_PER_YEAR,
     Anchor,
     VolatilityTargetAnchor,
     market_returns,

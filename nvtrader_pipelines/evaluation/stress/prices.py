@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from nvtrader_pipelines.market.history import carried_forward, lagged, positions, price_history
+from nvtrader_pipelines.market.history import bar_arrays, carried_forward, lagged, price_history
 from nvtrader_pipelines.market.tables import RETURNS
 
 FloatArray = NDArray[np.float64]
@@ -32,10 +32,9 @@ class Prices:
             ValueError: if there is no row, or rows of more than one source.
         """
         history = price_history(returns)
-        opens = np.full_like(history.closes, np.nan)
-        opens[positions(returns, history.symbols)] = returns["adj_open"].to_numpy()
+        arrays = bar_arrays(returns, ["adj_open"], history.sessions, history.symbols)
         source = str(returns["source"][0])
-        return cls(source, history.sessions, history.symbols, opens, history.closes, history.volumes)
+        return cls(source, history.sessions, history.symbols, arrays["adj_open"], history.closes, history.volumes)
 
     @property
     def traded(self) -> NDArray[np.bool_]:

@@ -34,6 +34,7 @@ from nvtrader_pipelines.execution.plan import RebalancePlan
 from nvtrader_pipelines.execution.prices import Prices
 from nvtrader_pipelines.execution.reconciliation import reconcile
 from nvtrader_pipelines.market.panel import MarketPanel
+from nvtrader_pipelines.portfolio.cash import CASH
 
 GONE = 3  # orders in a row that a broker does not answer for: it is not there, and a person must know it soon
 SPENT = 0.98  # of cash is spent: prices at the open are others than at the close before
@@ -228,7 +229,7 @@ class AtMarket:
         value = float(values.sum()) + holdings.cash
         state = AccountState(
             session=session,
-            symbols=(*symbols, "cash"),
+            symbols=(*symbols, CASH),
             weights=(*(values / value).tolist(), holdings.cash / value),
             equity=1.0,
             peak=1.0,

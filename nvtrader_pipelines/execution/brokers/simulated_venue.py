@@ -20,6 +20,7 @@ from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.orders import Fill, Order, Ticket, orders_of, require_prices
 from nvtrader_pipelines.execution.plan import RebalancePlan, Stage
 from nvtrader_pipelines.execution.reconciliation import reconcile
+from nvtrader_pipelines.portfolio.cash import CASH
 
 FloatArray = NDArray[np.float64]
 NO_PRICE = "it has no price on {session}; what is held of it is kept"
@@ -305,7 +306,7 @@ class PaperBroker:
         value = account.equity * capital
         return AccountState(
             session=panel.sessions[t].item(),
-            symbols=(*self._symbols, "cash"),
+            symbols=(*self._symbols, CASH),
             weights=tuple(account.weights.tolist()),
             equity=float(account.equity),
             peak=float(account.peak),
@@ -348,7 +349,7 @@ class PaperBroker:
         Raises:
             ExecutionError: if it wants a name that the market lacks.
         """
-        names = (*self._symbols, "cash")
+        names = (*self._symbols, CASH)
         if plan.symbols == names:
             return plan
         wanted = dict(zip(plan.symbols, plan.target, strict=True))

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from nvtrader_pipelines.envs.observations.hashing import observation_hashes
 from nvtrader_pipelines.envs.simulation import PortfolioSimulation
-from nvtrader_pipelines.policies.trajectory import NO_TERMINATION, STEP, Columns, Played, step_info
+from nvtrader_pipelines.policies.rollout_tables import STEP
+from nvtrader_pipelines.policies.trajectory import NO_TERMINATION, Columns, Played, step_info
 
 SAMPLING = 0x5A  # keeps the sample's random stream apart from the streams that draw the episodes' starts
 CHUNK = 4096  # rows from which on they are compressed, once

@@ -8,6 +8,7 @@ from pydantic import model_validator
 
 from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.market.panel import MarketPanel
+from nvtrader_pipelines.portfolio.cash import CASH
 from nvtrader_pipelines.portfolio.pipeline.allocators import Allocator, PolicyAction
 from nvtrader_pipelines.portfolio.pipeline.limits import GrossExposure, Limit, PositionCap, restriction
 from nvtrader_pipelines.portfolio.pipeline.risk_limits import RiskLimits
@@ -153,7 +154,7 @@ def _check_account(situation: Situation) -> None:
 
 
 def _check_weights(weights: FloatArray, what: str, situation: Situation) -> None:
-    check_finite(weights, (*situation.panel.symbols, "cash"), f"{what} at the close of {_session(situation)}")
+    check_finite(weights, (*situation.panel.symbols, CASH), f"{what} at the close of {_session(situation)}")
 
 
 def _session(situation: Situation) -> str:

@@ -8,7 +8,8 @@ import torch
 from nvtrader_pipelines.envs.observations.hashing import observation_hashes
 from nvtrader_pipelines.policies.agents import sampling
 from nvtrader_pipelines.policies.agents.sampling import EpisodeSampler
-from nvtrader_pipelines.policies.trajectory import STEP, Played
+from nvtrader_pipelines.policies.rollout_tables import STEP
+from nvtrader_pipelines.policies.trajectory import Played
 from tests.markets import synthetic_panel
 from tests.policies.agents.learners import EVERYTHING, N, environment
 from tests.policies.small import SPEC
