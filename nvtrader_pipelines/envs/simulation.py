@@ -12,7 +12,7 @@ from nvtrader_pipelines.envs.observations import Observation, ObservationScaler
 from nvtrader_pipelines.envs.observations.builder import AccountView
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.envs.terminations import EpisodeView
-from nvtrader_pipelines.market.panel import MarketPanel, Window, spliced, windows_of, within
+from nvtrader_pipelines.market.panel import MarketPanel, Window, concat_windows, normalize_windows, window_mask
 
 
 class Step(NamedTuple):
@@ -55,7 +55,7 @@ class PortfolioSimulation:
         scaler: ObservationScaler | None = None,
     ) -> None:
         self.first, self.last = first, len(panel.sessions) - 1 if last is None else last
-        self.stretches = windows_of(stretches or (self.first, self.last))
+        self.stretches = normalize_windows(stretches or (self.first, self.last))
         self._starts = _starts(self.stretches, spec)
         if self.first < 0 or not len(self._starts) or self.last >= len(panel.sessions):
             window = ", ".join(f"{start}..{end}" for start, end in self.stretches)
@@ -120,7 +120,7 @@ class PortfolioSimulation:
     @property
     def sessions(self) -> NDArray[np.int64]:
         """Those of the stretches, ascending."""
-        return np.flatnonzero(within(self.stretches, len(self.panel.sessions)))
+        return np.flatnonzero(window_mask(self.stretches, len(self.panel.sessions)))
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Copies of all that the next step depends on, each with a row per portfolio."""
@@ -180,7 +180,7 @@ def fitted_scaler(panel: MarketPanel, observation: Observation, windows: Sequenc
     """
     if len(windows) == 1:
         return observation.fit(panel, *windows[0])
-    known = spliced(panel, windows)
+    known = concat_windows(panel, windows)
     return observation.fit(known, 0, len(known.sessions) - 1)
 
 

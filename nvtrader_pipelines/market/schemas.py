@@ -1,4 +1,4 @@
-"""What the cleaned tables must satisfy, as pandera models; asset checks validate against them."""
+"""Pandera models of the cleaned tables; asset checks validate against them."""
 
 import datetime as dt
 
@@ -13,7 +13,7 @@ _FRACTION = 1e6  # a simple return above this is a broken price, not a return
 
 
 class _Bar(pa.DataFrameModel):
-    """One row per source, symbol and session of the exchange."""
+    """Row per source, symbol and session of the exchange."""
 
     source: str
     symbol: str = pa.Field(str_matches=SYMBOL)
@@ -21,20 +21,20 @@ class _Bar(pa.DataFrameModel):
     year: pl.Int32
 
     class Config(BaseConfig):
-        """Every key once."""
+        """Unique keys."""
 
         unique = ["source", "symbol", "session"]  # noqa: RUF012 - pandera's own spelling
 
     @pa.dataframe_check
     @classmethod
-    def year_is_that_of_the_session(cls, data: pa.PolarsData) -> pl.LazyFrame:
-        """The partition column agrees with the date."""
+    def year_matches_session(cls, data: pa.PolarsData) -> pl.LazyFrame:
+        """Whether the partition column agrees with the date."""
         return data.lazyframe.select(pl.col("year") == pl.col("session").dt.year())
 
     @pa.check("session")
     @classmethod
-    def session_is_of_the_exchange(cls, data: pa.PolarsData) -> pl.LazyFrame:
-        """The exchange traded on that day."""
+    def session_is_trading_day(cls, data: pa.PolarsData) -> pl.LazyFrame:
+        """Whether the exchange traded on that day."""
         return data.lazyframe.select(pl.col("session").is_in(pl.Series(all_sessions()).implode()))
 
 
@@ -51,14 +51,14 @@ class CleanBars(_Bar):
     line: int = pa.Field(ge=1)
 
     class Config(_Bar.Config):
-        """No other column."""
+        """Other columns are rejected."""
 
         strict = True
 
     @pa.dataframe_check
     @classmethod
-    def close_lies_in_the_range(cls, data: pa.PolarsData) -> pl.LazyFrame:
-        """Low <= close <= high where they are known, up to rounding."""
+    def close_is_in_range(cls, data: pa.PolarsData) -> pl.LazyFrame:
+        """Whether low <= close <= high where they are known, up to rounding."""
         above = pl.col("close") >= pl.col("low") * (1.0 - PRICE_TOLERANCE)
         below = pl.col("close") <= pl.col("high") * (1.0 + PRICE_TOLERANCE)
         return data.lazyframe.select(above.fill_null(value=True) & below.fill_null(value=True))
@@ -78,7 +78,7 @@ class Quarantine(pa.DataFrameModel):
     reason: str = pa.Field(str_length={"min_value": 10})
 
     class Config(BaseConfig):
-        """No other column."""
+        """Other columns are rejected."""
 
         strict = True
 
@@ -94,7 +94,7 @@ class Returns(_Bar):
     volume: float = pa.Field(ge=0.0, nullable=True)
 
     class Config(_Bar.Config):
-        """No other column."""
+        """Other columns are rejected."""
 
         strict = True
 
@@ -105,7 +105,7 @@ class Features(_Bar):
     @pa.dataframe_check
     @classmethod
     def features_are_null_or_finite(cls, data: pa.PolarsData) -> pl.LazyFrame:
-        """NaN and infinity never stand for `not known`."""
+        """Whether no value is NaN or infinite."""
         finite = pl.selectors.float().is_finite().fill_null(value=True)
         return data.lazyframe.select(pl.all_horizontal(finite))
 

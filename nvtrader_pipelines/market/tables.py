@@ -1,4 +1,4 @@
-"""The columns of the market's tables, as polars schemas."""
+"""Columns of the market's tables, as polars schemas."""
 
 import polars as pl
 
@@ -7,7 +7,7 @@ PRICES = ("open", "high", "low", "close", "adj_close")
 NUMBERS = ("open", "high", "low", "close", "volume", "adj_close")
 KEY = ("source", "symbol", "session")
 
-# What a file says about a bar: text as delivered, null where it says nothing, and the line it stands on.
+# A bar in a delivered file: its line, and the text as delivered, null where absent.
 DELIVERED = pl.Schema({"line": pl.Int64, "symbol": pl.String, "date": pl.String, **dict.fromkeys(NUMBERS, pl.String)})
 BARS = pl.Schema(
     {

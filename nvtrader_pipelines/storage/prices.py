@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 
 from nvtrader_pipelines.execution.prices import Prices
 from nvtrader_pipelines.market.calendar import sessions
-from nvtrader_pipelines.market.history import carried_forward
+from nvtrader_pipelines.market.history import forward_fill
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
@@ -43,7 +43,7 @@ def read_prices(lake: Warehouse, panel: MarketPanel) -> Prices:
     return Prices(
         opens=placed.column("open")[begin:],
         closes=closes[begin:],
-        last_closes=carried_forward(closes)[begin:],
+        last_closes=forward_fill(closes)[begin:],
         volumes=placed.column("volume")[begin:],
     )
 

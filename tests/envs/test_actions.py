@@ -94,6 +94,6 @@ def test_a_number_that_is_none_is_left_for_the_account_to_find(action, place):
 
 @pytest.mark.parametrize("action", [SimplexAction(), ResidualAction()])
 @pytest.mark.parametrize("t", [-1, 60])
-def test_a_session_that_the_panel_does_not_have_is_refused(action, t):
+def test_session_beyond_the_panel_is_refused(action, t):
     with pytest.raises(IndexError, match=f"among the panel's 0..59, but {t} is not"):
         action.start(synthetic_panel(60, 4))(np.zeros((2, 5)), np.array([50, t]))
