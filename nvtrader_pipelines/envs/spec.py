@@ -65,9 +65,9 @@ class EnvSpec(Component):
         knob = (ProportionalCost(bps=self.turnover_cost_bps),) if self.turnover_cost_bps > 0.0 else ()
         return (*knob, *self.costs)
 
-    def with_costs_times(self, factor: float) -> Self:
+    def scale_costs(self, factor: float) -> Self:
         """The same environment in which every trade costs `factor` times as much."""
-        models = tuple(model.times(factor) for model in self.cost_models)
+        models = tuple(model.scale(factor) for model in self.cost_models)
         return self.model_copy(update={"turnover_cost_bps": 0.0, "costs": models})
 
     @property

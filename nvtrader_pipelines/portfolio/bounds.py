@@ -1,17 +1,17 @@
-"""What numbers the program of a portfolio takes, said once for it and for the specs that it is built from."""
+"""Bounds on numbers of the Mean-CVaR program, shared with the specs that build it."""
 
 from typing import Annotated
 
 from pydantic import AfterValidator, PositiveFloat
 
-LARGEST = 1e100  # squares and products of more overflow
+LARGEST = 1e100  # products of larger numbers overflow
 
 
 def checked_risk_aversion(value: float) -> float:
-    """The value.
+    """Return the risk aversion if products with it neither vanish nor overflow.
 
     Raises:
-        ValueError: if it is so small or large that products of it vanish or overflow.
+        ValueError: if it is too small or too large.
     """
     if not 1.0 / LARGEST <= value <= LARGEST:
         raise ValueError(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from nvtrader_pipelines.components.component import kind_of
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits, WeightPipeline
 from nvtrader_pipelines.portfolio.pipeline.limits import GrossExposure, PositionCap
-from nvtrader_pipelines.portfolio.pipeline.stage import one_way
+from nvtrader_pipelines.portfolio.pipeline.stage import one_way_turnover
 from tests.contracts.families import FAMILIES, members, simplex
 from tests.panels import cut, eventful_panel, with_other_future
 from tests.portfolio.pipeline.situations import (
@@ -173,4 +173,4 @@ def test_turnover_limit_holds_unless_a_later_limit_cuts(seed):
     only_eligible[-1] = 1.0 - only_eligible.sum()
     at = situation(PANEL, 100, held=only_eligible)
     found = result_of(alone(limits=(LIMITS[0], *WIDE.limits)), proposal, at)
-    assert one_way(at.held, found.weights) <= WIDE.risk_limits.max_turnover + 1e-12
+    assert one_way_turnover(at.held, found.weights) <= WIDE.risk_limits.max_turnover + 1e-12

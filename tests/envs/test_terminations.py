@@ -89,7 +89,7 @@ def test_a_risk_breach_without_a_limit_is_refused():
         (StopProperly, "form", "multiply"),
     ],
 )
-def test_a_field_out_of_range_is_refused(rule, field, value):
+def test_field_out_of_range_is_refused(rule, field, value):
     with pytest.raises(ValidationError, match=field):
         rule(**{field: value})
 

@@ -19,7 +19,7 @@ from nvtrader_pipelines.portfolio.anchors import (
     Anchor,
     VolatilityTargetAnchor,
     market_returns,
-    trailing,
+    trailing_windows,
 )
 
 ASSET_COLUMNS = 14  # the last two are the anchor's and the held weight
@@ -127,18 +127,18 @@ def asset_columns(panel: MarketPanel) -> NDArray[np.float64]:
 def context_columns(panel: MarketPanel) -> NDArray[np.float64]:
     """The 6 columns all names share, from the equally weighted market, (T, 6)."""
     market = market_returns(panel)
-    months = trailing(market, 63)
-    short = np.maximum(trailing(market, 21).std(axis=1), SMALL)
-    long = np.maximum(trailing(market, SESSIONS_PER_YEAR).std(axis=1), SMALL)
+    months = trailing_windows(market, 63)
+    short = np.maximum(trailing_windows(market, 21).std(axis=1), SMALL)
+    long = np.maximum(trailing_windows(market, SESSIONS_PER_YEAR).std(axis=1), SMALL)
     level = np.cumsum(np.log1p(market))
     counted = np.maximum(panel.eligible.sum(axis=1), 1)
     own_variance = (panel.feature("volatility_63") ** 2 * panel.eligible).sum(axis=1) / counted
     columns = [
-        trailing(market, 21).sum(axis=1) / long / np.sqrt(21.0),
-        trailing(market, SESSIONS_PER_YEAR).sum(axis=1) / long / np.sqrt(SESSIONS_PER_YEAR),
+        trailing_windows(market, 21).sum(axis=1) / long / np.sqrt(21.0),
+        trailing_windows(market, SESSIONS_PER_YEAR).sum(axis=1) / long / np.sqrt(SESSIONS_PER_YEAR),
         np.log(short * np.sqrt(SESSIONS_PER_YEAR) / 0.18),
         np.log(short / long),
-        3.0 * (np.exp(level - trailing(level, SESSIONS_PER_YEAR).max(axis=1)) - 1.0),
+        3.0 * (np.exp(level - trailing_windows(level, SESSIONS_PER_YEAR).max(axis=1)) - 1.0),
         months.var(axis=1) / np.maximum(own_variance, SMALL),  # near the mean correlation of names
     ]
     return np.stack(columns, axis=1)
