@@ -60,12 +60,12 @@ def play(spec, panel=PANEL, n=8, n_steps=25, seed=0, **window):
 @pytest.mark.parametrize("truncates", [True, False])
 def test_rule_truncates_or_terminates_as_specified(rule, truncates):
     steps = play(spec_with(tighten(rule.kind, truncates=truncates)))
-    struck = np.array([step.struck[rule.kind] for step in steps])
-    assert 0 < struck.sum() < struck.size
+    triggered = np.array([step.triggered[rule.kind] for step in steps])
+    assert 0 < triggered.sum() < triggered.size
     ended = np.array([step.truncated if truncates else step.terminated for step in steps])
     other = np.array([step.terminated if truncates else step.truncated for step in steps])
-    assert ended[struck].all()
-    assert not other[struck].any()
+    assert ended[triggered].all()
+    assert not other[triggered].any()
 
 
 @RULES
@@ -75,7 +75,7 @@ def test_account_in_cash_is_never_ended(rule):
     simulation.reset([0, 1], [np.random.default_rng(i) for i in range(2)])
     cash = np.tile([-5.0] * 6 + [5.0], (2, 1)) * 100.0
     for _ in range(15):
-        assert not simulation.step(cash).struck[rule.kind].any()
+        assert not simulation.step(cash).triggered[rule.kind].any()
 
 
 @RULES
@@ -84,7 +84,7 @@ def test_episode_is_unchanged_until_the_rule_ends_it(rule):
     alive = np.ones(8, dtype=bool)
     for step, other in zip(ruled, free, strict=True):
         np.testing.assert_array_equal(step.reward[alive], other.reward[alive])
-        alive &= ~step.struck[rule.kind]
+        alive &= ~step.triggered[rule.kind]
     assert not alive.all()
 
 
@@ -105,7 +105,7 @@ def test_steps_of_many_episodes_equal_single_ones_bit_for_bit(rule, form):
                 np.testing.assert_array_equal(getattr(together, name)[[i]], getattr(own, name))
             for name, values in together.account.reward_terms.items():
                 assert values[i] == own.account.reward_terms[name][0]
-            assert together.struck[rule.kind][i] == own.struck[rule.kind][0]
+            assert together.triggered[rule.kind][i] == own.triggered[rule.kind][0]
 
 
 @RULES
@@ -113,4 +113,4 @@ def test_end_of_an_episode_does_not_look_beyond_the_window(rule):
     spec, window = spec_with(tighten(rule.kind)), {"first": 12, "last": 110}
     steps, others = (play(spec, panel, **window) for panel in (PANEL, with_other_future(PANEL, 110)))
     for step, other in zip(steps, others, strict=True):
-        np.testing.assert_array_equal(step.struck[rule.kind], other.struck[rule.kind])
+        np.testing.assert_array_equal(step.triggered[rule.kind], other.triggered[rule.kind])

@@ -75,10 +75,10 @@ class Learner(Component):
         import torch
         from torch.distributions import Distribution
 
-        from nvtrader_pipelines.envs.simulation import PortfolioSimulation, fitted_scaler
+        from nvtrader_pipelines.envs.simulation import PortfolioSimulation, fit_scaler
 
         windows = normalize_windows(window)
-        scaler = fitted_scaler(panel, env.observation, windows)
+        scaler = fit_scaler(panel, env.observation, windows)
         known = demeaned(panel, windows) if self.demean_returns else panel
         ends = {"first": windows[0][0], "last": windows[-1][1]}
         simulation = PortfolioSimulation(known, env, self.n_portfolios, **ends, stretches=windows, scaler=scaler)

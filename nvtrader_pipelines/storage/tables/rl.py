@@ -69,7 +69,7 @@ TRAJECTORIES = Table(
         turnover double one-way turnover of the step
         terminated boolean equity was gone
         truncated boolean the walk or the episode ended here
-        info string JSON: reward_terms, and the termination that struck
+        info string JSON: reward_terms, and the triggered termination
         """
     ),
     BY_RUN,
