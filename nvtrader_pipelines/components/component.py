@@ -30,7 +30,7 @@ def _reject_boolean_and_text(value: Any) -> Any:
 
 
 def _with_strict_types(schema: Any, owner: type[BaseModel]) -> Any:
-    """Return the schema with numbers, booleans and text kept apart; nested components have their own."""
+    """Make numbers, booleans and text of a schema strict, except in nested components."""
     if isinstance(schema, list):
         return [_with_strict_types(part, owner) for part in schema]
     kind: str | None = schema["type"] if isinstance(schema, dict) else None
@@ -66,7 +66,7 @@ class Component(BaseModel):
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        """Return the JSON Schema, with field comments as descriptions and `kind` as a required field."""
+        """Return the JSON Schema with field comments as descriptions and `kind` required."""
         found = handler(schema)
         own = handler.resolve_ref_schema(found)
         for name, comment in field_comments(cls).items():

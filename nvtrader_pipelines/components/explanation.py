@@ -1,4 +1,4 @@
-"""Explanations of invalid documents: where, what was found, what is allowed, and the nearest name."""
+"""Explanations of invalid documents: place, value found, values allowed, nearest name."""
 
 import json
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ MAX_VALUE_LENGTH = 60  # characters of a value in a message
 
 
 def explain(error: ValidationError, model: type[BaseModel]) -> str:
-    """Explain why a document is no valid `model`: one line with the first three problems and their count."""
+    """Explain in one line why a document is no valid `model`: the first three problems."""
     problems = _root_problems(error.errors(include_url=False))
     found = list(dict.fromkeys(_explain_problem(problem, _schema(model)) for problem in problems))
     if len(found) == 1:
@@ -32,7 +32,7 @@ def _schema(model: type[BaseModel]) -> Node:
 
 
 def _root_problems(problems: Sequence[ErrorDetails]) -> list[ErrorDetails]:
-    """Drop problems that follow from others: a default that needs another field, a shortened list."""
+    """Drop problems that follow from others, as a default that needs another field."""
 
     def is_consequence(problem: ErrorDetails) -> bool:
         depth = len(problem["loc"])

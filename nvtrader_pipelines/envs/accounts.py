@@ -77,7 +77,7 @@ class Accounts:
             term.reset(rows)
 
     def trade(self, target: NDArray[np.float64], is_trading: NDArray[np.bool_], n_sessions: int) -> AccountStep:
-        """Trade the accounts with `is_trading` (n,) to `target` (n, N+1) and hold all for `n_sessions`.
+        """Trade accounts with `is_trading` (n,) to `target` (n, N+1); hold all for `n_sessions`.
 
         Raises:
             ValueError: if an account's equity becomes NaN or infinite.
@@ -163,7 +163,7 @@ def _settle_rows(
     path: NDArray[np.float64],
     ends: NDArray[np.float64],
 ) -> int:
-    """Write equity (n, k) at each close, and equity, peak and drawdown (3, n) at the last; shift recent returns.
+    """Write equity (n, k), the last equity, peak and drawdown (3, n), and recent returns.
 
     Returns the first account whose equity is not finite, or `ALL_FINITE`.
     """

@@ -93,7 +93,7 @@ class ResidualAction(Component):
 
 @njit(cache=True)
 def _shift_logits(logits: FloatArray, bound: float) -> None:
-    """Clip logits (n, N+1) to the bound and subtract each row's maximum, so that no exponential overflows."""
+    """Clip logits (n, N+1) and subtract each row's maximum, so that no exponential overflows."""
     for i in range(len(logits)):
         row, largest = logits[i], -bound
         for j in range(len(row)):

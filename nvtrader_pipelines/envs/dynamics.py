@@ -50,7 +50,7 @@ class Legs:
 
 
 def resolve_fill(fill: FillTiming, panel: MarketPanel) -> FillTiming:
-    """Return the fill timing the panel supports: without opens, `next_open` becomes `next_close`."""
+    """Return the supported fill timing: without opens, `next_open` becomes `next_close`."""
     return "next_close" if fill == "next_open" and panel.overnight_returns is None else fill
 
 
@@ -115,7 +115,7 @@ class Transition:
 
 
 def hold_to_closes(executed: FloatArray, period: HoldingPeriod) -> Iterator[tuple[FloatArray, FloatArray]]:
-    """Yield weights (n, N+1) at each close of the period, and growth (n,) since the fill or the last close."""
+    """Yield weights (n, N+1) and growth (n,) at each close of the period."""
     held = np.empty((period.n_sessions, *executed.shape))
     growth = np.empty((period.n_sessions, len(executed)))
     legs = period.legs
@@ -185,7 +185,7 @@ def hold(
 def _run_transition(
     weights: FloatArray, target: FloatArray, trade: NDArray[np.bool_], period: HoldingPeriod
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Run the compiled loop: portfolios (4, n, N+1), growth before costs and cash (2, n, k), turnover (n,)."""
+    """Run `hold_rows`: portfolios (4, n, N+1), path (2, n, k) and turnover (n,)."""
     legs = period.legs
     _require_shapes(weights, target, trade, period)
     portfolios, turnover = np.empty((4, *weights.shape)), np.empty(len(weights))

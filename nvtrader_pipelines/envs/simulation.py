@@ -81,7 +81,7 @@ class PortfolioSimulation:
         self._begin(rows, [int(self._starts[generator.integers(n_starts)]) for generator in generators])
 
     def rewind(self) -> bool:
-        """Reset portfolios without room for another step to the first start; returns whether there are any.
+        """Reset portfolios without room for a step to the first start; whether there are any.
 
         For portfolios whose episode has ended while others continue, so that no step leaves its stretch.
         """
@@ -186,7 +186,7 @@ def fit_scaler(panel: MarketPanel, observation: Observation, windows: Sequence[W
 
 
 def _episode_starts(stretches: Sequence[Window], spec: EnvSpec) -> NDArray[np.int64]:
-    """Starts of episodes: sessions with room for a whole episode, or the first half of a short stretch.
+    """Sessions with room for a whole episode, or the first half of a short stretch.
 
     Episodes of a short stretch end with it, so that every stretch is trained on. If the only stretch is short, all
     episodes start at its first session.
@@ -202,7 +202,7 @@ def _episode_starts(stretches: Sequence[Window], spec: EnvSpec) -> NDArray[np.in
 
 
 def _stretch_ends(stretches: Sequence[Window], n_sessions: int) -> NDArray[np.int64]:
-    """Last session of each session's stretch, (T,); of the next stretch for sessions between two."""
+    """Last session of each session's stretch, or of the next stretch between two, (T,)."""
     ends = np.array([last for _, last in stretches])
     return ends[np.minimum(np.searchsorted(ends, np.arange(n_sessions)), len(ends) - 1)]
 

@@ -14,7 +14,7 @@ from nvtrader_pipelines.portfolio.costs import CostModel, ProportionalCost
 
 
 class EnvSpec(Component):
-    """Portfolio environment: a decision every `rebal_freq` sessions is filled at `fill`, paid and held."""
+    """Portfolio environment with a decision every `rebal_freq` sessions."""
 
     lookback: Annotated[int, Field(ge=5, le=60)] = 20  # sessions of returns observed
     episode_len: Annotated[int, Field(ge=20, le=120)] = 52  # decisions

@@ -57,7 +57,7 @@ class MarginCallTermination(_Rule):
 
 
 class RiskBreachTermination(_Rule):
-    """End an episode that breaks a risk limit at the step's last close; null switches a limit off.
+    """End an episode that breaks a risk limit at a step's end; null switches a limit off.
 
     Volatility (ddof 0) and CVaR are of the episode's net session returns, with 0 for earlier sessions.
     """

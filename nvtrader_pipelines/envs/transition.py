@@ -1,4 +1,4 @@
-"""Compiled loops of the transition; in one file, so that the compiler's cache never mixes versions."""
+"""Compiled loops of the transition, in one file so that numba's cache mixes no versions."""
 
 import numpy as np
 from numba import njit
@@ -59,7 +59,10 @@ def _trade(  # noqa: PLR0913
     executed: Floats,
     trades: Floats,
 ) -> float:
-    """Write row `i` after its trade within the weight that unpriced names leave, and the trades; returns turnover."""
+    """Write row `i` after its trade, and the trades; returns the turnover.
+
+    Tradable names share the weight that names without a price leave.
+    """
     n_symbols = condition.shape[1]
     frozen, total, net, traded = 0.0, 0.0, 0.0, 0.0
     names = 0.0 * target[i, n_symbols] if trade else 0.0  # a NaN in the target is preserved
@@ -202,7 +205,7 @@ def hold_path(  # noqa: PLR0913
     growth: Floats,
     turnover: Floats,
 ) -> None:
-    """Trade one portfolio, opened in cash, to each of D targets, and hold it to the last of S closes.
+    """Trade one portfolio from cash to each of D targets, and hold it to the last of S closes.
 
     Decisions ascend and are in the panel. Writes `drifted`, `executed` and `trades` (D, N+1); `closing` (S+1, N+1),
     weights at the first decision and each close after it; `growth` (S,) before costs; and `turnover` (D,).

@@ -20,7 +20,7 @@ _UNEXPLAINED = "the adjusted close moved by more than 60 % in one day without vo
 
 
 def clean(bars: pl.DataFrame, deliveries: pl.DataFrame, today: dt.date) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Split delivered rows into clean bars (`silver.clean_bars`) and refused rows (`silver.quarantine`).
+    """Split rows into clean bars (`silver.clean_bars`) and refused ones (`silver.quarantine`).
 
     Every row is in exactly one of the two. A refused row names the first rule it breaks: `rules.ROW_RULES` in
     order, then `duplicate`, then `unexplained_move`. An unreadable file is one quarantined row with line 0. Of two
@@ -39,7 +39,7 @@ def clean(bars: pl.DataFrame, deliveries: pl.DataFrame, today: dt.date) -> tuple
 
 
 def files_without_good_rows(bars: pl.DataFrame, quarantine: pl.DataFrame) -> pl.DataFrame:
-    """Files (source, file) in which every row is bad; rows refused only as duplicates count as good."""
+    """Files (source, file) in which every row is bad; duplicates count as good."""
     bad = quarantine.filter(pl.col("rule") != "duplicate").group_by("source", "file").len("n_bad")
     rows = bars.group_by("source", "file").len("n_rows")
     counts = bad.join(rows, on=["source", "file"], how="left").with_columns(pl.col("n_rows").fill_null(0))
@@ -84,7 +84,7 @@ def _select_one_bar_per_session(sound: pl.DataFrame) -> tuple[pl.DataFrame, pl.D
 
 
 def _drop_duplicates(ordered: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return one row per key, and the others as refused duplicates; input sorted by key and delivery."""
+    """Return one row per key, and refused duplicates; input is sorted by key and delivery."""
     repeated = pl.any_horizontal(_has_key_of_row(1), _has_key_of_row(-1))
     marked = ordered.with_columns(repeated.alias("repeated"))
     single, several = marked.filter(~pl.col("repeated")), marked.filter(pl.col("repeated"))

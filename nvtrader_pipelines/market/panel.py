@@ -1,4 +1,4 @@
-"""Market as dense arrays over (session, symbol), as environments, policies and baselines see it."""
+"""Market as dense arrays over (session, symbol), the input of all decisions."""
 
 import datetime as dt
 import hashlib
@@ -87,12 +87,12 @@ def build_panel(
     max_gap: int = 5,
     snapshot_ids: Mapping[str, int] | None = None,
 ) -> MarketPanel:
-    """Build the panel of one source, from its first session with an eligible symbol; free of NaN.
+    """Build the panel of one source from its first session with an eligible symbol.
 
     The panel has every session of the exchange up to the last bar. A name without a price is not tradable and its
     returns are 0; after more than `max_gap` such sessions it counts as delisted, without hindsight. A bar without an
     open is first priced at its close, so its overnight return is its close return. For a source without volume, the
-    features of volume are left out.
+    features of volume are left out. No array holds a NaN.
 
     Args:
         returns: rows of `gold.returns` of one source.

@@ -1,4 +1,4 @@
-"""Parsing of delivered text into dates and numbers: polars expressions, null where parsing fails."""
+"""Parsers of delivered text as polars expressions, null where parsing fails."""
 
 import polars as pl
 

@@ -91,7 +91,7 @@ class RegimeLabels:
 def segment_regimes(
     market_returns: NDArray[np.float64], params: SliceAndMergeRegimeParams | None = None
 ) -> RegimeSegments:
-    """Segment a market by its simple returns per session, (T,), and label the regimes; looks ahead.
+    """Segment a market by its session returns (T,) and label the regimes; looks ahead.
 
     A low-pass Butterworth filter of order 4 runs over the log index forwards and backwards, which has no delay, so
     turning points stay in place; `lfilter` would delay them and still need the future for the merges. A segment begins
@@ -182,7 +182,7 @@ def _require_valid_returns(
 
 
 def _low_pass(levels: NDArray[np.float64], period: int) -> NDArray[np.float64]:
-    """Filter out swings shorter than `period` sessions; 2 / period in units of the Nyquist frequency."""
+    """Filter out swings shorter than `period` sessions: cutoff 2 / period of Nyquist's."""
     return scipy.signal.sosfiltfilt(scipy.signal.butter(FILTER_ORDER, 2.0 / period, output="sos"), levels)
 
 

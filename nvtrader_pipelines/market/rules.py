@@ -16,7 +16,7 @@ MAX_MOVE = 0.6  # largest one-day move of the adjusted close that needs no volum
 
 @dataclass(frozen=True, eq=False)
 class Rule:
-    """Rule for rows; its expressions read the text columns and their parsed twins `parsed_<name>`."""
+    """Rule for rows; expressions read text columns and their parsed twins `parsed_<name>`."""
 
     name: str
     broken: pl.Expr

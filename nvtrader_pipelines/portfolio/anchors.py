@@ -31,7 +31,7 @@ def fill_with_cash(weights: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def equal_weights(panel: MarketPanel) -> NDArray[np.float64]:
-    """Equal weights of each session's eligible names, (T, N+1), cash last; cash if none is eligible."""
+    """Equal weights of eligible names, (T, N+1), cash last; all cash if none is eligible."""
     weights = np.zeros((len(panel.sessions), len(panel.symbols) + 1))
     counted = panel.eligible.sum(axis=1, keepdims=True)
     weights[:, :-1] = panel.eligible / np.maximum(counted, 1)

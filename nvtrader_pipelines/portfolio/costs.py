@@ -134,7 +134,7 @@ def total_cost(models: Sequence[CostModel], panel: MarketPanel) -> CostFunction:
 
 
 def trailing_volatility(panel: MarketPanel, window: int, unknown: float) -> FloatArray:
-    """Volatility per session (ddof 1) of each name over the `window` sessions before each, (T, N).
+    """Volatility (ddof 1) of each name over the `window` sessions before each, (T, N).
 
     Only sessions with a price count; `unknown` if there are fewer than two.
     """

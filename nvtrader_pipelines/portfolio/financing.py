@@ -10,7 +10,7 @@ DAYS_PER_YEAR = 360.0  # ACT/360, the money market's day count for the US dollar
 
 
 class Financing(Component):
-    """Yearly rates on borrowed cash and on the value of short positions, by calendar days over 360 (ACT/360).
+    """Yearly rates on borrowed cash and on short positions, by calendar days over 360 (ACT/360).
 
     A position held at a close pays for the calendar days to the next close (three from a Friday), on its value at that
     close; a position opened and closed within a session pays nothing. A negative weight of cash is borrowed, so only
@@ -25,7 +25,7 @@ class Financing(Component):
     borrow_fee: NonNegativeFloat = 0.005  # per year, on the value of names sold short
 
     def charges(self, sessions: NDArray[np.datetime64]) -> NDArray[np.float64]:
-        """Charges since the previous session, fractions of borrowed cash and of short value, (T, 2); 0 at first."""
+        """Charges per session as fractions of borrowed cash and of short value, (T, 2)."""
         days = np.diff(sessions.astype("datetime64[D]").astype(np.int64), prepend=0)
         days[:1] = 0
         return days[:, None] / DAYS_PER_YEAR * np.array([self.margin_rate, self.borrow_fee])

@@ -17,7 +17,7 @@ Solver = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
 
 class NoSolutionError(ValueError):
-    """The optimizer found no portfolio for these returns."""
+    """Failure of the optimizer to find a portfolio for the returns."""
 
 
 def minimum_variance_weights(returns: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -43,7 +43,7 @@ def minimum_variance_weights(returns: NDArray[np.float64]) -> NDArray[np.float64
 
 
 def mean_cvar_weights(returns: NDArray[np.float64], confidence_level: float = 0.95) -> NDArray[np.float64]:
-    """Weights (N,) that maximize mean less CVaR per period, for equally likely simple returns (S, N).
+    """Weights (N,) that maximize mean less CVaR of equally likely simple returns (S, N).
 
     If the optimum is not unique, the result is the vertex where the simplex algorithm stops: equal returns give equal
     weights.
@@ -67,7 +67,7 @@ _cached_weights: dict[tuple[str, bytes], NDArray[np.float64]] = {}  # a few hund
 
 
 def _solve_cached(objective: str, solve: Solver, returns: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Solve, or return the cached weights: experiments repeat windows, which take 3 to 40 ms each."""
+    """Solve or return cached weights: experiments repeat windows, 3 to 40 ms each."""
     key = objective, hashlib.sha256(repr(returns.shape).encode() + returns.tobytes()).digest()
     if key not in _cached_weights:
         _cached_weights[key] = _solve_cleanly(solve, returns)

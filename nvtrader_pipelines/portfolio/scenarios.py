@@ -48,7 +48,7 @@ RandomNumbers = np.random.Generator | CommonRandomNumbers
 
 
 class KernelDensity(Component):
-    """Sessions drawn at random and smoothed by a Gaussian kernel that preserves mean and covariance.
+    """Sessions drawn and smoothed by a Gaussian kernel that preserves mean and covariance.
 
     Each session is x = mean + (past - mean + bandwidth * noise) / sqrt(1 + bandwidth**2) in log returns, with noise of
     the full covariance C of the past (over T): x has exactly its mean and C. The sessions of a horizon h are
@@ -79,10 +79,11 @@ class KernelDensity(Component):
 
 
 class PlainKernelDensity(Component):
-    """Sessions drawn from a Gaussian kernel density, with variance 1 + bandwidth**2 times the past's.
+    """Sessions drawn from a plain Gaussian kernel density, wider than the past.
 
-    The kernel has bandwidth**2 times the sample covariance (over T - 1) of the log returns; the sessions of a horizon
-    are independent. Losses grow with the deviation: by 16 % at 8 names, 504 sessions and Scott's bandwidth.
+    The variance is 1 + bandwidth**2 times the past's. The kernel has bandwidth**2 times the sample covariance (over T -
+    1) of the log returns; the sessions of a horizon are independent. Losses grow with the deviation: by 16 % at 8
+    names, 504 sessions and Scott's bandwidth.
 
     Source: Scott (1992), section 6; the density of scipy.stats.gaussian_kde.
     """
@@ -105,13 +106,13 @@ class PlainKernelDensity(Component):
 
 
 class Historical(Component):
-    """All overlapping stretches of `horizon` past sessions, oldest first: T - horizon + 1 scenarios."""
+    """All T - horizon + 1 overlapping stretches of `horizon` past sessions, oldest first."""
 
     kind: Literal["historical"] = "historical"
     horizon: Horizon = 1  # sessions
 
     def draw(self, returns: FloatArray, generator: RandomNumbers) -> FloatArray:  # noqa: ARG002 - one signature
-        """Compute simple returns over the horizon (T - horizon + 1, N) from past session returns (T, N).
+        """Compute returns over the horizon (T - horizon + 1, N) from past session returns (T, N).
 
         Raises:
             ValueError: if the returns are not finite, not above -1, or fewer than two sessions or the horizon.
@@ -210,7 +211,7 @@ def _bandwidth(bandwidth: float | str, logs: FloatArray) -> float:
 
 
 def _square_root(centered: FloatArray) -> FloatArray:
-    """Return A (min(T, N), N) with A'A the covariance: the triangular QR factor of the deviations.
+    """Return A (min(T, N), N) with A'A the covariance, by QR of the deviations.
 
     Nothing is inverted and the covariance is never formed, so identical or constant names, or more names than sessions,
     need no jitter; few sessions also need fewer normals. The signs of its rows are fixed like those of a Cholesky
@@ -222,7 +223,7 @@ def _square_root(centered: FloatArray) -> FloatArray:
 
 
 def _positions(uniforms: FloatArray, n_sessions: int) -> NDArray[np.int64]:
-    """Map uniform numbers to positions below n_sessions; the product never rounds up to n_sessions."""
+    """Map uniform numbers to positions; the product never rounds up to n_sessions."""
     return (uniforms * n_sessions).astype(np.int64)
 
 
@@ -237,7 +238,10 @@ def _draw_smoothed(
 def _compound(
     logs: FloatArray, drawn: NDArray[np.int64], smoothing: tuple[FloatArray, FloatArray] | None = None
 ) -> FloatArray:
-    """Compound drawn sessions (horizon, S), and normals (S, K) times noise (K, N), to simple returns (S, N)."""
+    """Compound drawn sessions (horizon, S), plus smoothing, to simple returns (S, N).
+
+    Smoothing is normals (S, K) times noise (K, N).
+    """
     n_scenarios, n_names = drawn.shape[1], logs.shape[1]
     totals = np.zeros((n_scenarios, n_names))
     step = max(1, BLOCK_SIZE // n_names)

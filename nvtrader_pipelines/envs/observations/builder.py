@@ -1,4 +1,4 @@
-"""Interface of observations: the market's columns are computed once, the account's at each step."""
+"""Interface of observations: market columns computed once, account columns per step."""
 
 import operator
 from dataclasses import dataclass

@@ -20,7 +20,7 @@ FLOATS_PER_CACHE_LINE = 16  # float32
 
 
 class LookbackObservation(Component):
-    """`lookback` sessions of each name's log returns, its features, held weights with cash, and drawdown.
+    """Window of each name's log returns, features, held weights with cash, and drawdown.
 
     Returns and features are centered and scaled by statistics of the training period, one pair per feature.
     """
@@ -71,7 +71,7 @@ class LookbackBuilder:
         self.layout = ObservationLayout(self.length, n_symbols, lookback)
 
     def observe(self, t: NDArray[np.int64], view: AccountView) -> NDArray[np.float32]:
-        """Build observations (n, length) at the closes of `t` (n,); returns before the first session are 0.
+        """Build observations (n, length) at the closes of `t` (n,); earlier returns are 0.
 
         Raises:
             IndexError: if a session is not in the panel.

@@ -1,4 +1,4 @@
-"""Observation for a network shared by all names: equal columns per name, and a common context."""
+"""Observation for a network shared by all names: columns per name, and a context."""
 
 from typing import ClassVar, Literal
 
@@ -29,9 +29,10 @@ MIN_SCALE = 1e-8
 
 
 class PerAssetObservation(Component):
-    """14 columns per name (trends in units of its volatility, volatility, drawdown, ranks, weights), 7 of context.
+    """Observation of 14 columns per name and 7 of context, for a network shared by all names.
 
-    All scaling is fixed, so nothing is fitted. Needs momentum, return, volatility, drawdown and rank features.
+    Columns per name are trends in units of its volatility, volatility, drawdown, ranks and weights. All scaling is
+    fixed, so nothing is fitted. Needs momentum, return, volatility, drawdown and rank features.
     """
 
     has_window: ClassVar[bool] = False  # whether there is a window of past returns

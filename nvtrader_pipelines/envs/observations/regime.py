@@ -53,7 +53,7 @@ class RegimeObservation(Component):
 
 
 class RegimeBuilder(LookbackBuilder):
-    """Builder of (lookback * N returns, N * F features, slope, regimes, N+1 weights, 1 drawdown) columns."""
+    """Builder of returns, features, slope, regimes, N+1 weights and drawdown."""
 
     def __init__(
         self, panel: MarketPanel, scaler: ObservationScaler, lookback: int, observation: RegimeObservation
@@ -67,7 +67,7 @@ class RegimeBuilder(LookbackBuilder):
 
 
 def trailing_slopes(panel: MarketPanel, window: int) -> NDArray[np.float64]:
-    """Least-squares slope per session of the equal-weight log index over the last `window` sessions, (T,).
+    """Least-squares slope of the equal-weight log index over `window` sessions, (T,).
 
     The index is flat before the first session. Row t depends on the `window - 1` returns up to t alone, to the last
     bit.

@@ -1,4 +1,4 @@
-"""Differential ratios: marginal effect of a return on a moving Sharpe or downside deviation ratio."""
+"""Differential Sharpe and downside deviation ratios: the effect of one more return."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ MIN_VARIANCE = 1e-8  # squared session return, (1 basis point)^2; below, ratios 
 
 
 def differential_sharpe(returns: FloatArray, mean: FloatArray, square: FloatArray) -> FloatArray:
-    """Derivative of A / sqrt(B - A^2) by the rate of A and B, at the next return R; 0 if B - A^2 is near 0.
+    """Derivative of A / sqrt(B - A^2) by the rate, at the next return R; 0 if B nears A^2.
 
     D = (B * (R - A) - A * (R^2 - B) / 2) / (B - A^2)^(3/2), with the moving moments A and B from before R.
 
@@ -58,7 +58,7 @@ _DOWNSIDE = _Ratio(differential_downside, lambda returns: np.minimum(returns, 0.
 
 
 class DifferentialSharpe(Component):
-    """Differential Sharpe ratio of each net session return, summed over the step; near R / volatility.
+    """Differential Sharpe ratio of each net session return, summed over the step.
 
     Moments move by A += eta * (R - A) and B += eta * (R^2 - B), and start at A = 0 and B = initial_volatility^2 in
     each episode. A session whose B - A^2 is at most (1 basis point)^2 counts as 0. Source: Moody & Saffell (2001).
@@ -75,7 +75,7 @@ class DifferentialSharpe(Component):
 
 
 class DifferentialDownside(Component):
-    """Differential downside deviation ratio (D3R) of each net session return, summed over the step.
+    """Differential downside deviation ratio (D3R) of net session returns, summed over the step.
 
     Moments move by A += eta * (R - A) and DD^2 += eta * (min(R, 0)^2 - DD^2), and start at A = 0 and
     DD = initial_volatility in each episode. A session whose DD^2 is at most (1 basis point)^2 counts as 0.
@@ -110,7 +110,7 @@ class _MovingRatio:
         return self._term.weight * total
 
     def reset(self, rows: Sequence[int]) -> None:
-        """The accounts `rows` begin an episode."""
+        """Reset the moments of the accounts `rows`, which begin an episode."""
         self._mean[list(rows)] = 0.0
         self._square[list(rows)] = self._term.initial_volatility**2
 

@@ -83,7 +83,7 @@ def expected_shortfalls(returns: NDArray[np.float64], confidence_level: float) -
 
 
 def volatilities(returns: NDArray[np.float64], window: int) -> NDArray[np.float64]:
-    """Standard deviation (ddof 0) of the last `window` returns of each row (n, S), fractions (n,)."""
+    """Standard deviation (ddof 0) of the last `window` returns of each row (n, S), (n,)."""
     deviations = np.empty(len(returns))
     _deviations(returns, window, deviations)
     return deviations

@@ -25,7 +25,7 @@ class TurnoverPenalty(Component):
 
 
 class ImplementationShortfall(Component):
-    """Return of a paper portfolio, filled at the decision's close without cost, less the net return.
+    """Return of a paper portfolio filled at the decision's close, less the net return.
 
     Both start from the weights held at the decision and are held to the step's last close, so the shortfall includes
     cost, the move from decision to fill, and trades that did not fill. It is negative if the delay helped, and 0 for an

@@ -53,7 +53,7 @@ def feature_schema(features: Sequence[Feature] = FEATURES) -> pl.Schema:
 
 
 def compute_features(returns: pl.DataFrame, features: Sequence[Feature] = FEATURES) -> pl.DataFrame:
-    """Compute the features of every bar (`gold.features`), null if unknown, in the order of `returns`.
+    """Compute features of every bar (`gold.features`) in the order of `returns`, or null.
 
     Args:
         returns: rows of `gold.returns`, of any number of sources; the whole history of each.

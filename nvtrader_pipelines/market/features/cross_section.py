@@ -22,7 +22,7 @@ Ranked = Annotated[
 
 
 class CrossSectionalRank(Component):
-    """Rank of another feature among the source's names of the session, from -1 (lowest) to 1 (highest).
+    """Rank of another feature among a session's names, from -1 (lowest) to 1 (highest).
 
     Only names with a price in the session and one at least `min_history` sessions earlier are ranked, as these are
     the eligible ones. Ties share their mean rank, and a single name has rank 0.

@@ -15,7 +15,7 @@ MIN_SHARE = 0.8  # share of the window's returns that must be known; missing one
 
 
 class Volatility(Component):
-    """Standard deviation (ddof 1) of daily log returns over the last `window` sessions, per session."""
+    """Standard deviation (ddof 1) of daily log returns over the last `window` sessions."""
 
     kind: Literal["volatility"] = "volatility"
     window: int = Field(21, ge=3)  # sessions

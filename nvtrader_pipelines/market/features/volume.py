@@ -14,7 +14,7 @@ from nvtrader_pipelines.market.history import PriceHistory, apply_rolling
 
 
 class VolumeScore(Component):
-    """Z-score of log(1 + volume) over the last `window` sessions, including the current one; 0 if all are equal."""
+    """Z-score of log(1 + volume) over the last `window` sessions; 0 if volumes are equal."""
 
     kind: Literal["volume_score"] = "volume_score"
     window: int = Field(21, ge=3)  # sessions

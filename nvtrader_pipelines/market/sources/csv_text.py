@@ -55,7 +55,7 @@ def read_csv_text(content: bytes) -> CsvText:
 
 
 def split_fields(lines: pl.DataFrame, width: int, separator: str) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Split lines of exactly `width` fields into columns `line, "0", "1", …`; return the others as they are."""
+    """Split lines of `width` fields into columns `line, "0", "1", …`; return others as they are."""
     bare = _unquoted()
     sound = (bare.str.count_matches(separator, literal=True) == width - 1) & ~bare.str.contains('"', literal=True)
     good, broken = lines.filter(sound), lines.filter(~sound)

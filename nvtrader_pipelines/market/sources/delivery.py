@@ -10,7 +10,7 @@ from nvtrader_pipelines.market.tables import DELIVERED
 
 
 class UnreadableFile(ValueError):  # noqa: N818 - describes the file
-    """A whole file is refused, by a named rule and with a reason."""
+    """Refusal of a whole file, with the name of the rule and the reason."""
 
     def __init__(self, rule: str, reason: str) -> None:
         super().__init__(reason)
@@ -19,7 +19,7 @@ class UnreadableFile(ValueError):  # noqa: N818 - describes the file
 
 
 class SourceUnavailable(RuntimeError):  # noqa: N818 - describes the source
-    """A source cannot deliver now; the message says what to do."""
+    """Failure of a source to deliver; the message says what to do."""
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ def rows_from_csv(text: CsvText, file: str) -> pl.DataFrame:
 
 
 def rows_from_columns(fields: pl.DataFrame, header: Sequence[str], file: str) -> pl.DataFrame:
-    """Read the rows of a table with one row per bar; `fields` has `line` and the header's columns.
+    """Read a table with one row per bar; `fields` has `line` and the header's columns.
 
     Without a column of symbols, the whole table belongs to the symbol in the file's name (`AAPL.csv`,
     `aapl_2015-2020.csv`).

@@ -1,4 +1,4 @@
-"""Allocators: from a policy's proposal to weights of the selected names; its cash stays cash."""
+"""Allocators: weights of the selected names from a policy's proposal; its cash stays."""
 
 from collections.abc import Callable
 from typing import Annotated, Literal, Self
@@ -19,7 +19,7 @@ History = Annotated[int, Field(ge=2)]
 
 
 class PolicyAction(Component):
-    """The policy's own weights; the weight of names that were not selected is cash."""
+    """Policy's own weights; the weight of names that were not selected is cash."""
 
     kind: Literal["policy_action"] = "policy_action"
 
@@ -47,7 +47,7 @@ class EqualWeightAllocator(Component):
 
 
 class MinimumVarianceAllocator(Component):
-    """Minimum variance of the selected names, scaled to the policy's exposure; 1/N without history.
+    """Minimum variance of the selected names at the policy's exposure; 1/N without history.
 
     Source: Markowitz (1952) under the shrunk covariance of Ledoit & Wolf (2004).
     """
@@ -215,7 +215,7 @@ class MeanCvarTilt(_ScenarioAllocator):
 
 
 def _cache_last(compute: Callable[[Past], FloatArray]) -> Callable[[Past], FloatArray]:
-    """Cache the last result of a function of past returns: decisions between two estimates share it."""
+    """Cache the last result, which decisions between two estimates share."""
     known: dict[tuple[int, bytes], FloatArray] = {}
 
     def cached(past: Past) -> FloatArray:
@@ -229,7 +229,7 @@ def _cache_last(compute: Callable[[Past], FloatArray]) -> Callable[[Past], Float
 
 
 def _invest(selection: Selection, portfolio: FloatArray, reason: str) -> tuple[FloatArray, str]:
-    """Scale a portfolio (N,) to the policy's exposure, and add cash; all cash if no name is selected."""
+    """Scale a portfolio (N,) to the policy's exposure and add cash."""
     if not selection.names.any() or selection.exposure == 0.0:
         return selection.weights, ""
     held = int((portfolio > 0.0).sum())
@@ -249,7 +249,7 @@ def _equal_weights(names: BoolArray) -> FloatArray:
 
 
 def _center(selection: Selection) -> FloatArray:
-    """The policy's weights (N,) of the selected names, scaled to its exposure; 1/N if it has none."""
+    """Scale the policy's selected weights (N,) to its exposure; 1/N if they are zero."""
     selected = selection.weights[:-1]
     total = selected.sum()
     return (

@@ -18,7 +18,7 @@ class Past(NamedTuple):
 
 
 class EstimationWindow:
-    """Window of `history` sessions up to the last multiple of `every` sessions, up to the decision's own.
+    """Window of `history` sessions that ends at the last multiple of `every` sessions.
 
     Between two multiples the returns are the same, so that callers may cache results.
     """
@@ -29,7 +29,7 @@ class EstimationWindow:
         self._listed_at = np.where(known, panel.tradable.argmax(axis=0), len(panel.sessions))  # (N,) first price
 
     def past(self, selected: BoolArray, t: int) -> Past | None:
-        """Return the past of the selected names (N,) that were listed by the window's start; None without any.
+        """Return the past of selected names (N,) listed by the window's start; None if none was.
 
         Raises:
             ValueError: if a return is not finite.

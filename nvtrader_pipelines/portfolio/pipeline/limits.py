@@ -25,7 +25,7 @@ ROUNDING = 1e-12  # tolerance of a sum of weights
 
 
 class TurnoverLimit(Component):
-    """Cap on turnover: weights are held + k * (target - held), with the largest k within the limit.
+    """Cap on turnover: trade held + k * (target - held) with the largest k within the limit.
 
     Held names that are not eligible are sold first and in full, which counts. Held names that are no longer selected
     are sold step by step. It is the first limit, and later limits may exceed it: they hold even if the held weights

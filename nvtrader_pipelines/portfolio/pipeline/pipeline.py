@@ -1,4 +1,4 @@
-"""Weight pipeline: select, allocate, time, limit; shared by back-test, replay, paper and live trading."""
+"""Weight pipeline, shared by back-test, replay, paper and live trading."""
 
 from collections.abc import Callable
 from typing import Self
@@ -79,7 +79,7 @@ class WeightPipeline(Component):
         return max(getattr(stage, "lookback", 1) for stage in (self.selector, self.allocator, self.timing))
 
     def start(self, panel: MarketPanel) -> Run:
-        """Return the pipeline for one panel: it maps a proposal (N+1,) and a situation to target weights.
+        """Return the pipeline for one panel, from a proposal (N+1,) to target weights.
 
         The pipeline raises a ValueError if a proposal or a stage's weights are not finite.
 
@@ -113,7 +113,7 @@ class WeightPipeline(Component):
 
 
 def _apply(before: StageWeights, name: str, found: tuple[FloatArray, str], situation: Situation) -> StageWeights:
-    """Return the stage's weights; the same array as before, and no reason, if the names' are unchanged."""
+    """Return the stage's weights; the array before and no reason if names are unchanged."""
     weights, reason = found
     if np.array_equal(weights[:-1], before.weights[:-1]):  # cash follows from the names, up to rounding
         return StageWeights(name, before.weights)

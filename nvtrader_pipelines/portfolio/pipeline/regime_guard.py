@@ -26,14 +26,15 @@ RemainingShare = Annotated[float, Field(ge=0.0, le=1.0)]
 
 
 class RegimeGuard(Component):
-    """Three guards on the weights; none raises the sum of the names, and a share of 1 switches one off.
+    """Three guards that lower exposure or slow trading; a share of 1 switches one off.
 
-    A drawdown above `max_drawdown` scales the weights by `drawdown_share`, and a return over the last `window` sessions
-    below `min_trailing_return` by `trailing_return_share`; if both apply, by the smaller. If the one-way turnover to
-    the scaled weights is above `max_turnover`, only `turnover_share` of the trade is made, unless no name is held;
-    names no longer selected are then sold step by step. A threshold of null is fitted to the unadjusted account's path
-    on the training sessions, never on test sessions: the quantile, or for returns one minus the quantile and at most 0.
-    Each stretch of the training has its own account, so that no return, drawdown or turnover spans a gap.
+    No guard raises the sum of the names. A drawdown above `max_drawdown` scales the weights by `drawdown_share`, and a
+    return over the last `window` sessions below `min_trailing_return` by `trailing_return_share`; if both apply, by the
+    smaller. If the one-way turnover to the scaled weights is above `max_turnover`, only `turnover_share` of the trade
+    is made, unless no name is held; names no longer selected are then sold step by step. A threshold of null is fitted
+    to the unadjusted account's path on the training sessions, never on test sessions: the quantile, or for returns one
+    minus the quantile and at most 0. Each stretch of the training has its own account, so that no return, drawdown or
+    turnover spans a gap.
 
     Source: the regime guard of lee101/stock-prediction, whose thresholds were quantiles of the test window and whose
     guard on returns changed only the training reward; here all three act on the weights.

@@ -43,7 +43,7 @@ class Liquidity(Component):
 
     @property
     def lookback(self) -> int:
-        """The window."""
+        """Sessions of the window."""
         return self.window
 
     def start(self, panel: MarketPanel) -> Select:
@@ -90,7 +90,7 @@ class LowVolatility(Component):
 
 
 class MomentumTopK(Component):
-    """The k eligible names with the highest 12-1 momentum; ties are broken by symbol.
+    """Top k eligible names by 12-1 momentum; ties are broken by symbol.
 
     Source: Jegadeesh & Titman (1993).
     """
@@ -132,7 +132,7 @@ def _feature(panel: MarketPanel, name: str, kind: str) -> Callable[[int], FloatA
 
 
 def _lowest(values: FloatArray, eligible: BoolArray, k: int) -> BoolArray:
-    """The k eligible names with the lowest values, (N,); ties are broken by position."""
+    """Select the k eligible names with the lowest values, (N,); ties are broken by position."""
     lowest = np.argsort(np.where(eligible, values, np.inf), kind="stable")[:k]
     chosen = np.zeros(len(eligible), dtype=np.bool_)
     chosen[lowest] = True

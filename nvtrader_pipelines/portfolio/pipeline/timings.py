@@ -1,4 +1,4 @@
-"""Timings: the share of the weights held, by the state of market and account; the rest is cash."""
+"""Timings: the invested share of the weights, by the state of market and account."""
 
 from collections.abc import Sequence
 from typing import Annotated, ClassVar, Literal
@@ -20,7 +20,7 @@ from nvtrader_pipelines.portfolio.pipeline.turbulence import TurbulenceTiming
 
 
 class ConstantTiming(Component):
-    """A constant share of the weights."""
+    """Constant share of the weights."""
 
     kind: Literal["constant"] = "constant"
     needs_fit: ClassVar[bool] = False  # whether thresholds must be fitted before use

@@ -23,7 +23,7 @@ from nvtrader_pipelines.portfolio.pipeline.stage import (
 
 
 def turbulence_index(panel: MarketPanel, t: int, history: int) -> float | None:
-    """Squared Mahalanobis distance of the returns of session `t` from those of the `history` sessions before it.
+    """Squared Mahalanobis distance of session `t`'s returns from `history` earlier sessions.
 
     Only names with a price at `t` that were listed when the history began count; None if there is no such name or too
     little history. Directions without past variance do not count.
