@@ -7,47 +7,33 @@ import io
 import json
 import textwrap
 import tokenize
+from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import Any, cast, get_args
+from itertools import chain
+from typing import Any, Self, cast, get_args
 
-from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    GetJsonSchemaHandler,
+    ModelWrapValidatorHandler,
+    ValidationError,
+    model_validator,
+)
 from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema, PydanticCustomError, core_schema
-
-_PARTS = ("fields", "choices", "schema", "items_schema", "values_schema")  # keys of a schema that hold other schemas
+from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError
 
 
-def _reject_boolean(value: Any) -> Any:
-    if isinstance(value, bool):
-        raise PydanticCustomError("number_type", "Input should be a number, not a boolean")
-    return value
-
-
-def _reject_boolean_and_text(value: Any) -> Any:
-    if isinstance(value, bool | str):
-        raise PydanticCustomError("number_type", "Input should be a whole number, not a boolean or text")
-    return value
-
-
-def _with_strict_types(schema: Any, owner: type[BaseModel]) -> Any:
-    """Make numbers, booleans and text of a schema strict, except in nested components."""
-    if isinstance(schema, list):
-        return [_with_strict_types(part, owner) for part in schema]
-    kind: str | None = schema["type"] if isinstance(schema, dict) else None
-    if kind == "bool":
-        return {**schema, "strict": True}
-    if kind in {"int", "float"}:
-        check = _reject_boolean_and_text if kind == "int" else _reject_boolean
-        return core_schema.no_info_before_validator_function(check, cast("CoreSchema", schema))
-    if kind is None or (kind == "model" and schema["cls"] is not owner):
-        return schema
-    return {name: _part_with_strict_types(part, owner) if name in _PARTS else part for name, part in schema.items()}
-
-
-def _part_with_strict_types(part: Any, owner: type[BaseModel]) -> Any:
-    if isinstance(part, dict) and not isinstance(part.get("type"), str):  # schemas by the names of fields or choices
-        return {name: _with_strict_types(schema, owner) for name, schema in part.items()}
-    return _with_strict_types(part, owner)
+def _conversion_errors(data: Any, found: Any, loc: tuple[str | int, ...]) -> Iterator[InitErrorDetails]:
+    """Yield errors for values converted between booleans and numbers, or from text to integers."""
+    if isinstance(found, tuple):
+        data, found = dict(enumerate(data)), dict(enumerate(found))
+    if isinstance(found, dict):
+        for key, value in found.items():
+            yield from _conversion_errors(data[key], value, (*loc, key))
+    elif isinstance(data, bool) != isinstance(found, bool) or (isinstance(data, str) and isinstance(found, int)):
+        wrong = PydanticCustomError("wrong_type", "Input should not be a boolean for a number, nor the reverse")
+        yield InitErrorDetails(type=wrong, loc=loc, input=data)
 
 
 class Component(BaseModel):
@@ -59,10 +45,16 @@ class Component(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True)
 
+    @model_validator(mode="wrap")
     @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Return the validating schema."""
-        return _with_strict_types(handler(source), cls)
+    def _reject_conversions(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        component = handler(data)
+        if isinstance(data, Mapping):
+            parts = (_conversion_errors(data[name], getattr(component, name), (name,)) for name in data)
+            errors = list(chain.from_iterable(parts))
+            if errors:
+                raise ValidationError.from_exception_data(cls.__name__, errors)
+        return component
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
