@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field, JsonValue
 
 from nvtrader_pipelines.components.component import Component
-from nvtrader_pipelines.components.explanation import nearest, shown
+from nvtrader_pipelines.components.explanation import format_value, suggest
 from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.evaluation.splits import MIN_TEST_SESSIONS, Fold
 
@@ -121,8 +121,8 @@ def replaced(node: Any, parts: Sequence[str], value: Any, path: str = "the exper
     key = int(here) if isinstance(node, list) and here.isdigit() and here == str(int(here)) else here
     if key not in inside:
         names = sorted(map(str, inside))
-        known = f"has {', '.join(names)}" if names else f"is {shown(node)}"
-        near = nearest(here, names) or "; name a field that is there"
+        known = f"has {', '.join(names)}" if names else f"is {format_value(node)}"
+        near = suggest(here, names) or "; name a field that is there"
         raise ValueError(f"design.field: there is no field {here!r}, since {path} {known}{near}")
     if parts == ["kind"]:
         return node if inside["kind"] == value else {"kind": value}

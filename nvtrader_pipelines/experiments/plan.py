@@ -13,7 +13,7 @@ from nvtrader_pipelines.evaluation.splits import BacktestPaths, Fold
 from nvtrader_pipelines.experiments.identity import run_code
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.market.features import LOOK_BACK
-from nvtrader_pipelines.market.panel import MarketPanel, Window, panel_digest, windows_of
+from nvtrader_pipelines.market.panel import MarketPanel, Window, normalize_windows, panel_digest
 from nvtrader_pipelines.policies.agents import Fit
 from nvtrader_pipelines.policies.archive import PolicyCard
 from nvtrader_pipelines.policies.training import TrainingTask
@@ -163,7 +163,7 @@ class RunPlan:
             ValueError: as `training_window`.
         """
         history, found = self.spec.pipeline.timing.history, []
-        for first, last in windows_of(self.training_window(fold)):
+        for first, last in normalize_windows(self.training_window(fold)):
             tested = max((end for _, end in fold.test if end < first), default=None)
             start = first if tested is None else max(first, tested + 1 + history)
             if start <= last:
@@ -196,7 +196,7 @@ class RunPlan:
     def card(self, task: TrainingTask, fit: Fit) -> PolicyCard:
         """The card of one trained policy."""
         sessions = self.panel.sessions
-        days = tuple((str(sessions[first]), str(sessions[last])) for first, last in windows_of(task.window))
+        days = tuple((str(sessions[first]), str(sessions[last])) for first, last in normalize_windows(task.window))
         return PolicyCard(
             experiment=self.spec.partition_key,
             spec_hash=self.spec.spec_hash,

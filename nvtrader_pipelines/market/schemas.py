@@ -1,4 +1,4 @@
-"""What the cleaned tables must satisfy, as pandera schemas; asset checks validate against them."""
+"""Pandera schemas of the cleaned tables; asset checks validate against them."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""The columns of the market's tables."""
+"""Columns of the market's tables."""
 
 import polars as pl
 

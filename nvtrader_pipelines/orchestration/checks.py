@@ -20,7 +20,7 @@ from nvtrader_pipelines.experiments.sealed_run import SealedRun
 from nvtrader_pipelines.experiments.spec import MarketChoice
 from nvtrader_pipelines.market import schemas
 from nvtrader_pipelines.market.cleaning import files_without_good_rows
-from nvtrader_pipelines.market.returns import calendar_gaps, told_gaps
+from nvtrader_pipelines.market.returns import calendar_gaps, describe_gaps
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.reports import asset_key
 from nvtrader_pipelines.promotion.findings import (
@@ -107,7 +107,7 @@ def calendar_has_no_gaps(store: dg.ResourceParam[Store]) -> dg.AssetCheckResult:
     rows = store.tables.read(RETURNS, columns=["source", "symbol", "session", "span"])
     gaps = calendar_gaps(rows)
     found = verdict(gaps, len(rows), dg.AssetCheckSeverity.WARN)
-    return found._replace(description="\n".join(told_gaps(gaps, MarketChoice().max_gap)[-SHOWN:]))
+    return found._replace(description="\n".join(describe_gaps(gaps, MarketChoice().max_gap)[-SHOWN:]))
 
 
 @dg.asset_check(asset=asset_key(CLEAN_BARS), description="Every delivered file gave at least one valid bar.")

@@ -54,7 +54,7 @@ class Columns:
 
 
 def step_info(reward_terms: Mapping[str, pl.Expr], termination: pl.Expr = NO_TERMINATION) -> pl.Expr:
-    """The column `info` of steps: each reward term's contribution, and the kind of the termination that struck."""
+    """The column `info` of steps: each reward term's contribution, and the kind of the triggered termination."""
     if not reward_terms:
         return pl.lit('{"reward_terms":{},"termination":null}')
     terms = pl.struct(*(contribution.alias(kind) for kind, contribution in reward_terms.items()))

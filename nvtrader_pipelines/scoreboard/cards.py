@@ -9,7 +9,7 @@ from datetime import datetime
 import polars as pl
 import psutil
 
-from nvtrader_pipelines.components.explanation import nearest
+from nvtrader_pipelines.components.explanation import suggest
 from nvtrader_pipelines.evaluation.sharpe.deflation import YEARLY
 from nvtrader_pipelines.evaluation.trials import Period, trials_of
 from nvtrader_pipelines.evaluation.weights_backtest import STANDARD_EXECUTION
@@ -168,7 +168,7 @@ def history_of(store: Store, entrant: str) -> pl.DataFrame:
     if not names:
         raise StorageError(NOBODY)
     if entrant not in names:
-        raise StorageError(f"no entrant is called {entrant!r}; there are {', '.join(names)}{nearest(entrant, names)}")
+        raise StorageError(f"no entrant is called {entrant!r}; there are {', '.join(names)}{suggest(entrant, names)}")
     return rows.filter(pl.col("entrant") == entrant).drop("document").sort("judged_at", descending=True)
 
 

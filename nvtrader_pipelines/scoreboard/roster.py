@@ -12,7 +12,7 @@ import polars as pl
 from pydantic import ValidationError
 
 from nvtrader_pipelines.components.component import content_hash
-from nvtrader_pipelines.components.explanation import explained
+from nvtrader_pipelines.components.explanation import explain
 from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.policies.activations import MOST_BYTES
@@ -207,7 +207,7 @@ def read_entrant(path: Path) -> Entrant:
     try:
         return EntrantDocument.model_validate(read_document(path)).root
     except ValidationError as error:
-        raise StorageError(f"{path.name} is no valid entrant: {explained(error, EntrantDocument)}") from error
+        raise StorageError(f"{path.name} is no valid entrant: {explain(error, EntrantDocument)}") from error
 
 
 def _content(path: Path, named: str | None, suffix: str) -> bytes:

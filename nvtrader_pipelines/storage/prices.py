@@ -5,7 +5,7 @@ import polars as pl
 
 from nvtrader_pipelines.execution.prices import Prices
 from nvtrader_pipelines.market.calendar import sessions
-from nvtrader_pipelines.market.history import bar_arrays, carried_forward
+from nvtrader_pipelines.market.history import bar_arrays, forward_fill
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
@@ -42,6 +42,6 @@ def read_prices(tables: Warehouse, panel: MarketPanel) -> Prices:
     return Prices(
         opens=arrays["open"][begin:],
         closes=closes[begin:],
-        last_closes=carried_forward(closes)[begin:],
+        last_closes=forward_fill(closes)[begin:],
         volumes=arrays["volume"][begin:],
     )

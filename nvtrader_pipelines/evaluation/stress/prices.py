@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from nvtrader_pipelines.market.history import bar_arrays, carried_forward, lagged, price_history
+from nvtrader_pipelines.market.history import bar_arrays, forward_fill, lag, price_history
 from nvtrader_pipelines.market.tables import RETURNS
 
 FloatArray = NDArray[np.float64]
@@ -37,13 +37,13 @@ class Prices:
         return cls(source, history.sessions, history.symbols, arrays["adj_open"], history.closes, history.volumes)
 
     @property
-    def traded(self) -> NDArray[np.bool_]:
+    def has_price(self) -> NDArray[np.bool_]:
         """Where there is a bar, (T, N)."""
         return ~np.isnan(self.closes)
 
     def returns(self) -> tuple[FloatArray, FloatArray]:
         """Close and overnight returns from the last known close, (T, N) each; NaN without a bar and on the first."""
-        before = lagged(carried_forward(self.closes), 1)
+        before = lag(forward_fill(self.closes), 1)
         return self.closes / before - 1.0, self.opens / before - 1.0
 
     def until(self, last: int) -> Self:
@@ -94,11 +94,11 @@ class Prices:
 
     def rows(self) -> pl.DataFrame:
         """Rows of `gold.returns`, session by session."""
-        bars = np.nonzero(self.traded)
+        bars = np.nonzero(self.has_price)
         sessions = pl.Series("session", self.sessions[bars[0]].astype("datetime64[D]"))
         close_return, overnight_return = self.returns()
-        index = np.where(self.traded, np.arange(len(self.sessions), dtype=np.float64)[:, None], np.nan)
-        span = index - lagged(carried_forward(index), 1)
+        index = np.where(self.has_price, np.arange(len(self.sessions), dtype=np.float64)[:, None], np.nan)
+        span = index - lag(forward_fill(index), 1)
         frame = pl.DataFrame(
             {
                 "source": pl.repeat(self.source, len(sessions), eager=True),

@@ -89,7 +89,7 @@ def summary(rows: pl.DataFrame) -> pl.DataFrame:
 
 def _judged(environment: EnvSpec, world: StressedWorld, who: Sequence[Contestant], number: int) -> pl.DataFrame:
     """A row per account of one world, with everything but the differences."""
-    dearer = environment.with_costs_times(world.cost_factor)
+    dearer = environment.scale_costs(world.cost_factor)
     curves = backtest(world.panel, dearer, world.blocks, who).equity_curves
     days = world.panel.sessions
     about = {

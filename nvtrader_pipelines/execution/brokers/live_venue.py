@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from nvtrader_pipelines.envs.accounts import opened_account
+from nvtrader_pipelines.envs.accounts import opening_account_with_history
 from nvtrader_pipelines.execution.book import HELD, AccountBook, AccountState, BookedOrder
 from nvtrader_pipelines.execution.brokers.account_spec import AlpacaAccountSpec
 from nvtrader_pipelines.execution.brokers.broker import (
@@ -233,7 +233,7 @@ class AtMarket:
             weights=(*(values / value).tolist(), holdings.cash / value),
             equity=1.0,
             peak=1.0,
-            recent_returns=tuple(opened_account(len(symbols)).recent_returns.tolist()),
+            recent_returns=tuple(opening_account_with_history(len(symbols)).recent_returns.tolist()),
             capital=value,
             kept_at=self._spec.kept_at,
             shares={symbols[j]: float(shares[j]) for j in np.flatnonzero(shares)},

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nvtrader_pipelines.envs.account import Account
-from nvtrader_pipelines.envs.accounts import opened_account, settled
+from nvtrader_pipelines.envs.accounts import opening_account_with_history, settle
 from nvtrader_pipelines.envs.dynamics import Transition
 from nvtrader_pipelines.execution.book import HELD, AccountBook, AccountState, BookedOrder
 from nvtrader_pipelines.execution.brokers.account_spec import PaperAccountSpec
@@ -58,7 +58,7 @@ class PaperBroker:
         """Open the account in cash at the close of session `t`; one that is open stays as it is."""
         state = self._book.last()
         if state is None:
-            state = self._state(t, opened_account(len(self._symbols)), in_force)
+            state = self._state(t, opening_account_with_history(len(self._symbols)), in_force)
             self._book.settle(state)
         return state
 
@@ -139,13 +139,13 @@ class PaperBroker:
         if decided:
             bought = self._bought(plan, fills)
             done, paid = self._done(plan, bought, account, t - 1)
-            state = self._state(t, settled(account, done.weights[0], float(done.session_growth[0, 0])), in_force)
+            state = self._state(t, settle(account, done.weights[0], float(done.session_growth[0, 0])), in_force)
             figures = {"turnover": float(done.turnover[0]), "cost": float(done.cost[0])}
             state = state.model_copy(update=figures | ({"plan_id": plan.plan_id} if plan is not None and fills else {}))
             expected = self._expected(before, bought, paid, t - 1)
             cash = self._cash(before, fills, done, paid, t - 1)
         else:
-            state = self._state(t, settled(account, *self._market.drift(account, t - 1)), in_force)
+            state = self._state(t, settle(account, *self._market.drift(account, t - 1)), in_force)
             expected, cash = self._restated(before, t - 1), before.weights[-1] * before.value
         self._require_session(np.array(state.weights), t)
         differences = [each.sentence for each in reconcile(expected, state.shares)]

@@ -1,4 +1,4 @@
-"""What is known about a name at the close of a session: the family of point-in-time features.
+"""Point-in-time features of a name at the close of a session: the family.
 
 Each feature has a `name` (its column) and `values(history)`, (T, N) with NaN where it is not known; the
 value at a session depends on nothing after it.
@@ -45,7 +45,7 @@ FEATURES: tuple[Feature, ...] = (
 )
 
 
-LOOK_BACK = 252  # sessions before its own that a value depends on; the weights in relative strength's only fade
+LOOK_BACK = 252  # earlier sessions that a value depends on; relative strength depends on all, with fading weights
 
 
 def feature_schema(features: Sequence[Feature] = FEATURES) -> TableSchema:
@@ -58,20 +58,20 @@ def _first_line(feature: Feature) -> str:
 
 
 def compute_features(returns: pl.DataFrame, features: Sequence[Feature] = FEATURES) -> pl.DataFrame:
-    """The features of every bar (`gold.features`), null where not known, in the order of `gold.returns`.
+    """Compute features of every bar (`gold.features`) in the order of `returns`, or null.
 
     Args:
         returns: rows of `gold.returns`, of any number of sources; the whole history of each.
-        features: which ones, with different names.
+        features: features with distinct names.
     """
-    parts = [_of_one_source(rows, features) for rows in returns.partition_by("source", maintain_order=True)]
+    parts = [_compute_for_source(rows, features) for rows in returns.partition_by("source", maintain_order=True)]
     return pl.concat([feature_schema(features).to_frame(), *parts])
 
 
-def _of_one_source(returns: pl.DataFrame, features: Sequence[Feature]) -> pl.DataFrame:
+def _compute_for_source(returns: pl.DataFrame, features: Sequence[Feature]) -> pl.DataFrame:
     history = price_history(returns)
     rows, columns = positions(returns, history.sessions, history.symbols)
-    known = [history.at(rows, columns, feature.values(history)).alias(feature.name) for feature in features]
+    known = [history.pick(rows, columns, feature.values(history)).alias(feature.name) for feature in features]
     return returns.select(*BAR).with_columns(known)
 
 

@@ -50,7 +50,7 @@ class OracleSampler:
             *(bool(step.terminated[i]), bool(step.truncated[i])),
             {
                 "reward_terms": {kind: float(values[i]) for kind, values in step.account.reward_terms.items()},
-                "termination": next((kind for kind, where in step.struck.items() if where[i]), None),
+                "termination": next((kind for kind, where in step.triggered.items() if where[i]), None),
             },
         )
 
