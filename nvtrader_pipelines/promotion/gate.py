@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, NonNegativeInt
+from pydantic import Field
 
 from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.evaluation.active import NO_ACTIVE_SPREAD
@@ -116,7 +116,6 @@ class PromotionGate(Component):
     intervals: SharpeIntervals = SharpeIntervals()  # two-sided, of the paired Sharpe difference
     least_sessions: int = Field(default=PERIODS_PER_YEAR, ge=2)  # that both were tested on
     require_deflated: bool = False  # also an active deflated Sharpe ratio of .95, which is shown in any case
-    seed: NonNegativeInt = 0  # of the bootstrap
 
     @property
     def rule(self) -> str:
@@ -188,7 +187,7 @@ class PromotionGate(Component):
     ) -> tuple[SharpeDifference, ...]:
         """One draw resamples the same sessions for the candidate and everybody it is held against."""
         returns = np.column_stack([own, *(each for _, _, each in against)])
-        draws = self.intervals.draw(returns, np.random.default_rng(self.seed))
+        draws = self.intervals.draw(returns)
         found = []
         for place, (opponent, name, theirs) in enumerate(against, start=1):
             sharpe = sharpe_ratio(theirs)

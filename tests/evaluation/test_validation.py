@@ -4,6 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
+from pydantic import ValidationError
 
 from nvtrader_pipelines.evaluation.active import market_model
 from nvtrader_pipelines.evaluation.comparison import OVERFITTING
@@ -128,6 +129,17 @@ def test_the_same_seed_gives_the_same_frames(returns, judged):
     again = validate(returns.trials(), QUICK)
     assert again.trials.equals(judged.trials)
     assert again.overfitting.equals(judged.overfitting)
+
+
+def test_trial_interval_is_that_of_its_account_in_every_verdict(returns, judged):
+    low, high = QUICK.intervals.draw(returns.net[:, 2:3]).interval(0)
+    row = of(judged, "zero")[0].row(2, named=True)
+    assert (row["sharpe_low"], row["sharpe_high"]) == pytest.approx((low, high), rel=1e-9)
+
+
+def test_settings_with_a_negative_seed_are_refused():
+    with pytest.raises(ValidationError, match="greater than or equal to 0"):
+        ValidationSettings(seed=-1)
 
 
 def test_trials_whose_returns_are_lost_deflate_the_others(returns, judged):
