@@ -211,4 +211,4 @@ def test_the_rule_of_a_gate_says_what_it_asks(required, asked):
     assert "best baseline" in gate.rule
     assert "300 sessions" in gate.rule
     assert "95 %" in gate.rule
-    assert gate.rule.endswith(f"An active deflated Sharpe ratio of {LEAST_DEFLATED} {asked}.")
+    assert gate.rule.endswith(f"A deflated information ratio of {LEAST_DEFLATED} {asked}.")
