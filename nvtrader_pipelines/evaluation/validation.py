@@ -249,7 +249,7 @@ def _inference(trial: Trial, against: Against, deflation: Deflation) -> tuple[di
 
 
 def _kind(against: Against) -> str:
-    return "Sharpe ratio" if against == "zero" else "active Sharpe ratio"
+    return "Sharpe ratio" if against == "zero" else "information ratio"
 
 
 def _beyond(trial: Trial, against: Against) -> tuple[dict[str, float], list[str]]:

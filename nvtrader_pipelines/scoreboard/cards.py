@@ -99,7 +99,7 @@ def _luck(lake: Warehouse, ledger: Ledger, contest: Contest) -> Luck:
 
 
 def attempts_on(lake: Warehouse, source: str) -> dict[str, float | None]:
-    """Every attempt from outside ever judged on a source, to its last known active Sharpe ratio per session.
+    """Every attempt from outside ever judged on a source, to its last known information ratio per session.
 
     A file that is changed is another attempt; one that is judged on other sessions is not.
     """

@@ -59,7 +59,7 @@ class Luck:
     run_ids: tuple[str, ...]
     active_sharpe: FloatArray  # per session, over each one's best baseline; of those whose returns are known
     n_ever: int  # runs
-    outside: Mapping[str, float | None] = field(default_factory=dict)  # attempt to its active Sharpe, where known
+    outside: Mapping[str, float | None] = field(default_factory=dict)  # attempt to its information ratio, where known
 
     @classmethod
     def of(cls, trials: Trials, outside: Mapping[str, float | None]) -> "Luck":

@@ -79,7 +79,7 @@ def test_numbers_are_those_of_the_pure_functions_on_active_returns(returns, judg
             assert row["note"] is None
         else:
             assert row["minimum_track_record_length"] is None
-            kind = "Sharpe ratio" if against == "zero" else "active Sharpe ratio"
+            kind = "Sharpe ratio" if against == "zero" else "information ratio"
             assert row["note"] == f"no record is long enough: its {kind} is not positive"
 
 
@@ -117,7 +117,7 @@ def test_overfitting_is_that_of_the_cross_validation(returns, judged, against):
 
 
 def test_against_zero_all_pass_where_over_the_baseline_none_does():
-    """A market that rises lets everyone through: the reason why the active deflated Sharpe ratio is what counts."""
+    """A market that rises lets everyone through: the reason why the deflated information ratio is what counts."""
     level = some_returns(n_sessions=2000, seed=3)
     lifted = Returns(level.net + 0.0006, level.best_baseline + 0.0006, level.anchor + 0.0006)
     found = validate(lifted.trials(), QUICK)
