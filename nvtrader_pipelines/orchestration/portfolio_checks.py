@@ -58,7 +58,7 @@ def outside_limits(desk: Desk, plans: pl.DataFrame) -> pl.DataFrame:
     """Plans that may still be traded beyond the tighter of their spec's limits and of the desk's.
 
     It comes after compliance, which blocks such plans without stopping the run: one that is found was let through, and
-    a person rejects it; what waits at a broker `nvtrader halt` cancels, and `nvtrader paper` then brings the rows up to
+    a person rejects it; what waits at a broker `nvtrader halt` cancels, and `nvtrader trade` then brings the rows up to
     date. Plans before were made under the limits of their time.
     """
     target_weights = of_account(desk, TARGET_WEIGHTS)

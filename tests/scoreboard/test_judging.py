@@ -179,7 +179,7 @@ def test_the_page_tells_what_the_document_holds(cards):
     for text in (
         card.contest.digest,
         "costs proportional (bps 10)",
-        f"{card.metric('sharpe').value:.4g} [",
+        f"{card.metric('sharpe').value:.2f} [",
         "| gap | -10.00% |",
         "how many others were tried before this one was chosen is not known here",
         "decision to weights, median",

@@ -56,7 +56,7 @@ def list_(
     with one_sentence(verbose=verbose):
         rows = listed_plans(_records(found_home(), account))
         if chosen_form(form, as_json=as_json) is Format.TABLE and rows.is_empty():
-            wide_console().print("no plan yet: nvtrader paper", style="dim", highlight=False)
+            wide_console().print("no plan yet: nvtrader trade", style="dim", highlight=False)
         else:
             write_rows(rows, chosen_form(form, as_json=as_json))
 

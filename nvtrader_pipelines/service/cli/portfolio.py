@@ -28,8 +28,10 @@ def portfolio(
         _show(account, as_json=as_json, verbose=verbose)
 
 
-@app.command(epilog=EPILOG)
-def accept(reason: Why, account: Account = "paper", *, as_json: AsJson = False, verbose: Verbose = False) -> None:
+@app.command("accept-differences", epilog=EPILOG)
+def accept_differences(
+    reason: Why, account: Account = "paper", *, as_json: AsJson = False, verbose: Verbose = False
+) -> None:
     """Take what an account holds as it is, where it differs from what was expected; it then trades on."""
     from nvtrader_pipelines.desk.desk import Desk
     from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
@@ -87,7 +89,7 @@ def print_standing(document: Mapping[str, Any]) -> None:
         if active
         else "none: nvtrader policies activate NAME",
         **({"it may trade": active["may_trade"], "a newer run": active["newer"] or ""} if active else {}),
-        **(_book_lines(document) if "session" in document else {"session": "not opened yet: nvtrader paper"}),
+        **(_book_lines(document) if "session" in document else {"session": "not opened yet: nvtrader trade"}),
         "last plan": _plan_line(document["last_plan"]),
         "waits for you": ", ".join(document["waiting"]),
         "open orders": ", ".join(document["open_orders"]),
@@ -127,7 +129,7 @@ def _reconciliation_line(document: Mapping[str, Any]) -> str:
     found, accepted = "; ".join(document["differences"]), document["accepted"]
     if accepted:
         return f"differs: {found}; accepted by {accepted['by']}: {accepted['reason']}"
-    return f"DIFFERS: {found}; nothing trades on until it is put right, or: nvtrader portfolio accept"
+    return f"DIFFERS: {found}; nothing trades on until it is put right, or: nvtrader portfolio accept-differences"
 
 
 def _plan_line(plan: Mapping[str, Any] | None) -> str:
