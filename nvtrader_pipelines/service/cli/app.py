@@ -23,7 +23,7 @@ from nvtrader_pipelines.service.cli import (
     trade,
 )
 from nvtrader_pipelines.service.cli.errors import FAILED, one_sentence
-from nvtrader_pipelines.service.cli.options import EPILOG, AsJson, Form, QueryCommand, Verbose, found_home
+from nvtrader_pipelines.service.cli.options import EPILOG, AsJson, Form, Verbose, found_home
 from nvtrader_pipelines.service.cli.tables import Format, wide_console, write_rows
 
 app = typer.Typer(
@@ -73,7 +73,7 @@ def ui(
         raise typer.Exit(serve(found_home(), port))
 
 
-@app.command(cls=QueryCommand, epilog=EPILOG)
+@app.command(epilog=EPILOG)
 def sql(
     query: Annotated[str | None, typer.Argument(help="A query; without one, an interactive shell.")] = None,
     *,

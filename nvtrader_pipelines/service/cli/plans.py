@@ -15,8 +15,8 @@ from nvtrader_pipelines.service.cli.options import (
     Verbose,
     chosen_form,
     found_home,
-    hand_on,
     person,
+    refuse_options_before_command,
 )
 from nvtrader_pipelines.service.cli.tables import Format, wide_console, write_rows
 from nvtrader_pipelines.storage.home import Home
@@ -41,7 +41,7 @@ def plans(
     verbose: Verbose = False,
 ) -> None:
     """List every plan, the newest first; or do something with one."""
-    hand_on(context)
+    refuse_options_before_command(context)
     if context.invoked_subcommand is None:
         list_(account=account, form=form, as_json=as_json, verbose=verbose)
 

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nvtrader_pipelines.service.cli.errors import one_sentence
-from nvtrader_pipelines.service.cli.options import EPILOG, Account, AsJson, Verbose, found_home, hand_on, person
+from nvtrader_pipelines.service.cli.options import (
+    EPILOG,
+    Account,
+    AsJson,
+    Verbose,
+    found_home,
+    person,
+    refuse_options_before_command,
+)
 from nvtrader_pipelines.service.cli.tables import print_line, print_lines, print_part
 
 if TYPE_CHECKING:
@@ -23,7 +31,7 @@ def portfolio(
     context: typer.Context, account: Account = "paper", *, as_json: AsJson = False, verbose: Verbose = False
 ) -> None:
     """Show where an account stands: positions, cash, equity, the last plan, what waits, whether trading is stopped."""
-    hand_on(context)
+    refuse_options_before_command(context)
     if context.invoked_subcommand is None:
         _show(account, as_json=as_json, verbose=verbose)
 

@@ -10,7 +10,15 @@ from uuid import uuid4
 import typer
 
 from nvtrader_pipelines.service.cli.errors import one_sentence
-from nvtrader_pipelines.service.cli.options import EPILOG, AsJson, Form, Verbose, chosen_form, found_home, hand_on
+from nvtrader_pipelines.service.cli.options import (
+    EPILOG,
+    AsJson,
+    Form,
+    Verbose,
+    chosen_form,
+    found_home,
+    refuse_options_before_command,
+)
 from nvtrader_pipelines.service.cli.tables import Format, print_part, wide_console, write_rows
 from nvtrader_pipelines.storage.home import Home
 
@@ -28,7 +36,7 @@ def runs(
     context: typer.Context, *, form: Form = Format.TABLE, as_json: AsJson = False, verbose: Verbose = False
 ) -> None:
     """List every run, newest first, with its net Sharpe ratio; or do something with one."""
-    hand_on(context)
+    refuse_options_before_command(context)
     if context.invoked_subcommand is None:
         list_(form=form, as_json=as_json, verbose=verbose)
 

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from nvtrader_pipelines.service.cli.errors import one_sentence
-from nvtrader_pipelines.service.cli.options import EPILOG, AsJson, Verbose, found_home, hand_on
+from nvtrader_pipelines.service.cli.options import EPILOG, AsJson, Verbose, found_home, refuse_options_before_command
 from nvtrader_pipelines.service.cli.tables import cell, wide_console
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def scoreboard(
     verbose: Verbose = False,
 ) -> None:
     """Show the ranking of every entrant as of the last update, like with like."""
-    hand_on(context)
+    refuse_options_before_command(context)
     if context.invoked_subcommand is not None:
         return
     from nvtrader_pipelines.scoreboard.cards import history_of, scoreboard_of

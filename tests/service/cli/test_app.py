@@ -146,7 +146,6 @@ def test_doctor_says_what_is_missing(empty):
         (("run",), "there is no experiment in"),
         (("run", "huge"), "there is no experiment in"),
         (("sql", "SELECT 1"), "run `nvtrader materialize` first"),
-        (("sql", "-- a comment\nSELECT 1", "--format", "json"), "run `nvtrader materialize` first"),
         (("sql", "--", "--a comment\nSELECT 1"), "run `nvtrader materialize` first"),
         (("sql",), "run `nvtrader materialize` first"),
     ],

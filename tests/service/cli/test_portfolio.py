@@ -96,28 +96,10 @@ def test_an_account_of_a_name_that_is_not_there_is_refused(invoke):
 
 @pytest.mark.parametrize(
     "words",
-    [("--account", "other", "accept-differences"), ("--account", "paper", "accept-differences", "--account", "other")],
+    [("portfolio", "--account", "other", "accept-differences", "--reason", "I looked"), ("plans", "--json", "list")],
 )
-def test_an_account_named_before_a_command_is_the_one_it_is_for(home, invoke, words):
-    home.accounts.mkdir(parents=True)
-    (home.accounts / "other.yaml").write_text("kind: paper\n")
-    found = invoke("portfolio", *words, "--reason", "I looked")
-    assert found.exit_code == BAD_INPUT
-    assert "other" in found.stderr
-    assert "paper" not in found.stderr.replace("nvtrader trade", "")
-
-
-def test_an_option_before_a_command_that_does_not_have_it_is_wrong_usage(invoke):
-    assert "there is no account 'papr'" in invoke("plans", "--account", "papr", "list").stderr
-    found = invoke("plans", "--account", "papr", "show", "ab")
-    assert found.exit_code == USAGE
-    assert "plans show has no --account; leave it out" in " ".join(found.stderr.split())
-
-
-def test_json_that_is_asked_for_before_a_command_is_written(home, invoke):
-    keep(home, plan())
-    assert json.loads(invoke("plans", "--json", "list").stdout) == json.loads(invoke("plans", "list", "--json").stdout)
-    assert json.loads(invoke("plans", "--format", "json", "list").stdout)
+def test_options_before_a_command_are_wrong_usage(invoke, words):
+    assert invoke(*words).exit_code == USAGE
 
 
 def test_a_corrupt_pointer_is_told_here_and_by_the_doctor(home, invoke):
