@@ -6,6 +6,7 @@ from pathlib import Path
 from nvtrader_pipelines.service.report.results import Results, read_results
 from nvtrader_pipelines.service.report.results_markdown import render_results, replace_block
 from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.store import Store
 
 ROOT = Path(__file__).resolve().parents[1]
 ROWS, README = ROOT / "docs" / "results.json", ROOT / "README.md"
@@ -15,7 +16,7 @@ BESIDE = (("ppo-cvar", "ppo-growth"),)  # they differ by the risk terms of the r
 def main(home: str | None = None) -> None:
     """Write both files."""
     if home is not None:
-        results = read_results(Home(Path(home)), "sample", BESIDE)
+        results = read_results(Store(Home(Path(home))), "sample", BESIDE)
         ROWS.write_text(f"{results.model_dump_json(indent=1)}\n")
     block = render_results(Results.model_validate_json(ROWS.read_bytes()))
     README.write_text(replace_block(README.read_text(), block))

@@ -145,12 +145,12 @@ def test_a_resource_can_be_replaced(tmp_path):
     other = DuckDBResource(database=str(tmp_path / "other.duckdb"))
     defs = build_defs({"duckdb": other}, Home(tmp_path))
     assert (defs.resources or {})["duckdb"] is other
-    assert (defs.resources or {})["warehouse"].root == str(tmp_path)
+    assert (defs.resources or {})["store"].root == str(tmp_path)
 
 
 def test_the_home_of_the_resources_is_found_from_the_environment(tmp_path, monkeypatch):
     monkeypatch.setenv("NVTRADER_HOME", str(tmp_path))
-    assert (build_defs().resources or {})["warehouse"].home == Home(tmp_path)
+    assert (build_defs().resources or {})["store"].root == str(tmp_path)
 
 
 @pytest.mark.slow

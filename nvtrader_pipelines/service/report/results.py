@@ -14,8 +14,7 @@ from nvtrader_pipelines.evaluation.validation import reported_period
 from nvtrader_pipelines.promotion.findings import deflated_findings, overfitting_findings
 from nvtrader_pipelines.runs.tables import walk_forward_runs
 from nvtrader_pipelines.service.cli.summary import in_order, told_apart
-from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES, EVALUATIONS, OVERFITTING, RATIO_CURVE, VALIDATION
 
 
@@ -77,26 +76,27 @@ class Results(_Row):
     comparisons: tuple[ComparisonRow, ...]
 
 
-def read_results(home: Home, source: str, beside: Sequence[tuple[str, str]] = ()) -> Results:
+def read_results(store: Store, source: str, beside: Sequence[tuple[str, str]] = ()) -> Results:
     """Results of the newest run of each experiment on a market source, in its reported period.
 
     Args:
-        home: where the experiments were run.
+        store: of the home where the experiments were run.
         source: of the market.
         beside: pairs of experiments to compare; each is compared with its anchor, else with 1/N, in any case.
     """
-    lake = Warehouse(home)
-    runs = walk_forward_runs(lake).filter(~pl.col("validation_only"), source=source).sort("finished_at")
+    runs = walk_forward_runs(store).filter(~pl.col("validation_only"), source=source).sort("finished_at")
     newest = runs.group_by("experiment", maintain_order=True).last().sort("experiment")
     ids = newest["run_id"].to_list()
-    verdicts = lake.read(EVALUATIONS, {"run_id": ids}).filter(pl.col("period") != "fold")
+    verdicts = store.tables.read(EVALUATIONS, {"run_id": ids}).filter(pl.col("period") != "fold")
     period = reported_period(verdicts["period"])
     shown = verdicts.filter(pl.col("kind") != "policy", period=period)
     own = [name for name in shown.columns if name not in {"spec_hash", "run_id", "experiment"}]
-    validation, overfitting = (lake.read(table).filter(source=source) for table in (VALIDATION, OVERFITTING))
-    luck = deflated_findings(lake.read(RATIO_CURVE), validation)
+    validation, overfitting = (store.tables.read(table).filter(source=source) for table in (VALIDATION, OVERFITTING))
+    luck = deflated_findings(store.tables.read(RATIO_CURVE), validation)
     choice = overfitting_findings(overfitting)
-    curves = lake.read(EQUITY_CURVES, {"run_id": ids}, ["run_id", "policy", "kind", "session", "net_return", "cash"])
+    curves = store.tables.read(
+        EQUITY_CURVES, {"run_id": ids}, ["run_id", "policy", "kind", "session", "net_return", "cash"]
+    )
     first, last = shown.select(pl.col("first_session").min(), pl.col("last_session").max()).row(0)
     inside = curves.filter(pl.col("session").is_between(first, last))
     seeds = verdicts.filter(kind="policy", period=period).group_by("run_id").len()

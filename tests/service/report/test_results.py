@@ -16,7 +16,7 @@ from nvtrader_pipelines.service.report.results import (
     read_results,
 )
 from nvtrader_pipelines.service.report.results_markdown import BEGIN, END, describe, render_results, replace_block
-from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EVALUATIONS, OVERFITTING
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -126,8 +126,8 @@ def test_block_between_the_markers_is_replaced():
 
 
 def test_rows_are_those_of_the_tables(built_home):
-    found = read_results(built_home, "landing")
-    lake = Warehouse(built_home)
+    found = read_results(Store(built_home), "landing")
+    lake = Store(built_home).tables
     verdicts = lake.read(EVALUATIONS).filter(period="from_2017", policy="tiny")
     row = verdicts.row(0, named=True)
     (own,) = [each for each in found.accounts if each.is_learned]
