@@ -10,11 +10,11 @@ from nvtrader_pipelines.evaluation.active import MarketModel, active_returns, ma
 from nvtrader_pipelines.evaluation.intervals import Interval, SharpeIntervals, percentile_interval
 from nvtrader_pipelines.evaluation.statistics import (
     CONFIDENCE_LEVEL,
-    PERIODS_PER_YEAR,
     annual_volatility,
     expected_shortfall,
     sharpe_ratio,
 )
+from nvtrader_pipelines.market.calendar import SESSIONS_PER_YEAR
 
 FloatArray = NDArray[np.float64]
 STATISTICS = ("sharpe", "volatility", "cvar", "exposure")
@@ -67,7 +67,7 @@ def _draw_risks(net_returns: FloatArray, cash: FloatArray, how: SharpeIntervals)
     volatility, cvar, exposed = [], [], []
     for counts in how.counts(n):
         variance = (counts @ residuals**2 - (counts @ residuals) ** 2 / n) / (n - 1)
-        volatility.append(np.sqrt(np.maximum(variance, 0.0) * PERIODS_PER_YEAR))
+        volatility.append(np.sqrt(np.maximum(variance, 0.0) * SESSIONS_PER_YEAR))
         cvar.append(np.column_stack([_cvar_of_draws(returns, counts) for returns in net_returns.T]))
         exposed.append(1.0 - counts @ cash / n)
     parts = {"volatility": volatility, "cvar": cvar, "exposure": exposed}

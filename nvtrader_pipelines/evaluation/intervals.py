@@ -12,11 +12,11 @@ from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.evaluation.sharpe.error import gmm_standard_error
 from nvtrader_pipelines.evaluation.statistics import (
     CONFIDENCE_LEVEL,
-    PERIODS_PER_YEAR,
     require_confidence_level,
     sharpe_of_sums,
     sharpe_ratio,
 )
+from nvtrader_pipelines.market.calendar import SESSIONS_PER_YEAR
 
 BOOTSTRAP_SEED = 0  # one for all, so that the same returns have the same interval wherever they are judged
 _CHUNK = 250  # draws counted at a time, to bound memory
@@ -47,7 +47,7 @@ def lo_interval(
     returns: NDArray[np.float64],
     confidence_level: float = CONFIDENCE_LEVEL,
     n_lags: int | None = None,
-    periods_per_year: int = PERIODS_PER_YEAR,
+    periods_per_year: int = SESSIONS_PER_YEAR,
 ) -> Interval:
     """Annual Sharpe ratio of returns (n,) and its normal interval, whose error is `gmm_standard_error`.
 
@@ -98,7 +98,7 @@ class SharpeIntervals(Component):
     n_draws: PositiveInt = 2000
     confidence_level: float = Field(default=0.95, gt=0.0, lt=1.0)
 
-    def draw(self, returns: NDArray[np.float64], periods_per_year: int = PERIODS_PER_YEAR) -> SharpeDraws:
+    def draw(self, returns: NDArray[np.float64], periods_per_year: int = SESSIONS_PER_YEAR) -> SharpeDraws:
         """Resample the sessions of `returns` (n_sessions, n_series).
 
         Raises:

@@ -7,6 +7,7 @@ from typing import Any
 
 import polars as pl
 
+from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.evaluation.validation import reported_period
 
 LEAST_DEFLATED = 0.95  # deflated information ratio below which luck explains it as well; our choice
@@ -21,7 +22,6 @@ FINDINGS = {
     "passed": pl.Boolean,
     "sentence": pl.String,
 }
-SHORT = 8  # digits of a run's id
 DEFLATED, OVERFITTING = "deflated information ratio", "probability of overfitting"
 
 
@@ -83,7 +83,7 @@ def _reported(rows: pl.DataFrame) -> pl.DataFrame:
 
 def _deflated(row: Mapping[str, Any]) -> Finding:
     value, over = row["deflated_sharpe"], ACTIVE[row["against"]]
-    run = f"{_where(row)}: {row['experiment']} (run {row['run_id'][:SHORT]}), the best ranked of {_trials(row)},"
+    run = f"{_where(row)}: {row['experiment']} (run {short_id(row['run_id'])}), the best ranked of {_trials(row)},"
     found = partial(Finding, DEFLATED, row["source"], row["period"], row["against"], value)
     if value is None:
         return found(

@@ -12,7 +12,8 @@ from pydantic import Field
 from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.evaluation.active import NO_ACTIVE_SPREAD
 from nvtrader_pipelines.evaluation.intervals import SharpeIntervals
-from nvtrader_pipelines.evaluation.statistics import PERIODS_PER_YEAR, sharpe_ratio, varies
+from nvtrader_pipelines.evaluation.statistics import sharpe_ratio, varies
+from nvtrader_pipelines.market.calendar import SESSIONS_PER_YEAR
 from nvtrader_pipelines.promotion.findings import LEAST_DEFLATED, describe_period, told
 
 FloatArray = NDArray[np.float64]
@@ -121,7 +122,7 @@ class PromotionGate(Component):
     """
 
     intervals: SharpeIntervals = SharpeIntervals()  # two-sided, of the paired Sharpe difference
-    least_sessions: int = Field(default=PERIODS_PER_YEAR, ge=2)  # that both were tested on
+    least_sessions: int = Field(default=SESSIONS_PER_YEAR, ge=2)  # that both were tested on
     require_deflated: bool = False  # also a deflated information ratio of .95, which is shown in any case
 
     @property
