@@ -22,7 +22,7 @@ from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.policy_library import PolicyLibrary
 from nvtrader_pipelines.storage.tables import ACTION_LOGS, EQUITY_CURVES, EVALUATIONS, RUNS
-from tests.policies.small import AGENT, SPEC
+from tests.policies.small_learners import AGENT, SPEC
 from tests.runs.small_runs import EXPERIMENT, land, rows_of
 
 VALIDATED = EXPERIMENT.model_copy(

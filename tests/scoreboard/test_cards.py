@@ -26,7 +26,7 @@ from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.medallion import read_panel
 from nvtrader_pipelines.storage.tables import SCOREBOARD, SCORECARDS
-from tests.policies.small import SPEC
+from tests.policies.small_learners import SPEC
 from tests.runs.small_runs import EXPERIMENT, small_home
 
 RULES = EXPERIMENT.model_copy(

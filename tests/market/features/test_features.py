@@ -165,7 +165,7 @@ def test_no_feature_is_ever_nan_or_infinite():
     assert numbers.select(pl.all().is_finite().fill_null(value=True).all()).row(0) == (True,) * numbers.width
 
 
-def test_a_momentum_that_ends_before_it_begins_is_refused():
+def test_momentum_with_skip_above_months_is_invalid():
     with pytest.raises(ValidationError, match="skip < months"):
         Momentum(months=1, skip=1)
 

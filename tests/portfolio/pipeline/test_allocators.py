@@ -183,7 +183,7 @@ def test_scenarios_are_drawn_with_the_same_numbers_each_time():
 
 
 @pytest.mark.parametrize("allocator", [MeanCvarAround, MeanCvarTilt])
-def test_a_tail_of_less_than_one_scenario_is_refused(allocator):
+def test_mean_cvar_with_a_tail_below_one_scenario_is_invalid(allocator):
     with pytest.raises(ValueError, match=r"10 scenarios at 95\.0% leave 0\.50"):
         allocator(history=10)
     with pytest.raises(ValueError, match="tail of at least one return"):
