@@ -25,7 +25,7 @@ def nothing_to_trade(lake: Warehouse, account: str, session: date) -> str | None
     Raises:
         StorageError: if nobody can tell what trades, as the pointer is damaged or gone.
     """
-    if read_account(lake.home, account).kind != "paper":
+    if read_account(lake.home, account).kind != "simulated":
         return None
     active = read_active(lake.home)
     if active is None:

@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from nvtrader_pipelines.execution.prices import Prices
+from nvtrader_pipelines.execution.prices import PanelPrices
 from nvtrader_pipelines.market.calendar import sessions
 from nvtrader_pipelines.market.history import carried_forward
 from nvtrader_pipelines.market.panel import MarketPanel
@@ -15,7 +15,7 @@ from nvtrader_pipelines.storage.tables import CLEAN_BARS
 COLUMNS = ("session", "symbol", "open", "close", "adj_close", "volume")
 
 
-def read_prices(lake: Warehouse, panel: MarketPanel) -> Prices:
+def read_prices(lake: Warehouse, panel: MarketPanel) -> PanelPrices:
     """Opens, closes and volumes on a panel's sessions, at the snapshot of the clean bars that it names.
 
     They are adjusted for splits and dividends as the panel's returns are: a share here is one of today's, with its
@@ -40,7 +40,7 @@ def read_prices(lake: Warehouse, panel: MarketPanel) -> Prices:
     placed = _Placed(adjusted, days, panel)
     closes = placed.column("adj_close")
     begin = int(np.searchsorted(days, panel.sessions[0]))
-    return Prices(
+    return PanelPrices(
         opens=placed.column("open")[begin:],
         closes=closes[begin:],
         last_closes=carried_forward(closes)[begin:],

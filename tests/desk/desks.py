@@ -67,7 +67,7 @@ def states(lake: Warehouse, account: str = "paper") -> list[AccountState]:
     return SqliteBook(lake.home, account).states()
 
 
-def add_account(lake: Warehouse, name: str, kind: str = "paper") -> None:
+def add_account(lake: Warehouse, name: str, kind: str = "simulated") -> None:
     """An account with the defaults of its kind."""
     lake.home.accounts.mkdir(exist_ok=True)
     (lake.home.accounts / f"{name}.yaml").write_text(f"kind: {kind}\n")

@@ -14,12 +14,13 @@ from nvtrader_pipelines.desk import desk as desk_module
 from nvtrader_pipelines.desk.desk import Desk
 from nvtrader_pipelines.desk.market import DeskMarket
 from nvtrader_pipelines.execution.brokers.account_spec import AlpacaAccountSpec
-from nvtrader_pipelines.execution.brokers.broker import Holdings, Receipt
-from nvtrader_pipelines.execution.brokers.live_venue import AtMarket
+from nvtrader_pipelines.execution.brokers.broker import BrokerHoldings, Receipt
+from nvtrader_pipelines.execution.brokers.live_venue import LiveVenue
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.journal import Journal
 from nvtrader_pipelines.execution.plan import Finding
-from nvtrader_pipelines.execution.trader import Oversight, Trader
+from nvtrader_pipelines.execution.risk_controls import RiskControls
+from nvtrader_pipelines.execution.trader import Trader
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits, WeightPipeline
 from nvtrader_pipelines.storage.account_book import SqliteBook, book_path
 from nvtrader_pipelines.storage.audit_log import JsonlAudit
@@ -136,10 +137,10 @@ def stale_bars(traded, home, monkeypatch):
 
 def a_silent_broker(traded, home, monkeypatch):
     exchange = Exchange()
-    exchange.holdings, exchange.silent = lambda: Holdings({}, 1e5, 1e5), {PANEL.symbols[0]}
-    venue = AtMarket(exchange, (PANEL, traded.prices), traded.book, AlpacaAccountSpec())
-    oversight = Oversight(Switch(), lambda plan, t: (), lambda day: {}, ticking(), "test")
-    trader = Trader(traded.deployed, venue, Journal(traded.log, ACCOUNT), oversight)
+    exchange.holdings, exchange.silent = lambda: BrokerHoldings({}, 1e5, 1e5), {PANEL.symbols[0]}
+    venue = LiveVenue(exchange, (PANEL, traded.prices), traded.book, AlpacaAccountSpec())
+    controls = RiskControls(Switch(), lambda plan, t: (), lambda day: {}, ticking(), "test")
+    trader = Trader(traded.deployed, venue, Journal(traded.log, ACCOUNT), controls)
     with pytest.raises(ExecutionError, match="must answer"):
         trader.clear(10)  # its orders are kept before the first is placed
     return lambda: trader.clear(10)
@@ -179,7 +180,7 @@ def desk(traded, home, monkeypatch):
     market.n_ended = len(PANEL.sessions)
     market.require_fresh, market.index_of = lambda now: None, lambda day: PANEL.index_of(np.datetime64(day))
     market.venue, market.findings = lambda book: traded.broker, lambda plan, t: ()
-    market.unbuyable = lambda day: {}
+    market.purchase_bans = lambda day: {}
     traded.deployed.fresh = lambda: traded.deployed
     monkeypatch.setattr(desk_module, "active_policy", lambda lake: None)
     monkeypatch.setattr(Desk, "_market_of", lambda desk, active: market)
@@ -233,7 +234,7 @@ def test_fills_that_a_killed_step_left_untold_are_told_before_the_account_is_set
     traded.trader.execute(11)
     assert desk.settle().session == PANEL.sessions[11].item()
     told = {event.order_id for event in JsonlAudit(home).events(ACCOUNT) if event.kind == "filled"}
-    assert told == traded.book.kept().fills
+    assert told == traded.book.index().fills
     assert len(told) == 10
     assert len(desk.due()) == 28
 

@@ -98,7 +98,7 @@ def test_a_fault_in_the_last_row_is_found_and_holds_the_account(lake, instance, 
 
 def test_an_account_that_differs_does_not_pass_until_a_person_accepts_it(lake, instance, monkeypatch):
     (lake.home.accounts / "second.yaml").parent.mkdir(exist_ok=True)
-    (lake.home.accounts / "second.yaml").write_text("kind: paper\n")
+    (lake.home.accounts / "second.yaml").write_text("kind: simulated\n")
     second, day = Desk.open(lake, "second"), read_panel(lake, "landing").sessions[-1].item()
     monkeypatch.setattr(simulated_venue, "reconcile", lambda *_: [Difference("AAA", 1.0, 2.0)])
     with pytest.raises(NotReconciled, match=r"AAA: 1 shares expected, 2 held \(\+1\)"):

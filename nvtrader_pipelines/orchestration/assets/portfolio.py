@@ -121,7 +121,7 @@ def rebalance_plan(warehouse: WarehouseResource, desk: DeskResource) -> dg.Mater
     trading.mirror()
     plans = of_account(trading, REBALANCE_PLAN)
     pictures = keep_pictures(warehouse.home, "rebalance_plan", plan_figures(plans), desk.account)
-    return told(trading, REBALANCE_PLAN, {**pictures, **findings_of(plans)})
+    return told(trading, REBALANCE_PLAN, {**pictures, **compliance_findings(plans)})
 
 
 def of_account(desk: Desk, table: Table) -> pl.DataFrame:
@@ -131,7 +131,7 @@ def of_account(desk: Desk, table: Table) -> pl.DataFrame:
 
 def told(desk: Desk, table: Table, extra: Mapping[str, Any]) -> dg.MaterializeResult:
     """The report of a table of the account just mirrored, with the state of the kill switch."""
-    halted = FileKillSwitch(desk.lake.home).engaged()
+    halted = FileKillSwitch(desk.lake.home).halt_reason()
     switch = {"account": desk.account, "kill_switch": f"HALTED: {halted}" if halted else "not engaged"}
     return written(desk.lake, table, len(of_account(desk, table)), {**switch, **extra})
 
@@ -143,7 +143,7 @@ def figures_of(states: pl.DataFrame) -> dict[str, float | str]:
     return {"sessions": len(states), **(last.row(0, named=True) if len(last) else {})}
 
 
-def findings_of(plans: pl.DataFrame) -> dict[str, Any]:
+def compliance_findings(plans: pl.DataFrame) -> dict[str, Any]:
     """The last plan's state and what compliance found."""
     if plans.is_empty():
         return {"status": "no plan was made yet"}

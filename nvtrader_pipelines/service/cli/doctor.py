@@ -62,7 +62,7 @@ def kill_switch(home: Home) -> Finding:
     """Whether trading is stopped, and why; that it is stopped is no problem, for somebody wanted it."""
     from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
 
-    stopped = FileKillSwitch(home).engaged()
+    stopped = FileKillSwitch(home).halt_reason()
     return Finding("kill switch", f"engaged: {stopped}; `nvtrader resume` ends it" if stopped else "not engaged")
 
 

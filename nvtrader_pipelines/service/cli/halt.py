@@ -79,7 +79,7 @@ def _audit(home: Home) -> "JsonlAudit":
 def _engaged(home: Home) -> str | None:
     from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
 
-    return FileKillSwitch(home).engaged()
+    return FileKillSwitch(home).halt_reason()
 
 
 def _write(home: Home, sentence: str, **more: Any) -> None:

@@ -78,7 +78,7 @@ def require_history(home: Home, account: str, days: Days) -> None:
     from nvtrader_pipelines.service.documents.account_facts import AccountFacts
 
     first, last = days
-    if days != (None, None) and (kind := read_account(home, account).kind) != "paper":
+    if days != (None, None) and (kind := read_account(home, account).kind) != "simulated":
         raise ValueError(
             f"a history is replayed on an account kept here, but {account} is at a broker (kind: {kind}), where "
             "the past cannot be traded; leave --from and --to out"
@@ -127,7 +127,7 @@ def _backtest(lake: "Warehouse", facts: "AccountFacts") -> "tuple[pl.DataFrame |
 
     opening, *sessions = facts.states
     traded = {(state.run_id, state.policy) for state in facts.states}
-    if read_account(lake.home, facts.name).kind != "paper":
+    if read_account(lake.home, facts.name).kind != "simulated":
         return None, "the account is a broker's: its fills are its own"
     if not sessions:
         return None, "no session has been traded yet"

@@ -44,8 +44,8 @@ class AccountFacts:
         """
         log, book = JsonlAudit(home), SqliteBook(home, name)
         events = log.events(name)
-        Journal(log, name).require_kept(book.kept())
-        return cls(name, book.states(), events, plan_records(events), FileKillSwitch(home).engaged())
+        Journal(log, name).require_book_covers_audit(book.index())
+        return cls(name, book.states(), events, plan_records(events), FileKillSwitch(home).halt_reason())
 
     @property
     def curve(self) -> pl.DataFrame:

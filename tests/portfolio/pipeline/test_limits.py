@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nvtrader_pipelines.execution.compliance import ComplianceData, findings_of
+from nvtrader_pipelines.execution.compliance import ComplianceData, compliance_findings
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits, WeightPipeline
 from nvtrader_pipelines.portfolio.pipeline.limits import (
     GrossExposure,
@@ -166,7 +166,7 @@ def test_a_name_of_the_specs_own_list_that_drifted_below_its_target_blocks_no_pl
     pipeline = restricting("AAA")
     found = result_of(pipeline, proposal, situation(PANEL, held=held))
     plan = a_plan(tuple(found.weights.tolist()), held=tuple(held.tolist()), symbols=(*PANEL.symbols, "cash"))
-    findings = findings_of(plan, pipeline.risk_limits, ComplianceData(), 0.1)
+    findings = compliance_findings(plan, pipeline.risk_limits, ComplianceData(), 0.1)
     assert not [finding for finding in findings if finding.level == "hard"]
 
 

@@ -56,7 +56,7 @@ def days(lake):
 def account(lake, request):
     """An account of this test's own."""
     name = request.node.originalname.removeprefix("test_").replace("_", "-")[:63]
-    (lake.home.accounts / f"{name}.yaml").write_text("kind: paper\n")
+    (lake.home.accounts / f"{name}.yaml").write_text("kind: simulated\n")
     return name
 
 

@@ -99,7 +99,7 @@ def test_an_account_of_a_name_that_is_not_there_is_refused(invoke):
 )
 def test_an_account_named_before_a_command_is_the_one_it_is_for(home, invoke, words):
     home.accounts.mkdir(parents=True)
-    (home.accounts / "other.yaml").write_text("kind: paper\n")
+    (home.accounts / "other.yaml").write_text("kind: simulated\n")
     found = invoke("portfolio", *words, "--reason", "I looked")
     assert found.exit_code == BAD_INPUT
     assert "other" in found.stderr
