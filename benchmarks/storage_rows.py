@@ -10,7 +10,8 @@ import numpy as np
 import polars as pl
 
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse, Where
+from nvtrader_pipelines.storage.iceberg.commits import Where
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.table import Table, polars_type
 from nvtrader_pipelines.storage.tables import ACTION_LOGS, EQUITY_CURVES, REWARD_DECOMPOSITION, TRAJECTORIES
 
@@ -21,11 +22,11 @@ RUN: Where = {"spec_hash": [SPEC_HASH], "run_id": [RUN_ID]}
 
 
 @contextlib.contextmanager
-def scratch() -> Iterator[tuple[Path, Warehouse]]:
+def scratch() -> Iterator[tuple[Path, Store]]:
     """A folder and the tables of a home in it; both are gone afterwards."""
     folder = Path(tempfile.mkdtemp(prefix="nvtrader-storage-", dir="/var/tmp"))
     try:
-        yield folder, Warehouse(Home(folder / "home"))
+        yield folder, Store(Home(folder / "home"))
     finally:
         shutil.rmtree(folder)
 

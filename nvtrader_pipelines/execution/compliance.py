@@ -76,11 +76,6 @@ def tightest_limits(a: RiskLimits, b: RiskLimits) -> RiskLimits:
     return RiskLimits(**maxima, **minima, restricted=tuple(sorted({*a.restricted, *b.restricted})))
 
 
-def one_way_turnover(plan: RebalancePlan) -> float:
-    """Half the sum of absolute changes from held to target weights, cash included."""
-    return 0.5 * sum(abs(target - held) for target, held in zip(plan.target, plan.held, strict=True))
-
-
 def _names(plan: RebalancePlan) -> list[tuple[str, float, float]]:
     """Name, held weight and target weight, without cash."""
     return list(zip(plan.symbols, plan.held, plan.target, strict=True))[:-1]
@@ -183,7 +178,7 @@ def _days_since_loss(limits: RiskLimits, sales: Sequence[tuple[str, date]], sess
 
 
 def _turnover(plan: RebalancePlan, limits: RiskLimits) -> list[Finding]:
-    turnover, bound = one_way_turnover(plan), limits.max_turnover
+    turnover, bound = plan.turnover, limits.max_turnover
     if turnover <= bound + ROUNDING:
         return []
     sentence = f"one-way turnover would be {turnover:.2%} of equity, above {bound:.2%}"

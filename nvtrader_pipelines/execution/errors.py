@@ -18,7 +18,7 @@ class NotReconciled(ExecutionError):  # noqa: N818 - the name says what is the m
         super().__init__(
             f"an account must hold the expected shares before it trades, but {account} differed at the close of "
             f"{session}: {'; '.join(differences)}; correct it at the broker, or accept the actual holdings: "
-            f"`nvtrader portfolio accept --account {account} --reason WHY`"
+            f"`nvtrader portfolio accept-differences --account {account} --reason WHY`"
         )
 
 

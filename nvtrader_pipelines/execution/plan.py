@@ -80,6 +80,11 @@ class RebalancePlan(BaseModel):
         """Target weights, cash last."""
         return self.stages[-1].weights
 
+    @property
+    def turnover(self) -> float:
+        """One-way turnover from held to target weights: half the sum of absolute changes, cash included."""
+        return 0.5 * sum(abs(target - held) for target, held in zip(self.target, self.held, strict=True))
+
     def has_symbols(self, symbols: Sequence[str]) -> bool:
         """Whether the plan is over exactly these names, in this order, and cash."""
         return self.symbols[:-1] == tuple(symbols)

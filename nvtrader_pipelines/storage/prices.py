@@ -15,7 +15,7 @@ from nvtrader_pipelines.storage.tables import CLEAN_BARS
 COLUMNS = ("session", "symbol", "open", "close", "adj_close", "volume")
 
 
-def read_prices(lake: Warehouse, panel: MarketPanel) -> PanelPrices:
+def read_prices(tables: Warehouse, panel: MarketPanel) -> PanelPrices:
     """Opens, closes and volumes on a panel's sessions, at the snapshot of the clean bars that it names.
 
     They are adjusted for splits and dividends as the panel's returns are: a share here is one of today's, with its
@@ -25,7 +25,7 @@ def read_prices(lake: Warehouse, panel: MarketPanel) -> PanelPrices:
         StorageError: if the snapshot is gone, or there are no bars of the panel's names.
     """
     snapshot = panel.snapshot_ids.get(CLEAN_BARS.name)
-    bars = lake.read(CLEAN_BARS, {"source": [panel.source]}, COLUMNS, snapshot)
+    bars = tables.read(CLEAN_BARS, {"source": [panel.source]}, COLUMNS, snapshot)
     bars = bars.filter(pl.col("symbol").is_in(panel.symbols), pl.col("session") <= panel.sessions[-1].item())
     if bars.is_empty():
         raise StorageError(

@@ -16,9 +16,8 @@ from nvtrader_pipelines.execution.book import AccountState
 from nvtrader_pipelines.execution.journal import Journal
 from nvtrader_pipelines.execution.plan_records import PlanRecord, plan_records
 from nvtrader_pipelines.storage.account_book import SqliteBook
-from nvtrader_pipelines.storage.audit_log import JsonlAudit
-from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
+from nvtrader_pipelines.storage.store import Store
 
 ORDERS: Mapping[str, EventKind] = {"n_orders": "placed", "n_fills": "filled", "n_cancelled": "cancelled"}
 LAST = ("plan_id", "session", "policy", "run_id", "partition_key")  # of the last plan
@@ -35,17 +34,17 @@ class AccountFacts:
     stopped: str | None  # why the kill switch is engaged
 
     @classmethod
-    def of(cls, home: Home, name: str) -> Self:
+    def of(cls, store: Store, name: str) -> Self:
         """Read them.
 
         Raises:
             StorageError: if the book or the audit is damaged.
             ExecutionError: if the book is lost, or an older copy: it has not all that the audit tells of it.
         """
-        log, book = JsonlAudit(home), SqliteBook(home, name)
-        events = log.events(name)
-        Journal(log, name).require_book_covers_audit(book.index())
-        return cls(name, book.states(), events, plan_records(events), FileKillSwitch(home).halt_reason())
+        book = SqliteBook(store.home, name)
+        events = store.audit.events(name)
+        Journal(store.audit, name).require_book_covers_audit(book.index())
+        return cls(name, book.states(), events, plan_records(events), FileKillSwitch(store.home).halt_reason())
 
     @property
     def curve(self) -> pl.DataFrame:

@@ -1,7 +1,7 @@
 """The tables of one home: rows are replaced by key in one commit, and read at any snapshot."""
 
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import chain
@@ -52,8 +52,14 @@ class TableState:
 class Warehouse:
     """Iceberg tables under `warehouse/iceberg`, catalogued in SQLite; tables are made when first used."""
 
-    def __init__(self, home: Home) -> None:
-        self.home = home
+    def __init__(self, home: Home, begun_snapshots: Callable[[], Iterable[str]]) -> None:
+        """Open nothing yet.
+
+        Args:
+            home: where the tables lie.
+            begun_snapshots: gives the `snapshot_ids` of all runs ever begun, which must stay readable.
+        """
+        self.home, self._begun_snapshots = home, begun_snapshots
         self._catalog: SqlCatalog | None = None
 
     def replace(self, table: Table, rows: pl.DataFrame | Iterable[pl.DataFrame], where: Where) -> int | None:
@@ -125,12 +131,8 @@ class Warehouse:
 
     def pinned_snapshots(self) -> set[int]:
         """Every snapshot that a panel, a rebalance plan, or a run names, be it complete or only begun."""
-        from nvtrader_pipelines.storage.ledger import Ledger  # it knows experiments, and they bring torch
-
-        completed, begun = self.read(RUNS, columns=["snapshot_ids"]), Ledger.open(self.home).runs()
-        planned = self.read(REBALANCE_PLAN, columns=["snapshot_ids"])
-        named = (each["snapshot_ids"].unique() for each in (completed, begun, planned))
-        return named_snapshots(self.read(MARKET_PANEL), chain(*named))
+        named = (self.read(table, columns=["snapshot_ids"])["snapshot_ids"] for table in (RUNS, REBALANCE_PLAN))
+        return named_snapshots(self.read(MARKET_PANEL), set(chain(*named, self._begun_snapshots())))
 
     def replace_years(self, table: Table, rows: pl.DataFrame, years: Sequence[int]) -> int:
         """Replace the given years' partitions by those of the rows that fall into them; the number written."""
