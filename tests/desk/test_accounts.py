@@ -65,8 +65,8 @@ def test_an_account_that_is_not_there_is_told_beside_those_that_are(home):
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("kind: aplaca\n", r"kind: found 'aplaca', but must be one of alpaca, paper; did you mean 'alpaca'"),
-        ("capital: 1000\n", "kind: is missing; must be one of alpaca, paper"),
+        ("kind: aplaca\n", r"kind: found 'aplaca', but must be one of alpaca, simulated; did you mean 'alpaca'"),
+        ("capital: 1000\n", "kind: is missing; must be one of alpaca, simulated"),
         ("kind: simulated\ncapitol: 1000\n", "there is no field 'capitol'; did you mean 'capital'"),
         ("kind: simulated\ncapital: -1\n", r"capital: found -1, but must be"),
         ("kind: alpaca\napi_key: PK\n", "there is no field 'api_key'"),

@@ -16,7 +16,7 @@ from nvtrader_pipelines.desk.market import DeskMarket
 from nvtrader_pipelines.execution.brokers.account_spec import AlpacaAccountSpec
 from nvtrader_pipelines.execution.brokers.broker import BrokerHoldings, Receipt
 from nvtrader_pipelines.execution.brokers.live_venue import LiveVenue
-from nvtrader_pipelines.execution.errors import ExecutionError
+from nvtrader_pipelines.execution.errors import AuditIncomplete, BookIncomplete, ExecutionError
 from nvtrader_pipelines.execution.journal import Journal
 from nvtrader_pipelines.execution.plan import Finding
 from nvtrader_pipelines.execution.risk_controls import RiskControls
@@ -148,14 +148,14 @@ def a_silent_broker(traded, home, monkeypatch):
 @pytest.mark.parametrize(
     ("bad", "sentence"),
     [
-        (nan_open, f"{NAME} is held or wanted and must have a price"),
-        (nan_close_of_a_wanted_name, f"{NAME} is held or wanted and must have a price"),
-        (nan_return, f"the return of {NAME} on .* must be a finite number"),
-        (without_a_price, f"{NAME} is held or wanted and must have a price"),
-        (negative_cash, "owes nothing, but its cash is -0.1"),
-        (a_plan_older_than_the_session, "it is too late for it"),
+        (nan_open, f"{NAME} .*must have a price"),
+        (nan_close_of_a_wanted_name, f"{NAME} .*must have a price"),
+        (nan_return, f"the return of {NAME} on .* must be finite"),
+        (without_a_price, f"{NAME} .*must have a price"),
+        (negative_cash, "cash is -0.1"),
+        (a_plan_older_than_the_session, "session after its decision"),
         (an_approval_twice, "decided on once, but .* was approved by ann"),
-        (an_answer_while_orders_are_placed, "may be at the broker already"),
+        (an_answer_while_orders_are_placed, "may be at the broker"),
         (a_corrupt_pointer, "cannot be read as the active policy"),
         (stale_bars, "need the bars of its last session"),
         (a_silent_broker, "the broker must answer, but did not"),
@@ -203,7 +203,7 @@ def test_a_book_that_was_lost_or_is_an_older_copy_is_not_traded_on(lost, what, t
         for table in lost:
             book.execute(f"DELETE FROM {table}")
     for attempt in (desk.due, lambda: list(desk.trade()), lambda: desk.approve(plan, "ann")):
-        with pytest.raises(ExecutionError, match=f"must have all that the audit tells of it, but .* lacks {what}"):
+        with pytest.raises(BookIncomplete, match=what):
             attempt()
 
 
@@ -220,7 +220,7 @@ def test_an_audit_whose_last_rows_were_cut_off_is_not_traded_on_until_it_is_whol
     for left in (0, 5, n_cleared - 1):
         begun, before = cut(left), written(home)
         for step, *given in (("due",), ("execute",), ("clear",), ("approve", events[-1].plan_id, "ann")):
-            with pytest.raises(ExecutionError, match=r"must tell of all that the book of an account has, .*; put the"):
+            with pytest.raises(AuditIncomplete):
                 getattr(begun, step)(*given)
         assert written(home) == before
     for left in (n_cleared, n_cleared + 3, len(rows)):  # as a step that was killed leaves them
