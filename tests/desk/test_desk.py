@@ -352,7 +352,7 @@ def test_an_account_that_differs_trades_on_nowhere_until_a_person_accepts_it(hom
     assert event.detail["differences"] == ["AAA: 10 shares expected, 7 held (-3)"]
     trade(store, days[0], days[8])
     assert states(store)[-1].session == days[8]
-    with pytest.raises(ExecutionError, match=f"paper held at the close of {days[8]} what was expected"):
+    with pytest.raises(ExecutionError, match=f"paper held the expected shares at the close of {days[8]}"):
         one.accept("ann", "again")
 
 
