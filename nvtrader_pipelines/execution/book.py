@@ -12,6 +12,7 @@ from nvtrader_pipelines.envs.account import Account
 from nvtrader_pipelines.execution.brokers.broker import Status
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.orders import Fill, Order
+from nvtrader_pipelines.portfolio.cash import CASH
 
 MIN_HOLDING = 1e-12  # of equity: smaller weights count as zero
 
@@ -65,7 +66,7 @@ class AccountState(BaseModel):
         Raises:
             ExecutionError: if the account holds a name that the panel lacks.
         """
-        names = (*symbols, "cash")
+        names = (*symbols, CASH)
         held = dict(zip(self.symbols, self.weights, strict=True))
         unknown = [name for name, weight in held.items() if name not in names and weight > MIN_HOLDING]
         if unknown:

@@ -10,31 +10,6 @@ from numpy.typing import NDArray
 
 from nvtrader_pipelines.envs.simulation import Step
 
-STEP = {
-    "episode": pl.Int32,  # 0 for a walk through test windows; in training numbered by start
-    "step": pl.Int32,
-    "session": pl.Date,
-    "fill_session": pl.Date,
-    "observation_hash": pl.Int64,
-    "action": pl.List(pl.Float32),  # clipped to the bounds of the action space
-    "reward": pl.Float64,
-    "value": pl.Float32,
-    "log_prob": pl.Float32,  # of the action before clipping
-    "equity": pl.Float64,  # after the step
-    "drawdown": pl.Float64,
-    "turnover": pl.Float64,  # one-way
-    "terminated": pl.Boolean,
-    "truncated": pl.Boolean,
-    "info": pl.String,  # JSON: reward_terms, and the termination that ended the episode
-}
-TRAJECTORY = {
-    "policy": pl.String,
-    "kind": pl.String,  # policy, ensemble or baseline
-    "phase": pl.String,  # train, test, replay or forward
-    "fold": pl.Int32,
-    "seed": pl.Int32,
-    **STEP,
-}
 NO_TERMINATION = pl.lit(None, dtype=pl.String)
 
 

@@ -65,9 +65,9 @@ def with_fault(rows: pl.DataFrame, fault) -> pl.DataFrame:
     return rows.with_columns(**{name: pl.when(last).then(new).otherwise(name) for name, new in changed.items()})
 
 
-def trades(lake) -> bool:
+def trades(store) -> bool:
     try:
-        require_passed(lake.home, "paper")
+        require_passed(store.home, "paper")
     except dg.Failure:
         return False
     return True

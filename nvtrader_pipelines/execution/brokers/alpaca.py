@@ -8,7 +8,6 @@ from datetime import date, timedelta
 from decimal import ROUND_DOWN, Decimal
 from itertools import count
 from typing import Any, Self, TypeVar
-from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel, FiniteFloat, SecretStr, TypeAdapter, ValidationError
 from requests import PreparedRequest, Response
@@ -28,6 +27,7 @@ from nvtrader_pipelines.execution.brokers.broker import (
 )
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.orders import Fill, Order
+from nvtrader_pipelines.market.calendar import EXCHANGE_TIME
 
 with warnings.catch_warnings():  # alpaca-py 0.44 also imports its streams, which are not used here
     warnings.filterwarnings("ignore", message="websockets.legacy is deprecated", category=DeprecationWarning)
@@ -44,7 +44,6 @@ Answer = TypeVar("Answer")
 UNAUTHORIZED, NOT_FOUND, TOO_MANY_REQUESTS, SERVER_ERROR = 401, 404, 429, 500
 NO_CONTENT, MOVED, BAD_REQUEST = 204, 300, 400
 REFUSED = {403, 422}  # insufficient funds or permissions; invalid request
-EXCHANGE = ZoneInfo("America/New_York")
 MIN_QUANTITY = Decimal("1e-9")  # shares
 ORDERS_PER_PAGE = 500  # Alpaca's maximum
 STATUS: dict[OrderStatus, Status] = {  # any other status is of an open order
@@ -351,6 +350,6 @@ def _fill(order: AlpacaOrder) -> Fill | None:
         quantity=quantity,
         price=price,
         cost=0.0,
-        session=(order.filled_at or order.updated_at).astimezone(EXCHANGE).date(),
+        session=(order.filled_at or order.updated_at).astimezone(EXCHANGE_TIME).date(),
         complete=order.status is OrderStatus.FILLED,
     )

@@ -14,6 +14,7 @@ from nvtrader_pipelines.execution.brokers.simulated_market import SimulatedMarke
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.orders import Fill, Order, Ticket, make_orders, require_prices
 from nvtrader_pipelines.execution.plan import RebalancePlan, Stage
+from nvtrader_pipelines.portfolio.cash import CASH
 
 FloatArray = NDArray[np.float64]
 NO_PRICE = "it has no price on {session}; its holding is unchanged"
@@ -174,7 +175,7 @@ class FillSimulator:
         Raises:
             ExecutionError: if it targets a name that the market lacks.
         """
-        names = (*self._symbols, "cash")
+        names = (*self._symbols, CASH)
         if plan.symbols == names:
             return plan
         target = dict(zip(plan.symbols, plan.target, strict=True))

@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from nvtrader_pipelines.envs.accounts import opened_account
+from nvtrader_pipelines.envs.accounts import opening_account_with_history
 from nvtrader_pipelines.execution.book import MIN_HOLDING, AccountBook, AccountState, BookedOrder
 from nvtrader_pipelines.execution.brokers.account_spec import AlpacaAccountSpec
 from nvtrader_pipelines.execution.brokers.broker import (
@@ -34,6 +34,7 @@ from nvtrader_pipelines.execution.plan import RebalancePlan
 from nvtrader_pipelines.execution.prices import PanelPrices
 from nvtrader_pipelines.execution.reconciliation import reconcile
 from nvtrader_pipelines.market.panel import MarketPanel
+from nvtrader_pipelines.portfolio.cash import CASH
 
 MAX_TIMEOUTS = 3  # in a row, before the broker counts as unreachable
 SPENT = 0.98  # share of cash to spend: opens may be above the closes that size the orders
@@ -234,11 +235,11 @@ class LiveVenue:
         value = float(values.sum()) + holdings.cash
         state = AccountState(
             session=session,
-            symbols=(*symbols, "cash"),
+            symbols=(*symbols, CASH),
             weights=(*(values / value).tolist(), holdings.cash / value),
             equity=1.0,
             peak=1.0,
-            recent_returns=tuple(opened_account(len(symbols)).recent_returns.tolist()),
+            recent_returns=tuple(opening_account_with_history(len(symbols)).recent_returns.tolist()),
             capital=value,
             kept_at=self._spec.kept_at,
             shares={symbols[j]: float(shares[j]) for j in np.flatnonzero(shares)},

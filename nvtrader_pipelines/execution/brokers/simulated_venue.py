@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nvtrader_pipelines.envs.account import Account
-from nvtrader_pipelines.envs.accounts import opened_account, settled
+from nvtrader_pipelines.envs.accounts import opening_account_with_history, settle
 from nvtrader_pipelines.envs.dynamics import Transition
 from nvtrader_pipelines.execution.book import MIN_HOLDING, AccountBook, AccountState, BookedOrder
 from nvtrader_pipelines.execution.brokers.account_spec import SimulatedAccountSpec
@@ -20,6 +20,7 @@ from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.orders import Fill, Order, require_prices
 from nvtrader_pipelines.execution.plan import RebalancePlan
 from nvtrader_pipelines.execution.reconciliation import reconcile
+from nvtrader_pipelines.portfolio.cash import CASH
 
 FloatArray = NDArray[np.float64]
 CASH_TOLERANCE = 1e-8  # of the account's value
@@ -43,7 +44,7 @@ class SimulatedVenue:
         """Open the account in cash at the close of session `t`; an open account stays unchanged."""
         state = self._book.last()
         if state is None:
-            state = self._make_state(t, opened_account(len(self._symbols)), in_force)
+            state = self._make_state(t, opening_account_with_history(len(self._symbols)), in_force)
             self._book.settle(state)
         return state
 
@@ -124,13 +125,13 @@ class SimulatedVenue:
             bought = self._bought(plan, fills)
             transition, paid = self._simulator.transition(plan, bought, account, before.capital, t - 1)
             growth = float(transition.session_growth[0, 0])
-            state = self._make_state(t, settled(account, transition.weights[0], growth), in_force)
+            state = self._make_state(t, settle(account, transition.weights[0], growth), in_force)
             figures = {"turnover": float(transition.turnover[0]), "cost": float(transition.cost[0])}
             state = state.model_copy(update=figures | ({"plan_id": plan.plan_id} if plan is not None and fills else {}))
             expected = self._expected_shares(before, bought, paid, t - 1)
             cash = self._expected_cash(before, fills, transition, paid, t - 1)
         else:
-            state = self._make_state(t, settled(account, *self._market.drift(account, t - 1)), in_force)
+            state = self._make_state(t, settle(account, *self._market.drift(account, t - 1)), in_force)
             expected, cash = self._adjusted_shares(before, t - 1), before.weights[-1] * before.value
         self._require_session(np.array(state.weights), t)
         differences = [each.sentence for each in reconcile(expected, state.shares)]
@@ -186,7 +187,7 @@ class SimulatedVenue:
         value = account.equity * capital
         return AccountState(
             session=panel.sessions[t].item(),
-            symbols=(*self._symbols, "cash"),
+            symbols=(*self._symbols, CASH),
             weights=tuple(account.weights.tolist()),
             equity=float(account.equity),
             peak=float(account.peak),

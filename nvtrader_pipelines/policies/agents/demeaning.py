@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from nvtrader_pipelines.market.panel import MarketPanel, Window, within
+from nvtrader_pipelines.market.panel import MarketPanel, Window, window_mask
 
 
 def demean_panel(panel: MarketPanel, windows: Sequence[Window]) -> MarketPanel:
@@ -13,7 +13,7 @@ def demean_panel(panel: MarketPanel, windows: Sequence[Window]) -> MarketPanel:
 
     Keeps a policy from memorizing past winners. For training only: it looks ahead within the windows.
     """
-    inside = within(windows, len(panel.sessions))
+    inside = window_mask(windows, len(panel.sessions))
     growth = np.log1p(panel.close_returns)
     known = panel.tradable[inside]
     counted = known.sum(axis=0)

@@ -10,11 +10,12 @@ from torch import Tensor
 
 from nvtrader_pipelines.envs.observations.hashing import observation_hashes
 from nvtrader_pipelines.envs.simulation import PortfolioSimulation
-from nvtrader_pipelines.policies.trajectory import NO_TERMINATION, STEP, Columns, PlayedStep, step_info
+from nvtrader_pipelines.policies.rollout_tables import STEP
+from nvtrader_pipelines.policies.trajectory import NO_TERMINATION, Columns, PlayedStep, step_info
 
 SAMPLING = 0x5A  # separates the sampler's random stream from those of the episodes' starts
 CHUNK = 4096  # rows per compressed chunk, at least
-TERM, TERMINATION = "term:", "struck:"  # column prefixes of reward terms and terminations
+TERM, TERMINATION = "term:", "termination:"  # column prefixes of reward terms and terminations
 ZSTD = "zstd"
 State = tuple[dict[str, NDArray[Any]], dict[str, Any]]  # arrays, and values that JSON can hold
 
@@ -115,7 +116,7 @@ class EpisodeSampler:
             "terminated": step.terminated[sampled],
             "truncated": step.truncated[sampled],
             **{f"{TERM}{kind}": contributions[sampled] for kind, contributions in account.reward_terms.items()},
-            **{f"{TERMINATION}{kind}": where[sampled] for kind, where in step.struck.items()},
+            **{f"{TERMINATION}{kind}": where[sampled] for kind, where in step.triggered.items()},
         }
 
     def _to_steps(self, rows: pl.DataFrame) -> pl.DataFrame:
