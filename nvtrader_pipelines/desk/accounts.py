@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 from pydantic import RootModel, SecretStr, ValidationError
 
-from nvtrader_pipelines.components.explanation import explained
+from nvtrader_pipelines.components.explanation import explain
 from nvtrader_pipelines.execution.book import AccountState
 from nvtrader_pipelines.execution.brokers.account_spec import (
     KEY_ID,
     SECRET_KEY,
     AccountSpec,
     AlpacaAccountSpec,
-    PaperAccountSpec,
+    SimulatedAccountSpec,
 )
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.storage.account_book import SqliteBook, book_path
@@ -54,13 +54,13 @@ def read_account(home: Home, name: str = DEFAULT) -> AccountSpec:
     path = home.accounts / f"{name}.yaml"
     if not is_given(path):
         if name == DEFAULT:
-            return PaperAccountSpec()
+            return SimulatedAccountSpec()
         known = ", ".join(sorted({DEFAULT, *(each.stem for each in home.accounts.glob("*.yaml"))}))
         raise StorageError(f"there is no account {name!r}; write data/accounts/{path.name}, or take one of: {known}")
     try:
         return AccountDocument.model_validate(read_document(path)).root
     except ValidationError as error:
-        raise StorageError(f"{path.name} is no valid account: {explained(error, AccountDocument)}") from error
+        raise StorageError(f"{path.name} is no valid account: {explain(error, AccountDocument)}") from error
 
 
 def require_same(name: str, spec: AccountSpec, state: AccountState | None) -> None:
@@ -77,7 +77,7 @@ def require_same(name: str, spec: AccountSpec, state: AccountState | None) -> No
     if state is None:
         return
     opened, said = f"kept {state.kept_at}", f"kept {spec.kept_at}"
-    if isinstance(spec, PaperAccountSpec):
+    if isinstance(spec, SimulatedAccountSpec):
         opened, said = f"{opened} with a capital of {state.capital:,}", f"{said} with a capital of {spec.capital:,}"
     if opened != said:
         raise StorageError(

@@ -10,56 +10,18 @@ from numpy.typing import NDArray
 
 from nvtrader_pipelines.evaluation.account_statistics import cost_per_year, effective_names, exposure, turnover_per_year
 from nvtrader_pipelines.evaluation.aggregates import MIN_SEEDS, interquartile_mean
-from nvtrader_pipelines.evaluation.intervals import SharpeDraws, SharpeIntervals, lo_interval
+from nvtrader_pipelines.evaluation.intervals import BOOTSTRAP_SEED, SharpeDraws, SharpeIntervals, lo_interval
 from nvtrader_pipelines.evaluation.sharpe.error import iid_standard_error
 from nvtrader_pipelines.evaluation.statistics import (
-    PERIODS_PER_YEAR,
     UndefinedStatisticError,
     sharpe_ratio,
     statistics_of,
 )
+from nvtrader_pipelines.evaluation.verdict_tables import EVALUATION
+from nvtrader_pipelines.market.calendar import SESSIONS_PER_YEAR
 
 MIN_SESSIONS = 2  # a standard deviation needs two returns
 PATH = "/path-"  # in the name of an account that is a path through folds, of kind policy as one seed is
-
-EVALUATION = {
-    "policy": pl.String,
-    "kind": pl.String,
-    "period": pl.String,
-    "fold": pl.Int32,
-    "first_session": pl.Date,
-    "last_session": pl.Date,
-    "n_sessions": pl.Int64,
-    "sharpe": pl.Float64,
-    "sharpe_low": pl.Float64,
-    "sharpe_high": pl.Float64,
-    "sharpe_error": pl.Float64,
-    "lo_low": pl.Float64,
-    "lo_high": pl.Float64,
-    "total_return": pl.Float64,
-    "cagr": pl.Float64,
-    "volatility": pl.Float64,
-    "sortino": pl.Float64,
-    "calmar": pl.Float64,
-    "max_drawdown": pl.Float64,
-    "drawdown_duration": pl.Int64,
-    "value_at_risk": pl.Float64,
-    "cvar": pl.Float64,
-    "omega": pl.Float64,
-    "tail_ratio": pl.Float64,
-    "hit_rate": pl.Float64,
-    "turnover_per_year": pl.Float64,
-    "cost_per_year": pl.Float64,
-    "exposure": pl.Float64,
-    "effective_names": pl.Float64,
-    "iqm_sharpe": pl.Float64,
-    "iqm_low": pl.Float64,
-    "iqm_high": pl.Float64,
-    "best_baseline": pl.String,
-    "sharpe_difference": pl.Float64,
-    "difference_low": pl.Float64,
-    "difference_high": pl.Float64,
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +61,6 @@ def evaluate(
     actions: pl.DataFrame,
     report_from: date,
     intervals: SharpeIntervals | None = None,
-    seed: int = 0,
 ) -> pl.DataFrame:
     """One row per account and period: `fold` (each), `before_<year>`, `from_<year>` and `all`.
 
@@ -116,7 +77,6 @@ def evaluate(
             has not filled.
         report_from: first day of the period that is reported.
         intervals: of the Sharpe ratios; None takes the defaults.
-        seed: of every bootstrap.
 
     Raises:
         ValueError: if there is no account, a number is missing, the accounts do not cover the same sessions once each,
@@ -126,9 +86,9 @@ def evaluate(
     resampling = intervals or SharpeIntervals()
     rows = [
         row
-        for number, (period, fold, during) in enumerate(_periods(accounts, report_from))
+        for period, fold, during in _periods(accounts, report_from)
         if during.sum() >= MIN_SESSIONS
-        for row in _rows(accounts.during(during), (period, fold), resampling, np.random.default_rng([seed, number]))
+        for row in _rows(accounts.during(during), (period, fold), resampling)
     ]
     return pl.DataFrame(rows, schema=EVALUATION, orient="row")
 
@@ -207,14 +167,9 @@ def _periods(accounts: _Accounts, report_from: date) -> list[tuple[str, int | No
     ]
 
 
-def _rows(
-    accounts: _Accounts,
-    period: tuple[str, int | None],
-    intervals: SharpeIntervals,
-    generator: np.random.Generator,
-) -> list[dict[str, object]]:
+def _rows(accounts: _Accounts, period: tuple[str, int | None], intervals: SharpeIntervals) -> list[dict[str, object]]:
     """The period's row of every account."""
-    draws = intervals.draw(accounts.net_return, generator)
+    draws = intervals.draw(accounts.net_return)
     found = [statistics_of(column) for column in accounts.net_return.T]
     n_sessions = len(accounts.sessions)
     of_period = {
@@ -225,7 +180,7 @@ def _rows(
         "n_sessions": n_sessions,
     }
     sharpes = [sharpe_ratio(column) for column in accounts.net_return.T]
-    over_seeds = _over_seeds(accounts, generator)
+    over_seeds = _over_seeds(accounts)
     return [
         {
             "policy": name,
@@ -248,7 +203,7 @@ def _rows(
 
 def _annual_error(sharpe: float, n_sessions: int) -> float:
     """Standard error of an annual Sharpe ratio of independent normal returns."""
-    scale = float(np.sqrt(PERIODS_PER_YEAR))
+    scale = float(np.sqrt(SESSIONS_PER_YEAR))
     return iid_standard_error(sharpe / scale, n_sessions) * scale
 
 
@@ -261,7 +216,7 @@ def _by_theory(returns: NDArray[np.float64]) -> Mapping[str, float]:
     return {"lo_low": interval.low, "lo_high": interval.high}
 
 
-def _over_seeds(accounts: _Accounts, generator: np.random.Generator) -> Mapping[str, float]:
+def _over_seeds(accounts: _Accounts) -> Mapping[str, float]:
     """The interquartile mean of the Sharpe ratios of every seed in every fold; nothing where the seeds are too few.
 
     Paths are no seeds: each decides by the average of all seeds.
@@ -277,7 +232,7 @@ def _over_seeds(accounts: _Accounts, generator: np.random.Generator) -> Mapping[
     ]
     if not scores:
         return {}
-    mean = interquartile_mean(np.array(scores), generator)
+    mean = interquartile_mean(np.array(scores), np.random.default_rng(BOOTSTRAP_SEED))
     return {"iqm_sharpe": mean.point, "iqm_low": mean.low, "iqm_high": mean.high}
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.evaluation.backtest import Contestant, backtest
 from nvtrader_pipelines.evaluation.splits import Block, Fold
 from nvtrader_pipelines.evaluation.statistics import sharpe_ratio
@@ -14,7 +15,7 @@ from nvtrader_pipelines.experiments.plan import FoldSeed, RunPlan
 from nvtrader_pipelines.policies.agents import Learner
 from nvtrader_pipelines.policies.archive import PolicyArchiveError, PolicyCard, read_archive, read_card
 from nvtrader_pipelines.policies.learned import EnsemblePolicy, Interfaces, open_policy, require_same_market
-from nvtrader_pipelines.policies.pipelined import PipelinedPolicy, StartedPipeline, without_timing
+from nvtrader_pipelines.policies.pipelined import PipelinedPolicy, SharedPipeline, without_timing
 from nvtrader_pipelines.policies.policy import Policy
 from nvtrader_pipelines.portfolio.pipeline import Thresholds
 
@@ -55,7 +56,7 @@ def contestants(
     baselines = [
         Contestant(baseline.kind, "baseline", nobody, (baseline.start(),) * n_blocks) for baseline in spec.baselines
     ]
-    started, fitted = StartedPipeline(spec.pipeline), _thresholds(plan, thresholds)
+    started, fitted = SharedPipeline(spec.pipeline), _thresholds(plan, thresholds)
     own = [
         replace(
             proposing,
@@ -180,7 +181,7 @@ def choose(plan: RunPlan, archives: Archives, fold: Fold) -> Choice:
     held_out = Block(fold.index, first, last)
     policies = _opened(plan, [(fold.index, seed) for seed in plan.spec.seeds], archives)
     pipeline = without_timing(plan.spec.pipeline)  # its thresholds are fitted for the seed that is chosen here
-    started = StartedPipeline(pipeline)
+    started = SharedPipeline(pipeline)
     seeds = [
         Contestant(
             str(seed),
@@ -218,7 +219,7 @@ def _card(plan: RunPlan, key: FoldSeed, archives: Archives) -> PolicyCard:
     if (card.fold, card.seed, card.spec_hash, trained_on) != (*key, plan.spec.spec_hash, plan.panel_digest):
         raise PolicyArchiveError(
             f"the policy of fold {key[0]} seed {key[1]} of {plan.spec.partition_key} on the market "
-            f"{plan.panel_digest[:8]} is one of fold {card.fold} seed {card.seed} of {card.experiment} on the market "
-            f"{card.panel_digest[:8]}; train the experiment again"
+            f"{short_id(plan.panel_digest)} is one of fold {card.fold} seed {card.seed} of {card.experiment} on the "
+            f"market {short_id(card.panel_digest)}; train the experiment again"
         )
     return card

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
+from nvtrader_pipelines.components.ids import ID_LENGTH
 from nvtrader_pipelines.execution.audit import AuditEvent, event_id
 from nvtrader_pipelines.experiments.identity import run_code
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef, SealedRun
@@ -16,7 +17,7 @@ from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import locked, write_atomically
 from nvtrader_pipelines.storage.store import Store
 
-Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 RunId = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
 
 
@@ -27,8 +28,8 @@ class ActivePolicy(BaseModel):
     partition_key: str  # experiment, name@hash8
     run_id: RunId
     policy: str  # the name its account had in the evaluation
-    sha256: Digest  # of the run's manifest, which names its policy files by theirs
-    spec_hash: Digest
+    sha256: Sha256  # of the run's manifest, which names its policy files by theirs
+    spec_hash: Sha256
     snapshot_ids: dict[str, int]  # of the panel it was trained on
     symbols: tuple[str, ...]  # names it trades
     code_version: str  # that its run was made with
@@ -175,13 +176,13 @@ def _audited(store: Store) -> ActivePolicy | None:
 
 def _difference(active: ActivePolicy | None, kept: AuditEvent | None, last: AuditEvent | None) -> str:
     """What the pointer has otherwise than its own event in the audit, or than the last one there."""
-    told = f"of {last.policy} of run {last.run_id} on {last.at:%Y-%m-%d}" if last else ""
+    format_probability = f"of {last.policy} of run {last.run_id} on {last.at:%Y-%m-%d}" if last else ""
     if active is None:
-        return f"it is gone, and the audit has one, {told}"
+        return f"it is gone, and the audit has one, {format_probability}"
     if kept is None:
         return "the audit has no such activation"
     if kept == active.event:
-        return f"the audit has a later one, {told}"
+        return f"the audit has a later one, {format_probability}"
     others = [name for name, value in _flat(active.event).items() if _flat(kept).get(name) != value]
     return f"the audit has another {', '.join(others)}"
 
@@ -220,7 +221,7 @@ def _lock(store: Store) -> Path:
     return store.home.runtime / ".active_policy.lock"
 
 
-def sealed_of(store: Store, active: ActivePolicy) -> SealedRun:
+def read_active_run(store: Store, active: ActivePolicy) -> SealedRun:
     """The run of the active policy, whose manifest is the one that was activated.
 
     Raises:
@@ -229,7 +230,8 @@ def sealed_of(store: Store, active: ActivePolicy) -> SealedRun:
     run = store.policies.sealed(active.partition_key, active.run_id)
     if run.sha256 != active.sha256:
         raise StorageError(
-            f"run {run.run_id} of {run.partition_key} was activated with a manifest of digest {active.sha256[:16]}, "
-            f"but that is now {run.sha256[:16]}; restore its files, or activate a policy again"
+            f"run {run.run_id} of {run.partition_key} was activated with a manifest of digest "
+            f"{active.sha256[:ID_LENGTH]}, but that is now {run.sha256[:ID_LENGTH]}; restore its "
+            "files, or activate a policy again"
         )
     return run

@@ -1,16 +1,22 @@
 """The library of policies: a card for every policy of every sealed run, from what was kept of it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
 import polars as pl
 
+from nvtrader_pipelines.evaluation.validation import reported_period
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef, SealedRun, fold_and_seed
 from nvtrader_pipelines.promotion.active_policy import ActivePolicy, read_active
-from nvtrader_pipelines.promotion.findings import PERIOD
-from nvtrader_pipelines.promotion.recency import told_until
-from nvtrader_pipelines.promotion.verification import other_code, policies_of, require_fit, require_usable, sealed_run
+from nvtrader_pipelines.promotion.recency import eligibility_message
+from nvtrader_pipelines.promotion.verification import (
+    code_mismatch,
+    policy_names,
+    require_fit,
+    require_usable,
+    sealed_run,
+)
 from nvtrader_pipelines.storage.errors import OtherCodeError, StorageError
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EVALUATIONS, VALIDATION
@@ -41,7 +47,7 @@ class LibraryCard:
     folds: tuple[Row, ...]  # fold, what it was trained on and what it was tested on
     scores: tuple[Row, ...]  # a row per period of the verdict; none where it was not judged
     baselines: tuple[Row, ...]  # of its run, the same
-    deflated_sharpe: float | None  # active, over its best baseline; None where it is not known
+    deflated_sharpe: float | None  # of its information ratio against its best baseline, reported period; None: unknown
     policies_sha256: str
     files: tuple[Row, ...]  # file, SHA-256, and whether the file is that one still
     warnings: tuple[str, ...]
@@ -56,9 +62,15 @@ class LibraryCard:
         """Which policy it is."""
         return PolicyRef(self.run_id, self.policy)
 
-    def score(self, period: str = PERIOD) -> Row | None:
-        """Its figures over a period."""
-        return next((row for row in self.scores if row["period"] == period), None)
+    @property
+    def period(self) -> str:
+        """Its reported period, which the gate judges."""
+        return _reported(self.scores)
+
+    @property
+    def score(self) -> Row | None:
+        """Its figures over its reported period; None where it was not judged."""
+        return next((row for row in self.scores if row["period"] == self.period), None)
 
     def document(self) -> Row:
         """The card as JSON takes it, dates as they are."""
@@ -74,7 +86,7 @@ class Library:
     active: ActivePolicy | None  # which one trades; None where none does, or nobody can tell
 
 
-def library_of(store: Store, *, seeds: bool = False) -> Library:
+def read_library(store: Store, *, seeds: bool = False) -> Library:
     """The experiments' own policies, and those of single seeds where asked for.
 
     Of each it is told whether its files, limits and market fit; only `card_of` opens the networks.
@@ -95,12 +107,12 @@ def library_of(store: Store, *, seeds: bool = False) -> Library:
             problems.append(str(error))
             continue
         obstacle = _obstacle(require_fit, store, run, run.experiment)
-        named = policies_of(run) if seeds else [run.experiment]
+        named = policy_names(run) if seeds else [run.experiment]
         cards += [reader.card(run, policy, active, obstacle) for policy in named]
     return Library(tuple(cards), tuple(problems), active)
 
 
-def card_of(store: Store, ref: PolicyRef) -> LibraryCard:
+def read_library_card(store: Store, ref: PolicyRef) -> LibraryCard:
     """The card of one policy, opened on the market as it is now.
 
     Raises:
@@ -111,7 +123,7 @@ def card_of(store: Store, ref: PolicyRef) -> LibraryCard:
     return reader.card(run, ref.policy, read_active(store), obstacle)
 
 
-def named_policy(store: Store, text: str) -> PolicyRef:
+def find_policy(store: Store, text: str) -> PolicyRef:
     """The policy meant by an experiment, one of its versions or the begin of a run's id, with /seed-<k> or without.
 
     Of an experiment or version it is of the run begun last of those whose policies are all trained.
@@ -161,10 +173,10 @@ class _Reader:
     def of(cls, store: Store) -> Self:
         """What there is in a home."""
         verdicts = store.tables.read(EVALUATIONS).filter(
-            (pl.col("period") == PERIOD) | pl.col("period").str.starts_with("from_")
+            (pl.col("period") == "all") | pl.col("period").str.starts_with("from_")
         )
-        active = (pl.col("period") == PERIOD) & (pl.col("against") == "best_baseline")
-        return cls(store, verdicts, store.tables.read(VALIDATION).filter(active), store.ledger.versions())
+        validation = store.tables.read(VALIDATION).filter(pl.col("against") == "best_baseline")
+        return cls(store, verdicts, validation, store.ledger.versions())
 
     def card(
         self, run: SealedRun, policy: str, active: ActivePolicy | None, obstacle: StorageError | None
@@ -173,6 +185,7 @@ class _Reader:
         ensemble, ref = policy == run.experiment, PolicyRef(run.run_id, policy)
         verdict = self.verdicts.filter(pl.col("run_id") == run.run_id)
         own = verdict.filter(pl.col("policy") == policy, pl.col("kind") != "baseline")
+        scores = tuple(own.select(*SCORE, *BESIDE, *OVER_BASELINE).to_dicts())
         seeds = run.seeds if ensemble else (int(policy.rpartition("-")[2]),)
         return LibraryCard(
             policy=policy,
@@ -189,15 +202,15 @@ class _Reader:
             seeds=seeds,
             chosen=run.chosen if ensemble else {},
             folds=tuple(fold.model_dump() for fold in run.folds),
-            scores=tuple(own.select(*SCORE, *BESIDE, *OVER_BASELINE).to_dicts()),
+            scores=scores,
             baselines=tuple(verdict.filter(pl.col("kind") == "baseline").select("policy", *SCORE, *BESIDE).to_dicts()),
-            deflated_sharpe=self._deflated(run.run_id) if ensemble else None,
+            deflated_sharpe=self._deflated(run.run_id, _reported(scores)) if ensemble else None,
             policies_sha256=run.sha256,
             files=self._files(run, set(seeds)),
             warnings=run.warnings,
             active=active is not None and active.ref == ref,
-            other_code=other_code(run.code_version),
-            may_trade=told_until(self.store, active) if active is not None and active.ref == ref else None,
+            other_code=code_mismatch(run.code_version),
+            may_trade=eligibility_message(self.store, active) if active is not None and active.ref == ref else None,
             outdated=isinstance(obstacle, OtherCodeError),
             obstacle=str(obstacle) if obstacle else None,
         )
@@ -215,6 +228,11 @@ class _Reader:
         found = self.versions.filter(pl.col("spec_hash").is_in(parents.implode()))["partition_key"]
         return found[0] if len(found) else None
 
-    def _deflated(self, run_id: str) -> float | None:
-        found = self.validation.filter(pl.col("run_id") == run_id)["deflated_sharpe"]
+    def _deflated(self, run_id: str, period: str) -> float | None:
+        found = self.validation.filter(run_id=run_id, period=period)["deflated_sharpe"]
         return found[0] if len(found) else None
+
+
+def _reported(scores: Sequence[Row]) -> str:
+    """The reported period of a verdict."""
+    return reported_period(pl.Series([row["period"] for row in scores], dtype=pl.String))

@@ -9,7 +9,7 @@ from datetime import datetime
 import polars as pl
 import psutil
 
-from nvtrader_pipelines.components.explanation import nearest
+from nvtrader_pipelines.components.explanation import suggest
 from nvtrader_pipelines.evaluation.sharpe.deflation import YEARLY
 from nvtrader_pipelines.evaluation.trials import Period, trials_of
 from nvtrader_pipelines.evaluation.weights_backtest import STANDARD_EXECUTION
@@ -17,7 +17,7 @@ from nvtrader_pipelines.experiments.spec import MarketChoice
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.scoreboard.entrants import Entrant
 from nvtrader_pipelines.scoreboard.harness import Meter
-from nvtrader_pipelines.scoreboard.ranking import SCORECARD, rank_entrants
+from nvtrader_pipelines.scoreboard.ranking import rank_entrants
 from nvtrader_pipelines.scoreboard.roster import ENTRANT_NAME, read_roster
 from nvtrader_pipelines.scoreboard.scorecard import EXTERNAL_KINDS, Contest, Scorecard, attempt_id, markdown
 from nvtrader_pipelines.scoreboard.scoring import SourceMarket, TrialPopulation, refusal_card, score_entrants
@@ -95,7 +95,7 @@ def _read_population(store: Store, contest: Contest) -> TrialPopulation:
 
 
 def external_attempts(store: Store, source: str) -> dict[str, float | None]:
-    """Read the external attempts on a source: id to last known active Sharpe ratio per session.
+    """Read the external attempts on a source: id to last known information ratio per session.
 
     A changed file is a new attempt; the same file on other sessions is not.
     """
@@ -112,7 +112,7 @@ def external_attempts(store: Store, source: str) -> dict[str, float | None]:
 def _write_cards(store: Store, cards: Sequence[Scorecard]) -> int:
     """Write new rows, card files and the list of participants; return the number of new rows."""
     known = _last_digests(store)
-    rows = pl.DataFrame([card.row() for card in cards], schema=SCORECARD)
+    rows = pl.DataFrame([card.row() for card in cards], schema=SCORECARDS.schema)
     key = pl.concat_str(pl.col("contest").fill_null(""), "entrant", separator="|")
     new = rows.filter(key.replace_strict(known, default="", return_dtype=pl.String) != pl.col("digest"))
     if len(new):
@@ -140,7 +140,7 @@ def update_scoreboard(store: Store) -> pl.DataFrame:
     Raises:
         StorageError: if nothing was scored yet.
     """
-    board = rank_entrants(store.tables.read(SCORECARDS).select(list(SCORECARD)), read_latest(store.home))
+    board = rank_entrants(store.tables.read(SCORECARDS), read_latest(store.home))
     store.tables.replace(SCOREBOARD, board, {})
     return board
 
@@ -168,7 +168,7 @@ def read_history(store: Store, entrant: str) -> pl.DataFrame:
     if not names:
         raise StorageError(NOT_SCORED)
     if entrant not in names:
-        raise StorageError(f"there is no entrant {entrant!r}; there are {', '.join(names)}{nearest(entrant, names)}")
+        raise StorageError(f"there is no entrant {entrant!r}; there are {', '.join(names)}{suggest(entrant, names)}")
     return rows.filter(pl.col("entrant") == entrant).drop("document").sort("judged_at", descending=True)
 
 

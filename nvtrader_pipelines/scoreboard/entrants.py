@@ -151,7 +151,7 @@ def run_entrant(
         spec.environment.rebal_freq,
         {"experiment": spec.partition_key, "spec": spec.model_dump(mode="json")},
         open_timed,
-        () if spec.agent.classical else tuple(trained),
+        () if spec.agent.is_classical else tuple(trained),
         first,
         lookback=max(spec.pipeline.lookback, spec.agent.lookback if isinstance(spec.agent, ClassicalAgent) else 1),
         untimed_twin=None if timing.kind == "constant" else UntimedTwin(timing.kind, open_untimed),

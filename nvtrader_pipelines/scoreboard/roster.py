@@ -12,9 +12,10 @@ import polars as pl
 from pydantic import ValidationError
 
 from nvtrader_pipelines.components.component import content_hash
-from nvtrader_pipelines.components.explanation import explained
+from nvtrader_pipelines.components.explanation import explain
+from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
-from nvtrader_pipelines.policies.activations import MOST_BYTES
+from nvtrader_pipelines.policies.activations import MAX_BYTES
 from nvtrader_pipelines.policies.weights_table import WeightsTable
 from nvtrader_pipelines.runs.tables import walk_forward_runs
 from nvtrader_pipelines.scoreboard.entrant_specs import (
@@ -39,7 +40,6 @@ from nvtrader_pipelines.storage.store import Store
 
 ENTRANT_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")  # becomes a folder of scorecards
 SUFFIXES = {".yaml", ".yml"}
-BASELINE_DIGITS = 8  # of the digest that separates baselines of one kind
 
 
 @dataclass(frozen=True)
@@ -192,7 +192,7 @@ def distinct_baselines(specs: list[ExperimentSpec], taken: Collection[str] = ())
             if digest in known:
                 continue
             known.add(digest)
-            names = [rule.kind, f"{rule.kind}-{digest[:BASELINE_DIGITS]}"]
+            names = [rule.kind, f"{rule.kind}-{short_id(digest)}"]
             if spec.market.source != specs[0].market.source:
                 names.insert(1, f"{rule.kind}-{spec.market.source}")
             found[next(name for name in names if name not in found and name not in taken)] = each
@@ -208,7 +208,7 @@ def read_entrant_spec(path: Path) -> EntrantSpec:
     try:
         return EntrantFile.model_validate(read_document(path)).root
     except ValidationError as error:
-        raise StorageError(f"{path.name} is not a valid entrant: {explained(error, EntrantFile)}") from error
+        raise StorageError(f"{path.name} is not a valid entrant: {explain(error, EntrantFile)}") from error
 
 
 def _read_beside(path: Path, file: str | None, suffix: str) -> bytes:
@@ -223,15 +223,15 @@ def _read_beside(path: Path, file: str | None, suffix: str) -> bytes:
         raise StorageError(f"{path.name}: file must be in {folder}, but is {file!r}; move it there")
     try:
         n_bytes = beside.stat().st_size
-        content = beside.read_bytes() if n_bytes <= MOST_BYTES else b""
+        content = beside.read_bytes() if n_bytes <= MAX_BYTES else b""
     except OSError as error:
         raise StorageError(
             f"{path.name} needs {beside}, but it cannot be read ({error.strerror}); put it there, or set `file` to "
             "another one"
         ) from error
-    if n_bytes > MOST_BYTES:
+    if n_bytes > MAX_BYTES:
         raise StorageError(
-            f"{path.name} needs a file of at most {MOST_BYTES >> 20} MiB, but {beside.name} has {n_bytes >> 20}"
+            f"{path.name} needs a file of at most {MAX_BYTES >> 20} MiB, but {beside.name} has {n_bytes >> 20}"
         )
     return content
 
@@ -253,7 +253,7 @@ def _read_weights(path: Path, spec: WeightsEntrantSpec) -> WeightsTable:
             f"{path.name}: weights must be a CSV with a column `date`, a column per symbol and a row per decision, but "
             f"the file cannot be parsed ({str(error).partition(chr(10))[0]})"
         ) from error
-    return WeightsTable.of(rows, hashlib.sha256(content).hexdigest())
+    return WeightsTable.from_frame(rows, hashlib.sha256(content).hexdigest())
 
 
 def training_seconds(ledger: Ledger, run_id: str) -> float | None:

@@ -10,12 +10,12 @@ from typing import Any, Final, Literal
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, JsonValue
 
 from nvtrader_pipelines.components.component import canonical_json, content_hash
+from nvtrader_pipelines.components.ids import ID_LENGTH
 from nvtrader_pipelines.envs.dynamics import FillTiming
 from nvtrader_pipelines.portfolio.costs import CostModel
 from nvtrader_pipelines.scoreboard.entrant_specs import EntrantKind
 
 FORMAT: Final = 1
-DIGEST_LENGTH = 16  # hexadecimal digits of a digest
 FRACTIONS = {  # metrics shown in percent
     "total_return", "cagr", "volatility", "max_drawdown", "value_at_risk", "cvar", "hit_rate", "exposure",
     "cost_per_year",
@@ -43,7 +43,7 @@ class Contest(ScorecardPart):
     @property
     def digest(self) -> str:
         """First 16 hexadecimal digits of the content hash."""
-        return content_hash(self)[:DIGEST_LENGTH]
+        return content_hash(self)[:ID_LENGTH]
 
     @property
     def window(self) -> tuple[date, date]:
@@ -189,7 +189,7 @@ class Scorecard(ScorecardPart):
         worst = min((each for each in self.stress if each.total_return is not None), key=_total_return, default=None)
         moment = f"{self.entrant}|{self.digest}|{self.measured.judged_at.isoformat()}"
         return {
-            "judgement": hashlib.sha256(moment.encode()).hexdigest()[:DIGEST_LENGTH],
+            "judgement": hashlib.sha256(moment.encode()).hexdigest()[:ID_LENGTH],
             "contest": contest.digest if contest else None,
             "entrant": self.entrant,
             "kind": self.kind,
@@ -290,11 +290,12 @@ def _metric_rows(metrics: Mapping[str, Metric]) -> dict[str, str]:
 
 
 def _format_metric(metric: Metric, *, percent: bool = False) -> str:
-    form = ".2%" if percent else ".4g"
     if metric.value is None:
         return "-"
-    bounds = "" if metric.low is None or metric.high is None else f" [{metric.low:{form}}, {metric.high:{form}}]"
-    return f"{metric.value:{form}}{bounds}"
+    if metric.low is not None and metric.high is not None:  # of a Sharpe ratio: the draws support two digits
+        return f"{metric.value:.2f} [{metric.low:.2f}, {metric.high:.2f}]"
+    form = ".2%" if percent else ".4g"
+    return f"{metric.value:{form}}"
 
 
 def _luck_section(card: Scorecard) -> list[str]:
@@ -304,8 +305,8 @@ def _luck_section(card: Scorecard) -> list[str]:
     rows = {
         "probabilistic Sharpe ratio (above 0)": _format_metric(Metric(value=found.probabilistic_sharpe)),
         "best baseline, in hindsight": found.best_baseline or "-",
-        "active Sharpe ratio over it": _format_metric(found.active_sharpe),
-        "active deflated Sharpe ratio": _format_metric(Metric(value=found.active_deflated_sharpe)),
+        "information ratio against it": _format_metric(found.active_sharpe),
+        "deflated information ratio": _format_metric(Metric(value=found.active_deflated_sharpe)),
         "trials on these data": "-" if found.n_trials is None else str(found.n_trials),
     }
     return [_render_section("Inference", rows), *([found.note] if found.note else [])]
@@ -346,7 +347,7 @@ def _stress_section(card: Scorecard) -> list[str]:
 
 def _data_section(card: Scorecard) -> str:
     data = card.data
-    rows = {"names": str(data.n_symbols), "panel": f"`{(data.panel_digest or '')[:DIGEST_LENGTH]}`"}
+    rows = {"names": str(data.n_symbols), "panel": f"`{(data.panel_digest or '')[:ID_LENGTH]}`"}
     rows |= {name: f"snapshot {snapshot}" for name, snapshot in sorted(data.snapshot_ids.items())}
     for i, each in enumerate(data.trained):
         used = f", used from {each.used_from}" if each.used_from else ""

@@ -19,7 +19,8 @@ from nvtrader_pipelines.evaluation.sharpe.inference import (
 )
 from nvtrader_pipelines.evaluation.statistics import sharpe_ratio
 from nvtrader_pipelines.evaluation.trials import Trials, sharpe_ratios
-from nvtrader_pipelines.evaluation.walk_forward import EVALUATION, evaluate
+from nvtrader_pipelines.evaluation.verdict_tables import EVALUATION
+from nvtrader_pipelines.evaluation.walk_forward import evaluate
 from nvtrader_pipelines.evaluation.weights_backtest import STANDARD_EXECUTION, Execution
 from nvtrader_pipelines.experiments.identity import scoring_code
 from nvtrader_pipelines.experiments.plan import SURVIVORSHIP
@@ -41,7 +42,6 @@ from nvtrader_pipelines.scoreboard.scorecard import (
 )
 from nvtrader_pipelines.scoreboard.timing_effect import timing_effect
 
-BOOTSTRAP_SEED = 0
 BOUNDS = {"sharpe": "sharpe", "sharpe_difference": "difference"}  # metric to the prefix of its bounds
 METRICS = [
     name for name, kind in EVALUATION.items() if kind in (pl.Float64, pl.Int64) and not name.endswith(("_low", "_high"))
@@ -59,7 +59,7 @@ class TrialPopulation:
     run_ids: tuple[str, ...]
     active_sharpe: FloatArray  # per session, against each run's best baseline; of runs with known returns
     n_ever: int  # completed runs
-    attempts: Mapping[str, float | None] = field(default_factory=dict)  # external: id to active Sharpe, if known
+    attempts: Mapping[str, float | None] = field(default_factory=dict)  # external: id to information ratio, if known
 
     @classmethod
     def of(cls, trials: Trials, attempts: Mapping[str, float | None]) -> "TrialPopulation":
@@ -266,7 +266,7 @@ def _infer(entrant: Entrant, net: Mapping[str, FloatArray], best: object, popula
             note="; ".join([*notes, note]),
         )
     active = active_returns(own, net[best])
-    low, high = SharpeIntervals().draw(active[:, None], np.random.default_rng(BOOTSTRAP_SEED)).interval(0)
+    low, high = SharpeIntervals().draw(active[:, None]).interval(0)
     deflation = population.deflation(entrant, float(sharpe_ratios(active[:, None])[0]))
     deflated = None
     if deflation.variance is not None:
@@ -285,7 +285,7 @@ def _infer(entrant: Entrant, net: Mapping[str, FloatArray], best: object, popula
 
 
 def _active_sharpe(net: Mapping[str, FloatArray], name: str, best: object) -> float | None:
-    """Active Sharpe ratio per session; None without a baseline."""
+    """Information ratio per session; None without a baseline."""
     if not isinstance(best, str):
         return None
     return float(sharpe_ratios(active_returns(net[name], net[best])[:, None])[0])

@@ -8,7 +8,6 @@ from nvtrader_pipelines.evaluation.statistics import max_drawdown, sharpe_ratio
 from nvtrader_pipelines.scoreboard.harness import ContestRun
 from nvtrader_pipelines.scoreboard.scorecard import Metric, TimingEffect
 
-BOOTSTRAP_SEED = 0
 PAIR = (0, 1)  # columns with and without the timing
 
 
@@ -22,7 +21,7 @@ def timing_effect(run: ContestRun) -> TimingEffect | None:
         return None
     curves = (run.curves, run.untimed_curves)
     returns = np.column_stack([curve["net_return"].to_numpy() for curve in curves])
-    drawn = SharpeIntervals().draw(returns, np.random.default_rng(BOOTSTRAP_SEED))
+    drawn = SharpeIntervals().draw(returns)
     sharpe, other = (sharpe_ratio(returns[:, i]) for i in PAIR)
     drawdowns = [max_drawdown(returns[:, i]) for i in PAIR]
     turnovers = [turnover_per_year(curve["turnover"].to_numpy()) for curve in curves]

@@ -8,7 +8,8 @@ from nvtrader_pipelines.evaluation.aggregates import interquartile_mean
 from nvtrader_pipelines.evaluation.intervals import SharpeIntervals, lo_interval
 from nvtrader_pipelines.evaluation.sharpe.error import iid_standard_error
 from nvtrader_pipelines.evaluation.statistics import STATISTICS, sharpe_ratio
-from nvtrader_pipelines.evaluation.walk_forward import EVALUATION, evaluate
+from nvtrader_pipelines.evaluation.verdict_tables import EVALUATION
+from nvtrader_pipelines.evaluation.walk_forward import evaluate
 from tests.evaluation.accounts import REPORT_FROM, WHO, action_logs, equity_curves
 
 QUICK = SharpeIntervals(n_draws=200)
@@ -137,7 +138,7 @@ def test_policies_alone_are_judged_without_a_comparison(curves):
     assert alone["best_baseline"].null_count() == len(alone)
 
 
-def test_two_verdicts_of_a_seed_are_equal_and_rows_order_does_not_matter(curves, verdict):
+def test_two_verdicts_are_equal_and_rows_order_does_not_matter(curves, verdict):
     again = judged(curves.sort("session", maintain_order=True))
     assert again.equals(verdict)
 

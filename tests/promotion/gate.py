@@ -12,11 +12,11 @@ from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.policies.baselines import BuyAndHold, EqualWeight, Momentum
 from nvtrader_pipelines.promotion import decide as decide_module
 from nvtrader_pipelines.promotion.active_policy import read_active
-from nvtrader_pipelines.promotion.decide import consider, decide
+from nvtrader_pipelines.promotion.decide import activate_manually, evaluate_candidate
 from nvtrader_pipelines.promotion.log import PromotionRow
 from nvtrader_pipelines.runs.tables import complete, replace_run
 from nvtrader_pipelines.storage.store import Store
-from nvtrader_pipelines.storage.tables import EQUITY_CURVES, PROMOTIONS, RUNS
+from nvtrader_pipelines.storage.tables import EQUITY_CURVES, PROMOTION_DECISIONS, RUNS
 from tests.promotion.activations import forget_activations
 from tests.runs.untrained import AT, EXPERIMENT, planned, sealed
 
@@ -40,7 +40,7 @@ def nothing_asked(store: Store, runs: dict[str, SealedRun], monkeypatch: pytest.
     """Nothing trades, nothing was asked, two runs are complete; the table of activations is one test's matter."""
     monkeypatch.setattr(decide_module, "mirror_active", lambda _: None)
     forget_activations(store)
-    for table, stay in ((PROMOTIONS, []), (RUNS, [runs[name].run_id for name in TESTED])):
+    for table, stay in ((PROMOTION_DECISIONS, []), (RUNS, [runs[name].run_id for name in TESTED])):
         rows = store.tables.read(table)
         kept = rows.filter(pl.col("run_id").is_in(stay))
         if len(kept) < len(rows):
@@ -73,12 +73,12 @@ def earned(store: Store, run: SealedRun, net: np.ndarray, baseline: np.ndarray =
 
 def ask(store: Store, policy: str, by: str = "gate", at: dt.datetime = AT) -> PromotionRow:
     """What the gate says."""
-    return consider(store, policy, by, lambda: at)
+    return evaluate_candidate(store, policy, by, lambda: at)
 
 
 def say(store: Store, policy: str, reason: str = "I know it", at: dt.datetime = AT) -> PromotionRow:
     """A person decides."""
-    return decide(store, policy, "ann", reason, lambda: at)
+    return activate_manually(store, policy, "ann", reason, lambda: at)
 
 
 def trades(store: Store) -> str | None:
@@ -89,4 +89,8 @@ def trades(store: Store) -> str | None:
 
 def answers(store: Store) -> list[tuple]:
     """Every answer that was kept."""
-    return store.tables.read(PROMOTIONS).select("decision", "policy", "active_policy", "passed", "activated").rows()
+    return (
+        store.tables.read(PROMOTION_DECISIONS)
+        .select("decision", "policy", "active_policy", "passed", "activated")
+        .rows()
+    )

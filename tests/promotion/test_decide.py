@@ -8,23 +8,25 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
+from nvtrader_pipelines.evaluation.statistics import sharpe_ratio
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef
 from nvtrader_pipelines.promotion import active_policy, verification
 from nvtrader_pipelines.promotion import decide as decide_module
 from nvtrader_pipelines.promotion.active_policy import activate
-from nvtrader_pipelines.promotion.decide import decide, mirror_active, read_gate
+from nvtrader_pipelines.promotion.decide import activate_manually, mirror_active, read_gate
 from nvtrader_pipelines.promotion.gate import PromotionGate
-from nvtrader_pipelines.promotion.log import PromotionRow, promotions_of
+from nvtrader_pipelines.promotion.log import PromotionRow, read_promotions_of
 from nvtrader_pipelines.runs.tables import complete
 from nvtrader_pipelines.storage.errors import OtherCodeError, StorageError
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.medallion import read_panel
-from nvtrader_pipelines.storage.table import polars_type
-from nvtrader_pipelines.storage.tables import ACTIVE_POLICY, PROMOTIONS, VALIDATION
+from nvtrader_pipelines.storage.tables import ACTIVE_POLICY, PROMOTION_DECISIONS, VALIDATION
 from tests.promotion import activations, gate
 from tests.promotion.activations import LATER, Killed
 from tests.promotion.gate import MARKET, answers, ask, earned, say, spec, trades
 from tests.runs.untrained import AT, EXPERIMENT, planned, sealed
+
+REPORTED = "300 sessions of the reported period from 2010, 2016-01-04 to 2016-10-29"
 
 market, store, runs, nothing_asked = activations.market, activations.store, gate.runs, gate.nothing_asked  # fixtures
 
@@ -48,7 +50,7 @@ def test_a_better_policy_takes_the_place_and_the_row_has_every_figure(store, run
     said = ask(store, "still", at=LATER)
     assert said.activated
     assert trades(store) == "still"
-    (row,) = promotions_of(store, PolicyRef(runs["still"].run_id, "still")).to_dicts()
+    (row,) = read_promotions_of(store, PolicyRef(runs["still"].run_id, "still")).to_dicts()
     assert row == {**said.row(), "considered_at": LATER}
     assert row["active_run_id"] == runs["steady"].run_id
     assert 0.0 < row["active_low"] < row["active_difference"] < row["active_high"]
@@ -64,18 +66,18 @@ def test_a_no_is_a_row_with_its_reason_and_what_trades_stays_byte_for_byte(store
     assert not said.activated
     assert store.home.active_policy.read_bytes() == before
     assert ("gate", "steady", "still", False, False) in answers(store)
-    sentence = store.tables.read(PROMOTIONS).filter(pl.col("policy") == "steady")["sentence"][0]
+    sentence = store.tables.read(PROMOTION_DECISIONS).filter(pl.col("policy") == "steady")["sentence"][0]
     assert sentence.startswith("steady (run ")
-    assert ") is not promoted: on 300 sessions, 2016-01-04 to 2016-10-29, Sharpe ratio less that of still" in sentence
+    assert f") is not promoted: on {REPORTED}, Sharpe ratio less that of still" in sentence
 
 
 def test_asked_again_the_same_question_is_the_same_row(store):
     ask(store, "still")
     first = ask(store, "steady")
-    written = store.tables.snapshot_id(PROMOTIONS)
+    written = store.tables.snapshot_id(PROMOTION_DECISIONS)
     again = ask(store, "steady", by="another", at=AT + dt.timedelta(days=9))
     assert again == first
-    assert store.tables.snapshot_id(PROMOTIONS) == written
+    assert store.tables.snapshot_id(PROMOTION_DECISIONS) == written
 
 
 def test_where_the_figures_are_others_now_the_answer_is_a_row_beside_the_one_before(store, runs):
@@ -95,8 +97,8 @@ def test_every_time_that_a_person_replaces_a_policy_is_a_row_with_who_and_when(s
     before = PolicyRef(runs["steady"].run_id, "steady")
     for who, at in (("ann", AT), ("bob", LATER)):
         activate(store, before, "desk", "", lambda at=at: at)
-        decide(store, "trend", who, "", lambda at=at: at)
-    rows = store.tables.read(PROMOTIONS).sort("considered_at")
+        activate_manually(store, "trend", who, "", lambda at=at: at)
+    rows = store.tables.read(PROMOTION_DECISIONS).sort("considered_at")
     assert rows.select("policy", "active_policy", "by").rows() == [
         ("trend", "steady", "ann"),
         ("trend", "steady", "bob"),
@@ -206,19 +208,17 @@ def test_an_active_policy_that_nothing_can_be_held_against_is_named_with_what_a_
 
 def test_one_with_which_only_a_replay_could_begin_is_not_promoted_and_a_person_is_told_so(store, monkeypatch):
     last = read_panel(store.tables, "landing").sessions[-1].item()
-    monkeypatch.setattr(decide_module, "trades_until", lambda _: last)
+    monkeypatch.setattr(decide_module, "start_deadline", lambda _: last)
     said = ask(store, "steady")
     assert not said.activated
     told = f"may begin to trade until {last}, but the market goes on, so an account could begin with it only in a"
     assert told in said.verdict.sentence
-    assert (
-        "by its figures it would be: on 300 sessions, 2016-01-04 to 2016-10-29, Sharpe ratio" in said.verdict.sentence
-    )
+    assert f"by its figures it would be: on {REPORTED}, Sharpe ratio" in said.verdict.sentence
     assert said.verdict.against("baseline") is not None
-    monkeypatch.setattr(decide_module, "trades_until", lambda _: last + dt.timedelta(days=1))
+    monkeypatch.setattr(decide_module, "start_deadline", lambda _: last + dt.timedelta(days=1))
     assert ask(store, "steady").activated
     assert say(store, "still").warning is None
-    monkeypatch.setattr(decide_module, "trades_until", lambda _: last)
+    monkeypatch.setattr(decide_module, "start_deadline", lambda _: last)
     assert told in (say(store, "steady", at=LATER).warning or "")
     assert trades(store) == "steady"
 
@@ -277,6 +277,18 @@ def test_policies_that_were_tested_on_two_markets_are_not_compared(store, runs, 
     earned(store, runs["steady"], MARKET)
 
 
+def test_gate_leaves_out_sessions_before_the_reported_period(store, runs, monkeypatch):
+    ask(store, "steady")
+    later = spec("steady", report_from=dt.date(2016, 2, 3))
+    earned(store, runs["steady"].model_copy(update={"spec_hash": later.spec_hash}), MARKET)
+    read = Ledger.read
+    monkeypatch.setattr(Ledger, "read", lambda ledger, key: later if key.startswith("steady@") else read(ledger, key))
+    said = ask(store, "still").verdict
+    assert (said.first_session, said.n_sessions) == (dt.date(2016, 2, 3), 270)
+    assert said.differences[0].sharpe == pytest.approx(sharpe_ratio(MARKET[30:]))
+    earned(store, runs["steady"], MARKET)
+
+
 def test_a_killed_promotion_is_finished_by_the_next_attempt(store, monkeypatch):
     def killed(*_):
         raise Killed
@@ -323,8 +335,7 @@ def test_what_the_gate_refused_it_does_not_promote_once_the_pointer_is_gone(stor
     assert trades(store) == "steady"
 
 
-def test_the_active_deflated_sharpe_ratio_of_the_run_is_shown(store, runs):
-    kinds = {column.name: polars_type(column.kind) for column in VALIDATION.fields}
+def test_deflated_information_ratio_shown_is_of_the_reported_period(store, runs):
     run_id = runs["steady"].run_id
     rows = [
         {"run_id": run_id, "period": period, "against": against, "deflated_sharpe": value}
@@ -333,13 +344,14 @@ def test_the_active_deflated_sharpe_ratio_of_the_run_is_shown(store, runs):
             ("all", "best_baseline", 0.37),
             ("all", "zero", 0.99),
             ("from_2010", "best_baseline", 0.5),
+            ("from_2010", "anchor", 0.7),
         ]
     ]
-    store.tables.replace(VALIDATION, pl.DataFrame(rows, schema=kinds), {})
+    store.tables.replace(VALIDATION, pl.DataFrame(rows, schema=VALIDATION.schema), {})
     said = ask(store, "steady")
-    assert said.verdict.deflated == 0.37
-    assert said.verdict.sentence.endswith("active deflated Sharpe ratio 0.37 (0.95 not asked for)")
-    store.tables.replace(VALIDATION, pl.DataFrame(schema=kinds), {})
+    assert said.verdict.deflated == 0.5
+    assert said.verdict.sentence.endswith("deflated information ratio 0.50 (0.95 not asked for)")
+    store.tables.replace(VALIDATION, pl.DataFrame(schema=VALIDATION.schema), {})
 
 
 def test_the_gate_is_a_file_whose_mistakes_are_said(store):
@@ -347,7 +359,9 @@ def test_the_gate_is_a_file_whose_mistakes_are_said(store):
     assert read_gate(store.home) == PromotionGate()
     path.write_text("least_sessions: 301\nintervals: {confidence_level: 0.9}\n")
     assert read_gate(store.home).least_sessions == 301
-    assert ask(store, "steady").verdict.sentence.endswith("it was tested on 300 sessions, and 301 are needed")
+    assert ask(store, "steady").verdict.sentence.endswith(
+        "it was tested on 300 sessions of the reported period from 2010, and 301 are needed"
+    )
     path.write_text("least_session: 3\n")
     with pytest.raises(StorageError, match=r"promotion\.yaml is no valid promotion gate: .*least_session"):
         ask(store, "steady")

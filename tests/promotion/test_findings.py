@@ -3,7 +3,7 @@
 import polars as pl
 import pytest
 
-from nvtrader_pipelines.promotion.findings import deflated_findings, overfitting_findings, told
+from nvtrader_pipelines.promotion.findings import deflated_findings, format_probability, overfitting_findings
 
 CURVE = pl.DataFrame(
     {"run_id": ["first", "second", "third"], "period": ["all"] * 3, "rank": [2, 1, 3]},
@@ -37,6 +37,20 @@ def test_a_run_without_a_rank_is_no_candidate():
     assert found.value == 0.1
 
 
+def test_findings_judge_the_reported_period_and_name_it():
+    curve = pl.concat([CURVE, CURVE.with_columns(period=pl.lit("from_2010"))])
+    validation = trials({}, {"period": "from_2010", "deflated_sharpe": 0.6}, {"run_id": "first", "period": "from_2010"})
+    (luck,) = deflated_findings(curve, validation)
+    choices = [{"period": "all", "probability_of_overfitting": 0.1}, {"period": "from_2010"}]
+    rows = pl.DataFrame([{**CHOICE, "probability_of_overfitting": 0.73, "note": None, **each} for each in choices])
+    (overfitted,) = overfitting_findings(rows)
+    assert [(each.period, each.value, each.passed) for each in (luck, overfitted)] == [
+        ("from_2010", 0.6, False),
+        ("from_2010", 0.73, False),
+    ]
+    assert all(each.sentence.startswith("sample, reported period from 2010: ") for each in (luck, overfitted))
+
+
 def test_what_gates_are_the_active_returns_over_the_whole_window():
     validation = trials(
         {"against": "zero", "deflated_sharpe": 0.2},
@@ -52,7 +66,7 @@ def test_a_deflated_sharpe_ratio_passes_from_its_limit_on(value, passed):
     (found,) = deflated_findings(CURVE, trials({"deflated_sharpe": value}))
     assert found.passed is passed
     assert "ppo (run second), the best ranked of 3 trials" in found.sentence
-    assert "+0.40 over its best baseline (anchor)" in found.sentence
+    assert "+0.40 against its best baseline (anchor)" in found.sentence
     assert found.sentence.endswith(f"{'at least' if passed else 'less than'} 0.95")
 
 
@@ -94,4 +108,4 @@ def test_without_a_trial_there_is_nothing_to_say():
     [(0.5, 0.5, "0.50"), (0.4991, 0.5, "0.499"), (0.9499, 0.95, "0.9499"), (0.2, 0.5, "0.20"), (1.0, 0.95, "1.00")],
 )
 def test_a_probability_is_told_apart_from_its_limit(value, limit, text):
-    assert told(value, limit) == text
+    assert format_probability(value, limit) == text

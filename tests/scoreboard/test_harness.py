@@ -108,7 +108,7 @@ def test_weights_entrant_matches_weights_backtest(plan):
     days = panel.sessions[first - 1 :: 17]
     weights = np.random.default_rng(3).dirichlet(np.ones(4), len(days))[:, :3]
     rows = pl.DataFrame({"date": days, **dict(zip(panel.symbols, weights.T, strict=True))})
-    entrant = weights_entrant("mine", WeightsEntrantSpec(), WeightsTable.of(rows), panel, 1.0)
+    entrant = weights_entrant("mine", WeightsEntrantSpec(), WeightsTable.from_frame(rows), panel, 1.0)
     terms = Execution(costs=(ProportionalCost(bps=25.0),))
     found = run_contest_backtest(
         entrant, panel, contest_on(panel, (window[0], panel.sessions[-1].item()), terms), metered()

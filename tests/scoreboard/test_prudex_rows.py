@@ -3,12 +3,12 @@ import datetime as dt
 import polars as pl
 import pytest
 
-from nvtrader_pipelines.evaluation.prudex import PRUDEX, prudex_compass
+from nvtrader_pipelines.evaluation.prudex import prudex_compass
 from nvtrader_pipelines.evaluation.prudex.record import ACTIONS, CURVES, RETURNS, RUNS
 from nvtrader_pipelines.scoreboard.prudex_rows import read_prudex_record
 from nvtrader_pipelines.storage import tables
 from tests.evaluation.prudex.records import market_of, run_of
-from tests.storage.frames import SPEC_HASH, in_shape, schema_of
+from tests.storage.frames import SPEC_HASH, in_shape
 
 KINDS = {"first": "walk_forward", "latest": "walk_forward", "replayed": "replay", "purged": "walk_forward"}
 
@@ -70,7 +70,6 @@ def test_home_without_runs_gives_an_empty_record(store):
 
 
 def test_prudex_table_stores_the_compass(store, record):
-    assert schema_of(tables.PRUDEX) == PRUDEX
     answers = prudex_compass(record).table
     store.tables.replace(tables.PRUDEX, answers, {})
     assert store.tables.read(tables.PRUDEX).equals(answers)

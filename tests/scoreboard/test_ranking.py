@@ -4,7 +4,8 @@ import polars as pl
 import pytest
 
 from nvtrader_pipelines.evaluation.invariants import unlike_rivals
-from nvtrader_pipelines.scoreboard.ranking import SCOREBOARD, SCORECARD, rank_entrants
+from nvtrader_pipelines.scoreboard.ranking import rank_entrants
+from nvtrader_pipelines.storage.tables import SCOREBOARD, SCORECARDS
 
 FIRST = dt.datetime(2024, 1, 2, tzinfo=dt.UTC)
 
@@ -24,7 +25,7 @@ def cards(scores, contest="c", day=0, **more):
         }
         for name, sharpe in scores.items()
     ]
-    return pl.DataFrame(rows, schema=SCORECARD)
+    return pl.DataFrame(rows, schema=SCORECARDS.schema)
 
 
 def latest(*rows):
@@ -41,7 +42,7 @@ def test_zero_sharpe_ranks_between_gains_and_losses():
     board = rank_entrants(now, latest(now))
     assert board["entrant"].to_list() == ["gain", "cash", "loss"]
     assert ranks(board) == {"gain": 1, "cash": 2, "loss": 3}
-    assert dict(board.schema) == SCOREBOARD
+    assert board.schema == SCOREBOARD.schema
 
 
 def test_refused_entrant_comes_last_without_rank():
@@ -103,6 +104,6 @@ def test_repeated_result_counts_at_its_latest_time():
     assert board.select("sharpe", "previous_sharpe", "judged_at").row(0) == (0.5, 0.2, FIRST + dt.timedelta(days=2))
 
 
-@pytest.mark.parametrize("empty", [pl.DataFrame(schema=SCORECARD)])
+@pytest.mark.parametrize("empty", [pl.DataFrame(schema=SCORECARDS.schema)])
 def test_board_without_entrants_is_empty(empty):
     assert rank_entrants(empty, {}).is_empty()

@@ -7,6 +7,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from nvtrader_pipelines.evaluation.intervals import SharpeIntervals
 from nvtrader_pipelines.evaluation.sharpe.inference import deflated_sharpe_ratio, sharpe_moments
 from nvtrader_pipelines.evaluation.statistics import sharpe_ratio
 from nvtrader_pipelines.experiments.spec import MarketChoice
@@ -33,7 +34,7 @@ TRIALS = TrialPopulation(("run-1", "run-2"), np.array([0.02, -0.04]), 3)
 
 def entrant(name, **weights):
     rows = pl.DataFrame({"date": PANEL.sessions[:1], **{symbol: [weight] for symbol, weight in weights.items()}})
-    return weights_entrant(name, WeightsEntrantSpec(), WeightsTable.of(rows, sha256=name), PANEL, 1.0)
+    return weights_entrant(name, WeightsEntrantSpec(), WeightsTable.from_frame(rows, sha256=name), PANEL, 1.0)
 
 
 ENTRANTS = [
@@ -65,6 +66,8 @@ def test_card_has_net_sharpe_ratio_with_interval(runs, cards):
     metric = cards["half"].metric("sharpe")
     assert metric.value == sharpe_ratio(returns(runs, "half"))
     assert metric.low < metric.value < metric.high
+    interval = SharpeIntervals().draw(returns(runs, "half")[:, None]).interval(0)
+    assert (metric.low, metric.high) == pytest.approx(interval, rel=1e-9)
 
 
 def test_active_sharpe_is_against_best_baseline_of_contest(runs, cards):
@@ -183,7 +186,7 @@ def test_page_shows_the_document(cards):
     for text in (
         card.contest.digest,
         "costs proportional (bps 10)",
-        f"{card.metric('sharpe').value:.4g} [",
+        f"{card.metric('sharpe').value:.2f} [",
         "| gap | -10.00% |",
         "the number of variants tried before this one was chosen is unknown",
         "decision latency, median",

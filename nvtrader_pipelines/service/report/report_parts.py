@@ -7,14 +7,15 @@ from typing import Any, Self
 
 import polars as pl
 
+from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.evaluation.prudex import axis_scores
 from nvtrader_pipelines.promotion.decide import read_gate
 from nvtrader_pipelines.promotion.findings import (
-    MOST_OVERFITTING,
-    Finding,
+    MAX_OVERFITTING,
+    PromotionFinding,
     deflated_findings,
+    format_probability,
     overfitting_findings,
-    told,
 )
 from nvtrader_pipelines.promotion.gate import PromotionGate
 from nvtrader_pipelines.runs.tables import walk_forward_runs
@@ -26,7 +27,7 @@ from nvtrader_pipelines.storage.tables import (
     MARKET_PANEL,
     OVERFITTING,
     PORTFOLIO_STATE,
-    PROMOTIONS,
+    PROMOTION_DECISIONS,
     PRUDEX,
     RATIO_CURVE,
     REBALANCE_PLAN,
@@ -119,7 +120,7 @@ def labelled(latest: pl.DataFrame) -> pl.DataFrame:
     return latest.with_columns(pl.concat_str("experiment", market, mark).alias("label"))
 
 
-def findings(evidence: Evidence) -> list[Finding]:
+def findings(evidence: Evidence) -> list[PromotionFinding]:
     """What speaks for and against promoting the best-ranked run of each source."""
     curve = evidence.store.tables.read(RATIO_CURVE)
     return deflated_findings(curve, evidence.validation) + overfitting_findings(evidence.overfitting)
@@ -130,13 +131,13 @@ def what_was_judged(evidence: Evidence) -> Part:
     panels = evidence.store.tables.read(MARKET_PANEL).sort("source")
     markets = [
         [row["source"], str(row["n_symbols"]), f"{row['first_session']} to {row['last_session']}",
-         f"{row['n_sessions']:,}", row["digest"][:8]]
+         f"{row['n_sessions']:,}", short_id(row["digest"])]
         for row in panels.iter_rows(named=True)
     ]  # fmt: skip
     counts = {tuple(key): n for *key, n in evidence.runs.group_by("experiment", "source").agg(pl.len()).iter_rows()}
     runs = [
         [row["label"], row["source"], f"{row['window_first']} to {row['window_last']}", str(row["n_policies"]),
-         str(counts[row["experiment"], row["source"]]), row["run_id"][:8], row["code_version"]]
+         str(counts[row["experiment"], row["source"]]), short_id(row["run_id"]), row["code_version"]]
         for row in evidence.latest.iter_rows(named=True)
     ]  # fmt: skip
     return Part(
@@ -162,8 +163,9 @@ def headline(evidence: Evidence) -> Part:
     return Part(
         "headline",
         "The headline",
-        "Active Sharpe: of the returns less those of the best baseline (picked with hindsight, in its favour) or of "
-        "the run's own anchor, with the probability that it is more than the luck of so many trials.",
+        "Information ratio: Sharpe ratio of the active return, against the best baseline (picked with hindsight, in "
+        "its favor) or the run's own anchor, with the probability that it is more than the luck of so many trials. It "
+        "is another number than the difference of Sharpe ratios.",
         [*grids, *against_baselines(evidence)],
     )
 
@@ -184,7 +186,8 @@ def discounted(rows: pl.DataFrame, evidence: Evidence, *, is_open: bool) -> Grid
         ]
         for name, trial in ranked
     ]
-    columns = ["experiment", "net Sharpe [95 %]", "active over best baseline", "deflated", "active over anchor",
+    columns = ["experiment", "net Sharpe [95 %]", "information ratio, best baseline", "deflated",
+               "information ratio, anchor",
                "deflated", "alpha, beta"]  # fmt: skip
     n_trials, first, last = rows["n_trials"][0], rows["first_session"].min(), rows["last_session"].max()
     known = f"{counted(n_trials, 'trial')}{chosen(evidence, source, period)}"
@@ -197,7 +200,11 @@ def chosen(evidence: Evidence, source: str, period: str) -> str:
     rows = evidence.overfitting.filter(pl.col("source") == source, pl.col("period") == period)
     values = dict(rows.select("against", "probability_of_overfitting").iter_rows())
     found = [(values.get(name), name) for name in ("best_baseline", "anchor")]
-    known = [f"{told(value, MOST_OVERFITTING)} over {spoken(name)}" for value, name in found if value is not None]
+    known = [
+        f"{format_probability(value, MAX_OVERFITTING)} over {spoken(name)}"
+        for value, name in found
+        if value is not None
+    ]
     return f"; probability of overfitting {', '.join(known)}" if known else "; overfitting cannot be computed"
 
 
@@ -268,7 +275,7 @@ def scoreboard(evidence: Evidence) -> Part:
     """Where everybody stands, contest by contest, and who was not judged."""
     board = evidence.store.tables.read(SCOREBOARD).sort("contest", "rank", "entrant", nulls_last=True)
     ranked = board.filter(pl.col("rank").is_not_null())
-    columns = ["entrant", "net Sharpe [95 %]", "active over best baseline", "deflated", "CAGR", "max drawdown",
+    columns = ["entrant", "net Sharpe [95 %]", "information ratio, best baseline", "deflated", "CAGR", "max drawdown",
                "turnover/y", "before"]  # fmt: skip
     grids = []
     for (_, source, first, last), rows in ranked.group_by(
@@ -291,10 +298,10 @@ def scoreboard(evidence: Evidence) -> Part:
 def portfolio(evidence: Evidence) -> Part:
     """Which policy trades, what the gate said last, and where each account stands."""
     active = evidence.store.tables.read(ACTIVE_POLICY).filter("active")
-    asked = evidence.store.tables.read(PROMOTIONS).sort("considered_at").tail(1)
+    asked = evidence.store.tables.read(PROMOTION_DECISIONS).sort("considered_at").tail(1)
     sentences = [
         *(
-            f"{policy} of run {run_id[:8]} trades, activated by {by} on {at:%Y-%m-%d}."
+            f"{policy} of run {short_id(run_id)} trades, activated by {by} on {at:%Y-%m-%d}."
             for policy, run_id, by, at in active.select("policy", "run_id", "by", "activated_at").iter_rows()
         ),
         *(f"The gate said last: {sentence}." for sentence in asked["sentence"]),
@@ -346,7 +353,7 @@ def reading_place(period: str) -> tuple[int, str]:
 
 
 def over(row: Mapping[str, Any]) -> tuple[str, str]:
-    """The active Sharpe ratio with its interval, and the deflated probability."""
+    """The information ratio with its interval, and the deflated probability."""
     return interval(row, sign=True), number(row["deflated_sharpe"])
 
 

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from nvtrader_pipelines.promotion.findings import OVERFITTING as OF_CHOICE
-from nvtrader_pipelines.promotion.findings import Finding
+from nvtrader_pipelines.promotion.findings import PromotionFinding
 from nvtrader_pipelines.promotion.gate import PromotionGate
 from nvtrader_pipelines.service.report.report import lead, rendered, with_minus, write_report
 from nvtrader_pipelines.service.report.report_parts import (
@@ -30,7 +30,7 @@ from nvtrader_pipelines.storage.tables import (
     EVALUATIONS,
     OVERFITTING,
     PORTFOLIO_STATE,
-    PROMOTIONS,
+    PROMOTION_DECISIONS,
     PRUDEX,
     REBALANCE_PLAN,
     RUNS,
@@ -288,7 +288,7 @@ def test_what_trades_is_told_with_the_gates_last_answer_and_where_the_account_st
     stored(
         store, ACTIVE_POLICY, [{**own, "active": active, "by": "ann", "activated_at": AT} for active in (True, False)]
     )
-    stored(store, PROMOTIONS, [{**own, "sentence": "ppo is not promoted", "considered_at": AT}])
+    stored(store, PROMOTION_DECISIONS, [{**own, "sentence": "ppo is not promoted", "considered_at": AT}])
     state = {
         **own,
         "account": "paper",
@@ -315,7 +315,7 @@ def test_a_negative_number_of_a_sentence_has_the_sign_of_the_tables():
 
 
 def test_what_passes_passes_limits_and_is_told_apart_from_them(judged):
-    near = Finding(OF_CHOICE, "sample", "anchor", 0.4991, passed=True, sentence="near")
+    near = PromotionFinding(OF_CHOICE, "sample", "all", "anchor", 0.4991, passed=True, sentence="near")
     evidence = Evidence.of(judged)
     assert "passes both limits: a probability of at least 0.95" in lead(evidence, [near])
     assert "0.499" in Page(rendered(evidence, [], [near])).text
