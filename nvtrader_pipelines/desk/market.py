@@ -27,7 +27,7 @@ from nvtrader_pipelines.market.calendar import EXCHANGE_TIME, sessions
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits
 from nvtrader_pipelines.promotion.active_policy import ActivePolicy, read_active, read_active_run
-from nvtrader_pipelines.promotion.compatibility import market_mismatch
+from nvtrader_pipelines.promotion.compatibility import market_mismatch_error
 from nvtrader_pipelines.promotion.recency import MAX_TEST_AGE, require_evaluation
 from nvtrader_pipelines.storage.compliance import read_compliance, read_limits
 from nvtrader_pipelines.storage.errors import StorageError
@@ -268,7 +268,7 @@ def desk_market(store: Store, active: ActivePolicy, name: str, now: datetime) ->
     try:
         deployment = deployment_of(store, active.run_id, active.policy)
     except ValueError as error:
-        raise market_mismatch(run, active.policy, error) from error
+        raise market_mismatch_error(run, active.policy, error) from error
     return DeskMarket(
         name=name,
         account=account,

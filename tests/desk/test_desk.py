@@ -119,7 +119,7 @@ def test_a_pointer_that_is_damaged_or_gone_stops_trading(home):
     with pytest.raises(StorageError, match="cannot be read as the active policy"):
         trade(store)
     store.home.active_policy.unlink()
-    with pytest.raises(StorageError, match="it is gone, and the audit has one"):
+    with pytest.raises(StorageError, match="it is missing, and the audit has an activation"):
         trade(store)
     assert not book_path(store.home, "paper").exists()
 
@@ -178,7 +178,7 @@ def test_a_rule_does_not_trade_a_market_of_other_names_than_it_was_tested_on(hom
     try:
         for n_symbols, found in ((2, "2 symbols (AAA, BBB), without CCC"), (4, "CCC, DDD), with DDD")):
             land(store, n_symbols=n_symbols)
-            refused = rf"other of run \w+ cannot trade on the market as it is now: .*{re.escape(found)}; use the panel"
+            refused = rf"other of run \w+ cannot trade on the current market: .*{re.escape(found)}; use the panel"
             for step in (lambda: trade(store), desk(store).execute):
                 with pytest.raises(StorageError, match=refused):
                     step()

@@ -129,7 +129,7 @@ def test_of_several_runs_of_an_experiment_the_last_completed_is_the_candidate(as
 def test_a_home_without_runs_has_nothing_to_promote(tmp_path):
     home = small_home(tmp_path / "home")
     found = evaluate_newest(Store(home), "gate", now)
-    assert (found.answers, found.problems) == ([], {})
+    assert (found.decisions, found.problems) == ([], {})
     assert found.summary == "no run may trade yet"
 
 
@@ -142,8 +142,8 @@ def test_an_experiment_whose_policies_were_removed_keeps_nobody_else_from_the_ga
     finally:
         removed.rename(manifest)
     assert "its policies are not all trained" in found.problems["worse"]
-    assert [answer.candidate.policy for answer in found.answers] == ["better"]
-    assert found.summary.endswith("is the policy that trades already; not asked about worse")
+    assert [decision.candidate.policy for decision in found.decisions] == ["better"]
+    assert found.summary.endswith("is the active policy already; not judged: worse")
 
 
 def judgement_ended(home, instance, **tags):

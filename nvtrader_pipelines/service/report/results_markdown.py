@@ -3,7 +3,7 @@
 import textwrap
 
 from nvtrader_pipelines.evaluation.intervals import Interval
-from nvtrader_pipelines.promotion.findings import MIN_DEFLATED, MAX_OVERFITTING, describe_period, format_probability
+from nvtrader_pipelines.promotion.findings import MAX_OVERFITTING, MIN_DEFLATED, describe_period, format_probability
 from nvtrader_pipelines.service.report.report_parts import UNKNOWN, number, signed, spoken
 from nvtrader_pipelines.service.report.results import AccountRow, ComparisonRow, Results
 

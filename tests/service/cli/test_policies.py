@@ -120,7 +120,7 @@ def test_a_person_activates_and_the_verdict_is_shown_and_kept(invoke, store, run
     assert rows.rows() == [("small/seed-1", True)]
     assert "I know it" in invoke("policies", "show", "small/seed-1").stdout
     again = invoke("policies", "activate", "small/seed-1").stdout.splitlines()
-    assert again[0].endswith("is the policy that trades already")
+    assert again[0].endswith("is the active policy already")
     assert again[1] == f"small/seed-1 of run {run.run_id[:8]} goes on trading"
     assert read_active(store) == active
 
@@ -150,7 +150,7 @@ def test_a_policy_made_with_other_code_is_told_wherever_it_is_seen(invoke, run, 
 
 def test_until_when_the_active_policy_may_trade_is_told_where_a_person_looks(invoke, store, run):
     invoke("policies", "activate", "small")
-    until = f"until {start_deadline(run.as_parent.window[1])}, 126 sessions after its tests; an account kept here"
+    until = f"until {start_deadline(run.as_parent.window[1])}, 126 sessions after its tests; a simulated account"
     assert f"small of run {run.run_id[:8]} may trade {until}" in invoke("policies").stdout
     assert f"it may trade {until}" in " ".join(words(invoke("portfolio").stdout))
     findings = diagnosed(invoke)
@@ -181,7 +181,7 @@ def test_an_active_policy_that_no_account_may_trade_is_told_to_trade_not_at_all_
     assert active is not None
     other = dataclasses.replace(panel, symbols=(*panel.symbols[:-1], "ZZZ"))
     elsewhere = eligibility_message(Panels(store, {EXPERIMENT.market: other}), active)
-    assert elsewhere.startswith(f"not at all: small of run {run.run_id} cannot trade on the market as it is now: ")
+    assert elsewhere.startswith(f"not at all: small of run {run.run_id} cannot trade on the current market: ")
 
 
 def test_a_newer_run_of_the_experiment_that_trades_is_told_where_a_person_looks(invoke, store, run):
@@ -189,7 +189,7 @@ def test_a_newer_run_of_the_experiment_that_trades_is_told_where_a_person_looks(
     before = store.tables.read(RUNS)
     newer = sealed(store, planned(store, EXPERIMENT.model_copy(update={"description": "trained again"})))
     complete(store, newer, before["finished_at"][0] + dt.timedelta(days=1))
-    told = f"run {newer.run_id[:8]} of small is newer than the one that trades: the gate was not asked yet: "
+    told = f"run {newer.run_id[:8]} of small is newer than the active one: the gate has not judged it yet: "
     activation_command = f"to let it trade all the same: `nvtrader policies activate {newer.run_id[:8]} --reason WHY`"
     for command in ("policies", "portfolio"):
         shown = " ".join(words(invoke(command).stdout))
@@ -286,7 +286,7 @@ def test_a_damaged_pointer_is_told_and_a_new_activation_replaces_it(invoke, stor
 def test_a_pointer_that_is_gone_is_told_wherever_one_asks_what_trades(invoke, store):
     invoke("policies", "activate", "small")
     store.home.active_policy.unlink()
-    said = "active_policy.json is not what an activation wrote: it is gone, and the audit has one, of small"
+    said = "it is missing, and the audit has an activation of small"
     assert said in " ".join(invoke("policies").stdout.split())
     assert said in invoke("portfolio").stderr
     findings = diagnosed(invoke)
