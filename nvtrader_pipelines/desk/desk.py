@@ -250,7 +250,7 @@ class Desk:
             market = self._market_of(active)
             market.require_fresh(self._clock())
             oversight = Oversight(self._switch, market.findings, market.unbuyable, self._clock, self._by)
-            yield Trader(market.deployment.fresh(), market.venue(book), self._journal(book), oversight), market, book
+            yield Trader(market.deployment.clone(), market.venue(book), self._journal(book), oversight), market, book
 
     def _journal(self, book: SqliteBook) -> Journal:
         """What the audit tells of the account, which is what its book has."""

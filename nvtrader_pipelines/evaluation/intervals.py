@@ -1,4 +1,4 @@
-"""How far a Sharpe ratio, and the difference of two, can be trusted: the stationary bootstrap, and Lo (2002)."""
+"""Confidence intervals of Sharpe ratios and their differences: stationary bootstrap, and Lo (2002)."""
 
 from dataclasses import dataclass
 
@@ -22,7 +22,7 @@ _CHUNK = 250  # draws counted at a time, to bound memory
 
 @dataclass(frozen=True)
 class Interval:
-    """A number and the bounds of its confidence interval."""
+    """Point estimate with the bounds of its confidence interval."""
 
     point: float
     low: float
@@ -35,23 +35,21 @@ def lo_interval(
     n_lags: int | None = None,
     periods_per_year: int = PERIODS_PER_YEAR,
 ) -> Interval:
-    """Annual Sharpe ratio of returns (n,) and its normal interval, whose error is `gmm_standard_error`.
+    """Annual Sharpe ratio of returns (n,) with its normal interval by `gmm_standard_error`.
 
-    The interval is of the ratio of one period, both scaled by the root of the periods of a year.
+    Ratio and error of one period are scaled by the square root of the periods per year.
 
     Raises:
         ValueError: if there are fewer than two returns, some are not finite, there are not more returns than lags, or
             the level is not inside (0, 1).
-        UndefinedStatisticError: if the returns never vary.
+        UndefinedStatisticError: if the returns are constant.
 
     Source: Lo (2002).
     """
     require_confidence_level(confidence_level)
     error = gmm_standard_error(returns, n_lags) * float(np.sqrt(periods_per_year))
-    point, reach = (
-        sharpe_ratio(returns, periods_per_year),
-        float(scipy.stats.norm.ppf(0.5 + confidence_level / 2.0)) * error,
-    )
+    point = sharpe_ratio(returns, periods_per_year)
+    reach = float(scipy.stats.norm.ppf(0.5 + confidence_level / 2.0)) * error
     return Interval(point, point - reach, point + reach)
 
 
@@ -67,7 +65,7 @@ class SharpeDraws:
         return self._percentiles(self.values[:, series])
 
     def difference(self, series: int, other: int) -> tuple[float, float]:
-        """Percentile interval of the Sharpe ratio of one series less that of another, paired by session."""
+        """Percentile interval of a difference of Sharpe ratios, paired by session."""
         return self._percentiles(self.values[:, series] - self.values[:, other])
 
     def _percentiles(self, draws: NDArray[np.float64]) -> tuple[float, float]:
@@ -77,7 +75,7 @@ class SharpeDraws:
 
 
 class SharpeIntervals(Component):
-    """Stationary bootstrap of Sharpe ratios, paired over series.
+    """Stationary bootstrap of Sharpe ratios; all series share the drawn sessions.
 
     Source: Politis & Romano (1994), resampling by `arch`; percentile intervals.
     """
@@ -92,16 +90,14 @@ class SharpeIntervals(Component):
         generator: np.random.Generator,
         periods_per_year: int = PERIODS_PER_YEAR,
     ) -> SharpeDraws:
-        """Resample the sessions of `returns` (n_sessions, n_series).
+        """Draw Sharpe ratios of `returns` (n_sessions, n_series).
 
         Raises:
             ValueError: if there are fewer than two sessions or some returns are not finite.
         """
         if returns.ndim != 2 or len(returns) < 2 or not np.isfinite(returns).all():
-            raise ValueError(
-                f"Sharpe intervals need finite returns of shape (sessions, series) over at least two sessions, "
-                f"but got shape {returns.shape} with {int((~np.isfinite(returns)).sum())} not finite"
-            )
+            n_bad = int((~np.isfinite(returns)).sum())
+            raise ValueError(f"Sharpe intervals: needs (2+ sessions, series), got {returns.shape}, {n_bad} not finite")
         center = returns.mean(axis=0)
         sums = self._sums(returns - center, generator)
         _, ratios = sharpe_of_sums(sums, len(returns), center, np.abs(returns).max(axis=0))
@@ -110,9 +106,9 @@ class SharpeIntervals(Component):
     def _sums(
         self, residuals: NDArray[np.float64], generator: np.random.Generator
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Sum of each series in each draw, and that of its squares, both (n_draws, n_series).
+        """Sums of each series and of its squares per draw, both (n_draws, n_series).
 
-        A sum depends on how often each session was drawn, not on the order: one product with the counts.
+        Sums depend on how often each session is drawn, not on the order: one product with the counts.
         """
         n_sessions, n_series = residuals.shape
         powers = np.hstack([residuals, residuals**2])

@@ -51,11 +51,11 @@ class Deployed(Protocol):
         ...
 
     @property
-    def remembers(self) -> bool:
+    def is_stateful(self) -> bool:
         """Whether the account's earlier decisions must have been asked for before, in order."""
         ...
 
-    def fold_at(self, t: int) -> int:
+    def fold_index(self, t: int) -> int:
         """The fold in force at the close of session `t`."""
         ...
 
@@ -94,7 +94,7 @@ def plan_of(deployed: Deployed, account: str, t: int, held: Account, decision: D
         run_id=deployed.run_id,
         partition_key=deployed.spec.partition_key,
         spec_hash=deployed.spec.spec_hash,
-        fold=deployed.fold_at(t),
+        fold=deployed.fold_index(t),
         seeds=deployed.seeds,
         snapshot_ids=deployed.panel.snapshot_ids,
         symbols=(*deployed.panel.symbols, "cash"),

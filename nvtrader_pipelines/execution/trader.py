@@ -46,7 +46,7 @@ class Trader:
         self._deployed, self._venue, self._journal, self._oversight = deployed, venue, journal, oversight
         self._panel = deployed.panel
         self._in_force = InForce(deployed.policy, deployed.run_id, deployed.spec.spec_hash)
-        self._reminded = not deployed.remembers
+        self._reminded = not deployed.is_stateful
 
     def open_at(self, t: int) -> AccountState:
         """Open the account in cash at the close of session `t`; one that is open stays as it is."""

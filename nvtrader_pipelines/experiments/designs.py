@@ -15,7 +15,7 @@ from nvtrader_pipelines.evaluation.splits import MIN_TEST_SESSIONS, Fold
 
 UNTOUCHABLE = ("name", "description", "design")  # what an ablation's variants differ in by themselves
 DEFAULT_SEEDS = ([0], [0, 1, 2])  # of a classical agent, of a learner
-LONGEST_NAME = 63
+MAX_NAME_LENGTH = 63
 _OTHER = re.compile(r"[^a-z0-9]+")
 
 
@@ -141,7 +141,8 @@ def _names(prefix: str, values: Sequence[JsonValue]) -> list[str]:
     digests = [hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:8] for value in values]
     named = [f"{prefix}{label}" for label in labels(values)]
     return [
-        name if len(name) <= LONGEST_NAME else f"{prefix}{digest}" for name, digest in zip(named, digests, strict=True)
+        name if len(name) <= MAX_NAME_LENGTH else f"{prefix}{digest}"
+        for name, digest in zip(named, digests, strict=True)
     ]
 
 

@@ -31,8 +31,8 @@ INPUTS_OF_TESTS = (
     "{missing} to keep them apart"
 )
 FoldSeed = tuple[int, int]
-RunKind = Literal["walk_forward", "replay", "paper"]
-PHASES: dict[RunKind, Phase] = {"walk_forward": "test", "replay": "replay", "paper": "paper"}
+PlanKind = Literal["walk_forward", "replay", "paper"]
+PHASES: dict[PlanKind, Phase] = {"walk_forward": "test", "replay": "replay", "paper": "paper"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +47,7 @@ class RunPlan:
     panel: MarketPanel
     panel_digest: str
     folds: tuple[Fold, ...]
-    kind: RunKind = "walk_forward"
+    kind: PlanKind = "walk_forward"
     parent_run_id: str | None = None
 
     @classmethod

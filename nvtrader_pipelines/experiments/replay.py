@@ -62,7 +62,7 @@ def fold_dates(plan: RunPlan) -> tuple[FoldDates, ...]:
     )
 
 
-def recorded_as(folds: Sequence[FoldDates]) -> dict[int, tuple[int, ...]]:
+def recorded_fold_numbers(folds: Sequence[FoldDates]) -> dict[int, tuple[int, ...]]:
     """Fold to the numbers under which the sessions it tests are recorded; its own, unless folds share them."""
     in_days = [fold.in_days for fold in folds]
     blocks = {(block.test_first, block.test_last): block.index for block in BacktestPaths.of(in_days).blocks}

@@ -10,12 +10,12 @@ import polars as pl
 
 from nvtrader_pipelines.evaluation.backtest import BacktestRecord, WalkStep, walk
 from nvtrader_pipelines.evaluation.splits import Fold
-from nvtrader_pipelines.evaluation.walk_forward import EVALUATION, MIN_SESSIONS, evaluate
-from nvtrader_pipelines.experiments.accounts import choose, contestants
+from nvtrader_pipelines.evaluation.walk_forward_evaluation import EVALUATION, MIN_SESSIONS, evaluate
 from nvtrader_pipelines.experiments.plan import PHASES, FoldSeed, RunPlan
+from nvtrader_pipelines.experiments.policy_accounts import build_accounts, choose_seed
 from nvtrader_pipelines.experiments.progress import Progress, Stage
-from nvtrader_pipelines.experiments.stages import Teller, equity_stages, paper_stages
-from nvtrader_pipelines.experiments.store import RunStore, TrainedPolicy
+from nvtrader_pipelines.experiments.run_store import RunStore, TrainedPolicy
+from nvtrader_pipelines.experiments.stages import ProgressFormatter, equity_stages, paper_stages
 from nvtrader_pipelines.experiments.thresholds import fit_thresholds
 from nvtrader_pipelines.policies.agents import Learner
 from nvtrader_pipelines.policies.archive import read_card, write_archive
@@ -88,7 +88,7 @@ class Runtime:
         yield self._said("agent.built", f"{spec.agent.kind}, {n_policies}", share=0.0)
 
     def _trained(self, span: Span) -> Steps:
-        """Train what is not done, choose where the design chooses, fit the timing, and seal.
+        """Train what is not done, choose_seed where the design chooses, fit the timing, and seal.
 
         What goes by the market alone is fitted first: where it cannot be, nothing is trained in vain.
         """
@@ -99,13 +99,13 @@ class Runtime:
             yield from self._fit(thresholds, {}, span[0])
         tasks = [plan.task(key, self.store.checkpoint(key)) for key in plan.keys if key not in done]
         resumed = {(task.fold, task.seed) for task in tasks if task.resume_from is not None}
-        meter = _Meter(plan.keys, done, resumed, span, self.clock)
+        meter = TrainingProgress(plan.keys, done, resumed, span, self.clock)
         with closing(train_all(plan.panel, tasks)) as events:  # its workers end with this generator
             for event in events:
                 yield self._kept(event, meter)
         chosen: dict[int, int] = {}
         for fold in plan.folds_to_choose:
-            choice = choose(plan, self.store.archives(), fold)
+            choice = choose_seed(plan, self.store.archives(), fold)
             chosen[fold.index] = choice.seed
             metrics = {f"sharpe/seed-{seed}": sharpe for seed, sharpe in choice.sharpe.items()}
             message = f"fold {fold.index}: seed {choice.seed} did best on the sessions held out of its training"
@@ -129,7 +129,7 @@ class Runtime:
         said = f"{message}: {figures}" if figures else message
         return self._said("evaluate.step", said, fold=fold.index, share=share, metrics=metrics)
 
-    def _kept(self, event: TrainingEvent, meter: "_Meter") -> Progress:
+    def _kept(self, event: TrainingEvent, meter: "TrainingProgress") -> Progress:
         """Keep what a training gave, and say so."""
         task = event.task
         total = task.agent.total_timesteps if isinstance(task.agent, Learner) else 0
@@ -143,35 +143,35 @@ class Runtime:
                 message = f"{name}: {timesteps} of {total} timesteps{meter.pace(total)}"
                 return self._said("train.step", message, **who, timesteps=timesteps, share=share, metrics=metrics)
             case Checkpointed(content=content):
-                self.store.keep_checkpoint(key, content)
+                self.store.store_checkpoint(key, content)
                 return self._said("train.checkpoint", f"{name}: can be resumed", **who, share=meter.share)
             case Finished(fit=fit):
                 archive = write_archive(self.plan.card(task, fit), fit.tensors)
                 policy = TrainedPolicy(*key, archive, rollout_rows(self.plan, task, fit.rollouts))
-                self.store.keep_policy(policy)
+                self.store.store_policy(policy)
                 share = meter.finished(key)
                 message = f"{name}: trained{meter.pace(total)}"
                 return self._said("train.checkpoint", message, **who, timesteps=total, share=share)
 
-    def _walked(self, span: Span, tell: Teller) -> Generator[Progress, None, BacktestRecord]:
+    def _walked(self, span: Span, tell: ProgressFormatter) -> Generator[Progress, None, BacktestRecord]:
         """Walk every account and keep the record, which is the last value."""
         plan = self.plan
-        who = contestants(plan, self.store.archives(), self.store.chosen(), self.store.thresholds())
+        who = build_accounts(plan, self.store.archives(), self.store.chosen(), self.store.thresholds())
         own = next(i for i, contestant in enumerate(who) if contestant.kind == "ensemble")
         steps = walk(plan.panel, plan.spec.environment, plan.paths.blocks, who, PHASES[plan.kind])
         while True:
             try:
                 step = next(steps)
             except StopIteration as end:
-                self.store.keep_record(end.value)
+                self.store.store_record(end.value)
                 return end.value
             for stage, message, metrics in tell(plan, step, own):
                 share = _share(plan, step, span)
                 yield self._said(stage, message, fold=step.fold, share=share, metrics=metrics)
 
     def _verdict(self, record: BacktestRecord) -> Progress:
-        verdict = verdict_of(self.plan, record)
-        self.store.keep_verdict(verdict)
+        verdict = evaluate_record(self.plan, record)
+        self.store.store_verdict(verdict)
         metrics = headline(verdict)
         message = f"net Sharpe {metrics['all/sharpe']:.2f}" if "all/sharpe" in metrics else "too short for a verdict"
         return self._said("done", f"{_dates(self.plan)}: {message}", share=1.0, metrics=metrics)
@@ -181,7 +181,7 @@ class Runtime:
         return Progress(task_id=self.task_id, run_id=run_id, stage=stage, message=message, timestamp=at, **more)
 
 
-class _Meter:
+class TrainingProgress:
     """How far the trainings of a run are, and how fast they go since this execution began."""
 
     def __init__(
@@ -251,7 +251,7 @@ def rollout_rows(plan: RunPlan, task: TrainingTask, rollouts: pl.DataFrame) -> p
     ).select(list(TRAJECTORY))
 
 
-def verdict_of(plan: RunPlan, record: BacktestRecord) -> pl.DataFrame:
+def evaluate_record(plan: RunPlan, record: BacktestRecord) -> pl.DataFrame:
     """Every account over each period; over all of it only where the policies are a parent's."""
     if record.equity_curves["session"].n_unique() < MIN_SESSIONS:
         return pl.DataFrame(schema=EVALUATION)

@@ -9,9 +9,9 @@ from typing import NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from nvtrader_pipelines.experiments.accounts import FoldThresholds
 from nvtrader_pipelines.experiments.identity import run_code
-from nvtrader_pipelines.experiments.plan import RunKind, RunPlan
+from nvtrader_pipelines.experiments.plan import PlanKind, RunPlan
+from nvtrader_pipelines.experiments.policy_accounts import FoldThresholds
 from nvtrader_pipelines.experiments.replay import FoldDates, Parent, fold_dates
 from nvtrader_pipelines.portfolio.pipeline import Thresholds
 
@@ -24,7 +24,7 @@ class SealedRun(BaseModel):
     experiment: str
     spec_hash: str
     run_id: str
-    kind: RunKind
+    kind: PlanKind
     parent_run_id: str | None
     source: str
     panel_digest: str

@@ -16,8 +16,8 @@ from nvtrader_pipelines.portfolio.pipeline import WeightPipeline
 
 Seed = Annotated[int, Field(ge=0, lt=2**31)]  # what NumPy's and torch's generators take
 SourceName = Literal["sample", "landing", "yahoo"]  # the kinds of `Source`
-LEAST_SEEDS = 3  # of a learner: fewer say nothing about its spread
-MOST_SESSIONS_PER_MONTH = 23
+MIN_SEEDS = 3  # of a learner: fewer say nothing about its spread
+MAX_SESSIONS_PER_MONTH = 23
 
 
 def _seeds(known: dict[str, Any]) -> tuple[int, ...]:
@@ -95,9 +95,9 @@ class ExperimentSpec(Component):
                 f"seeds: {self.agent.kind} draws nothing at random and takes one seed, but they are {seeds}; "
                 "set seeds to [0]"
             )
-        if not self.agent.classical and len(seeds) < LEAST_SEEDS:
+        if not self.agent.classical and len(seeds) < MIN_SEEDS:
             raise ValueError(
-                f"seeds: {self.agent.kind} learns, and its results need at least {LEAST_SEEDS} seeds, "
+                f"seeds: {self.agent.kind} learns, and its results need at least {MIN_SEEDS} seeds, "
                 f"but they are {seeds}"
             )
         if len(set(seeds)) != len(seeds):
@@ -113,7 +113,7 @@ class ExperimentSpec(Component):
                 "choose walk_forward or basic"
             )
         if held_out and splitter.kind == "walk_forward" and splitter.train_months is not None:
-            most = splitter.train_months * MOST_SESSIONS_PER_MONTH - splitter.purge_size
+            most = splitter.train_months * MAX_SESSIONS_PER_MONTH - splitter.purge_size
             if held_out >= most:
                 raise ValueError(
                     f"design.validation_sessions: found {held_out}, but {splitter.train_months} months of training "

@@ -8,24 +8,24 @@ from nvtrader_pipelines.evaluation.backtest import WalkStep
 from nvtrader_pipelines.experiments.plan import RunPlan
 from nvtrader_pipelines.experiments.progress import Stage
 
-Told = tuple[Stage, str, dict[str, float]]
-Teller = Callable[[RunPlan, WalkStep, int], Iterator[Told]]  # the account `i` of a step
+ProgressEvent = tuple[Stage, str, dict[str, float]]
+ProgressFormatter = Callable[[RunPlan, WalkStep, int], Iterator[ProgressEvent]]  # the account `i` of a step
 SHOWN = 3  # names of a signal
 
 
-def equity_stages(plan: RunPlan, step: WalkStep, i: int) -> Iterator[Told]:  # noqa: ARG001 (a Teller)
+def equity_stages(plan: RunPlan, step: WalkStep, i: int) -> Iterator[ProgressEvent]:  # noqa: ARG001 (a ProgressFormatter)
     """The equity at the end of the step."""
     equity = float(step.equity[i, -1])
     yield "evaluate.step", f"{step.session}: equity {equity:.4f}", {"equity": equity}
 
 
-def paper_stages(plan: RunPlan, step: WalkStep, i: int) -> Iterator[Told]:
+def paper_stages(plan: RunPlan, step: WalkStep, i: int) -> Iterator[ProgressEvent]:
     """The bar a decision saw, the signal, the order, its fill, and the equity at each close until the next."""
     yield "signal.emitted", f"{step.session}: {_largest(plan, step, i)}", _weights(plan, step, i)
     yield "order.placed", f"{step.session}: order for the next fill", {}
-    if step.done is None:
+    if step.outcome is None:
         return
-    turnover, cost = (float(values[i]) for values in (step.done.transition.turnover, step.done.transition.cost))
+    turnover, cost = (float(values[i]) for values in (step.outcome.transition.turnover, step.outcome.transition.cost))
     for j, equity in enumerate(step.equity[i].tolist()):
         session = plan.panel.sessions[step.t + 1 + j]
         yield "bar.received", f"{session}: bar", {}

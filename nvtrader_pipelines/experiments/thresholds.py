@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
-from nvtrader_pipelines.evaluation.backtest import Contestant, backtest
+from nvtrader_pipelines.evaluation.backtest import PolicyAccount, backtest
 from nvtrader_pipelines.evaluation.splits import Block, Fold
-from nvtrader_pipelines.experiments.accounts import Archives, untimed
 from nvtrader_pipelines.experiments.plan import RunPlan
+from nvtrader_pipelines.experiments.policy_accounts import Archives, policy_without_timing
 from nvtrader_pipelines.market.panel import Window
 from nvtrader_pipelines.portfolio.pipeline import AccountPath, Thresholds
 
@@ -34,7 +34,7 @@ def _paths(
     for first, last in windows:
         if first == last:
             continue
-        own = Contestant(plan.spec.name, "ensemble", (None,), (untimed(plan, archives, chosen, fold),))
+        own = PolicyAccount(plan.spec.name, "ensemble", (None,), (policy_without_timing(plan, archives, chosen, fold),))
         stretch = Block(fold.index, first + 1, last)  # the first decision is made at the close of `first`
         record = backtest(plan.panel, plan.spec.environment, [stretch], [own])
         found.append(

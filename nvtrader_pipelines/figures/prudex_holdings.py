@@ -22,7 +22,7 @@ from nvtrader_pipelines.figures.canvas import (
 from nvtrader_pipelines.figures.prudex_palette import shown, styles, with_hidden
 
 _MARKERS = ("s", "^", "v", "D", "P", "X", "*")
-_MOST_NAMES, _MOST_PANELS = 25, 3
+_MAX_NAMES, _MAX_PANELS = 25, 3
 _SHADES = LinearSegmentedColormap.from_list("weights", ["#7A4A00", ORANGE, "#FFFFFF", BLUE, "#00253D"])
 
 
@@ -71,7 +71,7 @@ def heat_figure(
         title: above the figure.
         note: under the figure; names beyond the 25 largest are left out and counted there.
     """
-    colors = dict(list(shown(table).items())[:_MOST_PANELS])
+    colors = dict(list(shown(table).items())[:_MAX_PANELS])
     ours = heat.filter(pl.col("kind") == ENSEMBLE, pl.col("policy").is_in(list(colors)))
     ours = ours.with_columns(weight=pl.col("weight").abs() * pl.col("symbol").n_unique().over("source", "policy"))
     sizes = (
@@ -79,7 +79,7 @@ def heat_figure(
         .agg(pl.col("weight").mean())
         .sort("weight", "symbol", descending=[True, False])
     )
-    names = sizes.head(_MOST_NAMES).sort("source", "symbol").select("source", "symbol")
+    names = sizes.head(_MAX_NAMES).sort("source", "symbol").select("source", "symbol")
     left_out = f"{len(sizes) - len(names)} names with smaller weights left out" if len(sizes) > len(names) else None
     figure = new_figure(title, "; ".join(filter(None, (left_out, with_hidden(table, note)))) or None)
     scale = TwoSlopeNorm(1.0, 0.0, max(float(ours["weight"].to_numpy().max(initial=0.0)), 2.0))

@@ -98,8 +98,8 @@ def test_a_peer_that_is_there_is_its_module_and_one_that_is_broken_is_no_peer_th
 def test_every_contestant_runs_in_every_round_after_one_that_is_not_counted():
     ticks = iter(range(1000))
     met = {"ours": [], "theirs": []}
-    contestants = {name: calls.append for name, calls in met.items()}
-    seconds = rounds(contestants, 3, clock=lambda: float(next(ticks)))
+    implementations = {name: calls.append for name, calls in met.items()}
+    seconds = rounds(implementations, 3, clock=lambda: float(next(ticks)))
     assert met == {"ours": [0, 0, 1, 2], "theirs": [0, 0, 1, 2]}
     assert seconds == {"ours": [1.0] * 3, "theirs": [1.0] * 3}
 

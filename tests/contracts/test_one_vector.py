@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from nvtrader_pipelines.components.component import kind_of
-from nvtrader_pipelines.evaluation.backtest import Contestant, backtest
+from nvtrader_pipelines.evaluation.backtest import PolicyAccount, backtest
 from nvtrader_pipelines.evaluation.splits import Block
 from nvtrader_pipelines.policies.pipelined import PipelinedPolicy
 from nvtrader_pipelines.portfolio.costs import SquareRootImpact, VolatilitySpread
@@ -48,7 +48,7 @@ CROSSED = [
 def judged(panel, spec, policies, first=FIRST, last=LAST):
     """Session to target weights of the first of some accounts in one back-test, and its equity at each close."""
     who = [
-        Contestant(f"account-{i}", "policy", (None,), (PipelinedPolicy(policy, spec.pipeline, FITTED),))
+        PolicyAccount(f"account-{i}", "policy", (None,), (PipelinedPolicy(policy, spec.pipeline, FITTED),))
         for i, policy in enumerate(policies)
     ]
     record = backtest(panel, spec.environment, [Block(0, first, last)], who)

@@ -5,7 +5,7 @@ import datetime as dt
 import polars as pl
 import pytest
 
-from nvtrader_pipelines.evaluation.invariants import outside_unit_interval, training_leaks, unlike_rivals
+from nvtrader_pipelines.evaluation.invariants import differs_from_rivals, outside_unit_interval, training_leaks
 from nvtrader_pipelines.market.calendar import sessions
 
 RIVAL = {
@@ -38,7 +38,7 @@ def test_rivals_on_one_window_ranked_by_their_sharpe_ratio_are_like_with_like():
         {"contest": None, "source": None},
         {"contest": None},
     )
-    assert unlike_rivals(ranked).is_empty()
+    assert differs_from_rivals(ranked).is_empty()
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_rivals_on_one_window_ranked_by_their_sharpe_ratio_are_like_with_like():
 )
 def test_rivals_of_another_window_or_out_of_order_are_found(change):
     mixed = board({"rank": 1, "sharpe": 1.0}, {"rank": 2, "sharpe": 0.5, **change})
-    assert not unlike_rivals(mixed).is_empty()
+    assert not differs_from_rivals(mixed).is_empty()
 
 
 DAYS = sessions(dt.date(2010, 1, 4), dt.date(2010, 12, 31)).tolist()

@@ -107,7 +107,7 @@ def test_the_anchor_is_the_runs_own_else_equal_weight_else_the_best(baselines, a
 
 def test_a_run_whose_returns_are_lost_still_counts():
     trials = trials_of(some_runs("a", "lost", "b"), both(), WHOLE)
-    assert (trials.names, trials.without_returns, trials.n_ever) == (("a", "b"), ("lost",), 3)
+    assert (trials.names, trials.without_returns, trials.n_trials) == (("a", "b"), ("lost",), 3)
 
 
 def test_runs_of_other_markets_do_not_count():
@@ -117,15 +117,18 @@ def test_runs_of_other_markets_do_not_count():
 def test_a_run_with_no_session_in_the_period_still_counts():
     curves = pl.concat([run_curves("a", last=300), run_curves("b", first=300)])
     trials = trials_of(some_runs("a", "b"), curves, Period("late", SESSIONS[300].item(), WHOLE.last))
-    assert trials.n_ever == 2
+    assert trials.n_trials == 2
     assert [len(trial.sessions) for trial in trials.known] == [0, 400]
-    assert [trial.unranked for trial in trials.known] == ["it has 0 sessions in the period, and 4 are needed", None]
+    assert [trial.unranked_reason for trial in trials.known] == [
+        "it has 0 sessions in the period, and 4 are needed",
+        None,
+    ]
     assert len(trials.sharpe("zero")) == 1
 
 
 def test_no_run_at_all_makes_no_trial():
     trials = trials_of(some_runs("a").clear(), run_curves("a").clear(), WHOLE)
-    assert (trials.n_ever, trials.known) == (0, ())
+    assert (trials.n_trials, trials.known) == (0, ())
     assert trials.sharpe("anchor").shape == (0,)
 
 
@@ -161,10 +164,10 @@ def test_runs_for_validation_only_make_no_period():
 def test_a_run_for_validation_only_counts_and_is_not_ranked():
     curves = pl.concat([run_curves("a", first=100), run_curves("b", first=100, seed=1), run_curves("cv", seed=2)])
     trials = trials_of(some_runs("a", "cv", "b", validation_only=["cv"]), curves, WHOLE)
-    assert trials.n_ever == 3
+    assert trials.n_trials == 3
     assert [trial.name for trial in trials.comparable()] == ["a", "b"]
     assert len(trials.sharpe("zero")) == 2
-    assert trials.known[1].unranked == (
+    assert trials.known[1].unranked_reason == (
         "it is for validation only, trained on what came after its tests: it counts as a trial, and is not ranked"
     )
 

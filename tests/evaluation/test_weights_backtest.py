@@ -11,7 +11,7 @@ from nvtrader_pipelines.envs.accounts import Accounts
 from nvtrader_pipelines.envs.dynamics import hold, holding_period, market_legs
 from nvtrader_pipelines.envs.rewards import LogGrowth
 from nvtrader_pipelines.envs.spec import EnvSpec
-from nvtrader_pipelines.evaluation.backtest import Contestant, walk
+from nvtrader_pipelines.evaluation.backtest import PolicyAccount, walk
 from nvtrader_pipelines.evaluation.splits import Fold
 from nvtrader_pipelines.evaluation.weights_backtest import Execution, weights_backtest
 from nvtrader_pipelines.policies.policy import Decision
@@ -133,14 +133,14 @@ class Scheduled:
 def test_a_back_test_is_bit_equal_to_the_walk_of_a_policy_that_wants_its_weights(fill, rebal_freq):
     table, fold = simplex(160), Fold(0, 0, 33, 40, 139)
     spec = EnvSpec(fill=fill, rebal_freq=rebal_freq, rewards=(LogGrowth(),), vol_penalty=0.0)
-    steps = list(walk(PANEL, spec, [fold], [Contestant("scheduled", "policy", (0,), (Scheduled(table),))]))
+    steps = list(walk(PANEL, spec, [fold], [PolicyAccount("scheduled", "policy", (0,), (Scheduled(table),))]))
     panel, sessions = cut(PANEL, 139), PANEL.sessions[39:139:rebal_freq]
     path = weights_backtest(panel, table[:140], Execution(fill=fill), sessions=sessions)
     expected = {
         "equity": np.concatenate([step.equity[0] for step in steps]),
         "drawdown": np.concatenate([step.drawdown[0] for step in steps]),
-        "executed": np.concatenate([step.done.transition.executed for step in steps]),
-        "drifted": np.concatenate([step.done.transition.drifted for step in steps]),
+        "executed": np.concatenate([step.outcome.transition.executed for step in steps]),
+        "drifted": np.concatenate([step.outcome.transition.drifted for step in steps]),
     }
     assert_path(path, PANEL.sessions[40:140], expected)
 

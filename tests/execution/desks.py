@@ -51,14 +51,14 @@ class Wants:
 class Deployed:
     """A policy on a panel, behind the pipeline of a spec."""
 
-    remembers, run_id, policy, seeds, first = False, "0" * 16, "wishes", (0,), 1
+    is_stateful, run_id, policy, seeds, first = False, "0" * 16, "wishes", (0,), 1
 
     def __init__(self, panel, spec, policy=None, thresholds=None, **changes):
         self.panel, self.spec = panel, spec
         self.worker = PipelinedPolicy(policy or Wishes(), spec.pipeline, thresholds or Thresholds())
         vars(self).update(changes)
 
-    def fold_at(self, t):
+    def fold_index(self, t):
         return 0
 
     def decide(self, t, account):

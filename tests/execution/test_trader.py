@@ -283,12 +283,12 @@ def test_a_policy_with_memory_is_asked_again_what_it_was_asked_before_it_decides
             self.asked.append((t, account.weights.tolist()))
             return Decision(target=np.eye(5)[len(self.asked) % 4] * 0.5 + np.eye(5)[4] * 0.5)
 
-    once = Account(Deployed(PANEL, SPEC, Counts(), remembers=True)).open(10)
+    once = Account(Deployed(PANEL, SPEC, Counts(), is_stateful=True)).open(10)
     once.trade(11, 20)
     log, book, halves = MemoryLog(), MemoryBook(), []
     for first, last in ((10, 14), (15, 20)):
         policy = Counts()
-        half = Account(Deployed(PANEL, SPEC, policy, remembers=True), log, book)
+        half = Account(Deployed(PANEL, SPEC, policy, is_stateful=True), log, book)
         half.open(first) if first == 10 else half.session(first)
         half.trade(first + 1, last)
         halves.append(policy.asked)

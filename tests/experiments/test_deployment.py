@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 
 from nvtrader_pipelines.envs.account import opening_account
-from nvtrader_pipelines.evaluation.backtest import Contestant, backtest
+from nvtrader_pipelines.evaluation.backtest import PolicyAccount, backtest
 from nvtrader_pipelines.evaluation.splits import PurgedKFold
 from nvtrader_pipelines.experiments.deployment import deploy
 from nvtrader_pipelines.experiments.plan import RunPlan
@@ -41,7 +41,7 @@ class Asked:
 def test_an_account_deployed_does_what_it_did_in_the_evaluation_bit_for_bit(plan, run, parent, policy):
     asked = Asked(deployed(plan, run, parent, policy))
     kind, seed = ("ensemble", None) if policy == "tiny" else ("policy", 1)
-    alone = Contestant(policy, kind, (seed, seed), (asked, asked))
+    alone = PolicyAccount(policy, kind, (seed, seed), (asked, asked))
     again = backtest(plan.panel, plan.spec.environment, plan.folds, [alone])
     for name in TABLES:
         assert getattr(again, name).equals(getattr(run.record, name).filter(pl.col("policy") == policy))
@@ -51,16 +51,16 @@ def test_the_fold_in_force_is_the_latest_whose_tests_have_begun(plan, run, paren
     first, second = plan.folds
     deployment = deployed(plan, run, parent)
     assert deployment.first == first.test_first - 1
-    assert deployment.fold_at(second.test_first - 2) == first.index
-    assert deployment.fold_at(second.test_first - 1) == second.index
-    assert deployment.fold_at(len(plan.panel.sessions) - 1) == second.index
+    assert deployment.fold_index(second.test_first - 2) == first.index
+    assert deployment.fold_index(second.test_first - 1) == second.index
+    assert deployment.fold_index(len(plan.panel.sessions) - 1) == second.index
 
 
 def test_a_deployment_says_whose_decisions_it_gives_and_through_which_stages(plan, run, parent):
     deployment = deployed(plan, run, parent, "tiny/seed-5")
     assert (deployment.run_id, deployment.policy, deployment.seeds) == (plan.run_id, "tiny/seed-5", (5,))
     assert deployed(plan, run, parent).seeds == EXPERIMENT.seeds
-    assert not deployment.remembers
+    assert not deployment.is_stateful
     decision = deployment.decide(deployment.first, opening_account(3))
     names = [stage.name for stage in decision.pipeline.stages]
     assert names == ["policy", "static_universe", "policy_action", "constant", "position_cap", "gross_exposure"]

@@ -6,7 +6,14 @@ import pytest
 from nvtrader_pipelines.evaluation.splits import CombinatorialPurged, PurgedKFold
 from nvtrader_pipelines.experiments.designs import AblationDesign, BasicDesign, BestOfNDesign
 from nvtrader_pipelines.experiments.plan import SURVIVORSHIP, VALIDATION_ONLY
-from nvtrader_pipelines.experiments.replay import FoldDates, Parent, fold_dates, paper_plan, recorded_as, replay_plan
+from nvtrader_pipelines.experiments.replay import (
+    FoldDates,
+    Parent,
+    fold_dates,
+    paper_plan,
+    recorded_fold_numbers,
+    replay_plan,
+)
 from nvtrader_pipelines.portfolio.pipeline import WeightPipeline
 from nvtrader_pipelines.portfolio.pipeline.allocators import MinimumVarianceAllocator
 from nvtrader_pipelines.portfolio.pipeline.regime_guard import RegimeGuard
@@ -131,10 +138,10 @@ def test_the_dates_of_its_folds_are_those_of_its_plan_again(spec):
 
 
 def test_what_a_fold_tests_is_recorded_as_its_own_or_as_the_blocks_it_shares(plan):
-    assert recorded_as(fold_dates(plan)) == {0: (0,), 1: (1,)}
-    assert recorded_as(fold_dates(planned(KFOLD))) == {0: (0,), 1: (1,), 2: (2,)}
+    assert recorded_fold_numbers(fold_dates(plan)) == {0: (0,), 1: (1,)}
+    assert recorded_fold_numbers(fold_dates(planned(KFOLD))) == {0: (0,), 1: (1,), 2: (2,)}
     tested = {0: (0, 1), 1: (0, 2), 2: (0, 3), 3: (1, 2), 4: (1, 3), 5: (2, 3)}
-    assert recorded_as(fold_dates(planned(COMBINED))) == tested
+    assert recorded_fold_numbers(fold_dates(planned(COMBINED))) == tested
     assert "train" not in fold_dates(plan)[0].model_dump_json().replace("train_", "")
 
 

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from nvtrader_pipelines.evaluation.invariants import equity_gaps, off_simplex, reward_gaps
-from nvtrader_pipelines.experiments.runtime import _Meter, training_curves
+from nvtrader_pipelines.experiments.runtime import TrainingProgress, training_curves
 from nvtrader_pipelines.policies.archive import PolicyArchiveError, read_archive
 from nvtrader_pipelines.policies.trajectory import TRAJECTORY
 from tests.experiments.memory import MemoryStore, runtime
@@ -91,7 +91,7 @@ def test_a_training_tells_how_many_are_trained_how_fast_they_go_and_how_long_the
 
 def test_the_pace_of_a_resumed_training_counts_from_where_it_went_on():
     begin, seconds = datetime(2026, 1, 1, tzinfo=UTC), itertools.count(step=10)
-    meter = _Meter(
+    meter = TrainingProgress(
         [(0, 0), (0, 1)], [(0, 1)], [(0, 0)], (0.0, 1.0), clock=lambda: begin + timedelta(seconds=next(seconds))
     )
     assert meter.at((0, 0), 0.9) == pytest.approx(0.95)

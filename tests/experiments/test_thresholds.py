@@ -4,11 +4,11 @@ import numpy as np
 import polars as pl
 import pytest
 
-from nvtrader_pipelines.evaluation.backtest import Contestant, backtest
+from nvtrader_pipelines.evaluation.backtest import PolicyAccount, backtest
 from nvtrader_pipelines.evaluation.splits import Block, CombinatorialPurged, Fold, Holdout, PurgedKFold
-from nvtrader_pipelines.experiments.accounts import contestants, mean_thresholds
 from nvtrader_pipelines.experiments.designs import BestOfNDesign
 from nvtrader_pipelines.experiments.plan import RunPlan
+from nvtrader_pipelines.experiments.policy_accounts import build_accounts, mean_thresholds
 from nvtrader_pipelines.experiments.replay import Parent, fold_dates, replay_plan
 from nvtrader_pipelines.experiments.thresholds import fit_thresholds
 from nvtrader_pipelines.policies.archive import read_archive
@@ -69,7 +69,7 @@ def test_thresholds_of_an_account_are_of_the_experiments_own_over_the_training_w
     plan, store = guarded
     fold = plan.folds[0]
     opened = [open_policy(*read_archive(store.archives()[fold.index, seed]), plan.panel) for seed in plan.spec.seeds]
-    own = Contestant("own", "ensemble", (None,), (EnsemblePolicy(opened),))
+    own = PolicyAccount("own", "ensemble", (None,), (EnsemblePolicy(opened),))
     training = Block(0, fold.train_first + 1, fold.train_last)
     curve = backtest(plan.panel, plan.spec.environment, [training], [own]).equity_curves
     assert store.fitted[0].drawdown == float(np.quantile(curve["drawdown"].to_numpy(), 0.5))
@@ -86,7 +86,7 @@ def test_each_stretch_of_a_training_is_walked_from_cash(plan):
     found = fit_thresholds(RunPlan(spec, plan.panel, plan.panel_digest, (fold,)), {}, {}, fold)
     drawdowns, turnovers, trailing = [], [], []
     for first, last in stretches:
-        own = Contestant("own", "ensemble", (None,), (AnchorPortfolio().start(),))
+        own = PolicyAccount("own", "ensemble", (None,), (AnchorPortfolio().start(),))
         curve = backtest(plan.panel, spec.environment, [Block(0, first + 1, last)], [own]).equity_curves
         drawdowns.append(curve["drawdown"].to_numpy())
         turnovers.append(curve.filter(pl.col("turnover") > 0.0)["turnover"].to_numpy()[1:])
@@ -163,7 +163,7 @@ def test_a_replay_takes_the_thresholds_that_were_kept_and_fits_none(guarded, run
 def test_a_fitted_timing_without_thresholds_is_refused(guarded):
     plan, store = guarded
     with pytest.raises(ValueError, match=r"regime_guard timing of tiny@\w+ needs .* none of fold 1; train the"):
-        contestants(plan, store.archives(), {}, {0: store.fitted[0]})
+        build_accounts(plan, store.archives(), {}, {0: store.fitted[0]})
 
 
 def test_where_several_folds_decide_each_threshold_is_their_mean():

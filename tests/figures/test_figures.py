@@ -7,9 +7,9 @@ import polars as pl
 import pytest
 
 from nvtrader_pipelines import figures
-from nvtrader_pipelines.evaluation.regimes import SegmentIntervals, evaluate_regimes
-from nvtrader_pipelines.figures.regimes import regimes_figure
-from nvtrader_pipelines.figures.scoreboard import scoreboard_figure
+from nvtrader_pipelines.evaluation.regime_evaluation import SegmentIntervals, evaluate_regimes
+from nvtrader_pipelines.figures.regime_figures import regimes_figure
+from nvtrader_pipelines.figures.scoreboard_figure import scoreboard_figure
 from nvtrader_pipelines.market.regimes import regime_labels
 from tests.evaluation.accounts import REPORT_FROM, WHO, equity_curves
 from tests.markets import csv_file, market_tables, synthetic_bars, synthetic_sessions

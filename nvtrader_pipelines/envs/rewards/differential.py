@@ -14,7 +14,7 @@ from nvtrader_pipelines.market.panel import MarketPanel
 
 FloatArray = NDArray[np.float64]
 Rate = Annotated[float, Field(gt=0.0, le=0.5)]  # per session
-SMALLEST_VARIANCE = 1e-8  # squared session return, (1 basis point)^2; no ratio is defined below
+MIN_VARIANCE = 1e-8  # squared session return, (1 basis point)^2; no ratio is defined below
 
 
 def differential_sharpe(returns: FloatArray, mean: FloatArray, square: FloatArray) -> FloatArray:
@@ -25,7 +25,7 @@ def differential_sharpe(returns: FloatArray, mean: FloatArray, square: FloatArra
     Source: Moody & Saffell (2001), the differential Sharpe ratio.
     """
     variance = square - mean**2
-    defined = variance > SMALLEST_VARIANCE
+    defined = variance > MIN_VARIANCE
     change = square * (returns - mean) - 0.5 * mean * (returns**2 - square)
     safe = np.where(defined, variance, 1.0)
     return np.where(defined, change / (safe * np.sqrt(safe)), 0.0)
@@ -38,7 +38,7 @@ def differential_downside(returns: FloatArray, mean: FloatArray, square: FloatAr
 
     Source: Moody & Saffell (2001), the downside deviation ratio.
     """
-    defined = square > SMALLEST_VARIANCE
+    defined = square > MIN_VARIANCE
     safe = np.where(defined, square, 1.0)
     losses = np.minimum(returns, 0.0)
     change = safe * (returns - 0.5 * mean) - 0.5 * mean * losses**2

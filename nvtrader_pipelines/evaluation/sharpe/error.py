@@ -1,4 +1,4 @@
-"""How uncertain a Sharpe ratio is by theory, and how it scales with the length of a period: Lo (2002)."""
+"""Standard errors of Sharpe ratios, and their scaling with the length of a period: Lo (2002)."""
 
 import numpy as np
 import scipy  # its parts are imported when they are first used
@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from nvtrader_pipelines.evaluation.statistics import (
     PERIODS_PER_YEAR,
     UndefinedStatisticError,
-    never_vary,
+    is_constant,
     require_returns,
     sharpe_ratio,
 )
@@ -17,7 +17,7 @@ def iid_standard_error(sharpe: float, n_periods: int) -> float:
     """Standard error of a Sharpe ratio of independent normal returns, sqrt((1 + SR^2/2) / T).
 
     Args:
-        sharpe: ratio per period, not annualised.
+        sharpe: ratio per period, not annualized.
         n_periods: T.
 
     Raises:
@@ -26,18 +26,18 @@ def iid_standard_error(sharpe: float, n_periods: int) -> float:
     Source: Lo (2002), equation 9.
     """
     if n_periods < 1 or not np.isfinite(sharpe):
-        raise ValueError(f"a standard error needs a finite ratio of some periods, but got {sharpe} of {n_periods}")
+        raise ValueError(f"a standard error needs a finite ratio of 1+ periods, got {sharpe} of {n_periods}")
     return float(np.sqrt((1.0 + 0.5 * sharpe**2) / n_periods))
 
 
 def mertens_standard_error(returns: NDArray[np.float64]) -> float:
-    """Standard error of the ratio per period of independent returns (n,) of any distribution.
+    """Standard error of the ratio per period of independent returns (n,), of any distribution.
 
     sqrt((1 - g3 SR + (g4-1)/4 SR^2) / T) with the sample's skewness g3 and raw kurtosis g4 (biased), SR with ddof 1.
 
     Raises:
         ValueError: if there are fewer than two returns or some are not finite.
-        UndefinedStatisticError: if the returns never vary.
+        UndefinedStatisticError: if the returns are constant.
 
     Source: Mertens (2002).
     """
@@ -52,7 +52,7 @@ def mertens_standard_error(returns: NDArray[np.float64]) -> float:
 
 
 def newey_west_lags(n_periods: int) -> int:
-    """Lags that the length of a series supports, 4 (T/100)^(2/9) rounded down.
+    """Number of lags by length of the series: 4 (T/100)^(2/9), rounded down.
 
     Source: Newey & West (1994).
     """
@@ -60,18 +60,18 @@ def newey_west_lags(n_periods: int) -> int:
 
 
 def gmm_standard_error(returns: NDArray[np.float64], n_lags: int | None = None) -> float:
-    """Standard error of the ratio per period of stationary returns (n,) that may be dependent and not normal.
+    """Standard error of the ratio per period of stationary returns (n,), dependent or not, of any distribution.
 
-    The delta method on mean and variance (ddof 0), with the Bartlett weights of Newey & West (1987). With no lags
-    it is the form of Mertens with a ratio of ddof 0.
+    Delta method on mean and variance (ddof 0), with the Bartlett weights of Newey & West (1987). Without lags it is
+    Mertens' formula with a ratio of ddof 0.
 
     Args:
         returns: per period.
-        n_lags: autocovariances counted; None takes `newey_west_lags`.
+        n_lags: number of autocovariances; None takes `newey_west_lags`.
 
     Raises:
         ValueError: if there are fewer than two returns, some are not finite, or there are not more returns than lags.
-        UndefinedStatisticError: if the returns never vary.
+        UndefinedStatisticError: if the returns are constant.
 
     Source: Lo (2002), appendix A.
     """
@@ -87,42 +87,41 @@ def gmm_standard_error(returns: NDArray[np.float64], n_lags: int | None = None) 
 
 
 def aggregation_factor(autocorrelations: NDArray[np.float64], n_periods: int) -> float:
-    """What to multiply the ratio of one period by for that of q: eta(q) = q / sqrt(q + 2 sum (q-k) rho_k).
+    """Factor from the Sharpe ratio of one period to that of q: eta(q) = q / sqrt(q + 2 sum (q-k) rho_k).
 
-    Autocorrelations that are not given count as 0. All q-1 of a sample are noise, for together those of any sample
-    sum to -1/2: give a few.
+    Missing autocorrelations count as 0. Give only a few: all sample autocorrelations together sum to -1/2.
 
     Args:
-        autocorrelations: (m,) at lags 1 to m; those from lag q on have no part.
+        autocorrelations: (m,) at lags 1 to m; lags from q on are ignored.
         n_periods: q.
 
     Raises:
         ValueError: if there is no period or an autocorrelation is not within [-1, 1].
-        UndefinedStatisticError: if the variance over q periods is not positive with these.
+        UndefinedStatisticError: if they make the variance over q periods not positive.
 
     Source: Lo (2002), equation 20.
     """
     if n_periods < 1 or autocorrelations.ndim != 1 or not (np.abs(autocorrelations) <= 1.0).all():
         raise ValueError(
-            f"aggregation needs one period or more and autocorrelations within [-1, 1], but got {n_periods} periods "
-            f"and {autocorrelations.tolist()[:5]}"
+            f"aggregation needs 1+ periods and autocorrelations within [-1, 1], got {n_periods} and "
+            f"{autocorrelations.tolist()[:5]}"
         )
     known = autocorrelations[: n_periods - 1]
     variance = n_periods + 2.0 * float(np.sum((n_periods - np.arange(1, len(known) + 1)) * known))
     if variance <= 0.0:
         raise UndefinedStatisticError(
-            f"returns over {n_periods} periods need a positive variance, but with {len(known)} autocorrelations it is "
-            f"{variance:.3g} that of one; give fewer lags"
+            f"variance over {n_periods} periods must be positive, but with {len(known)} autocorrelations it is "
+            f"{variance:.3g} times that of one; give fewer lags"
         )
     return n_periods / float(np.sqrt(variance))
 
 
 def autocorrelations(returns: NDArray[np.float64], n_lags: int) -> NDArray[np.float64]:
-    """Sample autocorrelations (n_lags,) from lag 1 on, autocovariances over n.
+    """Sample autocorrelations (n_lags,) from lag 1 on, with autocovariances over n.
 
     Raises:
         ValueError: if there are fewer than two returns, some are not finite, or there are not more returns than lags.
-        UndefinedStatisticError: if the returns never vary.
+        UndefinedStatisticError: if the returns are constant.
     """
     varied = _require_spread(returns)
     _require_lags(len(varied), n_lags)
@@ -134,16 +133,16 @@ def autocorrelations(returns: NDArray[np.float64], n_lags: int) -> NDArray[np.fl
 def aggregated_sharpe_ratio(
     returns: NDArray[np.float64], n_periods: int = PERIODS_PER_YEAR, n_lags: int | None = None
 ) -> float:
-    """Sharpe ratio over `n_periods` of returns that may be autocorrelated: that of one period times eta.
+    """Sharpe ratio over `n_periods` of autocorrelated returns: that of one period times eta.
 
     Args:
         returns: (n,) per period.
-        n_periods: of a year, for an annual ratio.
-        n_lags: autocorrelations counted, the rest taken as 0; None takes `newey_west_lags`.
+        n_periods: periods per year, for an annual ratio.
+        n_lags: number of autocorrelations, the rest being 0; None takes `newey_west_lags`.
 
     Raises:
         ValueError: if there are fewer than two returns, some are not finite, or there are not more returns than lags.
-        UndefinedStatisticError: if the returns never vary, or the autocorrelations leave no variance.
+        UndefinedStatisticError: if the returns are constant, or the autocorrelations leave no variance.
 
     Source: Lo (2002), equation 20.
     """
@@ -153,7 +152,7 @@ def aggregated_sharpe_ratio(
 
 def _require_spread(returns: NDArray[np.float64]) -> NDArray[np.float64]:
     checked = require_returns(returns, 2)
-    if never_vary(checked):
+    if is_constant(checked):
         raise UndefinedStatisticError(
             f"the error of a Sharpe ratio needs returns that vary, but all {len(checked)} are {checked[0]:.6g}"
         )
@@ -162,6 +161,6 @@ def _require_spread(returns: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def _require_lags(n_returns: int, n_lags: int) -> None:
     if n_lags < 0:
-        raise ValueError(f"a number of lags is 0 or more, but is {n_lags}; None takes that of Newey and West")
+        raise ValueError(f"n_lags must be at least 0, got {n_lags}")
     if n_lags >= n_returns:
-        raise ValueError(f"{n_lags} lags need at least {n_lags + 1} returns, but there are {n_returns}")
+        raise ValueError(f"{n_lags} lags need at least {n_lags + 1} returns, got {n_returns}")

@@ -250,7 +250,7 @@ SCORECARDS = Table(
         run_id string the run judged, where it is one
         volatility double annualised standard deviation
         n_trials int trials ever run on the market, this one included
-        worst_scenario string the stress world with the lowest total return
+        worst_scenario string the stress scenario with the lowest total return
         worst_scenario_return double total return in it
         training_seconds double of all its trainings; null where not known
         judging_seconds double to walk the window
@@ -285,13 +285,13 @@ STRESS = Table(
         experiment string name of the experiment
         policy string account: an experiment's ensemble, one of its seeds, or a baseline
         kind string policy (one seed), ensemble or baseline
-        scenario string what happened to the market; calm is the window as it was
-        statistic string value, or of several worlds the median, worst_5_percent or worst of each measure by itself
+        scenario string what happened to the market; unstressed is the window as it was
+        statistic string value, or of several markets the median, worst_5_percent or worst of each measure by itself
         first_session date first session of the account, opened in cash at the close before
         last_session date last session of the account
         shock_session date first session that is not as it was, where there is one
         n_sessions long number of sessions, first and last included
-        n_worlds long number of worlds; 0 where the scenario could not be played
+        n_worlds long number of markets; 0 where the scenario is unavailable
         total_return double growth over the sessions, net of costs
         max_drawdown double largest loss from a peak, positive
         worst_session double lowest net return of a session
@@ -299,8 +299,8 @@ STRESS = Table(
         turnover double one-way turnover over the sessions
         cost double costs over the sessions, summed fractions of equity
         sessions_to_recover long from the bottom of the largest drawdown to its peak, null where it is not reached
-        difference_to_calm double total return less that of the calm window
-        difference_to_equal_weight double total return less that of 1/N in the same world
+        difference_to_calm double total return less that of the unstressed window
+        difference_to_equal_weight double total return less that of 1/N in the same market
         note string what a reader must know, and why something is null
         """
     ),

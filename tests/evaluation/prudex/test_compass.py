@@ -9,7 +9,7 @@ from polars.testing import assert_frame_equal
 from nvtrader_pipelines.evaluation.prudex import AXES, MEASURES, PRIDE, PRUDEX, RING, axis_scores, prudex_compass
 from nvtrader_pipelines.evaluation.prudex.measures import OF_AXIS, STATISTICS
 from nvtrader_pipelines.evaluation.prudex.record import latest_runs
-from nvtrader_pipelines.evaluation.prudex.windows import return_windows
+from nvtrader_pipelines.evaluation.prudex.return_windows import return_windows
 from nvtrader_pipelines.evaluation.statistics import max_drawdown, sharpe_ratio
 from tests.evaluation.prudex.records import (
     BASELINES,
@@ -43,7 +43,7 @@ def row(table, policy, statistic):
     return table.filter(pl.col("policy") == policy, pl.col("statistic") == statistic).row(0, named=True)
 
 
-def of_windows(record, policy, run_id="run-1"):
+def window_measures(record, policy, run_id="run-1"):
     """Sharpe ratios of an account's test windows."""
     mine = record.curves.filter(pl.col("policy") == policy, pl.col("run_id") == run_id).sort("session")
     windows = mine.partition_by("fold", maintain_order=True)
@@ -105,7 +105,7 @@ def test_a_value_is_the_mean_over_the_test_windows(record, table):
         .agg((1.0 + pl.col("net_return")).product().alias("end"))
     )
     totals = mine["end"] - 1.0
-    assert row(table, "ppo", "sharpe")["value"] == pytest.approx(np.mean(of_windows(record, "ppo")))
+    assert row(table, "ppo", "sharpe")["value"] == pytest.approx(np.mean(window_measures(record, "ppo")))
     assert row(table, "ppo", "total_return")["value"] == pytest.approx(totals.mean())
 
 
@@ -156,7 +156,7 @@ def test_one_market_of_one_is_counted_and_not_scored(record, table):
     assert country["note"].startswith("1 of 1")
     windows = row(table, "ppo", "windows")
     assert (windows["value"], windows["reported"]) == (float(N_FOLDS), True)
-    sharpes = [of_windows(record, policy) for policy in ("ppo", "equal_weight")]
+    sharpes = [window_measures(record, policy) for policy in ("ppo", "equal_weight")]
     assert windows["score"] == pytest.approx(
         100.0 * np.mean([mine > market for mine, market in zip(*sharpes, strict=True)])
     )
@@ -173,7 +173,7 @@ def test_an_experiment_on_two_markets_has_a_row_for_both_together():
 
 
 def test_a_baseline_stands_once_in_a_window_as_the_newest_run_walked_it(record, table):
-    newest = np.mean(of_windows(record, "buy_and_hold", "run-2"))
+    newest = np.mean(window_measures(record, "buy_and_hold", "run-2"))
     assert row(table, "buy_and_hold", "sharpe")["value"] == pytest.approx(newest)
     assert row(table, "buy_and_hold", "windows")["value"] == float(N_FOLDS)
 

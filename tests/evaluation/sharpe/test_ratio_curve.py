@@ -7,10 +7,10 @@ import pytest
 from nvtrader_pipelines.evaluation.sharpe.inference import deflated_sharpe_ratio, sharpe_moments
 from nvtrader_pipelines.evaluation.sharpe.ratio_curve import RATIO_CURVE, sharpe_ratio_curve
 from nvtrader_pipelines.evaluation.statistics import sharpe_ratio
+from nvtrader_pipelines.evaluation.trial_validation import validate
 from nvtrader_pipelines.evaluation.trials import Against, trials_of
-from nvtrader_pipelines.evaluation.validation import validate
 from tests.evaluation.small_trials import WHOLE, run_curves
-from tests.evaluation.test_validation import QUICK
+from tests.evaluation.test_trial_validation import QUICK
 
 PERIODS = ("fold", "all", "from_2016")
 

@@ -5,7 +5,7 @@ from arch.bootstrap import IIDBootstrap
 
 from nvtrader_pipelines.envs.observations import RegimeObservation
 from nvtrader_pipelines.envs.observations.regime import trailing_slopes
-from nvtrader_pipelines.evaluation.regimes import (
+from nvtrader_pipelines.evaluation.regime_evaluation import (
     ALL,
     REGIME_EVALUATION,
     SegmentIntervals,

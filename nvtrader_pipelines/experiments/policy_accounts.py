@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from nvtrader_pipelines.evaluation.backtest import Contestant, backtest
+from nvtrader_pipelines.evaluation.backtest import PolicyAccount, backtest
 from nvtrader_pipelines.evaluation.splits import Block, Fold
 from nvtrader_pipelines.evaluation.statistics import sharpe_ratio
-from nvtrader_pipelines.evaluation.walk_forward import PATH
+from nvtrader_pipelines.evaluation.walk_forward_evaluation import PATH
 from nvtrader_pipelines.experiments.plan import FoldSeed, RunPlan
 from nvtrader_pipelines.policies.agents import Learner
 from nvtrader_pipelines.policies.archive import PolicyArchiveError, PolicyCard, read_archive, read_card
@@ -23,7 +23,7 @@ FoldThresholds = Mapping[int, Thresholds]  # fold to what its timing was fitted 
 
 
 @dataclass(frozen=True)
-class Choice:
+class SeedChoice:
     """The seed of a fold that did best on the sessions held out of its training."""
 
     fold: int
@@ -31,9 +31,9 @@ class Choice:
     sharpe: Mapping[int, float]  # of each seed there, annualised, net of costs
 
 
-def contestants(
+def build_accounts(
     plan: RunPlan, archives: Archives, chosen: Mapping[int, int], thresholds: FoldThresholds
-) -> list[Contestant]:
+) -> list[PolicyAccount]:
     """Every seed or path, the experiment under its own name, and the baselines.
 
     All but the baselines decide through the experiment's weight pipeline, with the thresholds of the fold in force.
@@ -53,17 +53,17 @@ def contestants(
     spec, n_blocks = plan.spec, len(plan.paths.blocks)
     nobody = (None,) * n_blocks
     baselines = [
-        Contestant(baseline.kind, "baseline", nobody, (baseline.start(),) * n_blocks) for baseline in spec.baselines
+        PolicyAccount(baseline.kind, "baseline", nobody, (baseline.start(),) * n_blocks) for baseline in spec.baselines
     ]
     started, fitted = StartedPipeline(spec.pipeline), _thresholds(plan, thresholds)
     own = [
         replace(
             proposing,
-            by_fold=tuple(
+            policies=tuple(
                 PipelinedPolicy(
                     policy, spec.pipeline, mean_thresholds([fitted[fold.index] for fold in deciding]), started
                 )
-                for policy, deciding in zip(proposing.by_fold, folds, strict=True)
+                for policy, deciding in zip(proposing.policies, folds, strict=True)
             ),
         )
         for proposing, folds in _proposing(plan, archives, chosen)
@@ -73,14 +73,14 @@ def contestants(
 
 def _proposing(
     plan: RunPlan, archives: Archives, chosen: Mapping[int, int]
-) -> list[tuple[Contestant, Sequence[Sequence[Fold]]]]:
+) -> list[tuple[PolicyAccount, Sequence[Sequence[Fold]]]]:
     """Whose weights go through the pipeline, with the folds that decide in each block; the experiment comes last."""
     together = list(zip(*plan.deciding, strict=True))
     if not isinstance(plan.spec.agent, Learner):
         for key in plan.keys:  # a rule needs nothing of its archives, but was tested on their market and no other
             require_same_market(_card(plan, key, archives), plan.panel)
         n_blocks = len(together)
-        one = Contestant(plan.spec.name, "ensemble", (None,) * n_blocks, (plan.spec.agent.start(),) * n_blocks)
+        one = PolicyAccount(plan.spec.name, "ensemble", (None,) * n_blocks, (plan.spec.agent.start(),) * n_blocks)
         return [(one, together)]
     policies = _opened(plan, plan.keys, archives)
     if len(plan.deciding) == 1:
@@ -93,7 +93,7 @@ def _proposing(
     return [*members, (_experiment(plan, policies, chosen), together)]
 
 
-def untimed(plan: RunPlan, archives: Archives, chosen: Mapping[int, int], fold: Fold) -> Policy:
+def policy_without_timing(plan: RunPlan, archives: Archives, chosen: Mapping[int, int], fold: Fold) -> Policy:
     """Who decides for the experiment in a fold, through its pipeline without the timing; for an account of its own.
 
     Raises:
@@ -133,11 +133,11 @@ def mean_thresholds(several: Sequence[Thresholds]) -> Thresholds:
     return Thresholds(**means)
 
 
-def _seeds(plan: RunPlan, policies: Mapping[FoldSeed, Policy]) -> list[Contestant]:
+def _seeds(plan: RunPlan, policies: Mapping[FoldSeed, Policy]) -> list[PolicyAccount]:
     """An account for each seed along the one path."""
     (path,) = plan.deciding
     return [
-        Contestant(
+        PolicyAccount(
             f"{plan.spec.name}/seed-{seed}",
             "policy",
             (seed,) * len(path),
@@ -147,23 +147,23 @@ def _seeds(plan: RunPlan, policies: Mapping[FoldSeed, Policy]) -> list[Contestan
     ]
 
 
-def _paths(plan: RunPlan, policies: Mapping[FoldSeed, Policy]) -> list[Contestant]:
+def _paths(plan: RunPlan, policies: Mapping[FoldSeed, Policy]) -> list[PolicyAccount]:
     """An account for each path."""
     averages = [tuple(_average(plan, policies, [fold]) for fold in path) for path in plan.deciding]
     return [
-        Contestant(f"{plan.spec.name}{PATH}{p}", "policy", (None,) * len(average), average)
+        PolicyAccount(f"{plan.spec.name}{PATH}{p}", "policy", (None,) * len(average), average)
         for p, average in enumerate(averages)
     ]
 
 
-def _experiment(plan: RunPlan, policies: Mapping[FoldSeed, Policy], chosen: Mapping[int, int]) -> Contestant:
+def _experiment(plan: RunPlan, policies: Mapping[FoldSeed, Policy], chosen: Mapping[int, int]) -> PolicyAccount:
     """The experiment's own account."""
     if chosen:
         best = tuple(chosen[fold.index] for fold in plan.folds)
-        by_fold = tuple(copy(policies[fold.index, chosen[fold.index]]) for fold in plan.folds)
-        return Contestant(plan.spec.name, "ensemble", best, by_fold)
+        own = tuple(copy(policies[fold.index, chosen[fold.index]]) for fold in plan.folds)
+        return PolicyAccount(plan.spec.name, "ensemble", best, own)
     averages = tuple(_average(plan, policies, folds) for folds in zip(*plan.deciding, strict=True))
-    return Contestant(plan.spec.name, "ensemble", (None,) * len(averages), averages)
+    return PolicyAccount(plan.spec.name, "ensemble", (None,) * len(averages), averages)
 
 
 def _average(plan: RunPlan, policies: Mapping[FoldSeed, Policy], folds: Iterable[Fold]) -> EnsemblePolicy:
@@ -171,7 +171,7 @@ def _average(plan: RunPlan, policies: Mapping[FoldSeed, Policy], folds: Iterable
     return EnsemblePolicy([copy(policies[fold.index, seed]) for fold in folds for seed in plan.spec.seeds])
 
 
-def choose(plan: RunPlan, archives: Archives, fold: Fold) -> Choice:
+def choose_seed(plan: RunPlan, archives: Archives, fold: Fold) -> SeedChoice:
     """Of a fold's seeds, the one with the highest net Sharpe ratio on the sessions held out of its training.
 
     Each is traded there as it will be, through the pipeline, but without the timing.
@@ -182,7 +182,7 @@ def choose(plan: RunPlan, archives: Archives, fold: Fold) -> Choice:
     pipeline = without_timing(plan.spec.pipeline)  # its thresholds are fitted for the seed that is chosen here
     started = StartedPipeline(pipeline)
     seeds = [
-        Contestant(
+        PolicyAccount(
             str(seed),
             "policy",
             (seed,),
@@ -193,7 +193,7 @@ def choose(plan: RunPlan, archives: Archives, fold: Fold) -> Choice:
     curves = backtest(plan.panel, plan.spec.environment, [held_out], seeds).equity_curves
     returns = curves.partition_by("policy", as_dict=True)
     sharpe = {seed: sharpe_ratio(returns[(str(seed),)]["net_return"].to_numpy()) for seed in plan.spec.seeds}
-    return Choice(fold.index, max(sharpe, key=sharpe.__getitem__), sharpe)
+    return SeedChoice(fold.index, max(sharpe, key=sharpe.__getitem__), sharpe)
 
 
 def _opened(plan: RunPlan, keys: Collection[FoldSeed], archives: Archives) -> dict[FoldSeed, Policy]:

@@ -18,8 +18,7 @@ from nvtrader_pipelines.evaluation.sharpe.inference import (
     sharpe_moments,
 )
 from nvtrader_pipelines.evaluation.statistics import sharpe_ratio
-from nvtrader_pipelines.evaluation.trials import AGAINST
-from nvtrader_pipelines.evaluation.validation import (
+from nvtrader_pipelines.evaluation.trial_validation import (
     VALIDATION,
     ValidationSettings,
     headlines,
@@ -27,6 +26,7 @@ from nvtrader_pipelines.evaluation.validation import (
     validate,
     validate_sources,
 )
+from nvtrader_pipelines.evaluation.trials import AGAINST
 from tests.evaluation.small_trials import SESSIONS, Returns, run_curves, some_returns, some_runs
 
 QUICK = ValidationSettings(n_blocks=6, n_sign_draws=200, intervals=SharpeIntervals(n_draws=100))

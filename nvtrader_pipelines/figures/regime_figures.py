@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, Locator, LogLocator, MaxNLocator, NullLocator, PercentFormatter
 from numpy.typing import NDArray
 
-from nvtrader_pipelines.evaluation.regimes import ALL
+from nvtrader_pipelines.evaluation.regime_evaluation import ALL
 from nvtrader_pipelines.figures.canvas import (
     BLUE,
     GREEN,

@@ -6,7 +6,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from nvtrader_pipelines.evaluation.validation import reported_period
+from nvtrader_pipelines.evaluation.trial_validation import reported_period
 from nvtrader_pipelines.figures.canvas import (
     BLUE,
     GREY,
@@ -21,10 +21,10 @@ from nvtrader_pipelines.figures.canvas import (
 )
 
 _REFERENCES = {"best_baseline": "over its best baseline", "anchor": "over its anchor"}
-_MOST_LABELS = 9
-_MOST_NUMBERS = 18
+_MAX_LABELS = 9
+_MAX_NUMBERS = 18
 _N_BINS = 31
-_MOST_POINTS = 3000  # of a scatter
+_MAX_POINTS = 3000  # of a scatter
 
 
 def validation_figures(trials: pl.DataFrame, overfitting: pl.DataFrame, note: str | None = None) -> dict[str, bytes]:
@@ -59,7 +59,7 @@ def active_sharpe_figure(trials: pl.DataFrame, note: str | None = None) -> bytes
         _draw_trials(axes, rows)
         axes.set_ylabel(f"active Sharpe ratio\n{words}")
         axes.tick_params(labelbottom=against == "anchor")
-    numbered = trials["run_id"].n_unique() <= _MOST_NUMBERS
+    numbered = trials["run_id"].n_unique() <= _MAX_NUMBERS
     keys = (
         ("trial, 95 % interval", BLUE),
         ("best of all without skill", ORANGE),
@@ -88,11 +88,11 @@ def _draw_trials(axes: Axes, rows: pl.DataFrame) -> None:
     if len(thresholds):
         axes.axhline(float(thresholds[0]), color=ORANGE, linewidth=2.5, linestyle="--", zorder=2)
     for i, (sharpe, worth) in enumerate(rows.select("sharpe", "deflated_sharpe").iter_rows()):
-        if worth is not None and len(rows) <= _MOST_NUMBERS:
+        if worth is not None and len(rows) <= _MAX_NUMBERS:
             axes.annotate(
                 f"{worth:.2f}", (i, sharpe), xytext=(8, 0), textcoords="offset points", fontsize=TEXT, va="center"
             )
-    every = -(-len(rows) // _MOST_LABELS) or 1
+    every = -(-len(rows) // _MAX_LABELS) or 1
     shown = list(range(len(rows) - 1, -1, -every))
     names = [f"{readable(rows['experiment'][i], 11)}\n{rows['run_id'][i][:8]}" for i in shown]
     axes.set_xticks(shown, names, fontsize=TEXT - 2)
@@ -145,7 +145,7 @@ def _draw_logits(figure: Figure, axes: Axes, found: dict[str, object]) -> None:
 
 def _draw_degradation(figure: Figure, axes: Axes, found: dict[str, object]) -> None:
     inside, outside = (np.asarray(found[name], dtype=np.float64) for name in ("in_sample", "out_of_sample"))
-    every = -(-len(inside) // _MOST_POINTS)
+    every = -(-len(inside) // _MAX_POINTS)
     axes.scatter(inside[::every], outside[::every], s=9, color=BLUE, alpha=0.25, linewidths=0, rasterized=True)
     ends = np.array([inside.min(), inside.max()])
     slope, intercept = (float(str(found[f"degradation_{name}"])) for name in ("slope", "intercept"))

@@ -18,7 +18,7 @@ from nvtrader_pipelines.figures.canvas import (
 
 KINDS = {"run": (BLUE, "run of this home"), "sb3": (PURPLE, "trained elsewhere"), "weights": (GREEN, "weights file")}
 BASELINE = (GREY, "baseline")
-_MOST_ROWS = 14
+_MAX_ROWS = 14
 _COLUMNS = (("active Sharpe", 0.72), ("deflated", 0.85), ("drawdown", 0.96))
 
 
@@ -40,7 +40,7 @@ def scoreboard_figure(board: pl.DataFrame, note: str | None = None) -> bytes:
         board: rows of the scoreboard of one contest, all with a rank, best first; the first 14 are drawn.
         note: under the figure.
     """
-    rows = board.sort("rank", "entrant").head(_MOST_ROWS)
+    rows = board.sort("rank", "entrant").head(_MAX_ROWS)
     first, last = rows["first_session"][0], rows["last_session"][0]
     title = f"Net Sharpe ratio on {rows['source'][0]}, {first:%Y-%m-%d} to {last:%Y-%m-%d}"
     figure = new_figure(title, note)
@@ -58,7 +58,7 @@ def scoreboard_figure(board: pl.DataFrame, note: str | None = None) -> bytes:
 
 
 def _explanation(n_entrants: int) -> str:
-    left_out = n_entrants - _MOST_ROWS
+    left_out = n_entrants - _MAX_ROWS
     more = f" Not drawn: {left_out} more." if left_out > 0 else ""
     return (
         "Bars: 95 % intervals, stationary bootstrap. Active Sharpe: of the returns less those of the best baseline,\n"

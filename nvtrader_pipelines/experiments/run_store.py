@@ -7,8 +7,8 @@ from typing import Protocol
 import polars as pl
 
 from nvtrader_pipelines.evaluation.backtest import BacktestRecord
-from nvtrader_pipelines.experiments.accounts import FoldThresholds
 from nvtrader_pipelines.experiments.plan import FoldSeed
+from nvtrader_pipelines.experiments.policy_accounts import FoldThresholds
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,11 +32,11 @@ class RunStore(Protocol):
         """The last checkpoint of a training that was interrupted."""
         ...
 
-    def keep_checkpoint(self, key: FoldSeed, content: bytes) -> None:
+    def store_checkpoint(self, key: FoldSeed, content: bytes) -> None:
         """Keep a state to resume from, in place of the one before."""
         ...
 
-    def keep_policy(self, policy: TrainedPolicy) -> None:
+    def store_policy(self, policy: TrainedPolicy) -> None:
         """Keep a policy; its checkpoint is needed no more."""
         ...
 
@@ -56,10 +56,10 @@ class RunStore(Protocol):
         """Fold to what the timing was fitted to; empty where it needs no fit."""
         ...
 
-    def keep_record(self, record: BacktestRecord) -> None:
+    def store_record(self, record: BacktestRecord) -> None:
         """Keep what every account saw, did and earned."""
         ...
 
-    def keep_verdict(self, verdict: pl.DataFrame) -> None:
+    def store_verdict(self, verdict: pl.DataFrame) -> None:
         """Keep the verdict; the run is then complete."""
         ...

@@ -34,8 +34,8 @@ from nvtrader_pipelines.figures.canvas import (
 
 FloatArray = NDArray[np.float64]
 _CASH = "cash"
-_MOST_NAMES = 13  # rows of a map that are readable on a slide
-_MOST_FINDINGS = 6
+_MAX_NAMES = 13  # rows of a map that are readable on a slide
+_MAX_FINDINGS = 6
 _SOLD_TO_BOUGHT = LinearSegmentedColormap.from_list("sold_to_bought", [VERMILION, "#FFFFFF", BLUE])
 _DARK = 0.75  # of the strongest colour, from which on text is white
 _STRONG = 0.05  # change of a weight that has the strongest colour, where none is larger
@@ -235,7 +235,7 @@ def _largest(symbols: list[str], weights: FloatArray) -> tuple[list[str], FloatA
     cash = symbols.index(_CASH)
     order = np.argsort(-weights.max(axis=1), kind="stable").tolist()
     held = [i for i in order if i != cash and weights[i].any()]
-    shown, others = held[:_MOST_NAMES], held[_MOST_NAMES:]
+    shown, others = held[:_MAX_NAMES], held[_MAX_NAMES:]
     names, rows = [symbols[i] for i in shown], [weights[i] for i in shown]
     if others:
         names.append(f"{len(others)} others")
@@ -273,7 +273,7 @@ def plan_figure(plan: Mapping[str, Any], title: str, note: str | None = None) ->
     findings = sorted(json.loads(plan["findings"]), key=lambda finding: _ORDER.index(finding["level"]))
     figure.text(0.57, 0.86, _count(len(findings)), fontsize=TEXT, fontweight="bold", va="center")
     top = 0.81
-    for finding in findings[:_MOST_FINDINGS]:
+    for finding in findings[:_MAX_FINDINGS]:
         level, lines = finding["level"], textwrap.wrap(finding["sentence"], 46, max_lines=3, placeholder=" …")
         figure.text(0.57, top, level, fontsize=TEXT, fontweight="bold", color=ink(_LEVELS[level]), va="top")
         figure.text(0.62, top, "\n".join(lines), fontsize=TEXT, va="top", linespacing=1.25)
@@ -285,14 +285,14 @@ def _count(n_findings: int) -> str:
     """How much compliance found."""
     if not n_findings:
         return "compliance found nothing"
-    more = f", the first {_MOST_FINDINGS}" if n_findings > _MOST_FINDINGS else ""
+    more = f", the first {_MAX_FINDINGS}" if n_findings > _MAX_FINDINGS else ""
     return f"compliance found {n_findings}{more}"
 
 
 def _moves(axes: Axes, symbols: list[str], held: FloatArray, target: FloatArray) -> None:
     """A line from the held to the wanted weight of each name, the largest move on top, cash last."""
     moved = np.argsort(-np.abs(target - held)[:-1], kind="stable")
-    shown = [i for i in moved.tolist() if held[i] or target[i]][:_MOST_NAMES]
+    shown = [i for i in moved.tolist() if held[i] or target[i]][:_MAX_NAMES]
     rows = [*shown, len(symbols) - 1]
     for place, i in enumerate(rows):
         color = VERMILION if target[i] < held[i] else BLUE

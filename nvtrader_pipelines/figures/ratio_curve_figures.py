@@ -22,7 +22,7 @@ from nvtrader_pipelines.figures.canvas import (
     readable,
 )
 
-_MOST_LABELS = 10
+_MAX_LABELS = 10
 _ENOUGH = 0.95  # deflated Sharpe ratio from which a result is held to be more than luck
 
 
@@ -73,7 +73,7 @@ def _draw_ratios(axes: Axes, runs: pl.DataFrame) -> None:
     edges = [BLUE if ranked else GREY for ranked in is_ranked]
     axes.scatter(order, sharpe, s=80, color=colors, edgecolors=edges, linewidths=2.0, zorder=3)
     axes.axhline(0.0, color="black", linewidth=0.8)
-    for number in range(len(runs)) if len(runs) <= 2 * _MOST_LABELS else ():
+    for number in range(len(runs)) if len(runs) <= 2 * _MAX_LABELS else ():
         axes.annotate(
             f"#{runs['rank'][number]}" if is_ranked[number] else "validation only",
             (number, sharpe[number]),
@@ -109,7 +109,7 @@ def _draw_losses(axes: Axes, runs: pl.DataFrame) -> None:
 
 def _name_runs(panels: Sequence[Axes], runs: pl.DataFrame) -> None:
     """Evenly spaced runs, as many finish within minutes; name and time under as many as there is room for."""
-    every = -(-len(runs) // _MOST_LABELS)
+    every = -(-len(runs) // _MAX_LABELS)
     shown = list(range(len(runs) - 1, -1, -every))
     names = [
         f"{readable(runs['experiment'][i].split('@')[0], 14)}\n{runs['finished_at'][i]:%Y-%m-%d\n%H:%M}" for i in shown

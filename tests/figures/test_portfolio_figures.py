@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from nvtrader_pipelines.figures import portfolio
-from nvtrader_pipelines.figures.portfolio import (
+from nvtrader_pipelines.figures.portfolio_figures import (
     account_figure,
     account_figures,
     plan_figure,
