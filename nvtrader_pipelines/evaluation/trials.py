@@ -61,9 +61,7 @@ class Trial:
         for name, returns in found.items():
             n_bad = int((~np.isfinite(returns)).sum())
             if n_bad:
-                raise ValueError(
-                    f"a trial needs finite returns, but {n_bad} of {name} of {self.name} are not; evaluate the run again"
-                )
+                raise ValueError(f"{n_bad} of {name} of {self.name} are not finite; evaluate the run again")
 
     @property
     def unranked_reason(self) -> str | None:

@@ -34,7 +34,7 @@ def test_turnover_is_half_the_change_from_the_drifted_weights():
 
 
 def test_weights_of_other_names_are_refused():
-    with pytest.raises(ValueError, match=r"same names before and after.*\(2, 3\) and \(2, 4\)"):
+    with pytest.raises(ValueError, match=r"\(2, 3\) and \(2, 4\)"):
         one_way_turnover(np.zeros((2, 3)), np.zeros((2, 4)))
 
 
@@ -80,10 +80,10 @@ def test_execution_latency_is_the_median_and_the_99th_percentile():
 )
 @pytest.mark.parametrize("values", [MISSING, np.array([])], ids=["missing", "empty"])
 def test_missing_numbers_are_refused(statistic, values):
-    with pytest.raises(ValueError, match="needs finite numbers"):
+    with pytest.raises(ValueError, match="needs finite rows"):
         statistic(values)
 
 
 def test_a_duration_below_zero_is_refused():
-    with pytest.raises(ValueError, match=r"one took -0\.1; use a clock"):
+    with pytest.raises(ValueError, match=r"negative duration -0\.1"):
         execution_latency([0.2, -0.1])

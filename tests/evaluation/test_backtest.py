@@ -308,5 +308,5 @@ def test_a_paper_walk_goes_on_and_places_an_order_where_one_is_due_at_the_last_c
 
 
 def test_folds_that_leave_a_gap_are_refused():
-    with pytest.raises(ValueError, match="fold 0 ends at session 62 and fold 1 starts at 65"):
+    with pytest.raises(ValueError, match="fold 0 ends at 62, fold 1 starts at 65"):
         walked(folds=[FOLDS[0], Fold(1, 20, 56, 65, 99)])

@@ -41,7 +41,7 @@ def test_who_is_left_out_is_told_how_much_of_the_period_it_covers(window, n_comm
     assert [found.exclusion_notes(trial) for trial in trials.known] == [
         [],
         [],
-        [f"left out where trials are compared, for it has {n_common} of the 650 sessions of the longest"],
+        [f"not compared with other trials: has {n_common} of the 650 sessions of the longest"],
     ]
 
 
@@ -53,5 +53,5 @@ def test_without_a_trial_there_is_nothing_to_compare_and_the_row_says_so():
         "n_trials": 1,
         "n_compared": 0,
         "n_sessions": 0,
-        "note": "no trial has the 4 sessions in the period that are needed",
+        "note": "no trial has the required 4 sessions in the period",
     }

@@ -214,14 +214,14 @@ def test_an_account_that_lost_everything_has_no_logarithm_and_says_so():
 @pytest.mark.parametrize(
     ("curves", "labels", "said"),
     [
-        (CURVES.clear(), LABELS, "needs at least 2 sessions"),
-        (CURVES[1:], LABELS, r"every account once on each, .* found ppo/seed-0: 599"),
-        (pl.concat([CURVES, CURVES[:1]]), LABELS, "found ppo/seed-0: 601"),
+        (CURVES.clear(), LABELS, "there are 0 sessions"),
+        (CURVES[1:], LABELS, r"ppo/seed-0: 599"),
+        (pl.concat([CURVES, CURVES[:1]]), LABELS, "ppo/seed-0: 601"),
         (CURVES.with_columns(net_return=float("nan")), LABELS, "must be finite"),
         (CURVES.with_columns(net_return=-2.0), LABELS, "at least -1"),
         (CURVES, LABELS[:-3], "every session needs its regime, but 3 have none"),
         (CURVES, LABELS.clear(), "0 sessions of no source"),
-        (CURVES, pl.concat([LABELS, LABELS[:1]]), "each session once, but they are 601 rows over 600"),
+        (CURVES, pl.concat([LABELS, LABELS[:1]]), "601 rows over 600"),
         (CURVES, pl.concat([LABELS[:300], regimes(source="other")[300:]]), "of other, synthetic"),
     ],
 )
@@ -231,7 +231,7 @@ def test_what_cannot_be_judged_is_refused(curves, labels, said):
 
 
 def test_too_few_segments_for_an_interval_are_refused():
-    with pytest.raises(ValueError, match="at least 5 segments, but there are 4"):
+    with pytest.raises(ValueError, match="5 segments, got 4"):
         QUICK.draw(np.zeros((8, 1)), np.repeat(np.arange(4), 2), np.random.default_rng(0))
 
 

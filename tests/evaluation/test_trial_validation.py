@@ -78,7 +78,7 @@ def test_numbers_are_those_of_the_pure_functions_on_active_returns(returns, judg
             assert row["note"] is None
         else:
             assert row["minimum_track_record_length"] is None
-            kind = "Sharpe ratio" if against == "zero" else "active Sharpe ratio"
+            kind = "Sharpe ratio" if against == "zero" else "information ratio"
             assert row["note"] == f"no record is long enough: its {kind} is not positive"
 
 
@@ -135,22 +135,22 @@ def test_trials_whose_returns_are_lost_deflate_the_others(returns, judged):
     rows, summary = of(found, "anchor")
     assert rows["n_trials"].to_list() == [8] * 8
     lost = rows.filter(pl.col("run_id").str.starts_with("lost"))
-    assert set(lost["note"]) == {"its returns are not in the tables any more"}
+    assert set(lost["note"]) == {"its returns are no longer in the tables"}
     assert lost["sharpe"].null_count() == 2
     before, after = of(judged, "anchor")[0], rows.filter(~pl.col("run_id").str.starts_with("lost"))
     assert (after["deflated_sharpe"] < before["deflated_sharpe"]).all()
     assert (after["holm"] >= before["holm"]).all()
     assert summary.select("n_trials", "n_compared").row(0) == (8, 6)
-    assert summary["note"][0] == "compared are 6 of 8 trials, those with all 400 sessions of the longest"
+    assert summary["note"][0] == "compared: 6 of 8 trials, those with all 400 sessions"
 
 
 def test_one_trial_has_no_overfitting_and_nothing_deflates_it(returns):
     found = validate(returns.first(n_trials=1).trials(), QUICK)
     rows, summary = of(found, "best_baseline")
     assert rows["deflated_sharpe"].to_list() == rows["probabilistic_sharpe"].to_list()
-    assert "one trial only, so nothing deflates" in rows["note"][0]
+    assert "one trial only" in rows["note"][0]
     assert summary.select(PROMISES).null_count().row(0) == (1,) * len(PROMISES)
-    assert "at least two trials" in summary["note"][0]
+    assert "two or more trials" in summary["note"][0]
 
 
 def test_one_trial_left_of_several_is_not_deflated_by_a_guess(returns):
@@ -164,7 +164,7 @@ def test_one_trial_left_of_several_is_not_deflated_by_a_guess(returns):
 def test_trials_alike_have_no_overfitting(returns):
     found = validate(replace(returns, net=np.repeat(returns.net[:, :1], 6, axis=1)).trials(), QUICK)
     rows, summary = of(found, "best_baseline")
-    assert "the 6 trials have the same Sharpe ratio" in rows["note"][0]
+    assert "the 6 trials have equal ratios" in rows["note"][0]
     assert "trials that differ" in summary["note"][0]
     assert summary["probability_of_overfitting"][0] is None
     assert summary["rademacher_complexity"][0] == pytest.approx(0.0, abs=0.2)  # copies: Monte Carlo error alone
@@ -186,18 +186,18 @@ def test_a_trial_that_only_scales_its_anchor_has_no_t_statistic_and_says_so(retu
     row = of(validate(replace(returns, net=net).trials(), QUICK), "anchor")[0].row(1, named=True)
     assert row["alpha_t"] is None
     assert (row["alpha_per_year"], row["beta"]) == pytest.approx((0.0, scale), abs=1e-9)
-    assert "alpha has no t statistic, for the returns are beta times those of the reference" in row["note"]
+    assert "alpha has no t statistic: the returns are beta times those of the reference" in row["note"]
     assert (row["p_value"] is None) is (scale < 1.01)
 
 
 @pytest.mark.parametrize(("n_sessions", "said"), [(0, "0 sessions"), (1, "1 session"), (3, "3 sessions")])
 def test_trials_of_too_few_sessions_get_a_note(returns, n_sessions, said):
     found = validate(returns.first(n_sessions).trials(), QUICK)
-    assert set(found.trials["note"]) == {f"it has {said} in the period, and 4 are needed"}
+    assert set(found.trials["note"]) == {f"{said} in the period, 4 needed"}
     assert set(found.trials["n_sessions"]) == {n_sessions}
     assert found.trials["sharpe"].null_count() == 18
     assert found.overfitting["probability_of_overfitting"].null_count() == 3
-    assert set(found.overfitting["note"]) == {"no trial has the 4 sessions in the period that are needed"}
+    assert set(found.overfitting["note"]) == {"no trial has the required 4 sessions in the period"}
 
 
 def test_no_trial_at_all_makes_empty_rows(returns):
@@ -289,11 +289,11 @@ def test_a_short_trial_is_left_out_where_trials_are_compared_and_all_rows_say_so
     without, found = with_a_short_one(300)
     short = found.trials.filter(pl.col("run_id") == "d", pl.col("period") == "all")
     assert short["rademacher_lower"].null_count() == 3
-    sentence = "left out where trials are compared, for it has 300 of the 700 sessions of the longest"
+    sentence = "not compared with other trials: has 300 of the 700 sessions of the longest"
     assert short["note"].str.contains(sentence, literal=True).all()
     whole = found.overfitting.filter(pl.col("period") == "all")
     assert whole.select("n_trials", "n_compared", "n_sessions").rows() == [(4, 3, 700)] * 3
-    assert set(whole["note"]) == {"compared are 3 of 4 trials, those with all 700 sessions of the longest"}
+    assert set(whole["note"]) == {"compared: 3 of 4 trials, those with all 700 sessions"}
     by_others = ["n_trials", "n_compared", "effective_n_trials", "note"]
     assert found.overfitting.drop(by_others).equals(without.overfitting.drop(by_others))
 
@@ -309,14 +309,14 @@ def test_a_run_for_validation_only_changes_of_others_no_more_than_one_whose_retu
     assert found.overfitting["probability_of_overfitting"].null_count() == 0
     own = found.trials.filter(pl.col("run_id") == "cv")
     assert own["sharpe"].null_count() == own["deflated_sharpe"].null_count() == len(own) > 0
-    assert own["note"].str.starts_with("it is for validation only").all()
+    assert own["note"].str.starts_with("validation only").all()
 
 
 def test_one_trial_that_covers_the_period_has_nobody_to_be_compared_with():
     curves = pl.concat([run_curves("a"), run_curves("b", first=200, last=500, seed=1)])
     row = validate_sources(some_runs("a", "b"), curves, verdicts("ab"), QUICK).overfitting.row(0, named=True)
     assert (row["n_trials"], row["n_compared"], row["probability_of_overfitting"]) == (2, 1, None)
-    assert row["note"].startswith("compared are 1 of 2 trials")
+    assert row["note"].startswith("compared: 1 of 2 trials")
     assert "needs returns of at least two trials" in row["note"]
 
 

@@ -137,7 +137,7 @@ def test_what_is_of_all_seeds_is_said_of_the_experiment_and_not_of_one_seed(tabl
     assert of_seeds.filter(pl.col("kind") == "policy")["value"].is_null().all()
     assert of_seeds.filter(pl.col("kind") == "ensemble")["value"].is_not_null().all()
     baseline = row(table, "buy_and_hold", "seed_deviation")
-    assert (baseline["value"], baseline["note"]) == (None, "a spread over seeds needs 2 of them, but there is 1")
+    assert (baseline["value"], baseline["note"]) == (None, "a deviation over seeds needs 2 seeds, got 1")
 
 
 def test_the_spread_over_seeds_is_that_of_their_total_returns(record, table):
@@ -243,7 +243,7 @@ def test_an_axis_of_fewer_measures_than_others_have_says_so():
     brief = (runs, curves.filter(pl.col("fold") == 0), actions.filter(pl.col("fold") == 0))
     table = prudex_compass(record_of(run_of("ppo"), brief)).table
     axis = table.filter(policy="brief", axis="profitability", measure=OF_AXIS).row(0, named=True)
-    assert axis["note"] == "the mean of 1 of the 2 measures that others have scores in"
+    assert axis["note"] == "mean of 1 of the 2 measures that other policies have scores in"
     assert table.filter(policy="ppo", axis="profitability", measure=OF_AXIS)["note"].item() is None
 
 
@@ -258,7 +258,7 @@ def test_a_run_without_one_over_n_has_values_and_says_why_it_has_no_scores():
     found = row(alone, "ppo", "sharpe")
     assert found["value"] is not None
     assert found["score"] is None
-    assert found["note"] == "no score: the run has no baseline equal_weight, the market's average"
+    assert found["note"] == "no score: the run has no baseline equal_weight, the market average"
     assert alone["score"].is_null().all()
     assert not alone.filter(pl.col("score").is_null() & pl.col("note").is_null()).height
 
@@ -267,7 +267,7 @@ def test_a_policy_without_seeds_is_judged_by_its_own_account():
     found = prudex_compass(record_of(run_of("optimizer", n_seeds=0))).table
     area = row(found, "optimizer", "area_under_profile")
     assert area["score"] == pytest.approx(100.0 * area["value"])
-    assert area["note"] == "no band: a band over seeds needs 2 of them in each task, but one has 1"
+    assert area["note"] == "no band: a band over seeds needs 2 per task, but one has 1"
     assert row(found, "optimizer", "seed_deviation")["value"] is None
 
 
@@ -276,7 +276,7 @@ def test_policies_of_other_test_windows_are_not_ranked_with_the_rest():
     shifted = [frame.with_columns(pl.col("session").dt.offset_by("20y")) for frame in (curves, actions)]
     pair = prudex_compass(record_of(run_of("ppo"), (runs, *shifted))).table
     note = row(pair, "late", "rank:sharpe")["note"]
-    assert note == "its test windows are not those of the 4 policies that are ranked"
+    assert note == "its test windows differ from those of the 4 ranked policies"
     assert row(pair, "late", "average_correlation")["note"].startswith("correlations need 3 sessions")
 
 

@@ -151,7 +151,7 @@ def test_more_lags_than_returns_are_refused():
 
 def test_lags_are_not_negative():
     for statistic in (gmm_standard_error, autocorrelations):
-        with pytest.raises(ValueError, match="a number of lags is 0 or more, but is -1"):
+        with pytest.raises(ValueError, match="at least 0, got -1"):
             statistic(np.array([0.01, -0.02, 0.03]), -1)
 
 
@@ -168,12 +168,12 @@ def test_what_is_no_autocorrelation_is_refused():
     for wrong in (np.array([1.5]), np.array([np.nan])):
         with pytest.raises(ValueError, match="within"):
             aggregation_factor(wrong, 12)
-    with pytest.raises(ValueError, match="one period or more"):
+    with pytest.raises(ValueError, match="got 0"):
         aggregation_factor(np.array([0.1]), 0)
 
 
 def test_a_ratio_of_no_periods_has_no_error():
-    with pytest.raises(ValueError, match="some periods"):
+    with pytest.raises(ValueError, match=r"got 0.1 of 0"):
         iid_standard_error(0.1, 0)
     with pytest.raises(ValueError, match="finite ratio"):
         iid_standard_error(np.nan, 10)

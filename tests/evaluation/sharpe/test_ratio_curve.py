@@ -79,14 +79,14 @@ def test_a_run_for_validation_only_has_no_rank_is_never_best_and_counts_among_th
     assert every["rank"].to_list() == [3, None, 2, 1]
     assert every["best_so_far"].to_list() == [True, False, True, True]
     assert every["n_trials"].to_list() == [1, 2, 3, 4]
-    assert every["note"][1].startswith("it is for validation only")
+    assert every["note"][1].startswith("validation only")
     assert every["deflated_sharpe"].null_count() == every["active_sharpe"].null_count() == 1
 
 
 def test_a_market_with_nothing_but_a_run_for_validation_has_no_rank():
     only = curve_of([0.5], validation_only=[0])
     assert (only["rank"].null_count(), only["best_so_far"].any()) == (len(only), False)
-    assert only["note"].str.starts_with("it is for validation only").all()
+    assert only["note"].str.starts_with("validation only").all()
 
 
 def test_runs_stand_in_the_order_they_finished():
@@ -151,7 +151,7 @@ def test_a_run_of_too_few_sessions_counts_and_says_why_it_has_nothing():
     curve = curve_of([0.5] * 3, returns=returns).filter(pl.col("period") == "all")
     assert curve["n_trials"].to_list() == [1, 2, 3]
     assert curve.row(1, named=True)["active_sharpe"] is None
-    assert curve["note"][1] == "it has 3 sessions in the period, and 4 are needed"
+    assert curve["note"][1] == "3 sessions in the period, 4 needed"
     assert curve["active_deflated_sharpe"][2] is not None
 
 

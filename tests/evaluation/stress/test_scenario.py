@@ -109,12 +109,12 @@ def test_window_with_a_hole_raises():
 
 def test_shock_that_outlasts_the_window_is_unavailable():
     market = unstressed_market()
-    assert market.begin(0.5, WINDOW // 2) == SHOCK
+    assert market.shock_start(0.5, WINDOW // 2) == SHOCK
     with pytest.raises(ScenarioUnavailableError, match=f"51 sessions from {day(market.prices, SHOCK)} must end"):
-        market.begin(0.5, WINDOW // 2 + 1)
+        market.shock_start(0.5, WINDOW // 2 + 1)
 
 
 def test_shock_on_a_session_without_prices_is_unavailable():
     prices = random_walks().without(SHOCK, SHOCK + 1, np.ones(4, dtype=bool))
     with pytest.raises(ScenarioUnavailableError, match=f"no name has a price on {day(prices, SHOCK)}"):
-        unstressed_market(prices).begin(0.5, 1)
+        unstressed_market(prices).shock_start(0.5, 1)
