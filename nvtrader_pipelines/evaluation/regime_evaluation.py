@@ -182,20 +182,20 @@ def _record(curves: pl.DataFrame, regimes: pl.DataFrame) -> _Record:
     net_return = wide.select(accounts["policy"].to_list()).to_numpy()
     if not np.isfinite(net_return).all():
         raise ValueError("net returns must be finite, but some are null, NaN or infinite; repair or drop the account")
-    labelled = sessions.join(_one_market(regimes), on="session", how="inner").sort("session")
-    if len(labelled) < len(sessions):
-        missing = sessions.join(labelled, on="session", how="anti")["session"]
+    labeled = sessions.join(_one_market(regimes), on="session", how="inner").sort("session")
+    if len(labeled) < len(sessions):
+        missing = sessions.join(labeled, on="session", how="anti")["session"]
         raise ValueError(
             f"every session needs its regime, but {len(missing)} have none, the first {missing[0]}; "
             "give the regimes of the traded market over all its sessions"
         )
     return _Record(
-        source=labelled["source"][0],
+        source=labeled["source"][0],
         names=tuple(accounts["policy"]),
         kinds=tuple(accounts["kind"]),
         net_return=net_return,
-        segments=labelled["segment"].to_numpy(),
-        regimes=np.array(labelled["regime"].to_list(), dtype=object),
+        segments=labeled["segment"].to_numpy(),
+        regimes=np.array(labeled["regime"].to_list(), dtype=object),
     )
 
 

@@ -1,4 +1,4 @@
-"""Where a run keeps what it makes: the side of storage that the runtime sees."""
+"""Protocol of the store that a run writes to."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from nvtrader_pipelines.experiments.policy_accounts import FoldThresholds
 
 @dataclass(frozen=True, eq=False)
 class TrainedPolicy:
-    """One policy file, whose card holds how the training went, and the sampled episodes of that training."""
+    """Policy file with the sampled episodes of its training."""
 
     fold: int
     seed: int
@@ -22,44 +22,44 @@ class TrainedPolicy:
 
 
 class RunStore(Protocol):
-    """What was kept is there after a kill, and half of it never is."""
+    """Store of a run; every write is atomic and survives a kill."""
 
     def done(self) -> Collection[FoldSeed]:
-        """Folds and seeds whose policies are kept."""
+        """Folds and seeds whose policies are stored."""
         ...
 
     def checkpoint(self, key: FoldSeed) -> bytes | None:
-        """The last checkpoint of a training that was interrupted."""
+        """Last checkpoint of an interrupted training."""
         ...
 
     def store_checkpoint(self, key: FoldSeed, content: bytes) -> None:
-        """Keep a state to resume from, in place of the one before."""
+        """Store a checkpoint in place of the previous one."""
         ...
 
     def store_policy(self, policy: TrainedPolicy) -> None:
-        """Keep a policy; its checkpoint is needed no more."""
+        """Store a policy and drop its checkpoint."""
         ...
 
     def archives(self) -> Mapping[FoldSeed, bytes]:
-        """Every policy the run has so far; those of its parent where it trains none."""
+        """Policies of the run so far; the parent's if it trains none."""
         ...
 
     def seal(self, chosen: Mapping[int, int], thresholds: FoldThresholds) -> None:
-        """Mark the policies as complete, with the seed chosen for each fold and what its timing was fitted to."""
+        """Seal the policies with the chosen seed and fitted thresholds of each fold."""
         ...
 
     def chosen(self) -> Mapping[int, int]:
-        """Fold to the seed chosen for it; empty where the seeds are averaged."""
+        """Chosen seed by fold; empty where seeds are averaged."""
         ...
 
     def thresholds(self) -> FoldThresholds:
-        """Fold to what the timing was fitted to; empty where it needs no fit."""
+        """Fitted thresholds by fold; empty where the timing needs no fit."""
         ...
 
     def store_record(self, record: BacktestRecord) -> None:
-        """Keep what every account saw, did and earned."""
+        """Store the back-test record of every account."""
         ...
 
     def store_verdict(self, verdict: pl.DataFrame) -> None:
-        """Keep the verdict; the run is then complete."""
+        """Store the verdict, which completes the run."""
         ...

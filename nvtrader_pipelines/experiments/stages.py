@@ -1,4 +1,4 @@
-"""What a walk tells as it goes: the equity of a test, or each bar, signal, order and fill of a paper account."""
+"""Progress events of a walk: equity of a test, or every bar, signal, order and fill of a paper run."""
 
 from collections.abc import Callable, Iterator
 
@@ -9,18 +9,18 @@ from nvtrader_pipelines.experiments.plan import RunPlan
 from nvtrader_pipelines.experiments.progress import Stage
 
 ProgressEvent = tuple[Stage, str, dict[str, float]]
-ProgressFormatter = Callable[[RunPlan, WalkStep, int], Iterator[ProgressEvent]]  # the account `i` of a step
-SHOWN = 3  # names of a signal
+ProgressFormatter = Callable[[RunPlan, WalkStep, int], Iterator[ProgressEvent]]  # for account `i` of a step
+SHOWN = 3  # number of names in a signal
 
 
 def equity_stages(plan: RunPlan, step: WalkStep, i: int) -> Iterator[ProgressEvent]:  # noqa: ARG001 (a ProgressFormatter)
-    """The equity at the end of the step."""
+    """Yield the equity at the end of the step."""
     equity = float(step.equity[i, -1])
     yield "evaluate.step", f"{step.session}: equity {equity:.4f}", {"equity": equity}
 
 
 def paper_stages(plan: RunPlan, step: WalkStep, i: int) -> Iterator[ProgressEvent]:
-    """The bar a decision saw, the signal, the order, its fill, and the equity at each close until the next."""
+    """Yield signal, order, fill, and bar and equity of each close until the next decision."""
     yield "signal.emitted", f"{step.session}: {_largest(plan, step, i)}", _weights(plan, step, i)
     yield "order.placed", f"{step.session}: order for the next fill", {}
     if step.outcome is None:
@@ -37,7 +37,7 @@ def paper_stages(plan: RunPlan, step: WalkStep, i: int) -> Iterator[ProgressEven
 
 
 def _weights(plan: RunPlan, step: WalkStep, i: int) -> dict[str, float]:
-    """Name to target weight, cash last."""
+    """Target weights by name, cash last."""
     return dict(zip([*plan.panel.symbols, "cash"], step.target[i].tolist(), strict=True))
 
 

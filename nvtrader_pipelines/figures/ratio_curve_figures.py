@@ -1,4 +1,4 @@
-"""The Sharpe ratio of every run over time, and what it was worth when the run was made."""
+"""Figure of the Sharpe ratio curve: every run over time, with deflated ratios."""
 
 from collections.abc import Sequence
 
@@ -23,7 +23,7 @@ from nvtrader_pipelines.figures.canvas import (
 )
 
 _MAX_LABELS = 10
-_ENOUGH = 0.95  # deflated Sharpe ratio from which a result is held to be more than luck
+_ENOUGH = 0.95  # deflated Sharpe ratio from which a result counts as more than luck
 
 
 def ratio_curve_figure(
@@ -32,11 +32,11 @@ def ratio_curve_figure(
     title: str = "Sharpe ratio of every completed run",
     note: str | None = None,
 ) -> bytes:
-    """PNG of each run's net Sharpe ratio with its interval, the best so far, its deflated form and the max drawdown.
+    """Draw each run's net Sharpe ratio with interval, best so far, deflated ratios and maximum drawdown.
 
     Args:
         curve: rows of `sharpe_ratio_curve`.
-        period: which of its periods; None is the newest run's reported one (`from_<year>`), else `all`.
+        period: name of a period; None takes the newest run's reported one (`from_<year>`), else `all`.
         title: above the figure; the period is added.
         note: under the figure.
     """
@@ -88,7 +88,7 @@ def _draw_ratios(axes: Axes, runs: pl.DataFrame) -> None:
 
 
 def _draw_worth(axes: Axes, runs: pl.DataFrame) -> None:
-    """Deflated Sharpe ratios, of the net and of the active returns, each for the runs that had finished by then."""
+    """Draw deflated Sharpe and information ratios, as of the end of each run."""
     order = np.arange(len(runs))
     for name, color, marker in (("deflated_sharpe", SKY, "o"), ("active_deflated_sharpe", GREEN, "D")):
         axes.scatter(order, runs[name].to_numpy(), s=60, color=color, marker=marker, zorder=3)
@@ -96,7 +96,7 @@ def _draw_worth(axes: Axes, runs: pl.DataFrame) -> None:
     axes.set_ylim(0.0, 1.1)
     axes.set_yticks([0.0, 0.5, _ENOUGH], ["0", "0.5", f"{_ENOUGH:g}"])
     keys = ((0.0, "deflated Sharpe ratio, among the runs by then:", GREY), (0.45, "against zero", ink(SKY)))
-    for left, text, color in (*keys, (0.62, "over the best baseline (active)", GREEN)):
+    for left, text, color in (*keys, (0.62, "over the best baseline", GREEN)):
         axes.text(left, 1.06, text, color=color, fontsize=TEXT, transform=axes.transAxes)
 
 
@@ -108,7 +108,7 @@ def _draw_losses(axes: Axes, runs: pl.DataFrame) -> None:
 
 
 def _name_runs(panels: Sequence[Axes], runs: pl.DataFrame) -> None:
-    """Evenly spaced runs, as many finish within minutes; name and time under as many as there is room for."""
+    """Space runs evenly, since many finish within minutes, and label as many as fit."""
     every = -(-len(runs) // _MAX_LABELS)
     shown = list(range(len(runs) - 1, -1, -every))
     names = [

@@ -1,4 +1,4 @@
-"""What results are worth after all the trials, and whether picking the best of them picks luck."""
+"""Figures of trial validation: deflated information ratios, and backtest overfitting."""
 
 import numpy as np
 import polars as pl
@@ -28,11 +28,11 @@ _MAX_POINTS = 3000  # of a scatter
 
 
 def validation_figures(trials: pl.DataFrame, overfitting: pl.DataFrame, note: str | None = None) -> dict[str, bytes]:
-    """Two figures of each source, in its reported period, by name: `active_sharpe_<source>`, `overfitting_<source>`.
+    """Draw `active_sharpe_<source>` and `overfitting_<source>` per source, in its reported period.
 
     Args:
-        trials: of `validate_sources`.
-        overfitting: of the same.
+        trials: from `validate_sources`.
+        overfitting: from `validate_sources`.
         note: under each figure.
     """
     figures: dict[str, bytes] = {}
@@ -46,24 +46,24 @@ def validation_figures(trials: pl.DataFrame, overfitting: pl.DataFrame, note: st
 
 
 def active_sharpe_figure(trials: pl.DataFrame, note: str | None = None) -> bytes:
-    """PNG of each trial's active Sharpe ratio with its interval, beside what the best of them without skill would show.
+    """Draw each trial's information ratio with its interval, and the expected maximum without skill.
 
     Args:
         trials: rows of one source and one period, in the order the trials finished.
         note: under the figure.
     """
-    figure = new_figure(_title("Active Sharpe ratio of every trial", trials), note)
+    figure = new_figure(_title("Information ratio of every trial", trials), note)
     for (against, words), bottom, top in zip(_REFERENCES.items(), (0.55, 0.18), (0.87, 0.50), strict=True):
         axes = panel(figure, 0.095, bottom, 0.97, top)
         rows = trials.filter(pl.col("against") == against)
         _draw_trials(axes, rows)
-        axes.set_ylabel(f"active Sharpe ratio\n{words}")
+        axes.set_ylabel(f"information ratio\n{words}")
         axes.tick_params(labelbottom=against == "anchor")
     numbered = trials["run_id"].n_unique() <= _MAX_NUMBERS
     keys = (
         ("trial, 95 % interval", BLUE),
         ("best of all without skill", ORANGE),
-        ("numbers: deflated Sharpe ratio" if numbered else "", GREY),
+        ("numbers: deflated ratio" if numbered else "", GREY),
     )
     for (text, color), left in zip(keys, (0.095, 0.33, 0.60), strict=True):
         figure.text(left, 0.90, text, color=ink(color), fontsize=TEXT, va="center")
@@ -99,16 +99,16 @@ def _draw_trials(axes: Axes, rows: pl.DataFrame) -> None:
 
 
 def overfitting_figure(row: pl.DataFrame, note: str | None = None) -> bytes:
-    """PNG of where the best trial in sample ranks out of sample, and of what becomes of its active Sharpe ratio.
+    """Draw the out-of-sample ranks of the best in-sample trial, and the degradation of its information ratio.
 
     Args:
-        row: the row of the table of overfitting to draw; without its logits the figure says why there are none.
+        row: row of the overfitting table; without logits the figure shows its note.
         note: under the figure.
     """
-    figure = new_figure(_title("What becomes of the best trial over its best baseline", row), note)
+    figure = new_figure(_title("Overfitting of the best trial over its best baseline", row), note)
     if not len(row) or row["logits"][0] is None:
-        why = row["note"][0] if len(row) else "there are no trials yet"
-        figure.text(0.5, 0.5, str(why), fontsize=TEXT, ha="center", va="center", wrap=True)
+        reason = row["note"][0] if len(row) else "there are no trials yet"
+        figure.text(0.5, 0.5, str(reason), fontsize=TEXT, ha="center", va="center", wrap=True)
         return png(figure)
     found = row.row(0, named=True)
     _draw_logits(figure, panel(figure, 0.085, 0.17, 0.47, 0.74), found)
@@ -152,7 +152,7 @@ def _draw_degradation(figure: Figure, axes: Axes, found: dict[str, object]) -> N
     axes.plot(ends, intercept + slope * ends, color=ORANGE, linewidth=2.5)
     axes.axhline(0.0, color="black", linewidth=0.8)
     axes.margins(x=0.03)
-    axes.set_xlabel("active Sharpe ratio of the best, in sample")
+    axes.set_xlabel("information ratio of the best trial, in sample")
     axes.set_ylabel("the same trial, out of sample")
     axes.xaxis.set_major_locator(MaxNLocator(5))
     figure.text(

@@ -317,7 +317,7 @@ def test_one_trial_that_covers_the_period_has_nobody_to_be_compared_with():
     row = validate_sources(some_runs("a", "b"), curves, verdicts("ab"), QUICK).overfitting.row(0, named=True)
     assert (row["n_trials"], row["n_compared"], row["probability_of_overfitting"]) == (2, 1, None)
     assert row["note"].startswith("compared: 1 of 2 trials")
-    assert "needs returns of at least two trials" in row["note"]
+    assert "needs two or more trials" in row["note"]
 
 
 def test_trials_of_one_window_have_no_note_for_it():

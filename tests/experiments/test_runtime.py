@@ -91,15 +91,15 @@ def test_a_training_tells_how_many_are_trained_how_fast_they_go_and_how_long_the
 
 def test_the_pace_of_a_resumed_training_counts_from_where_it_went_on():
     begin, seconds = datetime(2026, 1, 1, tzinfo=UTC), itertools.count(step=10)
-    meter = TrainingProgress(
+    training = TrainingProgress(
         [(0, 0), (0, 1)], [(0, 1)], [(0, 0)], (0.0, 1.0), clock=lambda: begin + timedelta(seconds=next(seconds))
     )
-    assert meter.at((0, 0), 0.9) == pytest.approx(0.95)
-    assert meter.pace(1000) == " (1 of 2 trained)"
-    meter.at((0, 0), 0.95)
-    assert meter.trainings_per_second == pytest.approx(0.05 / 20.0)
-    meter.finished((0, 0))
-    assert meter.pace(1000).startswith(" (2 of 2 trained; ")
+    assert training.update((0, 0), 0.9) == pytest.approx(0.95)
+    assert training.pace(1000) == " (1 of 2 trained)"
+    training.update((0, 0), 0.95)
+    assert training.trainings_per_second == pytest.approx(0.05 / 20.0)
+    training.finish((0, 0))
+    assert training.pace(1000).startswith(" (2 of 2 trained; ")
 
 
 def test_a_damaged_checkpoint_is_passed_over(plan, run, archives):

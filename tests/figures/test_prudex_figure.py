@@ -6,7 +6,7 @@ from nvtrader_pipelines.evaluation.prudex import Compass
 from nvtrader_pipelines.figures import prudex_figures
 from nvtrader_pipelines.figures.prudex_compass import compass_figure
 from nvtrader_pipelines.figures.prudex_extremes import extremes_figure
-from nvtrader_pipelines.figures.prudex_palette import PALETTE, shown, styles, with_hidden
+from nvtrader_pipelines.figures.prudex_palette import PALETTE, experiment_colors, styles, with_hidden
 from nvtrader_pipelines.figures.prudex_reliability import rank_figure
 from tests.evaluation.prudex.records import compass_of_two
 
@@ -64,8 +64,8 @@ def many(table, n):
 
 def test_of_many_experiments_the_best_six_are_shown_and_the_others_counted(compass):
     table = many(compass.table, 9)
-    assert list(shown(table)) == [f"copy-{i}" for i in (8, 7, 6, 5, 4, 3)]
-    assert len(set(shown(table).values())) == len(PALETTE)
+    assert list(experiment_colors(table)) == [f"copy-{i}" for i in (8, 7, 6, 5, 4, 3)]
+    assert len(set(experiment_colors(table).values())) == len(PALETTE)
     assert with_hidden(table, "survivorship bias") == (
         "3 experiments with lower scores are in evaluation.prudex only; survivorship bias"
     )
