@@ -67,7 +67,7 @@ def test_another_length_of_the_year_scales_alpha_alone():
     ],
     ids=["rounding", "float32", "a fee"],
 )
-def test_what_differs_from_the_reference_by_rounding_or_a_constant_never_varies(twin):
+def test_active_returns_of_rounding_or_constant_are_constant(twin):
     _, reference = pair(250)
     active = active_returns(twin(reference), reference)
     assert is_constant(active)

@@ -42,7 +42,7 @@ def test_the_bounds_are_those_of_every_possible_draw():
     assert (found.low, found.high) == pytest.approx((low, high), abs=0.02)
 
 
-def test_the_bounds_equal_those_of_another_library_on_folds_and_seeds_of_an_experiment():
+def test_interquartile_bounds_equal_another_library():
     oracle = IndependentSamplesBootstrap(*SCORES, seed=np.random.default_rng(5))
     low, high = oracle.conf_int(
         lambda *folds: trim_mean(np.concatenate(folds), 0.25), reps=5000, method="percentile", size=0.95

@@ -45,7 +45,7 @@ def test_a_difference_is_paired_so_what_two_series_share_cancels():
     assert high - low < 0.1 * (own_high - own_low)
 
 
-def test_an_account_that_stays_in_cash_has_a_sharpe_ratio_of_zero_in_every_draw():
+def test_cash_account_has_sharpe_ratio_zero_in_every_draw():
     returns = normal_returns()
     returns[:, 1] = 0.0
     draws = SharpeIntervals(n_draws=50).draw(returns, np.random.default_rng(0))

@@ -22,12 +22,12 @@ def board(*changes: dict) -> pl.DataFrame:
     return pl.DataFrame([{**RIVAL, **change} for change in changes], schema_overrides=kinds)
 
 
-def test_probabilities_below_zero_or_above_one_are_found_and_unknown_ones_are_not():
+def test_outside_unit_interval_ignores_nulls():
     rows = pl.DataFrame({"p": [0.0, 1.0, None, 1.01, 0.5], "q": [0.5, 0.5, 0.5, 0.5, -0.1]})
     assert outside_unit_interval(rows, ["p", "q"]).rows() == [(1.01, 0.5), (0.5, -0.1)]
 
 
-def test_rivals_on_one_window_ranked_by_their_sharpe_ratio_are_like_with_like():
+def test_differs_from_rivals_is_empty_for_consistent_contest():
     ranked = board(
         {"rank": 1, "sharpe": 1.0},
         {"rank": 2, "sharpe": 0.0},

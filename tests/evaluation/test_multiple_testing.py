@@ -32,7 +32,7 @@ def test_every_vector_is_reproduced_with_its_rejections(name, way):
         assert (found <= level).tolist() == expected[f"reject_{level:g}"]
 
 
-def test_the_example_of_1995_rejects_four_by_false_discovery_and_three_by_bonferroni():
+def test_benjamini_hochberg_example_rejects_four_and_bonferroni_three():
     p_values, printed = np.array(cases(TOPIC)["bh1995_table"]["p"]), golden(TOPIC)["printed"]
     assert (adjusted_p_values(p_values, "benjamini_hochberg") <= 0.05).sum() == printed["bh_rejections"] == 4
     assert (adjusted_p_values(p_values, "bonferroni") <= 0.05).sum() == printed["bonferroni_rejections"] == 3

@@ -122,7 +122,7 @@ def test_a_trial_that_rests_in_a_half_has_a_sharpe_ratio_of_zero_there():
     assert (found.out_of_sample[~rests] == 0.0).all()
 
 
-def test_a_trial_that_is_constant_in_each_half_has_no_sharpe_ratio_within_one():
+def test_trial_constant_in_each_half_has_ratio_zero_there():
     returns = noise(160, 2)
     returns[:80, 0], returns[80:, 0] = 1e-4, 3e-4
     found = backtest_overfitting(returns, 4)
@@ -143,7 +143,7 @@ def test_a_choice_that_earns_nothing_loses_nothing():
     assert found.probability_of_loss == 0.0
 
 
-def test_of_random_policies_the_probability_is_a_half_within_three_errors_of_its_mean():
+def test_overfitting_probability_of_random_trials_is_one_half():
     """Weights drawn anew each session make trials alike: the choice in sample says nothing of the other half."""
     generator, found = np.random.default_rng(7), []
     for _ in range(60):

@@ -25,7 +25,7 @@ def test_every_vector_is_tested():
     assert set(EXAMPLES) == {"book_example_ic", "book_example_sharpe", "book_example_lo"}
 
 
-def test_the_worked_example_of_information_coefficients_is_off_by_two_thousandths():
+def test_worked_example_of_information_coefficients():
     inputs, expected = EXAMPLES["book_example_ic"]["inputs"], EXAMPLES["book_example_ic"]["expected"]
     found = information_coefficient_error(inputs["T"], inputs["delta"], inputs["kappa"])
     assert found == pytest.approx(expected["value"], abs=CLOSE)

@@ -125,14 +125,14 @@ def test_statistics_equal_the_libraries_on_short_series(case, name):
 
 
 @given(returns=some_returns, level=st.sampled_from([0.5, 0.9, 0.95, 0.99]))
-def test_expected_shortfall_is_the_minimum_of_the_rockafellar_uryasev_objective(returns, level):
+def test_expected_shortfall_minimizes_rockafellar_uryasev(returns, level):
     losses = -returns
     objective = [loss + np.maximum(losses - loss, 0.0).mean() / (1.0 - level) for loss in losses]
     assert expected_shortfall(returns, level) == pytest.approx(min(objective), abs=1e-12)
 
 
 @given(returns=some_returns, level=st.sampled_from([0.5, 0.9, 0.95, 0.99]))
-def test_value_at_risk_is_the_first_loss_whose_frequency_reaches_the_level(returns, level):
+def test_value_at_risk_is_the_order_statistic_at_the_level(returns, level):
     reached = [loss for loss in -returns if np.mean(-returns <= loss) >= level - 1e-12]
     assert value_at_risk(returns, level) == min(reached)
 

@@ -52,7 +52,7 @@ def active(returns, against):
     return returns.net - {"zero": 0.0, "best_baseline": returns.best_baseline, "anchor": returns.anchor}[against]
 
 
-def test_every_trial_is_judged_against_zero_its_best_baseline_and_its_anchor(judged):
+def test_every_trial_has_a_row_per_reference(judged):
     assert dict(judged.trials.schema) == VALIDATION
     assert dict(judged.overfitting.schema) == OVERFITTING
     expected = [(f"run-{i}", against) for against in AGAINST for i in range(6)]
@@ -170,7 +170,7 @@ def test_trials_alike_have_no_overfitting(returns):
     assert summary["rademacher_complexity"][0] == pytest.approx(0.0, abs=0.2)  # copies: Monte Carlo error alone
 
 
-def test_a_trial_that_is_its_anchor_has_no_active_sharpe_ratio_and_says_so(returns):
+def test_trial_equal_to_its_anchor_has_no_information_ratio(returns):
     net = returns.net.copy()
     net[:, 1] = returns.anchor[:, 1]
     row = of(validate(replace(returns, net=net).trials(), QUICK), "anchor")[0].row(1, named=True)
@@ -180,7 +180,7 @@ def test_a_trial_that_is_its_anchor_has_no_active_sharpe_ratio_and_says_so(retur
 
 
 @pytest.mark.parametrize("scale", [1.0, 1.0 + 1.5e-8, 1.3])
-def test_a_trial_that_only_scales_its_anchor_has_no_t_statistic_and_says_so(returns, scale):
+def test_scaled_anchor_has_no_t_statistic(returns, scale):
     net = returns.net.copy()
     net[:, 1] = scale * returns.anchor[:, 1]
     row = of(validate(replace(returns, net=net).trials(), QUICK), "anchor")[0].row(1, named=True)
@@ -243,7 +243,7 @@ def with_a_short_one(n_sessions):
 
 
 @pytest.mark.parametrize("n_sessions", [2, 20, 300])
-def test_a_short_trial_changes_of_others_only_how_many_there_are_and_how_they_vary(n_sessions):
+def test_short_trial_changes_count_and_variance_only(n_sessions):
     without, found = with_a_short_one(n_sessions)
     others = found.trials.filter(pl.col("run_id") != "d")
     assert_frame_equal(others.drop(WITH_ALL), without.trials.drop(WITH_ALL))
@@ -252,7 +252,7 @@ def test_a_short_trial_changes_of_others_only_how_many_there_are_and_how_they_va
     assert set(others.filter(pl.col("period") == "all")["n_sessions"]) == {700}
 
 
-def test_the_deflation_varies_by_the_sharpe_ratios_of_all_each_over_its_own_sessions():
+def test_deflation_variance_is_over_each_trials_own_sessions():
     _, found = with_a_short_one(300)
     for _, rows in found.trials.filter(pl.col("period") == "all").group_by("against"):
         variance = float(np.var(rows["sharpe"].to_numpy(), ddof=1)) / 252
@@ -261,7 +261,7 @@ def test_the_deflation_varies_by_the_sharpe_ratios_of_all_each_over_its_own_sess
         )
 
 
-def test_a_trial_of_less_than_a_year_counts_but_its_noise_does_not_deflate_the_others():
+def test_short_trial_counts_but_does_not_inflate_the_variance():
     _, found = with_a_short_one(20)
     for _, rows in found.trials.filter(pl.col("period") == "all").group_by("against"):
         long = rows.filter(pl.col("n_sessions") >= 252)
@@ -285,7 +285,7 @@ def test_a_short_trial_is_judged_on_its_own_sessions():
     assert row["probabilistic_sharpe"] == pytest.approx(probabilistic_sharpe_ratio(sharpe_moments(net)))
 
 
-def test_a_short_trial_is_left_out_where_trials_are_compared_and_all_rows_say_so():
+def test_short_trial_is_excluded_from_comparison_with_notes():
     without, found = with_a_short_one(300)
     short = found.trials.filter(pl.col("run_id") == "d", pl.col("period") == "all")
     assert short["rademacher_lower"].null_count() == 3
@@ -298,7 +298,7 @@ def test_a_short_trial_is_left_out_where_trials_are_compared_and_all_rows_say_so
     assert found.overfitting.drop(by_others).equals(without.overfitting.drop(by_others))
 
 
-def test_a_run_for_validation_only_changes_of_others_no_more_than_one_whose_returns_are_lost():
+def test_validation_only_run_affects_others_by_count_only():
     three = pl.concat([run_curves(name, first=100, seed=i, skill=0.0004 * i) for i, name in enumerate("abc")])
     four = pl.concat([three, run_curves("cv", seed=3, skill=0.01)])
     names = ("a", "b", "c", "cv")

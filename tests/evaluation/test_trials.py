@@ -57,7 +57,7 @@ def test_comparable_are_the_trials_with_all_sessions_of_the_longest():
         ({}, []),
     ],
 )
-def test_of_windows_as_long_that_of_the_most_trials_counts_and_then_the_first(windows, expected):
+def test_comparable_prefers_most_frequent_of_longest_windows(windows, expected):
     every = [run_curves(name, first=first, last=last) for name, (first, last) in windows.items()]
     curves = pl.concat([run_curves("other"), *every])
     trials = trials_of(some_runs(*windows, "lost"), curves, WHOLE)
@@ -172,7 +172,7 @@ def test_a_run_for_validation_only_counts_and_is_not_ranked():
     )
 
 
-def test_sharpe_ratios_of_columns_are_those_of_each_and_zero_where_nothing_moves():
+def test_sharpe_ratios_per_column_are_zero_where_constant():
     returns = np.random.default_rng(0).normal(0.001, 0.01, (50, 3))
     returns[:, 1] = 0.002
     annual = [sharpe_ratio(column) for column in returns.T]

@@ -130,7 +130,7 @@ class Scheduled:
 
 @pytest.mark.parametrize("fill", FILLS)
 @pytest.mark.parametrize("rebal_freq", [1, 4, 10])
-def test_a_back_test_is_bit_equal_to_the_walk_of_a_policy_that_wants_its_weights(fill, rebal_freq):
+def test_weights_backtest_equals_walk_of_the_same_targets(fill, rebal_freq):
     table, fold = simplex(160), Fold(0, 0, 33, 40, 139)
     spec = EnvSpec(fill=fill, rebal_freq=rebal_freq, rewards=(LogGrowth(),), vol_penalty=0.0)
     steps = list(walk(PANEL, spec, [fold], [PolicyAccount("scheduled", "policy", (0,), (Scheduled(table),))]))
@@ -186,7 +186,7 @@ def test_a_rounding_error_above_one_is_no_debt():
     assert (path.cash >= 0.0).all()
 
 
-def test_a_table_of_every_session_is_decided_on_the_sessions_named_or_on_all():
+def test_weights_are_decided_on_named_sessions_or_all():
     table = simplex(160)
     assert_same(weights_backtest(PANEL, table), weights_backtest(PANEL, table, sessions=PANEL.sessions))
     weekly = PANEL.sessions[3::5]
@@ -229,7 +229,7 @@ def test_nothing_given_is_changed():
 
 
 @pytest.mark.parametrize("fill", FILLS)
-def test_a_levered_account_that_loses_all_is_worth_nothing_and_in_cash_from_then_on(fill):
+def test_ruined_levered_account_stays_in_cash(fill):
     panel = synthetic_panel(40, 6)
     fallen = panel.close_returns.copy()
     fallen[20] = -0.6

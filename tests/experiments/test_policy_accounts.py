@@ -36,7 +36,7 @@ def test_the_best_of_n_trains_a_purge_before_the_sessions_it_holds_out(best_plan
         assert best_plan.validation_window(fold) == (fold.train_last - N_HELD_OUT + 1, fold.train_last)
 
 
-def test_the_seed_chosen_is_the_one_with_the_best_net_sharpe_on_the_sessions_held_out(best_plan, best):
+def test_choose_seed_maximizes_validation_sharpe_ratio(best_plan, best):
     for fold in best_plan.folds:
         first, last = best_plan.validation_window(fold)
         found = {}

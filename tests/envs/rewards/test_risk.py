@@ -22,7 +22,7 @@ def stepped(term):
 
 
 @given(returns=arrays(float, 63, elements=st.floats(-0.2, 0.2)), level=LEVELS)
-def test_expected_shortfall_is_the_minimum_of_the_rockafellar_uryasev_objective(returns, level):
+def test_expected_shortfall_minimizes_rockafellar_uryasev(returns, level):
     losses = -returns
     objective = [at + np.maximum(losses - at, 0.0).mean() / (1.0 - level) for at in losses]
     assert expected_shortfalls(returns[None, :], level)[0] == pytest.approx(min(objective), abs=1e-12)

@@ -15,7 +15,7 @@ def test_a_rule_of_a_few_branches_is_found(features):
     assert surrogate_r2(features, rule) > 0.98
 
 
-def test_weights_that_have_nothing_to_do_with_the_features_are_not_explained(features):
+def test_surrogate_r2_of_unrelated_weights_is_low(features):
     noise = np.random.default_rng(1).normal(size=len(features))
     assert surrogate_r2(features, noise) < 0.02
 

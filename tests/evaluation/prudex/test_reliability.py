@@ -47,7 +47,7 @@ def test_a_band_of_two_seeds_is_that_of_the_four_ways_to_draw_them():
     assert high == pytest.approx([1.0, 1.0])
 
 
-def test_a_band_is_by_task_so_that_what_differs_between_tasks_only_has_none():
+def test_profile_band_is_stratified_by_task():
     scores = [np.full(3, 20.0), np.full(3, 80.0)]
     low, high = profile_band(scores, np.random.default_rng(0))
     assert np.array_equal(low, performance_profile(scores))

@@ -81,7 +81,7 @@ def test_truncation_keeps_noise_out_of_an_annual_ratio():
     assert abs(aggregated_sharpe_ratio(returns) / independent - 1.0) < 0.5 * abs(whole / independent - 1.0)
 
 
-def test_lags_that_are_not_given_count_as_zero_and_those_from_q_on_have_no_part():
+def test_missing_lags_count_as_zero_and_lags_from_q_are_ignored():
     few = np.array([0.3, 0.1])
     assert aggregation_factor(np.append(few, np.zeros(9)), 12) == aggregation_factor(few, 12)
     assert aggregation_factor(np.array([0.3, 0.9, -0.9]), 2) == aggregation_factor(np.array([0.3]), 2)
@@ -109,7 +109,7 @@ def test_lags_default_to_the_rule_of_newey_and_west():
     assert gmm_standard_error(returns) == pytest.approx(expected["se_gmm_NW_lag8"], rel=1e-12)
 
 
-def test_errors_cover_the_true_ratio_of_autocorrelated_returns_as_often_as_they_say():
+def test_gmm_intervals_have_nominal_coverage_under_autocorrelation():
     generator = np.random.default_rng(0)
     shocks = generator.normal(0.0, 1.0, (400, 1050))
     returns = np.empty_like(shocks)

@@ -78,7 +78,7 @@ def test_the_papers_numbers_by_name():
 
 
 @pytest.mark.parametrize("name", FULL)
-def test_deflated_sharpe_ratios_of_2014_and_2025_are_those_of_public_programs(name):
+def test_deflated_sharpe_ratios_equal_public_programs(name):
     inputs, expected, tolerance = case(name)
     moments, trials = moments_of(inputs, inputs["sr"], inputs["T"]), (inputs["N"], inputs["var_sr"])
     close = {"abs": tolerance}
@@ -91,7 +91,7 @@ def test_deflated_sharpe_ratios_of_2014_and_2025_are_those_of_public_programs(na
 
 
 @pytest.mark.parametrize("name", PSR)
-def test_probabilistic_sharpe_ratios_and_their_errors_are_those_of_public_programs(name):
+def test_probabilistic_sharpe_ratio_equals_public_programs(name):
     inputs, expected, tolerance = case(name)
     moments, benchmark = moments_of(inputs, inputs["sr"], inputs["T"]), inputs["sr_benchmark"]
     found = {
@@ -171,7 +171,7 @@ def test_minimum_track_records_by_name():
     assert minimum_track_record_length(skewed, 1 / per_month) / 12 == pytest.approx(4.99, abs=5e-3)
 
 
-def test_five_years_are_too_short_for_45_trials_to_be_told_from_a_sharpe_ratio_of_one():
+def test_minimum_backtest_length_of_45_trials_exceeds_five_years():
     inputs, expected, tolerance = case("minBTL_N45_SR1")
     found = minimum_backtest_length(inputs["N"], inputs["sharpe_is_annual"])
     assert found == pytest.approx(expected["years"], abs=tolerance)
@@ -199,7 +199,7 @@ def test_moments_of_a_series_biased_and_unbiased():
     assert found == pytest.approx(expected, abs=tolerance)
 
 
-def test_a_series_among_eight_is_deflated_by_the_spread_of_their_sharpe_ratios():
+def test_deflated_sharpe_ratio_among_eight_series():
     inputs, expected, tolerance = case("series_dsr")
     sharpe = np.array([sharpe_moments(column).sharpe for column in series().T])
     assert sharpe.std(ddof=1) == pytest.approx(expected["trials_sr_std_ddof1"], abs=tolerance)
@@ -266,7 +266,7 @@ def test_the_largest_of_many_normals_varies_ever_less(n_trials):
     assert best == pytest.approx(one * largest.std(), rel=1e-4)
 
 
-def test_of_autoregressive_returns_the_error_of_2025_is_what_their_sharpe_ratios_scatter_by():
+def test_error_2025_matches_simulated_ar1_returns():
     generator, rho, n = np.random.default_rng(1), 0.3, 1000
     noise = generator.standard_normal((2000, n + 50))
     returns = np.empty_like(noise)

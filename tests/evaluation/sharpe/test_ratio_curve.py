@@ -74,7 +74,7 @@ def test_runs_on_different_markets_are_ranked_apart():
     assert every["best_so_far"].to_list() == [True, True]
 
 
-def test_a_run_for_validation_only_has_no_rank_is_never_best_and_counts_among_the_trials():
+def test_validation_only_run_is_unranked_but_counts_as_trial():
     every = curve_of([0.5, 0.9, 0.7, 0.8], validation_only=[1]).filter(pl.col("period") == "all")
     assert every["rank"].to_list() == [3, None, 2, 1]
     assert every["best_so_far"].to_list() == [True, False, True, True]
@@ -137,7 +137,7 @@ def test_the_newest_run_is_worth_what_the_validation_says(short):
     )
 
 
-def test_a_shorter_run_is_judged_on_its_own_sessions_and_the_others_on_theirs():
+def test_shorter_run_is_deflated_on_its_own_sessions():
     returns = pl.concat([run_curves("run-0"), run_curves("run-1", last=400, seed=1), run_curves("run-2", seed=2)])
     curve = curve_of([0.5] * 3, returns=returns).filter(pl.col("period") == "all")
     for i, trial in enumerate(trials_of(trials(3), returns, WHOLE).known):
@@ -173,7 +173,7 @@ def test_a_run_whose_returns_are_lost_counts_and_has_none_of_its_own():
     assert "no such completed run with returns" in every["note"][1]
 
 
-def test_the_first_run_says_that_nothing_deflates_it_and_a_copy_of_its_baseline_why_it_has_nothing():
+def test_first_run_and_copy_of_baseline_carry_notes():
     returns = curves(2)
     copied = pl.concat(
         [

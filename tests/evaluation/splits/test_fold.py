@@ -38,7 +38,7 @@ def test_windows_that_overlap_or_are_out_of_order_are_refused(train):
         ([(15, 20)], [(0, 14)], 0),
     ],
 )
-def test_the_wait_after_tests_is_the_shortest_to_a_training_that_follows_one(train, test, wait):
+def test_wait_after_tests_is_the_shortest_gap_to_later_training(train, test, wait):
     assert Fold.of(0, train, test).wait_after_tests == wait
 
 
@@ -53,7 +53,7 @@ def test_windows_that_do_not_reach_the_ends_are_refused():
         Fold(0, 0, 40, 50, 60, ((0, 33),))
 
 
-def test_folds_that_are_tested_apart_make_one_path_whose_blocks_have_their_numbers():
+def test_disjoint_folds_make_one_path_with_fold_indices():
     paths = BacktestPaths.of([Fold(4, 0, 33, 40, 62), Fold(7, 20, 56, 63, 99)])
     assert paths.by_path == ((0, 1),)
     assert [(block.index, block.test_first, block.test_last) for block in paths.blocks] == [(4, 40, 62), (7, 63, 99)]

@@ -67,7 +67,7 @@ def test_the_rule_is_timeseriescvs_where_its_blocks_are_others(case):
         assert days(purged_stretches(case["T"], contiguous_spans(split["test"]), *sizes)) == split["train"]
 
 
-def test_an_embargo_up_to_the_end_of_the_data_leaves_no_leak_as_it_does_in_timeseriescv():
+def test_embargo_to_the_end_of_data_leaves_no_leak():
     case = GOLDEN["cross_check"]["cases"][-1]
     leaks = case["timeseriescv_differences"]
     assert len(leaks) == 4

@@ -54,7 +54,7 @@ def test_the_shortest_calendar_that_fits_is_split(member):
 
 @EITHER
 @pytest.mark.parametrize("sizes", [(20, 0), (0, 20), (6, 21), (9, 11)])
-def test_a_purge_and_embargo_that_leave_nothing_of_a_block_are_refused_in_a_sentence(member, sizes):
+def test_purge_and_embargo_longer_than_a_block_raise(member, sizes):
     splitter = member(purge_size=sizes[0], embargo_size=sizes[1])
     with pytest.raises(ValueError, match=rf"less than 20 together.*they are {sizes[0]} and {sizes[1]}; lower them"):
         splitter.split(weekdays(n_sessions=127))
