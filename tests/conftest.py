@@ -18,6 +18,7 @@ from nvtrader_pipelines.storage.home import Home
 
 if TYPE_CHECKING:
     from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
+    from nvtrader_pipelines.storage.store import Store
 
 Invoke = Callable[..., Result]
 
@@ -65,7 +66,7 @@ def shared_folder(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> P
 
 @pytest.fixture(scope="session")
 def built_home(shared_folder: Path) -> Home:
-    """The home that one real `nvtrader run` has built; read it, never write it."""
+    """The home that one real `nvtrader materialize` has built; read it, never write it."""
     from tests.homes import run_once
 
     return run_once(shared_folder)
@@ -97,11 +98,17 @@ def home(tmp_path: Path) -> Home:
 
 
 @pytest.fixture
-def lake(home: Home) -> "Warehouse":
-    """The tables of the fresh home."""
-    from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
+def store(home: Home) -> "Store":
+    """The store of the fresh home."""
+    from nvtrader_pipelines.storage.store import Store
 
-    return Warehouse(home)
+    return Store(home)
+
+
+@pytest.fixture
+def tables(store: "Store") -> "Warehouse":
+    """The tables of the fresh home."""
+    return store.tables
 
 
 @pytest.fixture

@@ -10,12 +10,11 @@ import polars as pl
 
 from nvtrader_pipelines.execution.audit import AuditEvent
 from nvtrader_pipelines.execution.book import AccountState
-from nvtrader_pipelines.execution.compliance import one_way_turnover
 from nvtrader_pipelines.execution.orders import Fill, Order
 from nvtrader_pipelines.execution.plan import RebalancePlan
 from nvtrader_pipelines.execution.plan_records import PlanRecord
 from nvtrader_pipelines.storage.audit_log import AuditRow
-from nvtrader_pipelines.storage.table import Row, Table, polars_type
+from nvtrader_pipelines.storage.table import Row, Table
 
 Records = Mapping[str, PlanRecord]
 PER_SYMBOL = ["symbol", "weight", "change"]  # lists of a stage that become a row each
@@ -33,7 +32,7 @@ def plan_rows(records: Iterable[PlanRecord]) -> list[Row]:
             "symbols": list(record.plan.symbols),
             "held_weights": list(record.plan.held),
             "target_weights": list(record.plan.target),
-            "turnover": one_way_turnover(record.plan),
+            "turnover": record.plan.turnover,
             "truncated": record.plan.truncated,
             "status": record.status,
             **{f"n_{level}": _count(record, level) for level in ("hard", "soft", "warn")},
@@ -58,8 +57,7 @@ def weight_frame(table: Table, plans: Iterable[RebalancePlan]) -> pl.DataFrame:
             lists = {"symbol": list(plan.symbols), "weight": list(stage.weights), "change": changes}
             rows.append(keys | {"step": step, "stage": stage.name, "reason": stage.reason} | lists)
             before = stage.weights
-    schema = {column.name: polars_type(column.kind) for column in table.fields}
-    nested = {name: pl.List(kind) if name in PER_SYMBOL else kind for name, kind in schema.items()}
+    nested = {name: pl.List(kind) if name in PER_SYMBOL else kind for name, kind in table.schema.items()}
     return pl.DataFrame(rows, schema=nested, orient="row").explode(PER_SYMBOL)
 
 

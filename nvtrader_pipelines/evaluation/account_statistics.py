@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from nvtrader_pipelines.evaluation.statistics import PERIODS_PER_YEAR
+from nvtrader_pipelines.market.calendar import SESSIONS_PER_YEAR
 
 
 def _require_finite(name: str, values: NDArray[np.float64], n_axes: int = 1) -> NDArray[np.float64]:
@@ -16,22 +16,7 @@ def _require_finite(name: str, values: NDArray[np.float64], n_axes: int = 1) -> 
     return values
 
 
-def one_way_turnover(drifted: NDArray[np.float64], target: NDArray[np.float64]) -> NDArray[np.float64]:
-    """One-way turnover of each trade (n,): half the sum of absolute weight changes, cash included.
-
-    Args:
-        drifted: weights (n, N+1) just before the trade.
-        target: weights (n, N+1) just after the trade.
-
-    Raises:
-        ValueError: if the shapes differ or weights are not finite.
-    """
-    if drifted.shape != target.shape:
-        raise ValueError(f"turnover: shapes before and after differ, {drifted.shape} and {target.shape}")
-    return 0.5 * np.abs(_require_finite("turnover", target, 2) - _require_finite("turnover", drifted, 2)).sum(axis=1)
-
-
-def turnover_per_year(turnover: NDArray[np.float64], periods_per_year: int = PERIODS_PER_YEAR) -> float:
+def turnover_per_year(turnover: NDArray[np.float64], periods_per_year: int = SESSIONS_PER_YEAR) -> float:
     """Annual one-way turnover, from turnover per session (n,), which is 0 without a trade.
 
     Raises:
@@ -40,7 +25,7 @@ def turnover_per_year(turnover: NDArray[np.float64], periods_per_year: int = PER
     return float(_require_finite("turnover", turnover).mean()) * periods_per_year
 
 
-def cost_per_year(cost: NDArray[np.float64], periods_per_year: int = PERIODS_PER_YEAR) -> float:
+def cost_per_year(cost: NDArray[np.float64], periods_per_year: int = SESSIONS_PER_YEAR) -> float:
     """Annual costs as a fraction of equity, from costs per session (n,).
 
     Raises:

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from nvtrader_pipelines.evaluation.statistics import NO_SPREAD, PERIODS_PER_YEAR
+from nvtrader_pipelines.evaluation.sharpe.error import newey_west_lags
+from nvtrader_pipelines.evaluation.statistics import NO_SPREAD, varies
+from nvtrader_pipelines.market.calendar import SESSIONS_PER_YEAR
 
 MIN_OBSERVATIONS = 4  # two coefficients and an error
 # Smaller shares of the reference's spread are rounding: float32 weights make 1e-8 of it.
@@ -43,12 +45,12 @@ def active_returns(returns: NDArray[np.float64], reference: NDArray[np.float64])
 
 
 def market_model(
-    returns: NDArray[np.float64], reference: NDArray[np.float64], periods_per_year: int = PERIODS_PER_YEAR
+    returns: NDArray[np.float64], reference: NDArray[np.float64], periods_per_year: int = SESSIONS_PER_YEAR
 ) -> MarketModel:
     """Alpha and beta of excess returns (n,) on those of a reference, by least squares.
 
-    The t statistic of alpha is that of Newey & West (1987) with floor(4 (n/100)^(2/9)) lags (their rule of 1994), and
-    None where the fit leaves no residual.
+    The t statistic of alpha is that of Newey & West (1987), with the lags of `newey_west_lags`, and None where the fit
+    leaves no residual.
 
     Raises:
         ValueError: if the shapes differ, there are fewer than four returns, some are not finite, or the reference
@@ -57,9 +59,9 @@ def market_model(
     n = len(active_returns(returns, reference))  # checks shapes and finite numbers
     if returns.ndim != 1 or n < MIN_OBSERVATIONS:
         raise ValueError(f"market model: needs {MIN_OBSERVATIONS} returns on one axis, got shape {returns.shape}")
-    if float(reference.std()) <= NO_SPREAD * float(np.abs(reference).max()):
+    if not varies(reference):
         raise ValueError(f"market model: all {n} returns of the reference are {reference[0]:g}, so there is no beta")
-    n_lags = int(4.0 * (n / 100.0) ** (2.0 / 9.0))
+    n_lags = newey_west_lags(n)
     import statsmodels.api as sm  # it takes a second to import
 
     fitted = sm.OLS(returns, sm.add_constant(reference)).fit(cov_type="HAC", cov_kwds={"maxlags": n_lags})

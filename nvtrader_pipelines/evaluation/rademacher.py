@@ -9,7 +9,6 @@ Source: Paleologo (2024), draft of "The Elements of Quantitative Investing", pro
 import numpy as np
 from numpy.typing import NDArray
 
-MAX_EXACT_OBSERVATIONS = 14  # 16,384 sign vectors
 _CHUNK = 250  # draws at a time, to bound memory
 
 
@@ -17,18 +16,16 @@ def rademacher_complexity(
     performance: NDArray[np.float64],
     generator: np.random.Generator,
     n_draws: int = 2000,
-    *,
-    absolute: bool = False,
 ) -> float:
     """Mean over random signs of the best correlation of a trial with them, by Monte Carlo.
+
+    Copies of one trial have a complexity of 0, as in the text of the book; the draft prints absolute correlations.
 
     Args:
         performance: (T, N) per observation and trial: information coefficients, or returns over their predicted
             volatility, whose mean is a Sharpe ratio per observation.
         generator: of the signs.
         n_draws: sign vectors.
-        absolute: whether a trial opposite to the signs fits as well (the draft's formula); if not (the book's text),
-            copies of one trial have a complexity of 0.
 
     Raises:
         ValueError: if there is no trial or observation, some performance is not finite, or there are no draws.
@@ -41,28 +38,12 @@ def rademacher_complexity(
     for start in range(0, n_draws, _CHUNK):
         shape = (min(_CHUNK, n_draws - start), n_observations)
         signs = generator.choice(np.array([-1.0, 1.0]), shape)
-        total += _best_fits(signs, performance, absolute=absolute).sum()
+        total += (signs @ performance / n_observations).max(axis=1).sum()
     return float(total / n_draws)
 
 
-def exact_rademacher_complexity(performance: NDArray[np.float64], *, absolute: bool = False) -> float:
-    """Rademacher complexity over all 2^T sign vectors, for at most 14 observations.
-
-    Raises:
-        ValueError: if there are more, there is no trial or observation, or some performance is not finite.
-    """
-    _require_performance(performance)
-    n_observations = len(performance)
-    if n_observations > MAX_EXACT_OBSERVATIONS:
-        raise ValueError(
-            f"exact Rademacher complexity: at most {MAX_EXACT_OBSERVATIONS} observations, got {n_observations}"
-        )
-    signs = 1.0 - 2.0 * (np.arange(2**n_observations)[:, None] >> np.arange(n_observations) & 1)
-    return float(_best_fits(signs, performance, absolute=absolute).mean())
-
-
 def massart_bound(performance: NDArray[np.float64]) -> float:
-    """Upper bound of the complexity (without `absolute`), from the number and norms of trials.
+    """Upper bound of the complexity, from the number and norms of trials.
 
     Raises:
         ValueError: if there is no trial or observation, or some performance is not finite.
@@ -75,30 +56,17 @@ def massart_bound(performance: NDArray[np.float64]) -> float:
     return largest * float(np.sqrt(2.0 * np.log(n_trials))) / n_observations
 
 
-def information_coefficient_error(n_observations: int, delta: float = 0.05, largest: float = 1.0) -> float:
-    """Error of information coefficients beyond the complexity, exceeded with probability `delta`.
-
-    Args:
-        n_observations: T.
-        delta: probability that any bound fails.
-        largest: bound of the absolute information coefficient of an observation; 1 is the worst case.
-
-    Raises:
-        ValueError: if a number is out of its range.
-    """
-    _require_delta(n_observations, 1, delta)
-    if not largest > 0.0:
-        raise ValueError(f"largest information coefficient must be positive, got {largest:g}")
-    return 2.0 * largest * float(np.sqrt(np.log(2.0 / delta) / n_observations))
-
-
 def sharpe_ratio_estimation_error(n_observations: int, n_trials: int, delta: float = 0.05) -> float:
     """Error of Sharpe ratios per observation beyond the complexity, exceeded with probability `delta`.
 
     Raises:
         ValueError: if a number is out of its range.
     """
-    _require_delta(n_observations, n_trials, delta)
+    if n_observations < 1 or n_trials < 1 or not 0.0 < delta < 1.0:
+        raise ValueError(
+            f"a bound needs at least one observation and one trial and a delta between 0 and 1, but got "
+            f"{n_observations}, {n_trials} and {delta:g}"
+        )
     own = 3.0 * np.sqrt(2.0 * np.log(2.0 / delta) / n_observations)
     return float(own + np.sqrt(2.0 * np.log(2.0 * n_trials / delta) / n_observations))
 
@@ -109,22 +77,12 @@ def lower_bounds(estimates: NDArray[np.float64], complexity: float, error: float
     Args:
         estimates: means over the observations (N,), not annualized.
         complexity: of the trials.
-        error: `information_coefficient_error` or `sharpe_ratio_estimation_error`.
+        error: `sharpe_ratio_estimation_error`.
     """
     return estimates - 2.0 * complexity - error
-
-
-def _best_fits(signs: NDArray[np.float64], performance: NDArray[np.float64], *, absolute: bool) -> NDArray[np.float64]:
-    fits = signs @ performance / len(performance)
-    return (np.abs(fits) if absolute else fits).max(axis=1)
 
 
 def _require_performance(performance: NDArray[np.float64]) -> None:
     if performance.ndim != 2 or not performance.size or not np.isfinite(performance).all():
         n_bad = int((~np.isfinite(performance)).sum())
         raise ValueError(f"performance: needs (observations, trials), got {performance.shape}, {n_bad} not finite")
-
-
-def _require_delta(n_observations: int, n_trials: int, delta: float) -> None:
-    if n_observations < 1 or n_trials < 1 or not 0.0 < delta < 1.0:
-        raise ValueError(f"bound: {n_observations} observations, {n_trials} trials, delta {delta:g} out of range")

@@ -5,7 +5,8 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-PERIODS_PER_YEAR = 252
+from nvtrader_pipelines.market.calendar import SESSIONS_PER_YEAR
+
 # Below this share of the largest value, a spread is rounding: the returns are constant.
 NO_SPREAD = 1e-12
 # The same for a variance computed as a difference of sums, as a share of their mean square.
@@ -40,9 +41,9 @@ def require_confidence_level(confidence_level: float) -> None:
         raise ValueError(f"a confidence level must be inside (0, 1), got {confidence_level}")
 
 
-def is_constant(returns: NDArray[np.float64]) -> bool:
-    """Whether two or more returns (n,) are equal up to rounding."""
-    return float(returns.std(ddof=1)) <= NO_SPREAD * float(np.abs(returns).max())
+def varies(returns: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Whether returns (n,) or each column (n, n_series), two rows or more, differ by more than rounding."""
+    return np.asarray(returns.std(axis=0, ddof=1) > NO_SPREAD * np.abs(returns).max(axis=0))
 
 
 def sharpe_of_sums(
@@ -63,8 +64,8 @@ def sharpe_of_sums(
     mean = center + first / n
     variance = np.maximum(second - first**2 / n, 0.0) / (n - 1)
     floor = np.maximum((NO_SPREAD * largest) ** 2, np.finfo(float).tiny)
-    varies = variance > np.maximum(_NO_VARIANCE * second / (n - 1), floor)
-    return mean, np.divide(mean, np.sqrt(variance), out=np.zeros_like(mean), where=varies)
+    moving = variance > np.maximum(_NO_VARIANCE * second / (n - 1), floor)
+    return mean, np.divide(mean, np.sqrt(variance), out=np.zeros_like(mean), where=moving)
 
 
 def _year(periods_per_year: int) -> int:
@@ -93,7 +94,7 @@ def total_return(returns: NDArray[np.float64]) -> float:
     return float(_wealth(returns)[-1]) - 1.0
 
 
-def cagr(returns: NDArray[np.float64], periods_per_year: int = PERIODS_PER_YEAR) -> float:
+def cagr(returns: NDArray[np.float64], periods_per_year: int = SESSIONS_PER_YEAR) -> float:
     """Compound annual growth rate, as a fraction.
 
     Raises:
@@ -108,7 +109,7 @@ def cagr(returns: NDArray[np.float64], periods_per_year: int = PERIODS_PER_YEAR)
     return growth - 1.0
 
 
-def annual_volatility(returns: NDArray[np.float64], periods_per_year: int = PERIODS_PER_YEAR) -> float:
+def annual_volatility(returns: NDArray[np.float64], periods_per_year: int = SESSIONS_PER_YEAR) -> float:
     """Standard deviation (ddof 1) per year, as a fraction.
 
     Raises:
@@ -117,7 +118,7 @@ def annual_volatility(returns: NDArray[np.float64], periods_per_year: int = PERI
     return float(require_returns(returns, 2).std(ddof=1)) * float(np.sqrt(_year(periods_per_year)))
 
 
-def sharpe_ratio(returns: NDArray[np.float64], periods_per_year: int = PERIODS_PER_YEAR) -> float:
+def sharpe_ratio(returns: NDArray[np.float64], periods_per_year: int = SESSIONS_PER_YEAR) -> float:
     """Annualized mean over standard deviation (ddof 1) of excess returns (n,); 0 if constant.
 
     Raises:
@@ -126,12 +127,12 @@ def sharpe_ratio(returns: NDArray[np.float64], periods_per_year: int = PERIODS_P
     Source: Sharpe (1994).
     """
     checked, yearly = require_returns(returns, 2), float(np.sqrt(_year(periods_per_year)))
-    if is_constant(checked):
+    if not varies(checked):
         return 0.0
     return float(checked.mean()) / float(checked.std(ddof=1)) * yearly
 
 
-def sortino_ratio(returns: NDArray[np.float64], periods_per_year: int = PERIODS_PER_YEAR) -> float:
+def sortino_ratio(returns: NDArray[np.float64], periods_per_year: int = SESSIONS_PER_YEAR) -> float:
     """Annualized mean over downside deviation, with target 0.
 
     Raises:
@@ -171,7 +172,7 @@ def _peak(wealth: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.maximum(np.maximum.accumulate(wealth), 1.0)
 
 
-def calmar_ratio(returns: NDArray[np.float64], periods_per_year: int = PERIODS_PER_YEAR) -> float:
+def calmar_ratio(returns: NDArray[np.float64], periods_per_year: int = SESSIONS_PER_YEAR) -> float:
     """Compound annual growth over the largest drawdown.
 
     Raises:

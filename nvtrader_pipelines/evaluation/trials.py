@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from nvtrader_pipelines.evaluation.active import active_returns
 from nvtrader_pipelines.evaluation.sharpe.inference import MIN_OBSERVATIONS
-from nvtrader_pipelines.evaluation.statistics import NO_SPREAD, PERIODS_PER_YEAR
+from nvtrader_pipelines.evaluation.statistics import varies
+from nvtrader_pipelines.market.calendar import SESSIONS_PER_YEAR
 
 FloatArray = NDArray[np.float64]
 Days = NDArray[np.datetime64]
@@ -137,7 +138,7 @@ def deflation_trials(trials: Iterable[Trial]) -> list[Trial]:
     The Sharpe ratio of a few weeks is noise, and would inflate the variance that deflates all trials.
     """
     ranked = [trial for trial in trials if not trial.unranked_reason]
-    long = [trial for trial in ranked if len(trial.sessions) >= PERIODS_PER_YEAR]
+    long = [trial for trial in ranked if len(trial.sessions) >= SESSIONS_PER_YEAR]
     return long if len(long) >= 2 else ranked
 
 
@@ -259,11 +260,6 @@ def periods_of(runs: pl.DataFrame, evaluations: pl.DataFrame) -> dict[str, list[
     for source, *period in spans.iter_rows():
         found.setdefault(source, []).append(Period(*period))
     return found
-
-
-def varies(returns: FloatArray) -> NDArray[np.bool_]:
-    """Whether columns (T, N) vary by more than rounding, (N,)."""
-    return np.asarray(returns.std(axis=0, ddof=1) > NO_SPREAD * np.abs(returns).max(axis=0))
 
 
 def sharpe_ratios(returns: FloatArray) -> FloatArray:

@@ -7,6 +7,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from nvtrader_pipelines.components.ids import ID_LENGTH
+
 Level = Literal["hard", "soft", "warn"]
 Rule = Literal[
     "max_position_pct",
@@ -80,6 +82,11 @@ class RebalancePlan(BaseModel):
         """Wanted weights, cash last."""
         return self.stages[-1].weights
 
+    @property
+    def turnover(self) -> float:
+        """One-way turnover from held to target: half the sum of absolute changes of weight, cash included."""
+        return 0.5 * sum(abs(wanted - held) for wanted, held in zip(self.target, self.held, strict=True))
+
     def is_over(self, symbols: Sequence[str]) -> bool:
         """Whether its weights are those of just these names, in this order, and cash."""
         return self.symbols[:-1] == tuple(symbols)
@@ -87,4 +94,4 @@ class RebalancePlan(BaseModel):
 
 def plan_id(account: str, session: date, run_id: str, policy: str) -> str:
     """16 hexadecimal digits: the same decision is the same plan."""
-    return hashlib.sha256(f"{account}|{session}|{run_id}|{policy}".encode()).hexdigest()[:16]
+    return hashlib.sha256(f"{account}|{session}|{run_id}|{policy}".encode()).hexdigest()[:ID_LENGTH]

@@ -7,7 +7,7 @@ from typing import Self
 
 import numpy as np
 
-from nvtrader_pipelines.components.explanation import nearest
+from nvtrader_pipelines.components.explanation import suggest
 from nvtrader_pipelines.envs.account import Account
 from nvtrader_pipelines.evaluation.backtest import PolicyAccount
 from nvtrader_pipelines.evaluation.splits import Fold
@@ -131,6 +131,6 @@ def find_account(
     own = {each.name: each for each in build_accounts(plan, archives, chosen, thresholds) if each.kind != "baseline"}
     if policy not in own:
         raise ValueError(
-            f"run {plan.parent_run_id} has no policy {policy!r}; there are {', '.join(own)}{nearest(policy, list(own))}"
+            f"run {plan.parent_run_id} has no policy {policy!r}; there are {', '.join(own)}{suggest(policy, list(own))}"
         )
     return own[policy]

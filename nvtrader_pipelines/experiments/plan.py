@@ -6,13 +6,14 @@ from datetime import date
 from functools import cached_property
 from typing import Literal, Self
 
+from nvtrader_pipelines.components.ids import ID_LENGTH
 from nvtrader_pipelines.envs.dynamics import resolve_fill
 from nvtrader_pipelines.evaluation.backtest import Phase
 from nvtrader_pipelines.evaluation.splits import BacktestPaths, Fold
 from nvtrader_pipelines.experiments.identity import run_code
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.market.features import LOOK_BACK
-from nvtrader_pipelines.market.panel import MarketPanel, Window, panel_digest, windows_of
+from nvtrader_pipelines.market.panel import MarketPanel, Window, normalize_windows, panel_digest
 from nvtrader_pipelines.policies.agents import Fit
 from nvtrader_pipelines.policies.archive import PolicyCard
 from nvtrader_pipelines.policies.training import TrainingTask
@@ -30,15 +31,15 @@ INPUTS_OF_TESTS = (
     "after it contain tested prices (no returns); raise the splitter's embargo_size by {missing} to separate them"
 )
 FoldSeed = tuple[int, int]
-PlanKind = Literal["walk_forward", "replay", "paper"]
-PHASES: dict[PlanKind, Phase] = {"walk_forward": "test", "replay": "replay", "paper": "paper"}
+PlanKind = Literal["walk_forward", "replay", "forward"]
+PHASES: dict[PlanKind, Phase] = {"walk_forward": "test", "replay": "replay", "forward": "forward"}
 
 
 @dataclass(frozen=True, eq=False)
 class RunPlan:
     """One run of an experiment on one state of the market.
 
-    A walk_forward trains its own policies on the folds' training windows; replay and paper runs use the parent's over
+    A walk_forward trains its own policies on the folds' training windows; replay and forward runs use the parent's over
     other test windows.
     """
 
@@ -70,15 +71,15 @@ class RunPlan:
     def run_id(self) -> str:
         """16 hexadecimal digits of the inputs that decide the result.
 
-        walk_forward: spec, market and code; replay: parent, window, market and code; paper: parent and code, so that
+        walk_forward: spec, market and code; replay: parent, window, market and code; forward: parent and code, so that
         new sessions continue the same account.
         """
         content: tuple[str, ...] = (self.spec.spec_hash, self.panel_digest, run_code())
         if self.kind == "replay":
             content = (self.kind, str(self.parent_run_id), *map(str, self.window), self.panel_digest, run_code())
-        elif self.kind == "paper":
+        elif self.kind == "forward":
             content = (self.kind, str(self.parent_run_id), run_code())
-        return hashlib.sha256("|".join(content).encode()).hexdigest()[:16]
+        return hashlib.sha256("|".join(content).encode()).hexdigest()[:ID_LENGTH]
 
     @cached_property
     def paths(self) -> BacktestPaths:
@@ -97,7 +98,7 @@ class RunPlan:
 
     @property
     def window(self) -> tuple[date, date]:
-        """First and last tested session; for a paper run without sessions yet, the last known one."""
+        """First and last tested session; for a forward run without sessions yet, the last known one."""
         sessions, blocks = self.panel.sessions, self.paths.blocks
         last = blocks[-1].test_last
         return sessions[min(blocks[0].test_first, last)].item(), sessions[last].item()
@@ -163,7 +164,7 @@ class RunPlan:
             ValueError: as `training_window`.
         """
         history, found = self.spec.pipeline.timing.history, []
-        for first, last in windows_of(self.training_window(fold)):
+        for first, last in normalize_windows(self.training_window(fold)):
             tested = max((end for _, end in fold.test if end < first), default=None)
             start = first if tested is None else max(first, tested + 1 + history)
             if start <= last:
@@ -196,7 +197,7 @@ class RunPlan:
     def card(self, task: TrainingTask, fit: Fit) -> PolicyCard:
         """Card of a trained policy."""
         sessions = self.panel.sessions
-        days = tuple((str(sessions[first]), str(sessions[last])) for first, last in windows_of(task.window))
+        days = tuple((str(sessions[first]), str(sessions[last])) for first, last in normalize_windows(task.window))
         return PolicyCard(
             experiment=self.spec.partition_key,
             spec_hash=self.spec.spec_hash,

@@ -1,4 +1,4 @@
-"""Replays and paper runs: policies of an earlier run on other sessions."""
+"""Replays and forward runs: policies of an earlier run on other sessions."""
 
 import operator
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ def _in_days(windows: Sequence[Dates]) -> list[Window]:
 
 
 def fold_dates(plan: RunPlan) -> tuple[FoldDates, ...]:
-    """Folds of a run by dates; a paper run without sessions yet tests from the last known one."""
+    """Folds of a run by dates; a forward run without sessions yet tests from the last known one."""
     sessions, last = plan.panel.sessions, len(plan.panel.sessions) - 1
 
     def dates(windows: Sequence[Window]) -> tuple[Dates, ...]:
@@ -132,7 +132,7 @@ def replay_plan(
     return RunPlan(spec, panel, panel_digest(panel), folds, "replay", parent.run_id)
 
 
-def paper_plan(spec: ExperimentSpec, panel: MarketPanel, parent: Parent) -> RunPlan:
+def forward_plan(spec: ExperimentSpec, panel: MarketPanel, parent: Parent) -> RunPlan:
     """Plan the parent's last policies over every session since its test window, from cash.
 
     Raises:
@@ -144,11 +144,11 @@ def paper_plan(spec: ExperimentSpec, panel: MarketPanel, parent: Parent) -> RunP
     start = int(np.searchsorted(panel.sessions, np.datetime64(tested_to), side="right"))
     if panel.sessions[last] < np.datetime64(tested_to) or not start:
         raise ValueError(
-            f"a paper account continues after {tested_to}, the last test session of its parent, but the market ends on "
+            f"a forward run continues after {tested_to}, the last test session of its parent, but the market ends on "
             f"{panel.sessions[last]}; deliver the bars since"
         )
     folds = (_fold(panel, parent.folds[-1], start, last),)
-    return RunPlan(spec, panel, panel_digest(panel), folds, "paper", parent.run_id)
+    return RunPlan(spec, panel, panel_digest(panel), folds, "forward", parent.run_id)
 
 
 def _folds_between(panel: MarketPanel, folds: Sequence[FoldDates], start: int, end: int) -> tuple[Fold, ...]:

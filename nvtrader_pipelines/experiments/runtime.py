@@ -10,17 +10,18 @@ import polars as pl
 
 from nvtrader_pipelines.evaluation.backtest import BacktestRecord, WalkStep, walk
 from nvtrader_pipelines.evaluation.splits import Fold
-from nvtrader_pipelines.evaluation.walk_forward_evaluation import EVALUATION, MIN_SESSIONS, evaluate
+from nvtrader_pipelines.evaluation.verdict_tables import EVALUATION
+from nvtrader_pipelines.evaluation.walk_forward_evaluation import MIN_SESSIONS, evaluate
 from nvtrader_pipelines.experiments.plan import PHASES, FoldSeed, RunPlan
 from nvtrader_pipelines.experiments.policy_accounts import build_accounts, choose_seed
 from nvtrader_pipelines.experiments.progress import Progress, Stage
 from nvtrader_pipelines.experiments.run_store import RunStore, TrainedPolicy
-from nvtrader_pipelines.experiments.stages import ProgressFormatter, equity_stages, paper_stages
+from nvtrader_pipelines.experiments.stages import ProgressFormatter, equity_stages, forward_stages
 from nvtrader_pipelines.experiments.thresholds import fit_thresholds
 from nvtrader_pipelines.policies.agents import Learner
 from nvtrader_pipelines.policies.archive import read_card, write_archive
+from nvtrader_pipelines.policies.rollout_tables import TRAINING_CURVE, TRAJECTORY
 from nvtrader_pipelines.policies.training import Checkpointed, Finished, Stepped, TrainingEvent, TrainingTask, train_all
-from nvtrader_pipelines.policies.trajectory import TRAJECTORY
 from nvtrader_pipelines.portfolio.pipeline import Thresholds
 
 TRAINING_SHARE = 0.9  # of a run's time that goes to training
@@ -70,10 +71,10 @@ class Runtime:
         record = yield from self._walk(WHOLE, equity_stages)
         yield self._verdict(record)
 
-    def paper(self) -> Steps:
+    def forward(self) -> Steps:
         """Walk the parent's last policies over the sessions since, with every bar, signal, order and fill."""
-        yield from self._start(f"paper account of {self.plan.parent_run_id}")
-        record = yield from self._walk(WHOLE, paper_stages)
+        yield from self._start(f"forward run of {self.plan.parent_run_id}")
+        record = yield from self._walk(WHOLE, forward_stages)
         yield self._verdict(record)
 
     def _start(self, what: str) -> Steps:
@@ -276,5 +277,4 @@ def training_curves(archives: Mapping[FoldSeed, bytes]) -> pl.DataFrame:
         for (fold, seed), content in sorted(archives.items())
         for timesteps, reward in read_card(content).learning_curve
     ]
-    schema = {"fold": pl.Int32, "seed": pl.Int32, "timesteps": pl.Int64, "mean_reward": pl.Float64}
-    return pl.DataFrame(rows, schema=schema, orient="row")
+    return pl.DataFrame(rows, schema=TRAINING_CURVE, orient="row")

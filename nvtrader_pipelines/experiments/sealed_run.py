@@ -76,7 +76,7 @@ class SealedRun(BaseModel):
 
     @property
     def as_parent(self) -> Parent:
-        """Parent of replays and paper runs."""
+        """Parent of replays and forward runs."""
         return Parent(self.run_id, self.folds)
 
     @property

@@ -1,4 +1,4 @@
-"""Progress events of a walk: equity of a test, or every bar, signal, order and fill of a paper run."""
+"""Progress events of a walk: equity of a test, or every bar, signal, order and fill of a forward run."""
 
 from collections.abc import Callable, Iterator
 
@@ -7,6 +7,7 @@ import numpy as np
 from nvtrader_pipelines.evaluation.backtest import WalkStep
 from nvtrader_pipelines.experiments.plan import RunPlan
 from nvtrader_pipelines.experiments.progress import Stage
+from nvtrader_pipelines.portfolio.cash import CASH
 
 ProgressEvent = tuple[Stage, str, dict[str, float]]
 ProgressFormatter = Callable[[RunPlan, WalkStep, int], Iterator[ProgressEvent]]  # for account `i` of a step
@@ -19,7 +20,7 @@ def equity_stages(plan: RunPlan, step: WalkStep, i: int) -> Iterator[ProgressEve
     yield "evaluate.step", f"{step.session}: equity {equity:.4f}", {"equity": equity}
 
 
-def paper_stages(plan: RunPlan, step: WalkStep, i: int) -> Iterator[ProgressEvent]:
+def forward_stages(plan: RunPlan, step: WalkStep, i: int) -> Iterator[ProgressEvent]:
     """Yield signal, order, fill, and bar and equity of each close until the next decision."""
     yield "signal.emitted", f"{step.session}: {_largest(plan, step, i)}", _weights(plan, step, i)
     yield "order.placed", f"{step.session}: order for the next fill", {}
@@ -38,7 +39,7 @@ def paper_stages(plan: RunPlan, step: WalkStep, i: int) -> Iterator[ProgressEven
 
 def _weights(plan: RunPlan, step: WalkStep, i: int) -> dict[str, float]:
     """Target weights by name, cash last."""
-    return dict(zip([*plan.panel.symbols, "cash"], step.target[i].tolist(), strict=True))
+    return dict(zip([*plan.panel.symbols, CASH], step.target[i].tolist(), strict=True))
 
 
 def _largest(plan: RunPlan, step: WalkStep, i: int) -> str:

@@ -25,6 +25,7 @@ from nvtrader_pipelines.figures.canvas import (
     png,
     readable,
 )
+from nvtrader_pipelines.market.calendar import SESSIONS_PER_YEAR
 
 HINDSIGHT = "Regimes are labeled with hindsight: they show where a policy earned, but no policy could have known them."
 RANKS = "Labeled with hindsight: no policy could have known them. Names rank slopes: in a rising market sideways rises."
@@ -38,7 +39,7 @@ _COLORS = {
     "strong_up": BLUE,
 }
 _BAR_COLORS = (BLUE, ORANGE, GREEN)
-_NEWEST = 3 * 252  # sessions in the lower panel, at most a third of the history
+_NEWEST = 3 * SESSIONS_PER_YEAR  # sessions in the lower panel, at most a third of the history
 _WIDE = 5.0  # ratio of highest to lowest level from which 1-2-5 ticks suffice
 _GROUP = 0.8  # share of a regime's width taken by bars
 
@@ -130,7 +131,8 @@ def _key_to_regimes(figure: Figure, ordered: pl.DataFrame) -> None:
     for k, (regime, count, n_segments, mean, _) in enumerate(found.iter_rows()):
         top = 0.84 - 0.17 * k
         figure.text(0.77, top, f"■ {readable(regime)}", color=ink(_COLORS[regime]), fontsize=TEXT, fontweight="bold")
-        text = f"{count / len(ordered):.0%} of sessions\n{n_segments} segments\nmean {252 * mean:+.0%} per year"
+        yearly = f"mean {SESSIONS_PER_YEAR * mean:+.0%} per year"
+        text = f"{count / len(ordered):.0%} of sessions\n{n_segments} segments\n{yearly}"
         figure.text(0.785, top - 0.015, text, fontsize=TEXT, color=GREY, va="top", linespacing=1.25)
 
 

@@ -21,7 +21,7 @@ from nvtrader_pipelines.evaluation.invariants import equity_gaps, off_simplex, r
 from nvtrader_pipelines.evaluation.splits import Fold
 from nvtrader_pipelines.policies.baselines import BuyAndHold, EqualWeight
 from nvtrader_pipelines.policies.policy import Decision
-from nvtrader_pipelines.policies.trajectory import TRAJECTORY
+from nvtrader_pipelines.policies.rollout_tables import TRAJECTORY
 from tests.panels import DELISTED, INELIGIBLE, LAST_PRICE, MAX_GAP, NEVER, cut, eventful_panel, with_other_future
 
 PANEL = eventful_panel()
@@ -301,8 +301,8 @@ def test_a_walk_hands_out_its_steps_and_ends_with_the_record():
 
 
 @pytest.mark.parametrize(("last", "n_orders"), [(98, 0), (99, 1)])
-def test_paper_walk_places_an_order_due_at_the_last_close(last, n_orders):
-    steps = list(walk(PANEL, SPEC, [Fold(0, 0, 33, 40, last)], policy_accounts(1), "paper"))
+def test_forward_walk_places_an_order_due_at_the_last_close(last, n_orders):
+    steps = list(walk(PANEL, SPEC, [Fold(0, 0, 33, 40, last)], policy_accounts(1), "forward"))
     assert not any(step.is_last for step in steps)
     assert [step.fill_session for step in steps if step.outcome is None] == [None] * n_orders
 

@@ -10,7 +10,7 @@ from nvtrader_pipelines.experiments.replay import (
     FoldDates,
     Parent,
     fold_dates,
-    paper_plan,
+    forward_plan,
     recorded_fold_numbers,
     replay_plan,
 )
@@ -146,7 +146,7 @@ def test_recorded_fold_numbers_are_folds_or_shared_blocks(plan):
 
 
 @EITHER
-@pytest.mark.parametrize("again", [replay_plan, paper_plan])
+@pytest.mark.parametrize("again", [replay_plan, forward_plan])
 def test_validation_only_policies_cannot_be_replayed(spec, again):
     run = planned(spec)
     with pytest.raises(ValueError, match="it is for validation only; train the experiment with the walk_forward"):

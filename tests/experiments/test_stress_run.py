@@ -8,7 +8,7 @@ from nvtrader_pipelines.envs.accounts import Accounts
 from nvtrader_pipelines.evaluation.splits import Holdout, PurgedKFold
 from nvtrader_pipelines.evaluation.stress import BootstrappedWindow, CostTimes, Gap, HistoricWindow
 from nvtrader_pipelines.evaluation.stress.suite import WARM_UP, StressTest, apply_scenarios
-from nvtrader_pipelines.evaluation.stress.verdict import STRESS
+from nvtrader_pipelines.evaluation.verdict_tables import STRESS
 from nvtrader_pipelines.experiments.plan import RunPlan
 from nvtrader_pipelines.experiments.policy_accounts import build_accounts
 from nvtrader_pipelines.experiments.stress_run import StressRun, out_of_sample, standard_stress_test, stressed_accounts

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from nvtrader_pipelines.evaluation.prudex.holdings import holding_windows, holdings
-from nvtrader_pipelines.evaluation.prudex.measures import AXES, MEASURES, OF_AXIS, PRUDEX, RANKED, RING, STATISTICS
+from nvtrader_pipelines.evaluation.prudex.measures import AXES, MEASURES, OF_AXIS, RANKED, RING, STATISTICS
 from nvtrader_pipelines.evaluation.prudex.measures_table import (
     ANSWERS,
     profile_measures,
@@ -20,6 +20,7 @@ from nvtrader_pipelines.evaluation.prudex.record import BASELINE, REFERENCE, SEE
 from nvtrader_pipelines.evaluation.prudex.return_windows import return_windows
 from nvtrader_pipelines.evaluation.prudex.scores import with_scores
 from nvtrader_pipelines.evaluation.prudex.surrogates import surrogate_measures
+from nvtrader_pipelines.evaluation.verdict_tables import PRUDEX
 
 _COMPARED = 2.0  # markets, asset types, time scales or windows from which universality counts as reported
 _WITHOUT_SCORE = {

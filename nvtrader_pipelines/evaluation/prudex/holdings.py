@@ -1,4 +1,4 @@
-"""Holdings of every account in each test window, and their statistics."""
+"""WindowHoldings of every account in each test window, and their statistics."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

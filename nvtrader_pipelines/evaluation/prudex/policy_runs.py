@@ -1,4 +1,4 @@
-"""Runs of a policy: the results of its seeds per task, a test window of a market."""
+"""PolicyRuns of a policy: the results of its seeds per task, a test window of a market."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -175,7 +175,7 @@ class UnstressedMarket:
                 f"a shock of {n_sessions} sessions from {sessions[start]} must end within the window, but that ends on "
                 f"{sessions[last]}; start earlier, shorten it, or bring more sessions to be judged on"
             )
-        if not (self.prices.traded[start] & self.names).any():
+        if not (self.prices.has_price[start] & self.names).any():
             raise ScenarioUnavailableError(
                 f"no name has a price on {sessions[start]}, where the shock starts; choose another start"
             )
@@ -228,7 +228,7 @@ class UnstressedMarket:
     @cached_property
     def _history_start(self) -> int:
         """First session of stressed panels, early enough for the last bar of every delisted name."""
-        traded = self.prices.traded[:, self.names]
+        traded = self.prices.has_price[:, self.names]
         last_bars = [np.flatnonzero(column)[-1] for column in traded.T if column.any()]
         return max(0, min(self.window[0] - self.n_before, *map(int, last_bars)))
 

@@ -10,7 +10,7 @@ from pydantic import Field
 from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.evaluation.stress.price_arrays import PriceArrays
 from nvtrader_pipelines.evaluation.stress.scenario import ScenarioUnavailableError, StressedMarket, UnstressedMarket
-from nvtrader_pipelines.market.history import carried_forward, lagged
+from nvtrader_pipelines.market.history import forward_fill, lag
 
 FloatArray = NDArray[np.float64]
 Share = Annotated[float, Field(ge=0.0, lt=1.0)]
@@ -119,8 +119,8 @@ class OneNameToZero(Component):
         """Column and past return of the name that loses."""
         prices = market.prices
         first = start - 1 - self.lookback
-        priced = market.names & prices.traded[start - 1] & prices.traded[start]
-        before = carried_forward(prices.closes[:start])[first] if first >= 0 else np.full(len(priced), np.nan)
+        priced = market.names & prices.has_price[start - 1] & prices.has_price[start]
+        before = forward_fill(prices.closes[:start])[first] if first >= 0 else np.full(len(priced), np.nan)
         gains = np.where(priced, prices.closes[start - 1] / before - 1.0, np.nan)
         if priced.sum() < 2 or np.isnan(gains).all():
             raise ScenarioUnavailableError(
@@ -231,7 +231,7 @@ class MissingData(Component):
             ScenarioUnavailableError: if the gap outlasts the window, or exceeds `max_gap` for every name.
         """
         start = market.shock_start(self.at, self.n_sessions + 1)
-        symbols, traded = np.array(market.prices.symbols), market.prices.traded
+        symbols, traded = np.array(market.prices.symbols), market.prices.has_price
         priced = market.names & traded[start]
         spared = priced & (_gaps(traded, start, start + self.n_sessions) > market.max_gap)
         drawable, n_names = np.flatnonzero(priced & ~spared), int(priced.sum())
@@ -269,7 +269,7 @@ def _return_note(stressed: StressedMarket, symbols: NDArray[np.str_], n_sessions
 def _log_returns(prices: PriceArrays, start: int, n_sessions: int) -> tuple[FloatArray, FloatArray]:
     """Log returns from the last known close to each close and each open of a stretch, (n, N); NaN if unknown."""
     stretch = slice(start, start + n_sessions)
-    before = lagged(carried_forward(prices.closes[: stretch.stop]), 1)[stretch]
+    before = lag(forward_fill(prices.closes[: stretch.stop]), 1)[stretch]
     return np.log(prices.closes[stretch] / before), np.log(prices.opens[stretch] / before)
 
 

@@ -10,6 +10,7 @@ from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.evaluation.backtest import PolicyAccount, backtest
 from nvtrader_pipelines.evaluation.statistics import max_drawdown, sharpe_ratio, total_return
 from nvtrader_pipelines.evaluation.stress.scenario import UNSTRESSED, ScenarioUnavailable, StressedMarket
+from nvtrader_pipelines.evaluation.verdict_tables import STRESS
 
 AccountFactory = Callable[[StressedMarket], Sequence[PolicyAccount]]  # accounts with a policy per block
 Steps = Generator[StressedMarket | ScenarioUnavailable, None, pl.DataFrame]
@@ -17,27 +18,6 @@ MIN_SESSIONS = 63  # of a Sharpe ratio: a quarter
 MAX_COARSE_SAMPLES = 20  # up to which the 5 % quantile lies between the two worst
 REFERENCE = "equal_weight"  # baseline of the differences
 VALUE, MEDIAN, FIVE_PERCENT, WORST = "value", "median", "worst_5_percent", "worst"  # value: of one market or none
-STRESS = {  # a row per account and scenario, and per statistic where a scenario has several markets
-    "policy": pl.String,
-    "kind": pl.String,
-    "scenario": pl.String,
-    "statistic": pl.String,
-    "first_session": pl.Date,
-    "last_session": pl.Date,
-    "shock_session": pl.Date,
-    "n_sessions": pl.Int64,
-    "n_worlds": pl.Int64,
-    "total_return": pl.Float64,
-    "max_drawdown": pl.Float64,
-    "worst_session": pl.Float64,
-    "sharpe": pl.Float64,
-    "turnover": pl.Float64,
-    "cost": pl.Float64,
-    "sessions_to_recover": pl.Int64,
-    "difference_to_calm": pl.Float64,
-    "difference_to_equal_weight": pl.Float64,
-    "note": pl.String,
-}
 STATISTICS = {MEDIAN: 0.5, FIVE_PERCENT: 0.05, WORST: 0.0}  # quantile over the markets of a scenario
 _BAD_IF_LOW = ("total_return", "worst_session", "sharpe", "difference_to_calm", "difference_to_equal_weight")
 _MEASURES = (*_BAD_IF_LOW, "max_drawdown", "turnover", "cost", "sessions_to_recover")
@@ -110,7 +90,7 @@ def _account_rows(
     environment: EnvSpec, stressed: StressedMarket, accounts: Sequence[PolicyAccount], number: int
 ) -> pl.DataFrame:
     """Row per account of one market, without the differences."""
-    stressed_environment = environment.with_costs_times(stressed.cost_factor)
+    stressed_environment = environment.scale_costs(stressed.cost_factor)
     curves = backtest(stressed.panel, stressed_environment, stressed.blocks, accounts).equity_curves
     days = stressed.panel.sessions
     common = {

@@ -8,10 +8,10 @@ from datetime import date, timedelta
 from decimal import ROUND_DOWN, Decimal
 from itertools import count
 from typing import Any, ClassVar, Literal, Self, TypeVar
-from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel, FiniteFloat, SecretStr, TypeAdapter, ValidationError
-from requests import Response
+from requests import PreparedRequest, Response
+from requests.adapters import HTTPAdapter
 from requests.exceptions import RequestException
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
 from tenacity.wait import wait_base
@@ -27,9 +27,11 @@ from nvtrader_pipelines.execution.brokers.broker import (
 )
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.orders import Fill, Order
+from nvtrader_pipelines.market.calendar import EXCHANGE_TIME
 
 with warnings.catch_warnings():  # alpaca-py 0.44 imports its streams, which nothing here needs, with it
     warnings.filterwarnings("ignore", message="websockets.legacy is deprecated", category=DeprecationWarning)
+    from alpaca.common.constants import DEFAULT_RETRY_EXCEPTION_CODES
     from alpaca.common.enums import Sort
     from alpaca.common.exceptions import APIError
     from alpaca.trading.client import TradingClient
@@ -42,7 +44,6 @@ Answer = TypeVar("Answer")
 UNAUTHORIZED, NOT_FOUND, TOO_MANY_REQUESTS, SERVER_ERROR = 401, 404, 429, 500
 NO_CONTENT, MOVED, BAD_REQUEST = 204, 300, 400
 REFUSED = {403, 422}  # what funds or permissions do not allow; what is not valid
-EXCHANGE = ZoneInfo("America/New_York")
 SMALLEST = Decimal("1e-9")  # shares
 PAGE = 500  # orders, the most that Alpaca lists at once
 STATUS: dict[OrderStatus, Status] = {  # any other is of an order that may still be filled
@@ -87,27 +88,37 @@ class _Activity(BaseModel):
 _Booked = TypeAdapter(list[_Activity])
 
 
-class _Client(TradingClient):
-    """alpaca-py's client with a limit of time; it asks once, for who calls it decides on asking again."""
+class _Transport(HTTPAdapter):
+    """Sends each request once, with a limit of time: the broker decides on asking again, not alpaca-py."""
 
-    def __init__(self, spec: AlpacaAccountSpec, key_id: SecretStr, secret_key: SecretStr) -> None:
-        keys = key_id.get_secret_value(), secret_key.get_secret_value()
-        super().__init__(*keys, paper=spec.paper, url_override=spec.base_url)
-        self._timeout = spec.timeout_s
-        self._session.hooks["response"].append(_refuse_redirect)
+    def __init__(self, timeout: float) -> None:
+        super().__init__()
+        self._timeout = timeout
 
-    def _one_request(self, method: str, url: str, opts: dict[str, Any], retry: int) -> Any:  # noqa: ARG002
-        answer = super()._one_request(method, url, {**opts, "timeout": self._timeout}, 0)
-        if answer is None and method != "DELETE":  # what is deleted has no answer, anything else must have
+    def send(self, request: PreparedRequest, *args: Any, **options: Any) -> Response:
+        """Send one request.
+
+        Raises:
+            _Refusal: if it is redirected, as it would go with the keys, or nothing but a deletion has no content.
+            BrokerTimeout: if alpaca-py would ask again.
+        """
+        answer = super().send(request, *args, **{**options, "timeout": self._timeout})
+        if MOVED <= answer.status_code < BAD_REQUEST:
+            answer.close()
+            raise _Refusal(answer.status_code, f"it sends on to {answer.headers.get('Location', 'nowhere')}")
+        if answer.status_code in DEFAULT_RETRY_EXCEPTION_CODES:
+            raise _no_answer(f"HTTP {answer.status_code}")
+        if answer.ok and not answer.content and request.method != "DELETE":
             raise _Refusal(NO_CONTENT, "it answered nothing")
         return answer
 
 
-def _refuse_redirect(response: Response, **_: Any) -> None:
-    """Nothing is sent on to another address, for it would go with the keys; alpaca-py takes it for an answer."""
-    if MOVED <= response.status_code < BAD_REQUEST:
-        response.close()
-        raise _Refusal(response.status_code, f"it sends on to {response.headers.get('Location', 'nowhere')}")
+def _client(spec: AlpacaAccountSpec, key_id: SecretStr, secret_key: SecretStr) -> TradingClient:
+    keys = key_id.get_secret_value(), secret_key.get_secret_value()
+    client = TradingClient(*keys, paper=spec.paper, url_override=spec.base_url)
+    for scheme in ("https://", "http://"):
+        client._session.mount(scheme, _Transport(spec.timeout_s))  # noqa: SLF001 - alpaca-py has no other way to limit time
+    return client
 
 
 @dataclass(frozen=True)
@@ -122,7 +133,7 @@ class AlpacaBroker:
     @classmethod
     def connect(cls, spec: AlpacaAccountSpec, key_id: SecretStr, secret_key: SecretStr) -> Self:
         """The account of two keys; nothing is asked of it yet."""
-        return cls(_Client(spec, key_id, secret_key), spec.retries + 1)
+        return cls(_client(spec, key_id, secret_key), spec.retries + 1)
 
     def holdings(self) -> Holdings:
         """What is held now as Alpaca says it: a debt is negative cash, what is sold short negative shares.
@@ -327,6 +338,6 @@ def _fill(order: AlpacaOrder) -> Fill | None:
         quantity=quantity,
         price=price,
         cost=0.0,
-        session=(order.filled_at or order.updated_at).astimezone(EXCHANGE).date(),
+        session=(order.filled_at or order.updated_at).astimezone(EXCHANGE_TIME).date(),
         complete=order.status is OrderStatus.FILLED,
     )

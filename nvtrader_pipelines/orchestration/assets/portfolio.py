@@ -10,6 +10,7 @@ import polars as pl
 
 from nvtrader_pipelines.desk.desk import Desk
 from nvtrader_pipelines.desk.rebalancing import rivals
+from nvtrader_pipelines.desk.row_checks import hold
 from nvtrader_pipelines.figures import account_figures, plan_figures, stages_figures
 from nvtrader_pipelines.orchestration.assets.active_policy import ACTIVE_POLICY_KEY
 from nvtrader_pipelines.orchestration.progress import ProgressLog
@@ -23,8 +24,9 @@ from nvtrader_pipelines.orchestration.rebalancing import (
     said_since,
 )
 from nvtrader_pipelines.orchestration.reports import keep_pictures, markdown_table, written
-from nvtrader_pipelines.orchestration.resources import DeskResource, WarehouseResource
+from nvtrader_pipelines.orchestration.resources import DeskResource
 from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import (
     ORDERS,
     PORTFOLIO_STATE,
@@ -37,15 +39,12 @@ ORDERS_KEY = dg.AssetKey(["portfolio", "orders"])
 STATE_KEY = dg.AssetKey(["portfolio", "portfolio_state"])
 TARGET_KEY = dg.AssetKey(["portfolio", "target_weights"])
 PLAN_KEY = dg.AssetKey(["portfolio", "rebalance_plan"])
-BLOCKING = [  # what `orders` asks for; reconciliation is not among them, as the desk itself refuses
-    dg.AssetCheckKey(ORDERS_KEY, "audit_is_whole"),
-    dg.AssetCheckKey(ORDERS_KEY, "no_nan"),
-    dg.AssetCheckKey(STATE_KEY, "no_nan"),
-    dg.AssetCheckKey(TARGET_KEY, "weights_sum_to_one"),
-    dg.AssetCheckKey(TARGET_KEY, "no_nan"),
-    dg.AssetCheckKey(PLAN_KEY, "limits_hold"),
-    dg.AssetCheckKey(PLAN_KEY, "no_nan"),
-]
+CHECKED = {  # checks that hold an account from when its rows are written until they pass
+    ORDERS: ("no_nan",),
+    PORTFOLIO_STATE: ("no_nan",),
+    TARGET_WEIGHTS: ("weights_sum_to_one", "no_nan"),
+    REBALANCE_PLAN: ("limits_hold", "no_nan"),
+}
 # One at a time, as the pool allows: a run by hand lacks the tag that holds back a second run of the job `rebalance`.
 step_of_account = partial(dg.asset, group_name="portfolio", code_version="1", pool="account")
 
@@ -57,14 +56,14 @@ step_of_account = partial(dg.asset, group_name="portfolio", code_version="1", po
 )
 def orders(
     context: dg.AssetExecutionContext,
-    warehouse: WarehouseResource,
+    store: dg.ResourceParam[Store],
     desk: DeskResource,
     progress: dg.ResourceParam[ProgressLog],
 ) -> dg.MaterializeResult:
     """What the plan that waited made of the session: orders from drifted holdings, sells first, each placed once."""
-    require_passed(context.instance, BLOCKING, desk.account, context.run.run_id)
-    trading = desk.of(warehouse)
-    require_bars(trading.lake, context.run.tags.get(SESSION))
+    require_passed(store.home, desk.account)
+    trading = desk.of(store)
+    require_bars(trading.store, context.run.tags.get(SESSION))
     executed(trading, progress.to(context), acknowledge=desk.acknowledge)
     events = said_since(trading, context.instance, context.run.run_id)
     trading.mirror()
@@ -82,15 +81,15 @@ def orders(
     kinds={"iceberg", "sqlite"},
     deps=[ORDERS_KEY],
 )
-def portfolio_state(warehouse: WarehouseResource, desk: DeskResource) -> dg.MaterializeResult:
+def portfolio_state(store: dg.ResourceParam[Store], desk: DeskResource) -> dg.MaterializeResult:
     """The account marked to the close, and its holdings against those of the broker's books."""
-    trading = desk.of(warehouse)
+    trading = desk.of(store)
     with asked_again():
         trading.settle()
     trading.mirror()
     states = of_account(trading, PORTFOLIO_STATE)
-    figures = account_figures(states, rivals(trading.lake, states))
-    pictures = keep_pictures(warehouse.home, "portfolio_state", figures, desk.account)
+    figures = account_figures(states, rivals(trading.store, states))
+    pictures = keep_pictures(store.home, "portfolio_state", figures, desk.account)
     return told(trading, PORTFOLIO_STATE, {**pictures, **figures_of(states)})
 
 
@@ -99,14 +98,14 @@ def portfolio_state(warehouse: WarehouseResource, desk: DeskResource) -> dg.Mate
     kinds={"iceberg", "pytorch"},
     deps=[STATE_KEY],
 )
-def target_weights(warehouse: WarehouseResource, desk: DeskResource) -> dg.MaterializeResult:
+def target_weights(store: dg.ResourceParam[Store], desk: DeskResource) -> dg.MaterializeResult:
     """What the active policy wants at the close, after each stage of the weight pipeline."""
-    trading = desk.of(warehouse)
+    trading = desk.of(store)
     with asked_again():
         trading.propose()
     trading.mirror()
     figures = stages_figures(of_account(trading, TARGET_WEIGHTS))
-    return told(trading, TARGET_WEIGHTS, keep_pictures(warehouse.home, "target_weights", figures, desk.account))
+    return told(trading, TARGET_WEIGHTS, keep_pictures(store.home, "target_weights", figures, desk.account))
 
 
 @step_of_account(
@@ -114,26 +113,28 @@ def target_weights(warehouse: WarehouseResource, desk: DeskResource) -> dg.Mater
     kinds={"iceberg"},
     deps=[TARGET_KEY],
 )
-def rebalance_plan(warehouse: WarehouseResource, desk: DeskResource) -> dg.MaterializeResult:
+def rebalance_plan(store: dg.ResourceParam[Store], desk: DeskResource) -> dg.MaterializeResult:
     """The plan for the next session, with what compliance found: cleared, waiting for a person, or blocked."""
-    trading = desk.of(warehouse)
+    trading = desk.of(store)
     cleared(trading, acknowledge=desk.acknowledge)
     trading.mirror()
     plans = of_account(trading, REBALANCE_PLAN)
-    pictures = keep_pictures(warehouse.home, "rebalance_plan", plan_figures(plans), desk.account)
+    pictures = keep_pictures(store.home, "rebalance_plan", plan_figures(plans), desk.account)
     return told(trading, REBALANCE_PLAN, {**pictures, **findings_of(plans)})
 
 
 def of_account(desk: Desk, table: Table) -> pl.DataFrame:
     """The account's rows, oldest session first."""
-    return desk.lake.read(table, {"account": [desk.account]}).sort("session", maintain_order=True)
+    return desk.store.tables.read(table, {"account": [desk.account]}).sort("session", maintain_order=True)
 
 
 def told(desk: Desk, table: Table, extra: Mapping[str, Any]) -> dg.MaterializeResult:
-    """The report of a table of the account just mirrored, with the state of the kill switch."""
-    halted = FileKillSwitch(desk.lake.home).engaged()
+    """Hold the account until the table's checks pass, and report its rows and the state of the kill switch."""
+    for check in CHECKED[table]:
+        hold(desk.store.home, desk.account, f"{table.name}.{check}")
+    halted = FileKillSwitch(desk.store.home).engaged()
     switch = {"account": desk.account, "kill_switch": f"HALTED: {halted}" if halted else "not engaged"}
-    return written(desk.lake, table, len(of_account(desk, table)), {**switch, **extra})
+    return written(desk.store, table, len(of_account(desk, table)), {**switch, **extra})
 
 
 def figures_of(states: pl.DataFrame) -> dict[str, float | str]:

@@ -15,15 +15,15 @@ from nvtrader_pipelines.service.cli import (
     components,
     experiments,
     halt,
-    paper,
     plans,
     policies,
     portfolio,
     runs,
     scoreboard,
+    trade,
 )
 from nvtrader_pipelines.service.cli.errors import FAILED, one_sentence
-from nvtrader_pipelines.service.cli.options import EPILOG, AsJson, Form, QueryCommand, Verbose, found_home
+from nvtrader_pipelines.service.cli.options import EPILOG, AsJson, Form, Verbose, found_home, open_store
 from nvtrader_pipelines.service.cli.tables import Format, wide_console, write_rows
 
 app = typer.Typer(
@@ -39,9 +39,8 @@ app.add_typer(runs.app, name="runs")
 app.add_typer(policies.app, name="policies")
 app.command("components", epilog=EPILOG)(components.components)
 app.command("schema", epilog=EPILOG)(components.schema)
-app.command("judge", epilog=EPILOG)(scoreboard.judge)
-app.command("scoreboard", epilog=EPILOG)(scoreboard.scoreboard)
-app.command("paper", epilog=EPILOG)(paper.paper)
+app.add_typer(scoreboard.app, name="scoreboard")
+app.command("trade", epilog=EPILOG)(trade.trade)
 app.add_typer(portfolio.app, name="portfolio")
 app.add_typer(plans.app, name="plans")
 app.command("halt", epilog=EPILOG)(halt.halt)
@@ -49,7 +48,7 @@ app.command("resume", epilog=EPILOG)(halt.resume)
 
 
 @app.command(epilog=EPILOG)
-def run(
+def materialize(
     experiment: Annotated[
         list[str] | None, typer.Argument(help="Names to run; all of data/experiments if none.")
     ] = None,
@@ -57,7 +56,7 @@ def run(
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
-    """Materialise the whole graph, recomputing only what changed, and print the results."""
+    """Materialize the whole graph, recomputing only what changed, and print the results."""
     experiments.run_experiments(experiment or [], as_json=as_json, verbose=verbose)
 
 
@@ -74,7 +73,7 @@ def ui(
         raise typer.Exit(serve(found_home(), port))
 
 
-@app.command(cls=QueryCommand, epilog=EPILOG)
+@app.command(epilog=EPILOG)
 def sql(
     query: Annotated[str | None, typer.Argument(help="A query; without one, an interactive shell.")] = None,
     *,
@@ -86,11 +85,11 @@ def sql(
     from nvtrader_pipelines.storage.views import query_views
 
     with one_sentence(verbose=verbose):
-        home = found_home()
+        store = open_store()
         if query is None:
-            shell(home, form)
+            shell(store, form)
         else:
-            write_rows(query_views(home, query), form)
+            write_rows(query_views(store, query), form)
 
 
 @app.command(epilog=EPILOG)
@@ -106,8 +105,8 @@ def report(
     from nvtrader_pipelines.service.report.report import write_report
 
     with one_sentence(verbose=verbose):
-        home = found_home()
-        path, facts = write_report(home, output or home.report)
+        store = open_store()
+        path, facts = write_report(store, output or store.home.report)
         if as_json:
             sys.stdout.write(json.dumps({"path": str(path), **facts}, indent=1) + "\n")
             return
@@ -120,10 +119,8 @@ def report(
 @app.command(epilog=EPILOG)
 def tables(*, form: Form = Format.TABLE, verbose: Verbose = False) -> None:
     """List every table with its rows, size and snapshot."""
-    from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
-
     with one_sentence(verbose=verbose):
-        write_rows(Warehouse(found_home()).describe_all(), form)
+        write_rows(open_store().tables.describe_all(), form)
 
 
 @app.command(epilog=EPILOG)
@@ -134,7 +131,7 @@ def doctor(*, as_json: AsJson = False, verbose: Verbose = False) -> None:
     from nvtrader_pipelines.service.cli.doctor import diagnose
 
     with one_sentence(verbose=verbose):
-        findings = diagnose(found_home())
+        findings = diagnose(open_store())
         if as_json:
             sys.stdout.write(json.dumps([asdict(finding) for finding in findings], indent=1) + "\n")
         else:

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nvtrader_pipelines.service.cli.errors import one_sentence
-from nvtrader_pipelines.service.cli.options import EPILOG, Account, AsJson, Verbose, found_home, hand_on, person
+from nvtrader_pipelines.service.cli.options import (
+    EPILOG,
+    Account,
+    AsJson,
+    Verbose,
+    open_store,
+    person,
+    refuse_options_before_command,
+)
 from nvtrader_pipelines.service.cli.tables import print_line, print_lines, print_part
 
 if TYPE_CHECKING:
@@ -23,24 +31,25 @@ def portfolio(
     context: typer.Context, account: Account = "paper", *, as_json: AsJson = False, verbose: Verbose = False
 ) -> None:
     """Show where an account stands: positions, cash, equity, the last plan, what waits, whether trading is stopped."""
-    hand_on(context)
+    refuse_options_before_command(context)
     if context.invoked_subcommand is None:
         _show(account, as_json=as_json, verbose=verbose)
 
 
-@app.command(epilog=EPILOG)
-def accept(reason: Why, account: Account = "paper", *, as_json: AsJson = False, verbose: Verbose = False) -> None:
+@app.command("accept-differences", epilog=EPILOG)
+def accept_differences(
+    reason: Why, account: Account = "paper", *, as_json: AsJson = False, verbose: Verbose = False
+) -> None:
     """Take what an account holds as it is, where it differs from what was expected; it then trades on."""
     from nvtrader_pipelines.desk.desk import Desk
-    from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
     from nvtrader_pipelines.storage.views import publish
 
     with one_sentence(verbose=verbose):
-        lake, by = Warehouse(found_home()), person()
-        desk = Desk.open(lake, account, by=by)
+        store, by = open_store(), person()
+        desk = Desk.open(store, account, by=by)
         event = desk.accept(by, reason)
         desk.mirror()
-        publish(lake)
+        publish(store)
         if as_json:
             sys.stdout.write(json.dumps(event.model_dump(mode="json"), indent=1) + "\n")
         else:
@@ -55,22 +64,20 @@ def _show(account: str, *, as_json: bool, verbose: bool) -> None:
     from nvtrader_pipelines.promotion.recency import told_until
     from nvtrader_pipelines.promotion.rounds import newer_than_active
     from nvtrader_pipelines.service.documents.account_facts import AccountFacts, standing
-    from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
-    from nvtrader_pipelines.storage.panels import Panels
 
     with one_sentence(verbose=verbose):
-        home = found_home()
-        lake, kind, active = Warehouse(home), read_account(home, account).kind, read_active(home)
+        store = open_store()
+        kind, active = read_account(store.home, account).kind, read_active(store)
         document = {
             "kind": kind,
             "active_policy": active
             and {
                 "policy": active.policy,
                 "run_id": active.run_id,
-                "may_trade": told_until(Panels(lake), active),
-                "newer": newer_than_active(lake, active),
+                "may_trade": told_until(store, active),
+                "newer": newer_than_active(store, active),
             },
-            **standing(AccountFacts.of(home, account)),
+            **standing(AccountFacts.of(store, account)),
         }
         if as_json:
             sys.stdout.write(json.dumps(document, indent=1, default=str) + "\n")
@@ -87,7 +94,7 @@ def print_standing(document: Mapping[str, Any]) -> None:
         if active
         else "none: nvtrader policies activate NAME",
         **({"it may trade": active["may_trade"], "a newer run": active["newer"] or ""} if active else {}),
-        **(_book_lines(document) if "session" in document else {"session": "not opened yet: nvtrader paper"}),
+        **(_book_lines(document) if "session" in document else {"session": "not opened yet: nvtrader trade"}),
         "last plan": _plan_line(document["last_plan"]),
         "waits for you": ", ".join(document["waiting"]),
         "open orders": ", ".join(document["open_orders"]),
@@ -127,7 +134,7 @@ def _reconciliation_line(document: Mapping[str, Any]) -> str:
     found, accepted = "; ".join(document["differences"]), document["accepted"]
     if accepted:
         return f"differs: {found}; accepted by {accepted['by']}: {accepted['reason']}"
-    return f"DIFFERS: {found}; nothing trades on until it is put right, or: nvtrader portfolio accept"
+    return f"DIFFERS: {found}; nothing trades on until it is put right, or: nvtrader portfolio accept-differences"
 
 
 def _plan_line(plan: Mapping[str, Any] | None) -> str:

@@ -38,5 +38,5 @@ def test_scaled_keeps_bits_at_factor_one_and_extends_the_last_factor():
 def test_without_does_not_change_the_original_prices():
     prices = random_walks()
     missing = prices.without(10, 12, np.array([True, False, False, True]))
-    assert np.argwhere(~missing.traded).tolist() == [[10, 0], [10, 3], [11, 0], [11, 3]]
-    assert prices.traded.all()
+    assert np.argwhere(~missing.has_price).tolist() == [[10, 0], [10, 3], [11, 0], [11, 3]]
+    assert prices.has_price.all()
