@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -13,11 +13,10 @@ from nvtrader_pipelines.experiments.identity import run_code
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef, SealedRun
 from nvtrader_pipelines.promotion.verification import require_usable, sealed_run
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.files import is_given, locked, write_atomically
+from nvtrader_pipelines.storage.files import locked, write_atomically
 from nvtrader_pipelines.storage.store import Store
 
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-TICK = timedelta(microseconds=1)
 RunId = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
 
 
@@ -82,7 +81,6 @@ def read_active(store: Store) -> ActivePolicy | None:
     if not _pending(store).exists():
         with contextlib.suppress(StorageError):  # another process may be activating: see when it has ended
             return _audited(store)
-    is_given(store.home.active_policy)  # else its folder leads nowhere, and has no place for a lock
     with locked(_lock(store)):
         _finish(store)
         return _audited(store)
@@ -107,14 +105,12 @@ def activate(store: Store, ref: PolicyRef, by: str, reason: str, clock: Callable
 
     Raises:
         StorageError: if the run is unknown or not sealed, has no such policy, is for validation only, its files are
-            missing or changed, they do not open on the market as it is now, its limits are looser than the desk's, the
-            audit cannot be read, or a folder lies where the pointer is written.
+            missing or changed, they do not open on the market as it is now, its limits are looser than the desk's, or
+            the audit cannot be read.
     """
     run = sealed_run(store, ref)
     symbols = require_usable(store, run, ref.policy)
     with locked(_lock(store)):
-        for path in (store.home.active_policy, _pending(store)):
-            _require_no_folder(path)  # which no file replaces
         before = _before(store)
         if before is not None and (before.ref, before.sha256) == (PolicyRef(run.run_id, ref.policy), run.sha256):
             return before
@@ -134,8 +130,7 @@ def activate(store: Store, ref: PolicyRef, by: str, reason: str, clock: Callable
             previous_run_id=before.run_id if before else None,
             previous_policy=before.policy if before else None,
         )
-        while store.audit.has(active.event.event_id):  # the same was activated at the same moment of a clock set back
-            active = active.model_copy(update={"activated_at": active.activated_at + TICK})
+        store.audit.events()  # an audit that cannot be read stops here
         content = (active.model_dump_json(indent=1) + "\n").encode()
         write_atomically(_pending(store), content)  # until the event is kept: who reads makes good a kill in between
         write_atomically(store.home.active_policy, content)
@@ -154,9 +149,9 @@ def _before(store: Store) -> ActivePolicy | None:
 
 def _finish(store: Store) -> None:
     """Keep the event of the pointer, which may be there already, if it is the one that an activation was to write."""
-    active, to_write = None, _content(_pending(store))
-    if to_write is None:  # no activation was killed
+    if not _pending(store).exists():  # no activation was killed
         return
+    active, to_write = None, _pending(store).read_bytes()
     with contextlib.suppress(StorageError):  # no activation wrote a damaged one: who reads it next is told
         active = _read(store.home.active_policy)
     if active is not None and store.home.active_policy.read_bytes() == to_write:
@@ -197,27 +192,12 @@ def _flat(event: AuditEvent) -> dict[str, object]:
 
 def _read(path: Path) -> ActivePolicy | None:
     try:
-        content = _content(path)
-        return None if content is None else ActivePolicy.model_validate_json(content)
+        return ActivePolicy.model_validate_json(path.read_bytes()) if path.exists() else None
     except (OSError, ValidationError) as error:
         raise StorageError(
             f"{path} cannot be read as the active policy ({_reason(error)}); nothing trades until a policy is "
             "activated again, which replaces it: `nvtrader policies activate`"
         ) from error
-
-
-def _content(path: Path) -> bytes | None:
-    """What a file of an activation holds; None where nothing is in its place, for a link to nowhere is something."""
-    _require_no_folder(path)
-    return path.read_bytes() if is_given(path) else None
-
-
-def _require_no_folder(path: Path) -> None:
-    if path.is_dir():
-        raise StorageError(
-            f"{path} is a folder, where an activation writes a file; nothing trades until it is moved away; if the "
-            "pointer is gone then, a policy must be activated again: `nvtrader policies activate`"
-        )
 
 
 def _reason(error: OSError | ValidationError) -> str:

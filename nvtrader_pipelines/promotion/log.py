@@ -17,7 +17,7 @@ from nvtrader_pipelines.experiments.sealed_run import PolicyRef
 from nvtrader_pipelines.promotion.active_policy import last_activation
 from nvtrader_pipelines.promotion.gate import GateVerdict, PromotionGate
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.files import is_given, locked, write_atomically
+from nvtrader_pipelines.storage.files import locked, write_atomically
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.table import to_frame
@@ -105,7 +105,7 @@ def promotions(store: Store) -> pl.DataFrame:
     Raises:
         StorageError: if an activation died and nobody can tell whether it came about, as the audit cannot be read.
     """
-    if is_given(_claim(store.home)):
+    if _claim(store.home).exists():
         with locked(lock_of(store.home)):
             settle(store)
     return store.tables.read(PROMOTIONS)
@@ -157,7 +157,7 @@ def settle(store: Store) -> None:
     Raises:
         StorageError: as `promotions`.
     """
-    if not is_given(_claim(store.home)):
+    if not _claim(store.home).exists():
         return
     promotion_id, _, before = _claim(store.home).read_text().strip().partition(" ")
     if last_activation(store) == (before or None):

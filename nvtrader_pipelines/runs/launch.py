@@ -10,7 +10,7 @@ from nvtrader_pipelines.experiments.progress import Progress
 from nvtrader_pipelines.experiments.runtime import Runtime
 from nvtrader_pipelines.experiments.sealed_run import SealedRun
 from nvtrader_pipelines.runs.lifecycle import Launch, now, recorded
-from nvtrader_pipelines.runs.planning import read_paper, read_plan, read_replay, reopen_plan
+from nvtrader_pipelines.runs.planning import read_forward, read_plan, read_replay, reopen_plan
 from nvtrader_pipelines.runs.store import StoredRun
 from nvtrader_pipelines.storage.store import Store
 
@@ -92,7 +92,7 @@ def replay_run(
     return recorded(store.ledger, launch.row(plan, "replay"), steps)
 
 
-def paper_run(store: Store, run_id: str, launch: Launch) -> Steps:
+def forward_run(store: Store, run_id: str, launch: Launch) -> Steps:
     """Carry the last policies of a sealed run on over every session since its tests, on the market as it is now.
 
     Raises:
@@ -100,9 +100,9 @@ def paper_run(store: Store, run_id: str, launch: Launch) -> Steps:
         ValueError: if the market ends before its tests did.
     """
     parent = sealed_run(store, run_id)
-    plan = read_paper(store, parent)
-    steps = _with_policies(store, plan, runtime_of(store, plan, launch.task_id, parent).paper(), parent)
-    return recorded(store.ledger, launch.row(plan, "paper"), steps)
+    plan = read_forward(store, parent)
+    steps = _with_policies(store, plan, runtime_of(store, plan, launch.task_id, parent).forward(), parent)
+    return recorded(store.ledger, launch.row(plan, "forward"), steps)
 
 
 def replay_window(store: Store, run_id: str, days: tuple[date | None, date | None]) -> Window | None:
@@ -116,7 +116,7 @@ def replay_window(store: Store, run_id: str, days: tuple[date | None, date | Non
 
 
 def sealed_run(store: Store, run_id: str) -> SealedRun:
-    """The run whose policies are meant by the begin of a run's id; of a replay or paper account, its parent's.
+    """The run whose policies are meant by the begin of a run's id; of a replay or forward run, its parent's.
 
     Raises:
         StorageError: if no run or several begin so, or its policies are not all there.

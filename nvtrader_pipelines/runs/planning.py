@@ -7,7 +7,7 @@ import polars as pl
 
 from nvtrader_pipelines.experiments.identity import run_code
 from nvtrader_pipelines.experiments.plan import RunPlan
-from nvtrader_pipelines.experiments.replay import paper_plan, replay_plan
+from nvtrader_pipelines.experiments.replay import forward_plan, replay_plan
 from nvtrader_pipelines.experiments.sealed_run import SealedRun
 from nvtrader_pipelines.runs.tables import walk_forward_runs
 from nvtrader_pipelines.storage.errors import StorageError
@@ -68,8 +68,8 @@ def read_replay(
     return plan
 
 
-def read_paper(store: Store, parent: SealedRun) -> RunPlan:
-    """The paper account of a sealed run on the market as it is now.
+def read_forward(store: Store, parent: SealedRun) -> RunPlan:
+    """The forward run of a sealed run on the market as it is now.
 
     Raises:
         StorageError: if the experiment is not registered, or the market has no panel.
@@ -77,7 +77,7 @@ def read_paper(store: Store, parent: SealedRun) -> RunPlan:
     """
     spec = store.ledger.read(parent.partition_key)
     panel = read_panel(store.tables, spec.market.source, spec.market.symbols, spec.market.max_gap)
-    return paper_plan(spec, panel, parent.as_parent)
+    return forward_plan(spec, panel, parent.as_parent)
 
 
 def completed_run(store: Store, partition_key: str) -> str | None:

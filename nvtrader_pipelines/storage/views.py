@@ -164,7 +164,7 @@ def query_views(store: Store, query: str) -> pl.DataFrame:
     """
     home = store.home
     if not home.duckdb_file.exists():
-        raise StorageError(f"there are no tables yet: {home.duckdb_file} is missing; run `nvtrader run` first")
+        raise StorageError(f"there are no tables yet: {home.duckdb_file} is missing; run `nvtrader materialize` first")
     store.tables.snapshot_id(RUNS)  # refuses a warehouse that was moved or copied: the views would read the old one
     try:
         with duckdb.connect(str(home.duckdb_file), read_only=True) as connection:
@@ -173,7 +173,7 @@ def query_views(store: Store, query: str) -> pl.DataFrame:
         if "No files found" in str(error):
             raise StorageError(
                 f"the views point to files that are not there; the warehouse was moved or files were deleted: put it "
-                f"back where it was built, or remove {home.warehouse} and run `nvtrader run`"
+                f"back where it was built, or remove {home.warehouse} and run `nvtrader materialize`"
             ) from error
         said = str(error).partition("\n\nLINE")[0]  # the rest draws an arrow
         raise StorageError(f"the query failed: {' '.join(said.split())}") from error

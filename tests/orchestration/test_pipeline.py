@@ -1,4 +1,4 @@
-"""`nvtrader run` as a person runs it: interrupted, killed, run again."""
+"""`nvtrader materialize` as a person runs it: interrupted, killed, run again."""
 
 import json
 import os
@@ -91,7 +91,7 @@ def assert_no_half_run(home) -> None:
 def test_training_that_is_interrupted_and_killed_is_taken_up_where_it_was(tmp_path, built_home, forked):
     home = small_home(tmp_path / "home")
 
-    with running(home, "run") as process:
+    with running(home, "materialize") as process:
         wait_for(lambda: policies(home), process)
         os.killpg(process.pid, signal.SIGINT)  # what Ctrl-C does
         output, _ = process.communicate(timeout=PATIENCE)
@@ -103,7 +103,7 @@ def test_training_that_is_interrupted_and_killed_is_taken_up_where_it_was(tmp_pa
     assert (run["status"], run["message"]) == ("interrupted", INTERRUPTED)
     kept = policies(home)
 
-    with running(home, "run") as process:
+    with running(home, "materialize") as process:
         wait_for(lambda: len(policies(home)) > len(kept), process)
         process.kill()
         process.communicate(timeout=PATIENCE)
@@ -115,7 +115,7 @@ def test_training_that_is_interrupted_and_killed_is_taken_up_where_it_was(tmp_pa
     assert listed["status"] == "interrupted"
     assert "ended before it did" in listed["message"]
 
-    finished = nvtrader(home, "run", command=forked)
+    finished = nvtrader(home, "materialize", command=forked)
     assert finished.returncode == 0, finished.stdout + finished.stderr
     assert "market: up to date" in finished.stdout
     closed = Store(home).ledger.run(run["run_id"])

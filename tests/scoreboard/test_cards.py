@@ -210,7 +210,7 @@ def test_a_history_of_nobody_names_who_there_is(store, season):
 def test_before_anybody_was_judged_the_sentence_says_what_to_run(tmp_path):
     place = small_home(tmp_path / "home")
     for ask in (scoreboard_of, rank, lambda store: history_of(store, "x")):
-        with pytest.raises(StorageError, match=r"nobody was judged yet.*nvtrader run.*nvtrader judge"):
+        with pytest.raises(StorageError, match=r"nvtrader materialize.*nvtrader scoreboard update"):
             ask(place)
 
 

@@ -14,9 +14,9 @@ from nvtrader_pipelines.service.cli.options import (
     Form,
     Verbose,
     chosen_form,
-    hand_on,
     open_store,
     person,
+    refuse_options_before_command,
 )
 from nvtrader_pipelines.service.cli.tables import Format, wide_console, write_rows
 from nvtrader_pipelines.storage.store import Store
@@ -41,7 +41,7 @@ def plans(
     verbose: Verbose = False,
 ) -> None:
     """List every plan, the newest first; or do something with one."""
-    hand_on(context)
+    refuse_options_before_command(context)
     if context.invoked_subcommand is None:
         list_(account=account, form=form, as_json=as_json, verbose=verbose)
 
@@ -56,7 +56,7 @@ def list_(
     with one_sentence(verbose=verbose):
         rows = listed_plans(_records(open_store(), account))
         if chosen_form(form, as_json=as_json) is Format.TABLE and rows.is_empty():
-            wide_console().print("no plan yet: nvtrader paper", style="dim", highlight=False)
+            wide_console().print("no plan yet: nvtrader trade", style="dim", highlight=False)
         else:
             write_rows(rows, chosen_form(form, as_json=as_json))
 

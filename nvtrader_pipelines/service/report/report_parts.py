@@ -35,7 +35,7 @@ from nvtrader_pipelines.storage.tables import (
     VALIDATION,
 )
 
-RUN = "nvtrader run"
+RUN = "nvtrader materialize"
 MINUS, UNKNOWN = "\u2212", "\u2013"
 
 
