@@ -16,6 +16,7 @@ from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.panels import Panels
 from nvtrader_pipelines.storage.tables import EVALUATIONS, PROMOTIONS, RUNS
 from nvtrader_pipelines.storage.views import query_views
+from tests.promotion.activations import forget_activations
 from tests.runs.untrained import EXPERIMENT, KEY, begun, judged, market_home, planned, sealed
 from tests.service.cli.words import is_one_sentence
 
@@ -33,9 +34,7 @@ def run(store):
 
 @pytest.fixture
 def invoke(store, run, command):
-    for folder in (store.home.runtime, store.home.audit):
-        for path in folder.glob("*"):
-            path.unlink()
+    forget_activations(store)
     return command(store.home)
 
 
