@@ -23,7 +23,7 @@ from nvtrader_pipelines.storage.tables import (
     BARS,
     DELIVERIES,
     MARKET_PANEL,
-    PROMOTIONS,
+    PROMOTION_DECISIONS,
     RATIO_CURVE,
     RUNS,
     SCOREBOARD,
@@ -77,7 +77,7 @@ OF_THE_MOMENT = {  # columns that tell when and as what commit a row was written
         "document",
     ],
     SCOREBOARD.name: ["judged_at"],
-    PROMOTIONS.name: ["considered_at"],
+    PROMOTION_DECISIONS.name: ["considered_at"],
     MARKET_PANEL.name: ["built_at", *(f"{name}_snapshot_id" for name in ("returns", "features", "clean_bars", "bars"))],
 }
 

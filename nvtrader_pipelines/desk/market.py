@@ -15,7 +15,7 @@ from nvtrader_pipelines.execution.brokers.paper_market import PaperMarket
 from nvtrader_pipelines.execution.brokers.simulated_venue import PaperBroker
 from nvtrader_pipelines.execution.brokers.venue import Venue
 from nvtrader_pipelines.execution.compliance import ComplianceData, findings_of, tighter, unbuyable
-from nvtrader_pipelines.execution.decisions import EXCHANGE, opens_after
+from nvtrader_pipelines.execution.decisions import opens_after
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.journal import Proposal
 from nvtrader_pipelines.execution.plan import Finding, RebalancePlan
@@ -23,7 +23,7 @@ from nvtrader_pipelines.execution.prices import Prices
 from nvtrader_pipelines.execution.proposals import target_volatility
 from nvtrader_pipelines.experiments.deployment import Deployment
 from nvtrader_pipelines.experiments.progress import Progress
-from nvtrader_pipelines.market.calendar import sessions
+from nvtrader_pipelines.market.calendar import EXCHANGE_TIME, sessions
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits
 from nvtrader_pipelines.promotion.active_policy import ActivePolicy, read_active, sealed_of
@@ -153,7 +153,7 @@ class DeskMarket:
         """
         if not self.is_live:
             return
-        ended, local = last_ended(now), now.astimezone(EXCHANGE)
+        ended, local = last_ended(now), now.astimezone(EXCHANGE_TIME)
         known = self.day(len(self.panel.sessions) - 1)
         if known < ended:
             raise ExecutionError(
@@ -224,7 +224,7 @@ class DeskMarket:
 
 def last_ended(now: datetime) -> date:
     """The last session of the exchange that has ended."""
-    local = now.astimezone(EXCHANGE)
+    local = now.astimezone(EXCHANGE_TIME)
     day = local.date() if local.hour >= CLOSED_AT else local.date() - timedelta(days=1)
     return sessions(day - timedelta(days=14), day)[-1].item()
 

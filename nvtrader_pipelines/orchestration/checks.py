@@ -6,7 +6,7 @@ from typing import Any
 import dagster as dg
 import pandera.errors
 import polars as pl
-from pandera.polars import DataFrameModel
+from pandera.polars import DataFrameSchema
 
 from nvtrader_pipelines.evaluation.invariants import (
     equity_gaps,
@@ -18,9 +18,9 @@ from nvtrader_pipelines.evaluation.invariants import (
 )
 from nvtrader_pipelines.experiments.sealed_run import SealedRun
 from nvtrader_pipelines.experiments.spec import MarketChoice
+from nvtrader_pipelines.market import schemas
 from nvtrader_pipelines.market.cleaning import files_without_good_rows
-from nvtrader_pipelines.market.returns import calendar_gaps, told_gaps
-from nvtrader_pipelines.market.schemas import CleanBars, Features, Quarantine, Returns
+from nvtrader_pipelines.market.returns import calendar_gaps, describe_gaps
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.reports import asset_key
 from nvtrader_pipelines.promotion.findings import (
@@ -86,14 +86,14 @@ def verdict(broken: pl.DataFrame, checked: int, severity: Any = dg.AssetCheckSev
     return dg.AssetCheckResult(passed=broken.is_empty(), severity=severity, metadata=metadata)
 
 
-def schema_check(table: Table, model: type[DataFrameModel]) -> dg.AssetChecksDefinition:
-    """A blocking check of a table against its pandera model."""
+def schema_check(table: Table, schema: DataFrameSchema) -> dg.AssetChecksDefinition:
+    """A blocking check of a table against its pandera schema."""
 
     @dg.asset_check(asset=asset_key(table), name="schema", blocking=True, description=f"{table.name} fits its schema.")
     def check(store: dg.ResourceParam[Store]) -> dg.AssetCheckResult:
         rows = store.tables.read(table)
         try:
-            model.validate(rows, lazy=True)
+            schema.validate(rows, lazy=True)
         except pandera.errors.SchemaErrors as errors:
             return verdict(pl.DataFrame(errors.failure_cases), len(rows))
         return verdict(rows.clear(), len(rows))
@@ -107,7 +107,7 @@ def calendar_has_no_gaps(store: dg.ResourceParam[Store]) -> dg.AssetCheckResult:
     rows = store.tables.read(RETURNS, columns=["source", "symbol", "session", "span"])
     gaps = calendar_gaps(rows)
     found = verdict(gaps, len(rows), dg.AssetCheckSeverity.WARN)
-    return found._replace(description="\n".join(told_gaps(gaps, MarketChoice().max_gap)[-SHOWN:]))
+    return found._replace(description="\n".join(describe_gaps(gaps, MarketChoice().max_gap)[-SHOWN:]))
 
 
 @dg.asset_check(asset=asset_key(CLEAN_BARS), description="Every delivered file gave at least one valid bar.")
@@ -258,10 +258,10 @@ def promotion_check(
 
 CHECKS = [
     enough_pairs_for_dpo,
-    schema_check(CLEAN_BARS, CleanBars),
-    schema_check(QUARANTINE, Quarantine),
-    schema_check(RETURNS, Returns),
-    schema_check(FEATURES, Features),
+    schema_check(CLEAN_BARS, schemas.CLEAN_BARS),
+    schema_check(QUARANTINE, schemas.QUARANTINE),
+    schema_check(RETURNS, schemas.RETURNS),
+    schema_check(FEATURES, schemas.FEATURES),
     calendar_has_no_gaps,
     every_file_has_a_good_bar,
     no_nan_check(RETURNS),

@@ -24,7 +24,8 @@ def asset_key(table: Table) -> dg.AssetKey:
 
 def column_schema(table: Table) -> dg.TableSchema:
     """The table's columns with their documentation."""
-    return dg.TableSchema(columns=[dg.TableColumn(name, kind, description=doc) for name, kind, doc in table.columns])
+    fields = table.iceberg_schema().fields
+    return dg.TableSchema([dg.TableColumn(each.name, str(each.field_type), description=each.doc) for each in fields])
 
 
 def table_metadata(table: Table) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from functools import partial
 import dagster as dg
 
 from nvtrader_pipelines.desk.rebalancing import nothing_to_trade
-from nvtrader_pipelines.market.calendar import is_session
+from nvtrader_pipelines.market.calendar import EXCHANGE_TIME, is_session
 from nvtrader_pipelines.orchestration.jobs import DPO_CHECK, EXPERIMENT, MARKET, PREFERENCES, REBALANCE, upkeep
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.rebalancing import SESSION
@@ -14,9 +14,8 @@ from nvtrader_pipelines.orchestration.resources import DeskResource
 from nvtrader_pipelines.storage.specs import read_experiments
 from nvtrader_pipelines.storage.store import Store
 
-EXCHANGE_TIME = "America/New_York"
 on_new_york_time = partial(
-    dg.schedule, execution_timezone=EXCHANGE_TIME, default_status=dg.DefaultScheduleStatus.RUNNING
+    dg.schedule, execution_timezone=EXCHANGE_TIME.key, default_status=dg.DefaultScheduleStatus.RUNNING
 )
 
 

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
+from nvtrader_pipelines.components.ids import ID_LENGTH
 from nvtrader_pipelines.execution.audit import AuditEvent, event_id
 from nvtrader_pipelines.experiments.identity import run_code
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef, SealedRun
@@ -229,7 +230,8 @@ def sealed_of(store: Store, active: ActivePolicy) -> SealedRun:
     run = store.policies.sealed(active.partition_key, active.run_id)
     if run.sha256 != active.sha256:
         raise StorageError(
-            f"run {run.run_id} of {run.partition_key} was activated with a manifest of digest {active.sha256[:16]}, "
-            f"but that is now {run.sha256[:16]}; restore its files, or activate a policy again"
+            f"run {run.run_id} of {run.partition_key} was activated with a manifest of digest "
+            f"{active.sha256[:ID_LENGTH]}, but that is now {run.sha256[:ID_LENGTH]}; restore its "
+            "files, or activate a policy again"
         )
     return run

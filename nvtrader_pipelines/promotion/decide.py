@@ -8,6 +8,7 @@ from datetime import datetime
 import polars as pl
 from pydantic import ValidationError
 
+from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef, SealedRun
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.portfolio.costs import CostModel
@@ -28,7 +29,6 @@ from nvtrader_pipelines.storage.table import to_frame
 from nvtrader_pipelines.storage.tables import ACTIVE_POLICY, EQUITY_CURVES, RUNS, VALIDATION
 
 Clock = Callable[[], datetime]
-SHORT = 8  # digits of a run's id in a sentence
 
 
 def consider(store: Store, policy: str, by: str, clock: Clock) -> PromotionRow:
@@ -76,13 +76,13 @@ def read_gate(home: Home) -> PromotionGate:
 
 def called(ref: PolicyRef) -> str:
     """A policy as a sentence calls it."""
-    return f"{ref.policy} (run {ref.run_id[:SHORT]})"
+    return f"{ref.policy} (run {short_id(ref.run_id)})"
 
 
 def by_hand(ref: PolicyRef) -> str:
     """The command by which a person lets a policy trade that the gate did not promote."""
     _, slash, seed = ref.policy.partition("/")
-    return f"`nvtrader policies activate {ref.run_id[:SHORT]}{slash}{seed} --reason WHY`"
+    return f"`nvtrader policies activate {short_id(ref.run_id)}{slash}{seed} --reason WHY`"
 
 
 def mirror_active(store: Store) -> None:

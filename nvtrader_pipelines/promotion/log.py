@@ -21,7 +21,7 @@ from nvtrader_pipelines.storage.files import locked, write_atomically
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.table import to_frame
-from nvtrader_pipelines.storage.tables import PROMOTIONS
+from nvtrader_pipelines.storage.tables import PROMOTION_DECISIONS
 
 Decision = Literal["gate", "person"]
 OF_THE_MOMENT = ("considered_at", "by")
@@ -108,7 +108,7 @@ def promotions(store: Store) -> pl.DataFrame:
     if _claim(store.home).exists():
         with locked(lock_of(store.home)):
             settle(store)
-    return store.tables.read(PROMOTIONS)
+    return store.tables.read(PROMOTION_DECISIONS)
 
 
 def promotions_of(store: Store, ref: PolicyRef) -> pl.DataFrame:
@@ -123,11 +123,11 @@ def promotions_of(store: Store, ref: PolicyRef) -> pl.DataFrame:
 def keep(store: Store, row: PromotionRow) -> PromotionRow:
     """Write the answer, unless it is kept already; then as it was given first."""
     key = {"promotion_id": [row.promotion_id]}
-    new, known = to_frame(PROMOTIONS, [row.row()]), store.tables.read(PROMOTIONS, key)
+    new, known = to_frame(PROMOTION_DECISIONS, [row.row()]), store.tables.read(PROMOTION_DECISIONS, key)
     if known.drop(OF_THE_MOMENT).equals(new.drop(OF_THE_MOMENT)):
         by, at = known.select("by", "considered_at").row(0)
         return dataclasses.replace(row, by=by, considered_at=at)
-    store.tables.replace(PROMOTIONS, new, key)
+    store.tables.replace(PROMOTION_DECISIONS, new, key)
     return row
 
 
@@ -162,8 +162,8 @@ def settle(store: Store) -> None:
     promotion_id, _, before = _claim(store.home).read_text().strip().partition(" ")
     if last_activation(store) == (before or None):
         key = {"promotion_id": [promotion_id]}
-        rows = store.tables.read(PROMOTIONS, key)
-        store.tables.replace(PROMOTIONS, rows.with_columns(activated=pl.lit(value=False)), key)
+        rows = store.tables.read(PROMOTION_DECISIONS, key)
+        store.tables.replace(PROMOTION_DECISIONS, rows.with_columns(activated=pl.lit(value=False)), key)
     _claim(store.home).unlink()
 
 

@@ -4,9 +4,10 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
+from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef
 from nvtrader_pipelines.promotion.active_policy import ActivePolicy
-from nvtrader_pipelines.promotion.decide import SHORT, Clock, by_hand, called, consider
+from nvtrader_pipelines.promotion.decide import Clock, by_hand, called, consider
 from nvtrader_pipelines.promotion.library import named_policy
 from nvtrader_pipelines.promotion.log import PromotionRow, promotions, promotions_of
 from nvtrader_pipelines.promotion.verification import sealed_run
@@ -34,7 +35,7 @@ def newer_than_active(store: Store, active: ActivePolicy) -> str | None:
     asked = promotions_of(store, ref).filter(active_run_id=active.run_id, active_policy=active.policy, decision="gate")
     last = asked["sentence"][0] if len(asked) else "the gate was not asked yet: `nvtrader policies promote`"
     said = _replaced_by_a_person(store, ref) or last
-    newer = f"run {run_id[:SHORT]} of {experiment} is newer than the one that trades"
+    newer = f"run {short_id(run_id)} of {experiment} is newer than the one that trades"
     return f"{newer}: {said}; to let it trade all the same: {by_hand(ref)}"
 
 
@@ -96,5 +97,5 @@ def _replaced_by_a_person(store: Store, ref: PolicyRef) -> str | None:
     return (
         f"{move['by']} replaced {called(ref)} by {called(PolicyRef(move['run_id'], move['policy']))} on "
         f"{move['considered_at']:%Y-%m-%d}{reason}, which is not undone without a person: `nvtrader policies promote "
-        f"{ref.run_id[:SHORT]}` asks the gate again"
+        f"{short_id(ref.run_id)}` asks the gate again"
     )

@@ -5,6 +5,7 @@ from datetime import date
 
 import polars as pl
 
+from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.experiments.identity import run_code
 from nvtrader_pipelines.experiments.plan import RunPlan
 from nvtrader_pipelines.experiments.replay import forward_plan, replay_plan
@@ -62,8 +63,8 @@ def read_replay(
     plan = replay_plan(spec, panel, parent.as_parent, window)
     if snapshot_ids == parent.snapshot_ids and plan.panel_digest != parent.panel_digest:
         raise StorageError(
-            f"run {parent.run_id} was trained on the market {parent.panel_digest[:8]}, but its snapshots give "
-            f"{plan.panel_digest[:8]} by this version's code; replay it with the version {parent.code_version}"
+            f"run {parent.run_id} was trained on the market {short_id(parent.panel_digest)}, but its snapshots give "
+            f"{short_id(plan.panel_digest)} by this version's code; replay it with the version {parent.code_version}"
         )
     return plan
 

@@ -25,8 +25,7 @@ WALK_FORWARD = "walk_forward"  # the kind of run that counts and is summed up: t
 
 def keyed(table: Table, rows: pl.DataFrame, keys: dict[str, str]) -> pl.DataFrame:
     """The rows with those keys of a run that the table has columns for."""
-    columns = {column.name for column in table.fields}
-    return rows.with_columns(pl.lit(value).alias(name) for name, value in keys.items() if name in columns)
+    return rows.with_columns(pl.lit(value).alias(name) for name, value in keys.items() if name in table.schema)
 
 
 def replace_run(store: Store, table: Table, rows: pl.DataFrame, run: SealedRun, **among: Sequence[str]) -> int:

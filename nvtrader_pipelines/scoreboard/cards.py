@@ -9,7 +9,7 @@ from datetime import datetime
 import polars as pl
 import psutil
 
-from nvtrader_pipelines.components.explanation import nearest
+from nvtrader_pipelines.components.explanation import suggest
 from nvtrader_pipelines.evaluation.sharpe.deflation import YEARLY
 from nvtrader_pipelines.evaluation.trials import Period, trials_of
 from nvtrader_pipelines.evaluation.weights_backtest import STANDARD_EXECUTION
@@ -18,7 +18,7 @@ from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.scoreboard.candidates import Candidate
 from nvtrader_pipelines.scoreboard.harness import Meter
 from nvtrader_pipelines.scoreboard.judging import Luck, Market, judge, refusal
-from nvtrader_pipelines.scoreboard.ranking import SCORECARD, scoreboard
+from nvtrader_pipelines.scoreboard.ranking import scoreboard
 from nvtrader_pipelines.scoreboard.roster import NAME, read_roster
 from nvtrader_pipelines.scoreboard.scorecard import OUTSIDE, Contest, Scorecard, attempt_of, markdown
 from nvtrader_pipelines.scoreboard.trials import trial_curves, trial_runs
@@ -112,7 +112,7 @@ def attempts_on(store: Store, source: str) -> dict[str, float | None]:
 def _keep(store: Store, cards: Sequence[Scorecard]) -> int:
     """Write the rows that are new, the files, and who took part; the number of new rows."""
     known = _last_digests(store)
-    rows = pl.DataFrame([card.row() for card in cards], schema=SCORECARD)
+    rows = pl.DataFrame([card.row() for card in cards], schema=SCORECARDS.schema)
     key = pl.concat_str(pl.col("contest").fill_null(""), "entrant", separator="|")
     new = rows.filter(key.replace_strict(known, default="", return_dtype=pl.String) != pl.col("digest"))
     if len(new):
@@ -140,7 +140,7 @@ def rank(store: Store) -> pl.DataFrame:
     Raises:
         StorageError: if nobody was ever judged.
     """
-    board = scoreboard(store.tables.read(SCORECARDS).select(list(SCORECARD)), standing(store.home))
+    board = scoreboard(store.tables.read(SCORECARDS), standing(store.home))
     store.tables.replace(SCOREBOARD, board, {})
     return board
 
@@ -168,7 +168,7 @@ def history_of(store: Store, entrant: str) -> pl.DataFrame:
     if not names:
         raise StorageError(NOBODY)
     if entrant not in names:
-        raise StorageError(f"no entrant is called {entrant!r}; there are {', '.join(names)}{nearest(entrant, names)}")
+        raise StorageError(f"no entrant is called {entrant!r}; there are {', '.join(names)}{suggest(entrant, names)}")
     return rows.filter(pl.col("entrant") == entrant).drop("document").sort("judged_at", descending=True)
 
 

@@ -2,13 +2,13 @@
 
 import polars as pl
 
+from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.evaluation.prudex.record import ACTIONS, CURVES, RETURNS, RUNS, PrudexRecord, latest_runs
 from nvtrader_pipelines.market.features import FEATURES as MARKET_FEATURES
 from nvtrader_pipelines.runs.tables import walk_forward_runs
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import ACTION_LOGS, EQUITY_CURVES, FEATURES
 from nvtrader_pipelines.storage.tables import RETURNS as RETURNS_TABLE
-from nvtrader_pipelines.storage.views import SHORT
 
 
 def read_record(store: Store) -> PrudexRecord:
@@ -37,5 +37,5 @@ def read_record(store: Store) -> PrudexRecord:
 
 def _left_out(runs: pl.DataFrame) -> str:
     """A sentence on runs whose policies were trained on what came after their tests; nothing where there are none."""
-    named = [f"{name} (run {run_id[:SHORT]})" for name, run_id in runs.select("experiment", "run_id").iter_rows()]
+    named = [f"{name} (run {short_id(run_id)})" for name, run_id in runs.select("experiment", "run_id").iter_rows()]
     return f"for validation only, not judged here: {', '.join(named)}" if named else ""

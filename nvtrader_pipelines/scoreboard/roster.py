@@ -12,7 +12,8 @@ import polars as pl
 from pydantic import ValidationError
 
 from nvtrader_pipelines.components.component import content_hash
-from nvtrader_pipelines.components.explanation import explained
+from nvtrader_pipelines.components.explanation import explain
+from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.policies.activations import MOST_BYTES
 from nvtrader_pipelines.policies.weights_table import WeightsTable
@@ -39,7 +40,6 @@ from nvtrader_pipelines.storage.store import Store
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")  # of a file: it becomes a folder of scorecards
 SUFFIXES = {".yaml", ".yml"}
-SHORT = 8  # digits that tell two baselines of a kind apart
 
 
 @dataclass(frozen=True)
@@ -191,7 +191,7 @@ def baselines_of(specs: list[ExperimentSpec], taken: Collection[str] = ()) -> di
             if digest in known:
                 continue
             known.add(digest)
-            names = [rule.kind, f"{rule.kind}-{digest[:SHORT]}"]
+            names = [rule.kind, f"{rule.kind}-{short_id(digest)}"]
             if spec.market.source != specs[0].market.source:
                 names.insert(1, f"{rule.kind}-{spec.market.source}")
             found[next(name for name in names if name not in found and name not in taken)] = each
@@ -207,7 +207,7 @@ def read_entrant(path: Path) -> Entrant:
     try:
         return EntrantDocument.model_validate(read_document(path)).root
     except ValidationError as error:
-        raise StorageError(f"{path.name} is no valid entrant: {explained(error, EntrantDocument)}") from error
+        raise StorageError(f"{path.name} is no valid entrant: {explain(error, EntrantDocument)}") from error
 
 
 def _content(path: Path, named: str | None, suffix: str) -> bytes:

@@ -11,9 +11,6 @@ from numpy.typing import NDArray
 from nvtrader_pipelines.market.ingest import ingest
 from nvtrader_pipelines.market.panel import MarketPanel, build_panel, panel_row
 from nvtrader_pipelines.market.sources import Delivery
-from nvtrader_pipelines.market.tables import BARS as BARS_SCHEMA
-from nvtrader_pipelines.market.tables import DELIVERIES as DELIVERIES_SCHEMA
-from nvtrader_pipelines.market.tables import PANELS
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import locked
 from nvtrader_pipelines.storage.home import lock_path
@@ -65,13 +62,13 @@ def _ingest(tables: Warehouse, years: Sequence[int], at: datetime) -> Ingestion:
     known = tables.read(DELIVERIES)
     new = [each for each in deliveries if not _has(known, each, years)]
     parts = [ingest(each, years, at) for each in new]
-    rows = pl.concat([DELIVERIES_SCHEMA.to_frame(), *(_with_years_before(known, part.delivery_row) for part in parts)])
+    rows = pl.concat([DELIVERIES.schema.to_frame(), *(_with_years_before(known, part.delivery_row) for part in parts)])
     before = tables.read(BARS, {"year": years}, None if new else ["year"])
     bars = before
     if new:
         keys = rows.select("source", "file")
         bars = pl.concat([before.join(keys, on=["source", "file"], how="anti"), *(part.bars for part in parts)])
-        tables.replace(BARS, bars.select(BARS_SCHEMA.names()), {"year": years})
+        tables.replace(BARS, bars.select(BARS.schema.names()), {"year": years})
         others = known.join(keys, on=["source", "file"], how="anti")
         tables.replace(DELIVERIES, pl.concat([others, rows]), {})
     refused = rows.filter(pl.col("rule").is_not_null())
@@ -145,7 +142,7 @@ def pin_panels(tables: Warehouse, at: datetime) -> PinnedPanels:
     """Build every source's panel from the current snapshots and write one row each."""
     snapshots = {table.name: tables.snapshot_id(table) for table in PINNED}
     known = {name: snapshot for name, snapshot in snapshots.items() if snapshot is not None}
-    rows, left_out = [PANELS.to_frame()], {}
+    rows, left_out = [MARKET_PANEL.schema.to_frame()], {}
     for source in sorted(tables.read(RETURNS, columns=["source"])["source"].unique()):
         try:
             rows.append(panel_row(read_panel(tables, source, snapshot_ids=known), at))
@@ -180,4 +177,4 @@ def _with_years_before(known: pl.DataFrame, row: pl.DataFrame) -> pl.DataFrame:
     keys = ["source", "file", "digest"]
     before = known.join(row.select(keys), on=keys, how="semi")["years"].to_list()
     years = sorted({year for part in (*before, row["years"][0]) for year in part})
-    return row.with_columns(pl.Series("years", [years], dtype=DELIVERIES_SCHEMA["years"]))
+    return row.with_columns(pl.Series("years", [years], dtype=DELIVERIES.schema["years"]))

@@ -7,6 +7,7 @@ import duckdb
 import polars as pl
 from pyiceberg.types import IcebergType, ListType
 
+from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import locked
 from nvtrader_pipelines.storage.iceberg.commits import live_files
@@ -44,7 +45,6 @@ FROM {prefix}rl.action_logs
 """
 
 BY_RUN = (TRAJECTORIES, EQUITY_CURVES, ACTION_LOGS, REWARD_DECOMPOSITION)
-SHORT = 8  # digits of a run's id in the name of its views
 
 
 def quoted(text: str) -> str:
@@ -69,7 +69,7 @@ def view_body(tables: Warehouse, table: Table) -> str:
         StorageError: if the table holds row-level deletes, which this package never writes.
     """
     iceberg = tables.find(table)
-    fields = (iceberg.schema() if iceberg else table.schema()).fields
+    fields = (iceberg.schema() if iceberg else table.iceberg_schema()).fields
     paths = live_files(table, iceberg)
     if not paths:
         columns = ", ".join(f"NULL::{duckdb_type(f.field_type)} AS {identifier(f.name)}" for f in fields)
@@ -91,19 +91,19 @@ def create_views(connection: duckdb.DuckDBPyConnection, store: Store, database: 
     for table in TABLES:
         name = f"{prefix}{identifier(table.namespace)}.{identifier(table.table)}"
         connection.execute(f"CREATE OR REPLACE VIEW {name} AS {view_body(store.tables, table)}")
-        for column in table.fields:
+        for column in table.schema.columns:
             connection.execute(f"COMMENT ON COLUMN {name}.{identifier(column.name)} IS {quoted(column.doc)}")
     connection.execute(BY_ASSET.format(prefix=prefix))
     for run_id in store.tables.read(RUNS, columns=["run_id"])["run_id"]:
         for table, view in zip(BY_RUN, run_views(run_id), strict=True):
-            rows = f"FROM {prefix}{table.name} WHERE starts_with(run_id, {quoted(run_id[:SHORT])})"
+            rows = f"FROM {prefix}{table.name} WHERE starts_with(run_id, {quoted(short_id(run_id))})"
             connection.execute(f"CREATE OR REPLACE VIEW {prefix}main.{identifier(view)} AS {rows}")
     mirror_ledger(connection, store.ledger, prefix)
 
 
 def run_views(run_id: str) -> list[str]:
     """The views of one run: `rl_<kind>_run_<first 8 digits>`; two runs that begin alike share them."""
-    return [f"rl_{table.table}_run_{run_id[:SHORT]}" for table in BY_RUN]
+    return [f"rl_{table.table}_run_{short_id(run_id)}" for table in BY_RUN]
 
 
 def mirror_ledger(connection: duckdb.DuckDBPyConnection, ledger: Ledger, prefix: str = "") -> None:

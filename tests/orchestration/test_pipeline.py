@@ -25,7 +25,7 @@ from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 from nvtrader_pipelines.storage.policy_library import LATEST, MANIFEST
 from nvtrader_pipelines.storage.store import Store
-from nvtrader_pipelines.storage.tables import PROMOTIONS, RUNS
+from nvtrader_pipelines.storage.tables import PROMOTION_DECISIONS, RUNS
 from tests.homes import (
     KEY,
     N_POLICIES,
@@ -177,7 +177,7 @@ def test_after_a_run_everything_is_current(built_home):
 
 
 def test_a_run_says_in_a_line_what_the_promotion_gate_answered(built_home):
-    (answer,) = Store(built_home).tables.read(PROMOTIONS)["sentence"]
+    (answer,) = Store(built_home).tables.read(PROMOTION_DECISIONS)["sentence"]
     assert f"promotion: {answer}\n" in (built_home.root.parent / "built-home.txt").read_text()
 
 

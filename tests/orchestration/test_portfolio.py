@@ -30,7 +30,7 @@ from nvtrader_pipelines.storage.tables import (
     FILLS,
     ORDERS,
     PORTFOLIO_STATE,
-    PROMOTIONS,
+    PROMOTION_DECISIONS,
     REBALANCE_PLAN,
     RUNS,
 )
@@ -76,7 +76,7 @@ def activated(instance):
 
 def test_every_experiments_newest_policy_is_asked_about_and_the_one_that_is_better_trades(asked):
     store, [(metadata, _), _] = asked
-    rows = store.tables.read(PROMOTIONS).sort("considered_at")
+    rows = store.tables.read(PROMOTION_DECISIONS).sort("considered_at")
     answers = [("worse", False, False), ("better", True, True), ("worse", False, False)]  # the last against the other
     assert rows.select("policy", "passed", "activated").rows() == answers
     assert "not above 0" in rows["sentence"][0]

@@ -16,7 +16,7 @@ from nvtrader_pipelines.promotion.decide import consider, decide
 from nvtrader_pipelines.promotion.log import PromotionRow
 from nvtrader_pipelines.runs.tables import complete, replace_run
 from nvtrader_pipelines.storage.store import Store
-from nvtrader_pipelines.storage.tables import EQUITY_CURVES, PROMOTIONS, RUNS
+from nvtrader_pipelines.storage.tables import EQUITY_CURVES, PROMOTION_DECISIONS, RUNS
 from tests.promotion.activations import forget_activations
 from tests.runs.untrained import AT, EXPERIMENT, planned, sealed
 
@@ -40,7 +40,7 @@ def nothing_asked(store: Store, runs: dict[str, SealedRun], monkeypatch: pytest.
     """Nothing trades, nothing was asked, two runs are complete; the table of activations is one test's matter."""
     monkeypatch.setattr(decide_module, "mirror_active", lambda _: None)
     forget_activations(store)
-    for table, stay in ((PROMOTIONS, []), (RUNS, [runs[name].run_id for name in TESTED])):
+    for table, stay in ((PROMOTION_DECISIONS, []), (RUNS, [runs[name].run_id for name in TESTED])):
         rows = store.tables.read(table)
         kept = rows.filter(pl.col("run_id").is_in(stay))
         if len(kept) < len(rows):
@@ -89,4 +89,8 @@ def trades(store: Store) -> str | None:
 
 def answers(store: Store) -> list[tuple]:
     """Every answer that was kept."""
-    return store.tables.read(PROMOTIONS).select("decision", "policy", "active_policy", "passed", "activated").rows()
+    return (
+        store.tables.read(PROMOTION_DECISIONS)
+        .select("decision", "policy", "active_policy", "passed", "activated")
+        .rows()
+    )

@@ -19,8 +19,7 @@ from nvtrader_pipelines.runs.tables import complete
 from nvtrader_pipelines.storage.errors import OtherCodeError, StorageError
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.medallion import read_panel
-from nvtrader_pipelines.storage.table import polars_type
-from nvtrader_pipelines.storage.tables import ACTIVE_POLICY, PROMOTIONS, VALIDATION
+from nvtrader_pipelines.storage.tables import ACTIVE_POLICY, PROMOTION_DECISIONS, VALIDATION
 from tests.promotion import activations, gate
 from tests.promotion.activations import LATER, Killed
 from tests.promotion.gate import MARKET, answers, ask, earned, say, spec, trades
@@ -64,7 +63,7 @@ def test_a_no_is_a_row_with_its_reason_and_what_trades_stays_byte_for_byte(store
     assert not said.activated
     assert store.home.active_policy.read_bytes() == before
     assert ("gate", "steady", "still", False, False) in answers(store)
-    sentence = store.tables.read(PROMOTIONS).filter(pl.col("policy") == "steady")["sentence"][0]
+    sentence = store.tables.read(PROMOTION_DECISIONS).filter(pl.col("policy") == "steady")["sentence"][0]
     assert sentence.startswith("steady (run ")
     assert ") is not promoted: on 300 sessions, 2016-01-04 to 2016-10-29, Sharpe ratio less that of still" in sentence
 
@@ -72,10 +71,10 @@ def test_a_no_is_a_row_with_its_reason_and_what_trades_stays_byte_for_byte(store
 def test_asked_again_the_same_question_is_the_same_row(store):
     ask(store, "still")
     first = ask(store, "steady")
-    written = store.tables.snapshot_id(PROMOTIONS)
+    written = store.tables.snapshot_id(PROMOTION_DECISIONS)
     again = ask(store, "steady", by="another", at=AT + dt.timedelta(days=9))
     assert again == first
-    assert store.tables.snapshot_id(PROMOTIONS) == written
+    assert store.tables.snapshot_id(PROMOTION_DECISIONS) == written
 
 
 def test_where_the_figures_are_others_now_the_answer_is_a_row_beside_the_one_before(store, runs):
@@ -96,7 +95,7 @@ def test_every_time_that_a_person_replaces_a_policy_is_a_row_with_who_and_when(s
     for who, at in (("ann", AT), ("bob", LATER)):
         activate(store, before, "desk", "", lambda at=at: at)
         decide(store, "trend", who, "", lambda at=at: at)
-    rows = store.tables.read(PROMOTIONS).sort("considered_at")
+    rows = store.tables.read(PROMOTION_DECISIONS).sort("considered_at")
     assert rows.select("policy", "active_policy", "by").rows() == [
         ("trend", "steady", "ann"),
         ("trend", "steady", "bob"),
@@ -324,7 +323,6 @@ def test_what_the_gate_refused_it_does_not_promote_once_the_pointer_is_gone(stor
 
 
 def test_the_active_deflated_sharpe_ratio_of_the_run_is_shown(store, runs):
-    kinds = {column.name: polars_type(column.kind) for column in VALIDATION.fields}
     run_id = runs["steady"].run_id
     rows = [
         {"run_id": run_id, "period": period, "against": against, "deflated_sharpe": value}
@@ -335,11 +333,11 @@ def test_the_active_deflated_sharpe_ratio_of_the_run_is_shown(store, runs):
             ("from_2010", "best_baseline", 0.5),
         ]
     ]
-    store.tables.replace(VALIDATION, pl.DataFrame(rows, schema=kinds), {})
+    store.tables.replace(VALIDATION, pl.DataFrame(rows, schema=VALIDATION.schema), {})
     said = ask(store, "steady")
     assert said.verdict.deflated == 0.37
     assert said.verdict.sentence.endswith("active deflated Sharpe ratio 0.37 (0.95 not asked for)")
-    store.tables.replace(VALIDATION, pl.DataFrame(schema=kinds), {})
+    store.tables.replace(VALIDATION, pl.DataFrame(schema=VALIDATION.schema), {})
 
 
 def test_the_gate_is_a_file_whose_mistakes_are_said(store):

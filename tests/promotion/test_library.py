@@ -8,7 +8,6 @@ from nvtrader_pipelines.policies.baselines import EqualWeight
 from nvtrader_pipelines.promotion.active_policy import activate
 from nvtrader_pipelines.promotion.library import card_of, library_of, named_policy
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.table import polars_type
 from nvtrader_pipelines.storage.tables import EVALUATIONS, VALIDATION
 from tests.promotion.activations import forget_activations
 from tests.runs.untrained import AT, EXPERIMENT, KEY, begun, judged, market_home, planned, sealed
@@ -91,10 +90,9 @@ def test_a_policy_that_was_not_judged_has_a_card_without_scores(store, run, ledg
 
 
 def test_the_active_deflated_sharpe_ratio_is_that_of_the_validation(store, run, ledger):
-    kinds = {column.name: polars_type(column.kind) for column in VALIDATION.fields}
     rows = [("best_baseline", "all", 0.41), ("best_baseline", "from_2010", 0.2), ("zero", "all", 0.9)]
     known = [{"run_id": run.run_id, "against": against, "period": p, "deflated_sharpe": v} for against, p, v in rows]
-    store.tables.replace(VALIDATION, pl.DataFrame(known, schema=kinds), {})
+    store.tables.replace(VALIDATION, pl.DataFrame(known, schema=VALIDATION.schema), {})
     assert card_of(store, PolicyRef(run.run_id, "small")).deflated_sharpe == 0.41
     assert card_of(store, PolicyRef(run.run_id, "small/seed-0")).deflated_sharpe is None
 

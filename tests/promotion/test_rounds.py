@@ -12,7 +12,7 @@ from nvtrader_pipelines.promotion.rounds import consider_newest, newer_than_acti
 from nvtrader_pipelines.runs.tables import complete
 from nvtrader_pipelines.storage.audit_log import JsonlAudit
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.tables import PROMOTIONS
+from nvtrader_pipelines.storage.tables import PROMOTION_DECISIONS
 from tests.promotion import activations, gate
 from tests.promotion.activations import LATER, Killed, dying_at
 from tests.promotion.gate import MARKET, answers, ask, earned, say, spec, trades
@@ -42,7 +42,7 @@ def test_what_a_person_replaced_no_round_puts_back_until_it_is_put_forward_again
     )
     assert ask(store, "still", by="ann", at=AT + dt.timedelta(days=3)).activated
     assert answered(asked(4)) == ([("steady", False), ("still", False)], "still")
-    moves = store.tables.read(PROMOTIONS).filter("activated").sort("considered_at")
+    moves = store.tables.read(PROMOTION_DECISIONS).filter("activated").sort("considered_at")
     assert moves.select("policy", "decision", "by").rows() == [
         ("steady", "gate", "gate"),
         ("still", "gate", "gate"),

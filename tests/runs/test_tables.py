@@ -3,10 +3,11 @@ import json
 
 import polars as pl
 
-from nvtrader_pipelines.evaluation.backtest import ACTION_LOG, EQUITY, REWARD_TERM, BacktestRecord
+from nvtrader_pipelines.evaluation.account_tables import ACTION_LOG, EQUITY, REWARD_TERM
+from nvtrader_pipelines.evaluation.backtest import BacktestRecord
 from nvtrader_pipelines.experiments.replay import FoldDates
 from nvtrader_pipelines.experiments.sealed_run import SealedRun
-from nvtrader_pipelines.policies.trajectory import TRAJECTORY
+from nvtrader_pipelines.policies.rollout_tables import TRAJECTORY
 from nvtrader_pipelines.runs.tables import complete, read_run, replace_run, walk_forward_runs, write_record
 from nvtrader_pipelines.storage.tables import EVALUATIONS, RUNS, TRAINING_CURVES, TRAJECTORIES
 from tests.storage.frames import AT, SPEC_HASH, in_shape

@@ -15,7 +15,7 @@ from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.experiments.store import TrainedPolicy
 from nvtrader_pipelines.policies.agents import Fit, Learner
 from nvtrader_pipelines.policies.archive import write_archive
-from nvtrader_pipelines.policies.trajectory import TRAJECTORY
+from nvtrader_pipelines.policies.rollout_tables import TRAJECTORY
 from nvtrader_pipelines.portfolio.pipeline import WeightPipeline
 from nvtrader_pipelines.runs.launch import evaluate_run
 from nvtrader_pipelines.runs.lifecycle import Launch

@@ -9,7 +9,7 @@ from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
-from nvtrader_pipelines.storage.table import Column, Table
+from nvtrader_pipelines.storage.table import Table
 from nvtrader_pipelines.storage.tables import ACTION_LOGS, CLEAN_BARS, EQUITY_CURVES, RUNS, TABLES
 from nvtrader_pipelines.storage.views import create_views, publish, query_views, read_query, run_views
 from tests.storage.frames import SPEC_HASH, in_shape, keyed, of_run, start, yearly
@@ -43,7 +43,7 @@ def test_every_table_has_a_view_with_its_columns_before_anything_is_written(stor
     publish(store)
     for table in TABLES:
         found = query_views(store, f"FROM {table.name}")
-        assert (found.height, found.columns) == (0, [name for name, _, _ in table.columns])
+        assert (found.height, found.columns) == (0, table.schema.names())
 
 
 def test_the_views_carry_the_meaning_of_the_columns(store, home):
@@ -63,14 +63,13 @@ def test_a_connection_in_memory_has_the_same_views(store):
 
 
 def test_rows_written_before_a_column_existed_are_null_in_the_view(store, monkeypatch):
-    narrow = Table("silver", "clean_bars", CLEAN_BARS.fields[:-1], CLEAN_BARS.partition_by)
+    narrow = Table("silver", "clean_bars", CLEAN_BARS.schema.without("line"), CLEAN_BARS.partition_by)
     store.tables.replace_years(narrow, yearly(narrow, [2019]), [2019])
     store.tables.replace_years(CLEAN_BARS, yearly(CLEAN_BARS, [2020]).with_columns(line=pl.lit(4, pl.Int64)), [2020])
     with duckdb.connect() as connection:
         create_views(connection, store)
         found = read_query(connection, "SELECT DISTINCT year, line FROM silver.clean_bars ORDER BY year")
     assert found.rows() == [(2019, None), (2020, 4)]
-    assert isinstance(narrow.fields[0], Column)
 
 
 def test_actions_are_seen_asset_by_asset(store, home):

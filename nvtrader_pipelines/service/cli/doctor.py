@@ -8,6 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 import psutil
 
+from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.store import Store
 
@@ -145,4 +146,6 @@ def audit(store: Store) -> Finding:
     except StorageError as error:
         return Finding("audit", "damaged", str(error))
     torn = f", {len(state.set_aside)} torn rows set aside" if state.set_aside else ""
-    return Finding("audit", f"{state.n_rows} rows, chain {state.chain[:8]}{torn}" if state.n_rows else "no row yet")
+    return Finding(
+        "audit", f"{state.n_rows} rows, chain {short_id(state.chain)}{torn}" if state.n_rows else "no row yet"
+    )

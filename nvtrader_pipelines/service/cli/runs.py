@@ -9,6 +9,7 @@ from uuid import uuid4
 
 import typer
 
+from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.service.cli.errors import one_sentence
 from nvtrader_pipelines.service.cli.options import (
     EPILOG,
@@ -164,7 +165,7 @@ def _execute(store: Store, steps: "Iterable[Progress]", *, as_json: bool) -> Non
     from nvtrader_pipelines.service.cli.pages.run_pages import print_figures
     from nvtrader_pipelines.service.cli.watching import follow, watching
     from nvtrader_pipelines.service.documents.run_facts import figures, stages
-    from nvtrader_pipelines.storage.views import SHORT, publish
+    from nvtrader_pipelines.storage.views import publish
 
     with watching(wide_console(), quiet=as_json) as watch:
         run_id = follow(steps, watch)
@@ -179,7 +180,7 @@ def _execute(store: Store, steps: "Iterable[Progress]", *, as_json: bool) -> Non
         )
         print_part("the account", stages(told).drop("fold", "seed"), "no session since the tests")
     print_figures(verdict)
-    wide_console().print(f"run {run_id}: nvtrader runs show {run_id[:SHORT]}", highlight=False)
+    wide_console().print(f"run {run_id}: nvtrader runs show {short_id(run_id)}", highlight=False)
 
 
 def _write_json(document: dict[str, Any]) -> None:

@@ -8,11 +8,11 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.experiments.plan import VALIDATION_ONLY
 from nvtrader_pipelines.runs.tables import walk_forward_runs
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EVALUATIONS
-from nvtrader_pipelines.storage.views import SHORT
 
 COLUMNS = ("policy", "net Sharpe [95 %]", "CAGR", "max DD", "turnover/y", "cost/y", "less best baseline [95 %]")
 NEXT = (
@@ -53,7 +53,7 @@ def print_notes(store: Store, console: Console) -> None:
     """What a reader of the results must know."""
     runs = walk_forward_runs(store, ["run_id", "experiment", "warnings"]).explode("warnings").drop_nulls()
     for (warning,), found in runs.group_by("warnings", maintain_order=True):
-        named = [f"{name} (run {run_id[:SHORT]})" for run_id, name in found.select("run_id", "experiment").rows()]
+        named = [f"{name} (run {short_id(run_id)})" for run_id, name in found.select("run_id", "experiment").rows()]
         whose = f"{', '.join(named)}: " if warning == VALIDATION_ONLY else ""
         console.print(f"note: {whose}{warning}", style="yellow", soft_wrap=True)
 

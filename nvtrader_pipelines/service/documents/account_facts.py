@@ -15,6 +15,7 @@ from nvtrader_pipelines.execution.audit import AuditEvent, EventKind
 from nvtrader_pipelines.execution.book import AccountState
 from nvtrader_pipelines.execution.journal import Journal
 from nvtrader_pipelines.execution.plan_records import PlanRecord, plan_records
+from nvtrader_pipelines.portfolio.cash import CASH
 from nvtrader_pipelines.storage.account_book import SqliteBook
 from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
 from nvtrader_pipelines.storage.store import Store
@@ -51,7 +52,7 @@ class AccountFacts:
         """A row per close, the opening first: session, equity, net_return, drawdown, turnover, cost, cash."""
         names = ("session", "equity", "net_return", "drawdown", "turnover", "cost")
         rows = [(*(getattr(state, name) for name in names), state.weights[-1]) for state in self.states]
-        return pl.DataFrame(rows, schema=[*names, "cash"], orient="row")
+        return pl.DataFrame(rows, schema=[*names, CASH], orient="row")
 
 
 def standing(facts: AccountFacts) -> dict[str, Any]:
@@ -87,8 +88,8 @@ def _held(state: AccountState) -> dict[str, Any]:
         "capital": state.capital,
         "net_return": state.net_return,
         "drawdown": state.drawdown,
-        "cash": weights["cash"] * state.value,
-        "cash_weight": weights["cash"],
+        "cash": weights[CASH] * state.value,
+        "cash_weight": weights[CASH],
         "policy": state.policy,
         "run_id": state.run_id,
         "positions": positions,

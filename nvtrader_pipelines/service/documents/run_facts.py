@@ -5,6 +5,7 @@ from typing import Any
 
 import polars as pl
 
+from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.runs.tables import walk_forward_runs
 from nvtrader_pipelines.service.cli.summary import in_order
 from nvtrader_pipelines.storage.errors import StorageError
@@ -13,7 +14,7 @@ from nvtrader_pipelines.storage.specs import differences
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EVALUATIONS, RUNS
 from nvtrader_pipelines.storage.versions import content
-from nvtrader_pipelines.storage.views import SHORT, run_views
+from nvtrader_pipelines.storage.views import run_views
 
 KEYS = ("spec_hash", "run_id", "experiment", "fold")  # of a verdict's rows, known where a run's are shown
 LISTED = ("run_id", "kind", "status", "partition_key", "source", "window_first", "window_last", "parent_run_id")
@@ -102,7 +103,9 @@ def spec_differences(ledger: Ledger, runs: Sequence[LedgerRun]) -> pl.DataFrame:
     """Fields in which the specs differ from the first run's: run, field, left (the first's), right."""
     first = content(ledger, runs[0].partition_key)
     parts = [
-        differences(first, content(ledger, run.partition_key)).select(pl.lit(run.run_id[:SHORT]).alias("run"), pl.all())
+        differences(first, content(ledger, run.partition_key)).select(
+            pl.lit(short_id(run.run_id)).alias("run"), pl.all()
+        )
         for run in runs[1:]
     ]
     return pl.concat(parts)

@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import polars as pl
 
+from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.evaluation.prudex import axis_scores
 from nvtrader_pipelines.promotion.decide import read_gate
 from nvtrader_pipelines.promotion.findings import (
@@ -26,7 +27,7 @@ from nvtrader_pipelines.storage.tables import (
     MARKET_PANEL,
     OVERFITTING,
     PORTFOLIO_STATE,
-    PROMOTIONS,
+    PROMOTION_DECISIONS,
     PRUDEX,
     RATIO_CURVE,
     REBALANCE_PLAN,
@@ -130,13 +131,13 @@ def what_was_judged(evidence: Evidence) -> Part:
     panels = evidence.store.tables.read(MARKET_PANEL).sort("source")
     markets = [
         [row["source"], str(row["n_symbols"]), f"{row['first_session']} to {row['last_session']}",
-         f"{row['n_sessions']:,}", row["digest"][:8]]
+         f"{row['n_sessions']:,}", short_id(row["digest"])]
         for row in panels.iter_rows(named=True)
     ]  # fmt: skip
     counts = {tuple(key): n for *key, n in evidence.runs.group_by("experiment", "source").agg(pl.len()).iter_rows()}
     runs = [
         [row["label"], row["source"], f"{row['window_first']} to {row['window_last']}", str(row["n_policies"]),
-         str(counts[row["experiment"], row["source"]]), row["run_id"][:8], row["code_version"]]
+         str(counts[row["experiment"], row["source"]]), short_id(row["run_id"]), row["code_version"]]
         for row in evidence.latest.iter_rows(named=True)
     ]  # fmt: skip
     return Part(
@@ -291,10 +292,10 @@ def scoreboard(evidence: Evidence) -> Part:
 def portfolio(evidence: Evidence) -> Part:
     """Which policy trades, what the gate said last, and where each account stands."""
     active = evidence.store.tables.read(ACTIVE_POLICY).filter("active")
-    asked = evidence.store.tables.read(PROMOTIONS).sort("considered_at").tail(1)
+    asked = evidence.store.tables.read(PROMOTION_DECISIONS).sort("considered_at").tail(1)
     sentences = [
         *(
-            f"{policy} of run {run_id[:8]} trades, activated by {by} on {at:%Y-%m-%d}."
+            f"{policy} of run {short_id(run_id)} trades, activated by {by} on {at:%Y-%m-%d}."
             for policy, run_id, by, at in active.select("policy", "run_id", "by", "activated_at").iter_rows()
         ),
         *(f"The gate said last: {sentence}." for sentence in asked["sentence"]),

@@ -31,7 +31,7 @@ from nvtrader_pipelines.storage.iceberg.snapshots import expire, named_snapshots
 from nvtrader_pipelines.storage.table import Table
 from nvtrader_pipelines.storage.tables import MARKET_PANEL, PINNED, REBALANCE_PLAN, RUNS, TABLES
 
-KEY_KINDS = {"string", "int", "long"}  # never floats: a predicate on a float deletes rows that hold NaN
+KEY_TYPES = {pl.String, pl.Int32, pl.Int64}  # never floats: a predicate on a float deletes rows that hold NaN
 N_NEWEST = 20  # snapshots of a table that stay whatever their age
 EVERY = 10  # snapshots after which older ones go: a commit of pyiceberg's costs as much as there are snapshots
 PINNING = timedelta(hours=1)  # a snapshot of the market may be about to be named by the run that read it
@@ -157,7 +157,7 @@ class Warehouse:
             raise StorageError(f"{table.name} has no snapshot {snapshot_id} any more: it has expired")
         try:
             rows = scan_files(table, live_files(table, iceberg, where, snapshot_id)).filter(all_of(where or {}))
-            return rows.select(columns or [column.name for column in table.fields]).collect()
+            return rows.select(columns or table.schema.names()).collect()
         except FileNotFoundError as error:
             raise missing_file(self.home, table, error) from error
 
@@ -202,7 +202,7 @@ class Warehouse:
 
 
 def _require_columns(table: Table, rows: pl.DataFrame) -> None:
-    wanted, found = {column.name for column in table.fields}, set(rows.columns)
+    wanted, found = set(table.schema), set(rows.columns)
     if wanted != found:
         raise ValueError(
             f"rows of {table.name} must have exactly its columns; missing: {sorted(wanted - found) or 'none'}, "
@@ -211,7 +211,7 @@ def _require_columns(table: Table, rows: pl.DataFrame) -> None:
 
 
 def _require_keys(table: Table, where: Where) -> None:
-    wrong = [column for column in where if table.kind_of(column) not in KEY_KINDS]
+    wrong = [column for column in where if table.schema[column] not in KEY_TYPES]
     if wrong:
         raise ValueError(
             f"rows of {table.name} are replaced by string or integer columns, but {', '.join(wrong)} is none; "

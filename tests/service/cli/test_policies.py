@@ -14,7 +14,7 @@ from nvtrader_pipelines.service.cli.errors import BAD_INPUT
 from nvtrader_pipelines.storage.errors import OtherCodeError
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.panels import Panels
-from nvtrader_pipelines.storage.tables import EVALUATIONS, PROMOTIONS, RUNS
+from nvtrader_pipelines.storage.tables import EVALUATIONS, PROMOTION_DECISIONS, RUNS
 from nvtrader_pipelines.storage.views import query_views
 from tests.promotion.activations import forget_activations
 from tests.runs.untrained import EXPERIMENT, KEY, begun, judged, market_home, planned, sealed
@@ -133,7 +133,7 @@ def test_the_gate_is_asked_and_a_no_is_an_answer(invoke, store, run):
     assert (row["policy"], row["passed"], row["activated"], row["decision"]) == ("small", False, False, "gate")
     assert row["baseline_low"] < 0.0
     assert read_active(store) is None
-    assert row["sentence"] in store.tables.read(PROMOTIONS)["sentence"]
+    assert row["sentence"] in store.tables.read(PROMOTION_DECISIONS)["sentence"]
 
 
 def test_a_policy_made_with_other_code_is_told_wherever_it_is_seen(invoke, run, monkeypatch):
@@ -279,7 +279,7 @@ def test_a_damaged_pointer_is_told_and_a_new_activation_replaces_it(invoke, stor
     assert "active_policy.json cannot be read as the active policy" in listed.stdout
     assert invoke("policies", "promote", "small").exit_code == BAD_INPUT
     assert invoke("policies", "activate", "small").exit_code == 0
-    assert store.tables.read(PROMOTIONS)["activated"].any()
+    assert store.tables.read(PROMOTION_DECISIONS)["activated"].any()
 
 
 def test_a_pointer_that_is_gone_is_told_wherever_one_asks_what_trades(invoke, store):

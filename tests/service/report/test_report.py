@@ -30,7 +30,7 @@ from nvtrader_pipelines.storage.tables import (
     EVALUATIONS,
     OVERFITTING,
     PORTFOLIO_STATE,
-    PROMOTIONS,
+    PROMOTION_DECISIONS,
     PRUDEX,
     REBALANCE_PLAN,
     RUNS,
@@ -288,7 +288,7 @@ def test_what_trades_is_told_with_the_gates_last_answer_and_where_the_account_st
     stored(
         store, ACTIVE_POLICY, [{**own, "active": active, "by": "ann", "activated_at": AT} for active in (True, False)]
     )
-    stored(store, PROMOTIONS, [{**own, "sentence": "ppo is not promoted", "considered_at": AT}])
+    stored(store, PROMOTION_DECISIONS, [{**own, "sentence": "ppo is not promoted", "considered_at": AT}])
     state = {
         **own,
         "account": "paper",

@@ -39,7 +39,9 @@ def test_a_home_behind_a_symbolic_link_is_the_same_home(tables, home, tmp_path):
 def test_the_meaning_of_every_column_is_kept_in_the_catalog(tables):
     for table in TABLES:
         fields = tables.load(table).schema().fields
-        assert [(field.name, field.doc) for field in fields] == [(name, doc) for name, _, doc in table.columns]
+        assert [(field.name, field.doc) for field in fields] == [
+            (column.name, column.doc) for column in table.schema.columns
+        ]
 
 
 def test_reading_makes_no_table(tables, home):

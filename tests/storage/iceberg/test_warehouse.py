@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
+from nvtrader_pipelines.components.columns import Column, TableSchema
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
@@ -22,7 +23,7 @@ def test_what_was_written_is_read_back(tables):
 
 def test_a_table_never_written_reads_as_empty_with_its_columns(tables):
     assert tables.read(RUNS).is_empty()
-    assert tables.read(RUNS).columns == [name for name, _, _ in RUNS.columns]
+    assert tables.read(RUNS).columns == RUNS.schema.names()
     assert tables.snapshot_id(RUNS) is None
 
 
@@ -204,7 +205,7 @@ def test_a_new_feature_widens_the_table_and_old_rows_lack_it(tables, monkeypatch
     extended = type(FEATURES)(
         FEATURES.namespace,
         FEATURES.table,
-        (*FEATURES.fields, type(FEATURES.fields[0])("return_2", "double", "log price change over 2 sessions")),
+        TableSchema(FEATURES.schema, Column("return_2", pl.Float64, "log price change over 2 sessions")),
         FEATURES.partition_by,
     )
     assert tables.read(extended)["return_2"].null_count() == 3
