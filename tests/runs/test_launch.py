@@ -137,7 +137,7 @@ def test_killed_at_ten_moments_a_run_leaves_all_consistent_and_goes_on_to_the_sa
 @pytest.mark.slow
 def test_a_replay_of_its_own_tests_is_a_new_run_of_the_same_version_with_the_same_trajectories(done, run):
     ledger = done.ledger
-    told = list(replay_run(done, ledger, run.run_id[:6], ME))
+    told = list(replay_run(done, run.run_id[:6], ME))
     row = ledger.run(told[0].run_id)
     assert (row.kind, row.status, row.parent_run_id) == ("replay", "done", run.run_id)
     assert row.spec_hash == run.spec_hash
@@ -155,11 +155,11 @@ def test_a_replay_of_its_own_tests_is_a_new_run_of_the_same_version_with_the_sam
 
 @pytest.mark.slow
 def test_a_window_left_open_on_one_side_is_that_of_the_runs_own_tests(done, run):
-    ledger, (first, last) = done.ledger, run.as_parent.window
+    first, last = run.as_parent.window
     day = first + dt.timedelta(days=30)
-    assert replay_window(done, ledger, run.run_id, (None, None)) is None
-    assert replay_window(done, ledger, run.run_id, (day, None)) == (day, last)
-    assert replay_window(done, ledger, run.run_id, (None, day)) == (first, day)
+    assert replay_window(done, run.run_id, (None, None)) is None
+    assert replay_window(done, run.run_id, (day, None)) == (day, last)
+    assert replay_window(done, run.run_id, (None, day)) == (first, day)
 
 
 @pytest.mark.slow
@@ -210,7 +210,7 @@ def grown(tmp_path_factory):
 
 @pytest.mark.slow
 def test_two_processes_with_the_same_spec_and_seeds_give_the_same_policies_and_rows(done, run, grown):
-    store, _, again = grown
+    store, again = grown
     assert (again.run_id, again.sha256) == (run.run_id, run.sha256)
     require_equal(rows_of(store, run.run_id), rows_of(done, run.run_id))
 
