@@ -17,6 +17,7 @@ from nvtrader_pipelines.envs.dynamics import Transition
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.evaluation.account_tables import ACTION_LOG, EQUITY, REWARD_TERM
 from nvtrader_pipelines.evaluation.splits import Block, Fold
+from nvtrader_pipelines.evaluation.steps import drain
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.policies.policy import Decision, Policy
 from nvtrader_pipelines.policies.rollout_tables import TRAJECTORY
@@ -205,12 +206,7 @@ def backtest(
     panel: MarketPanel, spec: EnvSpec, folds: Sequence[Fold | Block], contestants: Sequence[Contestant]
 ) -> BacktestRecord:
     """Run every contestant's account through the folds' test windows without a break; see `walk`."""
-    steps = walk(panel, spec, folds, contestants)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return end.value
+    return drain(walk(panel, spec, folds, contestants))
 
 
 def walk(

@@ -10,12 +10,13 @@ import polars as pl
 
 from nvtrader_pipelines.evaluation.backtest import BacktestRecord, WalkStep, walk
 from nvtrader_pipelines.evaluation.splits import Fold
+from nvtrader_pipelines.evaluation.steps import Steps
 from nvtrader_pipelines.evaluation.verdict_tables import EVALUATION
 from nvtrader_pipelines.evaluation.walk_forward import MIN_SESSIONS, evaluate
 from nvtrader_pipelines.experiments.accounts import choose, contestants
 from nvtrader_pipelines.experiments.plan import PHASES, FoldSeed, RunPlan
 from nvtrader_pipelines.experiments.progress import Progress, Stage
-from nvtrader_pipelines.experiments.stages import Teller, equity_stages, forward_stages
+from nvtrader_pipelines.experiments.stages import equity_stages, forward_stages
 from nvtrader_pipelines.experiments.store import RunStore, TrainedPolicy
 from nvtrader_pipelines.experiments.thresholds import fit_thresholds
 from nvtrader_pipelines.policies.agents import Learner
@@ -24,10 +25,7 @@ from nvtrader_pipelines.policies.rollout_tables import TRAINING_CURVE, TRAJECTOR
 from nvtrader_pipelines.policies.training import Checkpointed, Finished, Stepped, TrainingEvent, TrainingTask, train_all
 from nvtrader_pipelines.portfolio.pipeline import Thresholds
 
-TRAINING_SHARE = 0.9  # of the time of a run that trains and judges
-Span = tuple[float, float]  # shares of the whole run that are done before and after a part
-WHOLE: Span = (0.0, 1.0)
-Steps = Generator[Progress, None, None]
+Phase = Generator[Progress, None, None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,45 +37,38 @@ class Runtime:
     task_id: str
     clock: Callable[[], datetime]  # gives UTC
 
-    def train(self) -> Steps:
+    def train(self) -> Phase:
         """Train the folds and seeds that are not done, from their checkpoints where there are some."""
         yield from self._begun("training")
-        yield from self._trained(WHOLE)
+        yield from self._trained()
         yield self._said("done", f"{len(self.plan.keys)} policies are trained", share=1.0)
 
-    def judge(self) -> Generator[Progress, None, BacktestRecord]:
-        """Walk the policies of a sealed run through the test windows; the last value is the record that was kept."""
-        yield from self._begun("test")
-        record = yield from self._walked(WHOLE, equity_stages)
-        yield self._said("done", f"walked {_dates(self.plan)}", share=1.0)
-        return record
+    def walk(self) -> Generator[Progress, None, BacktestRecord]:
+        """Walk the policies of a sealed run, and the baselines, through the plan's window; return the stored record.
 
-    def evaluate(self) -> Steps:
-        """Walk the policies of a sealed run through the test windows and give the verdict."""
-        yield from self._begun("evaluation")
-        record = yield from self._walked(WHOLE, equity_stages)
-        yield self._verdict(record)
+        A forward run reports each bar, signal, order, fill and equity, every other run its equity.
+        """
+        plan, tell = self.plan, forward_stages if self.plan.kind == "forward" else equity_stages
+        yield from self._begun(plan.kind.replace("_", " "))
+        who = contestants(plan, self.store.archives(), self.store.chosen(), self.store.thresholds())
+        own = next(i for i, contestant in enumerate(who) if contestant.kind == "ensemble")
+        steps = Steps(walk(plan.panel, plan.spec.environment, plan.paths.blocks, who, PHASES[plan.kind]))
+        for step in steps:
+            for stage, message, metrics in tell(plan, step, own):
+                yield self._said(stage, message, fold=step.fold, share=_share(plan, step), metrics=metrics)
+        self.store.keep_record(steps.result)
+        return steps.result
 
-    def walk_forward(self) -> Steps:
-        """Train, walk and give the verdict."""
-        yield from self._begun("walk-forward")
-        yield from self._trained((0.0, TRAINING_SHARE))
-        record = yield from self._walked((TRAINING_SHARE, 1.0), equity_stages)
-        yield self._verdict(record)
+    def judge(self) -> Generator[Progress, None, pl.DataFrame]:
+        """Give the verdict on the stored record, store it, and return it; the run is then complete."""
+        verdict = verdict_of(self.plan, *self.store.curves_and_actions())
+        self.store.keep_verdict(verdict)
+        metrics = headline(verdict)
+        message = f"net Sharpe {metrics['all/sharpe']:.2f}" if "all/sharpe" in metrics else "too short for a verdict"
+        yield self._said("done", f"{_dates(self.plan)}: {message}", share=1.0, metrics=metrics)
+        return verdict
 
-    def replay(self) -> Steps:
-        """Walk the parent's policies through the plan's window and give the verdict."""
-        yield from self._begun(f"replay of {self.plan.parent_run_id}")
-        record = yield from self._walked(WHOLE, equity_stages)
-        yield self._verdict(record)
-
-    def forward(self) -> Steps:
-        """Carry the parent's last policies on over the sessions since: each bar, signal, order, fill and equity."""
-        yield from self._begun(f"forward run of {self.plan.parent_run_id}")
-        record = yield from self._walked(WHOLE, forward_stages)
-        yield self._verdict(record)
-
-    def _begun(self, what: str) -> Steps:
+    def _begun(self, what: str) -> Phase:
         spec, panel = self.plan.spec, self.plan.panel
         yield self._said("start", f"{spec.partition_key}: {what} over {_dates(self.plan)}", share=0.0)
         market = f"{len(panel.sessions)} sessions of {len(panel.symbols)} symbols from {panel.source}"
@@ -88,7 +79,7 @@ class Runtime:
         n_policies = f"{len(self.plan.folds)} folds by {len(spec.seeds)} seeds"
         yield self._said("agent.built", f"{spec.agent.kind}, {n_policies}", share=0.0)
 
-    def _trained(self, span: Span) -> Steps:
+    def _trained(self) -> Phase:
         """Train what is not done, choose where the design chooses, fit the timing, and seal.
 
         What goes by the market alone is fitted first: where it cannot be, nothing is trained in vain.
@@ -97,10 +88,10 @@ class Runtime:
         pipeline, thresholds = plan.spec.pipeline, dict[int, Thresholds]()
         pipeline.start(plan.panel)  # refuses a market that lacks what a stage needs
         if pipeline.timing.needs_fit and not pipeline.timing.needs_path:
-            yield from self._fit(thresholds, {}, span[0])
+            yield from self._fit(thresholds, {}, 0.0)
         tasks = [plan.task(key, self.store.checkpoint(key)) for key in plan.keys if key not in done]
         resumed = {(task.fold, task.seed) for task in tasks if task.resume_from is not None}
-        meter = _Meter(plan.keys, done, resumed, span, self.clock)
+        meter = _Meter(plan.keys, done, resumed, self.clock)
         with closing(train_all(plan.panel, tasks)) as events:  # its workers end with this generator
             for event in events:
                 yield self._kept(event, meter)
@@ -110,14 +101,12 @@ class Runtime:
             chosen[fold.index] = choice.seed
             metrics = {f"sharpe/seed-{seed}": sharpe for seed, sharpe in choice.sharpe.items()}
             message = f"fold {fold.index}: seed {choice.seed} did best on the sessions held out of its training"
-            yield self._said(
-                "evaluate.step", message, fold=fold.index, seed=choice.seed, share=span[1], metrics=metrics
-            )
+            yield self._said("evaluate.step", message, fold=fold.index, seed=choice.seed, share=1.0, metrics=metrics)
         if pipeline.timing.needs_path:
-            yield from self._fit(thresholds, chosen, span[1])
+            yield from self._fit(thresholds, chosen, 1.0)
         self.store.seal(chosen, thresholds)
 
-    def _fit(self, thresholds: dict[int, Thresholds], chosen: Mapping[int, int], share: float) -> Steps:
+    def _fit(self, thresholds: dict[int, Thresholds], chosen: Mapping[int, int], share: float) -> Phase:
         """Fit the timing on the training of each fold, into `thresholds`."""
         for fold in self.plan.folds:
             fitted = thresholds[fold.index] = fit_thresholds(self.plan, self.store.archives(), chosen, fold)
@@ -154,29 +143,6 @@ class Runtime:
                 message = f"{name}: trained{meter.pace(total)}"
                 return self._said("train.checkpoint", message, **who, timesteps=total, share=share)
 
-    def _walked(self, span: Span, tell: Teller) -> Generator[Progress, None, BacktestRecord]:
-        """Walk every account and keep the record, which is the last value."""
-        plan = self.plan
-        who = contestants(plan, self.store.archives(), self.store.chosen(), self.store.thresholds())
-        own = next(i for i, contestant in enumerate(who) if contestant.kind == "ensemble")
-        steps = walk(plan.panel, plan.spec.environment, plan.paths.blocks, who, PHASES[plan.kind])
-        while True:
-            try:
-                step = next(steps)
-            except StopIteration as end:
-                self.store.keep_record(end.value)
-                return end.value
-            for stage, message, metrics in tell(plan, step, own):
-                share = _share(plan, step, span)
-                yield self._said(stage, message, fold=step.fold, share=share, metrics=metrics)
-
-    def _verdict(self, record: BacktestRecord) -> Progress:
-        verdict = verdict_of(self.plan, record)
-        self.store.keep_verdict(verdict)
-        metrics = headline(verdict)
-        message = f"net Sharpe {metrics['all/sharpe']:.2f}" if "all/sharpe" in metrics else "too short for a verdict"
-        return self._said("done", f"{_dates(self.plan)}: {message}", share=1.0, metrics=metrics)
-
     def _said(self, stage: Stage, message: str, **more: Any) -> Progress:
         run_id, at = self.plan.run_id, self.clock()
         return Progress(task_id=self.task_id, run_id=run_id, stage=stage, message=message, timestamp=at, **more)
@@ -190,10 +156,9 @@ class _Meter:
         keys: Collection[FoldSeed],
         trained: Collection[FoldSeed],
         resumed: Collection[FoldSeed],
-        span: Span,
         clock: Callable[[], datetime],
     ) -> None:
-        self._trained, self._span = set(trained), span
+        self._trained = set(trained)
         self._done = {key: float(key in trained) for key in keys}
         # where a resumed training went on is known once it tells of itself
         self._before = {key: share for key, share in self._done.items() if key not in resumed}
@@ -212,9 +177,8 @@ class _Meter:
 
     @property
     def share(self) -> float:
-        """Of the whole run."""
-        first, last = self._span
-        return first + (last - first) * sum(self._done.values()) / len(self._done)
+        """Share of all training that is done."""
+        return sum(self._done.values()) / len(self._done)
 
     @property
     def trainings_per_second(self) -> float:
@@ -233,10 +197,9 @@ class _Meter:
         return f"{told})"
 
 
-def _share(plan: RunPlan, step: WalkStep, span: Span) -> float:
+def _share(plan: RunPlan, step: WalkStep) -> float:
     start, end = plan.paths.blocks[0].test_first - 1, plan.paths.blocks[-1].test_last
-    walked = (step.t - start) / max(1, end - start)
-    return span[0] + (span[1] - span[0]) * walked
+    return (step.t - start) / max(1, end - start)
 
 
 def _dates(plan: RunPlan) -> str:
@@ -252,11 +215,11 @@ def rollout_rows(plan: RunPlan, task: TrainingTask, rollouts: pl.DataFrame) -> p
     ).select(list(TRAJECTORY))
 
 
-def verdict_of(plan: RunPlan, record: BacktestRecord) -> pl.DataFrame:
-    """Every account over each period; over all of it only where the policies are a parent's."""
-    if record.equity_curves["session"].n_unique() < MIN_SESSIONS:
+def verdict_of(plan: RunPlan, equity_curves: pl.DataFrame, action_logs: pl.DataFrame) -> pl.DataFrame:
+    """Figures of every account over each period; over all of it only where the policies are a parent's."""
+    if equity_curves["session"].n_unique() < MIN_SESSIONS:
         return pl.DataFrame(schema=EVALUATION)
-    verdict = evaluate(record.equity_curves, record.action_logs, plan.spec.report_from)
+    verdict = evaluate(equity_curves, action_logs, plan.spec.report_from)
     return verdict if plan.kind == "walk_forward" else verdict.filter(pl.col("period") == "all")
 
 

@@ -60,6 +60,10 @@ class RunStore(Protocol):
         """Keep what every account saw, did and earned."""
         ...
 
+    def curves_and_actions(self) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Equity curves and action logs of the stored record."""
+        ...
+
     def keep_verdict(self, verdict: pl.DataFrame) -> None:
         """Keep the verdict; the run is then complete."""
         ...

@@ -8,6 +8,7 @@ from typing import Any
 import polars as pl
 
 from nvtrader_pipelines.evaluation.backtest import Contestant
+from nvtrader_pipelines.evaluation.steps import Steps
 from nvtrader_pipelines.evaluation.stress.scenario import NoWorld, OutOfSample, StressedWorld
 from nvtrader_pipelines.evaluation.stress.scenarios import StressTest, stressed_worlds
 from nvtrader_pipelines.evaluation.stress.verdict import Contest, stress_steps
@@ -86,18 +87,14 @@ class StressRun:
         """
         plan, market = self.plan, self.plan.spec.market
         worlds = stressed_worlds(self.returns, out_of_sample(plan), stress, market.symbols, market.max_gap)
-        steps = stress_steps(plan.spec.environment, worlds, self.contest)
-        n_worlds, n_told, n_played = stress.n_worlds, 0, 0
+        steps = Steps(stress_steps(plan.spec.environment, worlds, self.contest))
+        n_worlds, n_played = stress.n_worlds, 0
         yield self._said("start", f"{plan.spec.partition_key}: {n_worlds} stressed worlds", share=0.0)
-        while True:
-            try:
-                world = next(steps)
-            except StopIteration as end:
-                yield self._said("done", f"{n_played} stressed worlds were played", share=1.0)
-                return end.value
-            n_told += 1
+        for n_told, world in enumerate(steps, start=1):
             n_played += not isinstance(world, NoWorld)
             yield self._said("evaluate.step", _told(world), share=min(1.0, n_told / n_worlds))
+        yield self._said("done", f"{n_played} stressed worlds were played", share=1.0)
+        return steps.result
 
     def _said(self, stage: Stage, message: str, **more: Any) -> Progress:
         run_id, at = self.plan.run_id, self.clock()

@@ -9,12 +9,12 @@ import pytest
 from nvtrader_pipelines.desk.halt import halt
 from nvtrader_pipelines.desk.open_orders import Stop, withdraw_all
 from nvtrader_pipelines.desk.rows import fill_rows, order_rows, state_rows
+from nvtrader_pipelines.evaluation.steps import drain
 from nvtrader_pipelines.execution.brokers.broker import BrokerTimeout
 from nvtrader_pipelines.execution.errors import ExecutionError, NotReconciled
 from nvtrader_pipelines.execution.plan_records import plan_records
 from nvtrader_pipelines.market.calendar import sessions
 from nvtrader_pipelines.orchestration.rebalancing import executed
-from nvtrader_pipelines.runs.launch import followed
 from nvtrader_pipelines.storage.account_book import SqliteBook, book_path
 from nvtrader_pipelines.storage.medallion import read_panel
 from nvtrader_pipelines.storage.prices import read_prices
@@ -74,7 +74,7 @@ def live(store, at=None):
 
 def trade_live(store):
     """Trade the account at the broker this evening; its plans."""
-    followed(live(store).trade(), lambda _: None)
+    drain(live(store).trade())
     return live(store).plans()
 
 

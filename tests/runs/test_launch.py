@@ -12,18 +12,18 @@ import pytest
 
 from nvtrader_pipelines.policies.archive import read_archive
 from nvtrader_pipelines.runs.launch import (
-    evaluate_run,
     forward_run,
+    judge_run,
     replay_run,
     replay_window,
     train_run,
-    walk_forward_run,
+    walk_run,
 )
 from nvtrader_pipelines.runs.lifecycle import Launch
 from nvtrader_pipelines.runs.planning import read_plan
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES, RUNS, TRAJECTORIES
-from tests.runs.small_runs import KEY, N_SESSIONS, land, rows_of, small_home
+from tests.runs.small_runs import KEY, N_SESSIONS, land, rows_of, run_whole, small_home
 from tests.runs.untrained import sealed
 
 ME = Launch("task")
@@ -172,13 +172,14 @@ def test_training_can_be_stopped_gone_on_with_and_judged_later(run, tmp_path):
             steps.close()
     assert ledger.run(plan.run_id).status == "interrupted"
     with pytest.raises(StorageError, match=r"manifest\.json is missing"):
-        evaluate_run(store, plan.run_id, ME)
+        list(walk_run(store, plan, ME))
     list(train_run(store, plan, ME))
     trained = ledger.run(plan.run_id)
-    assert (trained.status, trained.kind, trained.attempts) == ("done", "train", 2)
+    assert (trained.status, trained.kind, trained.attempts) == ("running", "walk_forward", 3)
     assert store.tables.read(RUNS).is_empty()
-    list(evaluate_run(store, plan.run_id[:8], ME))
-    assert ledger.run(plan.run_id).kind == "evaluate"
+    list(walk_run(store, plan, ME))
+    list(judge_run(store, plan, ME))
+    assert ledger.run(plan.run_id).status == "done"
     assert store.tables.read(RUNS)["kind"].to_list() == ["walk_forward"]
     kept = ledger.policies(plan.run_id)
     assert dict(kept.select("file", "sha256").iter_rows()) == run.policies
@@ -190,9 +191,8 @@ def test_a_run_whose_sealed_policy_was_changed_fails_with_its_sentence(tmp_path)
     ledger, plan = store.ledger, read_plan(store, KEY)
     sealed(store, plan)
     store.policies.folder(KEY, plan.run_id).joinpath("fold-0-seed-0.zip").write_bytes(b"changed")
-    steps = evaluate_run(store, plan.run_id, ME)
     with pytest.raises(StorageError, match="not those that were sealed"):
-        list(steps)
+        list(walk_run(store, plan, ME))
     assert ledger.run(plan.run_id).status == "failed"
     assert "not those that were sealed" in ledger.run(plan.run_id).message
     assert ledger.events(plan.run_id)["stage"][-1] == "error"
@@ -202,7 +202,7 @@ def test_a_run_whose_sealed_policy_was_changed_fails_with_its_sentence(tmp_path)
 def grown(tmp_path_factory):
     """A home where this process ran the experiment before newer bars landed, and the run; replays may be added."""
     store = small_home(tmp_path_factory.mktemp("grown") / "home")
-    list(walk_forward_run(store, KEY, ME))
+    list(run_whole(store, KEY, ME))
     before = store.policies.latest(KEY)
     land(store, N_SESSIONS + 40)
     return store, before
@@ -222,7 +222,7 @@ def test_on_its_recorded_snapshots_a_run_is_the_same_though_newer_bars_have_land
     rows, content = rows_of(store, before.run_id), files(store, before)
     for path in store.policies.folder(KEY, before.run_id).iterdir():
         path.unlink()
-    told = list(walk_forward_run(store, KEY, ME, before.snapshot_ids))
+    told = list(run_whole(store, KEY, ME, before.snapshot_ids))
     assert told[-1].run_id == before.run_id == run.run_id
     assert files(store, before) == content
     require_equal(rows_of(store, before.run_id), rows)

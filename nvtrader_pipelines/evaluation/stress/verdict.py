@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.evaluation.backtest import Contestant, backtest
 from nvtrader_pipelines.evaluation.statistics import max_drawdown, sharpe_ratio, total_return
+from nvtrader_pipelines.evaluation.steps import drain
 from nvtrader_pipelines.evaluation.stress.scenario import CALM, NoWorld, StressedWorld
 from nvtrader_pipelines.evaluation.verdict_tables import STRESS
 
@@ -31,12 +32,7 @@ def stress_test(
     forgiven: tuple[type[Exception], ...] = (),
 ) -> pl.DataFrame:
     """The table of all worlds (`STRESS`); see `stress_steps`."""
-    steps = stress_steps(environment, worlds, contest, forgiven)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return end.value
+    return drain(stress_steps(environment, worlds, contest, forgiven))
 
 
 def stress_steps(
