@@ -17,6 +17,7 @@ from nvtrader_pipelines.envs.dynamics import Transition
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.evaluation.account_tables import ACTION_LOG, EQUITY, REWARD_TERM
 from nvtrader_pipelines.evaluation.splits import Block, Fold
+from nvtrader_pipelines.evaluation.steps import drain
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.policies.policy import Decision, Policy
 from nvtrader_pipelines.policies.rollout_tables import TRAJECTORY
@@ -212,12 +213,7 @@ def backtest(
     panel: MarketPanel, spec: EnvSpec, folds: Sequence[Fold | Block], policy_accounts: Sequence[PolicyAccount]
 ) -> BacktestRecord:
     """Walk every account through the folds' test windows and return the record; see `walk`."""
-    steps = walk(panel, spec, folds, policy_accounts)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return end.value
+    return drain(walk(panel, spec, folds, policy_accounts))
 
 
 def walk(

@@ -60,6 +60,10 @@ class RunStore(Protocol):
         """Store the back-test record of every account."""
         ...
 
+    def curves_and_actions(self) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Equity curves and action logs of the stored record."""
+        ...
+
     def store_verdict(self, verdict: pl.DataFrame) -> None:
         """Store the verdict, which completes the run."""
         ...

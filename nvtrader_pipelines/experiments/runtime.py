@@ -10,13 +10,14 @@ import polars as pl
 
 from nvtrader_pipelines.evaluation.backtest import BacktestRecord, WalkStep, walk
 from nvtrader_pipelines.evaluation.splits import Fold
+from nvtrader_pipelines.evaluation.steps import Steps
 from nvtrader_pipelines.evaluation.verdict_tables import EVALUATION
 from nvtrader_pipelines.evaluation.walk_forward_evaluation import MIN_SESSIONS, evaluate
 from nvtrader_pipelines.experiments.plan import PHASES, FoldSeed, RunPlan
 from nvtrader_pipelines.experiments.policy_accounts import build_accounts, choose_seed
 from nvtrader_pipelines.experiments.progress import Progress, Stage
 from nvtrader_pipelines.experiments.run_store import RunStore, TrainedPolicy
-from nvtrader_pipelines.experiments.stages import ProgressFormatter, equity_stages, forward_stages
+from nvtrader_pipelines.experiments.stages import equity_stages, forward_stages
 from nvtrader_pipelines.experiments.thresholds import fit_thresholds
 from nvtrader_pipelines.policies.agents import Learner
 from nvtrader_pipelines.policies.archive import read_card, write_archive
@@ -24,10 +25,7 @@ from nvtrader_pipelines.policies.rollout_tables import TRAINING_CURVE, TRAJECTOR
 from nvtrader_pipelines.policies.training import Checkpointed, Finished, Stepped, TrainingEvent, TrainingTask, train_all
 from nvtrader_pipelines.portfolio.pipeline import Thresholds
 
-TRAINING_SHARE = 0.9  # of a run's time that goes to training
-Span = tuple[float, float]  # completed shares of the whole run before and after a part
-WHOLE: Span = (0.0, 1.0)
-Steps = Generator[Progress, None, None]
+Phase = Generator[Progress, None, None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,45 +37,39 @@ class Runtime:
     task_id: str
     clock: Callable[[], datetime]  # current time, UTC
 
-    def train(self) -> Steps:
+    def train(self) -> Phase:
         """Train the folds and seeds that are not done, resuming from checkpoints."""
         yield from self._start("training")
-        yield from self._train(WHOLE)
+        yield from self._train()
         yield self._progress("done", f"{len(self.plan.keys)} policies are trained", share=1.0)
 
-    def judge(self) -> Generator[Progress, None, BacktestRecord]:
-        """Walk the policies of a sealed run through the test windows and return the stored record."""
-        yield from self._start("test")
-        record = yield from self._walk(WHOLE, equity_stages)
-        yield self._progress("done", f"walked {_dates(self.plan)}", share=1.0)
-        return record
+    def walk(self) -> Generator[Progress, None, BacktestRecord]:
+        """Walk the policies of a sealed run and the baselines through the plan's window; return the stored record.
 
-    def evaluate(self) -> Steps:
-        """Walk the policies of a sealed run through the test windows and evaluate them."""
-        yield from self._start("evaluation")
-        record = yield from self._walk(WHOLE, equity_stages)
-        yield self._verdict(record)
+        A forward run reports each bar, signal, order, fill and equity, every other run its equity.
+        """
+        plan, format_step = self.plan, forward_stages if self.plan.kind == "forward" else equity_stages
+        yield from self._start(plan.kind.replace("_", " "))
+        accounts = build_accounts(plan, self.store.archives(), self.store.chosen(), self.store.thresholds())
+        own = next(i for i, account in enumerate(accounts) if account.kind == "ensemble")
+        steps = Steps(walk(plan.panel, plan.spec.environment, plan.paths.blocks, accounts, PHASES[plan.kind]))
+        for step in steps:
+            for stage, message, metrics in format_step(plan, step, own):
+                share = _share(plan, step)
+                yield self._progress(stage, message, fold=step.fold, share=share, metrics=metrics)
+        self.store.store_record(steps.result)
+        return steps.result
 
-    def walk_forward(self) -> Steps:
-        """Train, walk and evaluate."""
-        yield from self._start("walk-forward")
-        yield from self._train((0.0, TRAINING_SHARE))
-        record = yield from self._walk((TRAINING_SHARE, 1.0), equity_stages)
-        yield self._verdict(record)
+    def judge(self) -> Generator[Progress, None, pl.DataFrame]:
+        """Evaluate the stored record, store the verdict and return it; the run is then complete."""
+        verdict = evaluate_run(self.plan, *self.store.curves_and_actions())
+        self.store.store_verdict(verdict)
+        metrics = headline(verdict)
+        message = f"net Sharpe {metrics['all/sharpe']:.2f}" if "all/sharpe" in metrics else "too short for a verdict"
+        yield self._progress("done", f"{_dates(self.plan)}: {message}", share=1.0, metrics=metrics)
+        return verdict
 
-    def replay(self) -> Steps:
-        """Walk the parent's policies through the plan's window and evaluate them."""
-        yield from self._start(f"replay of {self.plan.parent_run_id}")
-        record = yield from self._walk(WHOLE, equity_stages)
-        yield self._verdict(record)
-
-    def forward(self) -> Steps:
-        """Walk the parent's last policies over the sessions since, with every bar, signal, order and fill."""
-        yield from self._start(f"forward run of {self.plan.parent_run_id}")
-        record = yield from self._walk(WHOLE, forward_stages)
-        yield self._verdict(record)
-
-    def _start(self, what: str) -> Steps:
+    def _start(self, what: str) -> Phase:
         spec, panel = self.plan.spec, self.plan.panel
         yield self._progress("start", f"{spec.partition_key}: {what} over {_dates(self.plan)}", share=0.0)
         market = f"{len(panel.sessions)} sessions of {len(panel.symbols)} symbols from {panel.source}"
@@ -88,7 +80,7 @@ class Runtime:
         n_policies = f"{len(self.plan.folds)} folds by {len(spec.seeds)} seeds"
         yield self._progress("agent.built", f"{spec.agent.kind}, {n_policies}", share=0.0)
 
-    def _train(self, span: Span) -> Steps:
+    def _train(self) -> Phase:
         """Train the missing policies, choose seeds where the design does, fit the timing and seal.
 
         Timings that depend on the market only are fitted first, so that a failure costs no training.
@@ -97,10 +89,10 @@ class Runtime:
         pipeline, thresholds = plan.spec.pipeline, dict[int, Thresholds]()
         pipeline.start(plan.panel)  # fails if the market lacks data that a stage needs
         if pipeline.timing.needs_fit and not pipeline.timing.needs_path:
-            yield from self._fit(thresholds, {}, span[0])
+            yield from self._fit(thresholds, {}, 0.0)
         tasks = [plan.task(key, self.store.checkpoint(key)) for key in plan.keys if key not in done]
         resumed = {(task.fold, task.seed) for task in tasks if task.resume_from is not None}
-        training = TrainingProgress(plan.keys, done, resumed, span, self.clock)
+        training = TrainingProgress(plan.keys, done, resumed, self.clock)
         with closing(train_all(plan.panel, tasks)) as events:  # workers end with this generator
             for event in events:
                 yield self._store_event(event, training)
@@ -111,13 +103,13 @@ class Runtime:
             metrics = {f"sharpe/seed-{seed}": sharpe for seed, sharpe in choice.sharpe.items()}
             message = f"fold {fold.index}: seed {choice.seed} has the best validation Sharpe ratio"
             yield self._progress(
-                "evaluate.step", message, fold=fold.index, seed=choice.seed, share=span[1], metrics=metrics
+                "evaluate.step", message, fold=fold.index, seed=choice.seed, share=1.0, metrics=metrics
             )
         if pipeline.timing.needs_path:
-            yield from self._fit(thresholds, chosen, span[1])
+            yield from self._fit(thresholds, chosen, 1.0)
         self.store.seal(chosen, thresholds)
 
-    def _fit(self, thresholds: dict[int, Thresholds], chosen: Mapping[int, int], share: float) -> Steps:
+    def _fit(self, thresholds: dict[int, Thresholds], chosen: Mapping[int, int], share: float) -> Phase:
         """Fit the timing on the training of each fold, into `thresholds`."""
         for fold in self.plan.folds:
             fitted = thresholds[fold.index] = fit_thresholds(self.plan, self.store.archives(), chosen, fold)
@@ -156,29 +148,6 @@ class Runtime:
                 message = f"{name}: trained{training.pace(total)}"
                 return self._progress("train.checkpoint", message, **key_fields, timesteps=total, share=share)
 
-    def _walk(self, span: Span, format_step: ProgressFormatter) -> Generator[Progress, None, BacktestRecord]:
-        """Walk every account, store the record and return it."""
-        plan = self.plan
-        accounts = build_accounts(plan, self.store.archives(), self.store.chosen(), self.store.thresholds())
-        own = next(i for i, account in enumerate(accounts) if account.kind == "ensemble")
-        steps = walk(plan.panel, plan.spec.environment, plan.paths.blocks, accounts, PHASES[plan.kind])
-        while True:
-            try:
-                step = next(steps)
-            except StopIteration as end:
-                self.store.store_record(end.value)
-                return end.value
-            for stage, message, metrics in format_step(plan, step, own):
-                share = _share(plan, step, span)
-                yield self._progress(stage, message, fold=step.fold, share=share, metrics=metrics)
-
-    def _verdict(self, record: BacktestRecord) -> Progress:
-        verdict = evaluate_record(self.plan, record)
-        self.store.store_verdict(verdict)
-        metrics = headline(verdict)
-        message = f"net Sharpe {metrics['all/sharpe']:.2f}" if "all/sharpe" in metrics else "too short for a verdict"
-        return self._progress("done", f"{_dates(self.plan)}: {message}", share=1.0, metrics=metrics)
-
     def _progress(self, stage: Stage, message: str, **more: Any) -> Progress:
         run_id, at = self.plan.run_id, self.clock()
         return Progress(task_id=self.task_id, run_id=run_id, stage=stage, message=message, timestamp=at, **more)
@@ -192,10 +161,9 @@ class TrainingProgress:
         keys: Collection[FoldSeed],
         trained: Collection[FoldSeed],
         resumed: Collection[FoldSeed],
-        span: Span,
         clock: Callable[[], datetime],
     ) -> None:
-        self._trained, self._span = set(trained), span
+        self._trained = set(trained)
         self._done = {key: float(key in trained) for key in keys}
         # shares of resumed trainings are known at their first event
         self._before = {key: share for key, share in self._done.items() if key not in resumed}
@@ -214,9 +182,8 @@ class TrainingProgress:
 
     @property
     def share(self) -> float:
-        """Completed share of the whole run."""
-        first, last = self._span
-        return first + (last - first) * sum(self._done.values()) / len(self._done)
+        """Share of all training that is done."""
+        return sum(self._done.values()) / len(self._done)
 
     @property
     def trainings_per_second(self) -> float:
@@ -235,10 +202,9 @@ class TrainingProgress:
         return f"{text})"
 
 
-def _share(plan: RunPlan, step: WalkStep, span: Span) -> float:
+def _share(plan: RunPlan, step: WalkStep) -> float:
     start, end = plan.paths.blocks[0].test_first - 1, plan.paths.blocks[-1].test_last
-    walked = (step.t - start) / max(1, end - start)
-    return span[0] + (span[1] - span[0]) * walked
+    return (step.t - start) / max(1, end - start)
 
 
 def _dates(plan: RunPlan) -> str:
@@ -254,11 +220,11 @@ def rollout_rows(plan: RunPlan, task: TrainingTask, rollouts: pl.DataFrame) -> p
     ).select(list(TRAJECTORY))
 
 
-def evaluate_record(plan: RunPlan, record: BacktestRecord) -> pl.DataFrame:
-    """Evaluate every account per period; of replays and paper runs, only over all sessions."""
-    if record.equity_curves["session"].n_unique() < MIN_SESSIONS:
+def evaluate_run(plan: RunPlan, equity_curves: pl.DataFrame, action_logs: pl.DataFrame) -> pl.DataFrame:
+    """Evaluate every account per period; of replays and forward runs, only over all sessions."""
+    if equity_curves["session"].n_unique() < MIN_SESSIONS:
         return pl.DataFrame(schema=EVALUATION)
-    verdict = evaluate(record.equity_curves, record.action_logs, plan.spec.report_from)
+    verdict = evaluate(equity_curves, action_logs, plan.spec.report_from)
     return verdict if plan.kind == "walk_forward" else verdict.filter(pl.col("period") == "all")
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import polars as pl
 
 from nvtrader_pipelines.evaluation.backtest import PolicyAccount
+from nvtrader_pipelines.evaluation.steps import Steps
 from nvtrader_pipelines.evaluation.stress.scenario import OutOfSample, ScenarioUnavailable, StressedMarket
 from nvtrader_pipelines.evaluation.stress.suite import StressTest, apply_scenarios
 from nvtrader_pipelines.evaluation.stress.verdict import AccountFactory, stress_steps
@@ -88,18 +89,14 @@ class StressRun:
         """
         plan, market = self.plan, self.plan.spec.market
         markets = apply_scenarios(self.returns, out_of_sample(plan), stress, market.symbols, market.max_gap)
-        steps = stress_steps(plan.spec.environment, markets, self.build_accounts)
-        n_markets, n_done, n_played = stress.n_markets, 0, 0
+        steps = Steps(stress_steps(plan.spec.environment, markets, self.build_accounts))
+        n_markets, n_played = stress.n_markets, 0
         yield self._progress("start", f"{plan.spec.partition_key}: {n_markets} stressed markets", share=0.0)
-        while True:
-            try:
-                stressed = next(steps)
-            except StopIteration as end:
-                yield self._progress("done", f"{n_played} stressed markets were played", share=1.0)
-                return end.value
-            n_done += 1
+        for n_done, stressed in enumerate(steps, start=1):
             n_played += not isinstance(stressed, ScenarioUnavailable)
             yield self._progress("evaluate.step", _describe(stressed), share=min(1.0, n_done / n_markets))
+        yield self._progress("done", f"{n_played} stressed markets were played", share=1.0)
+        return steps.result
 
     def _progress(self, stage: Stage, message: str, **more: Any) -> Progress:
         run_id, at = self.plan.run_id, self.clock()

@@ -18,7 +18,7 @@ from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import write_atomically
 from nvtrader_pipelines.storage.policy_library import PolicyLibrary
 from nvtrader_pipelines.storage.store import Store
-from nvtrader_pipelines.storage.tables import EQUITY_CURVES, EVALUATIONS, TRAINING_CURVES, TRAJECTORIES
+from nvtrader_pipelines.storage.tables import ACTION_LOGS, EQUITY_CURVES, EVALUATIONS, TRAINING_CURVES, TRAJECTORIES
 
 PAST_TOLERANCE = 1e-3  # of equity; adjusting prices for a dividend anew rounds every return before it
 
@@ -31,7 +31,7 @@ class StoredRun:
     plan: RunPlan
     clock: Callable[[], datetime]
     parent: SealedRun | None = None
-    latest: bool = True  # whether the experiment's policies are from now on this run's
+    mlflow_run_id: str | None = None  # where the run is tracked
 
     @property
     def library(self) -> PolicyLibrary:
@@ -76,7 +76,7 @@ class StoredRun:
 
     def seal(self, chosen: Mapping[int, int], thresholds: FoldThresholds) -> None:
         """Mark the policies as complete, and keep how their trainings went."""
-        run = self.library.seal(self.plan, chosen, thresholds, latest=self.latest)
+        run = self.library.seal(self.plan, chosen, thresholds)
         replace_run(self.store, TRAINING_CURVES, training_curves(self.library.read_run(run)), run)
 
     def chosen(self) -> Mapping[int, int]:
@@ -98,10 +98,14 @@ class StoredRun:
         for _ in write_record(self.store, self.run, record):
             pass
 
+    def curves_and_actions(self) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Equity curves and action logs of the stored record."""
+        return read_run(self.store, EQUITY_CURVES, self.run), read_run(self.store, ACTION_LOGS, self.run)
+
     def store_verdict(self, verdict: pl.DataFrame) -> None:
         """Write the verdict, then the row that marks the run as complete."""
         replace_run(self.store, EVALUATIONS, verdict, self.run)
-        complete(self.store, self.run, self.clock())
+        complete(self.store, self.run, self.clock(), self.mlflow_run_id)
 
     @property
     def run(self) -> SealedRun:

@@ -17,6 +17,7 @@ from nvtrader_pipelines.evaluation.account_tables import ACTION_LOG, EQUITY
 from nvtrader_pipelines.evaluation.backtest import PolicyAccount, backtest, walk
 from nvtrader_pipelines.evaluation.splits import Fold
 from nvtrader_pipelines.evaluation.splits.fold import MIN_TEST_SESSIONS
+from nvtrader_pipelines.evaluation.steps import Steps
 from nvtrader_pipelines.evaluation.weights_backtest import STANDARD_EXECUTION, Execution
 from nvtrader_pipelines.market.panel import MarketPanel, panel_digest
 from nvtrader_pipelines.policies.policy import Decision, Policy
@@ -175,18 +176,13 @@ def walked(
     who = [PolicyAccount(candidate.name, kind, (None,), (policy,))]
     window = [Fold(0, 0, first - 1, first, last)]
     environment = judging_environment(contest, candidate.rebal_freq)
-    steps = walk(panel, environment, window, who)
+    steps = Steps(walk(panel, environment, window, who))
     peak, n_acted = meter.memory(), 0
-    while True:
-        try:
-            step = next(steps)
-        except StopIteration as end:
-            record = end.value
-            break
+    for step in steps:
         peak = max(peak, meter.memory())
         n_acted += _timing_acted(candidate.untimed, step.decisions[0])
         told((step.t - first + 1) / (last - first + 1))
-    seconds = meter.clock() - began
+    seconds, record = meter.clock() - began, steps.result
     untimed = None
     if candidate.untimed is not None:
         twin = PolicyAccount(candidate.name, kind, (None,), (candidate.untimed.open(panel, contest.window),))

@@ -68,15 +68,8 @@ class PolicyLibrary:
         paths = {key: folder / file_name(key) for key in plan.keys}
         return {key: path.read_bytes() for key, path in paths.items() if path.exists()}
 
-    def seal(
-        self,
-        plan: RunPlan,
-        chosen: Mapping[int, int] = NONE,
-        thresholds: FoldThresholds = NONE,
-        *,
-        latest: bool = True,
-    ) -> SealedRun:
-        """Write the manifest of a complete run and point the experiment at it, as its `latest` or its only one.
+    def seal(self, plan: RunPlan, chosen: Mapping[int, int] = NONE, thresholds: FoldThresholds = NONE) -> SealedRun:
+        """Write the manifest of a run that is trained, and make it the latest of its experiment.
 
         Raises:
             StorageError: if a policy is missing.
@@ -89,9 +82,7 @@ class PolicyLibrary:
         policies = {name: _sha256((folder / name).read_bytes()) for name in wanted}
         run = SealedRun.of(plan, policies, chosen, thresholds)
         write_atomically(folder / MANIFEST, run.model_dump_json(indent=1).encode())
-        pointer = folder.parent / LATEST
-        if latest or not pointer.exists():
-            write_atomically(pointer, json.dumps({"run_id": run.run_id}).encode())
+        write_atomically(folder.parent / LATEST, json.dumps({"run_id": run.run_id}).encode())
         for checkpoint in folder.glob("*.checkpoint"):  # a kill came between a policy and the end of its checkpoint
             checkpoint.unlink(missing_ok=True)
         return run

@@ -12,10 +12,10 @@ import pytest
 from nvtrader_pipelines.desk import market
 from nvtrader_pipelines.desk.backtest import account_backtest, deployment_of
 from nvtrader_pipelines.desk.halt import halt, resume
+from nvtrader_pipelines.evaluation.steps import drain
 from nvtrader_pipelines.execution.brokers import simulated_venue
 from nvtrader_pipelines.execution.errors import ExecutionError, NotReconciled
 from nvtrader_pipelines.execution.reconciliation import Difference
-from nvtrader_pipelines.runs.launch import followed
 from nvtrader_pipelines.storage.account_book import book_path
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.tables import EVALUATIONS, PORTFOLIO_STATE
@@ -335,7 +335,7 @@ def test_an_account_that_differs_trades_on_nowhere_until_a_person_accepts_it(hom
     monkeypatch.setattr(simulated_venue, "reconcile", lambda *_: found.pop() if found else [])
     told = []
     with pytest.raises(NotReconciled) as stopped:
-        followed(desk(store).trade(days[0], days[8], acknowledge=True), told.append)
+        drain(desk(store).trade(days[0], days[8], acknowledge=True), told.append)
     assert (len(told), states(store)[-1].session) == (1, days[4])  # told of before it stops there
     assert f"paper differed at the close of {days[4]}: AAA: 10 shares expected, 7 held (-3);" in str(stopped.value)
     assert "`nvtrader portfolio accept-differences --account paper" in str(stopped.value)

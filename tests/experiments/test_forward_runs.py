@@ -3,7 +3,7 @@ import pytest
 
 from nvtrader_pipelines.evaluation.invariants import equity_gaps
 from nvtrader_pipelines.experiments.replay import Parent, fold_dates, forward_plan
-from tests.experiments.memory import MemoryStore, runtime
+from tests.experiments.memory import MemoryStore, walk_and_judge
 from tests.experiments.small import EXPERIMENT, TABLES
 from tests.experiments.test_replay import longer
 from tests.panels import cut
@@ -20,7 +20,7 @@ def carried(run, parent, last):
     """The store of a paper account up to a session."""
     plan = forward_plan(EXPERIMENT, cut(longer(), last), parent)
     store = MemoryStore(parent=run)
-    store.told = list(runtime(plan, store).forward())
+    store.told = list(walk_and_judge(plan, store))
     store.plan = plan
     return store
 
@@ -86,7 +86,7 @@ def test_before_the_first_new_session_there_is_an_order_and_no_verdict(run, pare
 
 
 def test_a_market_that_ends_before_the_tests_did_is_refused(parent):
-    with pytest.raises(ValueError, match=r"goes on after .* but the market ends on"):
+    with pytest.raises(ValueError, match=r"continues after .* but the market ends on"):
         forward_plan(EXPERIMENT, cut(longer(), 650), parent)
 
 

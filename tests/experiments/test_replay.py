@@ -8,7 +8,7 @@ import pytest
 from nvtrader_pipelines.evaluation.invariants import equity_gaps, off_simplex, reward_gaps
 from nvtrader_pipelines.experiments.replay import Parent, fold_dates, replay_plan
 from nvtrader_pipelines.policies.archive import PolicyArchiveError
-from tests.experiments.memory import MemoryStore, runtime
+from tests.experiments.memory import MemoryStore, walk_and_judge
 from tests.experiments.small import EXPERIMENT, TABLES, planned
 from tests.markets import synthetic_panel
 from tests.panels import cut, with_other_future
@@ -22,7 +22,7 @@ def parent(plan):
 def replayed(run, plan):
     """The store of a replay of a run."""
     store = MemoryStore(parent=run)
-    store.told = list(runtime(plan, store).replay())
+    store.told = list(walk_and_judge(plan, store))
     return store
 
 

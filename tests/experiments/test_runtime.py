@@ -32,7 +32,7 @@ def judged(plan, archives, chosen=None):
     """The record of policies walked again."""
     store = MemoryStore()
     store.archives, store.sealed = lambda: archives, chosen or {}
-    for _ in runtime(plan, store).judge():
+    for _ in runtime(plan, store).walk():
         pass
     return store.record
 
@@ -92,7 +92,7 @@ def test_training_progress_reports_count_pace_and_remaining_time(plan, run):
 def test_the_pace_of_a_resumed_training_counts_from_where_it_went_on():
     begin, seconds = datetime(2026, 1, 1, tzinfo=UTC), itertools.count(step=10)
     training = TrainingProgress(
-        [(0, 0), (0, 1)], [(0, 1)], [(0, 0)], (0.0, 1.0), clock=lambda: begin + timedelta(seconds=next(seconds))
+        [(0, 0), (0, 1)], [(0, 1)], [(0, 0)], clock=lambda: begin + timedelta(seconds=next(seconds))
     )
     assert training.update((0, 0), 0.9) == pytest.approx(0.95)
     assert training.pace(1000) == " (1 of 2 trained)"
@@ -110,16 +110,18 @@ def test_a_damaged_checkpoint_is_passed_over(plan, run, archives):
     assert store.archives() == archives
 
 
-def test_a_run_tells_its_stages_in_order_and_how_far_it_is(run):
-    told = run.told
-    assert [step.stage for step in told[:4]] == ["start", "data.loaded", "env.built", "agent.built"]
-    assert told[-1].stage == "done"
-    assert {step.stage for step in told[4:-1]} == {"train.step", "train.checkpoint", "evaluate.step"}
-    shares = [step.share for step in told]
-    assert shares == sorted(shares)
-    assert (shares[0], shares[-1]) == (0.0, 1.0)
-    assert len({(step.task_id, step.run_id) for step in told}) == 1
-    assert [step.timestamp for step in told] == sorted({step.timestamp for step in told})
+def test_each_phase_reports_its_stages_in_order_and_its_share(run):
+    trained = next(i for i, step in enumerate(run.told) if step.stage == "done") + 1
+    training, testing = run.told[:trained], run.told[trained:]
+    for steps, stages in ((training, {"train.step", "train.checkpoint"}), (testing, {"evaluate.step"})):
+        assert [step.stage for step in steps[:4]] == ["start", "data.loaded", "env.built", "agent.built"]
+        assert steps[-1].stage == "done"
+        assert {step.stage for step in steps[4:-1]} == stages
+        shares = [step.share for step in steps]
+        assert shares == sorted(shares)
+        assert (shares[0], shares[-1]) == (0.0, 1.0)
+        assert len({(step.task_id, step.run_id) for step in steps}) == 1
+        assert [step.timestamp for step in steps] == sorted({step.timestamp for step in steps})
 
 
 def test_every_step_of_a_training_says_whose_it_is_and_how_it_goes(run):

@@ -18,7 +18,7 @@ from nvtrader_pipelines.portfolio.pipeline import Thresholds, WeightPipeline
 from nvtrader_pipelines.portfolio.pipeline.limits import GrossExposure, PositionCap, SectorCap
 from nvtrader_pipelines.portfolio.pipeline.regime_guard import RegimeGuard
 from nvtrader_pipelines.portfolio.pipeline.turbulence import TurbulenceTiming
-from tests.experiments.memory import MemoryStore, runtime
+from tests.experiments.memory import MemoryStore, runtime, walk_and_judge
 from tests.experiments.pipelines import TIMINGS, timed
 from tests.experiments.small import EXPERIMENT, TABLES, planned
 from tests.markets import synthetic_panel
@@ -135,7 +135,7 @@ def test_replay_is_bit_identical_with_every_timing(walked):
     plan, run = walked
     parent = Parent(plan.run_id, fold_dates(plan))
     again, store = replay_plan(plan.spec, plan.panel, parent), MemoryStore(parent=run)
-    told = list(runtime(again, store).replay())
+    told = list(walk_and_judge(again, store))
     assert not [step for step in told if "timing was fitted" in step.message]
     for name in TABLES:
         was, is_now = getattr(run.record, name), getattr(store.record, name)
@@ -152,7 +152,7 @@ def test_a_replay_takes_the_thresholds_that_were_kept_and_fits_none(guarded, run
     changed.parent.policies, changed.parent.sealed = run.policies, {}
     none = Thresholds(drawdown=1.0, trailing_return=-0.99, turnover=1.0)  # that no account passes
     changed.parent.fitted = dict.fromkeys(run.fitted, none)
-    list(runtime(replay_plan(plan.spec, plan.panel, parent), changed).replay())
+    list(walk_and_judge(replay_plan(plan.spec, plan.panel, parent), changed))
     own = pl.col("policy") == "tiny"
     logs = [record.action_logs.filter(own) for record in (changed.record, run.record, untimed)]
     now, timed_by_its_own, without = (log["target_weights"] for log in logs)
@@ -178,7 +178,7 @@ def test_unfittable_timing_raises_before_training(plan):
     spec = EXPERIMENT.model_copy(update={"pipeline": timed(TurbulenceTiming(threshold=None, history=600))})
     store = MemoryStore()
     with pytest.raises(ValueError, match="600 earlier sessions"):
-        list(runtime(RunPlan(spec, plan.panel, plan.panel_digest, plan.folds), store).walk_forward())
+        list(runtime(RunPlan(spec, plan.panel, plan.panel_digest, plan.folds), store).train())
     assert store.policies == {}
 
 
@@ -204,5 +204,5 @@ def test_market_lacking_stage_data_raises_before_training(plan):
     spec = EXPERIMENT.model_copy(update={"pipeline": pipeline})
     store = MemoryStore()
     with pytest.raises(ValueError, match="add to sectors"):
-        list(runtime(RunPlan(spec, plan.panel, plan.panel_digest, plan.folds), store).walk_forward())
+        list(runtime(RunPlan(spec, plan.panel, plan.panel_digest, plan.folds), store).train())
     assert store.policies == {}

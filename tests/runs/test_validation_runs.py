@@ -14,14 +14,14 @@ from nvtrader_pipelines.experiments.plan import VALIDATION_ONLY
 from nvtrader_pipelines.experiments.policy_accounts import build_accounts
 from nvtrader_pipelines.policies.archive import read_archive
 from nvtrader_pipelines.policies.learned import open_policy
-from nvtrader_pipelines.runs.launch import forward_run, replay_run, walk_forward_run
+from nvtrader_pipelines.runs.launch import forward_run, replay_run
 from nvtrader_pipelines.runs.lifecycle import Launch
 from nvtrader_pipelines.runs.planning import read_plan
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import ACTION_LOGS, EQUITY_CURVES, EVALUATIONS, RUNS
 from tests.policies.small_learners import AGENT, SPEC
-from tests.runs.small_runs import EXPERIMENT, land, rows_of
+from tests.runs.small_runs import EXPERIMENT, land, rows_of, run_whole
 
 VALIDATED = EXPERIMENT.model_copy(
     update={
@@ -42,7 +42,7 @@ def store(tmp_path_factory):
     store = Store(home)
     land(store)
     Store(home).ledger.register(VALIDATED)
-    assert [step.stage for step in walk_forward_run(store, KEY, Launch("task"))][-1] == "done"
+    assert [step.stage for step in run_whole(store, KEY, Launch("task"))][-1] == "done"
     return store
 
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.evaluation.backtest import PolicyAccount, backtest
 from nvtrader_pipelines.evaluation.statistics import max_drawdown, sharpe_ratio, total_return
+from nvtrader_pipelines.evaluation.steps import drain
 from nvtrader_pipelines.evaluation.stress.scenario import UNSTRESSED, ScenarioUnavailable, StressedMarket
 from nvtrader_pipelines.evaluation.verdict_tables import STRESS
 
@@ -31,12 +32,7 @@ def stress_test(
     skipped_errors: tuple[type[Exception], ...] = (),
 ) -> pl.DataFrame:
     """Table of all scenarios (`STRESS`); see `stress_steps`."""
-    steps = stress_steps(environment, markets, build_accounts, skipped_errors)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return end.value
+    return drain(stress_steps(environment, markets, build_accounts, skipped_errors))
 
 
 def stress_steps(
