@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from benchmarks.machine import Machine
 
-RESULTS = Path(__file__).parent / "results"
+RESULTS = Path(__file__).parent / "claims" / "results"
 _missing: set[str] = set()  # peers that this process looked for in vain
 
 
@@ -102,7 +102,7 @@ def peer(module: str) -> Any | None:
 
 
 def report(name: str, value: float, unit: str, goal: Goal, *, ratio: float | None = None, note: str = "") -> Figure:
-    """Print the line of a claim and keep it as JSON under `benchmarks/results`.
+    """Print the line of a claim and keep it as JSON under `benchmarks/claims/results`.
 
     Args:
         name: of the claim, without spaces.

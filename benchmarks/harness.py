@@ -97,10 +97,11 @@ def _forget(folder: Path, benchmark: str) -> None:
 
 def _run(folder: Path, name: str) -> str | None:
     """Run a benchmark in a process; the last line of its error, or None where it succeeds."""
-    command = [sys.executable, "-m", f"{folder.name}.{name}"]
+    root = next(each for each in folder.parents if not (each / "__init__.py").exists())
+    command = [sys.executable, "-m", ".".join((*folder.relative_to(root).parts, name))]
     options: dict[str, Any] = {"stderr": subprocess.PIPE, "text": True, "errors": "replace", "start_new_session": True}
     own = {**os.environ, "PYTHONUNBUFFERED": "1"}
-    with subprocess.Popen(command, cwd=folder.parent, env=own, **options) as process:
+    with subprocess.Popen(command, cwd=root, env=own, **options) as process:
         last = ""
         with _ended(process):
             for line in process.stderr or ():

@@ -9,8 +9,8 @@ from typing import Any
 from benchmarks.harness import Benchmark, benchmarks_in, figures_in
 from benchmarks.machine import Machine, listed
 
-FOLDER = Path(__file__).parent
-PAGE = FOLDER.parent / "docs" / "benchmarks.md"
+FOLDER = Path(__file__).parent / "claims"
+PAGE = FOLDER.parents[1] / "docs" / "benchmarks.md"
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 HEAD = "| claim | value | unit | ratio | goal | | note |\n|---|--:|---|--:|--:|---|---|\n"
 

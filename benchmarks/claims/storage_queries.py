@@ -34,7 +34,7 @@ QUERIES = {
 
 def main() -> None:
     """Each query on the published views, as any client opens them, and on views of the plain files."""
-    texts = re.findall(r"```sql\n-- (.+)\n([^`]+)```", (Path(__file__).parents[1] / "README.md").read_text())
+    texts = re.findall(r"```sql\n-- (.+)\n([^`]+)```", (Path(__file__).parents[2] / "README.md").read_text())
     queries = {name: dict(texts)[title] for name, title in QUERIES.items()}
     with scratch() as (folder, lake), duckdb.connect() as plain:
         plain.execute("CREATE SCHEMA rl")

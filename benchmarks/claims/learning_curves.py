@@ -27,7 +27,7 @@ from nvtrader_pipelines.market.sample import sample_panel
 from nvtrader_pipelines.policies.agents import PpoAgent, TrainingHooks
 from nvtrader_pipelines.policies.agents.checkpoints import under, unpack
 
-PICTURE = Path(__file__).parents[1] / "docs" / "images" / "learning-curves.png"
+PICTURE = Path(__file__).parents[2] / "docs" / "images" / "learning-curves.png"
 REPORTED_FROM = np.datetime64("2010-01-01")  # nothing is chosen on sessions from here on
 SEEDS = (0, 1, 2)
 N_EPISODES = 32  # of a judgement, begun evenly over its window

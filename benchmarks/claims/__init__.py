@@ -1,0 +1,1 @@
+"""One program per claim of speed."""
