@@ -16,7 +16,7 @@ from nvtrader_pipelines.storage.ledger.schema import TABLES as LEDGER_TABLES
 from nvtrader_pipelines.storage.tables import TABLES
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = ROOT / "build" / "docs"  # `docs_dir` of zensical.toml
+PAGES, SITE = ROOT / "build" / "docs", ROOT / "site"  # `docs_dir` and `site_dir` of zensical.toml
 ELSEWHERE = {  # pages that lie outside `docs/`, for people who read the repository
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
@@ -68,6 +68,8 @@ def commands() -> str:
     command = [sys.executable, "-m", "typer", app, "utils", "docs", "--name", "nvtrader"]
     text = html.unescape(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout)
     text = re.sub(r"^\* `--help`: .*\n", "", text.replace(f"{EPILOG}\n", ""), flags=re.MULTILINE)
+    text = re.sub(r"^(\* `[\w-]+`): .*\.\.\.$", r"\1", text, flags=re.MULTILINE)  # each has a section of its own
+    text = text.replace("**Options**:\n\n\n", "")
     return text.replace("# `nvtrader`\n", f"# Command line\n\n{EPILOG}\n", 1)
 
 
@@ -84,10 +86,24 @@ def lay_out() -> None:
     for page, write in REFERENCE.items():
         (PAGES / "reference" / page).write_text(write())
     script = PAGES / "javascripts" / "mermaid.js"  # so that diagrams are drawn without a network
-    script.parent.mkdir()
     script.write_bytes((files("mermaidx") / "assets" / "mermaid.js").read_bytes())
+
+
+def build() -> None:
+    """Build the site, and make it load nothing from elsewhere.
+
+    Raises:
+        ValueError: if a page loads a script or a style from elsewhere.
+    """
+    subprocess.run([sys.executable, "-m", "zensical", "build", "--clean", "--strict"], cwd=ROOT, check=True)
+    for page in SITE.rglob("*.html"):
+        up = "../" * (len(page.relative_to(SITE).parts) - 1)
+        text = page.read_text().replace("https://unpkg.com/iframe-worker/shim", f"{up}javascripts/iframe-worker.js")
+        if found := re.search(r"<(script|link|img)[^>]* (src|href)=\"?https?://[^>]*>", text):
+            raise ValueError(f"a page must load nothing from elsewhere, but {page} has {found[0]}")
+        page.write_text(text)
 
 
 if __name__ == "__main__":
     lay_out()
-    sys.exit(subprocess.run([sys.executable, "-m", "zensical", "build", "--clean", "--strict"], cwd=ROOT).returncode)
+    build()
