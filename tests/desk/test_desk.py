@@ -12,7 +12,7 @@ import pytest
 from nvtrader_pipelines.desk import market
 from nvtrader_pipelines.desk.backtest import account_backtest, deployment_of
 from nvtrader_pipelines.desk.halt import halt, resume
-from nvtrader_pipelines.execution.brokers import paper
+from nvtrader_pipelines.execution.brokers import simulated_venue
 from nvtrader_pipelines.execution.errors import ExecutionError, NotReconciled
 from nvtrader_pipelines.execution.reconciliation import Difference
 from nvtrader_pipelines.runs.launch import followed
@@ -332,7 +332,7 @@ def test_an_account_that_differs_trades_on_nowhere_until_a_person_accepts_it(hom
     days = [day for day in days_of(lake) if day >= run.as_parent.window[0]]
     trade(lake, days[0], days[3])
     found = [[Difference("AAA", 10.0, 7.0)]]
-    monkeypatch.setattr(paper, "reconcile", lambda *_: found.pop() if found else [])
+    monkeypatch.setattr(simulated_venue, "reconcile", lambda *_: found.pop() if found else [])
     told = []
     with pytest.raises(NotReconciled) as stopped:
         followed(desk(lake).trade(days[0], days[8], acknowledge=True), told.append)

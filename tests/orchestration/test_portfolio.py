@@ -9,7 +9,7 @@ import pytest
 from nvtrader_pipelines.desk.accounts import held_account
 from nvtrader_pipelines.desk.desk import Desk
 from nvtrader_pipelines.desk.halt import halt, resume
-from nvtrader_pipelines.execution.brokers import paper
+from nvtrader_pipelines.execution.brokers import simulated_venue
 from nvtrader_pipelines.execution.brokers.simulated_venue import PaperBroker
 from nvtrader_pipelines.execution.reconciliation import Difference
 from nvtrader_pipelines.orchestration import rebalancing, retries, sensors
@@ -342,7 +342,7 @@ def test_catching_up_ends_at_the_first_session_whose_books_differ_and_fails_ther
     for _ in Desk.open(lake, "second").trade(days[-4], days[-4]):
         pass
     found = [[Difference("AAA", 1.0, 2.0)]]
-    monkeypatch.setattr(paper, "reconcile", lambda *_: found.pop() if found else [])
+    monkeypatch.setattr(simulated_venue, "reconcile", lambda *_: found.pop() if found else [])
     finished = run_job(lake.home, "rebalance", instance, {"desk": DeskResource(account="second")})
     assert materialized(finished) == {"portfolio/orders", "portfolio/portfolio_state"}
     assert not evaluations(finished)["portfolio/portfolio_state:reconciliation"]

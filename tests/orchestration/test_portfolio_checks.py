@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 
 from nvtrader_pipelines.desk.desk import Desk
-from nvtrader_pipelines.execution.brokers import paper
+from nvtrader_pipelines.execution.brokers import simulated_venue
 from nvtrader_pipelines.execution.errors import NotReconciled
 from nvtrader_pipelines.execution.reconciliation import Difference
 from nvtrader_pipelines.orchestration.assets.portfolio import BLOCKING, ORDERS_KEY, PLAN_KEY, STATE_KEY, TARGET_KEY
@@ -100,7 +100,7 @@ def test_an_account_that_differs_does_not_pass_until_a_person_accepts_it(lake, i
     (lake.home.accounts / "second.yaml").parent.mkdir(exist_ok=True)
     (lake.home.accounts / "second.yaml").write_text("kind: paper\n")
     second, day = Desk.open(lake, "second"), read_panel(lake, "landing").sessions[-1].item()
-    monkeypatch.setattr(paper, "reconcile", lambda *_: [Difference("AAA", 1.0, 2.0)])
+    monkeypatch.setattr(simulated_venue, "reconcile", lambda *_: [Difference("AAA", 1.0, 2.0)])
     with pytest.raises(NotReconciled, match=r"AAA: 1 shares expected, 2 held \(\+1\)"):
         followed(second.trade(day, acknowledge=True), lambda _: None)
     check = dg.AssetCheckKey(STATE_KEY, "reconciliation")

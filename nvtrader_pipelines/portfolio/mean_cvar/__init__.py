@@ -1,6 +1,6 @@
-"""Mean-CVaR portfolios on scenarios: exact, certified and in milliseconds.
+"""Exact Mean-CVaR portfolios on scenarios, each with a certificate of optimality.
 
-`MeanCvar(names, constraints, objective).solve(scenarios)` gives a `MeanCvarSolution`.
+`MeanCvar(names, constraints, objective).solve(scenarios)` returns a `MeanCvarSolution`.
 """
 
 from nvtrader_pipelines.portfolio.mean_cvar.constraints import Constraints, Objective

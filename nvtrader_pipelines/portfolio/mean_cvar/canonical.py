@@ -1,4 +1,4 @@
-"""The canonical linear program of a model: a fixed matrix, and cost and bounds as affine maps of its parameters."""
+"""Canonical linear program: fixed matrix, cost and bounds affine in the parameters."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -9,7 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from nvtrader_pipelines.portfolio.mean_cvar.model import Further, Model, Numbers, Structure, model_of, parameters_of
+from nvtrader_pipelines.portfolio.mean_cvar.model import (
+    FurtherConstraints,
+    Model,
+    ParameterValues,
+    Structure,
+    build_model,
+    build_parameters,
+)
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int32]
@@ -17,7 +24,7 @@ IntArray = NDArray[np.int32]
 
 @dataclass(frozen=True, eq=False)
 class LinearProgram:
-    """Numbers of a linear program whose matrix its canonical program holds."""
+    """Cost and bounds of a linear program; its matrix is in the canonical program."""
 
     cost: FloatArray  # (columns,)
     offset: float
@@ -29,29 +36,29 @@ class LinearProgram:
 
 @dataclass(frozen=True, eq=False)
 class CanonicalProgram:
-    """A compiled structure; rows with one entry are bounds of their column."""
+    """Compiled structure, in which rows with a single entry have become bounds of their column."""
 
-    names: tuple[str, ...]  # of the parameters, in the order of the maps
-    cost_map: sparse.csr_array  # (columns + 1, numbers + 1): the offset is the last row, the constant the last column
-    rhs_map: sparse.csr_array  # (all rows, numbers + 1)
-    matrix: sparse.csc_array  # (rows, columns), without the rows that are bounds
-    rows: NDArray[np.int64]  # of the matrix, among all rows
-    n_equalities: int  # rows of the matrix, which come first
-    bound_rows: NDArray[np.int64]  # of the bounds, among all rows
+    names: tuple[str, ...]  # parameters in the column order of the maps
+    cost_map: sparse.csr_array  # (columns + 1, values + 1); last row: offset of the objective; last column: constants
+    rhs_map: sparse.csr_array  # (all rows, values + 1)
+    matrix: sparse.csc_array  # (rows, columns), rows that became bounds excluded
+    rows: NDArray[np.int64]  # positions of the matrix rows among all rows
+    n_equalities: int  # the first rows of the matrix
+    bound_rows: NDArray[np.int64]  # positions of the bounds among all rows
     bound_columns: NDArray[np.int64]
     bound_entries: FloatArray
-    weights: IntArray  # (N,) columns
-    cvar: int  # its column
-    volatility: int  # its column; -1 without one
+    weights: IntArray  # (N,) columns of the weights
+    cvar: int  # column
+    volatility: int  # column; -1 without a volatility penalty
 
-    def vector(self, numbers: Numbers) -> FloatArray:
-        """The numbers in the order of the maps, and 1 for their constants."""
-        return np.concatenate([*(np.ravel(numbers[name]) for name in self.names), [1.0]])
+    def stacked(self, values: ParameterValues) -> FloatArray:
+        """Parameter values in the column order of the maps, and 1 for the constants."""
+        return np.concatenate([*(np.ravel(values[name]) for name in self.names), [1.0]])
 
-    def at(self, numbers: Numbers) -> LinearProgram:
-        """The program at given numbers."""
-        vector = self.vector(numbers)
-        cost, rhs = self.cost_map @ vector, self.rhs_map @ vector
+    def at(self, values: ParameterValues) -> LinearProgram:
+        """Linear program at these parameter values."""
+        stacked = self.stacked(values)
+        cost, rhs = self.cost_map @ stacked, self.rhs_map @ stacked
         lower, upper = np.full(len(cost) - 1, -np.inf), np.full(len(cost) - 1, np.inf)
         bounds = rhs[self.bound_rows] / self.bound_entries
         above = self.bound_entries > 0.0
@@ -64,25 +71,25 @@ class CanonicalProgram:
 
 
 @lru_cache(maxsize=64)
-def linear_program_of(structure: Structure) -> CanonicalProgram:
-    """The compiled structure, shared by all programs of it."""
-    compiled = compiled_with(structure, None)
+def compile_structure(structure: Structure) -> CanonicalProgram:
+    """Compile a structure without further constraints, once per process."""
+    compiled = compile_program(structure, None)
     if compiled is None:
-        raise RuntimeError("a structure without further constraints must be linear; keep cones out of the model")
+        raise RuntimeError("a structure without further constraints must be linear")
     return compiled
 
 
-def compiled_with(structure: Structure, further: Further | None) -> CanonicalProgram | None:
-    """A structure compiled with further constraints; None where they are second-order or integer.
+def compile_program(structure: Structure, further: FurtherConstraints | None) -> CanonicalProgram | None:
+    """Compile a structure with further constraints; None if they are second-order or integer.
 
     Raises:
-        ValueError: if the further constraints hold parameters or anything but linear, second-order and integer ones.
+        ValueError: if the further constraints hold parameters or are not linear, second-order or integer.
     """
-    parameters = parameters_of(structure)
-    model = model_of(structure, parameters, further)
+    parameters = build_parameters(structure)
+    model = build_model(structure, parameters, further)
     problem = model.problem
-    _check_further(problem, set(parameters.values()))
-    generator = np.random.default_rng(0)  # any values will do: what is compiled does not depend on them
+    _check_further_constraints(problem, set(parameters.values()))
+    generator = np.random.default_rng(0)  # any values: the compiled program does not depend on them
     for parameter in parameters.values():
         parameter.value = generator.uniform(0.5, 1.0, parameter.shape)
     if problem.is_mixed_integer():
@@ -94,16 +101,18 @@ def compiled_with(structure: Structure, further: Further | None) -> CanonicalPro
         raise ValueError("further constraints must be linear, second-order or integer, but hold another cone; drop it")
     if dims.soc:
         return None
-    return _compile(model, parameters, data)
+    return _canonicalize(model, parameters, data)
 
 
-def _check_further(problem: cp.Problem, own: set[cp.Parameter]) -> None:
+def _check_further_constraints(problem: cp.Problem, own: set[cp.Parameter]) -> None:
     foreign = [parameter.name() for parameter in problem.parameters() if parameter not in own]
     if foreign:
-        raise ValueError(f"further constraints must hold numbers, but hold the parameters {foreign}; give their values")
+        raise ValueError(
+            f"further constraints must not hold parameters, but hold {foreign}; write their values instead"
+        )
     if not problem.is_dcp():
         raise ValueError("further constraints must be convex in the weights (cvxpy's DCP), but are not; rewrite them")
-    if not problem.is_dpp():  # every solve would compile anew, ten times slower
+    if not problem.is_dpp():  # otherwise every solve would compile again, which is ten times slower
         raise ValueError("the model must be DPP, but is not; write further constraints with numbers only")
 
 
@@ -117,7 +126,7 @@ def _check_integer(problem: cp.Problem, structure: Structure) -> None:
         raise ValueError("integer constraints need all others linear and no volatility penalty; drop one of them")
 
 
-def _compile(model: Model, parameters: dict[str, cp.Parameter], data: dict[str, Any]) -> CanonicalProgram:
+def _canonicalize(model: Model, parameters: dict[str, cp.Parameter], data: dict[str, Any]) -> CanonicalProgram:
     program, equalities = data["param_prob"], data["dims"].zero
     columns = program.var_id_to_col
     matrix = data["A"].tocsr()
@@ -145,7 +154,7 @@ def _compile(model: Model, parameters: dict[str, cp.Parameter], data: dict[str, 
 
 
 def _rhs_map(program: Any, shape: tuple[int, int]) -> sparse.csr_array:
-    """Right-hand sides as a map of the parameters; cvxpy keeps them as the last column of its matrix."""
+    """Map from parameters to right-hand sides, the last column of cvxpy's matrix."""
     indices, indptr, _ = program.reduced_A.problem_data_index
     entries = sparse.csr_array(program.reduced_A.reduced_mat)
     start, end = indptr[shape[1]], indptr[shape[1] + 1]
@@ -156,11 +165,11 @@ def _rhs_map(program: Any, shape: tuple[int, int]) -> sparse.csr_array:
 
 
 def _check_maps(compiled: CanonicalProgram, parameters: dict[str, cp.Parameter], data: dict[str, Any]) -> None:
-    """Hold the maps against cvxpy's own numbers, whose internals they read."""
-    vector = compiled.vector({name: np.asarray(parameter.value) for name, parameter in parameters.items()})
-    close = np.allclose(compiled.rhs_map @ vector, data["b"], rtol=0.0, atol=1e-12) and np.allclose(
-        (compiled.cost_map @ vector)[:-1], data["c"], rtol=0.0, atol=1e-12
+    """Compare the maps with cvxpy's own result, since they read its undocumented layout."""
+    stacked = compiled.stacked({name: np.asarray(parameter.value) for name, parameter in parameters.items()})
+    close = np.allclose(compiled.rhs_map @ stacked, data["b"], rtol=0.0, atol=1e-12) and np.allclose(
+        (compiled.cost_map @ stacked)[:-1], data["c"], rtol=0.0, atol=1e-12
     )
     entries = sparse.csr_array(data["param_prob"].reduced_A.reduced_mat)[: data["A"].nnz, :-1]
     if not close or entries.count_nonzero():
-        raise RuntimeError("cvxpy no longer keeps its canonical programs as they are read here; pin its version")
+        raise RuntimeError("the layout of cvxpy's canonical programs has changed; pin its version")

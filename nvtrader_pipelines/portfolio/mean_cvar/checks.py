@@ -1,4 +1,4 @@
-"""Checks before any solver runs: each error says what must hold, what was found and what to do."""
+"""Checks of constraints, objective and scenarios, made before any solver runs."""
 
 from collections.abc import Sequence
 from typing import get_args
@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nvtrader_pipelines.portfolio.bounds import LARGEST, checked_risk_aversion
-from nvtrader_pipelines.portfolio.mean_cvar.constraints import Constraints, Limits, Objective, per_name
+from nvtrader_pipelines.portfolio.mean_cvar.constraints import Constraints, Limits, Objective, broadcast_per_name
 from nvtrader_pipelines.portfolio.mean_cvar.solution import InfeasibleError, Method
 
 FloatArray = NDArray[np.float64]
@@ -15,7 +15,7 @@ ROUNDING = 1e-9  # seven caps of 1/7 sum to less than 1
 
 
 def check_names(names: Sequence[str]) -> None:
-    """Refuse no name, and a name twice."""
+    """Raise if there is no name or a name occurs twice."""
     if not names:
         raise ValueError("a portfolio needs at least one name, but none was given; give the names of the columns")
     twice = sorted({name for name in names if list(names).count(name) > 1})
@@ -24,53 +24,54 @@ def check_names(names: Sequence[str]) -> None:
 
 
 def check_objective(objective: Objective, n_names: int) -> None:
-    """Refuse numbers out of range or of another shape."""
-    _check_numbers(objective, ("confidence_level", "risk_aversion", "volatility_penalty"))
+    """Raise if a number of the objective is out of range or has the wrong shape."""
+    _check_scalars(objective, ("confidence_level", "risk_aversion", "volatility_penalty"))
     if not 0.0 < objective.confidence_level < 1.0:
         raise ValueError(
-            f"confidence_level must be between 0 and 1, but is {objective.confidence_level}; 0.95 looks at the worst 5%"
+            f"confidence_level must be between 0 and 1, but is {objective.confidence_level}; "
+            "0.95 averages the worst 5 % of losses"
         )
     checked_risk_aversion(objective.risk_aversion)
     if not 0.0 <= objective.volatility_penalty <= LARGEST:
         raise ValueError(
             f"volatility_penalty must be finite and at least 0, but is {objective.volatility_penalty}; 0 drops it"
         )
-    if (per_name(objective.cost_bps, n_names, "cost_bps") < 0.0).any():
-        raise ValueError(f"cost_bps must be at least 0, but is {objective.cost_bps}; a trade that pays is no cost")
+    if (broadcast_per_name(objective.cost_bps, n_names, "cost_bps") < 0.0).any():
+        raise ValueError(f"cost_bps must be at least 0, but is {objective.cost_bps}; give costs as positive numbers")
 
 
-def _check_numbers(given: Constraints | Objective, what: Sequence[str]) -> None:
-    for name in what:
-        value = getattr(given, name)
+def _check_scalars(spec: Constraints | Objective, field_names: Sequence[str]) -> None:
+    for name in field_names:
+        value = getattr(spec, name)
         if np.ndim(value):
             raise ValueError(f"{name} must be one number, but has shape {np.shape(value)}; give one for all names")
 
 
 def check_method(method: str) -> None:
-    """Refuse a method that does not exist."""
+    """Raise if the method does not exist."""
     if method not in get_args(Method):
         raise ValueError(f"method must be one of {list(get_args(Method))}, but is {method!r}; choose one of them")
 
 
 def check_ranges(constraints: Constraints) -> None:
-    """Refuse single numbers out of range."""
-    _check_numbers(constraints, ("cash_floor", "cash_ceiling", "turnover", "gross"))
+    """Raise if a scalar constraint is out of range."""
+    _check_scalars(constraints, ("cash_floor", "cash_ceiling", "turnover", "gross"))
     ceiling = constraints.cash_floor if constraints.cash_ceiling is None else constraints.cash_ceiling
     if not (np.isfinite(constraints.cash_floor) and constraints.cash_floor <= ceiling <= 1.0):
         raise ValueError(
             f"cash needs finite cash_floor <= cash_ceiling <= 1, but they are {constraints.cash_floor} and {ceiling}; "
             "swap or lower them"
         )
-    for what, value in (("turnover", constraints.turnover), ("gross", constraints.gross)):
+    for name, value in (("turnover", constraints.turnover), ("gross", constraints.gross)):
         if value is not None and not 0.0 <= value < np.inf:
-            raise ValueError(f"{what} must be finite and at least 0, but is {value}; None leaves it unlimited")
+            raise ValueError(f"{name} must be finite and at least 0, but is {value}; None leaves it unlimited")
     for sector, cap in constraints.sector_caps.items():
         if np.ndim(cap) or not np.isfinite(cap):
             raise ValueError(f"the cap of sector {sector!r} must be finite, but is {cap}; drop it if there is none")
 
 
 def check_attainable(names: Sequence[str], limits: Limits) -> None:
-    """Refuse floors, caps, sector caps and a gross limit that no portfolio with this cash keeps."""
+    """Raise if no portfolio satisfies floors, caps, sector caps, gross limit and cash together."""
     if (limits.cap < 0.0).any():
         raise ValueError(
             f"caps must be at least 0, but {_worst(names, limits.cap)}; to force a short position use `further`"
@@ -80,19 +81,19 @@ def check_attainable(names: Sequence[str], limits: Limits) -> None:
             f"floors must be at most the caps, but {_worst(names, limits.cap - limits.floor)} for cap - floor; "
             "lower the floor or raise the cap"
         )
-    if limits.floor.sum() > limits.most_invested + ROUNDING:
+    if limits.floor.sum() > limits.max_invested + ROUNDING:
         raise InfeasibleError(
-            f"floors must sum to at most 1 - cash_floor = {limits.most_invested:g}, but sum to "
+            f"floors must sum to at most 1 - cash_floor = {limits.max_invested:g}, but sum to "
             f"{limits.floor.sum():g} over {len(names)} names; lower the floors or the cash"
         )
-    if limits.cap.sum() < limits.least_invested - ROUNDING:
+    if limits.cap.sum() < limits.min_invested - ROUNDING:
         raise InfeasibleError(
-            f"caps must sum to at least 1 - cash = {limits.least_invested:g}, but sum to {limits.cap.sum():g} over "
+            f"caps must sum to at least 1 - cash = {limits.min_invested:g}, but sum to {limits.cap.sum():g} over "
             f"{len(names)} names; raise the caps or hold more cash"
         )
-    if limits.gross is not None and limits.gross < limits.least_invested - ROUNDING:
+    if limits.gross is not None and limits.gross < limits.min_invested - ROUNDING:
         raise InfeasibleError(
-            f"the gross limit must be at least 1 - cash = {limits.least_invested:g}, but is {limits.gross:g}; "
+            f"the gross limit must be at least 1 - cash = {limits.min_invested:g}, but is {limits.gross:g}; "
             "raise it or hold more cash"
         )
     _check_sectors(limits)
@@ -108,18 +109,22 @@ def _check_sectors(limits: Limits) -> None:
                 "lower them or raise the cap"
             )
         attainable -= max(limits.cap[list(members)].sum() - cap, 0.0)
-    if attainable < limits.least_invested - ROUNDING:
+    if attainable < limits.min_invested - ROUNDING:
         raise InfeasibleError(
-            f"under their sector caps the names must be able to hold 1 - cash = {limits.least_invested:g}, but hold "
+            f"under their sector caps the names must be able to hold 1 - cash = {limits.min_invested:g}, but hold "
             f"{attainable:g} at most; raise the sector caps or hold more cash"
         )
 
 
 def check_scenarios(scenarios: FloatArray, n_names: int, confidence_level: float) -> FloatArray:
-    """The scenarios (S, N) as floats, row by row; refuse another shape, missing values, and a tail of less than one."""
+    """Return the scenarios (S, N) as floats in row order.
+
+    Raises:
+        ValueError: if the shape is wrong, a value is not finite or too large, or the tail is below one scenario.
+    """
     found = np.ascontiguousarray(scenarios, dtype=np.float64)  # sums round by memory layout
     if found.ndim != 2 or found.shape[1] != n_names:
-        raise ValueError(f"scenarios must have shape (S, {n_names}), but have {found.shape}; one column a name")
+        raise ValueError(f"scenarios must have shape (S, {n_names}), but have {found.shape}; give one column per name")
     tail = (1.0 - confidence_level) * len(found)
     if tail < 1.0 - ROUNDING:
         raise ValueError(
@@ -139,16 +144,16 @@ def check_scenarios(scenarios: FloatArray, n_names: int, confidence_level: float
 
 
 def check_current(current: FloatArray, limits: Limits) -> None:
-    """Refuse a turnover budget too small to reach floors, caps and cash from the current weights.
+    """Raise if the turnover budget is too small to reach floors, caps and cash.
 
-    What moves into the bounds is bought or sold, and so is what the invested sum still misses after that. The one-way
-    turnover, half the sum of absolute changes with cash included, is the larger of what is bought and what is sold.
+    The cheapest trades first move each weight into its bounds, then buy or sell until the invested sum is in its range.
+    One-way turnover, half the sum of absolute changes with cash included, is the larger of purchases and sales.
     """
     if limits.turnover is None:
         return
     inside = np.clip(current, limits.floor, limits.cap)
-    bought = np.maximum(inside - current, 0.0).sum() + max(limits.least_invested - inside.sum(), 0.0)
-    sold = np.maximum(current - inside, 0.0).sum() + max(inside.sum() - limits.most_invested, 0.0)
+    bought = np.maximum(inside - current, 0.0).sum() + max(limits.min_invested - inside.sum(), 0.0)
+    sold = np.maximum(current - inside, 0.0).sum() + max(inside.sum() - limits.max_invested, 0.0)
     needed = max(bought, sold)
     if needed > limits.turnover + ROUNDING:
         raise InfeasibleError(

@@ -1,4 +1,4 @@
-"""What a mean-CVaR portfolio must keep and what it weighs up."""
+"""Constraints and objective of a Mean-CVaR portfolio."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,45 +10,48 @@ from numpy.typing import NDArray
 from nvtrader_pipelines.portfolio.bounds import LARGEST
 
 FloatArray = NDArray[np.float64]
-FurtherConstraints = Callable[[cp.Variable], Sequence[cp.Constraint]]
+ConstraintFactory = Callable[[cp.Variable], Sequence[cp.Constraint]]
 
 
 @dataclass(frozen=True, eq=False)
 class Constraints:
-    """Bounds on the weights, fractions of equity; a scalar holds for every name.
+    """Constraints on the weights, as fractions of equity; a scalar applies to every name.
 
-    Cash is fixed at its floor unless it has a ceiling: cash has no loss, so all of it would be optimal if it were free.
+    Cash equals its floor unless a ceiling is given: cash has no loss, so free cash would make all cash optimal.
     """
 
-    floor: float | FloatArray = 0.0  # (N,) least weight of each name; negative allows short positions
-    cap: float | FloatArray = 1.0  # (N,) greatest weight of each name
+    floor: float | FloatArray = 0.0  # (N,) minimum weight of each name; negative allows short positions
+    cap: float | FloatArray = 1.0  # (N,) maximum weight of each name
     cash_floor: float = 0.0
-    cash_ceiling: float | None = None  # None: cash is exactly the floor
-    turnover: float | None = None  # one-way budget: half the sum of absolute changes, cash included
-    gross: float | None = None  # greatest sum of absolute weights
+    cash_ceiling: float | None = None  # None: cash equals the floor
+    turnover: float | None = None  # maximum one-way turnover: half the sum of absolute changes, cash included
+    gross: float | None = None  # maximum sum of absolute weights
     sectors: Mapping[str, str] = field(default_factory=dict)  # name -> sector
-    sector_caps: Mapping[str, float] = field(default_factory=dict)  # sector -> greatest sum of its weights
-    further: FurtherConstraints | None = None  # cvxpy constraints on the weights (N,): linear, second-order, integer
+    sector_caps: Mapping[str, float] = field(default_factory=dict)  # sector -> maximum sum of its weights
+    further: ConstraintFactory | None = None  # of the weight variable (N,): linear, second-order or integer
 
 
 @dataclass(frozen=True, eq=False)
 class Objective:
-    """What is minimised: risk_aversion x CVaR - expected return + cost of trading + volatility_penalty x volatility."""
+    """Terms of the objective, which is minimized.
 
-    confidence_level: float = 0.95  # of the CVaR; the tail, (1 - level) of the scenarios, must hold at least one
+    It is risk_aversion x CVaR - expected return + cost of trading + volatility_penalty x volatility.
+    """
+
+    confidence_level: float = 0.95  # of the CVaR; the tail, (1 - level) x S, must be at least one scenario
     risk_aversion: float = 1.0  # units of expected return per unit of CVaR
-    cost_bps: float | FloatArray = 0.0  # (N,) basis points x sum of absolute changes from current weights
+    cost_bps: float | FloatArray = 0.0  # (N,) basis points of the absolute change from the current weight
     volatility_penalty: float = 0.0  # units of expected return per unit of volatility
 
 
 @dataclass(frozen=True, eq=False)
 class Limits:
-    """Constraints as arrays over the names."""
+    """Constraints as arrays over the names, defaults resolved."""
 
     floor: FloatArray  # (N,)
     cap: FloatArray  # (N,)
-    least_invested: float  # in the names
-    most_invested: float
+    min_invested: float  # sum of the weights, cash excluded
+    max_invested: float
     turnover: float | None
     gross: float | None
     sector_members: tuple[tuple[int, ...], ...]  # of each capped sector
@@ -56,28 +59,30 @@ class Limits:
     sector_names: tuple[str, ...]
 
 
-def limits_of(names: Sequence[str], constraints: Constraints) -> Limits:
-    """The constraints over `names`, shapes checked.
+def resolve_limits(names: Sequence[str], constraints: Constraints) -> Limits:
+    """Return the constraints as arrays over `names`.
 
     Raises:
-        ValueError: if a name or sector is unknown, or an array has another shape or is not finite.
+        ValueError: if a name or sector is unknown, or an array has the wrong shape or is not finite.
     """
     unknown = sorted(set(constraints.sectors) - set(names))
     if unknown:
-        raise ValueError(f"sectors must be of the names {list(names)}, but {unknown} are not among them; drop them")
+        raise ValueError(
+            f"sectors must be given for the names {list(names)}, but {unknown} are not among them; drop them"
+        )
     empty = sorted(set(constraints.sector_caps) - set(constraints.sectors.values()))
     if empty:
-        raise ValueError(f"each sector cap needs names, but no name is in {empty}; say which in `sectors`")
+        raise ValueError(f"each capped sector needs names, but none is in {empty}; assign names to it in `sectors`")
     sector_names = tuple(sorted(constraints.sector_caps))
     members = tuple(
         tuple(i for i, name in enumerate(names) if constraints.sectors.get(name) == sector) for sector in sector_names
     )
     cash_ceiling = constraints.cash_floor if constraints.cash_ceiling is None else constraints.cash_ceiling
     return Limits(
-        floor=per_name(constraints.floor, len(names), "floor"),
-        cap=per_name(constraints.cap, len(names), "cap"),
-        least_invested=1.0 - cash_ceiling,
-        most_invested=1.0 - constraints.cash_floor,
+        floor=broadcast_per_name(constraints.floor, len(names), "floor"),
+        cap=broadcast_per_name(constraints.cap, len(names), "cap"),
+        min_invested=1.0 - cash_ceiling,
+        max_invested=1.0 - constraints.cash_floor,
         turnover=constraints.turnover,
         gross=constraints.gross,
         sector_members=members,
@@ -86,20 +91,22 @@ def limits_of(names: Sequence[str], constraints: Constraints) -> Limits:
     )
 
 
-def per_name(value: float | FloatArray, n_names: int, what: str) -> FloatArray:
-    """A finite value for each name, (N,), from one for all or one for each."""
+def broadcast_per_name(value: float | FloatArray, n_names: int, field_name: str) -> FloatArray:
+    """Return finite values (N,) from one for all names or one per name."""
     if np.ndim(value) == 0:
-        return each_name(np.full(n_names, value, dtype=np.float64), n_names, what)
-    return each_name(value, n_names, what, "be a number or ")
+        return check_per_name(np.full(n_names, value, dtype=np.float64), n_names, field_name)
+    return check_per_name(value, n_names, field_name, "be a number or ")
 
 
-def each_name(values: float | FloatArray, n_names: int, what: str, alternative: str = "") -> FloatArray:
-    """Finite values (N,), one for each name."""
-    given = np.ascontiguousarray(values, dtype=np.float64)
+def check_per_name(values: float | FloatArray, n_names: int, field_name: str, alternative: str = "") -> FloatArray:
+    """Return the values as a contiguous array, if they are finite and of shape (N,)."""
+    array = np.ascontiguousarray(values, dtype=np.float64)
     if np.shape(values) != (n_names,):
         raise ValueError(
-            f"{what} must {alternative}have shape ({n_names},), but has {np.shape(values)}; give one a name"
+            f"{field_name} must {alternative}have shape ({n_names},), but has {np.shape(values)}; give one per name"
         )
-    if not (np.abs(given) <= LARGEST).all():
-        raise ValueError(f"{what} must be finite and at most {LARGEST:g}, but is {values}; replace what is not")
-    return given
+    if not (np.abs(array) <= LARGEST).all():
+        raise ValueError(
+            f"{field_name} must be finite and at most {LARGEST:g}, but is {values}; replace missing and infinite values"
+        )
+    return array

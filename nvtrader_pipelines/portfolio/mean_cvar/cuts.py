@@ -1,5 +1,6 @@
-"""The fast path: cutting planes on the canonical linear program, with an in-out point and a certificate."""
+"""Certified cutting planes on the canonical linear program, with in-out points."""
 
+import math
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -13,20 +14,23 @@ from nvtrader_pipelines.portfolio.mean_cvar.market import Market, Tangent, tange
 from nvtrader_pipelines.portfolio.mean_cvar.solution import TOLERANCE, InfeasibleError, relative_gap
 
 FloatArray = NDArray[np.float64]
-STABILITY = 0.7  # weight of the best portfolio in the next one that is tried; 0 is Kelley's method, twice as many steps
-LAST_STEPS_BELOW = 1e-6  # of the relative gap, from which on the linear program's own vertex is tried: an exact end
+STABILITY = 0.7  # weight of the best portfolio in the next trial; 0 is Kelley's method, with twice as many iterations
+LAST_STEPS_BELOW = 1e-6  # relative gap below which the vertices of the linear program are tried: an exact end
 MAX_ITERATIONS = 1000
-PATIENCE = 150  # iterations in which a volatility's many curved directions come near to the end, or never soon
-SIMPLEX_TOLERANCE = 1e-9  # absolute, on numbers in the market's unit
+MIN_PATIENCE = 100  # iterations; even the smallest whole program takes as long as 80
+PATIENCE_PER_ROOT = 5.0  # x sqrt(S); k cuts cost k^2 N, the whole program S N: as much at k = 4 to 7 sqrt(S), measured
+STALLED_ABOVE = 1e-3  # gap at the end of the patience; from a smaller one the rest took less than as long again
+VOLATILITY_PATIENCE = 150  # iterations in which a volatility's many curved directions are near the end, or far from it
+SIMPLEX_TOLERANCE = 1e-9  # absolute, in the market's unit
 
 
 class MasterError(RuntimeError):
-    """HiGHS ended a linear program neither with its optimum nor as infeasible."""
+    """HiGHS found a linear program neither optimal nor infeasible."""
 
 
 @dataclass(frozen=True, eq=False)
 class Bounds:
-    """The best portfolio that was found, its objective, and what none falls below."""
+    """Best portfolio found, its objective, and a lower bound of the optimum."""
 
     weights: FloatArray
     upper: float
@@ -35,7 +39,7 @@ class Bounds:
 
 
 class Master:
-    """A linear program below the objective that grows by cuts; the simplex goes on from its last basis by itself."""
+    """Linear program below the objective; with each cut HiGHS restarts from the last basis."""
 
     def __init__(self, compiled: CanonicalProgram, program: LinearProgram) -> None:
         if (program.lower > program.upper + SIMPLEX_TOLERANCE).any():
@@ -48,45 +52,46 @@ class Master:
         self._volatility_columns = np.append(compiled.weights, compiled.volatility).astype(np.int32)
 
     def solve(self) -> tuple[FloatArray, float]:
-        """The weights (N,) of the optimum and its objective.
+        """Return the optimal weights (N,) and their objective.
 
         Raises:
-            InfeasibleError: if no weights keep the constraints.
+            InfeasibleError: if no weights satisfy the constraints.
             MasterError: if HiGHS does not find the optimum.
         """
-        ran = self._solver.run()
+        outcome = self._solver.run()
         status = self._solver.getModelStatus()
         if status == highspy.HighsModelStatus.kInfeasible:
             raise InfeasibleError("the constraints contradict each other")
-        if ran != highspy.HighsStatus.kOk or status != highspy.HighsModelStatus.kOptimal:
-            raise MasterError(f"HiGHS ended with {ran} and {self._solver.modelStatusToString(status)!r}")
+        if outcome != highspy.HighsStatus.kOk or status != highspy.HighsModelStatus.kOptimal:
+            raise MasterError(f"HiGHS ended with {outcome} and {self._solver.modelStatusToString(status)!r}")
         weights = np.array(self._solver.getSolution().col_value)[self._compiled.weights]
         return weights, self._solver.getObjectiveValue() + self._offset
 
     def add(self, tangent: Tangent) -> None:
-        """Keep CVaR and volatility at or above the planes of a tangent."""
-        self._bound(self._cvar_columns, tangent.cvar)
+        """Bound CVaR and volatility from below by the planes of a tangent."""
+        self._add_row(self._cvar_columns, tangent.cvar)
         if tangent.volatility is not None:
-            self._bound(self._volatility_columns, tangent.volatility)
+            self._add_row(self._volatility_columns, tangent.volatility)
 
-    def _bound(self, columns: NDArray[np.int32], gradient: FloatArray) -> None:
+    def _add_row(self, columns: NDArray[np.int32], gradient: FloatArray) -> None:
         self._solver.addRow(-highspy.kHighsInf, 0.0, len(columns), columns, np.append(gradient, -1.0))
 
 
 def solve_by_cuts(master: Master, market: Market, start: FloatArray) -> Bounds:
-    """Bounds of the optimum within the tolerance, or of the last iteration that is worth its time.
+    """Bound the optimum within the tolerance, or less tightly if the cuts stall.
 
-    Every portfolio that is tried adds the tangents of its CVaR and volatility, so the linear program stays below the
-    objective and its optimum is a lower bound. What is tried lies between the best portfolio and that optimum.
-    `start` (N,) need not keep the constraints: its tangents hold anywhere.
+    Each trial portfolio adds the tangents of its CVaR and volatility, so the linear program stays below the objective
+    and its optimum is a lower bound. Trials lie between the best portfolio and that optimum. `start` (N,) may violate
+    the constraints, since its tangents hold everywhere.
 
     Raises:
-        InfeasibleError: if no weights keep the constraints.
+        InfeasibleError: if no weights satisfy the constraints.
         MasterError: if HiGHS does not find an optimum.
 
     Source: Kuenzi-Bay & Mayer (2006) for the cuts; Ben-Ameur & Neto (2007) for the in-out point.
     """
     master.add(tangent_at(market, start))
+    patience, stalled_above = _patience(market)
     best, upper, lower = start, np.inf, -np.inf
     n_iterations = 0
     while n_iterations < MAX_ITERATIONS:
@@ -94,9 +99,9 @@ def solve_by_cuts(master: Master, market: Market, start: FloatArray) -> Bounds:
         outer, bound = master.solve()
         lower = max(lower, bound)
         gap = relative_gap(upper, lower)
-        if n_iterations > PATIENCE and market.volatility_factor is not None and gap > LAST_STEPS_BELOW:
+        if n_iterations > patience and gap > stalled_above:
             break
-        if gap <= TOLERANCE:  # bounds that cross by more than rounding are the caller's to refuse
+        if gap <= TOLERANCE:  # bounds may have crossed; the caller checks by how much
             break
         inner = STABILITY if LAST_STEPS_BELOW <= gap < np.inf else 0.0
         tried = inner * best + (1.0 - inner) * outer
@@ -109,9 +114,16 @@ def solve_by_cuts(master: Master, market: Market, start: FloatArray) -> Bounds:
     return Bounds(best, upper, lower, n_iterations)
 
 
+def _patience(market: Market) -> tuple[float, float]:
+    """Number of iterations after which the cuts stop, and the gap that must still be open then."""
+    if market.volatility_factor is not None:
+        return VOLATILITY_PATIENCE, LAST_STEPS_BELOW
+    return max(MIN_PATIENCE, PATIENCE_PER_ROOT * math.sqrt(len(market.scenarios))), STALLED_ABOVE
+
+
 @cache
 def _options() -> highspy.HighsOptions:
-    options = highspy.HighsOptions()  # its threads stay: another number than an earlier solve's makes HiGHS fail
+    options = highspy.HighsOptions()  # `threads` unset: HiGHS fails if it differs from an earlier solve's
     options.output_flag = False
     options.presolve = "off"
     options.solver = "simplex"
@@ -121,7 +133,7 @@ def _options() -> highspy.HighsOptions:
 
 
 def _highs_program(compiled: CanonicalProgram, program: LinearProgram) -> highspy.HighsLp:
-    highs: Any = highspy.HighsLp()  # takes arrays of any integers
+    highs: Any = highspy.HighsLp()  # its stubs reject the arrays that it accepts
     highs.num_col_, highs.num_row_ = len(program.cost), len(program.row_upper)
     highs.col_cost_ = program.cost
     highs.col_lower_, highs.col_upper_ = program.lower, np.maximum(program.lower, program.upper)

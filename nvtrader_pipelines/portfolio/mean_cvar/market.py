@@ -1,4 +1,4 @@
-"""The objective on one set of scenarios, in units of its largest part, and its tangents."""
+"""Objective on one set of scenarios, scaled by its largest term, and its tangents."""
 
 from dataclasses import dataclass, replace
 
@@ -8,25 +8,28 @@ from numpy.typing import NDArray
 from nvtrader_pipelines.portfolio.mean_cvar.tail import cvar_gradient, portfolio_returns, tail_of
 
 FloatArray = NDArray[np.float64]
-SMALLEST_UNIT = 1e-4  # of the largest part of the objective: what is smaller still is rounding
-SMALLEST_OF_LOSSES = 1e-6  # of the largest return
+MIN_SHARE_OF_OBJECTIVE = 1e-4  # smallest unit as a fraction of the largest term; below it differences are rounding
+MIN_SHARE_OF_LOSSES = 1e-6  # smallest unit as a fraction of risk aversion x the largest return
 
 
 @dataclass(frozen=True, eq=False)
 class Market:
-    """One solve's inputs. The terms of the objective are in units of `unit`: the solvers' tolerances are absolute."""
+    """Inputs of one solve; the terms of the objective are divided by `unit`.
 
-    scenarios: FloatArray  # (S, N) simple returns as given
+    Solver tolerances are absolute, so the objective should be about 1.
+    """
+
+    scenarios: FloatArray  # (S, N) simple returns, unscaled
     tail_size: float  # scenarios
-    unit: float  # of the objective
+    unit: float  # in fractions of wealth
     risk: float  # risk aversion / unit
     expected_returns: FloatArray  # (N,) / unit
     current: FloatArray | None  # (N,)
-    cost: FloatArray | None  # (N,) of absolute changes / unit
+    cost: FloatArray | None  # (N,) per absolute change / unit
     volatility_factor: FloatArray | None  # (N, K) x penalty / unit
 
     def in_units_of(self, unit: float) -> "Market":
-        """The same market in another unit of the objective."""
+        """Return the market rescaled to another unit."""
         factor = self.unit / unit
         return replace(
             self,
@@ -40,38 +43,38 @@ class Market:
 
 @dataclass(frozen=True, eq=False)
 class Tangent:
-    """The objective at weights, and planes below its CVaR and volatility terms that touch them there."""
+    """Objective at some weights, and the planes that touch its CVaR and volatility there."""
 
     objective: float
-    cvar: FloatArray  # (N,) gradient; the plane goes through 0, as the CVaR is homogeneous
+    cvar: FloatArray  # (N,) gradient; its plane passes through 0, since CVaR is homogeneous
     volatility: FloatArray | None  # (N,) gradient; None without a penalty, and where the volatility is 0
 
 
-def scale_of(scenarios: FloatArray) -> float:
-    """The deviation of an equally weighted portfolio's returns (S, N), at least 1e-4 of the largest."""
+def return_scale(scenarios: FloatArray) -> float:
+    """Standard deviation of the equally weighted portfolio, at least 1e-4 of the largest return."""
     largest = max(float(scenarios.max()), -float(scenarios.min()))
     deviation = float(portfolio_returns(scenarios, np.full(scenarios.shape[1], 1.0 / scenarios.shape[1])).std())
     return max(deviation, 1e-4 * largest)
 
 
-def in_own_unit(market: Market) -> Market:
-    """The market in units of the largest part of its objective."""
-    parts = [market.risk * scale_of(market.scenarios), float(np.abs(market.expected_returns).max())]
+def normalize_market(market: Market) -> Market:
+    """Return the market in units of the largest term of its objective."""
+    terms = [market.risk * return_scale(market.scenarios), float(np.abs(market.expected_returns).max())]
     if market.cost is not None:
-        parts.append(float(market.cost.max()))
+        terms.append(float(market.cost.max()))
     if market.volatility_factor is not None:
-        parts.append(float(np.abs(market.volatility_factor).max()))
-    return market.in_units_of(market.unit * max(parts) or 1.0)
+        terms.append(float(np.abs(market.volatility_factor).max()))
+    return market.in_units_of(market.unit * max(terms) or 1.0)
 
 
-def smallest_unit(market: Market) -> float:
-    """The least unit in which the market can be solved, for one in its own unit."""
+def min_unit(market: Market) -> float:
+    """Smallest unit in which a normalized market can be solved."""
     largest = max(float(market.scenarios.max()), -float(market.scenarios.min()))
-    return market.unit * max(SMALLEST_UNIT, SMALLEST_OF_LOSSES * market.risk * largest)
+    return market.unit * max(MIN_SHARE_OF_OBJECTIVE, MIN_SHARE_OF_LOSSES * market.risk * largest)
 
 
 def tangent_at(market: Market, weights: FloatArray) -> Tangent:
-    """The objective at weights (N,) and its tangents."""
+    """Objective at weights (N,) and its tangents there."""
     tail = tail_of(portfolio_returns(market.scenarios, weights * -market.risk), market.tail_size)
     gradient = cvar_gradient(market.scenarios, tail, market.tail_size) * market.risk
     objective = tail.cvar - float(market.expected_returns @ weights)

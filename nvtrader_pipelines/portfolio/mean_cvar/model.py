@@ -1,4 +1,4 @@
-"""The cvxpy model of everything but the scenarios: weights, trades, cash, limits and the rest of the objective."""
+"""Model in cvxpy of all constraints and terms that do not depend on the scenarios."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,20 +8,23 @@ import cvxpy as cp
 import numpy as np
 from numpy.typing import NDArray
 
-from nvtrader_pipelines.portfolio.mean_cvar.constraints import FurtherConstraints, Limits, Objective, per_name
+from nvtrader_pipelines.portfolio.mean_cvar.constraints import ConstraintFactory, Limits, Objective, broadcast_per_name
 
 FloatArray = NDArray[np.float64]
-Numbers = Mapping[str, FloatArray]
-NONNEGATIVE = frozenset({"cost"})  # whose sign DPP must know
+ParameterValues = Mapping[str, FloatArray]
+NONNEGATIVE = frozenset({"cost"})  # parameters whose sign must be declared for DPP
 
 
 @dataclass(frozen=True)
 class Structure:
-    """Which constraints and terms a program has, without their numbers; programs of one structure share a model."""
+    """Constraints and terms that a program has, without their values.
+
+    Programs of one structure share a compiled model.
+    """
 
     n_names: int
     cash_varies: bool
-    trades: bool  # whether trades from the current weights matter: a turnover budget or a cost
+    trades: bool  # has a turnover budget or a cost, so that current weights matter
     turnover: bool
     gross: bool
     volatility: bool
@@ -29,8 +32,8 @@ class Structure:
 
 
 @dataclass(frozen=True, eq=False)
-class Further:
-    """Further constraints of one optimizer, written once for a variable that all its programs share."""
+class FurtherConstraints:
+    """Further constraints of one optimizer, on a variable that all its programs share."""
 
     weights: cp.Variable  # (N,)
     constraints: tuple[cp.Constraint, ...]
@@ -38,26 +41,26 @@ class Further:
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """Variables, constraints and objective of a program whose CVaR and volatility are still free variables."""
+    """Program in which CVaR and volatility are free variables, to be bounded from below."""
 
     weights: cp.Variable  # (N,)
-    turnover: cp.Expression  # one-way, cash included; 0 where trades do not matter
-    cvar: cp.Variable  # x risk aversion
-    volatility: cp.Variable  # x its penalty
+    turnover: cp.Expression  # one-way, cash included; 0 without a turnover budget or a cost
+    cvar: cp.Variable  # risk aversion x CVaR
+    volatility: cp.Variable  # penalty x volatility
     constraints: list[cp.Constraint]
     objective: cp.Expression
 
     @property
     def problem(self) -> cp.Problem:
-        """The program without scenarios."""
+        """Problem without scenarios."""
         return cp.Problem(cp.Minimize(self.objective), self.constraints)
 
 
-def structure_of(limits: Limits, objective: Objective) -> Structure:
-    """The structure of a program."""
+def program_structure(limits: Limits, objective: Objective) -> Structure:
+    """Structure of the program with these limits and this objective."""
     return Structure(
         n_names=len(limits.cap),
-        cash_varies=limits.most_invested > limits.least_invested,
+        cash_varies=limits.max_invested > limits.min_invested,
         trades=limits.turnover is not None or bool(np.any(np.asarray(objective.cost_bps) > 0.0)),
         turnover=limits.turnover is not None,
         gross=limits.gross is not None,
@@ -66,52 +69,52 @@ def structure_of(limits: Limits, objective: Objective) -> Structure:
     )
 
 
-def further_of(write: FurtherConstraints, n_names: int) -> Further:
-    """The further constraints, with the numbers they have now.
+def build_further_constraints(factory: ConstraintFactory, n_names: int) -> FurtherConstraints:
+    """Call the factory once and store its constraints.
 
     Raises:
-        ValueError: if they are no sequence of cvxpy constraints.
+        ValueError: if it does not return a sequence of cvxpy constraints.
     """
     weights = cp.Variable(n_names)
-    constraints = write(weights)
+    constraints = factory(weights)
     if not isinstance(constraints, Sequence) or not all(isinstance(each, cp.Constraint) for each in constraints):
         raise ValueError(
             f"further constraints must be a sequence of cvxpy constraints, but are {constraints!r}; return a list"
         )
-    return Further(weights, tuple(constraints))
+    return FurtherConstraints(weights, tuple(constraints))
 
 
-def numbers_of(structure: Structure, limits: Limits, objective: Objective) -> dict[str, FloatArray]:
-    """The numbers of a program that no market day changes, by the names of the model's parameters."""
-    numbers = {
+def fixed_parameter_values(structure: Structure, limits: Limits, objective: Objective) -> dict[str, FloatArray]:
+    """Values of the parameters that are the same on every market, by parameter name."""
+    values = {
         "floor": limits.floor,
         "cap": limits.cap,
-        "least_invested": limits.least_invested,
+        "min_invested": limits.min_invested,
     }
     if structure.cash_varies:
-        numbers["most_invested"] = limits.most_invested
+        values["max_invested"] = limits.max_invested
     if structure.trades:
-        numbers["cost"] = per_name(objective.cost_bps, structure.n_names, "cost_bps") * 1e-4
+        values["cost"] = broadcast_per_name(objective.cost_bps, structure.n_names, "cost_bps") * 1e-4
     if limits.turnover is not None:
-        numbers["turnover"] = limits.turnover
+        values["turnover"] = limits.turnover
     if limits.gross is not None:
-        numbers["gross"] = limits.gross
+        values["gross"] = limits.gross
     if structure.sector_members:
-        numbers["sector_caps"] = limits.sector_caps
-    return {name: np.asarray(value, dtype=np.float64) for name, value in numbers.items()}
+        values["sector_caps"] = limits.sector_caps
+    return {name: np.asarray(value, dtype=np.float64) for name, value in values.items()}
 
 
-def parameters_of(structure: Structure) -> dict[str, cp.Parameter]:
-    """A cvxpy parameter for each number of a structure, those of a market day included."""
+def build_parameters(structure: Structure) -> dict[str, cp.Parameter]:
+    """Create the cvxpy parameters of a structure, those of the market included."""
     n_names, n_sectors = structure.n_names, len(structure.sector_members)
     shapes: dict[str, tuple[int, ...]] = {
         "floor": (n_names,),
         "cap": (n_names,),
-        "least_invested": (),
+        "min_invested": (),
         "expected_returns": (n_names,),
     }
     if structure.cash_varies:
-        shapes["most_invested"] = ()
+        shapes["max_invested"] = ()
     if structure.trades:
         shapes |= {"cost": (n_names,), "current": (n_names,), "cost_of_current": ()}
     if structure.turnover:
@@ -123,38 +126,39 @@ def parameters_of(structure: Structure) -> dict[str, cp.Parameter]:
     return {name: cp.Parameter(shape, name=name, nonneg=name in NONNEGATIVE) for name, shape in shapes.items()}
 
 
-def model_of(structure: Structure, numbers: Mapping[str, cp.Expression], further: Further | None = None) -> Model:
-    """The model over `numbers`, parameters or constants.
+def build_model(
+    structure: Structure, values: Mapping[str, cp.Expression], further: FurtherConstraints | None = None
+) -> Model:
+    """Build the model over `values`, which are parameters or constants.
 
-    A change is twice what is bought less the change itself, which needs one variable a name and keeps the model DPP;
-    cost x absolute change would not be, and every change of a number would compile it anew. Cash changes by what is
-    sold less what is bought, so half the sum of absolute changes is the larger of the two.
+    The absolute change of a weight is written as 2 x purchase - change. This needs one variable per name and keeps the
+    model DPP, unlike cost x |change|, which cvxpy would compile again for every new value. Cash changes by sales less
+    purchases, so one-way turnover with cash is the larger of purchases and sales.
     """
     weights = cp.Variable(structure.n_names) if further is None else further.weights
     cvar, volatility = cp.Variable(), cp.Variable()
-    constraints: list[Any] = [weights >= numbers["floor"], weights <= numbers["cap"]]
+    constraints: list[Any] = [weights >= values["floor"], weights <= values["cap"]]
     invested = cp.sum(weights)
     if structure.cash_varies:
-        constraints += [invested >= numbers["least_invested"], invested <= numbers["most_invested"]]
+        constraints += [invested >= values["min_invested"], invested <= values["max_invested"]]
     else:
-        constraints.append(invested == numbers["least_invested"])
-    objective = cvar - numbers["expected_returns"] @ weights
+        constraints.append(invested == values["min_invested"])
+    objective = cvar - values["expected_returns"] @ weights
     turnover: Any = cp.Constant(0.0)
     if structure.trades:
         bought = cp.Variable(structure.n_names, nonneg=True)
-        constraints.append(weights - bought <= numbers["current"])
-        turnover = cp.maximum(cp.sum(bought), cp.sum(bought - weights) + cp.sum(numbers["current"]))
-        objective += numbers["cost"] @ (2.0 * bought - weights) + numbers["cost_of_current"]
+        constraints.append(weights - bought <= values["current"])
+        turnover = cp.maximum(cp.sum(bought), cp.sum(bought - weights) + cp.sum(values["current"]))
+        objective += values["cost"] @ (2.0 * bought - weights) + values["cost_of_current"]
     if structure.turnover:
-        constraints += [part <= numbers["turnover"] for part in turnover.args]
+        constraints += [part <= values["turnover"] for part in turnover.args]
     if structure.gross:
-        constraints.append(cp.norm1(weights) <= numbers["gross"])
+        constraints.append(cp.norm1(weights) <= values["gross"])
     if structure.volatility:
         constraints.append(volatility >= 0.0)
         objective += volatility
     constraints += [
-        cp.sum(weights[list(members)]) <= numbers["sector_caps"][i]
-        for i, members in enumerate(structure.sector_members)
+        cp.sum(weights[list(members)]) <= values["sector_caps"][i] for i, members in enumerate(structure.sector_members)
     ]
     if further is not None:
         constraints += further.constraints

@@ -1,4 +1,4 @@
-"""The mean-CVaR optimizer: one object from constraints and objective, solved for any scenarios."""
+"""Mean-CVaR optimizer: built once from constraints and objective, solved on any scenarios."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nvtrader_pipelines.portfolio.bounds import LARGEST
-from nvtrader_pipelines.portfolio.mean_cvar.canonical import compiled_with, linear_program_of
+from nvtrader_pipelines.portfolio.mean_cvar.canonical import compile_program, compile_structure
 from nvtrader_pipelines.portfolio.mean_cvar.checks import (
     check_attainable,
     check_current,
@@ -18,11 +18,15 @@ from nvtrader_pipelines.portfolio.mean_cvar.checks import (
     check_ranges,
     check_scenarios,
 )
-from nvtrader_pipelines.portfolio.mean_cvar.constraints import Constraints, Objective, each_name, limits_of
+from nvtrader_pipelines.portfolio.mean_cvar.constraints import Constraints, Objective, check_per_name, resolve_limits
 from nvtrader_pipelines.portfolio.mean_cvar.cuts import Bounds, Master, MasterError, solve_by_cuts
-from nvtrader_pipelines.portfolio.mean_cvar.market import Market, in_own_unit, smallest_unit
-from nvtrader_pipelines.portfolio.mean_cvar.model import further_of, numbers_of, structure_of
-from nvtrader_pipelines.portfolio.mean_cvar.reference import least_turnover, solve_whole, whole_program
+from nvtrader_pipelines.portfolio.mean_cvar.market import Market, min_unit, normalize_market
+from nvtrader_pipelines.portfolio.mean_cvar.model import (
+    build_further_constraints,
+    fixed_parameter_values,
+    program_structure,
+)
+from nvtrader_pipelines.portfolio.mean_cvar.reference import min_turnover, solve_whole, whole_program
 from nvtrader_pipelines.portfolio.mean_cvar.solution import (
     SMALL,
     TOLERANCE,
@@ -35,17 +39,18 @@ from nvtrader_pipelines.portfolio.mean_cvar.solution import (
 from nvtrader_pipelines.portfolio.mean_cvar.tail import portfolio_returns, tail_of
 
 FloatArray = NDArray[np.float64]
-ROUNDING = 1e-8  # of the unit or the objective: how far bounds may cross by the solvers' tolerances
+ROUNDING = 1e-8  # x unit or |objective|: solver tolerances let bounds cross by this much
 
 
 class MeanCvar:
-    """Portfolios of `names` that are optimal between expected return and CVaR under `constraints`.
+    """Optimizer of expected return against CVaR over `names`, under `constraints`.
 
-    The model is compiled once per structure (which constraints there are, not their numbers), so an optimizer with
-    other numbers is cheap to make; further constraints are called and compiled once per optimizer, with the numbers
-    they have then. Linear constraints are solved by cutting planes; second-order and integer ones by the whole
-    Rockafellar-Uryasev program. Equal inputs give equal weights, byte for byte; where the optimum is not unique they
-    are the vertex the simplex ends at.
+    The model is compiled once per structure (the set of constraints and terms, without their values), so another
+    optimizer with other values is cheap. Further constraints are called and compiled once per optimizer.
+
+    Linear programs are solved by cutting planes. If these stall, as they do on a hundred nearly independent names, and
+    for second-order or integer constraints, the whole Rockafellar-Uryasev program is solved. Equal inputs give equal
+    weights, byte for byte; if the optimum is not unique, they are the vertex at which the simplex method ends.
 
     Source: Rockafellar & Uryasev (2000, 2002).
     """
@@ -53,26 +58,28 @@ class MeanCvar:
     def __init__(
         self, names: Sequence[str], constraints: Constraints | None = None, objective: Objective | None = None
     ) -> None:
-        """Check the numbers against each other and compile the structure, if it is new.
+        """Check the constraints and the objective, and compile their structure if it is new.
 
         Raises:
-            ValueError: if a number is out of range or has another shape, or further constraints are none of the above.
-            InfeasibleError: if no portfolio can keep the constraints (a ValueError).
+            ValueError: if a value is out of range or has the wrong shape, or further constraints are of another kind.
+            InfeasibleError: if no portfolio can satisfy the constraints (a ValueError).
         """
         constraints, self._objective = constraints or Constraints(), objective or Objective()
         check_names(names)
         check_objective(self._objective, len(names))
         check_ranges(constraints)
         self._names = tuple(names)
-        self._limits = limits_of(names, constraints)
+        self._limits = resolve_limits(names, constraints)
         check_attainable(names, self._limits)
-        self._structure = structure_of(self._limits, self._objective)
-        self._numbers = numbers_of(self._structure, self._limits, self._objective)
-        self._further = None if constraints.further is None else further_of(constraints.further, len(self._names))
+        self._structure = program_structure(self._limits, self._objective)
+        self._fixed_values = fixed_parameter_values(self._structure, self._limits, self._objective)
+        self._further = (
+            None if constraints.further is None else build_further_constraints(constraints.further, len(self._names))
+        )
         self._compiled = (
-            linear_program_of(self._structure)
+            compile_structure(self._structure)
             if self._further is None
-            else compiled_with(self._structure, self._further)
+            else compile_program(self._structure, self._further)
         )
 
     def solve(
@@ -84,30 +91,30 @@ class MeanCvar:
         volatility_factor: FloatArray | None = None,
         method: Method = "cuts",
     ) -> MeanCvarSolution:
-        """The optimal portfolio on equally likely scenarios, with its certificate.
+        """Return the optimal portfolio on equally likely scenarios, with its certificate.
 
         Args:
             scenarios: simple returns over the horizon, (S, N).
-            current: weights now, drifted, (N,); needed by a turnover budget or a cost, and the rest is cash.
-            expected_returns: over the horizon, (N,); None leaves the mean out: the least CVaR.
-            volatility_factor: L, (N, K), of the covariance L L' over the horizon; needed by a volatility penalty.
-            method: cutting planes where the constraints are linear, or always the whole Rockafellar-Uryasev program.
+            current: current (drifted) weights, (N,), the rest is cash; required by a turnover budget or a cost.
+            expected_returns: over the horizon, (N,); None minimizes CVaR alone.
+            volatility_factor: L, (N, K), of the covariance L L' over the horizon; required by a volatility penalty.
+            method: cutting planes first, or only the whole Rockafellar-Uryasev program.
 
         Raises:
             ValueError: if an input is malformed.
-            InfeasibleError: if no portfolio keeps the constraints (a ValueError).
+            InfeasibleError: if no portfolio satisfies the constraints (a ValueError).
             UncertifiedError: if the gap stays above 1e-7.
         """
         check_method(method)
-        market = in_own_unit(self._market(scenarios, current, expected_returns, volatility_factor))
-        smallest = smallest_unit(market)
+        market = normalize_market(self._build_market(scenarios, current, expected_returns, volatility_factor))
+        smallest = min_unit(market)
         try:
-            bounds, used = self._bounds(market, method, self._start(market))
+            bounds, used = self._solve(market, method, self._start_weights(market))
             while abs(bounds.upper) < SMALL and market.unit > smallest:
-                market, bounds, used = self._refined(market, bounds, used, smallest)
+                market, bounds, used = self._refine(market, bounds, used, smallest)
         except InfeasibleError as failure:
-            raise InfeasibleError(self._diagnosis(market, failure)) from failure
-        return self._certified(market, bounds, used, smallest)
+            raise InfeasibleError(self._explain_infeasibility(market, failure)) from failure
+        return self._certify(market, bounds, used, smallest)
 
     def reference(
         self,
@@ -117,91 +124,91 @@ class MeanCvar:
         expected_returns: FloatArray | None = None,
         volatility_factor: FloatArray | None = None,
     ) -> cp.Problem:
-        """The whole program in cvxpy, level and excesses explicit; its value is the optimum that `solve` reaches.
+        """Build the whole program in cvxpy, whose optimal value `solve` reaches.
 
         Source: Rockafellar & Uryasev (2000).
         """
-        market = self._market(scenarios, current, expected_returns, volatility_factor)
-        return whole_program(self._structure, self._further, self._numbers_on(market), market).problem
+        market = self._build_market(scenarios, current, expected_returns, volatility_factor)
+        return whole_program(self._structure, self._further, self._parameter_values(market), market).problem
 
-    def _market(
+    def _build_market(
         self,
         scenarios: FloatArray,
         current: FloatArray | None,
         expected_returns: FloatArray | None,
         volatility_factor: FloatArray | None,
     ) -> Market:
-        """The inputs as given, checked: in units of wealth."""
+        """Check the inputs and return them in units of wealth."""
         n_names, objective = len(self._names), self._objective
-        found = check_scenarios(scenarios, n_names, objective.confidence_level)
-        now = None if current is None else each_name(current, n_names, "current")
-        if now is not None:
-            check_current(now, self._limits)
+        returns = check_scenarios(scenarios, n_names, objective.confidence_level)
+        held = None if current is None else check_per_name(current, n_names, "current")
+        if held is not None:
+            check_current(held, self._limits)
         elif self._structure.trades:
-            raise ValueError("a turnover budget or a cost needs the weights now, but none were given; pass `current`")
+            raise ValueError("a turnover budget or a cost needs current weights, but none were given; pass `current`")
         factor = None
         if self._structure.volatility:
-            factor = _checked_factor(volatility_factor, n_names) * objective.volatility_penalty
+            factor = _check_volatility_factor(volatility_factor, n_names) * objective.volatility_penalty
         mean = (
-            np.zeros(n_names) if expected_returns is None else each_name(expected_returns, n_names, "expected_returns")
+            np.zeros(n_names)
+            if expected_returns is None
+            else check_per_name(expected_returns, n_names, "expected_returns")
         )
         return Market(
-            scenarios=found,
-            tail_size=(1.0 - objective.confidence_level) * len(found),
+            scenarios=returns,
+            tail_size=(1.0 - objective.confidence_level) * len(returns),
             unit=1.0,
             risk=objective.risk_aversion,
             expected_returns=mean,
-            current=now,
-            cost=self._numbers["cost"] if self._structure.trades else None,
+            current=held,
+            cost=self._fixed_values["cost"] if self._structure.trades else None,
             volatility_factor=factor,
         )
 
-    def _numbers_on(self, market: Market) -> dict[str, FloatArray]:
-        numbers = self._numbers | {"expected_returns": market.expected_returns}
+    def _parameter_values(self, market: Market) -> dict[str, FloatArray]:
+        values = self._fixed_values | {"expected_returns": market.expected_returns}
         if market.cost is not None and market.current is not None:
-            numbers |= {"cost": market.cost, "current": market.current, "cost_of_current": market.cost @ market.current}
-        return numbers
+            values |= {"cost": market.cost, "current": market.current, "cost_of_current": market.cost @ market.current}
+        return values
 
-    def _bounds(self, market: Market, method: Method, start: FloatArray) -> tuple[Bounds, Method]:
-        """Bounds by cuts where they can, and by the whole program where they cannot or do not close."""
-        numbers = self._numbers_on(market)
+    def _solve(self, market: Market, method: Method, start: FloatArray) -> tuple[Bounds, Method]:
+        """Solve by cuts, or by the whole program if the cuts do not apply or do not close."""
+        values = self._parameter_values(market)
         if method == "cuts" and self._compiled is not None:
             try:
-                master = Master(self._compiled, self._compiled.at(numbers))
+                master = Master(self._compiled, self._compiled.at(values))
                 bounds = solve_by_cuts(master, market, start)
                 if abs(relative_gap(bounds.upper, bounds.lower)) <= TOLERANCE:
                     return bounds, "cuts"
             except MasterError:
-                pass  # the whole program has another solver's view
-        return solve_whole(self._structure, self._further, numbers, market), "rockafellar_uryasev"
+                pass  # the whole program may still be solved
+        return solve_whole(self._structure, self._further, values, market), "rockafellar_uryasev"
 
-    def _refined(
-        self, market: Market, bounds: Bounds, method: Method, smallest: float
-    ) -> tuple[Market, Bounds, Method]:
-        """The market in units of the objective that was found, and the bounds there: solvers' tolerances are absolute.
+    def _refine(self, market: Market, bounds: Bounds, method: Method, smallest: float) -> tuple[Market, Bounds, Method]:
+        """Solve again in units of the objective found, since solver tolerances are absolute.
 
-        Where no solver copes with such numbers the bounds stay as they are, and the certificate decides.
+        If no solver succeeds in these units, the bounds stay as they are and the certificate decides.
         """
         finer = market.in_units_of(max(abs(bounds.upper) * market.unit, smallest))
         try:
-            found, used = self._bounds(finer, method, bounds.weights)
+            finer_bounds, used = self._solve(finer, method, bounds.weights)
         except UncertifiedError:
             factor = market.unit / finer.unit
             return finer, replace(bounds, upper=bounds.upper * factor, lower=bounds.lower * factor), method
-        return finer, replace(found, n_iterations=bounds.n_iterations + found.n_iterations), used
+        return finer, replace(finer_bounds, n_iterations=bounds.n_iterations + finer_bounds.n_iterations), used
 
-    def _start(self, market: Market) -> FloatArray:
+    def _start_weights(self, market: Market) -> FloatArray:
         if market.current is not None:
             return market.current
-        return np.clip(self._limits.most_invested / len(self._names), self._limits.floor, self._limits.cap)
+        return np.clip(self._limits.max_invested / len(self._names), self._limits.floor, self._limits.cap)
 
-    def _certified(self, market: Market, bounds: Bounds, method: Method, smallest: float) -> MeanCvarSolution:
-        """The solution with its objective recomputed from the inputs as given."""
+    def _certify(self, market: Market, bounds: Bounds, method: Method, smallest: float) -> MeanCvarSolution:
+        """Return the solution if the gap of its recomputed objective is within the tolerance."""
         weights = np.clip(bounds.weights, self._limits.floor, self._limits.cap)
         tail = tail_of(-portfolio_returns(market.scenarios, weights), market.tail_size)
         mean = float(market.expected_returns @ weights) * market.unit
         trades = np.zeros(len(weights)) if market.current is None else weights - market.current
-        cost = 0.0 if market.cost is None else float(self._numbers["cost"] @ np.abs(trades))
+        cost = 0.0 if market.cost is None else float(self._fixed_values["cost"] @ np.abs(trades))
         objective = self._objective.risk_aversion * tail.cvar - mean + cost
         if market.volatility_factor is not None:
             objective += float(np.linalg.norm(weights @ market.volatility_factor)) * market.unit
@@ -211,7 +218,7 @@ class MeanCvar:
         gap = relative_gap(objective, lower, smallest)
         if not 0.0 <= gap <= TOLERANCE:
             advice = (
-                "loosen the constraints, which hardly leave a portfolio"
+                "loosen the constraints, which leave almost no feasible portfolio"
                 if gap < 0.0
                 else "check the scale of the inputs"
             )
@@ -219,7 +226,7 @@ class MeanCvar:
                 f"a solution must be within {TOLERANCE:g} of the lower bound, but {objective:.12g} is {gap:.2g} from "
                 f"{lower:.12g} by {method} after {bounds.n_iterations} iterations; {advice}"
             )
-        most, least = self._limits.most_invested, self._limits.least_invested
+        most, least = self._limits.max_invested, self._limits.min_invested
         return MeanCvarSolution(
             weights=weights,
             cash=1.0 - float(np.clip(weights.sum(), least, most)),
@@ -235,23 +242,23 @@ class MeanCvar:
             method=method,
         )
 
-    def _diagnosis(self, market: Market, failure: InfeasibleError) -> str:
-        """Why nothing keeps the constraints: the turnover budget, if more of it would do."""
+    def _explain_infeasibility(self, market: Market, failure: InfeasibleError) -> str:
+        """Explain why no portfolio is feasible; name the turnover needed if the budget is the cause."""
         if self._limits.turnover is None:
-            return f"{failure}: {self._known()}"
-        needed = least_turnover(self._structure, self._further, self._numbers_on(market))
+            return f"{failure}: {self._describe_constraints()}"
+        needed = min_turnover(self._structure, self._further, self._parameter_values(market))
         if needed is None:
-            return f"even without a turnover budget {failure}: {self._known()}"
+            return f"even without a turnover budget {failure}: {self._describe_constraints()}"
         return (
             f"from the current weights the other constraints need a one-way turnover of {needed:.6g}, but the budget "
             f"is {self._limits.turnover:g}; raise the budget"
         )
 
-    def _known(self) -> str:
-        """What the constraints ask for, and what to do."""
+    def _describe_constraints(self) -> str:
+        """List the constraints and the remedy."""
         limits = self._limits
         cash = " to ".join(
-            f"{1.0 - invested:g}" for invested in dict.fromkeys((limits.most_invested, limits.least_invested))
+            f"{1.0 - invested:g}" for invested in dict.fromkeys((limits.max_invested, limits.min_invested))
         )
         known = [f"floors that sum to {limits.floor.sum():g}, caps that sum to {limits.cap.sum():g}, cash of {cash}"]
         if limits.gross is not None:
@@ -265,8 +272,8 @@ class MeanCvar:
         return ", ".join(known) + "; loosen one of them"
 
 
-def _checked_factor(factor: FloatArray | None, n_names: int) -> FloatArray:
-    """The volatility factor (N, K), finite."""
+def _check_volatility_factor(factor: FloatArray | None, n_names: int) -> FloatArray:
+    """Return the volatility factor (N, K) if it is finite and of that shape."""
     if factor is None:
         raise ValueError("a volatility penalty needs a covariance, but none was given; pass `volatility_factor`")
     found = np.asarray(factor, dtype=np.float64)

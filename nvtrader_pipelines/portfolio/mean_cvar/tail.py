@@ -1,4 +1,4 @@
-"""The tail of a loss distribution: value at risk, CVaR, and which scenarios make it up."""
+"""Tail of a loss distribution: value at risk, CVaR, and the scenarios beyond."""
 
 from dataclasses import dataclass
 
@@ -12,35 +12,35 @@ ROUNDING = 1e-9  # (1 - 0.95) x 2000 is 100.00000000000009
 
 @dataclass(frozen=True, eq=False)
 class Tail:
-    """The worst losses that hold a given number of scenarios, the boundary counted in part."""
+    """Worst losses of a given number of scenarios, those at the boundary counted in part."""
 
     value_at_risk: float
     cvar: float
     beyond: NDArray[np.int64]  # scenarios whose loss exceeds the value at risk
-    at_boundary: NDArray[np.int64]  # scenarios at the value at risk; empty where none of them is needed
-    boundary_share: float  # how much of each of them counts
+    at_boundary: NDArray[np.int64]  # scenarios at the value at risk; empty if the tail ends before them
+    boundary_share: float  # fraction of each scenario at the boundary that belongs to the tail
 
 
 @njit(cache=True, fastmath={"reassoc", "contract"})
 def portfolio_returns(returns: FloatArray, weights: FloatArray) -> FloatArray:
-    """Returns (S,) of weights (N,) in each scenario, row by row.
+    """Portfolio returns (S,) of weights (N,) on returns (S, N), summed row by row.
 
-    As fast as BLAS on one thread; BLAS on more threads than free cores takes ten times longer, and its last bits depend
-    on their number.
+    As fast as BLAS on one thread. BLAS with more threads than free cores takes ten times longer, and its last bits
+    depend on the number of threads.
     """
-    found = np.empty(len(returns))
+    portfolio = np.empty(len(returns))
     for scenario in range(len(returns)):
         total = 0.0
         for name in range(len(weights)):
             total += returns[scenario, name] * weights[name]
-        found[scenario] = total
-    return found
+        portfolio[scenario] = total
+    return portfolio
 
 
 def tail_of(losses: FloatArray, size: float) -> Tail:
-    """The tail of `size` scenarios, at least one and seldom a whole number, of losses (S,).
+    """Tail of `size` scenarios of losses (S,); `size` is at least one and rarely a whole number.
 
-    Scenarios tied at the boundary share what is missing there evenly, so the tail depends on no order.
+    Scenarios tied at the boundary share the rest of the tail evenly, so their order does not matter.
 
     Source: Rockafellar & Uryasev (2002), proposition 8; by selection instead of sorting.
     """
@@ -57,7 +57,7 @@ def tail_of(losses: FloatArray, size: float) -> Tail:
 
 
 def cvar_gradient(returns: FloatArray, tail: Tail, size: float) -> FloatArray:
-    """A subgradient (N,) of the CVaR at the weights whose losses have this tail, for returns (S, N)."""
+    """Subgradient (N,) of the CVaR on returns (S, N), at the weights with this tail."""
     gradient = returns.take(tail.beyond, axis=0).sum(axis=0)
     if len(tail.at_boundary):
         gradient = gradient + tail.boundary_share * returns.take(tail.at_boundary, axis=0).sum(axis=0)

@@ -17,7 +17,7 @@ from nvtrader_pipelines.evaluation.sharpe.error import (
 from nvtrader_pipelines.evaluation.statistics import UndefinedStatisticError, sharpe_ratio
 
 GOLDEN = json.loads(
-    (Path(__file__).parents[1] / "golden" / "performance_metrics" / "performance_metrics.json").read_text()
+    (Path(__file__).parents[2] / "golden" / "performance_metrics" / "performance_metrics.json").read_text()
 )
 SERIES = {name: (np.array(case["returns"]), case["lo_2002"]) for name, case in GOLDEN["series"].items()}
 LO = GOLDEN["lo_2002"]

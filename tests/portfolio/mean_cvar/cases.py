@@ -1,4 +1,4 @@
-"""Scenarios and programs that the tests of the optimizer share."""
+"""Scenarios and programs shared by the tests of the optimizer."""
 
 from dataclasses import dataclass
 
@@ -32,7 +32,7 @@ def solved(scenarios, constraints=None, objective=None, **inputs):
 
 @dataclass(frozen=True)
 class Case:
-    """A program that the current weights keep, so that it has a solution."""
+    """Program whose current weights are feasible, so that it has a solution."""
 
     scenarios: np.ndarray
     optimizer: MeanCvar
@@ -42,7 +42,7 @@ class Case:
 
 
 def random_case(seed):
-    """A program of random size, terms and limits; every third has ties, every fifth short positions."""
+    """Draw a program of random size, terms and limits; a third have ties, a fifth short positions."""
     generator = np.random.default_rng(seed)
     n_names, n_scenarios = int(generator.integers(2, 8)), int(generator.integers(30, 150))
     scenarios = drawn(n_scenarios, n_names, seed)

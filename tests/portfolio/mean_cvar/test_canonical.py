@@ -3,44 +3,48 @@ import numpy as np
 import pytest
 
 from nvtrader_pipelines.portfolio.mean_cvar import Constraints, MeanCvar, Objective, canonical
-from nvtrader_pipelines.portfolio.mean_cvar.canonical import linear_program_of
-from nvtrader_pipelines.portfolio.mean_cvar.model import Model, Structure, model_of
+from nvtrader_pipelines.portfolio.mean_cvar.canonical import compile_structure
+from nvtrader_pipelines.portfolio.mean_cvar.model import Model, Structure, build_model
 from tests.portfolio.mean_cvar.cases import drawn, names, solved
 
 STRUCTURE = Structure(3, False, True, True, False, False, ())
 
 
-def test_a_structure_is_compiled_once():
-    linear_program_of.cache_clear()
+def test_structure_compiles_once_for_all_values():
+    compile_structure.cache_clear()
     for cap in (0.5, 0.6, 0.7):
         MeanCvar(names(4), Constraints(cap=cap, turnover=cap), Objective(cost_bps=10 * cap))
-    assert linear_program_of.cache_info().misses == 1
+    assert compile_structure.cache_info().misses == 1
 
 
-def test_a_model_that_would_compile_at_every_change_is_refused(monkeypatch):
+def test_model_that_is_not_dpp_is_rejected(monkeypatch):
     def absolute(structure, numbers, further):
-        model = model_of(structure, numbers, further)
+        model = build_model(structure, numbers, further)
         cost = numbers["cost"] @ cp.abs(model.weights - numbers["current"])
         return Model(model.weights, model.turnover, model.cvar, model.volatility, model.constraints, cost)
 
-    monkeypatch.setattr(canonical, "model_of", absolute)
-    linear_program_of.cache_clear()
+    monkeypatch.setattr(canonical, "build_model", absolute)
+    compile_structure.cache_clear()
     with pytest.raises(ValueError, match="must be DPP"):
-        linear_program_of(STRUCTURE)
+        compile_structure(STRUCTURE)
 
 
-def test_another_layout_of_cvxpys_programs_is_noticed(monkeypatch):
+def test_changed_layout_of_cvxpy_programs_raises(monkeypatch):
     true = canonical._rhs_map
     monkeypatch.setattr(canonical, "_rhs_map", lambda *inputs: -true(*inputs))
-    linear_program_of.cache_clear()
-    with pytest.raises(RuntimeError, match="no longer keeps its canonical programs"):
-        linear_program_of(STRUCTURE)
+    compile_structure.cache_clear()
+    with pytest.raises(RuntimeError, match="layout of cvxpy's canonical programs has changed"):
+        compile_structure(STRUCTURE)
 
 
 @pytest.mark.parametrize(
-    ("further", "penalty", "told"),
+    ("further", "penalty", "message"),
     [
-        (lambda w: [w[0] <= cp.Parameter(name="mine", value=0.1)], 0.0, r"hold the parameters \['mine'\]"),
+        (
+            lambda w: [w[0] <= cp.Parameter(name="mine", value=0.1)],
+            0.0,
+            r"must not hold parameters, but hold \['mine'\]",
+        ),
         (lambda w: [cp.norm(w) >= 0.1], 0.0, "must be convex in the weights"),
         (lambda w: [cp.sum(cp.exp(w)) <= 9.0], 0.0, "hold another cone"),
         (lambda w: [w <= cp.Variable(3, boolean=True), cp.norm(w) <= 1.0], 0.0, "integer constraints need"),
@@ -48,8 +52,8 @@ def test_another_layout_of_cvxpys_programs_is_noticed(monkeypatch):
     ],
     ids=["parameter", "not_convex", "exponential", "integer_and_cone", "integer_and_volatility"],
 )
-def test_further_constraints_that_no_certificate_covers_are_refused(further, penalty, told):
-    with pytest.raises(ValueError, match=told):
+def test_further_constraints_of_an_unsupported_kind_are_rejected(further, penalty, message):
+    with pytest.raises(ValueError, match=message):
         MeanCvar(names(3), Constraints(further=further), Objective(volatility_penalty=penalty))
 
 
@@ -68,7 +72,7 @@ class AtLeast:
         return [weights[0] >= self.least]
 
 
-def test_further_constraints_have_the_numbers_of_when_their_optimizer_was_made():
+def test_further_constraints_are_fixed_when_the_optimizer_is_built():
     further, scenarios = AtLeast(0.5), drawn(100, 4)
     first = MeanCvar(names(4), Constraints(cap=0.9, further=further))
     further.least = 0.7
@@ -83,12 +87,12 @@ def test_further_constraints_have_the_numbers_of_when_their_optimizer_was_made()
 @pytest.mark.parametrize(
     "returned", [lambda w: w[0] >= 0.1, lambda w: [True], lambda w: None], ids=["one", "bool", "none"]
 )
-def test_further_constraints_that_are_no_sequence_of_constraints_are_refused(returned):
+def test_further_constraints_other_than_a_sequence_are_rejected(returned):
     with pytest.raises(ValueError, match=r"must be a sequence of cvxpy constraints, but are .*; return a list"):
         MeanCvar(names(3), Constraints(further=returned))
 
 
-def test_further_bounds_of_one_name_hold():
+def test_further_bounds_on_single_names_hold():
     limits = Constraints(further=lambda weights: [2.0 * weights[1] >= 0.9, weights[2] == 0.05, weights[0] <= 0.3])
     found = solved(drawn(100, 4), limits)
     assert found.method == "cuts"
@@ -98,14 +102,14 @@ def test_further_bounds_of_one_name_hold():
     assert found.weights.sum() == pytest.approx(1.0)
 
 
-def test_the_numbers_of_a_program_are_cvxpys():
+def test_linear_program_equals_that_of_cvxpy():
     generator = np.random.default_rng(1)
-    parameters = canonical.parameters_of(STRUCTURE)
-    model = model_of(STRUCTURE, parameters)
+    parameters = canonical.build_parameters(STRUCTURE)
+    model = build_model(STRUCTURE, parameters)
     for parameter in parameters.values():
         parameter.value = generator.uniform(0.5, 1.0, parameter.shape)
     data = model.problem.get_problem_data(cp.CLARABEL)[0]
-    compiled = linear_program_of(STRUCTURE)
+    compiled = compile_structure(STRUCTURE)
     program = compiled.at({name: parameter.value for name, parameter in parameters.items()})
     np.testing.assert_allclose(program.cost, data["c"], atol=1e-12)
     np.testing.assert_allclose(program.upper[compiled.weights], parameters["cap"].value, atol=1e-12)

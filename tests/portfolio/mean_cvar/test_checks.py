@@ -38,7 +38,7 @@ MALFORMED = {
     "turnover": (limited(turnover=-0.1), "turnover must be finite and at least 0, but is -0.1; None"),
     "gross": (limited(gross=np.inf), "gross must be finite and at least 0, but is inf; None"),
     "sector_of_stranger": (limited(sectors={"X": "a"}), r"\['X'\] are not among them; drop"),
-    "sector_without_names": (limited(sector_caps={"a": 0.5}), r"no name is in \['a'\]; say which"),
+    "sector_without_names": (limited(sector_caps={"a": 0.5}), r"none is in \['a'\]; assign names"),
     "sector_cap": (limited(**SECTORS, sector_caps={"a": np.nan}), "cap of sector 'a' must be finite, but is nan; drop"),
     "level_0": (aimed(confidence_level=0.0), "between 0 and 1, but is 0.0; 0.95"),
     "level_1": (aimed(confidence_level=1.0), "between 0 and 1, but is 1.0; 0.95"),
@@ -85,7 +85,7 @@ MISSING[7, 2] = np.nan
 INFINITE = SCENARIOS.copy()
 INFINITE[3, 1] = -np.inf
 BAD_INPUTS = {
-    "one_axis": (SCENARIOS[0], {}, r"scenarios must have shape \(S, 4\), but have \(4,\); one column"),
+    "one_axis": (SCENARIOS[0], {}, r"scenarios must have shape \(S, 4\), but have \(4,\); give one column"),
     "columns": (SCENARIOS[:, :3], {}, r"scenarios must have shape \(S, 4\), but have \(100, 3\)"),
     "missing": (MISSING, {}, "must be finite, but 1 are not, the first at row 7 and column 2; drop"),
     "infinite": (INFINITE, {}, "must be finite, but 1 are not, the first at row 3 and column 1; drop"),
@@ -96,7 +96,11 @@ BAD_INPUTS = {
         r"current must have shape \(4,\), but has \(5,\)",
     ),
     "current_missing": (SCENARIOS, {"current": np.full(4, np.nan)}, "current must be finite"),
-    "current_number": (SCENARIOS, {"current": 0.25}, r"current must have shape \(4,\), but has \(\); give one a name"),
+    "current_number": (
+        SCENARIOS,
+        {"current": 0.25},
+        r"current must have shape \(4,\), but has \(\); give one per name",
+    ),
     "mean_number": (SCENARIOS, {"expected_returns": 0.1}, r"expected_returns must have shape \(4,\), but has \(\)"),
     "scale": (1e200 * SCENARIOS, {}, r"scenarios must be at most 1e\+100, but hold .*e\+19.; give simple returns"),
     "mean_scale": (SCENARIOS, {"expected_returns": np.full(4, 1e200)}, r"at most 1e\+100, but is .*1.e\+200"),
@@ -104,54 +108,54 @@ BAD_INPUTS = {
 }
 
 
-@pytest.mark.parametrize(("build", "told"), MALFORMED.values(), ids=MALFORMED)
-def test_a_malformed_program_is_refused_before_any_solver_runs(build, told):
-    with pytest.raises(ValueError, match=told) as refused:
+@pytest.mark.parametrize(("build", "message"), MALFORMED.values(), ids=MALFORMED)
+def test_malformed_program_is_rejected_at_construction(build, message):
+    with pytest.raises(ValueError, match=message) as refused:
         build()
     assert not isinstance(refused.value, InfeasibleError)
 
 
-@pytest.mark.parametrize(("build", "told"), UNATTAINABLE.values(), ids=UNATTAINABLE)
-def test_limits_that_no_portfolio_keeps_are_refused_with_their_numbers(build, told):
-    with pytest.raises(InfeasibleError, match=told):
+@pytest.mark.parametrize(("build", "message"), UNATTAINABLE.values(), ids=UNATTAINABLE)
+def test_limits_without_a_portfolio_are_infeasible_at_construction(build, message):
+    with pytest.raises(InfeasibleError, match=message):
         build()
 
 
-@pytest.mark.parametrize(("scenarios", "inputs", "told"), BAD_INPUTS.values(), ids=BAD_INPUTS)
-def test_malformed_inputs_are_refused(scenarios, inputs, told):
-    with pytest.raises(ValueError, match=told):
+@pytest.mark.parametrize(("scenarios", "inputs", "message"), BAD_INPUTS.values(), ids=BAD_INPUTS)
+def test_malformed_inputs_are_rejected(scenarios, inputs, message):
+    with pytest.raises(ValueError, match=message):
         MeanCvar(names(4)).solve(scenarios, **inputs)
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=message):
         MeanCvar(names(4)).reference(scenarios, **inputs)
 
 
 @pytest.mark.parametrize(
     "program", [{"constraints": Constraints(turnover=0.1)}, {"objective": Objective(cost_bps=1.0)}]
 )
-def test_turnover_and_cost_need_the_weights_now(program):
-    with pytest.raises(ValueError, match="needs the weights now, but none were given; pass `current`"):
+def test_turnover_and_cost_require_current_weights(program):
+    with pytest.raises(ValueError, match="needs current weights, but none were given; pass `current`"):
         MeanCvar(names(4), **program).solve(SCENARIOS)
 
 
 @pytest.mark.parametrize(
-    ("factor", "told"),
+    ("factor", "message"),
     [
         (None, "needs a covariance, but none was given; pass"),
         (np.ones((3, 4)), r"shape \(4, K\), but has \(3, 4\); transpose"),
         (np.full((4, 4), np.nan), r"must be finite, at most 1e\+100 and of shape \(4, K\)"),
     ],
 )
-def test_a_volatility_penalty_needs_a_factor_of_the_covariance(factor, told):
-    with pytest.raises(ValueError, match=told):
+def test_volatility_penalty_requires_a_covariance_factor(factor, message):
+    with pytest.raises(ValueError, match=message):
         MeanCvar(names(4), objective=Objective(volatility_penalty=1.0)).solve(SCENARIOS, volatility_factor=factor)
 
 
-def test_a_method_that_does_not_exist_is_refused():
+def test_unknown_method_is_rejected():
     with pytest.raises(ValueError, match=r"must be one of \['cuts', 'rockafellar_uryasev'\], but is 'simplex'; choose"):
         MeanCvar(names(4)).solve(SCENARIOS, method="simplex")
 
 
-def test_constraints_that_contradict_each_other_are_told_with_their_numbers():
+def test_infeasible_constraints_are_listed_with_their_numbers():
     limits = Constraints(
         **SECTORS,
         cap=0.5,
@@ -160,22 +164,22 @@ def test_constraints_that_contradict_each_other_are_told_with_their_numbers():
         sector_caps={"a": 0.3},
         further=lambda weights: [weights[2] <= 0.05],
     )
-    told = (
+    message = (
         "the constraints contradict each other: floors that sum to 0, caps that sum to 2, cash of 0 to 0.1, "
         "a gross limit of 1, a cap of 0.3 on sector 'a', 1 further constraints; loosen one of them"
     )
     with pytest.raises(InfeasibleError) as refused:
         MeanCvar(names(4), limits).solve(SCENARIOS)
-    assert str(refused.value) == told
+    assert str(refused.value) == message
 
 
-def test_caps_that_sum_to_all_but_for_rounding_are_kept():
+def test_caps_that_sum_to_one_but_for_rounding_are_accepted():
     assert np.full(7, 1.0 / 7).sum() < 1.0
     assert solved(drawn(60, 7), Constraints(cap=1.0 / 7)).weights == pytest.approx(1.0 / 7)
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_the_turnover_a_refused_budget_would_need_is_the_least_there_is(seed):
+def test_required_turnover_is_the_minimum_of_a_linear_program(seed):
     generator = np.random.default_rng(seed)
     current = generator.normal(0.25, 0.4, 4)
     cap, cash = 0.4, 0.1

@@ -17,7 +17,7 @@ SECOND = np.array([[((17 * i * i + 29 * j * i + 5 * j) % 23 - 10) / 200 for j in
 
 @pytest.mark.parametrize("method", ["cuts", "rockafellar_uryasev"])
 @pytest.mark.parametrize("case", PROGRAM["cases"], ids=lambda case: f"{case['beta']}-{case['min_return']}")
-def test_the_programs_of_five_libraries_have_their_unique_optimum(case, method):
+def test_optimum_equals_that_of_five_libraries(case, method):
     scenarios, least = np.array(PROGRAM["scenarios"]), case["min_return"]
     mean = scenarios.mean(axis=0)
     further = None if least is None else (lambda weights: [mean @ weights >= least])
@@ -29,7 +29,7 @@ def test_the_programs_of_five_libraries_have_their_unique_optimum(case, method):
     assert found.value_at_risk == pytest.approx(case["expected"]["ru_alpha"], abs=1e-12)
 
 
-def test_the_optimum_of_four_scenarios_is_the_one_of_a_grid():
+def test_optimum_of_four_scenarios_equals_a_grid_search():
     tiny = GOLDEN["tiny"]
     found = solved(np.array(tiny["scenarios"]), objective=Objective(tiny["beta"]))
     assert found.cvar == pytest.approx(tiny["cvar"], rel=1e-12)
@@ -47,7 +47,7 @@ def test_the_optimum_of_four_scenarios_is_the_one_of_a_grid():
         (SECOND, 0.85, 0.5, Fraction(31, 1800), None),
     ],
 )
-def test_programs_of_whole_numbers_have_their_fractions_as_optimum(scenarios, level, cap, optimum, weights):
+def test_integer_programs_have_their_exact_rational_optimum(scenarios, level, cap, optimum, weights):
     found = solved(scenarios, Constraints(cap=cap), Objective(level))
     assert found.objective == pytest.approx(float(optimum), rel=1e-12)
     assert found.lower_bound == pytest.approx(float(optimum), rel=1e-12)
@@ -56,7 +56,7 @@ def test_programs_of_whole_numbers_have_their_fractions_as_optimum(scenarios, le
 
 
 @pytest.mark.parametrize("level", [0.9, 0.95, 0.99])
-def test_normal_returns_have_the_optimum_of_rockafellar_and_uryasev_within_the_error_of_sampling(level):
+def test_normal_returns_reach_the_published_optimum_within_sampling_error(level):
     example = GOLDEN["rockafellar_uryasev_2000"]
     mean, covariance = np.array(example["inputs"]["mean"]), np.array(example["inputs"]["cov"])
     normal = np.random.default_rng(0).standard_normal((10_000, 3))

@@ -18,7 +18,8 @@ from nvtrader_pipelines.portfolio.mean_cvar import (
     cuts,
     optimizer,
 )
-from nvtrader_pipelines.portfolio.mean_cvar.cuts import Bounds, MasterError
+from nvtrader_pipelines.portfolio.mean_cvar.cuts import Bounds, MasterError, solve_by_cuts
+from nvtrader_pipelines.portfolio.mean_cvar.reference import LINEAR_OPTIONS
 from nvtrader_pipelines.portfolio.mean_cvar.solution import relative_gap
 from tests.portfolio.mean_cvar.cases import cvar, drawn, names, random_case, solved
 
@@ -38,7 +39,7 @@ def test_cuts_reach_the_optimum_of_the_whole_program(seed):
 
 @settings(max_examples=40, deadline=None)
 @given(seed=SEEDS)
-def test_a_solution_keeps_its_constraints_and_its_figures_are_those_of_its_weights(seed):
+def test_solution_satisfies_its_constraints_and_reports_its_weights(seed):
     case = random_case(seed)
     found, limits, objective = case.optimizer.solve(case.scenarios, **case.inputs), case.constraints, case.objective
     weights, current = found.weights, case.inputs["current"]
@@ -64,7 +65,7 @@ def test_a_solution_keeps_its_constraints_and_its_figures_are_those_of_its_weigh
 
 @settings(max_examples=15, deadline=None)
 @given(seed=SEEDS)
-def test_no_portfolio_drawn_at_random_is_better_than_the_lower_bound(seed):
+def test_random_portfolios_are_not_below_the_lower_bound(seed):
     scenarios = drawn(100, 5, seed)
     found = solved(scenarios)
     weights = np.random.default_rng(seed).dirichlet(np.full(5, 0.5), 200)
@@ -72,7 +73,7 @@ def test_no_portfolio_drawn_at_random_is_better_than_the_lower_bound(seed):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_the_optimum_is_that_of_skfolio(seed):
+def test_optimum_equals_that_of_skfolio(seed):
     scenarios = drawn(400, 6, seed)
     oracle = MeanRisk(
         objective_function=ObjectiveFunction.MAXIMIZE_UTILITY, risk_measure=RiskMeasure.CVAR, risk_aversion=1.0
@@ -84,13 +85,13 @@ def test_the_optimum_is_that_of_skfolio(seed):
 
 
 @pytest.mark.parametrize("n_names", [1, 3, 4, 7])
-def test_caps_that_just_suffice_are_the_weights(n_names):
+def test_caps_that_sum_to_one_are_the_weights(n_names):
     found = solved(drawn(100, n_names), Constraints(cap=1.0 / n_names))
     assert found.weights.tolist() == [1.0 / n_names] * n_names
     assert found.cash == pytest.approx(0.0, abs=1e-12)
 
 
-def test_a_name_without_risk_takes_all_that_its_cap_allows():
+def test_riskless_name_is_held_up_to_its_cap():
     scenarios = drawn(100, 3)
     scenarios[:, 1] = 0.0
     assert solved(scenarios).weights.tolist() == [0.0, 1.0, 0.0]
@@ -98,12 +99,12 @@ def test_a_name_without_risk_takes_all_that_its_cap_allows():
     assert solved(scenarios, Constraints(cap=0.6)).weights[1] == pytest.approx(0.6)
 
 
-def test_names_without_any_risk_have_no_loss():
+def test_riskless_names_have_zero_objective():
     found = solved(np.zeros((50, 3)))
     assert (found.objective, found.cvar, found.gap) == (0.0, 0.0, 0.0)
 
 
-def test_a_tail_of_one_scenario_is_the_least_worst_loss():
+def test_tail_of_one_scenario_minimizes_the_worst_loss():
     scenarios = drawn(50, 3)
     found = solved(scenarios, objective=Objective(0.98))
     weights, worst = cp.Variable(3, nonneg=True), cp.Variable()
@@ -113,21 +114,21 @@ def test_a_tail_of_one_scenario_is_the_least_worst_loss():
     assert found.cvar == pytest.approx((-scenarios @ found.weights).max(), rel=1e-9)
 
 
-def test_a_tail_of_all_scenarios_is_the_highest_mean_under_the_caps():
+def test_tail_of_all_scenarios_maximizes_the_mean():
     scenarios = drawn(80, 5)
     found = solved(scenarios, Constraints(cap=0.4), Objective(1e-12))
     best = np.sort(scenarios.mean(axis=0))[::-1]
     assert found.objective == pytest.approx(-(best[:3] @ [0.4, 0.4, 0.2]), abs=1e-10)
 
 
-def test_without_turnover_the_weights_stay():
+def test_zero_turnover_leaves_the_weights():
     current = np.array([0.5, 0.2, 0.3])
     found = solved(drawn(100, 3), Constraints(turnover=0.0), current=current)
     np.testing.assert_allclose(found.weights, current, atol=1e-12)
     assert found.turnover == pytest.approx(0.0, abs=1e-12)
 
 
-def test_from_cash_to_fully_invested_the_turnover_is_one():
+def test_turnover_from_cash_to_fully_invested_is_one():
     found = solved(drawn(100, 4), Constraints(turnover=1.0), Objective(cost_bps=10.0), current=np.zeros(4))
     assert found.turnover == pytest.approx(1.0)
     assert found.cost == pytest.approx(10e-4)
@@ -137,19 +138,19 @@ def test_from_cash_to_fully_invested_the_turnover_is_one():
 
 @pytest.mark.parametrize("method", ["cuts", "rockafellar_uryasev"])
 @pytest.mark.parametrize("current", [[0.1, 0.1, 0.1], [0.4, 0.4, 0.2], [0.2, 0.2, 0.2]])
-def test_a_turnover_budget_counts_what_cash_changes(current, method):
+def test_turnover_budget_includes_the_change_of_cash(current, method):
     scenarios, now = drawn(200, 3), np.array(current)
     found = solved(scenarios, Constraints(cash_ceiling=1.0, turnover=0.15), current=now, method=method)
     weights = cp.Variable(3, nonneg=True)
     level, excess = cp.Variable(), cp.Variable(200, nonneg=True)
     turnover = 0.5 * (cp.norm1(weights - now) + cp.abs(cp.sum(weights) - now.sum()))
-    kept = [excess >= -scenarios @ weights - level, cp.sum(weights) <= 1.0, turnover <= 0.15]
-    oracle = cp.Problem(cp.Minimize(level + cp.sum(excess) / 10.0), kept).solve(solver=cp.HIGHS)
+    constraints = [excess >= -scenarios @ weights - level, cp.sum(weights) <= 1.0, turnover <= 0.15]
+    oracle = cp.Problem(cp.Minimize(level + cp.sum(excess) / 10.0), constraints).solve(solver=cp.HIGHS)
     assert found.turnover == pytest.approx(0.15)
     assert found.objective == pytest.approx(oracle, rel=1e-7)
 
 
-def test_turnover_is_half_the_sum_of_absolute_changes_and_binds_at_its_budget():
+def test_turnover_is_half_the_absolute_changes_and_binds_at_its_budget():
     scenarios = drawn(200, 4)
     scenarios[:, 3] = 0.0
     current = np.array([0.4, 0.3, 0.3, 0.0])
@@ -158,20 +159,22 @@ def test_turnover_is_half_the_sum_of_absolute_changes_and_binds_at_its_budget():
     assert found.weights[3] == pytest.approx(0.1)
 
 
-def test_a_cost_above_all_gains_keeps_the_weights():
+def test_cost_above_all_gains_leaves_the_weights():
     current = np.array([0.5, 0.2, 0.3])
     found = solved(drawn(100, 3), objective=Objective(cost_bps=5000.0), current=current)
     np.testing.assert_allclose(found.weights, current, atol=1e-12)
     assert found.cost == pytest.approx(0.0, abs=1e-12)
 
 
-def test_cash_is_its_floor_unless_it_may_be_more():
+def test_cash_equals_its_floor_unless_a_ceiling_is_given():
     scenarios = drawn(200, 4)
     assert solved(scenarios, Constraints(cash_floor=0.1)).cash == pytest.approx(0.1)
-    assert solved(scenarios, Constraints(cash_floor=0.1, cash_ceiling=0.3)).cash == pytest.approx(0.3)  # no loss
+    assert solved(scenarios, Constraints(cash_floor=0.1, cash_ceiling=0.3)).cash == pytest.approx(
+        0.3
+    )  # cash has no loss
 
 
-def test_a_riskless_gain_of_every_scenario_lowers_the_cvar_by_what_is_invested_in_it():
+def test_constant_added_to_returns_lowers_cvar_by_the_invested_share():
     scenarios = drawn(150, 4)
     limits = Constraints(cap=0.5, cash_floor=0.1)
     risen = solved(scenarios + 0.003, limits)
@@ -179,7 +182,7 @@ def test_a_riskless_gain_of_every_scenario_lowers_the_cvar_by_what_is_invested_i
 
 
 @pytest.mark.parametrize("factor", [1e-4, 1e-2, 10.0, 100.0])
-def test_the_scale_of_the_scenarios_scales_the_objective_alone(factor):
+def test_scaled_scenarios_scale_the_objective(factor):
     scenarios = drawn(200, 6)
     objective = Objective(volatility_penalty=0.5)
     inputs = {"expected_returns": scenarios.mean(axis=0), "volatility_factor": np.cov(scenarios.T)}
@@ -192,7 +195,7 @@ def test_the_scale_of_the_scenarios_scales_the_objective_alone(factor):
 
 @settings(max_examples=25, deadline=None)
 @given(seed=SEEDS, exponent=st.floats(-9.0, 3.0))
-def test_without_mean_and_cost_risk_aversion_scales_the_objective_alone(seed, exponent):
+def test_risk_aversion_scales_the_objective_without_mean_and_cost(seed, exponent):
     scenarios, aversion = drawn(200, 6, seed), 10.0**exponent
     found = solved(scenarios, Constraints(cap=0.5), Objective(risk_aversion=aversion))
     assert found.objective / aversion == pytest.approx(solved(scenarios, Constraints(cap=0.5)).objective, rel=1e-6)
@@ -209,7 +212,7 @@ def test_without_mean_and_cost_risk_aversion_scales_the_objective_alone(seed, ex
     ],
     ids=["money_market", "hedged", "gain", "loss"],
 )
-def test_an_objective_far_below_its_parts_is_as_exact_as_any(scenarios, method):
+def test_objective_far_below_its_terms_is_exact(scenarios, method):
     found = solved(scenarios, method=method)
     n_scenarios, n_names = scenarios.shape
     returns, size = scenarios / found.objective, 0.05 * n_scenarios
@@ -228,37 +231,37 @@ def test_an_objective_far_below_its_parts_is_as_exact_as_any(scenarios, method):
 
 @pytest.mark.parametrize("share", [1.0, 1.0 - 1e-5, 0.5, 1e-3])
 @pytest.mark.parametrize("method", ["cuts", "rockafellar_uryasev"])
-def test_pairs_that_cancel_leave_no_loss_but_rounding(share, method):
+def test_hedged_pairs_have_zero_objective_up_to_rounding(share, method):
     scenarios = drawn(400, 3)
     assert solved(np.hstack([scenarios, -share * scenarios]), method=method).objective == pytest.approx(0.0, abs=1e-12)
 
 
-def test_scenarios_that_are_given_twice_change_nothing():
+def test_duplicated_scenarios_leave_the_objective():
     scenarios = drawn(120, 5)
     assert solved(np.tile(scenarios, (2, 1))).objective == pytest.approx(solved(scenarios).objective, rel=1e-7)
 
 
-def test_the_order_of_scenarios_and_names_does_not_change_the_optimum():
+def test_order_of_scenarios_and_names_leaves_the_optimum():
     scenarios = drawn(120, 5).round(3)
     shuffled = np.random.default_rng(0).permutation(scenarios)[:, [3, 1, 4, 0, 2]]
     assert solved(shuffled).objective == pytest.approx(solved(scenarios).objective, rel=1e-7)
 
 
-def test_names_that_move_as_one_are_as_good_as_one_of_them():
+def test_identical_names_have_the_optimum_of_one():
     scenarios = drawn(120, 3)
     assert solved(scenarios[:, [0, 0, 1, 2, 2]]).objective == pytest.approx(solved(scenarios).objective, rel=1e-7)
 
 
-def test_the_multipliers_of_the_scenarios_certify_the_optimum():
+def test_scenario_multipliers_certify_the_optimum():
     scenarios, cap, size = drawn(100, 5), 0.4, 5.0
     optimizer = MeanCvar(names(5), Constraints(cap=cap))
     reference = optimizer.reference(scenarios)
     reference.solve(solver=cp.HIGHS)
-    parts = next(c.dual_value for c in reference.constraints if c.size == 100)
-    assert (parts >= -1e-12).all()
-    assert (parts <= 1.0 / size + 1e-9).all()
-    assert parts.sum() == pytest.approx(1.0)
-    losses = np.sort(-(parts @ scenarios))  # the best portfolio against this one distribution fills the caps
+    multipliers = next(c.dual_value for c in reference.constraints if c.size == 100)
+    assert (multipliers >= -1e-12).all()
+    assert (multipliers <= 1.0 / size + 1e-9).all()
+    assert multipliers.sum() == pytest.approx(1.0)
+    losses = np.sort(-(multipliers @ scenarios))  # the best portfolio against this one distribution fills the caps
     assert optimizer.solve(scenarios).objective == pytest.approx(losses[:3] @ [0.4, 0.4, 0.2], rel=1e-7)
 
 
@@ -272,7 +275,7 @@ def test_equal_inputs_give_equal_bytes_in_any_memory_layout(seed):
     assert (first.objective, first.lower_bound) == (again.objective, again.lower_bound)
 
 
-def test_inputs_are_left_as_they_were():
+def test_solve_leaves_its_inputs_unchanged():
     case = random_case(3)
     before = case.scenarios.copy(), case.inputs["current"].copy()
     case.optimizer.solve(case.scenarios, **case.inputs)
@@ -280,7 +283,7 @@ def test_inputs_are_left_as_they_were():
     assert np.array_equal(case.inputs["current"], before[1])
 
 
-def test_an_optimizer_with_other_numbers_of_one_structure_is_as_good_as_new():
+def test_optimizers_of_one_structure_are_independent():
     scenarios = drawn(150, 4)
     tight, wide = solved(scenarios, Constraints(cap=0.3)), solved(scenarios, Constraints(cap=0.9))
     assert tight.weights.max() == pytest.approx(0.3)
@@ -288,26 +291,26 @@ def test_an_optimizer_with_other_numbers_of_one_structure_is_as_good_as_new():
     assert solved(scenarios, Constraints(cap=0.3)).weights.tobytes() == tight.weights.tobytes()
 
 
-def test_current_weights_outside_the_limits_are_traded_back_into_them():
+def test_current_weights_outside_the_limits_are_traded_inside():
     found = solved(drawn(100, 3), Constraints(cap=0.5, turnover=0.7), current=np.array([1.2, 0.0, 0.0]))
     assert (found.weights <= 0.5).all()
     assert found.turnover <= 0.7 + 1e-9
 
 
-def test_a_turnover_budget_that_only_further_constraints_exceed_is_refused_with_what_they_need():
+def test_turnover_that_further_constraints_require_is_reported():
     limits = Constraints(turnover=0.1, further=lambda weights: [weights[0] >= 0.5])
     with pytest.raises(InfeasibleError, match=r"one-way turnover of 0\.3, but the budget is 0\.1; raise the budget"):
         solved(drawn(100, 3), limits, current=np.array([0.2, 0.4, 0.4]))
 
 
-def test_the_turnover_that_further_constraints_need_counts_what_cash_changes():
+def test_turnover_that_further_constraints_require_includes_cash():
     limits = Constraints(turnover=0.1, cash_ceiling=1.0, further=lambda weights: [weights[0] >= 0.5])
     with pytest.raises(InfeasibleError, match=r"one-way turnover of 0\.3, but the budget is 0\.1; raise the budget"):
         solved(drawn(100, 3), limits, current=np.array([0.2, 0.1, 0.1]))
 
 
 @pytest.mark.parametrize(
-    ("further", "told"),
+    ("further", "message"),
     [
         (lambda weights: [weights[0] >= 0.7, weights[1] >= 0.7], "the constraints contradict each other"),
         (lambda weights: [weights[0] >= 1.7], "a floor exceeds a cap among the further constraints"),
@@ -315,14 +318,14 @@ def test_the_turnover_that_further_constraints_need_counts_what_cash_changes():
     ],
     ids=["rows", "bounds", "cones"],
 )
-def test_constraints_that_contradict_each_other_are_named_as_the_cause(further, told):
-    with pytest.raises(InfeasibleError, match=told):
+def test_infeasible_further_constraints_are_named_as_the_cause(further, message):
+    with pytest.raises(InfeasibleError, match=message):
         solved(drawn(100, 3), Constraints(further=further))
-    with pytest.raises(InfeasibleError, match=f"even without a turnover budget {told}"):
+    with pytest.raises(InfeasibleError, match=f"even without a turnover budget {message}"):
         solved(drawn(100, 3), Constraints(further=further, turnover=0.5), current=np.full(3, 1 / 3))
 
 
-def test_without_convergence_the_whole_program_is_solved(monkeypatch):
+def test_cuts_at_the_iteration_limit_yield_to_the_whole_program(monkeypatch):
     scenarios = drawn(150, 4)
     monkeypatch.setattr(cuts, "MAX_ITERATIONS", 2)
     fallback = solved(scenarios)
@@ -331,7 +334,44 @@ def test_without_convergence_the_whole_program_is_solved(monkeypatch):
     assert fallback.objective == pytest.approx(solved(scenarios).objective, rel=1e-7)
 
 
-def test_a_volatility_that_cuts_approach_slowly_is_left_to_the_whole_program():
+@pytest.fixture
+def cut_bounds(monkeypatch):
+    """Bounds at the end of every cutting-plane solve."""
+    recorded = []
+
+    def record(*inputs):
+        recorded.append(solve_by_cuts(*inputs))
+        return recorded[-1]
+
+    monkeypatch.setattr(optimizer, "solve_by_cuts", record)
+    return recorded
+
+
+@pytest.mark.parametrize(("n_names", "n_scenarios", "patience"), [(60, 250, 100), (50, 900, 150)])
+def test_cuts_on_independent_names_yield_to_the_whole_program(n_names, n_scenarios, patience, cut_bounds):
+    scenarios = 0.01 * np.random.default_rng(1).standard_t(4, (n_scenarios, n_names))
+    found = solved(scenarios)
+    reference = MeanCvar(names(n_names)).reference(scenarios).solve(solver=cp.HIGHS, **LINEAR_OPTIONS)
+    assert found.method == "rockafellar_uryasev"
+    assert found.objective == pytest.approx(reference, rel=1e-9)
+    assert found.gap <= 1e-9
+    assert [bounds.n_iterations for bounds in cut_bounds] == [patience + 1]
+    assert relative_gap(cut_bounds[0].upper, cut_bounds[0].lower) > 1e-3
+
+
+def test_cuts_close_to_the_optimum_outlast_their_patience(cut_bounds):
+    found = solved(0.01 * np.random.default_rng(1).standard_t(4, (400, 20)))
+    assert (found.method, len(cut_bounds)) == ("cuts", 1)
+    assert found.n_iterations > 100
+
+
+def test_cuts_on_correlated_names_end_within_their_patience():
+    found = solved(drawn(250, 150))
+    assert found.method == "cuts"
+    assert found.n_iterations < 100
+
+
+def test_cuts_slow_on_volatility_yield_to_the_whole_program():
     scenarios = drawn(400, 60, 3)
     inputs = {"expected_returns": scenarios.mean(axis=0), "volatility_factor": np.linalg.cholesky(np.cov(scenarios.T))}
     limits = Constraints(cap=0.2, floor=-0.02, gross=1.3)
@@ -341,7 +381,7 @@ def test_a_volatility_that_cuts_approach_slowly_is_left_to_the_whole_program():
     assert heavy.gap <= 1e-7
 
 
-def test_without_an_optimum_of_the_linear_program_the_whole_program_is_solved(monkeypatch):
+def test_failed_linear_program_yields_to_the_whole_program(monkeypatch):
     def fail(self):
         raise MasterError("no luck")
 
@@ -350,14 +390,14 @@ def test_without_an_optimum_of_the_linear_program_the_whole_program_is_solved(mo
 
 
 @pytest.mark.parametrize("lower", [-np.inf, -1.0, 1.0, np.nan])
-def test_a_portfolio_without_certificate_is_refused(monkeypatch, lower):
+def test_solution_without_certificate_raises(monkeypatch, lower):
     bounds = Bounds(np.full(4, 0.25), 0.02, lower, 7)
     monkeypatch.setattr(optimizer, "solve_whole", lambda *_: bounds)
     with pytest.raises(UncertifiedError, match=r"within 1e-07 of the lower bound.*after 7 iterations"):
         MeanCvar(names(4)).solve(drawn(100, 4), method="rockafellar_uryasev")
 
 
-def test_infinite_bounds_certify_nothing():
+def test_relative_gap_of_infinite_bounds_is_infinite():
     assert relative_gap(np.inf, -np.inf) == np.inf
     assert relative_gap(np.inf, np.inf) == np.inf
     assert relative_gap(0.0, 0.0) == 0.0
@@ -365,7 +405,7 @@ def test_infinite_bounds_certify_nothing():
 
 @settings(max_examples=10, deadline=None)
 @given(seed=SEEDS)
-def test_more_freedom_is_never_worse(seed):
+def test_dropping_the_turnover_budget_is_never_worse(seed):
     case = random_case(seed)
     assume(case.constraints.turnover is not None)
     freer = MeanCvar(names(case.scenarios.shape[1]), replace(case.constraints, turnover=None), case.objective)

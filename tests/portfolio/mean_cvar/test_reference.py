@@ -10,8 +10,8 @@ from nvtrader_pipelines.portfolio.mean_cvar import Constraints, MeanCvar, Object
 from nvtrader_pipelines.portfolio.mean_cvar import optimizer as optimizer_module
 from nvtrader_pipelines.portfolio.mean_cvar import reference as reference_module
 from nvtrader_pipelines.portfolio.mean_cvar.cuts import Bounds
-from nvtrader_pipelines.portfolio.mean_cvar.market import scale_of
-from nvtrader_pipelines.portfolio.mean_cvar.reference import _probability
+from nvtrader_pipelines.portfolio.mean_cvar.market import return_scale
+from nvtrader_pipelines.portfolio.mean_cvar.reference import _nearest_probability
 from tests.portfolio.mean_cvar.cases import drawn, names, random_case, solved
 
 
@@ -25,7 +25,7 @@ def at_most(count):
 
 @settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 100_000))
-def test_the_whole_program_is_certified_too(seed):
+def test_whole_program_is_certified_and_agrees_with_cuts(seed):
     case = random_case(seed)
     whole = case.optimizer.solve(case.scenarios, **case.inputs, method="rockafellar_uryasev")
     by_cuts = case.optimizer.solve(case.scenarios, **case.inputs)
@@ -36,7 +36,7 @@ def test_the_whole_program_is_certified_too(seed):
 
 
 @pytest.mark.parametrize("penalty", [0.0, 0.5])
-def test_a_second_order_constraint_is_kept_and_certified(penalty):
+def test_second_order_constraint_holds_and_is_certified(penalty):
     scenarios = drawn(150, 5)
     factor = np.linalg.cholesky(np.cov(scenarios.T))
     limits = Constraints(further=lambda weights: [cp.norm(weights) <= 0.5])
@@ -49,7 +49,7 @@ def test_a_second_order_constraint_is_kept_and_certified(penalty):
 
 
 @pytest.mark.parametrize("seed", [3, 5])
-def test_a_second_order_constraint_that_leaves_little_room_is_certified(seed):
+def test_tight_second_order_constraint_is_certified(seed):
     scenarios = drawn(400, 20, seed).round(2)
     factor = np.linalg.cholesky(np.cov(scenarios.T))
     weights = cp.Variable(20, nonneg=True)
@@ -60,13 +60,13 @@ def test_a_second_order_constraint_that_leaves_little_room_is_certified(seed):
     assert np.linalg.norm(factor.T @ found.weights) == pytest.approx(1.0001 * least, rel=1e-7)
 
 
-def test_a_bound_that_only_a_point_keeps_is_told_from_a_lack_of_precision(monkeypatch):
+def test_crossed_bounds_advise_looser_constraints(monkeypatch):
     monkeypatch.setattr(optimizer_module, "solve_whole", lambda *_: Bounds(np.full(4, 0.25), 0.02, 9.0, 7))
-    with pytest.raises(UncertifiedError, match="loosen the constraints, which hardly leave a portfolio"):
+    with pytest.raises(UncertifiedError, match="loosen the constraints, which leave almost no feasible portfolio"):
         MeanCvar(names(4)).solve(drawn(100, 4), method="rockafellar_uryasev")
 
 
-def test_a_quadratic_bound_is_a_second_order_constraint():
+def test_quadratic_constraint_holds_and_is_certified():
     scenarios = drawn(150, 5)
     factor = np.linalg.cholesky(np.cov(scenarios.T))
     weights = cp.Variable(5, nonneg=True)
@@ -78,7 +78,7 @@ def test_a_quadratic_bound_is_a_second_order_constraint():
     assert found.gap <= 1e-7
 
 
-def test_a_count_of_names_is_kept_and_is_the_best_of_all_choices():
+def test_maximum_number_of_names_gives_the_best_subset():
     scenarios = drawn(60, 4)
     found = solved(scenarios, Constraints(further=at_most(2)), Objective(0.9))
     assert (found.weights > 1e-8).sum() <= 2
@@ -87,7 +87,7 @@ def test_a_count_of_names_is_kept_and_is_the_best_of_all_choices():
     assert found.objective == pytest.approx(best, rel=1e-7)
 
 
-def test_the_reference_is_in_the_units_of_the_inputs_and_solved_again_after_a_solve():
+def test_reference_is_in_input_units_and_can_be_solved_twice():
     scenarios = drawn(2000, 4)  # (1 - 0.95) x 2000 is no whole number in floating point: cvxpy's cvar fails here
     problem = MeanCvar(names(4)).reference(scenarios)
     first = problem.solve(solver=cp.CLARABEL)
@@ -95,7 +95,7 @@ def test_the_reference_is_in_the_units_of_the_inputs_and_solved_again_after_a_so
     assert solved(scenarios).objective == pytest.approx(first, rel=1e-6)
 
 
-def test_two_references_of_one_structure_share_no_numbers():
+def test_references_of_one_structure_are_independent():
     scenarios = drawn(100, 4)
     tight = MeanCvar(names(4), Constraints(cap=0.3)).reference(scenarios)
     MeanCvar(names(4), Constraints(cap=0.9)).reference(scenarios)
@@ -104,29 +104,29 @@ def test_two_references_of_one_structure_share_no_numbers():
 
 
 @given(parts=st.lists(st.floats(-0.1, 0.5), min_size=10, max_size=10), largest=st.floats(0.11, 1.0))
-def test_multipliers_become_a_probability_below_the_share_of_a_scenario(parts, largest):
-    found = _probability(np.array(parts), largest)
+def test_adjusted_multipliers_are_bounded_probabilities(parts, largest):
+    found = _nearest_probability(np.array(parts), largest)
     assert found.sum() == pytest.approx(1.0)
     assert (found >= 0.0).all()
     assert (found <= largest + 1e-12).all()
 
 
 @pytest.mark.parametrize("noise", [1e-3, 1.0])
-def test_multipliers_that_are_wrong_loosen_the_bound_and_never_break_it(monkeypatch, noise):
+def test_wrong_multipliers_still_give_a_lower_bound(monkeypatch, noise):
     optimizer = MeanCvar(names(4), Constraints(further=lambda weights: [cp.norm(weights) <= 0.6]))
     true = optimizer.solve(drawn(100, 4))
     wrong = noise * np.random.default_rng(0).random(100)
-    nearest, bounds = reference_module._probability, []
-    monkeypatch.setattr(reference_module, "_probability", lambda parts, most: nearest(parts + wrong, most))
+    nearest, bounds = reference_module._nearest_probability, []
+    monkeypatch.setattr(reference_module, "_nearest_probability", lambda parts, most: nearest(parts + wrong, most))
     monkeypatch.setattr(reference_module, "tangent_at", _without_gradient(reference_module.tangent_at))
-    monkeypatch.setattr(reference_module, "_relaxed", _remembering(reference_module._relaxed, bounds))
+    monkeypatch.setattr(reference_module, "_solve_relaxation", _remembering(reference_module._solve_relaxation, bounds))
     with pytest.raises(UncertifiedError, match="within 1e-07 of the lower bound"):
         optimizer.solve(drawn(100, 4))
-    assert max(bounds) * scale_of(drawn(100, 4)) <= true.objective
+    assert max(bounds) * return_scale(drawn(100, 4)) <= true.objective
 
 
 def _without_gradient(tangent_at):
-    """Tangents whose own plane says nothing."""
+    """Replace each CVaR plane by one far below the CVaR."""
     return lambda market, weights: replace(tangent_at(market, weights), cvar=np.full(4, -9.0))
 
 

@@ -11,13 +11,13 @@ LOSSES = arrays(float, st.integers(1, 60), elements=st.integers(-5, 5).map(lambd
 
 
 @given(losses=LOSSES, share=st.floats(0.001, 0.999))
-def test_the_tail_is_the_mean_of_the_sorted_worst_losses(losses, share):
+def test_tail_mean_equals_the_mean_of_sorted_losses(losses, share):
     size = max(1.0, share * len(losses))
     assert tail_of(losses, size).cvar == pytest.approx(cvar(losses, 1.0 - size / len(losses)), abs=1e-12)
 
 
 @given(losses=LOSSES, share=st.floats(0.001, 0.999))
-def test_the_scenarios_of_a_tail_sum_to_its_size(losses, share):
+def test_tail_shares_sum_to_the_tail_size(losses, share):
     size = max(1.0, share * len(losses))
     tail = tail_of(losses, size)
     assert len(tail.beyond) + tail.boundary_share * len(tail.at_boundary) == pytest.approx(size, rel=1e-8)
@@ -28,7 +28,7 @@ def test_the_scenarios_of_a_tail_sum_to_its_size(losses, share):
 
 @settings(max_examples=30)
 @given(seed=st.integers(0, 1000), level=st.floats(0.01, 0.98), digits=st.sampled_from([2, 9]))
-def test_the_gradient_is_a_plane_below_the_cvar_that_touches_it(seed, level, digits):
+def test_gradient_is_a_supporting_plane_of_the_cvar(seed, level, digits):
     returns = drawn(60, 4, seed).round(digits)
     here, there = np.random.default_rng(seed).normal(size=(2, 4))
     size = (1.0 - level) * 60
@@ -37,7 +37,7 @@ def test_the_gradient_is_a_plane_below_the_cvar_that_touches_it(seed, level, dig
     assert gradient @ there <= cvar(-returns @ there, level) + 1e-12
 
 
-def test_the_order_of_tied_scenarios_does_not_matter():
+def test_order_of_tied_scenarios_does_not_matter():
     returns = drawn(40, 3).round(2)
     size, weights = 3.3, np.full(3, 1 / 3)
     first = cvar_gradient(returns, tail_of(-returns @ weights, size), size)
@@ -45,7 +45,7 @@ def test_the_order_of_tied_scenarios_does_not_matter():
     np.testing.assert_allclose(cvar_gradient(backwards, tail_of(-backwards @ weights, size), size), first, atol=1e-15)
 
 
-def test_a_tail_that_rounding_makes_little_more_than_whole_counts_as_whole():
+def test_tail_size_above_an_integer_by_rounding_counts_as_integer():
     assert (1.0 - 0.95) * 2000 > 100.0
     tail = tail_of(np.arange(2000.0), (1.0 - 0.95) * 2000)
     assert len(tail.beyond) == 100

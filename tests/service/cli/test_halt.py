@@ -49,7 +49,7 @@ def test_resuming_lets_trading_go_on_and_is_on_record(home, invoke):
     invoke("halt", "--reason", "why")
     found, again = invoke("resume", "--reason", "fixed"), invoke("resume")
     assert (found.exit_code, again.exit_code) == (0, 0)
-    assert "may go on" in found.stdout
+    assert "may resume" in found.stdout
     assert "was not stopped" in again.stdout
     assert FileKillSwitch(home).engaged() is None
     assert kinds(home)[-1] == ("resumed", getpass.getuser(), "fixed")

@@ -7,7 +7,7 @@ import pytest
 
 from nvtrader_pipelines.desk.rebalancing import rivals
 from nvtrader_pipelines.execution.audit import plan_event
-from nvtrader_pipelines.execution.brokers import paper
+from nvtrader_pipelines.execution.brokers import simulated_venue
 from nvtrader_pipelines.execution.journal import Journal
 from nvtrader_pipelines.execution.reconciliation import Difference
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef
@@ -207,7 +207,7 @@ def test_a_history_without_a_first_day_is_refused_where_nothing_is_open(lake, in
 def test_an_account_that_differs_fails_the_command_until_a_person_accepts_it(lake, invoke, account, days, monkeypatch):
     window = ("--account", account, "--from", str(days[0]), "--to", str(days[5]))
     found = [[], [Difference("AAA", 10.0, 7.0)]]
-    monkeypatch.setattr(paper, "reconcile", lambda *_: found.pop(0) if found else [])
+    monkeypatch.setattr(simulated_venue, "reconcile", lambda *_: found.pop(0) if found else [])
     failed = invoke("paper", *window)
     assert failed.exit_code == FAILED
     assert is_one_sentence(failed.stderr)
