@@ -11,7 +11,7 @@ $(STAMP): pyproject.toml constraints.txt
 install: $(STAMP)
 
 run: install
-	.venv/bin/nvtrader run
+	.venv/bin/nvtrader materialize
 
 ui: install
 	.venv/bin/nvtrader ui

@@ -65,7 +65,7 @@ def shared_folder(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> P
 
 @pytest.fixture(scope="session")
 def built_home(shared_folder: Path) -> Home:
-    """The home that one real `nvtrader run` has built; read it, never write it."""
+    """The home that one real `nvtrader materialize` has built; read it, never write it."""
     from tests.homes import run_once
 
     return run_once(shared_folder)

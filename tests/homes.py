@@ -112,11 +112,11 @@ def nvtrader(home: Home, *arguments: str, command: Path = NVTRADER, **options: A
 
 
 def run_once(shared: Path) -> Home:
-    """The home that `nvtrader run` has built, once for every process of a test session; only to be read."""
+    """The home that `nvtrader materialize` has built, once for every process of a test session; only to be read."""
     root, output = shared / "built-home", shared / "built-home.txt"
     with locked(shared / "built-home.lock"):
         if not output.exists():
-            finished = nvtrader(small_home(root), "run")
+            finished = nvtrader(small_home(root), "materialize")
             assert finished.returncode == 0, finished.stdout + finished.stderr
             output.write_text(finished.stdout)
     return Home(root)

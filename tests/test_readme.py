@@ -46,7 +46,7 @@ def test_every_make_target_of_a_page_exists(words):
 
 def is_writing(words: list[str]) -> bool:
     """Whether a command writes files, for which the built home is not there."""
-    return OWN in words or words[1] in {"schema", "report", "paper", "halt", "resume"}
+    return OWN in words or words[1] in {"schema", "report", "trade", "halt", "resume"}
 
 
 READING = [words for words in commands() if words[0] == "nvtrader" and not is_writing(words)]

@@ -1,4 +1,4 @@
-"""A year of sessions on the sample market through `nvtrader paper`, as a person runs it, held to the back-test."""
+"""A year of sessions on the sample market through `nvtrader trade`, as a person runs it, held to the back-test."""
 
 import json
 import os

@@ -7,47 +7,32 @@ import io
 import json
 import textwrap
 import tokenize
+from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import Any, cast, get_args
+from typing import Any, Self, cast, get_args
 
-from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    GetJsonSchemaHandler,
+    ModelWrapValidatorHandler,
+    ValidationError,
+    model_validator,
+)
 from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema, PydanticCustomError, core_schema
-
-_PARTS = ("fields", "choices", "schema", "items_schema", "values_schema")  # where a schema holds others
+from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError
 
 
-def _number(value: Any) -> Any:
-    if isinstance(value, bool):
-        raise PydanticCustomError("number_type", "Input should be a number, not a truth value")
-    return value
-
-
-def _whole_number(value: Any) -> Any:
-    if isinstance(value, bool | str):
-        raise PydanticCustomError("number_type", "Input should be a whole number, not a truth value or text")
-    return value
-
-
-def _typed(schema: Any, owner: type[BaseModel]) -> Any:
-    """The schema of a component that tells numbers, truth values and text apart; components inside have their own."""
-    if isinstance(schema, list):
-        return [_typed(part, owner) for part in schema]
-    kind: str | None = schema["type"] if isinstance(schema, dict) else None
-    if kind == "bool":
-        return {**schema, "strict": True}
-    if kind in {"int", "float"}:
-        check = _whole_number if kind == "int" else _number
-        return core_schema.no_info_before_validator_function(check, cast("CoreSchema", schema))
-    if kind is None or (kind == "model" and schema["cls"] is not owner):
-        return schema
-    return {name: _typed_part(part, owner) if name in _PARTS else part for name, part in schema.items()}
-
-
-def _typed_part(part: Any, owner: type[BaseModel]) -> Any:
-    if isinstance(part, dict) and not isinstance(part.get("type"), str):  # schemas by the names of fields or choices
-        return {name: _typed(schema, owner) for name, schema in part.items()}
-    return _typed(part, owner)
+def _converted(given: Any, found: Any, loc: tuple[str | int, ...]) -> Iterator[InitErrorDetails]:
+    """Values of which pydantic made another type: numbers and truth values of each other, whole numbers of text."""
+    if isinstance(found, tuple):
+        given, found = dict(enumerate(given)), dict(enumerate(found))
+    if isinstance(found, dict):
+        for key, value in found.items():
+            yield from _converted(given[key], value, (*loc, key))
+    elif isinstance(given, bool) != isinstance(found, bool) or (isinstance(given, str) and isinstance(found, int)):
+        wrong = PydanticCustomError("wrong_type", "Input should not be a truth value for a number, nor the reverse")
+        yield InitErrorDetails(type=wrong, loc=loc, input=given)
 
 
 class Component(BaseModel):
@@ -59,10 +44,15 @@ class Component(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True)
 
+    @model_validator(mode="wrap")
     @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """What validates the component."""
-        return _typed(handler(source), cls)
+    def _types_are_kept(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        component = handler(data)
+        if isinstance(data, Mapping):
+            wrong = [each for name in data for each in _converted(data[name], getattr(component, name), (name,))]
+            if wrong:
+                raise ValidationError.from_exception_data(cls.__name__, wrong)
+        return component
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:

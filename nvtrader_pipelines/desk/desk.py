@@ -289,7 +289,7 @@ def _through(trader: Trader, t: int, *, acknowledge: bool) -> AccountState:
 def _opened(book: SqliteBook) -> AccountState:
     state = book.last()
     if state is None:
-        raise ExecutionError("the account must be open, but it is not; trade it first: `nvtrader paper`")
+        raise ExecutionError("the account must be open, but it is not; trade it first: `nvtrader trade`")
     return state
 
 

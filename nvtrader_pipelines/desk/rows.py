@@ -10,7 +10,6 @@ import polars as pl
 
 from nvtrader_pipelines.execution.audit import AuditEvent
 from nvtrader_pipelines.execution.book import AccountState
-from nvtrader_pipelines.execution.compliance import one_way_turnover
 from nvtrader_pipelines.execution.orders import Fill, Order
 from nvtrader_pipelines.execution.plan import RebalancePlan
 from nvtrader_pipelines.execution.plan_records import PlanRecord
@@ -33,7 +32,7 @@ def plan_rows(records: Iterable[PlanRecord]) -> list[Row]:
             "symbols": list(record.plan.symbols),
             "held_weights": list(record.plan.held),
             "target_weights": list(record.plan.target),
-            "turnover": one_way_turnover(record.plan),
+            "turnover": record.plan.turnover,
             "truncated": record.plan.truncated,
             "status": record.status,
             **{f"n_{level}": _count(record, level) for level in ("hard", "soft", "warn")},

@@ -18,23 +18,6 @@ def _checked(name: str, values: NDArray[np.float64], n_axes: int = 1) -> NDArray
     return values
 
 
-def one_way_turnover(drifted: NDArray[np.float64], target: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Half the sum of absolute changes of weight, cash included, of each trade (n,).
-
-    Args:
-        drifted: weights (n, N+1) just before the trade, as prices have left them.
-        target: weights (n, N+1) just after it.
-
-    Raises:
-        ValueError: if the shapes differ or weights are not finite.
-    """
-    if drifted.shape != target.shape:
-        raise ValueError(
-            f"turnover needs the same names before and after, but the shapes are {drifted.shape} and {target.shape}"
-        )
-    return 0.5 * np.abs(_checked("turnover", target, 2) - _checked("turnover", drifted, 2)).sum(axis=1)
-
-
 def turnover_per_year(turnover: NDArray[np.float64], periods_per_year: int = PERIODS_PER_YEAR) -> float:
     """One-way turnover of a year, from that of each session (n,); 0 in sessions without a trade.
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from nvtrader_pipelines.evaluation.statistics import NO_SPREAD, PERIODS_PER_YEAR
+from nvtrader_pipelines.evaluation.sharpe.error import newey_west_lags
+from nvtrader_pipelines.evaluation.statistics import NO_SPREAD, PERIODS_PER_YEAR, varies
 
 MIN_OBSERVATIONS = 4  # two coefficients and an error
 # Below this share of the reference's spread, that of a difference is rounding: weights kept as float32 make 1e-8 of it.
@@ -51,7 +52,7 @@ def market_model(
     """Alpha and beta of excess returns (n,) on those of a reference, by least squares.
 
     Returns that are nothing but alpha and beta times the reference leave no residual, and alpha no t statistic.
-    Otherwise it is Newey and West's (1987) with floor(4 (n/100)^(2/9)) lags, their rule of 1994.
+    Otherwise it is Newey and West's (1987), with the lags of `newey_west_lags`.
 
     Raises:
         ValueError: if the shapes differ, there are fewer than four returns, some are not finite, or the reference
@@ -62,9 +63,9 @@ def market_model(
         raise ValueError(
             f"alpha and beta need at least {MIN_OBSERVATIONS} returns on one axis, but their shape is {returns.shape}"
         )
-    if float(reference.std()) <= NO_SPREAD * float(np.abs(reference).max()):
+    if not varies(reference):
         raise ValueError(f"a beta needs a reference that varies, but all its {n} returns are {reference[0]:g}")
-    n_lags = int(4.0 * (n / 100.0) ** (2.0 / 9.0))
+    n_lags = newey_west_lags(n)
     import statsmodels.api as sm  # it takes a second to import
 
     fitted = sm.OLS(returns, sm.add_constant(reference)).fit(cov_type="HAC", cov_kwds={"maxlags": n_lags})

@@ -20,7 +20,7 @@ from nvtrader_pipelines.policies.policy import Decision, Policy
 from nvtrader_pipelines.policies.trajectory import TRAJECTORY, Columns, step_info
 
 Kind = Literal["policy", "ensemble", "baseline"]
-Phase = Literal["test", "replay", "paper"]
+Phase = Literal["test", "replay", "forward"]
 EPISODE = 0  # a walk is one episode
 
 EQUITY = {
@@ -262,7 +262,7 @@ def walk(
     start, end = folds[0].test_first - 1, folds[-1].test_last
     accounts = Accounts(panel, spec, len(contestants), t=start)
     recorder = Recorder(panel, contestants, phase)
-    goes_on = phase == "paper"
+    goes_on = phase == "forward"
     for number, t in enumerate(range(start, end + goes_on, spec.rebal_freq)):
         place = next((i for i, fold in enumerate(folds) if t + 1 <= fold.test_last), len(folds) - 1)
         decisions = [who.by_fold[place].decide(panel, t, accounts.account(i)) for i, who in enumerate(contestants)]

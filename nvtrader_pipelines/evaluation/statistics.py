@@ -40,9 +40,9 @@ def require_confidence_level(confidence_level: float) -> None:
         raise ValueError(f"a confidence level must be inside (0, 1), but is {confidence_level}; 0.95 means 95 %")
 
 
-def never_vary(returns: NDArray[np.float64]) -> bool:
-    """Whether the returns (n,), two or more, are all the same but for rounding."""
-    return float(returns.std(ddof=1)) <= NO_SPREAD * float(np.abs(returns).max())
+def varies(returns: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Whether returns (n,) or each column (n, n_series), two rows or more, differ by more than rounding."""
+    return np.asarray(returns.std(axis=0, ddof=1) > NO_SPREAD * np.abs(returns).max(axis=0))
 
 
 def sharpe_of_sums(
@@ -63,8 +63,8 @@ def sharpe_of_sums(
     mean = center + first / n
     variance = np.maximum(second - first**2 / n, 0.0) / (n - 1)
     floor = np.maximum((NO_SPREAD * largest) ** 2, np.finfo(float).tiny)
-    varies = variance > np.maximum(_NO_VARIANCE * second / (n - 1), floor)
-    return mean, np.divide(mean, np.sqrt(variance), out=np.zeros_like(mean), where=varies)
+    moving = variance > np.maximum(_NO_VARIANCE * second / (n - 1), floor)
+    return mean, np.divide(mean, np.sqrt(variance), out=np.zeros_like(mean), where=moving)
 
 
 def _year(periods_per_year: int) -> int:
@@ -131,7 +131,7 @@ def sharpe_ratio(returns: NDArray[np.float64], periods_per_year: int = PERIODS_P
     Source: Sharpe (1994).
     """
     checked, yearly = require_returns(returns, 2), float(np.sqrt(_year(periods_per_year)))
-    if never_vary(checked):
+    if not varies(checked):
         return 0.0
     return float(checked.mean()) / float(checked.std(ddof=1)) * yearly
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from nvtrader_pipelines.evaluation.active import active_returns
 from nvtrader_pipelines.evaluation.sharpe.inference import MIN_OBSERVATIONS
-from nvtrader_pipelines.evaluation.statistics import NO_SPREAD, PERIODS_PER_YEAR
+from nvtrader_pipelines.evaluation.statistics import PERIODS_PER_YEAR, varies
 
 FloatArray = NDArray[np.float64]
 Days = NDArray[np.datetime64]
@@ -262,11 +262,6 @@ def periods_of(runs: pl.DataFrame, evaluations: pl.DataFrame) -> dict[str, list[
     for source, *period in spans.iter_rows():
         found.setdefault(source, []).append(Period(*period))
     return found
-
-
-def varies(returns: FloatArray) -> NDArray[np.bool_]:
-    """Which columns (T, N) are more than one number again and again."""
-    return np.asarray(returns.std(axis=0, ddof=1) > NO_SPREAD * np.abs(returns).max(axis=0))
 
 
 def sharpe_ratios(returns: FloatArray) -> FloatArray:

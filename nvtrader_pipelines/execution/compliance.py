@@ -76,11 +76,6 @@ def tighter(a: RiskLimits, b: RiskLimits) -> RiskLimits:
     return RiskLimits(**least, **most, restricted=tuple(sorted({*a.restricted, *b.restricted})))
 
 
-def one_way_turnover(plan: RebalancePlan) -> float:
-    """Half the sum of absolute changes from held to target, cash included: the fraction of equity that is exchanged."""
-    return 0.5 * sum(abs(wanted - held) for wanted, held in zip(plan.target, plan.held, strict=True))
-
-
 def _names(plan: RebalancePlan) -> list[tuple[str, float, float]]:
     """Name, weight held and weight wanted, without cash."""
     return list(zip(plan.symbols, plan.held, plan.target, strict=True))[:-1]
@@ -183,7 +178,7 @@ def _washed(limits: RiskLimits, sales: Sequence[tuple[str, date]], session: date
 
 
 def _turnover(plan: RebalancePlan, limits: RiskLimits) -> list[Finding]:
-    turnover, bound = one_way_turnover(plan), limits.max_turnover
+    turnover, bound = plan.turnover, limits.max_turnover
     if turnover <= bound + ROUNDING:
         return []
     sentence = f"one-way turnover would be {turnover:.2%} of equity, above {bound:.2%}"

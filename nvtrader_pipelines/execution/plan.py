@@ -80,6 +80,11 @@ class RebalancePlan(BaseModel):
         """Wanted weights, cash last."""
         return self.stages[-1].weights
 
+    @property
+    def turnover(self) -> float:
+        """One-way turnover from held to target: half the sum of absolute changes of weight, cash included."""
+        return 0.5 * sum(abs(wanted - held) for wanted, held in zip(self.target, self.held, strict=True))
+
     def is_over(self, symbols: Sequence[str]) -> bool:
         """Whether its weights are those of just these names, in this order, and cash."""
         return self.symbols[:-1] == tuple(symbols)

@@ -56,7 +56,7 @@ def refusal(account: str, session: date, differences: Sequence[str]) -> str:
     return (
         f"an account must hold what is expected of it before it is traded on, but {account} differed at the close of "
         f"{session}: {'; '.join(differences)}; bring it in order where it is held, or take it as it is: "
-        f"`nvtrader portfolio accept --account {account} --reason WHY`"
+        f"`nvtrader portfolio accept-differences --account {account} --reason WHY`"
     )
 
 

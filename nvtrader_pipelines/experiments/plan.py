@@ -31,15 +31,15 @@ INPUTS_OF_TESTS = (
     "{missing} to keep them apart"
 )
 FoldSeed = tuple[int, int]
-RunKind = Literal["walk_forward", "replay", "paper"]
-PHASES: dict[RunKind, Phase] = {"walk_forward": "test", "replay": "replay", "paper": "paper"}
+RunKind = Literal["walk_forward", "replay", "forward"]
+PHASES: dict[RunKind, Phase] = {"walk_forward": "test", "replay": "replay", "forward": "forward"}
 
 
 @dataclass(frozen=True, eq=False)
 class RunPlan:
     """One run of an experiment on one state of the market.
 
-    A walk_forward trains its own policies on the folds' training windows; a replay and a paper run use those of their
+    A walk_forward trains its own policies on the folds' training windows; a replay and a forward run use those of their
     parent over other test windows.
     """
 
@@ -71,13 +71,13 @@ class RunPlan:
     def run_id(self) -> str:
         """16 hexadecimal digits of what decides the result.
 
-        Of a walk_forward: spec, market and code; of a replay: parent, window, market and code; of a paper run: parent
+        Of a walk_forward: spec, market and code; of a replay: parent, window, market and code; of a forward run: parent
         and code, so that new sessions go on with the same account.
         """
         content: tuple[str, ...] = (self.spec.spec_hash, self.panel_digest, run_code())
         if self.kind == "replay":
             content = (self.kind, str(self.parent_run_id), *map(str, self.window), self.panel_digest, run_code())
-        elif self.kind == "paper":
+        elif self.kind == "forward":
             content = (self.kind, str(self.parent_run_id), run_code())
         return hashlib.sha256("|".join(content).encode()).hexdigest()[:16]
 
@@ -98,7 +98,7 @@ class RunPlan:
 
     @property
     def window(self) -> tuple[date, date]:
-        """First and last session that is tested; of a paper run without a session yet, the last one known."""
+        """First and last session that is tested; of a forward run without a session yet, the last one known."""
         sessions, blocks = self.panel.sessions, self.paths.blocks
         last = blocks[-1].test_last
         return sessions[min(blocks[0].test_first, last)].item(), sessions[last].item()

@@ -1,4 +1,4 @@
-"""Policies of an earlier run on other sessions: replayed over a window, or carried on as a paper account."""
+"""Policies of an earlier run on other sessions: replayed over a window, or walked forward over the sessions since."""
 
 import operator
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ def _in_days(windows: Sequence[Dates]) -> list[Window]:
 
 
 def fold_dates(plan: RunPlan) -> tuple[FoldDates, ...]:
-    """The folds of a run by their sessions; a paper run without a session yet tests from the last one known."""
+    """The folds of a run by their sessions; a forward run without a session yet tests from the last one known."""
     sessions, last = plan.panel.sessions, len(plan.panel.sessions) - 1
 
     def dates(windows: Sequence[Window]) -> tuple[Dates, ...]:
@@ -133,7 +133,7 @@ def replay_plan(
     return RunPlan(spec, panel, panel_digest(panel), folds, "replay", parent.run_id)
 
 
-def paper_plan(spec: ExperimentSpec, panel: MarketPanel, parent: Parent) -> RunPlan:
+def forward_plan(spec: ExperimentSpec, panel: MarketPanel, parent: Parent) -> RunPlan:
     """The parent's last policies over every session since its test window, from cash.
 
     Raises:
@@ -145,11 +145,11 @@ def paper_plan(spec: ExperimentSpec, panel: MarketPanel, parent: Parent) -> RunP
     start = int(np.searchsorted(panel.sessions, np.datetime64(tested_to), side="right"))
     if panel.sessions[last] < np.datetime64(tested_to) or not start:
         raise ValueError(
-            f"a paper account goes on after {tested_to}, the last session of its parent's tests, but the market ends "
+            f"a forward run continues after {tested_to}, the last session of its parent's tests, but the market ends "
             f"on {panel.sessions[last]}; deliver the bars since"
         )
     folds = (_fold(panel, parent.folds[-1], start, last),)
-    return RunPlan(spec, panel, panel_digest(panel), folds, "paper", parent.run_id)
+    return RunPlan(spec, panel, panel_digest(panel), folds, "forward", parent.run_id)
 
 
 def _folds_between(panel: MarketPanel, folds: Sequence[FoldDates], start: int, end: int) -> tuple[Fold, ...]:

@@ -14,7 +14,7 @@ from nvtrader_pipelines.evaluation.walk_forward import EVALUATION, MIN_SESSIONS,
 from nvtrader_pipelines.experiments.accounts import choose, contestants
 from nvtrader_pipelines.experiments.plan import PHASES, FoldSeed, RunPlan
 from nvtrader_pipelines.experiments.progress import Progress, Stage
-from nvtrader_pipelines.experiments.stages import Teller, equity_stages, paper_stages
+from nvtrader_pipelines.experiments.stages import Teller, equity_stages, forward_stages
 from nvtrader_pipelines.experiments.store import RunStore, TrainedPolicy
 from nvtrader_pipelines.experiments.thresholds import fit_thresholds
 from nvtrader_pipelines.policies.agents import Learner
@@ -70,10 +70,10 @@ class Runtime:
         record = yield from self._walked(WHOLE, equity_stages)
         yield self._verdict(record)
 
-    def paper(self) -> Steps:
+    def forward(self) -> Steps:
         """Carry the parent's last policies on over the sessions since: each bar, signal, order, fill and equity."""
-        yield from self._begun(f"paper account of {self.plan.parent_run_id}")
-        record = yield from self._walked(WHOLE, paper_stages)
+        yield from self._begun(f"forward run of {self.plan.parent_run_id}")
+        record = yield from self._walked(WHOLE, forward_stages)
         yield self._verdict(record)
 
     def _begun(self, what: str) -> Steps:

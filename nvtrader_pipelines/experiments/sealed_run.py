@@ -76,7 +76,7 @@ class SealedRun(BaseModel):
 
     @property
     def as_parent(self) -> Parent:
-        """What a replay or a paper account needs of it."""
+        """What a replay or a forward run needs of it."""
         return Parent(self.run_id, self.folds)
 
     @property

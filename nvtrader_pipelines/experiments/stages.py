@@ -1,4 +1,4 @@
-"""What a walk tells as it goes: the equity of a test, or each bar, signal, order and fill of a paper account."""
+"""What a walk tells as it goes: the equity of a test, or each bar, signal, order and fill of a forward run."""
 
 from collections.abc import Callable, Iterator
 
@@ -19,7 +19,7 @@ def equity_stages(plan: RunPlan, step: WalkStep, i: int) -> Iterator[Told]:  # n
     yield "evaluate.step", f"{step.session}: equity {equity:.4f}", {"equity": equity}
 
 
-def paper_stages(plan: RunPlan, step: WalkStep, i: int) -> Iterator[Told]:
+def forward_stages(plan: RunPlan, step: WalkStep, i: int) -> Iterator[Told]:
     """The bar a decision saw, the signal, the order, its fill, and the equity at each close until the next."""
     yield "signal.emitted", f"{step.session}: {_largest(plan, step, i)}", _weights(plan, step, i)
     yield "order.placed", f"{step.session}: order for the next fill", {}

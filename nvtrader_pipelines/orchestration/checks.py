@@ -255,7 +255,7 @@ def promotion_check(
         return dg.AssetCheckResult(
             passed=all(each.passed for each in found),
             severity=dg.AssetCheckSeverity.WARN,
-            description="\n".join(each.sentence for each in found) or "no trial is judged yet: nvtrader run",
+            description="\n".join(each.sentence for each in found) or "no trial is judged yet: nvtrader materialize",
             metadata={"figures": shown(pl.DataFrame(found, schema=FINDINGS).drop("sentence"))},
         )
 

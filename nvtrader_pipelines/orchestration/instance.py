@@ -15,6 +15,7 @@ from nvtrader_pipelines.storage.ledger import Ledger
 SETTINGS = Path(__file__).with_name("dagster.yaml")
 IN_PROCESS = "in-process.yaml"  # the same settings but for this
 PROCESS_TAG = "nvtrader/process"
+# Dagster documents this class, and dagster.yaml names one by the path of its module.
 NOT_CAPTURED = {"module": "dagster._core.storage.noop_compute_log_manager", "class": "NoOpComputeLogManager"}
 
 

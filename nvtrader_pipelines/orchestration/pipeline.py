@@ -34,7 +34,7 @@ INTERRUPTS = (KeyboardInterrupt.__name__, dg.DagsterExecutionInterruptedError.__
 
 
 class _Run:
-    """Jobs of one `nvtrader run`, one after the other on one instance."""
+    """Jobs of one `nvtrader materialize`, one after the other on one instance."""
 
     def __init__(self, home: Home, instance: dg.DagsterInstance, watch: Watch | None, *, quiet: bool) -> None:
         self.defs = build_defs({"progress": ProgressLog(watch)} if watch else None, home)

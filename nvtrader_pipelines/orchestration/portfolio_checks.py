@@ -6,12 +6,12 @@ import dagster as dg
 import polars as pl
 
 from nvtrader_pipelines.desk.desk import Desk
+from nvtrader_pipelines.desk.row_checks import EVERY_ACCOUNT, hold, release
 from nvtrader_pipelines.execution.compliance import tighter
 from nvtrader_pipelines.execution.invariants import beyond_limits, not_numbers, off_sum
 from nvtrader_pipelines.execution.plan_records import TO_BE_TRADED
 from nvtrader_pipelines.orchestration.assets.portfolio import STATE_KEY, of_account
 from nvtrader_pipelines.orchestration.checks import verdict
-from nvtrader_pipelines.orchestration.rebalancing import ACCOUNT
 from nvtrader_pipelines.orchestration.reports import asset_key
 from nvtrader_pipelines.orchestration.resources import DeskResource, WarehouseResource
 from nvtrader_pipelines.storage.audit_log import JsonlAudit
@@ -32,14 +32,17 @@ NUMBERS = {
 def account_check(
     table: Table, name: str, broken: Callable[[Desk, pl.DataFrame], pl.DataFrame], description: str
 ) -> dg.AssetChecksDefinition:
-    """A blocking check of the rows of one account."""
+    """A blocking check of the rows of one account, which is held until it passes."""
 
     @dg.asset_check(asset=asset_key(table), name=name, blocking=True, description=description)
     def check(warehouse: WarehouseResource, desk: DeskResource) -> dg.AssetCheckResult:
+        hold(warehouse.home, desk.account, f"{table.name}.{name}")
         trading = desk.of(warehouse)
         rows = of_account(trading, table)
         found = verdict(broken(trading, rows), len(rows))
-        return dg.AssetCheckResult(passed=found.passed, metadata={**(found.metadata or {}), ACCOUNT: desk.account})
+        if found.passed:
+            release(warehouse.home, desk.account, f"{table.name}.{name}")
+        return dg.AssetCheckResult(passed=found.passed, metadata={**(found.metadata or {}), "account": desk.account})
 
     return check
 
@@ -58,7 +61,7 @@ def outside_limits(desk: Desk, plans: pl.DataFrame) -> pl.DataFrame:
     """Plans that may still be traded beyond the tighter of their spec's limits and of the desk's.
 
     It comes after compliance, which blocks such plans without stopping the run: one that is found was let through, and
-    a person rejects it; what waits at a broker `nvtrader halt` cancels, and `nvtrader paper` then brings the rows up to
+    a person rejects it; what waits at a broker `nvtrader halt` cancels, and `nvtrader trade` then brings the rows up to
     date. Plans before were made under the limits of their time.
     """
     target_weights = of_account(desk, TARGET_WEIGHTS)
@@ -79,7 +82,7 @@ def outside_limits(desk: Desk, plans: pl.DataFrame) -> pl.DataFrame:
 def reconciliation(warehouse: WarehouseResource, desk: DeskResource) -> dg.AssetCheckResult:
     """By the desk's own rule, which holds the account wherever it is traded from; so no run asks for this check."""
     found = desk.of(warehouse).unaccepted()
-    metadata = {ACCOUNT: desk.account, "differences": dg.MetadataValue.md("  \n".join(found))}
+    metadata = {"account": desk.account, "differences": dg.MetadataValue.md("  \n".join(found))}
     return dg.AssetCheckResult(passed=not found, metadata=metadata)
 
 
@@ -89,11 +92,13 @@ def reconciliation(warehouse: WarehouseResource, desk: DeskResource) -> dg.Asset
     description="Every row of the audit is what was appended, and follows from the row before.",
 )
 def audit_is_whole(warehouse: WarehouseResource) -> dg.AssetCheckResult:
-    """Reads the whole audit again; it is of all accounts."""
+    """Reads the whole audit again; it is of all accounts, and holds all of them where it does not pass."""
     try:
         state = JsonlAudit(warehouse.home).verify()
     except StorageError as error:
+        hold(warehouse.home, EVERY_ACCOUNT, "audit_is_whole")
         return dg.AssetCheckResult(passed=False, description=str(error))
+    release(warehouse.home, EVERY_ACCOUNT, "audit_is_whole")
     return dg.AssetCheckResult(passed=True, metadata={"rows": state.n_rows, "chain": state.chain})
 
 

@@ -1,17 +1,15 @@
 """The steps of a rebalance as Dagster takes them: the desk's own, with what a person would otherwise acknowledge."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, date, datetime
 
 import dagster as dg
-from dagster import AssetCheckKey
-from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecord
-from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus as Status
 
 from nvtrader_pipelines.desk.accounts import AccountInUse
 from nvtrader_pipelines.desk.desk import Desk
 from nvtrader_pipelines.desk.rebalancing import market_end
+from nvtrader_pipelines.desk.row_checks import holding
 from nvtrader_pipelines.execution.audit import AuditEvent
 from nvtrader_pipelines.execution.brokers.broker import BrokerTimeout
 from nvtrader_pipelines.execution.errors import ExecutionError, NotReconciled
@@ -20,11 +18,10 @@ from nvtrader_pipelines.orchestration.retries import tried_again
 from nvtrader_pipelines.promotion.active_policy import read_active
 from nvtrader_pipelines.runs.launch import followed
 from nvtrader_pipelines.storage.audit_log import JsonlAudit
+from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 
 SESSION = "nvtrader/session"  # the tag of a scheduled rebalance: the session after whose close it comes
-ACCOUNT = "account"  # in the metadata of a check: whose rows it looked at
-_PAGE = 20  # evaluations of a check that are read at once
 _MOST_WAITS, BETWEEN_WAITS = 12, 300.0  # for bars, seconds: an hour, longer than the ingest of a day
 
 
@@ -100,66 +97,15 @@ def require_bars(lake: Warehouse, session: str | None) -> None:
         raise dg.RetryRequested(_MOST_WAITS, BETWEEN_WAITS) from missing
 
 
-def require_passed(instance: dg.DagsterInstance, checks: Sequence[AssetCheckKey], account: str, run_id: str) -> None:
-    """Refuse to trade an account after a check of its rows that did not pass, or came to no end, when last evaluated.
-
-    Args:
-        instance: what has the history of the checks.
-        checks: which ones.
-        account: whose rows they looked at.
-        run_id: the run that asks, which evaluates them later.
+def require_passed(home: Home, account: str) -> None:
+    """Refuse to trade an account after a blocking check of its rows that failed or never ended.
 
     Raises:
         dagster.Failure: naming the checks; they are evaluated again with their assets, or alone from the UI.
     """
-    failed = [key for key in checks if not _passed(instance, key, account, run_id)]
-    if failed:
-        names = ", ".join(f"{key.name} of {key.asset_key.to_user_string()}" for key in failed)
+    if checks := holding(home, account):
         raise dg.Failure(
-            f"account {account} is not traded: {names} did not pass when last evaluated, or came to no end; mend what "
-            "it found and execute the check again",
+            f"account {account} is not traded: {', '.join(checks)} did not pass when last evaluated, or came to no "
+            "end; mend what it found and execute the check again",
             allow_retries=False,
         )
-
-
-def _passed(instance: dg.DagsterInstance, key: AssetCheckKey, account: str, run_id: str) -> bool:
-    """What the last evaluation says, of this account or of all; one that was begun and not ended says no."""
-    for record in _history(instance, key):
-        if record.status is Status.PLANNED:
-            if record.run_id != run_id and _left_undone(instance, record, account):
-                return False
-        elif _told(record, account) is not None:
-            return record.status is Status.SUCCEEDED
-    return True
-
-
-def _history(instance: dg.DagsterInstance, key: AssetCheckKey) -> Iterator[AssetCheckExecutionRecord]:
-    """Every evaluation of a check that was planned, the latest first."""
-    cursor = None
-    while page := instance.event_log_storage.get_asset_check_execution_history(key, _PAGE, cursor):
-        yield from page
-        cursor = page[-1].id
-
-
-def _told(record: AssetCheckExecutionRecord, account: str) -> Mapping[str, dg.MetadataValue] | None:
-    """What an evaluation that ended tells; None where it did not, or is of another account."""
-    if record.status is Status.PLANNED:
-        return None
-    event = record.event.dagster_event if record.event else None
-    metadata = event.asset_check_evaluation_data.metadata if event else {}
-    return metadata if ACCOUNT not in metadata or metadata[ACCOUNT].value == account else None
-
-
-def _left_undone(instance: dg.DagsterInstance, record: AssetCheckExecutionRecord, account: str) -> bool:
-    """Whether a run has ended that wrote the account's rows which the check was to look at, or began it alone."""
-    run = instance.get_run_by_id(record.run_id)
-    if run is None or not run.is_finished:
-        return False
-    step = f"{record.key.asset_key.to_python_identifier()}_{record.key.name}"
-    kinds = {dg.DagsterEventType.STEP_START, dg.DagsterEventType.ASSET_MATERIALIZATION}
-    events = [entry.dagster_event for entry in instance.all_logs(record.run_id, kinds) if entry.dagster_event]
-    written = [event for event in events if event.is_step_materialization and event.asset_key == record.key.asset_key]
-    whose = [event.step_materialization_data.materialization.metadata.get(ACCOUNT) for event in written]
-    if whose:
-        return any(value is None or value.value == account for value in whose)
-    return any(event.is_step_start and event.step_key == step for event in events)

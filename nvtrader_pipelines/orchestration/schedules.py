@@ -62,7 +62,9 @@ def per_experiment(
     """One run per current experiment and period."""
     keys = experiments(context, warehouse)
     if not keys:
-        yield dg.SkipReason("no experiment is registered yet; put a spec into data/experiments or run `nvtrader run`")
+        yield dg.SkipReason(
+            "no experiment is registered yet; put a spec into data/experiments or run `nvtrader materialize`"
+        )
     for key in keys:
         yield dg.RunRequest(run_key=f"{period}:{key}", partition_key=key)
 

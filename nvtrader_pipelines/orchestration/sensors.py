@@ -32,11 +32,11 @@ RUNNING = dg.DefaultSensorStatus.RUNNING
     description="A file new or changed in `data/landing`: ingest it and derive the market again.",
 )
 def landed_file(context: dg.SensorEvaluationContext, warehouse: WarehouseResource) -> dg.SensorResult | dg.SkipReason:
-    """One run per state of the folder; none where `nvtrader run` has built the market from it."""
+    """One run per state of the folder; none where `nvtrader materialize` has built the market from it."""
     found = fingerprint(warehouse.home)
     if not found or found == context.cursor:
         return dg.SkipReason("nothing new in data/landing")
-    if market_is_current(warehouse.open()):  # `nvtrader run` was here first
+    if market_is_current(warehouse.open()):  # `nvtrader materialize` was here first
         return dg.SensorResult(cursor=found, skip_reason="the market was already built from these files")
     return dg.SensorResult(run_requests=[dg.RunRequest(run_key=found, tags=whole_history())], cursor=found)
 
@@ -60,7 +60,7 @@ def experiment_file(
     if not new:
         return dg.SkipReason("no new or changed experiment")
     if not has_panel(warehouse.open()):
-        return dg.SkipReason("the market has no panel yet; materialise the market job or run `nvtrader run`")
+        return dg.SkipReason("the market has no panel yet; materialise the market job or run `nvtrader materialize`")
     return dg.SensorResult(
         run_requests=[dg.RunRequest(run_key=key, partition_key=key) for key in new],
         dynamic_partitions_requests=[EXPERIMENTS.build_add_request(new)],
@@ -76,9 +76,9 @@ def experiment_file(
 def policy_retrained(
     context: dg.SensorEvaluationContext, _event: dg.EventLogEntry, warehouse: WarehouseResource
 ) -> dg.RunRequest | dg.SkipReason:
-    """One judgement for all that came since the last; none where `nvtrader run` has judged it."""
+    """One judgement for all that came since the last; none where `nvtrader materialize` has judged it."""
     state = contest_state(warehouse.open())
-    if is_judged(context.instance, state):  # `nvtrader run` was here first
+    if is_judged(context.instance, state):  # `nvtrader materialize` was here first
         return dg.SkipReason("all that competes was already judged")
     return dg.RunRequest(run_key=state, tags={CONTEST: state})
 
@@ -95,7 +95,7 @@ def judged(context: dg.RunStatusSensorContext, warehouse: WarehouseResource) -> 
     """One question per judgement; none where the gate, as it is now, was asked about the same."""
     contest = context.dagster_run.tags.get(CONTEST) or contest_state(warehouse.open())
     state = question_state(warehouse.home, contest)
-    if is_promoted(context.instance, state):  # `nvtrader run` was here first
+    if is_promoted(context.instance, state):  # `nvtrader materialize` was here first
         return dg.SkipReason("the gate was asked about all that was judged")
     return dg.RunRequest(run_key=context.dagster_run.run_id, tags={CONTEST: state})
 

@@ -30,7 +30,7 @@ STEP = {
 TRAJECTORY = {
     "policy": pl.String,
     "kind": pl.String,  # policy, ensemble or baseline
-    "phase": pl.String,  # train, test, replay or paper
+    "phase": pl.String,  # train, test, replay or forward
     "fold": pl.Int32,
     "seed": pl.Int32,
     **STEP,

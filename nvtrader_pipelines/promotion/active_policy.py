@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +14,7 @@ from nvtrader_pipelines.experiments.sealed_run import PolicyRef, SealedRun
 from nvtrader_pipelines.promotion.verification import require_usable, sealed_run
 from nvtrader_pipelines.storage.audit_log import JsonlAudit
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.files import is_given, locked, write_atomically
+from nvtrader_pipelines.storage.files import locked, write_atomically
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 from nvtrader_pipelines.storage.ledger import Ledger
@@ -22,7 +22,6 @@ from nvtrader_pipelines.storage.panels import Panels
 from nvtrader_pipelines.storage.policy_library import PolicyLibrary
 
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-TICK = timedelta(microseconds=1)
 RunId = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
 
 
@@ -87,7 +86,6 @@ def read_active(home: Home) -> ActivePolicy | None:
     if not _pending(home).exists():
         with contextlib.suppress(StorageError):  # another process may be activating: see when it has ended
             return _audited(home)
-    is_given(home.active_policy)  # else its folder leads nowhere, and has no place for a lock
     with locked(_lock(home)):
         _finish(home)
         return _audited(home)
@@ -114,15 +112,13 @@ def activate(
 
     Raises:
         StorageError: if the run is unknown or not sealed, has no such policy, is for validation only, its files are
-            missing or changed, they do not open on the market as it is now, its limits are looser than the desk's, the
-            audit cannot be read, or a folder lies where the pointer is written.
+            missing or changed, they do not open on the market as it is now, its limits are looser than the desk's, or
+            the audit cannot be read.
     """
     home = lake.home
     run = sealed_run(lake, ledger, ref)
     symbols = require_usable(Panels(lake), ledger, run, ref.policy)
     with locked(_lock(home)):
-        for path in (home.active_policy, _pending(home)):
-            _require_no_folder(path)  # which no file replaces
         before = _before(home)
         if before is not None and (before.ref, before.sha256) == (PolicyRef(run.run_id, ref.policy), run.sha256):
             return before
@@ -142,9 +138,7 @@ def activate(
             previous_run_id=before.run_id if before else None,
             previous_policy=before.policy if before else None,
         )
-        audit = JsonlAudit(home)  # one that cannot be read stops here
-        while audit.has(active.event.event_id):  # the same was activated at the same moment of a clock set back
-            active = active.model_copy(update={"activated_at": active.activated_at + TICK})
+        JsonlAudit(home).events()  # an audit that cannot be read stops here
         content = (active.model_dump_json(indent=1) + "\n").encode()
         write_atomically(_pending(home), content)  # until the event is kept: who reads makes good a kill in between
         write_atomically(home.active_policy, content)
@@ -163,9 +157,9 @@ def _before(home: Home) -> ActivePolicy | None:
 
 def _finish(home: Home) -> None:
     """Keep the event of the pointer, which may be there already, if it is the one that an activation was to write."""
-    active, to_write = None, _content(_pending(home))
-    if to_write is None:  # no activation was killed
+    if not _pending(home).exists():  # no activation was killed
         return
+    active, to_write = None, _pending(home).read_bytes()
     with contextlib.suppress(StorageError):  # no activation wrote a damaged one: who reads it next is told
         active = _read(home.active_policy)
     if active is not None and home.active_policy.read_bytes() == to_write:
@@ -206,27 +200,12 @@ def _flat(event: AuditEvent) -> dict[str, object]:
 
 def _read(path: Path) -> ActivePolicy | None:
     try:
-        content = _content(path)
-        return None if content is None else ActivePolicy.model_validate_json(content)
+        return ActivePolicy.model_validate_json(path.read_bytes()) if path.exists() else None
     except (OSError, ValidationError) as error:
         raise StorageError(
             f"{path} cannot be read as the active policy ({_reason(error)}); nothing trades until a policy is "
             "activated again, which replaces it: `nvtrader policies activate`"
         ) from error
-
-
-def _content(path: Path) -> bytes | None:
-    """What a file of an activation holds; None where nothing is in its place, for a link to nowhere is something."""
-    _require_no_folder(path)
-    return path.read_bytes() if is_given(path) else None
-
-
-def _require_no_folder(path: Path) -> None:
-    if path.is_dir():
-        raise StorageError(
-            f"{path} is a folder, where an activation writes a file; nothing trades until it is moved away; if the "
-            "pointer is gone then, a policy must be activated again: `nvtrader policies activate`"
-        )
 
 
 def _reason(error: OSError | ValidationError) -> str:

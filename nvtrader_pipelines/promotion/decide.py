@@ -175,7 +175,7 @@ def _too_late(panels: Panels, ledger: Ledger, run: SealedRun) -> str | None:
         return None
     return (  # the market's end is not named: it moves on, and the answer stays the same row
         f"it was tested to {tested_to} and may begin to trade until {until}, but the market goes on, so an account "
-        "could begin with it only in a replay of the past (`nvtrader paper --from`); run it on the market as it is now"
+        "could begin with it only in a replay of the past (`nvtrader trade --from`); run it on the market as it is now"
     )
 
 

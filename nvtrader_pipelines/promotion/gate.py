@@ -12,7 +12,7 @@ from pydantic import Field, NonNegativeInt
 from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.evaluation.active import NO_ACTIVE_SPREAD
 from nvtrader_pipelines.evaluation.intervals import SharpeIntervals
-from nvtrader_pipelines.evaluation.statistics import PERIODS_PER_YEAR, never_vary, sharpe_ratio
+from nvtrader_pipelines.evaluation.statistics import PERIODS_PER_YEAR, sharpe_ratio, varies
 from nvtrader_pipelines.promotion.findings import LEAST_DEFLATED, told
 
 FloatArray = NDArray[np.float64]
@@ -169,7 +169,7 @@ class PromotionGate(Component):
             last_session=last,
             deflated=deflated,
         )
-        if never_vary(own):
+        if not varies(own):
             return verdict
         best = max(baselines, key=lambda name: sharpe_ratio(baselines[name]))
         against: list[tuple[Opponent, str, FloatArray]] = [("baseline", best, baselines[best])]

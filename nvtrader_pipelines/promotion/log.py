@@ -17,7 +17,7 @@ from nvtrader_pipelines.experiments.sealed_run import PolicyRef
 from nvtrader_pipelines.promotion.active_policy import last_activation
 from nvtrader_pipelines.promotion.gate import GateVerdict, PromotionGate
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.files import is_given, locked, write_atomically
+from nvtrader_pipelines.storage.files import locked, write_atomically
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 from nvtrader_pipelines.storage.table import to_frame
@@ -105,7 +105,7 @@ def promotions(lake: Warehouse) -> pl.DataFrame:
     Raises:
         StorageError: if an activation died and nobody can tell whether it came about, as the audit cannot be read.
     """
-    if is_given(_claim(lake.home)):
+    if _claim(lake.home).exists():
         with locked(lock_of(lake.home)):
             settle(lake)
     return lake.read(PROMOTIONS)
@@ -157,7 +157,7 @@ def settle(lake: Warehouse) -> None:
     Raises:
         StorageError: as `promotions`.
     """
-    if not is_given(_claim(lake.home)):
+    if not _claim(lake.home).exists():
         return
     promotion_id, _, before = _claim(lake.home).read_text().strip().partition(" ")
     if last_activation(lake.home) == (before or None):

@@ -10,7 +10,7 @@ from nvtrader_pipelines.experiments.progress import Progress
 from nvtrader_pipelines.experiments.runtime import Runtime
 from nvtrader_pipelines.experiments.sealed_run import SealedRun
 from nvtrader_pipelines.runs.lifecycle import Launch, now, recorded
-from nvtrader_pipelines.runs.planning import read_paper, read_plan, read_replay, reopen_plan
+from nvtrader_pipelines.runs.planning import read_forward, read_plan, read_replay, reopen_plan
 from nvtrader_pipelines.runs.store import StoredRun
 from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 from nvtrader_pipelines.storage.ledger import Ledger
@@ -98,7 +98,7 @@ def replay_run(
     return recorded(ledger, launch.row(plan, "replay"), steps)
 
 
-def paper_run(lake: Warehouse, ledger: Ledger, run_id: str, launch: Launch) -> Steps:
+def forward_run(lake: Warehouse, ledger: Ledger, run_id: str, launch: Launch) -> Steps:
     """Carry the last policies of a sealed run on over every session since its tests, on the market as it is now.
 
     Raises:
@@ -106,9 +106,9 @@ def paper_run(lake: Warehouse, ledger: Ledger, run_id: str, launch: Launch) -> S
         ValueError: if the market ends before its tests did.
     """
     parent = sealed_run(lake, ledger, run_id)
-    plan = read_paper(lake, parent)
-    steps = _with_policies(lake, ledger, plan, runtime_of(lake, plan, launch.task_id, parent).paper(), parent)
-    return recorded(ledger, launch.row(plan, "paper"), steps)
+    plan = read_forward(lake, parent)
+    steps = _with_policies(lake, ledger, plan, runtime_of(lake, plan, launch.task_id, parent).forward(), parent)
+    return recorded(ledger, launch.row(plan, "forward"), steps)
 
 
 def replay_window(lake: Warehouse, ledger: Ledger, run_id: str, days: tuple[date | None, date | None]) -> Window | None:
@@ -122,7 +122,7 @@ def replay_window(lake: Warehouse, ledger: Ledger, run_id: str, days: tuple[date
 
 
 def sealed_run(lake: Warehouse, ledger: Ledger, run_id: str) -> SealedRun:
-    """The run whose policies are meant by the begin of a run's id; of a replay or paper account, its parent's.
+    """The run whose policies are meant by the begin of a run's id; of a replay or forward run, its parent's.
 
     Raises:
         StorageError: if no run or several begin so, or its policies are not all there.

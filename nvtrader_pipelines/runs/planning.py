@@ -7,7 +7,7 @@ import polars as pl
 
 from nvtrader_pipelines.experiments.identity import run_code
 from nvtrader_pipelines.experiments.plan import RunPlan
-from nvtrader_pipelines.experiments.replay import paper_plan, replay_plan
+from nvtrader_pipelines.experiments.replay import forward_plan, replay_plan
 from nvtrader_pipelines.experiments.sealed_run import SealedRun
 from nvtrader_pipelines.runs.tables import walk_forward_runs
 from nvtrader_pipelines.storage.errors import StorageError
@@ -69,8 +69,8 @@ def read_replay(
     return plan
 
 
-def read_paper(lake: Warehouse, parent: SealedRun) -> RunPlan:
-    """The paper account of a sealed run on the market as it is now.
+def read_forward(lake: Warehouse, parent: SealedRun) -> RunPlan:
+    """The forward run of a sealed run on the market as it is now.
 
     Raises:
         StorageError: if the experiment is not registered, or the market has no panel.
@@ -78,7 +78,7 @@ def read_paper(lake: Warehouse, parent: SealedRun) -> RunPlan:
     """
     spec = Ledger.open(lake.home).read(parent.partition_key)
     panel = read_panel(lake, spec.market.source, spec.market.symbols, spec.market.max_gap)
-    return paper_plan(spec, panel, parent.as_parent)
+    return forward_plan(spec, panel, parent.as_parent)
 
 
 def completed_run(lake: Warehouse, partition_key: str) -> str | None:

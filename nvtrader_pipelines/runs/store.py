@@ -91,9 +91,9 @@ class StoredRun:
         """Write the trajectory tables.
 
         Raises:
-            StorageError: if a paper account already has another past.
+            StorageError: if a forward run already has another past.
         """
-        if self.plan.kind == "paper":
+        if self.plan.kind == "forward":
             require_same_past(read_run(self.lake, EQUITY_CURVES, self.run), record.equity_curves)
         for _ in write_record(self.lake, self.run, record):
             pass
@@ -128,7 +128,7 @@ def require_same_past(known: pl.DataFrame, now: pl.DataFrame) -> None:
     if len(changed):
         row = changed.row(0, named=True)
         raise StorageError(
-            f"the paper account's past must stay as it was, but {row['policy']} had equity {row['equity']:.6f} on "
+            f"the past of a forward run must stay as it was, but {row['policy']} had equity {row['equity']:.6f} on "
             f"{row['session']} and has {row['now'] or 0.0:.6f} on the bars as they are now; restore those bars, or "
-            "train the experiment on them and begin its own paper account"
+            "train the experiment on them and begin a forward run of its own"
         )

@@ -80,7 +80,7 @@ def complete(lake: Warehouse, run: SealedRun, at: datetime, mlflow_run_id: str |
 
 
 def walk_forward_runs(lake: Warehouse, columns: Sequence[str] | None = None) -> pl.DataFrame:
-    """The completed runs that trained their policies; replays and paper accounts are not among them.
+    """The completed runs that trained their policies; replays and forward runs are not among them.
 
     Those that are `validation_only` are; where results are ranked or summed up, they are left out or marked.
     """

@@ -32,8 +32,8 @@ from nvtrader_pipelines.storage.tables import RETURNS, SCOREBOARD, SCORECARDS
 
 CARD, PAGE, STANDING = "scorecard.json", "scorecard.md", "standing.json"
 NOBODY = (
-    "nobody was judged yet, so there is no scoreboard; `nvtrader run` trains and judges every experiment, and "
-    "`nvtrader judge` judges what is there, with the files of data/entrants"
+    "nobody was judged yet, so there is no scoreboard; `nvtrader materialize` trains and judges every experiment, and "
+    "`nvtrader scoreboard update` judges what is there, with the files of data/entrants"
 )
 Tell = Callable[[str], None]
 

@@ -171,15 +171,6 @@ class SqliteBook:
         return self._opened("rwc", WRITE)
 
     def _opened(self, mode: str, script: str) -> sqlite3.Connection:
-        try:
-            return self._connected(mode, f"PRAGMA locking_mode = NORMAL; {script}")
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF not in {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN}:
-                raise
-            # a full disk has no room for what processes share; alone, it is read
-            return self._connected(mode, f"PRAGMA locking_mode = EXCLUSIVE; {script}")
-
-    def _connected(self, mode: str, script: str) -> sqlite3.Connection:
         book = sqlite3.connect(f"{self._path.absolute().as_uri()}?mode={mode}", timeout=10.0, uri=True)
         try:
             book.executescript(script)

@@ -1,14 +1,11 @@
 """Files that are there whole or not at all."""
 
 import contextlib
-import errno
 import fcntl
 import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-
-from nvtrader_pipelines.storage.errors import StorageError
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -37,41 +34,14 @@ def locked(path: Path) -> Iterator[None]:
     """Hold a file lock between processes; the kernel frees it when a process dies.
 
     Raises:
-        OSError: if a folder above is a link to nowhere, or the lock cannot be opened.
+        OSError: if the lock cannot be opened.
     """
-    is_there(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
-def is_there(path: Path) -> bool:
-    """Whether anything is in a file's place; a link to nowhere is.
-
-    Raises:
-        OSError: if that cannot be seen, since a folder above is a link to nowhere (a disk that is not mounted), is no
-            folder, or may not be entered.
-    """
-    try:
-        path.lstat()
-    except FileNotFoundError:
-        lost = next((folder for folder in path.parents if folder.is_symlink() and not folder.exists()), None)
-        if lost is not None:
-            raise OSError(errno.ENOENT, f"{lost} is a link to nowhere") from None
-        return False
-    return True
-
-
 def is_given(path: Path) -> bool:
-    """Whether a file is there that a person may leave out.
-
-    Raises:
-        StorageError: if that cannot be seen: such a file is not taken for left out.
-    """
-    try:
-        return is_there(path)
-    except OSError as error:
-        raise StorageError(
-            f"{path} cannot be looked at ({error.strerror}), and is not taken for left out; put its folder back"
-        ) from error
+    """Whether a file is there that people may leave out; a dangling symlink is, so that reading it fails."""
+    return path.is_symlink() or path.exists()

@@ -8,7 +8,7 @@ from datetime import UTC
 from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
 
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.files import is_there, locked, write_atomically
+from nvtrader_pipelines.storage.files import locked, write_atomically
 from nvtrader_pipelines.storage.home import Home, lock_path
 
 VARIABLE = "NVTRADER_KILL_SWITCH"
@@ -43,8 +43,9 @@ class FileKillSwitch:
     def engaged_by_file(self) -> str | None:
         """Reason given by the file, as a sentence, or None if there is no file."""
         try:
-            if not is_there(self.path):
-                return None
+            self.path.lstat()
+        except FileNotFoundError:
+            return None
         except OSError as error:
             return f"the kill switch {self.path} cannot be looked at ({error.strerror}), which counts as engaged"
         halt = self.read()

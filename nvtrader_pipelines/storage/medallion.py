@@ -122,7 +122,7 @@ def pinned_snapshots(lake: Warehouse, source: str) -> dict[str, int]:
         there = ", ".join(sorted(panels["source"])) or "none"
         raise StorageError(
             f"the market has no panel of source {source!r} (there are: {there}); name the source in data/market.yaml, "
-            "deliver its files, and run the market job or `nvtrader run`"
+            "deliver its files, and run the market job or `nvtrader materialize`"
         )
     return {table.name: row[_column(table)][0] for table in PINNED}
 

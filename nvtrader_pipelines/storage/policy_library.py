@@ -104,7 +104,7 @@ class PolicyLibrary:
         """
         pointer = self.home.policies / partition_key / LATEST
         if not pointer.exists():
-            raise StorageError(f"{partition_key} has no trained policies; materialise trained_policy or `nvtrader run`")
+            raise StorageError(f"{partition_key} has no trained policies; train them with `nvtrader materialize`")
         run_id = json.loads(pointer.read_bytes())["run_id"]
         return self.sealed(partition_key, run_id)
 

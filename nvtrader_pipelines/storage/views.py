@@ -163,7 +163,7 @@ def query_views(home: Home, query: str) -> pl.DataFrame:
         StorageError: if nothing is published yet, the query is wrong, or files are missing.
     """
     if not home.duckdb_file.exists():
-        raise StorageError(f"there are no tables yet: {home.duckdb_file} is missing; run `nvtrader run` first")
+        raise StorageError(f"there are no tables yet: {home.duckdb_file} is missing; run `nvtrader materialize` first")
     Warehouse(home).snapshot_id(RUNS)  # refuses a warehouse that was moved or copied: the views would read the old one
     try:
         with duckdb.connect(str(home.duckdb_file), read_only=True) as connection:
@@ -172,7 +172,7 @@ def query_views(home: Home, query: str) -> pl.DataFrame:
         if "No files found" in str(error):
             raise StorageError(
                 f"the views point to files that are not there; the warehouse was moved or files were deleted: put it "
-                f"back where it was built, or remove {home.warehouse} and run `nvtrader run`"
+                f"back where it was built, or remove {home.warehouse} and run `nvtrader materialize`"
             ) from error
         said = str(error).partition("\n\nLINE")[0]  # the rest draws an arrow
         raise StorageError(f"the query failed: {' '.join(said.split())}") from error

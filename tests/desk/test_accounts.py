@@ -34,11 +34,10 @@ def test_the_paper_account_is_there_without_a_file(home):
     assert read_account(home) == PaperAccountSpec()
 
 
-@pytest.mark.parametrize("lost", ["data/accounts", "data/accounts/paper.yaml"])
-def test_the_paper_account_is_not_its_default_where_its_file_is_behind_a_link_to_nowhere(home, tmp_path, lost):
-    (home.root / lost).parent.mkdir(parents=True)
-    (home.root / lost).symlink_to(tmp_path / "an unmounted disk")
-    with pytest.raises(StorageError, match=r"paper\.yaml cannot be (read: No such file|looked at \(.* is a link to)"):
+def test_read_account_dangling_symlink_is_not_the_default(home, tmp_path):
+    home.accounts.mkdir(parents=True)
+    (home.accounts / "paper.yaml").symlink_to(tmp_path / "an unmounted disk")
+    with pytest.raises(StorageError, match=r"paper\.yaml cannot be read"):
         read_account(home)
 
 

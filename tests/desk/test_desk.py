@@ -338,7 +338,7 @@ def test_an_account_that_differs_trades_on_nowhere_until_a_person_accepts_it(hom
         followed(desk(lake).trade(days[0], days[8], acknowledge=True), told.append)
     assert (len(told), states(lake)[-1].session) == (1, days[4])  # told of before it stops there
     assert f"paper differed at the close of {days[4]}: AAA: 10 shares expected, 7 held (-3);" in str(stopped.value)
-    assert "`nvtrader portfolio accept --account paper" in str(stopped.value)
+    assert "`nvtrader portfolio accept-differences --account paper" in str(stopped.value)
     before = JsonlAudit(lake.home).path.read_bytes()
     one = desk(lake)
     for refused in (partial(trade, lake, days[0], days[8]), one.execute, one.propose, one.clear):

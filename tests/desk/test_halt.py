@@ -10,7 +10,6 @@ import pytest
 from nvtrader_pipelines.desk.halt import halt, resume
 from nvtrader_pipelines.storage.audit_log import JsonlAudit
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.kill_switch import VARIABLE, FileKillSwitch
 
 AT = datetime(2022, 3, 10, 15, 30, tzinfo=UTC)
@@ -184,17 +183,6 @@ def test_a_halt_that_has_nowhere_to_wait_stops_trading_all_the_same(home, switch
     home.warehouse.write_text("a file where a folder must be")
     halt(home, log, "pat", "fire drill", clock)
     assert "fire drill" in switch.engaged()
-
-
-@pytest.mark.parametrize("folder", ["runtime", "data"])
-def test_a_folder_that_is_a_link_to_nowhere_engages_it(tmp_path, folder):
-    own = Home(tmp_path / "elsewhere")
-    path = own.runtime if folder == "runtime" else own.runtime.parent
-    path.parent.mkdir(parents=True)
-    path.symlink_to(tmp_path / "an unmounted disk")
-    assert "is a link to nowhere), which counts as engaged" in FileKillSwitch(own).engaged()
-    path.readlink().mkdir()
-    assert FileKillSwitch(own).engaged() is None
 
 
 class Damaged:

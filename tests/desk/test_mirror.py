@@ -11,7 +11,6 @@ from nvtrader_pipelines.desk.halt import halt
 from nvtrader_pipelines.desk.mirror import mirror
 from nvtrader_pipelines.execution.audit import plan_event
 from nvtrader_pipelines.execution.book import AccountState
-from nvtrader_pipelines.execution.compliance import one_way_turnover
 from nvtrader_pipelines.runs.tables import complete
 from nvtrader_pipelines.storage.account_book import SqliteBook, book_path
 from nvtrader_pipelines.storage.audit_log import JsonlAudit
@@ -127,7 +126,7 @@ def test_a_plan_is_a_row_with_what_was_found_and_decided(traded):
     for name in ("plan_id", "account", "session", "policy", "run_id", "spec_hash", "partition_key", "fold"):
         assert row[name] == getattr(PLAN, name)
     assert (row["seeds"], row["symbols"], row["held_weights"]) == ([0, 1, 5], list(PLAN.symbols), list(PLAN.held))
-    assert (row["target_weights"], row["turnover"]) == (list(PLAN.target), one_way_turnover(PLAN))
+    assert (row["target_weights"], row["turnover"]) == (list(PLAN.target), PLAN.turnover)
     assert (row["status"], row["n_hard"], row["n_soft"], row["n_warn"]) == ("placed", 0, 1, 1)
     assert [each["rule"] for each in json.loads(row["findings"])] == ["turnover_pct_warn", "min_diversification"]
     assert (row["decided_by"], row["reason"], row["decided_at"]) == ("pat", "because", AT)

@@ -1,6 +1,3 @@
-import json
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -12,30 +9,10 @@ from nvtrader_pipelines.evaluation.account_statistics import (
     effective_names,
     execution_latency,
     exposure,
-    one_way_turnover,
     turnover_per_year,
 )
 
-TRADE = json.loads(
-    (Path(__file__).parents[1] / "golden" / "performance_metrics" / "performance_metrics.json").read_text()
-)["turnover"]
 MISSING = np.array([0.1, np.nan])
-
-
-def test_turnover_is_half_the_change_from_the_drifted_weights():
-    before, target = np.array([TRADE["w_prev"]]), np.array([TRADE["w_target"]])
-    grown = before * (1.0 + np.array(TRADE["asset_returns"]))
-    drifted = grown / grown.sum()
-    np.testing.assert_allclose(drifted[0], TRADE["drifted"], rtol=1e-15)
-    one_way = one_way_turnover(drifted, target)
-    assert one_way == pytest.approx(TRADE["one_sided_half"], rel=1e-14)
-    assert 2.0 * one_way == pytest.approx(TRADE["two_sided_vs_drifted"], rel=1e-14)
-    assert 2.0 * one_way_turnover(before, target) == pytest.approx(TRADE["two_sided_ignoring_drift"], rel=1e-14)
-
-
-def test_weights_of_other_names_are_refused():
-    with pytest.raises(ValueError, match=r"same names before and after.*\(2, 3\) and \(2, 4\)"):
-        one_way_turnover(np.zeros((2, 3)), np.zeros((2, 4)))
 
 
 def test_turnover_and_costs_are_of_a_year_whatever_the_number_of_sessions():

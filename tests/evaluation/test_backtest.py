@@ -302,7 +302,7 @@ def test_a_walk_hands_out_its_steps_and_ends_with_the_record():
 
 @pytest.mark.parametrize(("last", "n_orders"), [(98, 0), (99, 1)])
 def test_a_paper_walk_goes_on_and_places_an_order_where_one_is_due_at_the_last_close(last, n_orders):
-    steps = list(walk(PANEL, SPEC, [Fold(0, 0, 33, 40, last)], contestants(1), "paper"))
+    steps = list(walk(PANEL, SPEC, [Fold(0, 0, 33, 40, last)], contestants(1), "forward"))
     assert not any(step.is_last for step in steps)
     assert [step.fill_session for step in steps if step.done is None] == [None] * n_orders
 

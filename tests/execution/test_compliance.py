@@ -13,7 +13,6 @@ from nvtrader_pipelines.desk.rows import weight_frame
 from nvtrader_pipelines.execution.compliance import (
     ComplianceData,
     findings_of,
-    one_way_turnover,
     tighter,
     unbuyable,
 )
@@ -161,7 +160,7 @@ def test_a_name_sold_at_a_loss_may_be_held_and_sold(weight):
 @pytest.mark.parametrize(("moved", "n_findings"), [(0.19, 0), (0.2, 0), (0.21, 1)])
 def test_turnover_is_one_way_with_cash_and_may_be_its_bound(moved, n_findings):
     plan = a_plan((0.0, 0.2, 0.2, 0.2, 0.0, 0.4), held=(moved, 0.2, 0.2, 0.2, 0.0, 0.4 - moved))
-    assert one_way_turnover(plan) == pytest.approx(moved)
+    assert plan.turnover == pytest.approx(moved)
     assert (
         found(plan, OPEN.model_copy(update={"max_turnover": 0.2})) == [("turnover_pct_warn", "soft", None)] * n_findings
     )

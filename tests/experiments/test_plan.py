@@ -6,7 +6,7 @@ import pytest
 from nvtrader_pipelines.evaluation.splits import CombinatorialPurged, PurgedKFold
 from nvtrader_pipelines.experiments.designs import AblationDesign, BasicDesign, BestOfNDesign
 from nvtrader_pipelines.experiments.plan import SURVIVORSHIP, VALIDATION_ONLY
-from nvtrader_pipelines.experiments.replay import FoldDates, Parent, fold_dates, paper_plan, recorded_as, replay_plan
+from nvtrader_pipelines.experiments.replay import FoldDates, Parent, fold_dates, forward_plan, recorded_as, replay_plan
 from nvtrader_pipelines.portfolio.pipeline import WeightPipeline
 from nvtrader_pipelines.portfolio.pipeline.allocators import MinimumVarianceAllocator
 from nvtrader_pipelines.portfolio.pipeline.regime_guard import RegimeGuard
@@ -139,7 +139,7 @@ def test_what_a_fold_tests_is_recorded_as_its_own_or_as_the_blocks_it_shares(pla
 
 
 @EITHER
-@pytest.mark.parametrize("again", [replay_plan, paper_plan])
+@pytest.mark.parametrize("again", [replay_plan, forward_plan])
 def test_policies_that_knew_what_came_after_their_tests_are_not_used_again(spec, again):
     run = planned(spec)
     with pytest.raises(ValueError, match="it is for validation only; train the experiment with the walk_forward"):

@@ -8,8 +8,9 @@ import pytest
 from dagster_duckdb import DuckDBResource
 
 from nvtrader_pipelines.orchestration.assets.active_policy import ACTIVE_POLICY_KEY
-from nvtrader_pipelines.orchestration.assets.portfolio import BLOCKING, STATE_KEY
+from nvtrader_pipelines.orchestration.assets.portfolio import CHECKED, ORDERS_KEY, STATE_KEY
 from nvtrader_pipelines.orchestration.definitions import build_defs
+from nvtrader_pipelines.orchestration.reports import asset_key
 from nvtrader_pipelines.orchestration.schedules import EXCHANGE_TIME
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.tables import AUDIT, DELIVERIES, FILLS, PROMOTIONS, RUNS, TABLES
@@ -132,9 +133,12 @@ def test_one_step_at_a_time_moves_an_account_whatever_launched_it(defs):
 def test_the_checks_that_hold_an_account_are_those_of_its_assets(defs):
     graph = defs.resolve_asset_graph()
     traded = dg.AssetSelection.groups("portfolio").resolve(graph) - {ACTIVE_POLICY_KEY}
+    holding = {dg.AssetCheckKey(asset_key(table), name) for table, names in CHECKED.items() for name in names}
+    of_all = dg.AssetCheckKey(ORDERS_KEY, "audit_is_whole")
     of_desk = dg.AssetCheckKey(STATE_KEY, "reconciliation")  # which the desk itself holds the account by
-    assert {*BLOCKING, of_desk} == {key for key in graph.asset_check_keys if key.asset_key in traded}
-    assert all(graph.get(key).blocking for key in (*BLOCKING, of_desk))
+    checks = {key for key in graph.asset_check_keys if key.asset_key in traded}
+    assert checks == {*holding, of_all, of_desk}
+    assert all(graph.get(key).blocking for key in checks)
 
 
 def test_a_resource_can_be_replaced(tmp_path):

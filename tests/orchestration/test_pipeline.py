@@ -1,4 +1,4 @@
-"""`nvtrader run` as a person runs it: interrupted, killed, run again."""
+"""`nvtrader materialize` as a person runs it: interrupted, killed, run again."""
 
 import json
 import os
@@ -91,7 +91,7 @@ def assert_no_half_run(home) -> None:
 def test_training_that_is_interrupted_and_killed_is_taken_up_where_it_was(tmp_path, built_home, forked):
     home = small_home(tmp_path / "home")
 
-    with running(home, "run") as process:
+    with running(home, "materialize") as process:
         wait_for(lambda: policies(home), process)
         os.killpg(process.pid, signal.SIGINT)  # what Ctrl-C does
         output, _ = process.communicate(timeout=PATIENCE)
@@ -103,7 +103,7 @@ def test_training_that_is_interrupted_and_killed_is_taken_up_where_it_was(tmp_pa
     assert (run["status"], run["message"]) == ("interrupted", INTERRUPTED)
     kept = policies(home)
 
-    with running(home, "run") as process:
+    with running(home, "materialize") as process:
         wait_for(lambda: len(policies(home)) > len(kept), process)
         process.kill()
         process.communicate(timeout=PATIENCE)
@@ -115,7 +115,7 @@ def test_training_that_is_interrupted_and_killed_is_taken_up_where_it_was(tmp_pa
     assert listed["status"] == "interrupted"
     assert "ended before it did" in listed["message"]
 
-    finished = nvtrader(home, "run", command=forked)
+    finished = nvtrader(home, "materialize", command=forked)
     assert finished.returncode == 0, finished.stdout + finished.stderr
     assert "market: up to date" in finished.stdout
     closed = Ledger.open(home).run(run["run_id"])
@@ -157,7 +157,7 @@ def test_an_interrupt_that_no_step_of_the_run_sees_closes_it_as_interrupted(tmp_
 @pytest.mark.slow
 def test_a_second_run_computes_nothing_again_and_writes_json_and_nothing_else(built_home, forked):
     before = Warehouse(built_home).describe_all()
-    again = nvtrader(built_home, "run", "tiny", "--json", command=forked)
+    again = nvtrader(built_home, "materialize", "tiny", "--json", command=forked)
     assert (again.returncode, again.stderr) == (0, "")
     rows = json.loads(again.stdout)
     assert {row["period"] for row in rows} == {"before_2017", "from_2017", "all"}

@@ -8,9 +8,10 @@ from nvtrader_pipelines.desk.desk import Desk
 from nvtrader_pipelines.execution.brokers import simulated_venue
 from nvtrader_pipelines.execution.errors import NotReconciled
 from nvtrader_pipelines.execution.reconciliation import Difference
-from nvtrader_pipelines.orchestration.assets.portfolio import BLOCKING, ORDERS_KEY, PLAN_KEY, STATE_KEY, TARGET_KEY
+from nvtrader_pipelines.orchestration.assets.portfolio import CHECKED, ORDERS_KEY, PLAN_KEY, STATE_KEY, TARGET_KEY
 from nvtrader_pipelines.orchestration.definitions import build_defs
 from nvtrader_pipelines.orchestration.rebalancing import require_passed
+from nvtrader_pipelines.orchestration.reports import asset_key
 from nvtrader_pipelines.orchestration.resources import DeskResource
 from nvtrader_pipelines.runs.launch import followed
 from nvtrader_pipelines.storage.audit_log import JsonlAudit
@@ -65,19 +66,20 @@ def with_fault(rows: pl.DataFrame, fault) -> pl.DataFrame:
     return rows.with_columns(**{name: pl.when(last).then(new).otherwise(name) for name, new in changed.items()})
 
 
-def trades(instance) -> bool:
+def trades(lake) -> bool:
     try:
-        require_passed(instance, BLOCKING, "paper", "the run that asks")
+        require_passed(lake.home, "paper")
     except dg.Failure:
         return False
     return True
 
 
 def test_nothing_is_found_in_what_was_traded_and_the_account_may_go_on(lake, instance):
-    found = checked(lake, instance, *BLOCKING)
-    assert len(found) == len(BLOCKING)
+    checks = [dg.AssetCheckKey(asset_key(table), name) for table, names in CHECKED.items() for name in names]
+    found = checked(lake, instance, *checks)
+    assert len(found) == len(checks)
     assert all(found.values()), found
-    assert trades(instance)
+    assert trades(lake)
 
 
 @pytest.mark.parametrize(
@@ -89,11 +91,11 @@ def test_a_fault_in_the_last_row_is_found_and_holds_the_account(lake, instance, 
     check = dg.AssetCheckKey(key, name)
     try:
         assert list(checked(lake, instance, check).values()) == [False]
-        assert not trades(instance)
+        assert not trades(lake)
     finally:
         lake.replace(table, rows, {})
     assert list(checked(lake, instance, check).values()) == [True]
-    assert trades(instance)
+    assert trades(lake)
 
 
 def test_an_account_that_differs_does_not_pass_until_a_person_accepts_it(lake, instance, monkeypatch):
@@ -117,7 +119,7 @@ def test_a_row_of_the_audit_that_was_changed_is_found_and_holds_the_account(lake
     path.write_bytes(before.replace(b'"by":"nvtrader"', b'"by":"somebody"', 1))
     try:
         assert list(checked(lake, instance, check).values()) == [False]
-        assert not trades(instance)
+        assert not trades(lake)
     finally:
         path.write_bytes(before)
     assert list(checked(lake, instance, check).values()) == [True]

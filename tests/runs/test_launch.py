@@ -13,7 +13,7 @@ import pytest
 from nvtrader_pipelines.policies.archive import read_archive
 from nvtrader_pipelines.runs.launch import (
     evaluate_run,
-    paper_run,
+    forward_run,
     replay_run,
     replay_window,
     train_run,
@@ -241,15 +241,15 @@ def test_replays_read_the_recorded_market_or_the_one_of_now_and_paper_goes_on_fr
     assert curves[recorded].equals(curves[current])  # the newer bars are after the window
     assert ledger.run(recorded).snapshot_ids == before.snapshot_ids
 
-    paper = list(paper_run(lake, ledger, before.run_id, ME))
+    paper = list(forward_run(lake, ledger, before.run_id, ME))
     account = lake.read(EQUITY_CURVES, {"run_id": [paper[0].run_id]})
     assert account["session"].min() > before.as_parent.window[1]
     assert account["session"].n_unique() == 40
     land(lake, N_SESSIONS + 50)
-    longer = list(paper_run(lake, ledger, before.run_id, ME))
+    longer = list(forward_run(lake, ledger, before.run_id, ME))
     assert longer[0].run_id == paper[0].run_id
     extended = lake.read(EQUITY_CURVES, {"run_id": [paper[0].run_id]})
     assert extended["session"].n_unique() == 50
     past = extended.filter(pl.col("session") <= account["session"].max())
     assert past.sort("policy", "session").equals(account.sort("policy", "session"))
-    assert set(lake.read(RUNS)["kind"]) == {"walk_forward", "replay", "paper"}
+    assert set(lake.read(RUNS)["kind"]) == {"walk_forward", "replay", "forward"}

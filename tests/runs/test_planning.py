@@ -4,7 +4,7 @@ from nvtrader_pipelines.evaluation.splits import WalkForward
 from nvtrader_pipelines.experiments.sealed_run import SealedRun
 from nvtrader_pipelines.experiments.spec import ExperimentSpec, MarketChoice
 from nvtrader_pipelines.runs.fingerprints import market_is_current, market_state, question_state, remember_market
-from nvtrader_pipelines.runs.planning import completed_run, has_panel, read_paper, read_plan, read_replay, reopen_plan
+from nvtrader_pipelines.runs.planning import completed_run, has_panel, read_forward, read_plan, read_replay, reopen_plan
 from nvtrader_pipelines.runs.tables import complete
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.ledger import Ledger
@@ -90,8 +90,8 @@ def test_recorded_snapshots_that_give_another_market_are_refused(market):
 def test_a_paper_account_goes_on_after_the_tests_on_the_market_as_it_is_now(market):
     parent = sealed(read_plan(market, KEY))
     derive(market, seed=0, n_sessions=470)
-    plan = read_paper(market, parent)
-    assert plan.kind == "paper"
+    plan = read_forward(market, parent)
+    assert plan.kind == "forward"
     assert plan.window[0] > parent.as_parent.window[1]
     assert plan.window[1] == plan.panel.sessions[-1].item()
 

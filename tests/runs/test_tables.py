@@ -93,7 +93,7 @@ def test_a_judged_run_has_one_row_however_often_it_is_judged(lake):
 
 
 def test_replays_and_paper_accounts_are_not_among_the_runs_that_trained(lake):
-    for number, kind in enumerate(("walk_forward", "replay", "paper")):
+    for number, kind in enumerate(("walk_forward", "replay", "forward")):
         complete(lake, run_named(str(number) * 16, kind), AT)
     assert walk_forward_runs(lake, ["run_id"])["run_id"].to_list() == ["0" * 16]
     assert lake.read(RUNS).sort("run_id")["parent_run_id"].to_list() == [None, "0" * 16, "0" * 16]

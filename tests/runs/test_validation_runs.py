@@ -14,7 +14,7 @@ from nvtrader_pipelines.experiments.accounts import contestants
 from nvtrader_pipelines.experiments.plan import VALIDATION_ONLY
 from nvtrader_pipelines.policies.archive import read_archive
 from nvtrader_pipelines.policies.learned import open_policy
-from nvtrader_pipelines.runs.launch import paper_run, replay_run, walk_forward_run
+from nvtrader_pipelines.runs.launch import forward_run, replay_run, walk_forward_run
 from nvtrader_pipelines.runs.lifecycle import Launch
 from nvtrader_pipelines.runs.planning import read_plan
 from nvtrader_pipelines.storage.home import Home
@@ -139,4 +139,4 @@ def test_its_policies_are_refused_where_they_would_be_used_again(lake, run):
     with pytest.raises(ValueError, match=why):
         replay_run(lake, ledger, run.run_id, Launch("replay"), (dt.date(2016, 6, 1), dt.date(2016, 8, 1)))
     with pytest.raises(ValueError, match=why):
-        paper_run(lake, ledger, run.run_id, Launch("paper"))
+        forward_run(lake, ledger, run.run_id, Launch("forward"))

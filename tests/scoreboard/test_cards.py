@@ -211,7 +211,9 @@ def test_a_history_of_nobody_names_who_there_is(lake, season):
 def test_before_anybody_was_judged_the_sentence_says_what_to_run(tmp_path):
     place = small_home(tmp_path / "home")
     for ask in (scoreboard_of, rank, lambda lake: history_of(lake, "x")):
-        with pytest.raises(StorageError, match=r"nobody was judged yet.*nvtrader run.*nvtrader judge"):
+        with pytest.raises(
+            StorageError, match=r"nobody was judged yet.*nvtrader materialize.*nvtrader scoreboard update"
+        ):
             ask(place)
 
 

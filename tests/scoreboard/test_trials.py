@@ -18,7 +18,7 @@ ENDED = {
     "a": {},
     "b": {"spec": ExperimentSpec(name="b"), "source": "landing"},
     "replayed": {"kind": "replay"},
-    "on_paper": {"kind": "paper"},
+    "forward": {"kind": "forward"},
     "failed": {"status": "failed"},
     "running": {"status": None},
     "c": {"code_version": "2"},

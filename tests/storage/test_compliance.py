@@ -125,22 +125,6 @@ def test_a_file_that_is_a_link_to_nowhere_is_not_taken_for_missing(home, desk, n
         read_limits(home) if name == "limits.yaml" else read_compliance(home)
 
 
-@pytest.mark.parametrize("name", ["limits.yaml", "sectors.csv"])
-@pytest.mark.parametrize("folder", ["data", "data/compliance"])
-def test_a_folder_that_is_a_link_to_nowhere_is_not_taken_for_one_without_files(tmp_path, folder, name):
-    home = Home(tmp_path / "elsewhere")
-    (home.root / folder).parent.mkdir(parents=True)
-    (home.root / folder).symlink_to(tmp_path / "an unmounted disk")
-    with pytest.raises(StorageError, match=rf"{name} cannot be looked at \(.*{folder} is a link to nowhere\)"):
-        read_limits(home) if name == "limits.yaml" else read_compliance(home)
-
-
-def test_a_file_in_the_place_of_the_folder_is_not_taken_for_one_without_files(home):
-    home.compliance.write_text("max_position: 0.1\n")
-    with pytest.raises(StorageError, match=r"limits\.yaml cannot be looked at \(Not a directory\)"):
-        read_limits(home)
-
-
 @pytest.mark.parametrize(
     ("own", "desks", "said"),
     [

@@ -141,7 +141,7 @@ def test_what_a_killed_publisher_left_is_cleared(lake, home):
 
 def test_nothing_published_yet_is_said_in_one_sentence(home):
     with pytest.raises(
-        StorageError, match=r"there are no tables yet: .*nvtrader\.duckdb is missing; run `nvtrader run` first"
+        StorageError, match=r"there are no tables yet: .*nvtrader\.duckdb is missing; run `nvtrader materialize` first"
     ):
         query_views(home, "SELECT 1")
 

@@ -1,16 +1,9 @@
-"""How uncertain a Sharpe ratio is by theory, and how it scales with the length of a period: Lo (2002)."""
+"""Standard errors of a Sharpe ratio by theory: Lo (2002)."""
 
 import numpy as np
-import scipy  # its parts are imported when they are first used
 from numpy.typing import NDArray
 
-from nvtrader_pipelines.evaluation.statistics import (
-    PERIODS_PER_YEAR,
-    UndefinedStatisticError,
-    never_vary,
-    require_returns,
-    sharpe_ratio,
-)
+from nvtrader_pipelines.evaluation.statistics import UndefinedStatisticError, require_returns, varies
 
 
 def iid_standard_error(sharpe: float, n_periods: int) -> float:
@@ -28,27 +21,6 @@ def iid_standard_error(sharpe: float, n_periods: int) -> float:
     if n_periods < 1 or not np.isfinite(sharpe):
         raise ValueError(f"a standard error needs a finite ratio of some periods, but got {sharpe} of {n_periods}")
     return float(np.sqrt((1.0 + 0.5 * sharpe**2) / n_periods))
-
-
-def mertens_standard_error(returns: NDArray[np.float64]) -> float:
-    """Standard error of the ratio per period of independent returns (n,) of any distribution.
-
-    sqrt((1 - g3 SR + (g4-1)/4 SR^2) / T) with the sample's skewness g3 and raw kurtosis g4 (biased), SR with ddof 1.
-
-    Raises:
-        ValueError: if there are fewer than two returns or some are not finite.
-        UndefinedStatisticError: if the returns never vary.
-
-    Source: Mertens (2002).
-    """
-    varied = _require_spread(returns)
-    sharpe = sharpe_ratio(varied, 1)
-    variance = (
-        1.0
-        - float(scipy.stats.skew(varied)) * sharpe
-        + (float(scipy.stats.kurtosis(varied, fisher=False)) - 1.0) / 4.0 * sharpe**2
-    )
-    return float(np.sqrt(variance / len(varied)))
 
 
 def newey_west_lags(n_periods: int) -> int:
@@ -75,93 +47,17 @@ def gmm_standard_error(returns: NDArray[np.float64], n_lags: int | None = None) 
 
     Source: Lo (2002), appendix A.
     """
-    varied = _require_spread(returns)
+    varied = require_returns(returns, 2)
+    if not varies(varied):
+        raise UndefinedStatisticError(
+            f"the error of a Sharpe ratio needs returns that vary, but all {len(varied)} are {varied[0]:.6g}"
+        )
     lags = newey_west_lags(len(varied)) if n_lags is None else n_lags
-    _require_lags(len(varied), lags)
+    if not 0 <= lags < len(varied):
+        raise ValueError(f"{lags} lags are not from 0 to less than the {len(varied)} returns")
     standard = (varied - varied.mean()) / varied.std()
     influence = standard - 0.5 * float(varied.mean() / varied.std()) * (standard**2 - 1.0)
     from statsmodels.stats.sandwich_covariance import S_hac_simple
 
     total = S_hac_simple(influence[:, None], nlags=lags)
     return float(np.sqrt(total.item())) / len(varied)
-
-
-def aggregation_factor(autocorrelations: NDArray[np.float64], n_periods: int) -> float:
-    """What to multiply the ratio of one period by for that of q: eta(q) = q / sqrt(q + 2 sum (q-k) rho_k).
-
-    Autocorrelations that are not given count as 0. All q-1 of a sample are noise, for together those of any sample
-    sum to -1/2: give a few.
-
-    Args:
-        autocorrelations: (m,) at lags 1 to m; those from lag q on have no part.
-        n_periods: q.
-
-    Raises:
-        ValueError: if there is no period or an autocorrelation is not within [-1, 1].
-        UndefinedStatisticError: if the variance over q periods is not positive with these.
-
-    Source: Lo (2002), equation 20.
-    """
-    if n_periods < 1 or autocorrelations.ndim != 1 or not (np.abs(autocorrelations) <= 1.0).all():
-        raise ValueError(
-            f"aggregation needs one period or more and autocorrelations within [-1, 1], but got {n_periods} periods "
-            f"and {autocorrelations.tolist()[:5]}"
-        )
-    known = autocorrelations[: n_periods - 1]
-    variance = n_periods + 2.0 * float(np.sum((n_periods - np.arange(1, len(known) + 1)) * known))
-    if variance <= 0.0:
-        raise UndefinedStatisticError(
-            f"returns over {n_periods} periods need a positive variance, but with {len(known)} autocorrelations it is "
-            f"{variance:.3g} that of one; give fewer lags"
-        )
-    return n_periods / float(np.sqrt(variance))
-
-
-def autocorrelations(returns: NDArray[np.float64], n_lags: int) -> NDArray[np.float64]:
-    """Sample autocorrelations (n_lags,) from lag 1 on, autocovariances over n.
-
-    Raises:
-        ValueError: if there are fewer than two returns, some are not finite, or there are not more returns than lags.
-        UndefinedStatisticError: if the returns never vary.
-    """
-    varied = _require_spread(returns)
-    _require_lags(len(varied), n_lags)
-    from statsmodels.tsa.stattools import acf
-
-    return np.asarray(acf(varied, nlags=n_lags, fft=False))[1:]
-
-
-def aggregated_sharpe_ratio(
-    returns: NDArray[np.float64], n_periods: int = PERIODS_PER_YEAR, n_lags: int | None = None
-) -> float:
-    """Sharpe ratio over `n_periods` of returns that may be autocorrelated: that of one period times eta.
-
-    Args:
-        returns: (n,) per period.
-        n_periods: of a year, for an annual ratio.
-        n_lags: autocorrelations counted, the rest taken as 0; None takes `newey_west_lags`.
-
-    Raises:
-        ValueError: if there are fewer than two returns, some are not finite, or there are not more returns than lags.
-        UndefinedStatisticError: if the returns never vary, or the autocorrelations leave no variance.
-
-    Source: Lo (2002), equation 20.
-    """
-    lags = newey_west_lags(len(returns)) if n_lags is None else n_lags
-    return sharpe_ratio(returns, 1) * aggregation_factor(autocorrelations(returns, lags), n_periods)
-
-
-def _require_spread(returns: NDArray[np.float64]) -> NDArray[np.float64]:
-    checked = require_returns(returns, 2)
-    if never_vary(checked):
-        raise UndefinedStatisticError(
-            f"the error of a Sharpe ratio needs returns that vary, but all {len(checked)} are {checked[0]:.6g}"
-        )
-    return checked
-
-
-def _require_lags(n_returns: int, n_lags: int) -> None:
-    if n_lags < 0:
-        raise ValueError(f"a number of lags is 0 or more, but is {n_lags}; None takes that of Newey and West")
-    if n_lags >= n_returns:
-        raise ValueError(f"{n_lags} lags need at least {n_lags + 1} returns, but there are {n_returns}")

@@ -15,7 +15,7 @@ import numpy as np
 import scipy  # its parts are imported when they are first used
 from numpy.typing import NDArray
 
-from nvtrader_pipelines.evaluation.statistics import never_vary, require_confidence_level
+from nvtrader_pipelines.evaluation.statistics import require_confidence_level, varies
 
 MIN_OBSERVATIONS = 4  # the unbiased kurtosis needs four
 MOST_TRIALS = 10**9
@@ -47,18 +47,11 @@ class SharpeMoments:
             )
 
 
-def sharpe_moments(returns: NDArray[np.float64], *, bias: bool = True) -> SharpeMoments:
-    """Sharpe ratio (ddof 1), skewness and raw kurtosis of excess returns (n,).
-
-    Args:
-        returns: per observation.
-        bias: whether skewness and kurtosis are the moments of the sample, as in skfolio and scipy; without, they are
-            corrected for their bias, as in pandas, pypbo and quantstats. They differ by about 1e-5 in a
-            probabilistic Sharpe ratio of 240 returns.
+def sharpe_moments(returns: NDArray[np.float64]) -> SharpeMoments:
+    """Sharpe ratio (ddof 1), skewness and raw kurtosis (both biased) of excess returns (n,).
 
     Raises:
-        ValueError: if there are fewer than four returns, some are not finite, they never vary, or they are too few for
-            a correction that leaves possible moments.
+        ValueError: if there are fewer than four returns, some are not finite, or they never vary.
     """
     if returns.ndim != 1 or len(returns) < MIN_OBSERVATIONS:
         raise ValueError(
@@ -68,21 +61,13 @@ def sharpe_moments(returns: NDArray[np.float64], *, bias: bool = True) -> Sharpe
     if not np.isfinite(returns).all():
         n_bad = int((~np.isfinite(returns)).sum())
         raise ValueError(f"Sharpe inference needs finite returns, but {n_bad} of {len(returns)} are NaN or infinite")
-    if never_vary(returns):
+    if not varies(returns):
         raise ValueError(
             f"Sharpe inference needs returns that vary, but all {len(returns)} are {returns[0]:g}; they have no Sharpe "
             "ratio"
         )
-    skewness, raw = (
-        float(scipy.stats.skew(returns, bias=bias)),
-        float(scipy.stats.kurtosis(returns, fisher=False, bias=bias)),
-    )
-    if not bias and raw < skewness**2 + 1.0 - ROUNDING:
-        raise ValueError(
-            f"{len(returns)} returns are too few to correct their moments: a skewness of {skewness:.3g} and a kurtosis "
-            f"of {raw:.3g} are those of no returns; lengthen the sample or keep the bias"
-        )
-    return SharpeMoments(float(returns.mean()) / float(returns.std(ddof=1)), len(returns), skewness, raw)
+    skewness, kurtosis = float(scipy.stats.skew(returns)), float(scipy.stats.kurtosis(returns, fisher=False))
+    return SharpeMoments(float(returns.mean()) / float(returns.std(ddof=1)), len(returns), skewness, kurtosis)
 
 
 def sharpe_ratio_error(moments: SharpeMoments) -> float:
@@ -160,21 +145,15 @@ def minimum_track_record_length(
 
     Source: Bailey & Lopez de Prado (2012).
     """
-    factor = _variance_factor(moments, moments.sharpe)
-    return 1.0 + factor * _squared_quantile(moments, benchmark, confidence_level)
-
-
-def minimum_backtest_length(n_trials: int, sharpe: float) -> float:
-    """Years of back-test over which the best of some trials without skill shows this annual Sharpe ratio on average.
-
-    Raises:
-        ValueError: if there is no trial or the Sharpe ratio is not positive.
-
-    Source: Bailey, Borwein, Lopez de Prado & Zhu (2014), "Pseudo-Mathematics and Financial Charlatanism".
-    """
-    if not sharpe > 0.0:
-        raise ValueError(f"a minimum back-test length needs a positive annual Sharpe ratio, but it is {sharpe:g}")
-    return (expected_maximum_sharpe(n_trials, 1.0) / sharpe) ** 2
+    require_confidence_level(confidence_level)
+    _require_finite(benchmark)
+    if moments.sharpe <= benchmark:
+        raise ValueError(
+            f"a minimum track record length needs a Sharpe ratio above the benchmark, but {moments.sharpe:g} is not "
+            f"above {benchmark:g}; no record is long enough"
+        )
+    quantile = float(scipy.stats.norm.ppf(confidence_level) / (moments.sharpe - benchmark))
+    return 1.0 + _variance_factor(moments, moments.sharpe) * quantile**2
 
 
 def effective_number_of_trials(n_trials: int, mean_correlation: float) -> float:
@@ -242,40 +221,6 @@ def deflated_sharpe_ratio_2025(
     return probabilistic_sharpe_ratio_2025(moments, benchmark, autocorrelation=autocorrelation, n_trials=n_trials)
 
 
-def minimum_track_record_length_2025(
-    moments: SharpeMoments, benchmark: float = 0.0, confidence_level: float = 0.95, *, autocorrelation: float = 0.0
-) -> float:
-    """Observations after which such a Sharpe ratio is above the benchmark at the confidence level.
-
-    Raises:
-        ValueError: as `minimum_track_record_length` and `sharpe_ratio_error_2025`.
-    """
-    error = sharpe_ratio_error_2025(moments, benchmark, autocorrelation=autocorrelation)
-    squared = _squared_quantile(moments, benchmark, confidence_level)
-    return error**2 * moments.n_observations * squared
-
-
-def false_negative_rate_2025(
-    moments: SharpeMoments,
-    alternative: float,
-    benchmark: float = 0.0,
-    confidence_level: float = 0.95,
-    *,
-    autocorrelation: float = 0.0,
-) -> float:
-    """Probability (beta) that the test of the benchmark misses a true Sharpe ratio of `alternative`: 1 less its power.
-
-    Raises:
-        ValueError: as `sharpe_ratio_error_2025`, or if the level is not inside (0, 1).
-    """
-    require_confidence_level(confidence_level)
-    under_null, under_alternative = (
-        sharpe_ratio_error_2025(moments, at, autocorrelation=autocorrelation) for at in (benchmark, alternative)
-    )
-    critical = benchmark + float(scipy.stats.norm.ppf(confidence_level)) * under_null
-    return float(scipy.stats.norm.cdf((critical - alternative) / under_alternative))
-
-
 @cache
 def variance_of_maximum(n_trials: int) -> float:
     """Variance of the largest of independent standard normals, by quadrature; 1 for one.
@@ -313,18 +258,6 @@ def _variance_factor(moments: SharpeMoments, at: float, autocorrelation: float =
             "values only have no error by this formula"
         )
     return factor
-
-
-def _squared_quantile(moments: SharpeMoments, benchmark: float, confidence_level: float) -> float:
-    """Squared normal quantile over the distance to the benchmark."""
-    require_confidence_level(confidence_level)
-    _require_finite(benchmark)
-    if moments.sharpe <= benchmark:
-        raise ValueError(
-            f"a minimum track record length needs a Sharpe ratio above the benchmark, but {moments.sharpe:g} is not "
-            f"above {benchmark:g}; no record is long enough"
-        )
-    return float(scipy.stats.norm.ppf(confidence_level) / (moments.sharpe - benchmark)) ** 2
 
 
 def _require_finite(sharpe: float) -> None:

@@ -11,7 +11,8 @@ from typing import Any, ClassVar, Literal, Self, TypeVar
 from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel, FiniteFloat, SecretStr, TypeAdapter, ValidationError
-from requests import Response
+from requests import PreparedRequest, Response
+from requests.adapters import HTTPAdapter
 from requests.exceptions import RequestException
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
 from tenacity.wait import wait_base
@@ -30,6 +31,7 @@ from nvtrader_pipelines.execution.orders import Fill, Order
 
 with warnings.catch_warnings():  # alpaca-py 0.44 imports its streams, which nothing here needs, with it
     warnings.filterwarnings("ignore", message="websockets.legacy is deprecated", category=DeprecationWarning)
+    from alpaca.common.constants import DEFAULT_RETRY_EXCEPTION_CODES
     from alpaca.common.enums import Sort
     from alpaca.common.exceptions import APIError
     from alpaca.trading.client import TradingClient
@@ -87,27 +89,37 @@ class _Activity(BaseModel):
 _Booked = TypeAdapter(list[_Activity])
 
 
-class _Client(TradingClient):
-    """alpaca-py's client with a limit of time; it asks once, for who calls it decides on asking again."""
+class _Transport(HTTPAdapter):
+    """Sends each request once, with a limit of time: the broker decides on asking again, not alpaca-py."""
 
-    def __init__(self, spec: AlpacaAccountSpec, key_id: SecretStr, secret_key: SecretStr) -> None:
-        keys = key_id.get_secret_value(), secret_key.get_secret_value()
-        super().__init__(*keys, paper=spec.paper, url_override=spec.base_url)
-        self._timeout = spec.timeout_s
-        self._session.hooks["response"].append(_refuse_redirect)
+    def __init__(self, timeout: float) -> None:
+        super().__init__()
+        self._timeout = timeout
 
-    def _one_request(self, method: str, url: str, opts: dict[str, Any], retry: int) -> Any:  # noqa: ARG002
-        answer = super()._one_request(method, url, {**opts, "timeout": self._timeout}, 0)
-        if answer is None and method != "DELETE":  # what is deleted has no answer, anything else must have
+    def send(self, request: PreparedRequest, *args: Any, **options: Any) -> Response:
+        """Send one request.
+
+        Raises:
+            _Refusal: if it is redirected, as it would go with the keys, or nothing but a deletion has no content.
+            BrokerTimeout: if alpaca-py would ask again.
+        """
+        answer = super().send(request, *args, **{**options, "timeout": self._timeout})
+        if MOVED <= answer.status_code < BAD_REQUEST:
+            answer.close()
+            raise _Refusal(answer.status_code, f"it sends on to {answer.headers.get('Location', 'nowhere')}")
+        if answer.status_code in DEFAULT_RETRY_EXCEPTION_CODES:
+            raise _no_answer(f"HTTP {answer.status_code}")
+        if answer.ok and not answer.content and request.method != "DELETE":
             raise _Refusal(NO_CONTENT, "it answered nothing")
         return answer
 
 
-def _refuse_redirect(response: Response, **_: Any) -> None:
-    """Nothing is sent on to another address, for it would go with the keys; alpaca-py takes it for an answer."""
-    if MOVED <= response.status_code < BAD_REQUEST:
-        response.close()
-        raise _Refusal(response.status_code, f"it sends on to {response.headers.get('Location', 'nowhere')}")
+def _client(spec: AlpacaAccountSpec, key_id: SecretStr, secret_key: SecretStr) -> TradingClient:
+    keys = key_id.get_secret_value(), secret_key.get_secret_value()
+    client = TradingClient(*keys, paper=spec.paper, url_override=spec.base_url)
+    for scheme in ("https://", "http://"):
+        client._session.mount(scheme, _Transport(spec.timeout_s))  # noqa: SLF001 - alpaca-py has no other way to limit time
+    return client
 
 
 @dataclass(frozen=True)
@@ -122,7 +134,7 @@ class AlpacaBroker:
     @classmethod
     def connect(cls, spec: AlpacaAccountSpec, key_id: SecretStr, secret_key: SecretStr) -> Self:
         """The account of two keys; nothing is asked of it yet."""
-        return cls(_Client(spec, key_id, secret_key), spec.retries + 1)
+        return cls(_client(spec, key_id, secret_key), spec.retries + 1)
 
     def holdings(self) -> Holdings:
         """What is held now as Alpaca says it: a debt is negative cash, what is sold short negative shares.

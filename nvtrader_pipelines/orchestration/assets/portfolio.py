@@ -10,6 +10,7 @@ import polars as pl
 
 from nvtrader_pipelines.desk.desk import Desk
 from nvtrader_pipelines.desk.rebalancing import rivals
+from nvtrader_pipelines.desk.row_checks import hold
 from nvtrader_pipelines.figures import account_figures, plan_figures, stages_figures
 from nvtrader_pipelines.orchestration.assets.active_policy import ACTIVE_POLICY_KEY
 from nvtrader_pipelines.orchestration.progress import ProgressLog
@@ -37,15 +38,12 @@ ORDERS_KEY = dg.AssetKey(["portfolio", "orders"])
 STATE_KEY = dg.AssetKey(["portfolio", "portfolio_state"])
 TARGET_KEY = dg.AssetKey(["portfolio", "target_weights"])
 PLAN_KEY = dg.AssetKey(["portfolio", "rebalance_plan"])
-BLOCKING = [  # what `orders` asks for; reconciliation is not among them, as the desk itself refuses
-    dg.AssetCheckKey(ORDERS_KEY, "audit_is_whole"),
-    dg.AssetCheckKey(ORDERS_KEY, "no_nan"),
-    dg.AssetCheckKey(STATE_KEY, "no_nan"),
-    dg.AssetCheckKey(TARGET_KEY, "weights_sum_to_one"),
-    dg.AssetCheckKey(TARGET_KEY, "no_nan"),
-    dg.AssetCheckKey(PLAN_KEY, "limits_hold"),
-    dg.AssetCheckKey(PLAN_KEY, "no_nan"),
-]
+CHECKED = {  # checks that hold an account from when its rows are written until they pass
+    ORDERS: ("no_nan",),
+    PORTFOLIO_STATE: ("no_nan",),
+    TARGET_WEIGHTS: ("weights_sum_to_one", "no_nan"),
+    REBALANCE_PLAN: ("limits_hold", "no_nan"),
+}
 # One at a time, as the pool allows: a run by hand lacks the tag that holds back a second run of the job `rebalance`.
 step_of_account = partial(dg.asset, group_name="portfolio", code_version="1", pool="account")
 
@@ -62,7 +60,7 @@ def orders(
     progress: dg.ResourceParam[ProgressLog],
 ) -> dg.MaterializeResult:
     """What the plan that waited made of the session: orders from drifted holdings, sells first, each placed once."""
-    require_passed(context.instance, BLOCKING, desk.account, context.run.run_id)
+    require_passed(warehouse.home, desk.account)
     trading = desk.of(warehouse)
     require_bars(trading.lake, context.run.tags.get(SESSION))
     executed(trading, progress.to(context), acknowledge=desk.acknowledge)
@@ -130,7 +128,9 @@ def of_account(desk: Desk, table: Table) -> pl.DataFrame:
 
 
 def told(desk: Desk, table: Table, extra: Mapping[str, Any]) -> dg.MaterializeResult:
-    """The report of a table of the account just mirrored, with the state of the kill switch."""
+    """Hold the account until the table's checks pass, and report its rows and the state of the kill switch."""
+    for check in CHECKED[table]:
+        hold(desk.lake.home, desk.account, f"{table.name}.{check}")
     halted = FileKillSwitch(desk.lake.home).engaged()
     switch = {"account": desk.account, "kill_switch": f"HALTED: {halted}" if halted else "not engaged"}
     return written(desk.lake, table, len(of_account(desk, table)), {**switch, **extra})

@@ -15,15 +15,15 @@ from nvtrader_pipelines.service.cli import (
     components,
     experiments,
     halt,
-    paper,
     plans,
     policies,
     portfolio,
     runs,
     scoreboard,
+    trade,
 )
 from nvtrader_pipelines.service.cli.errors import FAILED, one_sentence
-from nvtrader_pipelines.service.cli.options import EPILOG, AsJson, Form, QueryCommand, Verbose, found_home
+from nvtrader_pipelines.service.cli.options import EPILOG, AsJson, Form, Verbose, found_home
 from nvtrader_pipelines.service.cli.tables import Format, wide_console, write_rows
 
 app = typer.Typer(
@@ -39,9 +39,8 @@ app.add_typer(runs.app, name="runs")
 app.add_typer(policies.app, name="policies")
 app.command("components", epilog=EPILOG)(components.components)
 app.command("schema", epilog=EPILOG)(components.schema)
-app.command("judge", epilog=EPILOG)(scoreboard.judge)
-app.command("scoreboard", epilog=EPILOG)(scoreboard.scoreboard)
-app.command("paper", epilog=EPILOG)(paper.paper)
+app.add_typer(scoreboard.app, name="scoreboard")
+app.command("trade", epilog=EPILOG)(trade.trade)
 app.add_typer(portfolio.app, name="portfolio")
 app.add_typer(plans.app, name="plans")
 app.command("halt", epilog=EPILOG)(halt.halt)
@@ -49,7 +48,7 @@ app.command("resume", epilog=EPILOG)(halt.resume)
 
 
 @app.command(epilog=EPILOG)
-def run(
+def materialize(
     experiment: Annotated[
         list[str] | None, typer.Argument(help="Names to run; all of data/experiments if none.")
     ] = None,
@@ -57,7 +56,7 @@ def run(
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
-    """Materialise the whole graph, recomputing only what changed, and print the results."""
+    """Materialize the whole graph, recomputing only what changed, and print the results."""
     experiments.run_experiments(experiment or [], as_json=as_json, verbose=verbose)
 
 
@@ -74,7 +73,7 @@ def ui(
         raise typer.Exit(serve(found_home(), port))
 
 
-@app.command(cls=QueryCommand, epilog=EPILOG)
+@app.command(epilog=EPILOG)
 def sql(
     query: Annotated[str | None, typer.Argument(help="A query; without one, an interactive shell.")] = None,
     *,

@@ -51,7 +51,9 @@ def diagnose(home: Home) -> list[Finding]:
         Finding("experiments", str(home.experiments), "" if home.experiments.is_dir() else "missing: create it"),
         Finding("landing", str(home.landing), "" if home.landing.is_dir() else "missing: create it"),
         Finding("warehouse", str(home.warehouse) if home.warehouse.is_dir() else f"{home.warehouse} (not built yet)"),
-        Finding("views", str(home.duckdb_file) if home.duckdb_file.exists() else "none yet: run `nvtrader run`"),
+        Finding(
+            "views", str(home.duckdb_file) if home.duckdb_file.exists() else "none yet: run `nvtrader materialize`"
+        ),
         Finding("free disk", f"{free:.1f} GiB", "" if free >= NEEDED_GIB else f"less than {NEEDED_GIB} GiB: make room"),
         Finding("free memory", f"{memory:.1f} GiB", "" if memory >= NEEDED_GIB else "training needs about 2 GiB"),
     ]

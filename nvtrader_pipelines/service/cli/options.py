@@ -2,11 +2,9 @@
 
 import getpass
 import os
-import re
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from typer.core import TyperCommand, TyperGroup
 
 from nvtrader_pipelines.service.cli.tables import Format
 from nvtrader_pipelines.storage.home import Home
@@ -19,15 +17,6 @@ Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show the trace o
 Form = Annotated[Format, typer.Option("--format", "-f", help="table, csv or json.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Write JSON.")]
 Account = Annotated[str, typer.Option("--account", help="An account of data/accounts; `paper` needs no file.")]
-COMMENT = re.compile(r"--[^\s=]*\s")  # how SQL may begin, and no option does
-
-
-class QueryCommand(TyperCommand):
-    """A command whose query may begin with a comment, which else is an option that nobody knows."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the words of the command line, with a space before such a query: it is no option then."""
-        return super().parse_args(ctx, [f" {each}" if COMMENT.match(each) else each for each in args])
 
 
 def chosen_form(form: Format, *, as_json: bool) -> Format:
@@ -35,21 +24,15 @@ def chosen_form(form: Format, *, as_json: bool) -> Format:
     return Format.JSON if as_json else form
 
 
-def hand_on(context: typer.Context) -> None:
-    """Let options that are given before a command be those of the command, unless it is given them itself.
+def refuse_options_before_command(context: typer.Context) -> None:
+    """Refuse options between a group and its command: the command would act without them, on another account say.
 
     Raises:
-        typer.BadParameter: if the command has no such option.
+        typer.BadParameter: if there is one.
     """
-    group, name = context.command, context.invoked_subcommand
-    if name is None or not isinstance(group, TyperGroup) or (command := group.get_command(context, name)) is None:
-        return
-    options = {each.name: max(each.opts, key=len) for each in group.params if each.name}
-    given = [each for each in options if (source := context.get_parameter_source(each)) and source.name != "DEFAULT"]
-    strange = sorted(options[each] for each in set(given) - {each.name for each in command.params})
-    if strange:
-        raise typer.BadParameter(f"{context.command_path} {name} has no {' and no '.join(strange)}; leave it out")
-    context.default_map = {name: {each: context.params[each] for each in given}}
+    sources = [context.get_parameter_source(name) for name in context.params]
+    if context.invoked_subcommand and any(source and source.name != "DEFAULT" for source in sources):
+        raise typer.BadParameter(f"give the options of {context.invoked_subcommand} after it")
 
 
 def found_home() -> Home:

@@ -15,8 +15,8 @@ from nvtrader_pipelines.service.cli.options import (
     Verbose,
     chosen_form,
     found_home,
-    hand_on,
     person,
+    refuse_options_before_command,
 )
 from nvtrader_pipelines.service.cli.tables import Format, wide_console, write_rows
 from nvtrader_pipelines.storage.home import Home
@@ -41,7 +41,7 @@ def plans(
     verbose: Verbose = False,
 ) -> None:
     """List every plan, the newest first; or do something with one."""
-    hand_on(context)
+    refuse_options_before_command(context)
     if context.invoked_subcommand is None:
         list_(account=account, form=form, as_json=as_json, verbose=verbose)
 
@@ -56,7 +56,7 @@ def list_(
     with one_sentence(verbose=verbose):
         rows = listed_plans(_records(found_home(), account))
         if chosen_form(form, as_json=as_json) is Format.TABLE and rows.is_empty():
-            wide_console().print("no plan yet: nvtrader paper", style="dim", highlight=False)
+            wide_console().print("no plan yet: nvtrader trade", style="dim", highlight=False)
         else:
             write_rows(rows, chosen_form(form, as_json=as_json))
 

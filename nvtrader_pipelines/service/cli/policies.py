@@ -7,7 +7,14 @@ from typing import Annotated, Any
 import typer
 
 from nvtrader_pipelines.service.cli.errors import one_sentence
-from nvtrader_pipelines.service.cli.options import EPILOG, AsJson, Verbose, found_home, hand_on, person
+from nvtrader_pipelines.service.cli.options import (
+    EPILOG,
+    AsJson,
+    Verbose,
+    found_home,
+    person,
+    refuse_options_before_command,
+)
 
 app = typer.Typer(help="Trained policies: their cards, the one that trades, and the promotion gate.", epilog=EPILOG)
 Policy = Annotated[
@@ -25,7 +32,7 @@ def policies(
     context: typer.Context, *, everything: All = False, as_json: AsJson = False, verbose: Verbose = False
 ) -> None:
     """List every trained policy, the latest first, and mark the one that trades; or do something with one."""
-    hand_on(context)
+    refuse_options_before_command(context)
     if context.invoked_subcommand is None:
         list_(everything=everything, as_json=as_json, verbose=verbose)
 

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nvtrader_pipelines.service.cli.errors import one_sentence
-from nvtrader_pipelines.service.cli.options import EPILOG, Account, AsJson, Verbose, found_home, hand_on, person
+from nvtrader_pipelines.service.cli.options import (
+    EPILOG,
+    Account,
+    AsJson,
+    Verbose,
+    found_home,
+    person,
+    refuse_options_before_command,
+)
 from nvtrader_pipelines.service.cli.tables import print_line, print_lines, print_part
 
 if TYPE_CHECKING:
@@ -23,13 +31,15 @@ def portfolio(
     context: typer.Context, account: Account = "paper", *, as_json: AsJson = False, verbose: Verbose = False
 ) -> None:
     """Show where an account stands: positions, cash, equity, the last plan, what waits, whether trading is stopped."""
-    hand_on(context)
+    refuse_options_before_command(context)
     if context.invoked_subcommand is None:
         _show(account, as_json=as_json, verbose=verbose)
 
 
-@app.command(epilog=EPILOG)
-def accept(reason: Why, account: Account = "paper", *, as_json: AsJson = False, verbose: Verbose = False) -> None:
+@app.command("accept-differences", epilog=EPILOG)
+def accept_differences(
+    reason: Why, account: Account = "paper", *, as_json: AsJson = False, verbose: Verbose = False
+) -> None:
     """Take what an account holds as it is, where it differs from what was expected; it then trades on."""
     from nvtrader_pipelines.desk.desk import Desk
     from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
@@ -87,7 +97,7 @@ def print_standing(document: Mapping[str, Any]) -> None:
         if active
         else "none: nvtrader policies activate NAME",
         **({"it may trade": active["may_trade"], "a newer run": active["newer"] or ""} if active else {}),
-        **(_book_lines(document) if "session" in document else {"session": "not opened yet: nvtrader paper"}),
+        **(_book_lines(document) if "session" in document else {"session": "not opened yet: nvtrader trade"}),
         "last plan": _plan_line(document["last_plan"]),
         "waits for you": ", ".join(document["waiting"]),
         "open orders": ", ".join(document["open_orders"]),
@@ -127,7 +137,7 @@ def _reconciliation_line(document: Mapping[str, Any]) -> str:
     found, accepted = "; ".join(document["differences"]), document["accepted"]
     if accepted:
         return f"differs: {found}; accepted by {accepted['by']}: {accepted['reason']}"
-    return f"DIFFERS: {found}; nothing trades on until it is put right, or: nvtrader portfolio accept"
+    return f"DIFFERS: {found}; nothing trades on until it is put right, or: nvtrader portfolio accept-differences"
 
 
 def _plan_line(plan: Mapping[str, Any] | None) -> str:

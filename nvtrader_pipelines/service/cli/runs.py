@@ -1,4 +1,4 @@
-"""`nvtrader runs`: list, show, compare, replay, and carry on as a paper account."""
+"""`nvtrader runs`: list, show, compare, replay, and walk forward over sessions since the tests."""
 
 import json
 import sys
@@ -10,7 +10,15 @@ from uuid import uuid4
 import typer
 
 from nvtrader_pipelines.service.cli.errors import one_sentence
-from nvtrader_pipelines.service.cli.options import EPILOG, AsJson, Form, Verbose, chosen_form, found_home, hand_on
+from nvtrader_pipelines.service.cli.options import (
+    EPILOG,
+    AsJson,
+    Form,
+    Verbose,
+    chosen_form,
+    found_home,
+    refuse_options_before_command,
+)
 from nvtrader_pipelines.service.cli.tables import Format, print_part, wide_console, write_rows
 from nvtrader_pipelines.storage.home import Home
 
@@ -28,7 +36,7 @@ def runs(
     context: typer.Context, *, form: Form = Format.TABLE, as_json: AsJson = False, verbose: Verbose = False
 ) -> None:
     """List every run, newest first, with its net Sharpe ratio; or do something with one."""
-    hand_on(context)
+    refuse_options_before_command(context)
     if context.invoked_subcommand is None:
         list_(form=form, as_json=as_json, verbose=verbose)
 
@@ -127,13 +135,13 @@ def replay(
 
 
 @app.command(epilog=EPILOG)
-def paper(run: Prefix, *, as_json: AsJson = False, verbose: Verbose = False) -> None:
+def forward(run: Prefix, *, as_json: AsJson = False, verbose: Verbose = False) -> None:
     """Walk a run's last policies on over every session since its tests, as one more run; no order is placed.
 
-    It tells whether a policy has held up since, and keeps no account. `nvtrader paper` trades: the active policy, by
+    It tells whether a policy has held up since, and keeps no account. `nvtrader trade` trades: the active policy, by
     plans that compliance looks at, orders and an account that goes on.
     """
-    from nvtrader_pipelines.runs.launch import paper_run
+    from nvtrader_pipelines.runs.launch import forward_run
     from nvtrader_pipelines.runs.lifecycle import Launch
     from nvtrader_pipelines.service.documents.run_facts import trained_run
     from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
@@ -142,7 +150,7 @@ def paper(run: Prefix, *, as_json: AsJson = False, verbose: Verbose = False) -> 
         home = found_home()
         lake, ledger = Warehouse(home), _ledger(home)
         run_id = trained_run(lake, ledger, run).run_id
-        _execute(home, paper_run(lake, ledger, run_id, Launch(uuid4().hex)), as_json=as_json)
+        _execute(home, forward_run(lake, ledger, run_id, Launch(uuid4().hex)), as_json=as_json)
 
 
 def _ledger(home: Home) -> "Ledger":
@@ -180,7 +188,7 @@ def _execute(home: Home, steps: "Iterable[Progress]", *, as_json: bool) -> None:
     if as_json:
         _write_json({"run": run.model_dump(mode="json"), "figures": verdict.to_dicts()})
         return
-    if run.kind == "paper":
+    if run.kind == "forward":
         told = ledger.events(run_id).filter(pl.col("task_id") == run.task_id, pl.col("stage").is_in(OF_AN_ACCOUNT))
         print_part("the account", stages(told).drop("fold", "seed"), "no session since the tests")
     print_figures(verdict)

@@ -1,4 +1,4 @@
-"""`nvtrader judge` and `nvtrader scoreboard`: judge everybody, and show where they stand."""
+"""`nvtrader scoreboard`: the ranking of every entrant; `update` scores entrants again."""
 
 import json
 import sys
@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from nvtrader_pipelines.service.cli.errors import one_sentence
-from nvtrader_pipelines.service.cli.options import AsJson, Verbose, found_home
+from nvtrader_pipelines.service.cli.options import EPILOG, AsJson, Verbose, found_home, refuse_options_before_command
 from nvtrader_pipelines.service.cli.tables import cell, wide_console
 
 if TYPE_CHECKING:
@@ -29,8 +29,12 @@ LEGEND = (
 )
 
 
-def judge(*, as_json: AsJson = False, verbose: Verbose = False) -> None:
-    """Judge every entrant on common sessions: runs, baselines, and the files of data/entrants."""
+app = typer.Typer(help="Every entrant on common sessions, ranked like with like.", epilog=EPILOG)
+
+
+@app.command(epilog=EPILOG)
+def update(*, as_json: AsJson = False, verbose: Verbose = False) -> None:
+    """Score every entrant on common sessions: runs, baselines, and the files of data/entrants."""
     from nvtrader_pipelines.scoreboard.cards import judge_all, rank
     from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
     from nvtrader_pipelines.storage.ledger import Ledger
@@ -48,13 +52,18 @@ def judge(*, as_json: AsJson = False, verbose: Verbose = False) -> None:
             console.print(f"new scorecards: {judged.n_new}, in {home.scorecards}", soft_wrap=True, highlight=False)
 
 
+@app.callback(invoke_without_command=True, epilog=EPILOG)
 def scoreboard(
+    context: typer.Context,
     *,
     history: Annotated[str | None, typer.Option(metavar="NAME", help="Every judgement of one entrant.")] = None,
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
-    """Show where every entrant of the last judgement stands, like with like."""
+    """Show the ranking of every entrant as of the last update, like with like."""
+    refuse_options_before_command(context)
+    if context.invoked_subcommand is not None:
+        return
     from nvtrader_pipelines.scoreboard.cards import history_of, scoreboard_of
     from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 

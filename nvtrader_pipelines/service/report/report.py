@@ -112,7 +112,7 @@ def shown_value(finding: Finding) -> str:
 def lead(evidence: Evidence, found: Sequence[Finding]) -> str:
     """What came out, in a sentence or two."""
     if evidence.runs.is_empty():
-        return "No run is complete yet: nvtrader run."
+        return "No run is complete yet: nvtrader materialize."
     until = f"{evidence.runs['finished_at'].max():%Y-%m-%d}"
     runs, experiments = (
         counted(len(evidence.runs), "completed run"),
@@ -120,7 +120,7 @@ def lead(evidence: Evidence, found: Sequence[Finding]) -> str:
     )
     judged = f"{runs} of {experiments}, the last of {until}."
     if not found:
-        return f"{judged} They are not yet judged beside one another: nvtrader run."
+        return f"{judged} They are not yet judged beside one another: nvtrader materialize."
     if all(each.passed for each in found):
         return (
             f"{judged} The best ranked passes both limits: a probability of at least {LEAST_DEFLATED} of more than the "

@@ -36,7 +36,7 @@ from nvtrader_pipelines.storage.tables import (
     VALIDATION,
 )
 
-RUN = "nvtrader run"
+RUN = "nvtrader materialize"
 MINUS, UNKNOWN = "\u2212", "\u2013"
 
 

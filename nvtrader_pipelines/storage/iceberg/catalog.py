@@ -71,7 +71,7 @@ def missing_file(home: Home, table: Table, error: FileNotFoundError) -> StorageE
     named = re.search(r"/[^'\"\n]*?\.(parquet|avro|json)", str(error))
     return StorageError(
         f"{table.name} misses the file {named.group() if named else error}; the warehouse was moved or files were "
-        f"deleted: put it back where it was built, or remove {home.warehouse} and run `nvtrader run`"
+        f"deleted: put it back where it was built, or remove {home.warehouse} and run `nvtrader materialize`"
     )
 
 
@@ -81,7 +81,7 @@ def _require_home(home: Home, table: Table, found: IcebergTable) -> None:
     if not place.resolve().is_relative_to(home.iceberg.resolve()):
         raise StorageError(
             f"{table.name} was built at {place}, outside {home.iceberg}; a warehouse cannot be moved or copied: "
-            f"put it back where it was built, or remove {home.warehouse} and run `nvtrader run`"
+            f"put it back where it was built, or remove {home.warehouse} and run `nvtrader materialize`"
         )
 
 

@@ -74,7 +74,7 @@ class Ledger:
         if row is None:
             raise StorageError(
                 f"experiment {partition_key} is not registered; put its YAML into {self._home.experiments} "
-                "and let the experiment_file sensor or `nvtrader run` register it"
+                "and let the experiment_file sensor or `nvtrader materialize` register it"
             )
         return _spec(partition_key, row.spec_hash, row.content)
 

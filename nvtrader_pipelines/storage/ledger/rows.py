@@ -11,7 +11,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict
 from nvtrader_pipelines.experiments.identity import run_code
 from nvtrader_pipelines.experiments.plan import RunPlan
 
-RunKind = Literal["train", "evaluate", "walk_forward", "replay", "paper"]
+RunKind = Literal["train", "evaluate", "walk_forward", "replay", "forward"]
 Ending = Literal["done", "failed", "interrupted"]
 RunStatus = Literal["running", "done", "failed", "interrupted"]
 JSON_COLUMNS = ("snapshot_ids", "seeds", "metrics")

@@ -11,7 +11,7 @@ RUNS = Table(
         """
         experiment string name of the experiment
         partition_key string name@hash8
-        kind string walk_forward, replay or paper
+        kind string walk_forward, replay or forward
         parent_run_id string the run whose policies were replayed or carried on; null for a walk_forward
         window_first date first session of the test windows
         window_last date last session of the test windows
@@ -50,7 +50,7 @@ TRAJECTORIES = Table(
     + STEP
     + columns_of(
         """
-        phase string train (a sampled episode of a training), test, replay or paper
+        phase string train (a sampled episode of a training), test, replay or forward
         seed int seed of the policy that decided; null for averages and baselines
         episode int 0 for a walk through test windows; the number of the sampled episode in training
         """

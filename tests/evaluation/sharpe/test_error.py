@@ -6,14 +6,11 @@ import pytest
 from statsmodels.regression.linear_model import OLS
 
 from nvtrader_pipelines.evaluation.sharpe.error import (
-    aggregated_sharpe_ratio,
-    aggregation_factor,
-    autocorrelations,
     gmm_standard_error,
     iid_standard_error,
-    mertens_standard_error,
     newey_west_lags,
 )
+from nvtrader_pipelines.evaluation.sharpe.inference import sharpe_moments, sharpe_ratio_error
 from nvtrader_pipelines.evaluation.statistics import UndefinedStatisticError, sharpe_ratio
 
 GOLDEN = json.loads(
@@ -21,23 +18,12 @@ GOLDEN = json.loads(
 )
 SERIES = {name: (np.array(case["returns"]), case["lo_2002"]) for name, case in GOLDEN["series"].items()}
 LO = GOLDEN["lo_2002"]
-CELLS = [
-    (int(percent), LO["q"][i], printed, LO["full_precision"][percent][i])
-    for percent, row in LO["table"].items()
-    for i, printed in enumerate(row)
-]
 LAGS = (0, 3, 8, 20)
 
 
-@pytest.mark.parametrize(("percent", "n_periods", "printed", "computed"), CELLS)
-def test_lo_2002_table_2(percent, n_periods, printed, computed):
-    found = aggregation_factor((percent / 100.0) ** np.arange(1.0, n_periods), n_periods)
-    assert found == pytest.approx(computed, rel=1e-12)
-    assert round(found, 2) == printed
-
-
-def test_lo_2002_table_2_has_60_cells():
-    assert len(CELLS) == 60
+def mertens_standard_error(returns):
+    """The error of `sharpe_ratio_error`, over T instead of T - 1."""
+    return sharpe_ratio_error(sharpe_moments(returns)) * np.sqrt(1.0 - 1.0 / len(returns))
 
 
 def test_lo_2002_table_1():
@@ -55,36 +41,6 @@ def test_standard_errors_of_real_returns(series):
     assert mertens_standard_error(returns) == pytest.approx(expected["se_mertens_T"], rel=1e-12)
     for n_lags in LAGS:
         assert gmm_standard_error(returns, n_lags) == pytest.approx(expected[f"se_gmm_NW_lag{n_lags}"], rel=1e-12)
-
-
-@pytest.mark.parametrize("series", SERIES)
-def test_aggregation_of_real_returns(series):
-    returns, expected = SERIES[series]
-    np.testing.assert_allclose(autocorrelations(returns, 5), expected["acf_1_to_5"], rtol=1e-10)
-    for q in (5, 21, 63, 252):
-        factor = aggregation_factor(autocorrelations(returns, q - 1), q)
-        assert factor == pytest.approx(expected["eta"][str(q)], rel=1e-11)
-        assert aggregated_sharpe_ratio(returns, q, q - 1) == pytest.approx(expected["sr_q"][str(q)], rel=1e-11)
-        assert aggregation_factor(np.zeros(0), q) == pytest.approx(expected["sqrt_q"][str(q)], rel=1e-14)
-
-
-@pytest.mark.parametrize("series", SERIES)
-def test_a_library_that_leaves_out_the_last_lag_is_a_truncation_at_it(series):
-    returns, expected = SERIES[series]
-    for q, factor in expected["pypbo_factor_with_off_by_one"].items():
-        assert aggregation_factor(autocorrelations(returns, int(q) - 2), int(q)) == pytest.approx(factor, rel=1e-11)
-
-
-def test_truncation_keeps_noise_out_of_an_annual_ratio():
-    returns, _ = SERIES["EW20"]
-    independent, whole = sharpe_ratio(returns), aggregated_sharpe_ratio(returns, 252, 251)
-    assert abs(aggregated_sharpe_ratio(returns) / independent - 1.0) < 0.5 * abs(whole / independent - 1.0)
-
-
-def test_lags_that_are_not_given_count_as_zero_and_those_from_q_on_have_no_part():
-    few = np.array([0.3, 0.1])
-    assert aggregation_factor(np.append(few, np.zeros(9)), 12) == aggregation_factor(few, 12)
-    assert aggregation_factor(np.array([0.3, 0.9, -0.9]), 2) == aggregation_factor(np.array([0.3]), 2)
 
 
 def test_the_error_with_lags_is_that_of_a_regression_on_a_constant():
@@ -125,51 +81,25 @@ def test_errors_cover_the_true_ratio_of_autocorrelated_returns_as_often_as_they_
     assert naive < 0.85
 
 
-@pytest.mark.parametrize(
-    "statistic", [mertens_standard_error, gmm_standard_error, lambda returns: autocorrelations(returns, 1)]
-)
-class TestBadReturns:
-    def test_that_never_vary(self, statistic):
-        with pytest.raises(UndefinedStatisticError, match=r"returns that vary, but all 50 are 0\.01"):
-            statistic(np.full(50, 0.01))
-
-    def test_that_are_missing(self, statistic):
-        with pytest.raises(ValueError, match="finite"):
-            statistic(np.array([0.01, np.nan, 0.02]))
-
-    def test_that_are_too_few(self, statistic):
-        with pytest.raises(ValueError, match="at least 2"):
-            statistic(np.array([0.01]))
+def test_gmm_standard_error_constant_returns_is_undefined():
+    with pytest.raises(UndefinedStatisticError):
+        gmm_standard_error(np.full(50, 0.01))
 
 
-def test_more_lags_than_returns_are_refused():
-    returns = np.array([0.01, -0.02, 0.03])
-    for statistic in (gmm_standard_error, autocorrelations):
-        with pytest.raises(ValueError, match="3 lags need at least 4 returns"):
-            statistic(returns, 3)
+@pytest.mark.parametrize("returns", [np.array([0.01, np.nan, 0.02]), np.array([0.01])])
+def test_gmm_standard_error_missing_or_too_few_returns_raises(returns):
+    with pytest.raises(ValueError, match="needs"):
+        gmm_standard_error(returns)
 
 
-def test_lags_are_not_negative():
-    for statistic in (gmm_standard_error, autocorrelations):
-        with pytest.raises(ValueError, match="a number of lags is 0 or more, but is -1"):
-            statistic(np.array([0.01, -0.02, 0.03]), -1)
+@pytest.mark.parametrize("n_lags", [3, -1])
+def test_gmm_standard_error_impossible_lags_raises(n_lags):
+    with pytest.raises(ValueError, match="lags"):
+        gmm_standard_error(np.array([0.01, -0.02, 0.03]), n_lags)
 
 
 def test_two_returns_have_an_error_that_is_a_number():
     assert gmm_standard_error(np.array([0.01, -0.02])) > 0.0
-
-
-def test_autocorrelations_that_leave_no_variance_are_refused():
-    with pytest.raises(UndefinedStatisticError, match="give fewer lags"):
-        aggregation_factor(np.array([-0.9]), 12)
-
-
-def test_what_is_no_autocorrelation_is_refused():
-    for wrong in (np.array([1.5]), np.array([np.nan])):
-        with pytest.raises(ValueError, match="within"):
-            aggregation_factor(wrong, 12)
-    with pytest.raises(ValueError, match="one period or more"):
-        aggregation_factor(np.array([0.1]), 0)
 
 
 def test_a_ratio_of_no_periods_has_no_error():

@@ -14,6 +14,7 @@ from nvtrader_pipelines.portfolio.pipeline.limits import (
 )
 from nvtrader_pipelines.portfolio.pipeline.stage import one_way
 from tests.contracts.families import simplex
+from tests.evaluation.golden import golden
 from tests.execution.plans import a_plan
 from tests.markets import synthetic_panel
 from tests.panels import INELIGIBLE, eventful_panel
@@ -189,3 +190,10 @@ def test_a_restriction_turns_over_no_more_and_breaks_no_limit(seed):
     assert (bound[[1, 3]] <= held[[1, 3]]).all()
     assert (bound[:-1] <= free[:-1]).all()
     assert one_way(held, bound) <= one_way(held, free) + 1e-12
+
+
+def test_one_way_is_half_of_two_sided_turnover_from_drifted_weights():
+    trade = golden("performance_metrics")["turnover"]
+    drifted, target = np.array(trade["drifted"]), np.array(trade["w_target"])
+    assert one_way(drifted, target) == pytest.approx(trade["one_sided_half"], rel=1e-14)
+    assert 2.0 * one_way(drifted, target) == pytest.approx(trade["two_sided_vs_drifted"], rel=1e-14)

@@ -20,11 +20,23 @@ from tests.homes import NVTRADER, environment, nvtrader, small_home
 from tests.service.cli.words import is_one_sentence
 
 COMMANDS = (
-    *("run", "ui", "sql", "tables", "runs", "experiments", "components", "schema", "doctor", "report", "judge"),
-    *("scoreboard", "policies", "paper", "portfolio", "plans", "halt", "resume"),
+    *(
+        "materialize",
+        "ui",
+        "sql",
+        "tables",
+        "runs",
+        "experiments",
+        "components",
+        "schema",
+        "doctor",
+        "report",
+        "scoreboard",
+    ),
+    *("scoreboard", "policies", "trade", "portfolio", "plans", "halt", "resume"),
 )
 OF_EXPERIMENTS = [("experiments", name) for name in ("new", "list", "diff", "run")]
-OF_RUNS = [("runs", name) for name in ("list", "show", "compare", "replay", "paper")]
+OF_RUNS = [("runs", name) for name in ("list", "show", "compare", "replay", "forward")]
 OF_PLANS = [("plans", name) for name in ("list", "show", "approve", "override", "reject")]
 SINGLE = [(name,) for name in COMMANDS if name != "experiments"]
 QUICKSTART = " ".join((Path(__file__).parents[3] / "docs" / "quickstart.md").read_text().split())
@@ -63,7 +75,7 @@ def test_every_command_explains_itself_and_its_exit_codes(command):
 @pytest.mark.parametrize(
     "arguments",
     [
-        *[("nonsense",), ("run", "--nonsense"), ("sql", "--format", "xml"), ("ui", "--port", "0")],
+        *[("nonsense",), ("materialize", "--nonsense"), ("sql", "--format", "xml"), ("ui", "--port", "0")],
         *[("sql", "--fromat", "json"), ("sql", "--jsn"), ("sql", "SELECT 1", "--format=a b")],
     ],
 )
@@ -133,10 +145,9 @@ def test_doctor_says_what_is_missing(empty):
     [
         (("run",), "there is no experiment in"),
         (("run", "huge"), "there is no experiment in"),
-        (("sql", "SELECT 1"), "run `nvtrader run` first"),
-        (("sql", "-- a comment\nSELECT 1", "--format", "json"), "run `nvtrader run` first"),
-        (("sql", "--", "--a comment\nSELECT 1"), "run `nvtrader run` first"),
-        (("sql",), "run `nvtrader run` first"),
+        (("sql", "SELECT 1"), "run `nvtrader materialize` first"),
+        (("sql", "--", "--a comment\nSELECT 1"), "run `nvtrader materialize` first"),
+        (("sql",), "run `nvtrader materialize` first"),
     ],
 )
 def test_a_home_with_nothing_in_it_is_answered_with_what_to_do(empty, arguments, words):
@@ -150,7 +161,7 @@ def test_a_home_with_nothing_in_it_is_answered_with_what_to_do(empty, arguments,
     "command",
     [
         *[("run",), ("ui",), ("sql", "SELECT 1"), ("tables",), ("runs",), ("doctor",)],
-        *[("paper",), ("portfolio",), ("plans",), ("plans", "approve", "x"), ("halt",), ("resume",)],
+        *[("trade",), ("portfolio",), ("plans",), ("plans", "approve", "x"), ("halt",), ("resume",)],
         *[("experiments", "list"), ("experiments", "new", "x"), ("runs", "show", "x"), ("runs", "replay", "x")],
     ],
     ids=" ".join,
@@ -185,7 +196,7 @@ def test_the_trace_is_shown_when_asked_for(invoke):
 def test_a_wrong_document_ends_with_3_and_a_failing_step_with_1_in_its_own_words(tmp_path, command, forked):
     home = small_home(tmp_path / "home")
     home.market_file.write_text("sources:\n  - kind: landng\n")
-    found = command(home)("run", "--json")
+    found = command(home)("materialize", "--json")
     assert found.exit_code == BAD_INPUT
     assert is_one_sentence(found.stderr), found.stderr
     assert "market.yaml is no valid market" in found.stderr
@@ -193,7 +204,7 @@ def test_a_wrong_document_ends_with_3_and_a_failing_step_with_1_in_its_own_words
     home.market_file.write_text("sources:\n  - kind: landing\n")
     home.warehouse.mkdir(exist_ok=True)
     home.deliveries.write_text("a file where a folder must be")
-    found = nvtrader(home, "run", "--json", "--verbose", command=forked)
+    found = nvtrader(home, "materialize", "--json", "--verbose", command=forked)
     assert found.returncode == FAILED
     assert found.stdout == ""
     assert "error: market: bronze__bars failed: FileExistsError" in found.stderr

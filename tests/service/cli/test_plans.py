@@ -22,7 +22,7 @@ def invoke(home, command):
 
 
 def test_without_a_plan_the_list_says_what_to_do(invoke):
-    assert invoke("plans").stdout == "no plan yet: nvtrader paper\n"
+    assert invoke("plans").stdout == "no plan yet: nvtrader trade\n"
     assert json.loads(invoke("plans", "--json").stdout) == []
 
 

@@ -84,7 +84,7 @@ def test_policies_that_must_be_run_again_are_counted_and_listed_only_where_asked
 
 
 def test_a_home_without_policies_says_what_to_do(tmp_path, command):
-    assert command(tmp_path)("policies").stdout == "no trained policy yet: nvtrader run\n"
+    assert command(tmp_path)("policies").stdout == "no trained policy yet: nvtrader materialize\n"
     assert json.loads(command(tmp_path)("policies", "--json").stdout) == {
         "policies": [],
         "newer": None,

@@ -5,7 +5,7 @@ import pytest
 
 from nvtrader_pipelines.execution.audit import plan_event
 from nvtrader_pipelines.service.cli.errors import BAD_INPUT, USAGE
-from nvtrader_pipelines.service.cli.paper import require_history
+from nvtrader_pipelines.service.cli.trade import require_history
 from nvtrader_pipelines.storage.account_book import book_path
 from nvtrader_pipelines.storage.audit_log import JsonlAudit
 from nvtrader_pipelines.storage.home import Home
@@ -33,7 +33,7 @@ def test_an_account_that_never_opened_says_what_to_do(invoke):
     assert lines(found.stdout) == [
         "account paper (paper)",
         "active policy none: nvtrader policies activate NAME",
-        "session not opened yet: nvtrader paper",
+        "session not opened yet: nvtrader trade",
         "last plan none yet",
         "kill switch not engaged",
     ]
@@ -66,7 +66,7 @@ def test_an_account_is_shown_in_shares_and_weights_with_what_waits(home, invoke)
 
 def test_an_account_whose_book_is_lost_is_not_told_of_as_one_that_never_opened(home, invoke):
     JsonlAudit(home).append([plan_event("proposed", keep(home, plan()), AT, "desk")])
-    for words in (("portfolio",), ("paper", "--to", str(SESSION))):
+    for words in (("portfolio",), ("trade", "--to", str(SESSION))):
         found = invoke(*words)
         assert (found.exit_code, found.stdout) == (BAD_INPUT, "")
         assert "that of paper lacks the state of 2024-01-02 and 0 more: it is lost" in found.stderr
@@ -95,28 +95,11 @@ def test_an_account_of_a_name_that_is_not_there_is_refused(invoke):
 
 
 @pytest.mark.parametrize(
-    "words", [("--account", "other", "accept"), ("--account", "paper", "accept", "--account", "other")]
+    "words",
+    [("portfolio", "--account", "other", "accept-differences", "--reason", "I looked"), ("plans", "--json", "list")],
 )
-def test_an_account_named_before_a_command_is_the_one_it_is_for(home, invoke, words):
-    home.accounts.mkdir(parents=True)
-    (home.accounts / "other.yaml").write_text("kind: paper\n")
-    found = invoke("portfolio", *words, "--reason", "I looked")
-    assert found.exit_code == BAD_INPUT
-    assert "other" in found.stderr
-    assert "paper" not in found.stderr.replace("nvtrader paper", "")
-
-
-def test_an_option_before_a_command_that_does_not_have_it_is_wrong_usage(invoke):
-    assert "there is no account 'papr'" in invoke("plans", "--account", "papr", "list").stderr
-    found = invoke("plans", "--account", "papr", "show", "ab")
-    assert found.exit_code == USAGE
-    assert "plans show has no --account; leave it out" in " ".join(found.stderr.split())
-
-
-def test_json_that_is_asked_for_before_a_command_is_written(home, invoke):
-    keep(home, plan())
-    assert json.loads(invoke("plans", "--json", "list").stdout) == json.loads(invoke("plans", "list", "--json").stdout)
-    assert json.loads(invoke("plans", "--format", "json", "list").stdout)
+def test_options_before_a_command_are_wrong_usage(invoke, words):
+    assert invoke(*words).exit_code == USAGE
 
 
 def test_a_corrupt_pointer_is_told_here_and_by_the_doctor(home, invoke):

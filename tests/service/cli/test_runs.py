@@ -69,7 +69,7 @@ def test_runs_in_csv_are_as_wide(invoke, run):
 
 
 def test_a_home_without_runs_says_what_to_do(tmp_path, command):
-    assert command(tmp_path)("runs").stdout == "no run yet: nvtrader run\n"
+    assert command(tmp_path)("runs").stdout == "no run yet: nvtrader materialize\n"
     assert json.loads(command(tmp_path)("runs", "--json").stdout) == []
 
 
@@ -116,7 +116,7 @@ def test_a_run_without_a_verdict_can_be_shown(crowded, command):
         (("show", "zz"), "no run's id begins with 'zz', and no experiment of that name was run; see `nvtrader runs`"),
         (("show", "aa"), "2 runs begin with 'aa' (aa11"),
         (("replay", "aa11"), "its policies are not all trained; `nvtrader experiments run tiny` goes on with it"),
-        (("paper", "tiny"), "its policies are not all trained; `nvtrader experiments run tiny` goes on with it"),
+        (("forward", "tiny"), "its policies are not all trained; `nvtrader experiments run tiny` goes on with it"),
         (("compare", "aa11"), "a comparison needs two runs or more"),
         (("compare", "aa11", "aa110"), "one is named twice"),
         (("compare", "aa11", "zz"), "no run's id begins with 'zz'"),
@@ -238,11 +238,11 @@ def test_a_window_that_cannot_be_replayed_is_refused_and_leaves_no_run(swept_hom
 
 @pytest.mark.slow
 def test_a_paper_account_tells_its_last_signal_and_is_one_run_however_often(sweep, swept_run):
-    told = sweep("runs", "paper", FREE)
+    told = sweep("runs", "forward", FREE)
     assert told.exit_code == 0
     account = told.stdout.partition("\nthe account\n")[2]
     assert "signal.emitted" in account
     assert "2018-01-02: order for the next fill" in account
-    first, again = (json.loads(sweep("runs", "paper", FREE, "--json").stdout)["run"] for _ in range(2))
+    first, again = (json.loads(sweep("runs", "forward", FREE, "--json").stdout)["run"] for _ in range(2))
     assert first["run_id"] == again["run_id"]
-    assert (first["kind"], first["parent_run_id"]) == ("paper", swept_run.run_id)
+    assert (first["kind"], first["parent_run_id"]) == ("forward", swept_run.run_id)

@@ -33,7 +33,7 @@ def test_what_looks_like_markup_is_shown_as_it_is(tmp_path, command):
     home.entrants.mkdir(parents=True, exist_ok=True)
     (home.entrants / "odd[b].yaml").write_text("kind: weights")
     (home.entrants / "even.yaml").write_text("kind: run\nrun: '[/b]'")
-    assert command(home)("judge").exit_code == 0
+    assert command(home)("scoreboard", "update").exit_code == 0
     odd, even = (command(home)("scoreboard", "--history", name) for name in ("odd[b]", "even"))
     assert (odd.exit_code, even.exit_code) == (0, 0)
     assert "odd[b]: every judgement" in odd.stdout
@@ -52,4 +52,4 @@ def test_before_anybody_was_judged_the_command_says_what_to_run(tmp_path, comman
     found = command(small_home(tmp_path / "home"))(*arguments)
     assert found.exit_code == BAD_INPUT
     assert is_one_sentence(found.stderr)
-    assert "`nvtrader run`" in found.stderr
+    assert "`nvtrader materialize`" in found.stderr

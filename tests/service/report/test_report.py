@@ -160,10 +160,10 @@ def test_an_empty_home_is_told_what_to_run_for_every_part(empty, command):
     assert found.exit_code == 0, found.stderr
     *missing, path = found.stdout.splitlines()
     assert path == str(empty.report)
-    assert all(line.endswith(": nvtrader run") for line in missing)
+    assert all(line.endswith(": nvtrader materialize") for line in missing)
     page = Page(empty.report.read_text())
     assert "No run is complete yet" in page.text
-    assert page.text.count("Nothing yet: run nvtrader run.") == len(missing) == len(NEEDED)
+    assert page.text.count("Nothing yet: run nvtrader materialize.") == len(missing) == len(NEEDED)
     assert set(page.ids) == {*PARTS, "reading"}
 
 

@@ -34,7 +34,7 @@ def listed_plans(records: Mapping[str, PlanRecord]) -> pl.DataFrame:
             "session": record.plan.session,
             "status": record.status,
             "policy": record.plan.policy,
-            "turnover": turnover(record.plan),
+            "turnover": record.plan.turnover,
             **findings_by_level(record),
             "by": record.decided_by,
             "reason": record.reason,
@@ -49,11 +49,6 @@ def findings_by_level(record: PlanRecord) -> dict[str, int]:
     return {level: sum(finding.level == level for finding in record.findings) for level in LEVELS}
 
 
-def turnover(plan: RebalancePlan) -> float:
-    """Half the sum of absolute changes from what was held to what is wanted, cash included."""
-    return 0.5 * sum(abs(target - held) for target, held in zip(plan.target, plan.held, strict=True))
-
-
 def print_plan(record: PlanRecord) -> None:
     """Everything of one plan, part by part."""
     plan = record.plan
@@ -64,7 +59,7 @@ def print_plan(record: PlanRecord) -> None:
         "status": record.status,
         "policy": f"{plan.policy} of run {plan.run_id} ({plan.partition_key})",
         "fold and seeds": f"{plan.fold}; {', '.join(map(str, plan.seeds))}",
-        "one-way turnover": f"{turnover(plan):.1%}",
+        "one-way turnover": f"{plan.turnover:.1%}",
         "cut by a limit": "yes" if plan.truncated else "no",
         "decided by": record.decided_by or "",
         "reason": record.reason,

@@ -29,7 +29,7 @@ def print_library(library: Library, newer: str | None, *, everything: bool) -> N
         write_rows(pl.DataFrame([_line(card) for card in shown]), Format.TABLE)
         _say(LEGEND, "dim")
     if not library.cards:
-        _say("no trained policy yet: nvtrader run", "dim")
+        _say("no trained policy yet: nvtrader materialize", "dim")
     for card in shown:
         _say_state(card)
     if newer:
@@ -63,7 +63,7 @@ def print_card(card: LibraryCard, promotions: pl.DataFrame) -> None:
     for name, value in _facts(card).items():
         _say(f"{name:<16} {value}")
     scores = [_score(card.policy, row) for row in card.scores] + [_score(row["policy"], row) for row in card.baselines]
-    print_part("scores, net of costs", pl.DataFrame(scores), "no verdict yet: nvtrader run")
+    print_part("scores, net of costs", pl.DataFrame(scores), "no verdict yet: nvtrader materialize")
     folds = [
         {
             "fold": fold["index"],

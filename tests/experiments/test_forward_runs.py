@@ -2,7 +2,7 @@ import polars as pl
 import pytest
 
 from nvtrader_pipelines.evaluation.invariants import equity_gaps
-from nvtrader_pipelines.experiments.replay import Parent, fold_dates, paper_plan
+from nvtrader_pipelines.experiments.replay import Parent, fold_dates, forward_plan
 from tests.experiments.memory import MemoryStore, runtime
 from tests.experiments.small import EXPERIMENT, TABLES
 from tests.experiments.test_replay import longer
@@ -18,9 +18,9 @@ def parent(plan):
 
 def carried(run, parent, last):
     """The store of a paper account up to a session."""
-    plan = paper_plan(EXPERIMENT, cut(longer(), last), parent)
+    plan = forward_plan(EXPERIMENT, cut(longer(), last), parent)
     store = MemoryStore(parent=run)
-    store.told = list(runtime(plan, store).paper())
+    store.told = list(runtime(plan, store).forward())
     store.plan = plan
     return store
 
@@ -31,7 +31,7 @@ def test_the_last_policy_is_carried_on_from_cash_over_every_session_since_the_te
     assert own["session"].to_list() == store.plan.panel.sessions[700:].tolist()
     assert set(own["fold"]) == {1}
     assert equity_gaps(store.record.equity_curves).is_empty()
-    assert set(store.record.trajectories["phase"]) == {"paper"}
+    assert set(store.record.trajectories["phase"]) == {"forward"}
     assert not store.record.trajectories["truncated"].any()
 
 
@@ -87,7 +87,7 @@ def test_before_the_first_new_session_there_is_an_order_and_no_verdict(run, pare
 
 def test_a_market_that_ends_before_the_tests_did_is_refused(parent):
     with pytest.raises(ValueError, match=r"goes on after .* but the market ends on"):
-        paper_plan(EXPERIMENT, cut(longer(), 650), parent)
+        forward_plan(EXPERIMENT, cut(longer(), 650), parent)
 
 
 def test_the_signal_names_every_weight(run, parent):

@@ -15,8 +15,8 @@ from nvtrader_pipelines.promotion.active_policy import activate
 from nvtrader_pipelines.runs.launch import evaluate_run, followed
 from nvtrader_pipelines.runs.lifecycle import Launch, now
 from nvtrader_pipelines.service.cli.errors import BAD_INPUT, FAILED
-from nvtrader_pipelines.service.cli.paper import print_account
-from nvtrader_pipelines.service.cli.paper import told as document_of
+from nvtrader_pipelines.service.cli.trade import print_account
+from nvtrader_pipelines.service.cli.trade import told as document_of
 from nvtrader_pipelines.service.documents.account_facts import AccountFacts, happened
 from nvtrader_pipelines.storage.account_book import SqliteBook, book_path
 from nvtrader_pipelines.storage.audit_log import JsonlAudit
@@ -66,7 +66,7 @@ def invoke(lake, command):
 
 
 def told(invoke, account, *arguments):
-    found = invoke("paper", "--account", account, *map(str, arguments), "--json")
+    found = invoke("trade", "--account", account, *map(str, arguments), "--json")
     assert found.exit_code == 0, found.stderr
     return json.loads(found.stdout)
 
@@ -86,7 +86,7 @@ def said_again(found, document):
 
 def test_a_history_is_replayed_to_the_equity_of_its_back_test_and_goes_on_where_it_ended(lake, invoke, account, days):
     first = told(invoke, account, "--from", days[0], "--to", days[11])
-    said_again(invoke("paper", "--account", account, "--from", str(days[0]), "--to", str(days[11])), first)
+    said_again(invoke("trade", "--account", account, "--from", str(days[0]), "--to", str(days[11])), first)
     later = told(invoke, account, "--to", days[23])
     assert (first["n_sessions"], first["first_session"], first["last_session"]) == (12, str(days[0]), str(days[11]))
     assert (later["n_sessions"], later["last_session"]) == (24, str(days[23]))
@@ -163,7 +163,7 @@ def test_while_the_kill_switch_is_engaged_no_order_is_placed_and_the_command_say
     assert told(invoke, account, "--from", days[0], "--to", days[0], "--wait")["waiting"]
     invoke("halt", "--reason", "a drill")
     try:
-        shown = invoke("paper", "--account", account, "--to", str(days[5])).stdout
+        shown = invoke("trade", "--account", account, "--to", str(days[5])).stdout
     finally:
         invoke("resume")
     (switch,) = [line for line in shown.splitlines() if line.startswith("kill switch ")]
@@ -177,7 +177,7 @@ def test_while_the_kill_switch_is_engaged_no_order_is_placed_and_the_command_say
 def test_while_the_kill_switch_is_engaged_no_account_is_opened(lake, invoke, account, days):
     invoke("halt", "--reason", "a drill")
     try:
-        refused = invoke("paper", "--account", account, "--from", str(days[0]), "--to", str(days[5]))
+        refused = invoke("trade", "--account", account, "--from", str(days[0]), "--to", str(days[5]))
     finally:
         invoke("resume")
     assert refused.exit_code == BAD_INPUT
@@ -190,14 +190,14 @@ def test_while_the_kill_switch_is_engaged_no_account_is_opened(lake, invoke, acc
 
 
 def test_without_an_active_policy_the_command_says_how_to_have_one(tmp_path, command):
-    found = command(small_home(tmp_path / "home").home)("paper")
+    found = command(small_home(tmp_path / "home").home)("trade")
     assert found.exit_code == BAD_INPUT
     assert "`nvtrader policies activate" in found.stderr
     assert is_one_sentence(found.stderr)
 
 
 def test_a_history_without_a_first_day_is_refused_where_nothing_is_open(lake, invoke, account, days):
-    found = invoke("paper", "--account", account, "--to", str(days[5]))
+    found = invoke("trade", "--account", account, "--to", str(days[5]))
     assert found.exit_code == BAD_INPUT
     assert "give --from, too" in found.stderr
     assert is_one_sentence(found.stderr)
@@ -208,19 +208,19 @@ def test_an_account_that_differs_fails_the_command_until_a_person_accepts_it(lak
     window = ("--account", account, "--from", str(days[0]), "--to", str(days[5]))
     found = [[], [Difference("AAA", 10.0, 7.0)]]
     monkeypatch.setattr(simulated_venue, "reconcile", lambda *_: found.pop(0) if found else [])
-    failed = invoke("paper", *window)
+    failed = invoke("trade", *window)
     assert failed.exit_code == FAILED
     assert is_one_sentence(failed.stderr)
     assert f"{account} differed at the close of {days[1]}: AAA: 10 shares expected, 7 held (-3);" in failed.stderr
     assert f"DIFFERS          at the close of {days[1]}" in failed.stdout  # the account is still told of
     assert lake.read(PORTFOLIO_STATE, {"account": [account]})["n_differences"].sum() == 1
-    again = invoke("paper", *window, "--json")
+    again = invoke("trade", *window, "--json")
     assert (again.exit_code, again.stderr) == (FAILED, failed.stderr)
     assert json.loads(again.stdout)["last_session"] == str(days[1])
     assert "nothing trades on until" in invoke("portfolio", "--account", account).stdout
     known = {each["what"]: each["problem"] for each in json.loads(invoke("doctor", "--json").stdout)}
     assert f"{account} differed at the close of {days[1]}" in known[f"account {account}"]
-    accepted = invoke("portfolio", "accept", "--account", account, "--reason", "I looked")
+    accepted = invoke("portfolio", "accept-differences", "--account", account, "--reason", "I looked")
     assert accepted.exit_code == 0, accepted.stderr
     assert "AAA: 10 shares expected, 7 held (-3)" in accepted.stdout
     assert "accepted by" in invoke("portfolio", "--account", account).stdout
@@ -236,7 +236,7 @@ def test_the_doctor_says_of_an_account_whose_book_is_lost_that_it_may_not_be_tra
 
 
 def test_what_does_not_differ_is_not_accepted(invoke, account):
-    found = invoke("portfolio", "accept", "--account", account, "--reason", "I looked")
+    found = invoke("portfolio", "accept-differences", "--account", account, "--reason", "I looked")
     assert found.exit_code == BAD_INPUT
     assert "is not open yet" in found.stderr
     assert is_one_sentence(found.stderr)
@@ -257,7 +257,7 @@ def test_a_holding_that_is_not_as_expected_is_in_the_document_and_printed(tmp_pa
 @pytest.mark.parametrize("option", ["--from", "--to"])
 def test_a_history_is_not_replayed_at_a_broker(lake, invoke, account, days, option):
     (lake.home.accounts / f"{account}.yaml").write_text("kind: alpaca\n")
-    found = invoke("paper", "--account", account, option, str(days[5]))
+    found = invoke("trade", "--account", account, option, str(days[5]))
     assert found.exit_code == BAD_INPUT
     assert "is at a broker (kind: alpaca), where the past cannot be traded" in found.stderr
     assert is_one_sentence(found.stderr)
@@ -265,9 +265,9 @@ def test_a_history_is_not_replayed_at_a_broker(lake, invoke, account, days, opti
 
 
 def test_the_help_says_when_a_plan_waits_and_which_of_two_commands_trades(invoke):
-    said = " ".join(invoke("paper", "--help", env={"COLUMNS": "300"}).stdout.split())
-    assert "`nvtrader runs paper` places none" in said
-    walked = " ".join(invoke("runs", "paper", "--help", env={"COLUMNS": "300"}).stdout.split())
+    said = " ".join(invoke("trade", "--help", env={"COLUMNS": "300"}).stdout.split())
+    assert "`nvtrader runs forward` places none" in said
+    walked = " ".join(invoke("runs", "forward", "--help", env={"COLUMNS": "300"}).stdout.split())
     assert "no order is placed" in walked
-    assert "`nvtrader paper` trades" in walked
+    assert "`nvtrader trade` trades" in walked
     assert "With --from or --to: leave soft findings to a person, too; without them they always wait." in said

@@ -1,4 +1,4 @@
-"""`nvtrader paper`: the account day by day, replayed or carried on, held to the back-test of the same sessions."""
+"""`nvtrader trade`: the account day by day, replayed or carried on, held to the back-test of the same sessions."""
 
 import json
 import sys
@@ -29,7 +29,7 @@ WAIT = "With --from or --to: leave soft findings to a person, too; without them 
 Wait = Annotated[bool, typer.Option("--wait", help=WAIT)]
 
 
-def paper(
+def trade(
     first: Day = None,
     last: LastDay = None,
     account: Account = "paper",
@@ -40,12 +40,13 @@ def paper(
 ) -> None:
     """Trade the active policy on an account, every session that is due; with --from or --to, replay a history.
 
-    A replay acknowledges soft findings itself, unless --wait. Otherwise it stops where a plan waits for you; run again,
-    it goes on, and a plan that was not approved by then has expired. Where the account holds something else than
-    expected it ends with 1, and nothing trades on until you put that right or `nvtrader portfolio accept` it.
+    A replay acknowledges soft findings itself, unless --wait. Otherwise it stops at a plan that waits for you; the next
+    call resumes, and a plan that is not approved by then has expired. If the account's holdings differ from what was
+    expected, the command ends with 1, and nothing trades until you correct the holdings or
+    `nvtrader portfolio accept-differences`.
 
-    It places orders, which compliance looks at, and keeps the account. `nvtrader runs paper` places none: it walks any
-    run's policies over the sessions since their tests, as one more run to compare.
+    Orders pass compliance and are placed on the account. `nvtrader runs forward` places none: it walks any run's
+    policies over the sessions since their tests, as one more run to compare.
     """
     from nvtrader_pipelines.desk.desk import Desk
     from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
