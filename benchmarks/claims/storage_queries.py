@@ -34,7 +34,9 @@ QUERIES = {
 
 def main() -> None:
     """Each query on the published views, as any client opens them, and on views of the plain files."""
-    texts = re.findall(r"```sql\n-- (.+)\n([^`]+)```", (Path(__file__).parents[2] / "docs/reference/sql.md").read_text())
+    texts = re.findall(
+        r"```sql\n-- (.+)\n([^`]+)```", (Path(__file__).parents[2] / "docs/reference/sql.md").read_text()
+    )
     queries = {name: dict(texts)[title] for name, title in QUERIES.items()}
     with scratch() as (folder, lake), duckdb.connect() as plain:
         plain.execute("CREATE SCHEMA rl")
@@ -66,7 +68,7 @@ def _compare(name: str, query: str, views: duckdb.DuckDBPyConnection, plain: duc
         "ms",
         Goal(ratio_at_most=1.3),
         ratio=median_ratio(seconds, "views", "plain"),
-        note=f"wall clock of the query of docs/reference/sql.md over {N_STEPS:,} steps on the published views of the Iceberg tables, "
+        note=f"wall clock of a documented query over {N_STEPS:,} steps on the published views of the Iceberg tables, "
         f"against the same on files of pq.write_table(compression='zstd'); DuckDB {duckdb.__version__}, connections "
         f"open, files in the page cache, same rows back, median of {N_ROUNDS} rounds in turn",
     )
