@@ -73,7 +73,18 @@ def commands() -> str:
     return text.replace("# `nvtrader`\n", f"# Command line\n\n{EPILOG}\n", 1)
 
 
-REFERENCE = {"components.md": components, "tables.md": tables, "commands.md": commands}
+def results() -> str:
+    """Write the page of results, from the README."""
+    text = (ROOT / "README.md").read_text()
+    return f"# Results\n{text.partition('<!-- results:begin -->')[2].partition('<!-- results:end -->')[0]}"
+
+
+MADE = {  # pages made from the code and the README
+    "results.md": results,
+    "reference/components.md": components,
+    "reference/tables.md": tables,
+    "reference/commands.md": commands,
+}
 
 
 def lay_out() -> None:
@@ -83,8 +94,8 @@ def lay_out() -> None:
     for source, page in ELSEWHERE.items():
         text = (ROOT / source).read_text().replace("](docs/", "](")
         (PAGES / page).write_text(text)
-    for page, write in REFERENCE.items():
-        (PAGES / "reference" / page).write_text(write())
+    for page, write in MADE.items():
+        (PAGES / page).write_text(write())
     script = PAGES / "javascripts" / "mermaid.js"  # so that diagrams are drawn without a network
     script.write_bytes((files("mermaidx") / "assets" / "mermaid.js").read_bytes())
 

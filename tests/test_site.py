@@ -11,12 +11,12 @@ from typer.main import get_command
 from nvtrader_pipelines.service.cli.app import app
 from nvtrader_pipelines.service.documents.catalogue import FAMILIES, family_members
 from nvtrader_pipelines.storage.tables import TABLES
-from scripts.build_docs import ELSEWHERE, REFERENCE, commands, components, tables
+from scripts.build_docs import ELSEWHERE, MADE, commands, components, results, tables
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 WRITTEN = {page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md")}
-PAGES = WRITTEN | {f"reference/{name}" for name in REFERENCE} | set(ELSEWHERE.values())
+PAGES = WRITTEN | MADE.keys() | set(ELSEWHERE.values())
 
 
 def leaves(nav: Any) -> list[str]:
@@ -67,3 +67,7 @@ def test_tables_page_has_every_table_and_column():
 def test_commands_page_has_every_command():
     titles = re.findall(r"^##+ `(nvtrader [^`]+)`$", commands(), flags=re.MULTILINE)
     assert {*titles, "nvtrader"} == command_names(get_command(app), "nvtrader")
+
+
+def test_results_page_is_the_readmes_table():
+    assert "| anchor: 1/N at 15 % volatility |" in results()
