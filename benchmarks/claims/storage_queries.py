@@ -25,18 +25,17 @@ ROWS: dict[Table, Callable[[int], pl.DataFrame]] = {
     REWARD_DECOMPOSITION: reward_decomposition,
 }
 QUERIES = {
-    "return": "return per fold and policy",
-    "drawdown": "worst drawdown per policy",
-    "reward_by_term": "reward by term",
-    "turnover": "turnover by name",
+    "return": "Return per fold and policy",
+    "drawdown": "Worst drawdown per policy",
+    "reward_by_term": "Reward by term",
+    "turnover": "Turnover by name",
 }
 
 
 def main() -> None:
     """Each query on the published views, as any client opens them, and on views of the plain files."""
-    texts = re.findall(
-        r"```sql\n-- (.+)\n([^`]+)```", (Path(__file__).parents[2] / "docs/reference/sql.md").read_text()
-    )
+    page = (Path(__file__).parents[2] / "docs/reference/sql.md").read_text()
+    texts = re.findall(r"## (.+)\n\n```sql\n([^`]+)```", page)
     queries = {name: dict(texts)[title] for name, title in QUERIES.items()}
     with scratch() as (folder, lake), duckdb.connect() as plain:
         plain.execute("CREATE SCHEMA rl")
