@@ -10,8 +10,9 @@ import numpy as np
 import polars as pl
 
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse, Where
-from nvtrader_pipelines.storage.table import Table, polars_type
+from nvtrader_pipelines.storage.iceberg.commits import Where
+from nvtrader_pipelines.storage.store import Store
+from nvtrader_pipelines.storage.table import Table
 from nvtrader_pipelines.storage.tables import ACTION_LOGS, EQUITY_CURVES, REWARD_DECOMPOSITION, TRAJECTORIES
 
 N_NAMES = 20
@@ -21,11 +22,11 @@ RUN: Where = {"spec_hash": [SPEC_HASH], "run_id": [RUN_ID]}
 
 
 @contextlib.contextmanager
-def scratch() -> Iterator[tuple[Path, Warehouse]]:
+def scratch() -> Iterator[tuple[Path, Store]]:
     """A folder and the tables of a home in it; both are gone afterwards."""
     folder = Path(tempfile.mkdtemp(prefix="nvtrader-storage-", dir="/var/tmp"))
     try:
-        yield folder, Warehouse(Home(folder / "home"))
+        yield folder, Store(Home(folder / "home"))
     finally:
         shutil.rmtree(folder)
 
@@ -116,4 +117,4 @@ def _sessions(numbers: np.ndarray) -> np.ndarray:
 
 
 def _in_shape(table: Table, columns: dict) -> pl.DataFrame:
-    return pl.DataFrame(columns).select(pl.col(each.name).cast(polars_type(each.kind)) for each in table.fields)
+    return pl.DataFrame(columns).select(pl.col(name).cast(dtype) for name, dtype in table.schema.items())

@@ -18,6 +18,7 @@ from nvtrader_pipelines.storage.home import Home
 
 if TYPE_CHECKING:
     from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
+    from nvtrader_pipelines.storage.store import Store
 
 Invoke = Callable[..., Result]
 
@@ -97,11 +98,17 @@ def home(tmp_path: Path) -> Home:
 
 
 @pytest.fixture
-def lake(home: Home) -> "Warehouse":
-    """The tables of the fresh home."""
-    from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
+def store(home: Home) -> "Store":
+    """The store of the fresh home."""
+    from nvtrader_pipelines.storage.store import Store
 
-    return Warehouse(home)
+    return Store(home)
+
+
+@pytest.fixture
+def tables(store: "Store") -> "Warehouse":
+    """The tables of the fresh home."""
+    return store.tables
 
 
 @pytest.fixture

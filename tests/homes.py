@@ -18,13 +18,12 @@ from nvtrader_pipelines.orchestration.definitions import build_defs
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, whole_history
 from nvtrader_pipelines.storage.files import locked
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
-from nvtrader_pipelines.storage.ledger import Ledger
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import (
     BARS,
     DELIVERIES,
     MARKET_PANEL,
-    PROMOTIONS,
+    PROMOTION_DECISIONS,
     RATIO_CURVE,
     RUNS,
     SCOREBOARD,
@@ -78,7 +77,7 @@ OF_THE_MOMENT = {  # columns that tell when and as what commit a row was written
         "document",
     ],
     SCOREBOARD.name: ["judged_at"],
-    PROMOTIONS.name: ["considered_at"],
+    PROMOTION_DECISIONS.name: ["considered_at"],
     MARKET_PANEL.name: ["built_at", *(f"{name}_snapshot_id" for name in ("returns", "features", "clean_bars", "bars"))],
 }
 
@@ -179,7 +178,7 @@ def run_market(home: Home, instance: dg.DagsterInstance, **options: Any) -> dg.E
 
 def register(home: Home, instance: dg.DagsterInstance, specs: Sequence[ExperimentSpec] = (SPEC,)) -> None:
     """Make experiments partitions."""
-    keys = [Ledger.open(home).register(spec) for spec in specs]
+    keys = [Store(home).ledger.register(spec) for spec in specs]
     instance.add_dynamic_partitions(EXPERIMENTS.name or "", keys)
 
 
@@ -202,8 +201,8 @@ def problems(result: dg.ExecuteInProcessResult) -> str:
 
 def contents(home: Home) -> dict[str, pl.DataFrame]:
     """Every table, sorted, without what changes from run to run."""
-    lake = Warehouse(home)
-    frames = {table.name: lake.read(table).drop(OF_THE_MOMENT.get(table.name, [])) for table in TABLES}
+    store = Store(home)
+    frames = {table.name: store.tables.read(table).drop(OF_THE_MOMENT.get(table.name, [])) for table in TABLES}
     return {
         name: frame.sort([column for column, kind in frame.schema.items() if not kind.is_nested()])
         for name, frame in frames.items()

@@ -1,4 +1,4 @@
-"""Small synthetic markets for everybody's tests."""
+"""Synthetic markets: panels, bars, files and tables."""
 
 import datetime as dt
 from typing import NamedTuple
@@ -22,7 +22,7 @@ _NAMES = ("AAA", "BBB", "CCC", "DDD", "EEE", "FFF", "GGG", "HHH")
 
 
 class MarketTables(NamedTuple):
-    """What the pipeline makes of a set of bars."""
+    """Tables that the pipeline builds from a set of bars."""
 
     bars: pl.DataFrame
     deliveries: pl.DataFrame
@@ -33,17 +33,17 @@ class MarketTables(NamedTuple):
 
 
 def synthetic_symbols(n_symbols) -> tuple[str, ...]:
-    """Names in the order a panel has them."""
+    """Symbols in the order of a panel."""
     return _NAMES[:n_symbols] if n_symbols <= len(_NAMES) else tuple(f"N{i:03d}" for i in range(n_symbols))
 
 
 def synthetic_sessions(n_sessions, first=FIRST_SESSION) -> np.ndarray:
-    """The exchange's sessions from `first` on, as (T,) days."""
+    """Sessions of the exchange from `first`, as (T,) days."""
     return sessions(first, dt.date(2049, 12, 31))[:n_sessions].copy()
 
 
 def synthetic_panel(n_sessions=600, n_symbols=4, seed=0, opens=True, volume=True) -> MarketPanel:
-    """A market of random walks in which every name trades on every session; its features are noise."""
+    """Build a panel of random walks that trade on every session; its features are noise."""
     generator = np.random.default_rng(seed)
     names = FEATURE_NAMES if volume else tuple(name for name in FEATURE_NAMES if "volume" not in name)
     shape = (n_sessions, n_symbols)
@@ -67,7 +67,7 @@ def synthetic_panel(n_sessions=600, n_symbols=4, seed=0, opens=True, volume=True
 
 
 def synthetic_bars(n_sessions=320, n_symbols=3, seed=0, opens=True, volume=True) -> pl.DataFrame:
-    """Random walks in the canonical long form: symbol, date, open, high, low, close, volume, adj_close."""
+    """Generate random walks in the canonical long form: symbol, date, open, high, low, close, volume, adj_close."""
     generator = np.random.default_rng(seed)
     days = [str(day) for day in synthetic_sessions(n_sessions)]
     parts = []
@@ -90,12 +90,12 @@ def synthetic_bars(n_sessions=320, n_symbols=3, seed=0, opens=True, volume=True)
 
 
 def csv_file(bars: pl.DataFrame, name="prices.csv") -> LandedFile:
-    """The bars as a file in the landing zone."""
+    """Write the bars to a file of the landing zone."""
     return LandedFile(name, bars.write_csv().encode())
 
 
 def market_tables(*files: LandedFile, today=TODAY) -> MarketTables:
-    """The tables made of landed files, each delivered a minute after the one before it."""
+    """Run landed files through the pipeline, delivered one minute apart."""
     ingested = []
     for minutes, file in enumerate(files):
         (delivery,) = LandingSource().deliveries([file])

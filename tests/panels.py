@@ -1,4 +1,4 @@
-"""Markets in which things happen: gaps, late listings, delistings; and the same markets with another future."""
+"""Panels with gaps, late listings and delistings, and panels with another future."""
 
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ ARRAYS = ("close_returns", "overnight_returns", "tradable", "delisted", "eligibl
 
 
 def eventful_panel(n_sessions=160, seed=0, *, opens=True) -> MarketPanel:
-    """Six names: steady, with a gap, listed late, delisted, tradable but never eligible, without any price."""
+    """Build a panel of six names: steady, with a gap, listed late, delisted, ineligible, never priced."""
     panel = synthetic_panel(n_sessions, 6, seed, opens=opens)
     tradable = panel.tradable.copy()
     tradable[GAP[0] : GAP[1], GAPPY] = False
@@ -39,7 +39,7 @@ def eventful_panel(n_sessions=160, seed=0, *, opens=True) -> MarketPanel:
 
 
 def with_other_future(panel: MarketPanel, t: int, seed=99) -> MarketPanel:
-    """The panel with everything after session `t` replaced by noise."""
+    """Replace everything after session `t` by noise."""
     generator = np.random.default_rng(seed)
     changed = {}
     for name in ARRAYS:
@@ -58,7 +58,7 @@ def with_other_future(panel: MarketPanel, t: int, seed=99) -> MarketPanel:
 
 
 def cut(panel: MarketPanel, t: int) -> MarketPanel:
-    """The panel as it was at the close of session `t`."""
+    """Cut the panel at the close of session `t`."""
     arrays = {name: getattr(panel, name) for name in ARRAYS}
     known = {name: None if values is None else values[: t + 1] for name, values in arrays.items()}
     return replace(panel, sessions=panel.sessions[: t + 1], **known)

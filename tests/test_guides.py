@@ -18,9 +18,8 @@ import pytest
 
 from nvtrader_pipelines.storage.files import locked
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
-from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.specs import read_experiments
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import TRAJECTORIES
 from tests.homes import environment
 
@@ -154,12 +153,12 @@ def test_every_query_of_a_guide_gives_rows(guide, worked):
 
 @pytest.mark.slow
 def test_the_first_experiment_is_one_version(first_experiment):
-    assert Ledger.open(first_experiment).versions()["name"].to_list() == ["first-ppo"]
+    assert Store(first_experiment).ledger.versions()["name"].to_list() == ["first-ppo"]
 
 
 @pytest.mark.slow
 def test_the_first_experiment_trains_three_policies_for_the_steps_it_states(first_experiment):
-    ledger = Ledger.open(first_experiment)
+    ledger = Store(first_experiment).ledger
     run_id = ledger.runs().filter(kind="walk_forward")["run_id"].item()
     assert ledger.policies(run_id)["seed"].to_list() == [0, 1, 2]
     steps = ledger.events(run_id).drop_nulls("timesteps").group_by("seed").agg(pl.col("timesteps").max()).sort("seed")
@@ -168,7 +167,7 @@ def test_the_first_experiment_trains_three_policies_for_the_steps_it_states(firs
 
 @pytest.mark.slow
 def test_the_replays_of_the_first_experiment_are_runs_of_its_version_under_its_run(first_experiment):
-    runs = Ledger.open(first_experiment).runs()
+    runs = Store(first_experiment).ledger.runs()
     own, replays = runs.filter(kind="walk_forward"), runs.filter(kind="replay")
     assert len(runs) == 3
     assert runs["status"].unique().to_list() == ["done"]
@@ -178,10 +177,10 @@ def test_the_replays_of_the_first_experiment_are_runs_of_its_version_under_its_r
 
 @pytest.mark.slow
 def test_the_replay_of_its_own_window_has_the_rows_of_the_first_experiments_tests(first_experiment):
-    runs = Ledger.open(first_experiment).runs()
+    runs = Store(first_experiment).ledger.runs()
     own = runs.filter(kind="walk_forward")
     again = runs.filter(pl.col("kind") == "replay", pl.col("window_first") == own["window_first"].item())
-    rows = Warehouse(first_experiment).read(TRAJECTORIES)
+    rows = Store(first_experiment).tables.read(TRAJECTORIES)
     keys = ["policy", "fold", "step"]
     tested, replayed = (
         rows.filter(run_id=run["run_id"].item(), phase=phase).drop("run_id", "phase").sort(keys)

@@ -8,7 +8,7 @@ import polars as pl
 
 from benchmarks.claim import Goal, report
 from benchmarks.storage_rows import SPEC_HASH, scratch, trajectories
-from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import TRAJECTORIES
 
 N_COMMITS = 1_000
@@ -19,9 +19,9 @@ EARLY, LATE = slice(5, 15), slice(N_COMMITS - 100, N_COMMITS)  # about the tenth
 def main() -> None:
     """Every commit is a run's own rows, under the shipped configuration and without upkeep."""
     rows = trajectories(N_ROWS)
-    with scratch() as (_, lake):
-        wall, cpu = zip(*(_commit(lake, rows, f"{i:016x}") for i in range(N_COMMITS)), strict=True)
-        state, n_snapshots = lake.describe(TRAJECTORIES), len(lake.load(TRAJECTORIES).snapshots())
+    with scratch() as (_, store):
+        wall, cpu = zip(*(_commit(store, rows, f"{i:016x}") for i in range(N_COMMITS)), strict=True)
+        state, n_snapshots = store.tables.describe(TRAJECTORIES), len(store.tables.load(TRAJECTORIES).snapshots())
     assert state.n_rows == N_COMMITS * N_ROWS
     report(
         "storage_commits",
@@ -37,11 +37,11 @@ def main() -> None:
     )
 
 
-def _commit(lake: Warehouse, rows: pl.DataFrame, run_id: str) -> tuple[float, float]:
+def _commit(store: Store, rows: pl.DataFrame, run_id: str) -> tuple[float, float]:
     """Seconds of wall clock and of the processor."""
     own = rows.with_columns(run_id=pl.lit(run_id))
     start = perf_counter(), process_time()
-    lake.replace(TRAJECTORIES, own, {"spec_hash": [SPEC_HASH], "run_id": [run_id]})
+    store.tables.replace(TRAJECTORIES, own, {"spec_hash": [SPEC_HASH], "run_id": [run_id]})
     return perf_counter() - start[0], process_time() - start[1]
 
 

@@ -12,7 +12,7 @@ from polars.testing import assert_frame_equal
 
 from benchmarks.claim import Goal, median_ratio, report, rounds
 from benchmarks.storage_rows import RUN, action_logs, equity_curves, reward_decomposition, scratch
-from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.table import Table
 from nvtrader_pipelines.storage.tables import ACTION_LOGS, EQUITY_CURVES, REWARD_DECOMPOSITION
 from nvtrader_pipelines.storage.views import BY_ASSET, publish, quoted, read_query
@@ -37,19 +37,19 @@ def main() -> None:
     page = (Path(__file__).parents[2] / "docs/reference/sql.md").read_text()
     texts = re.findall(r"## (.+)\n\n```sql\n([^`]+)```", page)
     queries = {name: dict(texts)[title] for name, title in QUERIES.items()}
-    with scratch() as (folder, lake), duckdb.connect() as plain:
+    with scratch() as (folder, store), duckdb.connect() as plain:
         plain.execute("CREATE SCHEMA rl")
         for table in ROWS:
-            _write(lake, plain, table, folder / f"{table.table}.parquet")
+            _write(store, plain, table, folder / f"{table.table}.parquet")
         plain.execute(BY_ASSET.format(prefix=""))
-        with duckdb.connect(str(publish(lake)), read_only=True) as views:
+        with duckdb.connect(str(publish(store)), read_only=True) as views:
             for name, query in queries.items():
                 _compare(name, query, views, plain)
 
 
-def _write(lake: Warehouse, plain: duckdb.DuckDBPyConnection, table: Table, path: Path) -> None:
+def _write(store: Store, plain: duckdb.DuckDBPyConnection, table: Table, path: Path) -> None:
     rows = ROWS[table](N_STEPS)
-    lake.replace(table, rows, RUN)
+    store.tables.replace(table, rows, RUN)
     pq.write_table(rows.to_arrow(), path, compression="zstd")
     plain.execute(f"CREATE VIEW {table.name} AS FROM read_parquet({quoted(str(path))})")
 

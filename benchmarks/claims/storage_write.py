@@ -19,15 +19,15 @@ def main() -> None:
     """Checks, files, sync and one commit that replaces the last round's rows, against `pq.write_table` alone."""
     rows = trajectories(N_STEPS)
     table = rows.to_arrow()
-    with scratch() as (folder, lake):
+    with scratch() as (folder, store):
         contestants = {
             "plain": lambda _: pq.write_table(table, folder / "plain.parquet", compression="zstd"),
-            "at_once": lambda _: lake.replace(TRAJECTORIES, rows, RUN),
-            "in_batches": lambda _: lake.replace(TRAJECTORIES, rows.iter_slices(BATCH), RUN),
+            "at_once": lambda _: store.tables.replace(TRAJECTORIES, rows, RUN),
+            "in_batches": lambda _: store.tables.replace(TRAJECTORIES, rows.iter_slices(BATCH), RUN),
         }
         wall = rounds(contestants, N_ROUNDS)
         cpu = rounds(contestants, 2, clock=process_time)
-        assert lake.read(TRAJECTORIES, RUN).equals(rows)
+        assert store.tables.read(TRAJECTORIES, RUN).equals(rows)
     for name in ("at_once", "in_batches"):
         report(
             f"storage_write_{name}",

@@ -1,1 +1,1 @@
-"""What every configurable part is made of: frozen specs, their JSON Schemas, and explanations of bad documents."""
+"""Frozen specs, their JSON Schemas, and explanations of invalid documents."""

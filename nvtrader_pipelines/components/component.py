@@ -1,4 +1,4 @@
-"""A configurable component: a frozen spec whose content is its identity."""
+"""Configurable component: a frozen spec whose content is its identity."""
 
 import ast
 import hashlib
@@ -9,6 +9,7 @@ import textwrap
 import tokenize
 from collections.abc import Iterator, Mapping
 from functools import cache
+from itertools import chain
 from typing import Any, Self, cast, get_args
 
 from pydantic import (
@@ -23,40 +24,41 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError
 
 
-def _converted(given: Any, found: Any, loc: tuple[str | int, ...]) -> Iterator[InitErrorDetails]:
-    """Values of which pydantic made another type: numbers and truth values of each other, whole numbers of text."""
+def _conversion_errors(data: Any, found: Any, loc: tuple[str | int, ...]) -> Iterator[InitErrorDetails]:
+    """Yield errors for values converted between booleans and numbers, or from text to integers."""
     if isinstance(found, tuple):
-        given, found = dict(enumerate(given)), dict(enumerate(found))
+        data, found = dict(enumerate(data)), dict(enumerate(found))
     if isinstance(found, dict):
         for key, value in found.items():
-            yield from _converted(given[key], value, (*loc, key))
-    elif isinstance(given, bool) != isinstance(found, bool) or (isinstance(given, str) and isinstance(found, int)):
-        wrong = PydanticCustomError("wrong_type", "Input should not be a truth value for a number, nor the reverse")
-        yield InitErrorDetails(type=wrong, loc=loc, input=given)
+            yield from _conversion_errors(data[key], value, (*loc, key))
+    elif isinstance(data, bool) != isinstance(found, bool) or (isinstance(data, str) and isinstance(found, int)):
+        wrong = PydanticCustomError("wrong_type", "Input should not be a boolean for a number, nor the reverse")
+        yield InitErrorDetails(type=wrong, loc=loc, input=data)
 
 
 class Component(BaseModel):
-    """A frozen choice with defaults; unknown fields, wrong types and non-finite numbers are refused.
+    """Frozen choice with defaults; rejects unknown fields, wrong types and non-finite numbers.
 
-    Text is no whole number, and a truth value no number at all. 3.0 is the whole number 3, and the text 1e-3 is a
-    float, since YAML 1.1 reads that number as text.
+    Neither text nor a boolean is accepted as an integer, nor a boolean as a float. 3.0 is the integer 3, and the text
+    "1e-3" is a float, since YAML 1.1 reads that number as text.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True)
 
     @model_validator(mode="wrap")
     @classmethod
-    def _types_are_kept(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+    def _reject_conversions(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
         component = handler(data)
         if isinstance(data, Mapping):
-            wrong = [each for name in data for each in _converted(data[name], getattr(component, name), (name,))]
-            if wrong:
-                raise ValidationError.from_exception_data(cls.__name__, wrong)
+            parts = (_conversion_errors(data[name], getattr(component, name), (name,)) for name in data)
+            errors = list(chain.from_iterable(parts))
+            if errors:
+                raise ValidationError.from_exception_data(cls.__name__, errors)
         return component
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        """Its JSON Schema, with the comment of each field, and its kind required as it is where one is chosen."""
+        """Return the JSON Schema with field comments as descriptions and `kind` required."""
         found = handler(schema)
         own = handler.resolve_ref_schema(found)
         for name, comment in field_comments(cls).items():
@@ -67,11 +69,11 @@ class Component(BaseModel):
 
 
 def canonical_json(component: BaseModel) -> str:
-    """The component as JSON with defaults included, keys sorted and floats in their shortest exact form.
+    """Component as JSON with defaults, sorted keys and floats in their shortest exact form.
 
-    Numbers of an integer field have no point and those of a float field always do; zero has no sign.
+    Integer fields have no decimal point, float fields always do; zero has no sign.
     """
-    content = _unsigned_zeros(component.model_dump(mode="json"))
+    content = _drop_zero_signs(component.model_dump(mode="json"))
     return json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
@@ -81,14 +83,14 @@ def content_hash(component: BaseModel) -> str:
 
 
 def members(family: Any) -> tuple[type[Component], ...]:
-    """The classes of a family, which is a discriminated union or a union of one."""
+    """Classes of a family, which is a discriminated union or a union of one."""
     union = get_args(family)[0]
     return get_args(union) or (union,)
 
 
 @cache
 def field_comments(component: type[Component]) -> dict[str, str]:
-    """What the comment beside each field says of it, such as its unit; nothing where the source is not there."""
+    """Comment beside each field, such as its unit; empty where the source code is unavailable."""
     found: dict[str, str] = {}
     for parent in reversed(component.__mro__):
         if issubclass(parent, Component) and parent is not Component:
@@ -99,7 +101,7 @@ def field_comments(component: type[Component]) -> dict[str, str]:
 def _comments(component: type[Component]) -> dict[str, str]:
     try:
         source = textwrap.dedent(inspect.getsource(component))
-    except (OSError, TypeError):  # made at run time
+    except (OSError, TypeError):  # created at run time
         return {}
     (definition,) = ast.parse(source).body
     comments = {
@@ -121,13 +123,13 @@ def _lines(node: ast.AnnAssign) -> range:
 
 
 def kind_of(member: type[Component]) -> str:
-    """The name by which a document chooses the member."""
+    """Value of `kind` that selects the member in a document."""
     return member.model_fields["kind"].default
 
 
-def _unsigned_zeros(content: Any) -> Any:
+def _drop_zero_signs(content: Any) -> Any:
     if isinstance(content, dict):
-        return {name: _unsigned_zeros(value) for name, value in content.items()}
+        return {name: _drop_zero_signs(value) for name, value in content.items()}
     if isinstance(content, list):
-        return [_unsigned_zeros(value) for value in content]
+        return [_drop_zero_signs(value) for value in content]
     return content + 0.0 if isinstance(content, float) else content  # -0.0 + 0.0 is 0.0

@@ -1,4 +1,4 @@
-"""Why a document is not valid: where, what was found, what is allowed, and the nearest name."""
+"""Explanations of invalid documents: place, value found, values allowed, nearest name."""
 
 import json
 from collections.abc import Sequence
@@ -10,20 +10,20 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails, PydanticUndefined
 
-from nvtrader_pipelines.components.json_schema import Node, Place, allowed, field_names, kinds, locate
+from nvtrader_pipelines.components.json_schema import Node, Place, describe_allowed, field_names, kinds, locate
 
-SHOWN = 3  # problems that are told; more are only counted
-LONGEST = 60  # characters of a value that was found
+MAX_PROBLEMS = 3  # problems in a message; further ones are only counted
+MAX_VALUE_LENGTH = 60  # characters of a value in a message
 
 
-def explained(error: ValidationError, model: type[BaseModel]) -> str:
-    """The problems of a document that should be a `model`, in one line; the first three and how many there are."""
-    problems = _own(error.errors(include_url=False))
-    found = list(dict.fromkeys(_explained(problem, _schema(model)) for problem in problems))
+def explain(error: ValidationError, model: type[BaseModel]) -> str:
+    """Explain in one line why a document is no valid `model`: the first three problems."""
+    problems = _root_problems(error.errors(include_url=False))
+    found = list(dict.fromkeys(_explain_problem(problem, _schema(model)) for problem in problems))
     if len(found) == 1:
         return found[0]
-    count = f"{len(found)} problems" + (f", of which the first {SHOWN} are" if len(found) > SHOWN else "")
-    return f"{count}: " + "; ".join(f"({number}) {text}" for number, text in enumerate(found[:SHOWN], start=1))
+    count = f"{len(found)} problems" + (f", of which the first {MAX_PROBLEMS} are" if len(found) > MAX_PROBLEMS else "")
+    return f"{count}: " + "; ".join(f"({number}) {text}" for number, text in enumerate(found[:MAX_PROBLEMS], start=1))
 
 
 @cache
@@ -31,46 +31,50 @@ def _schema(model: type[BaseModel]) -> Node:
     return model.model_json_schema()
 
 
-def _own(problems: Sequence[ErrorDetails]) -> list[ErrorDetails]:
-    """The problems without those that follow from others: a default that needs another field, a list cut short."""
+def _root_problems(problems: Sequence[ErrorDetails]) -> list[ErrorDetails]:
+    """Drop problems that follow from others, as a default that needs another field."""
 
-    def follows(problem: ErrorDetails) -> bool:
+    def is_consequence(problem: ErrorDetails) -> bool:
         depth = len(problem["loc"])
         inside = [other for other in problems if len(other["loc"]) > depth and other["loc"][:depth] == problem["loc"]]
         return problem["input"] is PydanticUndefined or (problem["type"] == "too_short" and bool(inside))
 
-    return [problem for problem in problems if not follows(problem)]
+    return [problem for problem in problems if not is_consequence(problem)]
 
 
-def _explained(problem: ErrorDetails, schema: Node) -> str:
+def _explain_problem(problem: ErrorDetails, schema: Node) -> str:
     place = locate(schema, problem["loc"])
     match problem["type"]:
-        case "value_error":  # a sentence of the component's own
+        case "value_error":  # message of the component's own validator
             return _at(place.path, problem["msg"].removeprefix("Value error, "))
         case "extra_forbidden":
             names = field_names(place.owner)
             unknown = str(problem["loc"][-1])
-            near = nearest(unknown, names) or ";"
+            near = suggest(unknown, names) or ";"
             return _at(place.path, f"there is no field {unknown!r}{near} allowed are {', '.join(names)}")
         case "union_tag_invalid":
             tag, names = problem["input"]["kind"], kinds(place.node)
-            text = f"found {shown(tag)}, but must be one of {', '.join(names)}{nearest(str(tag), names)}"
+            text = f"found {format_value(tag)}, but must be one of {', '.join(names)}{suggest(str(tag), names)}"
             return _at(_kind_of(place), text)
         case "union_tag_not_found":
             return _at(_kind_of(place), f"is missing; must be one of {', '.join(kinds(place.node))}")
         case "invalid_key":
-            return _at(place.path, f"found the key {shown(problem['loc'][-1])}, but keys must be text")
+            return _at(place.path, f"found the key {format_value(problem['loc'][-1])}, but keys must be text")
         case _:
             return _at(place.path, _wrong_value(problem, schema, place))
 
 
 def _wrong_value(problem: ErrorDetails, schema: Node, place: Place) -> str:
-    must = allowed(schema, place.node)
+    must = describe_allowed(schema, place.node)
     if problem["type"] == "missing":
         return f"is missing; must be {must}"
     found = problem["input"]
-    near = nearest(found, place.node.get("enum", ())) if isinstance(found, str) else ""
-    return f"found {shown(found)}, but must be {must}{near}" if must else f"found {shown(found)}: {problem['msg']}"
+    near = suggest(found, place.node.get("enum", ())) if isinstance(found, str) else ""
+    return (
+        f"found {format_value(found)}, but must be {must}{near}"
+        if must
+        else f"found {format_value(found)}: {problem['msg']}"
+    )
 
 
 def _at(path: str, text: str) -> str:
@@ -81,15 +85,15 @@ def _kind_of(place: Place) -> str:
     return f"{place.path}.kind" if place.path else "kind"
 
 
-def nearest(name: str, names: Sequence[str]) -> str:
-    """A question after the name that was meant; empty if none is near."""
+def suggest(name: str, names: Sequence[str]) -> str:
+    """Return `; did you mean …?` with the nearest name, or an empty text if none is near."""
     near = get_close_matches(name, names, n=1)
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
-def shown(value: Any) -> str:
-    """A value as people write it, on one line and not too long."""
+def format_value(value: Any) -> str:
+    """Format a value as people write it in YAML, on one line of limited length."""
     if value is None or isinstance(value, bool):
         return json.dumps(value)
     text = str(value) if isinstance(value, date) else repr(value)
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+    return text if len(text) <= MAX_VALUE_LENGTH else f"{text[: MAX_VALUE_LENGTH - 1]}…"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import RootModel, SecretStr, ValidationError
 
-from nvtrader_pipelines.components.explanation import explained
+from nvtrader_pipelines.components.explanation import explain
 from nvtrader_pipelines.execution.book import AccountState
 from nvtrader_pipelines.execution.brokers.account_spec import (
     KEY_ID,
@@ -60,7 +60,7 @@ def read_account(home: Home, name: str = DEFAULT) -> AccountSpec:
     try:
         return AccountDocument.model_validate(read_document(path)).root
     except ValidationError as error:
-        raise StorageError(f"{path.name} is no valid account: {explained(error, AccountDocument)}") from error
+        raise StorageError(f"{path.name} is no valid account: {explain(error, AccountDocument)}") from error
 
 
 def require_same(name: str, spec: AccountSpec, state: AccountState | None) -> None:

@@ -8,24 +8,27 @@ import polars as pl
 from nvtrader_pipelines.evaluation.backtest import Contestant, backtest
 from nvtrader_pipelines.evaluation.splits import Fold
 from nvtrader_pipelines.experiments.deployment import Deployment, deploy
-from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
-from nvtrader_pipelines.storage.ledger import Ledger
-from nvtrader_pipelines.storage.medallion import read_panel
-from nvtrader_pipelines.storage.policy_library import PolicyLibrary
+from nvtrader_pipelines.storage.store import Store
 
 
-def deployment_of(lake: Warehouse, run_id: str, policy: str) -> Deployment:
+def deployment_of(store: Store, run_id: str, policy: str) -> Deployment:
     """A policy of the library on the market as it is now.
 
     Raises:
         StorageError: if the run is unknown or not sealed, or its files are not those that were sealed.
         ValueError: if it cannot decide on this market.
     """
-    ledger, library = Ledger.open(lake.home), PolicyLibrary(lake.home)
-    run = library.sealed(ledger.find_run(run_id).partition_key, run_id)
-    spec = ledger.read(run.partition_key)
-    panel = read_panel(lake, spec.market.source, spec.market.symbols, spec.market.max_gap)
-    return deploy(spec, panel, run.as_parent, library.read_run(run), run.chosen, run.thresholds, policy)
+    run = store.policies.sealed(store.ledger.find_run(run_id).partition_key, run_id)
+    spec = store.ledger.read(run.partition_key)
+    return deploy(
+        spec,
+        store.panels.of(spec.market),
+        run.as_parent,
+        store.policies.read_run(run),
+        run.chosen,
+        run.thresholds,
+        policy,
+    )
 
 
 def account_backtest(deployment: Deployment, opened: date, last: date) -> pl.DataFrame:

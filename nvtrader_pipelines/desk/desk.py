@@ -24,9 +24,8 @@ from nvtrader_pipelines.experiments.progress import Progress
 from nvtrader_pipelines.promotion.active_policy import ActivePolicy
 from nvtrader_pipelines.runs.lifecycle import now
 from nvtrader_pipelines.storage.account_book import SqliteBook
-from nvtrader_pipelines.storage.audit_log import JsonlAudit
-from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.table import to_frame
 from nvtrader_pipelines.storage.tables import REBALANCE_PLAN
 
@@ -36,15 +35,15 @@ Clock = Callable[[], datetime]
 class Desk:
     """One account and who trades on it; one process at a time moves an account."""
 
-    def __init__(self, lake: Warehouse, account: str, clock: Clock, by: str) -> None:
-        self.lake, self.account, self._clock, self._by = lake, account, clock, by
-        self._log, self._switch = JsonlAudit(lake.home), FileKillSwitch(lake.home)
+    def __init__(self, store: Store, account: str, clock: Clock, by: str) -> None:
+        self.store, self.account, self._clock, self._by = store, account, clock, by
+        self._switch = FileKillSwitch(store.home)
         self._market: tuple[object, DeskMarket] | None = None
 
     @classmethod
-    def open(cls, lake: Warehouse, account: str = "paper", clock: Clock = now, by: str = "nvtrader") -> Self:
+    def open(cls, store: Store, account: str = "paper", clock: Clock = now, by: str = "nvtrader") -> Self:
         """The desk of an account; nothing is read before it is needed."""
-        return cls(lake, account, clock, by)
+        return cls(store, account, clock, by)
 
     def due(self) -> list[date]:
         """Sessions that have ended which the account has not been through; of one not open yet, the one it opens at.
@@ -109,7 +108,7 @@ class Desk:
         Raises:
             ExecutionError: if the account is at a broker.
         """
-        if (kind := read_account(self.lake.home, self.account).kind) != "paper":
+        if (kind := read_account(self.store.home, self.account).kind) != "paper":
             raise ExecutionError(
                 f"an account that {asked} must be kept here, but {self.account} is at a broker (kind: {kind}); trade "
                 "it session by session, and answer its plans yourself"
@@ -158,8 +157,8 @@ class Desk:
 
     def unaccepted(self) -> tuple[str, ...]:
         """What the account differed by at its last close, where no person has accepted it; nobody else is asked."""
-        last = SqliteBook(self.lake.home, self.account).last()
-        return unaccepted(last, Journal(self._log, self.account))
+        last = SqliteBook(self.store.home, self.account).last()
+        return unaccepted(last, Journal(self.store.audit, self.account))
 
     def accept(self, by: str, reason: str) -> AuditEvent:
         """Take what the account holds as it is, where it differs from what was expected; it then trades on.
@@ -168,8 +167,8 @@ class Desk:
             ExecutionError: if nothing differs, or there is no reason.
             StorageError: if there is no such account.
         """
-        read_account(self.lake.home, self.account)
-        with held_account(self.lake.home, self.account) as book:
+        read_account(self.store.home, self.account)
+        with held_account(self.store.home, self.account) as book:
             journal = self._journal(book)
             event = acceptance(self.account, book.last(), (by, reason), self._clock())
             journal.append(event)
@@ -177,7 +176,7 @@ class Desk:
 
     def plans(self) -> pl.DataFrame:
         """Every plan of the account, the latest first, with its state and findings: the rows of rebalance_plan."""
-        records = Journal(self._log, self.account).records()
+        records = Journal(self.store.audit, self.account).records()
         return to_frame(REBALANCE_PLAN, plan_rows(records)).sort("session", descending=True, maintain_order=True)
 
     def approve(self, plan_id: str, by: str, reason: str = "") -> AuditEvent:
@@ -188,7 +187,7 @@ class Desk:
                 where it is approved and its orders cannot be placed: trading the account goes on with them until the
                 exchange opens.
         """
-        if read_account(self.lake.home, self.account).kind == "paper":
+        if read_account(self.store.home, self.account).kind == "paper":
             return self._answer(plan_id, "approved", by, reason)
         with self._hired() as (_, market, book):
             market.require_last(_opened(book))
@@ -206,10 +205,10 @@ class Desk:
 
     def mirror(self) -> None:
         """Write the account's rows of the `portfolio` tables from the audit and the book."""
-        mirror(self.lake, self.account)
+        mirror(self.store, self.account)
 
     def _answer(self, plan_id: str, answer: Answer, by: str, reason: str) -> AuditEvent:
-        with held_account(self.lake.home, self.account) as book:
+        with held_account(self.store.home, self.account) as book:
             return self._answered(book, plan_id, answer, (by, reason))
 
     def _answered(self, book: SqliteBook, plan_id: str, answer: Answer, said: tuple[str, str]) -> AuditEvent:
@@ -237,7 +236,7 @@ class Desk:
                 f"yet, and {stopped}; trade it once `nvtrader resume` was run"
             )
         market.require_recent(
-            Journal(self._log, self.account).proposals(), state.session if state else market.day(opening)
+            Journal(self.store.audit, self.account).proposals(), state.session if state else market.day(opening)
         )
         if state is None:
             trader.open_at(opening)
@@ -245,8 +244,8 @@ class Desk:
     @contextmanager
     def _hired(self) -> Iterator[tuple[Trader, DeskMarket, SqliteBook]]:
         """A trader who knows what is kept, the market, and the book, while no other process has the account."""
-        with held_account(self.lake.home, self.account) as book:
-            active = active_policy(self.lake)
+        with held_account(self.store.home, self.account) as book:
+            active = active_policy(self.store)
             market = self._market_of(active)
             market.require_fresh(self._clock())
             oversight = Oversight(self._switch, market.findings, market.unbuyable, self._clock, self._by)
@@ -254,26 +253,26 @@ class Desk:
 
     def _journal(self, book: SqliteBook) -> Journal:
         """What the audit tells of the account, which is what its book has."""
-        journal, kept = Journal(self._log, self.account), book.kept()
+        journal, kept = Journal(self.store.audit, self.account), book.kept()
         journal.require_kept(kept)
-        journal.require_told(kept, late=read_account(self.lake.home, self.account).kind != "paper")
+        journal.require_told(kept, late=read_account(self.store.home, self.account).kind != "paper")
         return journal
 
     def _market_of(self, active: ActivePolicy) -> DeskMarket:
         """The market, read anew where it or the policy is another; what people keep in files always is."""
         known = self._market
-        if known is not None and known[0] == market_key(self.lake, active, known[1].panel.source):
-            return renewed(self.lake, known[1], self._clock())
-        market = desk_market(self.lake, active, self.account, self._clock())
-        self._market = market_key(self.lake, active, market.panel.source), market
+        if known is not None and known[0] == market_key(self.store, active, known[1].panel.source):
+            return renewed(self.store, known[1], self._clock())
+        market = desk_market(self.store, active, self.account, self._clock())
+        self._market = market_key(self.store, active, market.panel.source), market
         return market
 
     def _stop(self) -> None:
         """Cancel what waits at a broker while trading is stopped: before the market is asked for, or what is due."""
         reason = self._switch.engaged()
         if reason is not None:
-            with held_account(self.lake.home, self.account) as book:
-                withdraw(self.lake.home, self.account, book, Stop(reason, self._by, self._clock))
+            with held_account(self.store.home, self.account) as book:
+                withdraw(self.store, self.account, book, Stop(reason, self._by, self._clock))
 
 
 def _through(trader: Trader, t: int, *, acknowledge: bool) -> AccountState:

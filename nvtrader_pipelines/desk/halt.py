@@ -3,13 +3,13 @@
 from collections.abc import Callable
 from datetime import datetime
 
-from nvtrader_pipelines.execution.audit import AuditEvent, AuditLog, EventKind, event_id
+from nvtrader_pipelines.execution.audit import AuditEvent, EventKind, event_id
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.kill_switch import FileKillSwitch, Halt
+from nvtrader_pipelines.storage.store import Store
 
 
-def halt(home: Home, log: AuditLog, by: str, reason: str, clock: Callable[[], datetime]) -> str:
+def halt(store: Store, by: str, reason: str, clock: Callable[[], datetime]) -> str:
     """Stop trading, and return the outcome as a sentence; a switch that is engaged already stays as it is.
 
     The file is written before the event, so that a kill between the two leaves trading stopped; the next halt adds the
@@ -18,19 +18,19 @@ def halt(home: Home, log: AuditLog, by: str, reason: str, clock: Callable[[], da
     Raises:
         StorageError: if the file cannot be written; or if the audit cannot, and trading is stopped all the same.
     """
-    switch = FileKillSwitch(home)
+    switch = FileKillSwitch(store.home)
     with switch.locked():
         order, before, earlier = Halt(reason=reason, by=by, at=clock()), switch.engaged_by_file(), switch.read()
         if before is None:
             switch.write(order)
-            _record(log, order)
+            _record(store, order)
             return f"trading is stopped: {reason}"
         again = order.model_copy(update={"reason": f"{reason}; it was stopped already: {before}"})
-        _record(log, *([earlier] if earlier else []), again)
+        _record(store, *([earlier] if earlier else []), again)
         return f"trading is stopped already: {before}"
 
 
-def resume(home: Home, log: AuditLog, by: str, reason: str, clock: Callable[[], datetime]) -> str:
+def resume(store: Store, by: str, reason: str, clock: Callable[[], datetime]) -> str:
     """Let trading resume unless the variable still stops it, and return the outcome as a sentence.
 
     The event is written before the file is removed: nothing trades again without a row that names who let it.
@@ -38,25 +38,25 @@ def resume(home: Home, log: AuditLog, by: str, reason: str, clock: Callable[[], 
     Raises:
         StorageError: if the file cannot be removed.
     """
-    switch = FileKillSwitch(home)
+    switch = FileKillSwitch(store.home)
     variable = switch.engaged_by_variable()
     still = f"; it is still stopped here, for {variable}: unset it" if variable else ""
     with switch.locked():
         if switch.engaged_by_file() is None:
             return f"trading was not stopped by the file {switch.path}{still}"
-        log.append([_event("resumed", Halt(reason=reason, by=by, at=clock()))])
+        store.audit.append([_event("resumed", Halt(reason=reason, by=by, at=clock()))])
         try:
             switch.remove()
         except OSError as error:
             failed = f"the kill switch {switch.path} cannot be removed ({error.strerror}), so trading stays stopped"
-            log.append([_event("halted", Halt(reason=failed, by=by, at=clock()))])
+            store.audit.append([_event("halted", Halt(reason=failed, by=by, at=clock()))])
             raise StorageError(f"{failed}; remove it by hand") from error
         return f"trading may resume{still}"
 
 
-def _record(log: AuditLog, *halts: Halt) -> None:
+def _record(store: Store, *halts: Halt) -> None:
     try:
-        log.append([_event("halted", each) for each in halts])
+        store.audit.append([_event("halted", each) for each in halts])
     except StorageError as error:
         raise StorageError(
             f"trading is stopped, but the audit lacks the event: {error}; then halt once more"

@@ -15,7 +15,7 @@ from nvtrader_pipelines.execution.brokers.paper_market import PaperMarket
 from nvtrader_pipelines.execution.brokers.simulated_venue import PaperBroker
 from nvtrader_pipelines.execution.brokers.venue import Venue
 from nvtrader_pipelines.execution.compliance import ComplianceData, findings_of, tighter, unbuyable
-from nvtrader_pipelines.execution.decisions import EXCHANGE, opens_after
+from nvtrader_pipelines.execution.decisions import opens_after
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.journal import Proposal
 from nvtrader_pipelines.execution.plan import Finding, RebalancePlan
@@ -23,7 +23,7 @@ from nvtrader_pipelines.execution.prices import Prices
 from nvtrader_pipelines.execution.proposals import target_volatility
 from nvtrader_pipelines.experiments.deployment import Deployment
 from nvtrader_pipelines.experiments.progress import Progress
-from nvtrader_pipelines.market.calendar import sessions
+from nvtrader_pipelines.market.calendar import EXCHANGE_TIME, sessions
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits
 from nvtrader_pipelines.promotion.active_policy import ActivePolicy, read_active, sealed_of
@@ -31,9 +31,9 @@ from nvtrader_pipelines.promotion.compatibility import cannot_trade
 from nvtrader_pipelines.promotion.recency import RECENT, require_evaluation
 from nvtrader_pipelines.storage.compliance import read_compliance, read_limits
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 from nvtrader_pipelines.storage.medallion import pinned_snapshots
 from nvtrader_pipelines.storage.prices import read_prices
+from nvtrader_pipelines.storage.store import Store
 
 CLOSED_AT = 16  # hour of the exchange after which a session's bars are there, half days too
 
@@ -153,7 +153,7 @@ class DeskMarket:
         """
         if not self.is_live:
             return
-        ended, local = last_ended(now), now.astimezone(EXCHANGE)
+        ended, local = last_ended(now), now.astimezone(EXCHANGE_TIME)
         known = self.day(len(self.panel.sessions) - 1)
         if known < ended:
             raise ExecutionError(
@@ -224,7 +224,7 @@ class DeskMarket:
 
 def last_ended(now: datetime) -> date:
     """The last session of the exchange that has ended."""
-    local = now.astimezone(EXCHANGE)
+    local = now.astimezone(EXCHANGE_TIME)
     day = local.date() if local.hour >= CLOSED_AT else local.date() - timedelta(days=1)
     return sessions(day - timedelta(days=14), day)[-1].item()
 
@@ -241,19 +241,19 @@ def _n_ended(panel: MarketPanel, now: datetime) -> int:
     return n_ended
 
 
-def active_policy(lake: Warehouse) -> ActivePolicy:
+def active_policy(store: Store) -> ActivePolicy:
     """The policy that trades.
 
     Raises:
         StorageError: if there is none.
     """
-    active = read_active(lake.home)
+    active = read_active(store)
     if active is None:
         raise StorageError("no policy is active, so nothing trades; `nvtrader policies activate` makes one")
     return active
 
 
-def desk_market(lake: Warehouse, active: ActivePolicy, name: str, now: datetime) -> DeskMarket:
+def desk_market(store: Store, active: ActivePolicy, name: str, now: datetime) -> DeskMarket:
     """What an account trades the active policy with.
 
     Raises:
@@ -261,10 +261,10 @@ def desk_market(lake: Warehouse, active: ActivePolicy, name: str, now: datetime)
         StorageError: if the policy's files are not those activated, it was never tested to the end, it cannot decide on
             the market as it is now, or the account, the limits or the market cannot be read.
     """
-    account, run = read_account(lake.home, name), sealed_of(lake.home, active)
-    require_evaluation(lake, active)
+    account, run = read_account(store.home, name), sealed_of(store, active)
+    require_evaluation(store, active)
     try:
-        deployment = deployment_of(lake, active.run_id, active.policy)
+        deployment = deployment_of(store, active.run_id, active.policy)
     except ValueError as error:
         raise cannot_trade(run, active.policy, error) from error
     return DeskMarket(
@@ -273,14 +273,14 @@ def desk_market(lake: Warehouse, active: ActivePolicy, name: str, now: datetime)
         deployment=deployment,
         tested_to=run.as_parent.window[1],
         activated_at=active.activated_at,
-        prices=read_prices(lake, deployment.panel),
-        limits=_limits(lake, deployment),
-        compliance=read_compliance(lake.home),
+        prices=read_prices(store.tables, deployment.panel),
+        limits=_limits(store, deployment),
+        compliance=read_compliance(store.home),
         n_ended=_n_ended(deployment.panel, now),
     )
 
 
-def renewed(lake: Warehouse, market: DeskMarket, now: datetime) -> DeskMarket:
+def renewed(store: Store, market: DeskMarket, now: datetime) -> DeskMarket:
     """The same with what people keep in files as it is now: the account, the limits, what compliance is told.
 
     Raises:
@@ -289,18 +289,18 @@ def renewed(lake: Warehouse, market: DeskMarket, now: datetime) -> DeskMarket:
     """
     return replace(
         market,
-        account=read_account(lake.home, market.name),
-        limits=_limits(lake, market.deployment),
-        compliance=read_compliance(lake.home),
+        account=read_account(store.home, market.name),
+        limits=_limits(store, market.deployment),
+        compliance=read_compliance(store.home),
         n_ended=_n_ended(market.panel, now),
     )
 
 
-def market_key(lake: Warehouse, active: ActivePolicy, source: str) -> object:
+def market_key(store: Store, active: ActivePolicy, source: str) -> object:
     """What tells a market that was read from what would be read now."""
-    return active.model_dump_json(), tuple(sorted(pinned_snapshots(lake, source).items()))
+    return active.model_dump_json(), tuple(sorted(pinned_snapshots(store.tables, source).items()))
 
 
-def _limits(lake: Warehouse, deployment: Deployment) -> RiskLimits:
+def _limits(store: Store, deployment: Deployment) -> RiskLimits:
     """What plans are held against: number by number, the tighter of the policy's own and the desk's."""
-    return tighter(deployment.spec.pipeline.risk_limits, read_limits(lake.home))
+    return tighter(deployment.spec.pipeline.risk_limits, read_limits(store.home))

@@ -17,11 +17,12 @@ from nvtrader_pipelines.execution.audit import AuditEvent
 from nvtrader_pipelines.execution.book import PUT_BACK
 from nvtrader_pipelines.execution.plan_records import plan_records
 from nvtrader_pipelines.storage.account_book import SqliteBook, book_path
-from nvtrader_pipelines.storage.audit_log import AuditRow, JsonlAudit
+from nvtrader_pipelines.storage.audit_log import AuditRow
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import locked
 from nvtrader_pipelines.storage.home import lock_path
-from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse, Where
+from nvtrader_pipelines.storage.iceberg.commits import Where
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.table import to_frame
 from nvtrader_pipelines.storage.tables import (
     AUDIT,
@@ -38,7 +39,7 @@ LATER = ("flow", "income")  # columns that rows of before they were there lack
 Changed = tuple[Table, pl.DataFrame, Where]  # rows that take the place of those under the keys
 
 
-def mirror(lake: Warehouse, account: str | None = None) -> dict[str, int]:
+def mirror(store: Store, account: str | None = None) -> dict[str, int]:
     """Bring the tables of `portfolio` up to date with the audit and the books, of one account or of all.
 
     Years in which something is new are replaced, each table in one commit. The audit's own rows come last: what is not
@@ -50,49 +51,49 @@ def mirror(lake: Warehouse, account: str | None = None) -> dict[str, int]:
     Raises:
         StorageError: if the audit is damaged, or it or an account's book is not the one that was mirrored before.
     """
-    with locked(lock_path(lake.home, "portfolio")):
+    with locked(lock_path(store.home, "portfolio")):
         written: dict[str, int] = {}
-        for table, rows, where in _changes(lake, account):
+        for table, rows, where in _changes(store, account):
             if where["year"]:
-                lake.replace(table, rows, where)
+                store.tables.replace(table, rows, where)
                 written[table.name] = written.get(table.name, 0) + len(rows)
         return written
 
 
-def _changes(lake: Warehouse, account: str | None) -> Iterator[Changed]:
-    log = JsonlAudit(lake.home)
-    mirrored = _mirrored(lake, log)
-    new = [row for row in log.rows() if row.line not in mirrored and _is_of(row, account)]
-    for name in _accounts(lake, new, account):
+def _changes(store: Store, account: str | None) -> Iterator[Changed]:
+    mirrored = _mirrored(store)
+    new = [row for row in store.audit.rows() if row.line not in mirrored and _is_of(row, account)]
+    for name in _accounts(store, new, account):
         fresh = [row for row in new if row.account == name]
         if fresh:
-            yield from _of_audit(name, _events_near(log, name, fresh), [row.event for row in fresh])
-        yield from _of_book(lake, name)
+            yield from _of_audit(name, _events_near(store, name, fresh), [row.event for row in fresh])
+        yield from _of_book(store, name)
     years = sorted({utc_year(row.event.at) for row in new})
     rows = to_frame(AUDIT, audit_rows(new))
-    there = lake.read(AUDIT, {"year": years}, rows.columns) if years else rows.clear()
+    there = store.tables.read(AUDIT, {"year": years}, rows.columns) if years else rows.clear()
     yield AUDIT, pl.concat([there, rows]).sort("line"), {"year": years}
 
 
-def _events_near(log: JsonlAudit, name: str, fresh: Sequence[AuditRow]) -> list[AuditEvent]:
+def _events_near(store: Store, name: str, fresh: Sequence[AuditRow]) -> list[AuditEvent]:
     """An account's events of the years that its fresh ones may change: to read all would take seconds."""
     years = {row.session_year for row in fresh if row.session_year is not None}
     near = {year + apart for year in years for apart in range(-NEAR, NEAR + 1)}
-    return [row.event for row in log.rows() if row.session_year in near and row.account == name]
+    return [row.event for row in store.audit.rows() if row.session_year in near and row.account == name]
 
 
-def _mirrored(lake: Warehouse, log: JsonlAudit) -> set[int]:
+def _mirrored(store: Store) -> set[int]:
     """Lines of the audit that are mirrored.
 
     Raises:
         StorageError: if the audit does not have one of them any more.
     """
-    known, rows = lake.read(AUDIT, columns=["line", "chain"]), log.rows()
+    known, rows = store.tables.read(AUDIT, columns=["line", "chain"]), store.audit.rows()
     for line, chain in known.sort("line").iter_rows():
         if line > len(rows) or rows[line - 1].chain != chain:
             raise StorageError(
-                f"line {line} of the audit {log.path} is not the one that portfolio.audit has: the file was cut off or "
-                f"changed by hand; put it back as it was, or to begin anew remove it and {lake.home.warehouse}"
+                f"line {line} of the audit {store.audit.path} is not the one that portfolio.audit has: the file was "
+                f"cut off or changed by hand; put it back as it was, or to begin anew remove it and "
+                f"{store.home.warehouse}"
             )
     return set(known["line"])
 
@@ -101,10 +102,10 @@ def _is_of(row: AuditRow, account: str | None) -> bool:
     return account is None or row.account in {None, account}
 
 
-def _accounts(lake: Warehouse, new: Sequence[AuditRow], account: str | None) -> list[str]:
+def _accounts(store: Store, new: Sequence[AuditRow], account: str | None) -> list[str]:
     if account is not None:
         return [account]
-    books = {path.stem for path in book_path(lake.home, "paper").parent.glob("*.db")}
+    books = {path.stem for path in book_path(store.home, "paper").parent.glob("*.db")}
     return sorted(books | {row.account for row in new if row.account is not None})
 
 
@@ -124,20 +125,20 @@ def _of_audit(name: str, events: Sequence[AuditEvent], fresh: Sequence[AuditEven
         yield _changed(table, name, to_frame(table, rows), years)
 
 
-def _of_book(lake: Warehouse, name: str) -> Iterator[Changed]:
+def _of_book(store: Store, name: str) -> Iterator[Changed]:
     """States of the years that have sessions which are not there yet, or were before the table had all its columns.
 
     Raises:
         StorageError: if the book does not have a state any more that was mirrored from it.
     """
-    mirrored = lake.read(PORTFOLIO_STATE, {"account": [name]}, ["session", "value", "weights", *LATER])
+    mirrored = store.tables.read(PORTFOLIO_STATE, {"account": [name]}, ["session", "value", "weights", *LATER])
     known = {session: (value, weights) for session, value, weights, *_ in mirrored.iter_rows()}
-    states = SqliteBook(lake.home, name).states()
+    states = SqliteBook(store.home, name).states()
     kept = {state.session: (state.value, list(state.weights)) for state in states}
     lost = sorted(session for session, of_close in known.items() if kept.get(session) != of_close)
     if lost:
         raise StorageError(
-            f"the state of {lost[0]} in the book {book_path(lake.home, name)} is not the one that "
+            f"the state of {lost[0]} in the book {book_path(store.home, name)} is not the one that "
             f"portfolio.portfolio_state has: the book was replaced; {PUT_BACK}, or open another account"
         )
     whole = set(mirrored.drop_nulls(LATER)["session"])

@@ -16,9 +16,8 @@ from nvtrader_pipelines.execution.brokers.broker import BrokerTimeout
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.journal import Journal
 from nvtrader_pipelines.storage.account_book import SqliteBook, book_path
-from nvtrader_pipelines.storage.audit_log import JsonlAudit
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.store import Store
 
 PATIENCE_S = 20.0  # for who trades the account: it stops at the next order, as trading is stopped already
 UNSURE = "the broker has not confirmed yet that it cancelled"
@@ -34,7 +33,7 @@ class Stop(NamedTuple):
     clock: Callable[[], datetime]
 
 
-def withdraw(home: Home, name: str, book: SqliteBook, stop: Stop) -> list[str]:
+def withdraw(store: Store, name: str, book: SqliteBook, stop: Stop) -> list[str]:
     """Cancel the open orders of an account at a broker, and keep that; the ids of those cancelled.
 
     Orders of an account that is kept here wait for no market: its next session cancels them.
@@ -44,25 +43,25 @@ def withdraw(home: Home, name: str, book: SqliteBook, stop: Stop) -> list[str]:
         ExecutionError: if the account cannot be reached, or the broker refuses.
         BrokerTimeout: if the broker does not answer; asking again goes on.
     """
-    cancelled, failure = _cancelled(home, name, book, stop)
-    _tell(home, name, cancelled, stop)
+    cancelled, failure = _cancelled(store, name, book, stop)
+    _tell(store, name, cancelled, stop)
     if failure is not None:
         raise failure
     return [each.order.order_id for each in cancelled]
 
 
-def withdraw_all(home: Home, stop: Stop) -> tuple[list[str], dict[str, str]]:
+def withdraw_all(store: Store, stop: Stop) -> tuple[list[str], dict[str, str]]:
     """Cancel the open orders of every account that has some at a broker.
 
     Returns:
         The ids of the orders cancelled; by account, why some of its orders may still be open.
     """
-    cancelled, open_still, log = list[str](), dict[str, str](), JsonlAudit(home)
+    cancelled, open_still = list[str](), dict[str, str]()
     again = retry_if_exception_type(AccountInUse)
     in_turn = Retrying(stop=stop_after_delay(PATIENCE_S), wait=wait_fixed(0.2), retry=again, reraise=True)
-    for name in _accounts(home, log):
+    for name in _accounts(store):
         try:
-            found, why = in_turn(_held, home, name, stop, log)
+            found, why = in_turn(_held, store, name, stop)
             cancelled += found
             if why:
                 open_still[name] = why
@@ -71,49 +70,49 @@ def withdraw_all(home: Home, stop: Stop) -> tuple[list[str], dict[str, str]]:
     return cancelled, open_still
 
 
-def _accounts(home: Home, log: JsonlAudit) -> list[str]:
+def _accounts(store: Store) -> list[str]:
     """Every account that has a book or, where that is gone, orders that wait for all that the audit tells."""
-    books = {path.stem for path in book_path(home, DEFAULT).parent.glob("*.db")}
+    books = {path.stem for path in book_path(store.home, DEFAULT).parent.glob("*.db")}
     with suppress(StorageError):  # of a damaged audit, which whoever stops trading says
-        told = {row.account for row in log.rows() if row.account is not None} - books
-        books |= {name for name in told if Journal(log, name).waiting()}
+        told = {row.account for row in store.audit.rows() if row.account is not None} - books
+        books |= {name for name in told if Journal(store.audit, name).waiting()}
     return sorted(books)
 
 
-def _held(home: Home, name: str, stop: Stop, log: JsonlAudit) -> tuple[list[str], str]:
+def _held(store: Store, name: str, stop: Stop) -> tuple[list[str], str]:
     """The orders of an account that are cancelled, and why others may wait at its broker still; empty where none do."""
-    with held_account(home, name) as book:
-        cancelled, failure = _cancelled(home, name, book, stop)
-        left, lost = [each.order.order_id for each in book.open_orders()], _lost(home, name, book, log)
-        kept_here = not left + lost or isinstance(read_account(home, name), PaperAccountSpec)
+    with held_account(store.home, name) as book:
+        cancelled, failure = _cancelled(store, name, book, stop)
+        left, lost = [each.order.order_id for each in book.open_orders()], _lost(store, name, book)
+        kept_here = not left + lost or isinstance(read_account(store.home, name), PaperAccountSpec)
         reasons = {str(failure or UNSURE): left, LOST: lost}
         why = "" if kept_here else "; ".join(f"{said}: {', '.join(ids)}" for said, ids in reasons.items() if ids)
         try:
-            _tell(home, name, cancelled, stop)
+            _tell(store, name, cancelled, stop)
         except StorageError as error:
             _LOG.warning("what was cancelled of %s is told by its next session, as the book has it: %s", name, error)
         return [each.order.order_id for each in cancelled], why
 
 
-def _lost(home: Home, name: str, book: SqliteBook, log: JsonlAudit) -> list[str]:
+def _lost(store: Store, name: str, book: SqliteBook) -> list[str]:
     """Orders that wait at an account's broker for all that the audit tells, and that its book does not have."""
     kept = book.kept().orders
     with suppress(StorageError):  # an account whose file cannot be read may be at a broker
-        if isinstance(read_account(home, name), PaperAccountSpec):
+        if isinstance(read_account(store.home, name), PaperAccountSpec):
             return []
     with suppress(StorageError):  # of a damaged audit
-        return sorted(Journal(log, name).waiting() - kept)
+        return sorted(Journal(store.audit, name).waiting() - kept)
     return []
 
 
 def _cancelled(
-    home: Home, name: str, book: SqliteBook, stop: Stop
+    store: Store, name: str, book: SqliteBook, stop: Stop
 ) -> tuple[list[BookedOrder], BrokerTimeout | ExecutionError | None]:
     """The orders that are cancelled now at the account's broker, and why another could not be."""
     before, failure = book.open_orders(), None
     if not before:
         return [], None
-    spec = read_account(home, name)
+    spec = read_account(store.home, name)
     require_same(name, spec, book.last())
     if isinstance(spec, PaperAccountSpec):
         return [], None
@@ -130,8 +129,8 @@ def _cancelled(
     return [each for each in gone if each.order.order_id not in filled], failure
 
 
-def _tell(home: Home, name: str, cancelled: Sequence[BookedOrder], stop: Stop) -> None:
-    journal = Journal(JsonlAudit(home), name)
+def _tell(store: Store, name: str, cancelled: Sequence[BookedOrder], stop: Stop) -> None:
+    journal = Journal(store.audit, name)
     journal.append(*(event for each in cancelled if (event := _event(journal, each, stop))))
 
 

@@ -8,11 +8,10 @@ from nvtrader_pipelines.execution.journal import Journal
 from nvtrader_pipelines.execution.reconciliation import refusal, unaccepted
 from nvtrader_pipelines.promotion.active_policy import ActivePolicy
 from nvtrader_pipelines.storage.account_book import SqliteBook
-from nvtrader_pipelines.storage.audit_log import JsonlAudit
-from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
+from nvtrader_pipelines.storage.store import Store
 
 
-def require_ready(lake: Warehouse, active: ActivePolicy, account: str, at: datetime) -> None:
+def require_ready(store: Store, active: ActivePolicy, account: str, at: datetime) -> None:
     """Refuse what trading an account would refuse before its first order; a broker is not asked anything.
 
     Raises:
@@ -21,9 +20,9 @@ def require_ready(lake: Warehouse, active: ActivePolicy, account: str, at: datet
         ExecutionError: if its tests are too old, at a broker the bars are, or its book is lost.
         NotReconciled: if the account differed at its last close, and no person has accepted it.
     """
-    market, book = desk_market(lake, active, account, at), SqliteBook(lake.home, account)
+    market, book = desk_market(store, active, account, at), SqliteBook(store.home, account)
     market.require_fresh(at)
-    journal = Journal(JsonlAudit(lake.home), account)
+    journal = Journal(store.audit, account)
     journal.require_kept(book.kept())
     state = book.last()
     stands_at = state.session if state else market.day(market.opening(None, None))

@@ -14,7 +14,7 @@ from nvtrader_pipelines.execution.orders import Fill, Order
 from nvtrader_pipelines.execution.plan import RebalancePlan
 from nvtrader_pipelines.execution.plan_records import PlanRecord
 from nvtrader_pipelines.storage.audit_log import AuditRow
-from nvtrader_pipelines.storage.table import Row, Table, polars_type
+from nvtrader_pipelines.storage.table import Row, Table
 
 Records = Mapping[str, PlanRecord]
 PER_SYMBOL = ["symbol", "weight", "change"]  # lists of a stage that become a row each
@@ -57,8 +57,7 @@ def weight_frame(table: Table, plans: Iterable[RebalancePlan]) -> pl.DataFrame:
             lists = {"symbol": list(plan.symbols), "weight": list(stage.weights), "change": changes}
             rows.append(keys | {"step": step, "stage": stage.name, "reason": stage.reason} | lists)
             before = stage.weights
-    schema = {column.name: polars_type(column.kind) for column in table.fields}
-    nested = {name: pl.List(kind) if name in PER_SYMBOL else kind for name, kind in schema.items()}
+    nested = {name: pl.List(kind) if name in PER_SYMBOL else kind for name, kind in table.schema.items()}
     return pl.DataFrame(rows, schema=nested, orient="row").explode(PER_SYMBOL)
 
 

@@ -1,1 +1,1 @@
-"""The portfolio environment: dynamics, observations, actions, rewards, and its scalar and batched shells."""
+"""Portfolio environment: dynamics, observations, actions, rewards, terminations."""

@@ -1,4 +1,4 @@
-"""One portfolio at a close: what a policy is told of, and what an account's book keeps."""
+"""State of one portfolio at a close, as policies see it and books store it."""
 
 from dataclasses import dataclass, field
 
@@ -10,12 +10,12 @@ FloatArray = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Account:
-    """One portfolio at the close of a session."""
+    """State of one portfolio at the close of a session."""
 
-    weights: FloatArray  # (N+1,) of equity, cash last
+    weights: FloatArray  # (N+1,) fractions of equity, cash last
     equity: float = 1.0
     peak: float = 1.0
-    recent_returns: FloatArray = field(default_factory=lambda: np.zeros(0))  # (S,) net session returns, the latest last
+    recent_returns: FloatArray = field(default_factory=lambda: np.zeros(0))  # (S,) net session returns, latest last
 
     @property
     def drawdown(self) -> float:
@@ -24,7 +24,7 @@ class Account:
 
 
 def opening_account(n_symbols: int) -> Account:
-    """An account of equity 1, all in cash."""
+    """Account of equity 1 in cash."""
     weights = np.zeros(n_symbols + 1)
     weights[-1] = 1.0
     return Account(weights=weights)

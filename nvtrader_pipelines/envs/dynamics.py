@@ -1,4 +1,4 @@
-"""The one transition of the account: drift, trade once, pay, drift on; environments and back-tests share it."""
+"""Transition of an account: drift, trade, pay, drift; shared by environments and back-tests."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from nvtrader_pipelines.envs.transition import (
     AFTER_FILL,
-    ALL_WITHIN,
+    ALL_IN_PANEL,
     BEFORE_FILL,
     DELISTED,
     DRIFTED,
@@ -32,33 +32,33 @@ FloatArray = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Legs:
-    """A panel as accounts see it: each session split at the moment an order fills, (T, N) each."""
+    """Returns and charges of a panel, with each session split at the fill, (T, N) each."""
 
     returns: FloatArray  # (3, T, N) fractions: before the fill, after it, the whole session
-    charges: FloatArray  # (3, T, 2) of borrowed cash and of short value, fractions charged on each of the three
-    condition: NDArray[np.uint8]  # (T, N) flags of what a fill meets: tradable, delisted
+    charges: FloatArray  # (3, T, 2) fractions of borrowed cash and of short value, on the same three legs
+    condition: NDArray[np.uint8]  # (T, N) flags at a fill: tradable, delisted
     fill: FillTiming
 
     @property
     def before_fill(self) -> FloatArray:
-        """Returns from the close before to the fill, (T, N)."""
+        """Returns from the previous close to the fill, (T, N)."""
         return self.returns[BEFORE_FILL]
 
     def filled_at(self, decided_at: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Sessions (n,) whose prices and masks fill the orders of decisions at the closes of `decided_at` (n,)."""
+        """Sessions (n,) of the fills of decisions at the closes of `decided_at` (n,)."""
         return decided_at if self.fill == "same_close" else decided_at + 1
 
 
 def resolve_fill(fill: FillTiming, panel: MarketPanel) -> FillTiming:
-    """The fill timing the panel supports: `next_open` needs opens and is `next_close` without them."""
+    """Return the supported fill timing: without opens, `next_open` becomes `next_close`."""
     return "next_close" if fill == "next_open" and panel.overnight_returns is None else fill
 
 
 def market_legs(panel: MarketPanel, fill: FillTiming, financing: Financing = STANDARD_FINANCING) -> Legs:
-    """Returns before and after the fill, for a decision at the close of the session before.
+    """Split returns and charges at the fill, for decisions at the previous close.
 
-    What is held after a close, and so after a fill at that close, is charged for the days to the next close. It is
-    paid in cash when the next session begins: before a fill at its open or close.
+    Positions held after a close, also those filled at it, are charged for the days to the next close. Charges are paid
+    in cash when the next session begins: before a fill at its open or close.
 
     Raises:
         ValueError: if the fill is `next_open` and the panel has no opens.
@@ -70,10 +70,7 @@ def market_legs(panel: MarketPanel, fill: FillTiming, financing: Financing = STA
     if fill != "next_open":
         returns[night] = panel.close_returns
     elif panel.overnight_returns is None:
-        raise ValueError(
-            f"next_open fills need opening prices, but the panel of {panel.source!r} has only closes; "
-            "choose next_close or deliver opens"
-        )
+        raise ValueError(f"next_open needs opens, but the panel of {panel.source!r} has none; choose next_close")
     else:
         returns[BEFORE_FILL] = panel.overnight_returns
         returns[AFTER_FILL] = (1.0 + panel.close_returns) / (1.0 + panel.overnight_returns) - 1.0
@@ -85,7 +82,7 @@ def market_legs(panel: MarketPanel, fill: FillTiming, financing: Financing = STA
 
 @dataclass(frozen=True, eq=False)
 class HoldingPeriod:
-    """The `n_sessions` sessions of n portfolios from one decision to the next."""
+    """`n_sessions` sessions of n portfolios from one decision to the next."""
 
     legs: Legs
     decided_at: NDArray[np.int64]  # (n,) session of the decision
@@ -94,18 +91,18 @@ class HoldingPeriod:
 
 
 def holding_period(legs: Legs, decided_at: NDArray[np.int64], n_sessions: int) -> HoldingPeriod:
-    """The periods that follow decisions at the closes of `decided_at` (n,), each `n_sessions` long."""
+    """Periods of `n_sessions` after decisions at the closes of `decided_at` (n,)."""
     return HoldingPeriod(legs, decided_at, legs.filled_at(decided_at), n_sessions)
 
 
 @dataclass(frozen=True, eq=False)
 class Transition:
-    """What one decision did to n portfolios over the k sessions until the next."""
+    """Result of one decision of n portfolios over the k sessions until the next."""
 
-    session_growth: FloatArray  # (n, k) equity over equity one session earlier, net of cost
+    session_growth: FloatArray  # (n, k) equity over the previous session's, net of cost
     session_cash: FloatArray  # (n, k) weight of cash at each close
-    drifted: FloatArray  # (n, N+1) just before the trade
-    executed: FloatArray  # (n, N+1) just after the trade
+    drifted: FloatArray  # (n, N+1) before the trade
+    executed: FloatArray  # (n, N+1) after the trade
     weights: FloatArray  # (n, N+1) at the last close
     trades: FloatArray  # (n, N+1) change of weight by trading, cash last; a write-off is no trade
     turnover: FloatArray  # (n,) one-way: half the sum of absolute trades
@@ -117,19 +114,19 @@ class Transition:
         return self.session_growth.prod(axis=1)
 
 
-def closes(executed: FloatArray, period: HoldingPeriod) -> Iterator[tuple[FloatArray, FloatArray]]:
-    """Weights (n, N+1) at each close of the period, and growth (n,) from the fill or the close before to it."""
+def hold_to_closes(executed: FloatArray, period: HoldingPeriod) -> Iterator[tuple[FloatArray, FloatArray]]:
+    """Yield weights (n, N+1) and growth (n,) at each close of the period."""
     held = np.empty((period.n_sessions, *executed.shape))
     growth = np.empty((period.n_sessions, len(executed)))
     legs = period.legs
-    _require_within(close_rows(executed, legs.returns, legs.charges, period.decided_at, held, growth), period)
+    _require_in_panel(close_rows(executed, legs.returns, legs.charges, period.decided_at, held, growth), period)
     return ((held[session], growth[session]) for session in range(period.n_sessions))
 
 
 def drift(weights: FloatArray, period: HoldingPeriod) -> tuple[FloatArray, FloatArray]:
-    """Weights (n, N+1) at the next close, and growth (n,) to it, of portfolios that hold through a session.
+    """Hold portfolios for one session without a trade; returns weights (n, N+1) and growth (n,).
 
-    It is what `hold` does in every session of a period after the first.
+    `hold` does the same in every session of a period after the first.
 
     Raises:
         ValueError: if the period is not one session, or the shapes differ from the panel's.
@@ -138,10 +135,10 @@ def drift(weights: FloatArray, period: HoldingPeriod) -> tuple[FloatArray, Float
     legs = period.legs
     _require_shapes(weights, weights, np.zeros(len(weights), np.bool_), period)
     if period.n_sessions != 1:
-        raise ValueError(f"portfolios drift one session at a time, but the period has {period.n_sessions}")
+        raise ValueError(f"drift needs a period of one session, but it has {period.n_sessions}")
     held, growth = np.empty(weights.shape), np.empty(len(weights))
     weights = np.ascontiguousarray(weights, np.float64)
-    _require_within(drift_rows(weights, legs.returns, legs.charges, period.decided_at, held, growth), period)
+    _require_in_panel(drift_rows(weights, legs.returns, legs.charges, period.decided_at, held, growth), period)
     return held, growth
 
 
@@ -154,23 +151,22 @@ def hold(
 ) -> Transition:
     """Trade once to `target` and hold: the accounting of one decision.
 
-    The cost is taken pro rata from every position, so the executed weights are those after it too. Negative weights
-    are short positions, a negative weight of cash is a debt; both are charged as the legs' financing says. A
-    portfolio that has lost all it had is worth 0 from then on and is over: it cannot owe, its weights are cash, and
-    an order of its last session does not fill.
+    The cost is taken pro rata from every position, so it does not change the executed weights. Negative weights are
+    short positions, and a negative weight of cash is a debt; both are charged by the legs' financing. A portfolio that
+    loses everything has equity 0 from then on: it cannot owe, its weights are cash, and its orders do not fill.
 
     Args:
         weights: (n, N+1) at the close of the decision, cash last, rows sum to 1.
-        target: (n, N+1) wanted weights, cash last, rows sum to 1; ignored where `trade` is False.
-        trade: (n,) whether the portfolio trades at all.
-        period: what the market does.
-        cost: what the trades of the names, from drifted weights, take from equity; at most all of it is taken.
+        target: (n, N+1) target weights, cash last, rows sum to 1; ignored where `trade` is False.
+        trade: (n,) whether the portfolio trades.
+        period: sessions, returns and charges of the period.
+        cost: fraction of equity that the trades from drifted weights cost; capped at 1.
 
     Raises:
         ValueError: if the shapes differ from one another or from the panel's.
-        IndexError: if the period of a portfolio reaches beyond the panel.
+        IndexError: if the period of a portfolio ends beyond the panel.
     """
-    portfolios, path, turnover = _held(weights, target, trade, period)
+    portfolios, path, turnover = _run_transition(weights, target, trade, period)
     growth, trades = path[0], portfolios[TRADES]
     paid = np.minimum(1.0, cost(trades[:, :-1], period.filled_at))
     growth[:, 0] *= 1.0 - paid
@@ -186,10 +182,10 @@ def hold(
     )
 
 
-def _held(
+def _run_transition(
     weights: FloatArray, target: FloatArray, trade: NDArray[np.bool_], period: HoldingPeriod
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """What the compiled loop writes: portfolios (4, n, N+1), growth before costs and cash (2, n, k), turnover (n,)."""
+    """Run `hold_rows`: portfolios (4, n, N+1), path (2, n, k) and turnover (n,)."""
     legs = period.legs
     _require_shapes(weights, target, trade, period)
     portfolios, turnover = np.empty((4, *weights.shape)), np.empty(len(weights))
@@ -199,25 +195,25 @@ def _held(
         np.ascontiguousarray(trade), legs.returns, legs.charges, legs.condition, period.decided_at, period.filled_at,
         portfolios, path, turnover,
     )  # fmt: skip
-    _require_within(beyond, period)
+    _require_in_panel(beyond, period)
     return portfolios, path, turnover
 
 
 def _require_shapes(weights: FloatArray, target: FloatArray, trade: NDArray[np.bool_], period: HoldingPeriod) -> None:
-    """Compiled loops read past arrays that are too short without a word."""
+    """Raise if shapes differ: compiled loops do not check bounds."""
     shape = (len(period.decided_at), period.legs.returns.shape[2] + 1)
     if period.n_sessions < 1:
-        raise ValueError(f"a decision is held for at least one session, but for {period.n_sessions} here")
+        raise ValueError(f"a period needs at least one session, but has {period.n_sessions}")
     if weights.shape != shape or target.shape != shape or trade.shape != shape[:1]:
         raise ValueError(
-            f"{shape[0]} decisions on {shape[1] - 1} names need weights and target of shape {shape}, cash last, and "
-            f"trade of shape {shape[:1]}, but they are {weights.shape}, {target.shape} and {trade.shape}"
+            f"weights and target need shape {shape} and trade {shape[:1]}, but have {weights.shape}, {target.shape} "
+            f"and {trade.shape}"
         )
 
 
-def _require_within(beyond: int, period: HoldingPeriod) -> None:
-    if beyond != ALL_WITHIN:
+def _require_in_panel(beyond: int, period: HoldingPeriod) -> None:
+    if beyond != ALL_IN_PANEL:
         raise IndexError(
-            f"holding {period.n_sessions} sessions from session {period.decided_at[beyond]} needs sessions the panel "
-            f"does not have: it has {period.legs.returns.shape[1]}; decide earlier or hold for less"
+            f"{period.n_sessions} sessions after session {period.decided_at[beyond]} end beyond the panel of "
+            f"{period.legs.returns.shape[1]}"
         )

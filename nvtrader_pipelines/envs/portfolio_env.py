@@ -1,4 +1,4 @@
-"""The Gymnasium environment `nvtrader/PortfolioCVaR-v0`: one portfolio of the simulation."""
+"""Gymnasium environment `nvtrader/PortfolioCVaR-v0`: one portfolio of the simulation."""
 
 from typing import Any
 
@@ -13,13 +13,13 @@ from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.market.sample import sample_panel
 
-gymnasium.register(  # Gymnasium finds no plugins: `make` imports the module before the colon
+gymnasium.register(  # `gymnasium.make` imports the module before the colon
     id="nvtrader/PortfolioCVaR-v0", entry_point=f"{__name__}:PortfolioEnv"
 )
 
 
 def step_info(simulation: PortfolioSimulation, step: Step, row: int) -> dict[str, Any]:
-    """What a step did to one portfolio, for the step's `info`."""
+    """Build the `info` of one portfolio's step."""
     accounts, transition = simulation.accounts, step.account.transition
     return {
         "session": str(simulation.panel.sessions[accounts.t[row]]),
@@ -32,51 +32,52 @@ def step_info(simulation: PortfolioSimulation, step: Step, row: int) -> dict[str
         "executed_weights": transition.executed[row].copy(),
         "weights": transition.weights[row].copy(),
         "reward_terms": {term: float(values[row]) for term, values in step.account.reward_terms.items()},
-        "termination": next((kind for kind, struck in step.struck.items() if struck[row]), None),
+        "termination": next((kind for kind, triggered in step.triggered.items() if triggered[row]), None),
     }
 
 
 class PortfolioEnv(gymnasium.Env[NDArray[Any], NDArray[Any]]):
-    """Portfolio choice over N names and cash with costs, drift and realised-risk penalties.
+    """Portfolio choice over N names and cash with costs, drift and realized-risk penalties.
 
     ## Description
-    At the close of every `rebal_freq`-th session the agent names target weights from what is known then. The order
-    fills at the next open (or the next close where a market has only closes), pays `turnover_cost_bps` on the sum of
+    At the close of every `rebal_freq`-th session the agent chooses target weights from what is known then. The order
+    fills at the next open (or the next close if the market has only closes), pays `turnover_cost_bps` on the sum of
     absolute changes from the drifted weights and the spec's other `costs`, and is held to the next decision.
 
     ## Action space
-    `Box(-5, 5, (N+1,))`: logits of the names and cash; softmax gives the target weights, so the whole simplex is
-    within reach. Weight of a name that is not eligible becomes cash. A `residual` action tilts an anchor instead.
+    `Box(-5, 5, (N+1,))`: logits of the names and cash; softmax gives the target weights, which reaches the
+    whole simplex. The weight of ineligible names becomes cash. A `residual` action tilts an anchor instead.
 
     ## Observation space
     `Box(-inf, inf, (lookback*N + N*F + N + 2,))`, float32: `lookback` sessions of log returns, F gold features of each
     name, held weights with cash last, drawdown. Returns and features are scaled by statistics of the window only.
 
     ## Rewards
-    Sum of the spec's terms, by default log growth net of costs, less the excess of realised CVaR over a limit, less
-    `vol_penalty` times realised volatility. `info["reward_terms"]` holds every contribution.
+    Sum of the spec's terms, by default log growth net of costs, less the excess of realized CVaR over a limit, less
+    `vol_penalty` times realized volatility. `info["reward_terms"]` holds every contribution.
 
-    With `stop_properly`, an episode that a truncating termination ends has its whole reward R, the sum over its steps,
-    replaced: `sign_safe` (default) makes it R - (1 - coefficient) * |R|, which is never more than R; `literal` makes it
-    coefficient * R, which is more than R where R is negative. The change is paid at the last step as the term
-    `stop_properly` (0 at every other), so the terms still sum to the reward and the rest stay unshaped.
+    With `stop_properly`, the total reward R of an episode that a truncating termination ends is replaced: `sign_safe`
+    (default) makes it R - (1 - coefficient) * |R|, which is never more than R; `literal` makes it coefficient * R,
+    which is more than R if R is negative. The change is paid at the last step as the term `stop_properly` (0 at other
+    steps), so the terms still sum to the reward and the other terms stay unshaped.
 
     ## Starting state
-    All cash, equity 1, at a session drawn uniformly from those that leave room for a whole episode.
+    All cash, equity 1, at a session drawn uniformly from those with room for a whole episode.
 
     ## Episode end
     Truncated after `episode_len` decisions or at the end of the window; terminated when equity is 1e-6 or less after a
-    step. The spec's `terminations` end it earlier, after the step in which one strikes:
+    step. The spec's `terminations` end it earlier, after the step in which one is triggered:
 
-    | kind | strikes when | seen at |
+    | kind | triggered when | checked at |
     |---|---|---|
-    | `drawdown` | equity is down from its highest close by `limit` (0.3) or more | every close |
+    | `drawdown` | equity is below its highest close by `limit` (0.3) or more | every close |
     | `margin_call` | equity is at or below `maintenance` (0.5) of the opening equity | every close |
     | `risk_breach` | a name's weight, volatility or CVaR (0.05) is above its limit | the step's last close |
 
-    Each truncates by default and terminates with `truncates=False`; where one of each strikes, the episode is
-    terminated. `info["termination"]` is the kind of the first in the spec's order that struck, else None; neither the
-    length nor the window's end is one. Terminations act in episodes only: a walk-forward back-test has none.
+    Each truncates by default and terminates with `truncates=False`; if one of each is triggered, the episode is
+    terminated. `info["termination"]` is the kind of the first triggered rule in the spec's order, else None; it is None
+    at the length of the episode or the window's end. Terminations act in episodes only: a walk-forward back-test has
+    none.
 
     ## Arguments
     `panel` (default: the packaged sample market), `spec` (an `EnvSpec`), `first` and `last` (indices of the window),
@@ -121,14 +122,11 @@ class PortfolioEnv(gymnasium.Env[NDArray[Any], NDArray[Any]]):
         """Trade to the action's weights and hold to the next decision.
 
         Raises:
-            ValueError: if the action has the wrong length or holds a NaN.
+            ValueError: if the action has the wrong length or contains a NaN.
         """
         action = np.asarray(action)
         if action.shape != self.action_space.shape:
-            n_symbols = len(self.simulation.panel.symbols)
-            raise ValueError(
-                f"an action needs {n_symbols + 1} numbers, {n_symbols} names and cash, but has shape {action.shape}"
-            )
+            raise ValueError(f"an action needs shape {self.action_space.shape}, but has {action.shape}")
         step = self.simulation.step(action[None, :])
         return (
             step.observation[0],

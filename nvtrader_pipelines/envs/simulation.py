@@ -1,4 +1,4 @@
-"""Episodes of n portfolios at once: the engine under the scalar and the vectorised environment."""
+"""Episodes of n portfolios at once: the engine of the scalar and the vectorized environment."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -12,19 +12,19 @@ from nvtrader_pipelines.envs.observations import Observation, ObservationScaler
 from nvtrader_pipelines.envs.observations.builder import AccountView
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.envs.terminations import EpisodeView
-from nvtrader_pipelines.market.panel import MarketPanel, Window, spliced, windows_of, within
+from nvtrader_pipelines.market.panel import MarketPanel, Window, concat_windows, normalize_windows, window_mask
 
 
 class Step(NamedTuple):
-    """What one step of n portfolios gave, before any reset."""
+    """Result of one step of n portfolios, before any reset."""
 
     observation: NDArray[np.float32]  # (n, length)
     reward: NDArray[np.float64]  # (n,)
-    terminated: NDArray[np.bool_]  # (n,) equity is gone, or a termination that terminates
-    truncated: NDArray[np.bool_]  # (n,) the episode's length, the data's end, or a termination that truncates
+    terminated: NDArray[np.bool_]  # (n,) ruined, or a termination that terminates
+    truncated: NDArray[np.bool_]  # (n,) end of the episode's length or of the data, or a termination that truncates
     target: NDArray[np.float64]  # (n, N+1)
     account: AccountStep
-    struck: dict[str, NDArray[np.bool_]]  # termination to where it struck, (n,)
+    triggered: dict[str, NDArray[np.bool_]]  # by termination, whether it was triggered, (n,)
 
 
 class PortfolioSimulation:
@@ -33,17 +33,17 @@ class PortfolioSimulation:
     Args:
         panel: the market.
         spec: the environment.
-        n_portfolios: how many run side by side.
+        n_portfolios: number of portfolios.
         first: earliest session of a decision.
-        last: latest session whose prices may be used.
-        stretches: parts of `first..last` in time order; an episode lies within one of them. All of it if not given.
-        scaler: statistics for the observation, fitted on the stretches if not given.
+        last: last session whose prices may be used.
+        stretches: parts of `first..last` in time order; an episode is within one of them. By default all of it.
+        scaler: statistics for the observation; by default fitted on the stretches.
 
     Raises:
         ValueError: if no stretch holds one step.
     """
 
-    def __init__(  # noqa: PLR0913 - the scalar environment takes a window by its ends too
+    def __init__(  # noqa: PLR0913 - a window is given by its ends or as stretches
         self,
         panel: MarketPanel,
         spec: EnvSpec,
@@ -55,33 +55,35 @@ class PortfolioSimulation:
         scaler: ObservationScaler | None = None,
     ) -> None:
         self.first, self.last = first, len(panel.sessions) - 1 if last is None else last
-        self.stretches = windows_of(stretches or (self.first, self.last))
-        self._starts = _starts(self.stretches, spec)
+        self.stretches = normalize_windows(stretches or (self.first, self.last))
+        self._starts = _episode_starts(self.stretches, spec)
         if self.first < 0 or not len(self._starts) or self.last >= len(panel.sessions):
             window = ", ".join(f"{start}..{end}" for start, end in self.stretches)
             raise ValueError(
-                f"an episode needs {spec.rebal_freq} sessions after its first decision, but the window "
-                f"{window} of {len(panel.sessions)} sessions does not hold them"
+                f"an episode needs {spec.rebal_freq} sessions after its first decision, but the window {window} of "
+                f"{len(panel.sessions)} sessions has fewer"
             )
         self.panel, self.spec = panel, spec
         self.accounts = Accounts(panel, spec, n_portfolios, t=self.first)
-        self._latest = _ends(self.stretches, len(panel.sessions)) - spec.rebal_freq  # decision of an episode at t, (T,)
-        self._everyone = np.ones(n_portfolios, dtype=bool)  # trades at every decision
+        self._latest = (
+            _stretch_ends(self.stretches, len(panel.sessions)) - spec.rebal_freq
+        )  # latest decision of an episode at t, (T,)
+        self._all_trade = np.ones(n_portfolios, dtype=bool)  # every portfolio trades at every decision
         self.steps = np.zeros(n_portfolios, dtype=np.int64)
-        self.episode_rewards = np.zeros(n_portfolios)  # unshaped, kept where `stop_properly` needs them
-        scaler = fitted_scaler(panel, spec.observation, self.stretches) if scaler is None else scaler
+        self.episode_rewards = np.zeros(n_portfolios)  # unshaped, for `stop_properly`
+        scaler = fit_scaler(panel, spec.observation, self.stretches) if scaler is None else scaler
         self.builder = spec.observation.start(panel, scaler, spec.lookback)
-        self._map = spec.action.start(panel)
+        self._to_weights = spec.action.start(panel)
 
     def reset(self, portfolios: Sequence[int], generators: Sequence[np.random.Generator]) -> None:
-        """Put the portfolios into cash at a start drawn by each one's generator; whole episodes where they fit."""
+        """Begin episodes in cash, at starts drawn by each portfolio's generator."""
         rows, n_starts = list(portfolios), len(self._starts)
         self._begin(rows, [int(self._starts[generator.integers(n_starts)]) for generator in generators])
 
     def rewind(self) -> bool:
-        """Put those with no room for another step into cash at the first start; whether there were any.
+        """Reset portfolios without room for a step to the first start; whether there are any.
 
-        For portfolios whose episode is over while others go on, so that no step leaves its stretch.
+        For portfolios whose episode has ended while others continue, so that no step leaves its stretch.
         """
         rows = np.flatnonzero(self.accounts.t > self._latest[self.accounts.t]).tolist()
         if rows:
@@ -89,24 +91,24 @@ class PortfolioSimulation:
         return bool(rows)
 
     def observe(self) -> NDArray[np.float32]:
-        """Observations of all portfolios, (n, length)."""
+        """Build the observations of all portfolios, (n, length)."""
         return self.builder.observe(self.accounts.t, AccountView(self.accounts.weights, self.accounts.drawdown))
 
     def step(self, actions: NDArray[np.floating]) -> Step:
         """Trade every portfolio to its action's weights and hold to the next decision."""
         accounts = self.accounts
-        target = self._map(actions, accounts.t)
-        account = accounts.trade(target, self._everyone, self.spec.rebal_freq)
+        target = self._to_weights(actions, accounts.t)
+        account = accounts.trade(target, self._all_trade, self.spec.rebal_freq)
         steps, ends = np.empty_like(self.steps), np.empty((2, len(target)), dtype=np.bool_)
-        _count(self.steps, accounts.t, accounts.equity, RUIN, self.spec.episode_len, self._latest, steps, ends)
+        _count_steps(self.steps, accounts.t, accounts.equity, RUIN, self.spec.episode_len, self._latest, steps, ends)
         self.steps, (terminated, over) = steps, ends
-        struck: dict[str, NDArray[np.bool_]] = {}
+        triggered: dict[str, NDArray[np.bool_]] = {}
         if self.spec.terminations:
-            struck = self._struck(account)
-            terminated |= self._any(struck, truncates=False)
-            stopped = self._any(struck, truncates=True)
+            triggered = self._triggered(account)
+            terminated |= self._any_triggered(triggered, truncates=False)
+            stopped = self._any_triggered(triggered, truncates=True)
             over |= stopped
-            account = self._shaped(account, stopped & ~terminated)
+            account = self._shape_rewards(account, stopped & ~terminated)
         return Step(
             observation=self.observe(),
             reward=account.reward,
@@ -114,31 +116,30 @@ class PortfolioSimulation:
             truncated=over & ~terminated,
             target=target,
             account=account,
-            struck=struck,
+            triggered=triggered,
         )
 
     @property
     def sessions(self) -> NDArray[np.int64]:
-        """Those of the stretches, ascending."""
-        return np.flatnonzero(within(self.stretches, len(self.panel.sessions)))
+        """Sessions of the stretches, ascending."""
+        return np.flatnonzero(window_mask(self.stretches, len(self.panel.sessions)))
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """Copies of all that the next step depends on, each with a row per portfolio."""
+        """Copies of all arrays that the next step depends on, with a row per portfolio."""
         accounts = {f"accounts.{name}": array for name, array in self.accounts.state().items()}
         return {**accounts, "steps": self.steps.copy(), "episode_rewards": self.episode_rewards.copy()}
 
     def restore(self, state: dict[str, NDArray[Any]]) -> None:
-        """Go on from a `state`.
+        """Continue from a `state`.
 
         Raises:
             ValueError: if the state is of another spec, market or number of portfolios.
         """
         expected, found = (_shapes(arrays) for arrays in (self.state(), state))
         if found != expected:
-            odd = sorted(name for name in expected | found if expected.get(name) != found.get(name))
+            different = sorted(name for name in expected | found if expected.get(name) != found.get(name))
             raise ValueError(
-                f"a state of this simulation differs from the one given in {', '.join(odd)}: "
-                "restore what a simulation of the same spec, market and number of portfolios saved"
+                f"a state must be of the same spec, market and n_portfolios, but differs in {', '.join(different)}"
             )
         self.accounts.restore({name.removeprefix("accounts."): array for name, array in state.items()})
         self.steps, self.episode_rewards = state["steps"].copy(), state["episode_rewards"].copy()
@@ -149,46 +150,46 @@ class PortfolioSimulation:
         self.steps[rows] = 0
         self.episode_rewards[rows] = 0.0
 
-    def _struck(self, account: AccountStep) -> dict[str, NDArray[np.bool_]]:
-        """Where each termination strikes."""
+    def _triggered(self, account: AccountStep) -> dict[str, NDArray[np.bool_]]:
+        """Whether each termination is triggered, (n,)."""
         view = EpisodeView(account.path, account.drawdown, account.transition.weights, self.accounts.recent_returns)
-        return {rule.kind: rule.strikes(view) for rule in self.spec.terminations}
+        return {rule.kind: rule.triggers(view) for rule in self.spec.terminations}
 
-    def _any(self, struck: dict[str, NDArray[np.bool_]], *, truncates: bool) -> NDArray[np.bool_]:
-        """Where a termination of one sort struck, (n,)."""
+    def _any_triggered(self, triggered: dict[str, NDArray[np.bool_]], *, truncates: bool) -> NDArray[np.bool_]:
+        """Whether a truncating (or a terminating) rule was triggered, (n,)."""
         found = np.zeros(len(self.steps), dtype=bool)
         for rule in self.spec.terminations:
             if rule.truncates == truncates:
-                found |= struck[rule.kind]
+                found |= triggered[rule.kind]
         return found
 
-    def _shaped(self, account: AccountStep, stopped: NDArray[np.bool_]) -> AccountStep:
-        """The step with what stopping so does to the episode's reward, as a term of its own."""
+    def _shape_rewards(self, account: AccountStep, stopped: NDArray[np.bool_]) -> AccountStep:
+        """Add the change of the episode's reward by early stopping as a term of the step."""
         shaping = self.spec.stop_properly
         if shaping is None:
             return account
         self.episode_rewards = self.episode_rewards + account.reward
-        change = np.where(stopped, shaping.shaped(self.episode_rewards) - self.episode_rewards, 0.0)
+        change = np.where(stopped, shaping.shape_rewards(self.episode_rewards) - self.episode_rewards, 0.0)
         return account._replace(reward_terms={**account.reward_terms, "stop_properly": change})
 
 
-def fitted_scaler(panel: MarketPanel, observation: Observation, windows: Sequence[Window]) -> ObservationScaler:
-    """Statistics for an observation, of the sessions in the windows alone.
+def fit_scaler(panel: MarketPanel, observation: Observation, windows: Sequence[Window]) -> ObservationScaler:
+    """Fit an observation's statistics on the sessions of the windows alone.
 
     Raises:
-        ValueError: what the observation cannot be fitted on.
+        ValueError: if the observation cannot be fitted on the windows.
     """
     if len(windows) == 1:
         return observation.fit(panel, *windows[0])
-    known = spliced(panel, windows)
+    known = concat_windows(panel, windows)
     return observation.fit(known, 0, len(known.sessions) - 1)
 
 
-def _starts(stretches: Sequence[Window], spec: EnvSpec) -> NDArray[np.int64]:
-    """Sessions of each stretch with room for a whole episode after them; in one too short for it, its first half.
+def _episode_starts(stretches: Sequence[Window], spec: EnvSpec) -> NDArray[np.int64]:
+    """Sessions with room for a whole episode, or the first half of a short stretch.
 
-    An episode that begins there ends with its stretch, so that every stretch is trained on. Where there is one stretch
-    only, and it is too short, all begin with it.
+    Episodes of a short stretch end with it, so that every stretch is trained on. If the only stretch is short, all
+    episodes start at its first session.
     """
     whole = spec.rebal_freq * spec.episode_len
     starts: list[NDArray[np.int64]] = []
@@ -200,8 +201,8 @@ def _starts(stretches: Sequence[Window], spec: EnvSpec) -> NDArray[np.int64]:
     return np.concatenate(starts)
 
 
-def _ends(stretches: Sequence[Window], n_sessions: int) -> NDArray[np.int64]:
-    """The last session of the stretch that each session is in, (T,); of the next one, for a session between two."""
+def _stretch_ends(stretches: Sequence[Window], n_sessions: int) -> NDArray[np.int64]:
+    """Last session of each session's stretch, or of the next stretch between two, (T,)."""
     ends = np.array([last for _, last in stretches])
     return ends[np.minimum(np.searchsorted(ends, np.arange(n_sessions)), len(ends) - 1)]
 
@@ -211,7 +212,7 @@ def _shapes(state: dict[str, NDArray[Any]]) -> dict[str, tuple[str, tuple[int, .
 
 
 @njit(cache=True)
-def _count(  # noqa: PLR0913 - flat arrays keep a compiled call cheap
+def _count_steps(  # noqa: PLR0913 - flat arrays keep a compiled call cheap
     before: NDArray[np.int64],
     t: NDArray[np.int64],
     equity: NDArray[np.float64],
@@ -221,7 +222,7 @@ def _count(  # noqa: PLR0913 - flat arrays keep a compiled call cheap
     steps: NDArray[np.int64],
     ends: NDArray[np.bool_],
 ) -> None:
-    """Write how many steps the episodes have, and which are ruined and which have come to their end, (2, n)."""
+    """Write the episodes' numbers of steps, and which are ruined and which have ended, (2, n)."""
     for i in range(len(steps)):
         steps[i] = before[i] + 1
         ends[0, i] = equity[i] <= ruin

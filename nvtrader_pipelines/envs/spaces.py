@@ -1,4 +1,4 @@
-"""The Gymnasium spaces of a simulation."""
+"""Gymnasium spaces of a simulation."""
 
 import numpy as np
 from gymnasium import spaces
@@ -12,6 +12,6 @@ def observation_space(simulation: PortfolioSimulation) -> spaces.Box:
 
 
 def action_space(simulation: PortfolioSimulation) -> spaces.Box:
-    """The box of raw actions."""
+    """Box of raw actions."""
     size = simulation.spec.action.size(len(simulation.panel.symbols))
     return spaces.Box(-size.bound, size.bound, (size.length,), np.float32)

@@ -1,4 +1,4 @@
-"""The environment as a frozen spec: its knobs, components and what they need of a panel."""
+"""Spec of the environment: its parameters and components."""
 
 from typing import Annotated, Self
 
@@ -14,64 +14,64 @@ from nvtrader_pipelines.portfolio.costs import CostModel, ProportionalCost
 
 
 class EnvSpec(Component):
-    """The portfolio environment: one decision every `rebal_freq` sessions, filled at `fill`, paid for, held."""
+    """Portfolio environment with a decision every `rebal_freq` sessions."""
 
     lookback: Annotated[int, Field(ge=5, le=60)] = 20  # sessions of returns observed
     episode_len: Annotated[int, Field(ge=20, le=120)] = 52  # decisions
     rebal_freq: Annotated[int, Field(ge=1, le=10)] = 5  # sessions between decisions
     turnover_cost_bps: Annotated[float, Field(ge=0.0, le=50.0)] = 10.0  # on the sum of absolute changes
-    vol_penalty: Annotated[float, Field(ge=0.0, le=5.0)] = 0.5  # reward per unit of realised session volatility
+    vol_penalty: Annotated[float, Field(ge=0.0, le=5.0)] = 0.5  # reward per unit of realized session volatility
     costs: tuple[CostModel, ...] = ()  # on top of turnover_cost_bps
     fill: FillTiming = "next_open"
     observation: Observation = LookbackObservation()
     action: Action = SimplexAction()
     rewards: tuple[RewardTerm, ...] = (LogGrowth(), CvarExcess())
-    terminations: tuple[Termination, ...] = ()  # rules that end an episode early; a back-test has no episodes
-    stop_properly: StopProperly | None = None  # what a truncating one makes of the episode's reward
+    terminations: tuple[Termination, ...] = ()  # rules that end an episode early; not used in back-tests
+    stop_properly: StopProperly | None = None  # change of the reward of truncated episodes
 
     @model_validator(mode="after")
-    def _terms_are_distinct(self) -> Self:
+    def _require_distinct_terms(self) -> Self:
         kinds = [term.kind for term in self.rewards]
         if not kinds or len(set(kinds)) != len(kinds):
-            raise ValueError(f"rewards must name each term once and at least one, but they are {kinds}")
+            raise ValueError(f"rewards must have at least one term, and each once, but they are {kinds}")
         if "volatility_penalty" in kinds and self.vol_penalty > 0.0:
             raise ValueError("the volatility penalty is given twice: set vol_penalty to 0 or drop the term")
         return self
 
     @model_validator(mode="after")
-    def _costs_are_distinct(self) -> Self:
+    def _require_distinct_costs(self) -> Self:
         kinds = [model.kind for model in self.costs]
         if len(set(kinds)) != len(kinds):
-            raise ValueError(f"costs must name each model at most once, but they are {kinds}")
+            raise ValueError(f"costs must have each model at most once, but they are {kinds}")
         if "proportional" in kinds and self.turnover_cost_bps > 0.0:
             raise ValueError("the proportional cost is given twice: set turnover_cost_bps to 0 or drop the model")
         return self
 
     @model_validator(mode="after")
-    def _terminations_are_distinct(self) -> Self:
+    def _require_distinct_terminations(self) -> Self:
         kinds = [rule.kind for rule in self.terminations]
         if len(set(kinds)) != len(kinds):
-            raise ValueError(f"terminations must name each rule at most once, but they are {kinds}")
+            raise ValueError(f"terminations must have each rule at most once, but they are {kinds}")
         if self.stop_properly is not None and not any(rule.truncates for rule in self.terminations):
             raise ValueError(
-                f"stop_properly shapes episodes that a termination truncates, but the terminations are {kinds} and "
-                "none truncates: add one or set its truncates to true, or drop stop_properly"
+                f"stop_properly needs a termination that truncates, but none of {kinds} does; add one, set truncates "
+                "to true, or drop stop_properly"
             )
         return self
 
     @property
     def cost_models(self) -> tuple[CostModel, ...]:
-        """All models of what trades cost, the `turnover_cost_bps` knob included."""
+        """All cost models, including that of `turnover_cost_bps`."""
         knob = (ProportionalCost(bps=self.turnover_cost_bps),) if self.turnover_cost_bps > 0.0 else ()
         return (*knob, *self.costs)
 
-    def with_costs_times(self, factor: float) -> Self:
-        """The same environment in which every trade costs `factor` times as much."""
-        models = tuple(model.times(factor) for model in self.cost_models)
+    def scale_costs(self, factor: float) -> Self:
+        """Return the environment with trading costs `factor` times as high."""
+        models = tuple(model.scale(factor) for model in self.cost_models)
         return self.model_copy(update={"turnover_cost_bps": 0.0, "costs": models})
 
     @property
     def reward_terms(self) -> tuple[RewardTerm, ...]:
-        """All terms of the reward, the `vol_penalty` knob included."""
+        """All terms of the reward, including that of `vol_penalty`."""
         penalty = (VolatilityPenalty(weight=self.vol_penalty),) if self.vol_penalty > 0.0 else ()
         return (*self.rewards, *penalty)

@@ -1,4 +1,4 @@
-"""Terminations: a family of rules that end an episode early, and what ending so does to its reward."""
+"""Terminations: a family of rules that end an episode early, and their effect on its reward."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal, Self
@@ -17,66 +17,66 @@ Share = Annotated[float, Field(gt=0.0, lt=1.0)]
 
 @dataclass(frozen=True, eq=False)
 class EpisodeView:
-    """What a rule sees of n episodes after a step of k sessions."""
+    """Inputs of a rule: n episodes after a step of k sessions."""
 
     path: FloatArray  # (n, k) equity at each close; episodes open at 1
     drawdown: FloatArray  # (n, k) loss from the highest close of the episode, positive fractions
     weights: FloatArray  # (n, N+1) at the last close, cash last
-    recent_returns: FloatArray  # (n, RECENT_SESSIONS) net session returns, the newest last; 0 before the episode
+    recent_returns: FloatArray  # (n, RECENT_SESSIONS) net session returns, latest last; 0 before the episode
 
 
 class _Rule(Component):
-    """A rule that ends an episode."""
+    """Rule that ends an episode."""
 
-    truncates: bool = True  # the end counts as truncated (the task would go on), else as terminated
+    truncates: bool = True  # the end counts as truncated (the task would continue), else as terminated
 
 
 class DrawdownTermination(_Rule):
-    """Ends an episode whose equity at a close of the step is down from its highest close by `limit` or more."""
+    """End an episode when equity at a close is below its highest close by `limit` or more."""
 
     kind: Literal["drawdown"] = "drawdown"
     limit: Share = 0.3  # fraction of the highest equity
 
-    def strikes(self, view: EpisodeView) -> NDArray[np.bool_]:
-        """Which episodes end, (n,)."""
+    def triggers(self, view: EpisodeView) -> NDArray[np.bool_]:
+        """Whether each episode ends, (n,)."""
         return view.drawdown.max(axis=1) >= self.limit
 
 
 class MarginCallTermination(_Rule):
-    """Ends an episode whose equity at a close of the step is at or below a fraction of its opening equity.
+    """End an episode when equity at a close is at or below a fraction of the opening equity.
 
-    Accounts hold no loans, so the margin is a floor under the equity they opened with.
+    Accounts have no loans, so the margin is a floor relative to the opening equity.
     """
 
     kind: Literal["margin_call"] = "margin_call"
     maintenance: Share = 0.5  # fraction of the opening equity
 
-    def strikes(self, view: EpisodeView) -> NDArray[np.bool_]:
-        """Which episodes end, (n,)."""
+    def triggers(self, view: EpisodeView) -> NDArray[np.bool_]:
+        """Whether each episode ends, (n,)."""
         return view.path.min(axis=1) <= self.maintenance
 
 
 class RiskBreachTermination(_Rule):
-    """Ends an episode that breaks a risk limit at the step's last close; a limit of None is not watched.
+    """End an episode that breaks a risk limit at a step's end; null switches a limit off.
 
-    Volatility (ddof 0) and CVaR are of the episode's net session returns, with 0 for the sessions before it.
+    Volatility (ddof 0) and CVaR are of the episode's net session returns, with 0 for earlier sessions.
     """
 
     kind: Literal["risk_breach"] = "risk_breach"
-    max_weight: Annotated[float, Field(gt=0.0, le=1.0)] | None = None  # of a name
+    max_weight: Annotated[float, Field(gt=0.0, le=1.0)] | None = None  # per name
     max_volatility: PositiveFloat | None = None  # per session, over `window` sessions
     max_cvar: PositiveFloat | None = 0.05  # session loss, fraction of equity, over 63 sessions
     window: Annotated[int, Field(ge=2, le=RECENT_SESSIONS)] = 21
     confidence_level: Annotated[float, Field(ge=0.85, le=0.98)] = 0.95
 
     @model_validator(mode="after")
-    def _a_limit_is_set(self) -> Self:
+    def _require_limit(self) -> Self:
         if self.max_weight is None and self.max_volatility is None and self.max_cvar is None:
             raise ValueError("a risk breach needs a limit: set max_weight, max_volatility or max_cvar")
         return self
 
-    def strikes(self, view: EpisodeView) -> NDArray[np.bool_]:
-        """Which episodes end, (n,)."""
+    def triggers(self, view: EpisodeView) -> NDArray[np.bool_]:
+        """Whether each episode ends, (n,)."""
         broken = np.zeros(len(view.weights), dtype=bool)
         if self.max_weight is not None:
             broken |= view.weights[:, :-1].max(axis=1) > self.max_weight
@@ -93,10 +93,10 @@ Termination = Annotated[
 
 
 class StopProperly(Component):
-    """What ending by a truncating termination makes of the episode's reward R, the sum over its steps.
+    """Change of the total reward R of an episode that a truncating termination ends.
 
-    `literal` is coefficient * R, which makes a negative R better; `sign_safe` is R - (1 - coefficient) * |R|, the same
-    for R >= 0 and never above R. Reaching the length of an episode or the end of the data never counts.
+    `literal` is coefficient * R, which improves a negative R; `sign_safe` is R - (1 - coefficient) * |R|, equal for
+    R >= 0 and never above R. The length of an episode or the end of the data does not count as such an end.
 
     Source: stop-properly penalty of NVIDIA NeMo-RL's reward shaping (literal); the sign-safe form is our choice.
     """
@@ -104,8 +104,8 @@ class StopProperly(Component):
     coefficient: Annotated[float, Field(ge=0.0, le=1.0)] = 0.2
     form: Literal["sign_safe", "literal"] = "sign_safe"
 
-    def shaped(self, rewards: FloatArray) -> FloatArray:
-        """The rewards (n,) of episodes that were truncated so."""
+    def shape_rewards(self, rewards: FloatArray) -> FloatArray:
+        """Return the changed total rewards (n,) of truncated episodes."""
         if self.form == "literal":
             return self.coefficient * rewards
         return rewards - (1.0 - self.coefficient) * np.abs(rewards)

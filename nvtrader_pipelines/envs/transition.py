@@ -1,4 +1,4 @@
-"""The compiled loops of the account's transition; in one file, so that the compiler's cache never mixes versions."""
+"""Compiled loops of the transition, in one file so that numba's cache mixes no versions."""
 
 import numpy as np
 from numba import njit
@@ -8,24 +8,23 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Flags = NDArray[np.uint8]
 
-BEFORE_FILL, AFTER_FILL, WHOLE = 0, 1, 2  # the legs of a session
+BEFORE_FILL, AFTER_FILL, WHOLE = 0, 1, 2  # legs of a session
 TRADABLE, DELISTED = 1, 2  # flags of a name's condition
 MARGIN, BORROW = 0, 1  # columns of the charges
-DRIFTED, EXECUTED, HELD, TRADES = 0, 1, 2, 3  # what is written of each portfolio
-FLOATS_OF_A_LINE = 8  # of cache
-ALL_WITHIN = -1  # no row reaches beyond the panel
+DRIFTED, EXECUTED, HELD, TRADES = 0, 1, 2, 3  # rows written for each portfolio
+FLOATS_PER_CACHE_LINE = 8  # float64
+ALL_IN_PANEL = -1  # no row ends beyond the panel
 
-# Rows are read and written in place, by number: a view of each would cost more than the arithmetic on it.
+# Rows are read and written in place by index: a view of each would cost more than its arithmetic.
 
 
 @njit(cache=True)
-def _drift(  # noqa: PLR0913 - flat arrays and places in them keep a compiled call cheap
+def _drift(  # noqa: PLR0913 - flat arrays and indices keep a compiled call cheap
     weights: Floats, i: int, returns: Floats, charges: Floats, leg: int, session: int, drifted: Floats, o: int
 ) -> float:
-    """Write row `o` of weights after the names of row `i` earned a leg's returns and paid its charges; the growth.
+    """Write row `o`: row `i` after a leg's returns and charges; returns the growth.
 
-    Both rows may be the same. An account that owes all it has or more has nothing left: its growth is 0, its weights
-    are cash.
+    Both rows may be the same. If an account's debt reaches its equity, its growth is 0 and its weights are cash.
     """
     n_symbols = returns.shape[2]
     growth, short = 0.0, 0.0
@@ -60,10 +59,13 @@ def _trade(  # noqa: PLR0913
     executed: Floats,
     trades: Floats,
 ) -> float:
-    """Write row `i` after its trade, in the room that names without a price leave, and the changes; the turnover."""
+    """Write row `i` after its trade, and the trades; returns the turnover.
+
+    Tradable names share the weight that names without a price leave.
+    """
     n_symbols = condition.shape[1]
     frozen, total, net, traded = 0.0, 0.0, 0.0, 0.0
-    names = 0.0 * target[i, n_symbols] if trade else 0.0  # a NaN that is wanted is never lost
+    names = 0.0 * target[i, n_symbols] if trade else 0.0  # a NaN in the target is preserved
     borrowed = max(0.0, -target[i, n_symbols]) if trade else 0.0
     lowest = min(drifted[i, n_symbols], -borrowed)
     for j in range(n_symbols):
@@ -88,27 +90,27 @@ def _trade(  # noqa: PLR0913
         net += change
         traded += abs(change)
     cash = 1.0 - names
-    rounded = lowest >= 0.0 and cash <= 0.0  # a long-only account owes no rounding error
+    rounded = lowest >= 0.0 and cash <= 0.0  # rounding must not leave a long-only account in debt
     executed[i, n_symbols] = 0.0 if rounded else cash
     trades[i, n_symbols] = -net
     return 0.5 * (traded + abs(net))
 
 
 @njit(cache=True)
-def _fetched(
+def _prefetch(
     returns: Floats, charges: Floats, condition: Flags, session: int, filled_at: int, n_sessions: int
 ) -> float:
-    """A number of no meaning, for which a line of cache after the other of what the market does must be read.
+    """Read the cache lines of the market's returns and charges; the result has no meaning.
 
-    All rows' reads wait for memory together; without, each row's arithmetic waits for its own, as long as it lasts.
+    The reads of all rows wait for memory together; otherwise the arithmetic of each row waits for its own reads.
     """
     found = charges[BEFORE_FILL, session, MARGIN] + charges[AFTER_FILL, session, MARGIN] + condition[filled_at, 0]
     n_symbols = returns.shape[2]
-    for j in range(0, n_symbols, FLOATS_OF_A_LINE):
+    for j in range(0, n_symbols, FLOATS_PER_CACHE_LINE):
         found += returns[BEFORE_FILL, session, j] + returns[AFTER_FILL, session, j]
     for at in range(session + 1, session + n_sessions):
         found += charges[WHOLE, at, MARGIN]
-        for j in range(0, n_symbols, FLOATS_OF_A_LINE):
+        for j in range(0, n_symbols, FLOATS_PER_CACHE_LINE):
             found += returns[WHOLE, at, j]
     return found
 
@@ -130,14 +132,14 @@ def hold_rows(  # noqa: PLR0913
     """Trade n portfolios once and hold them for k sessions.
 
     Writes `portfolios` (4, n, N+1): drifted, executed, held at the end, trades; `path` (2, n, k): growth of each
-    session before costs, and cash at its close; and `turnover` (n,). Returns the first row that reaches beyond the
-    panel, in which case nothing is written, or `ALL_WITHIN`.
+    session before costs, and cash at its close; and `turnover` (n,). Returns the first row that ends beyond the panel,
+    in which case nothing is written, or `ALL_IN_PANEL`.
     """
     n_sessions, cash = path.shape[2], returns.shape[2]
     for i in range(len(weights)):
         if decided_at[i] < 0 or decided_at[i] + n_sessions >= returns.shape[1]:
             return i
-        turnover[i] = _fetched(returns, charges, condition, decided_at[i] + 1, filled_at[i], n_sessions)
+        turnover[i] = _prefetch(returns, charges, condition, decided_at[i] + 1, filled_at[i], n_sessions)
     drifted, executed, held, trades = portfolios[DRIFTED], portfolios[EXECUTED], portfolios[HELD], portfolios[TRADES]
     for i in range(len(weights)):
         at = decided_at[i] + 1
@@ -148,17 +150,17 @@ def hold_rows(  # noqa: PLR0913
         for later in range(1, n_sessions):
             path[0, i, later] = _drift(held, i, returns, charges, WHOLE, at + later, held, i)
             path[1, i, later] = held[i, cash]
-    return ALL_WITHIN
+    return ALL_IN_PANEL
 
 
 @njit(cache=True)
 def close_rows(
     executed: Floats, returns: Floats, charges: Floats, decided_at: Ints, held: Floats, growth: Floats
 ) -> int:
-    """Hold n executed portfolios to the k closes that follow.
+    """Hold n executed portfolios to the next k closes.
 
-    Writes `held` (k, n, N+1), the weights at each close, and `growth` (k, n), from the fill or the close before.
-    Returns the first row that reaches beyond the panel, in which case nothing is written, or `ALL_WITHIN`.
+    Writes `held` (k, n, N+1), the weights at each close, and `growth` (k, n) since the fill or the last close. Returns
+    the first row that ends beyond the panel, in which case nothing is written, or `ALL_IN_PANEL`.
     """
     n_sessions = len(held)
     for i in range(len(executed)):
@@ -170,22 +172,22 @@ def close_rows(
         for i in range(len(executed)):
             growth[later, i] = _drift(before, i, returns, charges, leg, decided_at[i] + 1 + later, now, i)
         before = now
-    return ALL_WITHIN
+    return ALL_IN_PANEL
 
 
 @njit(cache=True)
 def drift_rows(weights: Floats, returns: Floats, charges: Floats, closed_at: Ints, held: Floats, growth: Floats) -> int:
-    """Hold n portfolios from one close to the next, the session after each of `closed_at`, without a fill.
+    """Hold n portfolios for the session after `closed_at` (n,), without a fill.
 
-    Writes `held` (n, N+1) and `growth` (n,). Returns the first row that reaches beyond the panel, in which case nothing
-    is written, or `ALL_WITHIN`.
+    Writes `held` (n, N+1) and `growth` (n,). Returns the first row that ends beyond the panel, in which case nothing is
+    written, or `ALL_IN_PANEL`.
     """
     for i in range(len(weights)):
         if closed_at[i] < 0 or closed_at[i] + 1 >= returns.shape[1]:
             return i
     for i in range(len(weights)):
         growth[i] = _drift(weights, i, returns, charges, WHOLE, closed_at[i] + 1, held, i)
-    return ALL_WITHIN
+    return ALL_IN_PANEL
 
 
 @njit(cache=True)
@@ -203,9 +205,9 @@ def hold_path(  # noqa: PLR0913
     growth: Floats,
     turnover: Floats,
 ) -> None:
-    """Trade one portfolio, at first in cash, to each of D targets, and hold it to the last of S closes.
+    """Trade one portfolio from cash to each of D targets, and hold it to the last of S closes.
 
-    Decisions ascend and are within the panel. Writes `drifted`, `executed` and `trades` (D, N+1); `closing` (S+1, N+1),
+    Decisions ascend and are in the panel. Writes `drifted`, `executed` and `trades` (D, N+1); `closing` (S+1, N+1),
     weights at the first decision and each close after it; `growth` (S,) before costs; and `turnover` (D,).
     """
     start, n_decisions = decided_at[0], len(decided_at)

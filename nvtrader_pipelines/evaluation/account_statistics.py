@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from nvtrader_pipelines.evaluation.statistics import PERIODS_PER_YEAR
+from nvtrader_pipelines.market.calendar import SESSIONS_PER_YEAR
 
 
 def _checked(name: str, values: NDArray[np.float64], n_axes: int = 1) -> NDArray[np.float64]:
@@ -18,7 +18,7 @@ def _checked(name: str, values: NDArray[np.float64], n_axes: int = 1) -> NDArray
     return values
 
 
-def turnover_per_year(turnover: NDArray[np.float64], periods_per_year: int = PERIODS_PER_YEAR) -> float:
+def turnover_per_year(turnover: NDArray[np.float64], periods_per_year: int = SESSIONS_PER_YEAR) -> float:
     """One-way turnover of a year, from that of each session (n,); 0 in sessions without a trade.
 
     Raises:
@@ -27,7 +27,7 @@ def turnover_per_year(turnover: NDArray[np.float64], periods_per_year: int = PER
     return float(_checked("turnover", turnover).mean()) * periods_per_year
 
 
-def cost_per_year(cost: NDArray[np.float64], periods_per_year: int = PERIODS_PER_YEAR) -> float:
+def cost_per_year(cost: NDArray[np.float64], periods_per_year: int = SESSIONS_PER_YEAR) -> float:
     """Costs paid in a year, from those of each session (n,), fractions of equity.
 
     Raises:

@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nvtrader_pipelines.evaluation.sharpe.error import newey_west_lags
-from nvtrader_pipelines.evaluation.statistics import NO_SPREAD, PERIODS_PER_YEAR, varies
+from nvtrader_pipelines.evaluation.statistics import NO_SPREAD, varies
+from nvtrader_pipelines.market.calendar import SESSIONS_PER_YEAR
 
 MIN_OBSERVATIONS = 4  # two coefficients and an error
 # Below this share of the reference's spread, that of a difference is rounding: weights kept as float32 make 1e-8 of it.
@@ -47,7 +48,7 @@ def active_returns(returns: NDArray[np.float64], reference: NDArray[np.float64])
 
 
 def market_model(
-    returns: NDArray[np.float64], reference: NDArray[np.float64], periods_per_year: int = PERIODS_PER_YEAR
+    returns: NDArray[np.float64], reference: NDArray[np.float64], periods_per_year: int = SESSIONS_PER_YEAR
 ) -> MarketModel:
     """Alpha and beta of excess returns (n,) on those of a reference, by least squares.
 

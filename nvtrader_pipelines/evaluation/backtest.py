@@ -11,50 +11,22 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from nvtrader_pipelines.components.columns import TableSchema
 from nvtrader_pipelines.envs.accounts import RUIN, Accounts, AccountStep
 from nvtrader_pipelines.envs.dynamics import Transition
 from nvtrader_pipelines.envs.spec import EnvSpec
+from nvtrader_pipelines.evaluation.account_tables import ACTION_LOG, EQUITY, REWARD_TERM
 from nvtrader_pipelines.evaluation.splits import Block, Fold
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.policies.policy import Decision, Policy
-from nvtrader_pipelines.policies.trajectory import TRAJECTORY, Columns, step_info
+from nvtrader_pipelines.policies.rollout_tables import TRAJECTORY
+from nvtrader_pipelines.policies.trajectory import Columns, step_info
+from nvtrader_pipelines.portfolio.cash import CASH
 
 Kind = Literal["policy", "ensemble", "baseline"]
 Phase = Literal["test", "replay", "forward"]
 EPISODE = 0  # a walk is one episode
 
-EQUITY = {
-    "policy": pl.String,
-    "kind": pl.String,
-    "fold": pl.Int32,
-    "session": pl.Date,
-    "equity": pl.Float64,
-    "net_return": pl.Float64,
-    "drawdown": pl.Float64,
-    "turnover": pl.Float64,
-    "cost": pl.Float64,
-    "cash": pl.Float64,
-}
-ACTION_LOG = {
-    "policy": pl.String,
-    "kind": pl.String,
-    "fold": pl.Int32,
-    "step": pl.Int32,
-    "session": pl.Date,
-    "symbols": pl.List(pl.String),
-    "target_weights": pl.List(pl.Float64),
-    "executed_weights": pl.List(pl.Float64),
-    "trades": pl.List(pl.Float64),
-}
-REWARD_TERM = {
-    "policy": pl.String,
-    "kind": pl.String,
-    "fold": pl.Int32,
-    "step": pl.Int32,
-    "session": pl.Date,
-    "term": pl.String,
-    "contribution": pl.Float64,
-}
 _AT = {  # what a step's rows have in common
     "fold": pl.Int32,
     "place": pl.Int32,
@@ -63,7 +35,7 @@ _AT = {  # what a step's rows have in common
     "fill_session": pl.Date,
     "is_last": pl.Boolean,
 }
-_FILLED = {name: (ACTION_LOG | TRAJECTORY)[name] for name in ("executed_weights", "trades", "reward", "turnover")}
+_FILLED = TableSchema(ACTION_LOG.only("executed_weights", "trades"), TRAJECTORY.only("reward", "turnover"))
 _TERM = "term:"  # before the name of a reward term, in the columns of what came of a step
 
 
@@ -134,7 +106,7 @@ class Recorder:
         parts = [keys, _said(self._decisions), self._steps.frame(), filled.with_columns(info=step_info(terms))]
         rows = pl.concat(parts, how="horizontal_extend").with_columns(
             pl.col("info").fill_null(step_info({})),
-            symbols=pl.lit([*self._panel.symbols, "cash"]),
+            symbols=pl.lit([*self._panel.symbols, CASH]),
             terminated=ruined,
             truncated=pl.col("is_last") & ~ruined,
         )

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
 from nvtrader_pipelines.evaluation.overfitting import backtest_overfitting
@@ -27,30 +26,6 @@ from nvtrader_pipelines.evaluation.trials import (
 )
 
 FloatArray = NDArray[np.float64]
-
-OVERFITTING = {
-    "against": pl.String,
-    "n_trials": pl.Int64,
-    "n_compared": pl.Int64,
-    "first_session": pl.Date,
-    "last_session": pl.Date,
-    "n_sessions": pl.Int64,
-    "mean_correlation": pl.Float64,
-    "effective_n_trials": pl.Float64,
-    "n_blocks": pl.Int64,
-    "n_combinations": pl.Int64,
-    "probability_of_overfitting": pl.Float64,
-    "degradation_slope": pl.Float64,
-    "degradation_intercept": pl.Float64,
-    "degradation_r_squared": pl.Float64,
-    "probability_of_loss": pl.Float64,
-    "rademacher_complexity": pl.Float64,
-    "massart_bound": pl.Float64,
-    "logits": pl.List(pl.Float64),
-    "in_sample": pl.List(pl.Float64),
-    "out_of_sample": pl.List(pl.Float64),
-    "note": pl.String,
-}
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,11 +11,11 @@ from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.evaluation.sharpe.error import gmm_standard_error
 from nvtrader_pipelines.evaluation.statistics import (
     CONFIDENCE_LEVEL,
-    PERIODS_PER_YEAR,
     require_confidence_level,
     sharpe_of_sums,
     sharpe_ratio,
 )
+from nvtrader_pipelines.market.calendar import SESSIONS_PER_YEAR
 
 _CHUNK = 250  # draws counted at a time, to bound memory
 
@@ -33,7 +33,7 @@ def lo_interval(
     returns: NDArray[np.float64],
     confidence_level: float = CONFIDENCE_LEVEL,
     n_lags: int | None = None,
-    periods_per_year: int = PERIODS_PER_YEAR,
+    periods_per_year: int = SESSIONS_PER_YEAR,
 ) -> Interval:
     """Annual Sharpe ratio of returns (n,) and its normal interval, whose error is `gmm_standard_error`.
 
@@ -90,7 +90,7 @@ class SharpeIntervals(Component):
         self,
         returns: NDArray[np.float64],
         generator: np.random.Generator,
-        periods_per_year: int = PERIODS_PER_YEAR,
+        periods_per_year: int = SESSIONS_PER_YEAR,
     ) -> SharpeDraws:
         """Resample the sessions of `returns` (n_sessions, n_series).
 

@@ -9,42 +9,18 @@ from pydantic import Field, PositiveInt
 
 from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.evaluation.statistics import (
-    PERIODS_PER_YEAR,
     cagr,
     max_drawdown,
     sharpe_of_sums,
     sharpe_ratio,
 )
+from nvtrader_pipelines.evaluation.trials import ANCHORS
+from nvtrader_pipelines.evaluation.verdict_tables import REGIME_EVALUATION
+from nvtrader_pipelines.market.calendar import SESSIONS_PER_YEAR
 
 ALL = "all"  # the row of every session
-ANCHORS = ("anchor", "equal_weight")  # baselines that a policy is held against, the first that is there
 MIN_SESSIONS = 2  # a standard deviation needs two returns
 MIN_SEGMENTS = 5  # fewer have too few resamples for tails of 2.5 %: four have 35; our choice
-
-REGIME_EVALUATION = {
-    "source": pl.String,
-    "policy": pl.String,
-    "kind": pl.String,
-    "regime": pl.String,
-    "n_sessions": pl.Int64,
-    "share": pl.Float64,
-    "n_segments": pl.Int64,
-    "log_return": pl.Float64,
-    "cagr": pl.Float64,
-    "sharpe": pl.Float64,
-    "sharpe_low": pl.Float64,
-    "sharpe_high": pl.Float64,
-    "max_drawdown": pl.Float64,
-    "best_baseline": pl.String,
-    "active_best": pl.Float64,
-    "active_best_low": pl.Float64,
-    "active_best_high": pl.Float64,
-    "anchor": pl.String,
-    "active_anchor": pl.Float64,
-    "active_anchor_low": pl.Float64,
-    "active_anchor_high": pl.Float64,
-    "note": pl.String,
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +37,7 @@ class SegmentDraws:
 
     def active_interval(self, series: int, other: int) -> tuple[float, float]:
         """Percentile interval of the mean of one series less that of another, per year."""
-        return self._percentiles(PERIODS_PER_YEAR * (self.mean[:, series] - self.mean[:, other]))
+        return self._percentiles(SESSIONS_PER_YEAR * (self.mean[:, series] - self.mean[:, other]))
 
     def _percentiles(self, draws: NDArray[np.float64]) -> tuple[float, float]:
         tail = 0.5 * (1.0 - self.confidence_level)
@@ -103,7 +79,7 @@ class SegmentIntervals(Component):
         drawn = counts @ sums
         n, first, second = drawn[:, :1], *np.hsplit(drawn[:, 1:], 2)
         mean, sharpe = sharpe_of_sums((first, second), n, center, np.abs(returns).max(axis=0))
-        return SegmentDraws(mean, sharpe * np.sqrt(PERIODS_PER_YEAR), self.confidence_level)
+        return SegmentDraws(mean, sharpe * np.sqrt(SESSIONS_PER_YEAR), self.confidence_level)
 
 
 @dataclass(frozen=True, eq=False)
@@ -271,7 +247,7 @@ def _against(
     ):
         found[label] = record.names[other]
         if len(returns):
-            found[active] = float((returns[:, i] - returns[:, other]).mean()) * PERIODS_PER_YEAR
+            found[active] = float((returns[:, i] - returns[:, other]).mean()) * SESSIONS_PER_YEAR
         if draws:
             found[f"{active}_low"], found[f"{active}_high"] = draws.active_interval(i, other)
     return found

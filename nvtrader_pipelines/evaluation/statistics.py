@@ -5,7 +5,8 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-PERIODS_PER_YEAR = 252
+from nvtrader_pipelines.market.calendar import SESSIONS_PER_YEAR
+
 # Below this share of the largest value, a spread is rounding: the returns are all the same.
 NO_SPREAD = 1e-12
 # The same of a variance that is a difference of sums, as a share of their mean square.
@@ -95,7 +96,7 @@ def total_return(returns: NDArray[np.float64]) -> float:
     return float(_wealth(returns)[-1]) - 1.0
 
 
-def cagr(returns: NDArray[np.float64], periods_per_year: int = PERIODS_PER_YEAR) -> float:
+def cagr(returns: NDArray[np.float64], periods_per_year: int = SESSIONS_PER_YEAR) -> float:
     """Constant yearly growth with the same end value, as a fraction; a year is `periods_per_year` returns.
 
     Raises:
@@ -113,7 +114,7 @@ def cagr(returns: NDArray[np.float64], periods_per_year: int = PERIODS_PER_YEAR)
     return growth - 1.0
 
 
-def annual_volatility(returns: NDArray[np.float64], periods_per_year: int = PERIODS_PER_YEAR) -> float:
+def annual_volatility(returns: NDArray[np.float64], periods_per_year: int = SESSIONS_PER_YEAR) -> float:
     """Standard deviation (ddof 1) per year, as a fraction.
 
     Raises:
@@ -122,7 +123,7 @@ def annual_volatility(returns: NDArray[np.float64], periods_per_year: int = PERI
     return float(require_returns(returns, 2).std(ddof=1)) * float(np.sqrt(_year(periods_per_year)))
 
 
-def sharpe_ratio(returns: NDArray[np.float64], periods_per_year: int = PERIODS_PER_YEAR) -> float:
+def sharpe_ratio(returns: NDArray[np.float64], periods_per_year: int = SESSIONS_PER_YEAR) -> float:
     """Annualised mean over standard deviation (ddof 1) of excess returns (n,); 0 if they never vary.
 
     Raises:
@@ -136,7 +137,7 @@ def sharpe_ratio(returns: NDArray[np.float64], periods_per_year: int = PERIODS_P
     return float(checked.mean()) / float(checked.std(ddof=1)) * yearly
 
 
-def sortino_ratio(returns: NDArray[np.float64], periods_per_year: int = PERIODS_PER_YEAR) -> float:
+def sortino_ratio(returns: NDArray[np.float64], periods_per_year: int = SESSIONS_PER_YEAR) -> float:
     """Annualised mean over the root of the mean squared loss; the target is 0, and gains count as losses of 0.
 
     Raises:
@@ -176,7 +177,7 @@ def _peak(wealth: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.maximum(np.maximum.accumulate(wealth), 1.0)
 
 
-def calmar_ratio(returns: NDArray[np.float64], periods_per_year: int = PERIODS_PER_YEAR) -> float:
+def calmar_ratio(returns: NDArray[np.float64], periods_per_year: int = SESSIONS_PER_YEAR) -> float:
     """Compound annual growth over the largest drawdown.
 
     Raises:

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from nvtrader_pipelines.evaluation.active import active_returns
 from nvtrader_pipelines.evaluation.sharpe.inference import MIN_OBSERVATIONS
-from nvtrader_pipelines.evaluation.statistics import PERIODS_PER_YEAR, varies
+from nvtrader_pipelines.evaluation.statistics import varies
+from nvtrader_pipelines.market.calendar import SESSIONS_PER_YEAR
 
 FloatArray = NDArray[np.float64]
 Days = NDArray[np.datetime64]
@@ -140,7 +141,7 @@ def telling(trials: Iterable[Trial]) -> list[Trial]:
     The Sharpe ratio of some weeks is noise, and would raise the variance, by which all are deflated, many times.
     """
     ranked = [trial for trial in trials if not trial.unranked]
-    long = [trial for trial in ranked if len(trial.sessions) >= PERIODS_PER_YEAR]
+    long = [trial for trial in ranked if len(trial.sessions) >= SESSIONS_PER_YEAR]
     return long if len(long) >= 2 else ranked
 
 

@@ -12,7 +12,7 @@ from pydantic import Field, PositiveInt
 
 from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.evaluation.active import market_model
-from nvtrader_pipelines.evaluation.comparison import OVERFITTING, Comparison
+from nvtrader_pipelines.evaluation.comparison import Comparison
 from nvtrader_pipelines.evaluation.intervals import SharpeIntervals
 from nvtrader_pipelines.evaluation.multiple_testing import Correction, adjusted_p_values
 from nvtrader_pipelines.evaluation.overfitting import MOST_BLOCKS
@@ -32,36 +32,12 @@ from nvtrader_pipelines.evaluation.trials import (
     run_returns,
     trials_within,
 )
+from nvtrader_pipelines.evaluation.verdict_tables import OVERFITTING, VALIDATION
 
 FloatArray = NDArray[np.float64]
 Bounds = Mapping[tuple[str, Against], tuple[float, float]]
+PLACE = ("source", "period")  # of the trials that are judged together
 _CORRECTIONS: tuple[Correction, ...] = ("holm", "benjamini_hochberg")
-
-VALIDATION = {
-    "run_id": pl.String,
-    "against": pl.String,
-    "reference": pl.String,
-    "n_trials": pl.Int64,
-    "first_session": pl.Date,
-    "last_session": pl.Date,
-    "n_sessions": pl.Int64,
-    "sharpe": pl.Float64,
-    "sharpe_low": pl.Float64,
-    "sharpe_high": pl.Float64,
-    "probabilistic_sharpe": pl.Float64,
-    "expected_maximum_sharpe": pl.Float64,
-    "deflated_sharpe": pl.Float64,
-    "deflated_sharpe_2025": pl.Float64,
-    "minimum_track_record_length": pl.Float64,
-    "p_value": pl.Float64,
-    "holm": pl.Float64,
-    "benjamini_hochberg": pl.Float64,
-    "rademacher_lower": pl.Float64,
-    "alpha_per_year": pl.Float64,
-    "beta": pl.Float64,
-    "alpha_t": pl.Float64,
-    "note": pl.String,
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +76,10 @@ def validate(trials: Trials, settings: ValidationSettings | None = None) -> Vali
         comparison = Comparison.of(trials, against, generator, how.n_sign_draws)
         rows += _rows(trials, comparison, bounds, how.delta)
         summaries.append(comparison.summary(how.n_blocks))
-    return Validation(pl.DataFrame(rows, schema=VALIDATION), pl.DataFrame(summaries, schema=OVERFITTING))
+    return Validation(
+        pl.DataFrame(rows, schema=VALIDATION.without(*PLACE, "experiment")),
+        pl.DataFrame(summaries, schema=OVERFITTING.without(*PLACE)),
+    )
 
 
 def validate_sources(
@@ -133,12 +112,9 @@ def validate_sources(
             where = {"source": pl.lit(source), "period": pl.lit(period.name)}
             trials = judged.trials.join(experiments, on="run_id", how="left")
             found.append((trials.with_columns(**where), judged.overfitting.with_columns(**where)))
-    place = {"source": pl.String, "period": pl.String}
-    empty = pl.DataFrame(schema=place | {"experiment": pl.String} | VALIDATION)
-    nothing = pl.DataFrame(schema=place | OVERFITTING)
     return Validation(
-        pl.concat([empty, *(trials.select(empty.columns) for trials, _ in found)]),
-        pl.concat([nothing, *(overfitting.select(nothing.columns) for _, overfitting in found)]),
+        pl.concat([VALIDATION.to_frame(), *(trials.select(*VALIDATION) for trials, _ in found)]),
+        pl.concat([OVERFITTING.to_frame(), *(overfitting.select(*OVERFITTING) for _, overfitting in found)]),
     )
 
 

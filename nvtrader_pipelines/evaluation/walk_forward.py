@@ -13,53 +13,15 @@ from nvtrader_pipelines.evaluation.aggregates import MIN_SEEDS, interquartile_me
 from nvtrader_pipelines.evaluation.intervals import SharpeDraws, SharpeIntervals, lo_interval
 from nvtrader_pipelines.evaluation.sharpe.error import iid_standard_error
 from nvtrader_pipelines.evaluation.statistics import (
-    PERIODS_PER_YEAR,
     UndefinedStatisticError,
     sharpe_ratio,
     statistics_of,
 )
+from nvtrader_pipelines.evaluation.verdict_tables import EVALUATION
+from nvtrader_pipelines.market.calendar import SESSIONS_PER_YEAR
 
 MIN_SESSIONS = 2  # a standard deviation needs two returns
 PATH = "/path-"  # in the name of an account that is a path through folds, of kind policy as one seed is
-
-EVALUATION = {
-    "policy": pl.String,
-    "kind": pl.String,
-    "period": pl.String,
-    "fold": pl.Int32,
-    "first_session": pl.Date,
-    "last_session": pl.Date,
-    "n_sessions": pl.Int64,
-    "sharpe": pl.Float64,
-    "sharpe_low": pl.Float64,
-    "sharpe_high": pl.Float64,
-    "sharpe_error": pl.Float64,
-    "lo_low": pl.Float64,
-    "lo_high": pl.Float64,
-    "total_return": pl.Float64,
-    "cagr": pl.Float64,
-    "volatility": pl.Float64,
-    "sortino": pl.Float64,
-    "calmar": pl.Float64,
-    "max_drawdown": pl.Float64,
-    "drawdown_duration": pl.Int64,
-    "value_at_risk": pl.Float64,
-    "cvar": pl.Float64,
-    "omega": pl.Float64,
-    "tail_ratio": pl.Float64,
-    "hit_rate": pl.Float64,
-    "turnover_per_year": pl.Float64,
-    "cost_per_year": pl.Float64,
-    "exposure": pl.Float64,
-    "effective_names": pl.Float64,
-    "iqm_sharpe": pl.Float64,
-    "iqm_low": pl.Float64,
-    "iqm_high": pl.Float64,
-    "best_baseline": pl.String,
-    "sharpe_difference": pl.Float64,
-    "difference_low": pl.Float64,
-    "difference_high": pl.Float64,
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -248,7 +210,7 @@ def _rows(
 
 def _annual_error(sharpe: float, n_sessions: int) -> float:
     """Standard error of an annual Sharpe ratio of independent normal returns."""
-    scale = float(np.sqrt(PERIODS_PER_YEAR))
+    scale = float(np.sqrt(SESSIONS_PER_YEAR))
     return iid_standard_error(sharpe / scale, n_sessions) * scale
 
 

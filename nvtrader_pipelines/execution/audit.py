@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Protocol, Self
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
+from nvtrader_pipelines.components.ids import ID_LENGTH
 from nvtrader_pipelines.execution.plan import RebalancePlan
 
 EventKind = Literal[
@@ -68,7 +69,7 @@ class AuditEvent(BaseModel):
 
 def event_id(kind: EventKind, *parts: object) -> str:
     """The id of an event, from its kind and what tells it from others of that kind."""
-    return hashlib.sha256("|".join((kind, *map(str, parts))).encode()).hexdigest()[:16]
+    return hashlib.sha256("|".join((kind, *map(str, parts))).encode()).hexdigest()[:ID_LENGTH]
 
 
 @dataclass(frozen=True)

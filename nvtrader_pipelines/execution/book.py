@@ -12,6 +12,7 @@ from nvtrader_pipelines.envs.account import Account
 from nvtrader_pipelines.execution.brokers.broker import Status
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.orders import Fill, Order
+from nvtrader_pipelines.portfolio.cash import CASH
 
 HELD = 1e-12  # of equity: a weight below it is no holding
 PUT_BACK = "move it, its -wal and its -shm file away, and put the newest copy back"  # SQLite lays a -wal over any copy
@@ -66,7 +67,7 @@ class AccountState(BaseModel):
         Raises:
             ExecutionError: if a name is held that the panel does not have.
         """
-        names = (*symbols, "cash")
+        names = (*symbols, CASH)
         held = dict(zip(self.symbols, self.weights, strict=True))
         strangers = [name for name, weight in held.items() if name not in names and weight > HELD]
         if strangers:

@@ -3,15 +3,14 @@
 from collections.abc import Sequence
 from datetime import date, datetime, time, timedelta
 from typing import Literal
-from zoneinfo import ZoneInfo
 
 from nvtrader_pipelines.execution.audit import About, AuditEvent, plan_event
 from nvtrader_pipelines.execution.book import BookedOrder
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.plan_records import PlanRecord
-from nvtrader_pipelines.market.calendar import sessions
+from nvtrader_pipelines.market.calendar import EXCHANGE_TIME, sessions
 
-EXCHANGE, OPENS_AT = ZoneInfo("America/New_York"), time(9, 30)
+OPENS_AT = time(9, 30)
 Answer = Literal["approved", "overridden", "rejected"]
 ANSWERABLE = {"approved": {"waiting"}, "overridden": {"waiting", "cleared"}, "rejected": {"waiting", "cleared"}}
 WHY_NOT = {
@@ -27,7 +26,7 @@ WHY_NOT = {
 def opens_after(session: date) -> datetime:
     """When the exchange opens the session after one."""
     following = sessions(session + timedelta(days=1), session + timedelta(days=14))[0].item()
-    return datetime.combine(following, OPENS_AT, EXCHANGE)
+    return datetime.combine(following, OPENS_AT, EXCHANGE_TIME)
 
 
 def require_no_orders(plan_id: str, booked: Sequence[BookedOrder]) -> None:

@@ -2,10 +2,10 @@
 
 import polars as pl
 
+from nvtrader_pipelines.portfolio.cash import CASH
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits
 from nvtrader_pipelines.portfolio.pipeline.stage import ROUNDING
 
-CASH = "cash"
 OF_STAGE = ("account", "session", "plan_id", "step", "stage")
 
 

@@ -7,6 +7,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from nvtrader_pipelines.components.ids import ID_LENGTH
+
 Level = Literal["hard", "soft", "warn"]
 Rule = Literal[
     "max_position_pct",
@@ -92,4 +94,4 @@ class RebalancePlan(BaseModel):
 
 def plan_id(account: str, session: date, run_id: str, policy: str) -> str:
     """16 hexadecimal digits: the same decision is the same plan."""
-    return hashlib.sha256(f"{account}|{session}|{run_id}|{policy}".encode()).hexdigest()[:16]
+    return hashlib.sha256(f"{account}|{session}|{run_id}|{policy}".encode()).hexdigest()[:ID_LENGTH]

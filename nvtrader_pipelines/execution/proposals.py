@@ -11,10 +11,12 @@ from nvtrader_pipelines.execution.audit import AuditEvent, event_id
 from nvtrader_pipelines.execution.journal import Proposal
 from nvtrader_pipelines.execution.plan import RebalancePlan, Stage, plan_id
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
+from nvtrader_pipelines.market.calendar import SESSIONS_PER_YEAR
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.policies.policy import Decision
+from nvtrader_pipelines.portfolio.cash import CASH
 
-VOLATILITY_SESSIONS, SESSIONS_PER_YEAR = 63, 252
+VOLATILITY_SESSIONS = 63
 
 
 class Deployed(Protocol):
@@ -97,7 +99,7 @@ def plan_of(deployed: Deployed, account: str, t: int, held: Account, decision: D
         fold=deployed.fold_at(t),
         seeds=deployed.seeds,
         snapshot_ids=deployed.panel.snapshot_ids,
-        symbols=(*deployed.panel.symbols, "cash"),
+        symbols=(*deployed.panel.symbols, CASH),
         held=tuple(held.weights.tolist()),
         stages=tuple(stages),
         truncated=result.truncated if result is not None else False,

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.evaluation.backtest import Contestant, backtest
 from nvtrader_pipelines.evaluation.splits import Block, Fold
 from nvtrader_pipelines.evaluation.statistics import sharpe_ratio
@@ -218,7 +219,7 @@ def _card(plan: RunPlan, key: FoldSeed, archives: Archives) -> PolicyCard:
     if (card.fold, card.seed, card.spec_hash, trained_on) != (*key, plan.spec.spec_hash, plan.panel_digest):
         raise PolicyArchiveError(
             f"the policy of fold {key[0]} seed {key[1]} of {plan.spec.partition_key} on the market "
-            f"{plan.panel_digest[:8]} is one of fold {card.fold} seed {card.seed} of {card.experiment} on the market "
-            f"{card.panel_digest[:8]}; train the experiment again"
+            f"{short_id(plan.panel_digest)} is one of fold {card.fold} seed {card.seed} of {card.experiment} on the "
+            f"market {short_id(card.panel_digest)}; train the experiment again"
         )
     return card

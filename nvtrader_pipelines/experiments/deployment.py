@@ -7,7 +7,7 @@ from typing import Self
 
 import numpy as np
 
-from nvtrader_pipelines.components.explanation import nearest
+from nvtrader_pipelines.components.explanation import suggest
 from nvtrader_pipelines.envs.account import Account
 from nvtrader_pipelines.evaluation.backtest import Contestant
 from nvtrader_pipelines.evaluation.splits import Fold
@@ -132,6 +132,6 @@ def account_of(
     own = {each.name: each for each in contestants(plan, archives, chosen, thresholds) if each.kind != "baseline"}
     if policy not in own:
         raise ValueError(
-            f"run {plan.parent_run_id} has no policy {policy!r}; there are {', '.join(own)}{nearest(policy, list(own))}"
+            f"run {plan.parent_run_id} has no policy {policy!r}; there are {', '.join(own)}{suggest(policy, list(own))}"
         )
     return own[policy]

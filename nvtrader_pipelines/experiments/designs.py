@@ -10,7 +10,8 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field, JsonValue
 
 from nvtrader_pipelines.components.component import Component
-from nvtrader_pipelines.components.explanation import nearest, shown
+from nvtrader_pipelines.components.explanation import format_value, suggest
+from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.evaluation.splits import MIN_TEST_SESSIONS, Fold
 
 UNTOUCHABLE = ("name", "description", "design")  # what an ablation's variants differ in by themselves
@@ -120,8 +121,8 @@ def replaced(node: Any, parts: Sequence[str], value: Any, path: str = "the exper
     key = int(here) if isinstance(node, list) and here.isdigit() and here == str(int(here)) else here
     if key not in inside:
         names = sorted(map(str, inside))
-        known = f"has {', '.join(names)}" if names else f"is {shown(node)}"
-        near = nearest(here, names) or "; name a field that is there"
+        known = f"has {', '.join(names)}" if names else f"is {format_value(node)}"
+        near = suggest(here, names) or "; name a field that is there"
         raise ValueError(f"design.field: there is no field {here!r}, since {path} {known}{near}")
     if parts == ["kind"]:
         return node if inside["kind"] == value else {"kind": value}
@@ -138,7 +139,7 @@ def value_at(document: Any, path: str) -> Any:
 
 def _names(prefix: str, values: Sequence[JsonValue]) -> list[str]:
     """A name for each value; where the label would make it too long, the value's digest stands for it."""
-    digests = [hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:8] for value in values]
+    digests = [short_id(hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()) for value in values]
     named = [f"{prefix}{label}" for label in labels(values)]
     return [
         name if len(name) <= LONGEST_NAME else f"{prefix}{digest}" for name, digest in zip(named, digests, strict=True)

@@ -15,12 +15,19 @@ DIGITS = 12
 
 
 class _WithoutProse(ast.NodeTransformer):
-    """Remove docstrings, imports and the messages of errors: none of them decides a result."""
+    """Remove docstrings, imports, meanings of columns and messages of errors: none of them decides a result."""
 
     def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
         """Drop strings that stand alone: docstrings of modules, classes, functions and fields."""
         if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             return None
+        return node
+
+    def visit_Call(self, node: ast.Call) -> ast.Call:
+        """Drop the meaning of a column; its name and dtype stay."""
+        if isinstance(node.func, ast.Name) and node.func.id == "Column":
+            node.args = node.args[:2]
+        self.generic_visit(node)
         return node
 
     def visit_Import(self, node: ast.Import) -> None:

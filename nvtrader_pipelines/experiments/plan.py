@@ -6,13 +6,14 @@ from datetime import date
 from functools import cached_property
 from typing import Literal, Self
 
+from nvtrader_pipelines.components.ids import ID_LENGTH
 from nvtrader_pipelines.envs.dynamics import resolve_fill
 from nvtrader_pipelines.evaluation.backtest import Phase
 from nvtrader_pipelines.evaluation.splits import BacktestPaths, Fold
 from nvtrader_pipelines.experiments.identity import run_code
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.market.features import LOOK_BACK
-from nvtrader_pipelines.market.panel import MarketPanel, Window, panel_digest, windows_of
+from nvtrader_pipelines.market.panel import MarketPanel, Window, normalize_windows, panel_digest
 from nvtrader_pipelines.policies.agents import Fit
 from nvtrader_pipelines.policies.archive import PolicyCard
 from nvtrader_pipelines.policies.training import TrainingTask
@@ -79,7 +80,7 @@ class RunPlan:
             content = (self.kind, str(self.parent_run_id), *map(str, self.window), self.panel_digest, run_code())
         elif self.kind == "forward":
             content = (self.kind, str(self.parent_run_id), run_code())
-        return hashlib.sha256("|".join(content).encode()).hexdigest()[:16]
+        return hashlib.sha256("|".join(content).encode()).hexdigest()[:ID_LENGTH]
 
     @cached_property
     def paths(self) -> BacktestPaths:
@@ -162,7 +163,7 @@ class RunPlan:
             ValueError: as `training_window`.
         """
         history, found = self.spec.pipeline.timing.history, []
-        for first, last in windows_of(self.training_window(fold)):
+        for first, last in normalize_windows(self.training_window(fold)):
             tested = max((end for _, end in fold.test if end < first), default=None)
             start = first if tested is None else max(first, tested + 1 + history)
             if start <= last:
@@ -195,7 +196,7 @@ class RunPlan:
     def card(self, task: TrainingTask, fit: Fit) -> PolicyCard:
         """The card of one trained policy."""
         sessions = self.panel.sessions
-        days = tuple((str(sessions[first]), str(sessions[last])) for first, last in windows_of(task.window))
+        days = tuple((str(sessions[first]), str(sessions[last])) for first, last in normalize_windows(task.window))
         return PolicyCard(
             experiment=self.spec.partition_key,
             spec_hash=self.spec.spec_hash,

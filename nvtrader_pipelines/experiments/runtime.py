@@ -10,7 +10,8 @@ import polars as pl
 
 from nvtrader_pipelines.evaluation.backtest import BacktestRecord, WalkStep, walk
 from nvtrader_pipelines.evaluation.splits import Fold
-from nvtrader_pipelines.evaluation.walk_forward import EVALUATION, MIN_SESSIONS, evaluate
+from nvtrader_pipelines.evaluation.verdict_tables import EVALUATION
+from nvtrader_pipelines.evaluation.walk_forward import MIN_SESSIONS, evaluate
 from nvtrader_pipelines.experiments.accounts import choose, contestants
 from nvtrader_pipelines.experiments.plan import PHASES, FoldSeed, RunPlan
 from nvtrader_pipelines.experiments.progress import Progress, Stage
@@ -19,8 +20,8 @@ from nvtrader_pipelines.experiments.store import RunStore, TrainedPolicy
 from nvtrader_pipelines.experiments.thresholds import fit_thresholds
 from nvtrader_pipelines.policies.agents import Learner
 from nvtrader_pipelines.policies.archive import read_card, write_archive
+from nvtrader_pipelines.policies.rollout_tables import TRAINING_CURVE, TRAJECTORY
 from nvtrader_pipelines.policies.training import Checkpointed, Finished, Stepped, TrainingEvent, TrainingTask, train_all
-from nvtrader_pipelines.policies.trajectory import TRAJECTORY
 from nvtrader_pipelines.portfolio.pipeline import Thresholds
 
 TRAINING_SHARE = 0.9  # of the time of a run that trains and judges
@@ -274,5 +275,4 @@ def training_curves(archives: Mapping[FoldSeed, bytes]) -> pl.DataFrame:
         for (fold, seed), content in sorted(archives.items())
         for timesteps, reward in read_card(content).learning_curve
     ]
-    schema = {"fold": pl.Int32, "seed": pl.Int32, "timesteps": pl.Int64, "mean_reward": pl.Float64}
-    return pl.DataFrame(rows, schema=schema, orient="row")
+    return pl.DataFrame(rows, schema=TRAINING_CURVE, orient="row")

@@ -6,7 +6,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, PositiveInt, ValidationError, model_validator
 
 from nvtrader_pipelines.components.component import Component, content_hash
-from nvtrader_pipelines.components.explanation import explained
+from nvtrader_pipelines.components.explanation import explain
+from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.evaluation.splits import PurgedBlocks, Splitter, WalkForward
 from nvtrader_pipelines.experiments.designs import AblationDesign, ExperimentDesign, WalkForwardDesign, value_at
@@ -179,7 +180,7 @@ class ExperimentSpec(Component):
         try:
             return cls.model_validate(document)
         except ValidationError as error:
-            raise ValueError(f"design.values: {value!r} makes no valid experiment: {explained(error, cls)}") from error
+            raise ValueError(f"design.values: {value!r} makes no valid experiment: {explain(error, cls)}") from error
 
     @property
     def spec_hash(self) -> str:
@@ -189,4 +190,4 @@ class ExperimentSpec(Component):
     @property
     def partition_key(self) -> str:
         """`name@hash8`: the experiment's partition."""
-        return f"{self.name}@{self.spec_hash[:8]}"
+        return f"{self.name}@{short_id(self.spec_hash)}"

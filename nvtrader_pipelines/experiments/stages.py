@@ -7,6 +7,7 @@ import numpy as np
 from nvtrader_pipelines.evaluation.backtest import WalkStep
 from nvtrader_pipelines.experiments.plan import RunPlan
 from nvtrader_pipelines.experiments.progress import Stage
+from nvtrader_pipelines.portfolio.cash import CASH
 
 Told = tuple[Stage, str, dict[str, float]]
 Teller = Callable[[RunPlan, WalkStep, int], Iterator[Told]]  # the account `i` of a step
@@ -38,7 +39,7 @@ def forward_stages(plan: RunPlan, step: WalkStep, i: int) -> Iterator[Told]:
 
 def _weights(plan: RunPlan, step: WalkStep, i: int) -> dict[str, float]:
     """Name to target weight, cash last."""
-    return dict(zip([*plan.panel.symbols, "cash"], step.target[i].tolist(), strict=True))
+    return dict(zip([*plan.panel.symbols, CASH], step.target[i].tolist(), strict=True))
 
 
 def _largest(plan: RunPlan, step: WalkStep, i: int) -> str:

@@ -31,9 +31,9 @@ from nvtrader_pipelines.figures.canvas import (
     png,
     readable,
 )
+from nvtrader_pipelines.portfolio.cash import CASH
 
 FloatArray = NDArray[np.float64]
-_CASH = "cash"
 _MOST_NAMES = 13  # rows of a map that are readable on a slide
 _MOST_FINDINGS = 6
 _SOLD_TO_BOUGHT = LinearSegmentedColormap.from_list("sold_to_bought", [VERMILION, "#FFFFFF", BLUE])
@@ -232,7 +232,7 @@ def _reasons(steps: pl.DataFrame) -> str:
 
 def _largest(symbols: list[str], weights: FloatArray) -> tuple[list[str], FloatArray]:
     """Names with their weights (names, columns): the largest anywhere, the sum of the others, cash."""
-    cash = symbols.index(_CASH)
+    cash = symbols.index(CASH)
     order = np.argsort(-weights.max(axis=1), kind="stable").tolist()
     held = [i for i in order if i != cash and weights[i].any()]
     shown, others = held[:_MOST_NAMES], held[_MOST_NAMES:]
@@ -240,7 +240,7 @@ def _largest(symbols: list[str], weights: FloatArray) -> tuple[list[str], FloatA
     if others:
         names.append(f"{len(others)} others")
         rows.append(weights[others].sum(axis=0))
-    return [*names, _CASH], np.array([*rows, weights[cash]])
+    return [*names, CASH], np.array([*rows, weights[cash]])
 
 
 def _map(axes: Axes, weights: FloatArray, changes: FloatArray) -> None:

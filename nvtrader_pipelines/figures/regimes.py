@@ -25,6 +25,7 @@ from nvtrader_pipelines.figures.canvas import (
     png,
     readable,
 )
+from nvtrader_pipelines.market.calendar import SESSIONS_PER_YEAR
 
 HINDSIGHT = "Regimes are labelled with hindsight: they tell where a policy earned, and no policy could have known them."
 RANKS = (
@@ -40,7 +41,7 @@ _COLORS = {
     "strong_up": BLUE,
 }
 _BAR_COLORS = (BLUE, ORANGE, GREEN)
-_NEWEST = 3 * 252  # sessions drawn large, a third of the history if that is less
+_NEWEST = 3 * SESSIONS_PER_YEAR  # sessions drawn large, a third of the history if that is less
 _WIDE = 5.0  # highest over lowest level from which 1-2-5 ticks are enough
 _GROUP = 0.8  # of the room of a regime that its bars take
 
@@ -132,7 +133,8 @@ def _key_to_regimes(figure: Figure, ordered: pl.DataFrame) -> None:
     for k, (regime, count, n_segments, mean, _) in enumerate(found.iter_rows()):
         top = 0.84 - 0.17 * k
         figure.text(0.77, top, f"■ {readable(regime)}", color=ink(_COLORS[regime]), fontsize=TEXT, fontweight="bold")
-        what = f"{count / len(ordered):.0%} of sessions\n{n_segments} segments\nmean {252 * mean:+.0%} per year"
+        yearly = f"mean {SESSIONS_PER_YEAR * mean:+.0%} per year"
+        what = f"{count / len(ordered):.0%} of sessions\n{n_segments} segments\n{yearly}"
         figure.text(0.785, top - 0.015, what, fontsize=TEXT, color=GREY, va="top", linespacing=1.25)
 
 

@@ -6,6 +6,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
+from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.evaluation.validation import reported_period
 from nvtrader_pipelines.figures.canvas import (
     BLUE,
@@ -94,7 +95,7 @@ def _draw_trials(axes: Axes, rows: pl.DataFrame) -> None:
             )
     every = -(-len(rows) // _MOST_LABELS) or 1
     shown = list(range(len(rows) - 1, -1, -every))
-    names = [f"{readable(rows['experiment'][i], 11)}\n{rows['run_id'][i][:8]}" for i in shown]
+    names = [f"{readable(rows['experiment'][i], 11)}\n{short_id(rows['run_id'][i])}" for i in shown]
     axes.set_xticks(shown, names, fontsize=TEXT - 2)
 
 

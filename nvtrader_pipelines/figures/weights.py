@@ -26,6 +26,7 @@ from nvtrader_pipelines.figures.canvas import (
     panel,
     png,
 )
+from nvtrader_pipelines.portfolio.cash import CASH
 
 _COLORS = (BLUE, ORANGE, GREEN, VERMILION, SKY, PURPLE, YELLOW)
 
@@ -78,7 +79,7 @@ def _bands(names: list[str], weights: NDArray[np.float64]) -> list[_Band]:
     bands = [(names[i], color, weights[:, i]) for i, color in zip(largest, _COLORS, strict=False)]
     if len(others):
         bands.append((f"{len(others)} others", OTHERS_GREY, weights[:, others].sum(axis=1)))
-    return [*bands, ("cash", LIGHT_GREY, weights[:, -1])]
+    return [*bands, (CASH, LIGHT_GREY, weights[:, -1])]
 
 
 def _labels(bands: list[_Band]) -> list[EndLabel]:

@@ -1,1 +1,1 @@
-"""What was known, when: sources, calendar, bars, returns, features, panel."""
+"""Market data as of each session: sources, calendar, bars, returns, features, panel."""

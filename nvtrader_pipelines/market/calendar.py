@@ -1,21 +1,24 @@
-"""The sessions of the New York Stock Exchange, from exchange_calendars."""
+"""Sessions of the New York Stock Exchange, from exchange_calendars."""
 
 import datetime as dt
 import warnings
 from functools import cache
+from zoneinfo import ZoneInfo
 
 import numpy as np
 from numpy.typing import NDArray
 
 CALENDAR = "XNYS"
+EXCHANGE_TIME = ZoneInfo("America/New_York")
+SESSIONS_PER_YEAR = 252
 FIRST_DAY = dt.date(1900, 1, 1)
 LAST_DAY = dt.date(2049, 12, 31)  # fixed, so that a result does not depend on the day it is computed
 
 
 @cache
 def all_sessions() -> NDArray[np.datetime64]:
-    """Every session from 1900 to 2049 as (S,) days, ascending; read-only."""
-    import exchange_calendars  # with pandas it takes half a second, which reading a record does not need
+    """Sessions from 1900 to 2049 as (S,) days, ascending; read-only."""
+    import exchange_calendars  # half a second with pandas, and most commands do not need it
 
     with warnings.catch_warnings():  # exchange_calendars 4.13 still reads values in a way pandas 4 will change
         warnings.filterwarnings("ignore", message="Series.values returning", category=DeprecationWarning)
@@ -26,16 +29,14 @@ def all_sessions() -> NDArray[np.datetime64]:
 
 
 def sessions(first: dt.date | np.datetime64, last: dt.date | np.datetime64) -> NDArray[np.datetime64]:
-    """The sessions from `first` to `last`, both included, as (T,) days.
+    """Sessions from `first` to `last`, both included, as (T,) days.
 
     Raises:
         ValueError: if the dates lie outside the calendar, 1900 to 2049.
     """
     begin, end = _day(first), _day(last)
     if begin < np.datetime64(FIRST_DAY) or end > np.datetime64(LAST_DAY):
-        raise ValueError(
-            f"the calendar {CALENDAR} holds sessions from {FIRST_DAY} to {LAST_DAY}, but {begin} to {end} was asked for"
-        )
+        raise ValueError(f"calendar {CALENDAR} covers {FIRST_DAY} to {LAST_DAY}, not {begin} to {end}")
     days = all_sessions()
     return days[np.searchsorted(days, begin) : np.searchsorted(days, end, side="right")]
 
@@ -46,7 +47,7 @@ def is_session(day: dt.date) -> bool:
 
 
 def session_numbers(days: NDArray[np.datetime64]) -> NDArray[np.int64]:
-    """The running number of each session, so that a difference of two counts sessions.
+    """Running number of each session, so that differences count sessions.
 
     Raises:
         ValueError: if a day is not a session.
@@ -55,8 +56,7 @@ def session_numbers(days: NDArray[np.datetime64]) -> NDArray[np.int64]:
     numbers = np.searchsorted(all_sessions(), days)
     found = all_sessions()[np.minimum(numbers, len(all_sessions()) - 1)]
     if not np.array_equal(found, days):
-        stranger = days[found != days][0]
-        raise ValueError(f"{stranger} is no session of {CALENDAR}; only cleaned bars can be numbered")
+        raise ValueError(f"{days[found != days][0]} is no session of {CALENDAR}; only cleaned bars can be numbered")
     return numbers.astype(np.int64)
 
 

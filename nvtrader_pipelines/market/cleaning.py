@@ -1,4 +1,4 @@
-"""Bronze rows judged by the rules: one clean bar per symbol and session, every other row in quarantine."""
+"""Cleaning of delivered rows: one bar per symbol and session, every other row in quarantine."""
 
 import datetime as dt
 
@@ -6,8 +6,8 @@ import polars as pl
 
 from nvtrader_pipelines.market.calendar import all_sessions
 from nvtrader_pipelines.market.moves import unexplained_moves
-from nvtrader_pipelines.market.parsing import parsed_date, parsed_number, parsed_symbol
-from nvtrader_pipelines.market.rules import ROW_RULES, first_broken
+from nvtrader_pipelines.market.parsing import parse_date, parse_number, parse_symbol
+from nvtrader_pipelines.market.rules import ROW_RULES, first_broken_rule
 from nvtrader_pipelines.market.tables import BARS, CLEAN_BARS, NUMBERS, QUARANTINE
 
 _KEY = ["source", "parsed_symbol", "parsed_session"]
@@ -15,50 +15,49 @@ _DELIVERY_ORDER = ["ingested_at", "file", "line"]
 _PAYLOAD = [f"parsed_{name}" for name in NUMBERS]
 
 _IDENTICAL = "the same bar was delivered before"
-_CORRECTED = "a later delivery says otherwise about this bar, and the later one holds"
+_CORRECTED = "a later delivery has other values for this bar and replaces it"
 _UNEXPLAINED = "the adjusted close moved by more than 60 % in one day without volume or a split"
 
 
 def clean(bars: pl.DataFrame, deliveries: pl.DataFrame, today: dt.date) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The clean bars (`silver.clean_bars`) and the refused rows (`silver.quarantine`).
+    """Split rows into clean bars (`silver.clean_bars`) and refused ones (`silver.quarantine`).
 
-    Every row is in exactly one of the two. A refused row carries the first rule it breaks: those of
-    `rules.ROW_RULES` in their order, then `duplicate`, then `unexplained_move`. Files that could not be
-    read stand in quarantine on line 0. Of two rows for one symbol and session the earlier delivered holds
-    if they agree and the later delivered if they differ.
+    Every row is in exactly one of the two. A refused row names the first rule it breaks: `rules.ROW_RULES` in
+    order, then `duplicate`, then `unexplained_move`. An unreadable file is one quarantined row with line 0. Of two
+    rows for one symbol and session, the earlier delivery counts if they agree and the later one if they differ.
 
     Args:
-        bars: rows of `bronze.bars`; the whole history, since duplicates and moves cross the turn of a year.
+        bars: rows of `bronze.bars`; the whole history, since duplicates and moves span years.
         deliveries: rows of `bronze.deliveries`.
-        today: the last day a session may have.
+        today: latest day that a session may have.
     """
-    judged = _parsed(bars, today).with_columns(first_broken(ROW_RULES))
+    judged = _parse(bars, today).with_columns(first_broken_rule(ROW_RULES))
     sound, broken = judged.filter(pl.col("rule").is_null()), judged.filter(pl.col("rule").is_not_null())
-    good, refused = _one_bar_per_session(sound)
-    quarantine = pl.concat([_unreadable_files(deliveries), _quarantined(broken), _quarantined(refused)])
-    return _clean_bars(good), quarantine.sort("source", "file", "line", "symbol", "date")
+    good, refused = _select_one_bar_per_session(sound)
+    quarantine = pl.concat([_unreadable_files(deliveries), _to_quarantine(broken), _to_quarantine(refused)])
+    return _to_clean_bars(good), quarantine.sort("source", "file", "line", "symbol", "date")
 
 
 def files_without_good_rows(bars: pl.DataFrame, quarantine: pl.DataFrame) -> pl.DataFrame:
-    """The files (source, file) of which no row was good, apart from having been delivered before."""
+    """Files (source, file) in which every row is bad; duplicates count as good."""
     bad = quarantine.filter(pl.col("rule") != "duplicate").group_by("source", "file").len("n_bad")
     rows = bars.group_by("source", "file").len("n_rows")
     counts = bad.join(rows, on=["source", "file"], how="left").with_columns(pl.col("n_rows").fill_null(0))
     return counts.filter(pl.col("n_bad") >= pl.col("n_rows")).select("source", "file").sort("source", "file")
 
 
-def _parsed(bars: pl.DataFrame, today: dt.date) -> pl.DataFrame:
+def _parse(bars: pl.DataFrame, today: dt.date) -> pl.DataFrame:
     sessions = pl.Series(all_sessions())
-    adj_close = pl.coalesce(parsed_number("adj_close"), parsed_number("close"))
+    adj_close = pl.coalesce(parse_number("adj_close"), parse_number("close"))
     return (
         bars.select(BARS.names())
         .with_columns(
-            parsed_symbol().alias("parsed_symbol"),
-            parsed_date().alias("parsed_session"),
-            *(parsed_number(name).alias(f"parsed_{name}") for name in NUMBERS if name != "adj_close"),
-            # An adjusted close that is given but no number stays null, so that its rule sees it.
+            parse_symbol().alias("parsed_symbol"),
+            parse_date().alias("parsed_session"),
+            *(parse_number(name).alias(f"parsed_{name}") for name in NUMBERS if name != "adj_close"),
+            # An adjusted close that is no number stays null, so that its rule catches it.
             pl.when(pl.col("adj_close").str.strip_chars() != "")
-            .then(parsed_number("adj_close"))
+            .then(parse_number("adj_close"))
             .otherwise(adj_close)
             .alias("parsed_adj_close"),
             pl.lit(today).alias("today"),
@@ -67,49 +66,49 @@ def _parsed(bars: pl.DataFrame, today: dt.date) -> pl.DataFrame:
     )
 
 
-def _one_bar_per_session(sound: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The good bars sorted by key, and the refused rows with rule, value and reason."""
+def _select_one_bar_per_session(sound: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the good bars sorted by key, and the refused rows with rule, value and reason."""
     ordered = sound.sort(_KEY + _DELIVERY_ORDER)
     refused: list[pl.DataFrame] = []
     while True:
-        good, duplicates = _without_duplicates(ordered)
+        good, duplicates = _drop_duplicates(ordered)
         moved = unexplained_moves(good)
         jumps = good.filter(pl.Series(moved, dtype=pl.Boolean))
-        # Where a jump displaced an earlier delivery of the same bar, that one is given its chance.
+        # A refused jump that had replaced an earlier delivery of its bar makes room for that one.
         displacing = jumps.join(duplicates, on=_KEY, how="semi")
         if displacing.is_empty():
-            calm = good.filter(~pl.Series(moved, dtype=pl.Boolean))
-            return calm, pl.concat([*refused, duplicates, _refusal(jumps, "unexplained_move", _UNEXPLAINED)])
-        refused.append(_refusal(displacing, "unexplained_move", _UNEXPLAINED))
+            steady = good.filter(~pl.Series(moved, dtype=pl.Boolean))
+            return steady, pl.concat([*refused, duplicates, _refuse(jumps, "unexplained_move", _UNEXPLAINED)])
+        refused.append(_refuse(displacing, "unexplained_move", _UNEXPLAINED))
         ordered = ordered.join(displacing, on=["source", "file", "line", "parsed_symbol"], how="anti")
 
 
-def _without_duplicates(ordered: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """One row per key, and the others refused as duplicates; the input is sorted by key and delivery."""
-    repeated = pl.any_horizontal(_same_bar_as_row(1), _same_bar_as_row(-1))
+def _drop_duplicates(ordered: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return one row per key, and refused duplicates; input is sorted by key and delivery."""
+    repeated = pl.any_horizontal(_has_key_of_row(1), _has_key_of_row(-1))
     marked = ordered.with_columns(repeated.alias("repeated"))
     single, several = marked.filter(~pl.col("repeated")), marked.filter(pl.col("repeated"))
     same = pl.all_horizontal(pl.col(name).eq_missing(pl.col(name).last().over(_KEY)) for name in _PAYLOAD)
     several = several.with_columns(same.alias("same"))
     first_same = pl.col("same") & (pl.col("same").cast(pl.Int32).cum_sum().over(_KEY) == 1)
-    several = several.with_columns(first_same.alias("kept"))
-    kept = pl.concat([single, several.filter("kept").select(single.columns)]).sort(_KEY).drop("repeated")
-    repeats = several.filter(~pl.col("kept"))
+    several = several.with_columns(first_same.alias("accepted"))
+    accepted = pl.concat([single, several.filter("accepted").select(single.columns)]).sort(_KEY).drop("repeated")
+    repeats = several.filter(~pl.col("accepted"))
     reason = pl.when("same").then(pl.lit(_IDENTICAL)).otherwise(pl.lit(_CORRECTED))
     duplicates = repeats.with_columns(rule=pl.lit("duplicate"), value=pl.col("close"), reason=reason)
-    return kept, duplicates.select(kept.columns)
+    return accepted, duplicates.select(accepted.columns)
 
 
-def _same_bar_as_row(shift: int) -> pl.Expr:
-    """Whether the row has the key of the row `shift` before it (negative: after it)."""
+def _has_key_of_row(shift: int) -> pl.Expr:
+    """Whether a row has the key of the row `shift` rows before it (negative: after it)."""
     return pl.all_horizontal(pl.col(name) == pl.col(name).shift(shift) for name in _KEY).fill_null(value=False)
 
 
-def _refusal(rows: pl.DataFrame, rule: str, reason: str) -> pl.DataFrame:
+def _refuse(rows: pl.DataFrame, rule: str, reason: str) -> pl.DataFrame:
     return rows.with_columns(rule=pl.lit(rule), value=pl.col("close"), reason=pl.lit(reason))
 
 
-def _clean_bars(good: pl.DataFrame) -> pl.DataFrame:
+def _to_clean_bars(good: pl.DataFrame) -> pl.DataFrame:
     values = good.select(
         "source",
         pl.col("parsed_symbol").alias("symbol"),
@@ -122,15 +121,15 @@ def _clean_bars(good: pl.DataFrame) -> pl.DataFrame:
     return values.select(pl.col(name).cast(kind) for name, kind in CLEAN_BARS.items())
 
 
-def _quarantined(rows: pl.DataFrame) -> pl.DataFrame:
+def _to_quarantine(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.select(pl.col(name).cast(kind) for name, kind in QUARANTINE.items())
 
 
 def _unreadable_files(deliveries: pl.DataFrame) -> pl.DataFrame:
-    """Line 0 of every file whose latest delivery was refused as a whole."""
+    """One row with line 0 per file whose latest delivery was refused as a whole."""
     latest = deliveries.sort("ingested_at").unique(["source", "file"], keep="last", maintain_order=True)
     refused = latest.filter(pl.col("rule").is_not_null())
-    return _quarantined(
+    return _to_quarantine(
         refused.with_columns(
             year=pl.col("ingested_at").dt.year(),
             line=pl.lit(0),

@@ -1,17 +1,18 @@
-"""Prices of one source as arrays over (session, symbol), for features to look back on."""
+"""Prices of one source as arrays over (session, symbol), from which features are computed."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from nvtrader_pipelines.market.calendar import session_numbers, sessions
+from nvtrader_pipelines.market.calendar import sessions
 
 
 @dataclass(frozen=True, eq=False)
 class PriceHistory:
-    """Adjusted closes and volumes on every session from the first to the last bar; NaN where there is no bar."""
+    """Adjusted closes and volumes of every session from first to last bar; NaN without a bar."""
 
     sessions: NDArray[np.datetime64]  # (T,)
     symbols: tuple[str, ...]  # N names, sorted
@@ -19,74 +20,84 @@ class PriceHistory:
     volumes: NDArray[np.float64]  # (T, N)
 
     @property
-    def traded(self) -> NDArray[np.bool_]:
-        """Where a price is known, (T, N)."""
+    def has_price(self) -> NDArray[np.bool_]:
+        """Whether a price is known, (T, N)."""
         return ~np.isnan(self.closes)
 
     def last_closes(self) -> NDArray[np.float64]:
-        """The last known close at each session, (T, N); NaN before a name is listed."""
-        return carried_forward(self.closes)
+        """Last known close at each session, (T, N); NaN before a name is listed."""
+        return forward_fill(self.closes)
 
     def log_returns(self) -> NDArray[np.float64]:
-        """Log return from the last known close to this one, (T, N); NaN without a price or on the first bar."""
-        before = lagged(self.last_closes(), 1)
+        """Log return since the last known close, (T, N); NaN without a price and on the first bar."""
+        before = lag(self.last_closes(), 1)
         return np.log(self.closes / before)
 
-    def where_traded(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The values where a price is known and NaN elsewhere, (T, N)."""
-        return np.where(self.traded, values, np.nan)
+    def mask_unpriced(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Replace the values by NaN where no price is known, (T, N)."""
+        return np.where(self.has_price, values, np.nan)
 
-    def listed_for(self, n_sessions: int) -> NDArray[np.bool_]:
-        """Where a name was first priced at least `n_sessions` before, (T, N)."""
-        return ~np.isnan(lagged(self.last_closes(), n_sessions))
+    def is_listed_for(self, n_sessions: int) -> NDArray[np.bool_]:
+        """Whether a name had its first price at least `n_sessions` before, (T, N)."""
+        return ~np.isnan(lag(self.last_closes(), n_sessions))
 
-    def at(self, numbers: NDArray[np.int64], columns: NDArray[np.int64], values: NDArray[np.float64]) -> pl.Series:
-        """The values of single bars as a column, null instead of NaN."""
+    def pick(self, numbers: NDArray[np.int64], columns: NDArray[np.int64], values: NDArray[np.float64]) -> pl.Series:
+        """Pick the values of bars as a column, null instead of NaN."""
         picked = values[numbers, columns]
         return pl.Series(picked, nan_to_null=True, dtype=pl.Float64)
 
 
-def positions(rows: pl.DataFrame, symbols: tuple[str, ...]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Row and column of each bar in arrays that begin at the first session of `rows`."""
-    numbers = session_numbers(rows["session"].to_numpy())
-    columns = np.searchsorted(np.array(symbols, dtype=object), rows["symbol"].to_numpy())
-    return numbers - numbers.min(), columns.astype(np.int64)
+Positions = tuple[NDArray[np.int64], NDArray[np.int64]]
+
+
+def positions(bars: pl.DataFrame, days: NDArray[np.datetime64], symbols: Sequence[str]) -> Positions:
+    """Row and column of each bar in (T, N) arrays over ascending days and sorted symbols."""
+    rows = np.searchsorted(days, bars["session"].to_numpy())
+    columns = np.searchsorted(np.array(symbols, dtype=object), bars["symbol"].to_numpy())
+    return rows.astype(np.int64), columns.astype(np.int64)
+
+
+def bar_arrays(
+    bars: pl.DataFrame, names: Iterable[str], days: NDArray[np.datetime64], symbols: Sequence[str]
+) -> dict[str, NDArray[np.float64]]:
+    """Columns of bars as (T, N) arrays by name, NaN where there is no bar or its value is null."""
+    at = positions(bars, days, symbols)
+    arrays = {name: np.full((len(days), len(symbols)), np.nan) for name in names}
+    for name, values in arrays.items():
+        values[at] = bars[name].to_numpy()
+    return arrays
 
 
 def price_history(returns: pl.DataFrame) -> PriceHistory:
-    """The history in rows of `gold.returns` of one source.
+    """Build the price history from rows of `gold.returns` of one source.
 
     Raises:
         ValueError: if there is no row, or rows of more than one source.
     """
     found = returns["source"].unique().to_list()
     if len(found) != 1:
-        raise ValueError(f"a price history is of exactly one source, but the returns hold {sorted(found)}")
+        raise ValueError(f"returns must be of exactly one source, but are of {sorted(found)}")
     symbols = tuple(sorted(returns["symbol"].unique()))
     days_found = returns["session"].to_numpy()
-    numbers, columns = positions(returns, symbols)
     days = sessions(days_found.min(), days_found.max())
-    closes = np.full((len(days), len(symbols)), np.nan)
-    volumes = closes.copy()
-    closes[numbers, columns] = returns["adj_close"].to_numpy()
-    volumes[numbers, columns] = returns["volume"].cast(pl.Float64).to_numpy()
-    return PriceHistory(days, symbols, closes, volumes)
+    arrays = bar_arrays(returns, ("adj_close", "volume"), days, symbols)
+    return PriceHistory(days, symbols, arrays["adj_close"], arrays["volume"])
 
 
-def lagged(values: NDArray[np.float64], n_sessions: int) -> NDArray[np.float64]:
-    """The values `n_sessions` before, (T, N); NaN where that is before the history."""
+def lag(values: NDArray[np.float64], n_sessions: int) -> NDArray[np.float64]:
+    """Shift the values by `n_sessions`, (T, N); NaN before the history begins."""
     shifted = np.full_like(values, np.nan)
     shifted[n_sessions:] = values[: max(len(values) - n_sessions, 0)]
     return shifted
 
 
-def carried_forward(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Each column with NaN replaced by the last number above it, (T, N)."""
+def forward_fill(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Replace NaN by the last known value of its column, (T, N)."""
     rows = np.where(np.isnan(values), 0, np.arange(len(values))[:, None])
     return np.take_along_axis(values, np.maximum.accumulate(rows, axis=0), axis=0)
 
 
-def rolling(values: NDArray[np.float64], expression: pl.Expr) -> NDArray[np.float64]:
-    """A rolling polars expression over every column of (T, N), NaN taken as missing."""
+def apply_rolling(values: NDArray[np.float64], expression: pl.Expr) -> NDArray[np.float64]:
+    """Apply a rolling polars expression to every column of (T, N); NaN counts as missing."""
     frame = pl.DataFrame(values, schema=[str(k) for k in range(values.shape[1])], orient="row", nan_to_null=True)
     return frame.select(expression).to_numpy().astype(np.float64)

@@ -1,4 +1,4 @@
-"""A delivery turned into bronze rows: text as delivered, with where and when it came from."""
+"""Ingestion of a delivery into bronze rows: text as delivered, with its file and time."""
 
 import datetime as dt
 from collections.abc import Collection
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from nvtrader_pipelines.market.parsing import parsed_date
+from nvtrader_pipelines.market.parsing import parse_date
 from nvtrader_pipelines.market.sources.delivery import Delivery, UnreadableFile
 from nvtrader_pipelines.market.tables import BARS, DELIVERED, DELIVERIES
 
@@ -14,31 +14,31 @@ FIRST_YEAR = 1900
 
 
 @dataclass(frozen=True, eq=False)
-class Ingested:
+class IngestedDelivery:
     """Rows for `bronze.bars` and the one row for `bronze.deliveries`."""
 
     bars: pl.DataFrame
     delivery_row: pl.DataFrame
 
 
-def ingest(delivery: Delivery, years: Collection[int] | None, ingested_at: dt.datetime) -> Ingested:
-    """The delivery's rows of the given years (None: of all years), and its own row.
+def ingest(delivery: Delivery, years: Collection[int] | None, ingested_at: dt.datetime) -> IngestedDelivery:
+    """Read the delivery's rows of the given years (None: all years), and describe the delivery.
 
-    A row belongs to the year of its date, or to the year of `ingested_at` where the date cannot be read or
-    lies outside 1900 to that year, so that no row is lost. A file that cannot be read gives no bars, and a
-    row with the rule and the reason.
+    A row belongs to the year of its date, or to the year of `ingested_at` if the date cannot be parsed or is outside
+    1900 to that year, so that no row is lost. An unreadable file gives no bars, and its delivery row has the rule and
+    the reason.
 
     Args:
-        delivery: the file to read.
-        years: years of session to take.
-        ingested_at: the moment of delivery, aware of its zone.
+        delivery: file to read.
+        years: years of the sessions to take.
+        ingested_at: time of delivery, with a time zone.
     """
     try:
         rows, refusal = delivery.read(), None
     except UnreadableFile as error:
         rows, refusal = DELIVERED.to_frame(), error
     this_year = ingested_at.year
-    year = parsed_date().dt.year()
+    year = parse_date().dt.year()
     bars = rows.with_columns(
         year=pl.when(year.is_between(FIRST_YEAR, this_year)).then(year).otherwise(this_year),
         source=pl.lit(delivery.source),
@@ -58,8 +58,8 @@ def ingest(delivery: Delivery, years: Collection[int] | None, ingested_at: dt.da
         "reason": refusal.reason if refusal else None,
         "ingested_at": ingested_at,
     }
-    return Ingested(_as_bars(wanted), pl.DataFrame([row], schema=DELIVERIES))
+    return IngestedDelivery(_to_bars(wanted), pl.DataFrame([row], schema=DELIVERIES))
 
 
-def _as_bars(rows: pl.DataFrame) -> pl.DataFrame:
+def _to_bars(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.select(pl.col(name).cast(kind) for name, kind in BARS.items())

@@ -1,4 +1,4 @@
-"""Price moves that neither volume nor a split explains."""
+"""Price moves without volume or a split to explain them."""
 
 import numpy as np
 import polars as pl
@@ -8,29 +8,28 @@ from nvtrader_pipelines.market.rules import MAX_MOVE
 
 
 def unexplained_moves(bars: pl.DataFrame) -> NDArray[np.bool_]:
-    """Which bars moved more than 60 % from the bar before with no volume to show for it, as (rows,).
+    """Flag bars that moved more than 60 % since the previous bar without volume, as (rows,).
 
-    The move is that of the adjusted close, in which a split is no move. A refused bar never becomes the
-    yardstick of the next one, unless that next bar confirms its level: so a spike costs one bar, not two,
-    and a new level is refused once and then believed. Only bars up to the judged one are looked at.
+    Moves are of the adjusted close, so a split is no move. After a flagged bar, the next bar is compared with the last
+    good bar, unless it confirms the flagged level: a spike costs one bar, not two, and a new level is flagged once
+    and then accepted. The flag of a bar does not depend on later bars.
 
     Args:
         bars: sorted by source, symbol and session, with `parsed_adj_close` and `parsed_volume`.
     """
     price = bars["parsed_adj_close"].to_numpy()
-    begins = bars.select(pl.struct("source", "parsed_symbol").rle_id())
-    name = begins.to_series().to_numpy()
+    name = bars.select(pl.struct("source", "parsed_symbol").rle_id()).to_series().to_numpy()
     traded = bars["parsed_volume"].fill_null(0.0).to_numpy() > 0.0
-    refused = np.zeros(len(price), dtype=bool)
-    suspects = np.flatnonzero((name[1:] == name[:-1]) & _far(price[1:], price[:-1]) & ~traded[1:]) + 1
-    yardstick = -1
-    for bar in suspects:  # a handful: only bars far from their predecessor
-        if refused[bar - 1]:
-            refused[bar] = bool(_far(price[bar], price[yardstick]))
+    flagged = np.zeros(len(price), dtype=bool)
+    suspects = np.flatnonzero((name[1:] == name[:-1]) & _is_far(price[1:], price[:-1]) & ~traded[1:]) + 1
+    reference = -1
+    for bar in suspects:  # few: only bars far from their predecessor
+        if flagged[bar - 1]:
+            flagged[bar] = bool(_is_far(price[bar], price[reference]))
         else:
-            refused[bar], yardstick = True, bar - 1
-    return refused
+            flagged[bar], reference = True, bar - 1
+    return flagged
 
 
-def _far(price: NDArray[np.float64], before: NDArray[np.float64]) -> NDArray[np.bool_]:
+def _is_far(price: NDArray[np.float64], before: NDArray[np.float64]) -> NDArray[np.bool_]:
     return np.abs(price / before - 1.0) > MAX_MOVE

@@ -1,4 +1,4 @@
-"""A market as dense arrays over (session, symbol): all that environments, policies and baselines may see."""
+"""Market as dense arrays over (session, symbol), the input of all decisions."""
 
 import datetime as dt
 import hashlib
@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from nvtrader_pipelines.market.history import PriceHistory, carried_forward, positions, price_history
+from nvtrader_pipelines.market.history import PriceHistory, bar_arrays, forward_fill, price_history
 from nvtrader_pipelines.market.tables import PANELS
 
 _KEYS = ("source", "symbol", "session", "year")
@@ -18,10 +18,10 @@ Window = tuple[int, int]  # first and last session, inclusive
 
 @dataclass(frozen=True, eq=False)
 class MarketPanel:
-    """Aligned arrays of one source; row `t` holds what is known at the close of `sessions[t]`.
+    """Aligned arrays of one source; row `t` is known at the close of `sessions[t]`.
 
-    `close_returns[t]` is earned from the last known close before `t` to the close of `t`; where a symbol
-    has no price at `t` it is 0 (the position is carried at its last price) and `tradable` is False.
+    `close_returns[t]` is earned from the last known close before `t` to the close of `t`. Where a symbol has no price
+    at `t`, its return is 0 (positions are valued at the last price) and `tradable` is False.
     """
 
     source: str
@@ -30,44 +30,43 @@ class MarketPanel:
     close_returns: NDArray[np.float64]  # (T, N) fractions
     overnight_returns: NDArray[np.float64] | None  # (T, N) last known close to open of t; None without opens
     tradable: NDArray[np.bool_]  # (T, N) a price is known at t
-    delisted: NDArray[np.bool_]  # (T, N) once listed, now without a price for more than `max_gap` sessions
-    eligible: NDArray[np.bool_]  # (T, N) tradable and every feature known: may be given weight
+    delisted: NDArray[np.bool_]  # (T, N) listed before, and without a price for more than `max_gap` sessions
+    eligible: NDArray[np.bool_]  # (T, N) tradable with every feature known: may be bought
     features: NDArray[np.float64]  # (T, N, F), 0 where not eligible
     feature_names: tuple[str, ...]
     snapshot_ids: Mapping[str, int] = field(default_factory=dict)  # table name to Iceberg snapshot id
 
     def feature(self, name: str) -> NDArray[np.float64]:
-        """One feature as (T, N).
+        """Return one feature as (T, N).
 
         Raises:
             KeyError: if the panel has no such feature.
         """
         if name not in self.feature_names:
-            known = ", ".join(self.feature_names)
-            raise KeyError(f"the panel of {self.source!r} has no feature {name!r}; it has: {known}")
+            raise KeyError(f"the panel of {self.source!r} has no feature {name!r}; it has {self.feature_names}")
         return self.features[:, :, self.feature_names.index(name)]
 
     def index_of(self, session: np.datetime64) -> int:
-        """The first index whose session is on or after the given day (T if there is none)."""
+        """Index of the first session on or after the given day; T if there is none."""
         return int(np.searchsorted(self.sessions, session))
 
 
-def windows_of(window: Window | Sequence[Window]) -> tuple[Window, ...]:
-    """One window, or several in time order where the sessions between them are left out, as several."""
+def normalize_windows(window: Window | Sequence[Window]) -> tuple[Window, ...]:
+    """Return one window or several (in time order) as a tuple of windows."""
     return tuple((first, last) for first, last in np.reshape(window, (-1, 2)).tolist())
 
 
-def within(windows: Sequence[Window], n_sessions: int) -> NDArray[np.bool_]:
-    """Where a session is in one of the windows, (T,)."""
+def window_mask(windows: Sequence[Window], n_sessions: int) -> NDArray[np.bool_]:
+    """Whether each session is in one of the windows, (T,)."""
     inside = np.zeros(n_sessions, dtype=np.bool_)
     for first, last in windows:
         inside[first : last + 1] = True
     return inside
 
 
-def spliced(panel: MarketPanel, windows: Sequence[Window]) -> MarketPanel:
-    """The sessions of some windows alone, one after the other as if nothing had been between."""
-    inside = within(windows, len(panel.sessions))
+def concat_windows(panel: MarketPanel, windows: Sequence[Window]) -> MarketPanel:
+    """Return a panel of the windows' sessions alone, joined without the sessions between them."""
+    inside = window_mask(windows, len(panel.sessions))
     overnight = panel.overnight_returns
     return replace(
         panel,
@@ -88,38 +87,38 @@ def build_panel(
     max_gap: int = 5,
     snapshot_ids: Mapping[str, int] | None = None,
 ) -> MarketPanel:
-    """The panel of one source, from its first session with an eligible symbol on; no array holds a NaN.
+    """Build the panel of one source from its first session with an eligible symbol.
 
-    A session is every session of the exchange from the first to the last bar. Where a name has no price it
-    is not tradable and its returns are 0; after more than `max_gap` such sessions it counts as delisted,
-    which uses no later knowledge. Where a bar has no open, its first known price is its close, and so its
-    overnight return is its close return. Where the source has no volume, the features of volume are left out.
+    The panel has every session of the exchange up to the last bar. A name without a price is not tradable and its
+    returns are 0; after more than `max_gap` such sessions it counts as delisted, without hindsight. A bar without an
+    open is first priced at its close, so its overnight return is its close return. For a source without volume, the
+    features of volume are left out. No array holds a NaN.
 
     Args:
         returns: rows of `gold.returns` of one source.
         features: rows of `gold.features` for the same bars.
-        symbols: the names to take; None takes all.
-        max_gap: longest stretch of sessions a listed name may go without a price and come back.
-        snapshot_ids: which snapshot of each table the rows are from.
+        symbols: names to include; None includes all.
+        max_gap: most sessions in a row that a listed name may lack a price and return.
+        snapshot_ids: snapshot of each table that the rows are from.
 
     Raises:
-        ValueError: if a symbol is unknown, a name comes back after a longer gap, a name lacks a feature that
-            the others have, or no name is ever eligible.
+        ValueError: if a symbol is unknown, a name returns after a longer gap, a name lacks a feature that the others
+            have, or no name is ever eligible.
     """
-    kept = _usable_features(returns, features)
-    rows = _bars_of(returns.join(features.drop("year"), on=list(_KEYS[:3]), how="left"), symbols)
+    names = _usable_features(returns, features)
+    rows = _select_symbols(returns.join(features.drop("year"), on=list(_KEYS[:3]), how="left"), symbols)
     history = price_history(rows)
-    _refuse_missing_feature(rows, kept)
+    _require_every_feature(rows, names)
     absent = _sessions_without_price(history)
-    _refuse_long_gap(history, absent, max_gap)
-    scatter = _Scatter(rows, history)
-    known = np.stack([scatter.column(name) for name in kept], axis=2)
-    tradable = history.traded
+    _require_short_gaps(history, absent, max_gap)
+    arrays = bar_arrays(rows, [*names, "close_return", "overnight_return"], history.sessions, history.symbols)
+    known = np.stack([arrays[name] for name in names], axis=2)
+    tradable = history.has_price
     eligible = tradable & ~np.isnan(known).any(axis=2)
-    start = _first_eligible(eligible, rows, kept)
-    close_returns = scatter.column("close_return")
+    start = _first_eligible(eligible, rows, names)
+    close_returns = arrays["close_return"]
     has_opens = rows["overnight_return"].null_count() < len(rows)
-    overnight = scatter.column("overnight_return") if has_opens else None
+    overnight = arrays["overnight_return"] if has_opens else None
     if overnight is not None:
         overnight = np.nan_to_num(np.where(np.isnan(overnight), close_returns, overnight)[start:])
     return MarketPanel(
@@ -132,13 +131,13 @@ def build_panel(
         delisted=(absent > max_gap)[start:],
         eligible=eligible[start:],
         features=np.where(eligible[:, :, None], known, 0.0)[start:],
-        feature_names=tuple(kept),
+        feature_names=tuple(names),
         snapshot_ids=dict(snapshot_ids or {}),
     )
 
 
 def panel_digest(panel: MarketPanel) -> str:
-    """SHA-256 of the panel's content, as 64 hexadecimal digits; its snapshot ids are not part of it."""
+    """SHA-256 of the panel's content without snapshot ids, as 64 hexadecimal digits."""
     state = hashlib.sha256(repr((panel.source, panel.symbols, panel.feature_names)).encode())
     arrays = (
         panel.sessions.astype("datetime64[D]").astype(np.int64),
@@ -156,7 +155,7 @@ def panel_digest(panel: MarketPanel) -> str:
 
 
 def panel_row(panel: MarketPanel, built_at: dt.datetime) -> pl.DataFrame:
-    """The panel's row of `gold.market_panel`."""
+    """Describe the panel as its row of `gold.market_panel`."""
     ids = panel.snapshot_ids
     row = {
         "source": panel.source,
@@ -176,39 +175,24 @@ def panel_row(panel: MarketPanel, built_at: dt.datetime) -> pl.DataFrame:
     return pl.DataFrame([row], schema=PANELS)
 
 
-class _Scatter:
-    """Places columns of bars into (T, N) arrays, NaN where there is no bar or the value is null."""
-
-    def __init__(self, rows: pl.DataFrame, history: PriceHistory) -> None:
-        self._rows = rows
-        self._shape = history.closes.shape
-        self._places = positions(rows, history.symbols)
-
-    def column(self, name: str) -> NDArray[np.float64]:
-        """One column as (T, N)."""
-        values = np.full(self._shape, np.nan)
-        values[self._places] = self._rows[name].to_numpy()
-        return values
-
-
 def _usable_features(returns: pl.DataFrame, features: pl.DataFrame) -> list[str]:
     has_volume = returns["volume"].null_count() < len(returns)
     return [name for name in features.columns if name not in _KEYS and (has_volume or "volume" not in name)]
 
 
-def _bars_of(rows: pl.DataFrame, symbols: Sequence[str] | None) -> pl.DataFrame:
+def _select_symbols(rows: pl.DataFrame, symbols: Sequence[str] | None) -> pl.DataFrame:
     known = set(rows["symbol"])
-    strangers = sorted(set(symbols or ()) - known)
-    if strangers or not known:
-        missing, found = ", ".join(strangers) or "any symbol", ", ".join(sorted(known)) or "none"
+    unknown = sorted(set(symbols or ()) - known)
+    if unknown or not known:
+        missing, found = ", ".join(unknown) or "any symbol", ", ".join(sorted(known)) or "none"
         raise ValueError(f"the market has no bars of {missing}; it has: {found}")
     return rows if symbols is None else rows.filter(pl.col("symbol").is_in(sorted(set(symbols))))
 
 
-def _refuse_missing_feature(rows: pl.DataFrame, names: Sequence[str]) -> None:
-    """A name that has every feature but one, never known, would stay out of every portfolio without a word."""
+def _require_every_feature(rows: pl.DataFrame, names: Sequence[str]) -> None:
+    """Raise if a name never has one feature: it would silently stay out of every portfolio."""
     known = rows.group_by("symbol").agg(pl.col(name).is_not_null().any() for name in names).sort("symbol")
-    # Where nothing needs more history than the name has, a feature that stays unknown is missing data.
+    # Where only one feature is never known, data is missing, not history.
     n_known = pl.sum_horizontal(names)
     partial = known.filter((n_known == len(names) - 1) & (n_known > 0))
     if partial.height:
@@ -221,14 +205,14 @@ def _refuse_missing_feature(rows: pl.DataFrame, names: Sequence[str]) -> None:
 
 
 def _sessions_without_price(history: PriceHistory) -> NDArray[np.int64]:
-    """Sessions since the last price, (T, N): 0 where there is one, and before a name is listed."""
+    """Sessions since the last price, (T, N); 0 with a price and before the listing."""
     index = np.arange(len(history.sessions))[:, None]
-    last = carried_forward(np.where(history.traded, index, np.nan))
+    last = forward_fill(np.where(history.has_price, index, np.nan))
     return np.nan_to_num(index - last).astype(np.int64)
 
 
-def _refuse_long_gap(history: PriceHistory, absent: NDArray[np.int64], max_gap: int) -> None:
-    resumed = history.traded[1:] & (absent[:-1] > max_gap)
+def _require_short_gaps(history: PriceHistory, absent: NDArray[np.int64], max_gap: int) -> None:
+    resumed = history.has_price[1:] & (absent[:-1] > max_gap)
     if resumed.any():
         row, column = np.argwhere(resumed)[0]
         length = int(absent[row, column])

@@ -1,4 +1,4 @@
-"""Delivered text read as dates and numbers, as polars expressions that are null where the text is neither."""
+"""Parsers of delivered text as polars expressions, null where parsing fails."""
 
 import polars as pl
 
@@ -7,24 +7,24 @@ _DAY = r"^(\d{4}-\d{2}-\d{2})(?:[T ]00:00(?::00(?:\.0+)?)?(?:Z|[+-]\d{2}:?\d{2})
 _COMPACT_DAY = r"^(\d{8})$"
 
 
-def parsed_date(column: str = "date") -> pl.Expr:
-    """The day in `2020-01-31`, `2020-01-31 00:00:00-05:00` or `20200131`, else null."""
+def parse_date(column: str = "date") -> pl.Expr:
+    """Parse the day in `2020-01-31`, `2020-01-31 00:00:00-05:00` or `20200131`, else null."""
     text = pl.col(column).str.strip_chars()
     day = text.str.extract(_DAY, 1).str.to_date("%Y-%m-%d", strict=False)
     return pl.coalesce(day, text.str.extract(_COMPACT_DAY, 1).str.to_date("%Y%m%d", strict=False))
 
 
-def parsed_number(column: str) -> pl.Expr:
-    """The number in a column of text, else null; `NaN` and `inf` are numbers, not finite ones."""
-    return given_text(column).cast(pl.Float64, strict=False)
+def parse_number(column: str) -> pl.Expr:
+    """Parse the number in a column of text, else null; `NaN` and `inf` are parsed, too."""
+    return strip_text(column).cast(pl.Float64, strict=False)
 
 
-def given_text(column: str) -> pl.Expr:
-    """The text without surrounding blanks, null where nothing is left."""
+def strip_text(column: str) -> pl.Expr:
+    """Strip surrounding blanks; null if nothing is left."""
     text = pl.col(column).str.strip_chars()
     return pl.when(text != "").then(text)
 
 
-def parsed_symbol(column: str = "symbol") -> pl.Expr:
-    """The symbol in capitals without surrounding blanks."""
+def parse_symbol(column: str = "symbol") -> pl.Expr:
+    """Strip surrounding blanks and capitalize."""
     return pl.col(column).str.strip_chars().str.to_uppercase()

@@ -1,11 +1,11 @@
-"""Regimes of a market, labelled with hindsight: what it did from turning point to turning point."""
+"""Regimes of a market between its turning points, labeled with hindsight."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal, Self
 
 import numpy as np
 import polars as pl
-import scipy  # its parts are imported when they are first used
+import scipy  # imports its submodules on first use
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
@@ -13,7 +13,7 @@ from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.market.tables import REGIMES
 
 FILTER_ORDER = 4
-FILTER_SESSIONS = 16  # the fewest that the filter can be run over in both directions
+MIN_FILTER_SESSIONS = 16  # minimum for the filter in both directions
 REGIME_NAMES: dict[int, tuple[str, ...]] = {  # from the steepest fall to the steepest rise
     2: ("down", "up"),
     3: ("down", "sideways", "up"),
@@ -23,23 +23,23 @@ REGIME_NAMES: dict[int, tuple[str, ...]] = {  # from the steepest fall to the st
 
 
 class SliceAndMergeRegimeParams(Component):
-    """How a market is cut into regimes: slice at turning points, merge what is short, label by slope.
+    """Segmentation into regimes: slice at turning points, merge short segments, label by slope.
 
-    The labels LOOK AHEAD, in three ways: the filter runs in both directions, a merge is decided by what comes
-    later, and quantiles are those of the whole history. They are for judging by regime, never for deciding.
-    By `quantile` the names are ranks: in a market that rises for decades its `sideways` rises, too.
+    The labels LOOK AHEAD in three ways: the filter runs in both directions, merges depend on later sessions, and
+    quantiles are of the whole history. Use them to evaluate by regime, never to decide. With `quantile` the names are
+    ranks: in a market that rises for decades, its `sideways` segments rise, too.
 
     Source: slice-and-merge of TradeMaster's market dynamics (Qin et al. 2023), without its merging by dynamic time
-    warping; on logarithms, so that a decade counts like another whatever the level.
+    warping; on logarithms, so that every decade counts alike at any price level.
     """
 
     dynamic_number: Annotated[int, Field(ge=2, le=5)] = 4  # regimes
-    min_length_limit: Annotated[int, Field(ge=3)] = 12  # sessions of the shortest segment, and the filter's period
+    min_length_limit: Annotated[int, Field(ge=3)] = 12  # sessions: shortest segment, and period of the filter
     labeling_method: Literal["quantile", "slope"] = "quantile"
-    slope_interval: tuple[float, float] = (-0.0025, 0.0025)  # lowest and highest cut of `slope`, log return a session
+    slope_interval: tuple[float, float] = (-0.0025, 0.0025)  # lowest and highest cut of `slope`, log return per session
 
     @model_validator(mode="after")
-    def _cuts_rise(self) -> Self:
+    def _require_rising_cuts(self) -> Self:
         low, high = self.slope_interval
         if low >= high:
             raise ValueError(f"slope_interval must rise from its lowest to its highest cut, but it is ({low}, {high})")
@@ -47,16 +47,16 @@ class SliceAndMergeRegimeParams(Component):
 
     @property
     def min_sessions(self) -> int:
-        """The fewest sessions that can be labelled: each regime might have one segment."""
-        return max(FILTER_SESSIONS, self.dynamic_number * self.min_length_limit)
+        """Minimum number of sessions: one segment per regime."""
+        return max(MIN_FILTER_SESSIONS, self.dynamic_number * self.min_length_limit)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The regimes, from the steepest fall to the steepest rise."""
+        """Names of the regimes, from the steepest fall to the steepest rise."""
         return REGIME_NAMES[self.dynamic_number]
 
     def cuts(self, slopes: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The slopes that part the regimes, (dynamic_number - 1,): quantiles of all segments' slopes, or fixed ones."""
+        """Slopes between the regimes, (dynamic_number - 1,): quantiles of the segments, or fixed."""
         if self.labeling_method == "quantile":
             return np.quantile(slopes, np.arange(1, self.dynamic_number) / self.dynamic_number)
         low, high = self.slope_interval
@@ -66,9 +66,9 @@ class SliceAndMergeRegimeParams(Component):
 
 @dataclass(frozen=True, eq=False)
 class RegimeSegments:
-    """A market cut into segments, each of one regime."""
+    """Segments of a market, each of one regime."""
 
-    starts: NDArray[np.int64]  # (K,) index of the first session of each segment, the first is 0
+    starts: NDArray[np.int64]  # (K,) index of the first session of each segment; the first is 0
     slopes: NDArray[np.float64]  # (K,) of the filtered log index, per session
     labels: NDArray[np.int64]  # (K,) 0 is the steepest fall
     segments: NDArray[np.int64]  # (T,) number of the segment of each session
@@ -76,35 +76,35 @@ class RegimeSegments:
 
 @dataclass(frozen=True, eq=False)
 class RegimeLabels:
-    """The regimes of several sources."""
+    """Regimes of several sources."""
 
     rows: pl.DataFrame  # as `gold.regimes`
-    left_out: dict[str, str]  # source to the sentence why it has none
+    left_out: dict[str, str]  # source: reason why it has no regimes
 
     @property
     def summary(self) -> str:
-        """One line for a person."""
+        """Summary in one line."""
         without = "".join(f"; {source} has no regimes: it {why}" for source, why in self.left_out.items())
-        return f"{len(self.rows)} sessions of {self.rows['source'].n_unique()} markets labelled{without}"
+        return f"{len(self.rows)} sessions of {self.rows['source'].n_unique()} markets labeled{without}"
 
 
 def segment_regimes(
     market_returns: NDArray[np.float64], params: SliceAndMergeRegimeParams | None = None
 ) -> RegimeSegments:
-    """The segments and their regimes in a market's simple returns per session, (T,). They look ahead.
+    """Segment a market by its session returns (T,) and label the regimes; looks ahead.
 
-    A low-pass Butterworth filter of order 4 is run over the log index forwards and backwards, which has no delay, so
-    turning points lie where they were; `lfilter` would place them late and still need the future for the merges.
-    A segment begins where the filtered one-step return changes its sign; one shorter than `min_length_limit` goes on
-    into the next, the last one into the one before it. The slope is that of a straight line through the filtered
-    index. A slope equal to a cut belongs below it.
+    A low-pass Butterworth filter of order 4 runs over the log index forwards and backwards, which has no delay, so
+    turning points stay in place; `lfilter` would delay them and still need the future for the merges. A segment begins
+    where the filtered one-step return changes its sign. A segment shorter than `min_length_limit` is merged into the
+    next one, the last segment into the previous one. The slope is of a straight line through the filtered index; a
+    slope equal to a cut belongs to the regime below.
 
     Raises:
         ValueError: if the returns are too few, not finite, or not above -1.
     """
     chosen = params or SliceAndMergeRegimeParams()
-    filtered = _low_pass(np.cumsum(np.log1p(_checked(market_returns, chosen))), chosen.min_length_limit)
-    starts = _merged(_turning_points(filtered), len(filtered), chosen.min_length_limit)
+    filtered = _low_pass(np.cumsum(np.log1p(_require_valid_returns(market_returns, chosen))), chosen.min_length_limit)
+    starts = _merge_segments(_turning_points(filtered), len(filtered), chosen.min_length_limit)
     ends = np.append(starts[1:], len(filtered))
     slopes = np.array([_slope(filtered[start:end]) for start, end in zip(starts, ends, strict=True)])
     return RegimeSegments(
@@ -116,9 +116,10 @@ def segment_regimes(
 
 
 def equal_weight_index(returns: pl.DataFrame) -> pl.DataFrame:
-    """The market of one source as session, market_return (mean close return of its names) and index_level.
+    """Compute the equal-weight index of one source: session, market_return and index_level.
 
-    The level is 1 before the first session, whose return is 0 as no name has a price before it.
+    market_return is the mean close return of the names. The level is 1 before the first session, whose return is 0,
+    as no name has an earlier price.
 
     Args:
         returns: rows of `gold.returns` of one source.
@@ -133,12 +134,12 @@ def equal_weight_index(returns: pl.DataFrame) -> pl.DataFrame:
 
 
 def regime_labels(returns: pl.DataFrame, params: SliceAndMergeRegimeParams | None = None) -> RegimeLabels:
-    """The regimes of every source's equally weighted market (`gold.regimes`). They look ahead.
+    """Label the regimes of each source's equal-weight index (`gold.regimes`); looks ahead.
 
     Args:
-        returns: rows of `gold.returns`, the whole history of any number of sources; one that is too short to be
-            labelled is left out.
-        params: how to cut and label.
+        returns: rows of `gold.returns`, the whole history of any number of sources; sources with too few sessions are
+            left out.
+        params: parameters of the segmentation.
 
     Raises:
         ValueError: if a market's returns are not finite or not above -1.
@@ -150,11 +151,11 @@ def regime_labels(returns: pl.DataFrame, params: SliceAndMergeRegimeParams | Non
         if len(index) < chosen.min_sessions:
             left_out[source] = f"has {len(index)} sessions and regimes need at least {chosen.min_sessions}"
         else:
-            parts.append(_labelled(source, index, chosen))
+            parts.append(_label_source(source, index, chosen))
     return RegimeLabels(pl.concat(parts), left_out)
 
 
-def _labelled(source: str, index: pl.DataFrame, params: SliceAndMergeRegimeParams) -> pl.DataFrame:
+def _label_source(source: str, index: pl.DataFrame, params: SliceAndMergeRegimeParams) -> pl.DataFrame:
     found = segment_regimes(index["market_return"].to_numpy(), params)
     names = np.array(params.names, dtype=object)[found.labels]
     rows = index.with_columns(
@@ -166,35 +167,33 @@ def _labelled(source: str, index: pl.DataFrame, params: SliceAndMergeRegimeParam
     return rows.select(pl.col(column).cast(kind) for column, kind in REGIMES.items())
 
 
-def _checked(market_returns: NDArray[np.float64], params: SliceAndMergeRegimeParams) -> NDArray[np.float64]:
+def _require_valid_returns(
+    market_returns: NDArray[np.float64], params: SliceAndMergeRegimeParams
+) -> NDArray[np.float64]:
     if market_returns.ndim != 1 or len(market_returns) < params.min_sessions:
         raise ValueError(
-            f"{params.dynamic_number} regimes of at least {params.min_length_limit} sessions need returns on one axis "
-            f"over at least {params.min_sessions} sessions, but their shape is {market_returns.shape}; "
-            "give a longer history or lower min_length_limit"
+            f"{params.dynamic_number} regimes need returns (T,) with T of at least {params.min_sessions}, but their "
+            f"shape is {market_returns.shape}; lengthen the history or lower min_length_limit"
         )
     bad = ~np.isfinite(market_returns) | (market_returns <= -1.0)
     if bad.any():
-        raise ValueError(
-            f"a market's returns must be finite and above -1, but {int(bad.sum())} are not, the first at "
-            f"{int(bad.argmax())}; repair the prices they are made of"
-        )
+        raise ValueError(f"{int(bad.sum())} returns are not finite or not above -1, the first at {int(bad.argmax())}")
     return market_returns
 
 
 def _low_pass(levels: NDArray[np.float64], period: int) -> NDArray[np.float64]:
-    """The levels without what swings faster than once in `period` sessions; 2 / period in units of Nyquist's."""
+    """Filter out swings shorter than `period` sessions: cutoff 2 / period of Nyquist's."""
     return scipy.signal.sosfiltfilt(scipy.signal.butter(FILTER_ORDER, 2.0 / period, output="sos"), levels)
 
 
 def _turning_points(filtered: NDArray[np.float64]) -> NDArray[np.int64]:
-    """The sessions whose filtered one-step return has another sign than the one before."""
+    """Sessions whose filtered one-step return differs in sign from the previous one."""
     signs = np.sign(np.diff(filtered))
     return np.flatnonzero(signs[1:] != signs[:-1]) + 2
 
 
-def _merged(turning_points: NDArray[np.int64], n_sessions: int, shortest: int) -> NDArray[np.int64]:
-    """The starts of segments of at least `shortest` sessions, 0 first."""
+def _merge_segments(turning_points: NDArray[np.int64], n_sessions: int, shortest: int) -> NDArray[np.int64]:
+    """Merge segments until each has at least `shortest` sessions; returns their starts, 0 first."""
     starts = [0]
     for turn in turning_points.tolist():
         if turn - starts[-1] >= shortest and n_sessions - turn >= shortest:
@@ -203,6 +202,6 @@ def _merged(turning_points: NDArray[np.int64], n_sessions: int, shortest: int) -
 
 
 def _slope(filtered: NDArray[np.float64]) -> float:
-    """Least squares, per session."""
+    """Least-squares slope per session."""
     steps = np.arange(len(filtered)) - 0.5 * (len(filtered) - 1)
     return float(steps @ (filtered - filtered[0]) / (steps @ steps))

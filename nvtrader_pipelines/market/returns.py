@@ -1,4 +1,4 @@
-"""Simple returns of clean bars, of prices aligned to sessions first; and where bars are missing."""
+"""Simple returns of clean bars, and gaps between bars."""
 
 from collections.abc import Sequence
 
@@ -9,10 +9,10 @@ from nvtrader_pipelines.market.tables import RETURNS
 
 
 def bar_returns(clean_bars: pl.DataFrame) -> pl.DataFrame:
-    """The returns of every bar (`gold.returns`), sorted by source, symbol and session.
+    """Compute the returns of every bar (`gold.returns`), sorted by source, symbol and session.
 
-    `close_return` is earned from the previous available close to this one and `overnight_return` from that
-    close to this open, both adjusted, as fractions; `span` counts the sessions between the two bars. All
+    `close_return` is earned from the previous available close to this one and `overnight_return` from that close to
+    this open, both adjusted, as fractions; `span` is the number of sessions from the previous bar to this one. All
     three are null on a symbol's first bar. A session without a bar has no row: no return is ever filled.
     """
     bars = clean_bars.sort("source", "symbol", "session")
@@ -29,7 +29,7 @@ def bar_returns(clean_bars: pl.DataFrame) -> pl.DataFrame:
 
 
 def calendar_gaps(returns: pl.DataFrame) -> pl.DataFrame:
-    """Where a symbol has no bar between two of its own: the sessions from `first` to `last` (`n_sessions`).
+    """List gaps in a symbol's bars: the sessions from `first` to `last` (`n_sessions`).
 
     Args:
         returns: rows of `gold.returns`: source, symbol, session and span.
@@ -45,16 +45,18 @@ def calendar_gaps(returns: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def told_gaps(gaps: pl.DataFrame, max_gap: int) -> Sequence[str]:
-    """What `calendar_gaps` found, a sentence each, and what follows from it where gaps up to `max_gap` are borne."""
+def describe_gaps(gaps: pl.DataFrame, max_gap: int) -> Sequence[str]:
+    """Describe each gap in a sentence, and what to do if gaps up to `max_gap` are accepted."""
     if gaps.is_empty():
-        return ["no symbol misses a session between its first and its last bar"]
-    told = [
+        return ["no symbol lacks a session between its first and its last bar"]
+    sentences = [
         f"{source}: {symbol} has no bar on {n} session{'s' if n > 1 else ''}, "
         + (f"{first} to {last}" if n > 1 else str(first))
         for source, symbol, first, last, n in gaps.iter_rows()
     ]
-    borne = f"up to {max_gap} sessions are borne: the name is not traded in them, and its next bar has the whole return"
+    rule = (
+        f"gaps up to {max_gap} sessions are accepted: the name is not tradable, and its next bar has the whole return"
+    )
     if (gaps["n_sessions"] <= max_gap).all():
-        return [*told, f"nothing need be done: {borne}"]
-    return [*told, f"{borne}; where there are more, deliver the missing bars, raise max_gap, or leave the symbol out"]
+        return [*sentences, f"no action needed: {rule}"]
+    return [*sentences, f"{rule}; for longer ones deliver the missing bars, raise max_gap, or leave the symbol out"]

@@ -1,4 +1,4 @@
-"""The sample market, from its shipped prices to its panel, in memory."""
+"""Panel of the sample market, built in memory from the shipped prices."""
 
 import datetime as dt
 from functools import cache
@@ -10,12 +10,12 @@ from nvtrader_pipelines.market.panel import MarketPanel, build_panel
 from nvtrader_pipelines.market.returns import bar_returns
 from nvtrader_pipelines.market.sources import SampleSource
 
-_DELIVERED_AT = dt.datetime(2023, 1, 1, tzinfo=dt.UTC)  # after the sample's last session; no clock is read
+_DELIVERED_AT = dt.datetime(2023, 1, 1, tzinfo=dt.UTC)  # after the sample's last session, and independent of the clock
 
 
 @cache
 def sample_panel() -> MarketPanel:
-    """The panel of the sample source: 20 S&P 500 names that all survived 1990 to 2022, adjusted closes only."""
+    """Panel of the sample source: 20 S&P 500 survivors of 1990 to 2022, adjusted closes only."""
     (delivery,) = SampleSource().deliveries(())
     delivered = ingest(delivery, None, _DELIVERED_AT)
     bars, _ = clean(delivered.bars, delivered.delivery_row, _DELIVERED_AT.date())

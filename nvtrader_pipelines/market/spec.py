@@ -1,4 +1,4 @@
-"""Which sources the market is made of: the content of `data/market.yaml`."""
+"""Sources of the market: the content of `data/market.yaml`."""
 
 from pydantic import Field
 
@@ -7,6 +7,6 @@ from nvtrader_pipelines.market.sources import LandingSource, SampleSource, Sourc
 
 
 class MarketSpec(Component):
-    """The sources to ingest, in order."""
+    """Sources to ingest, in order."""
 
     sources: tuple[Source, ...] = Field(default=(SampleSource(), LandingSource()), min_length=1)

@@ -1,103 +1,114 @@
-"""The columns of the market's tables, as polars schemas."""
+"""Columns of the market's tables."""
 
 import polars as pl
 
-TIMESTAMP = pl.Datetime("us", "UTC")
+from nvtrader_pipelines.components.columns import UTC_TIME, Column, TableSchema
+
 PRICES = ("open", "high", "low", "close", "adj_close")
 NUMBERS = ("open", "high", "low", "close", "volume", "adj_close")
 KEY = ("source", "symbol", "session")
 
-# What a file says about a bar: text as delivered, null where it says nothing, and the line it stands on.
-DELIVERED = pl.Schema({"line": pl.Int64, "symbol": pl.String, "date": pl.String, **dict.fromkeys(NUMBERS, pl.String)})
-BARS = pl.Schema(
-    {
-        "source": pl.String,
-        "year": pl.Int32,
-        "file": pl.String,
-        "line": pl.Int64,
-        "digest": pl.String,
-        "symbol": pl.String,
-        "date": pl.String,
-        **dict.fromkeys(NUMBERS, pl.String),
-        "ingested_at": TIMESTAMP,
-    }
+BAR = TableSchema(  # what the tables of clean bars and of what is computed from them begin with
+    Column("source", pl.String, "which source delivered the bar"),
+    Column("symbol", pl.String, "name of the instrument"),
+    Column("session", pl.Date, "session of the exchange (XNYS)"),
+    Column("year", pl.Int32, "year of the session; the partition"),
 )
-DELIVERIES = pl.Schema(
-    {
-        "source": pl.String,
-        "file": pl.String,
-        "digest": pl.String,
-        "size": pl.Int64,
-        "n_rows": pl.Int64,
-        "years": pl.List(pl.Int32),
-        "rule": pl.String,
-        "reason": pl.String,
-        "ingested_at": TIMESTAMP,
-    }
+_FILE = Column("file", pl.String, "delivered file")
+_LINE = Column("line", pl.Int64, "line or row in the file, from 1")
+_INGESTED_AT = Column("ingested_at", UTC_TIME, "when the file was ingested")
+_NAMED = TableSchema(
+    Column("symbol", pl.String, "symbol as delivered"),
+    Column("date", pl.String, "date as delivered"),
 )
-CLEAN_BARS = pl.Schema(
-    {
-        "source": pl.String,
-        "symbol": pl.String,
-        "session": pl.Date,
-        "year": pl.Int32,
-        **dict.fromkeys(NUMBERS, pl.Float64),
-        "file": pl.String,
-        "line": pl.Int64,
-    }
+_NUMBERS_AS_DELIVERED = TableSchema(
+    Column("open", pl.String, "opening price as delivered"),
+    Column("high", pl.String, "highest price as delivered"),
+    Column("low", pl.String, "lowest price as delivered"),
+    Column("close", pl.String, "closing price as delivered"),
+    Column("volume", pl.String, "volume as delivered"),
+    Column("adj_close", pl.String, "adjusted close as delivered"),
 )
-QUARANTINE = pl.Schema(
-    {
-        "source": pl.String,
-        "year": pl.Int32,
-        "file": pl.String,
-        "line": pl.Int64,
-        "symbol": pl.String,
-        "date": pl.String,
-        "rule": pl.String,
-        "value": pl.String,
-        "reason": pl.String,
-    }
+# What a file says about a bar: text as delivered, null where it says nothing, and its line.
+DELIVERED = TableSchema(_LINE, _NAMED, _NUMBERS_AS_DELIVERED)
+BARS = TableSchema(
+    BAR.only("source"),
+    Column("year", pl.Int32, "year of the session, or of the delivery where the date cannot be read; the partition"),
+    _FILE,
+    _LINE,
+    Column("digest", pl.String, "SHA-256 of the delivered file"),
+    _NAMED,
+    _NUMBERS_AS_DELIVERED,
+    _INGESTED_AT,
 )
-RETURNS = pl.Schema(
-    {
-        "source": pl.String,
-        "symbol": pl.String,
-        "session": pl.Date,
-        "year": pl.Int32,
-        "adj_open": pl.Float64,
-        "adj_close": pl.Float64,
-        "close_return": pl.Float64,
-        "overnight_return": pl.Float64,
-        "span": pl.Int32,
-        "volume": pl.Float64,
-    }
+DELIVERIES = TableSchema(
+    Column("source", pl.String, "which source delivered the file"),
+    _FILE,
+    Column("digest", pl.String, "SHA-256 of the file"),
+    Column("size", pl.Int64, "size of the file in bytes"),
+    Column("n_rows", pl.Int64, "rows in the file"),
+    Column("years", pl.List(pl.Int32), "years ingested of this digest"),
+    Column("rule", pl.String, "why the whole file was refused, if it was"),
+    Column("reason", pl.String, "the same as a sentence"),
+    _INGESTED_AT,
 )
-REGIMES = pl.Schema(
-    {
-        "source": pl.String,
-        "session": pl.Date,
-        "regime": pl.String,
-        "segment": pl.Int32,
-        "slope": pl.Float64,
-        "market_return": pl.Float64,
-        "index_level": pl.Float64,
-    }
+CLEAN_BARS = TableSchema(
+    BAR,
+    Column("open", pl.Float64, "opening price, as traded"),
+    Column("high", pl.Float64, "highest price, as traded"),
+    Column("low", pl.Float64, "lowest price, as traded"),
+    Column("close", pl.Float64, "closing price, as traded"),
+    Column("volume", pl.Float64, "shares traded"),
+    Column("adj_close", pl.Float64, "close adjusted for splits and dividends"),
+    _FILE,
+    Column("line", pl.Int64, "line or row in the file"),
 )
-PANELS = pl.Schema(
-    {
-        "source": pl.String,
-        "first_session": pl.Date,
-        "last_session": pl.Date,
-        "n_sessions": pl.Int64,
-        "n_symbols": pl.Int64,
-        "symbols": pl.List(pl.String),
-        "feature_names": pl.List(pl.String),
-        "digest": pl.String,
-        "returns_snapshot_id": pl.Int64,
-        "features_snapshot_id": pl.Int64,
-        "clean_bars_snapshot_id": pl.Int64,
-        "bars_snapshot_id": pl.Int64,
-        "built_at": TIMESTAMP,
-    }
+QUARANTINE = TableSchema(
+    Column("source", pl.String, "which source delivered the row"),
+    Column("year", pl.Int32, "year of the bronze row; the partition"),
+    _FILE,
+    Column("line", pl.Int64, "line or row in the file; 0 for the whole file"),
+    _NAMED,
+    Column("rule", pl.String, "the first rule the row breaks"),
+    Column("value", pl.String, "the offending value as delivered"),
+    Column("reason", pl.String, "what must hold, what was found"),
+)
+RETURNS = TableSchema(
+    BAR,
+    Column("adj_open", pl.Float64, "opening price adjusted like the close"),
+    Column("adj_close", pl.Float64, "adjusted close"),
+    Column("close_return", pl.Float64, "simple return from the previous bar's close; null on the first bar"),
+    Column(
+        "overnight_return", pl.Float64, "simple return from the previous bar's close to this open; null without opens"
+    ),
+    Column("span", pl.Int32, "sessions since the previous bar; 1 without a gap"),
+    CLEAN_BARS.only("volume"),
+)
+REGIMES = TableSchema(
+    Column("source", pl.String, "source of the market"),
+    BAR.only("session"),
+    Column(
+        "regime",
+        pl.String,
+        "strong_down, weak_down, sideways or strong_up; looks ahead, only to judge by, never to decide",
+    ),
+    Column("segment", pl.Int32, "number of the segment between turning points, 0 first; known only afterwards"),
+    Column("slope", pl.Float64, "slope of the segment's filtered log index per session; known only afterwards"),
+    Column("market_return", pl.Float64, "mean close return of the source's names; 0 on the first session"),
+    Column("index_level", pl.Float64, "equally weighted index, 1 before the first session"),
+)
+PANELS = TableSchema(
+    Column("source", pl.String, "source of the panel"),
+    Column("first_session", pl.Date, "first session with an eligible symbol"),
+    Column("last_session", pl.Date, "last session"),
+    Column("n_sessions", pl.Int64, "number of sessions, first and last included"),
+    Column("n_symbols", pl.Int64, "number of symbols"),
+    Column("symbols", pl.List(pl.String), "symbols in the panel's order"),
+    Column("feature_names", pl.List(pl.String), "features in the panel's order"),
+    Column("digest", pl.String, "SHA-256 of the panel's arrays"),
+    Column("returns_snapshot_id", pl.Int64, "snapshot of gold.returns it is made of"),
+    Column("features_snapshot_id", pl.Int64, "snapshot of gold.features it is made of"),
+    Column("clean_bars_snapshot_id", pl.Int64, "snapshot of silver.clean_bars behind them"),
+    Column("bars_snapshot_id", pl.Int64, "snapshot of bronze.bars behind them"),
+    Column("built_at", UTC_TIME, "when the row was written"),
 )

@@ -6,7 +6,7 @@ from typing import Any
 import dagster as dg
 import pandera.errors
 import polars as pl
-from pandera.polars import DataFrameModel
+from pandera.polars import DataFrameSchema
 
 from nvtrader_pipelines.evaluation.invariants import (
     equity_gaps,
@@ -18,12 +18,11 @@ from nvtrader_pipelines.evaluation.invariants import (
 )
 from nvtrader_pipelines.experiments.sealed_run import SealedRun
 from nvtrader_pipelines.experiments.spec import MarketChoice
+from nvtrader_pipelines.market import schemas
 from nvtrader_pipelines.market.cleaning import files_without_good_rows
-from nvtrader_pipelines.market.returns import calendar_gaps, told_gaps
-from nvtrader_pipelines.market.schemas import CleanBars, Features, Quarantine, Returns
+from nvtrader_pipelines.market.returns import calendar_gaps, describe_gaps
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.reports import asset_key
-from nvtrader_pipelines.orchestration.resources import WarehouseResource
 from nvtrader_pipelines.promotion.findings import (
     FINDINGS,
     LEAST_DEFLATED,
@@ -33,10 +32,9 @@ from nvtrader_pipelines.promotion.findings import (
     overfitting_findings,
 )
 from nvtrader_pipelines.runs.tables import read_run
-from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.medallion import panel_nans
-from nvtrader_pipelines.storage.policy_library import LATEST, PolicyLibrary
+from nvtrader_pipelines.storage.policy_library import LATEST
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import (
     ACTION_LOGS,
     BARS,
@@ -88,14 +86,14 @@ def verdict(broken: pl.DataFrame, checked: int, severity: Any = dg.AssetCheckSev
     return dg.AssetCheckResult(passed=broken.is_empty(), severity=severity, metadata=metadata)
 
 
-def schema_check(table: Table, model: type[DataFrameModel]) -> dg.AssetChecksDefinition:
-    """A blocking check of a table against its pandera model."""
+def schema_check(table: Table, schema: DataFrameSchema) -> dg.AssetChecksDefinition:
+    """A blocking check of a table against its pandera schema."""
 
     @dg.asset_check(asset=asset_key(table), name="schema", blocking=True, description=f"{table.name} fits its schema.")
-    def check(warehouse: WarehouseResource) -> dg.AssetCheckResult:
-        rows = warehouse.open().read(table)
+    def check(store: dg.ResourceParam[Store]) -> dg.AssetCheckResult:
+        rows = store.tables.read(table)
         try:
-            model.validate(rows, lazy=True)
+            schema.validate(rows, lazy=True)
         except pandera.errors.SchemaErrors as errors:
             return verdict(pl.DataFrame(errors.failure_cases), len(rows))
         return verdict(rows.clear(), len(rows))
@@ -104,28 +102,27 @@ def schema_check(table: Table, model: type[DataFrameModel]) -> dg.AssetChecksDef
 
 
 @dg.asset_check(asset=asset_key(RETURNS), description="No symbol misses a session between its first and last bar.")
-def calendar_has_no_gaps(warehouse: WarehouseResource) -> dg.AssetCheckResult:
+def calendar_has_no_gaps(store: dg.ResourceParam[Store]) -> dg.AssetCheckResult:
     """A warning: short gaps are borne by the environment, long ones stop the experiment that meets them."""
-    rows = warehouse.open().read(RETURNS, columns=["source", "symbol", "session", "span"])
+    rows = store.tables.read(RETURNS, columns=["source", "symbol", "session", "span"])
     gaps = calendar_gaps(rows)
     found = verdict(gaps, len(rows), dg.AssetCheckSeverity.WARN)
-    return found._replace(description="\n".join(told_gaps(gaps, MarketChoice().max_gap)[-SHOWN:]))
+    return found._replace(description="\n".join(describe_gaps(gaps, MarketChoice().max_gap)[-SHOWN:]))
 
 
 @dg.asset_check(asset=asset_key(CLEAN_BARS), description="Every delivered file gave at least one valid bar.")
-def every_file_has_a_good_bar(warehouse: WarehouseResource) -> dg.AssetCheckResult:
+def every_file_has_a_good_bar(store: dg.ResourceParam[Store]) -> dg.AssetCheckResult:
     """Not blocking: one bad file never stops the good ones."""
-    lake = warehouse.open()
-    delivered = lake.read(DELIVERIES)
-    return verdict(files_without_good_rows(lake.read(BARS), lake.read(QUARANTINE)), len(delivered))
+    delivered = store.tables.read(DELIVERIES)
+    return verdict(files_without_good_rows(store.tables.read(BARS), store.tables.read(QUARANTINE)), len(delivered))
 
 
 def no_nan_check(table: Table) -> dg.AssetChecksDefinition:
     """A blocking check that what the panel is made of holds no NaN; unknown values are null."""
 
     @dg.asset_check(asset=asset_key(table), name="no_nan", blocking=True, description=f"{table.name} holds no NaN.")
-    def check(warehouse: WarehouseResource) -> dg.AssetCheckResult:
-        rows = warehouse.open().read(table)
+    def check(store: dg.ResourceParam[Store]) -> dg.AssetCheckResult:
+        rows = store.tables.read(table)
         floats = [name for name, kind in rows.schema.items() if kind.is_float()]
         broken = rows.filter(pl.any_horizontal(pl.col(name).is_nan() | pl.col(name).is_infinite() for name in floats))
         return verdict(broken, len(rows))
@@ -133,11 +130,11 @@ def no_nan_check(table: Table) -> dg.AssetChecksDefinition:
     return check
 
 
-def runs_to_check(context: dg.AssetCheckExecutionContext, home: Home) -> list[SealedRun]:
+def runs_to_check(context: dg.AssetCheckExecutionContext, store: Store) -> list[SealedRun]:
     """The run just recorded; every experiment's latest where only the check was asked for, without a partition."""
-    library, asked = PolicyLibrary(home), context.run.tags.get(PARTITION_TAG)
+    library, asked = store.policies, context.run.tags.get(PARTITION_TAG)
     known = context.instance.get_dynamic_partitions(EXPERIMENTS.name or "")
-    trained = [key for key in known if (home.policies / key / LATEST).exists()]
+    trained = [key for key in known if (store.home.policies / key / LATEST).exists()]
     return [library.latest(key) for key in ([asked] if asked else trained)]
 
 
@@ -147,10 +144,9 @@ def concat(parts: Iterable[pl.DataFrame]) -> pl.DataFrame:
 
 
 @dg.asset_check(asset=asset_key(MARKET_PANEL), name="no_nan", blocking=True, description="No panel array holds NaN.")
-def panel_has_no_nan(warehouse: WarehouseResource) -> dg.AssetCheckResult:
+def panel_has_no_nan(store: dg.ResourceParam[Store]) -> dg.AssetCheckResult:
     """Builds every pinned panel again."""
-    lake = warehouse.open()
-    return verdict(panel_nans(lake), len(lake.read(MARKET_PANEL, columns=["source"])))
+    return verdict(panel_nans(store.tables), len(store.tables.read(MARKET_PANEL, columns=["source"])))
 
 
 def run_check(
@@ -159,9 +155,8 @@ def run_check(
     """A blocking check of an identity on the run an experiment has just recorded."""
 
     @dg.asset_check(asset=asset_key(table), name=name, blocking=True, description=description)
-    def check(context: dg.AssetCheckExecutionContext, warehouse: WarehouseResource) -> dg.AssetCheckResult:
-        lake = warehouse.open()
-        recorded = [[read_run(lake, each, run) for each in tables] for run in runs_to_check(context, warehouse.home)]
+    def check(context: dg.AssetCheckExecutionContext, store: dg.ResourceParam[Store]) -> dg.AssetCheckResult:
+        recorded = [[read_run(store, each, run) for each in tables] for run in runs_to_check(context, store)]
         return verdict(concat(broken(*frames) for frames in recorded), sum(len(frames[0]) for frames in recorded))
 
     return check
@@ -172,15 +167,15 @@ def run_check(
     blocking=True,
     description="No fold was trained on a session of its tests, or closer to one than its splitter promises.",
 )
-def no_training_in_test(context: dg.AssetCheckExecutionContext, warehouse: WarehouseResource) -> dg.AssetCheckResult:
+def no_training_in_test(context: dg.AssetCheckExecutionContext, store: dg.ResourceParam[Store]) -> dg.AssetCheckResult:
     """From the cards of the policies against the sessions they were tested on."""
-    lake, library = warehouse.open(), PolicyLibrary(warehouse.home)
-    runs = runs_to_check(context, warehouse.home)
-    splitters = [Ledger.open(warehouse.home).read(run.partition_key).splitter for run in runs]
+    library = store.policies
+    runs = runs_to_check(context, store)
+    splitters = [store.ledger.read(run.partition_key).splitter for run in runs]
     leaks = (
         training_leaks(
             library.training_windows(run),
-            read_run(lake, EQUITY_CURVES, run),
+            read_run(store, EQUITY_CURVES, run),
             splitter.purge_size,
             splitter.embargo_size,
         )
@@ -194,18 +189,18 @@ def no_training_in_test(context: dg.AssetCheckExecutionContext, warehouse: Wareh
     blocking=True,
     description="Every policy file has the digest it was sealed with.",
 )
-def policy_digest(context: dg.AssetCheckExecutionContext, warehouse: WarehouseResource) -> dg.AssetCheckResult:
+def policy_digest(context: dg.AssetCheckExecutionContext, store: dg.ResourceParam[Store]) -> dg.AssetCheckResult:
     """Reads every file of the run again."""
-    library, runs = PolicyLibrary(warehouse.home), runs_to_check(context, warehouse.home)
+    library, runs = store.policies, runs_to_check(context, store)
     return verdict(concat(library.tampered(run) for run in runs), sum(len(run.policies) for run in runs))
 
 
 @dg.asset_check(
     asset=asset_key(PREFERENCE_PAIRS), description=f"At least {PAIRS_FOR_DPO} pairs outside the hold-out to tune on."
 )
-def enough_pairs_for_dpo(warehouse: WarehouseResource) -> dg.AssetCheckResult:
+def enough_pairs_for_dpo(store: dg.ResourceParam[Store]) -> dg.AssetCheckResult:
     """A warning until there are; the number is our own choice."""
-    pairs = warehouse.open().read(PREFERENCE_PAIRS, columns=["holdout"])
+    pairs = store.tables.read(PREFERENCE_PAIRS, columns=["holdout"])
     free = len(pairs) - int(pairs["holdout"].sum())
     return dg.AssetCheckResult(
         passed=free >= PAIRS_FOR_DPO,
@@ -220,8 +215,8 @@ def probabilities_check(table: Table, *columns: str) -> dg.AssetChecksDefinition
     @dg.asset_check(
         asset=asset_key(table), name="probabilities", blocking=True, description="Probabilities are in [0, 1]."
     )
-    def check(warehouse: WarehouseResource) -> dg.AssetCheckResult:
-        rows = warehouse.open().read(table)
+    def check(store: dg.ResourceParam[Store]) -> dg.AssetCheckResult:
+        rows = store.tables.read(table)
         return verdict(outside_unit_interval(rows, columns), len(rows))
 
     return check
@@ -232,9 +227,9 @@ def probabilities_check(table: Table, *columns: str) -> dg.AssetChecksDefinition
     blocking=True,
     description="A contest is one market and window, ranked by Sharpe ratio.",
 )
-def like_with_like(warehouse: WarehouseResource) -> dg.AssetCheckResult:
+def like_with_like(store: dg.ResourceParam[Store]) -> dg.AssetCheckResult:
     """Never a rank across markets, windows or costs."""
-    rows = warehouse.open().read(SCOREBOARD)
+    rows = store.tables.read(SCOREBOARD)
     return verdict(unlike_rivals(rows), len(rows))
 
 
@@ -249,9 +244,8 @@ def promotion_check(
         additional_deps=[asset_key(each) for each in tables if each is not table],
         description=description,
     )
-    def check(warehouse: WarehouseResource) -> dg.AssetCheckResult:
-        lake = warehouse.open()
-        found = findings(*(lake.read(each) for each in tables))
+    def check(store: dg.ResourceParam[Store]) -> dg.AssetCheckResult:
+        found = findings(*(store.tables.read(each) for each in tables))
         return dg.AssetCheckResult(
             passed=all(each.passed for each in found),
             severity=dg.AssetCheckSeverity.WARN,
@@ -264,10 +258,10 @@ def promotion_check(
 
 CHECKS = [
     enough_pairs_for_dpo,
-    schema_check(CLEAN_BARS, CleanBars),
-    schema_check(QUARANTINE, Quarantine),
-    schema_check(RETURNS, Returns),
-    schema_check(FEATURES, Features),
+    schema_check(CLEAN_BARS, schemas.CLEAN_BARS),
+    schema_check(QUARANTINE, schemas.QUARANTINE),
+    schema_check(RETURNS, schemas.RETURNS),
+    schema_check(FEATURES, schemas.FEATURES),
     calendar_has_no_gaps,
     every_file_has_a_good_bar,
     no_nan_check(RETURNS),

@@ -13,7 +13,7 @@ from nvtrader_pipelines.orchestration.jobs import JOBS
 from nvtrader_pipelines.orchestration.mlflow_tracking import MlflowTracking
 from nvtrader_pipelines.orchestration.portfolio_checks import PORTFOLIO_CHECKS
 from nvtrader_pipelines.orchestration.progress import ProgressLog
-from nvtrader_pipelines.orchestration.resources import DeskResource, WarehouseResource
+from nvtrader_pipelines.orchestration.resources import DeskResource, StoreResource
 from nvtrader_pipelines.orchestration.schedules import SCHEDULES
 from nvtrader_pipelines.orchestration.sensors import SENSORS
 from nvtrader_pipelines.storage.home import Home
@@ -35,7 +35,7 @@ def build_defs(overrides: Mapping[str, Any] | None = None, home: Home | None = N
     """
     home = home or Home.find()
     resources = {
-        "warehouse": WarehouseResource(root=str(home.root)),
+        "store": StoreResource(root=str(home.root)),
         "duckdb": DuckDBResource(database=":memory:"),
         "mlflow": MlflowTracking(folder=str(home.mlflow)),
         "progress": ProgressLog(),

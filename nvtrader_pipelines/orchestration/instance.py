@@ -11,6 +11,7 @@ import yaml
 from nvtrader_pipelines.storage.files import write_atomically
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger import Ledger
+from nvtrader_pipelines.storage.store import Store
 
 SETTINGS = Path(__file__).with_name("dagster.yaml")
 IN_PROCESS = "in-process.yaml"  # the same settings but for this
@@ -29,18 +30,18 @@ def dagster_home(home: Home) -> Path:
     return folder
 
 
-def open_instance(home: Home) -> dg.DagsterInstance:
+def open_instance(store: Store) -> dg.DagsterInstance:
     """The instance for runs of this process; close it or use it as a context manager.
 
     What steps print stays on the console: to capture it too, Dagster would start four processes a step.
     """
-    folder = dagster_home(home)
+    folder = dagster_home(store.home)
     os.environ["DAGSTER_HOME"] = str(folder)  # child processes of a run find the instance by it
     settings = yaml.safe_load((folder / "dagster.yaml").read_bytes())
     write_atomically(folder / IN_PROCESS, yaml.safe_dump({**settings, "compute_logs": NOT_CAPTURED}).encode())
     instance = dg.DagsterInstance.from_config(str(folder), IN_PROCESS)
     end_dead_runs(instance)
-    close_ended(Ledger.open(home), instance)
+    close_ended(store.ledger, instance)
     return instance
 
 

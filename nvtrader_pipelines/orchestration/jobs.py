@@ -10,11 +10,10 @@ from nvtrader_pipelines.orchestration.assets import ASSETS
 from nvtrader_pipelines.orchestration.assets.active_policy import ACTIVE_POLICY_KEY
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.progress import ProgressLog
-from nvtrader_pipelines.orchestration.resources import WarehouseResource
 from nvtrader_pipelines.runs.launch import followed, replay_run, replay_window
 from nvtrader_pipelines.runs.lifecycle import Launch
 from nvtrader_pipelines.storage.iceberg.upkeep import tidy
-from nvtrader_pipelines.storage.ledger import Ledger
+from nvtrader_pipelines.storage.store import Store
 
 MARKET = dg.define_asset_job(
     "market",
@@ -82,9 +81,9 @@ def _is_done(instance: dg.DagsterInstance, job: str, contest: str) -> bool:
 
 
 @dg.op(description="Merge small files, expire superseded snapshots, delete files that nothing refers to.")
-def expire_and_sweep(context: dg.OpExecutionContext, warehouse: WarehouseResource) -> None:
+def expire_and_sweep(context: dg.OpExecutionContext, store: dg.ResourceParam[Store]) -> None:
     """Keep commits and scans fast as the history grows; what a panel or a run pins stays readable."""
-    gone = tidy(warehouse.open(), datetime.now(UTC), tell=lambda table, part: context.log.info("%s: %s", table, part))
+    gone = tidy(store.tables, datetime.now(UTC), tell=lambda table, part: context.log.info("%s: %s", table, part))
     context.log.info("%s", gone)
     context.add_output_metadata(asdict(gone))
 
@@ -108,15 +107,14 @@ class ReplayConfig(dg.Config):
 def replay_policies(
     context: dg.OpExecutionContext,
     config: ReplayConfig,
-    warehouse: WarehouseResource,
+    store: dg.ResourceParam[Store],
     progress: dg.ResourceParam[ProgressLog],
 ) -> None:
     """A new run of the same version, whose parent is the run that trained the policies."""
-    lake, ledger = warehouse.open(), Ledger.open(warehouse.home)
     days = (day_of(config.first), day_of(config.last))
-    window = replay_window(lake, ledger, config.run_id, days)
+    window = replay_window(store, config.run_id, days)
     launch = Launch(context.run_id, context.run_id)
-    followed(replay_run(lake, ledger, config.run_id, launch, window, pinned=config.pinned), progress.to(context))
+    followed(replay_run(store, config.run_id, launch, window, pinned=config.pinned), progress.to(context))
 
 
 def day_of(text: str | None) -> date | None:

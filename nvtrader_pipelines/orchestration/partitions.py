@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import dagster as dg
 
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
+from nvtrader_pipelines.market.calendar import EXCHANGE_TIME
 from nvtrader_pipelines.market.ingest import FIRST_YEAR
 from nvtrader_pipelines.storage.ledger import Ledger
 
@@ -17,7 +18,7 @@ YEARS = dg.TimeWindowPartitionsDefinition(
     fmt="%Y",
     cron_schedule="0 0 1 1 *",
     end_offset=1,  # the running year is a partition too
-    timezone="America/New_York",
+    timezone=EXCHANGE_TIME.key,
 )
 EXPERIMENTS = dg.DynamicPartitionsDefinition(name="experiment")  # name@hash8
 

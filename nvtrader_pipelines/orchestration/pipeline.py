@@ -24,9 +24,8 @@ from nvtrader_pipelines.runs.fingerprints import (
 from nvtrader_pipelines.runs.lifecycle import INTERRUPTED
 from nvtrader_pipelines.runs.planning import completed_run, unwritten
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
-from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.specs import read_experiments
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import Table
 from nvtrader_pipelines.storage.views import publish
 
@@ -36,9 +35,9 @@ INTERRUPTS = (KeyboardInterrupt.__name__, dg.DagsterExecutionInterruptedError.__
 class _Run:
     """Jobs of one `nvtrader materialize`, one after the other on one instance."""
 
-    def __init__(self, home: Home, instance: dg.DagsterInstance, watch: Watch | None, *, quiet: bool) -> None:
-        self.defs = build_defs({"progress": ProgressLog(watch)} if watch else None, home)
-        self.instance, self.ledger, self.quiet = instance, Ledger.open(home), quiet
+    def __init__(self, store: Store, instance: dg.DagsterInstance, watch: Watch | None, *, quiet: bool) -> None:
+        self.defs = build_defs({"progress": ProgressLog(watch)} if watch else None, store.home)
+        self.store, self.instance, self.quiet = store, instance, quiet
 
     def say(self, line: str) -> None:
         """Tell the person who waits."""
@@ -71,21 +70,23 @@ class _Run:
                 raise_on_error=False,
             )
         except (dg.DagsterExecutionInterruptedError, KeyboardInterrupt) as interrupt:  # between two steps
-            self.ledger.close_interrupted([run_id], INTERRUPTED)
+            self.store.ledger.close_interrupted([run_id], INTERRUPTED)
             raise KeyboardInterrupt from interrupt
         if not result.success:
             failure = _failure(job, result)  # a check or an interrupt may have stopped it between two steps
-            self.ledger.close_interrupted([run_id], INTERRUPTED if isinstance(failure, KeyboardInterrupt) else None)
+            self.store.ledger.close_interrupted(
+                [run_id], INTERRUPTED if isinstance(failure, KeyboardInterrupt) else None
+            )
             raise failure
         return result
 
-    def experiment(self, lake: Warehouse, key: str, title: str) -> None:
+    def experiment(self, key: str, title: str) -> None:
         """Bring one experiment up to date."""
-        run_id = completed_run(lake, key)
+        run_id = completed_run(self.store, key)
         if run_id is None:
             self.say(title)
             self.launch("experiment", key)
-        elif lacking := unwritten(lake, run_id):
+        elif lacking := unwritten(self.store, run_id):
             self.say(f"{title} lacks {', '.join(table.name for table in lacking)}")
             self.launch("experiment", key, tables=lacking)
         else:
@@ -137,7 +138,7 @@ def chosen_specs(home: Home, names: Sequence[str]) -> list[ExperimentSpec]:
     return [known[name] for name in names] if names else list(found.specs)
 
 
-def run_pipeline(home: Home, names: Sequence[str], watch: Watch | None = None, *, quiet: bool = False) -> list[str]:
+def run_pipeline(store: Store, names: Sequence[str], watch: Watch | None = None, *, quiet: bool = False) -> list[str]:
     """Bring the market, the experiments (an ablation's variants) and the judgement of all up to date.
 
     Returns:
@@ -147,28 +148,27 @@ def run_pipeline(home: Home, names: Sequence[str], watch: Watch | None = None, *
         PipelineError: if a step fails.
         ValueError: if an experiment is invalid or unknown.
     """
-    specs = chosen_specs(home, names)
-    with open_instance(home) as instance:
-        run = _Run(home, instance, watch, quiet=quiet)
-        lake = Warehouse(home)
+    home, specs = store.home, chosen_specs(store.home, names)
+    with open_instance(store) as instance:
+        run = _Run(store, instance, watch, quiet=quiet)
         state = market_state(home)
-        if market_is_current(lake):
+        if market_is_current(store):
             run.say("market: up to date")
         else:
             run.say("market: ingesting, cleaning, deriving")
             run.launch("market", tags=whole_history())
             remember_market(home, state)
-        register_all(run.ledger, read_experiments(home).specs)  # a variant run alone has its ablation as parent too
-        keys = register_all(run.ledger, specs)
+        register_all(store.ledger, read_experiments(home).specs)  # a variant run alone has its ablation as parent too
+        keys = register_all(store.ledger, specs)
         instance.add_dynamic_partitions(EXPERIMENTS.name or "", keys)
         for count, key in enumerate(keys, start=1):
-            run.experiment(lake, key, f"experiment {count} of {len(keys)}: {key}")
-        contest = contest_state(lake)
+            run.experiment(key, f"experiment {count} of {len(keys)}: {key}")
+        contest = contest_state(store)
         if is_judged(instance, contest):
             run.say("judgement: up to date")
         else:
             run.say("judgement: every run beside all others")
             run.launch(JUDGEMENT.name, tags={CONTEST: contest})
         run.promotion(question_state(home, contest))
-        publish(lake)
+        publish(store)
     return [key.partition("@")[0] for key in keys]

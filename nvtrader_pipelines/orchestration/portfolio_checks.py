@@ -13,11 +13,10 @@ from nvtrader_pipelines.execution.plan_records import TO_BE_TRADED
 from nvtrader_pipelines.orchestration.assets.portfolio import STATE_KEY, of_account
 from nvtrader_pipelines.orchestration.checks import verdict
 from nvtrader_pipelines.orchestration.reports import asset_key
-from nvtrader_pipelines.orchestration.resources import DeskResource, WarehouseResource
-from nvtrader_pipelines.storage.audit_log import JsonlAudit
+from nvtrader_pipelines.orchestration.resources import DeskResource
 from nvtrader_pipelines.storage.compliance import read_limits
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.ledger import Ledger
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import ORDERS, PORTFOLIO_STATE, REBALANCE_PLAN, TARGET_WEIGHTS, Table
 
 MAY_BE_TRADED = {"waiting", *TO_BE_TRADED}  # not blocked, and not all of its orders have ended
@@ -35,13 +34,13 @@ def account_check(
     """A blocking check of the rows of one account, which is held until it passes."""
 
     @dg.asset_check(asset=asset_key(table), name=name, blocking=True, description=description)
-    def check(warehouse: WarehouseResource, desk: DeskResource) -> dg.AssetCheckResult:
-        hold(warehouse.home, desk.account, f"{table.name}.{name}")
-        trading = desk.of(warehouse)
+    def check(store: dg.ResourceParam[Store], desk: DeskResource) -> dg.AssetCheckResult:
+        hold(store.home, desk.account, f"{table.name}.{name}")
+        trading = desk.of(store)
         rows = of_account(trading, table)
         found = verdict(broken(trading, rows), len(rows))
         if found.passed:
-            release(warehouse.home, desk.account, f"{table.name}.{name}")
+            release(store.home, desk.account, f"{table.name}.{name}")
         return dg.AssetCheckResult(passed=found.passed, metadata={**(found.metadata or {}), "account": desk.account})
 
     return check
@@ -65,7 +64,7 @@ def outside_limits(desk: Desk, plans: pl.DataFrame) -> pl.DataFrame:
     date. Plans before were made under the limits of their time.
     """
     target_weights = of_account(desk, TARGET_WEIGHTS)
-    ledger, of_desk = Ledger.open(desk.lake.home), read_limits(desk.lake.home)
+    ledger, of_desk = desk.store.ledger, read_limits(desk.store.home)
     found = [beyond_limits(target_weights.clear(), of_desk)]
     alive = plans.filter(pl.col("status").is_in(MAY_BE_TRADED))
     for (key,), version in alive.partition_by("partition_key", as_dict=True).items():
@@ -79,9 +78,9 @@ def outside_limits(desk: Desk, plans: pl.DataFrame) -> pl.DataFrame:
     blocking=True,
     description="The account holds what was held before each session and what was filled, or a person accepted it.",
 )
-def reconciliation(warehouse: WarehouseResource, desk: DeskResource) -> dg.AssetCheckResult:
+def reconciliation(store: dg.ResourceParam[Store], desk: DeskResource) -> dg.AssetCheckResult:
     """By the desk's own rule, which holds the account wherever it is traded from; so no run asks for this check."""
-    found = desk.of(warehouse).unaccepted()
+    found = desk.of(store).unaccepted()
     metadata = {"account": desk.account, "differences": dg.MetadataValue.md("  \n".join(found))}
     return dg.AssetCheckResult(passed=not found, metadata=metadata)
 
@@ -91,14 +90,14 @@ def reconciliation(warehouse: WarehouseResource, desk: DeskResource) -> dg.Asset
     blocking=True,
     description="Every row of the audit is what was appended, and follows from the row before.",
 )
-def audit_is_whole(warehouse: WarehouseResource) -> dg.AssetCheckResult:
+def audit_is_whole(store: dg.ResourceParam[Store]) -> dg.AssetCheckResult:
     """Reads the whole audit again; it is of all accounts, and holds all of them where it does not pass."""
     try:
-        state = JsonlAudit(warehouse.home).verify()
+        state = store.audit.verify()
     except StorageError as error:
-        hold(warehouse.home, EVERY_ACCOUNT, "audit_is_whole")
+        hold(store.home, EVERY_ACCOUNT, "audit_is_whole")
         return dg.AssetCheckResult(passed=False, description=str(error))
-    release(warehouse.home, EVERY_ACCOUNT, "audit_is_whole")
+    release(store.home, EVERY_ACCOUNT, "audit_is_whole")
     return dg.AssetCheckResult(passed=True, metadata={"rows": state.n_rows, "chain": state.chain})
 
 

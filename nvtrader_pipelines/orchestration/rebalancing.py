@@ -17,9 +17,8 @@ from nvtrader_pipelines.experiments.progress import Progress
 from nvtrader_pipelines.orchestration.retries import tried_again
 from nvtrader_pipelines.promotion.active_policy import read_active
 from nvtrader_pipelines.runs.launch import followed
-from nvtrader_pipelines.storage.audit_log import JsonlAudit
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
+from nvtrader_pipelines.storage.store import Store
 
 SESSION = "nvtrader/session"  # the tag of a scheduled rebalance: the session after whose close it comes
 _MOST_WAITS, BETWEEN_WAITS = 12, 300.0  # for bars, seconds: an hour, longer than the ingest of a day
@@ -51,7 +50,7 @@ def said_since(desk: Desk, instance: dg.DagsterInstance, run_id: str) -> list[Au
     """What the audit says of an account since a run began, whose step may have been tried before."""
     (record,) = instance.get_run_records(dg.RunsFilter(run_ids=[run_id]))
     began = datetime.fromtimestamp(record.start_time or record.create_timestamp.timestamp(), UTC)
-    events = JsonlAudit(desk.lake.home).events()
+    events = desk.store.audit.events()
     return [event for event in events if event.account == desk.account and event.at >= began]
 
 
@@ -77,7 +76,7 @@ def asked_again() -> Iterator[None]:
             raise
 
 
-def require_bars(lake: Warehouse, session: str | None) -> None:
+def require_bars(store: Store, session: str | None) -> None:
     """Wait for the bars of the session after which a rebalance comes; without one it goes as far as they do.
 
     The run that ingests them may have begun together with this one.
@@ -85,10 +84,10 @@ def require_bars(lake: Warehouse, session: str | None) -> None:
     Raises:
         dagster.RetryRequested: from an error that names both sessions; for an hour, then the step fails.
     """
-    active = read_active(lake.home)
+    active = read_active(store)
     if session is None or active is None:
         return
-    source, ends = market_end(lake, active)
+    source, ends = market_end(store, active)
     if ends is None or ends < date.fromisoformat(session):
         missing = ExecutionError(
             f"the rebalance of {session} needs the bars of that session, but the market {source} ends on {ends}; "

@@ -11,7 +11,7 @@ from PIL import Image
 
 from nvtrader_pipelines.storage.files import write_atomically
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import Table
 
 IN_A_WINDOW = (1120, 1120)  # pixels at the most; of a screen 1,440 wide Dagster's window takes 1,152
@@ -24,7 +24,8 @@ def asset_key(table: Table) -> dg.AssetKey:
 
 def column_schema(table: Table) -> dg.TableSchema:
     """The table's columns with their documentation."""
-    return dg.TableSchema(columns=[dg.TableColumn(name, kind, description=doc) for name, kind, doc in table.columns])
+    fields = table.iceberg_schema().fields
+    return dg.TableSchema([dg.TableColumn(each.name, str(each.field_type), description=each.doc) for each in fields])
 
 
 def table_metadata(table: Table) -> dict[str, Any]:
@@ -80,11 +81,9 @@ def _cell(value: object) -> str:
     return "" if value is None else " ".join(str(value).split()).replace("|", r"\|")
 
 
-def written(
-    warehouse: Warehouse, table: Table, n_rows: int, extra: Mapping[str, Any] | None = None
-) -> dg.MaterializeResult:
+def written(store: Store, table: Table, n_rows: int, extra: Mapping[str, Any] | None = None) -> dg.MaterializeResult:
     """The report of a table just written: its snapshot is its data version."""
-    state = warehouse.describe(table)
+    state = store.tables.describe(table)
     return dg.MaterializeResult(
         asset_key=asset_key(table),
         metadata={

@@ -7,22 +7,17 @@ from pydantic import Field
 
 from nvtrader_pipelines.desk.desk import Desk
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
+from nvtrader_pipelines.storage.store import Store
 
 
-class WarehouseResource(dg.ConfigurableResource):
-    """The data and the warehouse of one home folder."""
+class StoreResource(dg.ConfigurableResourceFactory[Store]):
+    """The store of one home folder, opened once in each run, step process or tick."""
 
     root: str
 
-    @property
-    def home(self) -> Home:
-        """Where everything lies."""
-        return Home(Path(self.root))
-
-    def open(self) -> Warehouse:
-        """The tables."""
-        return Warehouse(self.home)
+    def create_resource(self, context: dg.InitResourceContext) -> Store:  # noqa: ARG002 - Dagster passes it
+        """Open the store; its parts open on first use."""
+        return Store(Home(Path(self.root)))
 
 
 class DeskResource(dg.ConfigurableResource):
@@ -33,6 +28,6 @@ class DeskResource(dg.ConfigurableResource):
         default=False, description="acknowledge soft findings of compliance, which else wait for a person"
     )
 
-    def of(self, warehouse: WarehouseResource) -> Desk:
-        """The desk over a warehouse."""
-        return Desk.open(warehouse.open(), self.account, by="dagster")
+    def of(self, store: Store) -> Desk:
+        """The desk of the account."""
+        return Desk.open(store, self.account, by="dagster")

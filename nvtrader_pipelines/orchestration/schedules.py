@@ -6,22 +6,22 @@ from functools import partial
 import dagster as dg
 
 from nvtrader_pipelines.desk.rebalancing import nothing_to_trade
-from nvtrader_pipelines.market.calendar import is_session
+from nvtrader_pipelines.market.calendar import EXCHANGE_TIME, is_session
 from nvtrader_pipelines.orchestration.jobs import DPO_CHECK, EXPERIMENT, MARKET, PREFERENCES, REBALANCE, upkeep
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.rebalancing import SESSION
-from nvtrader_pipelines.orchestration.resources import DeskResource, WarehouseResource
+from nvtrader_pipelines.orchestration.resources import DeskResource
 from nvtrader_pipelines.storage.specs import read_experiments
+from nvtrader_pipelines.storage.store import Store
 
-EXCHANGE_TIME = "America/New_York"
 on_new_york_time = partial(
-    dg.schedule, execution_timezone=EXCHANGE_TIME, default_status=dg.DefaultScheduleStatus.RUNNING
+    dg.schedule, execution_timezone=EXCHANGE_TIME.key, default_status=dg.DefaultScheduleStatus.RUNNING
 )
 
 
-def experiments(context: dg.ScheduleEvaluationContext, warehouse: WarehouseResource) -> list[str]:
+def experiments(context: dg.ScheduleEvaluationContext, store: dg.ResourceParam[Store]) -> list[str]:
     """The registered experiments that `data/experiments` still holds; superseded versions are left in peace."""
-    current = {each.partition_key for spec in read_experiments(warehouse.home).specs for each in spec.variants()}
+    current = {each.partition_key for spec in read_experiments(store.home).specs for each in spec.variants()}
     return [key for key in context.instance.get_dynamic_partitions(EXPERIMENTS.name or "") if key in current]
 
 
@@ -44,23 +44,23 @@ def eod_ingest(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.Skip
     description="After the ingest of every session of the exchange: an account's orders, state, weights and next plan.",
 )
 def eod_rebalance(
-    context: dg.ScheduleEvaluationContext, warehouse: WarehouseResource, desk: DeskResource
+    context: dg.ScheduleEvaluationContext, store: dg.ResourceParam[Store], desk: DeskResource
 ) -> dg.RunRequest | dg.SkipReason:
     """One run a session, also of one that closes early; it waits for bars that are still being ingested."""
     day = context.scheduled_execution_time.date()
     if not is_session(day):
         return dg.SkipReason(f"{day} is no session of the exchange")
-    reason = nothing_to_trade(warehouse.open(), desk.account, day)
+    reason = nothing_to_trade(store, desk.account, day)
     if reason is not None:
         return dg.SkipReason(reason)
     return dg.RunRequest(run_key=day.isoformat(), tags={SESSION: day.isoformat()})
 
 
 def per_experiment(
-    context: dg.ScheduleEvaluationContext, warehouse: WarehouseResource, period: str
+    context: dg.ScheduleEvaluationContext, store: dg.ResourceParam[Store], period: str
 ) -> Iterator[dg.RunRequest | dg.SkipReason]:
     """One run per current experiment and period."""
-    keys = experiments(context, warehouse)
+    keys = experiments(context, store)
     if not keys:
         yield dg.SkipReason(
             "no experiment is registered yet; put a spec into data/experiments or run `nvtrader materialize`"
@@ -75,10 +75,10 @@ def per_experiment(
     description="Every night: preference pairs of every experiment, whose outcomes may have come in.",
 )
 def nightly_preference_extract(
-    context: dg.ScheduleEvaluationContext, warehouse: WarehouseResource
+    context: dg.ScheduleEvaluationContext, store: dg.ResourceParam[Store]
 ) -> Iterator[dg.RunRequest | dg.SkipReason]:
     """One run per experiment and night."""
-    yield from per_experiment(context, warehouse, context.scheduled_execution_time.date().isoformat())
+    yield from per_experiment(context, store, context.scheduled_execution_time.date().isoformat())
 
 
 @on_new_york_time(
@@ -97,10 +97,10 @@ def dpo_check(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
     description="Every Sunday: train every experiment on the market as it stands; unchanged ones are found done.",
 )
 def weekly_retrain(
-    context: dg.ScheduleEvaluationContext, warehouse: WarehouseResource
+    context: dg.ScheduleEvaluationContext, store: dg.ResourceParam[Store]
 ) -> Iterator[dg.RunRequest | dg.SkipReason]:
     """One run per experiment and week."""
-    yield from per_experiment(context, warehouse, context.scheduled_execution_time.strftime("%G-W%V"))
+    yield from per_experiment(context, store, context.scheduled_execution_time.strftime("%G-W%V"))
 
 
 @on_new_york_time(

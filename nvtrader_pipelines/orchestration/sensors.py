@@ -14,12 +14,11 @@ from nvtrader_pipelines.orchestration.jobs import (
     is_promoted,
 )
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, register_all, whole_history
-from nvtrader_pipelines.orchestration.resources import WarehouseResource
 from nvtrader_pipelines.runs.fingerprints import contest_state, market_is_current, question_state
 from nvtrader_pipelines.runs.planning import has_panel
 from nvtrader_pipelines.storage.landing import fingerprint
-from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.specs import read_experiments
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.views import publish
 
 RUNNING = dg.DefaultSensorStatus.RUNNING
@@ -31,12 +30,12 @@ RUNNING = dg.DefaultSensorStatus.RUNNING
     default_status=RUNNING,
     description="A file new or changed in `data/landing`: ingest it and derive the market again.",
 )
-def landed_file(context: dg.SensorEvaluationContext, warehouse: WarehouseResource) -> dg.SensorResult | dg.SkipReason:
+def landed_file(context: dg.SensorEvaluationContext, store: dg.ResourceParam[Store]) -> dg.SensorResult | dg.SkipReason:
     """One run per state of the folder; none where `nvtrader materialize` has built the market from it."""
-    found = fingerprint(warehouse.home)
+    found = fingerprint(store.home)
     if not found or found == context.cursor:
         return dg.SkipReason("nothing new in data/landing")
-    if market_is_current(warehouse.open()):  # `nvtrader materialize` was here first
+    if market_is_current(store):  # `nvtrader materialize` was here first
         return dg.SensorResult(cursor=found, skip_reason="the market was already built from these files")
     return dg.SensorResult(run_requests=[dg.RunRequest(run_key=found, tags=whole_history())], cursor=found)
 
@@ -48,18 +47,17 @@ def landed_file(context: dg.SensorEvaluationContext, warehouse: WarehouseResourc
     description="A spec new or changed in `data/experiments`: register it, or its variants, as partitions; run them.",
 )
 def experiment_file(
-    context: dg.SensorEvaluationContext, warehouse: WarehouseResource
+    context: dg.SensorEvaluationContext, store: dg.ResourceParam[Store]
 ) -> dg.SensorResult | dg.SkipReason:
     """One run per new partition; a file that holds no valid experiment is told in the tick's log."""
-    home = warehouse.home
-    found = read_experiments(home)
+    found = read_experiments(store.home)
     for path, problem in found.problems.items():
         context.log.warning("%s is left out: %s", path, problem)
     known = set(context.instance.get_dynamic_partitions(EXPERIMENTS.name or ""))
-    new = [key for key in register_all(Ledger.open(home), found.specs) if key not in known]
+    new = [key for key in register_all(store.ledger, found.specs) if key not in known]
     if not new:
         return dg.SkipReason("no new or changed experiment")
-    if not has_panel(warehouse.open()):
+    if not has_panel(store):
         return dg.SkipReason("the market has no panel yet; materialise the market job or run `nvtrader materialize`")
     return dg.SensorResult(
         run_requests=[dg.RunRequest(run_key=key, partition_key=key) for key in new],
@@ -74,10 +72,10 @@ def experiment_file(
     description="A policy newly trained and tested: judge it among all runs.",
 )
 def policy_retrained(
-    context: dg.SensorEvaluationContext, _event: dg.EventLogEntry, warehouse: WarehouseResource
+    context: dg.SensorEvaluationContext, _event: dg.EventLogEntry, store: dg.ResourceParam[Store]
 ) -> dg.RunRequest | dg.SkipReason:
     """One judgement for all that came since the last; none where `nvtrader materialize` has judged it."""
-    state = contest_state(warehouse.open())
+    state = contest_state(store)
     if is_judged(context.instance, state):  # `nvtrader materialize` was here first
         return dg.SkipReason("all that competes was already judged")
     return dg.RunRequest(run_key=state, tags={CONTEST: state})
@@ -91,10 +89,10 @@ def policy_retrained(
     minimum_interval_seconds=30,
     description="A judgement that ended well: ask the promotion gate about every experiment's newest policy.",
 )
-def judged(context: dg.RunStatusSensorContext, warehouse: WarehouseResource) -> dg.RunRequest | dg.SkipReason:
+def judged(context: dg.RunStatusSensorContext, store: dg.ResourceParam[Store]) -> dg.RunRequest | dg.SkipReason:
     """One question per judgement; none where the gate, as it is now, was asked about the same."""
-    contest = context.dagster_run.tags.get(CONTEST) or contest_state(warehouse.open())
-    state = question_state(warehouse.home, contest)
+    contest = context.dagster_run.tags.get(CONTEST) or contest_state(store)
+    state = question_state(store.home, contest)
     if is_promoted(context.instance, state):  # `nvtrader materialize` was here first
         return dg.SkipReason("the gate was asked about all that was judged")
     return dg.RunRequest(run_key=context.dagster_run.run_id, tags={CONTEST: state})
@@ -124,10 +122,10 @@ def policy_activated(_context: dg.SensorEvaluationContext, event: dg.EventLogEnt
     minimum_interval_seconds=30,
     description="A run that ended well: publish the DuckDB views over what it wrote.",
 )
-def publish_views(context: dg.RunStatusSensorContext, warehouse: WarehouseResource) -> None:
+def publish_views(context: dg.RunStatusSensorContext, store: dg.ResourceParam[Store]) -> None:
     """A training it did not judge waits closed."""
-    Ledger.open(warehouse.home).close_interrupted([context.dagster_run.run_id])
-    publish(warehouse.open())
+    store.ledger.close_interrupted([context.dagster_run.run_id])
+    publish(store)
 
 
 @dg.run_failure_sensor(
@@ -135,9 +133,9 @@ def publish_views(context: dg.RunStatusSensorContext, warehouse: WarehouseResour
     minimum_interval_seconds=30,
     description="A run that failed or crashed: close what the ledger has as running under it.",
 )
-def close_failed(context: dg.RunFailureSensorContext, warehouse: WarehouseResource) -> None:
+def close_failed(context: dg.RunFailureSensorContext, store: dg.ResourceParam[Store]) -> None:
     """Nobody works on it any more."""
-    Ledger.open(warehouse.home).close_interrupted([context.dagster_run.run_id])
+    store.ledger.close_interrupted([context.dagster_run.run_id])
 
 
 @dg.run_status_sensor(
@@ -146,9 +144,9 @@ def close_failed(context: dg.RunFailureSensorContext, warehouse: WarehouseResour
     minimum_interval_seconds=30,
     description="A run that was canceled: close what the ledger has as running under it.",
 )
-def close_canceled(context: dg.RunStatusSensorContext, warehouse: WarehouseResource) -> None:
+def close_canceled(context: dg.RunStatusSensorContext, store: dg.ResourceParam[Store]) -> None:
     """Nobody works on it any more."""
-    Ledger.open(warehouse.home).close_interrupted([context.dagster_run.run_id])
+    store.ledger.close_interrupted([context.dagster_run.run_id])
 
 
 SENSORS = [

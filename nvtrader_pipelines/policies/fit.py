@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from nvtrader_pipelines.envs.observations import ObservationScaler
-from nvtrader_pipelines.policies.trajectory import STEP
+from nvtrader_pipelines.policies.rollout_tables import STEP
 
 if TYPE_CHECKING:
     import torch

@@ -10,31 +10,6 @@ from numpy.typing import NDArray
 
 from nvtrader_pipelines.envs.simulation import Step
 
-STEP = {
-    "episode": pl.Int32,  # 0 for a walk through test windows; in training the number of the episode, as they began
-    "step": pl.Int32,
-    "session": pl.Date,
-    "fill_session": pl.Date,
-    "observation_hash": pl.Int64,
-    "action": pl.List(pl.Float32),  # as the environment got it: within the bounds of the action space
-    "reward": pl.Float64,
-    "value": pl.Float32,
-    "log_prob": pl.Float32,  # of the action before it was brought within bounds
-    "equity": pl.Float64,  # after the step
-    "drawdown": pl.Float64,
-    "turnover": pl.Float64,  # one-way
-    "terminated": pl.Boolean,
-    "truncated": pl.Boolean,
-    "info": pl.String,  # JSON: reward_terms, and the termination that struck
-}
-TRAJECTORY = {
-    "policy": pl.String,
-    "kind": pl.String,  # policy, ensemble or baseline
-    "phase": pl.String,  # train, test, replay or forward
-    "fold": pl.Int32,
-    "seed": pl.Int32,
-    **STEP,
-}
 NO_TERMINATION = pl.lit(None, dtype=pl.String)
 
 
@@ -79,7 +54,7 @@ class Columns:
 
 
 def step_info(reward_terms: Mapping[str, pl.Expr], termination: pl.Expr = NO_TERMINATION) -> pl.Expr:
-    """The column `info` of steps: each reward term's contribution, and the kind of the termination that struck."""
+    """The column `info` of steps: each reward term's contribution, and the kind of the triggered termination."""
     if not reward_terms:
         return pl.lit('{"reward_terms":{},"termination":null}')
     terms = pl.struct(*(contribution.alias(kind) for kind, contribution in reward_terms.items()))

@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 from nvtrader_pipelines.envs.account import Account
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.policies.policy import Decision
+from nvtrader_pipelines.portfolio.cash import CASH
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 Days = NDArray[np.datetime64]
 
-CASH, DATE = "cash", "date"
+DATE = "date"
 ROUNDING = 1e-9  # how far the sum of a row may be from what it must be
 
 

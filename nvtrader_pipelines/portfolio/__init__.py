@@ -1,1 +1,1 @@
-"""Portfolios: anchors and classical optimisers."""
+"""Portfolios: anchors, optimizers, costs, scenarios and the weight pipeline."""

@@ -1,4 +1,4 @@
-"""Anchor portfolios: simple causal weights that a residual policy starts from and tilts."""
+"""Anchors: simple causal portfolios that a residual policy tilts."""
 
 from typing import Annotated, Literal
 
@@ -7,35 +7,34 @@ from numpy.typing import NDArray
 from pydantic import Field, PositiveFloat
 
 from nvtrader_pipelines.components.component import Component
+from nvtrader_pipelines.market.calendar import SESSIONS_PER_YEAR
 from nvtrader_pipelines.market.panel import MarketPanel
-
-SESSIONS_PER_YEAR = 252
 
 
 def market_returns(panel: MarketPanel) -> NDArray[np.float64]:
-    """Mean close return of the tradable names at each session, (T,); 0 where there is none."""
+    """Mean close return of the tradable names at each session, (T,); 0 if there is none."""
     counted = panel.tradable.sum(axis=1)
     return np.where(panel.tradable, panel.close_returns, 0.0).sum(axis=1) / np.maximum(counted, 1)
 
 
-def trailing(values: NDArray[np.float64], window: int) -> NDArray[np.float64]:
-    """Views of the last `window` values up to each t, (T, window), the first value repeated in front."""
+def trailing_windows(values: NDArray[np.float64], window: int) -> NDArray[np.float64]:
+    """Views of the last `window` values up to each t, (T, window); padded with the first value."""
     padded = np.concatenate([np.repeat(values[:1], window - 1), values])
     return np.lib.stride_tricks.sliding_window_view(padded, window)
 
 
-def close_with_cash(weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Set the last column to what the names leave, never below 0 by rounding."""
+def fill_with_cash(weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Set the last column to one minus the names, never below 0 by rounding."""
     weights[:, -1] = np.maximum(0.0, 1.0 - weights[:, :-1].sum(axis=1))
     return weights
 
 
 def equal_weights(panel: MarketPanel) -> NDArray[np.float64]:
-    """1/N over the eligible names of each session, (T, N+1), cash last; all cash where none is eligible."""
+    """Equal weights of eligible names, (T, N+1), cash last; all cash if none is eligible."""
     weights = np.zeros((len(panel.sessions), len(panel.symbols) + 1))
     counted = panel.eligible.sum(axis=1, keepdims=True)
     weights[:, :-1] = panel.eligible / np.maximum(counted, 1)
-    return close_with_cash(weights)
+    return fill_with_cash(weights)
 
 
 class EqualWeightAnchor(Component):
@@ -44,12 +43,12 @@ class EqualWeightAnchor(Component):
     kind: Literal["equal_weight"] = "equal_weight"
 
     def weights(self, panel: MarketPanel) -> NDArray[np.float64]:
-        """(T, N+1) weights, cash last; row t uses rows up to t."""
+        """Compute the weights (T, N+1), cash last; row t depends on rows up to t."""
         return equal_weights(panel)
 
 
 class VolatilityTargetAnchor(Component):
-    """1/N scaled down to a volatility target, never above fully invested; the rest is cash.
+    """1/N scaled down to a volatility target, never above gross 1; the rest is cash.
 
     Source: Moreira & Muir (2017), capped at gross 1.
     """
@@ -59,11 +58,11 @@ class VolatilityTargetAnchor(Component):
     window: Annotated[int, Field(ge=2)] = 21  # sessions
 
     def weights(self, panel: MarketPanel) -> NDArray[np.float64]:
-        """(T, N+1) weights, cash last; row t uses rows up to t."""
+        """Compute the weights (T, N+1), cash last; row t depends on rows up to t."""
         weights = equal_weights(panel)
-        realised = trailing(market_returns(panel), self.window).std(axis=1, ddof=1) * np.sqrt(SESSIONS_PER_YEAR)
-        weights[:, :-1] *= np.minimum(1.0, self.volatility / np.maximum(realised, 1e-8))[:, None]
-        return close_with_cash(weights)
+        realized = trailing_windows(market_returns(panel), self.window).std(axis=1, ddof=1) * np.sqrt(SESSIONS_PER_YEAR)
+        weights[:, :-1] *= np.minimum(1.0, self.volatility / np.maximum(realized, 1e-8))[:, None]
+        return fill_with_cash(weights)
 
 
 Anchor = Annotated[EqualWeightAnchor | VolatilityTargetAnchor, Field(discriminator="kind")]

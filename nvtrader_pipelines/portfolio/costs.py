@@ -1,4 +1,4 @@
-"""Costs of trading: a family of models of what a fill takes from equity."""
+"""Trading costs: a family of models of the fraction of equity that a fill costs."""
 
 from collections.abc import Sequence
 from typing import Annotated, Literal, Protocol, Self
@@ -12,24 +12,24 @@ from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.market.panel import MarketPanel
 
 FloatArray = NDArray[np.float64]
-Window = Annotated[int, Field(ge=2, le=252)]  # sessions
+VolatilityWindow = Annotated[int, Field(ge=2, le=252)]  # sessions
 
 
 class CostFunction(Protocol):
-    """Trades (n, N), changes of weight of the names, and the sessions of their fills (n,) to costs (n,)."""
+    """Costs (n,) of trades (n, N), changes of the names' weights, filled at sessions (n,)."""
 
     def __call__(self, trades: FloatArray, filled_at: NDArray[np.int64]) -> FloatArray:
-        """Fractions of equity, never negative; from what was known before the session of the fill."""
+        """Return fractions of equity, never negative, known before the session of the fill."""
         ...
 
 
 def no_cost(trades: FloatArray, filled_at: NDArray[np.int64]) -> FloatArray:  # noqa: ARG001 - one signature
-    """Every trade is free, (n,)."""
+    """Zero cost for every trade, (n,)."""
     return np.zeros(len(trades))
 
 
 def proportional_cost(rate: float) -> CostFunction:
-    """A fraction `rate` of the traded value: the sum of absolute changes of weight, cash excluded."""
+    """Cost of `rate` times the traded value: the sum of absolute changes of weight without cash."""
 
     def proportional(trades: FloatArray, filled_at: NDArray[np.int64]) -> FloatArray:  # noqa: ARG001 - one signature
         costs = np.empty(len(trades))
@@ -49,61 +49,61 @@ def _proportional(trades: FloatArray, rate: float, costs: FloatArray) -> None:
 
 
 class ProportionalCost(Component):
-    """Basis points of the traded value, for every name and session alike."""
+    """Basis points of the traded value, equal for all names and sessions."""
 
     kind: Literal["proportional"] = "proportional"
-    bps: Annotated[float, Field(ge=0.0, le=500.0)] = 10.0  # on the sum of absolute changes from drifted weights
+    bps: Annotated[float, Field(ge=0.0, le=500.0)] = 10.0  # of the sum of absolute changes from drifted weights
 
     def start(self, panel: MarketPanel) -> CostFunction:  # noqa: ARG002 - one signature for the family
-        """The cost on one panel."""
+        """Return the cost function for one panel."""
         return proportional_cost(self.bps * 1e-4)
 
-    def times(self, factor: float) -> Self:
-        """The model whose costs are `factor` times as high."""
+    def scale(self, factor: float) -> Self:
+        """Return the model with costs `factor` times as high."""
         return self.model_copy(update={"bps": factor * self.bps})
 
 
 class VolatilitySpread(Component):
-    """Half the bid-ask spread of each name, a share of its trailing volatility per session.
+    """Half the bid-ask spread of each name, proportional to its trailing volatility.
 
     Source: Wyart, Bouchaud, Kockelkoren, Potters & Vettorazzo (2008), spread proportional to volatility.
     """
 
     kind: Literal["volatility_spread"] = "volatility_spread"
     share: NonNegativeFloat = 0.02  # half-spread over session volatility: 3 basis points at 1.5 % a session
-    window: Window = 21
-    unknown_volatility: PositiveFloat = 0.02  # per session, of a name with fewer than two returns in the window
+    window: VolatilityWindow = 21
+    unknown_volatility: PositiveFloat = 0.02  # per session, for names with fewer than two returns in the window
 
     def start(self, panel: MarketPanel) -> CostFunction:
-        """The cost on one panel; the spreads are computed once."""
-        volatility = volatility_before(panel, self.window, self.unknown_volatility)
+        """Return the cost function for one panel; computes the spreads once."""
+        volatility = trailing_volatility(panel, self.window, self.unknown_volatility)
 
         def half_spreads(trades: FloatArray, filled_at: NDArray[np.int64]) -> FloatArray:
             return self.share * (volatility[filled_at] * np.abs(trades)).sum(axis=1)
 
         return half_spreads
 
-    def times(self, factor: float) -> Self:
-        """The model whose costs are `factor` times as high."""
+    def scale(self, factor: float) -> Self:
+        """Return the model with costs `factor` times as high."""
         return self.model_copy(update={"share": factor * self.share})
 
 
 class SquareRootImpact(Component):
-    """Market impact that grows with the square root of the order: coefficient * volatility * sqrt(order / volume).
+    """Square-root market impact: coefficient * volatility * sqrt(order / volume).
 
     The price of each name moves by `coefficient * sigma * sqrt(participation * |dw|)` against the whole order.
-    Source: Almgren, Thum, Hauptmann & Li (2005); Toth et al. (2011), with a coefficient near one.
+    Source: Almgren, Thum, Hauptmann & Li (2005); Toth et al. (2011), with a coefficient near 1.
     """
 
     kind: Literal["square_root_impact"] = "square_root_impact"
     coefficient: NonNegativeFloat = 1.0
-    participation: NonNegativeFloat = 0.01  # of a name's average daily volume that trading all of the equity would be
-    window: Window = 21
-    unknown_volatility: PositiveFloat = 0.02  # per session, of a name with fewer than two returns in the window
+    participation: NonNegativeFloat = 0.01  # share of a name's average daily volume that the whole equity amounts to
+    window: VolatilityWindow = 21
+    unknown_volatility: PositiveFloat = 0.02  # per session, for names with fewer than two returns in the window
 
     def start(self, panel: MarketPanel) -> CostFunction:
-        """The cost on one panel; the volatilities are computed once."""
-        volatility = volatility_before(panel, self.window, self.unknown_volatility)
+        """Return the cost function for one panel; computes the volatilities once."""
+        volatility = trailing_volatility(panel, self.window, self.unknown_volatility)
 
         def impact(trades: FloatArray, filled_at: NDArray[np.int64]) -> FloatArray:
             size = np.abs(trades)
@@ -112,8 +112,8 @@ class SquareRootImpact(Component):
 
         return impact
 
-    def times(self, factor: float) -> Self:
-        """The model whose costs are `factor` times as high."""
+    def scale(self, factor: float) -> Self:
+        """Return the model with costs `factor` times as high."""
         return self.model_copy(update={"coefficient": factor * self.coefficient})
 
 
@@ -121,7 +121,7 @@ CostModel = Annotated[ProportionalCost | VolatilitySpread | SquareRootImpact, Fi
 
 
 def total_cost(models: Sequence[CostModel], panel: MarketPanel) -> CostFunction:
-    """The sum of the models' costs on one panel."""
+    """Return the sum of the models' costs for one panel."""
     functions = [model.start(panel) for model in models]
 
     def total(trades: FloatArray, filled_at: NDArray[np.int64]) -> FloatArray:
@@ -133,16 +133,16 @@ def total_cost(models: Sequence[CostModel], panel: MarketPanel) -> CostFunction:
     return functions[0] if len(functions) == 1 else total
 
 
-def volatility_before(panel: MarketPanel, window: int, unknown: float) -> FloatArray:
-    """Volatility per session of each name over the last `window` sessions before each, (T, N) (ddof 1).
+def trailing_volatility(panel: MarketPanel, window: int, unknown: float) -> FloatArray:
+    """Volatility (ddof 1) of each name over the `window` sessions before each, (T, N).
 
-    Only sessions on which the name had a price count; with fewer than two it is `unknown`.
+    Only sessions with a price count; `unknown` if there are fewer than two.
     """
     n_sessions = len(panel.sessions)
     before = np.zeros((window, len(panel.symbols)))
     known = np.concatenate([before, panel.tradable])
     returns = np.concatenate([before, panel.close_returns]) * known
-    pasts = [slice(lag, lag + n_sessions) for lag in range(window)]  # each session's past, the oldest first
+    pasts = [slice(lag, lag + n_sessions) for lag in range(window)]  # each session's past, oldest first
     n_known = sum((known[past] for past in pasts), start=np.zeros((n_sessions, 1)))
     mean = sum((returns[past] for past in pasts), start=np.zeros((n_sessions, 1))) / np.maximum(n_known, 1.0)
     squares = sum((known[past] * (returns[past] - mean) ** 2 for past in pasts), start=np.zeros((n_sessions, 1)))

@@ -1,4 +1,4 @@
-"""Long-only, fully invested portfolios from past returns: the optimizers behind the classic baselines."""
+"""Long-only, fully invested portfolios from past returns, for the classic baselines."""
 
 import hashlib
 from collections.abc import Callable
@@ -17,11 +17,11 @@ Solver = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
 
 class NoSolutionError(ValueError):
-    """The optimizer found no portfolio for these returns."""
+    """Failure of the optimizer to find a portfolio for the returns."""
 
 
 def minimum_variance_weights(returns: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Weights (N,) of least variance for past simple returns (S, N), with shrunk covariance.
+    """Minimum-variance weights (N,) for past simple returns (S, N), with shrunk covariance.
 
     Raises:
         NoSolutionError: if the optimizer fails.
@@ -39,17 +39,18 @@ def minimum_variance_weights(returns: NDArray[np.float64]) -> NDArray[np.float64
         optimizer.fit(np.ascontiguousarray(window))  # sums round by memory layout
         return np.asarray(optimizer.weights_, dtype=np.float64)
 
-    return _remembered("minimum_variance", solve, returns)
+    return _solve_cached("minimum_variance", solve, returns)
 
 
 def mean_cvar_weights(returns: NDArray[np.float64], confidence_level: float = 0.95) -> NDArray[np.float64]:
-    """Weights (N,) of highest mean less CVaR, both per period, for equally likely simple returns (S, N).
+    """Weights (N,) that maximize mean less CVaR of equally likely simple returns (S, N).
 
-    Where the optimum is not unique, it is the vertex the simplex ends at: equal returns give equal weights.
+    If the optimum is not unique, the result is the vertex where the simplex algorithm stops: equal returns give equal
+    weights.
 
     Raises:
         NoSolutionError: if the optimum is not certified.
-        ValueError: if the returns are not finite or the tail holds less than one of them.
+        ValueError: if the returns are not finite or the tail holds less than one return.
 
     Source: Rockafellar & Uryasev (2000), risk aversion 1.
     """
@@ -59,27 +60,27 @@ def mean_cvar_weights(returns: NDArray[np.float64], confidence_level: float = 0.
         optimizer = MeanCvar(names, objective=Objective(confidence_level=confidence_level, risk_aversion=1.0))
         return optimizer.solve(window, expected_returns=window.mean(axis=0)).weights
 
-    return _remembered(f"mean_cvar {confidence_level!r}", solve, returns)
+    return _solve_cached(f"mean_cvar {confidence_level!r}", solve, returns)
 
 
-_weights: dict[tuple[str, bytes], NDArray[np.float64]] = {}  # a few hundred windows a run, 160 bytes each
+_cached_weights: dict[tuple[str, bytes], NDArray[np.float64]] = {}  # a few hundred windows per run, 160 bytes each
 
 
-def _remembered(objective: str, solve: Solver, returns: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The solver's weights; experiments on one market ask for the same windows again, 3 to 40 ms each."""
+def _solve_cached(objective: str, solve: Solver, returns: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Solve or return cached weights: experiments repeat windows, 3 to 40 ms each."""
     key = objective, hashlib.sha256(repr(returns.shape).encode() + returns.tobytes()).digest()
-    if key not in _weights:
-        _weights[key] = _cleaned(solve, returns)
-    return _weights[key].copy()
+    if key not in _cached_weights:
+        _cached_weights[key] = _solve_cleanly(solve, returns)
+    return _cached_weights[key].copy()
 
 
 def _shrunk_prior() -> EmpiricalPrior:
-    """Sample means, and a covariance that is positive definite even for names that move as one."""
+    """Sample means with a covariance that is positive definite even for identical names."""
     return EmpiricalPrior(covariance_estimator=LedoitWolf())
 
 
-def _cleaned(solve: Solver, returns: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The solver's weights without its rounding: none negative, sum exactly scaled to 1."""
+def _solve_cleanly(solve: Solver, returns: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Solve, and remove the solver's rounding: weights are not negative and sum to 1."""
     if returns.ndim != 2 or len(returns) < 2 or not np.isfinite(returns).all():
         raise ValueError(f"needs finite returns (sessions, names) over two sessions or more, got {returns.shape}")
     if returns.shape[1] == 1:
@@ -88,6 +89,6 @@ def _cleaned(solve: Solver, returns: NDArray[np.float64]) -> NDArray[np.float64]
         weights = np.maximum(solve(returns), 0.0)
     except (OptimizationError, MeanCvarError) as failure:
         raise NoSolutionError(
-            f"no portfolio of {returns.shape[1]} names solves for the last {len(returns)} returns: {failure}"
+            f"no optimal portfolio of {returns.shape[1]} names for the last {len(returns)} returns: {failure}"
         ) from failure
     return weights / weights.sum()

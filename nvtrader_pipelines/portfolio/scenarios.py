@@ -1,4 +1,4 @@
-"""Scenarios: a family of generators of what the next sessions may bring, from what past sessions brought."""
+"""Scenarios: a family of generators of future returns from past returns."""
 
 from typing import Annotated, Literal
 
@@ -9,38 +9,38 @@ from pydantic import Field
 from nvtrader_pipelines.components.component import Component
 
 FloatArray = NDArray[np.float64]
-Count = Annotated[int, Field(ge=500, le=50_000)]
+ScenarioCount = Annotated[int, Field(ge=500, le=50_000)]
 Horizon = Annotated[int, Field(ge=1, le=60)]
-IN_CACHE = 32_000  # numbers worked on at a time, 256 KB: the temporaries stay in the second-level cache
+BLOCK_SIZE = 32_000  # numbers per block, 256 KB: temporaries stay in the second-level cache
 Bandwidth = Literal["scott"] | Annotated[float, Field(gt=0.0, le=10.0)]  # in standard deviations
 
 
 class CommonRandomNumbers:
-    """Stands in for a generator and gives every draw of one size the very same numbers.
+    """Generator that gives every draw of one size the same numbers.
 
-    Whatever differs between two draws then is not luck: trials that change anything but the scenarios see the same
-    scenarios. Windows that slide or grow meet the same normals through nearly the same covariance, so their kernel
-    noise stays; the sessions drawn are the same places of the window, which slide with it. The numbers depend on seed
-    and size alone; those of the last size are kept, since at 400 names the normals take longer than everything else.
+    Differences between two draws are then not due to chance: trials that change anything but the scenarios see the same
+    scenarios. Windows that slide or grow combine the same normals with nearly the same covariance, so their kernel
+    noise stays; the drawn positions in the window are the same, too. The numbers depend on seed and size alone. The
+    numbers of the last size are cached, since at 400 names drawing normals takes longer than everything else.
 
     Source: Glasserman (2003), section 4.2, on common random numbers.
     """
 
     def __init__(self, seed: int) -> None:
-        """`seed` is one for all trials that are compared."""
+        """Use one `seed` for all trials that are compared."""
         self.seed = seed
         self._uniforms = self._normals = np.empty(0)
 
     def random(self, size: tuple[int, ...]) -> FloatArray:
-        """Uniform numbers in [0, 1), read-only."""
+        """Draw uniform numbers in [0, 1), read-only."""
         if self._uniforms.shape != size:
-            self._uniforms = _read_only(np.random.default_rng((self.seed, 0, *size)).random(size))
+            self._uniforms = _freeze(np.random.default_rng((self.seed, 0, *size)).random(size))
         return self._uniforms
 
     def standard_normal(self, size: tuple[int, ...]) -> FloatArray:
-        """Standard normal numbers, read-only."""
+        """Draw standard normal numbers, read-only."""
         if self._normals.shape != size:
-            self._normals = _read_only(np.random.default_rng((self.seed, 1, *size)).standard_normal(size))
+            self._normals = _freeze(np.random.default_rng((self.seed, 1, *size)).standard_normal(size))
         return self._normals
 
 
@@ -48,130 +48,131 @@ RandomNumbers = np.random.Generator | CommonRandomNumbers
 
 
 class KernelDensity(Component):
-    """Sessions drawn at random and smoothed by a Gaussian kernel that keeps mean and covariance.
+    """Sessions drawn and smoothed by a Gaussian kernel that preserves mean and covariance.
 
     Each session is x = mean + (past - mean + bandwidth * noise) / sqrt(1 + bandwidth**2) in log returns, with noise of
     the full covariance C of the past (over T): x has exactly its mean and C. The sessions of a horizon h are
     independent, so their sum has mean h * mean and covariance h * C, whatever the bandwidth; the noise of all of them
-    is one normal of covariance h * bandwidth**2 * C. What is kept are moments of log returns; compounded to simple
-    returns, they change as the shape of the distribution does.
+    is one normal of covariance h * bandwidth**2 * C. The moments preserved are those of log returns; those of
+    the simple returns also depend on the shape of the distribution.
 
-    Source: Silverman (1986), section 6.4.1; Silverman & Young (1987), the smoothed bootstrap with variance kept.
+    Source: Silverman (1986), section 6.4.1; Silverman & Young (1987), the smoothed bootstrap with preserved variance.
     """
 
     kind: Literal["kde"] = "kde"
-    n_scenarios: Count = 5000
+    n_scenarios: ScenarioCount = 5000
     horizon: Horizon = 1  # sessions
-    bandwidth: Bandwidth = "scott"  # of the kernel over that of the past; scott is T ** (-1 / (N + 4))
+    bandwidth: Bandwidth = "scott"  # of the kernel, relative to the past; scott is T ** (-1 / (N + 4))
 
     def draw(self, returns: FloatArray, generator: RandomNumbers) -> FloatArray:
-        """Simple returns over the horizon (S, N), from past simple session returns (T, N).
+        """Draw simple returns over the horizon (S, N) from past simple session returns (T, N).
 
         Raises:
             ValueError: if the returns are not finite, not above -1, or fewer than two sessions.
         """
         logs = _log_returns(returns)
-        width = _width(self.bandwidth, logs)
+        width = _bandwidth(self.bandwidth, logs)
         mean, centered = logs.mean(axis=0), logs - logs.mean(axis=0)
         shrink = 1.0 / np.sqrt(1.0 + width**2)
-        noise = shrink * width * _root(centered)
-        return _smoothed(mean + shrink * centered, noise, self.n_scenarios, self.horizon, generator)
+        noise = shrink * width * _square_root(centered)
+        return _draw_smoothed(mean + shrink * centered, noise, self.n_scenarios, self.horizon, generator)
 
 
 class PlainKernelDensity(Component):
-    """Sessions drawn at random from a Gaussian kernel density, which is wider than the past by 1 + bandwidth**2.
+    """Sessions drawn from a plain Gaussian kernel density, wider than the past.
 
-    The kernel has bandwidth**2 times the sample covariance (over T - 1) of the log returns; the sessions of a horizon
-    are independent. Losses grow with the deviation: by 16 % at 8 names, 504 sessions and Scott's bandwidth.
+    The variance is 1 + bandwidth**2 times the past's. The kernel has bandwidth**2 times the sample covariance (over T -
+    1) of the log returns; the sessions of a horizon are independent. Losses grow with the deviation: by 16 % at 8
+    names, 504 sessions and Scott's bandwidth.
 
     Source: Scott (1992), section 6; the density of scipy.stats.gaussian_kde.
     """
 
     kind: Literal["plain_kde"] = "plain_kde"
-    n_scenarios: Count = 5000
+    n_scenarios: ScenarioCount = 5000
     horizon: Horizon = 1  # sessions
-    bandwidth: Bandwidth = "scott"  # of the kernel over that of the past; scott is T ** (-1 / (N + 4))
+    bandwidth: Bandwidth = "scott"  # of the kernel, relative to the past; scott is T ** (-1 / (N + 4))
 
     def draw(self, returns: FloatArray, generator: RandomNumbers) -> FloatArray:
-        """Simple returns over the horizon (S, N), from past simple session returns (T, N).
+        """Draw simple returns over the horizon (S, N) from past simple session returns (T, N).
 
         Raises:
             ValueError: if the returns are not finite, not above -1, or fewer than two sessions.
         """
         logs = _log_returns(returns)
         sample = np.sqrt(len(logs) / (len(logs) - 1.0))
-        noise = _width(self.bandwidth, logs) * sample * _root(logs - logs.mean(axis=0))
-        return _smoothed(logs, noise, self.n_scenarios, self.horizon, generator)
+        noise = _bandwidth(self.bandwidth, logs) * sample * _square_root(logs - logs.mean(axis=0))
+        return _draw_smoothed(logs, noise, self.n_scenarios, self.horizon, generator)
 
 
 class Historical(Component):
-    """Every stretch of `horizon` past sessions once, overlapping, the oldest first: T - horizon + 1 scenarios."""
+    """All T - horizon + 1 overlapping stretches of `horizon` past sessions, oldest first."""
 
     kind: Literal["historical"] = "historical"
     horizon: Horizon = 1  # sessions
 
     def draw(self, returns: FloatArray, generator: RandomNumbers) -> FloatArray:  # noqa: ARG002 - one signature
-        """Simple returns over the horizon (T - horizon + 1, N), from past simple session returns (T, N).
+        """Compute returns over the horizon (T - horizon + 1, N) from past session returns (T, N).
 
         Raises:
             ValueError: if the returns are not finite, not above -1, or fewer than two sessions or the horizon.
         """
-        return np.expm1(_stretches(_log_returns(returns), self.horizon))
+        return np.expm1(_stretch_returns(_log_returns(returns), self.horizon))
 
 
 class BlockBootstrap(Component):
     """Stretches of `horizon` consecutive past sessions, drawn at random with replacement.
 
-    Dependence between sessions is kept within the horizon. A long horizon leaves few that do not overlap: 504 sessions
-    hold eight of 60.
+    Dependence between sessions is preserved within the horizon. A long horizon leaves few stretches without overlap:
+    504 sessions hold eight of 60.
 
-    Source: Kuensch (1989), moving blocks, one a scenario.
+    Source: Kuensch (1989), moving blocks, one per scenario.
     """
 
     kind: Literal["block_bootstrap"] = "block_bootstrap"
-    n_scenarios: Count = 5000
+    n_scenarios: ScenarioCount = 5000
     horizon: Horizon = 1  # sessions
 
     def draw(self, returns: FloatArray, generator: RandomNumbers) -> FloatArray:
-        """Simple returns over the horizon (S, N), from past simple session returns (T, N).
+        """Draw simple returns over the horizon (S, N) from past simple session returns (T, N).
 
         Raises:
             ValueError: if the returns are not finite, not above -1, or fewer than two sessions or the horizon.
         """
-        possible = np.expm1(_stretches(_log_returns(returns), self.horizon))
+        possible = np.expm1(_stretch_returns(_log_returns(returns), self.horizon))
         return possible.take(_positions(generator.random((self.n_scenarios,)), len(possible)), axis=0)
 
 
 class StationaryBootstrap(Component):
-    """Past sessions in blocks of random length, the first session following the last.
+    """Past sessions in blocks of random length, drawn circularly.
 
-    At each session a new block begins with probability 1 / mean_block, so lengths are geometric, and each session of a
-    scenario is as likely to be any of the past.
+    At each session a new block begins with probability 1 / mean_block, so block lengths are geometric, and each session
+    of a scenario is equally likely to be any past session.
 
     Source: Politis & Romano (1994).
     """
 
     kind: Literal["stationary_bootstrap"] = "stationary_bootstrap"
-    n_scenarios: Count = 5000
+    n_scenarios: ScenarioCount = 5000
     horizon: Horizon = 1  # sessions
     mean_block: Annotated[float, Field(ge=1.0, le=252.0)] = 10.0  # sessions
 
     def draw(self, returns: FloatArray, generator: RandomNumbers) -> FloatArray:
-        """Simple returns over the horizon (S, N), from past simple session returns (T, N).
+        """Draw simple returns over the horizon (S, N) from past simple session returns (T, N).
 
         Raises:
             ValueError: if the returns are not finite, not above -1, or fewer than two sessions.
         """
         logs = _log_returns(returns)
-        return _compounded(logs, self.sessions(len(logs), generator))
+        return _compound(logs, self.sessions(len(logs), generator))
 
     def sessions(self, n_sessions: int, generator: RandomNumbers) -> NDArray[np.int64]:
-        """Positions of the past sessions that each scenario consists of, in order, (horizon, S)."""
+        """Draw the positions of each scenario's past sessions, in order, (horizon, S)."""
         uniforms = generator.random((self.horizon, self.n_scenarios))
         drawn = np.empty(uniforms.shape, dtype=np.int64)
         drawn[0] = _positions(uniforms[0], n_sessions)
         for session in range(1, self.horizon):
-            jump = uniforms[session] * self.mean_block  # below 1 a block begins, and then it is uniform itself
+            jump = uniforms[session] * self.mean_block  # below 1 a block begins, and jump is uniform
             following = drawn[session - 1] + 1
             following[following == n_sessions] = 0
             drawn[session] = np.where(jump < 1.0, _positions(jump, n_sessions), following)
@@ -187,8 +188,7 @@ def _log_returns(returns: FloatArray) -> FloatArray:
     found = np.ascontiguousarray(returns, dtype=np.float64)  # sums round by memory layout
     if found.ndim != 2 or found.shape[0] < 2 or found.shape[1] < 1:
         raise ValueError(
-            f"scenarios need past returns (sessions, names) of at least two sessions and one name, but got shape "
-            f"{found.shape}; lengthen the history"
+            f"past returns need shape (T, N) with T of at least 2 and N of at least 1, but have {found.shape}"
         )
     missing = np.argwhere(~np.isfinite(found))
     if len(missing):
@@ -205,17 +205,17 @@ def _log_returns(returns: FloatArray) -> FloatArray:
     return np.log1p(found)
 
 
-def _width(bandwidth: float | str, logs: FloatArray) -> float:
+def _bandwidth(bandwidth: float | str, logs: FloatArray) -> float:
     n_sessions, n_names = logs.shape
     return n_sessions ** (-1.0 / (n_names + 4)) if isinstance(bandwidth, str) else bandwidth
 
 
-def _root(centered: FloatArray) -> FloatArray:
-    """A, (min(T, N), N), with A'A the covariance: the triangle of the deviations themselves.
+def _square_root(centered: FloatArray) -> FloatArray:
+    """Return A (min(T, N), N) with A'A the covariance, by QR of the deviations.
 
-    Nothing is inverted and no covariance is squared up first, so names that repeat each other, never move or outnumber
-    the sessions need no jitter; with few sessions there are fewer normals to draw, too. The signs of its rows are
-    free; fixed like those of a Cholesky factor, a little other past gives a little other noise.
+    Nothing is inverted and the covariance is never formed, so identical or constant names, or more names than sessions,
+    need no jitter; few sessions also need fewer normals. The signs of its rows are fixed like those of a Cholesky
+    factor, so that a small change of the past is a small change of the noise.
     """
     triangle = np.linalg.qr(centered, mode="r")
     signs = np.where(np.diag(triangle) < 0.0, -1.0, 1.0)
@@ -223,25 +223,28 @@ def _root(centered: FloatArray) -> FloatArray:
 
 
 def _positions(uniforms: FloatArray, n_sessions: int) -> NDArray[np.int64]:
-    """Positions below n_sessions; the product of a uniform number below 1 never rounds up to n_sessions."""
+    """Map uniform numbers to positions; the product never rounds up to n_sessions."""
     return (uniforms * n_sessions).astype(np.int64)
 
 
-def _smoothed(
+def _draw_smoothed(
     logs: FloatArray, noise: FloatArray, n_scenarios: int, horizon: int, generator: RandomNumbers
 ) -> FloatArray:
     drawn = _positions(generator.random((horizon, n_scenarios)), len(logs))
     normals = generator.standard_normal((n_scenarios, len(noise)))
-    return _compounded(logs, drawn, (normals, np.sqrt(horizon) * noise))
+    return _compound(logs, drawn, (normals, np.sqrt(horizon) * noise))
 
 
-def _compounded(
+def _compound(
     logs: FloatArray, drawn: NDArray[np.int64], smoothing: tuple[FloatArray, FloatArray] | None = None
 ) -> FloatArray:
-    """Simple returns (S, N) of the drawn sessions (horizon, S), and of normals (S, K) times noise (K, N)."""
+    """Compound drawn sessions (horizon, S), plus smoothing, to simple returns (S, N).
+
+    Smoothing is normals (S, K) times noise (K, N).
+    """
     n_scenarios, n_names = drawn.shape[1], logs.shape[1]
     totals = np.zeros((n_scenarios, n_names))
-    step = max(1, IN_CACHE // n_names)
+    step = max(1, BLOCK_SIZE // n_names)
     buffer = np.empty((min(step, n_scenarios), n_names))
     for start in range(0, n_scenarios, step):
         part = slice(start, start + step)
@@ -254,16 +257,16 @@ def _compounded(
     return totals
 
 
-def _stretches(logs: FloatArray, horizon: int) -> FloatArray:
-    """Log returns over each stretch of `horizon` sessions, (T - horizon + 1, N)."""
+def _stretch_returns(logs: FloatArray, horizon: int) -> FloatArray:
+    """Sum log returns over each stretch of `horizon` sessions, (T - horizon + 1, N)."""
     if horizon > len(logs):
         raise ValueError(
-            f"a horizon of {horizon} sessions needs at least as many past ones, but there are {len(logs)}; shorten the "
+            f"the history must have at least the {horizon} sessions of the horizon, but has {len(logs)}; shorten the "
             "horizon or lengthen the history"
         )
     return np.lib.stride_tricks.sliding_window_view(logs, horizon, axis=0).sum(axis=-1)
 
 
-def _read_only(numbers: FloatArray) -> FloatArray:
+def _freeze(numbers: FloatArray) -> FloatArray:
     numbers.flags.writeable = False
     return numbers

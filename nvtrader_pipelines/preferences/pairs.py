@@ -9,27 +9,30 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from nvtrader_pipelines.components.columns import Column, TableSchema
 from nvtrader_pipelines.components.component import canonical_json
+from nvtrader_pipelines.components.ids import ID_LENGTH
 from nvtrader_pipelines.envs.dynamics import FillTiming, Legs, hold, holding_period, market_legs, resolve_fill
 from nvtrader_pipelines.market.panel import MarketPanel
+from nvtrader_pipelines.portfolio.cash import CASH
 from nvtrader_pipelines.portfolio.costs import CostFunction, CostModel, total_cost
 
 TIE = 1e-12  # outcomes this close, as fractions, prefer neither
 
-PREFERENCE_PAIR = {
-    "pair_id": pl.String,
-    "session": pl.Date,
-    "outcome_session": pl.Date,
-    "chosen": pl.String,
-    "rejected": pl.String,
-    "symbols": pl.List(pl.String),
-    "chosen_weights": pl.List(pl.Float64),
-    "rejected_weights": pl.List(pl.Float64),
-    "chosen_outcome": pl.Float64,
-    "rejected_outcome": pl.Float64,
-    "margin": pl.Float64,
-    "holdout": pl.Boolean,
-}
+PREFERENCE_PAIR = TableSchema(
+    Column("pair_id", pl.String, "identity of the pair"),
+    Column("session", pl.Date, "session of the decision"),
+    Column("outcome_session", pl.Date, "session at which the outcome is known"),
+    Column("chosen", pl.String, "account whose weights did better"),
+    Column("rejected", pl.String, "account whose weights did worse"),
+    Column("symbols", pl.List(pl.String), "names in the order of the weights, cash last"),
+    Column("chosen_weights", pl.List(pl.Float64), "the better weights"),
+    Column("rejected_weights", pl.List(pl.Float64), "the worse weights"),
+    Column("chosen_outcome", pl.Float64, "return over five sessions net of cost"),
+    Column("rejected_outcome", pl.Float64, "return over five sessions net of cost"),
+    Column("margin", pl.Float64, "difference of the outcomes"),
+    Column("holdout", pl.Boolean, "never to be trained on: the last 20 % by time"),
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +103,7 @@ def preference_pairs(
 
 
 def _require_symbols(action_logs: pl.DataFrame, panel: MarketPanel) -> None:
-    expected = [*panel.symbols, "cash"]
+    expected = [*panel.symbols, CASH]
     for symbols in action_logs["symbols"].unique().to_list():
         if symbols != expected:
             raise ValueError(f"the action log holds {symbols}, but the panel of {panel.source!r} has {expected}")
@@ -168,12 +171,12 @@ def _row(market: _Market, decided_at: int, better: _Side, worse: _Side) -> tuple
     content = f"{session}|{market.horizon}|{market.fill}|{costs}|{better[1]}|{worse[1]}".encode()
     digest = hashlib.sha256(content + better[2].tobytes() + worse[2].tobytes())
     return (
-        digest.hexdigest()[:16],
+        digest.hexdigest()[:ID_LENGTH],
         session.item(),
         outcome_session.item(),
         better[1],
         worse[1],
-        [*panel.symbols, "cash"],
+        [*panel.symbols, CASH],
         better[2].tolist(),
         worse[2].tolist(),
         better[0],

@@ -8,18 +8,14 @@ from typing import Annotated
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
+from nvtrader_pipelines.components.ids import ID_LENGTH
 from nvtrader_pipelines.execution.audit import AuditEvent, event_id
 from nvtrader_pipelines.experiments.identity import run_code
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef, SealedRun
 from nvtrader_pipelines.promotion.verification import require_usable, sealed_run
-from nvtrader_pipelines.storage.audit_log import JsonlAudit
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import locked, write_atomically
-from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
-from nvtrader_pipelines.storage.ledger import Ledger
-from nvtrader_pipelines.storage.panels import Panels
-from nvtrader_pipelines.storage.policy_library import PolicyLibrary
+from nvtrader_pipelines.storage.store import Store
 
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 RunId = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
@@ -74,7 +70,7 @@ class ActivePolicy(BaseModel):
         )
 
 
-def read_active(home: Home) -> ActivePolicy | None:
+def read_active(store: Store) -> ActivePolicy | None:
     """The policy that trades; None where none was ever activated.
 
     An activation that was killed before its audit event gets it here, so nobody acts on one that is not audited.
@@ -83,29 +79,27 @@ def read_active(home: Home) -> ActivePolicy | None:
         StorageError: if the pointer cannot be read, is damaged or has unknown fields, the audit cannot be read, or the
             pointer is gone or otherwise not what the last activation that the audit has wrote.
     """
-    if not _pending(home).exists():
+    if not _pending(store).exists():
         with contextlib.suppress(StorageError):  # another process may be activating: see when it has ended
-            return _audited(home)
-    with locked(_lock(home)):
-        _finish(home)
-        return _audited(home)
+            return _audited(store)
+    with locked(_lock(store)):
+        _finish(store)
+        return _audited(store)
 
 
-def last_activation(home: Home) -> str | None:
+def last_activation(store: Store) -> str | None:
     """The event of the last activation that came about, though its pointer may be damaged since; None before any.
 
     Raises:
         StorageError: if the audit cannot be read, or not be written after a kill.
     """
-    with locked(_lock(home)):
-        _finish(home)
-    events = JsonlAudit(home).events()
+    with locked(_lock(store)):
+        _finish(store)
+    events = store.audit.events()
     return next((each.event_id for each in reversed(events) if each.kind == "promoted"), None)
 
 
-def activate(
-    lake: Warehouse, ledger: Ledger, ref: PolicyRef, by: str, reason: str, clock: Callable[[], datetime]
-) -> ActivePolicy:
+def activate(store: Store, ref: PolicyRef, by: str, reason: str, clock: Callable[[], datetime]) -> ActivePolicy:
     """Make a policy the one that decides from the next close on; the one that trades already stays as it is.
 
     Everything is checked before anything is written: where this raises, the policy that traded before still does.
@@ -115,11 +109,10 @@ def activate(
             missing or changed, they do not open on the market as it is now, its limits are looser than the desk's, or
             the audit cannot be read.
     """
-    home = lake.home
-    run = sealed_run(lake, ledger, ref)
-    symbols = require_usable(Panels(lake), ledger, run, ref.policy)
-    with locked(_lock(home)):
-        before = _before(home)
+    run = sealed_run(store, ref)
+    symbols = require_usable(store, run, ref.policy)
+    with locked(_lock(store)):
+        before = _before(store)
         if before is not None and (before.ref, before.sha256) == (PolicyRef(run.run_id, ref.policy), run.sha256):
             return before
         active = ActivePolicy(
@@ -138,46 +131,46 @@ def activate(
             previous_run_id=before.run_id if before else None,
             previous_policy=before.policy if before else None,
         )
-        JsonlAudit(home).events()  # an audit that cannot be read stops here
+        store.audit.events()  # an audit that cannot be read stops here
         content = (active.model_dump_json(indent=1) + "\n").encode()
-        write_atomically(_pending(home), content)  # until the event is kept: who reads makes good a kill in between
-        write_atomically(home.active_policy, content)
-        _finish(home)
+        write_atomically(_pending(store), content)  # until the event is kept: who reads makes good a kill in between
+        write_atomically(store.home.active_policy, content)
+        _finish(store)
     return active
 
 
-def _before(home: Home) -> ActivePolicy | None:
+def _before(store: Store) -> ActivePolicy | None:
     """What trades until now, audited; None where that cannot be told, which a new activation makes good."""
     try:
-        _finish(home)
-        return _audited(home)
+        _finish(store)
+        return _audited(store)
     except StorageError:
         return None
 
 
-def _finish(home: Home) -> None:
+def _finish(store: Store) -> None:
     """Keep the event of the pointer, which may be there already, if it is the one that an activation was to write."""
-    if not _pending(home).exists():  # no activation was killed
+    if not _pending(store).exists():  # no activation was killed
         return
-    active, to_write = None, _pending(home).read_bytes()
+    active, to_write = None, _pending(store).read_bytes()
     with contextlib.suppress(StorageError):  # no activation wrote a damaged one: who reads it next is told
-        active = _read(home.active_policy)
-    if active is not None and home.active_policy.read_bytes() == to_write:
-        JsonlAudit(home).append([active.event])
-    _settled(home)
+        active = _read(store.home.active_policy)
+    if active is not None and store.home.active_policy.read_bytes() == to_write:
+        store.audit.append([active.event])
+    _settled(store)
 
 
-def _audited(home: Home) -> ActivePolicy | None:
+def _audited(store: Store) -> ActivePolicy | None:
     """The pointer, whose every field is that of the last activation in the audit; None where neither has any."""
-    active = _read(home.active_policy)
-    activations = {each.event_id: each for each in JsonlAudit(home).events() if each.kind == "promoted"}
+    active = _read(store.home.active_policy)
+    activations = {each.event_id: each for each in store.audit.events() if each.kind == "promoted"}
     last = next(reversed(activations.values()), None)
     kept = activations.get(active.event.event_id) if active else None
     if kept == last == (active.event if active else None):
         return active
     raise StorageError(
-        f"{home.active_policy} is not what an activation wrote: {_difference(active, kept, last)}; nothing trades "
-        "until a policy is activated again, which replaces it: `nvtrader policies activate`"
+        f"{store.home.active_policy} is not what an activation wrote: {_difference(active, kept, last)}; nothing "
+        "trades until a policy is activated again, which replaces it: `nvtrader policies activate`"
     )
 
 
@@ -215,29 +208,30 @@ def _reason(error: OSError | ValidationError) -> str:
     return f"{'.'.join(map(str, first['loc'])) or 'the file'}: {first['msg']}"
 
 
-def _pending(home: Home) -> Path:
+def _pending(store: Store) -> Path:
     """The pointer that an activation is about to write; there while that may lack its audit event."""
-    return home.runtime / ".active_policy.pending"
+    return store.home.runtime / ".active_policy.pending"
 
 
-def _settled(home: Home) -> None:
-    _pending(home).unlink(missing_ok=True)
+def _settled(store: Store) -> None:
+    _pending(store).unlink(missing_ok=True)
 
 
-def _lock(home: Home) -> Path:
-    return home.runtime / ".active_policy.lock"
+def _lock(store: Store) -> Path:
+    return store.home.runtime / ".active_policy.lock"
 
 
-def sealed_of(home: Home, active: ActivePolicy) -> SealedRun:
+def sealed_of(store: Store, active: ActivePolicy) -> SealedRun:
     """The run of the active policy, whose manifest is the one that was activated.
 
     Raises:
         StorageError: if it is not sealed any more, or anything in its manifest that decides is another.
     """
-    run = PolicyLibrary(home).sealed(active.partition_key, active.run_id)
+    run = store.policies.sealed(active.partition_key, active.run_id)
     if run.sha256 != active.sha256:
         raise StorageError(
-            f"run {run.run_id} of {run.partition_key} was activated with a manifest of digest {active.sha256[:16]}, "
-            f"but that is now {run.sha256[:16]}; restore its files, or activate a policy again"
+            f"run {run.run_id} of {run.partition_key} was activated with a manifest of digest "
+            f"{active.sha256[:ID_LENGTH]}, but that is now {run.sha256[:ID_LENGTH]}; restore its "
+            "files, or activate a policy again"
         )
     return run

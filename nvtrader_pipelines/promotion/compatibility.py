@@ -6,20 +6,20 @@ from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.policies.archive import PolicyCard, read_card
 from nvtrader_pipelines.policies.learned import require_same_market
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.panels import Panels
 from nvtrader_pipelines.storage.policy_library import PolicyLibrary
+from nvtrader_pipelines.storage.store import Store
 
 
-def require_market(panels: Panels, spec: ExperimentSpec, run: SealedRun, policy: str) -> MarketPanel:
+def require_market(store: Store, spec: ExperimentSpec, run: SealedRun, policy: str) -> MarketPanel:
     """The market as it is now, of the names and features that a run's policies, all of them still there, know.
 
     Raises:
         StorageError: if it is another, or a file is missing or changed.
     """
-    library = PolicyLibrary(panels.lake.home)
+    library = store.policies
     library.require_untampered(run)
     try:
-        panel = panels.of(spec.market)
+        panel = store.panels.of(spec.market)
         require_same_market(_any_card(library, run), panel)
     except ValueError as error:  # what does not make a panel, and policies of another one
         raise cannot_trade(run, policy, error) from error

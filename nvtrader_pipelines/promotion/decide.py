@@ -8,6 +8,7 @@ from datetime import datetime
 import polars as pl
 from pydantic import ValidationError
 
+from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef, SealedRun
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.portfolio.costs import CostModel
@@ -18,31 +19,26 @@ from nvtrader_pipelines.promotion.library import named_policy
 from nvtrader_pipelines.promotion.log import Decision, PromotionRow, claimed, keep, lock_of, settle
 from nvtrader_pipelines.promotion.recency import trades_until
 from nvtrader_pipelines.promotion.verification import other_code, require_usable, sealed_run
-from nvtrader_pipelines.storage.audit_log import JsonlAudit
 from nvtrader_pipelines.storage.documents import read_document
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import is_given, locked
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
-from nvtrader_pipelines.storage.ledger import Ledger
-from nvtrader_pipelines.storage.panels import Panels
 from nvtrader_pipelines.storage.specs import explained
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.table import to_frame
 from nvtrader_pipelines.storage.tables import ACTIVE_POLICY, EQUITY_CURVES, RUNS, VALIDATION
 
 Clock = Callable[[], datetime]
-SHORT = 8  # digits of a run's id in a sentence
 
 
-def consider(lake: Warehouse, ledger: Ledger, policy: str, by: str, clock: Clock) -> PromotionRow:
+def consider(store: Store, policy: str, by: str, clock: Clock) -> PromotionRow:
     """Ask the gate whether a policy shall trade; where it says yes, it decides from the next close on.
 
     The answer is a row, yes or no; what is said again of the same two policies is the same row. The policy that trades
     already is not asked about.
 
     Args:
-        lake: the tables.
-        ledger: the runs.
+        store: where policies, runs and tables are.
         policy: as `policy_cards.named_policy` takes it: an experiment, its version, or the begin of a run's id.
         by: who asks.
         clock: gives UTC.
@@ -51,16 +47,16 @@ def consider(lake: Warehouse, ledger: Ledger, policy: str, by: str, clock: Clock
         StorageError: if there is no such policy, the pointer or the gate's settings are damaged, or the audit cannot
             be read.
     """
-    return _decide(lake, ledger, policy, ("gate", by, ""), clock)
+    return _decide(store, policy, ("gate", by, ""), clock)
 
 
-def decide(lake: Warehouse, ledger: Ledger, policy: str, by: str, reason: str, clock: Clock) -> PromotionRow:
+def decide(store: Store, policy: str, by: str, reason: str, clock: Clock) -> PromotionRow:
     """Make a policy the one that trades because a person says so; what the gate says is heard and kept.
 
     Raises:
         StorageError: as `consider` and `active_policy.activate`; the policy that traded before then still does.
     """
-    return _decide(lake, ledger, policy, ("person", by, reason), clock)
+    return _decide(store, policy, ("person", by, reason), clock)
 
 
 def read_gate(home: Home) -> PromotionGate:
@@ -80,18 +76,18 @@ def read_gate(home: Home) -> PromotionGate:
 
 def called(ref: PolicyRef) -> str:
     """A policy as a sentence calls it."""
-    return f"{ref.policy} (run {ref.run_id[:SHORT]})"
+    return f"{ref.policy} (run {short_id(ref.run_id)})"
 
 
 def by_hand(ref: PolicyRef) -> str:
     """The command by which a person lets a policy trade that the gate did not promote."""
     _, slash, seed = ref.policy.partition("/")
-    return f"`nvtrader policies activate {ref.run_id[:SHORT]}{slash}{seed} --reason WHY`"
+    return f"`nvtrader policies activate {short_id(ref.run_id)}{slash}{seed} --reason WHY`"
 
 
-def mirror_active(lake: Warehouse) -> None:
+def mirror_active(store: Store) -> None:
     """Write every activation of the audit as rows."""
-    active = read_active(lake.home)
+    active = read_active(store)
     rows = [
         {
             **event.model_dump(include={"event_id", "run_id", "policy", "spec_hash", "by", "reason"}),
@@ -100,29 +96,28 @@ def mirror_active(lake: Warehouse) -> None:
             "activated_at": event.at,
             "active": active is not None and event.event_id == active.event.event_id,
         }
-        for event in JsonlAudit(lake.home).events()
+        for event in store.audit.events()
         if event.kind == "promoted"
     ]
-    lake.replace(ACTIVE_POLICY, to_frame(ACTIVE_POLICY, rows), {})
+    store.tables.replace(ACTIVE_POLICY, to_frame(ACTIVE_POLICY, rows), {})
 
 
-def _decide(lake: Warehouse, ledger: Ledger, policy: str, who: tuple[Decision, str, str], clock: Clock) -> PromotionRow:
+def _decide(store: Store, policy: str, who: tuple[Decision, str, str], clock: Clock) -> PromotionRow:
     """The answer, kept and carried out."""
     decision, by, reason = who
-    ref, gate = named_policy(lake, ledger, policy), read_gate(lake.home)
-    run = sealed_run(lake, ledger, ref)
-    with locked(lock_of(lake.home)):
-        settle(lake)
-        active = _trading(lake.home, replaceable=decision == "person")
+    ref, gate = named_policy(store, policy), read_gate(store.home)
+    run = sealed_run(store, ref)
+    with locked(lock_of(store.home)):
+        settle(store)
+        active = _trading(store, replaceable=decision == "person")
         late = None
         trades_already = active is not None and (active.ref, active.sha256) == (ref, run.sha256)
         if trades_already:
             said = GateVerdict(passed=False, sentence=f"{called(ref)} is the policy that trades already")
         else:
-            panels = Panels(lake)
-            unusable = _usable(panels, ledger, run, ref, decision) or other_code(run.code_version)
-            said = _refused(ref, unusable) if unusable else _verdict(lake, ledger, ref, active, gate)
-            late = _too_late(panels, ledger, run) if said.passed or decision == "person" else None
+            unusable = _usable(store, run, ref, decision) or other_code(run.code_version)
+            said = _refused(ref, unusable) if unusable else _verdict(store, ref, active, gate)
+            late = _too_late(store, run) if said.passed or decision == "person" else None
             said = _held_back(said, late) if said.passed and late else said
         row = PromotionRow(
             decision=decision,
@@ -139,27 +134,27 @@ def _decide(lake: Warehouse, ledger: Ledger, policy: str, who: tuple[Decision, s
             considered_at=clock(),
             warning="; ".join(filter(None, (other_code(run.code_version), late))) or None,
         )
-        return row if trades_already else _carry_out(lake, ledger, row, clock)
+        return row if trades_already else _carry_out(store, row, clock)
 
 
-def _trading(home: Home, *, replaceable: bool) -> ActivePolicy | None:
+def _trading(store: Store, *, replaceable: bool) -> ActivePolicy | None:
     """The policy that trades; a pointer that is damaged counts as none where a person replaces it."""
     try:
-        return read_active(home)
+        return read_active(store)
     except StorageError:
         if replaceable:
             return None
         raise
 
 
-def _usable(panels: Panels, ledger: Ledger, run: SealedRun, ref: PolicyRef, decision: Decision) -> str | None:
+def _usable(store: Store, run: SealedRun, ref: PolicyRef, decision: Decision) -> str | None:
     """Why a policy cannot trade, where the gate decides.
 
     Raises:
         StorageError: the same, where a person does: nobody may activate it.
     """
     try:
-        require_usable(panels, ledger, run, ref.policy)
+        require_usable(store, run, ref.policy)
     except StorageError as error:
         if decision == "person":
             raise
@@ -167,9 +162,12 @@ def _usable(panels: Panels, ledger: Ledger, run: SealedRun, ref: PolicyRef, deci
     return None
 
 
-def _too_late(panels: Panels, ledger: Ledger, run: SealedRun) -> str | None:
+def _too_late(store: Store, run: SealedRun) -> str | None:
     """Why only a replay could begin with a policy, whose tests are too old; None where an account could today."""
-    tested_to, last = run.as_parent.window[1], panels.of(ledger.read(run.partition_key).market).sessions[-1].item()
+    tested_to, last = (
+        run.as_parent.window[1],
+        store.panels.of(store.ledger.read(run.partition_key).market).sessions[-1].item(),
+    )
     until = trades_until(tested_to)
     if last < until:
         return None
@@ -185,26 +183,24 @@ def _held_back(said: GateVerdict, why: str) -> GateVerdict:
     return dataclasses.replace(said, passed=False, sentence=sentence)
 
 
-def _verdict(
-    lake: Warehouse, ledger: Ledger, ref: PolicyRef, active: ActivePolicy | None, gate: PromotionGate
-) -> GateVerdict:
+def _verdict(store: Store, ref: PolicyRef, active: ActivePolicy | None, gate: PromotionGate) -> GateVerdict:
     """What the gate says; what was not tested, or has no sound figures, does not pass it."""
     try:
-        candidate = _track_record(lake, ledger, ref)
-        trading = _of_active(lake, ledger, active.ref) if active else None
-        return gate.judge(candidate, trading, _deflated(lake, ref))
+        candidate = _track_record(store, ref)
+        trading = _of_active(store, active.ref) if active else None
+        return gate.judge(candidate, trading, _deflated(store, ref))
     except (StorageError, ValueError) as error:
         return _refused(ref, error)
 
 
-def _of_active(lake: Warehouse, ledger: Ledger, ref: PolicyRef) -> TrackRecord:
+def _of_active(store: Store, ref: PolicyRef) -> TrackRecord:
     """The track record of the policy that trades.
 
     Raises:
         StorageError: if there is none that a candidate can be held against.
     """
     try:
-        return _track_record(lake, ledger, ref)
+        return _track_record(store, ref)
     except (StorageError, ValueError) as error:
         raise StorageError(
             f"it cannot be held against {called(ref)}, which is active: {error}; while that lasts only a person "
@@ -216,18 +212,18 @@ def _refused(ref: PolicyRef, why: object) -> GateVerdict:
     return GateVerdict(passed=False, sentence=f"{called(ref)} is not promoted: {why}")
 
 
-def _carry_out(lake: Warehouse, ledger: Ledger, row: PromotionRow, clock: Clock) -> PromotionRow:
+def _carry_out(store: Store, row: PromotionRow, clock: Clock) -> PromotionRow:
     """Keep the answer and act on it; what a kill stopped in between, the next attempt does."""
     if not row.activated:
-        return keep(lake, row)
+        return keep(store, row)
     why = row.verdict.sentence if row.decision == "gate" else row.reason
-    with claimed(lake, row) as kept:
-        activate(lake, ledger, row.candidate, row.by, why, clock)
-    mirror_active(lake)
+    with claimed(store, row) as kept:
+        activate(store, row.candidate, row.by, why, clock)
+    mirror_active(store)
     return kept
 
 
-def _track_record(lake: Warehouse, ledger: Ledger, ref: PolicyRef) -> TrackRecord:
+def _track_record(store: Store, ref: PolicyRef) -> TrackRecord:
     """A policy's account and the baselines of its run.
 
     Raises:
@@ -235,12 +231,16 @@ def _track_record(lake: Warehouse, ledger: Ledger, ref: PolicyRef) -> TrackRecor
         OtherCodeError: if its experiment means something else to this code.
         ValueError: if its figures are not those of a track record.
     """
-    found = ledger.run(ref.run_id)
-    spec = ledger.read(found.partition_key)
+    found = store.ledger.run(ref.run_id)
+    spec = store.ledger.read(found.partition_key)
     columns = ["policy", "kind", "session", "net_return"]
-    rows = lake.read(EQUITY_CURVES, {"spec_hash": [spec.spec_hash], "run_id": [ref.run_id]}, columns).sort("session")
+    rows = store.tables.read(EQUITY_CURVES, {"spec_hash": [spec.spec_hash], "run_id": [ref.run_id]}, columns).sort(
+        "session"
+    )
     own = rows.filter(pl.col("policy") == ref.policy, pl.col("kind") != "baseline")
-    if own.is_empty() or lake.read(RUNS, {"run_id": [ref.run_id]}, ["run_id"]).is_empty():  # it is a run's last row
+    if (
+        own.is_empty() or store.tables.read(RUNS, {"run_id": [ref.run_id]}, ["run_id"]).is_empty()
+    ):  # it is a run's last row
         raise StorageError(f"{called(ref)} was not tested to the end; `nvtrader experiments run {spec.name}` judges it")
     baselines = rows.filter(pl.col("kind") == "baseline").partition_by("policy", as_dict=True, maintain_order=True)
     return TrackRecord(
@@ -267,11 +267,11 @@ def _worded(model: CostModel) -> str:
     return f"{model.kind.replace('_', ' ')} ({', '.join(settings)})"
 
 
-def _deflated(lake: Warehouse, ref: PolicyRef) -> float | None:
+def _deflated(store: Store, ref: PolicyRef) -> float | None:
     """The active deflated Sharpe ratio over the best baseline; of single seeds it is not known."""
     if "/" in ref.policy:
         return None
-    rows = lake.read(VALIDATION).filter(
+    rows = store.tables.read(VALIDATION).filter(
         pl.col("run_id") == ref.run_id, pl.col("period") == PERIOD, pl.col("against") == "best_baseline"
     )
     return rows["deflated_sharpe"][0] if len(rows) else None

@@ -6,6 +6,8 @@ from typing import Any
 
 import polars as pl
 
+from nvtrader_pipelines.components.ids import short_id
+
 LEAST_DEFLATED = 0.95  # active deflated Sharpe ratio below which luck explains it as well; our choice
 MOST_OVERFITTING = 0.5  # the best in sample is then no better than the median out of sample
 ACTIVE = {"best_baseline": "its best baseline", "anchor": "its own anchor"}  # never returns over zero
@@ -18,7 +20,6 @@ FINDINGS = {
     "passed": pl.Boolean,
     "sentence": pl.String,
 }
-SHORT = 8  # digits of a run's id
 DEFLATED, OVERFITTING = "active deflated Sharpe ratio", "probability of overfitting"
 
 
@@ -68,7 +69,7 @@ def told(value: float, limit: float) -> str:
 
 def _deflated(row: Mapping[str, Any]) -> Finding:
     value, over = row["deflated_sharpe"], ACTIVE[row["against"]]
-    run = f"{row['source']}: {row['experiment']} (run {row['run_id'][:SHORT]}), the best ranked of {_trials(row)},"
+    run = f"{row['source']}: {row['experiment']} (run {short_id(row['run_id'])}), the best ranked of {_trials(row)},"
     if value is None:
         said = f"{run} has no active deflated Sharpe ratio over {over}, it cannot be computed: {row['note']}"
         return Finding(DEFLATED, row["source"], row["against"], None, passed=False, sentence=said)

@@ -12,7 +12,8 @@ from pydantic import Field, NonNegativeInt
 from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.evaluation.active import NO_ACTIVE_SPREAD
 from nvtrader_pipelines.evaluation.intervals import SharpeIntervals
-from nvtrader_pipelines.evaluation.statistics import PERIODS_PER_YEAR, sharpe_ratio, varies
+from nvtrader_pipelines.evaluation.statistics import sharpe_ratio, varies
+from nvtrader_pipelines.market.calendar import SESSIONS_PER_YEAR
 from nvtrader_pipelines.promotion.findings import LEAST_DEFLATED, told
 
 FloatArray = NDArray[np.float64]
@@ -114,7 +115,7 @@ class PromotionGate(Component):
     """
 
     intervals: SharpeIntervals = SharpeIntervals()  # two-sided, of the paired Sharpe difference
-    least_sessions: int = Field(default=PERIODS_PER_YEAR, ge=2)  # that both were tested on
+    least_sessions: int = Field(default=SESSIONS_PER_YEAR, ge=2)  # that both were tested on
     require_deflated: bool = False  # also an active deflated Sharpe ratio of .95, which is shown in any case
     seed: NonNegativeInt = 0  # of the bootstrap
 

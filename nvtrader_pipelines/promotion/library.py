@@ -12,10 +12,7 @@ from nvtrader_pipelines.promotion.findings import PERIOD
 from nvtrader_pipelines.promotion.recency import told_until
 from nvtrader_pipelines.promotion.verification import other_code, policies_of, require_fit, require_usable, sealed_run
 from nvtrader_pipelines.storage.errors import OtherCodeError, StorageError
-from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
-from nvtrader_pipelines.storage.ledger import Ledger
-from nvtrader_pipelines.storage.panels import Panels
-from nvtrader_pipelines.storage.policy_library import PolicyLibrary
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EVALUATIONS, VALIDATION
 
 Row = dict[str, Any]
@@ -77,18 +74,18 @@ class Library:
     active: ActivePolicy | None  # which one trades; None where none does, or nobody can tell
 
 
-def library_of(lake: Warehouse, ledger: Ledger, *, seeds: bool = False) -> Library:
+def library_of(store: Store, *, seeds: bool = False) -> Library:
     """The experiments' own policies, and those of single seeds where asked for.
 
     Of each it is told whether its files, limits and market fit; only `card_of` opens the networks.
     """
-    library, reader = PolicyLibrary(lake.home), _Reader.of(lake, ledger)
+    library, reader = store.policies, _Reader.of(store)
     cards, problems, active = [], [], None
     try:
-        active = read_active(lake.home)
+        active = read_active(store)
     except StorageError as error:
         problems.append(str(error))
-    trained = ledger.runs().filter(pl.col("parent_run_id").is_null())
+    trained = store.ledger.runs().filter(pl.col("parent_run_id").is_null())
     for partition_key, run_id in trained.select("partition_key", "run_id").iter_rows():
         if not library.is_sealed(partition_key, run_id):
             continue
@@ -97,24 +94,24 @@ def library_of(lake: Warehouse, ledger: Ledger, *, seeds: bool = False) -> Libra
         except StorageError as error:
             problems.append(str(error))
             continue
-        obstacle = _obstacle(require_fit, reader.panels, ledger, run, run.experiment)
+        obstacle = _obstacle(require_fit, store, run, run.experiment)
         named = policies_of(run) if seeds else [run.experiment]
         cards += [reader.card(run, policy, active, obstacle) for policy in named]
     return Library(tuple(cards), tuple(problems), active)
 
 
-def card_of(lake: Warehouse, ledger: Ledger, ref: PolicyRef) -> LibraryCard:
+def card_of(store: Store, ref: PolicyRef) -> LibraryCard:
     """The card of one policy, opened on the market as it is now.
 
     Raises:
         StorageError: if there is no such policy, or the pointer to the active one is damaged.
     """
-    run, reader = sealed_run(lake, ledger, ref), _Reader.of(lake, ledger)
-    obstacle = _obstacle(require_usable, reader.panels, ledger, run, ref.policy)
-    return reader.card(run, ref.policy, read_active(lake.home), obstacle)
+    run, reader = sealed_run(store, ref), _Reader.of(store)
+    obstacle = _obstacle(require_usable, store, run, ref.policy)
+    return reader.card(run, ref.policy, read_active(store), obstacle)
 
 
-def named_policy(lake: Warehouse, ledger: Ledger, text: str) -> PolicyRef:
+def named_policy(store: Store, text: str) -> PolicyRef:
     """The policy meant by an experiment, one of its versions or the begin of a run's id, with /seed-<k> or without.
 
     Of an experiment or version it is of the run begun last of those whose policies are all trained.
@@ -123,29 +120,29 @@ def named_policy(lake: Warehouse, ledger: Ledger, text: str) -> PolicyRef:
         StorageError: if there is none, or several ids begin so.
     """
     name, slash, seed = text.partition("/")
-    runs, library = ledger.runs().filter(pl.col("parent_run_id").is_null()), PolicyLibrary(lake.home)
+    runs, library = store.ledger.runs().filter(pl.col("parent_run_id").is_null()), store.policies
     named = runs.filter((pl.col("partition_key") == name) | pl.col("partition_key").str.starts_with(f"{name}@"))
     sealed = [pair for pair in named.select("partition_key", "run_id").iter_rows() if library.is_sealed(*pair)]
     if len(named) and not sealed:
         raise StorageError(
             f"{name} has no policies that are all trained; `nvtrader experiments run {name.partition('@')[0]}`"
         )
-    if not sealed and not (name and ledger.runs()["run_id"].str.starts_with(name).any()):
+    if not sealed and not (name and store.ledger.runs()["run_id"].str.starts_with(name).any()):
         raise StorageError(
             f"no run's id begins with {name!r}, and no experiment of that name was run; see `nvtrader policies`"
         )
     if not sealed:
-        found = ledger.find_run(name)
+        found = store.ledger.find_run(name)
         sealed = [(found.partition_key, found.parent_run_id or found.run_id)]
     partition_key, run_id = sealed[0]
     return PolicyRef(run_id, f"{partition_key.partition('@')[0]}{slash}{seed}")
 
 
 def _obstacle(
-    check: Callable[[Panels, Ledger, SealedRun, str], object], panels: Panels, ledger: Ledger, run: SealedRun, who: str
+    check: Callable[[Store, SealedRun, str], object], store: Store, run: SealedRun, who: str
 ) -> StorageError | None:
     try:
-        check(panels, ledger, run, who)
+        check(store, run, who)
     except StorageError as error:
         return error
     return None
@@ -155,19 +152,19 @@ def _obstacle(
 class _Reader:
     """The tables that cards are made of, each read once."""
 
-    panels: Panels
+    store: Store
     verdicts: pl.DataFrame
     validation: pl.DataFrame
     versions: pl.DataFrame
 
     @classmethod
-    def of(cls, lake: Warehouse, ledger: Ledger) -> Self:
+    def of(cls, store: Store) -> Self:
         """What there is in a home."""
-        verdicts = lake.read(EVALUATIONS).filter(
+        verdicts = store.tables.read(EVALUATIONS).filter(
             (pl.col("period") == PERIOD) | pl.col("period").str.starts_with("from_")
         )
         active = (pl.col("period") == PERIOD) & (pl.col("against") == "best_baseline")
-        return cls(Panels(lake), verdicts, lake.read(VALIDATION).filter(active), ledger.versions())
+        return cls(store, verdicts, store.tables.read(VALIDATION).filter(active), store.ledger.versions())
 
     def card(
         self, run: SealedRun, policy: str, active: ActivePolicy | None, obstacle: StorageError | None
@@ -200,13 +197,13 @@ class _Reader:
             warnings=run.warnings,
             active=active is not None and active.ref == ref,
             other_code=other_code(run.code_version),
-            may_trade=told_until(self.panels, active) if active is not None and active.ref == ref else None,
+            may_trade=told_until(self.store, active) if active is not None and active.ref == ref else None,
             outdated=isinstance(obstacle, OtherCodeError),
             obstacle=str(obstacle) if obstacle else None,
         )
 
     def _files(self, run: SealedRun, seeds: set[int]) -> tuple[Row, ...]:
-        broken = set(PolicyLibrary(self.panels.lake.home).tampered(run)["file"])
+        broken = set(self.store.policies.tampered(run)["file"])
         return tuple(
             {"file": name, "sha256": digest, "matches": name not in broken}
             for name, digest in run.policies.items()

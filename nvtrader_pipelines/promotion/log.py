@@ -19,9 +19,9 @@ from nvtrader_pipelines.promotion.gate import GateVerdict, PromotionGate
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import locked, write_atomically
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.table import to_frame
-from nvtrader_pipelines.storage.tables import PROMOTIONS
+from nvtrader_pipelines.storage.tables import PROMOTION_DECISIONS
 
 Decision = Literal["gate", "person"]
 OF_THE_MOMENT = ("considered_at", "by")
@@ -99,40 +99,40 @@ class PromotionRow:
         }
 
 
-def promotions(lake: Warehouse) -> pl.DataFrame:
+def promotions(store: Store) -> pl.DataFrame:
     """Every answer that was ever given, once the row of an activation that died is put right.
 
     Raises:
         StorageError: if an activation died and nobody can tell whether it came about, as the audit cannot be read.
     """
-    if _claim(lake.home).exists():
-        with locked(lock_of(lake.home)):
-            settle(lake)
-    return lake.read(PROMOTIONS)
+    if _claim(store.home).exists():
+        with locked(lock_of(store.home)):
+            settle(store)
+    return store.tables.read(PROMOTION_DECISIONS)
 
 
-def promotions_of(lake: Warehouse, ref: PolicyRef) -> pl.DataFrame:
+def promotions_of(store: Store, ref: PolicyRef) -> pl.DataFrame:
     """What the gate ever said of a policy, the last first.
 
     Raises:
         StorageError: as `promotions`.
     """
-    return promotions(lake).filter(run_id=ref.run_id, policy=ref.policy).sort("considered_at", descending=True)
+    return promotions(store).filter(run_id=ref.run_id, policy=ref.policy).sort("considered_at", descending=True)
 
 
-def keep(lake: Warehouse, row: PromotionRow) -> PromotionRow:
+def keep(store: Store, row: PromotionRow) -> PromotionRow:
     """Write the answer, unless it is kept already; then as it was given first."""
     key = {"promotion_id": [row.promotion_id]}
-    new, known = to_frame(PROMOTIONS, [row.row()]), lake.read(PROMOTIONS, key)
+    new, known = to_frame(PROMOTION_DECISIONS, [row.row()]), store.tables.read(PROMOTION_DECISIONS, key)
     if known.drop(OF_THE_MOMENT).equals(new.drop(OF_THE_MOMENT)):
         by, at = known.select("by", "considered_at").row(0)
         return dataclasses.replace(row, by=by, considered_at=at)
-    lake.replace(PROMOTIONS, new, key)
+    store.tables.replace(PROMOTION_DECISIONS, new, key)
     return row
 
 
 @contextlib.contextmanager
-def claimed(lake: Warehouse, row: PromotionRow) -> Iterator[PromotionRow]:
+def claimed(store: Store, row: PromotionRow) -> Iterator[PromotionRow]:
     """Keep an answer while it is acted on; if that fails the row says so, after a kill once the next one looks.
 
     The caller holds `lock_of`.
@@ -140,31 +140,31 @@ def claimed(lake: Warehouse, row: PromotionRow) -> Iterator[PromotionRow]:
     Raises:
         StorageError: if the audit cannot be read; then nothing is kept.
     """
-    claim = f"{row.promotion_id} {last_activation(lake.home) or ''}\n"
-    write_atomically(_claim(lake.home), claim.encode())
+    claim = f"{row.promotion_id} {last_activation(store) or ''}\n"
+    write_atomically(_claim(store.home), claim.encode())
     try:
-        yield keep(lake, row)
+        yield keep(store, row)
     except Exception:
         with contextlib.suppress(OSError, StorageError):  # what failed first is told; the next one who looks settles
-            settle(lake)
+            settle(store)
         raise
-    _claim(lake.home).unlink()
+    _claim(store.home).unlink()
 
 
-def settle(lake: Warehouse) -> None:
+def settle(store: Store) -> None:
     """Put the row of an activation right that died before it came about; the caller holds `lock_of`.
 
     Raises:
         StorageError: as `promotions`.
     """
-    if not _claim(lake.home).exists():
+    if not _claim(store.home).exists():
         return
-    promotion_id, _, before = _claim(lake.home).read_text().strip().partition(" ")
-    if last_activation(lake.home) == (before or None):
+    promotion_id, _, before = _claim(store.home).read_text().strip().partition(" ")
+    if last_activation(store) == (before or None):
         key = {"promotion_id": [promotion_id]}
-        rows = lake.read(PROMOTIONS, key)
-        lake.replace(PROMOTIONS, rows.with_columns(activated=pl.lit(value=False)), key)
-    _claim(lake.home).unlink()
+        rows = store.tables.read(PROMOTION_DECISIONS, key)
+        store.tables.replace(PROMOTION_DECISIONS, rows.with_columns(activated=pl.lit(value=False)), key)
+    _claim(store.home).unlink()
 
 
 def lock_of(home: Home) -> Path:

@@ -8,9 +8,7 @@ from nvtrader_pipelines.market.calendar import sessions
 from nvtrader_pipelines.promotion.active_policy import ActivePolicy, sealed_of
 from nvtrader_pipelines.promotion.compatibility import require_market
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
-from nvtrader_pipelines.storage.ledger import Ledger
-from nvtrader_pipelines.storage.panels import Panels
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EVALUATIONS
 
 
@@ -19,13 +17,12 @@ def trades_until(tested_to: date) -> date:
     return sessions(tested_to + timedelta(days=1), tested_to + timedelta(days=2 * RECENT))[RECENT - 1].item()
 
 
-def told_until(panels: Panels, active: ActivePolicy) -> str:
+def told_until(store: Store, active: ActivePolicy) -> str:
     """Until which session the active policy may trade, in words, or why it may not at all; no network is opened."""
-    home = panels.lake.home
     try:
-        run = sealed_of(home, active)
-        require_evaluation(panels.lake, active)
-        require_market(panels, Ledger.open(home).read(active.partition_key), run, active.policy)
+        run = sealed_of(store, active)
+        require_evaluation(store, active)
+        require_market(store, store.ledger.read(active.partition_key), run, active.policy)
     except StorageError as error:
         return f"not at all: {error}"
     tested_to = run.as_parent.window[1]
@@ -38,14 +35,14 @@ def told_until(panels: Panels, active: ActivePolicy) -> str:
 RECENT = 126  # sessions from the last one tested to the first that a policy trades on an account
 
 
-def require_evaluation(lake: Warehouse, active: ActivePolicy) -> None:
+def require_evaluation(store: Store, active: ActivePolicy) -> None:
     """Refuse a policy that was never tested.
 
     Raises:
         StorageError: if its tests have no Sharpe ratio.
     """
     where = {"spec_hash": [active.spec_hash], "run_id": [active.run_id]}
-    tested = lake.read(EVALUATIONS, where, ["policy", "sharpe"]).filter(pl.col("policy") == active.policy)
+    tested = store.tables.read(EVALUATIONS, where, ["policy", "sharpe"]).filter(pl.col("policy") == active.policy)
     if not tested.filter(pl.col("sharpe").is_finite() & (pl.col("sharpe") != 0.0)).height:
         name = active.partition_key.partition("@")[0]
         raise StorageError(

@@ -8,22 +8,19 @@ from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.promotion.compatibility import cannot_trade, require_market
 from nvtrader_pipelines.storage.compliance import read_limits, require_no_looser
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
-from nvtrader_pipelines.storage.ledger import Ledger
-from nvtrader_pipelines.storage.panels import Panels
-from nvtrader_pipelines.storage.policy_library import PolicyLibrary
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import RUNS
 
 OF_THE_LEDGER = ("spec_hash", "partition_key", "source", "panel_digest", "code_version", "seeds", "parent_run_id")
 
 
-def sealed_run(lake: Warehouse, ledger: Ledger, ref: PolicyRef) -> SealedRun:
+def sealed_run(store: Store, ref: PolicyRef) -> SealedRun:
     """The sealed run of a policy.
 
     Raises:
         StorageError: if there is no such run, it is not sealed, or has no account of that name.
     """
-    found, library = ledger.find_run(ref.run_id), PolicyLibrary(lake.home)
+    found, library = store.ledger.find_run(ref.run_id), store.policies
     run_id = found.parent_run_id or found.run_id
     if not library.is_sealed(found.partition_key, run_id):
         name = found.partition_key.partition("@")[0]
@@ -54,51 +51,51 @@ def policies_of(run: SealedRun) -> list[str]:
     return [run.experiment, *seeds]
 
 
-def require_usable(panels: Panels, ledger: Ledger, run: SealedRun, policy: str) -> tuple[str, ...]:
+def require_usable(store: Store, run: SealedRun, policy: str) -> tuple[str, ...]:
     """Refuse a sealed run whose policies cannot trade on the market as it is now; the names they trade.
 
     Raises:
         StorageError: as `activate`.
     """
-    spec, panel = require_fit(panels, ledger, run, policy)
+    spec, panel = require_fit(store, run, policy)
     try:
-        archives = PolicyLibrary(panels.lake.home).read_run(run)
+        archives = store.policies.read_run(run)
         deploy(spec, panel, run.as_parent, archives, run.chosen, run.thresholds, policy)
     except ValueError as error:
         raise cannot_trade(run, policy, error) from error
     return panel.symbols
 
 
-def require_fit(panels: Panels, ledger: Ledger, run: SealedRun, policy: str) -> tuple[ExperimentSpec, MarketPanel]:
+def require_fit(store: Store, run: SealedRun, policy: str) -> tuple[ExperimentSpec, MarketPanel]:
     """What can be told without opening every policy: the experiment, and the market as it is now, that it fits.
 
     Raises:
         StorageError: as `activate`, but for what only opening the networks shows.
         OtherCodeError: if the experiment means something else to this code.
     """
-    spec = ledger.read(run.partition_key)
+    spec = store.ledger.read(run.partition_key)
     if run.as_parent.validation_only:
         raise StorageError(
             f"{policy} of run {run.run_id} is for validation only: some of its policies were trained on what came "
             "after their tests; train the experiment with the walk_forward or the holdout splitter, and activate that"
         )
-    require_no_looser(spec.pipeline.risk_limits, read_limits(panels.lake.home))
-    _require_as_recorded(panels.lake, ledger, run)
-    return spec, require_market(panels, spec, run, policy)
+    require_no_looser(spec.pipeline.risk_limits, read_limits(store.home))
+    _require_as_recorded(store, run)
+    return spec, require_market(store, spec, run, policy)
 
 
-def _require_as_recorded(lake: Warehouse, ledger: Ledger, run: SealedRun) -> None:
+def _require_as_recorded(store: Store, run: SealedRun) -> None:
     """Refuse a manifest that says of its run what the ledger or the verdict do not."""
-    known = dict(ledger.policies(run.run_id).select("file", "sha256").iter_rows())
+    known = dict(store.ledger.policies(run.run_id).select("file", "sha256").iter_rows())
     if not known:
         raise _unknown(run, "policies")
-    begun = ledger.run(run.run_id)
+    begun = store.ledger.run(run.run_id)
     differ = [name for name in OF_THE_LEDGER if getattr(begun, name) != getattr(run, name)]
     if (begun.window_first, begun.window_last) != run.as_parent.window:
         differ.append("test windows")
     if known != run.policies:
         differ.append("policies")
-    judged = lake.read(RUNS, {"run_id": [run.run_id]}, ["policies_sha256"])["policies_sha256"]
+    judged = store.tables.read(RUNS, {"run_id": [run.run_id]}, ["policies_sha256"])["policies_sha256"]
     digests = {"sealed": begun.policies_sha256, "judged": judged[0] if len(judged) else None}
     if not any(digests.values()):
         raise _unknown(run, "digest of the manifest")
@@ -109,7 +106,7 @@ def _require_as_recorded(lake: Warehouse, ledger: Ledger, run: SealedRun) -> Non
         raise StorageError(
             f"the manifest of run {run.run_id} is not what was recorded of it: it has other "
             f"{', '.join(name.replace('_', ' ') for name in differ)}; restore the folder "
-            f"{PolicyLibrary(lake.home).folder(run.partition_key, run.run_id)}, or remove it and train again"
+            f"{store.policies.folder(run.partition_key, run.run_id)}, or remove it and train again"
         )
 
 

@@ -9,9 +9,9 @@ from nvtrader_pipelines.runs.planning import has_panel
 from nvtrader_pipelines.runs.tables import walk_forward_runs
 from nvtrader_pipelines.storage.files import write_atomically
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 from nvtrader_pipelines.storage.landing import fingerprint
 from nvtrader_pipelines.storage.specs import read_market
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import MARKET_PANEL
 
 
@@ -24,22 +24,24 @@ def market_state(home: Home) -> str:
     return hashlib.sha256(content.encode()).hexdigest()
 
 
-def market_is_current(lake: Warehouse) -> bool:
+def market_is_current(store: Store) -> bool:
     """Whether the market was last built from what is there now."""
-    marker = lake.home.warehouse / "market.json"
+    marker = store.home.warehouse / "market.json"
     return (
-        marker.exists() and json.loads(marker.read_bytes()).get("state") == market_state(lake.home) and has_panel(lake)
+        marker.exists()
+        and json.loads(marker.read_bytes()).get("state") == market_state(store.home)
+        and has_panel(store)
     )
 
 
-def contest_state(lake: Warehouse) -> str:
+def contest_state(store: Store) -> str:
     """A digest of what competes: the completed runs as last tested, the entrants' files, the market, the code."""
-    runs = walk_forward_runs(lake, ["run_id", "finished_at"]).sort("run_id")
-    panels = lake.read(MARKET_PANEL, columns=["source", "digest"]).sort("source")
+    runs = walk_forward_runs(store, ["run_id", "finished_at"]).sort("run_id")
+    panels = store.tables.read(MARKET_PANEL, columns=["source", "digest"]).sort("source")
     state = hashlib.sha256(json.dumps([runs.rows(), panels.rows(), scoring_code()], default=str).encode())
-    for path in sorted(path for path in lake.home.entrants.rglob("*") if path.is_file()):
+    for path in sorted(path for path in store.home.entrants.rglob("*") if path.is_file()):
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
-        state.update(f"{path.relative_to(lake.home.entrants)}|{digest}\n".encode())
+        state.update(f"{path.relative_to(store.home.entrants)}|{digest}\n".encode())
     return state.hexdigest()[:32]
 
 

@@ -5,39 +5,39 @@ from datetime import date
 
 import polars as pl
 
+from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.experiments.identity import run_code
 from nvtrader_pipelines.experiments.plan import RunPlan
 from nvtrader_pipelines.experiments.replay import forward_plan, replay_plan
 from nvtrader_pipelines.experiments.sealed_run import SealedRun
 from nvtrader_pipelines.runs.tables import walk_forward_runs
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
-from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.medallion import pinned_snapshots, read_panel
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import MARKET_PANEL, REGIME_EVALUATION, STRESS, Table
 
 AFTER_THE_VERDICT = (REGIME_EVALUATION, STRESS)  # of a run: they may be missing where its verdict is there
 
 
-def read_plan(lake: Warehouse, partition_key: str, snapshot_ids: dict[str, int] | None = None) -> RunPlan:
+def read_plan(store: Store, partition_key: str, snapshot_ids: dict[str, int] | None = None) -> RunPlan:
     """The run of a registered experiment on the pinned market, or on the market at given snapshots.
 
     Raises:
         StorageError: if the experiment is not registered, or its market has no panel.
         ValueError: if the bars do not make a panel, or no fold fits.
     """
-    spec = Ledger.open(lake.home).read(partition_key)
-    panel = read_panel(lake, spec.market.source, spec.market.symbols, spec.market.max_gap, snapshot_ids)
+    spec = store.ledger.read(partition_key)
+    panel = read_panel(store.tables, spec.market.source, spec.market.symbols, spec.market.max_gap, snapshot_ids)
     return RunPlan.of(spec, panel)
 
 
-def reopen_plan(lake: Warehouse, run: SealedRun) -> RunPlan:
+def reopen_plan(store: Store, run: SealedRun) -> RunPlan:
     """The plan of a sealed run, on the snapshots it was trained on.
 
     Raises:
         StorageError: if the panel read now is not the one it was trained on.
     """
-    plan = read_plan(lake, run.partition_key, run.snapshot_ids)
+    plan = read_plan(store, run.partition_key, run.snapshot_ids)
     if plan.run_id != run.run_id:
         raise StorageError(
             f"the policies of {run.partition_key} were trained as run {run.run_id}, but its spec, market snapshots and "
@@ -47,7 +47,7 @@ def reopen_plan(lake: Warehouse, run: SealedRun) -> RunPlan:
 
 
 def read_replay(
-    lake: Warehouse,
+    store: Store,
     parent: SealedRun,
     window: tuple[date, date] | None = None,
     snapshot_ids: dict[str, int] | None = None,
@@ -58,46 +58,48 @@ def read_replay(
         StorageError: if the experiment is not registered, or the market has no panel or not these snapshots any more.
         ValueError: if the window holds sessions its policies were trained on, or none.
     """
-    spec = Ledger.open(lake.home).read(parent.partition_key)
-    panel = read_panel(lake, spec.market.source, spec.market.symbols, spec.market.max_gap, snapshot_ids)
+    spec = store.ledger.read(parent.partition_key)
+    panel = read_panel(store.tables, spec.market.source, spec.market.symbols, spec.market.max_gap, snapshot_ids)
     plan = replay_plan(spec, panel, parent.as_parent, window)
     if snapshot_ids == parent.snapshot_ids and plan.panel_digest != parent.panel_digest:
         raise StorageError(
-            f"run {parent.run_id} was trained on the market {parent.panel_digest[:8]}, but its snapshots give "
-            f"{plan.panel_digest[:8]} by this version's code; replay it with the version {parent.code_version}"
+            f"run {parent.run_id} was trained on the market {short_id(parent.panel_digest)}, but its snapshots give "
+            f"{short_id(plan.panel_digest)} by this version's code; replay it with the version {parent.code_version}"
         )
     return plan
 
 
-def read_forward(lake: Warehouse, parent: SealedRun) -> RunPlan:
+def read_forward(store: Store, parent: SealedRun) -> RunPlan:
     """The forward run of a sealed run on the market as it is now.
 
     Raises:
         StorageError: if the experiment is not registered, or the market has no panel.
         ValueError: if the market ends before the run's own tests.
     """
-    spec = Ledger.open(lake.home).read(parent.partition_key)
-    panel = read_panel(lake, spec.market.source, spec.market.symbols, spec.market.max_gap)
+    spec = store.ledger.read(parent.partition_key)
+    panel = read_panel(store.tables, spec.market.source, spec.market.symbols, spec.market.max_gap)
     return forward_plan(spec, panel, parent.as_parent)
 
 
-def completed_run(lake: Warehouse, partition_key: str) -> str | None:
+def completed_run(store: Store, partition_key: str) -> str | None:
     """The experiment's judged run on the pinned market by this code, where there is one."""
-    source = Ledger.open(lake.home).read(partition_key).market.source
-    runs = walk_forward_runs(lake).filter(pl.col("partition_key") == partition_key)
-    pinned = json.dumps(pinned_snapshots(lake, source), sort_keys=True)
+    source = store.ledger.read(partition_key).market.source
+    runs = walk_forward_runs(store).filter(pl.col("partition_key") == partition_key)
+    pinned = json.dumps(pinned_snapshots(store.tables, source), sort_keys=True)
     known = runs.filter((runs["snapshot_ids"] == pinned) & (runs["code_version"] == run_code()))["run_id"].to_list()
     if known:
         return known[0]
-    planned = read_plan(lake, partition_key).run_id
+    planned = read_plan(store, partition_key).run_id
     return planned if planned in runs["run_id"] else None  # other snapshots may hold the same rows
 
 
-def unwritten(lake: Warehouse, run_id: str) -> list[Table]:
+def unwritten(store: Store, run_id: str) -> list[Table]:
     """The tables that lack the rows of a judged run: it was interrupted after its verdict."""
-    return [table for table in AFTER_THE_VERDICT if lake.read(table, {"run_id": [run_id]}, ["run_id"]).is_empty()]
+    return [
+        table for table in AFTER_THE_VERDICT if store.tables.read(table, {"run_id": [run_id]}, ["run_id"]).is_empty()
+    ]
 
 
-def has_panel(lake: Warehouse) -> bool:
+def has_panel(store: Store) -> bool:
     """Whether any source has a panel."""
-    return not lake.read(MARKET_PANEL, columns=["source"]).is_empty()
+    return not store.tables.read(MARKET_PANEL, columns=["source"]).is_empty()

@@ -16,8 +16,8 @@ from nvtrader_pipelines.experiments.store import TrainedPolicy
 from nvtrader_pipelines.runs.tables import complete, keyed, read_run, replace_run, write_record
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import write_atomically
-from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 from nvtrader_pipelines.storage.policy_library import PolicyLibrary
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES, EVALUATIONS, TRAINING_CURVES, TRAJECTORIES
 
 PAST_TOLERANCE = 1e-3  # of equity; adjusting prices for a dividend anew rounds every return before it
@@ -27,7 +27,7 @@ PAST_TOLERANCE = 1e-3  # of equity; adjusting prices for a dividend anew rounds 
 class StoredRun:
     """The store of one run; with a `parent`, the run uses that one's policies and trains none."""
 
-    lake: Warehouse
+    store: Store
     plan: RunPlan
     clock: Callable[[], datetime]
     parent: SealedRun | None = None
@@ -36,7 +36,7 @@ class StoredRun:
     @property
     def library(self) -> PolicyLibrary:
         """Where the policies lie."""
-        return PolicyLibrary(self.lake.home)
+        return self.store.policies
 
     @property
     def _place(self) -> tuple[str, str]:
@@ -61,7 +61,7 @@ class StoredRun:
         keys = {"spec_hash": self.plan.spec.spec_hash, "run_id": self.plan.run_id}
         own = {"phase": ["train"], "fold": [policy.fold], "seed": [policy.seed]}
         rows = keyed(TRAJECTORIES, policy.rollouts, keys)
-        self.lake.replace(TRAJECTORIES, rows, {**{name: [value] for name, value in keys.items()}, **own})
+        self.store.tables.replace(TRAJECTORIES, rows, {**{name: [value] for name, value in keys.items()}, **own})
         self.library.save(*self._place, policy)
 
     def archives(self) -> Mapping[FoldSeed, bytes]:
@@ -77,7 +77,7 @@ class StoredRun:
     def seal(self, chosen: Mapping[int, int], thresholds: FoldThresholds) -> None:
         """Mark the policies as complete, and keep how their trainings went."""
         run = self.library.seal(self.plan, chosen, thresholds, latest=self.latest)
-        replace_run(self.lake, TRAINING_CURVES, training_curves(self.library.read_run(run)), run)
+        replace_run(self.store, TRAINING_CURVES, training_curves(self.library.read_run(run)), run)
 
     def chosen(self) -> Mapping[int, int]:
         """Fold to the seed chosen for it."""
@@ -94,14 +94,14 @@ class StoredRun:
             StorageError: if a forward run already has another past.
         """
         if self.plan.kind == "forward":
-            require_same_past(read_run(self.lake, EQUITY_CURVES, self.run), record.equity_curves)
-        for _ in write_record(self.lake, self.run, record):
+            require_same_past(read_run(self.store, EQUITY_CURVES, self.run), record.equity_curves)
+        for _ in write_record(self.store, self.run, record):
             pass
 
     def keep_verdict(self, verdict: pl.DataFrame) -> None:
         """Write the verdict, then the row that marks the run as complete."""
-        replace_run(self.lake, EVALUATIONS, verdict, self.run)
-        complete(self.lake, self.run, self.clock())
+        replace_run(self.store, EVALUATIONS, verdict, self.run)
+        complete(self.store, self.run, self.clock())
 
     @property
     def run(self) -> SealedRun:

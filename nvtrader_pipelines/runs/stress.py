@@ -9,17 +9,16 @@ from nvtrader_pipelines.experiments.progress import Progress
 from nvtrader_pipelines.experiments.sealed_run import SealedRun
 from nvtrader_pipelines.experiments.stress import StressRun, contest_of, standard_stress_test
 from nvtrader_pipelines.runs.lifecycle import now
-from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
-from nvtrader_pipelines.storage.policy_library import PolicyLibrary
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import RETURNS
 
 
-def stress_run(lake: Warehouse, plan: RunPlan, run: SealedRun, task_id: str) -> Generator[Progress, None, pl.DataFrame]:
+def stress_run(store: Store, plan: RunPlan, run: SealedRun, task_id: str) -> Generator[Progress, None, pl.DataFrame]:
     """Play a run's policies and baselines in every stressed world; the last value is the table.
 
     Raises:
         StorageError: if the snapshot of the returns is gone, or a policy is missing or not the one that was sealed.
     """
-    returns = lake.read(RETURNS, {"source": [run.source]}, snapshot_id=run.snapshot_ids[RETURNS.name])
-    contest = contest_of(plan, PolicyLibrary(lake.home).read_run(run), run.chosen, run.thresholds)
+    returns = store.tables.read(RETURNS, {"source": [run.source]}, snapshot_id=run.snapshot_ids[RETURNS.name])
+    contest = contest_of(plan, store.policies.read_run(run), run.chosen, run.thresholds)
     return StressRun(plan, returns, contest, task_id, now).steps(standard_stress_test(plan.spec))

@@ -9,7 +9,8 @@ import polars as pl
 from nvtrader_pipelines.evaluation.backtest import BacktestRecord
 from nvtrader_pipelines.experiments.plan import PHASES
 from nvtrader_pipelines.experiments.sealed_run import SealedRun
-from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse, Where
+from nvtrader_pipelines.storage.iceberg.commits import Where
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import (
     ACTION_LOGS,
     EQUITY_CURVES,
@@ -24,35 +25,34 @@ WALK_FORWARD = "walk_forward"  # the kind of run that counts and is summed up: t
 
 def keyed(table: Table, rows: pl.DataFrame, keys: dict[str, str]) -> pl.DataFrame:
     """The rows with those keys of a run that the table has columns for."""
-    columns = {column.name for column in table.fields}
-    return rows.with_columns(pl.lit(value).alias(name) for name, value in keys.items() if name in columns)
+    return rows.with_columns(pl.lit(value).alias(name) for name, value in keys.items() if name in table.schema)
 
 
-def replace_run(lake: Warehouse, table: Table, rows: pl.DataFrame, run: SealedRun, **among: Sequence[str]) -> int:
+def replace_run(store: Store, table: Table, rows: pl.DataFrame, run: SealedRun, **among: Sequence[str]) -> int:
     """Replace exactly a run's rows, or those of them with the given values; the number written."""
     named = keyed(table, rows, {"spec_hash": run.spec_hash, "run_id": run.run_id, "experiment": run.experiment})
-    lake.replace(table, named, {**_of(run), **among})
+    store.tables.replace(table, named, {**_of(run), **among})
     return len(rows)
 
 
-def read_run(lake: Warehouse, table: Table, run: SealedRun, **among: Sequence[str]) -> pl.DataFrame:
+def read_run(store: Store, table: Table, run: SealedRun, **among: Sequence[str]) -> pl.DataFrame:
     """A run's rows, or those of them with the given values."""
-    return lake.read(table, {**_of(run), **among})
+    return store.tables.read(table, {**_of(run), **among})
 
 
 def _of(run: SealedRun) -> Where:
     return {"spec_hash": [run.spec_hash], "run_id": [run.run_id]}
 
 
-def write_record(lake: Warehouse, run: SealedRun, record: BacktestRecord) -> Iterator[tuple[Table, int]]:
+def write_record(store: Store, run: SealedRun, record: BacktestRecord) -> Iterator[tuple[Table, int]]:
     """Write the four trajectory tables, beside the episodes of the training; each is handed out once it is there."""
-    yield TRAJECTORIES, replace_run(lake, TRAJECTORIES, record.trajectories, run, phase=[PHASES[run.kind]])
-    yield EQUITY_CURVES, replace_run(lake, EQUITY_CURVES, record.equity_curves, run)
-    yield ACTION_LOGS, replace_run(lake, ACTION_LOGS, record.action_logs, run)
-    yield REWARD_DECOMPOSITION, replace_run(lake, REWARD_DECOMPOSITION, record.reward_decomposition, run)
+    yield TRAJECTORIES, replace_run(store, TRAJECTORIES, record.trajectories, run, phase=[PHASES[run.kind]])
+    yield EQUITY_CURVES, replace_run(store, EQUITY_CURVES, record.equity_curves, run)
+    yield ACTION_LOGS, replace_run(store, ACTION_LOGS, record.action_logs, run)
+    yield REWARD_DECOMPOSITION, replace_run(store, REWARD_DECOMPOSITION, record.reward_decomposition, run)
 
 
-def complete(lake: Warehouse, run: SealedRun, at: datetime, mlflow_run_id: str | None = None) -> None:
+def complete(store: Store, run: SealedRun, at: datetime, mlflow_run_id: str | None = None) -> None:
     """Write the row that marks a run as judged; it comes after all its other rows."""
     row = {
         "spec_hash": run.spec_hash,
@@ -76,16 +76,16 @@ def complete(lake: Warehouse, run: SealedRun, at: datetime, mlflow_run_id: str |
         "validation_only": run.as_parent.validation_only,
     }
     kinds = {"parent_run_id": pl.String, "mlflow_run_id": pl.String}
-    lake.replace(RUNS, pl.DataFrame([row], schema_overrides=kinds), {"run_id": [run.run_id]})
+    store.tables.replace(RUNS, pl.DataFrame([row], schema_overrides=kinds), {"run_id": [run.run_id]})
 
 
-def walk_forward_runs(lake: Warehouse, columns: Sequence[str] | None = None) -> pl.DataFrame:
+def walk_forward_runs(store: Store, columns: Sequence[str] | None = None) -> pl.DataFrame:
     """The completed runs that trained their policies; replays and forward runs are not among them.
 
     Those that are `validation_only` are; where results are ranked or summed up, they are left out or marked.
     """
     runs = (
-        lake.read(RUNS)
+        store.tables.read(RUNS)
         .filter(pl.col("kind") == WALK_FORWARD)
         .with_columns(pl.col("validation_only").fill_null(value=False))
     )

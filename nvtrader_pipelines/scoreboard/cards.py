@@ -9,7 +9,7 @@ from datetime import datetime
 import polars as pl
 import psutil
 
-from nvtrader_pipelines.components.explanation import nearest
+from nvtrader_pipelines.components.explanation import suggest
 from nvtrader_pipelines.evaluation.sharpe.deflation import YEARLY
 from nvtrader_pipelines.evaluation.trials import Period, trials_of
 from nvtrader_pipelines.evaluation.weights_backtest import STANDARD_EXECUTION
@@ -18,16 +18,14 @@ from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.scoreboard.candidates import Candidate
 from nvtrader_pipelines.scoreboard.harness import Meter
 from nvtrader_pipelines.scoreboard.judging import Luck, Market, judge, refusal
-from nvtrader_pipelines.scoreboard.ranking import SCORECARD, scoreboard
+from nvtrader_pipelines.scoreboard.ranking import scoreboard
 from nvtrader_pipelines.scoreboard.roster import NAME, read_roster
 from nvtrader_pipelines.scoreboard.scorecard import OUTSIDE, Contest, Scorecard, attempt_of, markdown
 from nvtrader_pipelines.scoreboard.trials import trial_curves, trial_runs
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import locked, write_atomically
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
-from nvtrader_pipelines.storage.ledger import Ledger
-from nvtrader_pipelines.storage.panels import Panels
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import RETURNS, SCOREBOARD, SCORECARDS
 
 CARD, PAGE, STANDING = "scorecard.json", "scorecard.md", "standing.json"
@@ -51,60 +49,58 @@ class Judgement:
         return [(card, markdown(card)) for card in self.cards]
 
 
-def judge_all(lake: Warehouse, ledger: Ledger, at: datetime, tell: Tell) -> Judgement:
+def judge_all(store: Store, at: datetime, tell: Tell) -> Judgement:
     """Judge everybody, and keep the scorecards; one whose content is known already adds no row."""
-    panels = Panels(lake)
-    roster = read_roster(panels, ledger, STANDARD_EXECUTION.gross_limit)
+    roster = read_roster(store, STANDARD_EXECUTION.gross_limit)
     tell(f"{len(roster.candidates)} entrants, and {len(roster.problems)} that cannot be judged")
     cards = [refusal(name, reason, at) for name, reason in roster.problems.items()]
     for choice in dict.fromkeys(MarketChoice(source=each.market.source) for each in roster.candidates):
         own = [each for each in roster.candidates if each.market.source == choice.source]
         try:
-            whole = panels.of(choice)
+            whole = store.panels.of(choice)
         except (StorageError, ValueError) as error:
             cards += [refusal(each.name, str(error), at, each) for each in own]
         else:
-            cards += _judge_source(panels, ledger, whole, own, at, tell)
-    with locked(lake.home.scorecards / ".lock"):
-        return Judgement(cards, _keep(lake, cards))
+            cards += _judge_source(store, whole, own, at, tell)
+    with locked(store.home.scorecards / ".lock"):
+        return Judgement(cards, _keep(store, cards))
 
 
 def _judge_source(
-    panels: Panels, ledger: Ledger, whole: MarketPanel, candidates: Sequence[Candidate], at: datetime, tell: Tell
+    store: Store, whole: MarketPanel, candidates: Sequence[Candidate], at: datetime, tell: Tell
 ) -> list[Scorecard]:
     """The cards of one source."""
-    lake = panels.lake
     found, without = {}, []
     for each in candidates:
         try:
-            found[each.name] = panels.of(each.market)
+            found[each.name] = store.panels.of(each.market)
         except ValueError as error:
             without.append(refusal(each.name, str(error), at, each))
     market = Market(
         whole,
         found,
-        lake.read(RETURNS, {"source": [whole.source]}, snapshot_id=whole.snapshot_ids[RETURNS.name]),
-        lambda contest: _luck(lake, ledger, contest),
+        store.tables.read(RETURNS, {"source": [whole.source]}, snapshot_id=whole.snapshot_ids[RETURNS.name]),
+        lambda contest: _luck(store, contest),
     )
     process = psutil.Process()
     meter = Meter(time.perf_counter, lambda: process.memory_info().rss)
     return [*judge([each for each in candidates if each.name in found], market, meter, at, tell), *without]
 
 
-def _luck(lake: Warehouse, ledger: Ledger, contest: Contest) -> Luck:
+def _luck(store: Store, contest: Contest) -> Luck:
     """Every trial ever completed on the source, each over its own sessions within the contest's, and every attempt."""
-    runs = trial_runs(lake, ledger).filter(pl.col("source") == contest.source)
-    trials = trials_of(runs, trial_curves(lake, runs), Period("all", *contest.window))
-    return Luck.of(trials, attempts_on(lake, contest.source))
+    runs = trial_runs(store).filter(pl.col("source") == contest.source)
+    trials = trials_of(runs, trial_curves(store, runs), Period("all", *contest.window))
+    return Luck.of(trials, attempts_on(store, contest.source))
 
 
-def attempts_on(lake: Warehouse, source: str) -> dict[str, float | None]:
+def attempts_on(store: Store, source: str) -> dict[str, float | None]:
     """Every attempt from outside ever judged on a source, to its last known active Sharpe ratio per session.
 
     A file that is changed is another attempt; one that is judged on other sessions is not.
     """
     columns = ["entrant", "kind", "sharpe", "active_sharpe", "judged_at", "document"]
-    rows = lake.read(SCORECARDS, {"source": [source]}, columns)
+    rows = store.tables.read(SCORECARDS, {"source": [source]}, columns)
     rows = rows.filter(pl.col("kind").is_in(list(OUTSIDE)), pl.col("sharpe").is_not_null())
     found: dict[str, float | None] = {}
     for row in rows.sort("judged_at", "entrant").iter_rows(named=True):
@@ -113,66 +109,66 @@ def attempts_on(lake: Warehouse, source: str) -> dict[str, float | None]:
     return found
 
 
-def _keep(lake: Warehouse, cards: Sequence[Scorecard]) -> int:
+def _keep(store: Store, cards: Sequence[Scorecard]) -> int:
     """Write the rows that are new, the files, and who took part; the number of new rows."""
-    known = _last_digests(lake)
-    rows = pl.DataFrame([card.row() for card in cards], schema=SCORECARD)
+    known = _last_digests(store)
+    rows = pl.DataFrame([card.row() for card in cards], schema=SCORECARDS.schema)
     key = pl.concat_str(pl.col("contest").fill_null(""), "entrant", separator="|")
     new = rows.filter(key.replace_strict(known, default="", return_dtype=pl.String) != pl.col("digest"))
     if len(new):
-        lake.replace(SCORECARDS, new, {"judgement": new["judgement"].to_list()})
+        store.tables.replace(SCORECARDS, new, {"judgement": new["judgement"].to_list()})
     for card in cards:
         if NAME.fullmatch(card.entrant) is None:  # what was refused for its name is no folder
             continue
-        folder = lake.home.scorecards / card.entrant
+        folder = store.home.scorecards / card.entrant
         write_atomically(folder / CARD, (json.dumps(json.loads(card.as_json), indent=1) + "\n").encode())
         write_atomically(folder / PAGE, markdown(card).encode())
     standing = {card.entrant: card.digest for card in cards}
-    write_atomically(lake.home.scorecards / STANDING, json.dumps(standing, indent=1, sort_keys=True).encode())
+    write_atomically(store.home.scorecards / STANDING, json.dumps(standing, indent=1, sort_keys=True).encode())
     return len(new)
 
 
-def _last_digests(lake: Warehouse) -> dict[str, str]:
+def _last_digests(store: Store) -> dict[str, str]:
     """Contest and entrant, joined by |, to the digest of the last card."""
-    rows = lake.read(SCORECARDS, columns=["contest", "entrant", "digest", "judged_at"]).sort("judged_at")
+    rows = store.tables.read(SCORECARDS, columns=["contest", "entrant", "digest", "judged_at"]).sort("judged_at")
     return {f"{contest or ''}|{entrant}": digest for contest, entrant, digest, _ in rows.iter_rows()}
 
 
-def rank(lake: Warehouse) -> pl.DataFrame:
+def rank(store: Store) -> pl.DataFrame:
     """Write the scoreboard of the last judgement, and give it.
 
     Raises:
         StorageError: if nobody was ever judged.
     """
-    board = scoreboard(lake.read(SCORECARDS).select(list(SCORECARD)), standing(lake.home))
-    lake.replace(SCOREBOARD, board, {})
+    board = scoreboard(store.tables.read(SCORECARDS), standing(store.home))
+    store.tables.replace(SCOREBOARD, board, {})
     return board
 
 
-def scoreboard_of(lake: Warehouse) -> pl.DataFrame:
+def scoreboard_of(store: Store) -> pl.DataFrame:
     """The scoreboard as it was last written.
 
     Raises:
         StorageError: if there is none.
     """
-    board = lake.read(SCOREBOARD)
+    board = store.tables.read(SCOREBOARD)
     if board.is_empty():
         raise StorageError(NOBODY)
     return board.sort("source", "rank", "entrant", nulls_last=True)
 
 
-def history_of(lake: Warehouse, entrant: str) -> pl.DataFrame:
+def history_of(store: Store, entrant: str) -> pl.DataFrame:
     """Every judgement of one entrant that said something new, newest first.
 
     Raises:
         StorageError: if there is none of that name.
     """
-    rows = lake.read(SCORECARDS)
+    rows = store.tables.read(SCORECARDS)
     names = rows["entrant"].unique().sort().to_list()
     if not names:
         raise StorageError(NOBODY)
     if entrant not in names:
-        raise StorageError(f"no entrant is called {entrant!r}; there are {', '.join(names)}{nearest(entrant, names)}")
+        raise StorageError(f"no entrant is called {entrant!r}; there are {', '.join(names)}{suggest(entrant, names)}")
     return rows.filter(pl.col("entrant") == entrant).drop("document").sort("judged_at", descending=True)
 
 

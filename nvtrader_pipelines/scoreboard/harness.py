@@ -13,7 +13,8 @@ from nvtrader_pipelines.envs.account import Account
 from nvtrader_pipelines.envs.dynamics import resolve_fill
 from nvtrader_pipelines.envs.rewards import LogGrowth
 from nvtrader_pipelines.envs.spec import EnvSpec
-from nvtrader_pipelines.evaluation.backtest import ACTION_LOG, EQUITY, Contestant, backtest, walk
+from nvtrader_pipelines.evaluation.account_tables import ACTION_LOG, EQUITY
+from nvtrader_pipelines.evaluation.backtest import Contestant, backtest, walk
 from nvtrader_pipelines.evaluation.splits import Fold
 from nvtrader_pipelines.evaluation.splits.fold import MIN_TEST_SESSIONS
 from nvtrader_pipelines.evaluation.weights_backtest import STANDARD_EXECUTION, Execution

@@ -19,7 +19,8 @@ from nvtrader_pipelines.evaluation.sharpe.inference import (
 )
 from nvtrader_pipelines.evaluation.statistics import sharpe_ratio
 from nvtrader_pipelines.evaluation.trials import Trials, sharpe_ratios
-from nvtrader_pipelines.evaluation.walk_forward import EVALUATION, evaluate
+from nvtrader_pipelines.evaluation.verdict_tables import EVALUATION
+from nvtrader_pipelines.evaluation.walk_forward import evaluate
 from nvtrader_pipelines.evaluation.weights_backtest import STANDARD_EXECUTION, Execution
 from nvtrader_pipelines.experiments.identity import scoring_code
 from nvtrader_pipelines.experiments.plan import SURVIVORSHIP

@@ -2,32 +2,34 @@
 
 import polars as pl
 
+from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.evaluation.prudex.record import ACTIONS, CURVES, RETURNS, RUNS, PrudexRecord, latest_runs
 from nvtrader_pipelines.market.features import FEATURES as MARKET_FEATURES
 from nvtrader_pipelines.runs.tables import walk_forward_runs
-from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import ACTION_LOGS, EQUITY_CURVES, FEATURES
 from nvtrader_pipelines.storage.tables import RETURNS as RETURNS_TABLE
-from nvtrader_pipelines.storage.views import SHORT
 
 
-def read_record(lake: Warehouse) -> PrudexRecord:
+def read_record(store: Store) -> PrudexRecord:
     """The rows of each experiment's latest completed run on each market, and of the markets in their years."""
-    every = walk_forward_runs(lake, [*RUNS, "spec_hash", "window_first", "window_last", "validation_only"])
+    every = walk_forward_runs(store, [*RUNS, "spec_hash", "window_first", "window_last", "validation_only"])
     runs = latest_runs(every.filter(~pl.col("validation_only")))
     where = {"spec_hash": runs["spec_hash"].unique().to_list(), "run_id": runs["run_id"].to_list()}
-    actions = lake.read(ACTION_LOGS, where, ACTIONS)
+    actions = store.tables.read(ACTION_LOGS, where, ACTIONS)
     # the first decision is made before the first test session, which may be in the year before
     spans = pl.int_ranges(pl.col("window_first").dt.year() - 1, pl.col("window_last").dt.year() + 1)
     years = runs.select(spans).to_series().explode().unique().drop_nulls().to_list()
     market = {"source": runs["source"].unique().to_list(), "year": years}
     columns = ("source", "symbol", "session", *(feature.name for feature in MARKET_FEATURES))
-    features = lake.read(FEATURES, market, columns).join(actions.select("session").unique(), on="session", how="semi")
+    features = store.tables.read(FEATURES, market, columns).join(
+        actions.select("session").unique(), on="session", how="semi"
+    )
     return PrudexRecord(
         runs.select(RUNS),
-        lake.read(EQUITY_CURVES, where, CURVES),
+        store.tables.read(EQUITY_CURVES, where, CURVES),
         actions,
-        lake.read(RETURNS_TABLE, market, RETURNS),
+        store.tables.read(RETURNS_TABLE, market, RETURNS),
         features,
         _left_out(latest_runs(every.filter("validation_only"))),
     )
@@ -35,5 +37,5 @@ def read_record(lake: Warehouse) -> PrudexRecord:
 
 def _left_out(runs: pl.DataFrame) -> str:
     """A sentence on runs whose policies were trained on what came after their tests; nothing where there are none."""
-    named = [f"{name} (run {run_id[:SHORT]})" for name, run_id in runs.select("experiment", "run_id").iter_rows()]
+    named = [f"{name} (run {short_id(run_id)})" for name, run_id in runs.select("experiment", "run_id").iter_rows()]
     return f"for validation only, not judged here: {', '.join(named)}" if named else ""

@@ -4,81 +4,8 @@ from collections.abc import Mapping
 
 import polars as pl
 
-SCORECARD = {  # one judgement of one entrant
-    "judgement": pl.String,
-    "contest": pl.String,
-    "entrant": pl.String,
-    "kind": pl.String,
-    "source": pl.String,
-    "panel_digest": pl.String,
-    "first_session": pl.Date,
-    "last_session": pl.Date,
-    "n_sessions": pl.Int64,
-    "rebal_freq": pl.Int32,
-    "train_first": pl.Date,
-    "train_last": pl.Date,
-    "run_id": pl.String,
-    "sharpe": pl.Float64,
-    "sharpe_low": pl.Float64,
-    "sharpe_high": pl.Float64,
-    "cagr": pl.Float64,
-    "volatility": pl.Float64,
-    "max_drawdown": pl.Float64,
-    "turnover_per_year": pl.Float64,
-    "cost_per_year": pl.Float64,
-    "best_baseline": pl.String,
-    "sharpe_difference": pl.Float64,
-    "difference_low": pl.Float64,
-    "difference_high": pl.Float64,
-    "active_sharpe": pl.Float64,
-    "active_low": pl.Float64,
-    "active_high": pl.Float64,
-    "probabilistic_sharpe": pl.Float64,
-    "active_deflated_sharpe": pl.Float64,
-    "n_trials": pl.Int32,
-    "worst_scenario": pl.String,
-    "worst_scenario_return": pl.Float64,
-    "training_seconds": pl.Float64,
-    "judging_seconds": pl.Float64,
-    "latency_seconds": pl.Float64,
-    "peak_memory_bytes": pl.Int64,
-    "warnings": pl.List(pl.String),
-    "note": pl.String,
-    "digest": pl.String,
-    "code_version": pl.String,
-    "judged_at": pl.Datetime("us", "UTC"),
-    "document": pl.String,
-}
-SCOREBOARD = {  # where each entrant of the last judgement stands
-    "contest": pl.String,
-    "source": pl.String,
-    "first_session": pl.Date,
-    "last_session": pl.Date,
-    "n_sessions": pl.Int64,
-    "rank": pl.Int32,
-    "entrant": pl.String,
-    "kind": pl.String,
-    "sharpe": pl.Float64,
-    "sharpe_low": pl.Float64,
-    "sharpe_high": pl.Float64,
-    "best_baseline": pl.String,
-    "sharpe_difference": pl.Float64,
-    "difference_low": pl.Float64,
-    "difference_high": pl.Float64,
-    "active_sharpe": pl.Float64,
-    "active_low": pl.Float64,
-    "active_high": pl.Float64,
-    "active_deflated_sharpe": pl.Float64,
-    "probabilistic_sharpe": pl.Float64,
-    "cagr": pl.Float64,
-    "max_drawdown": pl.Float64,
-    "turnover_per_year": pl.Float64,
-    "cost_per_year": pl.Float64,
-    "previous_rank": pl.Int32,
-    "previous_sharpe": pl.Float64,
-    "judged_at": pl.Datetime("us", "UTC"),
-    "note": pl.String,
-}
+from nvtrader_pipelines.storage.tables import SCOREBOARD
+
 _KEY = ["contest", "entrant"]
 
 
@@ -91,7 +18,7 @@ def scoreboard(history: pl.DataFrame, standing: Mapping[str, str]) -> pl.DataFra
     who take part now: who left moves nobody.
 
     Args:
-        history: rows of `SCORECARD`, all ever written.
+        history: rows of `SCORECARDS`, all ever written.
         standing: entrant to the digest of its card, for those of the last judgement.
     """
     wanted = pl.DataFrame(
@@ -106,7 +33,7 @@ def scoreboard(history: pl.DataFrame, standing: Mapping[str, str]) -> pl.DataFra
     before = _ranked(_last_of_each(older)).select(*_KEY, previous_rank="rank", previous_sharpe="sharpe")
     rows = _ranked(now).join(before, on=_KEY, how="left")
     return rows.sort("source", "rank", "entrant", nulls_last=True).select(
-        pl.col(name).cast(kind) for name, kind in SCOREBOARD.items()
+        pl.col(name).cast(kind) for name, kind in SCOREBOARD.schema.items()
     )
 
 

@@ -12,7 +12,8 @@ import polars as pl
 from pydantic import ValidationError
 
 from nvtrader_pipelines.components.component import content_hash
-from nvtrader_pipelines.components.explanation import explained
+from nvtrader_pipelines.components.explanation import explain
+from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.policies.activations import MOST_BYTES
 from nvtrader_pipelines.policies.weights_table import WeightsTable
@@ -34,14 +35,11 @@ from nvtrader_pipelines.scoreboard.entrants import (
 )
 from nvtrader_pipelines.storage.documents import read_document
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 from nvtrader_pipelines.storage.ledger import Ledger
-from nvtrader_pipelines.storage.panels import Panels
-from nvtrader_pipelines.storage.policy_library import PolicyLibrary
+from nvtrader_pipelines.storage.store import Store
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")  # of a file: it becomes a folder of scorecards
 SUFFIXES = {".yaml", ".yml"}
-SHORT = 8  # digits that tell two baselines of a kind apart
 
 
 @dataclass(frozen=True)
@@ -56,18 +54,12 @@ class Roster:
 class _Reader:
     """Makes candidates of what a home holds."""
 
-    panels: Panels
-    ledger: Ledger
+    store: Store
     gross_limit: float
-
-    @property
-    def lake(self) -> Warehouse:
-        """The home's tables."""
-        return self.panels.lake
 
     def run(self, name: str, wanted: str) -> Candidate:
         """The last completed run whose id or experiment's name is the wanted one."""
-        runs = walk_forward_runs(self.lake, ["run_id", "experiment", "partition_key", "finished_at"])
+        runs = walk_forward_runs(self.store, ["run_id", "experiment", "partition_key", "finished_at"])
         found = runs.filter(pl.col("experiment") == wanted).sort("finished_at", "run_id")
         if found.is_empty():
             found = runs.filter(pl.col("run_id").str.starts_with(wanted))
@@ -77,17 +69,17 @@ class _Reader:
                     f"{name} must name one run or an experiment, but {called} called {wanted!r}; see `nvtrader runs`"
                 )
         row = found.row(-1, named=True)
-        library = PolicyLibrary(self.lake.home)
+        library = self.store.policies
         sealed = library.sealed(row["partition_key"], row["run_id"])
         return run_candidate(
             name,
-            self.ledger.read(row["partition_key"]),
+            self.store.ledger.read(row["partition_key"]),
             sealed.as_parent,
             library.read_run(sealed),
             sealed.chosen,
             sealed.thresholds,
             run_id=sealed.run_id,
-            training_seconds=training_seconds(self.ledger, sealed.run_id),
+            training_seconds=training_seconds(self.store.ledger, sealed.run_id),
             warnings=sealed.warnings,
         )
 
@@ -106,22 +98,22 @@ class _Reader:
             from nvtrader_pipelines.policies.sb3_zip import read_sb3_zip  # PyTorch takes seconds to import
 
             saved = read_sb3_zip(_content(path, entrant.file, ".zip"))
-            return sb3_candidate(path.stem, entrant, saved, self.panels.of(entrant.market))
+            return sb3_candidate(path.stem, entrant, saved, self.store.panels.of(entrant.market))
         table = _table(path, entrant)
-        return weights_candidate(path.stem, entrant, table, self.panels.of(entrant.market), self.gross_limit)
+        return weights_candidate(path.stem, entrant, table, self.store.panels.of(entrant.market), self.gross_limit)
 
 
-def read_roster(panels: Panels, ledger: Ledger, gross_limit: float) -> Roster:
+def read_roster(store: Store, gross_limit: float) -> Roster:
     """Runs, newest first, then files, then baselines; a file takes the place of what has its name and kind.
 
     A file that may not have its name, or cannot be read, keeps nobody of that name away.
     """
-    lake, reader, roster = panels.lake, _Reader(panels, ledger, gross_limit), Roster()
-    runs = walk_forward_runs(lake, ["experiment", "finished_at"]).sort("finished_at", descending=True)
+    reader, roster = _Reader(store, gross_limit), Roster()
+    runs = walk_forward_runs(store, ["experiment", "finished_at"]).sort("finished_at", descending=True)
     experiments = runs["experiment"].unique(maintain_order=True).to_list()
-    rules = baselines_of(_last_specs(lake, ledger, roster), experiments)
+    rules = baselines_of(_last_specs(store, roster), experiments)
     paths = sorted(
-        path for path in lake.home.entrants.glob("*") if path.suffix in SUFFIXES and not path.name.startswith(".")
+        path for path in store.home.entrants.glob("*") if path.suffix in SUFFIXES and not path.name.startswith(".")
     )
     times = Counter(path.stem for path in paths)
     from_files: dict[str, Candidate] = {}
@@ -168,14 +160,14 @@ def _as_named(candidate: Candidate, experiments: Collection[str], rules: Mapping
     return candidate
 
 
-def _last_specs(lake: Warehouse, ledger: Ledger, roster: Roster) -> list[ExperimentSpec]:
+def _last_specs(store: Store, roster: Roster) -> list[ExperimentSpec]:
     """The version of every experiment that ran last; one that this code cannot read is a problem of the roster."""
-    runs = walk_forward_runs(lake, ["experiment", "partition_key", "finished_at"]).sort("finished_at")
+    runs = walk_forward_runs(store, ["experiment", "partition_key", "finished_at"]).sort("finished_at")
     last = runs.group_by("experiment", maintain_order=True).last()
     found = []
     for name, key in last.select("experiment", "partition_key").iter_rows():
         try:
-            found.append(ledger.read(key))
+            found.append(store.ledger.read(key))
         except StorageError as error:
             roster.problems[name] = str(error)
     return found
@@ -199,7 +191,7 @@ def baselines_of(specs: list[ExperimentSpec], taken: Collection[str] = ()) -> di
             if digest in known:
                 continue
             known.add(digest)
-            names = [rule.kind, f"{rule.kind}-{digest[:SHORT]}"]
+            names = [rule.kind, f"{rule.kind}-{short_id(digest)}"]
             if spec.market.source != specs[0].market.source:
                 names.insert(1, f"{rule.kind}-{spec.market.source}")
             found[next(name for name in names if name not in found and name not in taken)] = each
@@ -215,7 +207,7 @@ def read_entrant(path: Path) -> Entrant:
     try:
         return EntrantDocument.model_validate(read_document(path)).root
     except ValidationError as error:
-        raise StorageError(f"{path.name} is no valid entrant: {explained(error, EntrantDocument)}") from error
+        raise StorageError(f"{path.name} is no valid entrant: {explain(error, EntrantDocument)}") from error
 
 
 def _content(path: Path, named: str | None, suffix: str) -> bytes:

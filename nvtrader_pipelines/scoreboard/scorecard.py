@@ -10,12 +10,12 @@ from typing import Any, Final, Literal
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, JsonValue
 
 from nvtrader_pipelines.components.component import canonical_json, content_hash
+from nvtrader_pipelines.components.ids import ID_LENGTH
 from nvtrader_pipelines.envs.dynamics import FillTiming
 from nvtrader_pipelines.portfolio.costs import CostModel
 from nvtrader_pipelines.scoreboard.entrants import EntrantKind
 
 FORMAT: Final = 1
-SHORT = 16  # hexadecimal digits of a digest
 FRACTIONS = {  # metrics that a page shows in percent
     "total_return", "cagr", "volatility", "max_drawdown", "value_at_risk", "cvar", "hit_rate", "exposure",
     "cost_per_year",
@@ -43,7 +43,7 @@ class Contest(Document):
     @property
     def digest(self) -> str:
         """16 hexadecimal digits of all of it."""
-        return content_hash(self)[:SHORT]
+        return content_hash(self)[:ID_LENGTH]
 
     @property
     def window(self) -> tuple[date, date]:
@@ -189,7 +189,7 @@ class Scorecard(Document):
         worst = min((each for each in self.stress if each.total_return is not None), key=_total_return, default=None)
         moment = f"{self.entrant}|{self.digest}|{self.measured.judged_at.isoformat()}"
         return {
-            "judgement": hashlib.sha256(moment.encode()).hexdigest()[:SHORT],
+            "judgement": hashlib.sha256(moment.encode()).hexdigest()[:ID_LENGTH],
             "contest": contest.digest if contest else None,
             "entrant": self.entrant,
             "kind": self.kind,
@@ -335,7 +335,7 @@ def _stress(card: Scorecard) -> list[str]:
 
 def _data(card: Scorecard) -> str:
     data = card.data
-    rows = {"names it may hold": str(data.n_symbols), "panel": f"`{(data.panel_digest or '')[:SHORT]}`"}
+    rows = {"names it may hold": str(data.n_symbols), "panel": f"`{(data.panel_digest or '')[:ID_LENGTH]}`"}
     rows |= {name: f"snapshot {snapshot}" for name, snapshot in sorted(data.snapshot_ids.items())}
     for i, each in enumerate(data.trained):
         used = f", decides from {each.used_from}" if each.used_from else ""

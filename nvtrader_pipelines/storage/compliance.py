@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from nvtrader_pipelines.components.explanation import explained
+from nvtrader_pipelines.components.explanation import explain
 from nvtrader_pipelines.execution.compliance import LARGER_IS_TIGHTER, ComplianceData
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits
 from nvtrader_pipelines.portfolio.pipeline.risk_limits import TICKER
@@ -37,7 +37,7 @@ def read_limits(home: Home) -> RiskLimits:
     try:
         limits = RiskLimits.model_validate(read_document(path))
     except ValidationError as error:
-        raise StorageError(f"{path.name} is no valid set of limits: {explained(error, RiskLimits)}") from error
+        raise StorageError(f"{path.name} is no valid set of limits: {explain(error, RiskLimits)}") from error
     if limits.min_net > 0.0:
         raise StorageError(
             f"{path.name}: min_net must be 0 but is {limits.min_net}: no stage of a pipeline raises an exposure, and "

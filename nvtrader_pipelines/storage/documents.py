@@ -27,7 +27,15 @@ class DocumentLoader(yaml.SafeLoader):
             raise yaml.constructor.ConstructorError(None, None, f"the key {twice!r} is there twice", node.start_mark)
         return super().construct_mapping(node, deep=deep)
 
+    def construct_yaml_timestamp(self, node: yaml.ScalarNode) -> Any:
+        """The date or time; the text itself where there is no such day, to be refused where a date must stand."""
+        try:
+            return super().construct_yaml_timestamp(node)
+        except ValueError:
+            return node.value
 
+
+DocumentLoader.add_constructor("tag:yaml.org,2002:timestamp", DocumentLoader.construct_yaml_timestamp)
 # YAML 1.2's numbers with an exponent; YAML 1.1, which PyYAML reads, takes 1e-3 and 1E5 for text
 DocumentLoader.add_implicit_resolver(
     "tag:yaml.org,2002:float", re.compile(r"^[-+]?(\.\d+|\d+(\.\d*)?)[eE][-+]?\d+$"), list("-+.0123456789")

@@ -11,9 +11,6 @@ from numpy.typing import NDArray
 from nvtrader_pipelines.market.ingest import ingest
 from nvtrader_pipelines.market.panel import MarketPanel, build_panel, panel_row
 from nvtrader_pipelines.market.sources import Delivery
-from nvtrader_pipelines.market.tables import BARS as BARS_SCHEMA
-from nvtrader_pipelines.market.tables import DELIVERIES as DELIVERIES_SCHEMA
-from nvtrader_pipelines.market.tables import PANELS
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import locked
 from nvtrader_pipelines.storage.home import lock_path
@@ -47,33 +44,33 @@ class Ingestion:
         return f"{self.files_seen} delivered, {self.files_read} of them new or changed{refused}"
 
 
-def ingest_market(lake: Warehouse, years: Sequence[int], at: datetime) -> Ingestion:
+def ingest_market(tables: Warehouse, years: Sequence[int], at: datetime) -> Ingestion:
     """Merge what the market's sources deliver into bronze, for the given years.
 
     A file already ingested for these years under the same digest is not read again; a changed one replaces its rows.
     All bars change in one commit; the deliveries are recorded after it, so a crash between the two repeats the work.
     Two ingests at once take turns: each builds on what the other left.
     """
-    with locked(lock_path(lake.home, "ingest")):
-        return _ingest(lake, years, at)
+    with locked(lock_path(tables.home, "ingest")):
+        return _ingest(tables, years, at)
 
 
-def _ingest(lake: Warehouse, years: Sequence[int], at: datetime) -> Ingestion:
-    files = landed_files(lake.home)
-    keep_copies(lake.home, files)
-    deliveries = [each for source in read_market(lake.home).sources for each in source.deliveries(files)]
-    known = lake.read(DELIVERIES)
+def _ingest(tables: Warehouse, years: Sequence[int], at: datetime) -> Ingestion:
+    files = landed_files(tables.home)
+    keep_copies(tables.home, files)
+    deliveries = [each for source in read_market(tables.home).sources for each in source.deliveries(files)]
+    known = tables.read(DELIVERIES)
     new = [each for each in deliveries if not _has(known, each, years)]
     parts = [ingest(each, years, at) for each in new]
-    rows = pl.concat([DELIVERIES_SCHEMA.to_frame(), *(_with_years_before(known, part.delivery_row) for part in parts)])
-    before = lake.read(BARS, {"year": years}, None if new else ["year"])
+    rows = pl.concat([DELIVERIES.schema.to_frame(), *(_with_years_before(known, part.delivery_row) for part in parts)])
+    before = tables.read(BARS, {"year": years}, None if new else ["year"])
     bars = before
     if new:
         keys = rows.select("source", "file")
         bars = pl.concat([before.join(keys, on=["source", "file"], how="anti"), *(part.bars for part in parts)])
-        lake.replace(BARS, bars.select(BARS_SCHEMA.names()), {"year": years})
+        tables.replace(BARS, bars.select(BARS.schema.names()), {"year": years})
         others = known.join(keys, on=["source", "file"], how="anti")
-        lake.replace(DELIVERIES, pl.concat([others, rows]), {})
+        tables.replace(DELIVERIES, pl.concat([others, rows]), {})
     refused = rows.filter(pl.col("rule").is_not_null())
     return Ingestion(
         n_rows=len(bars),
@@ -91,7 +88,7 @@ def _has(known: pl.DataFrame, delivery: Delivery, years: Sequence[int]) -> bool:
 
 
 def read_panel(
-    lake: Warehouse,
+    tables: Warehouse,
     source: str,
     symbols: Sequence[str] | None = None,
     max_gap: int = 5,
@@ -103,20 +100,20 @@ def read_panel(
         StorageError: if the source has no panel, or a snapshot is gone.
         ValueError: if its bars do not make a panel (a gap longer than `max_gap`, an unknown symbol).
     """
-    snapshots = snapshot_ids or pinned_snapshots(lake, source)
+    snapshots = snapshot_ids or pinned_snapshots(tables, source)
     frames = [
-        lake.read(table, {"source": [source]}, snapshot_id=snapshots[table.name]) for table in (RETURNS, FEATURES)
+        tables.read(table, {"source": [source]}, snapshot_id=snapshots[table.name]) for table in (RETURNS, FEATURES)
     ]
     return build_panel(*frames, symbols=symbols, max_gap=max_gap, snapshot_ids=snapshots)
 
 
-def pinned_snapshots(lake: Warehouse, source: str) -> dict[str, int]:
+def pinned_snapshots(tables: Warehouse, source: str) -> dict[str, int]:
     """Table name to snapshot id, as pinned for a source.
 
     Raises:
         StorageError: if the source has no panel.
     """
-    panels = lake.read(MARKET_PANEL)
+    panels = tables.read(MARKET_PANEL)
     row = panels.filter(pl.col("source") == source)
     if row.is_empty():
         there = ", ".join(sorted(panels["source"])) or "none"
@@ -141,26 +138,26 @@ class PinnedPanels:
         return f"{self.n_panels} panels pinned{without}"
 
 
-def pin_panels(lake: Warehouse, at: datetime) -> PinnedPanels:
+def pin_panels(tables: Warehouse, at: datetime) -> PinnedPanels:
     """Build every source's panel from the current snapshots and write one row each."""
-    snapshots = {table.name: lake.snapshot_id(table) for table in PINNED}
+    snapshots = {table.name: tables.snapshot_id(table) for table in PINNED}
     known = {name: snapshot for name, snapshot in snapshots.items() if snapshot is not None}
-    rows, left_out = [PANELS.to_frame()], {}
-    for source in sorted(lake.read(RETURNS, columns=["source"])["source"].unique()):
+    rows, left_out = [MARKET_PANEL.schema.to_frame()], {}
+    for source in sorted(tables.read(RETURNS, columns=["source"])["source"].unique()):
         try:
-            rows.append(panel_row(read_panel(lake, source, snapshot_ids=known), at))
+            rows.append(panel_row(read_panel(tables, source, snapshot_ids=known), at))
         except ValueError as error:
             left_out[source] = str(error)
-    lake.replace(MARKET_PANEL, pl.concat(rows), {})
+    tables.replace(MARKET_PANEL, pl.concat(rows), {})
     return PinnedPanels(len(rows) - 1, left_out)
 
 
-def panel_nans(lake: Warehouse) -> pl.DataFrame:
+def panel_nans(tables: Warehouse) -> pl.DataFrame:
     """Arrays of the pinned panels that hold NaN or infinity: source, array, how many; none is the truth."""
     rows = [
         (source, name, int((~np.isfinite(array)).sum()))
-        for source in lake.read(MARKET_PANEL, columns=["source"])["source"]
-        for name, array in _float_arrays(read_panel(lake, source))
+        for source in tables.read(MARKET_PANEL, columns=["source"])["source"]
+        for name, array in _float_arrays(read_panel(tables, source))
     ]
     schema = {"source": pl.String, "array": pl.String, "n_nan": pl.Int64}
     return pl.DataFrame(rows, schema=schema, orient="row").filter(pl.col("n_nan") > 0)
@@ -180,4 +177,4 @@ def _with_years_before(known: pl.DataFrame, row: pl.DataFrame) -> pl.DataFrame:
     keys = ["source", "file", "digest"]
     before = known.join(row.select(keys), on=keys, how="semi")["years"].to_list()
     years = sorted({year for part in (*before, row["years"][0]) for year in part})
-    return row.with_columns(pl.Series("years", [years], dtype=DELIVERIES_SCHEMA["years"]))
+    return row.with_columns(pl.Series("years", [years], dtype=DELIVERIES.schema["years"]))

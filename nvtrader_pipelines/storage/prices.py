@@ -2,11 +2,10 @@
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from nvtrader_pipelines.execution.prices import Prices
 from nvtrader_pipelines.market.calendar import sessions
-from nvtrader_pipelines.market.history import carried_forward
+from nvtrader_pipelines.market.history import bar_arrays, forward_fill
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
@@ -15,7 +14,7 @@ from nvtrader_pipelines.storage.tables import CLEAN_BARS
 COLUMNS = ("session", "symbol", "open", "close", "adj_close", "volume")
 
 
-def read_prices(lake: Warehouse, panel: MarketPanel) -> Prices:
+def read_prices(tables: Warehouse, panel: MarketPanel) -> Prices:
     """Opens, closes and volumes on a panel's sessions, at the snapshot of the clean bars that it names.
 
     They are adjusted for splits and dividends as the panel's returns are: a share here is one of today's, with its
@@ -25,7 +24,7 @@ def read_prices(lake: Warehouse, panel: MarketPanel) -> Prices:
         StorageError: if the snapshot is gone, or there are no bars of the panel's names.
     """
     snapshot = panel.snapshot_ids.get(CLEAN_BARS.name)
-    bars = lake.read(CLEAN_BARS, {"source": [panel.source]}, COLUMNS, snapshot)
+    bars = tables.read(CLEAN_BARS, {"source": [panel.source]}, COLUMNS, snapshot)
     bars = bars.filter(pl.col("symbol").is_in(panel.symbols), pl.col("session") <= panel.sessions[-1].item())
     if bars.is_empty():
         raise StorageError(
@@ -37,28 +36,12 @@ def read_prices(lake: Warehouse, panel: MarketPanel) -> Prices:
     adjusted = bars.with_columns(
         open=pl.coalesce(pl.col("open") * factor, "adj_close"), volume=pl.col("volume") / factor
     )
-    placed = _Placed(adjusted, days, panel)
-    closes = placed.column("adj_close")
+    arrays = bar_arrays(adjusted, ("open", "adj_close", "volume"), days, panel.symbols)
+    closes = arrays["adj_close"]
     begin = int(np.searchsorted(days, panel.sessions[0]))
     return Prices(
-        opens=placed.column("open")[begin:],
+        opens=arrays["open"][begin:],
         closes=closes[begin:],
-        last_closes=carried_forward(closes)[begin:],
-        volumes=placed.column("volume")[begin:],
+        last_closes=forward_fill(closes)[begin:],
+        volumes=arrays["volume"][begin:],
     )
-
-
-class _Placed:
-    """Columns of bars as (T, N) arrays, NaN where there is no bar."""
-
-    def __init__(self, bars: pl.DataFrame, days: NDArray[np.datetime64], panel: MarketPanel) -> None:
-        self._bars, self._shape = bars, (len(days), len(panel.symbols))
-        columns = {symbol: j for j, symbol in enumerate(panel.symbols)}
-        self._rows = np.searchsorted(days, bars["session"].to_numpy())
-        self._columns = bars["symbol"].replace_strict(columns, return_dtype=pl.Int64).to_numpy()
-
-    def column(self, name: str) -> NDArray[np.float64]:
-        """One column."""
-        values = np.full(self._shape, np.nan)
-        values[self._rows, self._columns] = self._bars[name].to_numpy()
-        return values

@@ -11,7 +11,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from nvtrader_pipelines.components import explanation
-from nvtrader_pipelines.components.explanation import nearest
+from nvtrader_pipelines.components.explanation import suggest
 from nvtrader_pipelines.experiments.designs import leaves
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.market.spec import MarketSpec
@@ -106,7 +106,7 @@ def write_experiment(home: Home, name: str, like: str | None = None) -> Path:
     if name in names or path.exists():
         raise StorageError(f"experiment {name} is there already, in {names.get(name, path)}; choose another name")
     if like is not None and like not in names:
-        raise StorageError(f"there is no experiment {like!r}; there are {', '.join(names)}{nearest(like, list(names))}")
+        raise StorageError(f"there is no experiment {like!r}; there are {', '.join(names)}{suggest(like, list(names))}")
     content = _template(spec) if like is None else {"extends": names[like].name, "name": name, "description": ""}
     write_atomically(path, (_HINT + yaml.safe_dump(content, sort_keys=False)).encode())
     return path
@@ -121,8 +121,8 @@ def differences(left: Mapping[str, Any], right: Mapping[str, Any]) -> pl.DataFra
 
 
 def explained(error: ValidationError, model: type[BaseModel] = ExperimentSpec) -> str:
-    """Why a document is no `model`: where, what was found, what is allowed, and the nearest name."""
-    return explanation.explained(error, model)
+    """Why a document is no `model`: where, what was found, what is allowed, and the suggest name."""
+    return explanation.explain(error, model)
 
 
 def _valid(content: Any, model: type[Model], refusal: str) -> Model:

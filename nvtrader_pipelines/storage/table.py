@@ -1,10 +1,11 @@
-"""What a table is: its columns with their types and meaning, and its partitions."""
+"""A table: its columns, its partitions, and its schema in Iceberg."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import polars as pl
+from polars.datatypes import DataTypeClass
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
@@ -22,37 +23,21 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
+from nvtrader_pipelines.components.columns import UTC_TIME, TableSchema
+
 Row = dict[str, Any]
-_TYPES: dict[str, IcebergType] = {
-    "string": StringType(),
-    "int": IntegerType(),
-    "long": LongType(),
-    "float": FloatType(),
-    "double": DoubleType(),
-    "boolean": BooleanType(),
-    "date": DateType(),
-    "timestamp": TimestamptzType(),
-}
-_POLARS: dict[str, pl.DataType] = {
-    "string": pl.String(),
-    "int": pl.Int32(),
-    "long": pl.Int64(),
-    "float": pl.Float32(),
-    "double": pl.Float64(),
-    "boolean": pl.Boolean(),
-    "date": pl.Date(),
-    "timestamp": pl.Datetime("us", "UTC"),
+BY_RUN = ("spec_hash", "run_id")  # partitions of the tables of runs
+_ICEBERG_TYPES: dict[pl.DataType | DataTypeClass, IcebergType] = {
+    pl.String: StringType(),
+    pl.Int32: IntegerType(),
+    pl.Int64: LongType(),
+    pl.Float32: FloatType(),
+    pl.Float64: DoubleType(),
+    pl.Boolean: BooleanType(),
+    pl.Date: DateType(),
+    UTC_TIME: TimestamptzType(),
 }
 _LIST_ID = 1000  # element ids start here, clear of column ids
-
-
-@dataclass(frozen=True)
-class Column:
-    """One column; the type is a name of `_TYPES` or `list<name>`."""
-
-    name: str
-    kind: str
-    doc: str
 
 
 @dataclass(frozen=True)
@@ -61,7 +46,7 @@ class Table:
 
     namespace: str
     table: str
-    fields: tuple[Column, ...]
+    schema: TableSchema = field(hash=False)
     partition_by: tuple[str, ...] = ()
 
     @property
@@ -69,26 +54,18 @@ class Table:
         """`namespace.table`."""
         return f"{self.namespace}.{self.table}"
 
-    @property
-    def columns(self) -> list[tuple[str, str, str]]:
-        """Name, type and meaning of each column."""
-        return [(column.name, column.kind, column.doc) for column in self.fields]
-
-    def kind_of(self, column: str) -> str:
-        """The type of a column.
-
-        Raises:
-            KeyError: if there is none of that name.
-        """
-        return {each.name: each.kind for each in self.fields}[column]
-
-    def schema(self) -> Schema:
+    def iceberg_schema(self) -> Schema:
         """The Iceberg schema; every column may be null, what must not be is checked by the assets' checks."""
-        return Schema(*(_nested(i, column) for i, column in enumerate(self.fields, start=1)))
+        return Schema(
+            *(
+                NestedField(i, column.name, _iceberg_type(column.dtype, i), required=False, doc=column.doc)
+                for i, column in enumerate(self.schema.columns, start=1)
+            )
+        )
 
     def partition_spec(self) -> PartitionSpec:
         """Identity partitions."""
-        ids = {column.name: i for i, column in enumerate(self.fields, start=1)}
+        ids = {name: i for i, name in enumerate(self.schema, start=1)}
         return PartitionSpec(
             *(
                 PartitionField(ids[name], _LIST_ID + i, IdentityTransform(), name)
@@ -97,29 +74,12 @@ class Table:
         )
 
 
-def polars_type(kind: str) -> pl.DataType:
-    """The polars type of a column's type."""
-    return _POLARS.get(kind) or pl.List(_POLARS[_element(kind)])
-
-
-def _element(kind: str) -> str:
-    return kind[len("list<") : -1]
-
-
-def _nested(i: int, column: Column) -> NestedField:
-    kind = _TYPES.get(column.kind) or ListType(
-        element_id=_LIST_ID + i, element_type=_TYPES[_element(column.kind)], element_required=False
-    )
-    return NestedField(i, column.name, kind, required=False, doc=column.doc)
-
-
-def columns_of(text: str) -> tuple[Column, ...]:
-    """Columns from lines of `name type meaning`."""
-    rows = (line.split(maxsplit=2) for line in text.strip().splitlines())
-    return tuple(Column(name, kind, doc) for name, kind, doc in rows)
+def _iceberg_type(dtype: pl.DataType | DataTypeClass, column_id: int) -> IcebergType:
+    if isinstance(dtype, pl.List):
+        return ListType(_LIST_ID + column_id, _ICEBERG_TYPES[dtype.inner], element_required=False)
+    return _ICEBERG_TYPES[dtype]
 
 
 def to_frame(table: Table, rows: Sequence[Row]) -> pl.DataFrame:
     """The rows in the table's columns."""
-    schema = {column.name: polars_type(column.kind) for column in table.fields}
-    return pl.DataFrame(rows, schema=schema, orient="row")
+    return pl.DataFrame(rows, schema=table.schema, orient="row")

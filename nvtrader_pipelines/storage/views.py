@@ -7,13 +7,14 @@ import duckdb
 import polars as pl
 from pyiceberg.types import IcebergType, ListType
 
+from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import locked
-from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.iceberg.commits import live_files
 from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.ledger.schema import TABLES as LEDGER_TABLES
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.table import Table
 from nvtrader_pipelines.storage.tables import (
     ACTION_LOGS,
@@ -44,7 +45,6 @@ FROM {prefix}rl.action_logs
 """
 
 BY_RUN = (TRAJECTORIES, EQUITY_CURVES, ACTION_LOGS, REWARD_DECOMPOSITION)
-SHORT = 8  # digits of a run's id in the name of its views
 
 
 def quoted(text: str) -> str:
@@ -62,14 +62,14 @@ def duckdb_type(kind: IcebergType) -> str:
     return duckdb_type(kind.element_type) + "[]" if isinstance(kind, ListType) else DUCKDB_TYPES[str(kind)]
 
 
-def view_body(lake: Warehouse, table: Table) -> str:
+def view_body(tables: Warehouse, table: Table) -> str:
     """A query over exactly the live files of the current snapshot, columns found by Iceberg field id.
 
     Raises:
         StorageError: if the table holds row-level deletes, which this package never writes.
     """
-    iceberg = lake.find(table)
-    fields = (iceberg.schema() if iceberg else table.schema()).fields
+    iceberg = tables.find(table)
+    fields = (iceberg.schema() if iceberg else table.iceberg_schema()).fields
     paths = live_files(table, iceberg)
     if not paths:
         columns = ", ".join(f"NULL::{duckdb_type(f.field_type)} AS {identifier(f.name)}" for f in fields)
@@ -83,27 +83,27 @@ def view_body(lake: Warehouse, table: Table) -> str:
     return f"SELECT {columns} FROM read_parquet([{files}], schema=MAP {{{entries}}})"
 
 
-def create_views(connection: duckdb.DuckDBPyConnection, lake: Warehouse, database: str = "") -> None:
+def create_views(connection: duckdb.DuckDBPyConnection, store: Store, database: str = "") -> None:
     """A schema per namespace with a view per table, views of every single run, and the ledger as it is now."""
     prefix = f"{identifier(database)}." if database else ""
     for namespace in dict.fromkeys(table.namespace for table in TABLES):
         connection.execute(f"CREATE SCHEMA IF NOT EXISTS {prefix}{identifier(namespace)}")
     for table in TABLES:
         name = f"{prefix}{identifier(table.namespace)}.{identifier(table.table)}"
-        connection.execute(f"CREATE OR REPLACE VIEW {name} AS {view_body(lake, table)}")
-        for column in table.fields:
+        connection.execute(f"CREATE OR REPLACE VIEW {name} AS {view_body(store.tables, table)}")
+        for column in table.schema.columns:
             connection.execute(f"COMMENT ON COLUMN {name}.{identifier(column.name)} IS {quoted(column.doc)}")
     connection.execute(BY_ASSET.format(prefix=prefix))
-    for run_id in lake.read(RUNS, columns=["run_id"])["run_id"]:
+    for run_id in store.tables.read(RUNS, columns=["run_id"])["run_id"]:
         for table, view in zip(BY_RUN, run_views(run_id), strict=True):
-            rows = f"FROM {prefix}{table.name} WHERE starts_with(run_id, {quoted(run_id[:SHORT])})"
+            rows = f"FROM {prefix}{table.name} WHERE starts_with(run_id, {quoted(short_id(run_id))})"
             connection.execute(f"CREATE OR REPLACE VIEW {prefix}main.{identifier(view)} AS {rows}")
-    mirror_ledger(connection, Ledger.open(lake.home), prefix)
+    mirror_ledger(connection, store.ledger, prefix)
 
 
 def run_views(run_id: str) -> list[str]:
     """The views of one run: `rl_<kind>_run_<first 8 digits>`; two runs that begin alike share them."""
-    return [f"rl_{table.table}_run_{run_id[:SHORT]}" for table in BY_RUN]
+    return [f"rl_{table.table}_run_{short_id(run_id)}" for table in BY_RUN]
 
 
 def mirror_ledger(connection: duckdb.DuckDBPyConnection, ledger: Ledger, prefix: str = "") -> None:
@@ -119,9 +119,9 @@ def mirror_ledger(connection: duckdb.DuckDBPyConnection, ledger: Ledger, prefix:
             connection.execute(f"COMMENT ON COLUMN {name}.{identifier(column.name)} IS {quoted(column.doc or '')}")
 
 
-def publish(lake: Warehouse) -> Path:
+def publish(store: Store) -> Path:
     """Build `warehouse/nvtrader.duckdb` aside and rename it over the old one: readers never wait and never see half."""
-    path = lake.home.duckdb_file
+    path = store.home.duckdb_file
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with locked(path.with_suffix(".lock")):
         for left in path.parent.glob(f".{path.name}.*.tmp*"):  # by a publisher that was killed
@@ -131,7 +131,7 @@ def publish(lake: Warehouse) -> Path:
                 f"ATTACH {quoted(str(temporary))} AS nvtrader (STORAGE_VERSION {quoted(STORAGE_VERSION)})"
             )
             connection.begin()  # one write of the file, not one per statement
-            create_views(connection, lake, "nvtrader")
+            create_views(connection, store, "nvtrader")
             connection.commit()
             connection.execute("CHECKPOINT nvtrader")
             connection.execute("DETACH nvtrader")
@@ -156,15 +156,16 @@ def distinct(names: list[str]) -> list[str]:
     return [name if name not in names[:i] else f"{name}_{names[:i].count(name)}" for i, name in enumerate(names)]
 
 
-def query_views(home: Home, query: str) -> pl.DataFrame:
+def query_views(store: Store, query: str) -> pl.DataFrame:
     """The rows of a query over the published views.
 
     Raises:
         StorageError: if nothing is published yet, the query is wrong, or files are missing.
     """
+    home = store.home
     if not home.duckdb_file.exists():
         raise StorageError(f"there are no tables yet: {home.duckdb_file} is missing; run `nvtrader materialize` first")
-    Warehouse(home).snapshot_id(RUNS)  # refuses a warehouse that was moved or copied: the views would read the old one
+    store.tables.snapshot_id(RUNS)  # refuses a warehouse that was moved or copied: the views would read the old one
     try:
         with duckdb.connect(str(home.duckdb_file), read_only=True) as connection:
             return read_query(connection, query)

@@ -24,30 +24,30 @@ class Outer(Component):
     parts: tuple[Inner, ...] = (Inner(),)
 
 
-def test_the_canonical_json_has_defaults_sorted_keys_and_exact_floats():
+def test_canonical_json_has_defaults_sorted_keys_and_exact_floats():
     assert canonical_json(Outer()) == '{"parts":[{"kind":"inner","share":0.1}],"size":3}'
     exact = json.loads(canonical_json(Inner(share=0.1 + 0.2)))["share"]
     assert exact == 0.1 + 0.2
 
 
-def test_the_hash_is_that_of_the_canonical_json():
+def test_hash_is_of_canonical_json():
     assert content_hash(Outer()) == "c9f42d768c5c0d1fffc19a8c678c473a4d6b9906b525678becb6574db8ba0ace"
     assert content_hash(Outer()) == content_hash(Outer(size=3))
     assert content_hash(Outer()) != content_hash(Outer(parts=(Inner(share=0.2),)))
 
 
-def test_an_integer_given_for_a_float_is_the_same_component():
+def test_integer_for_a_float_gives_the_same_hash():
     assert content_hash(Inner(share=1)) == content_hash(Inner(share=1.0))
 
 
-def test_text_outside_ascii_hashes_the_same_everywhere():
+def test_canonical_json_is_ascii():
     class Named(Component):
         name: str = "ß€"
 
     assert canonical_json(Named()).isascii()
 
 
-def test_zero_has_one_form_and_numbers_the_form_of_their_field():
+def test_equal_numbers_have_one_canonical_form():
     assert canonical_json(Inner(share=-0.0)) == canonical_json(Inner(share=0)) == '{"kind":"inner","share":0.0}'
     assert canonical_json(Outer.model_validate({"size": 3.0})) == canonical_json(Outer(size=3))
     assert canonical_json(Inner.model_validate({"share": "1e-3"})) == canonical_json(Inner(share=0.001))
@@ -80,7 +80,7 @@ class Typed(Component):
         {"type": "1"},
     ],
 )
-def test_truth_values_numbers_and_text_are_told_apart_wherever_they_stand(content):
+def test_value_of_another_type_is_refused_at_any_depth(content):
     with pytest.raises(ValidationError):
         Typed.model_validate(content)
 
@@ -98,7 +98,7 @@ def test_truth_values_numbers_and_text_are_told_apart_wherever_they_stand(conten
         {"type": 2},
     ],
 )
-def test_right_types_pass_in_python_and_in_json(content):
+def test_value_of_the_right_type_survives_json(content):
     found = Typed.model_validate(content)
     assert Typed.model_validate_json(canonical_json(found)) == found
 
@@ -122,7 +122,7 @@ class LongUnit(Unit):
     length: float = 2.0  # kilometres
 
 
-def test_the_comment_beside_a_field_is_what_its_schema_says_of_it():
+def test_field_comment_is_the_description_in_the_schema():
     assert field_comments(Unit) == {"length": "metres", "width": "metres too"}
     assert field_comments(LongUnit) == {"length": "kilometres", "width": "metres too"}
     properties = LongUnit.model_json_schema()["properties"]
@@ -130,17 +130,17 @@ def test_the_comment_beside_a_field_is_what_its_schema_says_of_it():
     assert "description" not in properties["plain"]
 
 
-def test_a_schema_asks_for_the_kind_as_a_document_must_name_it():
+def test_schema_requires_the_kind():
     assert Unit.model_json_schema()["required"] == ["kind"]
     assert "required" not in Typed.model_json_schema()
 
 
-def test_a_component_without_its_source_has_no_comments():
+def test_component_without_source_code_has_no_comments():
     made = create_model("Made", __base__=Component, size=(int, 3))
     assert field_comments(made) == {}
 
 
-def test_the_members_of_a_family_are_the_classes_of_its_union():
+def test_members_are_the_classes_of_the_union():
     family = Annotated[Unit | Inner, Field(discriminator="kind")]
     assert members(family) == (Unit, Inner)
     assert members(Annotated[Unit, Field(discriminator="kind")]) == (Unit,)
@@ -164,7 +164,7 @@ def test_a_component_cannot_be_changed():
         Inner().share = 0.2
 
 
-def test_a_default_that_breaks_its_own_rule_is_refused():
+def test_invalid_default_is_refused():
     class Wrong(Component):
         size: int = "three"  # type: ignore[assignment]
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from nvtrader_pipelines.components.explanation import explained
+from nvtrader_pipelines.components.explanation import explain
 from nvtrader_pipelines.experiments.designs import value_at
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.market.spec import MarketSpec
@@ -33,7 +33,7 @@ WHOLE = ExperimentSpec.model_validate(
 
 
 def places(document, path=()):
-    """The path of every value in a document."""
+    """List the path of every value in a document."""
     items = (
         document.items() if isinstance(document, dict) else enumerate(document) if isinstance(document, list) else ()
     )
@@ -41,7 +41,7 @@ def places(document, path=()):
 
 
 def holder_of(document, path):
-    """The mapping or list that holds the value at a path."""
+    """Return the mapping or list that holds the value at a path."""
     return value_at(document, ".".join(map(str, path[:-1]))) if path[:-1] else document
 
 
@@ -51,44 +51,44 @@ PLACES = [path for path in places(WHOLE) if path]
 def refusal(document, model=ExperimentSpec):
     with pytest.raises(ValidationError) as caught:
         model.model_validate(document)
-    return explained(caught.value, model)
+    return explain(caught.value, model)
 
 
 @given(path=st.sampled_from(PLACES), value=ANYTHING)
-def test_whatever_stands_anywhere_is_accepted_or_refused_in_one_line(path, value):
+def test_any_document_is_accepted_or_explained_in_one_line(path, value):
     document = copy.deepcopy(WHOLE)
     holder_of(document, path)[path[-1]] = value
     try:
         ExperimentSpec.model_validate(document)
     except ValidationError as error:
-        said = explained(error, ExperimentSpec)
-        assert "\n" not in said
-        assert "PydanticUndefined" not in said
-        assert said.count("; (") <= 2
+        message = explain(error, ExperimentSpec)
+        assert "\n" not in message
+        assert "PydanticUndefined" not in message
+        assert message.count("; (") <= 2
 
 
 @pytest.mark.parametrize("path", [path for path in PLACES if isinstance(path[-1], str)], ids=lambda path: str(path[-1]))
-def test_a_field_no_one_knows_is_named_at_its_own_place_without_the_kinds_on_the_way(path):
+def test_unknown_field_is_named_by_its_path_without_kinds(path):
     document = copy.deepcopy(WHOLE)
     holder = holder_of(document, path)
     holder["unheard_of"] = 1
     place = ".".join(map(str, [*path[:-1], "unheard_of"]))
-    said = refusal(document)
-    assert said.startswith(f"{place}: there is no field 'unheard_of'")
-    assert said.endswith(f"allowed are {', '.join(sorted(holder.keys() - {'unheard_of'}))}")
+    message = refusal(document)
+    assert message.startswith(f"{place}: there is no field 'unheard_of'")
+    assert message.endswith(f"allowed are {', '.join(sorted(holder.keys() - {'unheard_of'}))}")
 
 
-def test_another_model_is_explained_by_its_own_fields():
+def test_explanation_of_another_model_uses_its_fields():
     assert refusal({"sources": [{"kind": "yahoo", "symbls": []}]}, MarketSpec) == (
         "sources.0.symbls: there is no field 'symbls'; did you mean 'symbols'? allowed are first, kind, symbols"
     )
 
 
-def test_a_document_that_is_no_mapping_is_told_what_it_must_be():
+def test_document_that_is_no_mapping_is_explained():
     assert refusal(3).startswith("found 3, but must be a mapping of agent, baselines")
 
 
-def test_a_long_value_is_shown_in_part():
-    said = refusal({"name": "x" * 500})
-    assert "…" in said
-    assert len(said) < 150
+def test_long_value_is_shortened():
+    message = refusal({"name": "x" * 500})
+    assert "…" in message
+    assert len(message) < 150

@@ -1,4 +1,4 @@
-"""The members of every union of the package, found from the union itself, so that a new one is tested too."""
+"""Members of every union of the package, read from the unions, so that new ones are tested."""
 
 from typing import get_args
 
@@ -53,13 +53,13 @@ FAMILIES = {
 
 
 def members(family):
-    """The classes of a union, which may be a union of one."""
+    """Return the classes of a union, which may be a union of one."""
     union = get_args(family)[0]
     return get_args(union) or (union,)
 
 
 def defaults(name):
-    """A default instance of each member of a family."""
+    """Return a default instance of each member of a family."""
     return [member() for member in members(FAMILIES[name])]
 
 
@@ -68,5 +68,5 @@ EVERY_MEMBER = [(name, member) for name, family in FAMILIES.items() for member i
 
 
 def simplex(generator, n, n_symbols):
-    """Random weights (n, N+1), cash last."""
+    """Draw random weights (n, N+1), cash last."""
     return generator.dirichlet(np.full(n_symbols + 1, 0.5), n)

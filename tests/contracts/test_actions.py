@@ -13,7 +13,7 @@ ACTIONS = pytest.mark.parametrize("action", defaults("action"), ids=lambda actio
 
 @ACTIONS
 @given(seed=st.integers(0, 2**32 - 1), scale=st.sampled_from([0.0, 0.1, 3.0, 1e3]))
-def test_targets_lie_on_the_simplex_and_give_weight_to_eligible_names_only(action, seed, scale):
+def test_targets_are_on_the_simplex_of_eligible_names(action, seed, scale):
     generator = np.random.default_rng(seed)
     t = generator.integers(0, len(PANEL.sessions), 20)
     weights = action.start(PANEL)(generator.normal(0.0, 1.0, (20, 7)) * scale, t)
@@ -24,7 +24,7 @@ def test_targets_lie_on_the_simplex_and_give_weight_to_eligible_names_only(actio
 
 
 @ACTIONS
-def test_an_action_beyond_the_box_is_taken_as_the_boxs_edge(action):
+def test_action_beyond_the_box_is_clipped(action):
     size = action.size(6)
     beyond = np.random.default_rng(0).normal(0.0, 10.0 * size.bound, (20, size.length))
     target, t = action.start(PANEL), np.arange(60, 80)
@@ -32,14 +32,14 @@ def test_an_action_beyond_the_box_is_taken_as_the_boxs_edge(action):
 
 
 @ACTIONS
-def test_actions_in_float32_and_float64_mean_the_same(action):
+def test_float32_and_float64_actions_give_equal_targets(action):
     raw = np.random.default_rng(0).normal(0.0, 1.0, (20, 7)).astype(np.float32)
     target, t = action.start(PANEL), np.arange(60, 80)
     np.testing.assert_array_equal(target(raw, t), target(raw.astype(np.float64), t))
 
 
 @ACTIONS
-def test_the_size_has_a_number_per_name_and_one_for_cash(action):
+def test_action_has_one_number_per_name_and_one_for_cash(action):
     size = action.size(6)
     assert isinstance(size, ActionSize)
     assert (size.length, size.bound > 0.0) == (7, True)
@@ -47,7 +47,7 @@ def test_the_size_has_a_number_per_name_and_one_for_cash(action):
 
 @ACTIONS
 @pytest.mark.parametrize("t", [31, 49, 63, 110])
-def test_targets_up_to_a_session_are_bit_equal_whatever_comes_after_it(action, t):
+def test_targets_do_not_look_ahead(action, t):
     past = np.arange(t + 1)
     raw = np.random.default_rng(0).normal(0.0, 1.0, (t + 1, 7))
     known = action.start(PANEL)(raw, past)

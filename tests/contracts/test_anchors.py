@@ -9,7 +9,7 @@ ANCHORS = pytest.mark.parametrize("anchor", defaults("anchor"), ids=lambda ancho
 
 
 @ANCHORS
-def test_an_anchor_lies_on_the_simplex_and_holds_eligible_names_only(anchor):
+def test_anchor_is_on_the_simplex_of_eligible_names(anchor):
     weights = anchor.weights(PANEL)
     assert weights.shape == (160, 7)
     assert (weights >= 0.0).all()
@@ -19,7 +19,7 @@ def test_an_anchor_lies_on_the_simplex_and_holds_eligible_names_only(anchor):
 
 @ANCHORS
 @pytest.mark.parametrize("t", [0, 31, 49, 63, 110])
-def test_an_anchor_up_to_a_session_is_bit_equal_whatever_comes_after_it(anchor, t):
+def test_anchor_does_not_look_ahead(anchor, t):
     known = anchor.weights(PANEL)[: t + 1]
     for other in (with_other_future(PANEL, t), cut(PANEL, t)):
         np.testing.assert_array_equal(anchor.weights(other)[: t + 1], known)

@@ -10,7 +10,7 @@ BACKBONES = pytest.mark.parametrize("backbone", defaults("backbone"), ids=lambda
 
 
 def spec_of(backbone):
-    """An environment whose observation the backbone reads."""
+    """Return an environment with an observation that the backbone reads."""
     return SPEC.model_copy(update={"observation": PerAssetObservation()}) if backbone.kind == "shared_asset" else SPEC
 
 
@@ -19,7 +19,7 @@ def layout_of(backbone):
 
 
 @BACKBONES
-def test_a_network_is_built_the_same_from_the_same_torch_seed_and_starts_with_the_given_deviation(backbone):
+def test_network_is_reproducible_and_starts_with_given_deviation(backbone):
     layout = layout_of(backbone)
     first, again, other = (bits(policy_of(backbone, layout, seed).state_dict()) for seed in (1, 1, 2))
     assert first == again
@@ -29,17 +29,17 @@ def test_a_network_is_built_the_same_from_the_same_torch_seed_and_starts_with_th
 
 
 @BACKBONES
-def test_a_short_training_gives_finite_tensors_and_the_same_bytes_for_the_same_seed(backbone):
+def test_training_is_finite_and_reproducible_by_seed(backbone):
     before, first = trained(backbone, spec_of(backbone), seed=3)
     assert bits(first) != bits(before)
     assert all(torch.isfinite(tensor).all() for tensor in first.values())
-    torch.rand(10)  # what ran before does not matter
+    torch.rand(10)  # the state of torch's generator does not matter
     assert bits(trained(backbone, spec_of(backbone), seed=3)[1]) == bits(first)
     assert bits(trained(backbone, spec_of(backbone), seed=4)[1]) != bits(first)
 
 
 @BACKBONES
-def test_preparing_leaves_torchs_generator_as_it_was(backbone):
+def test_preparing_does_not_change_the_torch_generator(backbone):
     layout = layout_of(backbone)
     policy = policy_of(backbone, layout)
     torch.manual_seed(11)

@@ -19,7 +19,7 @@ def random_trades(seed, n=20):
 
 @COSTS
 @given(seed=st.integers(0, 2**32 - 1))
-def test_a_cost_is_a_finite_fraction_of_equity_that_is_never_negative(model, seed):
+def test_cost_is_finite_and_not_negative(model, seed):
     cost = model.start(PANEL)(*random_trades(seed))
     assert cost.shape == (20,)
     assert np.isfinite(cost).all()
@@ -27,25 +27,25 @@ def test_a_cost_is_a_finite_fraction_of_equity_that_is_never_negative(model, see
 
 
 @COSTS
-def test_nothing_is_paid_where_nothing_is_traded(model):
+def test_no_trade_costs_nothing(model):
     assert model.start(PANEL)(np.zeros((3, 6)), np.array([0, 40, 159])).tolist() == [0.0] * 3
 
 
 @COSTS
 @given(seed=st.integers(0, 2**32 - 1), factor=st.floats(1.0, 10.0))
-def test_an_order_costs_at_least_as_much_as_its_parts(model, seed, factor):
+def test_order_costs_at_least_as_much_as_its_parts(model, seed, factor):
     cost, (trades, filled_at) = model.start(PANEL), random_trades(seed)
     assert (cost(factor * trades, filled_at) >= factor * cost(trades, filled_at) * (1.0 - 1e-12)).all()
 
 
 @COSTS
-def test_buying_costs_what_selling_costs(model):
+def test_buying_and_selling_cost_the_same(model):
     cost, (trades, filled_at) = model.start(PANEL), random_trades(0)
     np.testing.assert_array_equal(cost(trades, filled_at), cost(-trades, filled_at))
 
 
 @COSTS
-def test_the_costs_of_many_accounts_are_those_of_each(model):
+def test_costs_of_many_accounts_equal_single_ones(model):
     cost, (trades, filled_at) = model.start(PANEL), random_trades(1)
     alone = [cost(trades[[i]], filled_at[[i]])[0] for i in range(20)]
     assert cost(trades, filled_at).tolist() == alone
@@ -53,7 +53,7 @@ def test_the_costs_of_many_accounts_are_those_of_each(model):
 
 @COSTS
 @pytest.mark.parametrize("session", [1, 31, 41, 49, 63, 110])
-def test_the_cost_of_a_fill_is_bit_equal_whatever_its_session_and_those_after_it_bring(model, session):
+def test_cost_does_not_look_at_the_session_of_the_fill(model, session):
     trades, filled_at = random_trades(2, session + 1)[0], np.arange(session + 1)
     known = model.start(PANEL)(trades, filled_at)
     for other in (with_other_future(PANEL, session - 1), cut(PANEL, session)):
@@ -62,7 +62,7 @@ def test_the_cost_of_a_fill_is_bit_equal_whatever_its_session_and_those_after_it
 
 @COSTS
 @pytest.mark.parametrize("fill", ["next_open", "next_close", "same_close"])
-def test_an_account_pays_the_same_whatever_comes_after_the_last_close(model, fill):
+def test_cost_of_an_account_does_not_look_ahead(model, fill):
     spec = EnvSpec(turnover_cost_bps=0.0, costs=(model,), fill=fill)
 
     def paid(panel):

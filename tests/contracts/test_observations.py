@@ -20,7 +20,7 @@ def rows_of(observation, panel, scaler, t):
 
 
 @OBSERVATIONS
-def test_observations_are_finite_float32_rows_of_the_stated_length_at_every_session(observation):
+def test_observations_are_finite_float32_of_the_stated_length(observation):
     t = np.arange(len(PANEL.sessions))
     scaler = observation.fit(PANEL, 0, 99)
     rows = rows_of(observation, PANEL, scaler, t)
@@ -30,7 +30,7 @@ def test_observations_are_finite_float32_rows_of_the_stated_length_at_every_sess
 
 
 @OBSERVATIONS
-def test_the_held_weights_and_nothing_else_of_the_market_changes_with_the_account(observation):
+def test_account_changes_only_its_own_columns(observation):
     builder = observation.start(PANEL, ObservationScaler(), LOOKBACK)
     t = np.array([80])
     cash, invested = np.eye(7)[[6]], np.eye(7)[[0]]
@@ -42,7 +42,7 @@ def test_the_held_weights_and_nothing_else_of_the_market_changes_with_the_accoun
 
 
 @OBSERVATIONS
-def test_observations_of_many_accounts_are_those_of_each(observation):
+def test_observations_of_many_accounts_equal_single_ones(observation):
     builder = observation.start(PANEL, observation.fit(PANEL, 0, 99), LOOKBACK)
     view, t = accounts(9), np.array([0, 3, 31, 45, 45, 61, 80, 100, 159])
     together = builder.observe(t, view)
@@ -53,7 +53,7 @@ def test_observations_of_many_accounts_are_those_of_each(observation):
 
 @OBSERVATIONS
 @pytest.mark.parametrize("t", [0, 31, 49, 63, 110])
-def test_observations_up_to_a_session_are_bit_equal_whatever_comes_after_it(observation, t):
+def test_observations_do_not_look_ahead(observation, t):
     scaler = observation.fit(PANEL, 0, 30)
     known = rows_of(observation, PANEL, scaler, np.arange(t + 1))
     for other in (with_other_future(PANEL, t), cut(PANEL, t)):
@@ -61,30 +61,30 @@ def test_observations_up_to_a_session_are_bit_equal_whatever_comes_after_it(obse
 
 
 @OBSERVATIONS
-def test_the_statistics_of_a_training_window_are_bit_equal_whatever_comes_after_it(observation):
+def test_scaler_does_not_look_beyond_the_training_window(observation):
     known = observation.fit(PANEL, 10, 63)
     assert observation.fit(with_other_future(PANEL, 63), 10, 63) == known
     assert observation.fit(cut(PANEL, 63), 10, 63) == known
 
 
 @OBSERVATIONS
-def test_the_scaler_survives_json(observation):
+def test_scaler_survives_json(observation):
     scaler = observation.fit(PANEL, 0, 99)
     assert ObservationScaler.model_validate_json(scaler.model_dump_json()) == scaler
 
 
 @OBSERVATIONS
 @pytest.mark.parametrize("t", [-1, 160])
-def test_a_session_that_the_panel_does_not_have_is_refused(observation, t):
+def test_session_beyond_the_panel_is_refused(observation, t):
     builder = observation.start(PANEL, observation.fit(PANEL, 0, 99), LOOKBACK)
-    with pytest.raises(IndexError, match=f"among the panel's 0..159, but {t} is not"):
+    with pytest.raises(IndexError, match=rf"0\.\.159.*{t}"):
         builder.observe(np.array([80, t]), accounts(2))
 
 
 @OBSERVATIONS
-def test_what_was_observed_stays_as_it_was(observation):
+def test_earlier_observations_are_not_overwritten(observation):
     builder = observation.start(PANEL, observation.fit(PANEL, 0, 99), LOOKBACK)
     first = builder.observe(np.array([80, 90]), accounts(2))
-    kept = first.copy()
+    before = first.copy()
     builder.observe(np.array([81, 91]), accounts(2))
-    np.testing.assert_array_equal(first, kept)
+    np.testing.assert_array_equal(first, before)

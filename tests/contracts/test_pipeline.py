@@ -1,4 +1,4 @@
-"""What every member of the weight pipeline's families keeps, alone and with any others."""
+"""Contract of the weight pipeline's stages, alone and in any combination."""
 
 from dataclasses import replace
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from nvtrader_pipelines.components.component import kind_of
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits, WeightPipeline
 from nvtrader_pipelines.portfolio.pipeline.limits import GrossExposure, PositionCap
-from nvtrader_pipelines.portfolio.pipeline.stage import one_way
+from nvtrader_pipelines.portfolio.pipeline.stage import one_way_turnover
 from tests.contracts.families import FAMILIES, members, simplex
 from tests.panels import cut, eventful_panel, with_other_future
 from tests.portfolio.pipeline.situations import (
@@ -28,12 +28,12 @@ from tests.portfolio.pipeline.situations import (
 PANEL = eventful_panel()
 N_SYMBOLS = len(PANEL.symbols)
 OPTIONAL = [limit for limit in LIMITS if limit.kind not in {"position_cap", "gross_exposure"}]
-HARD = [limit for limit in LIMITS if limit.kind != "turnover_limit"]  # which yields to the others
+HARD = [limit for limit in LIMITS if limit.kind != "turnover_limit"]  # limits after the turnover limit may exceed it
 WIDE = WeightPipeline(limits=(PositionCap(), GrossExposure()), risk_limits=RiskLimits(max_position=1.0))
 
 
 def alone(**stage):
-    """One member, between stages that change nothing of a portfolio of eligible names."""
+    """Build a pipeline of one stage, with other stages that change nothing."""
     return WIDE.model_copy(update=stage)
 
 
@@ -50,7 +50,7 @@ IDS = [f"{p.selector.kind}-{p.allocator.kind}-{p.timing.kind}-{p.limits[0].kind}
 
 @st.composite
 def pipelines(draw):
-    """Any members with each other; the turnover limit first, the other limits in any order."""
+    """Combine any stages; the turnover limit first, the other limits in any order."""
     further = draw(st.lists(st.sampled_from(OPTIONAL), unique_by=lambda limit: limit.kind))
     limits = draw(st.permutations([*further, *(limit for limit in LIMITS if limit not in OPTIONAL)]))
     return WeightPipeline(
@@ -62,7 +62,7 @@ def pipelines(draw):
 
 
 def any_situation(seed, t):
-    """A proposal and an account, both of which may hold what they should not."""
+    """Draw a proposal and an account, both of which may hold ineligible names."""
     generator = np.random.default_rng(seed)
     proposal, held = simplex(generator, 2, N_SYMBOLS)
     opened = generator.random() < 0.2
@@ -76,7 +76,7 @@ def any_situation(seed, t):
 
 
 def breach(weights, limit):
-    """By how much a limit is breached, if it is above 0."""
+    """Excess over the limit; a breach if positive."""
     names = weights[:-1]
     if limit.kind == "position_cap":
         return names.max() - limit.max_position
@@ -87,7 +87,7 @@ def breach(weights, limit):
 
 
 def check(pipeline, proposal, at):
-    """Everything that holds for one decision."""
+    """Run one decision and assert the contract."""
     found = result_of(pipeline, proposal, at)
     expected = ["policy", pipeline.selector.kind, pipeline.allocator.kind, pipeline.timing.kind]
     assert [stage.name for stage in found.stages] == [*expected, *(limit.kind for limit in pipeline.limits)]
@@ -112,49 +112,49 @@ def bits(result):
 
 
 @pytest.mark.parametrize("family", ["selector", "allocator", "timing", "limit"])
-def test_every_member_of_the_families_is_tried_here(family):
+def test_every_pipeline_stage_is_tested(family):
     tried = {"selector": SELECTORS, "allocator": ALLOCATORS, "timing": TIMINGS, "limit": LIMITS}[family]
     assert [member.kind for member in tried] == [kind_of(member) for member in members(FAMILIES[family])]
 
 
 @pytest.mark.parametrize("pipeline", ALONE, ids=IDS)
 @pytest.mark.parametrize("t", [0, 31, 64, 140])
-def test_a_member_alone_leaves_a_portfolio_of_eligible_names_and_says_what_it_changed(pipeline, t):
+def test_stage_alone_returns_a_portfolio_and_explains_changes(pipeline, t):
     check(pipeline, *any_situation(t, t))
 
 
 @pytest.mark.parametrize("pipeline", ALONE, ids=IDS)
-def test_a_member_alone_changes_some_decision_unless_it_takes_all_as_it_is(pipeline):
+def test_stage_alone_changes_some_decision(pipeline):
     changed = {s.name for t in range(60, 160, 10) for s in check(pipeline, *any_situation(t, t)).stages if s.reason}
     assert changed - {"static_universe"} or pipeline == WIDE
 
 
 @settings(max_examples=40)
 @given(pipeline=pipelines(), seed=st.integers(0, 2**32 - 1), t=st.integers(0, 159))
-def test_any_members_together_leave_a_portfolio_within_every_limit(pipeline, seed, t):
+def test_stages_together_keep_every_limit(pipeline, seed, t):
     check(pipeline, *any_situation(seed, t))
 
 
 @pytest.mark.parametrize("pipeline", ALONE, ids=IDS)
 @pytest.mark.parametrize("t", [31, 64, 140])
-def test_a_decision_is_bit_equal_when_repeated_and_whatever_comes_after_it(pipeline, t):
+def test_decision_is_reproducible_and_does_not_look_ahead(pipeline, t):
     proposal, at = any_situation(t, t)
-    given_before = proposal.tobytes(), at.held.tobytes(), at.recent_returns.tobytes()
+    inputs = proposal.tobytes(), at.held.tobytes(), at.recent_returns.tobytes()
     known = bits(result_of(pipeline, proposal, at))
     run = pipeline.start(PANEL)
-    run(*any_situation(7, 120))  # what was asked before does not matter
+    run(*any_situation(7, 120))  # earlier decisions do not matter
     assert bits(run(proposal, at)) == known
     assert bits(run(proposal, at)) == known
-    assert (proposal.tobytes(), at.held.tobytes(), at.recent_returns.tobytes()) == given_before
+    assert (proposal.tobytes(), at.held.tobytes(), at.recent_returns.tobytes()) == inputs
     for other in (with_other_future(PANEL, t), cut(PANEL, t)):
         elsewhere = situation(other, t, at.held, at.drawdown, at.recent_returns, FITTED)
         assert bits(result_of(pipeline, proposal, elsewhere)) == known
 
 
 @pytest.mark.parametrize("pipeline", ALONE, ids=IDS)
-def test_where_nothing_is_eligible_all_is_cash(pipeline):
-    nowhere = situation(replace(PANEL, eligible=np.zeros_like(PANEL.eligible)))
-    found = result_of(pipeline, np.full(N_SYMBOLS + 1, 1.0 / (N_SYMBOLS + 1)), nowhere)
+def test_weights_without_eligible_names_are_cash(pipeline):
+    ineligible = situation(replace(PANEL, eligible=np.zeros_like(PANEL.eligible)))
+    found = result_of(pipeline, np.full(N_SYMBOLS + 1, 1.0 / (N_SYMBOLS + 1)), ineligible)
     np.testing.assert_array_equal(found.weights, cash(N_SYMBOLS))
 
 
@@ -167,10 +167,10 @@ def test_a_proposal_of_cash_stays_cash(pipeline):
 
 @settings(max_examples=25)
 @given(seed=st.integers(0, 2**32 - 1))
-def test_a_turnover_limit_holds_where_no_limit_after_it_cuts(seed):
+def test_turnover_limit_holds_unless_a_later_limit_cuts(seed):
     proposal, at = any_situation(seed, 100)
     only_eligible = np.append(at.held[:-1] * PANEL.eligible[100], 0.0)
     only_eligible[-1] = 1.0 - only_eligible.sum()
     at = situation(PANEL, 100, held=only_eligible)
     found = result_of(alone(limits=(LIMITS[0], *WIDE.limits)), proposal, at)
-    assert one_way(at.held, found.weights) <= WIDE.risk_limits.max_turnover + 1e-12
+    assert one_way_turnover(at.held, found.weights) <= WIDE.risk_limits.max_turnover + 1e-12

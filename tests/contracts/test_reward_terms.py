@@ -23,20 +23,20 @@ def contributions(term, panel, *, n=4, t=40, n_steps=8, fill="next_open"):
 
 
 @TERMS
-def test_a_term_gives_one_finite_contribution_per_account(term):
+def test_term_returns_one_finite_contribution_per_account(term):
     found = contributions(term, PANEL)
     assert found.shape == (8, 4)
     assert np.isfinite(found).all()
 
 
 @TERMS
-def test_a_term_scales_with_its_weight(term):
+def test_term_is_proportional_to_its_weight(term):
     tripled = type(term)(**{**term.model_dump(), "weight": 3.0 * term.weight})
     np.testing.assert_allclose(contributions(tripled, PANEL), 3.0 * contributions(term, PANEL), rtol=1e-12)
 
 
 @TERMS
-def test_an_account_that_stays_in_cash_is_not_punished(term):
+def test_term_of_an_account_in_cash_is_zero(term):
     accounts = Accounts(PANEL, spec_with(term), 1, t=60)
     cash = np.eye(7)[[6]]
     steps = [accounts.trade(cash, np.array([True]), 3) for _ in range(5)]
@@ -46,14 +46,14 @@ def test_an_account_that_stays_in_cash_is_not_punished(term):
 
 @TERMS
 @pytest.mark.parametrize("fill", ["next_open", "next_close", "same_close"])
-def test_contributions_are_bit_equal_whatever_comes_after_the_last_close(term, fill):
+def test_contributions_do_not_look_ahead(term, fill):
     known = contributions(term, PANEL, fill=fill)
     for other in (with_other_future(PANEL, 64), cut(PANEL, 64)):
         np.testing.assert_array_equal(contributions(term, other, fill=fill), known)
 
 
 @TERMS
-def test_contributions_of_many_accounts_are_those_of_each(term):
+def test_contributions_of_many_accounts_equal_single_ones(term):
     n, generator = 7, np.random.default_rng(3)
     targets = [simplex(generator, n, 6) for _ in range(6)]
     together = Accounts(PANEL, spec_with(term), n, t=40)
@@ -65,7 +65,7 @@ def test_contributions_of_many_accounts_are_those_of_each(term):
 
 
 @TERMS
-def test_an_account_that_begins_anew_is_rewarded_as_one_that_never_traded_and_the_others_do_not_notice(term):
+def test_reset_account_is_rewarded_as_new_and_others_are_unaffected(term):
     generator = np.random.default_rng(4)
     targets = [simplex(generator, 3, 6) for _ in range(8)]
     every, one = np.ones(3, dtype=bool), np.ones(1, dtype=bool)
@@ -83,7 +83,7 @@ def test_an_account_that_begins_anew_is_rewarded_as_one_that_never_traded_and_th
 
 
 @TERMS
-def test_accounts_restored_from_a_state_go_on_bit_for_bit(term):
+def test_terms_restored_from_a_state_continue_bit_for_bit(term):
     generator = np.random.default_rng(5)
     targets = [simplex(generator, 3, 6) for _ in range(8)]
     every = np.ones(3, dtype=bool)
@@ -91,17 +91,17 @@ def test_accounts_restored_from_a_state_go_on_bit_for_bit(term):
     for target in targets[:4]:
         accounts.trade(target, every, 3)
     state = accounts.state()
-    kept = {name: array.copy() for name, array in state.items()}
+    before = {name: array.copy() for name, array in state.items()}
     restored.restore(state)
     for target in targets[4:]:
         found, expected = (one.trade(target, every, 3).reward_terms[term.kind] for one in (restored, accounts))
         np.testing.assert_array_equal(found, expected)
     for name, array in state.items():
-        np.testing.assert_array_equal(array, kept[name])  # a state is a copy: nothing that went on changed it
+        np.testing.assert_array_equal(array, before[name])  # a state is a copy, which later steps do not change
 
 
 @TERMS
-def test_ruin_is_finite(term):
+def test_contribution_at_ruin_is_finite(term):
     panel = eventful_panel()
     panel.close_returns[50:60, 0] = -1.0
     accounts = Accounts(panel, spec_with(term, "same_close"), 1, t=45)

@@ -11,7 +11,7 @@ EVERY_SPLITTER = pytest.mark.parametrize("splitter", defaults("splitter"), ids=l
 
 
 @EVERY_SPLITTER
-def test_every_splitter_leaves_a_purge_between_what_it_trains_on_and_what_it_tests(splitter):
+def test_splitter_purges_between_training_and_test(splitter):
     folds = splitter.split(SESSIONS)
     assert [fold.index for fold in folds] == list(range(len(folds)))
     for fold in folds:
@@ -25,13 +25,13 @@ def test_every_splitter_leaves_a_purge_between_what_it_trains_on_and_what_it_tes
 
 
 @EVERY_SPLITTER
-def test_every_splitter_tests_windows_worth_testing_and_each_session_once_on_a_path(splitter):
+def test_splitter_tests_each_session_once_per_path(splitter):
     blocks = BacktestPaths.of(splitter.split(SESSIONS)).blocks
     assert all(block.test_last - block.test_first + 1 >= MIN_TEST_SESSIONS for block in blocks)
     assert all(before.test_last + 1 == after.test_first for before, after in pairwise(blocks))
 
 
 @EVERY_SPLITTER
-def test_every_splitter_says_that_there_are_no_sessions(splitter):
-    with pytest.raises(ValueError, match="needs sessions"):
+def test_splitter_without_sessions_is_refused(splitter):
+    with pytest.raises(ValueError, match="sessions"):
         splitter.split(SESSIONS[:0])

@@ -14,28 +14,28 @@ TESTED = HistoricWindow(first=date(2016, 10, 1), last=date(2017, 2, 28))
 SMALL = {"n_worlds": 2, "n_sessions": 21}
 
 
-def small(stress):
-    """The member as it fits a window of 100 sessions that begins in 2017."""
+def shrink(stress):
+    """Adapt the member to a window of 100 sessions that begins in 2017."""
     fields = {name: value for name, value in SMALL.items() if name in type(stress).model_fields}
     return TESTED if isinstance(stress, HistoricWindow) else stress.model_copy(update=fields)
 
 
-MEMBERS = [small(stress) for stress in defaults("stress") if stress.kind != "missing_data"]
+MEMBERS = [shrink(stress) for stress in defaults("stress") if stress.kind != "missing_data"]
 MEMBERS += [stress for stress in defaults("stress") if stress.kind == "missing_data"]
 EVERY_STRESS = pytest.mark.parametrize("stress", MEMBERS, ids=lambda stress: stress.kind)
 MARKETS = [calm_market(random_walks(3, seed, opens=seed > 0, volume=seed > 0)) for seed in (0, 1)]
 
 
-def played(stress, market, seed=0):
+def play(stress, market, seed=0):
     return list(stress.worlds(market, np.random.default_rng(seed)))
 
 
 @EVERY_STRESS
 @settings(max_examples=4)
 @given(at=st.floats(0.0, 0.75), market=st.sampled_from(MARKETS), seed=st.integers(0, 9))
-def test_before_the_shock_a_world_is_the_calm_one_bit_by_bit(stress, at, market, seed):
+def test_stressed_market_before_the_shock_is_unstressed(stress, at, market, seed):
     moved = stress.model_copy(update={"at": at}) if "at" in type(stress).model_fields else stress
-    for world in played(moved, market, seed):
+    for world in play(moved, market, seed):
         calm = market.calm().panel if world.panel is not market.panel else market.panel
         known = slice(len(calm.sessions) if world.shock is None else world.shock)
         for name in ARRAYS:
@@ -46,8 +46,8 @@ def test_before_the_shock_a_world_is_the_calm_one_bit_by_bit(stress, at, market,
 
 @EVERY_STRESS
 @pytest.mark.parametrize("market", MARKETS, ids=["closes", "opens"])
-def test_no_world_holds_a_nan_or_a_price_that_is_not_positive(stress, market):
-    for world in played(stress, market):
+def test_stressed_prices_are_finite_and_positive(stress, market):
+    for world in play(stress, market):
         for name in ("close_returns", "overnight_returns", "features"):
             array = getattr(world.panel, name)
             assert array is None or np.isfinite(array).all(), name
@@ -56,8 +56,8 @@ def test_no_world_holds_a_nan_or_a_price_that_is_not_positive(stress, market):
 
 
 @EVERY_STRESS
-def test_the_same_seed_gives_the_same_worlds(stress):
-    first, again = (played(stress, MARKETS[1]) for _ in range(2))
+def test_same_seed_gives_the_same_stressed_markets(stress):
+    first, again = (play(stress, MARKETS[1]) for _ in range(2))
     assert [world.scenario for world in first] == [stress.name] * len(first)
     for one, other in zip(first, again, strict=True):
         assert (one.blocks, one.shock, one.cost_factor, one.note) == (
@@ -67,15 +67,15 @@ def test_the_same_seed_gives_the_same_worlds(stress):
             assert getattr(one.panel, name).tobytes() == getattr(other.panel, name).tobytes(), name
 
 
-def test_another_seed_gives_other_worlds_where_something_is_drawn():
+def test_another_seed_gives_other_markets_for_random_stresses():
     stress = BlockBootstrap(**SMALL)
-    first, other = (played(stress, MARKETS[1], seed)[0].panel for seed in (0, 1))
+    first, other = (play(stress, MARKETS[1], seed)[0].panel for seed in (0, 1))
     assert first.close_returns.tobytes() != other.close_returns.tobytes()
 
 
 @EVERY_STRESS
-def test_a_world_is_judged_on_sessions_it_has_and_that_follow_one_another(stress):
-    for world in played(stress, MARKETS[1]):
+def test_evaluated_sessions_are_consecutive_and_in_the_market(stress):
+    for world in play(stress, MARKETS[1]):
         assert 1 <= world.first <= world.last < len(world.panel.sessions)
         assert world.shock is None or world.first <= world.shock <= world.last
         assert len(world.blocks) == 1

@@ -13,12 +13,12 @@ from tests.contracts.families import FAMILIES, defaults, members
 from tests.panels import eventful_panel, with_other_future
 
 RULES = pytest.mark.parametrize("rule", defaults("termination"), ids=lambda rule: rule.kind)
-# A limit of each kind that strikes some of the episodes on a nervous market, and not all at once.
+# Limits that end some of the episodes on a nervous market, and not all at once.
 TIGHT = {"drawdown": {"limit": 0.2}, "margin_call": {"maintenance": 0.85}, "risk_breach": {"max_cvar": 0.048}}
 
 
 def nervous_panel():
-    """A market that moves four times as much as usual, and a little down."""
+    """Build a market with four times the usual moves and a small downward drift."""
     panel = eventful_panel()
     still = np.zeros_like(panel.close_returns)
     return replace(panel, close_returns=np.clip(4.0 * panel.close_returns - 0.002, -0.9, None), overnight_returns=still)
@@ -27,7 +27,7 @@ def nervous_panel():
 PANEL = nervous_panel()
 
 
-def tight(kind, **fields):
+def tighten(kind, **fields):
     (member,) = (member for member in members(FAMILIES["termination"]) if member().kind == kind)
     return member(**TIGHT[kind], **fields)
 
@@ -43,8 +43,8 @@ def spec_with(*rules, **fields):
     )
 
 
-def played(spec, panel=PANEL, n=8, n_steps=25, seed=0, **window):
-    """The steps of n episodes side by side, each begun anew where it ended."""
+def play(spec, panel=PANEL, n=8, n_steps=25, seed=0, **window):
+    """Play n episodes side by side, each reset when it ends; returns the steps."""
     simulation = PortfolioSimulation(panel, spec, n, **window)
     generators = [np.random.default_rng([seed, i]) for i in range(n)]
     simulation.reset(range(n), generators)
@@ -58,40 +58,40 @@ def played(spec, panel=PANEL, n=8, n_steps=25, seed=0, **window):
 
 @RULES
 @pytest.mark.parametrize("truncates", [True, False])
-def test_what_a_rule_strikes_is_truncated_or_terminated_as_it_says(rule, truncates):
-    steps = played(spec_with(tight(rule.kind, truncates=truncates)))
-    struck = np.array([step.struck[rule.kind] for step in steps])
-    assert 0 < struck.sum() < struck.size
+def test_rule_truncates_or_terminates_as_specified(rule, truncates):
+    steps = play(spec_with(tighten(rule.kind, truncates=truncates)))
+    triggered = np.array([step.triggered[rule.kind] for step in steps])
+    assert 0 < triggered.sum() < triggered.size
     ended = np.array([step.truncated if truncates else step.terminated for step in steps])
     other = np.array([step.terminated if truncates else step.truncated for step in steps])
-    assert ended[struck].all()
-    assert not other[struck].any()
+    assert ended[triggered].all()
+    assert not other[triggered].any()
 
 
 @RULES
-def test_an_account_that_stays_in_cash_is_never_struck(rule):
-    spec = EnvSpec(episode_len=20, rebal_freq=4, terminations=(tight(rule.kind),))
+def test_account_in_cash_is_never_ended(rule):
+    spec = EnvSpec(episode_len=20, rebal_freq=4, terminations=(tighten(rule.kind),))
     simulation = PortfolioSimulation(PANEL, spec, 2)
     simulation.reset([0, 1], [np.random.default_rng(i) for i in range(2)])
     cash = np.tile([-5.0] * 6 + [5.0], (2, 1)) * 100.0
     for _ in range(15):
-        assert not simulation.step(cash).struck[rule.kind].any()
+        assert not simulation.step(cash).triggered[rule.kind].any()
 
 
 @RULES
-def test_an_episode_until_it_is_struck_is_that_of_an_environment_without_the_rule(rule):
-    ruled, free = (played(spec, n_steps=20) for spec in (spec_with(tight(rule.kind)), spec_with()))
+def test_episode_is_unchanged_until_the_rule_ends_it(rule):
+    ruled, free = (play(spec, n_steps=20) for spec in (spec_with(tighten(rule.kind)), spec_with()))
     alive = np.ones(8, dtype=bool)
     for step, other in zip(ruled, free, strict=True):
         np.testing.assert_array_equal(step.reward[alive], other.reward[alive])
-        alive &= ~step.struck[rule.kind]
+        alive &= ~step.triggered[rule.kind]
     assert not alive.all()
 
 
 @RULES
 @pytest.mark.parametrize("form", ["sign_safe", "literal"])
-def test_the_steps_of_many_episodes_are_those_of_each_bit_for_bit(rule, form):
-    spec = spec_with(tight(rule.kind), stop_properly=StopProperly(form=form))
+def test_steps_of_many_episodes_equal_single_ones_bit_for_bit(rule, form):
+    spec = spec_with(tighten(rule.kind), stop_properly=StopProperly(form=form))
     simulation, starts = PortfolioSimulation(PANEL, spec, 7), np.random.default_rng(0).integers(0, 60, 7)
     alone = [PortfolioSimulation(PANEL, spec, 1) for _ in range(7)]
     simulation.accounts.open(list(range(7)), starts.tolist())
@@ -105,12 +105,12 @@ def test_the_steps_of_many_episodes_are_those_of_each_bit_for_bit(rule, form):
                 np.testing.assert_array_equal(getattr(together, name)[[i]], getattr(own, name))
             for name, values in together.account.reward_terms.items():
                 assert values[i] == own.account.reward_terms[name][0]
-            assert together.struck[rule.kind][i] == own.struck[rule.kind][0]
+            assert together.triggered[rule.kind][i] == own.triggered[rule.kind][0]
 
 
 @RULES
-def test_no_session_after_the_window_decides_an_episodes_end(rule):
-    spec, window = spec_with(tight(rule.kind)), {"first": 12, "last": 110}
-    steps, others = (played(spec, panel, **window) for panel in (PANEL, with_other_future(PANEL, 110)))
+def test_end_of_an_episode_does_not_look_beyond_the_window(rule):
+    spec, window = spec_with(tighten(rule.kind)), {"first": 12, "last": 110}
+    steps, others = (play(spec, panel, **window) for panel in (PANEL, with_other_future(PANEL, 110)))
     for step, other in zip(steps, others, strict=True):
-        np.testing.assert_array_equal(step.struck[rule.kind], other.struck[rule.kind])
+        np.testing.assert_array_equal(step.triggered[rule.kind], other.triggered[rule.kind])

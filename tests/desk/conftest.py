@@ -4,6 +4,7 @@ import shutil
 
 import pytest
 
+from nvtrader_pipelines.storage.store import Store
 from tests.desk.desks import DESKS, judged_home, make_active
 
 
@@ -16,10 +17,10 @@ def judged(tmp_path_factory):
 @pytest.fixture
 def trading_home(judged, monkeypatch):
     """That home with its policy active, no account and no event yet."""
-    lake, run = judged
+    store, run = Store(judged[0].home), judged[1]
     DESKS.clear()
     monkeypatch.delenv("NVTRADER_KILL_SWITCH", raising=False)
-    for folder in (lake.home.runtime, lake.home.audit, lake.home.accounts):
+    for folder in (store.home.runtime, store.home.audit, store.home.accounts):
         shutil.rmtree(folder, ignore_errors=True)
-    make_active(lake, run)
-    return lake, run
+    make_active(store, run)
+    return store, run

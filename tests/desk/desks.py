@@ -11,9 +11,8 @@ from nvtrader_pipelines.promotion.active_policy import activate
 from nvtrader_pipelines.runs.launch import evaluate_run, followed
 from nvtrader_pipelines.runs.lifecycle import Launch
 from nvtrader_pipelines.storage.account_book import SqliteBook
-from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
-from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.medallion import read_panel
+from nvtrader_pipelines.storage.store import Store
 from tests.runs.small_runs import small_home
 from tests.runs.untrained import AT, planned, sealed
 
@@ -21,53 +20,53 @@ DESKS: dict[str, Desk] = {}  # by account
 TIME: dict[str, datetime] = {}
 
 
-def judged_home(root: Path) -> tuple[Warehouse, SealedRun]:
+def judged_home(root: Path) -> tuple[Store, SealedRun]:
     """A home whose one run is sealed and tested; nothing is active."""
-    lake = small_home(root)
-    run = sealed(lake, planned(lake))
-    for _ in evaluate_run(lake, Ledger.open(lake.home), run.run_id, Launch("tests")):
+    store = small_home(root)
+    run = sealed(store, planned(store))
+    for _ in evaluate_run(store, run.run_id, Launch("tests")):
         pass
-    return lake, run
+    return store, run
 
 
-def make_active(lake: Warehouse, run: SealedRun, policy: str | None = None, at: datetime = AT) -> None:
+def make_active(store: Store, run: SealedRun, policy: str | None = None, at: datetime = AT) -> None:
     """Let one of the run's policies trade."""
-    activate(lake, Ledger.open(lake.home), PolicyRef(run.run_id, policy or run.experiment), "ann", "", lambda: at)
+    activate(store, PolicyRef(run.run_id, policy or run.experiment), "ann", "", lambda: at)
 
 
-def desk(lake: Warehouse, account: str = "paper", at: datetime = AT) -> Desk:
+def desk(store: Store, account: str = "paper", at: datetime = AT) -> Desk:
     """The account's desk, which reads the market anew where it has changed; all of them share what time it is."""
     TIME["now"] = at
     if account not in DESKS:
-        DESKS[account] = Desk.open(lake, account, clock=lambda: TIME["now"], by="test")
+        DESKS[account] = Desk.open(store, account, clock=lambda: TIME["now"], by="test")
     return DESKS[account]
 
 
 def trade(
-    lake: Warehouse, *days: date | None, account: str = "paper", at: datetime = AT, acknowledge: bool = True
+    store: Store, *days: date | None, account: str = "paper", at: datetime = AT, acknowledge: bool = True
 ) -> list[Progress]:
     """Trade what is due; what was told."""
     told = []
-    followed(desk(lake, account, at).trade(*days, acknowledge=acknowledge), told.append)
+    followed(desk(store, account, at).trade(*days, acknowledge=acknowledge), told.append)
     return told
 
 
-def days_of(lake: Warehouse) -> list[date]:
+def days_of(store: Store) -> list[date]:
     """The market's sessions."""
-    return [day.item() for day in read_panel(lake, "landing").sessions]
+    return [day.item() for day in read_panel(store.tables, "landing").sessions]
 
 
-def evening(lake: Warehouse) -> datetime:
+def evening(store: Store) -> datetime:
     """After the close of the last session there are bars of."""
-    return datetime.combine(days_of(lake)[-1], time(22), tzinfo=UTC)
+    return datetime.combine(days_of(store)[-1], time(22), tzinfo=UTC)
 
 
-def states(lake: Warehouse, account: str = "paper") -> list[AccountState]:
+def states(store: Store, account: str = "paper") -> list[AccountState]:
     """The account's own book."""
-    return SqliteBook(lake.home, account).states()
+    return SqliteBook(store.home, account).states()
 
 
-def add_account(lake: Warehouse, name: str, kind: str = "paper") -> None:
+def add_account(store: Store, name: str, kind: str = "paper") -> None:
     """An account with the defaults of its kind."""
-    lake.home.accounts.mkdir(exist_ok=True)
-    (lake.home.accounts / f"{name}.yaml").write_text(f"kind: {kind}\n")
+    store.home.accounts.mkdir(exist_ok=True)
+    (store.home.accounts / f"{name}.yaml").write_text(f"kind: {kind}\n")

@@ -14,8 +14,8 @@ import numpy as np
 from nvtrader_pipelines.execution.brokers.account_spec import PaperAccountSpec
 from nvtrader_pipelines.execution.plan import Finding
 from nvtrader_pipelines.storage.account_book import SqliteBook
-from nvtrader_pipelines.storage.audit_log import JsonlAudit
 from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.store import Store
 from tests.execution.desks import ACCOUNT, Account, Deployed, prices_of, spec_of
 from tests.panels import GAP, eventful_panel
 
@@ -62,7 +62,7 @@ def opened(folder, kind, fuse):
     """The account as a process finds it."""
     home, panel = Home(Path(folder)), eventful_panel()
     deployed = Deployed(panel, spec_of(environment={"rebal_freq": 2, "lookback": 5, "episode_len": 20}))
-    stores = Fused(JsonlAudit(home), fuse), Fused(SqliteBook(home, ACCOUNT), fuse)
+    stores = Fused(Store(home).audit, fuse), Fused(SqliteBook(home, ACCOUNT), fuse)
     prices = prices_of(panel, volume=6000.0)
     return Account(deployed, *stores, account_spec=ACCOUNTS[kind], prices=prices, findings=lambda plan, t: (SOFT,))
 
@@ -90,7 +90,7 @@ def in_a_process(folder, kind, fuse):
 def left(folder):
     """What an account and its audit come to."""
     home = Home(Path(folder))
-    book, events = SqliteBook(home, ACCOUNT), JsonlAudit(home).events(ACCOUNT)
+    book, events = SqliteBook(home, ACCOUNT), Store(home).audit.events(ACCOUNT)
     plans = sorted({event.plan_id for event in events if event.plan_id})
     said = {event.event_id: event.model_dump(mode="json", exclude={"at"}) for event in events}
     return {

@@ -22,9 +22,8 @@ from nvtrader_pipelines.execution.plan import Finding
 from nvtrader_pipelines.execution.trader import Oversight, Trader
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits, WeightPipeline
 from nvtrader_pipelines.storage.account_book import SqliteBook, book_path
-from nvtrader_pipelines.storage.audit_log import JsonlAudit
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
+from nvtrader_pipelines.storage.store import Store
 from tests.execution.brokers.test_live_venue import Exchange
 from tests.execution.desks import ACCOUNT, Account, Deployed, Switch, Wants, prices_of, spec_of, ticking
 from tests.markets import synthetic_panel
@@ -41,7 +40,7 @@ def traded(home):
     """An account in cash whose first plan, of ten names, waits for its fill."""
     book = SqliteBook(home, ACCOUNT)
     policy = Wants(*np.full(11, 1 / 11))
-    account = Account(Deployed(PANEL, SPEC, policy), JsonlAudit(home), book, prices=prices_of(PANEL))
+    account = Account(Deployed(PANEL, SPEC, policy), Store(home).audit, book, prices=prices_of(PANEL))
     yield account.open(10)
     book.close()
 
@@ -108,7 +107,7 @@ def an_approval_twice(traded, home, monkeypatch):
     traded.findings = lambda plan, t: (SOFT,)
     traded.trader = traded.hired()
     traded.session(13)
-    desk = Desk.open(Warehouse(home), clock=lambda: AT)
+    desk = Desk.open(Store(home), clock=lambda: AT)
     plan = Journal(traded.log, ACCOUNT).records()[-1].plan.plan_id
     desk.approve(plan, "ann")
     return lambda: desk.approve(plan, "ann")
@@ -117,21 +116,21 @@ def an_approval_twice(traded, home, monkeypatch):
 def an_answer_while_orders_are_placed(traded, home, monkeypatch):
     plan = Journal(traded.log, ACCOUNT).records()[0].plan
     traded.broker.submit(traded.broker.orders(plan, 10)[0][0])  # by an attempt that was killed right after
-    return lambda: Desk.open(Warehouse(home), clock=lambda: AT).override(plan.plan_id, "ann", "earnings")
+    return lambda: Desk.open(Store(home), clock=lambda: AT).override(plan.plan_id, "ann", "earnings")
 
 
 def a_corrupt_pointer(traded, home, monkeypatch):
     home.active_policy.parent.mkdir(parents=True, exist_ok=True)
     home.active_policy.write_text('{"run_id": ')
-    return lambda: list(Desk.open(Warehouse(home), clock=lambda: AT).trade())
+    return lambda: list(Desk.open(Store(home), clock=lambda: AT).trade())
 
 
 def stale_bars(traded, home, monkeypatch):
     market = SimpleNamespace(is_live=True, panel=PANEL, day=lambda t: PANEL.sessions[t].item())
     market.require_fresh = partial(DeskMarket.require_fresh, market)
-    monkeypatch.setattr(desk_module, "active_policy", lambda lake: None)
+    monkeypatch.setattr(desk_module, "active_policy", lambda store: None)
     monkeypatch.setattr(Desk, "_market_of", lambda desk, active: market)
-    return lambda: list(Desk.open(Warehouse(home), clock=lambda: AT).trade())
+    return lambda: list(Desk.open(Store(home), clock=lambda: AT).trade())
 
 
 def a_silent_broker(traded, home, monkeypatch):
@@ -181,9 +180,9 @@ def desk(traded, home, monkeypatch):
     market.venue, market.findings = lambda book: traded.broker, lambda plan, t: ()
     market.unbuyable = lambda day: {}
     traded.deployed.fresh = lambda: traded.deployed
-    monkeypatch.setattr(desk_module, "active_policy", lambda lake: None)
+    monkeypatch.setattr(desk_module, "active_policy", lambda store: None)
     monkeypatch.setattr(Desk, "_market_of", lambda desk, active: market)
-    return Desk.open(Warehouse(home), clock=lambda: AT)
+    return Desk.open(Store(home), clock=lambda: AT)
 
 
 @pytest.mark.parametrize(
@@ -215,7 +214,7 @@ def test_an_audit_whose_last_rows_were_cut_off_is_not_traded_on_until_it_is_whol
 
     def cut(left):
         traded.log.path.write_bytes(b"".join(rows[:left]))
-        return Desk.open(desk.lake, clock=lambda: AT)
+        return Desk.open(desk.store, clock=lambda: AT)
 
     for left in (0, 5, n_cleared - 1):
         begun, before = cut(left), written(home)
@@ -232,7 +231,7 @@ def test_fills_that_a_killed_step_left_untold_are_told_before_the_account_is_set
     traded.log.append = lambda events: append([event for event in events if event.kind != "filled"])
     traded.trader.execute(11)
     assert desk.settle().session == PANEL.sessions[11].item()
-    told = {event.order_id for event in JsonlAudit(home).events(ACCOUNT) if event.kind == "filled"}
+    told = {event.order_id for event in Store(home).audit.events(ACCOUNT) if event.kind == "filled"}
     assert told == traded.book.kept().fills
     assert len(told) == 10
     assert len(desk.due()) == 28

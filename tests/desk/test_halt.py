@@ -11,6 +11,7 @@ from nvtrader_pipelines.desk.halt import halt, resume
 from nvtrader_pipelines.storage.audit_log import JsonlAudit
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.kill_switch import VARIABLE, FileKillSwitch
+from nvtrader_pipelines.storage.store import Store
 
 AT = datetime(2022, 3, 10, 15, 30, tzinfo=UTC)
 
@@ -26,14 +27,21 @@ def switch(home):
 
 
 @pytest.fixture
-def log(home):
-    return JsonlAudit(home)
+def log(store):
+    return store.audit
 
 
 @pytest.fixture
 def clock():
     moments = (AT + timedelta(minutes=n) for n in range(9))
     return lambda: next(moments)
+
+
+def with_audit(home, audit):
+    """A store whose audit is another."""
+    store = Store(home)
+    vars(store)["audit"] = audit
+    return store
 
 
 def told(log):
@@ -68,12 +76,12 @@ PLACES = {
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_anything_in_its_place_engages_it_until_it_is_resumed(home, switch, log, clock, place):
+def test_anything_in_its_place_engages_it_until_it_is_resumed(store, home, switch, log, clock, place):
     home.runtime.mkdir()
     PLACES[place](home.kill_switch)
     assert "is there, but does not say why" in switch.engaged()
-    assert "stopped already" in halt(home, log, "pat", "again", clock)
-    assert resume(home, log, "pat", "looked at", clock) == "trading may resume"
+    assert "stopped already" in halt(store, "pat", "again", clock)
+    assert resume(store, "pat", "looked at", clock) == "trading may resume"
     assert switch.engaged() is None
     (again, *rest) = told(log)
     assert again[:2] == ("halted", "pat")
@@ -81,13 +89,13 @@ def test_anything_in_its_place_engages_it_until_it_is_resumed(home, switch, log,
     assert rest == [("resumed", "pat", "looked at")]
 
 
-def test_a_place_that_cannot_be_looked_at_counts_as_engaged(home, switch, log, clock):
+def test_a_place_that_cannot_be_looked_at_counts_as_engaged(store, home, switch, log, clock):
     home.runtime.parent.mkdir(exist_ok=True)
     home.runtime.write_text("a file where a folder must be")
     assert "cannot be looked at (Not a directory), which counts as engaged" in switch.engaged()
-    assert "stopped already" in halt(home, log, "pat", "again", clock)
+    assert "stopped already" in halt(store, "pat", "again", clock)
     with pytest.raises(StorageError, match=r"cannot be removed .* so trading stays stopped; remove it by hand"):
-        resume(home, log, "pat", "looked at", clock)
+        resume(store, "pat", "looked at", clock)
     assert [kind for kind, *_ in told(log)] == ["halted", "resumed", "halted"]
 
 
@@ -114,15 +122,15 @@ def test_a_variable_that_is_empty_or_zero_does_not(monkeypatch, switch, value):
     assert switch.engaged() is None
 
 
-def test_halting_says_who_and_why_and_is_a_row(home, switch, log, clock):
-    assert halt(home, log, "pat", "fire drill", clock) == "trading is stopped: fire drill"
+def test_halting_says_who_and_why_and_is_a_row(store, home, switch, log, clock):
+    assert halt(store, "pat", "fire drill", clock) == "trading is stopped: fire drill"
     assert switch.engaged() == "pat stopped trading at 2022-03-10 15:30 UTC: fire drill"
     assert told(log) == [("halted", "pat", "fire drill")]
 
 
-def test_halting_twice_says_so_and_keeps_the_first_reason(home, switch, log, clock):
-    halt(home, log, "pat", "fire drill", clock)
-    said = halt(home, log, "kim", "me too", clock)
+def test_halting_twice_says_so_and_keeps_the_first_reason(store, home, switch, log, clock):
+    halt(store, "pat", "fire drill", clock)
+    said = halt(store, "kim", "me too", clock)
     assert said == "trading is stopped already: pat stopped trading at 2022-03-10 15:30 UTC: fire drill"
     assert "fire drill" in switch.engaged()
     assert told(log) == [
@@ -131,29 +139,27 @@ def test_halting_twice_says_so_and_keeps_the_first_reason(home, switch, log, clo
     ]
 
 
-def test_resuming_is_a_row_and_it_may_be_halted_again(home, switch, log, clock):
-    halt(home, log, "pat", "fire drill", clock)
-    assert resume(home, log, "kim", "over", clock) == "trading may resume"
+def test_resuming_is_a_row_and_it_may_be_halted_again(store, home, switch, log, clock):
+    halt(store, "pat", "fire drill", clock)
+    assert resume(store, "kim", "over", clock) == "trading may resume"
     assert switch.engaged() is None
-    halt(home, log, "pat", "real fire", clock)
+    halt(store, "pat", "real fire", clock)
     assert [kind for kind, *_ in told(log)] == ["halted", "resumed", "halted"]
 
 
-def test_resuming_what_was_not_stopped_says_so_and_is_no_row(home, log, clock):
-    assert "was not stopped by the file" in resume(home, log, "pat", "over", clock)
+def test_resuming_what_was_not_stopped_says_so_and_is_no_row(store, home, log, clock):
+    assert "was not stopped by the file" in resume(store, "pat", "over", clock)
     assert told(log) == []
 
 
 @pytest.mark.parametrize("stopped", [True, False])
 def test_resuming_while_the_variable_is_set_says_that_it_is_still_stopped(
-    home, switch, log, clock, monkeypatch, stopped
+    store, home, switch, log, clock, monkeypatch, stopped
 ):
     if stopped:
-        halt(home, log, "pat", "fire drill", clock)
+        halt(store, "pat", "fire drill", clock)
     monkeypatch.setenv(VARIABLE, "1")
-    assert f"still stopped here, for the environment has {VARIABLE}=1: unset it" in resume(
-        home, log, "pat", "over", clock
-    )
+    assert f"still stopped here, for the environment has {VARIABLE}=1: unset it" in resume(store, "pat", "over", clock)
     assert not home.kill_switch.exists()
     assert switch.engaged() is not None
 
@@ -162,26 +168,26 @@ class Interrupted(JsonlAudit):
     """An audit whose rows take a while: another process stops trading meanwhile."""
 
     def append(self, events):
-        self.other = Thread(target=halt, args=(self.home, JsonlAudit(self.home), "kim", "news", lambda: AT))
+        self.other = Thread(target=halt, args=(Store(self.home), "kim", "news", lambda: AT))
         self.other.start()
         self.other.join(0.3)  # it waits for its turn, or was done before the file is removed
         super().append(events)
 
 
-def test_a_halt_that_comes_while_another_resumes_is_not_lost(home, switch, log, clock):
-    halt(home, log, "pat", "fire drill", clock)
+def test_a_halt_that_comes_while_another_resumes_is_not_lost(store, home, switch, log, clock):
+    halt(store, "pat", "fire drill", clock)
     slow = Interrupted(home)
     slow.home = home
-    resume(home, slow, "pat", "over", clock)
+    resume(with_audit(home, slow), "pat", "over", clock)
     slow.other.join()
     assert switch.engaged() == "kim stopped trading at 2022-03-10 15:30 UTC: news"
     assert [kind for kind, *_ in told(log)] == ["halted", "resumed", "halted"]
 
 
-def test_a_halt_that_has_nowhere_to_wait_stops_trading_all_the_same(home, switch, log, clock):
+def test_a_halt_that_has_nowhere_to_wait_stops_trading_all_the_same(store, home, switch, log, clock):
     home.warehouse.parent.mkdir(exist_ok=True, parents=True)
     home.warehouse.write_text("a file where a folder must be")
-    halt(home, log, "pat", "fire drill", clock)
+    halt(store, "pat", "fire drill", clock)
     assert "fire drill" in switch.engaged()
 
 
@@ -192,26 +198,26 @@ class Damaged:
         raise StorageError("the audit is damaged")
 
 
-def test_a_halt_that_was_not_audited_stops_and_is_audited_by_the_next(home, switch, log, clock):
+def test_a_halt_that_was_not_audited_stops_and_is_audited_by_the_next(store, home, switch, log, clock):
     with pytest.raises(StorageError, match="the audit is damaged"):
-        halt(home, Damaged(), "pat", "fire drill", clock)
+        halt(with_audit(home, Damaged()), "pat", "fire drill", clock)
     assert "fire drill" in switch.engaged()
-    assert "stopped already" in halt(home, log, "kim", "me too", clock)
+    assert "stopped already" in halt(store, "kim", "me too", clock)
     assert [(by, reason[:10]) for _, by, reason in told(log)] == [("pat", "fire drill"), ("kim", "me too; it")]
 
 
-def test_nothing_trades_again_without_a_row_of_who_let_it(home, switch, log, clock):
-    halt(home, log, "pat", "fire drill", clock)
+def test_nothing_trades_again_without_a_row_of_who_let_it(store, home, switch, log, clock):
+    halt(store, "pat", "fire drill", clock)
     with pytest.raises(StorageError, match="the audit is damaged"):
-        resume(home, Damaged(), "kim", "over", clock)
+        resume(with_audit(home, Damaged()), "kim", "over", clock)
     assert "fire drill" in switch.engaged()
 
 
-def test_a_switch_that_cannot_be_written_says_what_stops_trading_else(home, log, clock, monkeypatch):
+def test_a_switch_that_cannot_be_written_says_what_stops_trading_else(store, home, log, clock, monkeypatch):
     def full(path, content):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("nvtrader_pipelines.storage.kill_switch.write_atomically", full)
     with pytest.raises(StorageError, match=f"No space left on device.*; set {VARIABLE}=1"):
-        halt(home, log, "pat", "fire drill", clock)
+        halt(store, "pat", "fire drill", clock)
     assert told(log) == []

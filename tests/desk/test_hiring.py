@@ -16,7 +16,7 @@ from nvtrader_pipelines.experiments.deployment import ByFold, Deployment
 from nvtrader_pipelines.policies.baselines import BuyAndHold
 from nvtrader_pipelines.policies.policy import Decision
 from nvtrader_pipelines.storage.audit_log import JsonlAudit
-from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
+from nvtrader_pipelines.storage.store import Store
 from tests.execution.desks import prices_of, spec_of
 from tests.markets import synthetic_panel
 
@@ -51,9 +51,9 @@ def desk(home, monkeypatch):
     market.opening, market.last_session = lambda first, opened: 10, lambda first, last: market.index_of(last)
     market.findings, market.unbuyable = lambda plan, t: (), lambda session: {}
     market.told, market.ended = lambda *told: told, lambda *told: told
-    monkeypatch.setattr(desk_module, "active_policy", lambda lake: None)
+    monkeypatch.setattr(desk_module, "active_policy", lambda store: None)
     monkeypatch.setattr(Desk, "_market_of", lambda desk, active: market)
-    return lambda: Desk.open(Warehouse(home), clock=lambda: AT)
+    return lambda: Desk.open(Store(home), clock=lambda: AT)
 
 
 def trade(desk, t):

@@ -13,11 +13,11 @@ from nvtrader_pipelines.execution.audit import plan_event
 from nvtrader_pipelines.execution.book import AccountState
 from nvtrader_pipelines.runs.tables import complete
 from nvtrader_pipelines.storage.account_book import SqliteBook, book_path
-from nvtrader_pipelines.storage.audit_log import JsonlAudit
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 from nvtrader_pipelines.storage.medallion import pinned_snapshots
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import (
     AUDIT,
     FILLS,
@@ -63,17 +63,17 @@ ELSEWHERE = a_plan(account="other")
 
 
 @pytest.fixture
-def log(home):
-    return JsonlAudit(home)
+def log(store):
+    return store.audit
 
 
 @pytest.fixture(scope="module")
 def traded(tmp_path_factory):
     """The tables after one plan was traded, only to be read."""
-    lake = Warehouse(Home(tmp_path_factory.mktemp("traded")))
-    JsonlAudit(lake.home).append(TRADED)
-    mirror(lake)
-    return lake
+    store = Store(Home(tmp_path_factory.mktemp("traded")))
+    store.audit.append(TRADED)
+    mirror(store)
+    return store
 
 
 def a_state(session, plan_id=None, **fields):
@@ -104,21 +104,21 @@ def settle(home, *states, account="paper"):
     book.close()
 
 
-def contents(lake):
+def contents(store):
     return {
-        table.name: lake.read(table).sort(
-            [name for name, kind in lake.read(table).schema.items() if not kind.is_nested()]
+        table.name: store.tables.read(table).sort(
+            [name for name, kind in store.tables.read(table).schema.items() if not kind.is_nested()]
         )
         for table in TABLES
     }
 
 
-def rows(lake, table):
-    return lake.read(table).rows(named=True)
+def rows(store, table):
+    return store.tables.read(table).rows(named=True)
 
 
-def test_without_an_audit_there_is_nothing_to_mirror(lake):
-    assert mirror(lake) == {}
+def test_without_an_audit_there_is_nothing_to_mirror(store):
+    assert mirror(store) == {}
 
 
 def test_a_plan_is_a_row_with_what_was_found_and_decided(traded):
@@ -134,7 +134,7 @@ def test_a_plan_is_a_row_with_what_was_found_and_decided(traded):
 
 
 def test_every_stage_has_a_weight_of_every_name_with_its_change_and_reason(traded):
-    weights = traded.read(TARGET_WEIGHTS).sort("step", maintain_order=True)
+    weights = traded.tables.read(TARGET_WEIGHTS).sort("step", maintain_order=True)
     assert weights["stage"].to_list() == ["policy"] * 6 + ["position_cap"] * 6
     last = weights.filter(stage="position_cap")
     assert dict(last.select("symbol", "weight").iter_rows()) == dict(zip(PLAN.symbols, PLAN.target, strict=True))
@@ -160,84 +160,84 @@ def test_orders_and_fills_lead_to_their_plan(traded):
         assert row["session"] == BUY.session
 
 
-def test_a_part_that_is_not_carried_on_is_cancelled_with_what_was_filled(lake, log):
+def test_a_part_that_is_not_carried_on_is_cancelled_with_what_was_filled(store, log):
     log.append([*TRADED, cancelled(PLAN, BUY, "the rest is not carried on")])
-    mirror(lake)
-    (row,) = [row for row in rows(lake, ORDERS) if row["symbol"] == "A"]
+    mirror(store)
+    (row,) = [row for row in rows(store, ORDERS) if row["symbol"] == "A"]
     assert (row["status"], row["filled_quantity"]) == ("cancelled", 4.0)
-    assert rows(lake, REBALANCE_PLAN)[0]["status"] == "filled"
+    assert rows(store, REBALANCE_PLAN)[0]["status"] == "filled"
 
 
 def test_every_event_is_a_row_of_the_audit_with_its_chain(traded):
-    found = traded.read(AUDIT).sort("line")
+    found = traded.tables.read(AUDIT).sort("line")
     assert found["event_id"].to_list() == [each.event_id for each in TRADED]
-    assert found["chain"].to_list() == [each.chain for each in JsonlAudit(traded.home).rows()]
+    assert found["chain"].to_list() == [each.chain for each in traded.audit.rows()]
     assert json.loads(found["detail"][1])["plan"] == PLAN.model_dump(mode="json")
 
 
-def test_states_of_the_book_are_rows_by_close(lake, home):
+def test_states_of_the_book_are_rows_by_close(store, home):
     settle(home, a_state(date(2021, 12, 31)), a_state(date(2022, 1, 3), PLAN.plan_id, differences=("A: 1 share",)))
-    assert mirror(lake) == {PORTFOLIO_STATE.name: 2}
-    first, second = sorted(rows(lake, PORTFOLIO_STATE), key=lambda row: row["session"])
+    assert mirror(store) == {PORTFOLIO_STATE.name: 2}
+    first, second = sorted(rows(store, PORTFOLIO_STATE), key=lambda row: row["session"])
     assert (first["year"], first["plan_id"], first["n_differences"]) == (2021, None, 0)
     assert (second["value"], second["drawdown"], second["cash"]) == (1.1e6, pytest.approx(0.12), 0.0)
     assert (second["plan_id"], second["differences"]) == (PLAN.plan_id, ["A: 1 share"])
 
 
 @pytest.mark.parametrize("replaced", [[], [a_state(date(2022, 1, 3), equity=1.2)], [a_state(date(2022, 1, 4))]])
-def test_a_book_that_was_replaced_is_refused_and_the_table_stays(lake, home, replaced):
+def test_a_book_that_was_replaced_is_refused_and_the_table_stays(store, home, replaced):
     settle(home, a_state(date(2022, 1, 3)))
-    mirror(lake)
+    mirror(store)
     book_path(home, "paper").unlink()
     settle(home, *replaced)
     with pytest.raises(StorageError, match=r"the state of 2022-01-03 in the book .* is not the one"):
-        mirror(lake, "paper")
-    assert [row["equity"] for row in rows(lake, PORTFOLIO_STATE)] == [1.1]
+        mirror(store, "paper")
+    assert [row["equity"] for row in rows(store, PORTFOLIO_STATE)] == [1.1]
 
 
-def test_rows_of_before_a_column_was_there_get_what_the_book_has(lake, home):
+def test_rows_of_before_a_column_was_there_get_what_the_book_has(store, home):
     settle(home, a_state(date(2021, 12, 31)), a_state(date(2022, 1, 3), flow=5.0))
-    mirror(lake)
-    whole = lake.read(PORTFOLIO_STATE)
+    mirror(store)
+    whole = store.tables.read(PORTFOLIO_STATE)
     lacking = whole.with_columns(pl.lit(None, pl.Float64).alias(name) for name in ("flow", "income"))
-    lake.replace(PORTFOLIO_STATE, lacking, {"account": ["paper"]})
-    assert mirror(lake) == {PORTFOLIO_STATE.name: 2}
-    assert lake.read(PORTFOLIO_STATE).sort("session").equals(whole.sort("session"))
-    assert mirror(lake) == {}
+    store.tables.replace(PORTFOLIO_STATE, lacking, {"account": ["paper"]})
+    assert mirror(store) == {PORTFOLIO_STATE.name: 2}
+    assert store.tables.read(PORTFOLIO_STATE).sort("session").equals(whole.sort("session"))
+    assert mirror(store) == {}
 
 
-def test_what_is_mirrored_is_not_written_again(lake, log, home):
+def test_what_is_mirrored_is_not_written_again(store, log, home):
     log.append(TRADED)
     settle(home, a_state(date(2022, 1, 3)))
-    written, before = mirror(lake), contents(lake)
+    written, before = mirror(store), contents(store)
     assert written == {name: len(frame) for name, frame in before.items()}
-    assert mirror(lake) == {}
-    assert contents(lake)[AUDIT.name].equals(before[AUDIT.name])
+    assert mirror(store) == {}
+    assert contents(store)[AUDIT.name].equals(before[AUDIT.name])
 
 
-def test_later_events_change_the_rows_of_their_plan_and_leave_other_years(lake, log):
+def test_later_events_change_the_rows_of_their_plan_and_leave_other_years(store, log):
     log.append([constructed(EARLIER, EARLIER_AT), *TRADED[:3]])
-    mirror(lake)
-    assert [row["status"] for row in rows(lake, REBALANCE_PLAN) if row["plan_id"] == PLAN.plan_id] == ["waiting"]
+    mirror(store)
+    assert [row["status"] for row in rows(store, REBALANCE_PLAN) if row["plan_id"] == PLAN.plan_id] == ["waiting"]
     log.append(TRADED)
-    assert mirror(lake) == {REBALANCE_PLAN.name: 1, ORDERS.name: 3, FILLS.name: 2, AUDIT.name: 9}
-    assert {row["plan_id"]: row["status"] for row in rows(lake, REBALANCE_PLAN)} == {
+    assert mirror(store) == {REBALANCE_PLAN.name: 1, ORDERS.name: 3, FILLS.name: 2, AUDIT.name: 9}
+    assert {row["plan_id"]: row["status"] for row in rows(store, REBALANCE_PLAN)} == {
         PLAN.plan_id: "placed",
         EARLIER.plan_id: "constructed",
     }
 
 
-def test_step_by_step_is_the_same_as_at_once(lake, log, tmp_path):
+def test_step_by_step_is_the_same_as_at_once(store, log, tmp_path):
     events = [constructed(EARLIER, EARLIER_AT), constructed(ELSEWHERE), *TRADED, judged(EARLIER, at=AT)]
     for part in (events[:6], events[6:]):
         log.append(part)
-        mirror(lake, part[-1].account)
-    mirror(lake)
-    other = Warehouse(Home(tmp_path / "at once"))
-    JsonlAudit(other.home).append(events)
+        mirror(store, part[-1].account)
+    mirror(store)
+    other = Store(Home(tmp_path / "at once"))
+    other.audit.append(events)
     mirror(other)
     for name, frame in contents(other).items():
-        assert contents(lake)[name].equals(frame), name
+        assert contents(store)[name].equals(frame), name
 
 
 def over_new_year(year):
@@ -247,34 +247,34 @@ def over_new_year(year):
     return [constructed(plan), judged(plan), placed(plan, order), filled(plan, done)]
 
 
-def test_an_event_leaves_the_rows_of_every_other_year_as_they_were(lake, log, tmp_path):
+def test_an_event_leaves_the_rows_of_every_other_year_as_they_were(store, log, tmp_path):
     events = [event for year in range(2014, 2022) for event in over_new_year(year)]
     late = events.pop(14)  # the order of 2017, told of after everything else
     fill = events.pop(14)
     log.append(events)
-    mirror(lake)
+    mirror(store)
     log.append([late, fill])
-    assert ORDERS.name in mirror(lake)
-    other = Warehouse(Home(tmp_path / "at once"))
-    JsonlAudit(other.home).append([*events, late, fill])
+    assert ORDERS.name in mirror(store)
+    other = Store(Home(tmp_path / "at once"))
+    other.audit.append([*events, late, fill])
     mirror(other)
     for name, frame in contents(other).items():
-        assert contents(lake)[name].equals(frame), name
-    assert len(rows(lake, FILLS)) == 8
+        assert contents(store)[name].equals(frame), name
+    assert len(rows(store, FILLS)) == 8
 
 
-def test_one_account_is_mirrored_and_the_others_later(lake, log, home):
+def test_one_account_is_mirrored_and_the_others_later(store, log, home):
     log.append([constructed(PLAN), constructed(ELSEWHERE)])
-    halt(home, log, "pat", "fire drill", lambda: AT)
-    mirror(lake, "paper")
-    assert [row["account"] for row in rows(lake, REBALANCE_PLAN)] == ["paper"]
-    assert sorted(row["line"] for row in rows(lake, AUDIT)) == [1, 3]
-    mirror(lake)
-    assert sorted(row["account"] for row in rows(lake, REBALANCE_PLAN)) == ["other", "paper"]
-    assert sorted(row["line"] for row in rows(lake, AUDIT)) == [1, 2, 3]
+    halt(store, "pat", "fire drill", lambda: AT)
+    mirror(store, "paper")
+    assert [row["account"] for row in rows(store, REBALANCE_PLAN)] == ["paper"]
+    assert sorted(row["line"] for row in rows(store, AUDIT)) == [1, 3]
+    mirror(store)
+    assert sorted(row["account"] for row in rows(store, REBALANCE_PLAN)) == ["other", "paper"]
+    assert sorted(row["line"] for row in rows(store, AUDIT)) == [1, 2, 3]
 
 
-def test_a_mirror_that_is_killed_after_any_commit_is_finished_by_the_next(lake, log, home, monkeypatch):
+def test_a_mirror_that_is_killed_after_any_commit_is_finished_by_the_next(store, log, home, monkeypatch):
     log.append(TRADED)
     settle(home, a_state(date(2022, 1, 3)))
     replace, wanted = Warehouse.replace, dict(zip((table.name for table in TABLES), (1, 12, 3, 2, 1, 9), strict=True))
@@ -288,55 +288,55 @@ def test_a_mirror_that_is_killed_after_any_commit_is_finished_by_the_next(lake, 
 
         monkeypatch.setattr(Warehouse, "replace", killed)
         with pytest.raises(KeyboardInterrupt):
-            mirror(lake)
-        assert all(len(frame) in {0, wanted[name]} for name, frame in contents(lake).items())
+            mirror(store)
+        assert all(len(frame) in {0, wanted[name]} for name, frame in contents(store).items())
     monkeypatch.undo()
-    mirror(lake)
-    assert {name: len(frame) for name, frame in contents(lake).items()} == wanted
+    mirror(store)
+    assert {name: len(frame) for name, frame in contents(store).items()} == wanted
 
 
-def test_an_audit_whose_end_was_cut_off_is_refused(lake, log, home):
+def test_an_audit_whose_end_was_cut_off_is_refused(store, log, home):
     log.append(TRADED)
-    mirror(lake)
+    mirror(store)
     log.path.write_bytes(b"".join(log.path.read_bytes().splitlines(keepends=True)[:7]))
-    assert JsonlAudit(home).verify().n_rows == 7  # a chain that is whole as far as it goes
+    assert Store(home).audit.verify().n_rows == 7  # a chain that is whole as far as it goes
     with pytest.raises(StorageError, match=r"line 8 of the audit .* is not the one that portfolio\.audit has"):
-        mirror(lake)
+        mirror(Store(home))
 
 
-def test_an_audit_that_was_written_anew_is_refused(lake, log, home):
+def test_an_audit_that_was_written_anew_is_refused(store, log, home):
     log.append(TRADED)
-    mirror(lake)
+    mirror(store)
     log.path.unlink()
-    JsonlAudit(home).append([constructed(PLAN), *TRADED[2:]])
+    Store(home).audit.append([constructed(PLAN), *TRADED[2:]])
     with pytest.raises(StorageError, match=r"line 1 of the audit .* is not the one that portfolio\.audit has"):
-        mirror(lake)
+        mirror(Store(home))
 
 
-def test_the_snapshots_that_a_plan_was_decided_on_are_kept(lake, log):
+def test_the_snapshots_that_a_plan_was_decided_on_are_kept(store, log):
     log.append([constructed(a_plan(snapshot_ids={"gold.returns": 11, "gold.features": 12}))])
-    mirror(lake)
-    assert lake.pinned_snapshots() == {11, 12}
+    mirror(store)
+    assert store.tables.pinned_snapshots() == {11, 12}
 
 
 def test_a_query_walks_from_a_fill_back_to_the_seeds(tmp_path):
-    lake = small_home(tmp_path / "home")
-    run = sealed(lake, planned(lake))
-    complete(lake, run, AT)
+    store = small_home(tmp_path / "home")
+    run = sealed(store, planned(store))
+    complete(store, run, AT)
     plan = a_plan(
         run_id=run.run_id,
         spec_hash=run.spec_hash,
         partition_key=run.partition_key,
         seeds=run.seeds[1:],
         fold=1,
-        snapshot_ids=pinned_snapshots(lake, "landing"),
+        snapshot_ids=pinned_snapshots(store.tables, "landing"),
     )
     order = an_order(plan)
-    JsonlAudit(lake.home).append([constructed(plan), judged(plan), placed(plan, order), filled(plan, a_fill(order))])
-    mirror(lake)
-    land(lake, N_SESSIONS + 1)  # the panel that the plan was decided on is no longer the one that is pinned
+    store.audit.append([constructed(plan), judged(plan), placed(plan, order), filled(plan, a_fill(order))])
+    mirror(store)
+    land(store, N_SESSIONS + 1)  # the panel that the plan was decided on is no longer the one that is pinned
     with duckdb.connect() as connection:
-        create_views(connection, lake)
+        create_views(connection, store)
         found = read_query(connection, PROVENANCE)
     assert found["seed"].to_list() == list(run.seeds[1:])
     for name, digest in zip(found["seed"], found["file"], strict=True):

@@ -10,14 +10,14 @@ from tests.panels import INELIGIBLE, eventful_panel
 
 
 @pytest.mark.parametrize("n_symbols", [1, 4, 20])
-def test_every_single_name_and_all_cash_are_within_reach_of_the_simplex_action(n_symbols):
+def test_simplex_action_reaches_every_corner(n_symbols):
     action = SimplexAction()
     corners = action.bound * (2.0 * np.eye(n_symbols + 1) - 1.0)
     weights = action.start(synthetic_panel(30, n_symbols))(corners, np.full(n_symbols + 1, 20))
     np.testing.assert_allclose(weights, np.eye(n_symbols + 1), atol=1e-3)
 
 
-def test_any_portfolio_is_within_reach_of_the_simplex_action():
+def test_simplex_action_reaches_any_portfolio():
     wanted = np.random.default_rng(0).dirichlet(np.full(5, 0.5), 200)
     logits = np.log(np.maximum(wanted, 1e-12))
     logits += 5.0 - logits.max(axis=1, keepdims=True)  # in the box, but for weights below e^-10 of the largest
@@ -25,7 +25,7 @@ def test_any_portfolio_is_within_reach_of_the_simplex_action():
     np.testing.assert_allclose(weights, wanted, atol=2e-4)
 
 
-def test_the_weight_of_a_name_that_is_not_eligible_becomes_cash_not_other_names_weight():
+def test_weight_of_an_ineligible_name_becomes_cash():
     panel = eventful_panel()
     (weights,) = SimplexAction().start(panel)(np.zeros((1, 7)), np.array([20]))
     eligible = panel.eligible[20]
@@ -34,14 +34,14 @@ def test_the_weight_of_a_name_that_is_not_eligible_becomes_cash_not_other_names_
 
 
 @pytest.mark.parametrize("anchor", [EqualWeightAnchor(), VolatilityTargetAnchor(volatility=0.05)])
-def test_the_zero_action_of_the_residual_action_is_the_anchor(anchor):
+def test_zero_residual_action_is_the_anchor(anchor):
     panel = eventful_panel()
     t = np.arange(len(panel.sessions))
     weights = ResidualAction(anchor=anchor).start(panel)(np.zeros((len(t), 7)), t)
     np.testing.assert_allclose(weights, anchor.weights(panel), atol=1e-15)
 
 
-def test_the_residual_action_tilts_names_by_at_most_its_tilt_and_keeps_the_exposure():
+def test_residual_tilt_is_bounded_and_preserves_exposure():
     panel = synthetic_panel(60, 4)
     anchor = VolatilityTargetAnchor(volatility=0.05)
     (weights,) = ResidualAction(anchor=anchor, tilt=1.0).start(panel)(np.array([[3.0, -3, 0, 0, 0]]), np.array([50]))
@@ -52,7 +52,7 @@ def test_the_residual_action_tilts_names_by_at_most_its_tilt_and_keeps_the_expos
     np.testing.assert_allclose(weights[:4].sum(), base[:4].sum(), rtol=1e-12)
 
 
-def test_the_residual_actions_exposure_moves_by_its_exposure_tilt_and_never_above_fully_invested():
+def test_residual_exposure_moves_by_its_tilt_and_at_most_to_one():
     panel = synthetic_panel(60, 4)
     anchor = VolatilityTargetAnchor(volatility=0.05)
     target = ResidualAction(anchor=anchor, exposure_tilt=0.25).start(panel)
@@ -64,27 +64,27 @@ def test_the_residual_actions_exposure_moves_by_its_exposure_tilt_and_never_abov
     np.testing.assert_allclose(full[0], [0.25] * 4 + [0.0], atol=1e-15)
 
 
-def test_an_anchor_in_cash_stays_in_cash_however_it_is_tilted():
+def test_anchor_in_cash_stays_in_cash_under_any_tilt():
     panel = replace(synthetic_panel(30, 4), eligible=np.zeros((30, 4), dtype=bool))
     weights = ResidualAction().start(panel)(np.full((1, 5), 2.0), np.array([20]))
     assert weights.tolist() == [[0.0, 0.0, 0.0, 0.0, 1.0]]
 
 
-def test_a_name_that_is_never_eligible_gets_no_weight_from_any_action():
+def test_never_eligible_name_gets_no_weight():
     panel, generator = eventful_panel(), np.random.default_rng(0)
     for action in (SimplexAction(), ResidualAction()):
         weights = action.start(panel)(generator.normal(0, 3, (160, 7)), np.arange(160))
         assert not weights[:, INELIGIBLE].any()
 
 
-def test_logits_however_large_do_not_overflow():
+def test_large_logits_do_not_overflow():
     weights = SimplexAction(bound=1e4).start(synthetic_panel(30, 1))(np.array([[1e5, -1e5]]), np.array([20]))
     np.testing.assert_array_equal(weights, [[1.0, 0.0]])
 
 
 @pytest.mark.parametrize("action", [SimplexAction(), ResidualAction()])
 @pytest.mark.parametrize("place", [0, 4])
-def test_a_number_that_is_none_is_left_for_the_account_to_find(action, place):
+def test_nan_action_gives_nan_weights(action, place):
     actions = np.zeros((2, 5))
     actions[1, place] = np.nan
     weights = action.start(synthetic_panel(60, 4))(actions, np.array([50, 50]))
@@ -94,6 +94,6 @@ def test_a_number_that_is_none_is_left_for_the_account_to_find(action, place):
 
 @pytest.mark.parametrize("action", [SimplexAction(), ResidualAction()])
 @pytest.mark.parametrize("t", [-1, 60])
-def test_a_session_that_the_panel_does_not_have_is_refused(action, t):
-    with pytest.raises(IndexError, match=f"among the panel's 0..59, but {t} is not"):
+def test_session_beyond_the_panel_is_refused(action, t):
+    with pytest.raises(IndexError, match=rf"0\.\.59.*{t}"):
         action.start(synthetic_panel(60, 4))(np.zeros((2, 5)), np.array([50, t]))

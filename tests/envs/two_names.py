@@ -1,4 +1,4 @@
-"""A market of two names whose returns a test writes down, and one transition on any market."""
+"""Panels of two names with given returns, and single transitions."""
 
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ from nvtrader_pipelines.portfolio.financing import Financing
 from tests.markets import synthetic_panel
 
 FILLS = ("next_open", "next_close", "same_close")
-DEAR = Financing(margin_rate=0.20, borrow_fee=0.10)
+EXPENSIVE = Financing(margin_rate=0.20, borrow_fee=0.10)
 FREE = Financing(margin_rate=0.0, borrow_fee=0.0)
 
 

@@ -21,7 +21,7 @@ from nvtrader_pipelines.evaluation.invariants import equity_gaps, off_simplex, r
 from nvtrader_pipelines.evaluation.splits import Fold
 from nvtrader_pipelines.policies.baselines import BuyAndHold, EqualWeight
 from nvtrader_pipelines.policies.policy import Decision
-from nvtrader_pipelines.policies.trajectory import TRAJECTORY
+from nvtrader_pipelines.policies.rollout_tables import TRAJECTORY
 from tests.panels import DELISTED, INELIGIBLE, LAST_PRICE, MAX_GAP, NEVER, cut, eventful_panel, with_other_future
 
 PANEL = eventful_panel()

@@ -19,7 +19,6 @@ from nvtrader_pipelines.portfolio.anchors import market_returns
 from nvtrader_pipelines.storage.tables import REGIME_EVALUATION as TABLE
 from tests.evaluation.accounts import WHO, equity_curves
 from tests.markets import synthetic_panel, synthetic_sessions
-from tests.storage.frames import schema_of
 
 N = 600
 SLOPES = {"strong_down": -0.01, "weak_down": -0.001, "sideways": 0.001, "strong_up": 0.01}
@@ -62,7 +61,7 @@ def test_there_is_a_row_for_every_account_and_regime_from_fall_to_rise_and_one_f
     assert FOUND.schema == pl.Schema(REGIME_EVALUATION)
     assert FOUND["regime"].unique(maintain_order=True).to_list() == [*SLOPES, ALL]
     assert len(FOUND) == 5 * len(WHO)
-    assert set(schema_of(TABLE)) == {"spec_hash", "run_id", "experiment", *REGIME_EVALUATION}
+    assert set(TABLE.schema) == {"spec_hash", "run_id", "experiment", *REGIME_EVALUATION}
 
 
 @pytest.mark.parametrize("policy", [name for name, _ in WHO])

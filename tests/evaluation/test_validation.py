@@ -6,7 +6,6 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from nvtrader_pipelines.evaluation.active import market_model
-from nvtrader_pipelines.evaluation.comparison import OVERFITTING
 from nvtrader_pipelines.evaluation.intervals import SharpeIntervals
 from nvtrader_pipelines.evaluation.multiple_testing import adjusted_p_values
 from nvtrader_pipelines.evaluation.overfitting import backtest_overfitting
@@ -20,13 +19,14 @@ from nvtrader_pipelines.evaluation.sharpe.inference import (
 from nvtrader_pipelines.evaluation.statistics import sharpe_ratio
 from nvtrader_pipelines.evaluation.trials import AGAINST
 from nvtrader_pipelines.evaluation.validation import (
-    VALIDATION,
+    PLACE,
     ValidationSettings,
     headlines,
     reported_period,
     validate,
     validate_sources,
 )
+from nvtrader_pipelines.evaluation.verdict_tables import OVERFITTING, VALIDATION
 from tests.evaluation.small_trials import SESSIONS, Returns, run_curves, some_returns, some_runs
 
 QUICK = ValidationSettings(n_blocks=6, n_sign_draws=200, intervals=SharpeIntervals(n_draws=100))
@@ -53,8 +53,8 @@ def active(returns, against):
 
 
 def test_every_trial_is_judged_against_zero_its_best_baseline_and_its_anchor(judged):
-    assert dict(judged.trials.schema) == VALIDATION
-    assert dict(judged.overfitting.schema) == OVERFITTING
+    assert judged.trials.schema == VALIDATION.without(*PLACE, "experiment")
+    assert judged.overfitting.schema == OVERFITTING.without(*PLACE)
     expected = [(f"run-{i}", against) for against in AGAINST for i in range(6)]
     assert judged.trials.select("run_id", "against").rows() == expected
     assert judged.overfitting["against"].to_list() == list(AGAINST)

@@ -15,6 +15,7 @@ SOURCE = b"""
 from math import sqrt
 
 RATE = 0.001  # of the trade
+COST = Column("cost", pl.Float64, "fees in dollars")
 
 
 def cost(trade: float) -> float:
@@ -49,6 +50,7 @@ def replace(path, before, after):
         (b"Costs.", b"What trading costs."),
         (b"Fraction of wealth.", b"Cost."),
         (b"# of the trade", b"# another comment"),
+        (b"fees in dollars", b"commission in dollars"),
         (b"from math import sqrt", b"from numpy import sqrt\nimport os"),
         (b"RATE * sqrt(trade)", b"(\n        RATE\n        * sqrt(trade)\n    )"),
         (b"trade must be positive", b"a trade is a size, so it must be positive"),
@@ -59,7 +61,9 @@ def test_syntax_digest_ignores_prose(before, after):
     assert syntax_digest([SOURCE.replace(before, after)]) == syntax_digest([SOURCE])
 
 
-@pytest.mark.parametrize(("before", "after"), [(b"0.001", b"0.002"), (b"< 0", b"<= 0"), (b"RATE *", b"RATE +")])
+@pytest.mark.parametrize(
+    ("before", "after"), [(b"0.001", b"0.002"), (b"< 0", b"<= 0"), (b"RATE *", b"RATE +"), (b"Float64", b"Float32")]
+)
 def test_syntax_digest_sees_numbers_and_operators(before, after):
     assert before in SOURCE
     assert syntax_digest([SOURCE.replace(before, after)]) != syntax_digest([SOURCE])

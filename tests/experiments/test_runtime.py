@@ -11,7 +11,7 @@ import pytest
 from nvtrader_pipelines.evaluation.invariants import equity_gaps, off_simplex, reward_gaps
 from nvtrader_pipelines.experiments.runtime import _Meter, training_curves
 from nvtrader_pipelines.policies.archive import PolicyArchiveError, read_archive
-from nvtrader_pipelines.policies.trajectory import TRAJECTORY
+from nvtrader_pipelines.policies.rollout_tables import TRAJECTORY
 from tests.experiments.memory import MemoryStore, runtime
 from tests.experiments.small import EXPERIMENT, KEYS, TABLES, planned
 from tests.markets import synthetic_panel

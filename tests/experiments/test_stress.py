@@ -8,7 +8,7 @@ from nvtrader_pipelines.envs.accounts import Accounts
 from nvtrader_pipelines.evaluation.splits import Holdout, PurgedKFold
 from nvtrader_pipelines.evaluation.stress import BlockBootstrap, CostTimes, Gap, HistoricWindow
 from nvtrader_pipelines.evaluation.stress.scenarios import WARM_UP, StressTest, stressed_worlds
-from nvtrader_pipelines.evaluation.stress.verdict import STRESS
+from nvtrader_pipelines.evaluation.verdict_tables import STRESS
 from nvtrader_pipelines.experiments.accounts import contestants
 from nvtrader_pipelines.experiments.plan import RunPlan
 from nvtrader_pipelines.experiments.stress import StressRun, contest_of, out_of_sample, standard_stress_test

@@ -3,7 +3,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from nvtrader_pipelines.evaluation.stress.verdict import STRESS, summary
+from nvtrader_pipelines.evaluation.stress.verdict import summary
+from nvtrader_pipelines.evaluation.verdict_tables import STRESS
 from nvtrader_pipelines.figures import stress_figures
 from nvtrader_pipelines.figures.stress import MEANING, stress_figure
 

@@ -19,7 +19,7 @@ def text_file(*rows):
     return LandedFile("p.csv", "\n".join(["symbol,date,close", *rows]).encode())
 
 
-def test_bronze_holds_the_text_as_delivered_with_its_file_and_line():
+def test_bronze_rows_hold_delivered_text_with_file_and_line():
     ingested = ingest(delivery_of(text_file("aapl ,2020-01-02, 1.50")), None, INGESTED_AT)
     row = ingested.bars.row(0, named=True)
     assert (row["symbol"], row["close"], row["open"]) == ("aapl ", " 1.50", None)
@@ -27,13 +27,13 @@ def test_bronze_holds_the_text_as_delivered_with_its_file_and_line():
     assert row["ingested_at"] == INGESTED_AT
 
 
-def test_the_rows_have_exactly_the_columns_of_the_tables():
+def test_ingested_rows_have_the_columns_of_their_tables():
     ingested = ingest(delivery_of(csv_file(synthetic_bars())), [2015], INGESTED_AT)
     assert ingested.bars.schema == BARS
     assert ingested.delivery_row.schema == DELIVERIES
 
 
-def test_only_the_years_asked_for_are_taken_and_together_they_are_everything():
+def test_ingesting_year_by_year_gives_all_rows():
     delivery = delivery_of(csv_file(synthetic_bars()))
     whole = ingest(delivery, None, INGESTED_AT)
     parts = [ingest(delivery, [year], INGESTED_AT).bars for year in (2015, 2016)]
@@ -44,12 +44,12 @@ def test_only_the_years_asked_for_are_taken_and_together_they_are_everything():
 
 
 @pytest.mark.parametrize("date", ["", "soon", "1812-01-02", "2999-01-02", "02/01/2020"])
-def test_a_row_whose_date_is_of_no_use_belongs_to_the_year_of_delivery(date):
+def test_row_without_usable_date_belongs_to_year_of_delivery(date):
     ingested = ingest(delivery_of(text_file(f"A,{date},1")), [INGESTED_AT.year], INGESTED_AT)
     assert ingested.bars["year"].to_list() == [INGESTED_AT.year]
 
 
-def test_a_file_that_cannot_be_read_gives_no_bars_and_a_row_that_says_why():
+def test_unreadable_file_gives_no_bars_and_a_reason():
     ingested = ingest(delivery_of(LandedFile("p.csv", b"")), [2024], INGESTED_AT)
     row = ingested.delivery_row.row(0, named=True)
     assert ingested.bars.is_empty()
@@ -58,7 +58,7 @@ def test_a_file_that_cannot_be_read_gives_no_bars_and_a_row_that_says_why():
     assert row["reason"].startswith("the file is empty")
 
 
-def test_the_moment_of_delivery_is_stored_in_utc():
+def test_time_of_delivery_is_stored_in_utc():
     moment = dt.datetime(2024, 1, 2, 17, tzinfo=dt.timezone(dt.timedelta(hours=-5)))
     ingested = ingest(delivery_of(text_file("A,2020-01-02,1")), None, moment)
     assert ingested.bars["ingested_at"].to_list() == [INGESTED_AT]

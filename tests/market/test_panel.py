@@ -12,11 +12,11 @@ from nvtrader_pipelines.market.features import FEATURES, compute_features
 from nvtrader_pipelines.market.panel import (
     MarketPanel,
     build_panel,
+    concat_windows,
+    normalize_windows,
     panel_digest,
     panel_row,
-    spliced,
-    windows_of,
-    within,
+    window_mask,
 )
 from nvtrader_pipelines.market.returns import bar_returns
 from nvtrader_pipelines.market.tables import PANELS
@@ -32,7 +32,7 @@ def panel_of(clean_bars, **options):
 
 
 def without(symbol, absent):
-    """The bars without those of a symbol on sessions `absent` (a slice of indices)."""
+    """Drop the bars of a symbol on sessions `absent` (a slice of indices)."""
     return TABLES.clean_bars.filter((pl.col("symbol") != symbol) | ~pl.col("session").is_in(DAYS[absent].implode()))
 
 
@@ -45,7 +45,7 @@ def assert_no_nan(panel):
     assert all(np.isfinite(array).all() for array in arrays(panel) if array.dtype == np.float64)
 
 
-def test_a_panel_begins_with_the_first_eligible_name_and_covers_every_session():
+def test_panel_begins_with_first_eligible_name_and_has_all_sessions():
     panel = panel_of(TABLES.clean_bars)
     assert panel.symbols == ("AAA", "BBB", "CCC")
     assert panel.sessions[0] == DAYS.to_numpy()[252]
@@ -57,7 +57,7 @@ def test_a_panel_begins_with_the_first_eligible_name_and_covers_every_session():
     assert_no_nan(panel)
 
 
-def test_the_arrays_hold_the_values_of_the_tables():
+def test_panel_holds_the_values_of_the_tables():
     panel = panel_of(TABLES.clean_bars)
     row = TABLES.returns.filter((pl.col("symbol") == "BBB") & (pl.col("session") == DAYS[300])).row(0, named=True)
     t = panel.index_of(np.datetime64(DAYS[300]))
@@ -67,7 +67,7 @@ def test_the_arrays_hold_the_values_of_the_tables():
     assert panel.feature("rsi_14")[t, 1] == known
 
 
-def test_a_missing_day_is_not_tradable_and_its_return_is_earned_the_day_after():
+def test_return_over_a_missing_bar_is_earned_on_the_next():
     panel = panel_of(without("BBB", slice(300, 301)))
     t = panel.index_of(np.datetime64(DAYS[300]))
     assert panel.tradable[t - 1 : t + 2, 1].tolist() == [True, False, True]
@@ -79,13 +79,12 @@ def test_a_missing_day_is_not_tradable_and_its_return_is_earned_the_day_after():
     assert_no_nan(panel)
 
 
-def test_a_session_without_any_bar_is_still_a_session():
-    nobody = TABLES.clean_bars.filter(pl.col("session") != DAYS[300])
-    panel = panel_of(nobody)
+def test_session_without_bars_is_in_the_panel():
+    panel = panel_of(TABLES.clean_bars.filter(pl.col("session") != DAYS[300]))
     assert not panel.tradable[panel.index_of(np.datetime64(DAYS[300]))].any()
 
 
-def test_a_name_listed_late_is_eligible_a_year_after_its_listing_and_not_tradable_before_it():
+def test_late_listing_is_eligible_one_year_later():
     panel = panel_of(without("CCC", slice(0, 60)))
     assert panel.sessions[0] == DAYS.to_numpy()[252]
     assert panel.tradable[:, 2].all()
@@ -96,18 +95,18 @@ def test_a_name_listed_late_is_eligible_a_year_after_its_listing_and_not_tradabl
     assert_no_nan(panel)
 
 
-def test_a_name_not_yet_listed_is_neither_tradable_nor_delisted():
+def test_unlisted_name_is_neither_tradable_nor_delisted():
     panel = panel_of(without("CCC", slice(0, 280)))
     before = panel.sessions < DAYS.to_numpy()[280]
     assert before.sum() == 28
     assert not panel.tradable[before, 2].any()
     assert not panel.delisted[:, 2].any()
     assert (panel.close_returns[before, 2] == 0.0).all()
-    assert panel.close_returns[28, 2] == 0.0  # the first bar has nothing to be measured from
+    assert panel.close_returns[28, 2] == 0.0  # no return on the first bar
     assert panel.tradable[28, 2]
 
 
-def test_a_name_that_stays_away_counts_as_delisted_only_after_the_gap_it_is_allowed():
+def test_missing_name_is_delisted_only_after_max_gap():
     panel = panel_of(without("BBB", slice(290, None)), max_gap=5)
     t = panel.index_of(np.datetime64(DAYS[290]))
     assert not panel.tradable[t:, 1].any()
@@ -117,58 +116,58 @@ def test_a_name_that_stays_away_counts_as_delisted_only_after_the_gap_it_is_allo
     assert_no_nan(panel)
 
 
-def test_a_longer_gap_stops_the_run_with_the_symbol_and_the_dates():
-    with pytest.raises(ValueError, match=f"BBB has no bar on 6 sessions from {DAYS[100]} to {DAYS[105]}"):
+def test_gap_longer_than_max_gap_is_refused():
+    with pytest.raises(ValueError, match=f"BBB .* 6 sessions from {DAYS[100]} to {DAYS[105]}"):
         panel_of(without("BBB", slice(100, 106)), max_gap=5)
     panel_of(without("BBB", slice(100, 106)), max_gap=6)
 
 
-def test_a_long_gap_in_a_name_that_is_not_used_stops_nothing():
+def test_long_gap_of_an_excluded_name_is_accepted():
     assert panel_of(without("BBB", slice(100, 150)), symbols=["CCC", "AAA"]).symbols == ("AAA", "CCC")
 
 
-def test_without_opens_there_are_no_overnight_returns():
+def test_panel_without_opens_has_no_overnight_returns():
     tables = market_tables(csv_file(synthetic_bars(n_sessions=300, opens=False)))
     assert build_panel(tables.returns, tables.features).overnight_returns is None
 
 
-def test_a_bar_without_an_open_is_first_priced_at_its_close():
-    holey = TABLES.clean_bars.with_columns(open=pl.when(pl.col("session") != DAYS[300]).then("open"))
-    panel = panel_of(holey)
+def test_bar_without_open_is_priced_at_its_close():
+    gappy = TABLES.clean_bars.with_columns(open=pl.when(pl.col("session") != DAYS[300]).then("open"))
+    panel = panel_of(gappy)
     t = panel.index_of(np.datetime64(DAYS[300]))
     assert np.array_equal(panel.overnight_returns[t], panel.close_returns[t])
 
 
-def test_without_volume_its_features_are_left_out():
+def test_panel_without_volume_has_no_volume_features():
     tables = market_tables(csv_file(synthetic_bars(n_sessions=300, volume=False)))
     panel = build_panel(tables.returns, tables.features)
     assert panel.feature_names == tuple(name for name in FEATURE_NAMES if name != "volume_z_21")
     assert panel.eligible[-1].all()
 
 
-def test_a_name_that_lacks_a_feature_the_others_have_is_named():
-    holey = TABLES.clean_bars.with_columns(volume=pl.when(pl.col("symbol") != "BBB").then("volume"))
-    with pytest.raises(ValueError, match="BBB never has the feature 'volume_z_21'"):
-        panel_of(holey)
-    assert panel_of(holey, symbols=["AAA", "CCC"]).eligible[-1].all()
+def test_name_that_lacks_one_feature_is_refused():
+    gappy = TABLES.clean_bars.with_columns(volume=pl.when(pl.col("symbol") != "BBB").then("volume"))
+    with pytest.raises(ValueError, match=r"BBB .*'volume_z_21'"):
+        panel_of(gappy)
+    assert panel_of(gappy, symbols=["AAA", "CCC"]).eligible[-1].all()
 
 
-def test_an_unknown_symbol_is_named_beside_the_known_ones():
-    with pytest.raises(ValueError, match="no bars of ZZZ; it has: AAA, BBB, CCC"):
+def test_unknown_symbol_is_refused():
+    with pytest.raises(ValueError, match=r"ZZZ.*: AAA, BBB, CCC"):
         panel_of(TABLES.clean_bars, symbols=["AAA", "ZZZ"])
 
 
-def test_a_history_too_short_for_any_name_is_said_to_be_so():
-    with pytest.raises(ValueError, match=r"never known: momentum_12_1, .*253 bars"):
+def test_history_too_short_for_any_name_is_refused():
+    with pytest.raises(ValueError, match=r"momentum_12_1, .*253 bars"):
         panel_of(TABLES.clean_bars.filter(pl.col("session") < DAYS[200]))
 
 
-def test_an_empty_market_is_said_to_be_so():
-    with pytest.raises(ValueError, match="no bars of any symbol"):
+def test_panel_of_an_empty_market_is_refused():
+    with pytest.raises(ValueError, match="any symbol"):
         panel_of(TABLES.clean_bars.head(0))
 
 
-def test_the_digest_is_that_of_the_content():
+def test_panel_digest_depends_on_content_alone():
     panel = panel_of(TABLES.clean_bars, snapshot_ids={"gold.returns": 1})
     same = panel_of(TABLES.clean_bars, snapshot_ids={"gold.returns": 2})
     assert panel_digest(panel) == panel_digest(same)
@@ -179,7 +178,7 @@ def test_the_digest_is_that_of_the_content():
     assert panel_digest(dataclasses.replace(panel, overnight_returns=None)) != panel_digest(panel)
 
 
-def test_the_row_of_a_panel_pins_the_snapshots_it_was_built_from():
+def test_panel_row_names_the_snapshots():
     built_at = dt.datetime(2024, 1, 2, tzinfo=dt.UTC)
     ids = {"gold.returns": 1, "gold.features": 2, "silver.clean_bars": 3, "bronze.bars": 4}
     panel = panel_of(TABLES.clean_bars, snapshot_ids=ids)
@@ -192,12 +191,12 @@ def test_the_row_of_a_panel_pins_the_snapshots_it_was_built_from():
     assert row["digest"] == panel_digest(panel)
 
 
-def test_a_feature_the_panel_has_not_is_named_beside_those_it_has():
-    with pytest.raises(KeyError, match="it has: momentum_12_1"):
+def test_unknown_feature_is_refused():
+    with pytest.raises(KeyError, match=r"'alpha'.*momentum_12_1"):
         panel_of(TABLES.clean_bars).feature("alpha")
 
 
-def test_the_synthetic_panel_of_the_tests_is_one_that_could_have_been_built():
+def test_synthetic_panel_has_the_form_of_a_built_one():
     built, synthetic = panel_of(TABLES.clean_bars), synthetic_panel(n_sessions=68, n_symbols=3)
     assert [array.shape for array in arrays(built)] == [array.shape for array in arrays(synthetic)]
     assert [array.dtype for array in arrays(built)] == [array.dtype for array in arrays(synthetic)]
@@ -211,7 +210,7 @@ def test_the_synthetic_panel_of_the_tests_is_one_that_could_have_been_built():
     leaves=st.sampled_from([None, "AAA", "BBB"]),
     arrives=st.booleans(),
 )
-def test_the_future_changes_nothing_in_the_past_of_a_panel(cut, factor, leaves, arrives):
+def test_later_bars_do_not_change_the_panel_up_to_a_session(cut, factor, leaves, arrives):
     later = pl.col("session") > DAYS[cut]
     bars = TABLES.clean_bars if arrives else TABLES.clean_bars.filter((pl.col("symbol") != "CCC") | ~later)
     bars = bars.with_columns(adj_close=pl.when(later).then(pl.col("adj_close") * factor).otherwise("adj_close"))
@@ -222,17 +221,17 @@ def test_the_future_changes_nothing_in_the_past_of_a_panel(cut, factor, leaves, 
         assert one[:end].tobytes() == other[:end].tobytes()
 
 
-def test_a_window_is_one_or_several():
-    assert windows_of((5, 60)) == ((5, 60),)
-    assert windows_of(((5, 60),)) == ((5, 60),)
-    assert windows_of([(5, 60), (80, 90)]) == ((5, 60), (80, 90))
-    assert np.flatnonzero(within([(1, 2), (5, 5)], 8)).tolist() == [1, 2, 5]
+def test_normalized_windows_are_a_tuple():
+    assert normalize_windows((5, 60)) == ((5, 60),)
+    assert normalize_windows(((5, 60),)) == ((5, 60),)
+    assert normalize_windows([(5, 60), (80, 90)]) == ((5, 60), (80, 90))
+    assert np.flatnonzero(window_mask([(1, 2), (5, 5)], 8)).tolist() == [1, 2, 5]
 
 
-def test_a_spliced_panel_has_the_sessions_of_its_windows_alone():
+def test_concatenated_windows_have_their_sessions_alone():
     panel = synthetic_panel(60, 3)
-    short = spliced(panel, [(2, 9), (40, 44)])
+    short = concat_windows(panel, [(2, 9), (40, 44)])
     chosen = [*range(2, 10), *range(40, 45)]
     assert short.sessions.tolist() == panel.sessions[chosen].tolist()
     assert all(np.array_equal(found, whole[chosen]) for found, whole in zip(arrays(short), arrays(panel), strict=True))
-    assert spliced(synthetic_panel(60, 3, opens=False), [(2, 9)]).overnight_returns is None
+    assert concat_windows(synthetic_panel(60, 3, opens=False), [(2, 9)]).overnight_returns is None

@@ -5,7 +5,7 @@ from nvtrader_pipelines.market.panel import panel_digest
 from nvtrader_pipelines.market.sample import sample_panel
 
 
-def test_the_sample_panel_holds_twenty_names_over_thirty_two_years_without_a_hole():
+def test_sample_panel_holds_20_names_over_32_years_without_gaps():
     panel = sample_panel()
     assert panel.close_returns.shape == (8061, 20)
     assert (str(panel.sessions[0]), str(panel.sessions[-1])) == ("1990-12-31", "2022-12-28")
@@ -16,12 +16,12 @@ def test_the_sample_panel_holds_twenty_names_over_thirty_two_years_without_a_hol
     assert np.isfinite(panel.features).all()
 
 
-def test_the_sample_panel_is_made_once():
+def test_sample_panel_is_built_once():
     assert sample_panel() is sample_panel()
     assert panel_digest(sample_panel()) == panel_digest(sample_panel())
 
 
-def test_returns_of_the_sample_compound_to_the_prices_it_was_made_of():
+def test_returns_of_the_sample_compound_to_its_prices():
     from skfolio.datasets import load_sp500_dataset
 
     panel, prices = sample_panel(), load_sp500_dataset()

@@ -2,10 +2,16 @@ import polars as pl
 import pytest
 from pandera.errors import SchemaError, SchemaErrors
 
-from nvtrader_pipelines.market.schemas import SCHEMAS
+from nvtrader_pipelines.market import schemas
 from tests.markets import LandedFile, csv_file, market_tables, synthetic_bars
 
 TABLES = market_tables(csv_file(synthetic_bars(n_sessions=30)), LandedFile("empty.csv", b""))
+SCHEMAS = {
+    "silver.clean_bars": schemas.CLEAN_BARS,
+    "silver.quarantine": schemas.QUARANTINE,
+    "gold.returns": schemas.RETURNS,
+    "gold.features": schemas.FEATURES,
+}
 FRAMES = {
     "silver.clean_bars": TABLES.clean_bars,
     "silver.quarantine": TABLES.quarantine,
@@ -15,12 +21,12 @@ FRAMES = {
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
-def test_what_the_pipeline_makes_satisfies_its_schema(name):
+def test_tables_of_the_pipeline_satisfy_their_schemas(name):
     SCHEMAS[name].validate(FRAMES[name])
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
-def test_an_empty_table_satisfies_its_schema(name):
+def test_empty_table_satisfies_its_schema(name):
     SCHEMAS[name].validate(FRAMES[name].head(0))
 
 
@@ -43,12 +49,12 @@ def test_an_empty_table_satisfies_its_schema(name):
         ("gold.features", "return_1", pl.lit(float("inf"))),
     ],
 )
-def test_a_value_that_must_not_be_is_found(name, column, value):
+def test_invalid_value_breaks_the_schema(name, column, value):
     with pytest.raises((SchemaError, SchemaErrors)):
         SCHEMAS[name].validate(FRAMES[name].with_columns(value.alias(column)))
 
 
 @pytest.mark.parametrize("name", ["silver.clean_bars", "gold.returns", "gold.features"])
-def test_two_rows_for_one_symbol_and_session_are_found(name):
+def test_repeated_key_breaks_the_schema(name):
     with pytest.raises((SchemaError, SchemaErrors)):
         SCHEMAS[name].validate(pl.concat([FRAMES[name], FRAMES[name].head(1)]))

@@ -7,8 +7,7 @@ from nvtrader_pipelines.policies.baselines import EqualWeight, MinimumVariance
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits, WeightPipeline
 from nvtrader_pipelines.runs.launch import evaluate_run, followed
 from nvtrader_pipelines.runs.lifecycle import Launch
-from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
-from nvtrader_pipelines.storage.ledger import Ledger
+from nvtrader_pipelines.storage.store import Store
 from tests.runs.small_runs import EXPERIMENT, small_home
 from tests.runs.untrained import planned, sealed
 
@@ -35,14 +34,14 @@ BETTER = spec_of("better", EqualWeight(), MinimumVariance(history=42))  # on the
 WORSE = spec_of("worse", MinimumVariance(history=42), EqualWeight())
 
 
-def desk_home(root: Path, *specs: ExperimentSpec) -> Warehouse:
+def desk_home(root: Path, *specs: ExperimentSpec) -> Store:
     """The home, in which the experiments were run in this order."""
-    lake = small_home(root)
+    store = small_home(root)
     (root / "data" / "promotion.yaml").write_text(GATE)
-    lake.home.compliance.mkdir(parents=True)
-    (lake.home.compliance / "limits.yaml").write_text(LIMITS)
-    (lake.home.compliance / "sectors.csv").write_text(SECTORS)
+    store.home.compliance.mkdir(parents=True)
+    (store.home.compliance / "limits.yaml").write_text(LIMITS)
+    (store.home.compliance / "sectors.csv").write_text(SECTORS)
     for spec in specs:
-        run = sealed(lake, planned(lake, spec))
-        followed(evaluate_run(lake, Ledger.open(lake.home), run.run_id, Launch("test")), lambda _: None)
-    return lake
+        run = sealed(store, planned(store, spec))
+        followed(evaluate_run(store, run.run_id, Launch("test")), lambda _: None)
+    return store

@@ -13,20 +13,20 @@ from tests.runs.small_runs import land
 class Evenings:
     """The account's runs, one after the other."""
 
-    def __init__(self, lake, instance):
-        self.lake, self.instance = lake, instance
+    def __init__(self, store, instance):
+        self.store, self.instance = store, instance
 
     def rebalance(self, *assets, acknowledge=False, tags=None):
         keys = [dg.AssetKey(["portfolio", name]) for name in assets] or None
         desk = {"desk": DeskResource(acknowledge=acknowledge)}
-        finished = run_job(self.lake.home, "rebalance", self.instance, desk, asset_selection=keys, tags=tags or {})
+        finished = run_job(self.store.home, "rebalance", self.instance, desk, asset_selection=keys, tags=tags or {})
         return finished, self.statuses()
 
     def limits(self, text):
-        (self.lake.home.compliance / "limits.yaml").write_text(text)
+        (self.store.home.compliance / "limits.yaml").write_text(text)
 
     def statuses(self):
-        return self.lake.read(REBALANCE_PLAN).sort("session")["status"].to_list()
+        return self.store.tables.read(REBALANCE_PLAN).sort("session")["status"].to_list()
 
 
 def unanswered_once(submit):
@@ -43,15 +43,15 @@ def unanswered_once(submit):
     return submitting
 
 
-def landing_meanwhile(lake, n_sessions):
+def landing_meanwhile(store, n_sessions):
     """The pointer, asked for the second time after the market job has ended."""
     asked = []
 
     def reading(home):
         asked.append(home)
         if len(asked) == 2:
-            land(lake, n_sessions)
-        return read_active(home)
+            land(store, n_sessions)
+        return read_active(store)
 
     return reading
 

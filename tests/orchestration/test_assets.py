@@ -17,9 +17,7 @@ from nvtrader_pipelines.orchestration.partitions import RANGE_END, RANGE_START
 from nvtrader_pipelines.runs.launch import followed, runtime_of
 from nvtrader_pipelines.runs.planning import read_plan
 from nvtrader_pipelines.runs.store import StoredRun
-from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
-from nvtrader_pipelines.storage.ledger import Ledger
-from nvtrader_pipelines.storage.policy_library import PolicyLibrary
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import BARS, EVALUATIONS, RUNS, TRAJECTORIES
 from tests.homes import (
     KEY,
@@ -63,7 +61,7 @@ def first_state(own_home, instance):
     experiment = run_job(own_home, "experiment", instance, partition_key=KEY)
     runs = [market, experiment, run_job(own_home, "judgement", instance), run_job(own_home, "promotion", instance)]
     kept = {path: path.read_bytes() for path in own_home.pictures.rglob("*.png")}
-    return runs, Ledger.open(own_home).find_run(""), kept
+    return runs, Store(own_home).ledger.find_run(""), kept
 
 
 @pytest.fixture(scope="module")
@@ -74,8 +72,8 @@ def first_runs(first_state):
 @pytest.fixture(scope="module")
 def record(own_home, first_runs):
     """What the walk through the test windows gives."""
-    lake = Warehouse(own_home)
-    return followed(runtime_of(lake, read_plan(lake, KEY), "test").judge(), lambda _: None)
+    store = Store(own_home)
+    return followed(runtime_of(store, read_plan(store, KEY), "test").judge(), lambda _: None)
 
 
 def metadata(runs: list[dg.ExecuteInProcessResult], asset: str):
@@ -155,15 +153,15 @@ def test_plots_are_pictures_in_the_metadata_and_files(first_state, asset, name):
 
 def test_a_policy_asset_links_its_mlflow_run_and_its_version_is_its_digest(first_runs, own_home):
     found = metadata(first_runs, "policies/trained_policy")
-    runs = Warehouse(own_home).read(RUNS)
+    runs = Store(own_home).tables.read(RUNS)
     assert found["mlflow_run_id"].value == runs["mlflow_run_id"][0]
     assert found["mlflow_path"].value.endswith(found["mlflow_run_id"].value)
-    assert found["sha256"].value == PolicyLibrary(own_home).latest(KEY).sha256
+    assert found["sha256"].value == Store(own_home).policies.latest(KEY).sha256
 
 
 def test_a_policy_asset_leads_back_to_its_run_its_version_and_the_snapshots_of_its_market(first_runs, own_home):
     found, version = (metadata(first_runs, f"policies/{name}") for name in ("trained_policy", "experiment_version"))
-    assert found["run_id"].value == PolicyLibrary(own_home).latest(KEY).run_id
+    assert found["run_id"].value == Store(own_home).policies.latest(KEY).run_id
     assert found["spec_hash"].value == version["spec_hash"].value == SPEC.spec_hash
     tables = {name: metadata(first_runs, name.replace(".", "/")) for name in found["snapshots"].value}
     assert set(tables) == {"bronze.bars", "silver.clean_bars", "gold.returns", "gold.features"}
@@ -172,11 +170,11 @@ def test_a_policy_asset_leads_back_to_its_run_its_version_and_the_snapshots_of_i
 
 
 def test_the_run_is_done_in_the_ledger_with_its_figures_and_who_launched_it(first_state, own_home):
-    ledger, run = Ledger.open(own_home), PolicyLibrary(own_home).latest(KEY)
+    ledger, run = Store(own_home).ledger, Store(own_home).policies.latest(KEY)
     first_runs, row, _ = first_state
     assert (row.status, row.kind, row.dagster_run_id) == ("done", "walk_forward", first_runs[1].run_id)
     assert row.mlflow_run_id == metadata(first_runs, "policies/trained_policy")["mlflow_run_id"].value
-    own = Warehouse(own_home).read(EVALUATIONS).filter(pl.col("policy") == "tiny", pl.col("period") == "all")
+    own = Store(own_home).tables.read(EVALUATIONS).filter(pl.col("policy") == "tiny", pl.col("period") == "all")
     assert row.metrics["all/sharpe"] == own["sharpe"][0]
     assert dict(ledger.policies(run.run_id).select("file", "sha256").iter_rows()) == run.policies
     assert {"start", "data.loaded", "evaluate.step", "done"} <= set(ledger.events(run.run_id)["stage"])
@@ -197,10 +195,10 @@ def test_materialising_again_gives_the_same_tables_as_another_process_on_another
 
 
 def test_the_running_year_alone_can_be_materialised_and_leaves_the_others(first_runs, own_home, instance):
-    before = Warehouse(own_home).read(BARS)
+    before = Store(own_home).tables.read(BARS)
     finished = run_job(own_home, "market", instance, partition_key="2017")
     assert finished.success, problems(finished)
-    assert_frame_equal(Warehouse(own_home).read(BARS), before, check_row_order=False)
+    assert_frame_equal(Store(own_home).tables.read(BARS), before, check_row_order=False)
     assert run_market(own_home, instance).success
 
 
@@ -243,7 +241,7 @@ def test_a_policy_trained_on_sessions_it_is_tested_on_is_not_judged(own_home, in
 
 
 def test_a_policy_file_that_was_changed_is_found_and_not_used(own_home, first_runs, instance, monkeypatch):
-    library = PolicyLibrary(own_home)
+    library = Store(own_home).policies
     run = library.latest(KEY)
     path = library.folder(KEY, run.run_id) / "fold-1-seed-1.zip"
     content = path.read_bytes()
@@ -257,14 +255,14 @@ def test_a_policy_file_that_was_changed_is_found_and_not_used(own_home, first_ru
         walked = walk(own_home, instance)
         assert not walked.success
         assert materialized(walked) == set()
-        assert Ledger.open(own_home).run(run.run_id).status == "failed"
-        assert "not those that were sealed" in Ledger.open(own_home).run(run.run_id).message
+        assert Store(own_home).ledger.run(run.run_id).status == "failed"
+        assert "not those that were sealed" in Store(own_home).ledger.run(run.run_id).message
     finally:
         path.write_bytes(content)
 
 
 def test_a_changed_policy_is_trained_again_to_the_same_bytes(own_home, first_runs, instance):
-    library = PolicyLibrary(own_home)
+    library = Store(own_home).policies
     path = library.folder(KEY, library.latest(KEY).run_id) / "fold-0-seed-2.zip"
     content = path.read_bytes()
     path.write_bytes(content[:100])

@@ -7,20 +7,20 @@ import dagster as dg
 import pytest
 from dagster_duckdb import DuckDBResource
 
+from nvtrader_pipelines.market.calendar import EXCHANGE_TIME
 from nvtrader_pipelines.orchestration.assets.active_policy import ACTIVE_POLICY_KEY
 from nvtrader_pipelines.orchestration.assets.portfolio import CHECKED, ORDERS_KEY, STATE_KEY
 from nvtrader_pipelines.orchestration.definitions import build_defs
 from nvtrader_pipelines.orchestration.reports import asset_key
-from nvtrader_pipelines.orchestration.schedules import EXCHANGE_TIME
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.tables import AUDIT, DELIVERIES, FILLS, PROMOTIONS, RUNS, TABLES
+from nvtrader_pipelines.storage.tables import AUDIT, DELIVERIES, FILLS, PROMOTION_DECISIONS, RUNS, TABLES
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 COMMITTED = Path(__file__).with_name("definitions.txt")
 BIN = Path(sys.executable).parent
 NO_TABLES = {"policies/experiment_version", "policies/trained_policy"}  # rows of the ledger, and files
 WRITTEN_BESIDE = {  # by bronze.bars, the evaluation, the orders and the active policy
-    table.name for table in (DELIVERIES, RUNS, FILLS, AUDIT, PROMOTIONS)
+    table.name for table in (DELIVERIES, RUNS, FILLS, AUDIT, PROMOTION_DECISIONS)
 }
 
 
@@ -70,7 +70,7 @@ def test_every_table_is_an_asset_whose_columns_are_documented(specs):
     for name, table in tables.items():
         schema = specs[name].metadata["dagster/column_schema"]
         assert isinstance(schema, dg.TableSchema)
-        assert [column.name for column in schema.columns] == [column.name for column in table.fields]
+        assert [column.name for column in schema.columns] == table.schema.names()
         assert all(column.description for column in schema.columns), name
         assert specs[name].metadata["dagster/table_name"] == table.name
 
@@ -109,7 +109,7 @@ def test_every_job_can_be_resolved_and_says_its_layer(defs):
 
 def test_schedules_and_sensors_run_from_the_start_and_state_their_time_zone(defs):
     assert all(each.default_status is dg.DefaultScheduleStatus.RUNNING for each in defs.schedules or [])
-    assert all(each.execution_timezone == EXCHANGE_TIME for each in defs.schedules or [])
+    assert all(each.execution_timezone == EXCHANGE_TIME.key for each in defs.schedules or [])
     assert all(each.default_status is dg.DefaultSensorStatus.RUNNING for each in defs.sensors or [])
 
 
@@ -145,12 +145,12 @@ def test_a_resource_can_be_replaced(tmp_path):
     other = DuckDBResource(database=str(tmp_path / "other.duckdb"))
     defs = build_defs({"duckdb": other}, Home(tmp_path))
     assert (defs.resources or {})["duckdb"] is other
-    assert (defs.resources or {})["warehouse"].root == str(tmp_path)
+    assert (defs.resources or {})["store"].root == str(tmp_path)
 
 
 def test_the_home_of_the_resources_is_found_from_the_environment(tmp_path, monkeypatch):
     monkeypatch.setenv("NVTRADER_HOME", str(tmp_path))
-    assert (build_defs().resources or {})["warehouse"].home == Home(tmp_path)
+    assert (build_defs().resources or {})["store"].root == str(tmp_path)
 
 
 @pytest.mark.slow

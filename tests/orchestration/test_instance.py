@@ -9,7 +9,7 @@ import yaml
 
 from nvtrader_pipelines.orchestration.instance import PROCESS_TAG, dagster_home, open_instance, process_tag
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.ledger import Ledger
+from nvtrader_pipelines.storage.store import Store
 from tests.storage.ledger.rows import RUN_ID, run_row
 
 
@@ -29,7 +29,7 @@ def home(tmp_path, monkeypatch):
 
 
 def test_the_shipped_settings_are_accepted_and_used(home):
-    with open_instance(home) as instance:
+    with open_instance(Store(home)) as instance:
         assert instance.root_directory == str(home.dagster)
         assert os.environ["DAGSTER_HOME"] == str(home.dagster)
         assert not instance.telemetry_enabled
@@ -52,7 +52,7 @@ def test_settings_that_a_person_changed_are_kept(home):
 
 
 def test_output_is_not_captured_in_process(home):
-    with open_instance(home) as instance:
+    with open_instance(Store(home)) as instance:
         assert type(instance.compute_log_manager).__name__ == "NoOpComputeLogManager"
 
 
@@ -67,18 +67,18 @@ def started(instance, tags) -> str:
 def test_a_run_whose_process_was_killed_is_canceled_and_frees_its_pool(home):
     with subprocess.Popen([sys.executable, "-c", ""]) as killed:
         mark = f"{killed.pid}@{psutil.Process(killed.pid).create_time():.0f}"
-    with open_instance(home) as instance:
+    with open_instance(Store(home)) as instance:
         dead = started(instance, {PROCESS_TAG: mark})
-    with open_instance(home) as instance:
+    with open_instance(Store(home)) as instance:
         assert instance.get_run_by_id(dead).status is dg.DagsterRunStatus.CANCELED
         assert instance.event_log_storage.get_concurrency_info("training").claimed_slots == []
 
 
 @pytest.mark.parametrize("tags", [process_tag(), {}], ids=["of a living process", "of the daemon"])
 def test_a_run_under_way_is_left_alone(home, tags):
-    with open_instance(home) as instance:
+    with open_instance(Store(home)) as instance:
         running = started(instance, tags)
-    with open_instance(home) as instance:
+    with open_instance(Store(home)) as instance:
         assert instance.get_run_by_id(running).status is dg.DagsterRunStatus.STARTED
         assert len(instance.event_log_storage.get_concurrency_info("training").claimed_slots) == 1
 
@@ -94,27 +94,27 @@ def test_a_run_under_way_is_left_alone(home, tags):
     ids=lambda each: getattr(each, "value", each),
 )
 def test_what_a_run_of_dagster_left_open_in_the_ledger_is_closed_once_it_has_ended(home, state, status):
-    ledger = Ledger.open(home)
-    with open_instance(home) as instance:
+    ledger = Store(home).ledger
+    with open_instance(Store(home)) as instance:
         launcher = instance.create_run_for_job(nothing_job, status=state).run_id
         ledger.begin(run_row(ledger, dagster_run_id=launcher))
-    with open_instance(home):
+    with open_instance(Store(home)):
         assert ledger.run(RUN_ID).status == status
     assert (ledger.run(RUN_ID).message is not None) == (status == "interrupted")
 
 
 def test_a_run_that_another_dagster_launched_is_left_open(home):
-    ledger = Ledger.open(home)
+    ledger = Store(home).ledger
     ledger.begin(run_row(ledger, dagster_run_id="of another machine"))
-    with open_instance(home):
+    with open_instance(Store(home)):
         assert ledger.run(RUN_ID).status == "running"
 
 
 def test_a_run_of_a_process_that_was_killed_is_closed_with_its_run_of_dagster(home):
-    ledger = Ledger.open(home)
+    ledger = Store(home).ledger
     with subprocess.Popen([sys.executable, "-c", ""]) as killed:
         mark = f"{killed.pid}@{psutil.Process(killed.pid).create_time():.0f}"
-    with open_instance(home) as instance:
+    with open_instance(Store(home)) as instance:
         ledger.begin(run_row(ledger, dagster_run_id=started(instance, {PROCESS_TAG: mark})))
-    with open_instance(home):
+    with open_instance(Store(home)):
         assert ledger.run(RUN_ID).status == "interrupted"

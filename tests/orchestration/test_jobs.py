@@ -5,7 +5,7 @@ import dagster as dg
 from nvtrader_pipelines.orchestration.definitions import build_defs
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES
 from tests.storage.frames import keyed, of_run
 
@@ -27,7 +27,7 @@ def test_upkeep_says_of_each_table_what_went_and_sums_it_up_in_the_metadata(tmp_
     home = Home(tmp_path / "home")
     for fold in (1, 2):
         rows = keyed(EQUITY_CURVES, "run", fold=fold)
-        Warehouse(home).replace(EQUITY_CURVES, rows, {**of_run("run"), "fold": [fold]})
+        Store(home).tables.replace(EQUITY_CURVES, rows, {**of_run("run"), "fold": [fold]})
     with dg.instance_for_test() as instance:
         done = build_defs(home=home).resolve_job_def("upkeep").execute_in_process(instance=instance)
         (output,) = (event for event in done.all_events if event.is_successful_output)
@@ -35,4 +35,4 @@ def test_upkeep_says_of_each_table_what_went_and_sums_it_up_in_the_metadata(tmp_
     found = {name: entry.value for name, entry in output.step_output_data.metadata.items()}
     assert found == {"n_merged": 2, "n_made": 1, "n_snapshots": 0, "n_files": 0, "n_bytes": 0}
     assert any(line.startswith("rl.equity_curves: 2 small files merged into 1") for line in said)
-    assert Warehouse(home).describe(EQUITY_CURVES).n_files == 1
+    assert Store(home).tables.describe(EQUITY_CURVES).n_files == 1

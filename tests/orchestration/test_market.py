@@ -7,7 +7,7 @@ import pytest
 from nvtrader_pipelines.market.sources import SourceUnavailable
 from nvtrader_pipelines.orchestration import retries
 from nvtrader_pipelines.orchestration.assets import bronze, gold, silver
-from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import CLEAN_BARS, MARKET_PANEL, QUARANTINE
 from tests.homes import evaluations, materialized, problems, run_market, small_home
 
@@ -76,7 +76,7 @@ def test_what_the_checks_stopped_runs_through_once_it_is_right(home, instance):
     finished = run_market(home, instance)
     assert finished.success, problems(finished)
     assert all(evaluations(finished).values())
-    assert Warehouse(home).read(QUARANTINE)["rule"].to_list() == ["unknown_session"]
+    assert Store(home).tables.read(QUARANTINE)["rule"].to_list() == ["unknown_session"]
 
 
 def test_a_file_without_a_good_row_fails_its_check_and_stops_nothing(tmp_path, instance):
@@ -87,10 +87,10 @@ def test_a_file_without_a_good_row_fails_its_check_and_stops_nothing(tmp_path, i
     assert finished.success, problems(finished)
     passed = evaluations(finished)
     assert [name for name, verdict in passed.items() if not verdict] == ["silver/clean_bars:every_file_has_a_good_bar"]
-    lake = Warehouse(home)
-    assert len(lake.read(CLEAN_BARS)) == 3 * 756
-    assert lake.read(MARKET_PANEL)["source"].to_list() == ["landing"]
-    assert set(lake.read(QUARANTINE)["file"]) == {"bad.csv", "empty.csv"}
+    store = Store(home)
+    assert len(store.tables.read(CLEAN_BARS)) == 3 * 756
+    assert store.tables.read(MARKET_PANEL)["source"].to_list() == ["landing"]
+    assert set(store.tables.read(QUARANTINE)["file"]) == {"bad.csv", "empty.csv"}
 
 
 def failing(error: Exception, times: int, then):

@@ -6,8 +6,7 @@ from mlflow import MlflowClient
 
 from nvtrader_pipelines.orchestration import mlflow_tracking
 from nvtrader_pipelines.orchestration.mlflow_tracking import CURVE_POINTS, MlflowTracking
-from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
-from nvtrader_pipelines.storage.policy_library import PolicyLibrary
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import RUNS
 from tests.homes import KEY, N_POLICIES
 
@@ -37,7 +36,7 @@ def test_a_run_is_named_after_its_partition_and_finished(logged, built_home):
     _, run = logged
     assert run.info.run_name == KEY
     assert run.info.status == "FINISHED"
-    runs = Warehouse(built_home).read(RUNS)
+    runs = Store(built_home).tables.read(RUNS)
     assert run.info.run_id == runs["mlflow_run_id"][0]
     assert run.data.tags["nvtrader.run_id"] == runs["run_id"][0]
 
@@ -68,7 +67,7 @@ def test_the_ensembles_figures_are_the_metrics(logged):
 
 def test_the_policies_are_among_the_files(logged, built_home):
     client, run = logged
-    sealed = PolicyLibrary(built_home).latest(KEY)
+    sealed = Store(built_home).policies.latest(KEY)
     kept = {Path(each.path).name for each in client.list_artifacts(run.info.run_id, sealed.run_id)}
     assert len(sealed.policies) == N_POLICIES
     assert kept == {*sealed.policies, "manifest.json"}

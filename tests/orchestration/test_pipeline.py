@@ -23,9 +23,9 @@ from nvtrader_pipelines.runs.lifecycle import INTERRUPTED
 from nvtrader_pipelines.runs.planning import completed_run
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
-from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.policy_library import LATEST, MANIFEST
-from nvtrader_pipelines.storage.tables import PROMOTIONS, RUNS
+from nvtrader_pipelines.storage.store import Store
+from nvtrader_pipelines.storage.tables import PROMOTION_DECISIONS, RUNS
 from tests.homes import (
     KEY,
     N_POLICIES,
@@ -84,7 +84,7 @@ def assert_no_half_run(home) -> None:
     assert len(policies(home)) < N_POLICIES
     assert not list(home.policies.rglob(MANIFEST))
     assert not list(home.policies.rglob(LATEST))
-    assert not completed_run(Warehouse(home), KEY)
+    assert not completed_run(Store(home), KEY)
 
 
 @pytest.mark.slow
@@ -99,7 +99,7 @@ def test_training_that_is_interrupted_and_killed_is_taken_up_where_it_was(tmp_pa
     assert "interrupted; what was finished is kept" in output
     assert "Traceback" not in output
     assert_no_half_run(home)
-    (run,) = Ledger.open(home).runs().to_dicts()
+    (run,) = Store(home).ledger.runs().to_dicts()
     assert (run["status"], run["message"]) == ("interrupted", INTERRUPTED)
     kept = policies(home)
 
@@ -110,7 +110,7 @@ def test_training_that_is_interrupted_and_killed_is_taken_up_where_it_was(tmp_pa
         wait_for(lambda: not session(process.pid))  # its workers end with it
     assert_no_half_run(home)
     kept |= policies(home)
-    assert Ledger.open(home).run(run["run_id"]).status == "running"  # nobody could say so any more
+    assert Store(home).ledger.run(run["run_id"]).status == "running"  # nobody could say so any more
     (listed,) = json.loads(nvtrader(home, "runs", "--json", command=forked).stdout)
     assert listed["status"] == "interrupted"
     assert "ended before it did" in listed["message"]
@@ -118,7 +118,7 @@ def test_training_that_is_interrupted_and_killed_is_taken_up_where_it_was(tmp_pa
     finished = nvtrader(home, "materialize", command=forked)
     assert finished.returncode == 0, finished.stdout + finished.stderr
     assert "market: up to date" in finished.stdout
-    closed = Ledger.open(home).run(run["run_id"])
+    closed = Store(home).ledger.run(run["run_id"])
     assert (closed.status, closed.message, closed.attempts) == ("done", None, 3)
     now, theirs = policies(home), policies(built_home)
     assert {name: now[name] for name in kept} == kept  # what was there is not trained again
@@ -132,7 +132,7 @@ def test_training_that_is_interrupted_and_killed_is_taken_up_where_it_was(tmp_pa
 @pytest.mark.parametrize("hook", ["inside a step", "between two steps"])
 def test_an_interrupt_that_no_step_of_the_run_sees_closes_it_as_interrupted(tmp_path, monkeypatch, interrupt, hook):
     home = small_home(tmp_path / "home")
-    ledger = Ledger.open(home)
+    ledger = Store(home).ledger
 
     @dg.asset
     def training(context: dg.AssetExecutionContext) -> None:
@@ -149,35 +149,35 @@ def test_an_interrupt_that_no_step_of_the_run_sees_closes_it_as_interrupted(tmp_
     )
     monkeypatch.setattr(pipeline, "build_defs", lambda *_: defs)
     with pytest.raises(KeyboardInterrupt):
-        run_pipeline(home, [], quiet=True)
+        run_pipeline(Store(home), [], quiet=True)
     run = ledger.run(RUN_ID)
     assert (run.status, run.message) == ("interrupted", INTERRUPTED)
 
 
 @pytest.mark.slow
 def test_a_second_run_computes_nothing_again_and_writes_json_and_nothing_else(built_home, forked):
-    before = Warehouse(built_home).describe_all()
-    again = nvtrader(built_home, "materialize", "tiny", "--json", command=forked)
+    before = Store(built_home).tables.describe_all()
+    again = nvtrader(built_home, "run", "tiny", "--json", command=forked)
     assert (again.returncode, again.stderr) == (0, "")
     rows = json.loads(again.stdout)
     assert {row["period"] for row in rows} == {"before_2017", "from_2017", "all"}
     assert {row["kind"] for row in rows} == {"ensemble", "baseline"}
-    assert_frame_equal(Warehouse(built_home).describe_all(), before)
+    assert_frame_equal(Store(built_home).tables.describe_all(), before)
 
 
 def test_after_a_run_everything_is_current(built_home):
-    lake = Warehouse(built_home)
-    assert market_is_current(lake)
-    assert completed_run(lake, KEY)
+    store = Store(built_home)
+    assert market_is_current(store)
+    assert completed_run(store, KEY)
     with dg.DagsterInstance.from_config(str(dagster_home(built_home))) as instance:
-        assert is_judged(instance, contest_state(lake))
-        assert is_promoted(instance, question_state(lake.home, contest_state(lake)))
+        assert is_judged(instance, contest_state(store))
+        assert is_promoted(instance, question_state(store.home, contest_state(store)))
         assert not is_judged(instance, "another contest")
         assert not is_promoted(instance, "another contest")
 
 
 def test_a_run_says_in_a_line_what_the_promotion_gate_answered(built_home):
-    (answer,) = Warehouse(built_home).read(PROMOTIONS)["sentence"]
+    (answer,) = Store(built_home).tables.read(PROMOTION_DECISIONS)["sentence"]
     assert f"promotion: {answer}\n" in (built_home.root.parent / "built-home.txt").read_text()
 
 
@@ -187,29 +187,29 @@ def test_a_run_says_in_a_line_what_the_promotion_gate_answered(built_home):
     ids=["another run", "tested anew"],
 )
 def test_another_run_or_one_tested_anew_is_another_contest(built_home, monkeypatch, change):
-    lake, read = Warehouse(built_home), Warehouse.read
-    before = contest_state(lake)
-    assert contest_state(lake) == before
+    store, read = Store(built_home), Warehouse.read
+    before = contest_state(store)
+    assert contest_state(store) == before
 
     def changed(own, table, **options):
         rows = read(own, table, **options)
         return change(rows) if table is RUNS else rows
 
     monkeypatch.setattr(Warehouse, "read", changed)
-    assert contest_state(lake) != before
+    assert contest_state(store) != before
 
 
 def test_a_new_or_changed_entrant_is_another_contest(tmp_path):
-    lake = Warehouse(Home(tmp_path))
-    states = [contest_state(lake)]
+    store = Store(Home(tmp_path))
+    states = [contest_state(store)]
     for name, text in (("mine.yaml", "kind: weights"), ("weights/mine.csv", "1"), ("weights/mine.csv", "2")):
-        path = lake.home.entrants / name
+        path = store.home.entrants / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-        states.append(contest_state(lake))
-    (lake.home.entrants / "weights" / "mine.csv").write_text("1")
+        states.append(contest_state(store))
+    (store.home.entrants / "weights" / "mine.csv").write_text("1")
     assert len(set(states)) == 4
-    assert contest_state(lake) == states[2]
+    assert contest_state(store) == states[2]
 
 
 def test_no_file_tells_a_secret_of_the_environment(built_home):

@@ -18,20 +18,19 @@ from nvtrader_pipelines.orchestration.assets.active_policy import ACTIVATION, VE
 from nvtrader_pipelines.orchestration.jobs import CONTEST
 from nvtrader_pipelines.orchestration.portfolio_checks import audit_is_whole, outside_limits
 from nvtrader_pipelines.orchestration.rebalancing import SESSION
-from nvtrader_pipelines.orchestration.resources import DeskResource, WarehouseResource
+from nvtrader_pipelines.orchestration.resources import DeskResource, StoreResource
 from nvtrader_pipelines.promotion.active_policy import read_active
 from nvtrader_pipelines.promotion.rounds import consider_newest, newest_runs
 from nvtrader_pipelines.runs.fingerprints import question_state
 from nvtrader_pipelines.runs.lifecycle import now
-from nvtrader_pipelines.storage.audit_log import JsonlAudit
 from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
-from nvtrader_pipelines.storage.ledger import Ledger
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import (
     ACTIVE_POLICY,
     FILLS,
     ORDERS,
     PORTFOLIO_STATE,
-    PROMOTIONS,
+    PROMOTION_DECISIONS,
     REBALANCE_PLAN,
     RUNS,
 )
@@ -53,15 +52,15 @@ def instance():
 @pytest.fixture(scope="module")
 def asked(tmp_path_factory, instance):
     """A home whose gate was asked twice, and what each run told with what the sensor made of it."""
-    lake = desk_home(tmp_path_factory.mktemp("desk") / "home", WORSE, BETTER)
+    store = desk_home(tmp_path_factory.mktemp("desk") / "home", WORSE, BETTER)
     told = []
     for _ in range(2):
-        state = question_state(lake.home, CONTEST_STATE)
-        finished = run_job(lake.home, "promotion", instance, tags={CONTEST: state})
+        state = question_state(store.home, CONTEST_STATE)
+        finished = run_job(store.home, "promotion", instance, tags={CONTEST: state})
         assert finished.success, problems(finished)
         (event,) = finished.get_asset_materialization_events()
         told.append((event.materialization.metadata, activated(instance)))
-    return lake, told
+    return store, told
 
 
 def activated(instance):
@@ -76,26 +75,26 @@ def activated(instance):
 
 
 def test_every_experiments_newest_policy_is_asked_about_and_the_one_that_is_better_trades(asked):
-    lake, [(metadata, _), _] = asked
-    rows = lake.read(PROMOTIONS).sort("considered_at")
+    store, [(metadata, _), _] = asked
+    rows = store.tables.read(PROMOTION_DECISIONS).sort("considered_at")
     answers = [("worse", False, False), ("better", True, True), ("worse", False, False)]  # the last against the other
     assert rows.select("policy", "passed", "activated").rows() == answers
     assert "not above 0" in rows["sentence"][0]
     assert metadata[VERDICT].value == rows["sentence"][1]
     assert rows["sentence"][0] in metadata["answers"].value
-    active = read_active(lake.home)
+    active = read_active(store)
     assert active is not None
     assert (active.policy, active.by) == ("better", "gate")
     assert (metadata["policy"].value, metadata["run_id"].value) == ("better", active.run_id)
     shown = metadata["pointer"].value
     assert shown["snapshot_ids"] == {table: str(of_64_bits) for table, of_64_bits in active.snapshot_ids.items()}
     assert {**shown, "snapshot_ids": active.snapshot_ids} == active.model_dump(mode="json")
-    assert lake.read(ACTIVE_POLICY)["event_id"].to_list() == [active.event.event_id]
+    assert store.tables.read(ACTIVE_POLICY)["event_id"].to_list() == [active.event.event_id]
 
 
 def test_an_activation_asks_for_one_rebalance_even_if_only_the_answer_after_it_is_seen(asked):
-    lake, [(first, request), (second, again)] = asked
-    active = read_active(lake.home)
+    store, [(first, request), (second, again)] = asked
+    active = read_active(store)
     assert active is not None
     assert isinstance(request, dg.RunRequest)
     assert request.run_key == first[ACTIVATION].value == active.event.event_id
@@ -105,8 +104,8 @@ def test_an_activation_asks_for_one_rebalance_even_if_only_the_answer_after_it_i
 
 
 def test_a_run_for_validation_only_is_no_candidate(asked, monkeypatch):
-    lake, _ = asked
-    assert newest_runs(lake)["experiment"].to_list() == ["worse", "better"]
+    store, _ = asked
+    assert newest_runs(store)["experiment"].to_list() == ["worse", "better"]
     read = Warehouse.read
 
     def marked(own, table, *arguments, **options):
@@ -115,31 +114,31 @@ def test_a_run_for_validation_only_is_no_candidate(asked, monkeypatch):
         return rows if only is None else rows.with_columns(validation_only=only)
 
     monkeypatch.setattr(Warehouse, "read", marked)
-    assert newest_runs(lake)["experiment"].to_list() == ["worse"]
+    assert newest_runs(store)["experiment"].to_list() == ["worse"]
 
 
 def test_of_several_runs_of_an_experiment_the_last_completed_is_the_candidate(asked, monkeypatch):
-    lake, _ = asked
-    runs = lake.read(RUNS)
+    store, _ = asked
+    runs = store.tables.read(RUNS)
     first = runs["finished_at"].min()
     older = runs.filter(experiment="better").with_columns(run_id=pl.lit("older"), finished_at=pl.lit(first))
     monkeypatch.setattr(Warehouse, "read", lambda _self, _table: older.vstack(runs.select(older.columns)))
-    assert newest_runs(lake).sort("experiment").equals(runs.select("experiment", "run_id").sort("experiment"))
+    assert newest_runs(store).sort("experiment").equals(runs.select("experiment", "run_id").sort("experiment"))
 
 
 def test_a_home_without_runs_has_nothing_to_promote(tmp_path):
     home = small_home(tmp_path / "home")
-    found = consider_newest(Warehouse(home), Ledger.open(home), "gate", now)
+    found = consider_newest(Store(home), "gate", now)
     assert (found.answers, found.problems) == ([], {})
     assert found.summary == "no run may trade yet"
 
 
 def test_an_experiment_whose_policies_were_removed_keeps_nobody_else_from_the_gate(asked):
-    lake, _ = asked
-    (manifest,) = lake.home.policies.glob("worse@*/*/manifest.json")
+    store, _ = asked
+    (manifest,) = store.home.policies.glob("worse@*/*/manifest.json")
     removed = manifest.rename(manifest.with_name("removed.json"))
     try:
-        found = consider_newest(lake, Ledger.open(lake.home), "gate", now)
+        found = consider_newest(store, "gate", now)
     finally:
         removed.rename(manifest)
     assert "its policies are not all trained" in found.problems["worse"]
@@ -162,58 +161,58 @@ def judgement_ended(home, instance, **tags):
     context = dg.build_run_status_sensor_context(
         sensor_name="judged", dagster_instance=instance, dagster_run=result.dagster_run, dagster_event=event
     )
-    return result.run_id, sensors.judged(context, warehouse=WarehouseResource(root=str(home.root)))
+    return result.run_id, sensors.judged(context, store=Store(home))
 
 
 def test_a_judgement_asks_the_gate_unless_it_was_asked_about_the_same(asked, instance):
-    lake, _ = asked
-    _, skipped = judgement_ended(lake.home, instance, **{CONTEST: CONTEST_STATE})
+    store, _ = asked
+    _, skipped = judgement_ended(store.home, instance, **{CONTEST: CONTEST_STATE})
     assert isinstance(skipped, dg.SkipReason)
-    run_id, request = judgement_ended(lake.home, instance, **{CONTEST: "another"})
+    run_id, request = judgement_ended(store.home, instance, **{CONTEST: "another"})
     assert isinstance(request, dg.RunRequest)
-    assert (request.run_key, request.tags[CONTEST]) == (run_id, question_state(lake.home, "another"))
+    assert (request.run_key, request.tags[CONTEST]) == (run_id, question_state(store.home, "another"))
 
 
 def test_a_gate_that_was_changed_since_is_asked_again(asked, instance):
-    lake, _ = asked
-    before = lake.home.promotion_file.read_text()
-    lake.home.promotion_file.write_text(before + "require_deflated: true\n")
+    store, _ = asked
+    before = store.home.promotion_file.read_text()
+    store.home.promotion_file.write_text(before + "require_deflated: true\n")
     try:
-        _, request = judgement_ended(lake.home, instance, **{CONTEST: CONTEST_STATE})
+        _, request = judgement_ended(store.home, instance, **{CONTEST: CONTEST_STATE})
     finally:
-        lake.home.promotion_file.write_text(before)
+        store.home.promotion_file.write_text(before)
     assert isinstance(request, dg.RunRequest)
 
 
 @pytest.fixture(scope="module")
 def story(asked, instance):
     """What became of each evening's run, and the plans after it; the account decides at every second close."""
-    lake = asked[0]
-    evenings = Evenings(lake, instance)
+    store = asked[0]
+    evenings = Evenings(store, instance)
     told = {"opening": evenings.rebalance()}
     with pytest.MonkeyPatch.context() as patch:
         for name in ("account_figures", "stages_figures", "plan_figures"):
             patch.setattr(portfolio, name, lambda *_: {})  # once is enough
         patch.setattr(retries, "WAIT_SECONDS", 0.0)
-        land(lake, 481)
+        land(store, 481)
         with pytest.MonkeyPatch.context() as broken:
             broken.setattr(PaperBroker, "submit", unanswered_once(PaperBroker.submit))
             told["no answer"] = evenings.rebalance()
-        land(lake, 482)
+        land(store, 482)
         evenings.limits("max_position: 0.3\n")
         told["beyond"] = evenings.rebalance()
-        land(lake, 484)
+        land(store, 484)
         evenings.limits(LIMITS.replace("1.0", "1e-6"))  # the least change waits for a person
         told["after beyond"] = evenings.rebalance(tags={SESSION: "2016-11-30"})  # two sessions are due
         told["acknowledged"] = evenings.rebalance("rebalance_plan", acknowledge=True)
-        land(lake, 485)
-        halt(lake.home, JsonlAudit(lake.home), "ann", "a fire drill", now)
+        land(store, 485)
+        halt(store, "ann", "a fire drill", now)
         told["halted"] = evenings.rebalance()
-        resume(lake.home, JsonlAudit(lake.home), "ann", "it was a drill", now)
+        resume(store, "ann", "it was a drill", now)
         patch.setattr(rebalancing, "BETWEEN_WAITS", 0.0)
         told["too early"] = evenings.rebalance(tags={SESSION: "2030-01-02"})
         with pytest.MonkeyPatch.context() as late:
-            late.setattr(rebalancing, "read_active", landing_meanwhile(lake, 486))
+            late.setattr(rebalancing, "read_active", landing_meanwhile(store, 486))
             told["late"] = evenings.rebalance(tags={SESSION: "2016-12-05"})
     return told
 
@@ -253,7 +252,7 @@ def test_a_broker_that_does_not_answer_is_asked_again_and_nothing_is_placed_twic
     placed = asked[0].read(ORDERS).filter(first)
     assert placed["symbol"].sort().to_list() == ["AAA", "BBB", "CCC"]
     assert asked[0].read(FILLS).filter(first)["order_id"].sort().equals(placed["order_id"].sort())
-    events = [event for event in JsonlAudit(asked[0].home).events() if event.order_id in set(placed["order_id"])]
+    events = [event for event in asked[0].audit.events() if event.order_id in set(placed["order_id"])]
     assert sorted(event.kind for event in events) == ["filled"] * 3 + ["placed"] * 3
 
 
@@ -288,7 +287,7 @@ def test_a_plan_that_compliance_let_through_beyond_the_limits_does_not_pass(stor
 
 def test_a_run_that_was_told_to_acknowledges_soft_findings_with_a_row(story, asked):
     assert story["acknowledged"][1] == ["filled", "blocked", "approved"]
-    events = [event for event in JsonlAudit(asked[0].home).events() if event.account == "paper"]
+    events = [event for event in asked[0].audit.events() if event.account == "paper"]
     (event,) = [event for event in events if event.kind == "approved"]
     assert (event.by, event.reason) == ("dagster", "the run was told to acknowledge soft findings")
 
@@ -319,7 +318,7 @@ def test_a_rebalance_that_begins_together_with_the_ingest_waits_for_it(story):
 
 def test_an_account_that_another_process_has_is_asked_for_again(story, asked):
     assert story
-    warehouse, second = WarehouseResource(root=str(asked[0].home.root)), DeskResource()
+    warehouse, second = StoreResource(root=str(asked[0].home.root)), DeskResource()
     desk = second.of(warehouse)
     steps = (
         lambda: rebalancing.executed(desk, lambda _: None, acknowledge=False),
@@ -335,26 +334,26 @@ def test_an_account_that_another_process_has_is_asked_for_again(story, asked):
 
 def test_catching_up_ends_at_the_first_session_whose_books_differ_and_fails_there(story, asked, instance, monkeypatch):
     assert story
-    lake = asked[0]
-    lake.home.accounts.mkdir(parents=True, exist_ok=True)
-    (lake.home.accounts / "second.yaml").write_text("kind: paper\n")
-    days = lake.read(PORTFOLIO_STATE, {"account": ["paper"]})["session"].sort()
-    for _ in Desk.open(lake, "second").trade(days[-4], days[-4]):
+    store = asked[0]
+    store.home.accounts.mkdir(parents=True, exist_ok=True)
+    (store.home.accounts / "second.yaml").write_text("kind: paper\n")
+    days = store.tables.read(PORTFOLIO_STATE, {"account": ["paper"]})["session"].sort()
+    for _ in Desk.open(store, "second").trade(days[-4], days[-4]):
         pass
     found = [[Difference("AAA", 1.0, 2.0)]]
     monkeypatch.setattr(simulated_venue, "reconcile", lambda *_: found.pop() if found else [])
-    finished = run_job(lake.home, "rebalance", instance, {"desk": DeskResource(account="second")})
+    finished = run_job(store.home, "rebalance", instance, {"desk": DeskResource(account="second")})
     assert materialized(finished) == {"portfolio/orders", "portfolio/portfolio_state"}
     assert not evaluations(finished)["portfolio/portfolio_state:reconciliation"]
-    states = lake.read(PORTFOLIO_STATE, {"account": ["second"]}).sort("session")
+    states = store.tables.read(PORTFOLIO_STATE, {"account": ["second"]}).sort("session")
     assert states["session"].to_list()[-2:] == [days[-4], days[-3]]
     assert states["n_differences"].to_list()[-1] == 1
-    assert Desk.open(lake, "second").due() == days[-3:].to_list()  # nothing was decided there yet
-    refused = run_job(lake.home, "rebalance", instance, {"desk": DeskResource(account="second")})
+    assert Desk.open(store, "second").due() == days[-3:].to_list()  # nothing was decided there yet
+    refused = run_job(store.home, "rebalance", instance, {"desk": DeskResource(account="second")})
     assert materialized(refused) == set()
     assert "AAA: 1 shares expected, 2 held (+1); bring it in order where it is held, or take it" in problems(refused)
-    Desk.open(lake, "second").accept("ann", "a drill")
-    gone_on = run_job(lake.home, "rebalance", instance, {"desk": DeskResource(account="second", acknowledge=True)})
+    Desk.open(store, "second").accept("ann", "a drill")
+    gone_on = run_job(store.home, "rebalance", instance, {"desk": DeskResource(account="second", acknowledge=True)})
     assert gone_on.success, problems(gone_on)
     assert metadata(gone_on, "portfolio_state")["session"] == str(days[-1])
 
@@ -362,9 +361,9 @@ def test_catching_up_ends_at_the_first_session_whose_books_differ_and_fails_ther
 def test_an_audit_that_was_changed_by_hand_does_not_pass(story, asked):
     assert story
     home = asked[0].home
-    path = JsonlAudit(home).path
+    path = Store(home).audit.path
     before = path.read_bytes()
-    warehouse = WarehouseResource(root=str(home.root))
+    warehouse = StoreResource(root=str(home.root))
     whole = audit_is_whole(warehouse)
     assert isinstance(whole, dg.AssetCheckResult)
     assert whole.passed

@@ -14,7 +14,6 @@ from nvtrader_pipelines.orchestration.rebalancing import require_passed
 from nvtrader_pipelines.orchestration.reports import asset_key
 from nvtrader_pipelines.orchestration.resources import DeskResource
 from nvtrader_pipelines.runs.launch import followed
-from nvtrader_pipelines.storage.audit_log import JsonlAudit
 from nvtrader_pipelines.storage.medallion import read_panel
 from nvtrader_pipelines.storage.tables import ORDERS, PORTFOLIO_STATE, REBALANCE_PLAN, TARGET_WEIGHTS
 from tests.desk.desks import judged_home, make_active
@@ -32,17 +31,17 @@ FAULTS = [  # what is changed in the last row of a table, and the check that mus
 
 
 @pytest.fixture(scope="module")
-def lake(tmp_path_factory):
+def store(tmp_path_factory):
     """A home whose account was traded for a few sessions; its last plan is beyond limits that came after it."""
-    lake, run = judged_home(tmp_path_factory.mktemp("checked") / "home")
-    make_active(lake, run)
-    desk, days = Desk.open(lake), read_panel(lake, "landing").sessions
+    store, run = judged_home(tmp_path_factory.mktemp("checked") / "home")
+    make_active(store, run)
+    desk, days = Desk.open(store), read_panel(store.tables, "landing").sessions
     for _ in desk.trade(days[-4].item(), acknowledge=True):
         pass
     desk.mirror()
-    lake.home.compliance.mkdir(parents=True, exist_ok=True)
-    (lake.home.compliance / "limits.yaml").write_text("max_position: 0.05\n")
-    return lake
+    store.home.compliance.mkdir(parents=True, exist_ok=True)
+    (store.home.compliance / "limits.yaml").write_text("max_position: 0.05\n")
+    return store
 
 
 @pytest.fixture
@@ -51,10 +50,10 @@ def instance():
         yield found
 
 
-def checked(lake, instance, *keys, account="paper") -> dict[str, bool]:
+def checked(store, instance, *keys, account="paper") -> dict[str, bool]:
     """What the checks say, evaluated alone."""
     alone = dg.define_asset_job("alone", dg.AssetSelection.checks(*keys))
-    defs = build_defs({"desk": DeskResource(account=account)}, home=lake.home)
+    defs = build_defs({"desk": DeskResource(account=account)}, home=store.home)
     job = dg.Definitions.merge(defs, dg.Definitions(jobs=[alone])).resolve_job_def("alone")
     return evaluations(job.execute_in_process(instance=instance, run_config=QUIET, raise_on_error=False))
 
@@ -66,60 +65,60 @@ def with_fault(rows: pl.DataFrame, fault) -> pl.DataFrame:
     return rows.with_columns(**{name: pl.when(last).then(new).otherwise(name) for name, new in changed.items()})
 
 
-def trades(lake) -> bool:
+def trades(store) -> bool:
     try:
-        require_passed(lake.home, "paper")
+        require_passed(store.home, "paper")
     except dg.Failure:
         return False
     return True
 
 
-def test_nothing_is_found_in_what_was_traded_and_the_account_may_go_on(lake, instance):
+def test_nothing_is_found_in_what_was_traded_and_the_account_may_go_on(store, instance):
     checks = [dg.AssetCheckKey(asset_key(table), name) for table, names in CHECKED.items() for name in names]
-    found = checked(lake, instance, *checks)
+    found = checked(store, instance, *checks)
     assert len(found) == len(checks)
     assert all(found.values()), found
-    assert trades(lake)
+    assert trades(store)
 
 
 @pytest.mark.parametrize(
     ("key", "name", "table", "fault"), FAULTS, ids=[f"{key.path[-1]}:{name}" for key, name, *_ in FAULTS]
 )
-def test_a_fault_in_the_last_row_is_found_and_holds_the_account(lake, instance, key, name, table, fault):
-    rows = lake.read(table).sort("session", maintain_order=True)
-    lake.replace(table, with_fault(rows, fault), {})
+def test_a_fault_in_the_last_row_is_found_and_holds_the_account(store, instance, key, name, table, fault):
+    rows = store.tables.read(table).sort("session", maintain_order=True)
+    store.tables.replace(table, with_fault(rows, fault), {})
     check = dg.AssetCheckKey(key, name)
     try:
-        assert list(checked(lake, instance, check).values()) == [False]
-        assert not trades(lake)
+        assert list(checked(store, instance, check).values()) == [False]
+        assert not trades(store)
     finally:
-        lake.replace(table, rows, {})
-    assert list(checked(lake, instance, check).values()) == [True]
-    assert trades(lake)
+        store.tables.replace(table, rows, {})
+    assert list(checked(store, instance, check).values()) == [True]
+    assert trades(store)
 
 
-def test_an_account_that_differs_does_not_pass_until_a_person_accepts_it(lake, instance, monkeypatch):
-    (lake.home.accounts / "second.yaml").parent.mkdir(exist_ok=True)
-    (lake.home.accounts / "second.yaml").write_text("kind: paper\n")
-    second, day = Desk.open(lake, "second"), read_panel(lake, "landing").sessions[-1].item()
+def test_an_account_that_differs_does_not_pass_until_a_person_accepts_it(store, instance, monkeypatch):
+    (store.home.accounts / "second.yaml").parent.mkdir(exist_ok=True)
+    (store.home.accounts / "second.yaml").write_text("kind: paper\n")
+    second, day = Desk.open(store, "second"), read_panel(store.tables, "landing").sessions[-1].item()
     monkeypatch.setattr(simulated_venue, "reconcile", lambda *_: [Difference("AAA", 1.0, 2.0)])
     with pytest.raises(NotReconciled, match=r"AAA: 1 shares expected, 2 held \(\+1\)"):
         followed(second.trade(day, acknowledge=True), lambda _: None)
     check = dg.AssetCheckKey(STATE_KEY, "reconciliation")
-    assert list(checked(lake, instance, check, account="second").values()) == [False]
-    assert list(checked(lake, instance, check).values()) == [True]
+    assert list(checked(store, instance, check, account="second").values()) == [False]
+    assert list(checked(store, instance, check).values()) == [True]
     second.accept("ann", "I looked")
-    assert list(checked(lake, instance, check, account="second").values()) == [True]
+    assert list(checked(store, instance, check, account="second").values()) == [True]
 
 
-def test_a_row_of_the_audit_that_was_changed_is_found_and_holds_the_account(lake, instance):
-    path = JsonlAudit(lake.home).path
+def test_a_row_of_the_audit_that_was_changed_is_found_and_holds_the_account(store, instance):
+    path = store.audit.path
     before = path.read_bytes()
     check = dg.AssetCheckKey(ORDERS_KEY, "audit_is_whole")
     path.write_bytes(before.replace(b'"by":"nvtrader"', b'"by":"somebody"', 1))
     try:
-        assert list(checked(lake, instance, check).values()) == [False]
-        assert not trades(lake)
+        assert list(checked(store, instance, check).values()) == [False]
+        assert not trades(store)
     finally:
         path.write_bytes(before)
-    assert list(checked(lake, instance, check).values()) == [True]
+    assert list(checked(store, instance, check).values()) == [True]

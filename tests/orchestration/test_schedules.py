@@ -12,13 +12,12 @@ from nvtrader_pipelines.experiments.sealed_run import PolicyRef
 from nvtrader_pipelines.orchestration import schedules
 from nvtrader_pipelines.orchestration.instance import open_instance
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, YEARS
-from nvtrader_pipelines.orchestration.resources import DeskResource, WarehouseResource
+from nvtrader_pipelines.orchestration.resources import DeskResource, StoreResource
 from nvtrader_pipelines.promotion.active_policy import activate
-from nvtrader_pipelines.storage.audit_log import JsonlAudit
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.specs import read_experiments
+from nvtrader_pipelines.storage.store import Store
 from tests.homes import small_home, write_experiment
 from tests.runs.untrained import AT, market_home, planned, sealed
 
@@ -30,12 +29,12 @@ SUPERSEDED = "tiny@00000000"
 def instance(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DAGSTER_HOME", "")  # set by opening, and set back after
-        with open_instance(Home(tmp_path_factory.mktemp("home"))) as found:
+        with open_instance(Store(Home(tmp_path_factory.mktemp("home")))) as found:
             yield found
 
 
 def tick(schedule, at: dt.datetime, instance=None, home=None):
-    resources = {"warehouse": WarehouseResource(root=str(home.root)), "desk": DeskResource()} if home else None
+    resources = {"store": StoreResource(root=str(home.root)), "desk": DeskResource()} if home else None
     with dg.build_schedule_context(instance=instance, scheduled_execution_time=at, resources=resources) as context:
         result = schedule(context)
         return result if isinstance(result, dg.RunRequest | dg.SkipReason) else list(result)
@@ -129,10 +128,10 @@ def test_no_account_is_rebalanced_on_a_holiday_or_a_weekend(day, trading_home):
 @pytest.fixture(scope="module")
 def traded(tmp_path_factory):
     """A home in which a policy is active, on a market that ends on 2016-11-25."""
-    lake = market_home(tmp_path_factory.mktemp("traded") / "home")
-    run = sealed(lake, planned(lake))
-    activate(lake, Ledger.open(lake.home), PolicyRef(run.run_id, run.experiment), "ann", "", lambda: AT)
-    return lake.home
+    store = market_home(tmp_path_factory.mktemp("traded") / "home")
+    run = sealed(store, planned(store))
+    activate(store, PolicyRef(run.run_id, run.experiment), "ann", "", lambda: AT)
+    return store.home
 
 
 def rebalanced(home, *day):
@@ -185,7 +184,7 @@ def test_without_an_active_policy_no_account_is_rebalanced_and_a_damaged_pointer
         rebalanced(home, 2026, 11, 27)
     home.active_policy.unlink()
     activation = AuditEvent(event_id=event_id("promoted"), kind="promoted", at=AT, by="ann", policy="small", run_id="1")
-    JsonlAudit(home).append([activation])
+    Store(home).audit.append([activation])
     with pytest.raises(StorageError, match="it is gone, and the audit has one, of small"):
         rebalanced(home, 2026, 11, 27)
 

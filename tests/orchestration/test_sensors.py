@@ -6,10 +6,9 @@ import pytest
 from nvtrader_pipelines.orchestration import sensors
 from nvtrader_pipelines.orchestration.jobs import CONTEST
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, RANGE_END, RANGE_START
-from nvtrader_pipelines.orchestration.resources import WarehouseResource
+from nvtrader_pipelines.orchestration.resources import StoreResource
 from nvtrader_pipelines.runs.fingerprints import contest_state
-from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
-from nvtrader_pipelines.storage.ledger import Ledger
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import CLEAN_BARS
 from tests.homes import KEY, SWEEP, SWEPT, problems, run_job, small_home, write_experiment
 from tests.storage.ledger.rows import RUN_ID, run_row
@@ -29,7 +28,7 @@ def home(tmp_path):
 def tick(sensor, home, instance, cursor=None):
     """One evaluation."""
     with dg.build_sensor_context(instance=instance, cursor=cursor) as context:
-        return sensor(context, warehouse=WarehouseResource(root=str(home.root)))
+        return sensor(context, store=Store(home))
 
 
 def register(home, instance, result) -> None:
@@ -86,7 +85,7 @@ def test_the_run_that_a_landed_file_asks_for_builds_the_market(home, instance):
     (request,) = tick(sensors.landed_file, home, instance).run_requests
     finished = run_job(home, "market", instance, tags=request.tags)
     assert finished.success, problems(finished)
-    assert len(Warehouse(home).read(CLEAN_BARS)) == 3 * 756
+    assert len(Store(home).tables.read(CLEAN_BARS)) == 3 * 756
 
 
 @pytest.fixture
@@ -108,7 +107,7 @@ def test_a_new_experiment_becomes_a_partition_and_one_run(home, instance):
     assert request.partition_key == request.run_key == KEY
     register(home, instance, result)
     assert instance.get_dynamic_partitions(EXPERIMENTS.name) == [KEY]
-    assert Ledger.open(home).read(KEY).name == "tiny"
+    assert Store(home).ledger.read(KEY).name == "tiny"
     assert isinstance(tick(sensors.experiment_file, home, instance), dg.SkipReason)
 
 
@@ -122,7 +121,7 @@ def test_a_changed_experiment_is_a_new_partition_and_the_old_version_stays(home,
     assert request.partition_key != KEY
     register(home, instance, result)
     assert set(instance.get_dynamic_partitions(EXPERIMENTS.name)) == {KEY, request.partition_key}
-    assert Ledger.open(home).read(KEY).seeds == (0, 1, 2)
+    assert Store(home).ledger.read(KEY).seeds == (0, 1, 2)
 
 
 @pytest.mark.usefixtures("with_panel")
@@ -142,7 +141,7 @@ def test_an_ablation_becomes_a_partition_and_one_run_per_value_and_none_of_its_o
     assert len({request.run_key for request in result.run_requests}) == len(SWEPT)
     register(home, instance, result)
     assert instance.get_dynamic_partitions(EXPERIMENTS.name) == SWEPT
-    versions = Ledger.open(home).versions()
+    versions = Store(home).ledger.versions()
     (parent,) = versions.filter(name="sweep")["spec_hash"]
     assert versions.filter(name=SWEPT[0].partition("@")[0])["parent_hash"].to_list() == [parent]
     assert isinstance(tick(sensors.experiment_file, home, instance), dg.SkipReason)
@@ -179,7 +178,7 @@ def test_an_invalid_file_is_left_out_with_a_reason_and_blocks_no_other(home, ins
 
 def judgements(home, instance, cursor=None) -> tuple[list[dg.RunRequest], str | None]:
     """What the sensor asks for, and where it reads on."""
-    resources = {"warehouse": WarehouseResource(root=str(home.root))}
+    resources = {"store": StoreResource(root=str(home.root))}
     with dg.build_sensor_context(instance=instance, cursor=cursor, resources=resources) as context:
         ticked = sensors.policy_retrained.evaluate_tick(context)
         return list(ticked.run_requests or ()), ticked.cursor
@@ -192,7 +191,7 @@ def test_a_policy_newly_tested_asks_for_one_judgement_of_what_competes_now(home,
     assert judgements(home, instance)[0] == []
     dg.materialize([stub], instance=instance)
     (first,), cursor = judgements(home, instance)
-    assert first.run_key == first.tags[CONTEST] == contest_state(Warehouse(home))
+    assert first.run_key == first.tags[CONTEST] == contest_state(Store(home))
     assert judgements(home, instance, cursor)[0] == []
     dg.materialize([stub], instance=instance)
     (second,), _ = judgements(home, instance, cursor)
@@ -203,7 +202,7 @@ def test_what_the_command_line_has_judged_is_not_judged_again(home, instance):
     @dg.asset(key=["evaluation", "walk_forward_evaluation"])
     def stub() -> None: ...
 
-    @dg.job(name="judgement", tags={CONTEST: contest_state(Warehouse(home))})
+    @dg.job(name="judgement", tags={CONTEST: contest_state(Store(home))})
     def judged() -> None: ...
 
     dg.materialize([stub], instance=instance)
@@ -237,7 +236,7 @@ def told(sensor, home, instance, run, event) -> None:
         sensor_name=sensor.name, dagster_instance=instance, dagster_run=run, dagster_event=event
     )
     of_failure = sensor is sensors.close_failed
-    sensor(context.for_run_failure() if of_failure else context, warehouse=WarehouseResource(root=str(home.root)))
+    sensor(context.for_run_failure() if of_failure else context, store=Store(home))
 
 
 def test_a_run_that_ended_well_publishes_the_views(home, instance):
@@ -247,7 +246,7 @@ def test_a_run_that_ended_well_publishes_the_views(home, instance):
 
 @pytest.mark.parametrize("sensor", [sensors.close_failed, sensors.close_canceled], ids=lambda each: each.name)
 def test_a_run_that_crashed_or_was_canceled_is_closed_in_the_ledger(home, instance, sensor):
-    ledger = Ledger.open(home)
+    ledger = Store(home).ledger
     run, event = ended(instance, MemoryError("no memory left"))
     ledger.begin(run_row(ledger, dagster_run_id=run.run_id))
     ledger.begin(run_row(ledger, run_id="another", dagster_run_id="under way"))
@@ -259,7 +258,7 @@ def test_a_run_that_crashed_or_was_canceled_is_closed_in_the_ledger(home, instan
 
 
 def test_a_run_that_was_closed_with_a_reason_keeps_it(home, instance):
-    ledger = Ledger.open(home)
+    ledger = Store(home).ledger
     run, event = ended(instance, ValueError("the market is gone"))
     ledger.begin(run_row(ledger, dagster_run_id=run.run_id))
     ledger.finish(RUN_ID, "failed", message="the market is gone")
@@ -268,7 +267,7 @@ def test_a_run_that_was_closed_with_a_reason_keeps_it(home, instance):
 
 
 def test_a_run_that_was_begun_again_is_not_closed_for_the_end_of_its_first_launcher(home, instance):
-    ledger = Ledger.open(home)
+    ledger = Store(home).ledger
     run, event = ended(instance, MemoryError())
     ledger.begin(run_row(ledger, dagster_run_id=run.run_id))
     ledger.begin(run_row(ledger, dagster_run_id="the retry", task_id="the retry"))

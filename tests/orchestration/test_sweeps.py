@@ -14,13 +14,10 @@ from nvtrader_pipelines.orchestration.errors import PipelineError
 from nvtrader_pipelines.orchestration.instance import open_instance
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.pipeline import run_pipeline
-from nvtrader_pipelines.orchestration.resources import WarehouseResource
 from nvtrader_pipelines.runs.fingerprints import market_state, remember_market
 from nvtrader_pipelines.runs.planning import completed_run, unwritten
 from nvtrader_pipelines.runs.store import StoredRun
-from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
-from nvtrader_pipelines.storage.ledger import Ledger
-from nvtrader_pipelines.storage.policy_library import PolicyLibrary
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import STRESS
 from tests.homes import SWEEP, SWEPT, problems, run_job, run_market, small_home
 
@@ -57,14 +54,14 @@ def home(market_home, monkeypatch):
 @pytest.mark.slow
 def test_what_the_sensor_asks_for_materialises_one_variant_at_a_time(home, instance):
     with dg.build_sensor_context(instance=instance) as context:
-        result = sensors.experiment_file(context, warehouse=WarehouseResource(root=str(home.root)))
+        result = sensors.experiment_file(context, store=Store(home))
     (added,) = result.dynamic_partitions_requests
     instance.add_dynamic_partitions(added.partitions_def_name, added.partition_keys)
     first = result.run_requests[0]
     finished = run_job(home, "experiment", instance, partition_key=first.partition_key)
     assert finished.success, problems(finished)
     assert instance.get_materialized_partitions(TRAINED) == {SWEPT[0]}
-    (run,) = Ledger.open(home).runs().filter(partition_key=SWEPT[0]).to_dicts()
+    (run,) = Store(home).store.ledger.runs().filter(partition_key=SWEPT[0]).to_dicts()
     assert run["status"] == "done"
     assert run["dagster_run_id"] == finished.run_id
 
@@ -72,7 +69,7 @@ def test_what_the_sensor_asks_for_materialises_one_variant_at_a_time(home, insta
 @pytest.mark.slow
 def test_a_sweep_from_the_command_line_is_one_run_of_dagster_per_partition(swept_home, monkeypatch):
     monkeypatch.setenv("DAGSTER_HOME", "")
-    with open_instance(swept_home) as instance:
+    with open_instance(Store(swept_home)) as instance:
         assert instance.get_dynamic_partitions(EXPERIMENTS.name) == SWEPT
         assert instance.get_materialized_partitions(TRAINED) == set(SWEPT)
         runs = instance.get_runs(dg.RunsFilter(job_name="experiment"))
@@ -81,7 +78,7 @@ def test_a_sweep_from_the_command_line_is_one_run_of_dagster_per_partition(swept
 
 @pytest.mark.slow
 def test_a_run_that_a_check_stops_between_two_steps_is_closed_and_goes_on_when_run_again(home, monkeypatch):
-    keep, lake, ledger, key = StoredRun.keep_record, Warehouse(home), Ledger.open(home), SWEPT[1]
+    keep, store, key = StoredRun.keep_record, Store(home), SWEPT[1]
     name = key.partition("@")[0]
     for is_known in ("is_judged", "is_promoted"):  # what follows the runs is the same after every run
         monkeypatch.setattr(pipeline, is_known, lambda *_: True)
@@ -93,23 +90,23 @@ def test_a_run_that_a_check_stops_between_two_steps_is_closed_and_goes_on_when_r
     with monkeypatch.context() as patch:
         patch.setattr(StoredRun, "keep_record", spoilt)
         with pytest.raises(PipelineError):
-            run_pipeline(home, [name], quiet=True)
-    (run,) = ledger.runs().filter(partition_key=key).to_dicts()
+            run_pipeline(Store(home), [name], quiet=True)
+    (run,) = store.ledger.runs().filter(partition_key=key).to_dicts()
     assert run["status"] == "interrupted"
     assert run["message"] == f"the Dagster run {run['dagster_run_id']} ended before it did"
-    assert not completed_run(lake, key)
+    assert not completed_run(store, key)
 
-    assert run_pipeline(home, [name], quiet=True) == [name]
-    run_id = completed_run(lake, key)
-    assert (run_id, ledger.run(run_id).status) == (run["run_id"], "done")
+    assert run_pipeline(Store(home), [name], quiet=True) == [name]
+    run_id = completed_run(store, key)
+    assert (run_id, store.ledger.run(run_id).status) == (run["run_id"], "done")
 
-    before, rows = ledger.runs(), lake.read(STRESS)
-    lake.replace(STRESS, rows.clear(), {"spec_hash": [ledger.run(run_id).spec_hash], "run_id": [run_id]})
-    assert unwritten(lake, run_id) == [STRESS]
-    run_pipeline(home, [name], quiet=True)
-    assert unwritten(lake, run_id) == []
-    assert_frame_equal(lake.read(STRESS), rows, check_row_order=False)
-    assert ledger.runs().equals(before)  # nothing was trained or tested for it
+    before, rows = store.ledger.runs(), store.tables.read(STRESS)
+    store.tables.replace(STRESS, rows.clear(), {"spec_hash": [store.ledger.run(run_id).spec_hash], "run_id": [run_id]})
+    assert unwritten(store, run_id) == [STRESS]
+    run_pipeline(Store(home), [name], quiet=True)
+    assert unwritten(store, run_id) == []
+    assert_frame_equal(store.tables.read(STRESS), rows, check_row_order=False)
+    assert store.ledger.runs().equals(before)  # nothing was trained or tested for it
 
 
 def replayed(home, instance, **config) -> dg.ExecuteInProcessResult:
@@ -119,17 +116,17 @@ def replayed(home, instance, **config) -> dg.ExecuteInProcessResult:
 
 @pytest.mark.slow
 def test_the_replay_job_is_a_run_of_the_same_version_under_its_run(swept_home, instance):
-    parent = PolicyLibrary(swept_home).latest(SWEPT[1])
+    parent = Store(swept_home).policies.latest(SWEPT[1])
     window = {"first": "2017-02-01", "last": "2017-04-28"}
     finished = replayed(swept_home, instance, run_id=parent.run_id[:8], **window)
     assert finished.success, problems(finished)
-    (row,) = Ledger.open(swept_home).runs().filter(dagster_run_id=finished.run_id).to_dicts()
+    (row,) = Store(swept_home).store.ledger.runs().filter(dagster_run_id=finished.run_id).to_dicts()
     assert (row["kind"], row["status"], row["parent_run_id"]) == ("replay", "done", parent.run_id)
     assert (str(row["window_first"]), str(row["window_last"])) == tuple(window.values())
     assert row["spec_hash"] == parent.spec_hash
     again = replayed(swept_home, instance, run_id=parent.run_id, pinned=True, **window)
     assert again.success, problems(again)
-    assert Ledger.open(swept_home).run(row["run_id"]).dagster_run_id == again.run_id  # the same run once more
+    assert Store(swept_home).store.ledger.run(row["run_id"]).dagster_run_id == again.run_id  # the same run once more
 
 
 @pytest.mark.slow
@@ -142,8 +139,8 @@ def test_the_replay_job_is_a_run_of_the_same_version_under_its_run(swept_home, i
     ],
 )
 def test_a_replay_that_cannot_be_ends_the_job_with_the_reason(swept_home, instance, config, words):
-    asked = {"run_id": PolicyLibrary(swept_home).latest(SWEPT[0]).run_id, **config}
+    asked = {"run_id": Store(swept_home).policies.latest(SWEPT[0]).run_id, **config}
     finished = replayed(swept_home, instance, **asked)
     assert not finished.success
     assert words in problems(finished)
-    assert Ledger.open(swept_home).runs().filter(dagster_run_id=finished.run_id).is_empty()
+    assert Store(swept_home).store.ledger.runs().filter(dagster_run_id=finished.run_id).is_empty()

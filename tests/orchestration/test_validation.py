@@ -11,8 +11,7 @@ from nvtrader_pipelines.evaluation.intervals import SharpeIntervals
 from nvtrader_pipelines.evaluation.walk_forward import evaluate
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
-from nvtrader_pipelines.storage.ledger import Ledger
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES, EVALUATIONS, OVERFITTING, RATIO_CURVE, RUNS, VALIDATION
 from tests.evaluation.accounts import REPORT_FROM, action_logs, equity_curves
 from tests.homes import problems, run_job
@@ -25,17 +24,17 @@ WARNING = "survivors only"
 
 def add_run(home, number) -> str:
     """A completed run with the curves of its accounts and the verdict on them."""
-    lake, ledger, spec = Warehouse(home), Ledger.open(home), ExperimentSpec(name=f"trial-{number}")
+    store, spec = Store(home), ExperimentSpec(name=f"trial-{number}")
     run_id = f"{number:016x}"
-    ledger.begin(run_row(ledger, spec, run_id=run_id, kind="walk_forward", source="landing"))
+    store.ledger.begin(run_row(store.ledger, spec, run_id=run_id, kind="walk_forward", source="landing"))
     named = {"run_id": pl.lit(run_id), "spec_hash": pl.lit(spec.spec_hash), "experiment": pl.lit(spec.name)}
     curves = equity_curves(n_sessions=400, seed=number)
     verdict = evaluate(curves, action_logs(curves), REPORT_FROM, SharpeIntervals(n_draws=20))
     row = pl.DataFrame({"kind": ["walk_forward"], "source": ["landing"], "warnings": [[WARNING]]})
     finished = row.with_columns(finished_at=pl.lit(dt.datetime.now(dt.UTC)))
     for table, rows in ((EQUITY_CURVES, curves), (EVALUATIONS, verdict), (RUNS, finished)):
-        lake.replace(table, in_shape(table, rows.with_columns(**named)), {"run_id": [run_id]})
-    ledger.finish(run_id, "done")
+        store.tables.replace(table, in_shape(table, rows.with_columns(**named)), {"run_id": [run_id]})
+    store.ledger.finish(run_id, "done")
     return run_id
 
 
@@ -60,7 +59,7 @@ def judged(tmp_path_factory):
 
 def test_every_trial_of_the_ledger_is_validated_in_every_period(judged):
     home, _ = judged
-    rows = Warehouse(home).read(VALIDATION)
+    rows = Store(home).tables.read(VALIDATION)
     groups = rows.group_by("source", "period").agg(pl.len(), pl.col("n_trials").unique().item()).sort("period")
     assert groups.rows() == [
         ("landing", "all", 9, 3),
@@ -73,7 +72,7 @@ def test_every_trial_of_the_ledger_is_validated_in_every_period(judged):
 
 def test_the_combinations_are_kept_for_the_picture(judged):
     home, _ = judged
-    rows = Warehouse(home).read(OVERFITTING)
+    rows = Store(home).tables.read(OVERFITTING)
     assert rows["logits"].list.len().to_list() == [12_870] * 9
     shares = rows.select(pl.col("logits").list.eval(pl.element() <= 0.0).list.mean()).to_series()
     assert shares.to_list() == pytest.approx(rows["probability_of_overfitting"].to_list())
@@ -81,9 +80,9 @@ def test_the_combinations_are_kept_for_the_picture(judged):
 
 def test_the_newest_run_of_the_curve_is_worth_what_the_validation_says(judged):
     home, _ = judged
-    lake = Warehouse(home)
-    newest = lake.read(RATIO_CURVE).filter(pl.col("n_trials") == 3).sort("period")
-    trial = lake.read(VALIDATION).filter(pl.col("run_id") == newest["run_id"][0]).sort("period")
+    store = Store(home)
+    newest = store.tables.read(RATIO_CURVE).filter(pl.col("n_trials") == 3).sort("period")
+    trial = store.tables.read(VALIDATION).filter(pl.col("run_id") == newest["run_id"][0]).sort("period")
     for against, column in (("zero", "deflated_sharpe"), ("best_baseline", "active_deflated_sharpe")):
         rows = trial.filter(pl.col("against") == against)
         assert newest[column].to_list() == pytest.approx(rows["deflated_sharpe"].to_list())

@@ -4,7 +4,7 @@ import pytest
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.orchestration.assets.versions import VERSION_KEY
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.ledger import Ledger
+from nvtrader_pipelines.storage.store import Store
 from tests.homes import KEY, SPEC, SWEEP, problems, register, run_job
 
 CHANGED = SPEC.model_copy(update={"seeds": (0, 1, 5)})
@@ -47,9 +47,9 @@ def test_the_first_version_changes_nothing_and_the_next_shows_what_it_changed(ho
 
 
 def test_a_variant_shows_in_what_it_differs_from_its_ablation(home, instance):
-    parent = Ledger.open(home).register(ABLATION)
+    parent = Store(home).ledger.register(ABLATION)
     _, costly = ABLATION.variants()
-    Ledger.open(home).register(costly, parent)
+    Store(home).ledger.register(costly, parent)
     register(home, instance, [costly])
     changed = version(home, instance, costly.partition_key).metadata["changed"].value
     assert "| environment.turnover_cost_bps | 10.0 | 20.0 |" in changed

@@ -7,31 +7,31 @@ from pydantic import ValidationError
 from nvtrader_pipelines.portfolio.anchors import (
     EqualWeightAnchor,
     VolatilityTargetAnchor,
-    close_with_cash,
     equal_weights,
+    fill_with_cash,
     market_returns,
-    trailing,
+    trailing_windows,
 )
 from tests.markets import synthetic_panel
 from tests.panels import eventful_panel
 
 
-def test_the_market_return_is_the_mean_of_the_names_that_have_a_price():
+def test_market_return_is_the_mean_of_tradable_names():
     panel = eventful_panel()
     expected = [panel.close_returns[t, panel.tradable[t]].mean() for t in range(len(panel.sessions))]
     np.testing.assert_allclose(market_returns(panel), expected, rtol=1e-12)
 
 
-def test_the_market_return_is_zero_where_no_name_has_a_price():
+def test_market_return_without_tradable_names_is_zero():
     panel = replace(synthetic_panel(10, 3), tradable=np.zeros((10, 3), dtype=bool))
     assert not market_returns(panel).any()
 
 
-def test_trailing_windows_end_at_each_session_and_repeat_the_first_value_before_it():
-    assert trailing(np.array([1.0, 2.0, 3.0, 4.0]), 3).tolist() == [[1, 1, 1], [1, 1, 2], [1, 2, 3], [2, 3, 4]]
+def test_trailing_windows_are_padded_with_the_first_value():
+    assert trailing_windows(np.array([1.0, 2.0, 3.0, 4.0]), 3).tolist() == [[1, 1, 1], [1, 1, 2], [1, 2, 3], [2, 3, 4]]
 
 
-def test_equal_weights_share_equally_among_eligible_names_and_are_cash_where_there_is_none():
+def test_equal_weights_without_eligible_names_are_cash():
     panel = eventful_panel()
     weights = equal_weights(panel)
     for t in (0, 31, 45, 60, 100):
@@ -43,14 +43,14 @@ def test_equal_weights_share_equally_among_eligible_names_and_are_cash_where_the
 
 
 @pytest.mark.parametrize("anchor", [EqualWeightAnchor(), VolatilityTargetAnchor(volatility=100.0)])
-def test_cash_of_a_fully_invested_anchor_is_never_negative_by_rounding(anchor):
+def test_cash_of_a_fully_invested_anchor_is_not_negative(anchor):
     for n_symbols in range(1, 64):
         weights = anchor.weights(synthetic_panel(3, n_symbols))
         assert (weights >= 0.0).all()
         np.testing.assert_allclose(weights.sum(axis=1), 1.0, atol=1e-15)
 
 
-def test_the_volatility_target_scales_the_exposure_down_to_the_target_and_never_up():
+def test_volatility_target_never_raises_exposure():
     panel = synthetic_panel(120, 5)
     market = market_returns(panel)
     exposure = VolatilityTargetAnchor(volatility=0.08, window=21).weights(panel)[:, :-1].sum(axis=1)
@@ -59,12 +59,12 @@ def test_the_volatility_target_scales_the_exposure_down_to_the_target_and_never_
     assert 0.0 < exposure[20:].min() < exposure[20:].max() <= 1.0 + 1e-12
 
 
-def test_a_volatility_needs_two_returns():
+def test_volatility_window_below_two_is_refused():
     with pytest.raises(ValidationError, match="window"):
         VolatilityTargetAnchor(window=1)
 
 
-def test_cash_closes_the_sum_and_is_never_negative():
-    weights = close_with_cash(np.array([[0.3, 0.3, 9.0], [0.7, 0.3 + 1e-15, 9.0]]))
+def test_cash_completes_the_sum_and_is_not_negative():
+    weights = fill_with_cash(np.array([[0.3, 0.3, 9.0], [0.7, 0.3 + 1e-15, 9.0]]))
     np.testing.assert_allclose(weights[:, -1], [0.4, 0.0], atol=1e-15)
     assert (weights >= 0.0).all()

@@ -8,7 +8,7 @@ from nvtrader_pipelines.portfolio.costs import (
     VolatilitySpread,
     no_cost,
     total_cost,
-    volatility_before,
+    trailing_volatility,
 )
 from tests.markets import synthetic_panel
 from tests.panels import DELISTED, GAP, GAPPY, LAST_PRICE, LATE, LISTED_AT, NEVER, eventful_panel
@@ -21,47 +21,47 @@ def volatility_at(session, window=21):
     return PANEL.close_returns[session - window : session].std(axis=0, ddof=1)
 
 
-def test_the_proportional_cost_is_basis_points_of_the_absolute_changes():
+def test_proportional_cost_is_bps_of_absolute_changes():
     cost = ProportionalCost(bps=20.0).start(PANEL)
     np.testing.assert_allclose(cost(TRADES, FILLED_AT), [0.0020 * 0.5, 0.0020 * 0.5], rtol=1e-14)
 
 
-def test_the_volatility_spread_charges_each_name_a_share_of_its_own_volatility():
+def test_volatility_spread_is_a_share_of_volatility():
     cost = VolatilitySpread(share=0.1, window=21).start(PANEL)(TRADES, FILLED_AT)
     first, second = volatility_at(40), volatility_at(55)
     expected = [0.1 * (0.3 * first[0] + 0.2 * first[1]), 0.1 * (0.1 * second[1] + 0.4 * second[2])]
     np.testing.assert_allclose(cost, expected, rtol=1e-12)
 
 
-def test_the_square_root_impact_moves_the_price_by_volatility_times_the_root_of_the_share_of_volume():
+def test_square_root_impact_equals_its_formula():
     cost = SquareRootImpact(coefficient=0.8, participation=0.05).start(PANEL)(TRADES, FILLED_AT)
     sigma = volatility_at(40)
     expected = sum(0.8 * sigma[i] * np.sqrt(0.05 * size) * size for i, size in ((0, 0.3), (1, 0.2)))
     np.testing.assert_allclose(cost[0], expected, rtol=1e-12)
 
 
-def test_four_times_the_order_has_eight_times_the_impact():
+def test_four_times_the_order_costs_eight_times_as_much():
     cost = SquareRootImpact().start(PANEL)
     np.testing.assert_allclose(cost(4.0 * TRADES, FILLED_AT), 8.0 * cost(TRADES, FILLED_AT), rtol=1e-12)
 
 
-def test_the_total_is_the_sum_of_its_models_and_of_none_it_is_nothing():
+def test_total_cost_is_the_sum_of_its_models():
     models = (ProportionalCost(), VolatilitySpread(), SquareRootImpact())
     parts = [model.start(PANEL)(TRADES, FILLED_AT) for model in models]
     np.testing.assert_allclose(total_cost(models, PANEL)(TRADES, FILLED_AT), sum(parts), rtol=1e-14)
     assert total_cost((), PANEL)(TRADES, FILLED_AT).tolist() == no_cost(TRADES, FILLED_AT).tolist() == [0.0, 0.0]
 
 
-def test_the_volatility_before_a_session_is_the_deviation_of_the_prices_known_by_then():
-    found = volatility_before(PANEL, 10, 0.5)
+def test_trailing_volatility_equals_deviation_of_known_returns():
+    found = trailing_volatility(PANEL, 10, 0.5)
     for session in (10, 11, 37, 59):
         np.testing.assert_allclose(found[session], volatility_at(session, 10), rtol=1e-12)
     np.testing.assert_allclose(found[4], PANEL.close_returns[:4].std(axis=0, ddof=1), rtol=1e-12)
 
 
-def test_with_fewer_than_two_prices_in_the_window_the_volatility_is_the_one_stated():
+def test_trailing_volatility_of_a_new_name_is_the_default():
     panel = eventful_panel()
-    found = volatility_before(panel, 10, 0.5)
+    found = trailing_volatility(panel, 10, 0.5)
     assert (found[:2] == 0.5).all()
     assert (found[:, NEVER] == 0.5).all()
     assert (found[: LISTED_AT + 2, LATE] == 0.5).all()
@@ -69,11 +69,11 @@ def test_with_fewer_than_two_prices_in_the_window_the_volatility_is_the_one_stat
     assert (found[LAST_PRICE + 10 :, DELISTED] == 0.5).all()
 
 
-def test_sessions_without_a_price_do_not_calm_a_name():
+def test_sessions_without_price_do_not_lower_volatility():
     panel = eventful_panel()
     known = panel.close_returns[GAP[1] - 10 : GAP[1], GAPPY][panel.tradable[GAP[1] - 10 : GAP[1], GAPPY]]
     assert len(known) == 7
-    found = volatility_before(panel, 10, 0.5)[GAP[1], GAPPY]
+    found = trailing_volatility(panel, 10, 0.5)[GAP[1], GAPPY]
     np.testing.assert_allclose(found, known.std(ddof=1), rtol=1e-12)
 
 
@@ -89,6 +89,6 @@ def test_sessions_without_a_price_do_not_calm_a_name():
         (SquareRootImpact, "coefficient", float("nan")),
     ],
 )
-def test_a_field_out_of_range_is_refused(model, field, value):
+def test_field_out_of_range_is_refused(model, field, value):
     with pytest.raises(ValidationError, match=field):
         model(**{field: value})

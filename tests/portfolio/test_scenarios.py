@@ -34,7 +34,7 @@ def covariance(values):
 
 
 class EveryCase:
-    """Every choice of past sessions with every row of a design whose columns have mean 0 and covariance 1."""
+    """Combine every past session with every row of a design with mean 0 and covariance 1."""
 
     design = np.array([[1.0, 1.0, 1.0], [1.0, -1.0, -1.0], [-1.0, 1.0, -1.0], [-1.0, -1.0, 1.0]])
 
@@ -57,7 +57,7 @@ class EveryCase:
     bandwidth=st.floats(1e-3, 10.0) | st.just("scott"),
     horizon=st.sampled_from([1, 3]),
 )
-def test_the_kernel_density_keeps_the_mean_and_covariance_of_the_past_over_any_horizon(past, bandwidth, horizon):
+def test_kernel_density_preserves_mean_and_covariance(past, bandwidth, horizon):
     cases = EveryCase(5, horizon, repeats=25 if horizon == 1 else 1)
     spec = KernelDensity(n_scenarios=500, horizon=horizon, bandwidth=bandwidth)
     drawn = np.log1p(spec.draw(past, cases))
@@ -67,7 +67,7 @@ def test_the_kernel_density_keeps_the_mean_and_covariance_of_the_past_over_any_h
 
 
 @given(past=arrays(float, (5, 3), elements=SESSION), bandwidth=st.floats(1e-3, 10.0))
-def test_the_plain_kernel_density_widens_the_past_by_its_kernel(past, bandwidth):
+def test_plain_kernel_density_adds_the_kernels_variance(past, bandwidth):
     drawn = np.log1p(PlainKernelDensity(n_scenarios=500, bandwidth=bandwidth).draw(past, EveryCase(5, 1, 25)))
     logs = np.log1p(past)
     expected = covariance(logs) + bandwidth**2 * np.cov(logs, rowvar=False)
@@ -75,7 +75,7 @@ def test_the_plain_kernel_density_widens_the_past_by_its_kernel(past, bandwidth)
     np.testing.assert_allclose(covariance(drawn), expected, rtol=1e-9, atol=1e-14)
 
 
-def test_the_plain_kernel_density_is_the_one_of_scipy():
+def test_plain_kernel_density_equals_scipys():
     past = np.log1p(fat_tailed_returns(n_sessions=5, n_names=3))
     density = stats.gaussian_kde(past.T)
     assert density.factor == pytest.approx(5 ** (-1 / 7))
@@ -84,7 +84,7 @@ def test_the_plain_kernel_density_is_the_one_of_scipy():
     np.testing.assert_allclose(covariance(kernel), density.covariance, rtol=1e-9)
 
 
-def test_draws_of_the_plain_kernel_density_are_distributed_as_those_of_scipy():
+def test_plain_kernel_density_draws_are_distributed_as_scipys():
     past = fat_tailed_returns()
     ours = np.log1p(PlainKernelDensity(n_scenarios=20_000).draw(past, np.random.default_rng(1)))
     theirs = stats.gaussian_kde(np.log1p(past).T).resample(20_000, seed=2).T
@@ -92,7 +92,7 @@ def test_draws_of_the_plain_kernel_density_are_distributed_as_those_of_scipy():
         assert stats.ks_2samp(ours @ direction, theirs @ direction).pvalue > 0.01
 
 
-def test_random_draws_keep_mean_and_covariance_within_their_error():
+def test_random_draws_preserve_mean_and_covariance_within_error():
     past = np.log1p(fat_tailed_returns())
     drawn = np.log1p(KernelDensity(n_scenarios=50_000).draw(np.expm1(past), np.random.default_rng(3)))
     error = past.std(axis=0) / np.sqrt(50_000)
@@ -101,7 +101,7 @@ def test_random_draws_keep_mean_and_covariance_within_their_error():
 
 
 @pytest.mark.parametrize("member", [KernelDensity, PlainKernelDensity])
-def test_a_horizon_is_distributed_as_so_many_independent_sessions(member):
+def test_horizon_is_distributed_as_independent_sessions(member):
     past, generator = fat_tailed_returns(), np.random.default_rng(4)
     over_horizon = np.log1p(member(n_scenarios=20_000, horizon=5).draw(past, generator))
     session = member(n_scenarios=20_000)
@@ -112,7 +112,7 @@ def test_a_horizon_is_distributed_as_so_many_independent_sessions(member):
         assert stats.ks_2samp(over_horizon @ direction, summed @ direction).pvalue > 0.01
 
 
-def test_a_narrow_kernel_draws_the_past_itself():
+def test_narrow_kernel_draws_past_sessions():
     past = fat_tailed_returns(n_sessions=20)
     for member in (KernelDensity, PlainKernelDensity):
         drawn = member(n_scenarios=500, bandwidth=1e-9).draw(past, np.random.default_rng(0))
@@ -121,7 +121,7 @@ def test_a_narrow_kernel_draws_the_past_itself():
 
 
 @pytest.mark.parametrize("member", [KernelDensity, PlainKernelDensity])
-def test_names_that_repeat_each_other_or_never_move_need_no_regular_covariance(member):
+def test_singular_covariance_is_accepted(member):
     past = fat_tailed_returns()
     past = np.column_stack([past, past[:, 0], np.zeros(250)])
     drawn = member(n_scenarios=1000, horizon=3).draw(past, np.random.default_rng(0))
@@ -130,7 +130,7 @@ def test_names_that_repeat_each_other_or_never_move_need_no_regular_covariance(m
 
 
 @pytest.mark.parametrize("n_sessions", [2, 10, 30])
-def test_more_names_than_sessions_are_drawn_from_what_the_sessions_span(n_sessions):
+def test_more_names_than_sessions_are_accepted(n_sessions):
     past = fat_tailed_returns(n_sessions, n_names=30)
     drawn = np.log1p(KernelDensity(n_scenarios=2000).draw(past, np.random.default_rng(0)))
     logs = np.log1p(past)
@@ -143,17 +143,17 @@ def test_more_names_than_sessions_are_drawn_from_what_the_sessions_span(n_sessio
 @given(
     past=arrays(float, st.tuples(st.integers(2, 12), st.integers(1, 4)), elements=SESSION), horizon=st.integers(1, 12)
 )
-def test_history_gives_every_stretch_of_the_horizon_once_in_order(past, horizon):
+def test_historical_gives_every_stretch_once_in_order(past, horizon):
     spec = Historical(horizon=horizon)
     if horizon > len(past):
-        with pytest.raises(ValueError, match=f"a horizon of {horizon} sessions .* there are {len(past)}"):
+        with pytest.raises(ValueError, match=f"{horizon} sessions .* has {len(past)}"):
             spec.draw(past, np.random.default_rng(0))
         return
     expected = [(1.0 + past[start : start + horizon]).prod(axis=0) - 1.0 for start in range(len(past) - horizon + 1)]
     np.testing.assert_allclose(spec.draw(past, np.random.default_rng(0)), expected, atol=1e-12)
 
 
-def test_a_block_is_a_stretch_of_the_past_and_each_is_as_likely():
+def test_blocks_are_equally_likely_stretches_of_the_past():
     past = fat_tailed_returns(n_sessions=24)
     stretches = Historical(horizon=5).draw(past, np.random.default_rng(0))
     drawn = BlockBootstrap(n_scenarios=20_000, horizon=5).draw(past, np.random.default_rng(0))
@@ -162,12 +162,12 @@ def test_a_block_is_a_stretch_of_the_past_and_each_is_as_likely():
     assert stats.chisquare(list(counts.values())).pvalue > 0.01
 
 
-def test_a_horizon_longer_than_the_past_has_no_block():
-    with pytest.raises(ValueError, match="a horizon of 21 sessions needs at least as many past ones, but there are 20"):
+def test_horizon_longer_than_the_past_is_refused():
+    with pytest.raises(ValueError, match=r"21 sessions .* has 20"):
         BlockBootstrap(horizon=21).draw(fat_tailed_returns(n_sessions=20), np.random.default_rng(0))
 
 
-def test_the_stationary_bootstrap_compounds_its_sessions():
+def test_stationary_bootstrap_compounds_its_sessions():
     past, spec = fat_tailed_returns(n_sessions=30), StationaryBootstrap(n_scenarios=9000, horizon=7, mean_block=3.0)
     sessions = spec.sessions(30, np.random.default_rng(5))
     assert sessions.shape == (7, 9000)
@@ -176,7 +176,7 @@ def test_the_stationary_bootstrap_compounds_its_sessions():
     )
 
 
-def test_blocks_of_the_stationary_bootstrap_are_circular_and_of_geometric_length():
+def test_stationary_blocks_are_circular_and_geometric():
     sessions = StationaryBootstrap(n_scenarios=5000, horizon=60, mean_block=4.0).sessions(
         1000, np.random.default_rng(6)
     )
@@ -190,7 +190,7 @@ def test_blocks_of_the_stationary_bootstrap_are_circular_and_of_geometric_length
 
 
 @pytest.mark.parametrize("mean_block", [1.0, 5.0])
-def test_each_session_of_the_stationary_bootstrap_is_as_likely_to_be_any_of_the_past(mean_block):
+def test_stationary_bootstrap_draws_sessions_uniformly(mean_block):
     spec = StationaryBootstrap(n_scenarios=20_000, horizon=8, mean_block=mean_block)
     for sessions in spec.sessions(25, np.random.default_rng(7)):
         assert stats.chisquare(np.bincount(sessions, minlength=25)).pvalue > 1e-3
@@ -201,7 +201,7 @@ def test_blocks_of_one_session_are_independent():
     assert stats.chi2_contingency(np.histogram2d(*sessions, bins=6)[0]).pvalue > 0.01
 
 
-def test_common_random_numbers_depend_on_seed_and_size_and_not_on_what_was_drawn_before():
+def test_common_random_numbers_depend_on_seed_and_size_alone():
     used, fresh = CommonRandomNumbers(1), CommonRandomNumbers(1)
     for size in ((3, 2), (4, 2)):
         used.random(size), used.standard_normal(size)
@@ -210,14 +210,14 @@ def test_common_random_numbers_depend_on_seed_and_size_and_not_on_what_was_drawn
         assert (getattr(CommonRandomNumbers(2), name)((3, 2)) != getattr(fresh, name)((3, 2))).all()
 
 
-def test_common_uniform_and_normal_numbers_of_one_size_have_streams_of_their_own():
+def test_common_uniforms_and_normals_are_independent():
     numbers, size = CommonRandomNumbers(1), (100, 50)
     own = np.random.default_rng((1, 0, *size)).standard_normal(size)
     assert (numbers.standard_normal(size) != own).all()
     assert abs(np.corrcoef(numbers.random(size).ravel(), np.abs(numbers.standard_normal(size)).ravel())[0, 1]) < 0.05
 
 
-def test_common_random_numbers_are_drawn_once_and_cannot_be_written():
+def test_common_random_numbers_are_drawn_once_and_read_only():
     numbers = CommonRandomNumbers(1)
     assert numbers.standard_normal((3, 2)) is numbers.standard_normal((3, 2))
     assert numbers.random((3, 2)) is numbers.random((3, 2))
@@ -225,20 +225,20 @@ def test_common_random_numbers_are_drawn_once_and_cannot_be_written():
         numbers.random((3, 2))[0] = 0.0
 
 
-def test_common_random_numbers_are_the_same_in_another_process():
+def test_common_random_numbers_are_equal_in_another_process():
     numbers = CommonRandomNumbers(1)
     there = pickle.loads(pickle.dumps(numbers))
     np.testing.assert_array_equal(there.standard_normal((3, 2)), numbers.standard_normal((3, 2)))
 
 
-def test_windows_of_other_lengths_meet_the_same_noise_and_the_same_share_of_their_sessions():
+def test_windows_of_other_lengths_have_the_same_common_noise():
     numbers, past = CommonRandomNumbers(3), np.repeat(np.arange(100)[:, None] / 1000.0, 2, axis=1)
     spec = PlainKernelDensity(n_scenarios=1000, bandwidth=1e-9)
     longer, shorter = spec.draw(past, numbers), spec.draw(past[::2], numbers)
     np.testing.assert_allclose(longer, shorter, atol=0.0011)
 
 
-def test_windows_that_slide_by_a_session_keep_their_common_noise():
+def test_sliding_windows_have_nearly_the_same_common_noise():
     numbers, past = CommonRandomNumbers(5), fat_tailed_returns(n_sessions=200)
     noise = []
     for start in range(10):
@@ -251,13 +251,13 @@ def test_windows_that_slide_by_a_session_keep_their_common_noise():
             assert np.corrcoef(before[:, name], after[:, name])[0, 1] > 0.99
 
 
-def test_scenarios_do_not_depend_on_the_layout_of_the_past_in_memory():
+def test_scenarios_do_not_depend_on_memory_layout():
     past, spec = fat_tailed_returns(), KernelDensity(horizon=5)
     drawn = [spec.draw(order(past), np.random.default_rng(0)) for order in (np.ascontiguousarray, np.asfortranarray)]
     assert drawn[0].tobytes() == drawn[1].tobytes()
 
 
-def test_a_trial_that_changes_only_the_portfolio_sees_the_same_scenarios():
+def test_trials_share_scenarios_by_common_random_numbers():
     numbers, windows = CommonRandomNumbers(4), [fat_tailed_returns(seed=seed) for seed in range(3)]
     first_trial = [KernelDensity(horizon=20).draw(past, numbers) for past in windows]
     second_trial = [KernelDensity(horizon=20).draw(past, numbers) for past in windows]
@@ -266,11 +266,11 @@ def test_a_trial_that_changes_only_the_portfolio_sees_the_same_scenarios():
 
 
 @pytest.mark.parametrize("bandwidth", [0.0, -1.0, 11.0, float("nan"), "silverman", True])
-def test_a_bandwidth_is_scott_or_a_positive_number(bandwidth):
+def test_bandwidth_must_be_scott_or_positive(bandwidth):
     with pytest.raises(ValidationError, match="bandwidth"):
         KernelDensity(bandwidth=bandwidth)
 
 
-def test_the_default_of_the_family_is_a_kernel_density_that_yaml_can_spell():
+def test_default_scenarios_are_a_kernel_density():
     found = TypeAdapter(Scenarios).validate_python({"kind": "kde", "bandwidth": "1e-2", "n_scenarios": 10_000.0})
     assert found == KernelDensity(bandwidth=0.01, n_scenarios=10_000)

@@ -13,9 +13,7 @@ import pytest
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef, SealedRun
 from nvtrader_pipelines.policies.baselines import EqualWeight
 from nvtrader_pipelines.promotion.active_policy import ActivePolicy, activate
-from nvtrader_pipelines.storage.audit_log import JsonlAudit
-from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
-from nvtrader_pipelines.storage.ledger import Ledger
+from nvtrader_pipelines.storage.store import Store
 from tests.runs.untrained import AT, EXPERIMENT, market_home, planned, sealed
 
 OTHER = EXPERIMENT.model_copy(update={"name": "other", "agent": EqualWeight(), "seeds": (0,)})
@@ -23,33 +21,39 @@ LATER = AT + dt.timedelta(days=1)
 
 
 @pytest.fixture(scope="module")
-def lake(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
+def market(tmp_path_factory: pytest.TempPathFactory) -> Store:
     """A home with a market."""
     return market_home(tmp_path_factory.mktemp("market") / "home")
 
 
+@pytest.fixture
+def store(market: Store) -> Store:
+    """The same home as another process opens it."""
+    return Store(market.home)
+
+
 @pytest.fixture(scope="module")
-def run(lake: Warehouse) -> SealedRun:
+def run(market: Store) -> SealedRun:
     """A run of three seeds."""
-    return sealed(lake, planned(lake))
+    return sealed(market, planned(market))
 
 
 @pytest.fixture(scope="module")
-def other(lake: Warehouse) -> SealedRun:
+def other(market: Store) -> SealedRun:
     """A run of a rule."""
-    return sealed(lake, planned(lake, OTHER))
+    return sealed(market, planned(market, OTHER))
 
 
 @pytest.fixture(autouse=True)
-def nothing_trades(lake: Warehouse) -> None:
+def nothing_trades(store: Store) -> None:
     """Before every test: no pointer and no audit."""
-    forget_activations(lake)
+    forget_activations(store)
 
 
 @pytest.fixture
-def trading(lake: Warehouse, other: SealedRun) -> ActivePolicy:
+def trading(store: Store, other: SealedRun) -> ActivePolicy:
     """Another policy trades."""
-    return put(lake, (other.run_id, "other"))
+    return put(store, (other.run_id, "other"))
 
 
 class Killed(BaseException):
@@ -71,21 +75,21 @@ def dying_at(step: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return dies
 
 
-def forget_activations(lake: Warehouse) -> None:
+def forget_activations(store: Store) -> None:
     """Remove the pointer and the audit."""
-    for folder in (lake.home.runtime, lake.home.audit):
+    for folder in (store.home.runtime, store.home.audit):
         for path in folder.glob("*"):
             path.unlink()
 
 
 def put(
-    lake: Warehouse, ref: tuple[str, str], at: dt.datetime = AT, by: str = "ann", reason: str = "it is time"
+    store: Store, ref: tuple[str, str], at: dt.datetime = AT, by: str = "ann", reason: str = "it is time"
 ) -> ActivePolicy:
     """Activate a policy of a run."""
-    return activate(lake, Ledger.open(lake.home), PolicyRef(*ref), by, reason, lambda: at)
+    return activate(store, PolicyRef(*ref), by, reason, lambda: at)
 
 
-def promoted(lake: Warehouse) -> list[tuple]:
+def promoted(store: Store) -> list[tuple]:
     """What the audit has of every activation."""
-    events = JsonlAudit(lake.home).events()
+    events = store.audit.events()
     return [(event.run_id, event.policy, event.by, event.reason, event.at) for event in events]

@@ -15,9 +15,8 @@ from nvtrader_pipelines.promotion.active_policy import read_active
 from nvtrader_pipelines.promotion.decide import consider, decide
 from nvtrader_pipelines.promotion.log import PromotionRow
 from nvtrader_pipelines.runs.tables import complete, replace_run
-from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
-from nvtrader_pipelines.storage.ledger import Ledger
-from nvtrader_pipelines.storage.tables import EQUITY_CURVES, PROMOTIONS, RUNS
+from nvtrader_pipelines.storage.store import Store
+from nvtrader_pipelines.storage.tables import EQUITY_CURVES, PROMOTION_DECISIONS, RUNS
 from tests.promotion.activations import forget_activations
 from tests.runs.untrained import AT, EXPERIMENT, planned, sealed
 
@@ -27,25 +26,25 @@ TESTED = {"steady": 0.0, "still": 0.001}  # what each earns more than the market
 
 
 @pytest.fixture(scope="module")
-def runs(lake: Warehouse) -> dict[str, SealedRun]:
+def runs(market: Store) -> dict[str, SealedRun]:
     """Runs of three rules, by name: one earns what the market does, one more on every session, one was not tested."""
-    found = {name: sealed(lake, planned(lake, spec(name))) for name in RULES}
+    found = {name: sealed(market, planned(market, spec(name))) for name in RULES}
     for day, (name, more) in enumerate(TESTED.items()):
-        earned(lake, found[name], MARKET + more)
-        complete(lake, found[name], AT + dt.timedelta(days=day))
+        earned(market, found[name], MARKET + more)
+        complete(market, found[name], AT + dt.timedelta(days=day))
     return found
 
 
 @pytest.fixture(autouse=True)
-def nothing_asked(lake: Warehouse, runs: dict[str, SealedRun], monkeypatch: pytest.MonkeyPatch) -> None:
+def nothing_asked(store: Store, runs: dict[str, SealedRun], monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing trades, nothing was asked, two runs are complete; the table of activations is one test's matter."""
     monkeypatch.setattr(decide_module, "mirror_active", lambda _: None)
-    forget_activations(lake)
-    for table, stay in ((PROMOTIONS, []), (RUNS, [runs[name].run_id for name in TESTED])):
-        rows = lake.read(table)
+    forget_activations(store)
+    for table, stay in ((PROMOTION_DECISIONS, []), (RUNS, [runs[name].run_id for name in TESTED])):
+        rows = store.tables.read(table)
         kept = rows.filter(pl.col("run_id").is_in(stay))
         if len(kept) < len(rows):
-            lake.replace(table, kept, {})
+            store.tables.replace(table, kept, {})
 
 
 def spec(name: str, **changes: Any) -> ExperimentSpec:
@@ -54,7 +53,7 @@ def spec(name: str, **changes: Any) -> ExperimentSpec:
     return EXPERIMENT.model_copy(update={**rule, **changes})
 
 
-def earned(lake: Warehouse, run: SealedRun, net: np.ndarray, baseline: np.ndarray = MARKET - 0.002) -> None:
+def earned(store: Store, run: SealedRun, net: np.ndarray, baseline: np.ndarray = MARKET - 0.002) -> None:
     """Make the run's account and its baseline earn this."""
     sessions = np.datetime64("2016-01-04") + np.arange(len(net))
     parts = [
@@ -69,25 +68,29 @@ def earned(lake: Warehouse, run: SealedRun, net: np.ndarray, baseline: np.ndarra
     rows = pl.concat(parts).with_columns(
         pl.lit(0.0).alias(name) for name in ("equity", "drawdown", "turnover", "cost", "cash")
     )
-    replace_run(lake, EQUITY_CURVES, rows.with_columns(pl.lit(0, pl.Int32).alias("fold")), run)
+    replace_run(store, EQUITY_CURVES, rows.with_columns(pl.lit(0, pl.Int32).alias("fold")), run)
 
 
-def ask(lake: Warehouse, policy: str, by: str = "gate", at: dt.datetime = AT) -> PromotionRow:
+def ask(store: Store, policy: str, by: str = "gate", at: dt.datetime = AT) -> PromotionRow:
     """What the gate says."""
-    return consider(lake, Ledger.open(lake.home), policy, by, lambda: at)
+    return consider(store, policy, by, lambda: at)
 
 
-def say(lake: Warehouse, policy: str, reason: str = "I know it", at: dt.datetime = AT) -> PromotionRow:
+def say(store: Store, policy: str, reason: str = "I know it", at: dt.datetime = AT) -> PromotionRow:
     """A person decides."""
-    return decide(lake, Ledger.open(lake.home), policy, "ann", reason, lambda: at)
+    return decide(store, policy, "ann", reason, lambda: at)
 
 
-def trades(lake: Warehouse) -> str | None:
+def trades(store: Store) -> str | None:
     """The policy that trades."""
-    active = read_active(lake.home)
+    active = read_active(store)
     return active.policy if active else None
 
 
-def answers(lake: Warehouse) -> list[tuple]:
+def answers(store: Store) -> list[tuple]:
     """Every answer that was kept."""
-    return lake.read(PROMOTIONS).select("decision", "policy", "active_policy", "passed", "activated").rows()
+    return (
+        store.tables.read(PROMOTION_DECISIONS)
+        .select("decision", "policy", "active_policy", "passed", "activated")
+        .rows()
+    )

@@ -8,72 +8,71 @@ import sqlalchemy as sa
 from nvtrader_pipelines.evaluation.splits import PurgedKFold
 from nvtrader_pipelines.promotion.active_policy import read_active, sealed_of
 from nvtrader_pipelines.runs.tables import complete
-from nvtrader_pipelines.storage.audit_log import JsonlAudit
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.ledger.database import Database
-from nvtrader_pipelines.storage.policy_library import PolicyLibrary
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import RUNS
 from tests.promotion import activations
 from tests.promotion.activations import LATER, promoted, put
 from tests.runs.untrained import AT, EXPERIMENT, begun, planned, sealed
 
-lake, run, other = activations.lake, activations.run, activations.other  # fixtures
+market, store = activations.market, activations.store  # fixtures
+run, other = activations.run, activations.other
 nothing_trades, trading = activations.nothing_trades, activations.trading
 
 
 @pytest.fixture
-def folder(lake, run):
+def folder(store, run):
     """The folder of the run's policies, which is put back as it was."""
-    place = PolicyLibrary(lake.home).folder(run.partition_key, run.run_id)
+    place = store.policies.folder(run.partition_key, run.run_id)
     before = {path: path.read_bytes() for path in place.glob("*")}
     yield place
     for path, content in before.items():
         path.write_bytes(content)
 
 
-def refused(lake, ref, sentence) -> None:
+def refused(store, ref, sentence) -> None:
     """The activation is refused, and what was on disk stays byte for byte."""
-    folders = (lake.home.runtime, lake.home.audit)
+    folders = (store.home.runtime, store.home.audit)
     before = {path: path.read_bytes() for folder in folders for path in folder.glob("[!.]*")}
     with pytest.raises(StorageError, match=sentence):
-        put(lake, ref, LATER)
+        put(store, ref, LATER)
     assert {path: path.read_bytes() for folder in folders for path in folder.glob("[!.]*")} == before
 
 
-def test_where_nothing_was_activated_nothing_trades(lake):
-    assert read_active(lake.home) is None
+def test_where_nothing_was_activated_nothing_trades(store):
+    assert read_active(store) is None
 
 
-def test_an_activated_policy_is_read_back_and_its_event_names_who_and_why(lake, run):
-    active = put(lake, (run.run_id, "small"))
-    assert read_active(lake.home) == active
+def test_an_activated_policy_is_read_back_and_its_event_names_who_and_why(store, run):
+    active = put(store, (run.run_id, "small"))
+    assert read_active(store) == active
     assert (active.partition_key, active.sha256, active.spec_hash) == (run.partition_key, run.sha256, run.spec_hash)
     assert active.symbols == ("AAA", "BBB", "CCC")
     assert (active.previous_run_id, active.previous_policy) == (None, None)
-    assert promoted(lake) == [(run.run_id, "small", "ann", "it is time", AT)]
-    assert sealed_of(lake.home, active) == run
+    assert promoted(store) == [(run.run_id, "small", "ann", "it is time", AT)]
+    assert sealed_of(store, active) == run
 
 
-def test_a_single_seed_may_trade_and_the_pointer_names_what_traded_before(lake, run, other):
-    put(lake, (other.run_id, "other"))
-    active = put(lake, (run.run_id, "small/seed-2"), LATER)
+def test_a_single_seed_may_trade_and_the_pointer_names_what_traded_before(store, run, other):
+    put(store, (other.run_id, "other"))
+    active = put(store, (run.run_id, "small/seed-2"), LATER)
     assert (active.policy, active.previous_run_id, active.previous_policy) == ("small/seed-2", other.run_id, "other")
-    assert [policy for _, policy, *_ in promoted(lake)] == ["other", "small/seed-2"]
+    assert [policy for _, policy, *_ in promoted(store)] == ["other", "small/seed-2"]
 
 
-def test_activated_again_a_policy_that_trades_stays_as_it_is(lake, run):
-    first = put(lake, (run.run_id, "small"))
-    before = lake.home.active_policy.read_bytes()
-    assert put(lake, (run.run_id, "small"), LATER, by="bob") == first
-    assert lake.home.active_policy.read_bytes() == before
-    assert len(promoted(lake)) == 1
+def test_activated_again_a_policy_that_trades_stays_as_it_is(store, run):
+    first = put(store, (run.run_id, "small"))
+    before = store.home.active_policy.read_bytes()
+    assert put(store, (run.run_id, "small"), LATER, by="bob") == first
+    assert store.home.active_policy.read_bytes() == before
+    assert len(promoted(store)) == 1
 
 
-def test_back_and_forth_every_activation_is_an_event_of_its_own(lake, run, other):
+def test_back_and_forth_every_activation_is_an_event_of_its_own(store, run, other):
     for day, ref in enumerate([(run.run_id, "small"), (other.run_id, "other"), (run.run_id, "small")]):
-        put(lake, ref, AT + dt.timedelta(days=day))
-    assert [policy for _, policy, *_ in promoted(lake)] == ["small", "other", "small"]
+        put(store, ref, AT + dt.timedelta(days=day))
+    assert [policy for _, policy, *_ in promoted(store)] == ["small", "other", "small"]
 
 
 @pytest.mark.usefixtures("trading")
@@ -85,32 +84,32 @@ def test_back_and_forth_every_activation_is_an_event_of_its_own(lake, run, other
         ((None, "small/seed-7"), "has no policy 'small/seed-7'"),
     ],
 )
-def test_what_is_not_in_the_library_is_refused(lake, run, ref, sentence):
-    refused(lake, (ref[0] or run.run_id, ref[1]), sentence)
+def test_what_is_not_in_the_library_is_refused(store, run, ref, sentence):
+    refused(store, (ref[0] or run.run_id, ref[1]), sentence)
 
 
 @pytest.mark.usefixtures("trading")
-def test_a_file_that_is_changed_or_missing_is_refused(lake, run, folder):
+def test_a_file_that_is_changed_or_missing_is_refused(store, run, folder):
     path = folder / "fold-0-seed-1.zip"
     content = path.read_bytes()
     for tampered in (content[:-1] + bytes([content[-1] ^ 1]), content[:100], None):
         path.unlink() if tampered is None else path.write_bytes(tampered)
         refused(
-            lake, (run.run_id, "small"), r"1 policy files of small@.* are not those that were sealed \(fold-0-seed-1"
+            store, (run.run_id, "small"), r"1 policy files of small@.* are not those that were sealed \(fold-0-seed-1"
         )
         path.write_bytes(content)
-    assert put(lake, (run.run_id, "small"), LATER).policy == "small"
+    assert put(store, (run.run_id, "small"), LATER).policy == "small"
 
 
 @pytest.mark.usefixtures("trading")
-def test_a_manifest_made_to_fit_other_files_is_refused_by_the_ledger(lake, run, folder):
+def test_a_manifest_made_to_fit_other_files_is_refused_by_the_ledger(store, run, folder):
     path, manifest = folder / "fold-0-seed-1.zip", folder / "manifest.json"
     sealed_as = manifest.read_text()
     path.write_bytes((folder / "fold-0-seed-2.zip").read_bytes() + b"x")
-    digest = PolicyLibrary(lake.home).tampered(run)["found"][0]
+    digest = store.policies.tampered(run)["found"][0]
     manifest.write_text(sealed_as.replace(run.policies["fold-0-seed-1.zip"], digest))
     refused(
-        lake,
+        store,
         (run.run_id, "small"),
         r"the manifest of run \w+ is not what was recorded of it: it has other policies; restore",
     )
@@ -126,20 +125,20 @@ def test_a_manifest_made_to_fit_other_files_is_refused_by_the_ledger(lake, run, 
         ("folds", None),
     ],
 )
-def test_whatever_decides_is_changed_in_the_manifest_the_active_policy_does_not_trade(lake, run, folder, field, value):
-    active = put(lake, (run.run_id, "small"))
+def test_whatever_decides_is_changed_in_the_manifest_the_active_policy_does_not_trade(store, run, folder, field, value):
+    active = put(store, (run.run_id, "small"))
     path = folder / "manifest.json"
     manifest = json.loads(path.read_bytes())
     later = [{**manifest["folds"][0], "test_first": str(run.folds[0].test_last)}, *manifest["folds"][1:]]
     path.write_text(json.dumps({**manifest, field: later if value is None else value}))
     with pytest.raises(StorageError, match="was activated with a manifest of digest"):
-        sealed_of(lake.home, active)
+        sealed_of(store, active)
 
 
-def test_the_active_run_is_the_one_that_was_activated(lake, run):
-    active = put(lake, (run.run_id, "small")).model_copy(update={"sha256": "0" * 64})
+def test_the_active_run_is_the_one_that_was_activated(store, run):
+    active = put(store, (run.run_id, "small")).model_copy(update={"sha256": "0" * 64})
     with pytest.raises(StorageError, match="was activated with a manifest of digest 0000000000000000, but that is"):
-        sealed_of(lake.home, active)
+        sealed_of(store, active)
 
 
 @pytest.mark.usefixtures("trading")
@@ -155,28 +154,28 @@ def test_the_active_run_is_the_one_that_was_activated(lake, run):
         ("parent_run_id", "0" * 16, "parent run id"),
     ],
 )
-def test_a_manifest_that_says_what_the_ledger_does_not_is_refused(lake, run, folder, field, value, said):
+def test_a_manifest_that_says_what_the_ledger_does_not_is_refused(store, run, folder, field, value, said):
     path = folder / "manifest.json"
     manifest = json.loads(path.read_bytes())
     path.write_text(json.dumps({**manifest, field: manifest[field][value:] if field == "folds" else value}))
-    refused(lake, (run.run_id, "small"), f"is not what was recorded of it: it has other {said};")
+    refused(store, (run.run_id, "small"), f"is not what was recorded of it: it has other {said};")
 
 
 @pytest.mark.usefixtures("trading")
-def test_a_judged_run_whose_manifest_chooses_another_seed_is_refused(lake, run, folder):
-    complete(lake, run, AT)
+def test_a_judged_run_whose_manifest_chooses_another_seed_is_refused(store, run, folder):
+    complete(store, run, AT)
     path = folder / "manifest.json"
     path.write_text(json.dumps({**json.loads(path.read_bytes()), "chosen": {"0": 2}}))
-    refused(lake, (run.run_id, "small"), "it has other digest than the run that was sealed and judged")
-    forget_digest(lake, run)
-    refused(lake, (run.run_id, "small"), "it has other digest than the run that was judged")
-    Ledger.open(lake.home).keep_policies(run.run_id, run.policies, run.sha256)
-    lake.replace(RUNS, lake.read(RUNS).clear(), {})
+    refused(store, (run.run_id, "small"), "it has other digest than the run that was sealed and judged")
+    forget_digest(store, run)
+    refused(store, (run.run_id, "small"), "it has other digest than the run that was judged")
+    store.ledger.keep_policies(run.run_id, run.policies, run.sha256)
+    store.tables.replace(RUNS, store.tables.read(RUNS).clear(), {})
 
 
-def forget_digest(lake, run) -> None:
+def forget_digest(store, run) -> None:
     """The ledger as it is of runs of before it kept digests."""
-    with Database.open(lake.home).writing() as connection:
+    with Database.open(store.home).writing() as connection:
         connection.execute(sa.text("UPDATE runs SET policies_sha256 = NULL WHERE run_id = :run_id"), vars(run))
 
 
@@ -184,34 +183,34 @@ def forget_digest(lake, run) -> None:
 @pytest.mark.parametrize(
     ("field", "value"), [("chosen", {"0": 2}), ("thresholds", {"0": {"drawdown": 0.1}}), ("warnings", ["nothing"])]
 )
-def test_a_run_that_was_never_judged_is_held_against_what_the_ledger_has_of_its_seal(lake, run, folder, field, value):
+def test_a_run_that_was_never_judged_is_held_against_what_the_ledger_has_of_its_seal(store, run, folder, field, value):
     path = folder / "manifest.json"
     path.write_text(json.dumps({**json.loads(path.read_bytes()), field: value}))
-    refused(lake, (run.run_id, "small"), "it has other digest than the run that was sealed; restore the folder")
+    refused(store, (run.run_id, "small"), "it has other digest than the run that was sealed; restore the folder")
 
 
 @pytest.mark.usefixtures("trading")
-def test_a_run_of_which_nobody_knows_how_it_was_sealed_is_refused(lake, run):
-    forget_digest(lake, run)
-    refused(lake, (run.run_id, "small"), r"has no digest of the manifest of run \w+.*`nvtrader experiments run small`")
-    Ledger.open(lake.home).keep_policies(run.run_id, run.policies, run.sha256)
+def test_a_run_of_which_nobody_knows_how_it_was_sealed_is_refused(store, run):
+    forget_digest(store, run)
+    refused(store, (run.run_id, "small"), r"has no digest of the manifest of run \w+.*`nvtrader experiments run small`")
+    store.ledger.keep_policies(run.run_id, run.policies, run.sha256)
 
 
 @pytest.mark.usefixtures("trading")
-def test_a_run_whose_policies_the_ledger_does_not_have_is_refused(lake, run):
-    ledger = Ledger.open(lake.home)
+def test_a_run_whose_policies_the_ledger_does_not_have_is_refused(store, run):
+    ledger = store.ledger
     ledger.keep_policies(run.run_id, {}, run.sha256)
     refused(
-        lake, (run.run_id, "small"), r"the ledger has no policies of run \w+.*`nvtrader experiments run small` goes"
+        store, (run.run_id, "small"), r"the ledger has no policies of run \w+.*`nvtrader experiments run small` goes"
     )
     ledger.keep_policies(run.run_id, run.policies, run.sha256)
 
 
 @pytest.mark.usefixtures("trading")
-def test_policies_trained_on_other_names_are_refused_and_both_sides_named(lake):
-    run = sealed(lake, planned(lake, symbols=("AAA", "BBB", "ZZZ")))
+def test_policies_trained_on_other_names_are_refused_and_both_sides_named(store):
+    run = sealed(store, planned(store, symbols=("AAA", "BBB", "ZZZ")))
     refused(
-        lake,
+        store,
         (run.run_id, "small"),
         r"small of run \w+ cannot trade on the market as it is now: the policy was trained on 3 symbols \(AAA, BBB, "
         r"ZZZ\), but the panel has 3 symbols \(AAA, BBB, CCC\)",
@@ -219,21 +218,21 @@ def test_policies_trained_on_other_names_are_refused_and_both_sides_named(lake):
 
 
 @pytest.mark.usefixtures("trading")
-def test_policies_trained_on_other_features_are_refused(lake):
-    plan = planned(lake)
+def test_policies_trained_on_other_features_are_refused(store):
+    plan = planned(store)
     names = ("smile", *plan.panel.feature_names[1:])
-    run = sealed(lake, planned(lake, feature_names=names, close_returns=plan.panel.close_returns + 1e-9))
-    refused(lake, (run.run_id, "small"), r"trained on \d+ features \(smile, .*but the panel has \d+ features")
+    run = sealed(store, planned(store, feature_names=names, close_returns=plan.panel.close_returns + 1e-9))
+    refused(store, (run.run_id, "small"), r"trained on \d+ features \(smile, .*but the panel has \d+ features")
 
 
 @pytest.mark.usefixtures("trading")
-def test_networks_for_observations_of_another_size_are_refused_and_both_sizes_named(lake):
-    plan = planned(lake)
+def test_networks_for_observations_of_another_size_are_refused_and_both_sizes_named(store):
+    plan = planned(store)
     changed = dataclasses.replace(plan.panel, close_returns=plan.panel.close_returns + 1e-8)
-    run = sealed(lake, dataclasses.replace(plan, panel=changed, panel_digest="e" * 64), lookback=9)
+    run = sealed(store, dataclasses.replace(plan, panel=changed, panel_digest="e" * 64), lookback=9)
     sizes = [plan.spec.environment.observation.start(plan.panel, plan_scaler(plan), n).length for n in (9, 5)]
     ours, theirs = (rf"torch\.Size\(\[8, {size}\]\)" for size in sizes)
-    refused(lake, (run.run_id, "small"), f"tensors do not fit the network.* {ours} .*{theirs}")
+    refused(store, (run.run_id, "small"), f"tensors do not fit the network.* {ours} .*{theirs}")
 
 
 def plan_scaler(plan):
@@ -241,32 +240,32 @@ def plan_scaler(plan):
 
 
 @pytest.mark.usefixtures("trading")
-def test_a_run_that_is_not_sealed_is_refused(lake):
-    plan = planned(lake, EXPERIMENT.model_copy(update={"name": "half"}))
-    begun(lake, plan).finish(plan.run_id, "interrupted")
+def test_a_run_that_is_not_sealed_is_refused(store):
+    plan = planned(store, EXPERIMENT.model_copy(update={"name": "half"}))
+    begun(store, plan).finish(plan.run_id, "interrupted")
     refused(
-        lake, (plan.run_id, "half"), r"is interrupted and its policies are not all trained; `nvtrader experiments run"
+        store, (plan.run_id, "half"), r"is interrupted and its policies are not all trained; `nvtrader experiments run"
     )
 
 
 @pytest.mark.usefixtures("trading")
-def test_a_run_for_validation_only_is_refused(lake):
+def test_a_run_for_validation_only_is_refused(store):
     spec = EXPERIMENT.model_copy(update={"name": "blocks", "splitter": PurgedKFold(n_folds=3)})
-    run = sealed(lake, planned(lake, spec))
-    refused(lake, (run.run_id, "blocks"), "is for validation only")
+    run = sealed(store, planned(store, spec))
+    refused(store, (run.run_id, "blocks"), "is for validation only")
 
 
 @pytest.mark.usefixtures("trading")
-def test_limits_looser_than_the_desks_are_refused_and_both_numbers_named(lake, run):
-    path = lake.home.compliance / "limits.yaml"
+def test_limits_looser_than_the_desks_are_refused_and_both_numbers_named(store, run):
+    path = store.home.compliance / "limits.yaml"
     path.parent.mkdir(exist_ok=True)
     path.write_text("max_position: 0.1\n")
-    refused(lake, (run.run_id, "small"), r"risk_limits\.max_position is 0\.25, looser than the 0\.1 of the desk")
+    refused(store, (run.run_id, "small"), r"risk_limits\.max_position is 0\.25, looser than the 0\.1 of the desk")
     path.unlink()
 
 
 @pytest.mark.usefixtures("trading")
-def test_where_the_audit_cannot_be_read_nothing_is_activated(lake, run):
-    path = JsonlAudit(lake.home).path
+def test_where_the_audit_cannot_be_read_nothing_is_activated(store, run):
+    path = store.audit.path
     path.write_bytes(path.read_bytes().replace(b"ann", b"eve"))
-    refused(lake, (run.run_id, "small"), "a row was changed, removed or added by hand")
+    refused(Store(store.home), (run.run_id, "small"), "a row was changed, removed or added by hand")

@@ -12,29 +12,27 @@ from nvtrader_pipelines.promotion.rounds import consider_newest, newer_than_acti
 from nvtrader_pipelines.runs.tables import complete
 from nvtrader_pipelines.storage.audit_log import JsonlAudit
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.ledger import Ledger
-from nvtrader_pipelines.storage.tables import PROMOTIONS
+from nvtrader_pipelines.storage.tables import PROMOTION_DECISIONS
 from tests.promotion import activations, gate
 from tests.promotion.activations import LATER, Killed, dying_at
 from tests.promotion.gate import MARKET, answers, ask, earned, say, spec, trades
 from tests.runs.untrained import AT, planned, sealed
 
-lake, runs, nothing_asked = activations.lake, gate.runs, gate.nothing_asked  # fixtures
+market, store, runs, nothing_asked = activations.market, activations.store, gate.runs, gate.nothing_asked  # fixtures
 
 
-def test_what_a_person_replaced_no_round_puts_back_until_it_is_put_forward_again(lake, runs):
-    ledger = Ledger.open(lake.home)
+def test_what_a_person_replaced_no_round_puts_back_until_it_is_put_forward_again(store, runs):
     for day, name in enumerate(("steady", "still")):
-        complete(lake, runs[name], AT + dt.timedelta(days=day))
+        complete(store, runs[name], AT + dt.timedelta(days=day))
 
     def asked(day):
-        return consider_newest(lake, ledger, "gate", lambda: AT + dt.timedelta(days=day))
+        return consider_newest(store, "gate", lambda: AT + dt.timedelta(days=day))
 
     def answered(found):
-        return [(answer.candidate.policy, answer.activated) for answer in found.answers], trades(lake)
+        return [(answer.candidate.policy, answer.activated) for answer in found.answers], trades(store)
 
     assert answered(asked(0)) == ([("steady", True), ("still", True)], "still")
-    say(lake, "steady", "still misbehaved", AT + dt.timedelta(days=1))
+    say(store, "steady", "still misbehaved", AT + dt.timedelta(days=1))
     found = asked(2)
     assert answered(found) == ([("steady", False)], "steady")
     assert found.problems["still"] == (
@@ -42,23 +40,23 @@ def test_what_a_person_replaced_no_round_puts_back_until_it_is_put_forward_again
         "2024-01-04 (still misbehaved), which is not undone without a person: "
         f"`nvtrader policies promote {runs['still'].run_id[:8]}` asks the gate again"
     )
-    assert ask(lake, "still", by="ann", at=AT + dt.timedelta(days=3)).activated
+    assert ask(store, "still", by="ann", at=AT + dt.timedelta(days=3)).activated
     assert answered(asked(4)) == ([("steady", False), ("still", False)], "still")
-    moves = lake.read(PROMOTIONS).filter("activated").sort("considered_at")
+    moves = store.tables.read(PROMOTION_DECISIONS).filter("activated").sort("considered_at")
     assert moves.select("policy", "decision", "by").rows() == [
         ("steady", "gate", "gate"),
         ("still", "gate", "gate"),
         ("steady", "person", "ann"),
         ("still", "gate", "ann"),
     ]
-    assert [event.policy for event in JsonlAudit(lake.home).events()] == moves["policy"].to_list()
+    assert [event.policy for event in store.audit.events()] == moves["policy"].to_list()
 
 
 @pytest.mark.parametrize("step", [1, 4, 5, 6])
-def test_killed_at_any_write_a_decision_is_told_as_carried_out_if_its_policy_trades(lake, runs, step, monkeypatch):
+def test_killed_at_any_write_a_decision_is_told_as_carried_out_if_its_policy_trades(store, runs, step, monkeypatch):
     dies = dying_at(step)
-    say(lake, "still")
-    complete(lake, runs["still"], AT)
+    say(store, "still")
+    complete(store, runs["still"], AT)
     with monkeypatch.context() as patch:
         for module, name in [
             (log, "write_atomically"),
@@ -70,84 +68,84 @@ def test_killed_at_any_write_a_decision_is_told_as_carried_out_if_its_policy_tra
         ]:
             patch.setattr(module, name, dies(getattr(module, name)))
         with pytest.raises(Killed):
-            say(lake, "steady", at=LATER)
+            say(store, "steady", at=LATER)
     replaced = step > 4
-    found = consider_newest(lake, Ledger.open(lake.home), "gate", lambda: LATER)
+    found = consider_newest(store, "gate", lambda: LATER)
     assert ("ann replaced still" in found.problems.get("still", "")) == replaced
-    assert trades(lake) == ("steady" if replaced else "still")
-    said = promotions_of(lake, PolicyRef(runs["steady"].run_id, "steady")).filter(decision="person")
+    assert trades(store) == ("steady" if replaced else "still")
+    said = promotions_of(store, PolicyRef(runs["steady"].run_id, "steady")).filter(decision="person")
     told = said["activated"].to_list()
     assert told == ([] if step < 2 else [replaced])
-    assert not list(lake.home.runtime.glob("*.pending"))
-    assert say(lake, "steady", at=LATER).activated == (not replaced)
-    assert trades(lake) == "steady"
-    assert [event.policy for event in JsonlAudit(lake.home).events()] == ["still", "steady"]
+    assert not list(store.home.runtime.glob("*.pending"))
+    assert say(store, "steady", at=LATER).activated == (not replaced)
+    assert trades(store) == "steady"
+    assert [event.policy for event in store.audit.events()] == ["still", "steady"]
 
 
-def test_a_disk_that_is_full_leaves_no_row_of_an_activation_that_it_stopped(lake, monkeypatch):
+def test_a_disk_that_is_full_leaves_no_row_of_an_activation_that_it_stopped(store, monkeypatch):
     def fails(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    say(lake, "steady")
+    say(store, "steady")
     with monkeypatch.context() as patch:
         patch.setattr(active_policy, "write_atomically", fails)
         with pytest.raises(OSError, match="No space left"):
-            say(lake, "still")
-    assert ("person", "still", "steady", True, False) in answers(lake)
-    assert not list(lake.home.runtime.glob(".promotion.pending"))
+            say(store, "still")
+    assert ("person", "still", "steady", True, False) in answers(store)
+    assert not list(store.home.runtime.glob(".promotion.pending"))
 
 
-def test_an_activation_whose_event_could_not_be_kept_yet_is_told_once_it_is(lake, runs, monkeypatch):
+def test_an_activation_whose_event_could_not_be_kept_yet_is_told_once_it_is(store, runs, monkeypatch):
     def fails(*_):
         raise StorageError("the audit cannot be written")
 
-    say(lake, "steady")
+    say(store, "steady")
     with monkeypatch.context() as patch:
         patch.setattr(JsonlAudit, "append", fails)
         with pytest.raises(StorageError, match="the audit cannot be written"):
-            say(lake, "still")
+            say(store, "still")
         with pytest.raises(StorageError, match="the audit cannot be written"):
-            promotions(lake)
-    assert promotions_of(lake, PolicyRef(runs["still"].run_id, "still"))["activated"].to_list() == [True]
-    assert trades(lake) == "still"
+            promotions(store)
+    assert promotions_of(store, PolicyRef(runs["still"].run_id, "still"))["activated"].to_list() == [True]
+    assert trades(store) == "still"
 
 
-def test_a_decision_that_was_killed_stops_nobody_who_replaces_a_damaged_pointer(lake, monkeypatch):
+def test_a_decision_that_was_killed_stops_nobody_who_replaces_a_damaged_pointer(store, monkeypatch):
     def killed(*_):
         raise Killed
 
     with monkeypatch.context() as patch:
         patch.setattr(JsonlAudit, "append", killed)
         with pytest.raises(Killed):
-            say(lake, "still")
-    lake.home.active_policy.write_text("{")
-    assert say(lake, "steady", at=LATER).activated
-    assert trades(lake) == "steady"
-    assert [activated for *_, policy, _, _, activated in answers(lake) if policy == "still"] == [False]
+            say(store, "still")
+    store.home.active_policy.write_text("{")
+    assert say(store, "steady", at=LATER).activated
+    assert trades(store) == "steady"
+    assert [activated for *_, policy, _, _, activated in answers(store) if policy == "still"] == [False]
 
 
-def test_what_became_of_a_newer_run_of_the_experiment_that_trades_is_told_with_what_a_person_can_do(lake):
-    before, after = (sealed(lake, planned(lake, spec("again", description=text))) for text in ("", "once more"))
+def test_what_became_of_a_newer_run_of_the_experiment_that_trades_is_told_with_what_a_person_can_do(store):
+    before, after = (sealed(store, planned(store, spec("again", description=text))) for text in ("", "once more"))
     for run, at in ((before, AT), (after, LATER)):
-        earned(lake, run, MARKET)
-        complete(lake, run, at)
-    ask(lake, before.run_id)
-    active = read_active(lake.home)
+        earned(store, run, MARKET)
+        complete(store, run, at)
+    ask(store, before.run_id)
+    active = read_active(store)
     assert active is not None
-    told = newer_than_active(lake, active)
+    told = newer_than_active(store, active)
     by_hand = f"to let it trade all the same: `nvtrader policies activate {after.run_id[:8]} --reason WHY`"
     newer = f"run {after.run_id[:8]} of again is newer than the one that trades"
     assert told == f"{newer}: the gate was not asked yet: `nvtrader policies promote`; {by_hand}"
-    said = ask(lake, after.run_id)
+    said = ask(store, after.run_id)
     assert f"Sharpe ratio is the same as that of again (run {before.run_id[:8]}), which" in said.verdict.sentence
-    assert newer_than_active(lake, active) == f"{newer}: {said.verdict.sentence}; {by_hand}"
-    activated = say(lake, after.run_id)
+    assert newer_than_active(store, active) == f"{newer}: {said.verdict.sentence}; {by_hand}"
+    activated = say(store, after.run_id)
     assert activated.activated
-    latest = read_active(lake.home)
+    latest = read_active(store)
     assert latest is not None
-    assert newer_than_active(lake, latest) is None
-    say(lake, before.run_id, "it was steadier", LATER)
-    back = read_active(lake.home)
+    assert newer_than_active(store, latest) is None
+    say(store, before.run_id, "it was steadier", LATER)
+    back = read_active(store)
     assert back is not None
     replaced = f"ann replaced again (run {after.run_id[:8]}) by again (run {before.run_id[:8]}) on 2024-01-04 (it was"
-    assert (newer_than_active(lake, back) or "").startswith(f"{newer}: {replaced} steadier), which is not undone")
+    assert (newer_than_active(store, back) or "").startswith(f"{newer}: {replaced} steadier), which is not undone")

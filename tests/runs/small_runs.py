@@ -15,9 +15,8 @@ from nvtrader_pipelines.portfolio.pipeline import RiskLimits, WeightPipeline
 from nvtrader_pipelines.runs.launch import walk_forward_run
 from nvtrader_pipelines.runs.lifecycle import Launch
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
-from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.medallion import pin_panels
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import (
     ACTION_LOGS,
     BARS,
@@ -50,39 +49,43 @@ OF_A_RUN = (TRAJECTORIES, EQUITY_CURVES, ACTION_LOGS, REWARD_DECOMPOSITION, TRAI
 N_SESSIONS = 480
 
 
-def land(lake: Warehouse, n_sessions=N_SESSIONS, n_symbols=3) -> None:
+def land(store: Store, n_sessions=N_SESSIONS, n_symbols=3) -> None:
     """Make the market of the first sessions of one long history, and pin it."""
     bars = synthetic_bars(n_sessions=600, n_symbols=n_symbols)
     days = bars["date"].unique().sort()[:n_sessions]
     made = market_tables(csv_file(bars.filter(pl.col("date").is_in(days.implode()))))
     tables = {BARS: made.bars, CLEAN_BARS: made.clean_bars, RETURNS: made.returns, FEATURES: made.features}
     for table, rows in tables.items():
-        lake.replace(table, rows, {})
-    pin_panels(lake, INGESTED_AT)
+        store.tables.replace(table, rows, {})
+    pin_panels(store.tables, INGESTED_AT)
 
 
-def small_home(root: Path) -> Warehouse:
+def small_home(root: Path) -> Store:
     """A home ready to run the experiment."""
     home = Home(root)
     home.landing.mkdir(parents=True)
-    lake = Warehouse(home)
-    land(lake)
-    Ledger.open(home).register(EXPERIMENT)
-    return lake
+    store = Store(home)
+    land(store)
+    Store(home).ledger.register(EXPERIMENT)
+    return store
 
 
-def rows_of(lake: Warehouse, run_id) -> dict[str, pl.DataFrame]:
+def rows_of(store: Store, run_id) -> dict[str, pl.DataFrame]:
     """Everything a run left in the tables, but when."""
     found = {}
     for table in (*OF_A_RUN, RUNS):
-        rows = lake.read(table).filter(pl.col("run_id") == run_id).drop("finished_at", "snapshot_ids", strict=False)
+        rows = (
+            store.tables.read(table)
+            .filter(pl.col("run_id") == run_id)
+            .drop("finished_at", "snapshot_ids", strict=False)
+        )
         found[table.name] = rows.sort([name for name, kind in rows.schema.items() if not kind.is_nested()])
     return found
 
 
 def execute(home: Home, task: str) -> None:
     """Run the experiment of a home, writing each stage as a line."""
-    for step in walk_forward_run(Warehouse(home), Ledger.open(home), KEY, Launch(task)):
+    for step in walk_forward_run(Store(home), KEY, Launch(task)):
         sys.stdout.write(f"{step.stage}\n")
         sys.stdout.flush()
 

@@ -22,8 +22,6 @@ from nvtrader_pipelines.runs.launch import (
 from nvtrader_pipelines.runs.lifecycle import Launch
 from nvtrader_pipelines.runs.planning import read_plan
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.ledger import Ledger
-from nvtrader_pipelines.storage.policy_library import PolicyLibrary
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES, RUNS, TRAJECTORIES
 from tests.runs.small_runs import KEY, N_SESSIONS, land, rows_of, small_home
 from tests.runs.untrained import sealed
@@ -46,18 +44,18 @@ def ended(process) -> str:
 @pytest.fixture(scope="module")
 def done(tmp_path_factory):
     """A home whose experiment was run to the end by another process; that run is only to be read."""
-    lake = small_home(tmp_path_factory.mktemp("done") / "home")
-    assert ended(started(lake.home, "task")).splitlines()[-1] == "done"
-    return lake
+    store = small_home(tmp_path_factory.mktemp("done") / "home")
+    assert ended(started(store.home, "task")).splitlines()[-1] == "done"
+    return store
 
 
 @pytest.fixture(scope="module")
 def run(done):
-    return PolicyLibrary(done.home).latest(KEY)
+    return done.policies.latest(KEY)
 
 
-def files(lake, run) -> dict[str, bytes]:
-    folder = PolicyLibrary(lake.home).folder(KEY, run.run_id)
+def files(store, run) -> dict[str, bytes]:
+    folder = store.policies.folder(KEY, run.run_id)
     return {path.name: path.read_bytes() for path in folder.glob("[!.]*")}
 
 
@@ -69,7 +67,7 @@ def require_equal(found, wanted) -> None:
 
 @pytest.mark.slow
 def test_a_run_of_a_process_is_in_library_tables_and_ledger(done, run):
-    ledger = Ledger.open(done.home)
+    ledger = done.ledger
     row = ledger.run(run.run_id)
     assert (row.status, row.kind, row.partition_key, row.attempts) == ("done", "walk_forward", KEY, 1)
     rows = rows_of(done, run.run_id)
@@ -95,20 +93,20 @@ def kill_after(forks, task, n_lines, seconds) -> None:
     assert int(code) == -signal.SIGKILL
 
 
-def require_consistent(lake, run, wanted) -> None:
+def require_consistent(store, run, wanted) -> None:
     """What a killed run has left is whole, and none of it counts as a run that is done."""
-    library, ledger = PolicyLibrary(lake.home), Ledger.open(lake.home)
+    library, ledger = store.policies, store.ledger
     with pytest.raises(StorageError, match="no trained policies"):
         library.latest(KEY)
-    kept = {name: content for name, content in files(lake, run).items() if name.endswith(".zip")}
+    kept = {name: content for name, content in files(store, run).items() if name.endswith(".zip")}
     for name, content in kept.items():
         assert content == wanted[name]
-    rows = rows_of(lake, run.run_id)
+    rows = rows_of(store, run.run_id)
     assert rows["rl.runs"].is_empty()
     for content in kept.values():
         card, _ = read_archive(content)
         own = (pl.col("fold") == card.fold) & (pl.col("seed") == card.seed)
-        sampled = lake.read(TRAJECTORIES).filter(own).drop("run_id", "spec_hash")
+        sampled = store.tables.read(TRAJECTORIES).filter(own).drop("run_id", "spec_hash")
         assert sampled.select("episode", "step").is_duplicated().sum() == 0
     assert ledger.run(run.run_id).status == "running"
     ledger.close_interrupted()
@@ -117,28 +115,28 @@ def require_consistent(lake, run, wanted) -> None:
 
 @pytest.mark.slow
 def test_killed_at_ten_moments_a_run_leaves_all_consistent_and_goes_on_to_the_same_bytes(done, run, tmp_path):
-    lake, wanted = small_home(tmp_path / "home"), files(done, run)
+    store, wanted = small_home(tmp_path / "home"), files(done, run)
     generator = np.random.default_rng(20240102)
-    with started(lake.home, stdin=subprocess.PIPE) as forks:
+    with started(store.home, stdin=subprocess.PIPE) as forks:
         for attempt in range(10):
             moment = int(generator.integers(5, 12)), float(generator.uniform(0.0, 0.05))
             kill_after(forks, f"attempt-{attempt}", *moment)
-            require_consistent(lake, run, wanted)
+            require_consistent(store, run, wanted)
         forks.stdin.close()
-    ended(started(lake.home, "last"))
-    assert Ledger.open(lake.home).run(run.run_id).status == "done"
-    assert Ledger.open(lake.home).run(run.run_id).attempts == 11
-    found = files(lake, run)
+    ended(started(store.home, "last"))
+    assert store.ledger.run(run.run_id).status == "done"
+    assert store.ledger.run(run.run_id).attempts == 11
+    found = files(store, run)
     assert not [name for name in found if name.endswith(".checkpoint")]
     assert {name: content for name, content in found.items() if name.endswith(".zip")} == {
         name: content for name, content in wanted.items() if name.endswith(".zip")
     }
-    require_equal(rows_of(lake, run.run_id), rows_of(done, run.run_id))
+    require_equal(rows_of(store, run.run_id), rows_of(done, run.run_id))
 
 
 @pytest.mark.slow
 def test_a_replay_of_its_own_tests_is_a_new_run_of_the_same_version_with_the_same_trajectories(done, run):
-    ledger = Ledger.open(done.home)
+    ledger = done.ledger
     told = list(replay_run(done, ledger, run.run_id[:6], ME))
     row = ledger.run(told[0].run_id)
     assert (row.kind, row.status, row.parent_run_id) == ("replay", "done", run.run_id)
@@ -157,7 +155,7 @@ def test_a_replay_of_its_own_tests_is_a_new_run_of_the_same_version_with_the_sam
 
 @pytest.mark.slow
 def test_a_window_left_open_on_one_side_is_that_of_the_runs_own_tests(done, run):
-    ledger, (first, last) = Ledger.open(done.home), run.as_parent.window
+    ledger, (first, last) = done.ledger, run.as_parent.window
     day = first + dt.timedelta(days=30)
     assert replay_window(done, ledger, run.run_id, (None, None)) is None
     assert replay_window(done, ledger, run.run_id, (day, None)) == (day, last)
@@ -166,33 +164,33 @@ def test_a_window_left_open_on_one_side_is_that_of_the_runs_own_tests(done, run)
 
 @pytest.mark.slow
 def test_training_can_be_stopped_gone_on_with_and_judged_later(run, tmp_path):
-    lake = small_home(tmp_path / "home")
-    ledger, plan = Ledger.open(lake.home), read_plan(lake, KEY)
-    steps = train_run(lake, ledger, plan, ME)
+    store = small_home(tmp_path / "home")
+    ledger, plan = store.ledger, read_plan(store, KEY)
+    steps = train_run(store, plan, ME)
     for step in steps:
         if step.stage == "train.checkpoint":
             steps.close()
     assert ledger.run(plan.run_id).status == "interrupted"
     with pytest.raises(StorageError, match=r"manifest\.json is missing"):
-        evaluate_run(lake, ledger, plan.run_id, ME)
-    list(train_run(lake, ledger, plan, ME))
+        evaluate_run(store, plan.run_id, ME)
+    list(train_run(store, plan, ME))
     trained = ledger.run(plan.run_id)
     assert (trained.status, trained.kind, trained.attempts) == ("done", "train", 2)
-    assert lake.read(RUNS).is_empty()
-    list(evaluate_run(lake, ledger, plan.run_id[:8], ME))
+    assert store.tables.read(RUNS).is_empty()
+    list(evaluate_run(store, plan.run_id[:8], ME))
     assert ledger.run(plan.run_id).kind == "evaluate"
-    assert lake.read(RUNS)["kind"].to_list() == ["walk_forward"]
+    assert store.tables.read(RUNS)["kind"].to_list() == ["walk_forward"]
     kept = ledger.policies(plan.run_id)
     assert dict(kept.select("file", "sha256").iter_rows()) == run.policies
 
 
 @pytest.mark.slow
 def test_a_run_whose_sealed_policy_was_changed_fails_with_its_sentence(tmp_path):
-    lake = small_home(tmp_path / "home")
-    ledger, plan = Ledger.open(lake.home), read_plan(lake, KEY)
-    sealed(lake, plan)
-    PolicyLibrary(lake.home).folder(KEY, plan.run_id).joinpath("fold-0-seed-0.zip").write_bytes(b"changed")
-    steps = evaluate_run(lake, ledger, plan.run_id, ME)
+    store = small_home(tmp_path / "home")
+    ledger, plan = store.ledger, read_plan(store, KEY)
+    sealed(store, plan)
+    store.policies.folder(KEY, plan.run_id).joinpath("fold-0-seed-0.zip").write_bytes(b"changed")
+    steps = evaluate_run(store, plan.run_id, ME)
     with pytest.raises(StorageError, match="not those that were sealed"):
         list(steps)
     assert ledger.run(plan.run_id).status == "failed"
@@ -203,53 +201,52 @@ def test_a_run_whose_sealed_policy_was_changed_fails_with_its_sentence(tmp_path)
 @pytest.fixture(scope="module")
 def grown(tmp_path_factory):
     """A home where this process ran the experiment before newer bars landed, and the run; replays may be added."""
-    lake = small_home(tmp_path_factory.mktemp("grown") / "home")
-    ledger = Ledger.open(lake.home)
-    list(walk_forward_run(lake, ledger, KEY, ME))
-    before = PolicyLibrary(lake.home).latest(KEY)
-    land(lake, N_SESSIONS + 40)
-    return lake, ledger, before
+    store = small_home(tmp_path_factory.mktemp("grown") / "home")
+    list(walk_forward_run(store, KEY, ME))
+    before = store.policies.latest(KEY)
+    land(store, N_SESSIONS + 40)
+    return store, before
 
 
 @pytest.mark.slow
 def test_two_processes_with_the_same_spec_and_seeds_give_the_same_policies_and_rows(done, run, grown):
-    lake, _, again = grown
+    store, _, again = grown
     assert (again.run_id, again.sha256) == (run.run_id, run.sha256)
-    require_equal(rows_of(lake, run.run_id), rows_of(done, run.run_id))
+    require_equal(rows_of(store, run.run_id), rows_of(done, run.run_id))
 
 
 @pytest.mark.slow
 def test_on_its_recorded_snapshots_a_run_is_the_same_though_newer_bars_have_landed(grown, run):
-    lake, ledger, before = grown
-    assert read_plan(lake, KEY).run_id != before.run_id
-    rows, content = rows_of(lake, before.run_id), files(lake, before)
-    for path in PolicyLibrary(lake.home).folder(KEY, before.run_id).iterdir():
+    store, before = grown
+    assert read_plan(store, KEY).run_id != before.run_id
+    rows, content = rows_of(store, before.run_id), files(store, before)
+    for path in store.policies.folder(KEY, before.run_id).iterdir():
         path.unlink()
-    told = list(walk_forward_run(lake, ledger, KEY, ME, before.snapshot_ids))
+    told = list(walk_forward_run(store, KEY, ME, before.snapshot_ids))
     assert told[-1].run_id == before.run_id == run.run_id
-    assert files(lake, before) == content
-    require_equal(rows_of(lake, before.run_id), rows)
+    assert files(store, before) == content
+    require_equal(rows_of(store, before.run_id), rows)
 
 
 @pytest.mark.slow
 def test_replays_read_the_recorded_market_or_the_one_of_now_and_paper_goes_on_from_there(grown):
-    lake, ledger, before = grown
-    *_, recorded = (step.run_id for step in replay_run(lake, ledger, before.run_id, ME, pinned=True))
-    *_, current = (step.run_id for step in replay_run(lake, ledger, before.run_id, ME))
+    store, before = grown
+    *_, recorded = (step.run_id for step in replay_run(store, before.run_id, ME, pinned=True))
+    *_, current = (step.run_id for step in replay_run(store, before.run_id, ME))
     assert recorded != current
-    curves = {each: rows_of(lake, each)["rl.equity_curves"].drop("run_id") for each in (recorded, current)}
+    curves = {each: rows_of(store, each)["rl.equity_curves"].drop("run_id") for each in (recorded, current)}
     assert curves[recorded].equals(curves[current])  # the newer bars are after the window
-    assert ledger.run(recorded).snapshot_ids == before.snapshot_ids
+    assert store.ledger.run(recorded).snapshot_ids == before.snapshot_ids
 
-    paper = list(forward_run(lake, ledger, before.run_id, ME))
-    account = lake.read(EQUITY_CURVES, {"run_id": [paper[0].run_id]})
+    paper = list(forward_run(store, before.run_id, ME))
+    account = store.tables.read(EQUITY_CURVES, {"run_id": [paper[0].run_id]})
     assert account["session"].min() > before.as_parent.window[1]
     assert account["session"].n_unique() == 40
-    land(lake, N_SESSIONS + 50)
-    longer = list(forward_run(lake, ledger, before.run_id, ME))
+    land(store, N_SESSIONS + 50)
+    longer = list(forward_run(store, before.run_id, ME))
     assert longer[0].run_id == paper[0].run_id
-    extended = lake.read(EQUITY_CURVES, {"run_id": [paper[0].run_id]})
+    extended = store.tables.read(EQUITY_CURVES, {"run_id": [paper[0].run_id]})
     assert extended["session"].n_unique() == 50
     past = extended.filter(pl.col("session") <= account["session"].max())
     assert past.sort("policy", "session").equals(account.sort("policy", "session"))
-    assert set(lake.read(RUNS)["kind"]) == {"walk_forward", "replay", "forward"}
+    assert set(store.tables.read(RUNS)["kind"]) == {"walk_forward", "replay", "forward"}

@@ -6,7 +6,8 @@ from nvtrader_pipelines.experiments.progress import Progress
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.market.panel import panel_digest
 from nvtrader_pipelines.runs.lifecycle import failing, recorded
-from nvtrader_pipelines.storage.ledger import Ledger, RunRow
+from nvtrader_pipelines.storage.ledger import RunRow
+from nvtrader_pipelines.storage.store import Store
 from tests.markets import synthetic_panel
 from tests.storage.frames import AT
 
@@ -18,7 +19,7 @@ ROW = RunRow.of(PLAN, "task", AT, kind="train", dagster_run_id="dagster")
 
 @pytest.fixture
 def ledger(home):
-    found = Ledger.open(home)
+    found = Store(home).ledger
     found.register(PLAN.spec)
     return found
 

@@ -7,8 +7,8 @@ from nvtrader_pipelines.runs.fingerprints import market_is_current, market_state
 from nvtrader_pipelines.runs.planning import completed_run, has_panel, read_forward, read_plan, read_replay, reopen_plan
 from nvtrader_pipelines.runs.tables import complete
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.medallion import pin_panels
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import BARS, CLEAN_BARS, FEATURES, RETURNS
 from tests.markets import INGESTED_AT, csv_file, market_tables, synthetic_bars
 from tests.storage.frames import AT
@@ -19,12 +19,12 @@ SPEC = ExperimentSpec(
 KEY = SPEC.partition_key
 
 
-def derive(lake, seed, n_sessions=460):
+def derive(store, seed, n_sessions=460):
     made = market_tables(csv_file(synthetic_bars(n_sessions=n_sessions, seed=seed)))
     tables = {BARS: made.bars, CLEAN_BARS: made.clean_bars, RETURNS: made.returns, FEATURES: made.features}
     for table, rows in tables.items():
-        lake.replace(table, rows, {})
-    pin_panels(lake, INGESTED_AT)
+        store.tables.replace(table, rows, {})
+    pin_panels(store.tables, INGESTED_AT)
 
 
 def sealed(plan):
@@ -32,10 +32,10 @@ def sealed(plan):
 
 
 @pytest.fixture
-def market(lake, home):
-    derive(lake, seed=0)
-    Ledger.open(home).register(SPEC)
-    return lake
+def market(store, home):
+    derive(store, seed=0)
+    Store(home).ledger.register(SPEC)
+    return store
 
 
 def test_the_same_spec_on_the_same_market_is_the_same_run(market):
@@ -96,15 +96,15 @@ def test_a_paper_account_goes_on_after_the_tests_on_the_market_as_it_is_now(mark
     assert plan.window[1] == plan.panel.sessions[-1].item()
 
 
-def test_the_market_is_current_until_a_file_lands(lake, home):
-    assert not has_panel(lake)
+def test_the_market_is_current_until_a_file_lands(store, home):
+    assert not has_panel(store)
     remember_market(home, market_state(home))
-    assert not market_is_current(lake)  # nothing is built
-    derive(lake, seed=0)
-    assert has_panel(lake)
-    assert market_is_current(lake)
+    assert not market_is_current(store)  # nothing is built
+    derive(store, seed=0)
+    assert has_panel(store)
+    assert market_is_current(store)
     (home.landing / "a.csv").write_text("symbol,date,close\n")
-    assert not market_is_current(lake)
+    assert not market_is_current(store)
 
 
 def test_the_gate_is_asked_again_once_its_file_is_another(home):

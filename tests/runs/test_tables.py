@@ -3,10 +3,11 @@ import json
 
 import polars as pl
 
-from nvtrader_pipelines.evaluation.backtest import ACTION_LOG, EQUITY, REWARD_TERM, BacktestRecord
+from nvtrader_pipelines.evaluation.account_tables import ACTION_LOG, EQUITY, REWARD_TERM
+from nvtrader_pipelines.evaluation.backtest import BacktestRecord
 from nvtrader_pipelines.experiments.replay import FoldDates
 from nvtrader_pipelines.experiments.sealed_run import SealedRun
-from nvtrader_pipelines.policies.trajectory import TRAJECTORY
+from nvtrader_pipelines.policies.rollout_tables import TRAJECTORY
 from nvtrader_pipelines.runs.tables import complete, read_run, replace_run, walk_forward_runs, write_record
 from nvtrader_pipelines.storage.tables import EVALUATIONS, RUNS, TRAINING_CURVES, TRAJECTORIES
 from tests.storage.frames import AT, SPEC_HASH, in_shape
@@ -62,28 +63,28 @@ def curve(*rewards):
     )
 
 
-def test_a_runs_rows_are_named_and_replaced_without_touching_other_runs(lake):
+def test_a_runs_rows_are_named_and_replaced_without_touching_other_runs(store):
     first, second = run_named("1" * 16), run_named("2" * 16)
-    replace_run(lake, TRAINING_CURVES, curve(1.0, 2.0), first)
+    replace_run(store, TRAINING_CURVES, curve(1.0, 2.0), first)
     for rewards in ((3.0,), (4.0, 5.0, 6.0)):
-        assert replace_run(lake, TRAINING_CURVES, curve(*rewards), second) == len(rewards)
-    assert read_run(lake, TRAINING_CURVES, first)["mean_reward"].to_list() == [1.0, 2.0]
-    found = read_run(lake, TRAINING_CURVES, second)
+        assert replace_run(store, TRAINING_CURVES, curve(*rewards), second) == len(rewards)
+    assert read_run(store, TRAINING_CURVES, first)["mean_reward"].to_list() == [1.0, 2.0]
+    found = read_run(store, TRAINING_CURVES, second)
     assert found["mean_reward"].to_list() == [4.0, 5.0, 6.0]
     assert found["run_id"].unique().to_list() == ["2" * 16]
 
 
-def test_the_experiment_is_named_where_the_table_has_a_column_for_it(lake):
+def test_the_experiment_is_named_where_the_table_has_a_column_for_it(store):
     run = run_named("1" * 16)
-    replace_run(lake, EVALUATIONS, in_shape(EVALUATIONS, pl.DataFrame({"policy": ["a"]})), run)
-    assert read_run(lake, EVALUATIONS, run)["experiment"].to_list() == ["a"]
+    replace_run(store, EVALUATIONS, in_shape(EVALUATIONS, pl.DataFrame({"policy": ["a"]})), run)
+    assert read_run(store, EVALUATIONS, run)["experiment"].to_list() == ["a"]
 
 
-def test_a_judged_run_has_one_row_however_often_it_is_judged(lake):
+def test_a_judged_run_has_one_row_however_often_it_is_judged(store):
     run = run_named("1" * 16)
     for hours in (0, 1):
-        complete(lake, run, AT + dt.timedelta(hours=hours), "mlflow")
-    (row,) = lake.read(RUNS).rows(named=True)
+        complete(store, run, AT + dt.timedelta(hours=hours), "mlflow")
+    (row,) = store.tables.read(RUNS).rows(named=True)
     assert (row["seeds"], row["n_policies"], row["warnings"]) == ([0, 1, 2], 1, ["w"])
     assert row["finished_at"] == AT + dt.timedelta(hours=1)
     assert json.loads(row["snapshot_ids"]) == run.snapshot_ids
@@ -92,38 +93,38 @@ def test_a_judged_run_has_one_row_however_often_it_is_judged(lake):
     assert (row["window_first"], row["window_last"]) == (FOLDS[0].test_first, FOLDS[-1].test_last)
 
 
-def test_replays_and_paper_accounts_are_not_among_the_runs_that_trained(lake):
+def test_replays_and_paper_accounts_are_not_among_the_runs_that_trained(store):
     for number, kind in enumerate(("walk_forward", "replay", "forward")):
-        complete(lake, run_named(str(number) * 16, kind), AT)
-    assert walk_forward_runs(lake, ["run_id"])["run_id"].to_list() == ["0" * 16]
-    assert lake.read(RUNS).sort("run_id")["parent_run_id"].to_list() == [None, "0" * 16, "0" * 16]
+        complete(store, run_named(str(number) * 16, kind), AT)
+    assert walk_forward_runs(store, ["run_id"])["run_id"].to_list() == ["0" * 16]
+    assert store.tables.read(RUNS).sort("run_id")["parent_run_id"].to_list() == [None, "0" * 16, "0" * 16]
 
 
-def test_a_run_that_trained_on_what_came_after_its_tests_is_marked(lake):
-    complete(lake, run_named("1" * 16), AT)
-    complete(lake, run_named("2" * 16, folds=FORESEEING), AT)
-    assert walk_forward_runs(lake, ["run_id", "validation_only"]).sort("run_id").rows() == [
+def test_a_run_that_trained_on_what_came_after_its_tests_is_marked(store):
+    complete(store, run_named("1" * 16), AT)
+    complete(store, run_named("2" * 16, folds=FORESEEING), AT)
+    assert walk_forward_runs(store, ["run_id", "validation_only"]).sort("run_id").rows() == [
         ("1" * 16, False),
         ("2" * 16, True),
     ]
 
 
-def test_a_run_that_was_completed_before_there_was_the_mark_has_none(lake):
-    complete(lake, run_named("1" * 16), AT)
-    lake.replace(RUNS, lake.read(RUNS).with_columns(validation_only=pl.lit(None, pl.Boolean)), {})
-    assert walk_forward_runs(lake)["validation_only"].to_list() == [False]
+def test_a_run_that_was_completed_before_there_was_the_mark_has_none(store):
+    complete(store, run_named("1" * 16), AT)
+    store.tables.replace(RUNS, store.tables.read(RUNS).with_columns(validation_only=pl.lit(None, pl.Boolean)), {})
+    assert walk_forward_runs(store)["validation_only"].to_list() == [False]
 
 
-def test_the_tests_of_a_run_are_written_beside_the_episodes_of_its_training(lake):
+def test_the_tests_of_a_run_are_written_beside_the_episodes_of_its_training(store):
     run = run_named("1" * 16)
     steps = in_shape(TRAJECTORIES, pl.DataFrame({"policy": ["a"], "phase": ["train"], "fold": [0], "seed": [1]}))
-    replace_run(lake, TRAJECTORIES, steps, run, phase=["train"])
+    replace_run(store, TRAJECTORIES, steps, run, phase=["train"])
     empty = [pl.DataFrame(schema=schema) for schema in (EQUITY, ACTION_LOG, REWARD_TERM)]
     for reward in (1.0, 2.0):
         row = {"policy": ["a"], "phase": ["test"], "fold": [0], "reward": [reward]}
         tested = in_shape(TRAJECTORIES, pl.DataFrame(row)).select(list(TRAJECTORY))
-        for _ in write_record(lake, run, BacktestRecord(tested, *empty)):
+        for _ in write_record(store, run, BacktestRecord(tested, *empty)):
             pass
-    found = read_run(lake, TRAJECTORIES, run).sort("phase")
+    found = read_run(store, TRAJECTORIES, run).sort("phase")
     assert found.select("phase", "reward").rows() == [("test", 2.0), ("train", None)]
-    assert read_run(lake, TRAJECTORIES, run, phase=["train"])["seed"].to_list() == [1]
+    assert read_run(store, TRAJECTORIES, run, phase=["train"])["seed"].to_list() == [1]

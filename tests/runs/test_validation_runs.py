@@ -18,9 +18,7 @@ from nvtrader_pipelines.runs.launch import forward_run, replay_run, walk_forward
 from nvtrader_pipelines.runs.lifecycle import Launch
 from nvtrader_pipelines.runs.planning import read_plan
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
-from nvtrader_pipelines.storage.ledger import Ledger
-from nvtrader_pipelines.storage.policy_library import PolicyLibrary
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import ACTION_LOGS, EQUITY_CURVES, EVALUATIONS, RUNS
 from tests.policies.small import AGENT, SPEC
 from tests.runs.small_runs import EXPERIMENT, land, rows_of
@@ -37,30 +35,30 @@ PATHS = [f"small/path-{p}" for p in range(3)]
 
 
 @pytest.fixture(scope="module")
-def lake(tmp_path_factory):
+def store(tmp_path_factory):
     """A home in which the experiment was run; only to be read."""
     home = Home(tmp_path_factory.mktemp("validated") / "home")
     home.landing.mkdir(parents=True)
-    lake = Warehouse(home)
-    land(lake)
-    Ledger.open(home).register(VALIDATED)
-    assert [step.stage for step in walk_forward_run(lake, Ledger.open(home), KEY, Launch("task"))][-1] == "done"
-    return lake
+    store = Store(home)
+    land(store)
+    Store(home).ledger.register(VALIDATED)
+    assert [step.stage for step in walk_forward_run(store, KEY, Launch("task"))][-1] == "done"
+    return store
 
 
 @pytest.fixture(scope="module")
-def run(lake):
-    return PolicyLibrary(lake.home).latest(KEY)
+def run(store):
+    return store.policies.latest(KEY)
 
 
 @pytest.fixture(scope="module")
-def rows(lake, run):
-    return rows_of(lake, run.run_id)
+def rows(store, run):
+    return rows_of(store, run.run_id)
 
 
 @pytest.fixture(scope="module")
-def plan(lake):
-    return read_plan(lake, KEY)
+def plan(store):
+    return read_plan(store, KEY)
 
 
 def test_every_split_has_a_policy_of_each_seed(run):
@@ -80,18 +78,18 @@ def test_every_path_is_an_account_over_every_session_but_the_first(rows, plan):
         assert account["session"].sort().to_list() == plan.panel.sessions[1:].tolist()
 
 
-def test_the_tables_hold_a_verdict_by_block_and_the_identities(rows, lake, run):
+def test_the_tables_hold_a_verdict_by_block_and_the_identities(rows, store, run):
     verdict = rows[EVALUATIONS.name]
     assert set(verdict["fold"].drop_nulls()) == {0, 1, 2, 3}
     assert set(verdict.filter(pl.col("period") == "all")["policy"]) >= {*PATHS, "small"}
     assert off_simplex(rows[ACTION_LOGS.name]).is_empty()
     assert equity_gaps(rows[EQUITY_CURVES.name]).is_empty()
     assert reward_gaps(rows["rl.trajectories"], rows["rl.reward_decomposition"]).is_empty()
-    assert Ledger.open(lake.home).run(run.run_id).status == "done"
+    assert store.ledger.run(run.run_id).status == "done"
 
 
-def test_a_path_has_in_each_block_the_seeds_of_the_split_that_comes_next(lake, run, plan):
-    archives = PolicyLibrary(lake.home).read_run(run)
+def test_a_path_has_in_each_block_the_seeds_of_the_split_that_comes_next(store, run, plan):
+    archives = store.policies.read_run(run)
     accounts = {who.name: who for who in contestants(plan, archives, {}, {})}
     tested = list(itertools.combinations(range(4), 2))
     everybody = []
@@ -113,8 +111,8 @@ def first_decision(plan, policy):
     return policy.decide(plan.panel, 50, opening_account(len(plan.panel.symbols))).target
 
 
-def test_the_cards_name_every_stretch_and_the_check_compares_each_with_the_tests(lake, run, rows):
-    training, splitter = PolicyLibrary(lake.home).training_windows(run), VALIDATED.splitter
+def test_the_cards_name_every_stretch_and_the_check_compares_each_with_the_tests(store, run, rows):
+    training, splitter = store.policies.training_windows(run), VALIDATED.splitter
     curves = rows[EQUITY_CURVES.name]
     n_stretches = sum(len(fold.in_days.train) for fold in run.folds)
     assert len(training) == n_stretches * 2 * 3  # each is compared with two blocks, for three seeds
@@ -123,20 +121,20 @@ def test_the_cards_name_every_stretch_and_the_check_compares_each_with_the_tests
     assert not training_leaks(exchanged, curves, splitter.purge_size, splitter.embargo_size).is_empty()
 
 
-def test_the_run_warns_that_it_knew_what_came_after_its_tests(lake, run):
+def test_the_run_warns_that_it_knew_what_came_after_its_tests(store, run):
     assert VALIDATION_ONLY in run.warnings
-    assert lake.read(RUNS)["warnings"].to_list() == [list(run.warnings)]
-    assert lake.read(RUNS)["validation_only"].to_list() == [True]
-    for content in PolicyLibrary(lake.home).read_run(run).values():
+    assert store.tables.read(RUNS)["warnings"].to_list() == [list(run.warnings)]
+    assert store.tables.read(RUNS)["validation_only"].to_list() == [True]
+    for content in store.policies.read_run(run).values():
         card, _ = read_archive(content)
         assert VALIDATION_ONLY in card.warnings
 
 
-def test_its_policies_are_refused_where_they_would_be_used_again(lake, run):
-    ledger, why = Ledger.open(lake.home), r"was tested from .* and trained to .*: it is for validation only; train"
+def test_its_policies_are_refused_where_they_would_be_used_again(store, run):
+    why = r"was tested from .* and trained to .*: it is for validation only; train"
     with pytest.raises(ValueError, match=why):
-        replay_run(lake, ledger, run.run_id, Launch("replay"))
+        replay_run(store, run.run_id, Launch("replay"))
     with pytest.raises(ValueError, match=why):
-        replay_run(lake, ledger, run.run_id, Launch("replay"), (dt.date(2016, 6, 1), dt.date(2016, 8, 1)))
+        replay_run(store, run.run_id, Launch("replay"), (dt.date(2016, 6, 1), dt.date(2016, 8, 1)))
     with pytest.raises(ValueError, match=why):
-        forward_run(lake, ledger, run.run_id, Launch("forward"))
+        forward_run(store, run.run_id, Launch("forward"))

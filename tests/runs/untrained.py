@@ -15,15 +15,14 @@ from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.experiments.store import TrainedPolicy
 from nvtrader_pipelines.policies.agents import Fit, Learner
 from nvtrader_pipelines.policies.archive import write_archive
-from nvtrader_pipelines.policies.trajectory import TRAJECTORY
+from nvtrader_pipelines.policies.rollout_tables import TRAJECTORY
 from nvtrader_pipelines.portfolio.pipeline import WeightPipeline
 from nvtrader_pipelines.runs.launch import evaluate_run
 from nvtrader_pipelines.runs.lifecycle import Launch
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 from nvtrader_pipelines.storage.ledger import Ledger, RunRow
 from nvtrader_pipelines.storage.medallion import read_panel
-from nvtrader_pipelines.storage.policy_library import PolicyLibrary
+from nvtrader_pipelines.storage.store import Store
 from tests.runs.small_runs import EXPERIMENT as LOOSE
 from tests.runs.small_runs import land
 
@@ -32,31 +31,31 @@ KEY = EXPERIMENT.partition_key
 AT = dt.datetime(2024, 1, 3, tzinfo=dt.UTC)
 
 
-def market_home(root: Path) -> Warehouse:
+def market_home(root: Path) -> Store:
     """A home with a market and nothing else."""
     home = Home(root)
     home.landing.mkdir(parents=True)
-    land(Warehouse(home))
-    return Warehouse(home)
+    land(Store(home))
+    return Store(home)
 
 
-def planned(lake: Warehouse, spec: ExperimentSpec = EXPERIMENT, **market) -> RunPlan:
+def planned(store: Store, spec: ExperimentSpec = EXPERIMENT, **market) -> RunPlan:
     """The run of an experiment on the home's market, or on one that differs from it."""
-    panel = read_panel(lake, spec.market.source, spec.market.symbols)
+    panel = read_panel(store.tables, spec.market.source, spec.market.symbols)
     return RunPlan.of(spec, dataclasses.replace(panel, **market))
 
 
-def begun(lake: Warehouse, plan: RunPlan) -> Ledger:
+def begun(store: Store, plan: RunPlan) -> Ledger:
     """The ledger, in which the run is under way."""
-    ledger = Ledger.open(lake.home)
+    ledger = store.ledger
     ledger.register(plan.spec)
     ledger.begin(RunRow.of(plan, "task", AT))
     return ledger
 
 
-def sealed(lake: Warehouse, plan: RunPlan, lookback: int | None = None) -> SealedRun:
+def sealed(store: Store, plan: RunPlan, lookback: int | None = None) -> SealedRun:
     """The run with a network per fold and seed, made for observations of another window if one is given."""
-    ledger, library = begun(lake, plan), PolicyLibrary(lake.home)
+    ledger, library = begun(store, plan), store.policies
     fit = fitted(plan, lookback or plan.spec.environment.lookback)
     for key in plan.keys:
         archive = write_archive(plan.card(plan.task(key), fit), fit.tensors)
@@ -82,9 +81,9 @@ def fitted(plan: RunPlan, lookback: int) -> Fit:
     return Fit(dict(network.state_dict()), scaler, [])
 
 
-def judged(lake: Warehouse, plan: RunPlan) -> SealedRun:
+def judged(store: Store, plan: RunPlan) -> SealedRun:
     """The run with its networks walked through the tests, and the verdict on them."""
-    run = sealed(lake, plan)
-    for _ in evaluate_run(lake, Ledger.open(lake.home), run.run_id, Launch("test")):
+    run = sealed(store, plan)
+    for _ in evaluate_run(store, run.run_id, Launch("test")):
         pass
     return run

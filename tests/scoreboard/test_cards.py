@@ -12,20 +12,17 @@ from nvtrader_pipelines.experiments.spec import MarketChoice
 from nvtrader_pipelines.experiments.store import TrainedPolicy
 from nvtrader_pipelines.policies.archive import write_archive
 from nvtrader_pipelines.policies.baselines import BuyAndHold, EqualWeight, Momentum
-from nvtrader_pipelines.policies.trajectory import TRAJECTORY
+from nvtrader_pipelines.policies.rollout_tables import TRAJECTORY
 from nvtrader_pipelines.runs.launch import walk_forward_run
 from nvtrader_pipelines.runs.lifecycle import Launch
 from nvtrader_pipelines.runs.planning import read_plan
 from nvtrader_pipelines.runs.store import StoredRun
 from nvtrader_pipelines.scoreboard.cards import attempts_on, history_of, judge_all, rank, scoreboard_of
-from nvtrader_pipelines.scoreboard.ranking import SCOREBOARD as BOARD
-from nvtrader_pipelines.scoreboard.ranking import SCORECARD
 from nvtrader_pipelines.scoreboard.roster import baselines_of
 from nvtrader_pipelines.scoreboard.scorecard import Scorecard
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.medallion import read_panel
-from nvtrader_pipelines.storage.tables import SCOREBOARD, SCORECARDS
+from nvtrader_pipelines.storage.tables import SCORECARDS
 from tests.policies.small import SPEC
 from tests.runs.small_runs import EXPERIMENT, small_home
 
@@ -44,32 +41,32 @@ def files(home, **contents):
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
 
 
-def judged(lake, day):
+def judged(store, day):
     """Everybody, judged on another day; the number of new cards, and the board."""
-    found = judge_all(lake, Ledger.open(lake.home), START + dt.timedelta(days=day), lambda _: None)
-    return found, rank(lake)
+    found = judge_all(store, START + dt.timedelta(days=day), lambda _: None)
+    return found, rank(store)
 
 
 @pytest.fixture(scope="module")
-def lake(tmp_path_factory):
+def store(tmp_path_factory):
     """A home with the run of an experiment that needs no training."""
     place = small_home(tmp_path_factory.mktemp("judged") / "home")
-    key = Ledger.open(place.home).register(RULES)
+    key = place.ledger.register(RULES)
     plan = read_plan(place, key)
     store, nothing = StoredRun(place, plan, lambda: START), pl.DataFrame(schema=TRAJECTORY)
     for fold, seed in plan.keys:  # here and now, for processes take seconds to start
         task = plan.task((fold, seed))
         fit = RULES.agent.train(plan.panel, RULES.environment, task.window, seed)
         store.keep_policy(TrainedPolicy(fold, seed, write_archive(plan.card(task, fit), {}), nothing))
-    for _ in walk_forward_run(place, Ledger.open(place.home), key, Launch("task")):
+    for _ in walk_forward_run(place, key, Launch("task")):
         pass
     return place
 
 
 @pytest.fixture(scope="module")
-def trained_zip(lake, tmp_path_factory):
+def trained_zip(store, tmp_path_factory):
     """What Stable-Baselines3 saves of a model trained on the first 60 sessions, and the last of these."""
-    panel = read_panel(lake, "landing")
+    panel = read_panel(store.tables, "landing")
     env = PortfolioEnv(panel, SPEC, first=0, last=60)
     path = tmp_path_factory.mktemp("zip") / "model.zip"
     PPO("MlpPolicy", env, n_steps=32, batch_size=32, n_epochs=1, device="cpu", seed=0).learn(32).save(path)
@@ -77,15 +74,15 @@ def trained_zip(lake, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def season(lake, trained_zip):
+def season(store, trained_zip):
     """Three judgements: without files, with some, and with changed weights."""
     content, first, last, panel = trained_zip
     days = panel.sessions[[0, 80, 120]]
     rows = pl.DataFrame({"date": days, panel.symbols[0]: [0.5, 0.2, 0.9], "cash": [0.5, 0.8, 0.1]})
     spec = f"environment: {json.dumps(SPEC.model_dump(mode='json', exclude={'costs'}))}"
-    alone = judged(lake, 0)
+    alone = judged(store, 0)
     files(
-        lake.home,
+        store.home,
         mine__yaml=f"kind: weights\n{MARKET}",
         mine__csv=rows.write_csv(),
         foreign__yaml=f"kind: sb3\n{MARKET}\n{spec}\ntrain_first: {first}\ntrain_last: {last}",
@@ -117,9 +114,9 @@ def season(lake, trained_zip):
         __lock__yaml="kind: weights",
         prefix__yaml="kind: run\nrun: ''",
     )
-    joined = judged(lake, 1)
-    files(lake.home, mine__csv=rows.with_columns(pl.lit(0.0).alias(panel.symbols[0]), cash=1.0).write_csv())
-    changed = judged(lake, 2)
+    joined = judged(store, 1)
+    files(store.home, mine__csv=rows.with_columns(pl.lit(0.0).alias(panel.symbols[0]), cash=1.0).write_csv())
+    changed = judged(store, 2)
     return {"alone": alone, "joined": joined, "changed": changed}
 
 
@@ -132,12 +129,12 @@ def test_without_files_the_runs_and_their_baselines_are_judged(season):
     assert found.n_new == 3
 
 
-def test_what_says_the_same_as_before_adds_nothing(lake, season):
+def test_what_says_the_same_as_before_adds_nothing(store, season):
     before, after = season["joined"][0], season["changed"][0]
     assert before.n_new == len(before.cards) - 2  # the baselines were judged before, and the run with fewer trials
     assert after.n_new == 3  # what was changed is another trial, by which the run and the network are discounted, too
-    assert len(lake.read(SCORECARDS)) == 3 + before.n_new + after.n_new
-    assert len(history_of(lake, "equal_weight")) == 1
+    assert len(store.tables.read(SCORECARDS)) == 3 + before.n_new + after.n_new
+    assert len(history_of(store, "equal_weight")) == 1
 
 
 def test_files_are_judged_beside_the_runs(season):
@@ -175,56 +172,49 @@ def test_who_cannot_be_judged_is_listed_without_a_rank_and_with_the_reason(seaso
     assert sentence in row["note"]
 
 
-def test_the_board_knows_what_was_before(lake, season):
+def test_the_board_knows_what_was_before(store, season):
     before = season["joined"][1].filter(entrant="mine").row(0, named=True)
     mine = season["changed"][1].filter(entrant="mine").row(0, named=True)
     assert mine["sharpe"] == 0.0
     assert (mine["previous_sharpe"], mine["previous_rank"]) == (before["sharpe"], before["rank"])
-    assert len(history_of(lake, "mine")) == 2
+    assert len(history_of(store, "mine")) == 2
 
 
-def test_cards_lie_as_documents_and_pages_in_a_folder_of_each_entrant(lake, season):
-    names = {path.name for path in lake.home.scorecards.iterdir() if path.is_dir()}
+def test_cards_lie_as_documents_and_pages_in_a_folder_of_each_entrant(store, season):
+    names = {path.name for path in store.home.scorecards.iterdir() if path.is_dir()}
     cards = [card for card in season["changed"][0].cards if card.entrant in names]
     assert names == {card.entrant for card in season["changed"][0].cards if "." not in card.entrant}
-    assert not (lake.home.scorecards.parent / "scorecard.json").exists()
+    assert not (store.home.scorecards.parent / "scorecard.json").exists()
     for card in cards:
-        folder = lake.home.scorecards / card.entrant
+        folder = store.home.scorecards / card.entrant
         assert Scorecard.model_validate_json((folder / "scorecard.json").read_bytes()) == card
         assert (folder / "scorecard.md").read_text().startswith(f"# Scorecard: {card.entrant}\n")
 
 
-def test_the_tables_have_the_columns_of_the_frames():
-    assert {column.name for column in SCORECARDS.fields} == SCORECARD.keys()
-    assert {column.name for column in SCOREBOARD.fields} == BOARD.keys()
+def test_the_board_is_read_as_it_was_written(store, season):
+    assert scoreboard_of(store).equals(season["changed"][1])
 
 
-def test_the_board_is_read_as_it_was_written(lake, season):
-    assert scoreboard_of(lake).select(list(BOARD)).equals(season["changed"][1])
-
-
-def test_a_history_of_nobody_names_who_there_is(lake, season):
+def test_a_history_of_nobody_names_who_there_is(store, season):
     with pytest.raises(StorageError, match=r"no entrant is called 'min'; there are .*; did you mean 'mine'"):
-        history_of(lake, "min")
+        history_of(store, "min")
 
 
 def test_before_anybody_was_judged_the_sentence_says_what_to_run(tmp_path):
     place = small_home(tmp_path / "home")
-    for ask in (scoreboard_of, rank, lambda lake: history_of(lake, "x")):
-        with pytest.raises(
-            StorageError, match=r"nobody was judged yet.*nvtrader materialize.*nvtrader scoreboard update"
-        ):
+    for ask in (scoreboard_of, rank, lambda store: history_of(store, "x")):
+        with pytest.raises(StorageError, match=r"nvtrader materialize.*nvtrader scoreboard update"):
             ask(place)
 
 
-def test_a_card_says_which_bytes_it_judged(lake, season):
+def test_a_card_says_which_bytes_it_judged(store, season):
     cards = {card.entrant: card for card in season["changed"][0].cards}
     for name in ("mine.csv", "foreign.zip"):
-        digest = hashlib.sha256((lake.home.entrants / name).read_bytes()).hexdigest()
+        digest = hashlib.sha256((store.home.entrants / name).read_bytes()).hexdigest()
         assert cards[name.partition(".")[0]].configuration["sha256"] == digest
 
 
-def test_every_file_ever_judged_is_a_trial(lake, season):
+def test_every_file_ever_judged_is_a_trial(store, season):
     n_trials = {
         when: {card.entrant: card.inference.n_trials for card in found.cards if card.inference and not card.refusal}
         for when, (found, _) in season.items()
@@ -232,8 +222,8 @@ def test_every_file_ever_judged_is_a_trial(lake, season):
     assert n_trials["alone"]["rules"] == 1
     assert {n_trials["joined"][name] for name in ("rules", "mine", "foreign")} == {3}
     assert {n_trials["changed"][name] for name in ("rules", "mine", "foreign")} == {4}
-    assert len(attempts_on(lake, "landing")) == 3
-    assert attempts_on(lake, "sample") == {}
+    assert len(attempts_on(store, "landing")) == 3
+    assert attempts_on(store, "sample") == {}
 
 
 def test_what_joins_later_renames_no_baseline():

@@ -4,7 +4,8 @@ import polars as pl
 import pytest
 
 from nvtrader_pipelines.evaluation.invariants import unlike_rivals
-from nvtrader_pipelines.scoreboard.ranking import SCOREBOARD, SCORECARD, scoreboard
+from nvtrader_pipelines.scoreboard.ranking import scoreboard
+from nvtrader_pipelines.storage.tables import SCOREBOARD, SCORECARDS
 
 FIRST = dt.datetime(2024, 1, 2, tzinfo=dt.UTC)
 
@@ -24,7 +25,7 @@ def cards(scores, contest="c", day=0, **more):
         }
         for name, sharpe in scores.items()
     ]
-    return pl.DataFrame(rows, schema=SCORECARD)
+    return pl.DataFrame(rows, schema=SCORECARDS.schema)
 
 
 def standing(*rows):
@@ -41,7 +42,7 @@ def test_a_score_of_zero_stands_between_gains_and_losses():
     board = scoreboard(now, standing(now))
     assert board["entrant"].to_list() == ["gain", "cash", "loss"]
     assert ranks(board) == {"gain": 1, "cash": 2, "loss": 3}
-    assert dict(board.schema) == SCOREBOARD
+    assert board.schema == SCOREBOARD.schema
 
 
 def test_who_has_no_score_comes_last_without_a_rank_and_with_the_reason():
@@ -103,6 +104,6 @@ def test_a_result_that_comes_back_is_taken_where_it_was_last_found():
     assert board.select("sharpe", "previous_sharpe", "judged_at").row(0) == (0.5, 0.2, FIRST + dt.timedelta(days=2))
 
 
-@pytest.mark.parametrize("empty", [pl.DataFrame(schema=SCORECARD)])
+@pytest.mark.parametrize("empty", [pl.DataFrame(schema=SCORECARDS.schema)])
 def test_without_anybody_the_board_is_empty(empty):
     assert scoreboard(empty, {}).is_empty()

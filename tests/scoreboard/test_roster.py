@@ -7,9 +7,8 @@ from nvtrader_pipelines.scoreboard.entrants import BaselineEntrant, RunEntrant, 
 from nvtrader_pipelines.scoreboard.roster import read_entrant, read_roster
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 from nvtrader_pipelines.storage.ledger import Ledger
-from nvtrader_pipelines.storage.panels import Panels
+from nvtrader_pipelines.storage.store import Store
 from tests.runs.small_runs import EXPERIMENT, KEY
 from tests.storage.frames import AT
 
@@ -51,8 +50,8 @@ def test_a_file_that_is_no_entrant_is_refused_with_what_is_wrong_and_what_was_me
 
 
 def test_an_experiment_whose_version_this_code_cannot_read_keeps_nobody_else_from_being_judged(tmp_path, monkeypatch):
-    lake = Warehouse(Home(tmp_path))
-    ledger = Ledger.open(lake.home)
+    store = Store(Home(tmp_path))
+    ledger = store.ledger
     ledger.register(EXPERIMENT)
     read = Ledger.read
 
@@ -65,6 +64,6 @@ def test_an_experiment_whose_version_this_code_cannot_read_keeps_nobody_else_fro
     names = {"experiment": ["retired", "small"], "partition_key": ["retired@00000000", KEY], "run_id": ["a", "b"]}
     runs = pl.DataFrame({**names, "finished_at": [AT, AT]})
     monkeypatch.setattr(roster_module, "walk_forward_runs", lambda _, columns: runs.select(columns))
-    roster = read_roster(Panels(lake), ledger, 1.0)
+    roster = read_roster(store, 1.0)
     assert "retired@00000000" in roster.problems["retired"]
     assert [candidate.name for candidate in roster.candidates] == ["equal_weight", "buy_and_hold"]

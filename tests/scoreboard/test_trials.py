@@ -7,7 +7,7 @@ from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.runs.tables import complete
 from nvtrader_pipelines.scoreboard import trials
 from nvtrader_pipelines.scoreboard.trials import trial_curves, trial_runs
-from nvtrader_pipelines.storage.ledger import Ledger
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES
 from tests.runs.test_tables import FORESEEING, run_named
 from tests.storage.frames import AT, keyed
@@ -26,16 +26,16 @@ ENDED = {
 
 
 @pytest.fixture
-def runs(home, lake):
+def runs(home, store):
     """A ledger with a few runs of every kind, begun and ended one after the other."""
-    ledger = Ledger.open(home)
+    ledger = Store(home).ledger
     for run_id, changes in ENDED.items():
         more = {"kind": "walk_forward", "spec": ExperimentSpec(name="a"), **changes}
         status, spec = more.pop("status", "done"), more.pop("spec")
         ledger.begin(run_row(ledger, spec, run_id=run_id, **more))
         if status:
             ledger.finish(run_id, status)
-    return trial_runs(lake, ledger)
+    return trial_runs(store)
 
 
 def curve(run_id, kind):
@@ -51,25 +51,25 @@ def test_trials_are_the_completed_walk_forward_runs_of_every_version_in_the_orde
     assert runs["finished_at"].is_sorted()
 
 
-def test_a_run_that_trained_on_what_came_after_its_tests_is_known_as_such(lake, home, runs):
-    complete(lake, run_named("a"), AT)
-    complete(lake, run_named("b", folds=FORESEEING), AT)
-    found = trial_runs(lake, Ledger.open(home))
+def test_a_run_that_trained_on_what_came_after_its_tests_is_known_as_such(store, home, runs):
+    complete(store, run_named("a"), AT)
+    complete(store, run_named("b", folds=FORESEEING), AT)
+    found = trial_runs(store)
     assert found.select("run_id", "validation_only").rows() == [("a", False), ("b", True), ("c", False)]
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 20])
-def test_returns_of_ensembles_and_baselines_are_read_and_nothing_else(lake, runs, at_once, monkeypatch):
+def test_returns_of_ensembles_and_baselines_are_read_and_nothing_else(store, runs, at_once, monkeypatch):
     monkeypatch.setattr(trials, "RUNS_AT_ONCE", at_once)
     rows = [curve(run_id, kind) for run_id in ("a", "b", "replayed") for kind in KINDS]
-    lake.replace(EQUITY_CURVES, pl.concat(rows), {})
-    found = trial_curves(lake, runs)
+    store.tables.replace(EQUITY_CURVES, pl.concat(rows), {})
+    found = trial_curves(store, runs)
     assert found.columns == ["run_id", "policy", "kind", "session", "net_return"]
     counts = {(run_id, kind): n for run_id, kind, n in found.group_by("run_id", "kind").len().rows()}
     assert counts == {(run_id, kind): 2 for run_id in ("a", "b") for kind in ("ensemble", "baseline")}
 
 
-def test_a_home_without_runs_has_no_trials(lake, home):
-    runs = trial_runs(lake, Ledger.open(home))
+def test_a_home_without_runs_has_no_trials(store, home):
+    runs = trial_runs(store)
     assert runs.is_empty()
-    assert trial_curves(lake, runs).is_empty()
+    assert trial_curves(store, runs).is_empty()

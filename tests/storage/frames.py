@@ -7,20 +7,16 @@ import sys
 
 import polars as pl
 
-from nvtrader_pipelines.storage.table import Table, polars_type
+from nvtrader_pipelines.storage.table import Table
 
 AT = dt.datetime(2024, 1, 2, 22, tzinfo=dt.UTC)
 SPEC_HASH = "5" * 64
 
 
-def schema_of(table: Table) -> pl.Schema:
-    return pl.Schema({column.name: polars_type(column.kind) for column in table.fields})
-
-
 def in_shape(table: Table, rows: pl.DataFrame) -> pl.DataFrame:
     """The rows with the table's columns and types; columns that are not given are null."""
-    return rows.with_columns(pl.lit(None).alias(name) for name in schema_of(table) if name not in rows.columns).select(
-        pl.col(name).cast(kind) for name, kind in schema_of(table).items()
+    return rows.with_columns(pl.lit(None).alias(name) for name in table.schema if name not in rows.columns).select(
+        pl.col(name).cast(kind) for name, kind in table.schema.items()
     )
 
 
@@ -36,7 +32,7 @@ def keyed(table: Table, run_id, n_rows=3, **columns) -> pl.DataFrame:
     rows = pl.DataFrame({"step": range(n_rows)}).with_columns(
         spec_hash=pl.lit(SPEC_HASH), run_id=pl.lit(run_id), **{name: pl.lit(value) for name, value in columns.items()}
     )
-    return in_shape(table, rows.drop("step") if "step" not in schema_of(table) else rows)
+    return in_shape(table, rows.drop("step") if "step" not in table.schema else rows)
 
 
 def of_run(run_id):

@@ -106,7 +106,7 @@ def test_a_table_that_is_not_as_it_must_be_is_refused_by_file_and_line(home, des
         ("max_positon: 0.2\n", "max_position"),
         ("max_position: 0.2\nmax_position: 0.3\n", "the key 'max_position' is there twice"),
         ("max_position: [\n", "limits.yaml is no YAML"),
-        ("restricted: [aapl]\n", "must be a symbol of the market in capitals, as BRK.B, but is 'aapl'"),
+        ("restricted: [aapl]\n", "must be a symbol in capitals, such as BRK.B, but is 'aapl'"),
         ("min_net: 0.5\n", r"limits.yaml: min_net must be 0 but is 0\.5: no stage of a pipeline raises an exposure"),
         ("min_net: 0.9\nmax_net: 0.5\n", "min_net must be at most max_net"),
     ],

@@ -9,6 +9,7 @@ from nvtrader_pipelines.market.panel import panel_digest
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 from nvtrader_pipelines.storage.medallion import ingest_market, pin_panels, pinned_snapshots, read_panel
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import BARS, CLEAN_BARS, DELIVERIES, FEATURES, RETURNS
 from tests.markets import INGESTED_AT, csv_file, market_tables, synthetic_bars
 
@@ -27,84 +28,84 @@ def land(home):
     return write
 
 
-def bars_of(lake):
-    return lake.read(BARS).sort(KEY)
+def bars_of(tables):
+    return tables.read(BARS).sort(KEY)
 
 
-def test_every_delivered_row_is_in_bronze(lake, land):
+def test_every_delivered_row_is_in_bronze(tables, land):
     bars = synthetic_bars()
     land("a.csv", bars)
-    report = ingest_market(lake, YEARS, INGESTED_AT)
+    report = ingest_market(tables, YEARS, INGESTED_AT)
     assert (report.n_rows, report.files_seen, report.files_read, report.refused) == (len(bars), 1, 1, {})
-    assert len(lake.read(BARS)) == len(bars)
+    assert len(tables.read(BARS)) == len(bars)
 
 
-def test_what_is_unchanged_is_not_read_again_and_nothing_is_committed(lake, land):
+def test_what_is_unchanged_is_not_read_again_and_nothing_is_committed(tables, land):
     land("a.csv", synthetic_bars())
-    ingest_market(lake, YEARS, INGESTED_AT)
-    snapshots = lake.snapshot_id(BARS), lake.snapshot_id(DELIVERIES)
-    report = ingest_market(lake, YEARS, LATER)
+    ingest_market(tables, YEARS, INGESTED_AT)
+    snapshots = tables.snapshot_id(BARS), tables.snapshot_id(DELIVERIES)
+    report = ingest_market(tables, YEARS, LATER)
     assert (report.files_read, report.n_rows) == (0, 960)
-    assert (lake.snapshot_id(BARS), lake.snapshot_id(DELIVERIES)) == snapshots
+    assert (tables.snapshot_id(BARS), tables.snapshot_id(DELIVERIES)) == snapshots
 
 
-def test_year_by_year_gives_the_same_as_all_years_at_once(lake, land):
+def test_year_by_year_gives_the_same_as_all_years_at_once(tables, land):
     land("a.csv", synthetic_bars())
     for year in YEARS:
-        assert ingest_market(lake, [year], INGESTED_AT).files_read == 1
-    apart = bars_of(lake)
-    assert ingest_market(lake, YEARS, LATER).files_read == 0
-    lake.replace(DELIVERIES, lake.read(DELIVERIES).head(0), {})
-    ingest_market(lake, YEARS, INGESTED_AT)
-    assert_frame_equal(bars_of(lake), apart)
+        assert ingest_market(tables, [year], INGESTED_AT).files_read == 1
+    apart = bars_of(tables)
+    assert ingest_market(tables, YEARS, LATER).files_read == 0
+    tables.replace(DELIVERIES, tables.read(DELIVERIES).head(0), {})
+    ingest_market(tables, YEARS, INGESTED_AT)
+    assert_frame_equal(bars_of(tables), apart)
 
 
-def test_a_corrected_file_replaces_its_rows_in_one_commit_and_no_others(lake, land):
+def test_a_corrected_file_replaces_its_rows_in_one_commit_and_no_others(tables, land):
     first, second = synthetic_bars(seed=1), synthetic_bars(seed=2)
     land("a.csv", first)
     land("b.csv", second)
-    ingest_market(lake, YEARS, INGESTED_AT)
-    before = bars_of(lake).filter(pl.col("file") == "b.csv")
-    old = lake.load(BARS)
+    ingest_market(tables, YEARS, INGESTED_AT)
+    before = bars_of(tables).filter(pl.col("file") == "b.csv")
+    old = tables.load(BARS)
     land("a.csv", first.head(10))
-    assert ingest_market(lake, YEARS, LATER).files_read == 1
-    assert lake.load(BARS).metadata.metadata_log[-1].metadata_file == old.metadata_location
-    after = bars_of(lake)
+    assert ingest_market(tables, YEARS, LATER).files_read == 1
+    assert tables.load(BARS).metadata.metadata_log[-1].metadata_file == old.metadata_location
+    after = bars_of(tables)
     assert after.filter(pl.col("file") == "a.csv")["ingested_at"].to_list() == [LATER] * 10
     assert_frame_equal(after.filter(pl.col("file") == "b.csv"), before)
 
 
-def test_a_correction_taken_back_is_taken_back_in_bronze(lake, land):
+def test_a_correction_taken_back_is_taken_back_in_bronze(tables, land):
     first, second = synthetic_bars(seed=1), synthetic_bars(seed=2)
     for bars in (first, second, first):
         land("a.csv", bars)
-        ingest_market(lake, YEARS, INGESTED_AT)
-        assert lake.read(BARS)["close"].sort().to_list() == bars["close"].cast(pl.String).sort().to_list()
+        ingest_market(tables, YEARS, INGESTED_AT)
+        assert tables.read(BARS)["close"].sort().to_list() == bars["close"].cast(pl.String).sort().to_list()
 
 
-def test_a_file_that_is_taken_away_keeps_its_rows(lake, land, home):
+def test_a_file_that_is_taken_away_keeps_its_rows(tables, land, home):
     land("a.csv", synthetic_bars())
-    ingest_market(lake, YEARS, INGESTED_AT)
+    ingest_market(tables, YEARS, INGESTED_AT)
     (home.landing / "a.csv").unlink()
     land("b.csv", synthetic_bars(seed=1))
-    assert ingest_market(lake, YEARS, LATER).n_rows == 2 * 960
+    assert ingest_market(tables, YEARS, LATER).n_rows == 2 * 960
     assert len(list(home.deliveries.iterdir())) == 2
 
 
-def test_a_file_that_cannot_be_read_is_reported_until_it_is_delivered_again(lake, land):
+def test_a_file_that_cannot_be_read_is_reported_until_it_is_delivered_again(tables, land):
     land("a.csv", synthetic_bars())
     land("b.parquet", b"PAR1 cut short")
-    report = ingest_market(lake, YEARS, INGESTED_AT)
+    report = ingest_market(tables, YEARS, INGESTED_AT)
     assert list(report.refused) == ["b.parquet"]
     assert report.n_rows == 960
     land("b.parquet", b"")
     land("b.parquet", _parquet(synthetic_bars(seed=1)))
-    report = ingest_market(lake, YEARS, LATER)
+    report = ingest_market(tables, YEARS, LATER)
     assert (report.refused, report.n_rows) == ({}, 2 * 960)
-    assert lake.read(DELIVERIES)["rule"].null_count() == 2
+    assert tables.read(DELIVERIES)["rule"].null_count() == 2
 
 
-def test_a_crash_between_the_two_tables_repeats_the_work_without_doubling_rows(lake, land, monkeypatch):
+def test_a_crash_between_the_two_tables_repeats_the_work_without_doubling_rows(tables, land, monkeypatch):
     land("a.csv", synthetic_bars())
     replace = Warehouse.replace
 
@@ -115,54 +116,54 @@ def test_a_crash_between_the_two_tables_repeats_the_work_without_doubling_rows(l
 
     monkeypatch.setattr(Warehouse, "replace", crash)
     with pytest.raises(KeyboardInterrupt):
-        ingest_market(lake, YEARS, INGESTED_AT)
+        ingest_market(tables, YEARS, INGESTED_AT)
     monkeypatch.undo()
-    assert ingest_market(lake, YEARS, INGESTED_AT).files_read == 1
-    assert len(lake.read(BARS)) == 960
+    assert ingest_market(tables, YEARS, INGESTED_AT).files_read == 1
+    assert len(tables.read(BARS)) == 960
 
 
-def test_two_ingests_at_once_lose_no_row(lake, land, home):
+def test_two_ingests_at_once_lose_no_row(tables, land, home):
     land("a.csv", synthetic_bars())
-    workers = [threading.Thread(target=ingest_market, args=(Warehouse(home), [y], INGESTED_AT)) for y in YEARS * 2]
+    workers = [threading.Thread(target=ingest_market, args=(Store(home).tables, [y], INGESTED_AT)) for y in YEARS * 2]
     for worker in workers:
         worker.start()
     for worker in workers:
         worker.join()
-    assert len(lake.read(BARS)) == 960
-    assert ingest_market(lake, YEARS, LATER).files_read == 0
+    assert len(tables.read(BARS)) == 960
+    assert ingest_market(tables, YEARS, LATER).files_read == 0
 
 
-def test_a_panel_is_read_at_the_snapshots_it_was_pinned_at(lake):
-    _derive(lake, seed=0)
-    assert pin_panels(lake, INGESTED_AT).summary == "1 panels pinned"
-    before = read_panel(lake, "landing")
-    pinned = pinned_snapshots(lake, "landing")
-    _derive(lake, seed=1)
-    assert panel_digest(read_panel(lake, "landing")) == panel_digest(before)
+def test_a_panel_is_read_at_the_snapshots_it_was_pinned_at(tables):
+    _derive(tables, seed=0)
+    assert pin_panels(tables, INGESTED_AT).summary == "1 panels pinned"
+    before = read_panel(tables, "landing")
+    pinned = pinned_snapshots(tables, "landing")
+    _derive(tables, seed=1)
+    assert panel_digest(read_panel(tables, "landing")) == panel_digest(before)
     assert before.snapshot_ids == pinned
-    pin_panels(lake, LATER)
-    assert panel_digest(read_panel(lake, "landing")) != panel_digest(before)
-    assert panel_digest(read_panel(lake, "landing", snapshot_ids=pinned)) == panel_digest(before)
+    pin_panels(tables, LATER)
+    assert panel_digest(read_panel(tables, "landing")) != panel_digest(before)
+    assert panel_digest(read_panel(tables, "landing", snapshot_ids=pinned)) == panel_digest(before)
 
 
-def test_a_panel_of_some_symbols_has_just_these(lake):
-    _derive(lake, seed=0)
-    pin_panels(lake, INGESTED_AT)
-    assert read_panel(lake, "landing", ["BBB", "AAA"]).symbols == ("AAA", "BBB")
+def test_a_panel_of_some_symbols_has_just_these(tables):
+    _derive(tables, seed=0)
+    pin_panels(tables, INGESTED_AT)
+    assert read_panel(tables, "landing", ["BBB", "AAA"]).symbols == ("AAA", "BBB")
 
 
-def test_a_source_without_a_panel_is_named_with_those_that_have_one(lake):
+def test_a_source_without_a_panel_is_named_with_those_that_have_one(tables):
     with pytest.raises(StorageError, match=r"no panel of source 'yahoo' \(there are: none\)"):
-        read_panel(lake, "yahoo")
-    _derive(lake, seed=0)
-    pin_panels(lake, INGESTED_AT)
+        read_panel(tables, "yahoo")
+    _derive(tables, seed=0)
+    pin_panels(tables, INGESTED_AT)
     with pytest.raises(StorageError, match=r"no panel of source 'yahoo' \(there are: landing\)"):
-        read_panel(lake, "yahoo")
+        read_panel(tables, "yahoo")
 
 
-def test_a_source_whose_bars_make_no_panel_is_left_out_with_the_reason(lake):
-    _derive(lake, seed=0, without=slice(300, 312))
-    pinned = pin_panels(lake, INGESTED_AT)
+def test_a_source_whose_bars_make_no_panel_is_left_out_with_the_reason(tables):
+    _derive(tables, seed=0, without=slice(300, 312))
+    pinned = pin_panels(tables, INGESTED_AT)
     assert pinned.n_panels == 0
     assert "AAA" in pinned.left_out["landing"]
 
@@ -175,7 +176,7 @@ def _parquet(bars):
     return buffer.getvalue()
 
 
-def _derive(lake, seed, without=slice(0)):
+def _derive(tables, seed, without=slice(0)):
     bars = synthetic_bars(n_sessions=420, seed=seed)
     gone = bars.filter(pl.col("symbol") == "AAA")["date"][without]
     bars = bars.filter(~((pl.col("symbol") == "AAA") & pl.col("date").is_in(gone.implode())))
@@ -186,4 +187,4 @@ def _derive(lake, seed, without=slice(0)):
         (RETURNS, made.returns),
         (FEATURES, made.features),
     ):
-        lake.replace(table, rows, {})
+        tables.replace(table, rows, {})

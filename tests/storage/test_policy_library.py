@@ -13,8 +13,8 @@ from nvtrader_pipelines.experiments.store import TrainedPolicy
 from nvtrader_pipelines.market.panel import panel_digest
 from nvtrader_pipelines.policies.agents import Fit
 from nvtrader_pipelines.policies.archive import write_archive
+from nvtrader_pipelines.policies.rollout_tables import TRAJECTORY
 from nvtrader_pipelines.policies.training import TrainingTask
-from nvtrader_pipelines.policies.trajectory import TRAJECTORY
 from nvtrader_pipelines.portfolio.pipeline import Thresholds
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.policy_library import PolicyLibrary

@@ -15,13 +15,13 @@ GONE = 100  # a session of the panel on which a name has no bar
 
 @pytest.fixture(scope="module")
 def market(tmp_path_factory):
-    lake = small_home(tmp_path_factory.mktemp("prices") / "home")
-    return lake, read_panel(lake, "landing")
+    tables = small_home(tmp_path_factory.mktemp("prices") / "home").tables
+    return tables, read_panel(tables, "landing")
 
 
 def test_prices_stand_where_the_panel_has_them_and_earn_its_returns(market):
-    lake, panel = market
-    prices = read_prices(lake, panel)
+    tables, panel = market
+    prices = read_prices(tables, panel)
     assert prices.closes.shape == panel.close_returns.shape
     np.testing.assert_array_equal(np.isfinite(prices.closes), panel.tradable)
     np.testing.assert_allclose(prices.closes[1:] / prices.closes[:-1] - 1.0, panel.close_returns[1:], atol=1e-14)
@@ -29,8 +29,8 @@ def test_prices_stand_where_the_panel_has_them_and_earn_its_returns(market):
 
 
 def test_prices_are_adjusted_and_volumes_are_at_the_same_adjustment(market):
-    lake, panel = market
-    prices, bars = read_prices(lake, panel), lake.read(CLEAN_BARS).sort("symbol", "session")
+    tables, panel = market
+    prices, bars = read_prices(tables, panel), tables.read(CLEAN_BARS).sort("symbol", "session")
     (bar,) = bars.filter(
         (pl.col("symbol") == panel.symbols[1]) & (pl.col("session") == panel.sessions[5].item())
     ).to_dicts()
@@ -40,18 +40,18 @@ def test_prices_are_adjusted_and_volumes_are_at_the_same_adjustment(market):
 
 
 def test_a_session_without_a_bar_has_no_price_and_the_last_close_is_carried(market):
-    lake, panel = market
-    bars, t = lake.read(CLEAN_BARS), GONE
+    tables, panel = market
+    bars, t = tables.read(CLEAN_BARS), GONE
     gone = (pl.col("symbol") == panel.symbols[0]) & (pl.col("session") == panel.sessions[t].item())
-    lake.replace(CLEAN_BARS, bars.filter(~gone), {})
-    prices, pinned = read_prices(lake, replace(panel, snapshot_ids={})), read_prices(lake, panel)
-    lake.replace(CLEAN_BARS, bars, {})
+    tables.replace(CLEAN_BARS, bars.filter(~gone), {})
+    prices, pinned = read_prices(tables, replace(panel, snapshot_ids={})), read_prices(tables, panel)
+    tables.replace(CLEAN_BARS, bars, {})
     assert np.isnan([prices.opens[t, 0], prices.closes[t, 0], prices.volumes[t, 0]]).all()
     assert prices.last_closes[t, 0] == prices.closes[t - 1, 0] == prices.last_closes[t - 1, 0]
     assert np.isfinite(pinned.closes[t, 0])  # at the snapshot that the panel was built of
 
 
 def test_names_without_any_bar_are_an_error(market):
-    lake, panel = market
+    tables, panel = market
     with pytest.raises(StorageError, match="no bar of ZZZ of source 'landing'"):
-        read_prices(lake, replace(panel, symbols=("ZZZ",)))
+        read_prices(tables, replace(panel, symbols=("ZZZ",)))

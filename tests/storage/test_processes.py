@@ -16,7 +16,7 @@ import os, sys
 from pathlib import Path
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES
-from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
+from nvtrader_pipelines.storage.store import Store
 from tests.storage.frames import keyed, of_run
 home = Home(Path(sys.argv[1]))
 """
@@ -29,9 +29,9 @@ for line in sys.stdin:
     ready, said = os.pipe()
     child = os.fork()
     if child == 0:
-        lake = Warehouse(home)
+        tables = Store(home).tables
         for version in range(1, 10_000):
-            lake.replace(EQUITY_CURVES, keyed(EQUITY_CURVES, "run", 2_000, equity=float(version)), of_run("run"))
+            tables.replace(EQUITY_CURVES, keyed(EQUITY_CURVES, "run", 2_000, equity=float(version)), of_run("run"))
             if version == 1:
                 os.write(said, b"x")
     os.close(said)
@@ -45,8 +45,8 @@ for line in sys.stdin:
 )
 # A child that writes a run as small files, in batches, and tidies up, for ever.
 TIDIER = KILLER.replace(
-    'lake.replace(EQUITY_CURVES, keyed(EQUITY_CURVES, "run", 2_000, equity=float(version)), of_run("run"))',
-    "rewrite(lake, float(version))",
+    'tables.replace(EQUITY_CURVES, keyed(EQUITY_CURVES, "run", 2_000, equity=float(version)), of_run("run"))',
+    "rewrite(tables, float(version))",
 ).replace(
     "import signal, time\n",
     """
@@ -55,71 +55,71 @@ import signal, time
 from nvtrader_pipelines.storage.ledger import Ledger  # once, before there are children
 from nvtrader_pipelines.storage.iceberg.upkeep import tidy
 
-def rewrite(lake, version):
+def rewrite(tables, version):
     rows = keyed(EQUITY_CURVES, "run", 2_000, equity=version)
-    lake.replace(EQUITY_CURVES, rows.iter_slices(300), of_run("run"))
+    tables.replace(EQUITY_CURVES, rows.iter_slices(300), of_run("run"))
     for fold in (1, 2):
         others = keyed(EQUITY_CURVES, "folds", 5, fold=fold, equity=version)
-        lake.replace(EQUITY_CURVES, others, {**of_run("folds"), "fold": [fold]})
-    tidy(lake, dt.datetime.now(dt.UTC) + dt.timedelta(days=30))
+        tables.replace(EQUITY_CURVES, others, {**of_run("folds"), "fold": [fold]})
+    tidy(tables, dt.datetime.now(dt.UTC) + dt.timedelta(days=30))
 """,
 )
 WRITER = (
     PRELUDE
     + """
 name, n_writes = sys.argv[2], int(sys.argv[3])
-lake = Warehouse(home)
+tables = Store(home).tables
 for version in range(n_writes):
     for run in (name, "contended"):
         rows = keyed(EQUITY_CURVES, run, 50, equity=float(version), policy=name)
-        lake.replace(EQUITY_CURVES, rows, of_run(run))
+        tables.replace(EQUITY_CURVES, rows, of_run(run))
 """
 )
 
 
 @pytest.mark.slow
-def test_killed_at_any_moment_a_write_leaves_the_old_rows_or_the_new_ones(lake, home):
-    lake.replace(EQUITY_CURVES, keyed(EQUITY_CURVES, "neighbour", equity=7.0), of_run("neighbour"))
+def test_killed_at_any_moment_a_write_leaves_the_old_rows_or_the_new_ones(tables, home):
+    tables.replace(EQUITY_CURVES, keyed(EQUITY_CURVES, "neighbour", equity=7.0), of_run("neighbour"))
     with start(KILLER, home.root, stdin=subprocess.PIPE) as killer:
         for milliseconds in (0, 3, 7, 13, 21, 34, 55, 89):
             killer.stdin.write(f"{milliseconds}\n")
             killer.stdin.flush()
             assert killer.stdout.readline() == "killed\n"
-            rows = lake.read(EQUITY_CURVES, of_run("run"))
+            rows = tables.read(EQUITY_CURVES, of_run("run"))
             assert (len(rows), rows["equity"].n_unique()) == (2_000, 1)
-            assert lake.read(EQUITY_CURVES, of_run("neighbour"))["equity"].to_list() == [7.0] * 3
+            assert tables.read(EQUITY_CURVES, of_run("neighbour"))["equity"].to_list() == [7.0] * 3
         killer.stdin.close()
     assert killer.returncode == 0
-    lake.replace(EQUITY_CURVES, keyed(EQUITY_CURVES, "run", 10, equity=0.5), of_run("run"))
-    assert lake.read(EQUITY_CURVES, of_run("run"))["equity"].to_list() == [0.5] * 10
+    tables.replace(EQUITY_CURVES, keyed(EQUITY_CURVES, "run", 10, equity=0.5), of_run("run"))
+    assert tables.read(EQUITY_CURVES, of_run("run"))["equity"].to_list() == [0.5] * 10
 
 
 @pytest.mark.slow
-def test_killed_at_any_moment_upkeep_loses_nothing_and_the_next_one_ends_it(lake, home):
-    lake.replace(EQUITY_CURVES, keyed(EQUITY_CURVES, "neighbour", equity=7.0), of_run("neighbour"))
+def test_killed_at_any_moment_upkeep_loses_nothing_and_the_next_one_ends_it(tables, home):
+    tables.replace(EQUITY_CURVES, keyed(EQUITY_CURVES, "neighbour", equity=7.0), of_run("neighbour"))
     with start(TIDIER, home.root, stdin=subprocess.PIPE) as killer:
         for milliseconds in (5, 40, 75, 110, 145, 180):
             killer.stdin.write(f"{milliseconds}\n")
             killer.stdin.flush()
             assert killer.stdout.readline() == "killed\n"
-            rows = lake.read(EQUITY_CURVES, of_run("run"))
+            rows = tables.read(EQUITY_CURVES, of_run("run"))
             assert (len(rows), rows["equity"].n_unique()) == (2_000, 1)
-            assert sorted(lake.read(EQUITY_CURVES, of_run("folds"))["fold"]) == [1] * 5 + [2] * 5
+            assert sorted(tables.read(EQUITY_CURVES, of_run("folds"))["fold"]) == [1] * 5 + [2] * 5
         killer.stdin.close()
     assert killer.returncode == 0
-    tidy(lake, dt.datetime.now(dt.UTC) + dt.timedelta(days=30))
-    assert len(list(home.iceberg.rglob("*.parquet"))) == lake.describe(EQUITY_CURVES).n_files == 3
-    assert lake.read(EQUITY_CURVES, of_run("neighbour"))["equity"].to_list() == [7.0] * 3
+    tidy(tables, dt.datetime.now(dt.UTC) + dt.timedelta(days=30))
+    assert len(list(home.iceberg.rglob("*.parquet"))) == tables.describe(EQUITY_CURVES).n_files == 3
+    assert tables.read(EQUITY_CURVES, of_run("neighbour"))["equity"].to_list() == [7.0] * 3
 
 
 @pytest.mark.slow
-def test_writers_at_once_lose_and_double_nothing_even_on_a_warehouse_none_of_them_made(lake, home):
+def test_writers_at_once_lose_and_double_nothing_even_on_a_warehouse_none_of_them_made(tables, home):
     names = ["one", "two", "three"]
     writers = [start(WRITER, home.root, name, 4) for name in names]
     for writer in writers:
         writer.communicate(timeout=240)
     assert [writer.returncode for writer in writers] == [0, 0, 0]
-    rows = lake.read(EQUITY_CURVES)
+    rows = tables.read(EQUITY_CURVES)
     for name in names:
         assert rows.filter(pl.col("run_id") == name)["equity"].to_list() == [3.0] * 50
     contended = rows.filter(pl.col("run_id") == "contended")

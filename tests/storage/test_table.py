@@ -1,26 +1,28 @@
 import polars as pl
-import pytest
 
-from nvtrader_pipelines.storage.table import Column, Table, columns_of, polars_type
+from nvtrader_pipelines.components.columns import UTC_TIME, Column, TableSchema
+from nvtrader_pipelines.storage.table import Table
 
-TABLE = Table("gold", "numbers", columns_of("year int the partition\nvalues list<double> some numbers"), ("year",))
-
-
-def test_columns_are_lines_of_name_type_and_meaning():
-    assert TABLE.fields == (Column("year", "int", "the partition"), Column("values", "list<double>", "some numbers"))
-    assert TABLE.columns == [("year", "int", "the partition"), ("values", "list<double>", "some numbers")]
-
-
-def test_the_schema_carries_types_and_meaning_and_every_id_once():
-    fields = TABLE.schema().fields
-    assert [(field.name, str(field.field_type), field.doc) for field in fields] == TABLE.columns
-    assert len(set(TABLE.schema().field_ids)) == 3
+TABLE = Table(
+    "gold",
+    "numbers",
+    TableSchema(
+        Column("year", pl.Int32, "the partition"),
+        Column("values", pl.List(pl.Float64), "some numbers"),
+        Column("at", UTC_TIME, "when"),
+    ),
+    ("year",),
+)
 
 
-def test_lists_become_lists():
-    assert polars_type("list<double>") == pl.List(pl.Float64)
+def test_iceberg_schema_of_a_table_has_types_and_meanings():
+    fields = [(each.name, str(each.field_type), each.doc) for each in TABLE.iceberg_schema().fields]
+    assert fields == [
+        ("year", "int", "the partition"),
+        ("values", "list<double>", "some numbers"),
+        ("at", "timestamptz", "when"),
+    ]
 
 
-def test_an_unknown_column_is_a_key_error():
-    with pytest.raises(KeyError, match="clsoe"):
-        TABLE.kind_of("clsoe")
+def test_iceberg_schema_of_a_table_has_every_id_once():
+    assert sorted(TABLE.iceberg_schema().field_ids) == [1, 2, 3, 1002]

@@ -1,4 +1,4 @@
-"""Observations: a family of builders of what a policy sees at a close."""
+"""Observations: the family of a policy's inputs at a close."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""The default observation: a window of log returns, the gold features, the held weights and the drawdown."""
+"""Default observation: a window of log returns, features, held weights and drawdown."""
 
 from typing import ClassVar, Literal
 
@@ -12,25 +12,25 @@ from nvtrader_pipelines.envs.observations.builder import (
     AccountView,
     ObservationLayout,
     ObservationScaler,
-    no_such_session,
+    beyond_panel_error,
 )
 from nvtrader_pipelines.market.panel import MarketPanel
 
-FLOATS_OF_A_LINE = 16  # of cache
+FLOATS_PER_CACHE_LINE = 16  # float32
 
 
 class LookbackObservation(Component):
-    """`lookback` sessions of each name's log returns, its features, held weights with cash, and drawdown.
+    """Window of each name's log returns, features, held weights with cash, and drawdown.
 
-    Returns and features are centred and scaled by statistics of the training period, one pair per feature.
+    Returns and features are centered and scaled by statistics of the training period, one pair per feature.
     """
 
-    has_window: ClassVar[bool] = True  # of past returns, for networks that read one
+    has_window: ClassVar[bool] = True  # whether there is a window of past returns
 
     kind: Literal["lookback"] = "lookback"
 
     def fit(self, panel: MarketPanel, first: int, last: int) -> ObservationScaler:
-        """Statistics over the sessions `first..last`, inclusive, and the eligible names.
+        """Fit statistics over the sessions `first..last`, inclusive, and the eligible names.
 
         Raises:
             ValueError: if no name is eligible in the window.
@@ -38,8 +38,8 @@ class LookbackObservation(Component):
         eligible = panel.eligible[first : last + 1]
         if not eligible.any():
             raise ValueError(
-                f"the observation is scaled by what eligible names did, but no name is eligible from "
-                f"{panel.sessions[first]} to {panel.sessions[last]}; choose a window with eligible names"
+                f"fitting the observation needs eligible names, but none is from {panel.sessions[first]} to "
+                f"{panel.sessions[last]}; choose another window"
             )
         columns = [np.log1p(panel.close_returns[first : last + 1])[eligible]]
         columns += [panel.features[first : last + 1, :, k][eligible] for k in range(panel.features.shape[2])]
@@ -49,12 +49,12 @@ class LookbackObservation(Component):
         )
 
     def start(self, panel: MarketPanel, scaler: ObservationScaler, lookback: int) -> "LookbackBuilder":
-        """The builder on one panel."""
+        """Return the builder for one panel."""
         return LookbackBuilder(panel, scaler, lookback)
 
 
 class LookbackBuilder:
-    """Observations of (lookback * N returns, N * F features, N+1 weights, 1 drawdown) columns."""
+    """Builder of (lookback * N returns, N * F features, N+1 weights, 1 drawdown) columns."""
 
     def __init__(self, panel: MarketPanel, scaler: ObservationScaler, lookback: int) -> None:
         means = np.asarray(scaler.means or (0.0,) * (panel.features.shape[2] + 1))
@@ -63,7 +63,7 @@ class LookbackBuilder:
         scaled = (panel.features - means[1:]) / deviations[1:]
         scaled *= panel.eligible[:, :, None]
         n_sessions, n_symbols = returns.shape
-        padded = np.zeros((lookback - 1 + n_sessions, n_symbols), dtype=np.float32)  # a window is one stretch of it
+        padded = np.zeros((lookback - 1 + n_sessions, n_symbols), dtype=np.float32)  # a window is a contiguous part
         padded[lookback - 1 :] = np.clip(returns * panel.tradable, -CLIP, CLIP)
         self._returns = padded.ravel()
         self._features = np.clip(scaled, -CLIP, CLIP).astype(np.float32).reshape(n_sessions, -1)
@@ -71,14 +71,14 @@ class LookbackBuilder:
         self.layout = ObservationLayout(self.length, n_symbols, lookback)
 
     def observe(self, t: NDArray[np.int64], view: AccountView) -> NDArray[np.float32]:
-        """Observations (n, length) at the closes of `t` (n,); sessions before the first count as no return.
+        """Build observations (n, length) at the closes of `t` (n,); earlier returns are 0.
 
         Raises:
-            IndexError: if the panel has no such session.
+            IndexError: if a session is not in the panel.
         """
         observations = np.empty((len(t), self.length), dtype=np.float32)
         if not _observe(t, view.weights, view.drawdown, self._returns, self._features, observations):
-            raise no_such_session(t, len(self._features))
+            raise beyond_panel_error(t, len(self._features))
         return observations
 
 
@@ -91,20 +91,22 @@ def _observe(
     features: NDArray[np.float32],
     observations: NDArray[np.float32],
 ) -> bool:
-    """Write the observations; False if a session is not one of the panel's."""
+    """Write the observations; False if a session is not in the panel."""
     n_weights, n_features = weights.shape[1], features.shape[1]
     n_returns = observations.shape[1] - n_features - n_weights - 1
     for i in range(len(t)):
         if t[i] < 0 or t[i] >= len(features):
             return False
-        found = returns[t[i] * (n_weights - 1) + n_returns - 1]  # of no meaning: all rows wait for memory together
-        for j in range(0, n_features, FLOATS_OF_A_LINE):
+        found = returns[
+            t[i] * (n_weights - 1) + n_returns - 1
+        ]  # prefetch: the reads of all rows wait for memory together
+        for j in range(0, n_features, FLOATS_PER_CACHE_LINE):
             found += features[t[i], j]
         observations[i, 0] = found
     for i in range(len(t)):
         first = t[i] * (n_weights - 1)
         past, known, held = returns[first : first + n_returns], features[t[i]], weights[i]
-        window = observations[i, :n_returns]  # slices, for the compiler proves of them that no index is negative
+        window = observations[i, :n_returns]  # slices, as the compiler can prove that their indices are not negative
         columns = observations[i, n_returns : n_returns + n_features]
         account = observations[i, n_returns + n_features :]
         for j in range(n_returns):

@@ -1,4 +1,4 @@
-"""An observation for a network shared by all names: the same few columns for each, and a common context."""
+"""Observation for a network shared by all names: columns per name, and a context."""
 
 from typing import ClassVar, Literal
 
@@ -11,36 +11,37 @@ from nvtrader_pipelines.envs.observations.builder import (
     AccountView,
     ObservationLayout,
     ObservationScaler,
-    no_such_session,
+    beyond_panel_error,
 )
+from nvtrader_pipelines.market.calendar import SESSIONS_PER_YEAR
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.portfolio.anchors import (
-    SESSIONS_PER_YEAR,
     Anchor,
     VolatilityTargetAnchor,
     market_returns,
-    trailing,
+    trailing_windows,
 )
 
 ASSET_COLUMNS = 14  # the last two are the anchor's and the held weight
 CONTEXT_COLUMNS = 7  # the last is the held cash
 CLIP = 4.0
-SMALL = 1e-8
+MIN_SCALE = 1e-8
 
 
 class PerAssetObservation(Component):
-    """14 columns per name (trends in units of its volatility, volatility, drawdown, ranks, weights), 7 of context.
+    """Observation of 14 columns per name and 7 of context, for a network shared by all names.
 
-    All scaling is fixed, so nothing is fitted. Needs momentum, return, volatility, drawdown and rank features.
+    Columns per name are trends in units of its volatility, volatility, drawdown, ranks and weights. All scaling is
+    fixed, so nothing is fitted. Needs momentum, return, volatility, drawdown and rank features.
     """
 
-    has_window: ClassVar[bool] = False  # of past returns, for networks that read one
+    has_window: ClassVar[bool] = False  # whether there is a window of past returns
 
     kind: Literal["per_asset"] = "per_asset"
     anchor: Anchor = VolatilityTargetAnchor()
 
     def fit(self, panel: MarketPanel, first: int, last: int) -> ObservationScaler:  # noqa: ARG002 - one signature
-        """Nothing is fitted."""
+        """Return empty statistics, since all scaling is fixed."""
         return ObservationScaler()
 
     def start(
@@ -49,33 +50,33 @@ class PerAssetObservation(Component):
         scaler: ObservationScaler,  # noqa: ARG002 - one signature for the family
         lookback: int,  # noqa: ARG002
     ) -> "PerAssetBuilder":
-        """The builder on one panel."""
+        """Return the builder for one panel."""
         return PerAssetBuilder(panel, self.anchor.weights(panel))
 
 
 class PerAssetBuilder:
-    """Observations of N * 14 columns, name by name, then 7 of context."""
+    """Builder of N * 14 columns, name by name, then 7 of context."""
 
     def __init__(self, panel: MarketPanel, anchor: NDArray[np.float64]) -> None:
         n_sessions, n_symbols = panel.eligible.shape
         self.length = n_symbols * ASSET_COLUMNS + CONTEXT_COLUMNS
         self.layout = ObservationLayout(self.length, n_symbols, lookback=0)
         self._anchor = anchor
-        self._market = np.zeros((n_sessions, self.length), dtype=np.float32)  # held weights are left to the account
+        self._market = np.zeros((n_sessions, self.length), dtype=np.float32)  # held weights are filled in at each step
         assets = self._market[:, :-CONTEXT_COLUMNS].reshape(n_sessions, n_symbols, ASSET_COLUMNS, copy=False)
-        assets[:, :, :-2] = _clipped(asset_columns(panel) * panel.eligible[:, :, None])
-        assets[:, :, -2] = _clipped(n_symbols * anchor[:, :-1] - 1.0)
-        self._market[:, -CONTEXT_COLUMNS:-1] = _clipped(context_columns(panel))
+        assets[:, :, :-2] = _clip(asset_columns(panel) * panel.eligible[:, :, None])
+        assets[:, :, -2] = _clip(n_symbols * anchor[:, :-1] - 1.0)
+        self._market[:, -CONTEXT_COLUMNS:-1] = _clip(context_columns(panel))
 
     def observe(self, t: NDArray[np.int64], view: AccountView) -> NDArray[np.float32]:
-        """Observations (n, length) at the closes of `t` (n,).
+        """Build observations (n, length) at the closes of `t` (n,).
 
         Raises:
-            IndexError: if the panel has no such session.
+            IndexError: if a session is not in the panel.
         """
         observations = np.empty((len(t), self.length), dtype=np.float32)
         if not _observe(t, view.weights, self._anchor, self._market, observations):
-            raise no_such_session(t, len(self._market))
+            raise beyond_panel_error(t, len(self._market))
         return observations
 
 
@@ -87,7 +88,7 @@ def _observe(
     market: NDArray[np.float32],
     observations: NDArray[np.float32],
 ) -> bool:
-    """Write the observations; False if a session is not one of the panel's."""
+    """Write the observations; False if a session is not in the panel."""
     n_symbols = weights.shape[1] - 1
     for i in range(len(t)):
         if t[i] < 0 or t[i] >= len(market):
@@ -101,13 +102,13 @@ def _observe(
     return True
 
 
-def _clipped(values: NDArray[np.float64]) -> NDArray[np.float32]:
+def _clip(values: NDArray[np.float64]) -> NDArray[np.float32]:
     return np.clip(values, -CLIP, CLIP).astype(np.float32)
 
 
 def asset_columns(panel: MarketPanel) -> NDArray[np.float64]:
-    """The 12 columns of each name that the market decides, (T, N, 12)."""
-    daily, monthly, yearly = (np.maximum(panel.feature(f"volatility_{window}"), SMALL) for window in (21, 63, 252))
+    """Market columns of each name, (T, N, 12)."""
+    daily, monthly, yearly = (np.maximum(panel.feature(f"volatility_{window}"), MIN_SCALE) for window in (21, 63, 252))
     counted = np.maximum(panel.eligible.sum(axis=1, keepdims=True), 1)
     log_volatility = np.log(monthly) * panel.eligible
     columns = [
@@ -125,20 +126,20 @@ def asset_columns(panel: MarketPanel) -> NDArray[np.float64]:
 
 
 def context_columns(panel: MarketPanel) -> NDArray[np.float64]:
-    """The 6 columns all names share, from the equally weighted market, (T, 6)."""
+    """Context columns of the equal-weight market, (T, 6)."""
     market = market_returns(panel)
-    months = trailing(market, 63)
-    short = np.maximum(trailing(market, 21).std(axis=1), SMALL)
-    long = np.maximum(trailing(market, SESSIONS_PER_YEAR).std(axis=1), SMALL)
+    months = trailing_windows(market, 63)
+    short = np.maximum(trailing_windows(market, 21).std(axis=1), MIN_SCALE)
+    long = np.maximum(trailing_windows(market, SESSIONS_PER_YEAR).std(axis=1), MIN_SCALE)
     level = np.cumsum(np.log1p(market))
     counted = np.maximum(panel.eligible.sum(axis=1), 1)
     own_variance = (panel.feature("volatility_63") ** 2 * panel.eligible).sum(axis=1) / counted
     columns = [
-        trailing(market, 21).sum(axis=1) / long / np.sqrt(21.0),
-        trailing(market, SESSIONS_PER_YEAR).sum(axis=1) / long / np.sqrt(SESSIONS_PER_YEAR),
+        trailing_windows(market, 21).sum(axis=1) / long / np.sqrt(21.0),
+        trailing_windows(market, SESSIONS_PER_YEAR).sum(axis=1) / long / np.sqrt(SESSIONS_PER_YEAR),
         np.log(short * np.sqrt(SESSIONS_PER_YEAR) / 0.18),
         np.log(short / long),
-        3.0 * (np.exp(level - trailing(level, SESSIONS_PER_YEAR).max(axis=1)) - 1.0),
-        months.var(axis=1) / np.maximum(own_variance, SMALL),  # near the mean correlation of names
+        3.0 * (np.exp(level - trailing_windows(level, SESSIONS_PER_YEAR).max(axis=1)) - 1.0),
+        months.var(axis=1) / np.maximum(own_variance, MIN_SCALE),  # approximately the mean correlation of names
     ]
     return np.stack(columns, axis=1)

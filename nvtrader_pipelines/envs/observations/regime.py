@@ -1,4 +1,4 @@
-"""An observation that knows the market's regime as far as it can be known: from the sessions behind it."""
+"""Observation with the market's regime, estimated from past sessions only."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -14,31 +14,30 @@ from nvtrader_pipelines.portfolio.anchors import market_returns
 
 
 class RegimeObservation(Component):
-    """The lookback observation, the market's trailing slope, and in which regime that lies, one column for each.
+    """Lookback observation with the market's trailing slope and a one-hot regime.
 
-    The regime is where the slope lies among quantiles of the training period, which the scaler keeps. The labels of
-    `gold.regimes` are known only afterwards and no part of it.
+    The regime is the slope's position among quantiles of the training period, which the scaler stores. The labels of
+    `gold.regimes` look ahead and are not used.
     """
 
-    has_window: ClassVar[bool] = True  # of past returns, for networks that read one
+    has_window: ClassVar[bool] = True  # whether there is a window of past returns
 
     kind: Literal["regime"] = "regime"
     window: Annotated[int, Field(ge=3, le=252)] = 21  # sessions of the trailing slope
     n_regimes: Annotated[int, Field(ge=2, le=10)] = 4
 
     def fit(self, panel: MarketPanel, first: int, last: int) -> ObservationScaler:
-        """Statistics over the sessions `first..last`, inclusive; those of the slope come last.
+        """Fit statistics over the sessions `first..last`, inclusive; those of the slope come last.
 
-        Only slopes whose whole window is inside count, so that nothing from outside the training enters.
+        Only slopes with their whole window inside count, so that nothing outside the training enters.
 
         Raises:
             ValueError: if no name is eligible, or the sessions are fewer than the slope's window.
         """
         if last - first + 1 < self.window:
             raise ValueError(
-                f"the trailing slope of {self.window} sessions needs as many to be fitted on, but from "
-                f"{panel.sessions[first]} to {panel.sessions[last]} there are {last - first + 1}; lower the "
-                "observation's window or train on a longer period"
+                f"fitting the trailing slope needs {self.window} sessions, but from {panel.sessions[first]} to "
+                f"{panel.sessions[last]} there are {last - first + 1}; lower the window or train for longer"
             )
         slopes = trailing_slopes(panel, self.window)[first + self.window - 1 : last + 1]
         found = LookbackObservation().fit(panel, first, last)
@@ -49,12 +48,12 @@ class RegimeObservation(Component):
         )
 
     def start(self, panel: MarketPanel, scaler: ObservationScaler, lookback: int) -> "RegimeBuilder":
-        """The builder on one panel."""
+        """Return the builder for one panel."""
         return RegimeBuilder(panel, scaler, lookback, self)
 
 
 class RegimeBuilder(LookbackBuilder):
-    """Observations of (lookback * N returns, N * F features, slope, regimes, N+1 weights, 1 drawdown) columns."""
+    """Builder of returns, features, slope, regimes, N+1 weights and drawdown."""
 
     def __init__(
         self, panel: MarketPanel, scaler: ObservationScaler, lookback: int, observation: RegimeObservation
@@ -62,20 +61,20 @@ class RegimeBuilder(LookbackBuilder):
         of_names = ObservationScaler(means=scaler.means[:-1], deviations=scaler.deviations[:-1])
         super().__init__(panel, of_names, lookback)
         market = regime_columns(panel, scaler, observation)
-        self._features = np.hstack([self._features, market])  # rows of what the market alone decides
+        self._features = np.hstack([self._features, market])  # rows of the market's columns
         self.length += market.shape[1]
         self.layout = ObservationLayout(self.length, len(panel.symbols), lookback)
 
 
 def trailing_slopes(panel: MarketPanel, window: int) -> NDArray[np.float64]:
-    """Least-squares slope of the equally weighted log index over the last `window` sessions, (T,), per session.
+    """Least-squares slope of the equal-weight log index over `window` sessions, (T,).
 
-    Before the first session the index counts as flat. Row t uses the `window - 1` returns up to t, and gives the same
-    bits whatever came before them or comes after.
+    The index is flat before the first session. Row t depends on the `window - 1` returns up to t alone, to the last
+    bit.
     """
     steps = np.arange(window) - 0.5 * (window - 1)
     of_levels = steps / (steps @ steps)
-    of_returns = np.cumsum(of_levels[::-1])[::-1][1:]  # a return is in every level from its own on
+    of_returns = np.cumsum(of_levels[::-1])[::-1][1:]  # a return is part of every level from its session on
     returns = np.concatenate([np.zeros(window - 2), np.log1p(market_returns(panel))])
     return (np.lib.stride_tricks.sliding_window_view(returns, window - 1) * of_returns).sum(axis=1)
 
@@ -83,7 +82,7 @@ def trailing_slopes(panel: MarketPanel, window: int) -> NDArray[np.float64]:
 def regime_columns(
     panel: MarketPanel, scaler: ObservationScaler, observation: RegimeObservation
 ) -> NDArray[np.float32]:
-    """The scaled slope and a one for the regime, the steepest fall first, (T, 1 + n_regimes)."""
+    """Scaled slope and one-hot regime, steepest fall first, (T, 1 + n_regimes)."""
     slopes = trailing_slopes(panel, observation.window)
     mean, deviation = (scaler.means[-1], scaler.deviations[-1]) if scaler.means else (0.0, 1.0)
     regimes = np.searchsorted(np.asarray(scaler.cuts), slopes, side="left")

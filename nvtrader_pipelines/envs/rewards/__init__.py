@@ -1,4 +1,4 @@
-"""Rewards: a family of terms whose weighted sum is the reward; every contribution is logged."""
+"""Rewards: a family of terms whose weighted sum is the reward."""
 
 from typing import Annotated
 

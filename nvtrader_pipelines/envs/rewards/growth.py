@@ -14,11 +14,11 @@ from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.portfolio.anchors import Anchor, VolatilityTargetAnchor
 from nvtrader_pipelines.portfolio.costs import no_cost
 
-SMALLEST_GROWTH = 1e-8  # keeps the logarithm finite at ruin
+MIN_GROWTH = 1e-8  # so that the logarithm is finite at ruin
 
 
 def log_growth(session_growth: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Logarithm of growth over k sessions (n, k), floored so that ruin is finite, (n,)."""
+    """Log growth (n,) over k sessions (n, k), finite at ruin."""
     logarithms = np.empty(len(session_growth))
     _log_growth(session_growth, logarithms)
     return logarithms
@@ -30,11 +30,11 @@ def _log_growth(session_growth: NDArray[np.float64], logarithms: NDArray[np.floa
         growth = 1.0
         for k in range(session_growth.shape[1]):
             growth *= session_growth[i, k]
-        logarithms[i] = np.log(max(growth, SMALLEST_GROWTH))
+        logarithms[i] = np.log(max(growth, MIN_GROWTH))
 
 
 def exponential_utility(returns: NDArray[np.float64], risk_aversion: float) -> NDArray[np.float64]:
-    """Utility (1 - exp(-a * r)) / a of returns as fractions: r for small ones, never above r."""
+    """Utility (1 - exp(-a * r)) / a of returns r; near r for small returns, never above r."""
     return -np.expm1(-risk_aversion * returns) / risk_aversion
 
 
@@ -45,14 +45,14 @@ class LogGrowth(Component):
     weight: PositiveFloat = 1.0
 
     def start(self, panel: MarketPanel, n_accounts: int) -> RewardFunction:  # noqa: ARG002 - one signature
-        """The term on one panel."""
+        """Return the term for one panel."""
         return Stateless(lambda outcome: self.weight * log_growth(outcome.transition.session_growth))
 
 
 class BenchmarkRelative(Component):
-    """Log growth net of costs less what a benchmark would have grown from the same state without cost.
+    """Log growth net of costs less a benchmark's log growth from the same state without costs.
 
-    The benchmark's part does not depend on the action, so the optimum is that of log growth with less market noise.
+    The benchmark's growth does not depend on the action, so the optimum is that of log growth, with less market noise.
     """
 
     kind: Literal["benchmark_relative"] = "benchmark_relative"
@@ -60,7 +60,7 @@ class BenchmarkRelative(Component):
     benchmark: Anchor = VolatilityTargetAnchor()
 
     def start(self, panel: MarketPanel, n_accounts: int) -> RewardFunction:  # noqa: ARG002 - one signature
-        """The term on one panel; the benchmark is computed once."""
+        """Return the term for one panel; computes the benchmark once."""
         benchmark = self.benchmark.weights(panel)
 
         def relative(outcome: StepOutcome) -> NDArray[np.float64]:
@@ -72,7 +72,7 @@ class BenchmarkRelative(Component):
 
 
 class ExponentialUtility(Component):
-    """Utility (1 - exp(-a * r)) / a of the step's net return r, a fraction of equity: constant absolute risk aversion.
+    """Constant absolute risk aversion: utility (1 - exp(-a * r)) / a of the step's net return r.
 
     Near zero it is r - a * r^2 / 2. Source: Pratt (1964); Arrow (1965).
     """
@@ -82,7 +82,7 @@ class ExponentialUtility(Component):
     risk_aversion: Annotated[float, Field(gt=0.0, le=20.0)] = 5.0  # a, per unit of return
 
     def start(self, panel: MarketPanel, n_accounts: int) -> RewardFunction:  # noqa: ARG002 - one signature
-        """The term on one panel."""
+        """Return the term for one panel."""
 
         def utility(outcome: StepOutcome) -> NDArray[np.float64]:
             return self.weight * exponential_utility(outcome.transition.growth - 1.0, self.risk_aversion)

@@ -1,4 +1,4 @@
-"""Rewards against risk, on the realised session returns of the episode."""
+"""Penalties for risk, from the realized session returns of the episode."""
 
 from typing import Annotated, Literal
 
@@ -13,14 +13,14 @@ from nvtrader_pipelines.market.panel import MarketPanel
 
 
 class VolatilityPenalty(Component):
-    """Realised volatility of the last sessions (standard deviation of net session returns, ddof 0)."""
+    """Realized volatility of the last net session returns (ddof 0)."""
 
     kind: Literal["volatility_penalty"] = "volatility_penalty"
     weight: NonNegativeFloat = 1.0  # reward per unit of session volatility
     window: Annotated[int, Field(ge=2, le=RECENT_SESSIONS)] = 21
 
     def start(self, panel: MarketPanel, n_accounts: int) -> RewardFunction:  # noqa: ARG002 - one signature
-        """The term on one panel."""
+        """Return the term for one panel."""
 
         def penalty(outcome: StepOutcome) -> NDArray[np.float64]:
             return -self.weight * volatilities(outcome.recent_returns, self.window)
@@ -29,7 +29,7 @@ class VolatilityPenalty(Component):
 
 
 class CvarExcess(Component):
-    """Conditional value at risk of the last sessions' net returns beyond a limit.
+    """Conditional value at risk of the last net session returns beyond a limit.
 
     Source: Rockafellar & Uryasev (2002), on the empirical distribution.
     """
@@ -40,7 +40,7 @@ class CvarExcess(Component):
     confidence_level: Annotated[float, Field(ge=0.85, le=0.98)] = 0.95
 
     def start(self, panel: MarketPanel, n_accounts: int) -> RewardFunction:  # noqa: ARG002 - one signature
-        """The term on one panel."""
+        """Return the term for one panel."""
 
         def excess(outcome: StepOutcome) -> NDArray[np.float64]:
             tail_loss = expected_shortfalls(outcome.recent_returns, self.confidence_level)
@@ -50,7 +50,7 @@ class CvarExcess(Component):
 
 
 class DrawdownPenalty(Component):
-    """Loss from the highest close of the episode so far, a positive fraction of that peak, at the step's last close.
+    """Drawdown at the step's last close, a positive fraction of the episode's highest close.
 
     Source: Chekhlov, Uryasev & Zabarankin (2005), absolute drawdown.
     """
@@ -59,14 +59,14 @@ class DrawdownPenalty(Component):
     weight: PositiveFloat = 0.1  # reward per unit of drawdown and step
 
     def start(self, panel: MarketPanel, n_accounts: int) -> RewardFunction:  # noqa: ARG002 - one signature
-        """The term on one panel."""
+        """Return the term for one panel."""
         return Stateless(lambda outcome: -self.weight * (1.0 - outcome.equity / outcome.peak))
 
 
 def expected_shortfalls(returns: NDArray[np.float64], confidence_level: float) -> NDArray[np.float64]:
     """Mean loss beyond the value at risk of each row (n, S), as positive fractions (n,).
 
-    The last return of the tail counts by the fraction that fills it.
+    The boundary return counts by the fraction that completes the tail.
 
     Raises:
         ValueError: if the tail holds less than one return.
@@ -83,14 +83,14 @@ def expected_shortfalls(returns: NDArray[np.float64], confidence_level: float) -
 
 
 def volatilities(returns: NDArray[np.float64], window: int) -> NDArray[np.float64]:
-    """Standard deviation (ddof 0) of the last `window` returns of each row (n, S), fractions (n,)."""
+    """Standard deviation (ddof 0) of the last `window` returns of each row (n, S), (n,)."""
     deviations = np.empty(len(returns))
     _deviations(returns, window, deviations)
     return deviations
 
 
-# The loops below go over rows innermost: returns of a session that lie side by side are taken several at a time, and
-# nothing branches on a return, which no processor could foresee.
+# The innermost loops go over rows: the returns of a session are contiguous and processed several at a time, and no
+# branch depends on a return, which no processor could predict.
 
 
 @njit(cache=True)
@@ -98,15 +98,17 @@ def _tail_losses(returns: NDArray[np.float64], tail: float, losses: NDArray[np.f
     """Write the mean loss of the `tail` worst returns of each row."""
     n_rows, n_returns = returns.shape
     whole = int(tail + 1e-9)
-    worst = np.full((min(whole + 1, n_returns), n_rows), np.inf)  # the last counts by the fraction that fills the tail
+    worst = np.full(
+        (min(whole + 1, n_returns), n_rows), np.inf
+    )  # the last counts by the fraction that completes the tail
     passed = np.empty(n_rows)
     for s in range(n_returns):
         for i in range(n_rows):
             passed[i] = returns[i, s]
-        for kept in worst:  # each keeps the smaller and passes the larger on
+        for rank in worst:  # each rank takes the smaller return and passes the larger one to the next
             for i in range(n_rows):
-                lower, higher = min(kept[i], passed[i]), max(kept[i], passed[i])
-                kept[i], passed[i] = lower, higher
+                lower, higher = min(rank[i], passed[i]), max(rank[i], passed[i])
+                rank[i], passed[i] = lower, higher
     losses[:] = worst[-1] * (tail - whole)
     for j in range(whole):
         losses += worst[j]

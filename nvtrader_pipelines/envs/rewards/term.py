@@ -1,4 +1,4 @@
-"""What a reward term sees of a step, and what it returns."""
+"""Interface of reward terms: the outcome of a step, and the reward function."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,59 +9,59 @@ from numpy.typing import NDArray
 
 from nvtrader_pipelines.envs.dynamics import HoldingPeriod, Transition
 
-RECENT_SESSIONS = 63  # session returns kept for the realised risk of an episode
+RECENT_SESSIONS = 63  # session returns stored for the realized risk of an episode
 
 
 class StepOutcome(NamedTuple):
-    """One step of n portfolios."""
+    """Outcome of one step of n portfolios."""
 
     t: NDArray[np.int64]  # (n,) session of the decision
     weights: NDArray[np.float64]  # (n, N+1) at the decision, cash last
-    target: NDArray[np.float64]  # (n, N+1) wanted
-    wanted: NDArray[np.bool_]  # (n,) whether the portfolio traded at all
+    target: NDArray[np.float64]  # (n, N+1) target weights
+    is_trading: NDArray[np.bool_]  # (n,) whether the portfolio traded
     period: HoldingPeriod
     transition: Transition
-    recent_returns: NDArray[np.float64]  # (n, RECENT_SESSIONS) net session returns, the newest last
+    recent_returns: NDArray[np.float64]  # (n, RECENT_SESSIONS) net session returns, latest last
     equity: NDArray[np.float64]  # (n,) at the last close
     peak: NDArray[np.float64]  # (n,) highest equity of the episode so far
 
 
 class RewardFunction(Protocol):
-    """A reward term at work on n portfolios."""
+    """Reward term started for n portfolios."""
 
     def __call__(self, outcome: StepOutcome) -> NDArray[np.float64]:
-        """Contributions (n,) of one step, always finite."""
+        """Compute the contributions (n,) of one step, always finite."""
         ...
 
     def reset(self, rows: Sequence[int]) -> None:
-        """Forget what the portfolios `rows` have done: they begin an episode."""
+        """Reset the state of the portfolios `rows`, which begin an episode."""
         ...
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """Copies of what is remembered, each array with a row per portfolio."""
+        """Copies of the term's state, each array with a row per portfolio."""
         ...
 
     def restore(self, state: dict[str, NDArray[Any]]) -> None:
-        """Go on from a `state`."""
+        """Continue from a `state`."""
         ...
 
 
 @dataclass(frozen=True)
 class Stateless:
-    """A term that remembers nothing between steps."""
+    """Reward term without state between steps."""
 
     contributions: Callable[[StepOutcome], NDArray[np.float64]]
 
     def __call__(self, outcome: StepOutcome) -> NDArray[np.float64]:
-        """Contributions (n,) of one step."""
+        """Compute the contributions (n,) of one step."""
         return self.contributions(outcome)
 
     def reset(self, rows: Sequence[int]) -> None:
-        """Nothing is remembered."""
+        """Do nothing, since there is no state."""
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """Nothing is remembered."""
+        """Return no arrays."""
         return {}
 
     def restore(self, state: dict[str, NDArray[Any]]) -> None:
-        """Nothing is remembered."""
+        """Do nothing, since there is no state."""

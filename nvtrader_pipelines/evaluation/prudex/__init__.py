@@ -1,14 +1,13 @@
 """PRUDEX-Compass: six axes, seventeen measures, and scores on which 50 is the market's average, 1/N."""
 
 from nvtrader_pipelines.evaluation.prudex.compass import Compass, axis_scores, prudex_compass
-from nvtrader_pipelines.evaluation.prudex.measures import AXES, MEASURES, PRIDE, PRUDEX, RING, Measure, Statistic
+from nvtrader_pipelines.evaluation.prudex.measures import AXES, MEASURES, PRIDE, RING, Measure, Statistic
 from nvtrader_pipelines.evaluation.prudex.record import PrudexRecord, latest_runs
 
 __all__ = [
     "AXES",
     "MEASURES",
     "PRIDE",
-    "PRUDEX",
     "RING",
     "Compass",
     "Measure",

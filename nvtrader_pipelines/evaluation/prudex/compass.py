@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from nvtrader_pipelines.evaluation.prudex.holdings import holding_windows, holdings
-from nvtrader_pipelines.evaluation.prudex.measures import AXES, MEASURES, OF_AXIS, PRUDEX, RANKED, RING, STATISTICS
+from nvtrader_pipelines.evaluation.prudex.measures import AXES, MEASURES, OF_AXIS, RANKED, RING, STATISTICS
 from nvtrader_pipelines.evaluation.prudex.measures_table import (
     ANSWERS,
     of_profiles,
@@ -20,6 +20,7 @@ from nvtrader_pipelines.evaluation.prudex.runs import members, runs_of, seed_win
 from nvtrader_pipelines.evaluation.prudex.scores import with_scores
 from nvtrader_pipelines.evaluation.prudex.surrogates import of_surrogates
 from nvtrader_pipelines.evaluation.prudex.windows import return_windows
+from nvtrader_pipelines.evaluation.verdict_tables import PRUDEX
 
 _COMPARED = 2.0  # markets, asset types, time scales or windows that make universality more than a word
 _DESCRIBES = {

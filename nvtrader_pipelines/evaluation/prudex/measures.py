@@ -7,21 +7,6 @@ Markets", TMLR.
 from dataclasses import dataclass
 from datetime import date
 
-import polars as pl
-
-PRUDEX = {
-    "policy": pl.String,
-    "kind": pl.String,
-    "experiment": pl.String,
-    "markets": pl.List(pl.String),
-    "axis": pl.String,
-    "measure": pl.String,
-    "statistic": pl.String,
-    "value": pl.Float64,
-    "score": pl.Float64,
-    "reported": pl.Boolean,
-    "note": pl.String,
-}
 OF_AXIS = "axis"  # the measure of a row that sums an axis up
 
 

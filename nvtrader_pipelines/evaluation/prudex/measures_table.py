@@ -1,6 +1,6 @@
 """Answers: each policy's number for a statistic, its score, and why either is missing."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,15 +21,9 @@ from nvtrader_pipelines.evaluation.prudex.scores import with_scores
 from nvtrader_pipelines.evaluation.prudex.universality import share_ahead
 from nvtrader_pipelines.evaluation.prudex.windows import measured
 from nvtrader_pipelines.evaluation.statistics import UndefinedStatisticError
+from nvtrader_pipelines.evaluation.verdict_tables import PRUDEX
 
-ANSWERS = {
-    "policy": pl.String,
-    "kind": pl.String,
-    "statistic": pl.String,
-    "value": pl.Float64,
-    "score": pl.Float64,
-    "note": pl.String,
-}
+ANSWERS = PRUDEX.only("policy", "kind", "statistic", "value", "score", "note")
 PROFILES = {
     "policy": pl.String,
     "kind": pl.String,
@@ -54,7 +48,7 @@ _ONE_KIND = {
 Row = tuple[Any, ...]  # by ANSWERS
 
 
-def table_of(rows: Sequence[Row], schema: dict[str, Any] = ANSWERS) -> pl.DataFrame:
+def table_of(rows: Sequence[Row], schema: Mapping[str, Any] = ANSWERS) -> pl.DataFrame:
     """The rows as a frame."""
     return pl.DataFrame(rows, schema=schema, orient="row")
 

@@ -3,13 +3,14 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from nvtrader_pipelines.evaluation.statistics import PERIODS_PER_YEAR, UndefinedStatisticError, require_returns
+from nvtrader_pipelines.evaluation.statistics import UndefinedStatisticError, require_returns
+from nvtrader_pipelines.market.calendar import SESSIONS_PER_YEAR
 
 MIN_WINDOWS = 2  # a slope needs two points
 
 
 def excess_growth(
-    returns: NDArray[np.float64], market: NDArray[np.float64], periods_per_year: int = PERIODS_PER_YEAR
+    returns: NDArray[np.float64], market: NDArray[np.float64], periods_per_year: int = SESSIONS_PER_YEAR
 ) -> float:
     """Mean log growth per year beyond that of the market, from the net returns (n,) of both on the same sessions.
 

@@ -6,13 +6,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nvtrader_pipelines.evaluation.prudex.measures import ExtremeMarket
-from nvtrader_pipelines.evaluation.statistics import PERIODS_PER_YEAR, UndefinedStatisticError, require_returns
+from nvtrader_pipelines.evaluation.statistics import UndefinedStatisticError, require_returns
+from nvtrader_pipelines.market.calendar import SESSIONS_PER_YEAR
 
 MIN_SESSIONS = 2  # what a ratio to a deviation needs
 _HOLIDAYS = np.timedelta64(4, "D")  # an exchange is closed for no longer
 
 
-def downside_deviation(returns: NDArray[np.float64], periods_per_year: int = PERIODS_PER_YEAR) -> float:
+def downside_deviation(returns: NDArray[np.float64], periods_per_year: int = SESSIONS_PER_YEAR) -> float:
     """Root of the mean squared loss per year, as a fraction; the target is 0, and gains count as losses of 0.
 
     Raises:

@@ -12,10 +12,10 @@ from nvtrader_pipelines.evaluation.sharpe.inference import (
     deflated_sharpe_ratio_2025,
     expected_maximum_sharpe,
 )
-from nvtrader_pipelines.evaluation.statistics import PERIODS_PER_YEAR
+from nvtrader_pipelines.market.calendar import SESSIONS_PER_YEAR
 
 _ROUNDING = 1e-12  # Sharpe ratios of equal trials differ by it
-YEARLY = float(np.sqrt(PERIODS_PER_YEAR))  # times a Sharpe ratio per session is one per year
+YEARLY = float(np.sqrt(SESSIONS_PER_YEAR))  # times a Sharpe ratio per session is one per year
 
 
 @dataclass(frozen=True)

@@ -18,29 +18,17 @@ from nvtrader_pipelines.evaluation.trials import (
     telling,
     trials_within,
 )
+from nvtrader_pipelines.evaluation.verdict_tables import RATIO_CURVE
 
-DEFLATED = {
-    "n_trials": pl.Int64,
-    "deflated_sharpe": pl.Float64,
-    "best_baseline": pl.String,
-    "active_sharpe": pl.Float64,
-    "active_deflated_sharpe": pl.Float64,
-    "note": pl.String,
-}
-RATIO_CURVE = (
+_DEFLATED = RATIO_CURVE.only(
     "run_id",
-    "spec_hash",
-    "experiment",
-    "source",
-    "finished_at",
     "period",
-    "sharpe",
-    "sharpe_low",
-    "sharpe_high",
-    "max_drawdown",
-    "rank",
-    "best_so_far",
-    *DEFLATED,
+    "n_trials",
+    "deflated_sharpe",
+    "best_baseline",
+    "active_sharpe",
+    "active_deflated_sharpe",
+    "note",
 )
 
 
@@ -86,18 +74,18 @@ def sharpe_ratio_curve(
         .when(pl.col("n_trials").is_null())
         .then(unknown)
         .otherwise("note"),
-    ).select(RATIO_CURVE)
+    ).select(*RATIO_CURVE)
 
 
 def _deflated(trials: pl.DataFrame, evaluations: pl.DataFrame, curves: pl.DataFrame) -> pl.DataFrame:
-    """run_id, period and what is DEFLATED of every trial in every period of its market."""
+    """Rows of `_DEFLATED` for every trial in every period of its market."""
     of_run = run_returns(curves)
     rows: list[dict[str, object]] = []
     for source, periods in periods_of(trials, evaluations).items():
         own = trials.filter(pl.col("source") == source)
         for period in periods:
             rows += _as_of(own, of_run, period)
-    return pl.DataFrame(rows, schema={"run_id": pl.String, "period": pl.String} | DEFLATED)
+    return pl.DataFrame(rows, schema=_DEFLATED)
 
 
 def _as_of(trials: pl.DataFrame, of_run: Mapping[str, RunReturns], period: Period) -> Iterator[dict[str, object]]:

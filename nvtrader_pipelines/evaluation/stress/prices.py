@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from nvtrader_pipelines.market.history import carried_forward, lagged, positions, price_history
+from nvtrader_pipelines.market.history import bar_arrays, forward_fill, lag, price_history
 from nvtrader_pipelines.market.tables import RETURNS
 
 FloatArray = NDArray[np.float64]
@@ -32,19 +32,18 @@ class Prices:
             ValueError: if there is no row, or rows of more than one source.
         """
         history = price_history(returns)
-        opens = np.full_like(history.closes, np.nan)
-        opens[positions(returns, history.symbols)] = returns["adj_open"].to_numpy()
+        arrays = bar_arrays(returns, ["adj_open"], history.sessions, history.symbols)
         source = str(returns["source"][0])
-        return cls(source, history.sessions, history.symbols, opens, history.closes, history.volumes)
+        return cls(source, history.sessions, history.symbols, arrays["adj_open"], history.closes, history.volumes)
 
     @property
-    def traded(self) -> NDArray[np.bool_]:
+    def has_price(self) -> NDArray[np.bool_]:
         """Where there is a bar, (T, N)."""
         return ~np.isnan(self.closes)
 
     def returns(self) -> tuple[FloatArray, FloatArray]:
         """Close and overnight returns from the last known close, (T, N) each; NaN without a bar and on the first."""
-        before = lagged(carried_forward(self.closes), 1)
+        before = lag(forward_fill(self.closes), 1)
         return self.closes / before - 1.0, self.opens / before - 1.0
 
     def until(self, last: int) -> Self:
@@ -95,11 +94,11 @@ class Prices:
 
     def rows(self) -> pl.DataFrame:
         """Rows of `gold.returns`, session by session."""
-        bars = np.nonzero(self.traded)
+        bars = np.nonzero(self.has_price)
         sessions = pl.Series("session", self.sessions[bars[0]].astype("datetime64[D]"))
         close_return, overnight_return = self.returns()
-        index = np.where(self.traded, np.arange(len(self.sessions), dtype=np.float64)[:, None], np.nan)
-        span = index - lagged(carried_forward(index), 1)
+        index = np.where(self.has_price, np.arange(len(self.sessions), dtype=np.float64)[:, None], np.nan)
+        span = index - lag(forward_fill(index), 1)
         frame = pl.DataFrame(
             {
                 "source": pl.repeat(self.source, len(sessions), eager=True),

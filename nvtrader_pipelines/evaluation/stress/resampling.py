@@ -12,7 +12,7 @@ from pydantic import Field
 from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.evaluation.stress.prices import Prices
 from nvtrader_pipelines.evaluation.stress.scenario import CalmMarket, NoWorldError, StressedWorld
-from nvtrader_pipelines.market.history import carried_forward, lagged, rolling
+from nvtrader_pipelines.market.history import apply_rolling, forward_fill, lag
 
 VOLUME_SESSIONS = 21  # before a session, whose mean volume is what it usually trades
 
@@ -61,7 +61,7 @@ class BlockBootstrap(Component):
 
     def _pool(self, market: CalmMarket, first: int, needed: NDArray[np.bool_]) -> tuple[NDArray[np.int64], str]:
         """Sessions of the prices that may be drawn, with bars of all names needed (N,), and what to know of them."""
-        traded, symbols = market.prices.traded, np.array(market.prices.symbols)
+        traded, symbols = market.prices.has_price, np.array(market.prices.symbols)
         whole, unseen = traded[1:] & traded[:-1], ~market.trained_on[1:]
         pool = 1 + np.flatnonzero(whole[:, needed].all(axis=1) & unseen)
         n_lacking = (~whole & unseen[:, None] & needed).sum(axis=0)
@@ -81,7 +81,7 @@ class BlockBootstrap(Component):
 def _alive(market: CalmMarket, first: int) -> NDArray[np.bool_]:
     """Names that have a price on the session before `first` or one that is not too old, (N,)."""
     oldest = max(0, first - 1 - market.max_gap)
-    return np.any(market.prices.traded[oldest:first], axis=0)
+    return np.any(market.prices.has_price[oldest:first], axis=0)
 
 
 def _replaced(prices: Prices, first: int, drawn: NDArray[np.int64], alive: NDArray[np.bool_]) -> Prices:
@@ -90,8 +90,8 @@ def _replaced(prices: Prices, first: int, drawn: NDArray[np.int64], alive: NDArr
     known = ~np.isnan(close_returns)
     growth = np.multiply.accumulate(np.where(known, 1.0 + close_returns, 1.0), axis=0)
     before = np.concatenate([np.ones_like(growth[:1]), growth[:-1]])
-    last = np.where(alive, carried_forward(prices.closes[:first])[-1], np.nan)
-    usual = rolling(lagged(prices.volumes, 1), pl.all().rolling_mean(VOLUME_SESSIONS, min_samples=1))
+    last = np.where(alive, forward_fill(prices.closes[:first])[-1], np.nan)
+    usual = apply_rolling(lag(prices.volumes, 1), pl.all().rolling_mean(VOLUME_SESSIONS, min_samples=1))
     has_volume = np.isfinite(prices.volumes) & (usual > 0.0)
     activity = np.divide(prices.volumes, usual, out=np.ones_like(usual), where=has_volume)[drawn]
     volumes, opens, closes = (

@@ -166,7 +166,7 @@ class CalmMarket:
                 f"a shock of {n_sessions} sessions from {sessions[start]} on must end within the window, but that ends "
                 f"on {sessions[last]}; begin earlier, shorten it, or bring more sessions to be judged on"
             )
-        if not (self.prices.traded[start] & self.names).any():
+        if not (self.prices.has_price[start] & self.names).any():
             raise NoWorldError(f"no name has a price on {sessions[start]}, where the shock begins; begin at another")
         return start
 
@@ -217,7 +217,7 @@ class CalmMarket:
     @cached_property
     def _begin(self) -> int:
         """The first session of the panels of shocks; a name that was delisted before has its last bar in them."""
-        traded = self.prices.traded[:, self.names]
+        traded = self.prices.has_price[:, self.names]
         last_bars = [np.flatnonzero(column)[-1] for column in traded.T if column.any()]
         return max(0, min(self.window[0] - self.n_before, *map(int, last_bars)))
 

@@ -10,7 +10,7 @@ from pydantic import Field
 from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.evaluation.stress.prices import Prices
 from nvtrader_pipelines.evaluation.stress.scenario import CalmMarket, NoWorldError, StressedWorld
-from nvtrader_pipelines.market.history import carried_forward, lagged
+from nvtrader_pipelines.market.history import forward_fill, lag
 
 FloatArray = NDArray[np.float64]
 Share = Annotated[float, Field(ge=0.0, lt=1.0)]
@@ -119,8 +119,8 @@ class OneNameToZero(Component):
         """Column and return of the name."""
         prices = market.prices
         first = start - 1 - self.lookback
-        there = market.names & prices.traded[start - 1] & prices.traded[start]
-        before = carried_forward(prices.closes[:start])[first] if first >= 0 else np.full(len(there), np.nan)
+        there = market.names & prices.has_price[start - 1] & prices.has_price[start]
+        before = forward_fill(prices.closes[:start])[first] if first >= 0 else np.full(len(there), np.nan)
         gains = np.where(there, prices.closes[start - 1] / before - 1.0, np.nan)
         if there.sum() < 2 or np.isnan(gains).all():
             raise NoWorldError(
@@ -231,7 +231,7 @@ class MissingData(Component):
             NoWorldError: if the bars do not come back within the window, or the market bears no such gap.
         """
         start = market.begin(self.at, self.n_sessions + 1)
-        symbols, traded = np.array(market.prices.symbols), market.prices.traded
+        symbols, traded = np.array(market.prices.symbols), market.prices.has_price
         there = market.names & traded[start]
         spared = there & (_gaps(traded, start, start + self.n_sessions) > market.max_gap)
         able, n_names = np.flatnonzero(there & ~spared), int(there.sum())
@@ -269,7 +269,7 @@ def _back(world: StressedWorld, symbols: NDArray[np.str_], n_sessions: int) -> s
 def _log_returns(prices: Prices, start: int, n_sessions: int) -> tuple[FloatArray, FloatArray]:
     """Log returns from the last known close to each close and to each open of a stretch, (n, N); NaN where unknown."""
     stretch = slice(start, start + n_sessions)
-    before = lagged(carried_forward(prices.closes[: stretch.stop]), 1)[stretch]
+    before = lag(forward_fill(prices.closes[: stretch.stop]), 1)[stretch]
     return np.log(prices.closes[stretch] / before), np.log(prices.opens[stretch] / before)
 
 

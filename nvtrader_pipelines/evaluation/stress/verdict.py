@@ -10,6 +10,7 @@ from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.evaluation.backtest import Contestant, backtest
 from nvtrader_pipelines.evaluation.statistics import max_drawdown, sharpe_ratio, total_return
 from nvtrader_pipelines.evaluation.stress.scenario import CALM, NoWorld, StressedWorld
+from nvtrader_pipelines.evaluation.verdict_tables import STRESS
 
 Contest = Callable[[StressedWorld], Sequence[Contestant]]  # who takes part, with a policy for each of its blocks
 Steps = Generator[StressedWorld | NoWorld, None, pl.DataFrame]
@@ -17,27 +18,6 @@ LEAST_SESSIONS = 63  # of a Sharpe ratio: a quarter of a year
 FEW_WORLDS = 20  # or fewer: what 5 % of them are worse than lies between the two worst
 REFERENCE = "equal_weight"  # the baseline that every account is compared with
 VALUE, MEDIAN, FIVE_PERCENT, WORST = "value", "median", "worst_5_percent", "worst"  # value: of one world or none
-STRESS = {  # one account in one scenario, and of a scenario of several worlds one statistic
-    "policy": pl.String,
-    "kind": pl.String,
-    "scenario": pl.String,
-    "statistic": pl.String,
-    "first_session": pl.Date,
-    "last_session": pl.Date,
-    "shock_session": pl.Date,
-    "n_sessions": pl.Int64,
-    "n_worlds": pl.Int64,
-    "total_return": pl.Float64,
-    "max_drawdown": pl.Float64,
-    "worst_session": pl.Float64,
-    "sharpe": pl.Float64,
-    "turnover": pl.Float64,
-    "cost": pl.Float64,
-    "sessions_to_recover": pl.Int64,
-    "difference_to_calm": pl.Float64,
-    "difference_to_equal_weight": pl.Float64,
-    "note": pl.String,
-}
 STATISTICS = {MEDIAN: 0.5, FIVE_PERCENT: 0.05, WORST: 0.0}  # of several worlds: the share of them that is worse
 _BAD_IF_LOW = ("total_return", "worst_session", "sharpe", "difference_to_calm", "difference_to_equal_weight")
 _MEASURES = (*_BAD_IF_LOW, "max_drawdown", "turnover", "cost", "sessions_to_recover")
@@ -109,7 +89,7 @@ def summary(rows: pl.DataFrame) -> pl.DataFrame:
 
 def _judged(environment: EnvSpec, world: StressedWorld, who: Sequence[Contestant], number: int) -> pl.DataFrame:
     """A row per account of one world, with everything but the differences."""
-    dearer = environment.with_costs_times(world.cost_factor)
+    dearer = environment.scale_costs(world.cost_factor)
     curves = backtest(world.panel, dearer, world.blocks, who).equity_curves
     days = world.panel.sessions
     about = {

@@ -8,7 +8,6 @@ from datetime import date, timedelta
 from decimal import ROUND_DOWN, Decimal
 from itertools import count
 from typing import Any, ClassVar, Literal, Self, TypeVar
-from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel, FiniteFloat, SecretStr, TypeAdapter, ValidationError
 from requests import PreparedRequest, Response
@@ -28,6 +27,7 @@ from nvtrader_pipelines.execution.brokers.broker import (
 )
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.orders import Fill, Order
+from nvtrader_pipelines.market.calendar import EXCHANGE_TIME
 
 with warnings.catch_warnings():  # alpaca-py 0.44 imports its streams, which nothing here needs, with it
     warnings.filterwarnings("ignore", message="websockets.legacy is deprecated", category=DeprecationWarning)
@@ -44,7 +44,6 @@ Answer = TypeVar("Answer")
 UNAUTHORIZED, NOT_FOUND, TOO_MANY_REQUESTS, SERVER_ERROR = 401, 404, 429, 500
 NO_CONTENT, MOVED, BAD_REQUEST = 204, 300, 400
 REFUSED = {403, 422}  # what funds or permissions do not allow; what is not valid
-EXCHANGE = ZoneInfo("America/New_York")
 SMALLEST = Decimal("1e-9")  # shares
 PAGE = 500  # orders, the most that Alpaca lists at once
 STATUS: dict[OrderStatus, Status] = {  # any other is of an order that may still be filled
@@ -339,6 +338,6 @@ def _fill(order: AlpacaOrder) -> Fill | None:
         quantity=quantity,
         price=price,
         cost=0.0,
-        session=(order.filled_at or order.updated_at).astimezone(EXCHANGE).date(),
+        session=(order.filled_at or order.updated_at).astimezone(EXCHANGE_TIME).date(),
         complete=order.status is OrderStatus.FILLED,
     )

@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from nvtrader_pipelines.envs.accounts import opened_account
+from nvtrader_pipelines.envs.accounts import opening_account_with_history
 from nvtrader_pipelines.execution.book import HELD, AccountBook, AccountState, BookedOrder
 from nvtrader_pipelines.execution.brokers.account_spec import AlpacaAccountSpec
 from nvtrader_pipelines.execution.brokers.broker import (
@@ -34,6 +34,7 @@ from nvtrader_pipelines.execution.plan import RebalancePlan
 from nvtrader_pipelines.execution.prices import Prices
 from nvtrader_pipelines.execution.reconciliation import reconcile
 from nvtrader_pipelines.market.panel import MarketPanel
+from nvtrader_pipelines.portfolio.cash import CASH
 
 GONE = 3  # orders in a row that a broker does not answer for: it is not there, and a person must know it soon
 SPENT = 0.98  # of cash is spent: prices at the open are others than at the close before
@@ -228,11 +229,11 @@ class AtMarket:
         value = float(values.sum()) + holdings.cash
         state = AccountState(
             session=session,
-            symbols=(*symbols, "cash"),
+            symbols=(*symbols, CASH),
             weights=(*(values / value).tolist(), holdings.cash / value),
             equity=1.0,
             peak=1.0,
-            recent_returns=tuple(opened_account(len(symbols)).recent_returns.tolist()),
+            recent_returns=tuple(opening_account_with_history(len(symbols)).recent_returns.tolist()),
             capital=value,
             kept_at=self._spec.kept_at,
             shares={symbols[j]: float(shares[j]) for j in np.flatnonzero(shares)},

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nvtrader_pipelines.envs.account import Account
-from nvtrader_pipelines.envs.accounts import opened_account, settled
+from nvtrader_pipelines.envs.accounts import opening_account_with_history, settle
 from nvtrader_pipelines.envs.dynamics import Transition
 from nvtrader_pipelines.execution.book import HELD, AccountBook, AccountState, BookedOrder
 from nvtrader_pipelines.execution.brokers.account_spec import PaperAccountSpec
@@ -20,6 +20,7 @@ from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.orders import Fill, Order, Ticket, orders_of, require_prices
 from nvtrader_pipelines.execution.plan import RebalancePlan, Stage
 from nvtrader_pipelines.execution.reconciliation import reconcile
+from nvtrader_pipelines.portfolio.cash import CASH
 
 FloatArray = NDArray[np.float64]
 NO_PRICE = "it has no price on {session}; what is held of it is kept"
@@ -57,7 +58,7 @@ class PaperBroker:
         """Open the account in cash at the close of session `t`; one that is open stays as it is."""
         state = self._book.last()
         if state is None:
-            state = self._state(t, opened_account(len(self._symbols)), in_force)
+            state = self._state(t, opening_account_with_history(len(self._symbols)), in_force)
             self._book.settle(state)
         return state
 
@@ -138,13 +139,13 @@ class PaperBroker:
         if decided:
             bought = self._bought(plan, fills)
             done, paid = self._done(plan, bought, account, t - 1)
-            state = self._state(t, settled(account, done.weights[0], float(done.session_growth[0, 0])), in_force)
+            state = self._state(t, settle(account, done.weights[0], float(done.session_growth[0, 0])), in_force)
             figures = {"turnover": float(done.turnover[0]), "cost": float(done.cost[0])}
             state = state.model_copy(update=figures | ({"plan_id": plan.plan_id} if plan is not None and fills else {}))
             expected = self._expected(before, bought, paid, t - 1)
             cash = self._cash(before, fills, done, paid, t - 1)
         else:
-            state = self._state(t, settled(account, *self._market.drift(account, t - 1)), in_force)
+            state = self._state(t, settle(account, *self._market.drift(account, t - 1)), in_force)
             expected, cash = self._restated(before, t - 1), before.weights[-1] * before.value
         self._require_session(np.array(state.weights), t)
         differences = [each.sentence for each in reconcile(expected, state.shares)]
@@ -305,7 +306,7 @@ class PaperBroker:
         value = account.equity * capital
         return AccountState(
             session=panel.sessions[t].item(),
-            symbols=(*self._symbols, "cash"),
+            symbols=(*self._symbols, CASH),
             weights=tuple(account.weights.tolist()),
             equity=float(account.equity),
             peak=float(account.peak),
@@ -348,7 +349,7 @@ class PaperBroker:
         Raises:
             ExecutionError: if it wants a name that the market lacks.
         """
-        names = (*self._symbols, "cash")
+        names = (*self._symbols, CASH)
         if plan.symbols == names:
             return plan
         wanted = dict(zip(plan.symbols, plan.target, strict=True))

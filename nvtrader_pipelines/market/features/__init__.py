@@ -1,4 +1,4 @@
-"""What is known about a name at the close of a session: the family of point-in-time features.
+"""Point-in-time features of a name at the close of a session: the family.
 
 Each feature has a `name` (its column) and `values(history)`, (T, N) with NaN where it is not known; the
 value at a session depends on nothing after it.
@@ -10,6 +10,7 @@ from typing import Annotated
 import polars as pl
 from pydantic import Field
 
+from nvtrader_pipelines.components.columns import Column, TableSchema
 from nvtrader_pipelines.market.features.cross_section import CrossSectionalRank
 from nvtrader_pipelines.market.features.drawdown import Drawdown
 from nvtrader_pipelines.market.features.momentum import Momentum
@@ -18,6 +19,7 @@ from nvtrader_pipelines.market.features.relative_strength import RelativeStrengt
 from nvtrader_pipelines.market.features.volatility import Volatility
 from nvtrader_pipelines.market.features.volume import VolumeScore
 from nvtrader_pipelines.market.history import positions, price_history
+from nvtrader_pipelines.market.tables import BAR
 
 Feature = Annotated[
     Momentum | LogReturn | Volatility | Drawdown | RelativeStrength | VolumeScore | CrossSectionalRank,
@@ -43,31 +45,34 @@ FEATURES: tuple[Feature, ...] = (
 )
 
 
-LOOK_BACK = 252  # sessions before its own that a value depends on; the weights in relative strength's only fade
+LOOK_BACK = 252  # earlier sessions that a value depends on; relative strength depends on all, with fading weights
 
 
-def feature_schema(features: Sequence[Feature] = FEATURES) -> pl.Schema:
+def feature_schema(features: Sequence[Feature] = FEATURES) -> TableSchema:
     """The columns of `gold.features`."""
-    keys = {"source": pl.String, "symbol": pl.String, "session": pl.Date, "year": pl.Int32}
-    return pl.Schema({**keys, **{feature.name: pl.Float64 for feature in features}})
+    return TableSchema(BAR, *(Column(each.name, pl.Float64, _first_line(each)) for each in features))
+
+
+def _first_line(feature: Feature) -> str:
+    return (feature.__doc__ or feature.name).splitlines()[0]
 
 
 def compute_features(returns: pl.DataFrame, features: Sequence[Feature] = FEATURES) -> pl.DataFrame:
-    """The features of every bar (`gold.features`), null where not known, in the order of `gold.returns`.
+    """Compute features of every bar (`gold.features`) in the order of `returns`, or null.
 
     Args:
         returns: rows of `gold.returns`, of any number of sources; the whole history of each.
-        features: which ones, with different names.
+        features: features with distinct names.
     """
-    parts = [_of_one_source(rows, features) for rows in returns.partition_by("source", maintain_order=True)]
+    parts = [_compute_for_source(rows, features) for rows in returns.partition_by("source", maintain_order=True)]
     return pl.concat([feature_schema(features).to_frame(), *parts])
 
 
-def _of_one_source(returns: pl.DataFrame, features: Sequence[Feature]) -> pl.DataFrame:
+def _compute_for_source(returns: pl.DataFrame, features: Sequence[Feature]) -> pl.DataFrame:
     history = price_history(returns)
-    rows, columns = positions(returns, history.symbols)
-    known = [history.at(rows, columns, feature.values(history)).alias(feature.name) for feature in features]
-    return returns.select("source", "symbol", "session", "year").with_columns(known)
+    rows, columns = positions(returns, history.sessions, history.symbols)
+    known = [history.pick(rows, columns, feature.values(history)).alias(feature.name) for feature in features]
+    return returns.select(*BAR).with_columns(known)
 
 
 __all__ = [

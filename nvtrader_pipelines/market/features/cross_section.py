@@ -1,4 +1,4 @@
-"""Where a name stands among all names of the same session."""
+"""Cross-sectional ranks of features."""
 
 from typing import Annotated, Literal
 
@@ -22,10 +22,10 @@ Ranked = Annotated[
 
 
 class CrossSectionalRank(Component):
-    """Rank of another feature among the source's names of the session, from -1 (lowest) to 1 (highest).
+    """Rank of another feature among a session's names, from -1 (lowest) to 1 (highest).
 
-    Ranked are the names with a price now and one at least `min_history` sessions ago, which is what makes
-    a name eligible; ties share their mean rank, and a name alone has rank 0.
+    Only names with a price in the session and one at least `min_history` sessions earlier are ranked, as these are
+    the eligible ones. Ties share their mean rank, and a single name has rank 0.
     """
 
     kind: Literal["rank"] = "rank"
@@ -34,12 +34,12 @@ class CrossSectionalRank(Component):
 
     @property
     def name(self) -> str:
-        """The feature's column."""
+        """Name of the feature's column."""
         return f"rank_{self.of.name}"
 
     def values(self, history: PriceHistory) -> NDArray[np.float64]:
-        """The feature at each session and symbol, (T, N)."""
-        values = np.where(history.listed_for(self.min_history), self.of.values(history), np.nan)
+        """Compute the feature at each session and symbol, (T, N)."""
+        values = np.where(history.is_listed_for(self.min_history), self.of.values(history), np.nan)
         rows, columns = np.nonzero(~np.isnan(values))
         known = pl.DataFrame({"row": rows, "value": values[rows, columns]})
         rank, count = pl.col("value").rank("average").over("row"), pl.len().over("row")

@@ -1,4 +1,4 @@
-"""Momentum: the price change of the past months without the last ones."""
+"""Momentum: the price change of the past months without the most recent ones."""
 
 from typing import Literal, Self
 
@@ -7,13 +7,13 @@ from numpy.typing import NDArray
 from pydantic import NonNegativeInt, PositiveInt, model_validator
 
 from nvtrader_pipelines.components.component import Component
-from nvtrader_pipelines.market.history import PriceHistory, lagged
+from nvtrader_pipelines.market.history import PriceHistory, lag
 
 SESSIONS_PER_MONTH = 21
 
 
 class Momentum(Component):
-    """Log price change from `months` to `skip` months ago, a month being 21 sessions.
+    """Log price change from `months` to `skip` months ago, with months of 21 sessions.
 
     Source: Jegadeesh & Titman (1993).
     """
@@ -23,18 +23,18 @@ class Momentum(Component):
     skip: NonNegativeInt = 1
 
     @model_validator(mode="after")
-    def _begins_before_it_ends(self) -> Self:
+    def _require_skip_below_months(self) -> Self:
         if self.skip >= self.months:
             raise ValueError(f"momentum needs skip < months, but skip is {self.skip} and months {self.months}")
         return self
 
     @property
     def name(self) -> str:
-        """The feature's column."""
+        """Name of the feature's column."""
         return f"momentum_{self.months}_{self.skip}"
 
     def values(self, history: PriceHistory) -> NDArray[np.float64]:
-        """The feature at each session and symbol, (T, N)."""
+        """Compute the feature at each session and symbol, (T, N)."""
         prices = np.log(history.last_closes())
-        change = lagged(prices, self.skip * SESSIONS_PER_MONTH) - lagged(prices, self.months * SESSIONS_PER_MONTH)
-        return history.where_traded(change)
+        change = lag(prices, self.skip * SESSIONS_PER_MONTH) - lag(prices, self.months * SESSIONS_PER_MONTH)
+        return history.mask_unpriced(change)

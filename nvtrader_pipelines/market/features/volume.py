@@ -10,27 +10,27 @@ from pydantic import Field
 
 from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.market.features.volatility import MIN_SHARE
-from nvtrader_pipelines.market.history import PriceHistory, rolling
+from nvtrader_pipelines.market.history import PriceHistory, apply_rolling
 
 
 class VolumeScore(Component):
-    """Z-score of log(1 + volume) among the last `window` sessions, the present one included; 0 if all are equal."""
+    """Z-score of log(1 + volume) over the last `window` sessions; 0 if volumes are equal."""
 
     kind: Literal["volume_score"] = "volume_score"
     window: int = Field(21, ge=3)  # sessions
 
     @property
     def name(self) -> str:
-        """The feature's column."""
+        """Name of the feature's column."""
         return f"volume_z_{self.window}"
 
     def values(self, history: PriceHistory) -> NDArray[np.float64]:
-        """The feature at each session and symbol, (T, N); NaN where volume is unknown."""
+        """Compute the feature at each session and symbol, (T, N); NaN where volume is unknown."""
         needed = math.ceil(MIN_SHARE * self.window)
         volumes = np.log1p(history.volumes)
-        mean = rolling(volumes, pl.all().rolling_mean(self.window, min_samples=needed))
-        spread = rolling(volumes, pl.all().rolling_std(self.window, min_samples=needed, ddof=1))
+        mean = apply_rolling(volumes, pl.all().rolling_mean(self.window, min_samples=needed))
+        spread = apply_rolling(volumes, pl.all().rolling_std(self.window, min_samples=needed, ddof=1))
         varied = spread > 1e-9  # below, it is rounding
         score = np.where(varied, (volumes - mean) / np.where(varied, spread, 1.0), 0.0)
         unknown = np.isnan(volumes) | np.isnan(spread)
-        return history.where_traded(np.where(unknown, np.nan, score))
+        return history.mask_unpriced(np.where(unknown, np.nan, score))

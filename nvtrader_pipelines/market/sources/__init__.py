@@ -1,4 +1,4 @@
-"""Where bars come from: the family of sources."""
+"""Sources of bars: the family."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""CSV text split into fields line by line, so that a broken line never shifts or swallows its neighbours."""
+"""Line-by-line CSV splitting, so that a broken line never shifts or swallows its neighbors."""
 
 from dataclasses import dataclass
 
@@ -6,19 +6,19 @@ import polars as pl
 
 from nvtrader_pipelines.market.sources.delivery import UnreadableFile
 
-REPLACEMENT = "\N{REPLACEMENT CHARACTER}"  # stands where bytes were not UTF-8
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"  # replaces bytes that are not UTF-8
 SEPARATORS = (",", ";", "\t")
 
 
 @dataclass(frozen=True)
 class CsvText:
-    """The lines of a file that are not blank, numbered from 1 as an editor does."""
+    """Non-blank lines of a file, numbered from 1 as in an editor."""
 
     lines: pl.DataFrame  # line, text
     separator: str
 
     def header(self, n_rows: int = 1) -> list[list[str]]:
-        """The first `n_rows` lines as lists of fields."""
+        """First `n_rows` lines as lists of fields."""
         head = self.lines.head(n_rows)
         rows, broken = split_fields(head, self.width, self.separator)
         if len(broken):
@@ -27,21 +27,21 @@ class CsvText:
 
     @property
     def width(self) -> int:
-        """The number of fields in the first line."""
+        """Number of fields in the first line."""
         first = self.lines.head(1).select(_unquoted().str.count_matches(self.separator, literal=True))
         return int(first.item()) + 1
 
     def body(self, header_rows: int) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """The rows after the header, see `split_fields`."""
+        """Split the rows after the header, see `split_fields`."""
         return split_fields(self.lines.slice(header_rows), self.width, self.separator)
 
 
 def read_csv_text(content: bytes) -> CsvText:
-    """The numbered lines of a UTF-8 file and its separator (comma, semicolon or tab).
+    """Read the numbered lines of a UTF-8 file and its separator (comma, semicolon or tab).
 
     Raises:
-        UnreadableFile: if the file is empty or its header is not UTF-8. Bytes in later lines that are not
-            UTF-8 become replacement characters, for which the row alone is refused.
+        UnreadableFile: if the file is empty or its header is not UTF-8. Other bytes in later lines become
+            replacement characters, for which only the row is refused.
     """
     text = content.decode("utf-8-sig", errors="replace").replace("\r\n", "\n").replace("\r", "\n")
     lines = pl.DataFrame({"text": text.split("\n")}, schema={"text": pl.String}).with_row_index("line", offset=1)
@@ -55,7 +55,7 @@ def read_csv_text(content: bytes) -> CsvText:
 
 
 def split_fields(lines: pl.DataFrame, width: int, separator: str) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The lines that hold exactly `width` fields as columns `line, "0", "1", …`, and the other lines untouched."""
+    """Split lines of `width` fields into columns `line, "0", "1", …`; return others as they are."""
     bare = _unquoted()
     sound = (bare.str.count_matches(separator, literal=True) == width - 1) & ~bare.str.contains('"', literal=True)
     good, broken = lines.filter(sound), lines.filter(~sound)

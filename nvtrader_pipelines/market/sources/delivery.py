@@ -1,4 +1,4 @@
-"""What a source hands over: named content that can be read into rows of text."""
+"""Deliveries of a source: named content that is read into rows of text."""
 
 import hashlib
 from collections.abc import Callable
@@ -9,8 +9,8 @@ import polars as pl
 from nvtrader_pipelines.market.tables import DELIVERED
 
 
-class UnreadableFile(ValueError):  # noqa: N818 - says what the file is
-    """A whole file is refused, by a named rule and for a reason told in one sentence."""
+class UnreadableFile(ValueError):  # noqa: N818 - describes the file
+    """Refusal of a whole file, with the name of the rule and the reason."""
 
     def __init__(self, rule: str, reason: str) -> None:
         super().__init__(reason)
@@ -18,13 +18,13 @@ class UnreadableFile(ValueError):  # noqa: N818 - says what the file is
         self.reason = reason
 
 
-class SourceUnavailable(RuntimeError):  # noqa: N818 - says what the source is
-    """A source cannot deliver now; the message says in one sentence what to do."""
+class SourceUnavailable(RuntimeError):  # noqa: N818 - describes the source
+    """Failure of a source to deliver; the message says what to do."""
 
 
 @dataclass(frozen=True)
 class LandedFile:
-    """A file found in the landing zone, by name and content."""
+    """File in the landing zone, by name and content."""
 
     name: str
     content: bytes
@@ -32,11 +32,11 @@ class LandedFile:
 
 @dataclass(frozen=True)
 class Delivery:
-    """One file of one source; `digest` (SHA-256, hexadecimal) tells whether it was seen before.
+    """File of a source; its `digest` (SHA-256, hexadecimal) identifies content delivered before.
 
-    `read()` returns the rows as text with the columns of `tables.DELIVERED`; it raises `UnreadableFile`
-    where no row can be found. A line that does not split into the header's columns is kept whole in
-    `symbol`, so that it is refused later and not lost.
+    `read()` returns the rows as text with the columns of `tables.DELIVERED`, and raises `UnreadableFile` if there is no
+    row. A line that does not split into the header's columns is stored whole in `symbol`, so that it is refused later
+    and not lost.
     """
 
     source: str
@@ -51,8 +51,8 @@ def content_digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def as_delivered(rows: pl.DataFrame) -> pl.DataFrame:
-    """The rows with exactly the columns of `tables.DELIVERED`, null where a column is absent."""
+def with_delivered_columns(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows with exactly the columns of `tables.DELIVERED`, null where absent."""
     columns = [
         pl.col(name).cast(kind) if name in rows.columns else pl.lit(None, kind).alias(name)
         for name, kind in DELIVERED.items()

@@ -1,4 +1,4 @@
-"""The spellings of daily bars in the wild, recognised by their header."""
+"""Dialects of CSV files with daily bars, recognized by their header."""
 
 import re
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from pathlib import PurePath
 import polars as pl
 
 from nvtrader_pipelines.market.sources.csv_text import CsvText
-from nvtrader_pipelines.market.sources.delivery import UnreadableFile, as_delivered
+from nvtrader_pipelines.market.sources.delivery import UnreadableFile, with_delivered_columns
 from nvtrader_pipelines.market.tables import NUMBERS
 
 # Our own spelling first; then FinRL's and yfinance's.
@@ -25,10 +25,10 @@ WIDE_CORNERS = ("", "price", "ticker")  # first cells of yfinance's two header r
 
 
 def rows_from_csv(text: CsvText, file: str) -> pl.DataFrame:
-    """The delivered rows of a CSV file in any known dialect.
+    """Read the rows of a CSV file in any known dialect.
 
     Raises:
-        UnreadableFile: if the header is of no known dialect, or no row follows it.
+        UnreadableFile: if the header is of no known dialect, or there is no row.
     """
     header = text.header(3)
     if _is_wide(header):
@@ -37,20 +37,20 @@ def rows_from_csv(text: CsvText, file: str) -> pl.DataFrame:
     else:
         fields, broken = text.body(1)
         rows = rows_from_columns(fields, header[0], file)
-    whole = as_delivered(broken.rename({"text": "symbol"}))
-    if fields.is_empty() and whole.is_empty():
+    unsplit = with_delivered_columns(broken.rename({"text": "symbol"}))
+    if fields.is_empty() and unsplit.is_empty():
         raise UnreadableFile("empty_file", "the file has a header but no rows; deliver it again with its rows")
-    return pl.concat([rows, whole]).sort("line", maintain_order=True)
+    return pl.concat([rows, unsplit]).sort("line", maintain_order=True)
 
 
 def rows_from_columns(fields: pl.DataFrame, header: Sequence[str], file: str) -> pl.DataFrame:
-    """The delivered rows of a table with one row per bar; `fields` has `line` and then the header's columns.
+    """Read a table with one row per bar; `fields` has `line` and the header's columns.
 
-    Without a column of symbols the whole table belongs to the symbol in the file's name (`AAPL.csv`,
+    Without a column of symbols, the whole table belongs to the symbol in the file's name (`AAPL.csv`,
     `aapl_2015-2020.csv`).
 
     Raises:
-        UnreadableFile: if there is no date or no close.
+        UnreadableFile: if the header names no date or no close.
     """
     position = {known: index for known in SPELLINGS if (index := _find(header, known)) is not None}
     if "date" not in position or "close" not in position:
@@ -63,46 +63,48 @@ def rows_from_columns(fields: pl.DataFrame, header: Sequence[str], file: str) ->
     rows = fields.select("line", *(pl.col(cells[index]).alias(known) for known, index in position.items()))
     if "symbol" not in position:
         rows = rows.with_columns(pl.lit(symbol_of_file(file)).alias("symbol"))
-    return as_delivered(rows)
+    return with_delivered_columns(rows)
 
 
 def symbol_of_file(file: str) -> str:
-    """The symbol a file is named after: its name up to the first dot, underscore or space, in capitals."""
+    """Symbol in a file's name: up to the first dot, underscore or space, in capitals."""
     return re.split(r"[_ ]", PurePath(file).stem, maxsplit=1)[0].upper()
 
 
 def _find(header: Sequence[str], known: str) -> int | None:
-    spelled = [_plain(cell) for cell in header]
+    spelled = [_normalize_header(cell) for cell in header]
     return next((spelled.index(name) for name in SPELLINGS[known] if name in spelled), None)
 
 
-def _plain(cell: str) -> str:
+def _normalize_header(cell: str) -> str:
     return cell.strip().lower().replace(" ", "_")
 
 
 def _is_wide(header: list[list[str]]) -> bool:
-    corners = [_plain(row[0]) for row in header]
+    corners = [_normalize_header(row[0]) for row in header]
     return len(header) == 3 and corners[0] in WIDE_CORNERS and corners[1] in WIDE_CORNERS and corners[2] == "date"
 
 
 def _wide_rows(fields: pl.DataFrame, header: list[list[str]]) -> pl.DataFrame:
-    """Long rows of yfinance's wide table, whose columns are (field, symbol) pairs in two header rows."""
+    """Unpivot yfinance's wide table, whose columns are (field, symbol) pairs in two header rows."""
     prices, tickers = header[0], header[1]
-    if "close" not in map(_plain, prices):
+    if "close" not in map(_normalize_header, prices):
         prices, tickers = tickers, prices  # downloaded with group_by="ticker"
-    if "close" not in map(_plain, prices):
+    if "close" not in map(_normalize_header, prices):
         raise UnreadableFile("unknown_header", "the wide header names no close; keep yfinance's two header rows")
     parts: list[pl.DataFrame] = []
     for symbol in dict.fromkeys(tickers[1:]):
         columns = {name: _wide_column(prices, tickers, name, symbol) for name in NUMBERS}
         present = {name: str(index) for name, index in columns.items() if index is not None}
         part = fields.select("line", pl.lit(symbol).alias("symbol"), pl.col("0").alias("date"), **present)
-        # An empty stretch of a wide table is no bar at all: the symbol was not listed.
-        parts.append(as_delivered(part.filter(~pl.all_horizontal(pl.col(*present).is_null()))))
+        # An empty cell group of a wide table is no bar: the symbol was not listed.
+        parts.append(with_delivered_columns(part.filter(~pl.all_horizontal(pl.col(*present).is_null()))))
     return pl.concat(parts)
 
 
 def _wide_column(prices: list[str], tickers: list[str], name: str, symbol: str) -> int | None:
     spellings = SPELLINGS[name]
     pairs = zip(prices, tickers, strict=True)
-    return next((k for k, (price, owner) in enumerate(pairs) if owner == symbol and _plain(price) in spellings), None)
+    return next(
+        (k for k, (price, owner) in enumerate(pairs) if owner == symbol and _normalize_header(price) in spellings), None
+    )

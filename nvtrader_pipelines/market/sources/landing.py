@@ -1,4 +1,4 @@
-"""The landing zone: CSV and Parquet files that people and vendors drop."""
+"""Landing zone: CSV and Parquet files from people and vendors."""
 
 import io
 from collections.abc import Sequence
@@ -20,12 +20,12 @@ class LandingSource(Component):
     kind: Literal["landing"] = "landing"
 
     def deliveries(self, landed: Sequence[LandedFile]) -> list[Delivery]:
-        """One delivery per landed file, in the order of names."""
+        """Return one delivery per landed file, sorted by name."""
         return [file_delivery(self.kind, file) for file in sorted(landed, key=lambda file: file.name)]
 
 
 def file_delivery(source: str, file: LandedFile) -> Delivery:
-    """The delivery of one file's content."""
+    """Delivery of one file's content."""
     return Delivery(source, file.name, content_digest(file.content), len(file.content), partial(_read, file))
 
 
@@ -35,7 +35,7 @@ def _read(file: LandedFile) -> pl.DataFrame:
         return rows_from_csv(read_csv_text(file.content), file.name)
     if suffix in {".parquet", ".pq"}:
         return _read_parquet(file)
-    raise UnreadableFile("unknown_format", f"{file.name} is neither .csv nor .parquet; convert it or take it away")
+    raise UnreadableFile("unknown_format", f"{file.name} is neither .csv nor .parquet; convert or remove it")
 
 
 def _read_parquet(file: LandedFile) -> pl.DataFrame:

@@ -1,4 +1,4 @@
-"""Real prices that every installation has: 20 S&P 500 names, 1990 to 2022, shipped with skfolio."""
+"""Sample prices in every installation: 20 S&P 500 names, 1990 to 2022, shipped with skfolio."""
 
 import hashlib
 from collections.abc import Sequence
@@ -9,18 +9,18 @@ import numpy as np
 import polars as pl
 
 from nvtrader_pipelines.components.component import Component
-from nvtrader_pipelines.market.sources.delivery import Delivery, LandedFile, as_delivered
+from nvtrader_pipelines.market.sources.delivery import Delivery, LandedFile, with_delivered_columns
 
 FILE = "sp500_dataset.csv"
 
 
 class SampleSource(Component):
-    """Daily adjusted closes of 20 large US names that lived through 33 years: survivorship bias by construction."""
+    """Daily adjusted closes of 20 large US names that survived 33 years: survivorship-biased."""
 
     kind: Literal["sample"] = "sample"
 
     def deliveries(self, landed: Sequence[LandedFile]) -> list[Delivery]:  # noqa: ARG002 - the family's signature
-        """The one file of the sample; the landing zone is not looked at."""
+        """Return the sample's one file; the landing zone is not read."""
         prices = _prices()
         closes = np.ascontiguousarray(prices.drop("date").to_numpy())
         head = "\n".join([*prices.columns, *prices["date"].cast(pl.String)]).encode()
@@ -41,4 +41,4 @@ def _rows(prices: pl.DataFrame) -> pl.DataFrame:
     numbered = prices.with_row_index("line", offset=2)  # the header is line 1
     rows = numbered.unpivot(index=["line", "date"], variable_name="symbol", value_name="close")
     text = rows.with_columns(pl.col("date", "close").cast(pl.String)).with_columns(adj_close="close")
-    return as_delivered(text.sort("line", "symbol"))
+    return with_delivered_columns(text.sort("line", "symbol"))

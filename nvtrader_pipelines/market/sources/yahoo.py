@@ -16,10 +16,10 @@ class YahooSource(Component):
 
     kind: Literal["yahoo"] = "yahoo"
     symbols: tuple[str, ...] = Field(("SPY", "QQQ", "IWM", "EFA", "TLT", "GLD"), min_length=1)
-    first: dt.date = dt.date(2005, 1, 1)  # first calendar day asked for
+    first: dt.date = dt.date(2005, 1, 1)  # first calendar day
 
     def deliveries(self, landed: Sequence[LandedFile]) -> list[Delivery]:  # noqa: ARG002 - the family's signature
-        """Download every symbol; the landing zone is not looked at.
+        """Download every symbol; the landing zone is not read.
 
         Raises:
             SourceUnavailable: if yfinance is not installed or Yahoo gives no data.
@@ -39,16 +39,16 @@ class YahooSource(Component):
 
 def _yfinance() -> Any:
     try:
-        import yfinance  # pyright: ignore[reportMissingImports] - an extra, needed only by who asks for it
+        import yfinance  # pyright: ignore[reportMissingImports] - an optional extra
     except ImportError as error:
         raise SourceUnavailable(
             "the source 'yahoo' needs yfinance: install it with pip install -c constraints.txt -e '.[yahoo]', "
-            "or take 'yahoo' out of data/market.yaml"
+            "or remove 'yahoo' from data/market.yaml"
         ) from error
     return yfinance
 
 
 def _no_data(symbol: str) -> SourceUnavailable:
     return SourceUnavailable(
-        f"Yahoo gave no data for {symbol!r}: check the network and the symbol, or take 'yahoo' out of data/market.yaml"
+        f"Yahoo gave no data for {symbol!r}: check the network and the symbol, or remove 'yahoo' from data/market.yaml"
     )

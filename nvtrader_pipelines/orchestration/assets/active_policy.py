@@ -4,13 +4,11 @@ import dagster as dg
 import polars as pl
 
 from nvtrader_pipelines.orchestration.reports import markdown_table, shown_snapshots, written
-from nvtrader_pipelines.orchestration.resources import WarehouseResource
 from nvtrader_pipelines.promotion.active_policy import read_active
 from nvtrader_pipelines.promotion.decide import mirror_active
 from nvtrader_pipelines.promotion.rounds import consider_newest
 from nvtrader_pipelines.runs.lifecycle import now
-from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
-from nvtrader_pipelines.storage.ledger import Ledger
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import ACTIVE_POLICY
 
 ACTIVE_POLICY_KEY = dg.AssetKey(["portfolio", "active_policy"])
@@ -25,21 +23,20 @@ VERDICT = "verdict"
     deps=[["evaluation", "validation"], ["evaluation", "scoreboard"]],
     code_version="1",
 )
-def active_policy(warehouse: WarehouseResource) -> dg.MaterializeResult:
+def active_policy(store: dg.ResourceParam[Store]) -> dg.MaterializeResult:
     """The policy that decides from the next close on: another one only where the gate says that it is better."""
-    lake = warehouse.open()
-    found = consider_newest(lake, Ledger.open(warehouse.home), "gate", now)
-    mirror_active(lake)
+    found = consider_newest(store, "gate", now)
+    mirror_active(store)
     rows = [(answer.candidate.run_id, answer.candidate.policy, answer.verdict.sentence) for answer in found.answers]
     rows += [("", experiment, problem) for experiment, problem in found.problems.items()]
     table = pl.DataFrame(rows, schema=["run_id", "policy", "sentence"], orient="row")
     said = {VERDICT: found.summary, "answers": dg.MetadataValue.md(markdown_table(table))}
-    return written(lake, ACTIVE_POLICY, len(lake.read(ACTIVE_POLICY)), {**said, **pointer(lake)})
+    return written(store, ACTIVE_POLICY, len(store.tables.read(ACTIVE_POLICY)), {**said, **pointer(store)})
 
 
-def pointer(lake: Warehouse) -> dict[str, object]:
+def pointer(store: Store) -> dict[str, object]:
     """What says which policy trades, and by which activation."""
-    active = read_active(lake.home)
+    active = read_active(store)
     if active is None:
         return {"policy": "no policy trades", ACTIVATION: ""}
     said = active.model_dump(mode="json") | {"snapshot_ids": shown_snapshots(active.snapshot_ids)}

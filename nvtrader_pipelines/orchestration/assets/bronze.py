@@ -7,9 +7,9 @@ import dagster as dg
 from nvtrader_pipelines.market.sources import SourceUnavailable
 from nvtrader_pipelines.orchestration.partitions import ONE_RUN, YEARS, years_of
 from nvtrader_pipelines.orchestration.reports import written
-from nvtrader_pipelines.orchestration.resources import WarehouseResource
 from nvtrader_pipelines.orchestration.retries import tried_again
 from nvtrader_pipelines.storage.medallion import ingest_market
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import BARS
 
 
@@ -22,10 +22,9 @@ from nvtrader_pipelines.storage.tables import BARS
     code_version="1",
     pool="bronze",
 )
-def bars(context: dg.AssetExecutionContext, warehouse: WarehouseResource) -> dg.MaterializeResult:
+def bars(context: dg.AssetExecutionContext, store: dg.ResourceParam[Store]) -> dg.MaterializeResult:
     """Bars of every source as delivered, text untouched; a file already ingested is not read again."""
-    lake = warehouse.open()
     with tried_again(SourceUnavailable):
-        ingested = ingest_market(lake, years_of(context), datetime.now(UTC))
+        ingested = ingest_market(store.tables, years_of(context), datetime.now(UTC))
     context.log.info(ingested.summary)
-    return written(lake, BARS, ingested.n_rows, {"files_read": ingested.files_read, "refused": ingested.refused})
+    return written(store, BARS, ingested.n_rows, {"files_read": ingested.files_read, "refused": ingested.refused})

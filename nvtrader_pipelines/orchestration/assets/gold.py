@@ -10,8 +10,8 @@ from nvtrader_pipelines.market.regimes import SliceAndMergeRegimeParams, regime_
 from nvtrader_pipelines.market.returns import bar_returns
 from nvtrader_pipelines.orchestration.partitions import ONE_RUN, YEARS, all_partitions, years_of
 from nvtrader_pipelines.orchestration.reports import keep_pictures, written
-from nvtrader_pipelines.orchestration.resources import WarehouseResource
 from nvtrader_pipelines.storage.medallion import pin_panels
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import CLEAN_BARS, FEATURES, MARKET_PANEL, REGIMES, RETURNS
 
 RETURNS_KEY, FEATURES_KEY = dg.AssetKey(["gold", "returns"]), dg.AssetKey(["gold", "features"])
@@ -27,11 +27,10 @@ REGIMES_KEY = dg.AssetKey(["gold", "regimes"])
     backfill_policy=ONE_RUN,
     code_version="1",
 )
-def returns(context: dg.AssetExecutionContext, warehouse: WarehouseResource) -> dg.MaterializeResult:
+def returns(context: dg.AssetExecutionContext, store: dg.ResourceParam[Store]) -> dg.MaterializeResult:
     """Simple returns per symbol and session, from prices aligned first; none is ever filled."""
-    lake = warehouse.open()
-    n_rows = lake.replace_years(RETURNS, bar_returns(lake.read(CLEAN_BARS)), years_of(context))
-    return written(lake, RETURNS, n_rows)
+    n_rows = store.tables.replace_years(RETURNS, bar_returns(store.tables.read(CLEAN_BARS)), years_of(context))
+    return written(store, RETURNS, n_rows)
 
 
 @dg.asset(
@@ -43,11 +42,10 @@ def returns(context: dg.AssetExecutionContext, warehouse: WarehouseResource) -> 
     backfill_policy=ONE_RUN,
     code_version="1",
 )
-def features(context: dg.AssetExecutionContext, warehouse: WarehouseResource) -> dg.MaterializeResult:
+def features(context: dg.AssetExecutionContext, store: dg.ResourceParam[Store]) -> dg.MaterializeResult:
     """Point-in-time features per symbol and session: each uses what was known at that close."""
-    lake = warehouse.open()
-    n_rows = lake.replace_years(FEATURES, compute_features(lake.read(RETURNS)), years_of(context))
-    return written(lake, FEATURES, n_rows)
+    n_rows = store.tables.replace_years(FEATURES, compute_features(store.tables.read(RETURNS)), years_of(context))
+    return written(store, FEATURES, n_rows)
 
 
 @dg.asset(
@@ -57,12 +55,11 @@ def features(context: dg.AssetExecutionContext, warehouse: WarehouseResource) ->
     deps=[all_partitions(key) for key in (RETURNS_KEY, FEATURES_KEY)],
     code_version="1",
 )
-def market_panel(context: dg.AssetExecutionContext, warehouse: WarehouseResource) -> dg.MaterializeResult:
+def market_panel(context: dg.AssetExecutionContext, store: dg.ResourceParam[Store]) -> dg.MaterializeResult:
     """One row per source: what its panel holds, and the snapshots of bronze, silver and gold it is made of."""
-    lake = warehouse.open()
-    panels = pin_panels(lake, datetime.now(UTC))
+    panels = pin_panels(store.tables, datetime.now(UTC))
     context.log.info(panels.summary)
-    return written(lake, MARKET_PANEL, panels.n_panels, {"left_out": panels.left_out})
+    return written(store, MARKET_PANEL, panels.n_panels, {"left_out": panels.left_out})
 
 
 @dg.asset(
@@ -72,12 +69,12 @@ def market_panel(context: dg.AssetExecutionContext, warehouse: WarehouseResource
     deps=[all_partitions(RETURNS_KEY)],
     code_version="1",
 )
-def market_regimes(context: dg.AssetExecutionContext, warehouse: WarehouseResource) -> dg.MaterializeResult:
+def market_regimes(context: dg.AssetExecutionContext, store: dg.ResourceParam[Store]) -> dg.MaterializeResult:
     """Regime of every session, labelled with hindsight: only to judge by regime, never to observe or decide by."""
-    lake, params = warehouse.open(), SliceAndMergeRegimeParams()
-    labels = regime_labels(lake.read(RETURNS), params)
-    lake.replace(REGIMES, labels.rows, {})
+    params = SliceAndMergeRegimeParams()
+    labels = regime_labels(store.tables.read(RETURNS), params)
+    store.tables.replace(REGIMES, labels.rows, {})
     context.log.info(labels.summary)
     report = {"left_out": labels.left_out, "params": params.model_dump(mode="json")}
-    pictures = keep_pictures(warehouse.home, "regimes", regimes_figures(labels.rows))
-    return written(lake, REGIMES, len(labels.rows), {**report, **pictures})
+    pictures = keep_pictures(store.home, "regimes", regimes_figures(labels.rows))
+    return written(store, REGIMES, len(labels.rows), {**report, **pictures})

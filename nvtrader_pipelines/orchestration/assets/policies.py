@@ -9,13 +9,11 @@ from nvtrader_pipelines.orchestration.mlflow_tracking import MlflowTracking
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.progress import ProgressLog
 from nvtrader_pipelines.orchestration.reports import keep_pictures, shown_snapshots, written
-from nvtrader_pipelines.orchestration.resources import WarehouseResource
 from nvtrader_pipelines.runs.launch import followed, train_run
 from nvtrader_pipelines.runs.lifecycle import Launch
 from nvtrader_pipelines.runs.planning import read_plan
 from nvtrader_pipelines.runs.tables import replace_run
-from nvtrader_pipelines.storage.ledger import Ledger
-from nvtrader_pipelines.storage.policy_library import PolicyLibrary
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import TRAINING_CURVES
 
 POLICY_KEY = dg.AssetKey(["policies", "trained_policy"])
@@ -32,18 +30,17 @@ POLICY_KEY = dg.AssetKey(["policies", "trained_policy"])
 )
 def trained_policy(
     context: dg.AssetExecutionContext,
-    warehouse: WarehouseResource,
+    store: dg.ResourceParam[Store],
     mlflow: MlflowTracking,
     progress: dg.ResourceParam[ProgressLog],
 ) -> dg.MaterializeResult:
     """One policy per fold and seed, trained on the fold's training window only; kept as safetensors with a card."""
-    lake, ledger, library = warehouse.open(), Ledger.open(warehouse.home), PolicyLibrary(warehouse.home)
-    plan, launch = read_plan(lake, context.partition_key), Launch(context.run.run_id, context.run.run_id)
+    plan, launch = read_plan(store, context.partition_key), Launch(context.run.run_id, context.run.run_id)
     with mlflow.run(plan.run_id, context.partition_key) as tracked:
-        followed(train_run(lake, ledger, plan, launch, to_be_judged=True), progress.to(context))
-        run = library.latest(context.partition_key)
-        archives = library.read_run(run)
-        curves, folder = training_curves(archives), library.folder(run.partition_key, run.run_id)
+        followed(train_run(store, plan, launch, to_be_judged=True), progress.to(context))
+        run = store.policies.latest(context.partition_key)
+        archives = store.policies.read_run(run)
+        curves, folder = training_curves(archives), store.policies.folder(run.partition_key, run.run_id)
         tracked.log_training(plan, curves, folder)
     title, note = f"{plan.spec.name}: mean reward while training", "; ".join(plan.warnings)
     figures = {"learning_curve": learning_figure(curves, title, note)}
@@ -56,7 +53,7 @@ def trained_policy(
             "size_bytes": sum(len(content) for content in archives.values()),
             "sha256": run.sha256,
             "folder": dg.MetadataValue.path(str(folder)),
-            **keep_pictures(warehouse.home, "trained_policy", figures, context.partition_key),
+            **keep_pictures(store.home, "trained_policy", figures, context.partition_key),
             "warnings": list(plan.warnings),
             **tracked.metadata,
         },
@@ -72,9 +69,8 @@ def trained_policy(
     partitions_def=EXPERIMENTS,
     code_version="1",
 )
-def training_curve(context: dg.AssetExecutionContext, warehouse: WarehouseResource) -> dg.MaterializeResult:
+def training_curve(context: dg.AssetExecutionContext, store: dg.ResourceParam[Store]) -> dg.MaterializeResult:
     """Mean reward of a step over each rollout, per fold and seed."""
-    lake, library = warehouse.open(), PolicyLibrary(warehouse.home)
-    run = library.latest(context.partition_key)
-    n_rows = replace_run(lake, TRAINING_CURVES, training_curves(library.read_run(run)), run)
-    return written(lake, TRAINING_CURVES, n_rows)
+    run = store.policies.latest(context.partition_key)
+    n_rows = replace_run(store, TRAINING_CURVES, training_curves(store.policies.read_run(run)), run)
+    return written(store, TRAINING_CURVES, n_rows)

@@ -24,8 +24,9 @@ from nvtrader_pipelines.orchestration.rebalancing import (
     said_since,
 )
 from nvtrader_pipelines.orchestration.reports import keep_pictures, markdown_table, written
-from nvtrader_pipelines.orchestration.resources import DeskResource, WarehouseResource
+from nvtrader_pipelines.orchestration.resources import DeskResource
 from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import (
     ORDERS,
     PORTFOLIO_STATE,
@@ -55,14 +56,14 @@ step_of_account = partial(dg.asset, group_name="portfolio", code_version="1", po
 )
 def orders(
     context: dg.AssetExecutionContext,
-    warehouse: WarehouseResource,
+    store: dg.ResourceParam[Store],
     desk: DeskResource,
     progress: dg.ResourceParam[ProgressLog],
 ) -> dg.MaterializeResult:
     """What the plan that waited made of the session: orders from drifted holdings, sells first, each placed once."""
-    require_passed(warehouse.home, desk.account)
-    trading = desk.of(warehouse)
-    require_bars(trading.lake, context.run.tags.get(SESSION))
+    require_passed(store.home, desk.account)
+    trading = desk.of(store)
+    require_bars(trading.store, context.run.tags.get(SESSION))
     executed(trading, progress.to(context), acknowledge=desk.acknowledge)
     events = said_since(trading, context.instance, context.run.run_id)
     trading.mirror()
@@ -80,15 +81,15 @@ def orders(
     kinds={"iceberg", "sqlite"},
     deps=[ORDERS_KEY],
 )
-def portfolio_state(warehouse: WarehouseResource, desk: DeskResource) -> dg.MaterializeResult:
+def portfolio_state(store: dg.ResourceParam[Store], desk: DeskResource) -> dg.MaterializeResult:
     """The account marked to the close, and its holdings against those of the broker's books."""
-    trading = desk.of(warehouse)
+    trading = desk.of(store)
     with asked_again():
         trading.settle()
     trading.mirror()
     states = of_account(trading, PORTFOLIO_STATE)
-    figures = account_figures(states, rivals(trading.lake, states))
-    pictures = keep_pictures(warehouse.home, "portfolio_state", figures, desk.account)
+    figures = account_figures(states, rivals(trading.store, states))
+    pictures = keep_pictures(store.home, "portfolio_state", figures, desk.account)
     return told(trading, PORTFOLIO_STATE, {**pictures, **figures_of(states)})
 
 
@@ -97,14 +98,14 @@ def portfolio_state(warehouse: WarehouseResource, desk: DeskResource) -> dg.Mate
     kinds={"iceberg", "pytorch"},
     deps=[STATE_KEY],
 )
-def target_weights(warehouse: WarehouseResource, desk: DeskResource) -> dg.MaterializeResult:
+def target_weights(store: dg.ResourceParam[Store], desk: DeskResource) -> dg.MaterializeResult:
     """What the active policy wants at the close, after each stage of the weight pipeline."""
-    trading = desk.of(warehouse)
+    trading = desk.of(store)
     with asked_again():
         trading.propose()
     trading.mirror()
     figures = stages_figures(of_account(trading, TARGET_WEIGHTS))
-    return told(trading, TARGET_WEIGHTS, keep_pictures(warehouse.home, "target_weights", figures, desk.account))
+    return told(trading, TARGET_WEIGHTS, keep_pictures(store.home, "target_weights", figures, desk.account))
 
 
 @step_of_account(
@@ -112,28 +113,28 @@ def target_weights(warehouse: WarehouseResource, desk: DeskResource) -> dg.Mater
     kinds={"iceberg"},
     deps=[TARGET_KEY],
 )
-def rebalance_plan(warehouse: WarehouseResource, desk: DeskResource) -> dg.MaterializeResult:
+def rebalance_plan(store: dg.ResourceParam[Store], desk: DeskResource) -> dg.MaterializeResult:
     """The plan for the next session, with what compliance found: cleared, waiting for a person, or blocked."""
-    trading = desk.of(warehouse)
+    trading = desk.of(store)
     cleared(trading, acknowledge=desk.acknowledge)
     trading.mirror()
     plans = of_account(trading, REBALANCE_PLAN)
-    pictures = keep_pictures(warehouse.home, "rebalance_plan", plan_figures(plans), desk.account)
+    pictures = keep_pictures(store.home, "rebalance_plan", plan_figures(plans), desk.account)
     return told(trading, REBALANCE_PLAN, {**pictures, **findings_of(plans)})
 
 
 def of_account(desk: Desk, table: Table) -> pl.DataFrame:
     """The account's rows, oldest session first."""
-    return desk.lake.read(table, {"account": [desk.account]}).sort("session", maintain_order=True)
+    return desk.store.tables.read(table, {"account": [desk.account]}).sort("session", maintain_order=True)
 
 
 def told(desk: Desk, table: Table, extra: Mapping[str, Any]) -> dg.MaterializeResult:
     """Hold the account until the table's checks pass, and report its rows and the state of the kill switch."""
     for check in CHECKED[table]:
-        hold(desk.lake.home, desk.account, f"{table.name}.{check}")
-    halted = FileKillSwitch(desk.lake.home).engaged()
+        hold(desk.store.home, desk.account, f"{table.name}.{check}")
+    halted = FileKillSwitch(desk.store.home).engaged()
     switch = {"account": desk.account, "kill_switch": f"HALTED: {halted}" if halted else "not engaged"}
-    return written(desk.lake, table, len(of_account(desk, table)), {**switch, **extra})
+    return written(desk.store, table, len(of_account(desk, table)), {**switch, **extra})
 
 
 def figures_of(states: pl.DataFrame) -> dict[str, float | str]:

@@ -7,8 +7,8 @@ from nvtrader_pipelines.figures import prudex_figures
 from nvtrader_pipelines.orchestration.assets.evaluation import EVALUATION_KEY
 from nvtrader_pipelines.orchestration.partitions import all_partitions
 from nvtrader_pipelines.orchestration.reports import keep_pictures, markdown_table, written
-from nvtrader_pipelines.orchestration.resources import WarehouseResource
 from nvtrader_pipelines.scoreboard.prudex import read_record
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import PRUDEX
 
 
@@ -25,11 +25,10 @@ from nvtrader_pipelines.storage.tables import PRUDEX
     ],
     code_version="1",
 )
-def prudex(warehouse: WarehouseResource) -> dg.MaterializeResult:
+def prudex(store: dg.ResourceParam[Store]) -> dg.MaterializeResult:
     """Profitability, risk-control, universality, diversity, reliability and explainability; 50 is 1/N."""
-    lake = warehouse.open()
-    compass = prudex_compass(read_record(lake))
-    lake.replace(PRUDEX, compass.table, {})
-    pictures = keep_pictures(warehouse.home, "prudex", prudex_figures(compass))
+    compass = prudex_compass(read_record(store))
+    store.tables.replace(PRUDEX, compass.table, {})
+    pictures = keep_pictures(store.home, "prudex", prudex_figures(compass))
     scores = dg.MetadataValue.md(markdown_table(axis_scores(compass.table)))
-    return written(lake, PRUDEX, len(compass.table), {"scores": scores, **pictures})
+    return written(store, PRUDEX, len(compass.table), {"scores": scores, **pictures})

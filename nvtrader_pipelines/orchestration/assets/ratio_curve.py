@@ -8,10 +8,9 @@ from nvtrader_pipelines.figures import ratio_curve_figure
 from nvtrader_pipelines.orchestration.assets.evaluation import EVALUATION_KEY
 from nvtrader_pipelines.orchestration.partitions import all_partitions
 from nvtrader_pipelines.orchestration.reports import keep_pictures, written
-from nvtrader_pipelines.orchestration.resources import WarehouseResource
 from nvtrader_pipelines.runs.tables import walk_forward_runs
 from nvtrader_pipelines.scoreboard.trials import trial_curves, trial_runs
-from nvtrader_pipelines.storage.ledger import Ledger
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EVALUATIONS, RATIO_CURVE
 from nvtrader_pipelines.storage.views import create_views, read_query
 
@@ -23,15 +22,14 @@ from nvtrader_pipelines.storage.views import create_views, read_query
     deps=[all_partitions(EVALUATION_KEY)],
     code_version="2",
 )
-def sharpe_ratio_curve(warehouse: WarehouseResource, duckdb: DuckDBResource) -> dg.MaterializeResult:
+def sharpe_ratio_curve(store: dg.ResourceParam[Store], duckdb: DuckDBResource) -> dg.MaterializeResult:
     """Every completed run over time, ranked by net Sharpe, deflated for the runs before it, with its worst drawdown."""
-    lake = warehouse.open()
     with duckdb.get_connection() as connection:
-        create_views(connection, lake)
+        create_views(connection, store)
         verdicts = read_query(connection, f"FROM {EVALUATIONS.name}")
-    runs, trials = walk_forward_runs(lake), trial_runs(lake, Ledger.open(warehouse.home))
-    curve = rank_runs(runs, verdicts, trials, trial_curves(lake, trials))
-    lake.replace(RATIO_CURVE, curve, {})
+    runs, trials = walk_forward_runs(store), trial_runs(store)
+    curve = rank_runs(runs, verdicts, trials, trial_curves(store, trials))
+    store.tables.replace(RATIO_CURVE, curve, {})
     notes = dict.fromkeys(warning for warnings in runs["warnings"] for warning in warnings)
     figures = {"ratio_curve": ratio_curve_figure(curve, note="; ".join(notes))}
-    return written(lake, RATIO_CURVE, len(curve), keep_pictures(warehouse.home, "sharpe_ratio_curve", figures))
+    return written(store, RATIO_CURVE, len(curve), keep_pictures(store.home, "sharpe_ratio_curve", figures))

@@ -8,9 +8,8 @@ from nvtrader_pipelines.figures.regimes import HINDSIGHT
 from nvtrader_pipelines.orchestration.assets.gold import REGIMES_KEY
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.reports import keep_pictures, markdown_table, written
-from nvtrader_pipelines.orchestration.resources import WarehouseResource
 from nvtrader_pipelines.runs.tables import read_run, replace_run
-from nvtrader_pipelines.storage.policy_library import PolicyLibrary
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES, REGIME_EVALUATION, REGIMES
 
 
@@ -22,15 +21,17 @@ from nvtrader_pipelines.storage.tables import EQUITY_CURVES, REGIME_EVALUATION, 
     partitions_def=EXPERIMENTS,
     code_version="1",
 )
-def regime_evaluation(context: dg.AssetExecutionContext, warehouse: WarehouseResource) -> dg.MaterializeResult:
+def regime_evaluation(context: dg.AssetExecutionContext, store: dg.ResourceParam[Store]) -> dg.MaterializeResult:
     """Sharpe with intervals, growth, drawdown and active return of every account in each regime of its market."""
-    lake, key = warehouse.open(), context.partition_key
-    run = PolicyLibrary(warehouse.home).latest(key)
-    verdict = evaluate_regimes(read_run(lake, EQUITY_CURVES, run), lake.read(REGIMES, {"source": [run.source]}))
-    n_rows = replace_run(lake, REGIME_EVALUATION, verdict, run)
+    key = context.partition_key
+    run = store.policies.latest(key)
+    verdict = evaluate_regimes(
+        read_run(store, EQUITY_CURVES, run), store.tables.read(REGIMES, {"source": [run.source]})
+    )
+    n_rows = replace_run(store, REGIME_EVALUATION, verdict, run)
     note = "; ".join((HINDSIGHT.rstrip("."), *run.warnings))
     figure = regime_evaluation_figure(verdict, f"{run.experiment} in each regime", note)
-    pictures = keep_pictures(warehouse.home, "regime_evaluation", {"regimes": figure}, key)
+    pictures = keep_pictures(store.home, "regime_evaluation", {"regimes": figure}, key)
     table = dg.MetadataValue.md(markdown_table(summary(verdict)))
-    labelled = {"run_id": run.run_id, "regimes_snapshot_id": str(lake.snapshot_id(REGIMES)), "table": table}
-    return written(lake, REGIME_EVALUATION, n_rows, {**labelled, **pictures})
+    labelled = {"run_id": run.run_id, "regimes_snapshot_id": str(store.tables.snapshot_id(REGIMES)), "table": table}
+    return written(store, REGIME_EVALUATION, n_rows, {**labelled, **pictures})

@@ -5,8 +5,8 @@ import dagster as dg
 from nvtrader_pipelines.figures import scoreboard_figures
 from nvtrader_pipelines.orchestration.assets.scorecards import SCORECARDS_KEY
 from nvtrader_pipelines.orchestration.reports import keep_pictures, markdown_table, written
-from nvtrader_pipelines.orchestration.resources import WarehouseResource
 from nvtrader_pipelines.scoreboard.cards import rank
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import SCOREBOARD
 
 
@@ -17,10 +17,9 @@ from nvtrader_pipelines.storage.tables import SCOREBOARD
     deps=[SCORECARDS_KEY],
     code_version="1",
 )
-def scoreboard(warehouse: WarehouseResource) -> dg.MaterializeResult:
+def scoreboard(store: dg.ResourceParam[Store]) -> dg.MaterializeResult:
     """Where everybody of the last judgement stands, and stood before."""
-    lake = warehouse.open()
-    board = rank(lake)
+    board = rank(store)
     table = dg.MetadataValue.md(markdown_table(board.select("rank", "entrant", "kind", "sharpe", "note")))
-    pictures = keep_pictures(warehouse.home, "scoreboard", scoreboard_figures(board))
-    return written(lake, SCOREBOARD, len(board), {"scoreboard": table, **pictures})
+    pictures = keep_pictures(store.home, "scoreboard", scoreboard_figures(board))
+    return written(store, SCOREBOARD, len(board), {"scoreboard": table, **pictures})

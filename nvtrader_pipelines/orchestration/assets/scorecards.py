@@ -7,9 +7,8 @@ import dagster as dg
 from nvtrader_pipelines.orchestration.assets.evaluation import EVALUATION_KEY
 from nvtrader_pipelines.orchestration.partitions import all_partitions
 from nvtrader_pipelines.orchestration.reports import written
-from nvtrader_pipelines.orchestration.resources import WarehouseResource
 from nvtrader_pipelines.scoreboard.cards import judge_all
-from nvtrader_pipelines.storage.ledger import Ledger
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import SCORECARDS
 
 SCORECARDS_KEY = dg.AssetKey(["evaluation", "scorecards"])
@@ -22,10 +21,9 @@ SCORECARDS_KEY = dg.AssetKey(["evaluation", "scorecards"])
     deps=[all_partitions(EVALUATION_KEY), ["gold", "market_panel"]],
     code_version="1",
 )
-def scorecards(context: dg.AssetExecutionContext, warehouse: WarehouseResource) -> dg.MaterializeResult:
+def scorecards(context: dg.AssetExecutionContext, store: dg.ResourceParam[Store]) -> dg.MaterializeResult:
     """A card for every entrant on the same sessions, fills, costs and leverage; a row where it says something new."""
-    lake = warehouse.open()
-    judged = judge_all(lake, Ledger.open(warehouse.home), datetime.now(UTC), context.log.info)
+    judged = judge_all(store, datetime.now(UTC), context.log.info)
     pages = {card.entrant: dg.MetadataValue.md(page) for card, page in judged.pages}
-    told = {"entrants": len(judged.cards), "folder": dg.MetadataValue.path(str(warehouse.home.scorecards)), **pages}
-    return written(lake, SCORECARDS, judged.n_new, told)
+    told = {"entrants": len(judged.cards), "folder": dg.MetadataValue.path(str(store.home.scorecards)), **pages}
+    return written(store, SCORECARDS, judged.n_new, told)

@@ -9,7 +9,7 @@ import polars as pl
 from nvtrader_pipelines.market.cleaning import clean
 from nvtrader_pipelines.orchestration.partitions import ONE_RUN, YEARS, years_of
 from nvtrader_pipelines.orchestration.reports import written
-from nvtrader_pipelines.orchestration.resources import WarehouseResource
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import BARS, CLEAN_BARS, DELIVERIES, QUARANTINE
 
 BRONZE = dg.AssetKey(["bronze", "bars"])
@@ -38,12 +38,12 @@ BRONZE = dg.AssetKey(["bronze", "bars"])
     backfill_policy=ONE_RUN,
     name="refine",
 )
-def refine(context: dg.AssetExecutionContext, warehouse: WarehouseResource) -> Iterator[dg.MaterializeResult]:
+def refine(context: dg.AssetExecutionContext, store: dg.ResourceParam[Store]) -> Iterator[dg.MaterializeResult]:
     """Sort the delivered bars into valid ones and refused ones."""
-    lake, years = warehouse.open(), years_of(context)
-    good, refused = clean(lake.read(BARS), lake.read(DELIVERIES), datetime.now(UTC).date())
-    n_good = lake.replace_years(CLEAN_BARS, good, years)
-    n_refused = lake.replace_years(QUARANTINE, refused, years)
-    yield written(lake, CLEAN_BARS, n_good)
+    years = years_of(context)
+    good, refused = clean(store.tables.read(BARS), store.tables.read(DELIVERIES), datetime.now(UTC).date())
+    n_good = store.tables.replace_years(CLEAN_BARS, good, years)
+    n_refused = store.tables.replace_years(QUARANTINE, refused, years)
+    yield written(store, CLEAN_BARS, n_good)
     rules = refused.group_by("rule").agg(pl.len().alias("rows")).sort("rule")
-    yield written(lake, QUARANTINE, n_refused, {"by_rule": dict(rules.iter_rows())})
+    yield written(store, QUARANTINE, n_refused, {"by_rule": dict(rules.iter_rows())})

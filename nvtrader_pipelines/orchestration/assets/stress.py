@@ -8,12 +8,11 @@ from nvtrader_pipelines.orchestration.assets.policies import POLICY_KEY
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.progress import ProgressLog
 from nvtrader_pipelines.orchestration.reports import keep_pictures, markdown_table, written
-from nvtrader_pipelines.orchestration.resources import WarehouseResource
 from nvtrader_pipelines.runs.launch import followed
 from nvtrader_pipelines.runs.planning import reopen_plan
 from nvtrader_pipelines.runs.stress import stress_run
 from nvtrader_pipelines.runs.tables import replace_run
-from nvtrader_pipelines.storage.policy_library import PolicyLibrary
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import STRESS
 
 
@@ -26,15 +25,15 @@ from nvtrader_pipelines.storage.tables import STRESS
     code_version="1",
 )
 def stress(
-    context: dg.AssetExecutionContext, warehouse: WarehouseResource, progress: dg.ResourceParam[ProgressLog]
+    context: dg.AssetExecutionContext, store: dg.ResourceParam[Store], progress: dg.ResourceParam[ProgressLog]
 ) -> dg.MaterializeResult:
     """Growth, drawdown, worst session, costs and recovery of every account in every stressed world."""
-    lake, key = warehouse.open(), context.partition_key
-    run = PolicyLibrary(warehouse.home).latest(key)
-    plan = reopen_plan(lake, run)
-    verdict = followed(stress_run(lake, plan, run, context.run.run_id), progress.to(context))
-    n_rows = replace_run(lake, STRESS, verdict, run)
+    key = context.partition_key
+    run = store.policies.latest(key)
+    plan = reopen_plan(store, run)
+    verdict = followed(stress_run(store, plan, run, context.run.run_id), progress.to(context))
+    n_rows = replace_run(store, STRESS, verdict, run)
     figures = stress_figures(verdict, run.experiment, "; ".join(plan.warnings))
-    pictures = keep_pictures(warehouse.home, "stress", figures, key)
+    pictures = keep_pictures(store.home, "stress", figures, key)
     table = dg.MetadataValue.md(markdown_table(summary(verdict)))
-    return written(lake, STRESS, n_rows, {"run_id": run.run_id, "table": table, **pictures})
+    return written(store, STRESS, n_rows, {"run_id": run.run_id, "table": table, **pictures})

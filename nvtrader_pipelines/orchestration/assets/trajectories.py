@@ -10,12 +10,10 @@ from nvtrader_pipelines.orchestration.assets.policies import POLICY_KEY
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.progress import ProgressLog
 from nvtrader_pipelines.orchestration.reports import keep_pictures, written
-from nvtrader_pipelines.orchestration.resources import WarehouseResource
 from nvtrader_pipelines.runs.launch import followed, judge_run
 from nvtrader_pipelines.runs.lifecycle import Launch
 from nvtrader_pipelines.runs.planning import reopen_plan
-from nvtrader_pipelines.storage.ledger import Ledger
-from nvtrader_pipelines.storage.policy_library import PolicyLibrary
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import (
     ACTION_LOGS,
     EQUITY_CURVES,
@@ -52,23 +50,22 @@ def spec_of(table: Table) -> dg.AssetSpec:
     name="walk_forward",
 )
 def walk_forward(
-    context: dg.AssetExecutionContext, warehouse: WarehouseResource, progress: dg.ResourceParam[ProgressLog]
+    context: dg.AssetExecutionContext, store: dg.ResourceParam[Store], progress: dg.ResourceParam[ProgressLog]
 ) -> Iterator[dg.MaterializeResult]:
     """Walk every seed, their ensemble and the baselines through the test windows, each on its own account."""
-    lake, ledger, library = warehouse.open(), Ledger.open(warehouse.home), PolicyLibrary(warehouse.home)
     plan, launch = (
-        reopen_plan(lake, library.latest(context.partition_key)),
+        reopen_plan(store, store.policies.latest(context.partition_key)),
         Launch(context.run.run_id, context.run.run_id),
     )
-    record = followed(judge_run(lake, ledger, plan, launch), progress.to(context))
+    record = followed(judge_run(store, plan, launch), progress.to(context))
     note, name = "; ".join(plan.warnings), plan.spec.name
-    kept = partial(keep_pictures, warehouse.home, partition_key=context.partition_key)
-    yield written(lake, TRAJECTORIES, len(record.trajectories))
+    kept = partial(keep_pictures, store.home, partition_key=context.partition_key)
+    yield written(store, TRAJECTORIES, len(record.trajectories))
     curves = equity_figure(record.equity_curves, f"{name}: equity after costs", plan.spec.report_from, note)
-    yield written(lake, EQUITY_CURVES, len(record.equity_curves), kept("equity_curves", {"equity": curves}))
+    yield written(store, EQUITY_CURVES, len(record.equity_curves), kept("equity_curves", {"equity": curves}))
     weights = weights_figure(record.action_logs, f"{name}: weights over time", note)
-    yield written(lake, ACTION_LOGS, len(record.action_logs), kept("action_logs", {"weights": weights}))
+    yield written(store, ACTION_LOGS, len(record.action_logs), kept("action_logs", {"weights": weights}))
     terms = reward_terms_figure(record.reward_decomposition, f"{name}: reward by term, summed over time", note)
     yield written(
-        lake, REWARD_DECOMPOSITION, len(record.reward_decomposition), kept("reward_decomposition", {"terms": terms})
+        store, REWARD_DECOMPOSITION, len(record.reward_decomposition), kept("reward_decomposition", {"terms": terms})
     )

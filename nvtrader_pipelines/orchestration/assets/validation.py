@@ -9,9 +9,8 @@ from nvtrader_pipelines.figures import validation_figures
 from nvtrader_pipelines.orchestration.assets.evaluation import EVALUATION_KEY
 from nvtrader_pipelines.orchestration.partitions import all_partitions
 from nvtrader_pipelines.orchestration.reports import keep_pictures, markdown_table, written
-from nvtrader_pipelines.orchestration.resources import WarehouseResource
 from nvtrader_pipelines.scoreboard.trials import trial_curves, trial_runs
-from nvtrader_pipelines.storage.ledger import Ledger
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EVALUATIONS, OVERFITTING, RUNS, VALIDATION
 
 DEPS = [all_partitions(EVALUATION_KEY)]
@@ -38,18 +37,17 @@ DEPS = [all_partitions(EVALUATION_KEY)]
     ],
     name="validate",
 )
-def validation(warehouse: WarehouseResource) -> Iterator[dg.MaterializeResult]:
+def validation(store: dg.ResourceParam[Store]) -> Iterator[dg.MaterializeResult]:
     """Discount every trial for all the others on its market, and ask whether picking the best picks luck."""
-    lake = warehouse.open()
-    runs = trial_runs(lake, Ledger.open(warehouse.home))
-    judged = validate_sources(runs, trial_curves(lake, runs), lake.read(EVALUATIONS))
-    lake.replace(VALIDATION, judged.trials, {})
-    lake.replace(OVERFITTING, judged.overfitting, {})
-    notes = dict.fromkeys(warning for warnings in lake.read(RUNS)["warnings"] for warning in warnings)
+    runs = trial_runs(store)
+    judged = validate_sources(runs, trial_curves(store, runs), store.tables.read(EVALUATIONS))
+    store.tables.replace(VALIDATION, judged.trials, {})
+    store.tables.replace(OVERFITTING, judged.overfitting, {})
+    notes = dict.fromkeys(warning for warnings in store.tables.read(RUNS)["warnings"] for warning in warnings)
     figures = validation_figures(judged.trials, judged.overfitting, note="; ".join(notes))
     trials, overfitting = headlines(judged)
-    pictures = keep_pictures(warehouse.home, "validation", figures)
+    pictures = keep_pictures(store.home, "validation", figures)
     told = {"trials": dg.MetadataValue.md(markdown_table(trials)), **pictures}
-    yield written(lake, VALIDATION, len(judged.trials), told)
+    yield written(store, VALIDATION, len(judged.trials), told)
     table = dg.MetadataValue.md(markdown_table(overfitting))
-    yield written(lake, OVERFITTING, len(judged.overfitting), {"overfitting": table, **pictures})
+    yield written(store, OVERFITTING, len(judged.overfitting), {"overfitting": table, **pictures})

@@ -4,8 +4,7 @@ import dagster as dg
 
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.reports import markdown_table
-from nvtrader_pipelines.orchestration.resources import WarehouseResource
-from nvtrader_pipelines.storage.ledger import Ledger
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.versions import changes
 
 VERSION_KEY = dg.AssetKey(["policies", "experiment_version"])
@@ -18,15 +17,14 @@ VERSION_KEY = dg.AssetKey(["policies", "experiment_version"])
     partitions_def=EXPERIMENTS,
     code_version="1",
 )
-def experiment_version(context: dg.AssetExecutionContext, warehouse: WarehouseResource) -> dg.MaterializeResult:
+def experiment_version(context: dg.AssetExecutionContext, store: dg.ResourceParam[Store]) -> dg.MaterializeResult:
     """The immutable version behind the partition: its spec, its hash, and what changed since the version before."""
-    ledger = Ledger.open(warehouse.home)
-    spec = ledger.read(context.partition_key)
+    spec = store.ledger.read(context.partition_key)
     return dg.MaterializeResult(
         metadata={
             "spec_hash": spec.spec_hash,
             "spec": dg.MetadataValue.json(spec.model_dump(mode="json")),
-            "changed": dg.MetadataValue.md(markdown_table(changes(ledger, context.partition_key))),
+            "changed": dg.MetadataValue.md(markdown_table(changes(store.ledger, context.partition_key))),
         },
         data_version=dg.DataVersion(spec.spec_hash),
     )

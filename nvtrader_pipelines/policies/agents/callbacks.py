@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from stable_baselines3.common.callbacks import BaseCallback
 from torch import Tensor
 
+from nvtrader_pipelines.components.ids import ID_LENGTH
 from nvtrader_pipelines.envs.simulation import PortfolioSimulation
 from nvtrader_pipelines.policies.agents.sampling import EpisodeSampler, State
 from nvtrader_pipelines.policies.fit import CURVE_POINTS, CurvePoint, TrainingHooks
@@ -89,7 +90,7 @@ def _identity(simulation: PortfolioSimulation) -> dict[str, Any]:
     return {
         "environment": simulation.spec.model_dump_json(),
         "symbols": list(panel.symbols),
-        "market": market.hexdigest()[:16],
+        "market": market.hexdigest()[:ID_LENGTH],
         "window": [list(stretch) for stretch in simulation.stretches],
         "number of portfolios": len(simulation.steps),
     }

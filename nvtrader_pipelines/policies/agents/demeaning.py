@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from nvtrader_pipelines.market.panel import MarketPanel, Window, within
+from nvtrader_pipelines.market.panel import MarketPanel, Window, window_mask
 
 
 def demeaned(panel: MarketPanel, windows: Sequence[Window]) -> MarketPanel:
@@ -13,7 +13,7 @@ def demeaned(panel: MarketPanel, windows: Sequence[Window]) -> MarketPanel:
 
     Keeps a policy from learning which names won. Only for training: it knows all of the windows.
     """
-    inside = within(windows, len(panel.sessions))
+    inside = window_mask(windows, len(panel.sessions))
     growth = np.log1p(panel.close_returns)
     known = panel.tradable[inside]
     counted = known.sum(axis=0)

@@ -12,7 +12,7 @@ from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.envs.observations import ObservationLayout
 from nvtrader_pipelines.envs.observations.builder import AccountView
 from nvtrader_pipelines.envs.spec import EnvSpec
-from nvtrader_pipelines.market.panel import MarketPanel, Window, windows_of
+from nvtrader_pipelines.market.panel import MarketPanel, Window, normalize_windows
 from nvtrader_pipelines.policies.agents.demeaning import demeaned
 from nvtrader_pipelines.policies.backbones import Backbone, MlpBackbone
 from nvtrader_pipelines.policies.backbones.backbone import ExtractorBackbone
@@ -75,10 +75,10 @@ class Learner(Component):
         import torch
         from torch.distributions import Distribution
 
-        from nvtrader_pipelines.envs.simulation import PortfolioSimulation, fitted_scaler
+        from nvtrader_pipelines.envs.simulation import PortfolioSimulation, fit_scaler
 
-        windows = windows_of(window)
-        scaler = fitted_scaler(panel, env.observation, windows)
+        windows = normalize_windows(window)
+        scaler = fit_scaler(panel, env.observation, windows)
         known = demeaned(panel, windows) if self.demean_returns else panel
         ends = {"first": windows[0][0], "last": windows[-1][1]}
         simulation = PortfolioSimulation(known, env, self.n_portfolios, **ends, stretches=windows, scaler=scaler)

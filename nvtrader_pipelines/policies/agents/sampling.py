@@ -10,11 +10,15 @@ from torch import Tensor
 
 from nvtrader_pipelines.envs.observations.hashing import observation_hashes
 from nvtrader_pipelines.envs.simulation import PortfolioSimulation
-from nvtrader_pipelines.policies.trajectory import NO_TERMINATION, STEP, Columns, Played, step_info
+from nvtrader_pipelines.policies.rollout_tables import STEP
+from nvtrader_pipelines.policies.trajectory import NO_TERMINATION, Columns, Played, step_info
 
 SAMPLING = 0x5A  # keeps the sample's random stream apart from the streams that draw the episodes' starts
 CHUNK = 4096  # rows from which on they are compressed, once
-TERM, STRUCK = "term:", "struck:"  # before the name of a reward term or a termination, in the columns of the rows kept
+TERM, TRIGGERED = (
+    "term:",
+    "triggered:",
+)  # before the name of a reward term or a termination, in the columns of the rows kept
 ZSTD = "zstd"
 State = tuple[dict[str, NDArray[Any]], dict[str, Any]]  # arrays, and facts that JSON can hold
 
@@ -116,14 +120,14 @@ class EpisodeSampler:
             "terminated": step.terminated[taken],
             "truncated": step.truncated[taken],
             **{f"{TERM}{kind}": contributions[taken] for kind, contributions in account.reward_terms.items()},
-            **{f"{STRUCK}{kind}": where[taken] for kind, where in step.struck.items()},
+            **{f"{TRIGGERED}{kind}": where[taken] for kind, where in step.triggered.items()},
         }
 
     def _steps_of(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Rows as they are kept, by `STEP`."""
         t = rows["t"].to_numpy()
-        terms, struck = (_under(prefix, rows) for prefix in (TERM, STRUCK))
-        termination = [pl.when(where).then(pl.lit(kind)) for kind, where in struck.items()]
+        terms, triggered = (_under(prefix, rows) for prefix in (TERM, TRIGGERED))
+        termination = [pl.when(where).then(pl.lit(kind)) for kind, where in triggered.items()]
         made = {
             **{name: pl.lit(None) for name in ("value", "log_prob") if name not in rows.columns},
             "session": pl.lit(pl.Series(self._sessions[t])),

@@ -6,7 +6,7 @@ from typing import get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from nvtrader_pipelines.portfolio.bounds import LARGEST, checked_risk_aversion
+from nvtrader_pipelines.portfolio.bounds import MAX_MAGNITUDE, require_risk_aversion
 from nvtrader_pipelines.portfolio.mean_cvar.constraints import Constraints, Limits, Objective, broadcast_per_name
 from nvtrader_pipelines.portfolio.mean_cvar.solution import InfeasibleError, Method
 
@@ -31,8 +31,8 @@ def check_objective(objective: Objective, n_names: int) -> None:
             f"confidence_level must be between 0 and 1, but is {objective.confidence_level}; "
             "0.95 averages the worst 5 % of losses"
         )
-    checked_risk_aversion(objective.risk_aversion)
-    if not 0.0 <= objective.volatility_penalty <= LARGEST:
+    require_risk_aversion(objective.risk_aversion)
+    if not 0.0 <= objective.volatility_penalty <= MAX_MAGNITUDE:
         raise ValueError(
             f"volatility_penalty must be finite and at least 0, but is {objective.volatility_penalty}; 0 drops it"
         )
@@ -138,8 +138,8 @@ def check_scenarios(scenarios: FloatArray, n_names: int, confidence_level: float
             f"column {wrong[0, 1]}; drop or fill them"
         )
     largest = max(float(found.max()), -float(found.min()))
-    if largest > LARGEST:
-        raise ValueError(f"scenarios must be at most {LARGEST:g}, but hold {largest:g}; give simple returns")
+    if largest > MAX_MAGNITUDE:
+        raise ValueError(f"scenarios must be at most {MAX_MAGNITUDE:g}, but hold {largest:g}; give simple returns")
     return found
 
 

@@ -7,7 +7,7 @@ import cvxpy as cp
 import numpy as np
 from numpy.typing import NDArray
 
-from nvtrader_pipelines.portfolio.bounds import LARGEST
+from nvtrader_pipelines.portfolio.bounds import MAX_MAGNITUDE
 
 FloatArray = NDArray[np.float64]
 ConstraintFactory = Callable[[cp.Variable], Sequence[cp.Constraint]]
@@ -105,8 +105,9 @@ def check_per_name(values: float | FloatArray, n_names: int, field_name: str, al
         raise ValueError(
             f"{field_name} must {alternative}have shape ({n_names},), but has {np.shape(values)}; give one per name"
         )
-    if not (np.abs(array) <= LARGEST).all():
+    if not (np.abs(array) <= MAX_MAGNITUDE).all():
         raise ValueError(
-            f"{field_name} must be finite and at most {LARGEST:g}, but is {values}; replace missing and infinite values"
+            f"{field_name} must be finite and at most {MAX_MAGNITUDE:g}, but is {values}; "
+            "replace missing and infinite values"
         )
     return array

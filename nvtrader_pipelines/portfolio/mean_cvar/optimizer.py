@@ -7,7 +7,7 @@ import cvxpy as cp
 import numpy as np
 from numpy.typing import NDArray
 
-from nvtrader_pipelines.portfolio.bounds import LARGEST
+from nvtrader_pipelines.portfolio.bounds import MAX_MAGNITUDE
 from nvtrader_pipelines.portfolio.mean_cvar.canonical import compile_program, compile_structure
 from nvtrader_pipelines.portfolio.mean_cvar.checks import (
     check_attainable,
@@ -277,9 +277,9 @@ def _check_volatility_factor(factor: FloatArray | None, n_names: int) -> FloatAr
     if factor is None:
         raise ValueError("a volatility penalty needs a covariance, but none was given; pass `volatility_factor`")
     found = np.asarray(factor, dtype=np.float64)
-    if found.ndim != 2 or len(found) != n_names or not (np.abs(found) <= LARGEST).all():
+    if found.ndim != 2 or len(found) != n_names or not (np.abs(found) <= MAX_MAGNITUDE).all():
         raise ValueError(
-            f"volatility_factor must be finite, at most {LARGEST:g} and of shape ({n_names}, K), but has {found.shape}"
-            "; transpose it"
+            f"volatility_factor must be finite, at most {MAX_MAGNITUDE:g} and of shape ({n_names}, K), but has "
+            f"{found.shape}; transpose it"
         )
     return found

@@ -1,4 +1,4 @@
-"""From a policy's proposal to the weights that are traded: select, allocate, time, limit."""
+"""Weight pipeline from a policy's proposal to target weights: select, allocate, time, limit."""
 
 from nvtrader_pipelines.portfolio.pipeline.allocators import Allocator
 from nvtrader_pipelines.portfolio.pipeline.limits import Limit

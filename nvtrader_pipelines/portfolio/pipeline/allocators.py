@@ -1,4 +1,4 @@
-"""Allocators: from a policy's proposal to weights over the selected names; what it wanted in cash stays in cash."""
+"""Allocators: weights of the selected names from a policy's proposal; its cash stays."""
 
 from collections.abc import Callable
 from typing import Annotated, Literal, Self
@@ -11,20 +11,20 @@ from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.portfolio.bounds import RiskAversion
 from nvtrader_pipelines.portfolio.pipeline.estimation import EstimationWindow, Past
 from nvtrader_pipelines.portfolio.pipeline.risk_limits import Share
-from nvtrader_pipelines.portfolio.pipeline.stage import Allocate, BoolArray, FloatArray, Selection, Situation, with_cash
+from nvtrader_pipelines.portfolio.pipeline.stage import Allocate, BoolArray, FloatArray, Selection, Situation, add_cash
 from nvtrader_pipelines.portfolio.scenarios import BlockBootstrap, Historical, Scenarios
 
-SCENARIO_SEED = 0  # of every draw, so that weights change with the past and not by luck
+SCENARIO_SEED = 0  # of every draw, so that weights change only with the past
 History = Annotated[int, Field(ge=2)]
 
 
 class PolicyAction(Component):
-    """The policy's own weights; what it gave to names that were not selected stays in cash."""
+    """Policy's own weights; the weight of names that were not selected is cash."""
 
     kind: Literal["policy_action"] = "policy_action"
 
     def start(self, panel: MarketPanel) -> Allocate:  # noqa: ARG002 - one signature for the family
-        """The stage on one panel."""
+        """Return the stage for one panel."""
 
         def allocate(selection: Selection, situation: Situation) -> tuple[FloatArray, str]:  # noqa: ARG001
             return selection.weights, ""
@@ -33,21 +33,21 @@ class PolicyAction(Component):
 
 
 class EqualWeightAllocator(Component):
-    """1/N of the selected names, of what the policy wanted in names."""
+    """1/N of the selected names, scaled to the policy's exposure."""
 
     kind: Literal["equal_weight"] = "equal_weight"
 
     def start(self, panel: MarketPanel) -> Allocate:  # noqa: ARG002
-        """The stage on one panel."""
+        """Return the stage for one panel."""
 
         def allocate(selection: Selection, situation: Situation) -> tuple[FloatArray, str]:  # noqa: ARG001
-            return _invested(selection, _equal(selection.names), "equal weights of {n} names")
+            return _invest(selection, _equal_weights(selection.names), "equal weights of {n} names")
 
         return allocate
 
 
 class MinimumVarianceAllocator(Component):
-    """Least variance over the selected names, of what the policy wanted in names; 1/N until there is a history.
+    """Minimum variance of the selected names at the policy's exposure; 1/N without history.
 
     Source: Markowitz (1952) under the shrunk covariance of Ledoit & Wolf (2004).
     """
@@ -58,44 +58,44 @@ class MinimumVarianceAllocator(Component):
 
     @property
     def lookback(self) -> int:
-        """The history of an estimate, and the sessions since."""
+        """Sessions of the history, and those since the estimate."""
         return self.history + self.estimate_every - 1
 
     def start(self, panel: MarketPanel) -> Allocate:
-        """The stage on one panel."""
+        """Return the stage for one panel."""
         window = EstimationWindow(panel, self.history, self.estimate_every)
 
         def allocate(selection: Selection, situation: Situation) -> tuple[FloatArray, str]:
             past = window.past(selection.names, situation.t)
             if past is None:
-                return _without_history(selection, self.history)
+                return _invest_equally(selection, self.history)
             from nvtrader_pipelines.portfolio.mean_risk import minimum_variance_weights  # skfolio: seconds to import
 
-            portfolio = _spread(past.names, minimum_variance_weights(past.returns))
-            return _invested(selection, portfolio, f"minimum variance of {{n}} names over {self.history} sessions")
+            portfolio = _expand(past.names, minimum_variance_weights(past.returns))
+            return _invest(selection, portfolio, f"minimum variance of {{n}} names over {self.history} sessions")
 
         return allocate
 
 
-class _OnScenarios(Component):
-    """What both allocators of Mean-CVaR are estimated on."""
+class _ScenarioAllocator(Component):
+    """Scenarios of the Mean-CVaR allocators."""
 
-    history: History = 504  # sessions of returns that scenarios are drawn from
+    history: History = 504  # sessions of returns from which scenarios are drawn
     estimate_every: PositiveInt = 21  # sessions between draws
     confidence_level: float = Field(default=0.95, gt=0.0, lt=1.0)  # of the CVaR
     scenarios: Scenarios = Historical()  # drawn with the same random numbers each time
 
     @property
     def lookback(self) -> int:
-        """The history of an estimate, and the sessions since."""
+        """Sessions of the history, and those since the estimate."""
         return self.history + self.estimate_every - 1
 
     @model_validator(mode="after")
-    def _tail_holds_a_return(self) -> Self:
+    def _require_tail(self) -> Self:
         n_stretches = max(0, self.history - self.scenarios.horizon + 1)
         n_scenarios = n_stretches if isinstance(self.scenarios, Historical) else self.scenarios.n_scenarios
         if isinstance(self.scenarios, BlockBootstrap) and not n_stretches:
-            n_scenarios = 0  # there is none to draw
+            n_scenarios = 0  # no stretch to draw
         tail = (1.0 - self.confidence_level) * n_scenarios
         if tail < 1.0 - 1e-9:
             raise ValueError(
@@ -104,48 +104,48 @@ class _OnScenarios(Component):
             )
         return self
 
-    def _drawn(self, past: Past) -> FloatArray:
+    def _draw_scenarios(self, past: Past) -> FloatArray:
         return self.scenarios.draw(past.returns, np.random.default_rng(SCENARIO_SEED))
 
 
-class MeanCvarAround(_OnScenarios):
-    """Highest mean less CVaR among the portfolios near the policy's.
+class MeanCvarAround(_ScenarioAllocator):
+    """Mean-CVaR portfolio near the policy's.
 
-    The policy's weights of the selected names, scaled to what it wanted in names, are the center. What is maximised is
-    mean - risk_aversion * CVaR, over the horizon of the scenarios, within a one-way distance of the center and with
-    the same cash. A name without history keeps its weight.
+    The center is the policy's weights of the selected names, scaled to the policy's exposure. The allocator maximizes
+    mean - risk_aversion * CVaR over the horizon of the scenarios, within a one-way distance of the center and with the
+    same cash. A name without history keeps its weight.
 
     Source: Rockafellar & Uryasev (2000); the budget is the tracking constraint of enhanced indexing, in weights.
     """
 
     kind: Literal["mean_cvar_around"] = "mean_cvar_around"
     max_distance: Share = 0.2  # one-way, from the center; half the sum of absolute differences
-    max_weight: Share = 0.25  # of one name, unless the center has more of it
+    max_weight: Share = 0.25  # per name, or its weight in the center if that is more
     risk_aversion: RiskAversion = 1.0  # units of expected return per unit of CVaR
 
     def start(self, panel: MarketPanel) -> Allocate:
-        """The stage on one panel."""
+        """Return the stage for one panel."""
         window = EstimationWindow(panel, self.history, self.estimate_every)
-        scenarios = _remembered(self._drawn)
+        scenarios = _cache_last(self._draw_scenarios)
 
         def allocate(selection: Selection, situation: Situation) -> tuple[FloatArray, str]:
             center = _center(selection)
             past = window.past(selection.names, situation.t)
             if past is None or center[past.names].sum() <= 0.0:
-                return _invested(selection, center, "the policy's weights of {n} names without history")
+                return _invest(selection, center, "the policy's weights of {n} names without history")
             portfolio = center.copy()
-            portfolio[past.names] = self._near(center[past.names], scenarios(past), situation)
-            return _invested(selection, portfolio, f"Mean-CVaR within {self.max_distance:.0%} of the policy's weights")
+            portfolio[past.names] = self._optimize_near(center[past.names], scenarios(past), situation)
+            return _invest(selection, portfolio, f"Mean-CVaR within {self.max_distance:.0%} of the policy's weights")
 
         return allocate
 
-    def _near(self, center: FloatArray, scenarios: FloatArray, situation: Situation) -> FloatArray:
-        """The best portfolio (M,) of the sum of the center (M,)."""
+    def _optimize_near(self, center: FloatArray, scenarios: FloatArray, situation: Situation) -> FloatArray:
+        """Optimize a portfolio (M,) near the center (M,), with the same sum."""
         from nvtrader_pipelines.portfolio.mean_cvar import Constraints, MeanCvar, MeanCvarError, Objective  # cvxpy: too
 
         if len(center) == 1:
             return center
-        total = center.sum()  # cash earns and loses nothing, so the program is solved for shares of the total
+        total = center.sum()  # cash has no return, so the program is solved for shares of the total
         constraints = Constraints(
             cap=np.minimum(1.0, np.maximum(center, self.max_weight) / total),
             turnover=min(1.0, self.max_distance / total),
@@ -161,20 +161,20 @@ class MeanCvarAround(_OnScenarios):
                 f"mean_cvar_around found no portfolio of {len(center)} names at the close of {session}: {failure}; "
                 "lengthen history or choose other scenarios"
             ) from failure
-        kept = np.maximum(shares, 0.0)
-        return kept * (total / kept.sum())
+        positive = np.maximum(shares, 0.0)
+        return positive * (total / positive.sum())
 
 
-class MeanCvarTilt(_OnScenarios):
+class MeanCvarTilt(_ScenarioAllocator):
     """Mean-CVaR weights tilted by the policy: w_i in proportion to c_i * exp(strength * s_i).
 
     c are the Mean-CVaR weights of the selected names, and s_i = log(n * p_i) the policy's score of a name: its share
-    p_i of the names' weights relative to 1/n, within +-max_score, so that a name the policy leaves out is cut and not
-    forbidden. Strength 0 is Mean-CVaR alone; with 1 and equal c, it is the policy's weights. 1/N takes the place of c
-    until there is a history.
+    p_i of the names' weights relative to 1/n, within +-max_score, so that a name without weight is cut and not
+    excluded. Strength 0 is Mean-CVaR alone; strength 1 with equal c gives the policy's weights. Without history, c is
+    1/N.
 
-    Source: exponential tilts as the entropy-regularised answer to scores (Kivinen & Warmuth, 1997); that a manager's
-    alpha tilts a benchmark's weights is Grinold & Kahn (1999); the combination is our choice.
+    Source: exponential tilts as the entropy-regularized response to scores (Kivinen & Warmuth, 1997); alpha as a tilt
+    of a benchmark's weights (Grinold & Kahn, 1999); the combination is our choice.
     """
 
     kind: Literal["mean_cvar_tilt"] = "mean_cvar_tilt"
@@ -182,81 +182,83 @@ class MeanCvarTilt(_OnScenarios):
     max_score: PositiveFloat = 2.0  # natural logarithm of a weight over 1/n
 
     def start(self, panel: MarketPanel) -> Allocate:
-        """The stage on one panel."""
+        """Return the stage for one panel."""
         window = EstimationWindow(panel, self.history, self.estimate_every)
-        solved = _remembered(self._solution)
+        solved = _cache_last(self._solve)
 
         def allocate(selection: Selection, situation: Situation) -> tuple[FloatArray, str]:
             past = window.past(selection.names, situation.t)
             if past is None:
-                equal = self._tilted(_equal(selection.names), selection)
-                return _invested(selection, equal, f"{_lacks(self.history)}, tilted by the policy")
-            tilted = self._tilted(_spread(past.names, solved(past)), selection)
-            return _invested(selection, tilted, "Mean-CVaR of {n} names, tilted by the policy")
+                equal = self._tilt(_equal_weights(selection.names), selection)
+                return _invest(selection, equal, f"{_no_history_reason(self.history)}, tilted by the policy")
+            tilted = self._tilt(_expand(past.names, solved(past)), selection)
+            return _invest(selection, tilted, "Mean-CVaR of {n} names, tilted by the policy")
 
         return allocate
 
-    def _solution(self, past: Past) -> FloatArray:
+    def _solve(self, past: Past) -> FloatArray:
         from nvtrader_pipelines.portfolio.mean_risk import mean_cvar_weights  # skfolio: seconds to import
 
-        return mean_cvar_weights(self._drawn(past), self.confidence_level)
+        return mean_cvar_weights(self._draw_scenarios(past), self.confidence_level)
 
-    def _tilted(self, base: FloatArray, selection: Selection) -> FloatArray:
-        """The tilted base (N,), of sum 1, or 0 where it is."""
+    def _tilt(self, base: FloatArray, selection: Selection) -> FloatArray:
+        """Tilt the base (N,) by the policy's scores; the sum stays 1, or 0."""
         proposed, n_names = selection.weights[:-1], int(selection.names.sum())
         total = proposed.sum()
-        if not total > 0.0:  # the policy says nothing of the selected names
+        if not total > 0.0:  # the policy has none of the selected names
             return base
-        with np.errstate(divide="ignore", over="ignore"):  # log 0 is the lowest score; what is far below the best goes
+        with np.errstate(divide="ignore", over="ignore"):  # log 0 is the lowest score; low weights underflow to 0
             scores = np.clip(np.log(n_names * proposed / total), -self.max_score, self.max_score)
-            below = np.minimum(0.0, scores - scores[base > 0.0].max())  # of it the exponential never overflows
+            below = np.minimum(0.0, scores - scores[base > 0.0].max())  # so the exponential never overflows
             tilted = base * np.exp(self.strength * below)
         return tilted / tilted.sum()
 
 
-def _remembered(compute: Callable[[Past], FloatArray]) -> Callable[[Past], FloatArray]:
-    """The function of past returns, which keeps its last answer: decisions between two estimates share it."""
+def _cache_last(compute: Callable[[Past], FloatArray]) -> Callable[[Past], FloatArray]:
+    """Cache the last result, which decisions between two estimates share."""
     known: dict[tuple[int, bytes], FloatArray] = {}
 
-    def remembered(past: Past) -> FloatArray:
+    def cached(past: Past) -> FloatArray:
         key = past.at, past.names.tobytes()
         if key not in known:
             known.clear()
             known[key] = compute(past)
         return known[key]
 
-    return remembered
+    return cached
 
 
-def _invested(selection: Selection, portfolio: FloatArray, reason: str) -> tuple[FloatArray, str]:
-    """What the policy wanted in names, in a portfolio (N,) of sum 1; all cash where no name is selected."""
+def _invest(selection: Selection, portfolio: FloatArray, reason: str) -> tuple[FloatArray, str]:
+    """Scale a portfolio (N,) to the policy's exposure and add cash."""
     if not selection.names.any() or selection.exposure == 0.0:
         return selection.weights, ""
     held = int((portfolio > 0.0).sum())
-    return with_cash(portfolio * (selection.exposure / portfolio.sum())), reason.format(n=held)
+    return add_cash(portfolio * (selection.exposure / portfolio.sum())), reason.format(n=held)
 
 
-def _without_history(selection: Selection, history: int) -> tuple[FloatArray, str]:
-    return _invested(selection, _equal(selection.names), _lacks(history))
+def _invest_equally(selection: Selection, history: int) -> tuple[FloatArray, str]:
+    return _invest(selection, _equal_weights(selection.names), _no_history_reason(history))
 
 
-def _lacks(history: int) -> str:
+def _no_history_reason(history: int) -> str:
     return f"equal weights of {{n}} names, as none has {history} sessions of history"
 
 
-def _equal(names: BoolArray) -> FloatArray:
+def _equal_weights(names: BoolArray) -> FloatArray:
     return names / max(1, int(names.sum()))
 
 
 def _center(selection: Selection) -> FloatArray:
-    """The policy's weights (N,) of the selected names, scaled to its exposure; 1/N where it has none of them."""
-    kept = selection.weights[:-1]
-    total = kept.sum()
-    return kept * (selection.exposure / total) if total > 0.0 else _equal(selection.names) * selection.exposure
+    """Scale the policy's selected weights (N,) to its exposure; 1/N if they are zero."""
+    selected = selection.weights[:-1]
+    total = selected.sum()
+    return (
+        selected * (selection.exposure / total) if total > 0.0 else _equal_weights(selection.names) * selection.exposure
+    )
 
 
-def _spread(names: BoolArray, weights: FloatArray) -> FloatArray:
-    """Weights (M,) of the names at their places among all, (N,)."""
+def _expand(names: BoolArray, weights: FloatArray) -> FloatArray:
+    """Expand weights (M,) of some names to all names, (N,)."""
     portfolio = np.zeros(len(names))
     portfolio[names] = weights
     return portfolio

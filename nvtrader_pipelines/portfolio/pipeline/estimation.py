@@ -1,4 +1,4 @@
-"""Which past returns an allocator estimates on: rows up to the decision, of names that were listed all along."""
+"""Past returns for estimates: rows up to the decision, of names listed throughout."""
 
 from itertools import compress
 from typing import NamedTuple
@@ -6,21 +6,21 @@ from typing import NamedTuple
 import numpy as np
 
 from nvtrader_pipelines.market.panel import MarketPanel
-from nvtrader_pipelines.portfolio.pipeline.stage import BoolArray, FloatArray, check_finite
+from nvtrader_pipelines.portfolio.pipeline.stage import BoolArray, FloatArray, require_finite
 
 
 class Past(NamedTuple):
-    """Returns to estimate on."""
+    """Past returns of an estimate."""
 
     returns: FloatArray  # (history, M) simple session returns, up to and including those of session `at`
-    names: BoolArray  # (N,) the M names they are of
+    names: BoolArray  # (N,) the M names
     at: int
 
 
 class EstimationWindow:
-    """The `history` sessions up to the panel's last multiple of `every` sessions, the decision's own included.
+    """Window of `history` sessions that ends at the last multiple of `every` sessions.
 
-    Between two multiples the same returns are asked for again, so a solution of them may be remembered.
+    Between two multiples the returns are the same, so that callers may cache results.
     """
 
     def __init__(self, panel: MarketPanel, history: int, every: int) -> None:
@@ -29,7 +29,7 @@ class EstimationWindow:
         self._listed_at = np.where(known, panel.tradable.argmax(axis=0), len(panel.sessions))  # (N,) first price
 
     def past(self, selected: BoolArray, t: int) -> Past | None:
-        """Of the selected names (N,) those with a price since the window's first session; None where there is none.
+        """Return the past of selected names (N,) listed by the window's start; None if none was.
 
         Raises:
             ValueError: if a return is not finite.
@@ -40,5 +40,5 @@ class EstimationWindow:
         if not names.any():
             return None
         returns = np.ascontiguousarray(self._panel.close_returns[first : at + 1, names])
-        check_finite(returns, list(compress(self._panel.symbols, names)), f"returns up to {self._panel.sessions[at]}")
+        require_finite(returns, list(compress(self._panel.symbols, names)), f"returns up to {self._panel.sessions[at]}")
         return Past(returns, names, at)

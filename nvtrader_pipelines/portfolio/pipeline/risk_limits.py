@@ -1,4 +1,4 @@
-"""The one set of limits: the pipeline's limits may be tighter, compliance holds every plan against it."""
+"""Risk limits of compliance; the pipeline's limits may be tighter."""
 
 import re
 from typing import Annotated, Self
@@ -10,18 +10,18 @@ from nvtrader_pipelines.components.component import Component
 Share = Annotated[float, Field(gt=0.0, le=1.0)]
 
 
-def _is_ticker(name: str) -> str:
+def _require_ticker(name: str) -> str:
     if not TICKER.fullmatch(name):
-        raise ValueError(f"a restricted name must be a symbol of the market in capitals, as BRK.B, but is {name!r}")
+        raise ValueError(f"a restricted name must be a symbol in capitals, such as BRK.B, but is {name!r}")
     return name
 
 
 TICKER = re.compile(r"[A-Z0-9^][A-Z0-9^./=-]*")
-Ticker = Annotated[str, StringConstraints(strip_whitespace=True), AfterValidator(_is_ticker)]
+Ticker = Annotated[str, StringConstraints(strip_whitespace=True), AfterValidator(_require_ticker)]
 
 
 class RiskLimits(Component):
-    """What a long-only portfolio may be; weights are fractions of equity, cash is no position."""
+    """Limits of a long-only portfolio; weights are fractions of equity, cash is no position."""
 
     max_position: Share = 0.25  # of one name; a plan above it is blocked
     max_gross: Share = 1.0  # sum of absolute weights
@@ -29,15 +29,15 @@ class RiskLimits(Component):
     min_net: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
     max_sector: Share = 0.45  # of one sector; a plan above it waits for acknowledgement
     max_turnover: Share = 0.20  # one-way, of one plan; a plan above it waits for acknowledgement
-    min_names: NonNegativeInt = 4  # with weight; fewer are warned of
-    max_volatility: PositiveFloat = 0.22  # realised, per year; more is warned of
+    min_names: NonNegativeInt = 4  # with weight; fewer raise a warning
+    max_volatility: PositiveFloat = 0.22  # realized, per year; more raises a warning
     wash_sale_days: NonNegativeInt = (
         30  # calendar days after a sale at a loss in which the name may not be bought; 0: none
     )
     restricted: tuple[Ticker, ...] = ()  # names that may not be bought
 
     @model_validator(mode="after")
-    def _net_is_a_range(self) -> Self:
+    def _require_net_range(self) -> Self:
         if self.min_net > self.max_net:
             raise ValueError(f"min_net must be at most max_net, but they are {self.min_net} and {self.max_net}")
         return self

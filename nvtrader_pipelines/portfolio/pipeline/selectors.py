@@ -1,4 +1,4 @@
-"""Selectors: which names may be held; what a proposal gives to others goes to cash."""
+"""Selectors of the names that may be held; the proposal's weight of others becomes cash."""
 
 from collections.abc import Callable
 from typing import Annotated, Literal
@@ -10,7 +10,7 @@ from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.market.features import Momentum, Volatility, VolumeScore
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.portfolio.pipeline.risk_limits import Share
-from nvtrader_pipelines.portfolio.pipeline.stage import BoolArray, FloatArray, Select, Situation, check_finite
+from nvtrader_pipelines.portfolio.pipeline.stage import BoolArray, FloatArray, Select, Situation, require_finite
 
 
 class StaticUniverse(Component):
@@ -19,7 +19,7 @@ class StaticUniverse(Component):
     kind: Literal["static_universe"] = "static_universe"
 
     def start(self, panel: MarketPanel) -> Select:
-        """The stage on one panel."""
+        """Return the stage for one panel."""
 
         def select(situation: Situation) -> tuple[BoolArray, str]:
             return panel.eligible[situation.t], "not eligible"
@@ -28,43 +28,43 @@ class StaticUniverse(Component):
 
 
 class Liquidity(Component):
-    """Names that trade: a price on most of the last sessions, and a volume that has not dried up.
+    """Liquid names: a price in most of the last sessions, and no unusually low volume.
 
-    A panel has no prices and so no dollar volume; a name's volume is measured against its own past, by the panel's
-    z-score of log volume. The share of sessions without trading as a measure: Lesmond, Ogden & Trzcinka (1999); the
-    two thresholds are our choice.
+    A panel has no prices and so no dollar volume; a name's volume is compared with its own past, by the panel's z-score
+    of log volume. The share of sessions without trading as a measure of liquidity: Lesmond, Ogden & Trzcinka (1999);
+    the two thresholds are our choice.
     """
 
     kind: Literal["liquidity"] = "liquidity"
     volume: VolumeScore = VolumeScore(window=21)  # the panel's feature
     min_volume_score: float = -2.0  # standard deviations of the name's own log volume
     window: PositiveInt = 63  # sessions
-    min_traded: Share = 0.9  # share of the window's sessions with a price; before its listing a name has none
+    min_traded: Share = 0.9  # of the window's sessions with a price; sessions before the listing count as without
 
     @property
     def lookback(self) -> int:
-        """The window."""
+        """Sessions of the window."""
         return self.window
 
     def start(self, panel: MarketPanel) -> Select:
-        """The stage on one panel.
+        """Return the stage for one panel.
 
         Raises:
-            ValueError: if the market has no such measure of volume.
+            ValueError: if the panel lacks the feature.
         """
         scores = _feature(panel, self.volume.name, "liquidity")
 
         def select(situation: Situation) -> tuple[BoolArray, str]:
             t = situation.t
-            traded = panel.tradable[max(0, t + 1 - self.window) : t + 1].mean(axis=0)
-            names = panel.eligible[t] & (traded >= self.min_traded) & (scores(t) >= self.min_volume_score)
+            priced = panel.tradable[max(0, t + 1 - self.window) : t + 1].mean(axis=0)
+            names = panel.eligible[t] & (priced >= self.min_traded) & (scores(t) >= self.min_volume_score)
             return names, f"not eligible, without a price too often, or with {self.volume.name} too low"
 
         return select
 
 
 class LowVolatility(Component):
-    """The share of the eligible names that moved least; of equals the first by name, and at least one.
+    """Eligible names with the lowest volatility, at least one; ties are broken by symbol.
 
     Source: Blitz & van Vliet (2007) on the volatility effect; they hold the lowest tenth of thousands of names.
     """
@@ -74,70 +74,68 @@ class LowVolatility(Component):
     lowest_fraction: Share = 0.5  # of the eligible names
 
     def start(self, panel: MarketPanel) -> Select:
-        """The stage on one panel.
+        """Return the stage for one panel.
 
         Raises:
-            ValueError: if the market has no such volatility.
+            ValueError: if the panel lacks the feature.
         """
         values = _feature(panel, self.volatility.name, "volatility")
 
         def select(situation: Situation) -> tuple[BoolArray, str]:
             eligible = panel.eligible[situation.t]
-            kept = max(1, round(self.lowest_fraction * eligible.sum()))
-            return _first(
-                values(situation.t), eligible, kept
-            ), f"not of the {kept} with the least {self.volatility.name}"
+            k = max(1, round(self.lowest_fraction * eligible.sum()))
+            return _lowest(values(situation.t), eligible, k), f"not of the {k} with the least {self.volatility.name}"
 
         return select
 
 
 class MomentumTopK(Component):
-    """The k eligible names that rose most over the past year without its last month; of equals the first by name.
+    """Top k eligible names by 12-1 momentum; ties are broken by symbol.
 
     Source: Jegadeesh & Titman (1993).
     """
 
     kind: Literal["momentum_top_k"] = "momentum_top_k"
     momentum: Momentum = Momentum()  # the panel's feature
-    k: PositiveInt = 10  # names, or all where fewer are eligible
+    k: PositiveInt = 10  # names, or all if fewer are eligible
 
     def start(self, panel: MarketPanel) -> Select:
-        """The stage on one panel.
+        """Return the stage for one panel.
 
         Raises:
-            ValueError: if the market has no such momentum.
+            ValueError: if the panel lacks the feature.
         """
         values = _feature(panel, self.momentum.name, "momentum_top_k")
 
         def select(situation: Situation) -> tuple[BoolArray, str]:
-            names = _first(-values(situation.t), panel.eligible[situation.t], self.k)
+            names = _lowest(-values(situation.t), panel.eligible[situation.t], self.k)
             return names, f"not of the {self.k} with the highest {self.momentum.name}"
 
         return select
 
 
 def _feature(panel: MarketPanel, name: str, kind: str) -> Callable[[int], FloatArray]:
-    """A feature of the panel at a session, (N,)."""
+    """Return a function of the session to the feature's values, (N,)."""
     if name not in panel.feature_names:
         raise ValueError(
             f"the selector {kind} needs the feature {name!r}, but the market of {panel.source!r} has "
             f"{', '.join(panel.feature_names) or 'none'}; choose another selector, one of these features, or a source "
-            "with what the feature is made of"
+            "with the data of the feature"
         )
     values = panel.feature(name)
 
     def at(t: int) -> FloatArray:
-        check_finite(values[t], panel.symbols, f"{name} of {panel.sessions[t]}")
+        require_finite(values[t], panel.symbols, f"{name} of {panel.sessions[t]}")
         return values[t]
 
     return at
 
 
-def _first(values: FloatArray, eligible: BoolArray, k: int) -> BoolArray:
-    """The k eligible names with the lowest values, (N,)."""
-    order = np.argsort(np.where(eligible, values, np.inf), kind="stable")[:k]
+def _lowest(values: FloatArray, eligible: BoolArray, k: int) -> BoolArray:
+    """Select the k eligible names with the lowest values, (N,); ties are broken by position."""
+    lowest = np.argsort(np.where(eligible, values, np.inf), kind="stable")[:k]
     chosen = np.zeros(len(eligible), dtype=np.bool_)
-    chosen[order] = True
+    chosen[lowest] = True
     return chosen & eligible
 
 

@@ -1,4 +1,4 @@
-"""Timings: how much of the weights is held in the state the market and the account are in; the rest is cash."""
+"""Timings: the invested share of the weights, by the state of market and account."""
 
 from collections.abc import Sequence
 from typing import Annotated, ClassVar, Literal
@@ -8,33 +8,40 @@ from pydantic import Field
 from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.market.panel import MarketPanel, Window
 from nvtrader_pipelines.portfolio.pipeline.regime_guard import RegimeGuard
-from nvtrader_pipelines.portfolio.pipeline.stage import AccountPath, Adjust, FloatArray, Situation, Thresholds, scaled
+from nvtrader_pipelines.portfolio.pipeline.stage import (
+    AccountPath,
+    Adjust,
+    FloatArray,
+    Situation,
+    Thresholds,
+    scale_exposure,
+)
 from nvtrader_pipelines.portfolio.pipeline.turbulence import TurbulenceTiming
 
 
 class ConstantTiming(Component):
-    """A constant share of the weights."""
+    """Constant share of the weights."""
 
     kind: Literal["constant"] = "constant"
-    needs_fit: ClassVar[bool] = False  # whether thresholds must be fitted before it is used
+    needs_fit: ClassVar[bool] = False  # whether thresholds must be fitted before use
     needs_path: ClassVar[bool] = False  # whether fitting needs an account's path
-    history: ClassVar[int] = 0  # sessions before each that fitting looks back to in the market
+    history: ClassVar[int] = 0  # earlier sessions of the market that fitting needs
     exposure: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0  # share of the weights
 
     def require_sessions(self, panel: MarketPanel, windows: Sequence[Window], rebal_freq: int) -> None:
-        """Nothing is fitted, so no training is too short."""
+        """Accept any training, since nothing is fitted."""
 
     def fit(self, panel: MarketPanel, windows: Sequence[Window], paths: Sequence[AccountPath]) -> Thresholds:  # noqa: ARG002
-        """Nothing is fitted."""
+        """Return no thresholds."""
         return Thresholds()
 
     def start(self, panel: MarketPanel) -> Adjust:  # noqa: ARG002 - one signature for the family
-        """The stage on one panel."""
+        """Return the stage for one panel."""
 
         def adjust(weights: FloatArray, situation: Situation) -> tuple[FloatArray, str]:  # noqa: ARG001
             if self.exposure == 1.0:
                 return weights, ""
-            return scaled(weights, self.exposure), f"{self.exposure:.0%} of the weights"
+            return scale_exposure(weights, self.exposure), f"{self.exposure:.0%} of the weights"
 
         return adjust
 

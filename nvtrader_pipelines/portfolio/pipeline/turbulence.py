@@ -1,4 +1,4 @@
-"""Turbulence: sessions whose returns are unlike the past's, in size or in how names move together."""
+"""Turbulence: sessions whose returns are unusual in size or in their correlations."""
 
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -17,45 +17,45 @@ from nvtrader_pipelines.portfolio.pipeline.stage import (
     FloatArray,
     Situation,
     Thresholds,
-    check_finite,
-    scaled,
+    require_finite,
+    scale_exposure,
 )
 
 
 def turbulence_index(panel: MarketPanel, t: int, history: int) -> float | None:
-    """Squared Mahalanobis distance of the returns of session `t` from those of the `history` sessions before it.
+    """Squared Mahalanobis distance of session `t`'s returns from `history` earlier sessions.
 
-    Counted are the names with a price at `t` that were listed when the history began. None where there is no such
-    name, or less history. Directions in which the past never moved do not count.
+    Only names with a price at `t` that were listed when the history began count; None if there is no such name or too
+    little history. Directions without past variance do not count.
 
     Raises:
         ValueError: if a return is not finite.
 
     Source: Kritzman & Li (2010), "Skulls, Financial Turbulence, and Risk Management".
     """
-    first, names = t - history, _compared(panel, t, history)
+    first, names = t - history, _compared_names(panel, t, history)
     if not names.any():
         return None
     returns = np.ascontiguousarray(panel.close_returns[first : t + 1, names])
-    check_finite(returns, list(compress(panel.symbols, names)), f"returns up to {panel.sessions[t]}")
+    require_finite(returns, list(compress(panel.symbols, names)), f"returns up to {panel.sessions[t]}")
     past = returns[:-1]
     deviation = returns[-1] - past.mean(axis=0)
     precision = np.linalg.pinv(np.atleast_2d(np.cov(past, rowvar=False)), hermitian=True)
     return float(deviation @ precision @ deviation)
 
 
-def _compared(panel: MarketPanel, t: int, history: int) -> BoolArray:
-    """The names (N,) that the index of session `t` counts; none where there is less history."""
+def _compared_names(panel: MarketPanel, t: int, history: int) -> BoolArray:
+    """Names (N,) in the index of session `t`; none with too little history."""
     first = t - history
     return panel.tradable[t] & panel.tradable[: max(0, first + 1)].any(axis=0)
 
 
 class TurbulenceTiming(Component):
-    """Out of the market, or with a share of the weights, while it is turbulent and for some sessions after.
+    """Reduced exposure during turbulence and some sessions after it.
 
-    The index is that of one session's returns against the history before it, and on average about the number of
-    names: 140 was set for thirty. A threshold of null is fitted to the market: the quantile of the index over the
-    training sessions.
+    The index compares one session's returns with the history before it. Its mean is about the number of names: 140 was
+    chosen for thirty. A threshold of null is fitted to the market, as a quantile of the index over the training
+    sessions.
 
     Source: Kritzman & Li (2010); threshold and scale of AlphaSwarm's TurbulenceTimingAdjuster, after FinRL.
     """
@@ -64,72 +64,73 @@ class TurbulenceTiming(Component):
     threshold: PositiveFloat | None = 140.0  # of the index, a squared distance; null: fitted on the training period
     quantile: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.95  # of the training sessions' index, where it is fitted
     history: Annotated[int, Field(ge=20)] = 252  # sessions; more than names
-    cooldown_scale: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0  # share of the weights that stays
-    cooldown: NonNegativeInt = 0  # sessions after a turbulent one that count as turbulent too
+    cooldown_scale: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0  # share of the weights held while turbulent
+    cooldown: NonNegativeInt = 0  # further sessions that count as turbulent
 
     @property
     def lookback(self) -> int:
-        """The history, the session that is compared with it, and the cool-down."""
+        """Sessions of the history, the compared session and the cool-down."""
         return self.history + 1 + self.cooldown
 
     @property
     def needs_fit(self) -> bool:
-        """Whether the threshold is fitted."""
+        """Whether the threshold must be fitted."""
         return self.threshold is None
 
     @property
     def needs_path(self) -> bool:
-        """The market's own returns are enough."""
+        """Whether fitting needs an account's path: never."""
         return False
 
     def require_sessions(self, panel: MarketPanel, windows: Sequence[Window], rebal_freq: int) -> None:  # noqa: ARG002
-        """Refuse windows of which no session has an index to fit to.
+        """Raise if no session of the windows has an index to fit to.
 
         Raises:
-            ValueError: naming how many sessions there are.
+            ValueError: with the number of sessions.
         """
         fitted_on = [t for first, last in windows for t in range(first, last + 1)]
-        if self.needs_fit and not any(_compared(panel, t, self.history).any() for t in fitted_on):
+        if self.needs_fit and not any(_compared_names(panel, t, self.history).any() for t in fitted_on):
             raise ValueError(
-                f"the threshold of turbulence is a quantile over training sessions with {self.history} sessions "
-                f"before them that are not tested, but of the {len(fitted_on)} to fit on none has as many; shorten "
-                "history, train for longer, or name a threshold"
+                f"to fit the threshold of turbulence, a training session needs {self.history} earlier sessions, but "
+                f"none of {len(fitted_on)} has; shorten history, train for longer, or set a threshold"
             )
 
     def fit(self, panel: MarketPanel, windows: Sequence[Window], paths: Sequence[AccountPath]) -> Thresholds:  # noqa: ARG002
-        """The quantile of the index over the sessions of the windows.
+        """Fit the threshold as a quantile of the index over the sessions of the windows.
 
         Raises:
-            ValueError: if none of them has the history.
+            ValueError: if no session has enough history.
         """
         if self.threshold is not None:
             return Thresholds()
         self.require_sessions(panel, windows, 1)
         index = self._index(panel)
-        found = [index(t) for first, last in windows for t in range(first, last + 1)]
-        known = [value for value in found if value is not None]
+        values = [index(t) for first, last in windows for t in range(first, last + 1)]
+        known = [value for value in values if value is not None]
         return Thresholds(turbulence=float(np.quantile(known, self.quantile)))
 
     def start(self, panel: MarketPanel) -> Adjust:
-        """The stage on one panel."""
+        """Return the stage for one panel."""
         index = self._index(panel)
 
         def adjust(weights: FloatArray, situation: Situation) -> tuple[FloatArray, str]:
             threshold, t = self._threshold(situation.thresholds), situation.t
             for session in range(t, max(-1, t - self.cooldown - 1), -1):
-                found = index(session)
-                if found is not None and found > threshold:
-                    reason = f"turbulence of {found:.1f} on {panel.sessions[session]}, above {threshold:.1f}"
-                    return scaled(weights, self.cooldown_scale), f"{reason}: {self.cooldown_scale:.0%} of the weights"
+                value = index(session)
+                if value is not None and value > threshold:
+                    reason = f"turbulence of {value:.1f} on {panel.sessions[session]}, above {threshold:.1f}"
+                    return scale_exposure(
+                        weights, self.cooldown_scale
+                    ), f"{reason}: {self.cooldown_scale:.0%} of the weights"
             return weights, ""
 
         return adjust
 
     def _index(self, panel: MarketPanel) -> Callable[[int], float | None]:
-        """The index of each session, computed where it is asked for.
+        """Return the index as a cached function of the session.
 
         Raises:
-            ValueError: if the history is no longer than there are names, so that every session is far from it.
+            ValueError: if the history is no longer than the number of names, so that every session would be unusual.
         """
         if self.history <= len(panel.symbols):
             raise ValueError(
@@ -142,5 +143,5 @@ class TurbulenceTiming(Component):
         if self.threshold is not None:
             return self.threshold
         if fitted.turbulence is None:
-            raise ValueError("turbulence without a threshold needs the fitted one, but none was given; fit it first")
+            raise ValueError("the threshold of turbulence is neither set nor fitted")
         return fitted.turbulence

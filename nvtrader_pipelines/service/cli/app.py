@@ -23,7 +23,7 @@ from nvtrader_pipelines.service.cli import (
     trade,
 )
 from nvtrader_pipelines.service.cli.errors import FAILED, one_sentence
-from nvtrader_pipelines.service.cli.options import EPILOG, AsJson, Form, Verbose, found_home
+from nvtrader_pipelines.service.cli.options import EPILOG, AsJson, Form, Verbose, found_home, open_store
 from nvtrader_pipelines.service.cli.tables import Format, wide_console, write_rows
 
 app = typer.Typer(
@@ -85,11 +85,11 @@ def sql(
     from nvtrader_pipelines.storage.views import query_views
 
     with one_sentence(verbose=verbose):
-        home = found_home()
+        store = open_store()
         if query is None:
-            shell(home, form)
+            shell(store, form)
         else:
-            write_rows(query_views(home, query), form)
+            write_rows(query_views(store, query), form)
 
 
 @app.command(epilog=EPILOG)
@@ -105,8 +105,8 @@ def report(
     from nvtrader_pipelines.service.report.report import write_report
 
     with one_sentence(verbose=verbose):
-        home = found_home()
-        path, facts = write_report(home, output or home.report)
+        store = open_store()
+        path, facts = write_report(store, output or store.home.report)
         if as_json:
             sys.stdout.write(json.dumps({"path": str(path), **facts}, indent=1) + "\n")
             return
@@ -119,10 +119,8 @@ def report(
 @app.command(epilog=EPILOG)
 def tables(*, form: Form = Format.TABLE, verbose: Verbose = False) -> None:
     """List every table with its rows, size and snapshot."""
-    from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
-
     with one_sentence(verbose=verbose):
-        write_rows(Warehouse(found_home()).describe_all(), form)
+        write_rows(open_store().tables.describe_all(), form)
 
 
 @app.command(epilog=EPILOG)
@@ -133,7 +131,7 @@ def doctor(*, as_json: AsJson = False, verbose: Verbose = False) -> None:
     from nvtrader_pipelines.service.cli.doctor import diagnose
 
     with one_sentence(verbose=verbose):
-        findings = diagnose(found_home())
+        findings = diagnose(open_store())
         if as_json:
             sys.stdout.write(json.dumps([asdict(finding) for finding in findings], indent=1) + "\n")
         else:

@@ -8,8 +8,9 @@ from importlib.metadata import PackageNotFoundError, version
 
 import psutil
 
+from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.store import Store
 
 PACKAGES = ("nvtrader-pipelines", "dagster", "duckdb", "pyiceberg", "polars", "stable-baselines3", "torch", "mlflow")
 EXTRAS = {
@@ -36,8 +37,9 @@ def installed(package: str) -> str:
         return ""
 
 
-def diagnose(home: Home) -> list[Finding]:
+def diagnose(store: Store) -> list[Finding]:
     """Versions, paths, disk and memory, and what to do about what is missing."""
+    home = store.home
     free = shutil.disk_usage(home.root).free / 2**30
     memory = psutil.virtual_memory().available / 2**30
     missing = "not installed: run `make run` or pip install -c constraints.txt -e ."
@@ -57,34 +59,31 @@ def diagnose(home: Home) -> list[Finding]:
         Finding("free disk", f"{free:.1f} GiB", "" if free >= NEEDED_GIB else f"less than {NEEDED_GIB} GiB: make room"),
         Finding("free memory", f"{memory:.1f} GiB", "" if memory >= NEEDED_GIB else "training needs about 2 GiB"),
     ]
-    return [*findings, kill_switch(home), *active_policy(home), *accounts(home), audit(home)]
+    return [*findings, kill_switch(store), *active_policy(store), *accounts(store), audit(store)]
 
 
-def kill_switch(home: Home) -> Finding:
+def kill_switch(store: Store) -> Finding:
     """Whether trading is stopped, and why; that it is stopped is no problem, for somebody wanted it."""
     from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
 
-    stopped = FileKillSwitch(home).engaged()
+    stopped = FileKillSwitch(store.home).engaged()
     return Finding("kill switch", f"engaged: {stopped}; `nvtrader resume` ends it" if stopped else "not engaged")
 
 
-def active_policy(home: Home) -> list[Finding]:
+def active_policy(store: Store) -> list[Finding]:
     """Which policy trades, that its files are those that were activated, until when it may, and of which code it is."""
     from nvtrader_pipelines.promotion.active_policy import read_active, sealed_of
     from nvtrader_pipelines.promotion.recency import told_until
     from nvtrader_pipelines.promotion.rounds import newer_than_active
     from nvtrader_pipelines.promotion.verification import other_code
-    from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
-    from nvtrader_pipelines.storage.panels import Panels
-    from nvtrader_pipelines.storage.policy_library import PolicyLibrary
 
-    what, lake = "active policy", Warehouse(home)
+    what = "active policy"
     try:
-        active = read_active(home)
+        active = read_active(store)
         if active is None:
             return [Finding(what, "none yet: `nvtrader policies activate NAME`")]
-        broken = PolicyLibrary(home).tampered(sealed_of(home, active))
-        newer = newer_than_active(lake, active)
+        broken = store.policies.tampered(sealed_of(store, active))
+        newer = newer_than_active(store, active)
     except StorageError as error:
         return [Finding(what, "cannot be used", str(error))]
     told = f"{active.policy} of run {active.run_id}, activated by {active.by} on {active.activated_at:%Y-%m-%d}"
@@ -92,39 +91,38 @@ def active_policy(home: Home) -> list[Finding]:
     return [
         Finding(what, told, f"not the files that were activated: {changed}; restore them" if changed else ""),
         Finding("its code", active.code_version, other_code(active.code_version) or ""),
-        Finding("it may trade", told_until(Panels(lake), active)),
+        Finding("it may trade", told_until(store, active)),
         *([Finding("a newer run", newer)] if newer else []),
     ]
 
 
-def accounts(home: Home) -> list[Finding]:
+def accounts(store: Store) -> list[Finding]:
     """Of every account, whether the active policy may trade it now; of those at a broker also what they need."""
     from nvtrader_pipelines.desk.accounts import DEFAULT, read_account
 
     found = []
-    for name in sorted({DEFAULT, *(path.stem for path in home.accounts.glob("*.yaml"))}):
+    for name in sorted({DEFAULT, *(path.stem for path in store.home.accounts.glob("*.yaml"))}):
         try:
-            kind = read_account(home, name).kind
+            kind = read_account(store.home, name).kind
         except StorageError as error:
             found.append(Finding(f"account {name}", "cannot be read", str(error)))
             continue
-        found += [may_trade(home, name, kind), *([keys(name)] if kind == "alpaca" else [])]
+        found += [may_trade(store, name, kind), *([keys(name)] if kind == "alpaca" else [])]
     return found
 
 
-def may_trade(home: Home, account: str, kind: str) -> Finding:
+def may_trade(store: Store, account: str, kind: str) -> Finding:
     """Whether the active policy was tested, recently enough, and can decide for an account."""
     from nvtrader_pipelines.desk.readiness import require_ready
     from nvtrader_pipelines.promotion.active_policy import read_active
     from nvtrader_pipelines.runs.lifecycle import now
-    from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 
     what = f"account {account}"
     try:
-        active = read_active(home)
+        active = read_active(store)
         if active is None:
             return Finding(what, f"{kind}, nothing trades it: no policy is active")
-        require_ready(Warehouse(home), active, account, now())
+        require_ready(store, active, account, now())
     except (StorageError, ValueError) as error:
         return Finding(what, f"{kind}, may not be traded", " ".join(str(error).split()))
     return Finding(what, f"{kind}, may be traded")
@@ -141,13 +139,13 @@ def keys(account: str) -> Finding:
     return Finding(f"keys of {account}", ", ".join(states), "; ".join(problems))
 
 
-def audit(home: Home) -> Finding:
+def audit(store: Store) -> Finding:
     """Whether every row of the audit is what was appended."""
-    from nvtrader_pipelines.storage.audit_log import JsonlAudit
-
     try:
-        state = JsonlAudit(home).verify()
+        state = store.audit.verify()
     except StorageError as error:
         return Finding("audit", "damaged", str(error))
     torn = f", {len(state.set_aside)} torn rows set aside" if state.set_aside else ""
-    return Finding("audit", f"{state.n_rows} rows, chain {state.chain[:8]}{torn}" if state.n_rows else "no row yet")
+    return Finding(
+        "audit", f"{state.n_rows} rows, chain {short_id(state.chain)}{torn}" if state.n_rows else "no row yet"
+    )

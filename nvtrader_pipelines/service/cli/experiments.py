@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from nvtrader_pipelines.service.cli.errors import one_sentence
-from nvtrader_pipelines.service.cli.options import EPILOG, AsJson, Form, Verbose, chosen_form, found_home
+from nvtrader_pipelines.service.cli.options import EPILOG, AsJson, Form, Verbose, chosen_form, found_home, open_store
 from nvtrader_pipelines.service.cli.tables import Format, wide_console, write_rows
 
 app = typer.Typer(help="Experiments: frozen documents whose content is their identity.", no_args_is_help=True)
@@ -36,11 +36,9 @@ def new(
 def list_(*, form: Form = Format.TABLE, as_json: AsJson = False, verbose: Verbose = False) -> None:
     """List the experiments of data/experiments and every registered version, with their runs."""
     from nvtrader_pipelines.service.documents.experiment_facts import listed_experiments
-    from nvtrader_pipelines.storage.ledger import Ledger
 
     with one_sentence(verbose=verbose):
-        home = found_home()
-        rows, problems = listed_experiments(home, Ledger.open(home))
+        rows, problems = listed_experiments(open_store())
         write_rows(rows, chosen_form(form, as_json=as_json))
         for problem in problems:
             typer.secho(f"left out: {problem}", err=True, fg="yellow")
@@ -59,11 +57,9 @@ def diff(
 ) -> None:
     """Show the fields in which two experiments or versions differ, defaults included."""
     from nvtrader_pipelines.service.documents.experiment_facts import compared_experiments
-    from nvtrader_pipelines.storage.ledger import Ledger
 
     with one_sentence(verbose=verbose):
-        home = found_home()
-        found = compared_experiments(home, Ledger.open(home), left, right)
+        found = compared_experiments(open_store(), left, right)
         if chosen_form(form, as_json=as_json) is not Format.TABLE:
             write_rows(found.fields, chosen_form(form, as_json=as_json))
         elif found.left is None:
@@ -93,11 +89,11 @@ def run_experiments(names: list[str], *, as_json: bool, verbose: bool) -> None:
     from nvtrader_pipelines.service.cli.watching import watching
 
     with one_sentence(verbose=verbose):
-        home, console = found_home(), wide_console()
+        store, console = open_store(), wide_console()
         with watching(console, quiet=as_json or not console.is_terminal) as watch:
-            ran = run_pipeline(home, names, watch, quiet=as_json)
+            ran = run_pipeline(store, names, watch, quiet=as_json)
         chosen = ran if names else ()
         if as_json:
-            sys.stdout.write(summary(home, chosen).write_json() + "\n")
+            sys.stdout.write(summary(store, chosen).write_json() + "\n")
         else:
-            print_summary(home, chosen, console)
+            print_summary(store, chosen, console)

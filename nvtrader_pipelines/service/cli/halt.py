@@ -4,18 +4,15 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
 from nvtrader_pipelines.service.cli.errors import FAILED, one_sentence
-from nvtrader_pipelines.service.cli.options import AsJson, Verbose, found_home, person
+from nvtrader_pipelines.service.cli.options import AsJson, Verbose, open_store, person
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.home import Home
-
-if TYPE_CHECKING:
-    from nvtrader_pipelines.storage.audit_log import JsonlAudit
+from nvtrader_pipelines.storage.store import Store
 
 Reason = Annotated[str, typer.Option("--reason", help="Why; kept in the audit.")]
 UNSAID = "no reason was given"
@@ -31,19 +28,19 @@ def halt(reason: Reason = UNSAID, *, as_json: AsJson = False, verbose: Verbose =
     from nvtrader_pipelines.desk.halt import halt as engage
 
     with one_sentence(verbose=verbose):
-        home, by = found_home(), person()
+        store, by = open_store(), person()
         failure = None
         try:
-            said = engage(home, _audit(home), by, reason, _now)
+            said = engage(store, by, reason, _now)
         except StorageError as error:  # orders wait at brokers, whatever cannot be kept here
             said, failure = str(error), error
         if failure is None and not as_json:
-            _say(home, said)
+            _say(store, said)
         from nvtrader_pipelines.desk.open_orders import Stop, withdraw_all
 
-        cancelled, still_open = withdraw_all(home, Stop(f"trading was stopped by {by}: {reason}", by, _now))
+        cancelled, still_open = withdraw_all(store, Stop(f"trading was stopped by {by}: {reason}", by, _now))
         if as_json:
-            _write(home, said, cancelled=cancelled, still_open=still_open)
+            _write(store, said, cancelled=cancelled, still_open=still_open)
         else:
             _say_cancelled(cancelled, still_open)
         if failure is not None:
@@ -57,12 +54,12 @@ def resume(reason: Reason = UNSAID, *, as_json: AsJson = False, verbose: Verbose
     from nvtrader_pipelines.desk.halt import resume as release
 
     with one_sentence(verbose=verbose):
-        home = found_home()
-        said = release(home, _audit(home), person(), reason, _now)
+        store = open_store()
+        said = release(store, person(), reason, _now)
         if as_json:
-            _write(home, said)
+            _write(store, said)
         else:
-            _say(home, said)
+            _say(store, said)
 
 
 def _now() -> datetime:
@@ -70,27 +67,21 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-def _audit(home: Home) -> "JsonlAudit":
-    from nvtrader_pipelines.storage.audit_log import JsonlAudit
-
-    return JsonlAudit(home)
-
-
-def _engaged(home: Home) -> str | None:
+def _engaged(store: Store) -> str | None:
     from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
 
-    return FileKillSwitch(home).engaged()
+    return FileKillSwitch(store.home).engaged()
 
 
-def _write(home: Home, sentence: str, **more: Any) -> None:
+def _write(store: Store, sentence: str, **more: Any) -> None:
     """What was done, as a document."""
-    document = {"said": sentence, "kill_switch": _engaged(home), **more}
+    document = {"said": sentence, "kill_switch": _engaged(store), **more}
     sys.stdout.write(json.dumps(document, indent=1) + "\n")
 
 
-def _say(home: Home, sentence: str) -> None:
+def _say(store: Store, sentence: str) -> None:
     """What was done: red while trading is stopped, green while it is not."""
-    _print(sentence, "bold white on red" if _engaged(home) else "bold white on green")
+    _print(sentence, "bold white on red" if _engaged(store) else "bold white on green")
 
 
 def _say_cancelled(cancelled: Sequence[str], still_open: Mapping[str, str]) -> None:

@@ -8,6 +8,7 @@ import typer
 
 from nvtrader_pipelines.service.cli.tables import Format
 from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.store import Store
 
 EPILOG = (
     "Exit codes: 0 done, 1 the pipeline failed, an account holds something else than expected, orders may still be "
@@ -45,6 +46,15 @@ def found_home() -> Home:
     if not home.root.is_dir():
         raise ValueError(f"NVTRADER_HOME names {home.root}, which is no folder; create it or name another")
     return home
+
+
+def open_store() -> Store:
+    """Open the store of the home folder.
+
+    Raises:
+        ValueError: as `found_home`.
+    """
+    return Store(found_home())
 
 
 def person() -> str:

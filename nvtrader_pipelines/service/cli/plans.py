@@ -14,12 +14,12 @@ from nvtrader_pipelines.service.cli.options import (
     Form,
     Verbose,
     chosen_form,
-    found_home,
+    open_store,
     person,
     refuse_options_before_command,
 )
 from nvtrader_pipelines.service.cli.tables import Format, wide_console, write_rows
-from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.store import Store
 
 if TYPE_CHECKING:
     from nvtrader_pipelines.execution.plan_records import PlanRecord
@@ -54,7 +54,7 @@ def list_(
     from nvtrader_pipelines.service.cli.pages.plan_pages import listed_plans
 
     with one_sentence(verbose=verbose):
-        rows = listed_plans(_records(found_home(), account))
+        rows = listed_plans(_records(open_store(), account))
         if chosen_form(form, as_json=as_json) is Format.TABLE and rows.is_empty():
             wide_console().print("no plan yet: nvtrader trade", style="dim", highlight=False)
         else:
@@ -67,7 +67,7 @@ def show(plan: Plan, *, as_json: AsJson = False, verbose: Verbose = False) -> No
     from nvtrader_pipelines.service.cli.pages.plan_pages import print_plan
 
     with one_sentence(verbose=verbose):
-        record = _named(_records(found_home()), plan)
+        record = _named(_records(open_store()), plan)
         if as_json:
             _write_json(_document(record))
         else:
@@ -95,16 +95,15 @@ def reject(plan: Plan, reason: Refused, *, as_json: AsJson = False, verbose: Ver
 def _answer(answer: str, text: str, reason: str, *, as_json: bool, verbose: bool) -> None:
     """Give a person's answer to a plan, and say what was kept."""
     from nvtrader_pipelines.desk.desk import Desk
-    from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
     from nvtrader_pipelines.storage.views import publish
 
     with one_sentence(verbose=verbose):
-        home, by = found_home(), person()
-        plan, lake = _named(_records(home), text).plan, Warehouse(home)
-        desk = Desk.open(lake, plan.account, by=by)
+        store, by = open_store(), person()
+        plan = _named(_records(store), text).plan
+        desk = Desk.open(store, plan.account, by=by)
         event = getattr(desk, answer)(plan.plan_id, by, reason)
         desk.mirror()
-        publish(lake)
+        publish(store)
         if as_json:
             _write_json(event.model_dump(mode="json"))
             return
@@ -112,7 +111,7 @@ def _answer(answer: str, text: str, reason: str, *, as_json: bool, verbose: bool
         wide_console().print(f"{said}: {reason}" if reason else said, markup=False, highlight=False, soft_wrap=True)
 
 
-def _records(home: Home, account: str | None = None) -> "dict[str, PlanRecord]":
+def _records(store: Store, account: str | None = None) -> "dict[str, PlanRecord]":
     """Every plan by its id, the oldest first.
 
     Raises:
@@ -120,11 +119,10 @@ def _records(home: Home, account: str | None = None) -> "dict[str, PlanRecord]":
     """
     from nvtrader_pipelines.desk.accounts import read_account
     from nvtrader_pipelines.execution.plan_records import plan_records
-    from nvtrader_pipelines.storage.audit_log import JsonlAudit
 
     if account is not None:
-        read_account(home, account)
-    return plan_records(JsonlAudit(home).events(account))
+        read_account(store.home, account)
+    return plan_records(store.audit.events(account))
 
 
 def _named(records: "Mapping[str, PlanRecord]", text: str) -> "PlanRecord":

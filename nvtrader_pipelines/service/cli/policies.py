@@ -11,7 +11,7 @@ from nvtrader_pipelines.service.cli.options import (
     EPILOG,
     AsJson,
     Verbose,
-    found_home,
+    open_store,
     person,
     refuse_options_before_command,
 )
@@ -43,14 +43,11 @@ def list_(*, everything: All = False, as_json: AsJson = False, verbose: Verbose 
     from nvtrader_pipelines.promotion.library import library_of
     from nvtrader_pipelines.promotion.rounds import newer_than_active
     from nvtrader_pipelines.service.cli.pages.policy_pages import print_library
-    from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
-    from nvtrader_pipelines.storage.ledger import Ledger
 
     with one_sentence(verbose=verbose):
-        home = found_home()
-        lake = Warehouse(home)
-        library = library_of(lake, Ledger.open(home), seeds=everything)
-        newer = newer_than_active(lake, library.active) if library.active else None
+        store = open_store()
+        library = library_of(store, seeds=everything)
+        newer = newer_than_active(store, library.active) if library.active else None
         if as_json:
             cards = [card.document() for card in library.cards]
             _write({"policies": cards, "newer": newer, "problems": library.problems})
@@ -64,14 +61,11 @@ def show(policy: Policy, *, as_json: AsJson = False, verbose: Verbose = False) -
     from nvtrader_pipelines.promotion.library import card_of, named_policy
     from nvtrader_pipelines.promotion.log import promotions_of
     from nvtrader_pipelines.service.cli.pages.policy_pages import print_card
-    from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
-    from nvtrader_pipelines.storage.ledger import Ledger
 
     with one_sentence(verbose=verbose):
-        home = found_home()
-        lake, ledger = Warehouse(home), Ledger.open(home)
-        card = card_of(lake, ledger, named_policy(lake, ledger, policy))
-        said = promotions_of(lake, card.ref)
+        store = open_store()
+        card = card_of(store, named_policy(store, policy))
+        said = promotions_of(store, card.ref)
         if as_json:
             _write({**card.document(), "promotions": said.to_dicts()})
         else:
@@ -95,18 +89,13 @@ def _put_forward(policy: str, reason: str, *, asks_gate: bool, as_json: bool, ve
     from nvtrader_pipelines.promotion.decide import consider, decide
     from nvtrader_pipelines.runs.lifecycle import now
     from nvtrader_pipelines.service.cli.pages.policy_pages import print_decision
-    from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
-    from nvtrader_pipelines.storage.ledger import Ledger
     from nvtrader_pipelines.storage.views import publish
 
     with one_sentence(verbose=verbose):
-        home = found_home()
-        lake, ledger = Warehouse(home), Ledger.open(home)
-        if asks_gate:
-            said = consider(lake, ledger, policy, person(), now)
-        else:
-            said = decide(lake, ledger, policy, person(), reason, now)
-        publish(lake)
+        store = open_store()
+        by = person()
+        said = consider(store, policy, by, now) if asks_gate else decide(store, policy, by, reason, now)
+        publish(store)
         if as_json:
             _write(said.row())
         else:

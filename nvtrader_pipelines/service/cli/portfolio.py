@@ -13,7 +13,7 @@ from nvtrader_pipelines.service.cli.options import (
     Account,
     AsJson,
     Verbose,
-    found_home,
+    open_store,
     person,
     refuse_options_before_command,
 )
@@ -42,15 +42,14 @@ def accept_differences(
 ) -> None:
     """Take what an account holds as it is, where it differs from what was expected; it then trades on."""
     from nvtrader_pipelines.desk.desk import Desk
-    from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
     from nvtrader_pipelines.storage.views import publish
 
     with one_sentence(verbose=verbose):
-        lake, by = Warehouse(found_home()), person()
-        desk = Desk.open(lake, account, by=by)
+        store, by = open_store(), person()
+        desk = Desk.open(store, account, by=by)
         event = desk.accept(by, reason)
         desk.mirror()
-        publish(lake)
+        publish(store)
         if as_json:
             sys.stdout.write(json.dumps(event.model_dump(mode="json"), indent=1) + "\n")
         else:
@@ -65,22 +64,20 @@ def _show(account: str, *, as_json: bool, verbose: bool) -> None:
     from nvtrader_pipelines.promotion.recency import told_until
     from nvtrader_pipelines.promotion.rounds import newer_than_active
     from nvtrader_pipelines.service.documents.account_facts import AccountFacts, standing
-    from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
-    from nvtrader_pipelines.storage.panels import Panels
 
     with one_sentence(verbose=verbose):
-        home = found_home()
-        lake, kind, active = Warehouse(home), read_account(home, account).kind, read_active(home)
+        store = open_store()
+        kind, active = read_account(store.home, account).kind, read_active(store)
         document = {
             "kind": kind,
             "active_policy": active
             and {
                 "policy": active.policy,
                 "run_id": active.run_id,
-                "may_trade": told_until(Panels(lake), active),
-                "newer": newer_than_active(lake, active),
+                "may_trade": told_until(store, active),
+                "newer": newer_than_active(store, active),
             },
-            **standing(AccountFacts.of(home, account)),
+            **standing(AccountFacts.of(store, account)),
         }
         if as_json:
             sys.stdout.write(json.dumps(document, indent=1, default=str) + "\n")

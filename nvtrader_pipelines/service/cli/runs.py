@@ -9,6 +9,7 @@ from uuid import uuid4
 
 import typer
 
+from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.service.cli.errors import one_sentence
 from nvtrader_pipelines.service.cli.options import (
     EPILOG,
@@ -16,15 +17,14 @@ from nvtrader_pipelines.service.cli.options import (
     Form,
     Verbose,
     chosen_form,
-    found_home,
+    open_store,
     refuse_options_before_command,
 )
 from nvtrader_pipelines.service.cli.tables import Format, print_part, wide_console, write_rows
-from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.store import Store
 
 if TYPE_CHECKING:
     from nvtrader_pipelines.experiments.progress import Progress
-    from nvtrader_pipelines.storage.ledger import Ledger
 
 app = typer.Typer(help="What was run, and what came of it.", epilog=EPILOG)
 Prefix = Annotated[str, typer.Argument(metavar="RUN", help="The beginning of a run's id, or an experiment's name.")]
@@ -47,14 +47,13 @@ def list_(*, form: Form = Format.TABLE, as_json: AsJson = False, verbose: Verbos
     from nvtrader_pipelines.service.cli.pages.run_pages import print_runs
     from nvtrader_pipelines.service.cli.summary import print_notes
     from nvtrader_pipelines.service.documents.run_facts import listed_runs
-    from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 
     with one_sentence(verbose=verbose):
-        home = found_home()
-        rows = listed_runs(Warehouse(home), _ledger(home))
+        store = _current_store()
+        rows = listed_runs(store)
         if chosen_form(form, as_json=as_json) is Format.TABLE:
             print_runs(rows)
-            print_notes(home, wide_console())
+            print_notes(store, wide_console())
         else:
             write_rows(rows, chosen_form(form, as_json=as_json))
 
@@ -64,12 +63,10 @@ def show(run: Prefix, *, as_json: AsJson = False, verbose: Verbose = False) -> N
     """Show one run: its version, data, policies by digest, figures, events and views."""
     from nvtrader_pipelines.service.cli.pages.run_pages import print_run
     from nvtrader_pipelines.service.documents.run_facts import described, named_run
-    from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 
     with one_sentence(verbose=verbose):
-        home = found_home()
-        ledger = _ledger(home)
-        document = described(Warehouse(home), ledger, named_run(ledger, run))
+        store = _current_store()
+        document = described(store, named_run(store.ledger, run))
         if as_json:
             _write_json(document)
         else:
@@ -86,17 +83,15 @@ def compare(
     """Show runs side by side: their figures, and where their specs differ from the first one's."""
     from nvtrader_pipelines.service.cli.pages.run_pages import print_comparison
     from nvtrader_pipelines.service.documents.run_facts import compared, named_run, spec_differences
-    from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 
     with one_sentence(verbose=verbose):
         if len(run) < 2:
             raise ValueError("a comparison needs two runs or more; name another (see `nvtrader runs`)")
-        home = found_home()
-        ledger = _ledger(home)
-        found = [named_run(ledger, each) for each in run]
+        store = _current_store()
+        found = [named_run(store.ledger, each) for each in run]
         if len({each.run_id for each in found}) < len(found):
             raise ValueError("a comparison needs different runs, but one is named twice; see `nvtrader runs`")
-        table, differ = compared(Warehouse(home), found), spec_differences(ledger, found)
+        table, differ = compared(store, found), spec_differences(store.ledger, found)
         if as_json:
             _write_json({"runs": table.to_dicts(), "spec_differences": differ.to_dicts()})
         else:
@@ -123,15 +118,13 @@ def replay(
     from nvtrader_pipelines.runs.launch import replay_run, replay_window
     from nvtrader_pipelines.runs.lifecycle import Launch
     from nvtrader_pipelines.service.documents.run_facts import trained_run
-    from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 
     with one_sentence(verbose=verbose):
-        home = found_home()
-        lake, ledger = Warehouse(home), _ledger(home)
+        store = _current_store()
         days = (first.date() if first else None, last.date() if last else None)
-        run_id = trained_run(lake, ledger, run).run_id
-        window = replay_window(lake, ledger, run_id, days)
-        _execute(home, replay_run(lake, ledger, run_id, Launch(uuid4().hex), window, pinned=pinned), as_json=as_json)
+        run_id = trained_run(store, run).run_id
+        window = replay_window(store, run_id, days)
+        _execute(store, replay_run(store, run_id, Launch(uuid4().hex), window, pinned=pinned), as_json=as_json)
 
 
 @app.command(epilog=EPILOG)
@@ -144,55 +137,50 @@ def forward(run: Prefix, *, as_json: AsJson = False, verbose: Verbose = False) -
     from nvtrader_pipelines.runs.launch import forward_run
     from nvtrader_pipelines.runs.lifecycle import Launch
     from nvtrader_pipelines.service.documents.run_facts import trained_run
-    from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 
     with one_sentence(verbose=verbose):
-        home = found_home()
-        lake, ledger = Warehouse(home), _ledger(home)
-        run_id = trained_run(lake, ledger, run).run_id
-        _execute(home, forward_run(lake, ledger, run_id, Launch(uuid4().hex)), as_json=as_json)
+        store = _current_store()
+        run_id = trained_run(store, run).run_id
+        _execute(store, forward_run(store, run_id, Launch(uuid4().hex)), as_json=as_json)
 
 
-def _ledger(home: Home) -> "Ledger":
-    """The ledger, without runs that nobody works on any more."""
+def _current_store() -> Store:
+    """Open the store, and mark the runs whose process has ended as interrupted."""
     import polars as pl
 
-    from nvtrader_pipelines.storage.ledger import Ledger
-
-    ledger = Ledger.open(home)
-    ledger.close_interrupted()
-    left = ledger.runs().filter(pl.col("status") == "running", pl.col("dagster_run_id").is_not_null())
+    store = open_store()
+    store.ledger.close_interrupted()
+    left = store.ledger.runs().filter(pl.col("status") == "running", pl.col("dagster_run_id").is_not_null())
     if len(left):  # Dagster knows, and it takes seconds to ask
         from nvtrader_pipelines.orchestration.instance import open_instance
 
-        open_instance(home).dispose()
-    return ledger
+        open_instance(store).dispose()
+    return store
 
 
-def _execute(home: Home, steps: "Iterable[Progress]", *, as_json: bool) -> None:
+def _execute(store: Store, steps: "Iterable[Progress]", *, as_json: bool) -> None:
     """Follow a run to its end, publish the views, and show what came of it."""
     import polars as pl
 
     from nvtrader_pipelines.service.cli.pages.run_pages import print_figures
     from nvtrader_pipelines.service.cli.watching import follow, watching
     from nvtrader_pipelines.service.documents.run_facts import figures, stages
-    from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
-    from nvtrader_pipelines.storage.ledger import Ledger
-    from nvtrader_pipelines.storage.views import SHORT, publish
+    from nvtrader_pipelines.storage.views import publish
 
     with watching(wide_console(), quiet=as_json) as watch:
         run_id = follow(steps, watch)
-    lake, ledger = Warehouse(home), Ledger.open(home)
-    publish(lake)
-    run, verdict = ledger.run(run_id), figures(lake, run_id)
+    publish(store)
+    run, verdict = store.ledger.run(run_id), figures(store, run_id)
     if as_json:
         _write_json({"run": run.model_dump(mode="json"), "figures": verdict.to_dicts()})
         return
     if run.kind == "forward":
-        told = ledger.events(run_id).filter(pl.col("task_id") == run.task_id, pl.col("stage").is_in(OF_AN_ACCOUNT))
+        told = store.ledger.events(run_id).filter(
+            pl.col("task_id") == run.task_id, pl.col("stage").is_in(OF_AN_ACCOUNT)
+        )
         print_part("the account", stages(told).drop("fold", "seed"), "no session since the tests")
     print_figures(verdict)
-    wide_console().print(f"run {run_id}: nvtrader runs show {run_id[:SHORT]}", highlight=False)
+    wide_console().print(f"run {run_id}: nvtrader runs show {short_id(run_id)}", highlight=False)
 
 
 def _write_json(document: dict[str, Any]) -> None:

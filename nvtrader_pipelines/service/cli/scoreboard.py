@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from nvtrader_pipelines.service.cli.errors import one_sentence
-from nvtrader_pipelines.service.cli.options import EPILOG, AsJson, Verbose, found_home, refuse_options_before_command
+from nvtrader_pipelines.service.cli.options import EPILOG, AsJson, Verbose, open_store, refuse_options_before_command
 from nvtrader_pipelines.service.cli.tables import cell, wide_console
 
 if TYPE_CHECKING:
@@ -36,20 +36,19 @@ app = typer.Typer(help="Every entrant on common sessions, ranked like with like.
 def update(*, as_json: AsJson = False, verbose: Verbose = False) -> None:
     """Score every entrant on common sessions: runs, baselines, and the files of data/entrants."""
     from nvtrader_pipelines.scoreboard.cards import judge_all, rank
-    from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
-    from nvtrader_pipelines.storage.ledger import Ledger
     from nvtrader_pipelines.storage.views import publish
 
     with one_sentence(verbose=verbose):
-        home, console = found_home(), wide_console()
-        lake = Warehouse(home)
+        store, console = open_store(), wide_console()
         tell = _silent if as_json else lambda text: console.print(text, style="dim", highlight=False, markup=False)
-        judged = judge_all(lake, Ledger.open(home), datetime.now(UTC), tell)
-        board = rank(lake)
-        publish(lake)
+        judged = judge_all(store, datetime.now(UTC), tell)
+        board = rank(store)
+        publish(store)
         _show(board, as_json=as_json)
         if not as_json:
-            console.print(f"new scorecards: {judged.n_new}, in {home.scorecards}", soft_wrap=True, highlight=False)
+            console.print(
+                f"new scorecards: {judged.n_new}, in {store.home.scorecards}", soft_wrap=True, highlight=False
+            )
 
 
 @app.callback(invoke_without_command=True, epilog=EPILOG)
@@ -65,14 +64,13 @@ def scoreboard(
     if context.invoked_subcommand is not None:
         return
     from nvtrader_pipelines.scoreboard.cards import history_of, scoreboard_of
-    from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 
     with one_sentence(verbose=verbose):
-        lake = Warehouse(found_home())
+        store = open_store()
         if history is None:
-            _show(scoreboard_of(lake), as_json=as_json)
+            _show(scoreboard_of(store), as_json=as_json)
         else:
-            _show_history(history_of(lake, history), history, as_json=as_json)
+            _show_history(history_of(store, history), history, as_json=as_json)
 
 
 def _silent(_: str) -> None:

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from nvtrader_pipelines.service.cli.tables import Format, write_rows
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.views import query_views
 
 HELP = "Statements end with ;   .tables lists the tables   .quit or Ctrl-D leaves"
@@ -24,23 +24,23 @@ LEAVE = {".quit", ".exit", "quit", "exit"}
 NextLine = Callable[[str], str]  # a prompt to a line; EOFError at the end, KeyboardInterrupt to begin again
 
 
-def shell(home: Home, form: Format) -> None:
+def shell(store: Store, form: Format) -> None:
     """Answer statements until the end of input; one from a pipe that is wrong ends it.
 
     Raises:
         StorageError: if nothing is published yet, or a statement from a pipe is wrong.
     """
-    query_views(home, "SELECT 1")
+    query_views(store, "SELECT 1")
     if not sys.stdin.isatty():
         for statement in statements(piped_line):
-            write_rows(query_views(home, statement), form)
+            write_rows(query_views(store, statement), form)
         return
     console = Console()
     console.print(HELP, style="dim")
-    history = FileHistory(str(home.warehouse / ".sql_history"))
+    history = FileHistory(str(store.home.warehouse / ".sql_history"))
     session: PromptSession[str] = PromptSession(history=history, lexer=PygmentsLexer(SqlLexer))
     for statement in statements(session.prompt):
-        answer(home, statement, form, console)
+        answer(store, statement, form, console)
 
 
 def piped_line(_prompt: str) -> str:
@@ -74,9 +74,9 @@ def statements(next_line: NextLine) -> Iterator[str]:
         yield statement
 
 
-def answer(home: Home, statement: str, form: Format, console: Console) -> None:
+def answer(store: Store, statement: str, form: Format, console: Console) -> None:
     """Write a statement's rows, or its error as one line."""
     try:
-        write_rows(query_views(home, statement), form)
+        write_rows(query_views(store, statement), form)
     except (StorageError, pl.exceptions.PolarsError) as error:
         console.print(f"error: {error}", style="red", markup=False)

@@ -8,12 +8,11 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.experiments.plan import VALIDATION_ONLY
 from nvtrader_pipelines.runs.tables import walk_forward_runs
-from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EVALUATIONS
-from nvtrader_pipelines.storage.views import SHORT
 
 COLUMNS = ("policy", "net Sharpe [95 %]", "CAGR", "max DD", "turnover/y", "cost/y", "less best baseline [95 %]")
 NEXT = (
@@ -24,37 +23,37 @@ NEXT = (
 )
 
 
-def summary(home: Home, names: Sequence[str] = ()) -> pl.DataFrame:
+def summary(store: Store, names: Sequence[str] = ()) -> pl.DataFrame:
     """Every account over each period but single folds, of each experiment's latest run on a market (or of those named).
 
     The columns are those of the verdicts, and whether the run is validation_only.
     """
-    lake = Warehouse(home)
-    runs = walk_forward_runs(lake)
+    runs = walk_forward_runs(store)
     chosen = runs.filter(pl.col("experiment").is_in(list(names))) if names else runs
     latest = chosen.sort("finished_at").group_by("experiment", "source", maintain_order=True).last()
-    verdicts = lake.read(EVALUATIONS).join(latest.select("run_id", "validation_only"), on="run_id")
+    verdicts = store.tables.read(EVALUATIONS).join(latest.select("run_id", "validation_only"), on="run_id")
     return verdicts.filter((pl.col("period") != "fold") & (pl.col("kind") != "policy"))
 
 
-def print_summary(home: Home, names: Sequence[str], console: Console) -> None:
+def print_summary(store: Store, names: Sequence[str], console: Console) -> None:
     """One table per period, the warnings, where things are, and three commands to try next."""
-    verdicts = summary(home, names)
+    verdicts = summary(store, names)
     for period in verdicts["period"].unique(maintain_order=True):
         console.print(period_table(verdicts.filter(pl.col("period") == period), period))
     console.print("An interval of the difference that holds 0 supports no claim of beating the baseline.", style="dim")
-    print_notes(home, console)
+    print_notes(store, console)
+    home = store.home
     console.print(f"\ntables  {home.iceberg}\nviews   {home.duckdb_file}\npolicies {home.policies}", soft_wrap=True)
     console.print("\ntry next")
     for line in NEXT:
         console.print(f"  {line}", highlight=False, markup=False, soft_wrap=True)
 
 
-def print_notes(home: Home, console: Console) -> None:
+def print_notes(store: Store, console: Console) -> None:
     """What a reader of the results must know."""
-    runs = walk_forward_runs(Warehouse(home), ["run_id", "experiment", "warnings"]).explode("warnings").drop_nulls()
+    runs = walk_forward_runs(store, ["run_id", "experiment", "warnings"]).explode("warnings").drop_nulls()
     for (warning,), found in runs.group_by("warnings", maintain_order=True):
-        named = [f"{name} (run {run_id[:SHORT]})" for run_id, name in found.select("run_id", "experiment").rows()]
+        named = [f"{name} (run {short_id(run_id)})" for run_id, name in found.select("run_id", "experiment").rows()]
         whose = f"{', '.join(named)}: " if warning == VALIDATION_ONLY else ""
         console.print(f"note: {whose}{warning}", style="yellow", soft_wrap=True)
 

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nvtrader_pipelines.service.cli.errors import one_sentence
-from nvtrader_pipelines.service.cli.options import Account, AsJson, Verbose, found_home, person
+from nvtrader_pipelines.service.cli.options import Account, AsJson, Verbose, open_store, person
 from nvtrader_pipelines.service.cli.tables import print_line, print_lines, wide_console
 from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.store import Store
 
 if TYPE_CHECKING:
     import polars as pl
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from nvtrader_pipelines.desk.desk import Desk
     from nvtrader_pipelines.execution.errors import NotReconciled
     from nvtrader_pipelines.service.documents.account_facts import AccountFacts
-    from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 
 Days = tuple[date | None, date | None]  # first and last, both included
 Day = Annotated[datetime | None, typer.Option("--from", formats=["%Y-%m-%d"], help="First session to trade.")]
@@ -49,18 +49,16 @@ def trade(
     policies over the sessions since their tests, as one more run to compare.
     """
     from nvtrader_pipelines.desk.desk import Desk
-    from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
     from nvtrader_pipelines.storage.views import publish
 
     with one_sentence(verbose=verbose):
-        home, days = found_home(), (first.date() if first else None, last.date() if last else None)
-        require_history(home, account, days)
-        lake = Warehouse(home)
-        desk, acknowledge = Desk.open(lake, account, by=person()), days != (None, None) and not wait
+        store, days = open_store(), (first.date() if first else None, last.date() if last else None)
+        require_history(store, account, days)
+        desk, acknowledge = Desk.open(store, account, by=person()), days != (None, None) and not wait
         differs = traded(desk, days, acknowledge=acknowledge, quiet=as_json)
         desk.mirror()
-        publish(lake)
-        document = told(lake, account, days)
+        publish(store)
+        document = told(store, account, days)
         if as_json:
             sys.stdout.write(json.dumps(document, indent=1, default=str) + "\n")
         else:
@@ -69,7 +67,7 @@ def trade(
             raise differs
 
 
-def require_history(home: Home, account: str, days: Days) -> None:
+def require_history(store: Store, account: str, days: Days) -> None:
     """Refuse days that an account cannot be traded on.
 
     Raises:
@@ -79,12 +77,12 @@ def require_history(home: Home, account: str, days: Days) -> None:
     from nvtrader_pipelines.service.documents.account_facts import AccountFacts
 
     first, last = days
-    if days != (None, None) and (kind := read_account(home, account).kind) != "paper":
+    if days != (None, None) and (kind := read_account(store.home, account).kind) != "paper":
         raise ValueError(
             f"a history is replayed on an account kept here, but {account} is at a broker (kind: {kind}), where "
             "the past cannot be traded; leave --from and --to out"
         )
-    if last and not first and not AccountFacts.of(home, account).states:
+    if last and not first and not AccountFacts.of(store, account).states:
         raise ValueError(f"a history must begin on a day, for the account {account} is not open yet; give --from, too")
 
 
@@ -105,37 +103,37 @@ def traded(desk: "Desk", days: Days, *, acknowledge: bool, quiet: bool) -> "NotR
     return None
 
 
-def told(lake: "Warehouse", account: str, days: Days) -> dict[str, Any]:
+def told(store: Store, account: str, days: Days) -> dict[str, Any]:
     """What happened on an account between two days, as a document.
 
     Its equity at the last of their sessions is held to that of the back-test, and so is its whole life up to there.
     """
     from nvtrader_pipelines.service.documents.account_facts import AccountFacts, happened
 
-    facts = AccountFacts.of(lake.home, account)
+    facts = AccountFacts.of(store, account)
     curve = facts.curve
     document = happened(facts, *days)
-    tested, missing = _backtest(lake, facts)
+    tested, missing = _backtest(store, facts)
     known = {"missing": missing} if tested is None else _difference(curve, tested, document["last_session"])
-    picture = _picture(lake.home, account, facts, tested) if len(curve) > 1 else None
+    picture = _picture(store.home, account, facts, tested) if len(curve) > 1 else None
     return {**document, "backtest": known, "picture": picture and str(picture)}
 
 
-def _backtest(lake: "Warehouse", facts: "AccountFacts") -> "tuple[pl.DataFrame | None, str]":
+def _backtest(store: Store, facts: "AccountFacts") -> "tuple[pl.DataFrame | None, str]":
     """The back-test of an account's life, or why there is none."""
     from nvtrader_pipelines.desk.accounts import read_account
     from nvtrader_pipelines.desk.backtest import account_backtest, deployment_of
 
     opening, *sessions = facts.states
     traded = {(state.run_id, state.policy) for state in facts.states}
-    if read_account(lake.home, facts.name).kind != "paper":
+    if read_account(store.home, facts.name).kind != "paper":
         return None, "the account is a broker's: its fills are its own"
     if not sessions:
         return None, "no session has been traded yet"
     if len(traded) > 1:
         return None, f"{len(traded)} policies have traded on the account"
     try:
-        return account_backtest(deployment_of(lake, *traded.pop()), opening.session, sessions[-1].session), ""
+        return account_backtest(deployment_of(store, *traded.pop()), opening.session, sessions[-1].session), ""
     except ValueError as error:  # the market has left the policy, which need not be the one that trades by now
         return None, str(error)
 

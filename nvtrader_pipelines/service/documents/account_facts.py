@@ -15,10 +15,10 @@ from nvtrader_pipelines.execution.audit import AuditEvent, EventKind
 from nvtrader_pipelines.execution.book import AccountState
 from nvtrader_pipelines.execution.journal import Journal
 from nvtrader_pipelines.execution.plan_records import PlanRecord, plan_records
+from nvtrader_pipelines.portfolio.cash import CASH
 from nvtrader_pipelines.storage.account_book import SqliteBook
-from nvtrader_pipelines.storage.audit_log import JsonlAudit
-from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
+from nvtrader_pipelines.storage.store import Store
 
 ORDERS: Mapping[str, EventKind] = {"n_orders": "placed", "n_fills": "filled", "n_cancelled": "cancelled"}
 LAST = ("plan_id", "session", "policy", "run_id", "partition_key")  # of the last plan
@@ -35,24 +35,24 @@ class AccountFacts:
     stopped: str | None  # why the kill switch is engaged
 
     @classmethod
-    def of(cls, home: Home, name: str) -> Self:
+    def of(cls, store: Store, name: str) -> Self:
         """Read them.
 
         Raises:
             StorageError: if the book or the audit is damaged.
             ExecutionError: if the book is lost, or an older copy: it has not all that the audit tells of it.
         """
-        log, book = JsonlAudit(home), SqliteBook(home, name)
-        events = log.events(name)
-        Journal(log, name).require_kept(book.kept())
-        return cls(name, book.states(), events, plan_records(events), FileKillSwitch(home).engaged())
+        book = SqliteBook(store.home, name)
+        events = store.audit.events(name)
+        Journal(store.audit, name).require_kept(book.kept())
+        return cls(name, book.states(), events, plan_records(events), FileKillSwitch(store.home).engaged())
 
     @property
     def curve(self) -> pl.DataFrame:
         """A row per close, the opening first: session, equity, net_return, drawdown, turnover, cost, cash."""
         names = ("session", "equity", "net_return", "drawdown", "turnover", "cost")
         rows = [(*(getattr(state, name) for name in names), state.weights[-1]) for state in self.states]
-        return pl.DataFrame(rows, schema=[*names, "cash"], orient="row")
+        return pl.DataFrame(rows, schema=[*names, CASH], orient="row")
 
 
 def standing(facts: AccountFacts) -> dict[str, Any]:
@@ -88,8 +88,8 @@ def _held(state: AccountState) -> dict[str, Any]:
         "capital": state.capital,
         "net_return": state.net_return,
         "drawdown": state.drawdown,
-        "cash": weights["cash"] * state.value,
-        "cash_weight": weights["cash"],
+        "cash": weights[CASH] * state.value,
+        "cash_weight": weights[CASH],
         "policy": state.policy,
         "run_id": state.run_id,
         "positions": positions,

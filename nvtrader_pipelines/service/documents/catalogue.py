@@ -6,8 +6,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, JsonValue, TypeAdapter
 
 from nvtrader_pipelines.components.component import Component, kind_of, members
-from nvtrader_pipelines.components.explanation import nearest
-from nvtrader_pipelines.components.json_schema import Node, allowed
+from nvtrader_pipelines.components.explanation import suggest
+from nvtrader_pipelines.components.json_schema import Node, describe_allowed
 from nvtrader_pipelines.envs.actions import Action
 from nvtrader_pipelines.envs.observations import Observation
 from nvtrader_pipelines.envs.rewards import RewardTerm
@@ -117,7 +117,7 @@ def schema(name: str) -> dict[str, Any]:
 
 def _family(name: str) -> Any:
     if name not in FAMILIES:
-        near = nearest(name, list(FAMILIES))
+        near = suggest(name, list(FAMILIES))
         raise ValueError(f"there is no family {name!r}; there are {', '.join(FAMILIES)}{near}")
     return FAMILIES[name]
 
@@ -130,7 +130,10 @@ def _info(member: type[Component]) -> ComponentInfo:
 
 def _field(name: str, node: Node, found: Node) -> FieldFacts:
     return FieldFacts(
-        name=name, default=node.get("default"), allowed=allowed(found, node), comment=node.get("description", "")
+        name=name,
+        default=node.get("default"),
+        allowed=describe_allowed(found, node),
+        comment=node.get("description", ""),
     )
 
 

@@ -11,6 +11,7 @@ from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.specs import differences, read_experiment, read_experiments
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.versions import content
 
 LISTED = {
@@ -24,20 +25,20 @@ LISTED = {
 }
 
 
-def listed_experiments(home: Home, ledger: Ledger) -> tuple[pl.DataFrame, list[str]]:
+def listed_experiments(store: Store) -> tuple[pl.DataFrame, list[str]]:
     """A row per version that is registered or in a file, by name, newest first; and why files hold none."""
-    found = read_experiments(home)
+    found = read_experiments(store.home)
     in_files = {each.partition_key: each for spec in found.specs for each in (spec, *spec.variants())}
     rows = [
         _listed(row["partition_key"], json.loads(row["content"]), row["created_at"], in_files)
-        for row in ledger.versions().iter_rows(named=True)
+        for row in store.ledger.versions().iter_rows(named=True)
     ]
     known = {row[0] for row in rows}
     rows += [
         _listed(key, spec.model_dump(mode="json"), None, in_files) for key, spec in in_files.items() if key not in known
     ]
     schema = {name: LISTED[name] for name in list(LISTED)[:5]}
-    runs = ledger.runs().sort("started_at").group_by("partition_key")
+    runs = store.ledger.runs().sort("started_at").group_by("partition_key")
     counted = runs.agg(pl.len().alias("runs"), pl.col("status").last().alias("last_status"))
     table = pl.DataFrame(rows, schema=schema, orient="row").join(counted, on="partition_key", how="left")
     ordered = table.sort(
@@ -60,17 +61,17 @@ class Comparison:
     fields: pl.DataFrame
 
 
-def compared_experiments(home: Home, ledger: Ledger, left: str, right: str | None) -> Comparison:
+def compared_experiments(store: Store, left: str, right: str | None) -> Comparison:
     """Two experiments side by side; of one alone, what became of it since the version registered before.
 
     Raises:
         StorageError: if a name is unknown, or a file holds no experiment.
     """
     if right is not None:
-        return Comparison(left, right, differences(*(_document(home, ledger, each) for each in (left, right))))
-    own = _document(home, ledger, left)
-    before = _version_before(ledger, left if "@" in left else read_named(home, left).partition_key)
-    return Comparison(before, left, differences(own if before is None else content(ledger, before), own))
+        return Comparison(left, right, differences(*(_document(store, each) for each in (left, right))))
+    own = _document(store, left)
+    before = _version_before(store.ledger, left if "@" in left else read_named(store.home, left).partition_key)
+    return Comparison(before, left, differences(own if before is None else content(store.ledger, before), own))
 
 
 def _version_before(ledger: Ledger, key: str) -> str | None:
@@ -82,9 +83,9 @@ def _version_before(ledger: Ledger, key: str) -> str | None:
     return before["partition_key"][0] if len(before) else None
 
 
-def _document(home: Home, ledger: Ledger, what: str) -> dict[str, Any]:
+def _document(store: Store, what: str) -> dict[str, Any]:
     """The content of a version (name@hash8), of a YAML file, or of an experiment by its name."""
-    return content(ledger, what) if "@" in what else read_named(home, what).model_dump(mode="json")
+    return content(store.ledger, what) if "@" in what else read_named(store.home, what).model_dump(mode="json")
 
 
 def read_named(home: Home, what: str) -> Any:

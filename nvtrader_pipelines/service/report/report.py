@@ -27,7 +27,7 @@ from nvtrader_pipelines.service.report.report_parts import (
     what_was_judged,
 )
 from nvtrader_pipelines.storage.files import write_atomically
-from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.store import Store
 
 TEMPLATES = Path(__file__).with_name("templates")
 TITLE = "What the policies are worth"
@@ -64,13 +64,13 @@ READING = (
 )  # fmt: skip
 
 
-def write_report(home: Home, path: Path) -> tuple[Path, dict[str, Any]]:
+def write_report(store: Store, path: Path) -> tuple[Path, dict[str, Any]]:
     """Write the page.
 
     Returns:
         Where it is, and its facts: bytes, runs, findings, the parts it has, and those it lacks with what to run.
     """
-    evidence = Evidence.of(home)
+    evidence = Evidence.of(store)
     parts, found = [part(evidence) for part in PARTS], findings(evidence)
     page = rendered(evidence, parts, found).encode()
     path = path.expanduser().resolve()

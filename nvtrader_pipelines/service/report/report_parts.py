@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import polars as pl
 
+from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.evaluation.prudex import axis_scores
 from nvtrader_pipelines.promotion.decide import read_gate
 from nvtrader_pipelines.promotion.findings import (
@@ -19,15 +20,14 @@ from nvtrader_pipelines.promotion.findings import (
 from nvtrader_pipelines.promotion.gate import PromotionGate
 from nvtrader_pipelines.runs.tables import walk_forward_runs
 from nvtrader_pipelines.service.cli.summary import in_order, marked, told_apart
-from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import (
     ACTIVE_POLICY,
     EVALUATIONS,
     MARKET_PANEL,
     OVERFITTING,
     PORTFOLIO_STATE,
-    PROMOTIONS,
+    PROMOTION_DECISIONS,
     PRUDEX,
     RATIO_CURVE,
     REBALANCE_PLAN,
@@ -81,7 +81,7 @@ class Part:
 class Evidence:
     """What the parts are made from, read once."""
 
-    lake: Warehouse
+    store: Store
     runs: pl.DataFrame  # completed runs, oldest first
     latest: pl.DataFrame  # the newest of each experiment and market, with the label that tells it from the others
     validation: pl.DataFrame
@@ -89,16 +89,22 @@ class Evidence:
     gate: PromotionGate  # in force
 
     @classmethod
-    def of(cls, home: Home) -> Self:
+    def of(cls, store: Store) -> Self:
         """Read what several parts need."""
-        lake = Warehouse(home)
-        runs = walk_forward_runs(lake).sort("finished_at", "run_id")
+        runs = walk_forward_runs(store).sort("finished_at", "run_id")
         latest = runs.group_by("experiment", "source", maintain_order=True).last()
-        return cls(lake, runs, labelled(latest), lake.read(VALIDATION), lake.read(OVERFITTING), read_gate(home))
+        return cls(
+            store,
+            runs,
+            labelled(latest),
+            store.tables.read(VALIDATION),
+            store.tables.read(OVERFITTING),
+            read_gate(store.home),
+        )
 
     def plots(self, asset: str) -> list[Plot]:
         """The pictures of an asset, of one with partitions those of the latest runs."""
-        folder = self.lake.home.pictures / asset
+        folder = self.store.home.pictures / asset
         whole = [Plot(spoken(path.stem), path) for path in sorted(folder.glob("*.png"))]
         return whole + [
             Plot(f"{label}: {spoken(path.stem)}", path)
@@ -116,22 +122,22 @@ def labelled(latest: pl.DataFrame) -> pl.DataFrame:
 
 def findings(evidence: Evidence) -> list[Finding]:
     """What speaks for and against promoting the best-ranked run of each source."""
-    curve = evidence.lake.read(RATIO_CURVE)
+    curve = evidence.store.tables.read(RATIO_CURVE)
     return deflated_findings(curve, evidence.validation) + overfitting_findings(evidence.overfitting)
 
 
 def what_was_judged(evidence: Evidence) -> Part:
     """Markets and runs."""
-    panels = evidence.lake.read(MARKET_PANEL).sort("source")
+    panels = evidence.store.tables.read(MARKET_PANEL).sort("source")
     markets = [
         [row["source"], str(row["n_symbols"]), f"{row['first_session']} to {row['last_session']}",
-         f"{row['n_sessions']:,}", row["digest"][:8]]
+         f"{row['n_sessions']:,}", short_id(row["digest"])]
         for row in panels.iter_rows(named=True)
     ]  # fmt: skip
     counts = {tuple(key): n for *key, n in evidence.runs.group_by("experiment", "source").agg(pl.len()).iter_rows()}
     runs = [
         [row["label"], row["source"], f"{row['window_first']} to {row['window_last']}", str(row["n_policies"]),
-         str(counts[row["experiment"], row["source"]]), row["run_id"][:8], row["code_version"]]
+         str(counts[row["experiment"], row["source"]]), short_id(row["run_id"]), row["code_version"]]
         for row in evidence.latest.iter_rows(named=True)
     ]  # fmt: skip
     return Part(
@@ -199,7 +205,7 @@ def chosen(evidence: Evidence, source: str, period: str) -> str:
 def against_baselines(evidence: Evidence) -> list[Grid]:
     """Policies and baselines: a table for each market, period and span of sessions."""
     runs = evidence.latest.select("run_id", "source", "validation_only")
-    verdicts = evidence.lake.read(EVALUATIONS).join(runs, on="run_id")
+    verdicts = evidence.store.tables.read(EVALUATIONS).join(runs, on="run_id")
     shown = verdicts.filter(pl.col("period") != "fold", pl.col("kind") != "policy")
     own = [name for name in shown.columns if name not in {"spec_hash", "run_id", "experiment"}]
     columns = ["account", "net Sharpe [95 %]", "CAGR", "max drawdown", "turnover/y", "cost/y"]
@@ -221,7 +227,7 @@ def against_baselines(evidence: Evidence) -> list[Grid]:
 
 def stress(evidence: Evidence) -> Part:
     """What each account came to in each scenario."""
-    rows = evidence.lake.read(STRESS).join(evidence.latest.select("run_id", "label"), on="run_id")
+    rows = evidence.store.tables.read(STRESS).join(evidence.latest.select("run_id", "label"), on="run_id")
     played = rows.filter(pl.col("statistic").is_in(["value", "median"]), pl.col("kind") != "policy")
     unplayed = rows.filter(pl.col("n_worlds") == 0).select("label", "scenario", "note").unique(maintain_order=True)
     grids = []
@@ -248,7 +254,7 @@ def prudex(evidence: Evidence) -> Part:
         "Six axes of measures; 50 is 1/N. A score is relative to who else is in the table and no evidence of skill: "
         "that is what the validation is for."
     )
-    table = evidence.lake.read(PRUDEX)
+    table = evidence.store.tables.read(PRUDEX)
     scores = axis_scores(table) if len(table) else table.select("kind", "policy")
     rows = scores.sort("kind", "policy", descending=[True, False])
     shown = [name for name in rows.columns if name not in {"kind", "policy"}]
@@ -261,7 +267,7 @@ def prudex(evidence: Evidence) -> Part:
 
 def scoreboard(evidence: Evidence) -> Part:
     """Where everybody stands, contest by contest, and who was not judged."""
-    board = evidence.lake.read(SCOREBOARD).sort("contest", "rank", "entrant", nulls_last=True)
+    board = evidence.store.tables.read(SCOREBOARD).sort("contest", "rank", "entrant", nulls_last=True)
     ranked = board.filter(pl.col("rank").is_not_null())
     columns = ["entrant", "net Sharpe [95 %]", "active over best baseline", "deflated", "CAGR", "max drawdown",
                "turnover/y", "before"]  # fmt: skip
@@ -285,18 +291,18 @@ def scoreboard(evidence: Evidence) -> Part:
 
 def portfolio(evidence: Evidence) -> Part:
     """Which policy trades, what the gate said last, and where each account stands."""
-    active = evidence.lake.read(ACTIVE_POLICY).filter("active")
-    asked = evidence.lake.read(PROMOTIONS).sort("considered_at").tail(1)
+    active = evidence.store.tables.read(ACTIVE_POLICY).filter("active")
+    asked = evidence.store.tables.read(PROMOTION_DECISIONS).sort("considered_at").tail(1)
     sentences = [
         *(
-            f"{policy} of run {run_id[:8]} trades, activated by {by} on {at:%Y-%m-%d}."
+            f"{policy} of run {short_id(run_id)} trades, activated by {by} on {at:%Y-%m-%d}."
             for policy, run_id, by, at in active.select("policy", "run_id", "by", "activated_at").iter_rows()
         ),
         *(f"The gate said last: {sentence}." for sentence in asked["sentence"]),
     ]
-    plans = evidence.lake.read(REBALANCE_PLAN).sort("session")
+    plans = evidence.store.tables.read(REBALANCE_PLAN).sort("session")
     last = {row["account"]: f"{row['session']}, {row['status']}" for row in plans.iter_rows(named=True)}
-    states = evidence.lake.read(PORTFOLIO_STATE).sort("session").group_by("account", maintain_order=True).last()
+    states = evidence.store.tables.read(PORTFOLIO_STATE).sort("session").group_by("account", maintain_order=True).last()
     columns = ["account", "session", "value", "equity", "drawdown", "cash", "last plan"]
     rows = [
         [row["account"], str(row["session"]), number(row["value"], ",.0f"), number(row["equity"], ".4f"),

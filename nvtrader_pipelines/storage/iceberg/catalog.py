@@ -104,19 +104,18 @@ def _create(catalog: SqlCatalog, table: Table) -> IcebergTable:
     catalog.create_namespace_if_not_exists(table.namespace)
     properties = FORMAT | properties_of(table)
     return catalog.create_table_if_not_exists(
-        table.name, table.schema(), partition_spec=table.partition_spec(), properties=properties
+        table.name, table.iceberg_schema(), partition_spec=table.partition_spec(), properties=properties
     )
 
 
 def properties_of(table: Table) -> dict[str, str]:
     """What every table is set to, those that an earlier version made too."""
-    known = {column.name for column in table.fields}
-    return PROPERTIES | {f"write.metadata.metrics.column.{name}": "full" for name in LONG_KEYS if name in known}
+    return PROPERTIES | {f"write.metadata.metrics.column.{name}": "full" for name in LONG_KEYS if name in table.schema}
 
 
 def _lacking(found: IcebergTable, table: Table) -> list[str]:
     there = set(found.schema().column_names)
-    return [column.name for column in table.fields if column.name not in there]
+    return [name for name in table.schema if name not in there]
 
 
 def _unset(found: IcebergTable, table: Table) -> dict[str, str]:
@@ -127,7 +126,7 @@ def _bring_up_to_date(catalog: SqlCatalog, home: Home, table: Table) -> IcebergT
     """Add the columns that the code knows and the stored table does not (a feature that is new), and set properties."""
     with locked(lock_path(home, table.name)):
         found = catalog.load_table(table.name)
-        wanted = {field.name: field for field in table.schema().fields}
+        wanted = {field.name: field for field in table.iceberg_schema().fields}
         with found.transaction() as transaction:
             if lacking := _lacking(found, table):
                 with transaction.update_schema() as update:

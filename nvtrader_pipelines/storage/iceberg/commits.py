@@ -19,7 +19,7 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_ra
 
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.iceberg.data_files import ROWS_PER_GROUP, DataFiles
-from nvtrader_pipelines.storage.table import Table, polars_type
+from nvtrader_pipelines.storage.table import Table
 
 Where = Mapping[str, Sequence[str] | Sequence[int]]
 
@@ -113,22 +113,27 @@ def scan_files(table: Table, paths: list[str]) -> pl.LazyFrame:
 
     polars reads many small files several times faster than pyiceberg's own scan.
     """
-    kinds = {column.name: polars_type(column.kind) for column in table.fields}
     if not paths:
-        return pl.LazyFrame(schema=kinds)
+        return pl.LazyFrame(schema=table.schema)
     return pl.scan_parquet(
-        paths, schema=kinds, missing_columns="insert", extra_columns="ignore", hive_partitioning=False, glob=False
+        paths,
+        schema=table.schema,
+        missing_columns="insert",
+        extra_columns="ignore",
+        hive_partitioning=False,
+        glob=False,
     )
 
 
 def stored_batches(table: Table, paths: Iterable[str]) -> Iterator[pl.DataFrame]:
     """The rows of files in batches, with all columns that a file has and those of the table that it lacks."""
-    kinds = {column.name: polars_type(column.kind) for column in table.fields}
     for path in paths:
         with pq.ParquetFile(path) as file:
             for batch in file.iter_batches(ROWS_PER_GROUP):
                 rows = pl.DataFrame(batch)
-                lacking = [pl.lit(None, kind).alias(name) for name, kind in kinds.items() if name not in rows.columns]
+                lacking = [
+                    pl.lit(None, kind).alias(name) for name, kind in table.schema.items() if name not in rows.columns
+                ]
                 yield rows.with_columns(lacking)
 
 

@@ -13,15 +13,15 @@ from nvtrader_pipelines.storage.table import Table
 SMALL_BYTES = 64 << 20
 
 
-def compact(lake: Warehouse, table: Table) -> list[Merge]:
+def compact(tables: Warehouse, table: Table) -> list[Merge]:
     """Merge the small files of each partition in one commit of the table; what was merged.
 
     The new files are written beside running writers; only the commit takes the table's lock, and leaves out partitions
     that were replaced meanwhile. Killed at any moment, it leaves files that the sweep finds.
     """
-    iceberg = lake.find(table)
+    iceberg = tables.find(table)
     groups = [] if iceberg is None else _small_files(table, iceberg)
-    return lake.merge(table, [_merged(table, iceberg, sources) for sources in groups if iceberg]) if groups else []
+    return tables.merge(table, [_merged(table, iceberg, sources) for sources in groups if iceberg]) if groups else []
 
 
 def _small_files(table: Table, iceberg: IcebergTable) -> list[list[DataFile]]:

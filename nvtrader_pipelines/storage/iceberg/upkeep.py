@@ -48,7 +48,7 @@ class Tidied:
 
 
 def tidy(
-    lake: Warehouse,
+    tables: Warehouse,
     now: datetime,
     keep: timedelta = timedelta(days=7),
     tell: Callable[[str, Tidied], None] = lambda _table, _tidied: None,
@@ -60,27 +60,27 @@ def tidy(
     time.
 
     Args:
-        lake: the tables.
+        tables: the tables.
         now: the time, in UTC.
         keep: how long a snapshot that nothing names stays after it was superseded.
         tell: called with the name of each table that was touched, and with what went there.
     """
-    pinned, total = lake.pinned_snapshots(), Tidied()
+    pinned, total = tables.pinned_snapshots(), Tidied()
     for table in TABLES:
-        if lake.find(table) is None:
+        if tables.find(table) is None:
             continue
-        part = _tidy(lake, table, pinned, now, keep)
+        part = _tidy(tables, table, pinned, now, keep)
         if part != Tidied():
             tell(table.name, part)
         total += part
     return total
 
 
-def _tidy(lake: Warehouse, table: Table, pinned: set[int], now: datetime, keep: timedelta) -> Tidied:
-    merges = compact(lake, table)
-    with locked(lock_path(lake.home, table.name)):
-        n_snapshots = expire(lake.load(table), pinned, now - keep)
-        sizes = _sweep(lake.load(table), now - GRACE)
+def _tidy(tables: Warehouse, table: Table, pinned: set[int], now: datetime, keep: timedelta) -> Tidied:
+    merges = compact(tables, table)
+    with locked(lock_path(tables.home, table.name)):
+        n_snapshots = expire(tables.load(table), pinned, now - keep)
+        sizes = _sweep(tables.load(table), now - GRACE)
     return Tidied(
         n_merged=sum(len(merge.sources) for merge in merges),
         n_made=sum(len(merge.paths) for merge in merges),

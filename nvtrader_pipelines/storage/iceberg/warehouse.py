@@ -1,7 +1,7 @@
 """The tables of one home: rows are replaced by key in one commit, and read at any snapshot."""
 
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import chain
@@ -31,7 +31,7 @@ from nvtrader_pipelines.storage.iceberg.snapshots import expire, named_snapshots
 from nvtrader_pipelines.storage.table import Table
 from nvtrader_pipelines.storage.tables import MARKET_PANEL, PINNED, REBALANCE_PLAN, RUNS, TABLES
 
-KEY_KINDS = {"string", "int", "long"}  # never floats: a predicate on a float deletes rows that hold NaN
+KEY_TYPES = {pl.String, pl.Int32, pl.Int64}  # never floats: a predicate on a float deletes rows that hold NaN
 N_NEWEST = 20  # snapshots of a table that stay whatever their age
 EVERY = 10  # snapshots after which older ones go: a commit of pyiceberg's costs as much as there are snapshots
 PINNING = timedelta(hours=1)  # a snapshot of the market may be about to be named by the run that read it
@@ -52,8 +52,14 @@ class TableState:
 class Warehouse:
     """Iceberg tables under `warehouse/iceberg`, catalogued in SQLite; tables are made when first used."""
 
-    def __init__(self, home: Home) -> None:
-        self.home = home
+    def __init__(self, home: Home, begun_snapshots: Callable[[], Iterable[str]]) -> None:
+        """Open nothing yet.
+
+        Args:
+            home: where the tables lie.
+            begun_snapshots: gives the `snapshot_ids` of all runs ever begun, which must stay readable.
+        """
+        self.home, self._begun_snapshots = home, begun_snapshots
         self._catalog: SqlCatalog | None = None
 
     def replace(self, table: Table, rows: pl.DataFrame | Iterable[pl.DataFrame], where: Where) -> int | None:
@@ -125,12 +131,8 @@ class Warehouse:
 
     def pinned_snapshots(self) -> set[int]:
         """Every snapshot that a panel, a rebalance plan, or a run names, be it complete or only begun."""
-        from nvtrader_pipelines.storage.ledger import Ledger  # it knows experiments, and they bring torch
-
-        completed, begun = self.read(RUNS, columns=["snapshot_ids"]), Ledger.open(self.home).runs()
-        planned = self.read(REBALANCE_PLAN, columns=["snapshot_ids"])
-        named = (each["snapshot_ids"].unique() for each in (completed, begun, planned))
-        return named_snapshots(self.read(MARKET_PANEL), chain(*named))
+        named = (self.read(table, columns=["snapshot_ids"])["snapshot_ids"] for table in (RUNS, REBALANCE_PLAN))
+        return named_snapshots(self.read(MARKET_PANEL), set(chain(*named, self._begun_snapshots())))
 
     def replace_years(self, table: Table, rows: pl.DataFrame, years: Sequence[int]) -> int:
         """Replace the given years' partitions by those of the rows that fall into them; the number written."""
@@ -155,7 +157,7 @@ class Warehouse:
             raise StorageError(f"{table.name} has no snapshot {snapshot_id} any more: it has expired")
         try:
             rows = scan_files(table, live_files(table, iceberg, where, snapshot_id)).filter(all_of(where or {}))
-            return rows.select(columns or [column.name for column in table.fields]).collect()
+            return rows.select(columns or table.schema.names()).collect()
         except FileNotFoundError as error:
             raise missing_file(self.home, table, error) from error
 
@@ -200,7 +202,7 @@ class Warehouse:
 
 
 def _require_columns(table: Table, rows: pl.DataFrame) -> None:
-    wanted, found = {column.name for column in table.fields}, set(rows.columns)
+    wanted, found = set(table.schema), set(rows.columns)
     if wanted != found:
         raise ValueError(
             f"rows of {table.name} must have exactly its columns; missing: {sorted(wanted - found) or 'none'}, "
@@ -209,7 +211,7 @@ def _require_columns(table: Table, rows: pl.DataFrame) -> None:
 
 
 def _require_keys(table: Table, where: Where) -> None:
-    wrong = [column for column in where if table.kind_of(column) not in KEY_KINDS]
+    wrong = [column for column in where if table.schema[column] not in KEY_TYPES]
     if wrong:
         raise ValueError(
             f"rows of {table.name} are replaced by string or integer columns, but {', '.join(wrong)} is none; "

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from sqlalchemy.dialects import postgresql, sqlite
 
 from nvtrader_pipelines.components.component import canonical_json
+from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.experiments.progress import Progress
 from nvtrader_pipelines.experiments.sealed_run import fold_and_seed
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
@@ -289,7 +290,7 @@ def _why_dead(run: LedgerRun, dead_launchers: Collection[str]) -> str | None:
 
 def _spec(partition_key: str, spec_hash: str, content: str) -> ExperimentSpec:
     digest = hashlib.sha256(content.encode()).hexdigest()
-    if digest != spec_hash or not partition_key.endswith(f"@{digest[:8]}"):
+    if digest != spec_hash or not partition_key.endswith(f"@{short_id(digest)}"):
         raise StorageError(
             f"version {partition_key} is damaged: its content has the hash {digest}, not {spec_hash}; restore the "
             "ledger from a backup"

@@ -1,4 +1,4 @@
-"""Every table: its columns with their meaning, and how it is partitioned; one module per namespace."""
+"""Every table: its columns, and how it is partitioned; one module per namespace."""
 
 from nvtrader_pipelines.storage.table import Table
 from nvtrader_pipelines.storage.tables.bronze import BARS, DELIVERIES
@@ -20,11 +20,11 @@ from nvtrader_pipelines.storage.tables.portfolio import (
     FILLS,
     ORDERS,
     PORTFOLIO_STATE,
-    PROMOTIONS,
     REBALANCE_PLAN,
     TARGET_WEIGHTS,
 )
 from nvtrader_pipelines.storage.tables.preferences import PREFERENCE_PAIRS
+from nvtrader_pipelines.storage.tables.promotion import PROMOTION_DECISIONS
 from nvtrader_pipelines.storage.tables.rl import (
     ACTION_LOGS,
     EQUITY_CURVES,
@@ -67,7 +67,7 @@ TABLES = (
     PORTFOLIO_STATE,
     AUDIT,
     ACTIVE_POLICY,
-    PROMOTIONS,
+    PROMOTION_DECISIONS,
     PREFERENCE_PAIRS,
 )
 
@@ -88,7 +88,7 @@ __all__ = [
     "PINNED",
     "PORTFOLIO_STATE",
     "PREFERENCE_PAIRS",
-    "PROMOTIONS",
+    "PROMOTION_DECISIONS",
     "PRUDEX",
     "QUARANTINE",
     "RATIO_CURVE",

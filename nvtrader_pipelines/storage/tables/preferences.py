@@ -1,27 +1,8 @@
 """What was preferred to what."""
 
-from nvtrader_pipelines.storage.table import Table, columns_of
-from nvtrader_pipelines.storage.tables.columns import BY_RUN, RUN
+from nvtrader_pipelines.components.columns import TableSchema
+from nvtrader_pipelines.evaluation.verdict_tables import RUN
+from nvtrader_pipelines.preferences.pairs import PREFERENCE_PAIR
+from nvtrader_pipelines.storage.table import BY_RUN, Table
 
-PREFERENCE_PAIRS = Table(
-    "preferences",
-    "preference_pairs",
-    RUN
-    + columns_of(
-        """
-        pair_id string identity of the pair
-        session date session of the decision
-        outcome_session date session at which the outcome is known
-        chosen string account whose weights did better
-        rejected string account whose weights did worse
-        symbols list<string> names in the order of the weights, cash last
-        chosen_weights list<double> the better weights
-        rejected_weights list<double> the worse weights
-        chosen_outcome double return over five sessions net of cost
-        rejected_outcome double return over five sessions net of cost
-        margin double difference of the outcomes
-        holdout boolean never to be trained on: the last 20 % by time
-        """
-    ),
-    BY_RUN,
-)
+PREFERENCE_PAIRS = Table("preferences", "preference_pairs", TableSchema(RUN, PREFERENCE_PAIR), BY_RUN)

@@ -22,7 +22,7 @@ def stirred(lane, content):
 
 
 def xxh64(content):
-    """The specification of XXH64 with seed 0, byte by byte."""
+    """Compute XXH64 with seed 0 byte by byte, after the specification."""
     first, second, _, fourth, fifth = PRIMES
     state, at = fifth, len(content) // 32 * 32
     if at:
@@ -49,19 +49,19 @@ def xxh64(content):
     ("content", "known"),
     [(b"", 0xEF46DB3751D8E999), (b"a", 0xD24EC4F1A98C6E5B), (b"abc", 0x44BC2CF5AD770999)],
 )
-def test_the_oracle_gives_the_published_hashes(content, known):
+def test_oracle_gives_the_published_hashes(content, known):
     assert xxh64(content) == known
 
 
 @pytest.mark.parametrize("length", [0, 1, 2, 3, 7, 8, 9, 10, 15, 16, 17, 31, 222])
-def test_a_hash_is_the_xxh64_of_the_observations_bytes_as_a_signed_long(length):
+def test_hash_is_signed_xxh64_of_the_bytes(length):
     observations = np.random.default_rng(length).standard_normal((5, length)).astype(np.float32)
     hashes = observation_hashes(observations)
     assert hashes.dtype == np.int64
     assert [int(number) & ALL for number in hashes] == [xxh64(row.astype("<f4").tobytes()) for row in observations]
 
 
-def test_a_hash_follows_the_content_wherever_it_lies():
+def test_hash_does_not_depend_on_memory_layout():
     table = np.arange(20, dtype=np.float32).reshape(10, 2)
     changed = table.T.copy()
     changed[1, 3] = np.nextafter(changed[1, 3], np.float32(99))

@@ -21,7 +21,7 @@ def parts(row):
     return window, features, row[-N - 2 : -1], row[-1]
 
 
-def test_an_observation_is_the_scaled_window_the_features_the_weights_and_the_drawdown():
+def test_lookback_has_returns_features_weights_and_drawdown():
     panel, view = eventful_panel(), account()
     scaler = LookbackObservation().fit(panel, 0, 99)
     (row,) = LookbackObservation().start(panel, scaler, LOOKBACK).observe(np.array([110]), view)
@@ -36,7 +36,7 @@ def test_an_observation_is_the_scaled_window_the_features_the_weights_and_the_dr
     assert row.dtype == np.float32
 
 
-def test_sessions_before_the_first_count_as_no_return():
+def test_returns_before_the_first_session_are_zero():
     panel = eventful_panel()
     builder = LookbackObservation().start(panel, ObservationScaler(), LOOKBACK)
     window, *_ = parts(builder.observe(np.array([1]), account())[0])
@@ -44,7 +44,7 @@ def test_sessions_before_the_first_count_as_no_return():
     np.testing.assert_allclose(window[3:], np.log1p(panel.close_returns[:2]), rtol=1e-5)
 
 
-def test_names_that_are_not_eligible_show_no_features_and_names_without_a_price_no_returns():
+def test_ineligible_features_and_unpriced_returns_are_zero():
     panel = eventful_panel()
     scaler = LookbackObservation().fit(panel, 0, 99)
     window, features, *_ = parts(
@@ -55,7 +55,7 @@ def test_names_that_are_not_eligible_show_no_features_and_names_without_a_price_
     assert window[:, INELIGIBLE].all()
 
 
-def test_the_statistics_are_those_of_the_eligible_names_in_the_window_alone():
+def test_scaler_is_fitted_on_eligible_names_in_the_window():
     panel = eventful_panel()
     scaler = LookbackObservation().fit(panel, 20, 80)
     eligible = panel.eligible[20:81]
@@ -65,7 +65,7 @@ def test_the_statistics_are_those_of_the_eligible_names_in_the_window_alone():
     assert (scaler.means[8], scaler.deviations[8]) == pytest.approx((seventh.mean(), seventh.std()))
 
 
-def test_a_constant_feature_does_not_divide_by_zero():
+def test_constant_feature_does_not_divide_by_zero():
     panel = eventful_panel()
     features = panel.features.copy()
     features[:, :, 0] = 3.0
@@ -75,8 +75,8 @@ def test_a_constant_feature_does_not_divide_by_zero():
     assert np.isfinite(row).all()
 
 
-def test_statistics_of_a_window_without_an_eligible_name_are_refused():
+def test_window_without_eligible_names_cannot_be_fitted():
     panel = eventful_panel()
     panel = replace(panel, eligible=np.zeros_like(panel.eligible))
-    with pytest.raises(ValueError, match="no name is eligible from 2015-01-02 to"):
+    with pytest.raises(ValueError, match="from 2015-01-02 to"):
         LookbackObservation().fit(panel, 0, 99)

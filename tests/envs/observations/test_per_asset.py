@@ -19,7 +19,7 @@ def observed(panel, t, weights, anchor=None):
     return row[:-CONTEXT_COLUMNS].reshape(n_symbols, ASSET_COLUMNS), row[-CONTEXT_COLUMNS:]
 
 
-def test_the_columns_of_a_name_are_its_trends_in_units_of_its_own_volatility():
+def test_asset_columns_are_trends_in_units_of_volatility():
     panel = synthetic_panel(300, 4)
     t, name = 280, 2
     feature = {key: panel.feature(key)[t] for key in panel.feature_names}
@@ -38,7 +38,7 @@ def test_the_columns_of_a_name_are_its_trends_in_units_of_its_own_volatility():
     np.testing.assert_allclose(asset_columns(panel)[t, name], expected, rtol=1e-9)
 
 
-def test_the_last_columns_of_a_name_are_its_anchor_weight_and_its_distance_from_it():
+def test_last_asset_columns_are_anchor_weight_and_distance():
     panel = synthetic_panel(60, 4)
     assets, context = observed(panel, 50, [0.5, 0.25, 0.0, 0.05, 0.2])
     np.testing.assert_allclose(assets[:, -2], 0.0, atol=1e-6)
@@ -46,13 +46,13 @@ def test_the_last_columns_of_a_name_are_its_anchor_weight_and_its_distance_from_
     assert context[-1] == np.float32(0.2)
 
 
-def test_a_name_that_is_not_eligible_shows_nothing_of_the_market():
+def test_ineligible_name_has_no_market_columns():
     assets, _ = observed(eventful_panel(), 100, [0.0] * N + [1.0])
     assert not assets[[INELIGIBLE, NEVER], :-2].any()
     assert (assets[[INELIGIBLE, NEVER], -2] == -1.0).all()
 
 
-def test_the_context_describes_the_equally_weighted_market():
+def test_context_describes_the_equal_weight_market():
     panel = synthetic_panel(400, 4)
     _, context = observed(panel, 390, [0.0] * 4 + [1.0])
     market = market_returns(panel)[: 390 + 1]
@@ -69,7 +69,7 @@ def test_the_context_describes_the_equally_weighted_market():
     np.testing.assert_allclose(context[:-1], expected, rtol=1e-4, atol=1e-6)
 
 
-def test_every_column_is_finite_and_clipped_from_the_first_session_on():
+def test_columns_are_finite_and_clipped_from_the_first_session():
     panel = eventful_panel()
     builder = PerAssetObservation().start(panel, ObservationScaler(), 20)
     t = np.arange(len(panel.sessions))
@@ -79,10 +79,10 @@ def test_every_column_is_finite_and_clipped_from_the_first_session_on():
     assert np.abs(rows).max() <= CLIP
 
 
-def test_a_panel_without_a_feature_it_needs_is_refused_by_name():
+def test_panel_without_a_required_feature_is_refused():
     panel = synthetic_panel(30, 3)
     without = type(panel)(
         **{**vars(panel), "features": panel.features[:, :, 1:], "feature_names": panel.feature_names[1:]}
     )
-    with pytest.raises(KeyError, match="has no feature 'momentum_12_1'"):
+    with pytest.raises(KeyError, match="'momentum_12_1'"):
         PerAssetObservation().start(without, ObservationScaler(), 20)

@@ -7,7 +7,7 @@ from scipy.stats import linregress
 from nvtrader_pipelines.envs.observations import LookbackObservation, ObservationScaler, RegimeObservation
 from nvtrader_pipelines.envs.observations.builder import CLIP, AccountView
 from nvtrader_pipelines.envs.observations.regime import trailing_slopes
-from nvtrader_pipelines.envs.simulation import fitted_scaler
+from nvtrader_pipelines.envs.simulation import fit_scaler
 from nvtrader_pipelines.portfolio.anchors import market_returns
 from tests.markets import synthetic_panel
 from tests.panels import cut, eventful_panel, with_other_future
@@ -23,18 +23,18 @@ def rows_of(panel, scaler, observation=OBSERVATION, t=T):
 
 
 def regime_part(rows):
-    """Scaled slope and one-hot regimes: what stands before the four names' weights, cash and drawdown."""
+    """Scaled slope and one-hot regimes: the columns before weights of four names, cash and drawdown."""
     return rows[:, -1 - 5 - 1 - N_REGIMES : -5 - 1]
 
 
-def test_the_trailing_slope_is_that_of_a_line_through_the_last_log_levels():
+def test_trailing_slope_is_of_a_line_through_log_levels():
     levels = np.cumsum(np.log1p(market_returns(PANEL)))
     for t in (WINDOW - 1, 100, 299):
         expected = linregress(np.arange(WINDOW), levels[t - WINDOW + 1 : t + 1]).slope
         assert trailing_slopes(PANEL, WINDOW)[t] == pytest.approx(expected, rel=1e-9)
 
 
-def test_the_observation_is_that_of_the_lookback_with_the_regime_before_the_account():
+def test_regime_columns_precede_the_account_columns():
     scaler = OBSERVATION.fit(PANEL, 0, 200)
     rows, plain = (
         rows_of(PANEL, scaler),
@@ -45,7 +45,7 @@ def test_the_observation_is_that_of_the_lookback_with_the_regime_before_the_acco
     np.testing.assert_array_equal(rows[:, -6:], plain[:, -6:])
 
 
-def test_every_session_is_in_one_regime_and_in_training_each_regime_is_as_frequent():
+def test_regimes_are_equally_frequent_in_training():
     scaler = OBSERVATION.fit(PANEL, 0, 200)
     assert list(scaler.cuts) == sorted(scaler.cuts)
     assert len(scaler.cuts) == N_REGIMES - 1
@@ -58,7 +58,7 @@ def test_every_session_is_in_one_regime_and_in_training_each_regime_is_as_freque
     assert np.abs(part[:, 0]).max() <= CLIP
 
 
-def test_cuts_are_of_the_training_alone_not_even_of_what_came_just_before_it():
+def test_cuts_depend_on_the_training_alone():
     scaler = OBSERVATION.fit(PANEL, 100, 200)
     for session in (50, 99, 201, 250):
         returns = PANEL.close_returns.copy()
@@ -69,7 +69,7 @@ def test_cuts_are_of_the_training_alone_not_even_of_what_came_just_before_it():
 
 
 @pytest.mark.parametrize("t", [0, 40, 120])
-def test_regimes_and_slopes_up_to_a_session_are_bit_equal_whatever_comes_after_it(t):
+def test_regimes_and_slopes_do_not_look_ahead(t):
     panel, scaler = eventful_panel(), OBSERVATION.fit(eventful_panel(), 0, 99)
     known = trailing_slopes(panel, WINDOW)[: t + 1]
     for other in (with_other_future(panel, t), cut(panel, t)):
@@ -77,22 +77,22 @@ def test_regimes_and_slopes_up_to_a_session_are_bit_equal_whatever_comes_after_i
     assert scaler.cuts == OBSERVATION.fit(with_other_future(panel, 99), 0, 99).cuts
 
 
-def test_a_training_shorter_than_the_slopes_window_is_refused():
-    with pytest.raises(ValueError, match=r"slope of 21 sessions .* there are 20; lower the observation's window"):
+def test_training_shorter_than_the_slopes_window_is_refused():
+    with pytest.raises(ValueError, match=r"21 sessions.* there are 20"):
         OBSERVATION.fit(PANEL, 10, 29)
 
 
-def test_without_a_scaler_the_slope_is_as_it_is_and_there_is_one_regime():
+def test_empty_scaler_gives_raw_slope_and_one_regime():
     part = regime_part(rows_of(PANEL, ObservationScaler()))
     np.testing.assert_allclose(part[:, 0], trailing_slopes(PANEL, WINDOW), rtol=1e-6)
     assert (part[:, 1:] == np.eye(N_REGIMES)[0]).all()
 
 
-def test_cuts_of_a_training_in_stretches_know_nothing_of_the_sessions_between_them():
+def test_cuts_do_not_depend_on_sessions_between_stretches():
     stretches = ((20, 99), (150, 249))
-    scaler = fitted_scaler(PANEL, OBSERVATION, stretches)
+    scaler = fit_scaler(PANEL, OBSERVATION, stretches)
     returns = PANEL.close_returns.copy()
     returns[[5, 120, 280]] += 0.3
-    assert fitted_scaler(replace(PANEL, close_returns=returns), OBSERVATION, stretches) == scaler
+    assert fit_scaler(replace(PANEL, close_returns=returns), OBSERVATION, stretches) == scaler
     returns[60] += 0.3
-    assert fitted_scaler(replace(PANEL, close_returns=returns), OBSERVATION, stretches).cuts != scaler.cuts
+    assert fit_scaler(replace(PANEL, close_returns=returns), OBSERVATION, stretches).cuts != scaler.cuts

@@ -18,7 +18,7 @@ DOWNSIDE = [(INPUTS, GOLDEN["expected"]["d3r"]), *((case, case["d3r"]) for case 
 
 
 def walk(ratio, square_of, inputs, start):
-    """The ratio before each return, and the moments after it."""
+    """Yield the ratio before each return and the moments after it."""
     eta, mean, square, rows = inputs["eta"], np.array([inputs["A0"]]), np.array([inputs[start]]), []
     for value in INPUTS["R"]:
         returns = np.array([value])
@@ -29,21 +29,21 @@ def walk(ratio, square_of, inputs, start):
 
 
 @pytest.mark.parametrize(("inputs", "expected"), SHARPE)
-def test_the_differential_sharpe_ratio_is_the_published_one_and_the_derivative_of_the_moving_ratio(inputs, expected):
+def test_differential_sharpe_equals_formula_and_derivative(inputs, expected):
     rows = walk(differential_sharpe, np.square, inputs, "B0")
     np.testing.assert_allclose(rows, [(row["D"], row["A"], row["B"]) for row in expected], rtol=1e-12)
     np.testing.assert_allclose([row[0] for row in rows], [row["D_numeric_dS_deta"] for row in expected], rtol=1e-12)
 
 
 @pytest.mark.parametrize(("inputs", "expected"), DOWNSIDE)
-def test_the_differential_downside_ratio_is_the_published_one_and_the_derivative_of_the_moving_ratio(inputs, expected):
+def test_differential_downside_equals_formula_and_derivative(inputs, expected):
     rows = walk(differential_downside, lambda returns: np.minimum(returns, 0.0) ** 2, inputs, "DD2_0")
     np.testing.assert_allclose(rows, [(row["D"], row["A"], row["DD2"]) for row in expected], rtol=1e-12)
     np.testing.assert_allclose([row[0] for row in rows], [row["D_numeric"] for row in expected], rtol=1e-12)
 
 
 @pytest.mark.parametrize("ratio", [differential_sharpe, differential_downside])
-def test_where_no_ratio_is_defined_the_differential_is_zero(ratio):
+def test_differential_of_an_undefined_ratio_is_zero(ratio):
     mean = np.array([0.0, 0.01, 1e-5])
     square = mean**2 if ratio is differential_sharpe else np.zeros(3)
     assert ratio(np.array([0.02, 0.02, -0.5]), mean, square).tolist() == [0.0, 0.0, 0.0]
@@ -56,7 +56,7 @@ def test_where_no_ratio_is_defined_the_differential_is_zero(ratio):
         (DifferentialDownside(weight=2.0, eta=0.05), differential_downside, lambda r: np.minimum(r, 0.0) ** 2),
     ],
 )
-def test_a_step_adds_its_sessions_up_and_the_moments_go_on_from_step_to_step(term, ratio, square_of):
+def test_differential_sums_sessions_and_carries_moments(term, ratio, square_of):
     accounts = Accounts(synthetic_panel(80, 3), EnvSpec(rewards=(term,), vol_penalty=0.0), 1, t=10)
     mean, square, target = np.zeros(1), np.array([1e-4]), np.array([[0.5, 0.3, 0.1, 0.1]])
     for _ in range(6):
@@ -67,7 +67,7 @@ def test_a_step_adds_its_sessions_up_and_the_moments_go_on_from_step_to_step(ter
         np.testing.assert_allclose(step.reward_terms[term.kind], [expected], rtol=1e-12)
 
 
-def test_an_account_that_has_rested_for_years_is_not_paid_a_fortune_for_its_first_return():
+def test_differential_after_years_in_cash_is_bounded():
     terms = (DifferentialSharpe(eta=0.5), DifferentialDownside(eta=0.5))
     accounts = Accounts(synthetic_panel(600, 2), EnvSpec(rewards=terms, vol_penalty=0.0), 1)
     cash, invested, trade = np.eye(3)[[2]], np.eye(3)[[0]], np.ones(1, dtype=bool)

@@ -13,7 +13,7 @@ from tests.markets import synthetic_panel
 LEVELS = st.floats(0.85, 0.98)
 
 
-def stepped(term):
+def take_step(term):
     accounts = Accounts(synthetic_panel(90, 3), EnvSpec(rewards=(LogGrowth(), term), vol_penalty=0.0), 2, t=10)
     target = np.random.default_rng(0).dirichlet(np.ones(4), 2)
     for _ in range(7):
@@ -22,46 +22,46 @@ def stepped(term):
 
 
 @given(returns=arrays(float, 63, elements=st.floats(-0.2, 0.2)), level=LEVELS)
-def test_expected_shortfall_is_the_minimum_of_the_rockafellar_uryasev_objective(returns, level):
+def test_expected_shortfall_minimizes_rockafellar_uryasev(returns, level):
     losses = -returns
     objective = [at + np.maximum(losses - at, 0.0).mean() / (1.0 - level) for at in losses]
     assert expected_shortfalls(returns[None, :], level)[0] == pytest.approx(min(objective), abs=1e-12)
 
 
-def test_expected_shortfall_counts_the_last_return_of_the_tail_by_the_fraction_that_fills_it():
+def test_expected_shortfall_counts_the_boundary_return_in_part():
     returns = np.array([[-0.10, -0.04, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]])
     np.testing.assert_allclose(expected_shortfalls(returns, 0.85), [(0.10 + 0.5 * 0.04) / 1.5], rtol=1e-12)
 
 
 @given(returns=arrays(float, (3, 63), elements=st.floats(-0.2, 0.2)), level=LEVELS)
-def test_expected_shortfalls_of_many_rows_are_those_of_each(returns, level):
+def test_expected_shortfalls_of_many_rows_equal_single_ones(returns, level):
     alone = [expected_shortfalls(row[None, :], level)[0] for row in returns]
     assert expected_shortfalls(returns, level).tolist() == alone
 
 
-def test_expected_shortfall_of_a_tail_below_one_return_is_refused():
-    with pytest.raises(ValueError, match=r"needs a tail of at least one return, but 10 returns leave 0\.50"):
+def test_expected_shortfall_with_tail_below_one_is_refused():
+    with pytest.raises(ValueError, match=r"10 returns leave 0\.50"):
         expected_shortfalls(np.zeros((1, 10)), 0.95)
 
 
-def test_the_volatility_penalty_is_the_weighted_deviation_of_the_last_sessions():
-    recent, penalty = stepped(VolatilityPenalty(weight=3.0, window=21))
+def test_volatility_penalty_is_the_weighted_deviation():
+    recent, penalty = take_step(VolatilityPenalty(weight=3.0, window=21))
     np.testing.assert_allclose(penalty, -3.0 * np.std(recent[:, -21:], axis=1, ddof=0), rtol=1e-13)
 
 
-def test_the_cvar_term_is_the_weighted_excess_over_its_limit():
-    recent, excess = stepped(CvarExcess(weight=2.0, limit=0.004, confidence_level=0.9))
+def test_cvar_term_is_the_weighted_excess_over_its_limit():
+    recent, excess = take_step(CvarExcess(weight=2.0, limit=0.004, confidence_level=0.9))
     expected = [-2.0 * (expected_shortfalls(row[None, :], 0.9)[0] - 0.004) for row in recent]
     assert max(expected) < 0.0
     np.testing.assert_allclose(excess, expected, rtol=1e-13)
 
 
-def test_the_cvar_term_is_silent_below_its_limit():
-    _, excess = stepped(CvarExcess(limit=0.5))
+def test_cvar_term_below_its_limit_is_zero():
+    _, excess = take_step(CvarExcess(limit=0.5))
     assert not excess.any()
 
 
-def test_the_drawdown_penalty_is_the_weighted_loss_from_the_highest_close():
+def test_drawdown_penalty_is_the_weighted_drawdown():
     term = DrawdownPenalty(weight=2.0)
     accounts = Accounts(synthetic_panel(90, 3), EnvSpec(rewards=(term,), vol_penalty=0.0), 2, t=10)
     target, equity = np.random.default_rng(0).dirichlet(np.ones(4), 2), [np.ones((2, 1))]

@@ -6,11 +6,12 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from nvtrader_pipelines.evaluation.prudex import AXES, MEASURES, PRIDE, PRUDEX, RING, axis_scores, prudex_compass
+from nvtrader_pipelines.evaluation.prudex import AXES, MEASURES, PRIDE, RING, axis_scores, prudex_compass
 from nvtrader_pipelines.evaluation.prudex.measures import OF_AXIS, STATISTICS
 from nvtrader_pipelines.evaluation.prudex.record import latest_runs
 from nvtrader_pipelines.evaluation.prudex.windows import return_windows
 from nvtrader_pipelines.evaluation.statistics import max_drawdown, sharpe_ratio
+from nvtrader_pipelines.evaluation.verdict_tables import PRUDEX
 from tests.evaluation.prudex.records import (
     BASELINES,
     N_FOLDS,

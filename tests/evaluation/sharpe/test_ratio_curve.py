@@ -5,10 +5,11 @@ import polars as pl
 import pytest
 
 from nvtrader_pipelines.evaluation.sharpe.inference import deflated_sharpe_ratio, sharpe_moments
-from nvtrader_pipelines.evaluation.sharpe.ratio_curve import RATIO_CURVE, sharpe_ratio_curve
+from nvtrader_pipelines.evaluation.sharpe.ratio_curve import sharpe_ratio_curve
 from nvtrader_pipelines.evaluation.statistics import sharpe_ratio
 from nvtrader_pipelines.evaluation.trials import Against, trials_of
 from nvtrader_pipelines.evaluation.validation import validate
+from nvtrader_pipelines.evaluation.verdict_tables import RATIO_CURVE
 from tests.evaluation.small_trials import WHOLE, run_curves
 from tests.evaluation.test_validation import QUICK
 
@@ -58,7 +59,7 @@ def curve_of(sharpes, n_runs=None, returns=None, validation_only=(), **changes):
 
 def test_each_run_and_period_has_one_row_of_its_ensemble():
     curve = curve_of([0.5, 0.9, 0.7, 0.9])
-    assert tuple(curve.columns) == RATIO_CURVE
+    assert curve.columns == RATIO_CURVE.names()
     assert len(curve) == 8
     every = curve.filter(pl.col("period") == "all")
     assert every["sharpe"].to_list() == [0.5, 0.9, 0.7, 0.9]

@@ -38,5 +38,5 @@ def test_what_is_multiplied_by_one_keeps_its_bits_and_the_last_factor_stays():
 def test_prices_without_bars_leave_those_they_were_made_of_as_they_were():
     prices = random_walks()
     missing = prices.without(10, 12, np.array([True, False, False, True]))
-    assert np.argwhere(~missing.traded).tolist() == [[10, 0], [10, 3], [11, 0], [11, 3]]
-    assert prices.traded.all()
+    assert np.argwhere(~missing.has_price).tolist() == [[10, 0], [10, 3], [11, 0], [11, 3]]
+    assert prices.has_price.all()

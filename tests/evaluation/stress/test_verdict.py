@@ -21,7 +21,8 @@ from nvtrader_pipelines.evaluation.stress import (
 )
 from nvtrader_pipelines.evaluation.stress.scenario import NoWorld
 from nvtrader_pipelines.evaluation.stress.scenarios import StressTest, stressed_worlds
-from nvtrader_pipelines.evaluation.stress.verdict import STRESS, sessions_to_recover, stress_steps, stress_test
+from nvtrader_pipelines.evaluation.stress.verdict import sessions_to_recover, stress_steps, stress_test
+from nvtrader_pipelines.evaluation.verdict_tables import STRESS
 from nvtrader_pipelines.policies.baselines import BuyAndHold, EqualWeight, Momentum
 from nvtrader_pipelines.policies.policy import Decision
 from tests.evaluation.stress.markets import BEFORE, WINDOW, judged, random_walks, rules, still

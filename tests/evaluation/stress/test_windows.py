@@ -69,7 +69,7 @@ def test_an_environment_can_be_had_with_every_cost_multiplied():
     panel = calm_market().calm().panel
     trades, at = np.array([[0.3, -0.2, 0.0, 0.1]]), np.array([50])
     cost, dearer = (
-        [model.start(panel)(trades, at)[0] for model in each.cost_models] for each in (spec, spec.with_costs_times(5.0))
+        [model.start(panel)(trades, at)[0] for model in each.cost_models] for each in (spec, spec.scale_costs(5.0))
     )
     assert cost[0] == pytest.approx(0.003)
     np.testing.assert_allclose(dearer, 5.0 * np.array(cost), rtol=1e-12)

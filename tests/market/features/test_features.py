@@ -23,7 +23,7 @@ def column(name, symbol="AAA"):
     return TABLES.features.filter(pl.col("symbol") == symbol)[name].to_numpy()
 
 
-def test_the_default_features_have_the_names_their_users_look_for():
+def test_default_features_have_their_documented_names():
     assert list(BY_NAME) == [
         "momentum_12_1",
         "momentum_6_1",
@@ -44,7 +44,7 @@ def test_the_default_features_have_the_names_their_users_look_for():
     assert TABLES.features.schema == feature_schema()
 
 
-def test_no_feature_looks_further_back_than_it_should_but_for_fading_weights():
+def test_features_do_not_depend_on_sessions_before_the_look_back():
     bars = synthetic_bars(n_sessions=320, n_symbols=4, seed=3)
     changed, noise = 50, np.random.default_rng(1).uniform(0.9, 1.1, len(bars))
     early = pl.int_range(pl.len()).over("symbol") < changed
@@ -60,18 +60,20 @@ def test_no_feature_looks_further_back_than_it_should_but_for_fading_weights():
         tolerance = 1e-5 if feature == "rsi_14" else 1e-12
         np.testing.assert_allclose(here[:, changed + LOOK_BACK :], there[:, changed + LOOK_BACK :], atol=tolerance)
     reach = [
-        feature for feature in ("momentum_12_1", "volatility_252") if seen(feature, other, changed + LOOK_BACK - 1)
+        feature
+        for feature in ("momentum_12_1", "volatility_252")
+        if differs_at(feature, other, changed + LOOK_BACK - 1)
     ]
-    assert reach == ["momentum_12_1", "volatility_252"]  # so far back they do look
+    assert reach == ["momentum_12_1", "volatility_252"]  # they depend on the first session of the look-back
 
 
-def seen(feature, other, t):
+def differs_at(feature, other, t):
     """Whether the feature differs at a session."""
     here, there = (frame.sort("symbol", "session")[feature].to_numpy() for frame in (TABLES.features, other))
     return abs(here[t] - there[t]) > 1e-6
 
 
-def test_momentum_is_the_log_change_from_twelve_months_to_one_month_ago():
+def test_momentum_is_log_change_from_12_months_to_1_month_ago():
     prices = np.log(closes_of("AAA"))
     assert column("momentum_12_1")[-1] == pytest.approx(prices[-22] - prices[-253], abs=1e-12)
     assert column("momentum_6_1")[-1] == pytest.approx(prices[-22] - prices[-127], abs=1e-12)
@@ -79,7 +81,7 @@ def test_momentum_is_the_log_change_from_twelve_months_to_one_month_ago():
 
 
 @pytest.mark.parametrize("window", [1, 5, 21])
-def test_a_return_is_the_log_change_over_its_window(window):
+def test_return_is_log_change_over_its_window(window):
     prices = np.log(closes_of("BBB"))
     values = column(f"return_{window}", "BBB")
     assert values[window:] == pytest.approx(prices[window:] - prices[:-window], abs=1e-12)
@@ -87,7 +89,7 @@ def test_a_return_is_the_log_change_over_its_window(window):
 
 
 @pytest.mark.parametrize("window", [21, 63, 252])
-def test_volatility_is_the_sample_deviation_of_daily_log_returns(window):
+def test_volatility_is_sample_deviation_of_log_returns(window):
     daily = np.diff(np.log(closes_of("AAA")))
     values = column(f"volatility_{window}")
     expected = [daily[t - window : t].std(ddof=1) for t in range(window, len(daily) + 1)]
@@ -95,13 +97,13 @@ def test_volatility_is_the_sample_deviation_of_daily_log_returns(window):
     assert np.isnan(values[:window]).all()
 
 
-def test_drawdown_is_measured_from_the_highest_close_of_the_window():
+def test_drawdown_is_measured_from_the_highest_close():
     closes = closes_of("AAA")
     expected = [closes[t] / closes[t - 251 : t + 1].max() - 1 for t in range(251, len(closes))]
     assert column("drawdown_252")[251:] == pytest.approx(expected, abs=1e-12)
 
 
-def test_relative_strength_is_wilders_with_weights_that_sum_to_one():
+def test_relative_strength_equals_wilders_formula():
     change = np.diff(closes_of("CCC"))
     ages = np.arange(len(change))[::-1]
     weights = (1 - 1 / 14) ** ages / ((1 - 1 / 14) ** ages).sum()
@@ -109,13 +111,13 @@ def test_relative_strength_is_wilders_with_weights_that_sum_to_one():
     assert column("rsi_14", "CCC")[-1] == pytest.approx(100 - 100 / (1 + gain / loss), rel=1e-9)
 
 
-def test_volume_score_is_the_distance_from_the_mean_log_volume():
+def test_volume_score_is_z_score_of_log_volume():
     volume = np.log1p(TABLES.returns.filter(pl.col("symbol") == "AAA")["volume"].to_numpy())
     window = volume[-21:]
     assert column("volume_z_21")[-1] == pytest.approx((window[-1] - window.mean()) / window.std(ddof=1), rel=1e-9)
 
 
-def test_ranks_run_from_minus_one_to_one_over_the_names_of_a_session():
+def test_ranks_run_from_minus_one_to_one_within_a_session():
     for ranked in ("return_5", "return_21", "momentum_12_1", "volatility_63"):
         wide = TABLES.features.pivot("symbol", index="session", values=[ranked, f"rank_{ranked}"]).drop_nulls()
         values = wide.select(pl.selectors.starts_with(f"{ranked}_")).to_numpy()
@@ -123,7 +125,7 @@ def test_ranks_run_from_minus_one_to_one_over_the_names_of_a_session():
         assert ranks == pytest.approx((rankdata(values, axis=1) - 1) / 3 * 2 - 1, abs=1e-12)
 
 
-def test_a_name_listed_less_than_a_year_takes_no_part_in_the_ranks():
+def test_name_listed_less_than_a_year_is_not_ranked():
     days = TABLES.clean_bars["session"].unique().sort()
     late = TABLES.clean_bars.filter((pl.col("symbol") != "AAA") | (pl.col("session") >= days[290]))
     features = compute_features(bar_returns(late)).filter(pl.col("session") == days[-1])
@@ -131,14 +133,14 @@ def test_a_name_listed_less_than_a_year_takes_no_part_in_the_ranks():
     assert sorted(features["rank_return_5"].drop_nulls()) == [-1.0, 0.0, 1.0]
 
 
-def test_a_price_that_never_moves_has_no_volatility_and_a_neutral_strength():
+def test_constant_price_has_neutral_features():
     still = TABLES.clean_bars.with_columns(pl.lit(10.0).alias("adj_close"), pl.lit(7.0).alias("volume"))
     last = compute_features(bar_returns(still)).filter(pl.col("symbol") == "AAA").row(-1, named=True)
     neutral = {"volatility_21": 0.0, "drawdown_252": 0.0, "rsi_14": 50.0, "volume_z_21": 0.0, "rank_return_5": 0.0}
     assert {name: last[name] for name in neutral} == neutral
 
 
-def test_without_volume_the_volume_score_is_null_and_everything_else_is_known():
+def test_only_the_volume_score_is_null_without_volume():
     tables = market_tables(csv_file(synthetic_bars(n_sessions=300, volume=False)))
     counts = (
         tables.features.filter(pl.col("session") == tables.features["session"].max()).null_count().row(0, named=True)
@@ -146,7 +148,7 @@ def test_without_volume_the_volume_score_is_null_and_everything_else_is_known():
     assert [name for name, count in counts.items() if count] == ["volume_z_21"]
 
 
-def test_a_missing_day_costs_no_name_its_features_the_day_after():
+def test_features_are_known_the_session_after_a_missing_bar():
     days = TABLES.clean_bars["session"].unique().sort()
     hole = TABLES.clean_bars.filter((pl.col("symbol") != "AAA") | (pl.col("session") != days[300]))
     features = compute_features(bar_returns(hole)).filter(pl.col("symbol") == "AAA")
@@ -154,30 +156,30 @@ def test_a_missing_day_costs_no_name_its_features_the_day_after():
     assert features.filter(pl.col("session") == days[301]).null_count().sum_horizontal().item() == 0
 
 
-def test_sources_do_not_see_each_other():
+def test_features_of_a_source_do_not_depend_on_other_sources():
     other = TABLES.returns.with_columns(source=pl.lit("other"), adj_close=pl.col("adj_close") * 2.0)
     both = compute_features(pl.concat([TABLES.returns, other]))
     assert both.filter(pl.col("source") == "landing").equals(TABLES.features)
 
 
-def test_no_feature_is_ever_nan_or_infinite():
+def test_features_are_null_or_finite():
     numbers = TABLES.features.select(pl.selectors.float())
     assert numbers.select(pl.all().is_finite().fill_null(value=True).all()).row(0) == (True,) * numbers.width
 
 
-def test_a_momentum_that_ends_before_it_begins_is_refused():
+def test_momentum_with_skip_not_below_months_is_refused():
     with pytest.raises(ValidationError, match="skip < months"):
         Momentum(months=1, skip=1)
 
 
-def test_a_history_is_of_one_source():
+def test_price_history_of_two_sources_is_refused():
     two = pl.concat([TABLES.returns, TABLES.returns.with_columns(source=pl.lit("other"))])
-    with pytest.raises(ValueError, match=r"exactly one source.*landing.*other"):
+    with pytest.raises(ValueError, match=r"landing.*other"):
         price_history(two)
 
 
-def _market_with_holes():
-    """Four names, of which one is listed late, another misses days and a third lacks a volume here and there."""
+def _market_with_gaps():
+    """Four names: one listed late, one with missing bars, one with missing volumes."""
     days = TABLES.clean_bars["session"].unique().sort()
     late = (pl.col("symbol") == "DDD") & (pl.col("session") < days[45])
     missing = (pl.col("symbol") == "BBB") & pl.col("session").is_in(days.gather_every(23).implode())
@@ -185,30 +187,30 @@ def _market_with_holes():
     return TABLES.clean_bars.filter(~late & ~missing).with_columns(volume=pl.when(~silent).then("volume"))
 
 
-HOLEY = _market_with_holes()
-HOLEY_FEATURES = compute_features(bar_returns(HOLEY))
+GAPPY = _market_with_gaps()
+GAPPY_FEATURES = compute_features(bar_returns(GAPPY))
 
 
 def _changed_future(last, spread, dropped):
-    """The bars with other prices and volumes after session `last`, and a share of them taken away."""
+    """Change prices and volumes after session `last`, and drop a share of those bars."""
     later = pl.col("session") > last
     generator = np.random.default_rng(int(spread * 1e6))
-    noise = pl.Series("noise", np.exp(generator.normal(0.0, spread, len(HOLEY))))
-    gone = pl.Series("gone", generator.random(len(HOLEY)) < dropped)
-    changed = HOLEY.with_columns(noise, gone).filter(~(later & pl.col("gone")))
+    noise = pl.Series("noise", np.exp(generator.normal(0.0, spread, len(GAPPY))))
+    gone = pl.Series("gone", generator.random(len(GAPPY)) < dropped)
+    changed = GAPPY.with_columns(noise, gone).filter(~(later & pl.col("gone")))
     changed = changed.with_columns(
         pl.when(later).then(pl.col(name) * pl.col("noise")).otherwise(name).alias(name)
         for name in ("open", "close", "adj_close", "volume")
     )
-    return changed.select(HOLEY.columns)
+    return changed.select(GAPPY.columns)
 
 
 @settings(max_examples=40)
 @given(cut=st.integers(20, 318), spread=st.floats(0.001, 2.0), dropped=st.sampled_from([0.0, 0.3, 1.0]))
-def test_prices_after_a_session_change_no_feature_up_to_it(cut, spread, dropped):
-    last = HOLEY["session"].unique().sort()[cut]
+def test_later_prices_change_no_earlier_feature(cut, spread, dropped):
+    last = GAPPY["session"].unique().sort()[cut]
     features = compute_features(bar_returns(_changed_future(last, spread, dropped)))
     past = pl.col("session") <= last
-    before, after = HOLEY_FEATURES.filter(past), features.filter(past)
+    before, after = GAPPY_FEATURES.filter(past), features.filter(past)
     for name in BY_NAME:
         assert after[name].equals(before[name]), f"{name} looks ahead"

@@ -61,7 +61,7 @@ APPLE = ("1.5", "2", "1", "1.75", "100", "1.7")  # open, high, low, close, volum
         ),
     ],
 )
-def test_every_dialect_with_one_row_per_bar_reads_the_same(dialect, text, file):
+def test_long_dialects_read_the_same(dialect, text, file):
     assert_frame_equal(rows_of(text, file), bar(2, "AAPL", "2020-01-02", *APPLE))
 
 
@@ -74,7 +74,7 @@ WIDE = (
 )
 
 
-def test_the_wide_table_of_yfinance_gives_one_row_per_bar_and_none_before_a_listing():
+def test_wide_yfinance_table_gives_one_row_per_listed_bar():
     expected = pl.concat(
         [
             bar(4, "AAPL", "2020-01-02", *APPLE),
@@ -85,36 +85,36 @@ def test_the_wide_table_of_yfinance_gives_one_row_per_bar_and_none_before_a_list
     assert_frame_equal(rows_of(WIDE), expected)
 
 
-def test_the_wide_table_grouped_by_ticker_reads_the_same():
+def test_wide_table_grouped_by_ticker_reads_the_same():
     first, second, *rest = WIDE.split("\n")
     swapped = "\n".join(["Ticker" + second.removeprefix("Ticker"), "Price" + first.removeprefix("Price"), *rest])
     assert_frame_equal(rows_of(swapped), rows_of(WIDE))
 
 
-def test_the_wide_table_of_one_symbol_reads_too():
+def test_wide_table_of_one_symbol_is_read():
     text = "Price,Close,High,Low,Open,Volume\nTicker,AAPL,AAPL,AAPL,AAPL,AAPL\nDate,,,,,\n2020-01-02,1.75,2,1,1.5,100\n"
     assert_frame_equal(rows_of(text), bar(4, "AAPL", "2020-01-02", *APPLE[:5], None))
 
 
-def test_columns_that_are_absent_are_null():
+def test_absent_columns_are_null():
     assert_frame_equal(
         rows_of("date,close\n2020-01-02,3\n", "ko.csv"), bar(2, "KO", "2020-01-02", *[None] * 3, "3", None, None)
     )
 
 
-def test_a_header_without_date_or_close_refuses_the_file_and_says_what_to_use():
-    with pytest.raises(UnreadableFile, match="use symbol,date,open,high,low,close,volume") as refusal:
+def test_header_without_date_or_close_is_refused():
+    with pytest.raises(UnreadableFile, match="when, price") as refusal:
         rows_of("when,price\n2020-01-02,3\n")
     assert refusal.value.rule == "unknown_header"
 
 
-def test_lines_are_numbered_as_in_the_file_across_blank_lines():
+def test_line_numbers_count_blank_lines():
     rows = rows_of("symbol,date,close\n\nA,2020-01-02,1\n   \nA,2020-01-03,2\n")
     assert rows["line"].to_list() == [3, 5]
 
 
 @pytest.mark.parametrize("broken", ["A,2020-01-03,1,234.5", "A,2020-01-03", 'A,"2020-01-03,2', "A,2020-01-03,2,,,,"])
-def test_a_line_that_does_not_split_is_kept_whole_and_its_neighbors_are_read(broken):
+def test_line_that_does_not_split_is_stored_whole(broken):
     rows = rows_of(f"symbol,date,close\nA,2020-01-02,1\n{broken}\nA,2020-01-06,3\n")
     assert rows["symbol"].to_list() == ["A", broken, "A"]
     assert rows["close"].to_list() == ["1", None, "3"]
@@ -124,5 +124,5 @@ def test_a_line_that_does_not_split_is_kept_whole_and_its_neighbors_are_read(bro
     ("file", "symbol"),
     [("AAPL.csv", "AAPL"), ("brk-b.csv", "BRK-B"), ("in/aapl_2015-2020.csv", "AAPL"), ("msft (1).csv", "MSFT")],
 )
-def test_a_file_of_one_symbol_is_named_after_it(file, symbol):
+def test_symbol_is_read_from_the_file_name(file, symbol):
     assert symbol_of_file(file) == symbol

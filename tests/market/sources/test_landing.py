@@ -19,7 +19,7 @@ def parquet(frame):
     return buffer.getvalue()
 
 
-def test_a_delivery_is_known_by_its_content_and_not_by_its_name():
+def test_digest_depends_on_content_and_not_on_name():
     one, two, other = LandingSource().deliveries(
         [LandedFile("a.csv", b"x"), LandedFile("b.csv", b"x"), LandedFile("c.csv", b"y")]
     )
@@ -27,12 +27,12 @@ def test_a_delivery_is_known_by_its_content_and_not_by_its_name():
     assert (one.source, one.file, one.size) == ("landing", "a.csv", 1)
 
 
-def test_deliveries_come_in_the_order_of_names():
+def test_deliveries_are_sorted_by_name():
     landed = [LandedFile("b.csv", b"x"), LandedFile("a.csv", b"x")]
     assert [delivery.file for delivery in LandingSource().deliveries(landed)] == ["a.csv", "b.csv"]
 
 
-def test_parquet_and_csv_of_the_same_bars_read_the_same():
+def test_parquet_and_csv_read_the_same():
     bars = synthetic_bars(n_sessions=5)
     from_csv, from_parquet = read(bars.write_csv().encode()), read(parquet(bars), "prices.parquet")
     assert_frame_equal(from_csv.drop("line"), from_parquet.drop("line"))
@@ -65,7 +65,7 @@ def test_dates_in_parquet_may_be_dates_or_timestamps():
         ("sheet.csv", b"a,b\n1,2\n", "unknown_header"),
     ],
 )
-def test_a_file_that_cannot_be_read_is_refused_by_a_rule_and_a_sentence(name, content, rule):
+def test_unreadable_file_is_refused_with_rule_and_reason(name, content, rule):
     with pytest.raises(UnreadableFile) as refusal:
         read(content, name)
     assert refusal.value.rule == rule

@@ -1,7 +1,7 @@
 from nvtrader_pipelines.market.sources import SampleSource
 
 
-def test_the_sample_delivers_one_file_of_twenty_names_with_the_same_digest_each_time():
+def test_sample_delivers_one_reproducible_file_of_twenty_names():
     (delivery,) = SampleSource().deliveries(())
     (again,) = SampleSource().deliveries(())
     rows = delivery.read()
@@ -10,7 +10,7 @@ def test_the_sample_delivers_one_file_of_twenty_names_with_the_same_digest_each_
     assert (rows["date"].min(), rows["date"].max(), len(rows)) == ("1990-01-02", "2022-12-28", 166_260)
 
 
-def test_the_sample_knows_adjusted_closes_only():
+def test_sample_has_adjusted_closes_only():
     (delivery,) = SampleSource().deliveries(())
     rows = delivery.read()
     assert rows["close"].equals(rows["adj_close"])

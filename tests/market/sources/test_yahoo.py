@@ -24,7 +24,7 @@ def frame(symbol, start, auto_adjust, actions):
     return pd.DataFrame(columns, index=index)
 
 
-def test_each_symbol_is_a_delivery_with_raw_and_adjusted_closes(monkeypatch):
+def test_yahoo_delivers_raw_and_adjusted_closes_per_symbol(monkeypatch):
     fake_yfinance(monkeypatch, frame)
     one, two = YahooSource(symbols=("SPY", "BRK-B")).deliveries(())
     assert [one.file, two.file] == ["SPY.csv", "BRK-B.csv"]
@@ -37,23 +37,23 @@ def test_each_symbol_is_a_delivery_with_raw_and_adjusted_closes(monkeypatch):
     )
 
 
-def test_without_the_extra_the_error_says_what_to_install(monkeypatch):
+def test_yahoo_without_the_extra_is_unavailable(monkeypatch):
     monkeypatch.setitem(sys.modules, "yfinance", None)
-    with pytest.raises(SourceUnavailable, match=r"pip install -c constraints.txt -e '\.\[yahoo\]'"):
+    with pytest.raises(SourceUnavailable, match="pip install"):
         YahooSource().deliveries(())
 
 
 @pytest.mark.parametrize("failure", [ConnectionError("no route"), YFException("rate limit")])
-def test_offline_the_error_is_one_sentence_about_the_network(monkeypatch, failure):
+def test_yahoo_offline_is_unavailable(monkeypatch, failure):
     def history(symbol, **options):
         raise failure
 
     fake_yfinance(monkeypatch, history)
-    with pytest.raises(SourceUnavailable, match="check the network and the symbol"):
+    with pytest.raises(SourceUnavailable, match="'SPY'"):
         YahooSource().deliveries(())
 
 
-def test_an_empty_answer_is_no_delivery(monkeypatch):
+def test_yahoo_with_empty_answer_is_unavailable(monkeypatch):
     fake_yfinance(monkeypatch, lambda symbol, **options: pd.DataFrame())
-    with pytest.raises(SourceUnavailable, match="gave no data for 'SPY'"):
+    with pytest.raises(SourceUnavailable, match="'SPY'"):
         YahooSource().deliveries(())

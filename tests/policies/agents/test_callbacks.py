@@ -8,7 +8,7 @@ from nvtrader_pipelines.envs.observations.hashing import observation_hashes
 from nvtrader_pipelines.envs.portfolio_env import PortfolioEnv
 from nvtrader_pipelines.policies.agents import CURVE_POINTS, TrainingHooks
 from nvtrader_pipelines.policies.agents.callbacks import CHECKPOINTS, TrainingLog
-from nvtrader_pipelines.policies.trajectory import STEP
+from nvtrader_pipelines.policies.rollout_tables import STEP
 from tests.markets import synthetic_panel
 from tests.policies.agents.learners import (
     EVERYTHING,

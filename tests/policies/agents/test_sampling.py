@@ -8,7 +8,8 @@ import torch
 from nvtrader_pipelines.envs.observations.hashing import observation_hashes
 from nvtrader_pipelines.policies.agents import sampling
 from nvtrader_pipelines.policies.agents.sampling import EpisodeSampler
-from nvtrader_pipelines.policies.trajectory import STEP, Played
+from nvtrader_pipelines.policies.rollout_tables import STEP
+from nvtrader_pipelines.policies.trajectory import Played
 from tests.markets import synthetic_panel
 from tests.policies.agents.learners import EVERYTHING, N, environment
 from tests.policies.small import SPEC
@@ -49,7 +50,7 @@ class OracleSampler:
             *(bool(step.terminated[i]), bool(step.truncated[i])),
             {
                 "reward_terms": {kind: float(values[i]) for kind, values in step.account.reward_terms.items()},
-                "termination": next((kind for kind, where in step.struck.items() if where[i]), None),
+                "termination": next((kind for kind, where in step.triggered.items() if where[i]), None),
             },
         )
 

@@ -1,4 +1,4 @@
-"""Situations in which a pipeline decides, and pipelines that are quick on a small market."""
+"""Situations of a weight pipeline, and stages with short histories for small markets."""
 
 import numpy as np
 
@@ -58,22 +58,22 @@ FITTED = Thresholds(turbulence=5.0, drawdown=0.05, trailing_return=-0.02, turnov
 
 
 def cash(n_symbols) -> np.ndarray:
-    """The weights of an account that holds nothing."""
+    """Weights of an account in cash."""
     return np.append(np.zeros(n_symbols), 1.0)
 
 
 def situation(panel: MarketPanel, t=100, held=None, drawdown=0.0, recent_returns=None, thresholds=FITTED) -> Situation:
-    """The close of session `t`, by default of an account that has just opened."""
+    """Build the situation at the close of session `t`, by default of a new account."""
     held = cash(len(panel.symbols)) if held is None else np.array(held)
     recent = np.zeros(63) if recent_returns is None else np.array(recent_returns)
     return Situation(panel, t, held, drawdown, recent, thresholds)
 
 
 def result_of(pipeline: WeightPipeline, proposal, at: Situation):
-    """The pipeline started on the situation's market, and run once."""
+    """Run the pipeline once on the situation's panel."""
     return pipeline.start(at.panel)(np.array(proposal), at)
 
 
 def stage(pipeline: WeightPipeline, name: str, proposal, at: Situation):
-    """One stage's weights and reason."""
+    """Run the pipeline and return one stage."""
     return next(each for each in result_of(pipeline, proposal, at).stages[1:] if each.name == name)

@@ -16,7 +16,7 @@ from nvtrader_pipelines.portfolio.pipeline.allocators import (
     MinimumVarianceAllocator,
 )
 from nvtrader_pipelines.portfolio.pipeline.selectors import MomentumTopK
-from nvtrader_pipelines.portfolio.pipeline.stage import one_way
+from nvtrader_pipelines.portfolio.pipeline.stage import one_way_turnover
 from nvtrader_pipelines.portfolio.scenarios import BlockBootstrap, Historical
 from tests.markets import synthetic_panel
 from tests.panels import LATE, LISTED_AT, eventful_panel
@@ -28,32 +28,32 @@ T = 150
 ESTIMATED = pytest.mark.parametrize("allocator", ALLOCATORS[2:], ids=lambda allocator: allocator.kind)
 
 
-def allocated(allocator, proposal=PROPOSAL, at=None, **pipeline):
-    """The weights and the reason of the allocator's stage."""
+def apply_allocator(allocator, proposal=PROPOSAL, at=None, **pipeline):
+    """Return the allocator's stage."""
     whole = WeightPipeline(allocator=allocator, risk_limits=RiskLimits(max_position=1.0), **pipeline)
     return stage(whole, allocator.kind, proposal, situation(PANEL, T) if at is None else at)
 
 
-def test_equal_weights_share_what_the_policy_wanted_in_names():
-    found = allocated(EqualWeightAllocator())
+def test_equal_weights_keep_the_policys_exposure():
+    found = apply_allocator(EqualWeightAllocator())
     np.testing.assert_allclose(found.weights, [0.16] * 5 + [0.2])
     assert found.reason == "equal weights of 5 names"
 
 
 @pytest.mark.parametrize("allocator", ALLOCATORS[1:], ids=lambda allocator: allocator.kind)
-def test_what_the_policy_wanted_in_names_is_kept_over_fewer_names(allocator):
-    found = allocated(allocator, selector=MomentumTopK(k=2))
+def test_exposure_is_spread_over_the_selected_names(allocator):
+    found = apply_allocator(allocator, selector=MomentumTopK(k=2))
     assert found.weights[-1] == pytest.approx(0.2)
     assert np.count_nonzero(found.weights[:-1]) <= 2
 
 
-def test_weights_that_are_equal_already_are_left_alone():
-    found = allocated(EqualWeightAllocator(), [0.2] * 5 + [0.0])
+def test_equal_weights_are_left_unchanged():
+    found = apply_allocator(EqualWeightAllocator(), [0.2] * 5 + [0.0])
     assert found.reason == ""
 
 
-def test_minimum_variance_is_skfolios_on_the_shrunk_covariance_of_the_past():
-    found = allocated(MinimumVarianceAllocator(history=120, estimate_every=1))
+def test_minimum_variance_equals_skfolio_on_the_history():
+    found = apply_allocator(MinimumVarianceAllocator(history=120, estimate_every=1))
     oracle = MeanRisk(
         objective_function=ObjectiveFunction.MINIMIZE_RISK,
         risk_measure=RiskMeasure.VARIANCE,
@@ -64,44 +64,44 @@ def test_minimum_variance_is_skfolios_on_the_shrunk_covariance_of_the_past():
 
 
 @ESTIMATED
-def test_weights_are_estimated_on_the_grid_and_not_between_its_sessions(allocator):
-    on, between, next_one = (allocated(allocator, at=situation(PANEL, t)).weights for t in (150, 154, 155))
+def test_weights_are_estimated_every_few_sessions_only(allocator):
+    on, between, next_one = (apply_allocator(allocator, at=situation(PANEL, t)).weights for t in (150, 154, 155))
     np.testing.assert_array_equal(on, between)
     assert not np.array_equal(on, next_one)
 
 
 @pytest.mark.parametrize("allocator", [ALLOCATORS[2], ALLOCATORS[4].model_copy(update={"strength": 0.0})])
-def test_weights_are_equal_until_there_is_a_history(allocator):
+def test_weights_without_history_are_equal(allocator):
     for t, is_equal in ((38, True), (39, True), (40, False)):  # forty sessions at 39, and the grid's next one is 40
-        found = allocated(allocator, at=situation(PANEL, t)).weights
+        found = apply_allocator(allocator, at=situation(PANEL, t)).weights
         assert np.allclose(found, [0.16] * 5 + [0.2]) == is_equal
 
 
-def test_a_tilt_without_a_history_says_what_it_tilted():
-    tilted, found = (allocated(ALLOCATORS[4], at=situation(PANEL, t)).reason for t in (30, 60))
+def test_tilt_without_history_explains_its_base():
+    tilted, found = (apply_allocator(ALLOCATORS[4], at=situation(PANEL, t)).reason for t in (30, 60))
     assert tilted == "equal weights of 5 names, as none has 40 sessions of history, tilted by the policy"
     assert found == "Mean-CVaR of 5 names, tilted by the policy"
 
 
-def test_the_policys_weights_stay_until_there_is_a_history_to_improve_them_on():
-    assert allocated(MeanCvarAround(), at=situation(PANEL, 100)).reason == ""
+def test_policy_weights_without_history_are_unchanged():
+    assert apply_allocator(MeanCvarAround(), at=situation(PANEL, 100)).reason == ""
 
 
 @ESTIMATED
-def test_a_name_listed_within_the_history_gets_no_weight_or_keeps_the_policys(allocator):
+def test_name_without_full_history_is_not_optimized(allocator):
     panel = eventful_panel()
     proposal = cash(6)
     proposal[[0, 1, LATE, 6]] = [0.3, 0.3, 0.2, 0.2]
     young, old = situation(panel, LISTED_AT + 30), situation(panel, LISTED_AT + 60)
     expected = 0.2 if allocator.kind == "mean_cvar_around" else 0.0
-    assert allocated(allocator, proposal, young).weights[LATE] == pytest.approx(expected)
-    assert not np.isclose(allocated(allocator, proposal, old).weights[LATE], expected)
+    assert apply_allocator(allocator, proposal, young).weights[LATE] == pytest.approx(expected)
+    assert not np.isclose(apply_allocator(allocator, proposal, old).weights[LATE], expected)
 
 
 @pytest.mark.parametrize("distance", [0.05, 0.2, 1.0])
-def test_mean_cvar_around_the_policy_reaches_the_optimum_of_the_program_in_cvxpy(distance):
+def test_mean_cvar_around_reaches_the_optimum_of_cvxpy(distance):
     allocator = MeanCvarAround(history=120, estimate_every=1, max_distance=distance, risk_aversion=0.5)
-    found = allocated(allocator).weights
+    found = apply_allocator(allocator).weights
     scenarios, center = PANEL.close_returns[T - 119 : T + 1], PROPOSAL[:-1]
     weights, level = cp.Variable(5, bounds=[0, 1]), cp.Variable(bounds=[-1, 1])
     excess = cp.sum(cp.pos(-scenarios @ weights - level)) / (0.05 * 120)
@@ -113,81 +113,81 @@ def test_mean_cvar_around_the_policy_reaches_the_optimum_of_the_program_in_cvxpy
     losses = np.sort(-scenarios @ found[:-1])[::-1]
     reached = scenarios.mean(axis=0) @ found[:-1] - 0.5 * losses[:6].mean()
     assert reached == pytest.approx(problem.value, abs=1e-7)
-    assert one_way(found, PROPOSAL) <= distance + 1e-9
+    assert one_way_turnover(found, PROPOSAL) <= distance + 1e-9
     assert (found[:-1] <= caps + 1e-9).all()
 
 
-def test_a_sliver_in_names_is_allocated_as_any_other_share():
+def test_tiny_exposure_is_allocated():
     sliver = cash(5)
     sliver[:] = [1e-9, 0.0, 0.0, 0.0, 0.0, 1.0 - 1e-9]
-    found = allocated(MeanCvarAround(history=120, estimate_every=1), sliver).weights
+    found = apply_allocator(MeanCvarAround(history=120, estimate_every=1), sliver).weights
     assert found[:-1].sum() == pytest.approx(1e-9)
     assert found[0] < 1e-9
 
 
-def test_a_policy_that_holds_one_name_keeps_it_where_no_other_is_selected():
-    found = allocated(ALLOCATORS[3], selector=MomentumTopK(k=1))
+def test_single_selected_name_gets_the_whole_exposure():
+    found = apply_allocator(ALLOCATORS[3], selector=MomentumTopK(k=1))
     assert found.weights.max() == pytest.approx(0.8)
 
 
 @pytest.mark.parametrize("risk_aversion", [0.9e-100, 1.1e100, 1e308])
-def test_a_risk_aversion_that_the_program_refuses_is_refused_when_the_spec_is_built(risk_aversion):
-    said = r"risk_aversion must be positive and finite, from 1e-100 to 1e\+100, but is"
-    with pytest.raises(ValueError, match=said):
+def test_risk_aversion_out_of_bounds_is_refused_by_the_spec(risk_aversion):
+    message = r"risk_aversion .* from 1e-100 to 1e\+100"
+    with pytest.raises(ValueError, match=message):
         MeanCvarAround(risk_aversion=risk_aversion)
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         MeanCvar(["AAA", "BBB"], objective=Objective(risk_aversion=risk_aversion))
 
 
 @pytest.mark.parametrize("risk_aversion", [1e-100, 1e100])
-def test_a_risk_aversion_at_either_bound_gives_a_portfolio(risk_aversion):
-    found = allocated(MeanCvarAround(**ESTIMATE, risk_aversion=risk_aversion))
+def test_risk_aversion_at_either_bound_gives_a_portfolio(risk_aversion):
+    found = apply_allocator(MeanCvarAround(**ESTIMATE, risk_aversion=risk_aversion))
     assert found.weights.sum() == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("strength", [0.0, 0.5, 1.0])
-def test_the_tilt_is_the_formula_of_its_document(strength):
-    found = allocated(MeanCvarTilt(history=120, estimate_every=1, strength=strength, max_score=0.5))
+def test_tilt_equals_its_documented_formula(strength):
+    found = apply_allocator(MeanCvarTilt(history=120, estimate_every=1, strength=strength, max_score=0.5))
     base = mean_cvar_weights(PANEL.close_returns[T - 119 : T + 1])
     scores = np.clip(np.log(5 * PROPOSAL[:-1] / 0.8), -0.5, 0.5)
     expected = base * np.exp(strength * scores)
     np.testing.assert_allclose(found.weights[:-1], 0.8 * expected / expected.sum(), atol=1e-12)
 
 
-def test_a_tilt_of_any_strength_ends_at_the_name_that_the_policy_wants_most():
-    base = allocated(MeanCvarTilt(**ESTIMATE, strength=0.0)).weights[:-1]
-    found = allocated(MeanCvarTilt(**ESTIMATE, strength=1e308)).weights
+def test_strong_tilt_concentrates_on_the_policys_best_name():
+    base = apply_allocator(MeanCvarTilt(**ESTIMATE, strength=0.0)).weights[:-1]
+    found = apply_allocator(MeanCvarTilt(**ESTIMATE, strength=1e308)).weights
     assert found[np.where(base > 0.0, PROPOSAL[:-1], 0.0).argmax()] == pytest.approx(0.8)
 
 
-def test_a_tilt_towards_a_name_without_a_weight_leaves_the_others_as_they_are():
+def test_tilt_towards_an_unweighted_name_changes_nothing():
     young, proposal = situation(eventful_panel(), LISTED_AT + 30), cash(6)
     proposal[[LATE, 6]] = 0.8, 0.2
-    base = allocated(MeanCvarTilt(**ESTIMATE, strength=0.0), proposal, young).weights
-    found = allocated(MeanCvarTilt(**ESTIMATE, max_score=1e308), proposal, young).weights
+    base = apply_allocator(MeanCvarTilt(**ESTIMATE, strength=0.0), proposal, young).weights
+    found = apply_allocator(MeanCvarTilt(**ESTIMATE, max_score=1e308), proposal, young).weights
     np.testing.assert_allclose(found, base, atol=1e-12)
 
 
-def test_a_name_the_policy_leaves_out_is_cut_and_not_forbidden():
+def test_tilt_reduces_names_without_policy_weight():
     base = mean_cvar_weights(PANEL.close_returns[T - 119 : T + 1])
     best = int(base.argmax())
     proposal = np.full(6, 0.2)
     proposal[[best, 5]] = 0.0, 0.2
-    found = allocated(MeanCvarTilt(history=120, estimate_every=1), proposal).weights
+    found = apply_allocator(MeanCvarTilt(history=120, estimate_every=1), proposal).weights
     assert 0.0 < found[best] < 0.8 * base[best]
 
 
-def test_scenarios_are_drawn_with_the_same_numbers_each_time():
+def test_allocator_draws_the_same_scenarios_each_time():
     allocator = MeanCvarTilt(history=100, scenarios=BlockBootstrap(n_scenarios=500))
-    np.testing.assert_array_equal(allocated(allocator).weights, allocated(allocator).weights)
+    np.testing.assert_array_equal(apply_allocator(allocator).weights, apply_allocator(allocator).weights)
 
 
 @pytest.mark.parametrize("allocator", [MeanCvarAround, MeanCvarTilt])
-def test_a_tail_of_less_than_one_scenario_is_refused(allocator):
+def test_tail_of_less_than_one_scenario_is_refused(allocator):
     with pytest.raises(ValueError, match=r"10 scenarios at 95\.0% leave 0\.50"):
         allocator(history=10)
-    with pytest.raises(ValueError, match="tail of at least one return"):
+    with pytest.raises(ValueError, match=r"tail.* leave 0\.55"):
         allocator(history=30, scenarios=Historical(horizon=20))
     assert allocator(history=10, scenarios=BlockBootstrap(n_scenarios=500)).history == 10
-    with pytest.raises(ValueError, match=r"0 scenarios .* lengthen history"):
+    with pytest.raises(ValueError, match="but 0 scenarios"):
         allocator(history=10, scenarios=BlockBootstrap(horizon=11))

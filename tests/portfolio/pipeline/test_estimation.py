@@ -8,7 +8,7 @@ FULL = LISTED_AT + 20  # a multiple of five
 WANTED = np.isin(np.arange(6), [STEADY, LATE])
 
 
-def test_returns_are_those_of_the_history_up_to_the_last_session_that_is_a_multiple():
+def test_window_ends_at_the_last_multiple():
     panel = eventful_panel()
     window = EstimationWindow(panel, HISTORY, EVERY)
     for t in (FULL, FULL + 4):
@@ -18,7 +18,7 @@ def test_returns_are_those_of_the_history_up_to_the_last_session_that_is_a_multi
         np.testing.assert_array_equal(past.returns, panel.close_returns[FULL - HISTORY + 1 : FULL + 1, WANTED])
 
 
-def test_a_name_counts_from_where_the_history_begins_with_its_first_price():
+def test_name_counts_once_listed_by_the_windows_start():
     panel = eventful_panel()
     exactly, one_more = (EstimationWindow(panel, history, EVERY).past(WANTED, FULL) for history in (21, 22))
     assert exactly is not None
@@ -27,7 +27,7 @@ def test_a_name_counts_from_where_the_history_begins_with_its_first_price():
     assert np.flatnonzero(one_more.names).tolist() == [STEADY]
 
 
-def test_before_the_first_whole_history_there_is_nothing_to_estimate_on():
+def test_no_past_before_the_first_whole_history():
     window = EstimationWindow(eventful_panel(), HISTORY, 1)
     assert window.past(WANTED, HISTORY - 2) is None
     assert window.past(WANTED, HISTORY - 1) is not None

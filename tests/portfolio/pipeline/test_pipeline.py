@@ -19,7 +19,7 @@ PANEL = synthetic_panel(160, 4)
 WITHIN = np.array([0.25, 0.2, 0.2, 0.15, 0.2])
 
 
-def test_the_default_pipeline_hands_on_the_very_array_that_is_within_the_limits():
+def test_default_pipeline_returns_the_same_array_within_limits():
     found = result_of(WeightPipeline(), WITHIN, situation(PANEL))
     run = WeightPipeline().start(PANEL)
     assert run(WITHIN, situation(PANEL)).weights is WITHIN
@@ -29,7 +29,7 @@ def test_the_default_pipeline_hands_on_the_very_array_that_is_within_the_limits(
     assert not found.truncated
 
 
-def test_every_stage_is_kept_with_its_weights_and_its_reason():
+def test_result_has_weights_and_reason_of_every_stage():
     found = result_of(WeightPipeline(timing=TIMINGS[0]), [0.5, 0.1, 0.1, 0.1, 0.2], situation(PANEL))
     by_name = {stage.name: stage for stage in found.stages}
     np.testing.assert_allclose(by_name["constant"].weights, [0.45, 0.09, 0.09, 0.09, 0.28])
@@ -39,7 +39,7 @@ def test_every_stage_is_kept_with_its_weights_and_its_reason():
     assert found.truncated
 
 
-def test_a_pipeline_is_a_document_with_a_hash():
+def test_pipeline_survives_json_with_its_hash():
     pipeline = WeightPipeline(selector=SELECTORS[1], allocator=ALLOCATORS[3], timing=TIMINGS[2], limits=tuple(LIMITS))
     again = WeightPipeline.model_validate_json(canonical_json(pipeline))
     assert again == pipeline
@@ -49,29 +49,27 @@ def test_a_pipeline_is_a_document_with_a_hash():
 @pytest.mark.parametrize(
     ("limits", "message"),
     [
-        ((PositionCap(),), "must name position_cap and gross_exposure"),
+        ((PositionCap(),), "position_cap and gross_exposure"),
         ((PositionCap(), GrossExposure(), PositionCap()), "each kind once"),
-        ((PositionCap(), TurnoverLimit(), GrossExposure()), "turnover_limit must be the first of the limits"),
+        ((PositionCap(), TurnoverLimit(), GrossExposure()), "turnover_limit must be the first"),
     ],
 )
-def test_limits_that_would_not_all_hold_are_refused(limits, message):
+def test_inconsistent_limits_are_refused(limits, message):
     with pytest.raises(ValidationError, match=message):
         WeightPipeline(limits=limits)
 
 
-def test_a_net_limit_below_the_gross_one_needs_its_stage():
+def test_net_limit_below_gross_requires_its_stage():
     tight = RiskLimits(max_net=0.8)
-    with pytest.raises(
-        ValidationError, match=r"must name net_exposure, since risk_limits\.max_net is 0\.8, below the 1"
-    ):
+    with pytest.raises(ValidationError, match=r"net_exposure.* 0\.8, below the 1"):
         WeightPipeline(risk_limits=tight)
     pipeline = WeightPipeline(limits=(PositionCap(), GrossExposure(), NetExposure()), risk_limits=tight)
     found = result_of(pipeline, [0.25, 0.25, 0.25, 0.25, 0.0], situation(PANEL))
     assert found.weights[-1] == pytest.approx(0.2)
 
 
-def test_a_least_exposure_is_refused_as_no_stage_raises_one():
-    with pytest.raises(ValidationError, match=r"risk_limits\.min_net must be 0 but is 0\.5: no stage raises"):
+def test_positive_minimum_exposure_is_refused():
+    with pytest.raises(ValidationError, match=r"min_net must be 0 but is 0\.5"):
         WeightPipeline(risk_limits=RiskLimits(min_net=0.5))
 
 
@@ -80,44 +78,44 @@ def test_a_least_exposure_is_refused_as_no_stage_raises_one():
     [
         (
             [0.2, np.nan, 0.2, 0.2, 0.2],
-            "policy's proposed weights at the close of .* must be finite, but of BBB they are not",
+            "finite, but those of BBB",
         ),
-        ([0.2, 0.2, 0.2, 0.2, np.inf], "but of cash they are not"),
-        ([0.5, -0.1, 0.2, 0.2, 0.2], "must be long-only and sum to 1, .* its least weight is -0.1"),
+        ([0.2, 0.2, 0.2, 0.2, np.inf], "finite, but those of cash"),
+        ([0.5, -0.1, 0.2, 0.2, 0.2], "minimum is -0.1"),
         ([0.2, 0.2, 0.2, 0.2, 0.1], "its sum 0.9"),
-        ([0.2, 0.2, 0.2, 0.2, 0.2 + 8e-7], "its sum 1.0000008; normalise what the policy returns"),
-        ([0.5, 0.5], r"a weight for each of 4 names and cash, but has shape \(2,\)"),
+        ([0.2, 0.2, 0.2, 0.2, 0.2 + 8e-7], "its sum 1.0000008"),
+        ([0.5, 0.5], r"\(5,\).*\(2,\)"),
     ],
 )
-def test_a_proposal_that_is_no_portfolio_is_refused(proposal, message):
+def test_invalid_proposal_is_refused(proposal, message):
     with pytest.raises(ValueError, match=message):
         result_of(WeightPipeline(), proposal, situation(PANEL))
 
 
 @given(off=st.floats(-2e-9, 2e-9))
-def test_what_is_taken_for_a_portfolio_is_one_for_the_evenings_check_too(off):
+def test_accepted_proposal_passes_the_check_of_weights(off):
     proposal = [0.2, 0.2, 0.2, 0.2, 0.2 + off]
     try:
         stages = result_of(WeightPipeline(), proposal, situation(PANEL)).stages
     except ValueError:
         assert abs(off) > 1e-9 - 1e-15
         return
-    kept = tuple(Stage(name=each.name, weights=tuple(each.weights.tolist())) for each in stages)
-    plan = a_plan(symbols=(*PANEL.symbols, "cash"), held=tuple(WITHIN), stages=kept)
+    stored = tuple(Stage(name=each.name, weights=tuple(each.weights.tolist())) for each in stages)
+    plan = a_plan(symbols=(*PANEL.symbols, "cash"), held=tuple(WITHIN), stages=stored)
     assert off_sum(weight_frame(TARGET_WEIGHTS, [plan])).is_empty()
 
 
 @pytest.mark.parametrize(
     ("account", "message"),
     [
-        ({"held": [np.nan, 0.0, 0.0, 0.0, 1.0]}, "the held weights .* must be finite, but of AAA they are not"),
-        ({"held": [1.2, 0.0, 0.0, 0.0, -0.2]}, r"long-only and its weights sum to 1, .* its least weight is -0\.2"),
-        ({"held": [0.2, 0.2, 0.2, 0.2, 0.1]}, r"its weights sum to 1, .* and its sum 0\.9;"),
+        ({"held": [np.nan, 0.0, 0.0, 0.0, 1.0]}, "finite, but those of AAA"),
+        ({"held": [1.2, 0.0, 0.0, 0.0, -0.2]}, r"minimum is -0\.2"),
+        ({"held": [0.2, 0.2, 0.2, 0.2, 0.1]}, r"their sum 0\.9;"),
         ({"drawdown": np.nan}, "drawdown and recent returns must be finite"),
         ({"recent_returns": np.full(63, np.nan)}, "drawdown and recent returns must be finite"),
     ],
 )
-def test_an_account_that_lost_its_way_is_refused(account, message):
+def test_invalid_account_is_refused(account, message):
     with pytest.raises(ValueError, match=message):
         result_of(WeightPipeline(), WITHIN, situation(PANEL, **account))
 
@@ -127,18 +125,16 @@ def test_an_account_that_lost_its_way_is_refused(account, message):
     [*({"allocator": allocator} for allocator in ALLOCATORS[2:]), {"timing": TIMINGS[1]}],
     ids=lambda stage: next(iter(stage.values())).kind,
 )
-def test_a_return_that_is_not_a_number_is_refused_with_its_symbol(stage):
+def test_nan_return_is_refused_with_its_symbol(stage):
     panel = synthetic_panel(160, 4)
     panel.close_returns[90, 1] = np.nan
-    with pytest.raises(
-        ValueError, match=f"returns up to {panel.sessions[100]} must be finite, but of BBB they are not"
-    ):
+    with pytest.raises(ValueError, match=f"returns up to {panel.sessions[100]} must be finite, but those of BBB"):
         result_of(WeightPipeline(**stage), WITHIN, situation(panel))
 
 
 @pytest.mark.parametrize("selector", SELECTORS[1:], ids=lambda selector: selector.kind)
-def test_a_feature_that_is_not_a_number_is_refused_with_its_symbol(selector):
+def test_nan_feature_is_refused_with_its_symbol(selector):
     panel = synthetic_panel(160, 4)
     panel.features[100, 2] = np.nan
-    with pytest.raises(ValueError, match=f" of {panel.sessions[100]} must be finite, but of CCC they are not"):
+    with pytest.raises(ValueError, match=f" of {panel.sessions[100]} must be finite, but those of CCC"):
         result_of(WeightPipeline(selector=selector), WITHIN, situation(panel))

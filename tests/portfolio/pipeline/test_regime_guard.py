@@ -5,8 +5,8 @@ from pydantic import ValidationError
 
 from nvtrader_pipelines.envs.rewards.term import RECENT_SESSIONS
 from nvtrader_pipelines.portfolio.pipeline import AccountPath, Thresholds, WeightPipeline
-from nvtrader_pipelines.portfolio.pipeline.regime_guard import REMEMBERED, RegimeGuard
-from nvtrader_pipelines.portfolio.pipeline.stage import one_way
+from nvtrader_pipelines.portfolio.pipeline.regime_guard import MAX_WINDOW, RegimeGuard
+from nvtrader_pipelines.portfolio.pipeline.stage import one_way_turnover
 from tests.markets import synthetic_panel
 from tests.panels import INELIGIBLE, eventful_panel
 from tests.portfolio.pipeline.situations import cash, situation, stage
@@ -17,8 +17,8 @@ OFF = {"drawdown_share": 1.0, "trailing_return_share": 1.0, "turnover_share": 1.
 QUIET = np.zeros(63)
 
 
-def path(n_sessions=80, seed=0):
-    """What an account did."""
+def random_path(n_sessions=80, seed=0):
+    """Draw a random random_path of an account."""
     generator = np.random.default_rng(seed)
     returns = generator.normal(0.0, 0.01, n_sessions)
     equity = np.cumprod(1.0 + returns)
@@ -26,70 +26,70 @@ def path(n_sessions=80, seed=0):
     return AccountPath(net_returns=returns, drawdown=drawdown, turnover=generator.uniform(0.0, 0.4, n_sessions // 5))
 
 
-def guarded(guard, panel=PANEL, proposal=PROPOSAL, **account):
-    """The weights and the reason after the guard."""
+def apply_guard(guard, panel=PANEL, proposal=PROPOSAL, **account):
+    """Return the guard's stage."""
     at = situation(panel, **{"thresholds": Thresholds(), "held": proposal, **account})
     return stage(WeightPipeline(timing=guard), "regime_guard", proposal, at)
 
 
-def test_a_drawdown_above_its_threshold_keeps_a_share_of_the_weights():
+def test_drawdown_above_its_threshold_scales_the_weights():
     guard = RegimeGuard(**{**OFF, "drawdown_share": 0.6}, max_drawdown=0.05)
-    assert guarded(guard, drawdown=0.05).reason == ""
-    found = guarded(guard, drawdown=0.051)
+    assert apply_guard(guard, drawdown=0.05).reason == ""
+    found = apply_guard(guard, drawdown=0.051)
     np.testing.assert_allclose(found.weights, [0.12, 0.12, 0.12, 0.64])
     assert found.reason == "drawdown of 5.1%, above 5.0%: 60% of the weights"
 
 
-def test_a_return_below_its_threshold_keeps_a_share_of_the_weights():
+def test_return_below_its_threshold_scales_the_weights():
     guard = RegimeGuard(**{**OFF, "trailing_return_share": 0.5}, min_trailing_return=-0.03, window=2)
     returns = QUIET.copy()
     returns[-3:] = -0.5, -0.02, -0.02  # the window holds the last two
-    found = guarded(guard, recent_returns=returns)
+    found = apply_guard(guard, recent_returns=returns)
     assert found.reason == "return of -4.0%, below -3.0%: 50% of the weights"
     returns[-1] = 0.0
-    assert guarded(guard, recent_returns=returns).reason == ""
+    assert apply_guard(guard, recent_returns=returns).reason == ""
 
 
-def test_an_account_that_has_just_opened_has_lost_nothing():
+def test_new_account_has_no_loss():
     guard = RegimeGuard(max_drawdown=0.01, min_trailing_return=0.0, max_turnover=0.01)
-    assert guarded(guard, held=cash(3)).reason == ""
+    assert apply_guard(guard, held=cash(3)).reason == ""
 
 
-def test_a_turnover_above_its_threshold_goes_part_of_the_way_from_what_is_held():
+def test_turnover_above_its_threshold_trades_part_of_the_way():
     guard = RegimeGuard(**{**OFF, "turnover_share": 0.25}, max_turnover=0.1)
     held = np.array([0.4, 0.2, 0.0, 0.4])
-    found = guarded(guard, held=held)
+    found = apply_guard(guard, held=held)
     np.testing.assert_allclose(found.weights, held + 0.25 * (PROPOSAL - held))
-    assert one_way(held, found.weights) == pytest.approx(0.05)
+    assert one_way_turnover(held, found.weights) == pytest.approx(0.05)
     assert found.reason == "turnover of 20.0%, above 10.0%: 25% of the way"
 
 
-def test_part_of_the_way_holds_no_more_in_names_than_was_wanted():
+def test_partial_trade_does_not_exceed_the_target_exposure():
     guard = RegimeGuard(**{**OFF, "turnover_share": 0.5}, max_turnover=0.1)
-    found = guarded(guard, held=[0.9, 0.1, 0.0, 0.0])
+    found = apply_guard(guard, held=[0.9, 0.1, 0.0, 0.0])
     assert found.weights[:-1].sum() == pytest.approx(0.6)
     np.testing.assert_allclose(found.weights[:-1], 0.6 / 0.8 * np.array([0.55, 0.15, 0.1]))
 
 
-def test_what_is_held_of_a_name_that_is_not_eligible_is_not_gone_back_to():
+def test_partial_trade_sells_ineligible_names():
     panel = eventful_panel()
     held, proposal = cash(6), cash(6)
     held[[INELIGIBLE, 0, 6]] = 0.5, 0.5, 0.0
     proposal[[0, 1, 6]] = 0.1, 0.5, 0.4
     guard = RegimeGuard(**{**OFF, "turnover_share": 0.5}, max_turnover=0.1)
-    found = guarded(guard, panel, proposal, held=held)
+    found = apply_guard(guard, panel, proposal, held=held)
     assert found.weights[INELIGIBLE] == 0.0
     np.testing.assert_allclose(found.weights[:2], [0.3, 0.25])
 
 
-def test_losses_scale_first_the_smaller_share_counts_and_the_rest_is_gone_part_of_the_way_to():
+def test_smallest_loss_share_scales_before_the_turnover_guard():
     guard = RegimeGuard(
         max_drawdown=0.05, drawdown_share=0.6, min_trailing_return=-0.01, trailing_return_share=0.4, max_turnover=0.1
     )
     held = np.array([0.0, 0.0, 0.6, 0.4])
     returns = QUIET.copy()
     returns[-1] = -0.05
-    found = guarded(guard, held=held, drawdown=0.1, recent_returns=returns)
+    found = apply_guard(guard, held=held, drawdown=0.1, recent_returns=returns)
     wanted = 0.4 * PROPOSAL[:-1]
     part_way = 0.5 * (held[:-1] + wanted)
     np.testing.assert_allclose(found.weights[:-1], part_way * wanted.sum() / part_way.sum())
@@ -98,11 +98,11 @@ def test_losses_scale_first_the_smaller_share_counts_and_the_rest_is_gone_part_o
     )
 
 
-def test_a_guard_does_not_take_what_it_scaled_itself_for_turnover():
+def test_scaling_by_the_guard_is_not_counted_as_turnover():
     guard = RegimeGuard(**{**OFF, "drawdown_share": 0.5, "turnover_share": 0.5}, max_drawdown=0.05, max_turnover=0.1)
     held, reached = PROPOSAL, []
     for _ in range(5):
-        found = guarded(guard, held=held, drawdown=0.1)
+        found = apply_guard(guard, held=held, drawdown=0.1)
         held = found.weights
         reached.append(found.reason)
         np.testing.assert_allclose(held[:-1], 0.5 * PROPOSAL[:-1])
@@ -110,14 +110,14 @@ def test_a_guard_does_not_take_what_it_scaled_itself_for_turnover():
     assert set(reached[1:]) == {"drawdown of 10.0%, above 5.0%: 50% of the weights"}
 
 
-def test_a_share_of_nothing_after_a_drawdown_is_refused_as_none_would_come_back():
-    with pytest.raises(ValidationError, match=r"drawdown_share must be above 0 but is 0: .* stay there for good"):
+def test_drawdown_share_of_zero_is_refused():
+    with pytest.raises(ValidationError, match="drawdown_share must be above 0"):
         RegimeGuard(drawdown_share=0.0)
     assert RegimeGuard(trailing_return_share=0.0).trailing_return_share == 0.0
 
 
 def test_fitted_thresholds_are_quantiles_of_the_training_path():
-    guard, trained = RegimeGuard(window=10, quantile=0.9), path()
+    guard, trained = RegimeGuard(window=10, quantile=0.9), random_path()
     fitted = guard.fit(PANEL, [(0, 100)], [trained])
     trailing = pd.Series(1.0 + trained.net_returns).rolling(10, min_periods=1).apply(np.prod) - 1.0
     assert guard.needs_fit
@@ -128,8 +128,8 @@ def test_fitted_thresholds_are_quantiles_of_the_training_path():
     assert fitted.trailing_return == pytest.approx(trailing.quantile(0.1))
 
 
-def test_what_was_earned_before_a_gap_is_no_part_of_the_returns_after_it():
-    guard, paths = RegimeGuard(window=10, quantile=0.9), [path(30, seed=1), path(50, seed=2)]
+def test_trailing_returns_do_not_span_a_gap_of_the_training():
+    guard, paths = RegimeGuard(window=10, quantile=0.9), [random_path(30, seed=1), random_path(50, seed=2)]
     fitted = guard.fit(PANEL, [(0, 30), (60, 110)], paths)
     trailing = [pd.Series(1.0 + each.net_returns).rolling(10, min_periods=1).apply(np.prod) - 1.0 for each in paths]
     assert fitted.trailing_return == pytest.approx(pd.concat(trailing).quantile(0.1))
@@ -140,48 +140,50 @@ def test_what_was_earned_before_a_gap_is_no_part_of_the_returns_after_it():
 
 
 @pytest.mark.parametrize(
-    ("guard", "windows", "said"),
+    ("guard", "windows", "message"),
     [
         (RegimeGuard(), [(10, 15), (20, 25)], "at least 7 sessions, but the longest has 6"),
         (RegimeGuard(), [(10, 15), (20, 26)], None),
         (RegimeGuard(turnover_share=1.0), [(10, 10), (20, 20)], "at least 2 sessions, but the longest has 1"),
         (RegimeGuard(turnover_share=1.0), [(10, 11)], None),
-        (RegimeGuard(), [], "but the longest has 0; train for longer or name the thresholds"),
+        (RegimeGuard(), [], "but the longest has 0"),
         (RegimeGuard(**OFF), [], None),
     ],
 )
-def test_a_training_without_a_decision_after_its_first_is_too_short(guard, windows, said):
-    if said is None:
+def test_training_without_a_second_decision_is_refused(guard, windows, message):
+    if message is None:
         assert guard.require_sessions(PANEL, windows, 5) is None
     else:
-        with pytest.raises(ValueError, match=said):
+        with pytest.raises(ValueError, match=message):
             guard.require_sessions(PANEL, windows, 5)
 
 
-def test_a_path_of_gains_alone_makes_a_return_below_zero_the_threshold():
+def test_fitted_return_threshold_is_at_most_zero():
     gains = AccountPath(net_returns=np.full(50, 0.01), drawdown=np.zeros(50), turnover=np.full(10, 0.1))
     assert RegimeGuard().fit(PANEL, [(0, 100)], [gains]).trailing_return == 0.0
 
 
-def test_only_thresholds_that_are_not_given_of_guards_that_are_on_are_fitted():
+def test_only_null_thresholds_of_active_guards_are_fitted():
     guard = RegimeGuard(max_drawdown=0.1, trailing_return_share=1.0)
-    assert guard.fit(PANEL, [(0, 100)], [path()]) == Thresholds(turnover=float(np.quantile(path().turnover, 0.9)))
+    assert guard.fit(PANEL, [(0, 100)], [random_path()]) == Thresholds(
+        turnover=float(np.quantile(random_path().turnover, 0.9))
+    )
     off = RegimeGuard(**OFF)
     assert not off.needs_fit
     assert off.fit(PANEL, [(0, 100)], []) == Thresholds()
-    assert guarded(off, drawdown=0.9, recent_returns=np.full(63, -0.1), held=cash(3)).reason == ""
+    assert apply_guard(off, drawdown=0.9, recent_returns=np.full(63, -0.1), held=cash(3)).reason == ""
 
 
 @pytest.mark.parametrize("lacking", [[], [AccountPath(np.zeros(5), np.zeros(5), np.zeros(0))]])
-def test_without_a_path_there_is_nothing_to_fit_to(lacking):
-    with pytest.raises(ValueError, match="drawdown, trailing_return, turnover are quantiles of an account's path"):
+def test_guard_cannot_be_fitted_without_a_path(lacking):
+    with pytest.raises(ValueError, match="drawdown, trailing_return, turnover"):
         RegimeGuard().fit(PANEL, [(0, 100)], lacking)
 
 
-def test_a_threshold_that_was_not_fitted_is_missed():
-    with pytest.raises(ValueError, match="regime guard's drawdown needs a threshold"):
-        guarded(RegimeGuard())
+def test_threshold_neither_set_nor_fitted_is_refused():
+    with pytest.raises(ValueError, match="drawdown is neither set nor fitted"):
+        apply_guard(RegimeGuard())
 
 
-def test_the_guard_looks_back_as_far_as_an_account_remembers():
-    assert REMEMBERED == RECENT_SESSIONS
+def test_guard_window_is_bounded_by_the_returns_of_an_account():
+    assert MAX_WINDOW == RECENT_SESSIONS

@@ -15,14 +15,14 @@ from tests.portfolio.pipeline.situations import cash, situation, stage
 
 @pytest.fixture(scope="module")
 def market():
-    """Five names of three hundred bars, as the pipeline of data makes a panel of them."""
+    """Build the panel of five names from three hundred bars each."""
     bars = synthetic_bars(n_sessions=300, n_symbols=5, seed=3)
     tables = market_tables(csv_file(bars))
     return bars, build_panel(tables.returns, tables.features)
 
 
 def adjusted_closes(bars, panel):
-    """A pandas frame of adjusted closes, a row per session and a column per name."""
+    """Return adjusted closes as a pandas frame, a row per session and a column per name."""
     wide = bars.pivot("symbol", index="date", values="adj_close").sort("date").to_pandas().set_index("date")
     return wide[list(panel.symbols)]
 
@@ -32,7 +32,7 @@ def selected(selector, panel, t):
 
 
 @pytest.mark.parametrize("k", [1, 3])
-def test_momentum_selects_what_pandas_ranks_highest_by_the_year_without_its_last_month(market, k):
+def test_momentum_selects_the_names_pandas_ranks_highest(market, k):
     bars, panel = market
     closes = adjusted_closes(bars, panel)
     momentum = closes.shift(21) / closes.shift(252)
@@ -42,7 +42,7 @@ def test_momentum_selects_what_pandas_ranks_highest_by_the_year_without_its_last
         assert set(np.array(panel.symbols)[found]) == set(expected)
 
 
-def test_volatility_keeps_the_half_that_pandas_ranks_lowest(market):
+def test_low_volatility_selects_the_half_pandas_ranks_lowest(market):
     bars, panel = market
     closes = adjusted_closes(bars, panel)
     spread = np.log(closes).diff().rolling(63).std()
@@ -52,18 +52,18 @@ def test_volatility_keeps_the_half_that_pandas_ranks_lowest(market):
         assert set(np.array(panel.symbols)[found]) == set(expected)
 
 
-def test_of_equal_names_the_first_are_selected():
+def test_ties_are_broken_by_symbol():
     panel = synthetic_panel(60, 4)
     flat = replace(panel, features=np.zeros_like(panel.features))
     assert selected(MomentumTopK(k=2), flat, 30).tolist() == [True, True, False, False]
 
 
-def test_all_eligible_names_are_selected_where_there_are_fewer_than_k():
+def test_fewer_than_k_eligible_names_are_all_selected():
     panel = eventful_panel()
     np.testing.assert_array_equal(selected(MomentumTopK(k=10), panel, 100), panel.eligible[100])
 
 
-def test_a_name_without_a_price_too_often_is_not_liquid():
+def test_name_often_without_a_price_is_not_liquid():
     panel = eventful_panel()
     liquid = Liquidity(window=20, min_traded=0.9, min_volume_score=-100.0)
     after_gap = GAP[1] + 1  # three of the last twenty sessions had no price
@@ -74,28 +74,28 @@ def test_a_name_without_a_price_too_often_is_not_liquid():
     assert not selected(liquid, panel, 100)[INELIGIBLE]
 
 
-def test_a_name_is_liquid_once_every_session_of_the_window_had_its_price():
+def test_name_is_liquid_after_a_window_of_prices():
     panel, liquid = eventful_panel(), Liquidity(window=20, min_traded=1.0, min_volume_score=-100.0)
     assert [bool(selected(liquid, panel, t)[LATE]) for t in (LISTED_AT + 18, LISTED_AT + 19)] == [False, True]
 
 
-def test_a_name_whose_volume_dried_up_is_not_liquid():
+def test_name_with_unusually_low_volume_is_not_liquid():
     panel = synthetic_panel(60, 3)
     panel.features[40, :, panel.feature_names.index("volume_z_21")] = [-2.1, -2.0, 3.0]
     assert selected(Liquidity(), panel, 40).tolist() == [False, True, True]
 
 
-def test_a_market_without_volume_has_no_liquidity_to_select_by():
-    with pytest.raises(ValueError, match=r"liquidity needs the feature 'volume_z_21', but the market of 'synthetic'"):
+def test_liquidity_without_volume_feature_is_refused():
+    with pytest.raises(ValueError, match=r"liquidity .*'volume_z_21'.*'synthetic'"):
         WeightPipeline(selector=Liquidity()).start(synthetic_panel(60, 3, volume=False))
 
 
-def test_a_feature_that_no_market_has_is_refused_with_those_there_are():
-    with pytest.raises(ValueError, match=r"'momentum_3_1', but the market .* has momentum_12_1, momentum_6_1"):
+def test_selector_with_unknown_feature_is_refused():
+    with pytest.raises(ValueError, match=r"'momentum_3_1'.* momentum_12_1, momentum_6_1"):
         MomentumTopK(momentum=Momentum(months=3)).start(synthetic_panel(60, 3))
 
 
-def test_what_a_proposal_gives_to_other_names_goes_to_cash_and_is_named():
+def test_weight_of_unselected_names_moves_to_cash_with_a_reason():
     panel = synthetic_panel(60, 3)
     panel.features[40, :, panel.feature_names.index("momentum_12_1")] = [0.1, 0.3, 0.2]
     pipeline = WeightPipeline(selector=MomentumTopK(k=1))
@@ -106,7 +106,7 @@ def test_what_a_proposal_gives_to_other_names_goes_to_cash_and_is_named():
     assert kept.reason == ""
 
 
-def test_many_names_are_counted_and_not_listed():
+def test_reason_counts_further_names():
     panel = synthetic_panel(60, 12)
     found = stage(
         WeightPipeline(selector=MomentumTopK(k=1)), "momentum_top_k", np.full(13, 1.0 / 13), situation(panel, 40)
@@ -115,7 +115,7 @@ def test_many_names_are_counted_and_not_listed():
     assert not stage(WeightPipeline(), "static_universe", cash(12), situation(panel, 40)).reason
 
 
-def test_a_name_that_is_not_eligible_is_named():
+def test_reason_names_ineligible_names():
     panel = eventful_panel()
     proposal = cash(6)
     proposal[[INELIGIBLE, 6]] = [0.2, 0.8]
@@ -124,7 +124,7 @@ def test_a_name_that_is_not_eligible_is_named():
     np.testing.assert_array_equal(found.weights, cash(6))
 
 
-def test_the_bars_of_the_oracle_are_those_of_the_panel(market):
+def test_oracle_closes_match_the_panel(market):
     bars, panel = market
     assert panel.symbols == tuple(bars["symbol"].unique().sort())
     assert str(panel.sessions[-1]) == bars.select(pl.col("date").max()).item()

@@ -7,8 +7,8 @@ from nvtrader_pipelines.execution.audit import About, plan_event
 from nvtrader_pipelines.execution.book import AccountState
 from nvtrader_pipelines.execution.plan import Finding, RebalancePlan, Stage, plan_id
 from nvtrader_pipelines.storage.account_book import SqliteBook
-from nvtrader_pipelines.storage.audit_log import JsonlAudit
 from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.store import Store
 
 AT = dt.datetime(2024, 1, 2, 21, 30, tzinfo=dt.UTC)
 SESSION = dt.date(2024, 1, 2)
@@ -48,7 +48,7 @@ def keep(home: Home, found: RebalancePlan, *findings: Finding) -> RebalancePlan:
     """Put a plan into the audit, with what compliance says of it."""
     blocks = any(finding.level == "hard" for finding in findings)
     about = About(detail={"findings": [finding.model_dump(mode="json") for finding in findings]})
-    JsonlAudit(home).append(
+    Store(home).audit.append(
         [
             plan_event("constructed", found, AT, "desk", About(detail={"plan": found.model_dump(mode="json")})),
             plan_event("blocked" if blocks else "cleared", found, AT, "compliance", about),

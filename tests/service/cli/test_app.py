@@ -143,8 +143,8 @@ def test_doctor_says_what_is_missing(empty):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("run",), "there is no experiment in"),
-        (("run", "huge"), "there is no experiment in"),
+        (("materialize",), "there is no experiment in"),
+        (("materialize", "huge"), "there is no experiment in"),
         (("sql", "SELECT 1"), "run `nvtrader materialize` first"),
         (("sql", "--", "--a comment\nSELECT 1"), "run `nvtrader materialize` first"),
         (("sql",), "run `nvtrader materialize` first"),
@@ -160,7 +160,7 @@ def test_a_home_with_nothing_in_it_is_answered_with_what_to_do(empty, arguments,
 @pytest.mark.parametrize(
     "command",
     [
-        *[("run",), ("ui",), ("sql", "SELECT 1"), ("tables",), ("runs",), ("doctor",)],
+        *[("materialize",), ("ui",), ("sql", "SELECT 1"), ("tables",), ("runs",), ("doctor",)],
         *[("trade",), ("portfolio",), ("plans",), ("plans", "approve", "x"), ("halt",), ("resume",)],
         *[("experiments", "list"), ("experiments", "new", "x"), ("runs", "show", "x"), ("runs", "replay", "x")],
     ],

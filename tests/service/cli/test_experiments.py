@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from nvtrader_pipelines.service.cli.errors import BAD_INPUT, USAGE
-from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.specs import read_experiments
+from nvtrader_pipelines.storage.store import Store
 from tests.homes import KEY, SPEC, SWEEP, SWEPT, small_home, write_experiment
 from tests.service.cli.words import is_one_sentence
 
@@ -96,7 +96,7 @@ def test_a_file_that_holds_no_experiment_is_left_out_of_the_list_with_the_reason
 
 
 def test_a_version_stays_in_the_list_when_its_file_has_changed(home, at_home):
-    Ledger.open(home).register(SPEC)
+    Store(home).ledger.register(SPEC)
     write_experiment(home, seeds=[3, 4, 5])
     rows = json.loads(at_home("experiments", "list", "--json").stdout)
     assert {row["partition_key"]: row["in_files"] for row in rows} == {
@@ -107,10 +107,10 @@ def test_a_version_stays_in_the_list_when_its_file_has_changed(home, at_home):
 
 @pytest.mark.parametrize("right", ["name", "version", "file"])
 def test_two_experiments_are_compared_by_name_version_or_file(home, at_home, right):
-    Ledger.open(home).register(SPEC)
+    Store(home).ledger.register(SPEC)
     write_experiment(home, "other.yaml", name="other", report_from="2018-01-01")
     path = home.experiments / "other.yaml"
-    version = Ledger.open(home).register(specs(home)["other"])
+    version = Store(home).ledger.register(specs(home)["other"])
     named = {"name": "other", "version": version, "file": str(path)}[right]
     rows = json.loads(at_home("experiments", "diff", KEY, named, "--json").stdout)
     assert rows == [
@@ -124,7 +124,7 @@ def test_two_experiments_are_compared_by_name_version_or_file(home, at_home, rig
 
 
 def test_a_changed_file_is_compared_with_the_version_before_it_registered_or_not(home, at_home):
-    ledger = Ledger.open(home)
+    ledger = Store(home).ledger
     ledger.register(SPEC)
     write_experiment(home, seeds=[0, 1, 5])
     expected = [{"field": "seeds.2", "left": "2", "right": "5"}]
@@ -146,7 +146,7 @@ def test_a_first_version_has_none_before_it(at_home, invoke):
 
 @pytest.mark.slow
 def test_an_ablation_is_one_version_and_one_run_per_value_under_its_own_version(swept_home):
-    ledger = Ledger.open(swept_home)
+    ledger = Store(swept_home).ledger
     versions = ledger.versions()
     (parent,) = versions.filter(name="sweep")["spec_hash"]
     variants = versions.filter(pl.col("partition_key").is_in(SWEPT))
@@ -171,12 +171,12 @@ def test_on_a_terminal_a_bar_shows_how_far_the_run_is_and_makes_room_for_the_res
 
 @pytest.mark.slow
 def test_an_ablation_that_is_done_is_not_run_again_and_its_json_is_nothing_else(swept_home, command):
-    before = Ledger.open(swept_home).runs().filter(kind="walk_forward")
+    before = Store(swept_home).ledger.runs().filter(kind="walk_forward")
     found = command(swept_home)("experiments", "run", "sweep", "--json")
     assert found.exit_code == 0
     rows = json.loads(found.stdout)
     assert {row["experiment"] for row in rows} == {key.partition("@")[0] for key in SWEPT}
-    assert Ledger.open(swept_home).runs().filter(kind="walk_forward").equals(before)
+    assert Store(swept_home).ledger.runs().filter(kind="walk_forward").equals(before)
 
 
 @pytest.mark.slow
@@ -201,7 +201,7 @@ def test_the_variants_of_an_ablation_are_compared_by_their_names(home, at_home):
 def test_a_variant_that_is_run_alone_is_of_its_ablation(swept_home, command):
     name = SWEPT[1].partition("@")[0]
     assert f"experiment 1 of 1: {SWEPT[1]} is up to date" in command(swept_home)("experiments", "run", name).stdout
-    versions = Ledger.open(swept_home).versions()
+    versions = Store(swept_home).ledger.versions()
     (parent,) = versions.filter(name="sweep")["spec_hash"]
     assert versions.filter(name=name)["parent_hash"].to_list() == [parent]
 

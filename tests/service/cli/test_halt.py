@@ -12,9 +12,9 @@ from nvtrader_pipelines.execution.brokers.account_spec import AlpacaAccountSpec
 from nvtrader_pipelines.execution.orders import Order
 from nvtrader_pipelines.service.cli.errors import BAD_INPUT, FAILED
 from nvtrader_pipelines.storage.account_book import SqliteBook, book_path
-from nvtrader_pipelines.storage.audit_log import JsonlAudit
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.kill_switch import VARIABLE, FileKillSwitch
+from nvtrader_pipelines.storage.store import Store
 from tests.execution.brokers.alpaca_stub import KEYS, AlpacaStub, serving
 from tests.service.cli.desks import AT, SESSION, keep, plan
 from tests.service.cli.words import is_one_sentence
@@ -31,7 +31,7 @@ def invoke(home, command):
 
 
 def kinds(home):
-    return [(event.kind, event.by, event.reason) for event in JsonlAudit(home).events()]
+    return [(event.kind, event.by, event.reason) for event in Store(home).audit.events()]
 
 
 def test_halting_stops_trading_with_one_sentence_and_halting_twice_says_so(home, invoke):
@@ -113,7 +113,7 @@ def test_an_order_that_cannot_be_cancelled_keeps_no_other_from_being_cancelled(e
     _, cancelled, loud = found.stdout.splitlines()
     assert cancelled == f"cancelled: {gone[0]['client_order_id']}, {gone[1]['client_order_id']}"
     assert stuck["client_order_id"] in loud
-    told = [event.order_id for event in JsonlAudit(home).events() if event.kind == "cancelled"]
+    told = [event.order_id for event in Store(home).audit.events() if event.kind == "cancelled"]
     assert told == [order["client_order_id"] for order in gone]
     assert invoke("halt").exit_code == 0
     assert stuck["status"] == "canceled"
@@ -154,7 +154,7 @@ def test_orders_that_the_audit_tells_of_and_a_lost_book_does_not_are_said_loudly
     with closing(SqliteBook(home, "live")) as book:
         (booked,) = book.orders(kept.plan_id)
     detail = {"order": booked.order.model_dump(mode="json")}
-    JsonlAudit(home).append([plan_event("placed", kept, AT, "desk", About(order_id, "AAA", detail=detail))])
+    Store(home).audit.append([plan_event("placed", kept, AT, "desk", About(order_id, "AAA", detail=detail))])
     for path in book_path(home, "live").parent.iterdir():
         path.unlink()
     if left == "an empty book":
@@ -167,21 +167,21 @@ def test_orders_that_the_audit_tells_of_and_a_lost_book_does_not_are_said_loudly
     assert stopped == "trading is stopped: news"
     assert loud.startswith(f"ORDERS MAY STILL BE OPEN on the account live: {said}")
     assert (order_id in loud) == (left != "no file")
-    JsonlAudit(home).append([plan_event("cancelled", kept, AT, "desk", About(order_id, "AAA"))])
+    Store(home).audit.append([plan_event("cancelled", kept, AT, "desk", About(order_id, "AAA"))])
     assert invoke("halt").exit_code == 0
 
 
 def test_orders_of_an_account_kept_here_wait_nowhere_though_its_book_is_lost(home, invoke):
     kept = keep(home, plan())
     detail = {"order": {"order_id": f"{kept.plan_id}-AAA"}}
-    JsonlAudit(home).append(
+    Store(home).audit.append(
         [plan_event("placed", kept, AT, "desk", About(f"{kept.plan_id}-AAA", "AAA", detail=detail))]
     )
     assert invoke("halt").exit_code == 0
 
 
 def spoiled(home, monkeypatch):
-    path = JsonlAudit(home).path
+    path = Store(home).audit.path
     path.write_bytes(path.read_bytes().replace(b"BBB", b"XXX", 1))
 
 

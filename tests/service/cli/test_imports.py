@@ -23,7 +23,7 @@ JUDGING = {"arch", "statsmodels", "sklearn", "matplotlib", "mlflow", "exchange_c
 NEVER = TRADING | JUDGING | {"dagster"}
 TABLES = {"polars", "numba", "pyiceberg", "sqlalchemy", "duckdb", "pyarrow", "pandas"}
 STAGES = {  # in order, in one process: a stage finds what those before it have imported
-    "what stops and lets go": (["--help", "halt", "resume", "paper --help"], NEVER | TABLES),
+    "what stops and lets go": (["--help", "halt", "resume", "trade --help"], NEVER | TABLES),
     "what is read of the audit": (["plans"], NEVER | TABLES - {"polars"}),
     "what is read of tables and specs": (
         ["portfolio", "policies list", "experiments list", "runs list", "components", "schema"],

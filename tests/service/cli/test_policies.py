@@ -12,33 +12,31 @@ from nvtrader_pipelines.promotion.recency import told_until, trades_until
 from nvtrader_pipelines.runs.tables import complete
 from nvtrader_pipelines.service.cli.errors import BAD_INPUT
 from nvtrader_pipelines.storage.errors import OtherCodeError
-from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.panels import Panels
-from nvtrader_pipelines.storage.policy_library import PolicyLibrary
-from nvtrader_pipelines.storage.tables import EVALUATIONS, PROMOTIONS, RUNS
+from nvtrader_pipelines.storage.tables import EVALUATIONS, PROMOTION_DECISIONS, RUNS
 from nvtrader_pipelines.storage.views import query_views
 from tests.runs.untrained import EXPERIMENT, KEY, begun, judged, market_home, planned, sealed
 from tests.service.cli.words import is_one_sentence
 
 
 @pytest.fixture(scope="module")
-def lake(tmp_path_factory):
+def store(tmp_path_factory):
     """A home with one judged run; what trades in it is forgotten before every test."""
     return market_home(tmp_path_factory.mktemp("policies") / "home")
 
 
 @pytest.fixture(scope="module")
-def run(lake):
-    return judged(lake, planned(lake))
+def run(store):
+    return judged(store, planned(store))
 
 
 @pytest.fixture
-def invoke(lake, run, command):
-    for folder in (lake.home.runtime, lake.home.audit):
+def invoke(store, run, command):
+    for folder in (store.home.runtime, store.home.audit):
         for path in folder.glob("*"):
             path.unlink()
-    return command(lake.home)
+    return command(store.home)
 
 
 def words(text) -> list[str]:
@@ -108,35 +106,35 @@ def test_a_card_is_shown_with_scores_baselines_folds_and_files(invoke, run):
     assert (document["run_id"], document["promotions"], document["active"]) == (run.run_id, [], False)
 
 
-def test_a_person_activates_and_the_verdict_is_shown_and_kept(invoke, lake, run):
+def test_a_person_activates_and_the_verdict_is_shown_and_kept(invoke, store, run):
     found = invoke("policies", "activate", "small/seed-1", "--reason", "I know it")
     assert found.exit_code == 0
     verdict, now = found.stdout.splitlines()
     assert verdict.startswith(f"the gate says: small/seed-1 (run {run.run_id[:8]}) is ")
     assert now == f"small/seed-1 of run {run.run_id[:8]} decides from the next close on"
-    active = read_active(lake.home)
+    active = read_active(store)
     assert active is not None
     assert (active.policy, active.reason) == ("small/seed-1", "I know it")
     assert "* small/seed-1" in " ".join(words(invoke("policies", "--all").stdout))
-    rows = query_views(lake.home, "SELECT policy, active FROM portfolio.active_policy")
+    rows = query_views(store, "SELECT policy, active FROM portfolio.active_policy")
     assert rows.rows() == [("small/seed-1", True)]
     assert "I know it" in invoke("policies", "show", "small/seed-1").stdout
     again = invoke("policies", "activate", "small/seed-1").stdout.splitlines()
     assert again[0].endswith("is the policy that trades already")
     assert again[1] == f"small/seed-1 of run {run.run_id[:8]} goes on trading"
-    assert read_active(lake.home) == active
+    assert read_active(store) == active
 
 
-def test_the_gate_is_asked_and_a_no_is_an_answer(invoke, lake, run):
+def test_the_gate_is_asked_and_a_no_is_an_answer(invoke, store, run):
     """Networks that learned nothing do not beat the best of two baselines."""
-    lake.home.promotion_file.write_text("least_sessions: 40\n")
+    store.home.promotion_file.write_text("least_sessions: 40\n")
     found = invoke("policies", "promote", "small", "--json")
     assert found.exit_code == 0
     row = json.loads(found.stdout)
     assert (row["policy"], row["passed"], row["activated"], row["decision"]) == ("small", False, False, "gate")
     assert row["baseline_low"] < 0.0
-    assert read_active(lake.home) is None
-    assert row["sentence"] in lake.read(PROMOTIONS)["sentence"]
+    assert read_active(store) is None
+    assert row["sentence"] in store.tables.read(PROMOTION_DECISIONS)["sentence"]
 
 
 def test_a_policy_made_with_other_code_is_told_wherever_it_is_seen(invoke, run, monkeypatch):
@@ -150,7 +148,7 @@ def test_a_policy_made_with_other_code_is_told_wherever_it_is_seen(invoke, run, 
     assert f"note: small of run {run.run_id[:8]}: {told}" in listed
 
 
-def test_until_when_the_active_policy_may_trade_is_told_where_a_person_looks(invoke, lake, run):
+def test_until_when_the_active_policy_may_trade_is_told_where_a_person_looks(invoke, store, run):
     invoke("policies", "activate", "small")
     until = f"until {trades_until(run.as_parent.window[1])}, 126 sessions after its tests; an account kept here"
     assert f"small of run {run.run_id[:8]} may trade {until}" in invoke("policies").stdout
@@ -161,9 +159,9 @@ def test_until_when_the_active_policy_may_trade_is_told_where_a_person_looks(inv
     assert findings["account paper"] == {"what": "account paper", "found": "paper, may be traded", "problem": ""}
 
 
-def test_an_active_policy_that_no_account_may_trade_is_told_to_trade_not_at_all_and_why(invoke, lake, run):
+def test_an_active_policy_that_no_account_may_trade_is_told_to_trade_not_at_all_and_why(invoke, store, run):
     invoke("policies", "activate", "small")
-    path, judged_as = PolicyLibrary(lake.home).folder(run.partition_key, run.run_id), lake.read(EVALUATIONS)
+    path, judged_as = store.policies.folder(run.partition_key, run.run_id), store.tables.read(EVALUATIONS)
     content = path.joinpath("fold-0-seed-0.zip").read_bytes()
 
     def told() -> set[str]:
@@ -171,26 +169,26 @@ def test_an_active_policy_that_no_account_may_trade_is_told_to_trade_not_at_all_
         (card,) = json.loads(invoke("policies", "--json").stdout)["policies"]
         return {portfolio, card["may_trade"], diagnosed(invoke)["it may trade"]["found"]}
 
-    lake.replace(EVALUATIONS, judged_as.clear(), {})
+    store.tables.replace(EVALUATIONS, judged_as.clear(), {})
     (untested,) = told()
-    lake.replace(EVALUATIONS, judged_as, {})
+    store.tables.replace(EVALUATIONS, judged_as, {})
     path.joinpath("fold-0-seed-0.zip").write_bytes(content + b"x")
     (tampered,) = told()
     path.joinpath("fold-0-seed-0.zip").write_bytes(content)
     assert untested.startswith("not at all: a policy must have been tested before it trades")
     assert tampered.startswith(f"not at all: 1 policy files of {KEY} are not those that were sealed")
-    active, panel = read_active(lake.home), planned(lake).panel
+    active, panel = read_active(store), planned(store).panel
     assert active is not None
     other = dataclasses.replace(panel, symbols=(*panel.symbols[:-1], "ZZZ"))
-    elsewhere = told_until(Panels(lake, {EXPERIMENT.market: other}), active)
+    elsewhere = told_until(Panels(store, {EXPERIMENT.market: other}), active)
     assert elsewhere.startswith(f"not at all: small of run {run.run_id} cannot trade on the market as it is now: ")
 
 
-def test_a_newer_run_of_the_experiment_that_trades_is_told_where_a_person_looks(invoke, lake, run):
+def test_a_newer_run_of_the_experiment_that_trades_is_told_where_a_person_looks(invoke, store, run):
     invoke("policies", "activate", "small")
-    before = lake.read(RUNS)
-    newer = sealed(lake, planned(lake, EXPERIMENT.model_copy(update={"description": "trained again"})))
-    complete(lake, newer, before["finished_at"][0] + dt.timedelta(days=1))
+    before = store.tables.read(RUNS)
+    newer = sealed(store, planned(store, EXPERIMENT.model_copy(update={"description": "trained again"})))
+    complete(store, newer, before["finished_at"][0] + dt.timedelta(days=1))
     told = f"run {newer.run_id[:8]} of small is newer than the one that trades: the gate was not asked yet: "
     by_hand = f"to let it trade all the same: `nvtrader policies activate {newer.run_id[:8]} --reason WHY`"
     for command in ("policies", "portfolio"):
@@ -199,11 +197,11 @@ def test_a_newer_run_of_the_experiment_that_trades_is_told_where_a_person_looks(
         assert by_hand in shown
     assert diagnosed(invoke)["a newer run"]["found"].startswith(told)
     assert json.loads(invoke("policies", "--json").stdout)["newer"].startswith(told)
-    lake.replace(RUNS, before, {})
-    PolicyLibrary(lake.home).folder(newer.partition_key, newer.run_id).joinpath("manifest.json").unlink()
+    store.tables.replace(RUNS, before, {})
+    store.policies.folder(newer.partition_key, newer.run_id).joinpath("manifest.json").unlink()
 
 
-def test_the_doctor_says_why_an_account_may_not_be_traded(invoke, lake, monkeypatch):
+def test_the_doctor_says_why_an_account_may_not_be_traded(invoke, store, monkeypatch):
     assert diagnosed(invoke)["account paper"]["found"] == "paper, nothing trades it: no policy is active"
     invoke("policies", "activate", "small")
     for module in (active_policy, verification):
@@ -212,17 +210,17 @@ def test_the_doctor_says_why_an_account_may_not_be_traded(invoke, lake, monkeypa
     findings = diagnosed(invoke)
     assert "was tested to" in findings["account paper"]["problem"]
     assert "ffffffffffff is installed" in findings["its code"]["problem"]
-    judged_as = lake.read(EVALUATIONS)
-    lake.replace(EVALUATIONS, judged_as.clear(), {})
+    judged_as = store.tables.read(EVALUATIONS)
+    store.tables.replace(EVALUATIONS, judged_as.clear(), {})
     assert "must have been tested before it trades" in diagnosed(invoke)["account paper"]["problem"]
-    lake.replace(EVALUATIONS, judged_as, {})
+    store.tables.replace(EVALUATIONS, judged_as, {})
 
 
-def test_the_doctor_looks_for_the_keys_of_an_account_at_a_broker_and_never_shows_them(invoke, lake, monkeypatch):
+def test_the_doctor_looks_for_the_keys_of_an_account_at_a_broker_and_never_shows_them(invoke, store, monkeypatch):
     assert "keys of broker" not in diagnosed(invoke)
-    lake.home.accounts.mkdir()
-    (lake.home.accounts / "broker.yaml").write_text("kind: alpaca\n")
-    (lake.home.accounts / "odd.yaml").write_text("kind: bank\n")
+    store.home.accounts.mkdir()
+    (store.home.accounts / "broker.yaml").write_text("kind: alpaca\n")
+    (store.home.accounts / "odd.yaml").write_text("kind: bank\n")
     monkeypatch.setenv("APCA_API_KEY_ID", "never-shown")
     monkeypatch.delenv("APCA_API_SECRET_KEY", raising=False)
     findings = diagnosed(invoke)
@@ -231,7 +229,7 @@ def test_the_doctor_looks_for_the_keys_of_an_account_at_a_broker_and_never_shows
     assert "odd.yaml is no valid account" in findings["account odd"]["problem"]
     assert "never-shown" not in str(findings)
     assert "alpaca-py (extra)" in findings
-    shutil.rmtree(lake.home.accounts)
+    shutil.rmtree(store.home.accounts)
 
 
 def diagnosed(invoke) -> dict[str, dict[str, str]]:
@@ -250,19 +248,19 @@ def diagnosed(invoke) -> dict[str, dict[str, str]]:
         ("promote", "half", "half has no policies that are all trained; `nvtrader experiments run half`"),
     ],
 )
-def test_who_is_not_in_the_library_is_said_in_a_sentence(invoke, lake, what, name, said):
-    spec = planned(lake).spec.model_copy(update={"name": "half"})
-    half = planned(lake, spec)
-    begun(lake, half).finish(half.run_id, "interrupted")
+def test_who_is_not_in_the_library_is_said_in_a_sentence(invoke, store, what, name, said):
+    spec = planned(store).spec.model_copy(update={"name": "half"})
+    half = planned(store, spec)
+    begun(store, half).finish(half.run_id, "interrupted")
     found = invoke("policies", what, name)
     assert found.exit_code == BAD_INPUT
     assert said in found.stderr
     assert is_one_sentence(found.stderr)
-    assert not lake.home.active_policy.exists()
+    assert not store.home.active_policy.exists()
 
 
-def test_a_tampered_policy_is_refused_and_listed_with_the_reason(invoke, lake, run):
-    path = PolicyLibrary(lake.home).folder(run.partition_key, run.run_id) / "fold-0-seed-0.zip"
+def test_a_tampered_policy_is_refused_and_listed_with_the_reason(invoke, store, run):
+    path = store.policies.folder(run.partition_key, run.run_id) / "fold-0-seed-0.zip"
     content = path.read_bytes()
     path.write_bytes(content + b"x")
     found = invoke("policies", "activate", "small")
@@ -274,20 +272,20 @@ def test_a_tampered_policy_is_refused_and_listed_with_the_reason(invoke, lake, r
     path.write_bytes(content)
 
 
-def test_a_damaged_pointer_is_told_and_a_new_activation_replaces_it(invoke, lake):
-    lake.home.runtime.mkdir(parents=True, exist_ok=True)
-    lake.home.active_policy.write_text("{")
+def test_a_damaged_pointer_is_told_and_a_new_activation_replaces_it(invoke, store):
+    store.home.runtime.mkdir(parents=True, exist_ok=True)
+    store.home.active_policy.write_text("{")
     listed = invoke("policies")
     assert listed.exit_code == 0
     assert "active_policy.json cannot be read as the active policy" in listed.stdout
     assert invoke("policies", "promote", "small").exit_code == BAD_INPUT
     assert invoke("policies", "activate", "small").exit_code == 0
-    assert Warehouse(lake.home).read(PROMOTIONS)["activated"].any()
+    assert store.tables.read(PROMOTION_DECISIONS)["activated"].any()
 
 
-def test_a_pointer_that_is_gone_is_told_wherever_one_asks_what_trades(invoke, lake):
+def test_a_pointer_that_is_gone_is_told_wherever_one_asks_what_trades(invoke, store):
     invoke("policies", "activate", "small")
-    lake.home.active_policy.unlink()
+    store.home.active_policy.unlink()
     said = "active_policy.json is not what an activation wrote: it is gone, and the audit has one, of small"
     assert said in " ".join(invoke("policies").stdout.split())
     assert said in invoke("portfolio").stderr

@@ -7,8 +7,8 @@ from nvtrader_pipelines.execution.audit import plan_event
 from nvtrader_pipelines.service.cli.errors import BAD_INPUT, USAGE
 from nvtrader_pipelines.service.cli.trade import require_history
 from nvtrader_pipelines.storage.account_book import book_path
-from nvtrader_pipelines.storage.audit_log import JsonlAudit
 from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.store import Store
 from tests.service.cli.desks import AT, SESSION, TURNOVER, book, keep, plan
 from tests.service.cli.words import is_one_sentence
 
@@ -46,7 +46,7 @@ def test_looking_at_an_account_leaves_nothing_beside_its_book_that_a_copy_put_ba
         path.write_bytes(content)
         assert invoke("portfolio").exit_code == 0
         with suppress(ValueError):
-            require_history(home, "paper", (None, SESSION))
+            require_history(Store(home), "paper", (None, SESSION))
         assert list(path.parent.iterdir()) == [path]
 
 
@@ -65,7 +65,7 @@ def test_an_account_is_shown_in_shares_and_weights_with_what_waits(home, invoke)
 
 
 def test_an_account_whose_book_is_lost_is_not_told_of_as_one_that_never_opened(home, invoke):
-    JsonlAudit(home).append([plan_event("proposed", keep(home, plan()), AT, "desk")])
+    Store(home).audit.append([plan_event("proposed", keep(home, plan()), AT, "desk")])
     for words in (("portfolio",), ("trade", "--to", str(SESSION))):
         found = invoke(*words)
         assert (found.exit_code, found.stdout) == (BAD_INPUT, "")

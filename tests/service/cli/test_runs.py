@@ -5,9 +5,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from nvtrader_pipelines.service.cli.errors import BAD_INPUT, USAGE
-from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
-from nvtrader_pipelines.storage.ledger import Ledger
-from nvtrader_pipelines.storage.policy_library import PolicyLibrary
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import ACTION_LOGS, EQUITY_CURVES, REWARD_DECOMPOSITION, TRAJECTORIES
 from tests.homes import KEY, N_POLICIES, SPEC, SWEPT, on_terminal, small_home
 from tests.service.cli.words import is_one_sentence
@@ -19,13 +17,13 @@ FREE = SWEPT[0].partition("@")[0]  # the experiment without costs
 @pytest.fixture(scope="module")
 def run(built_home):
     """The sealed run of the built home."""
-    return PolicyLibrary(built_home).latest(KEY)
+    return Store(built_home).policies.latest(KEY)
 
 
 @pytest.fixture(scope="module")
 def swept_run(swept_home):
     """A sealed run of the home to which others may be added."""
-    return PolicyLibrary(swept_home).latest(SWEPT[0])
+    return Store(swept_home).policies.latest(SWEPT[0])
 
 
 @pytest.fixture
@@ -38,7 +36,7 @@ def sweep(swept_home, command):
 def crowded(tmp_path):
     """A home whose ledger has runs that were begun and never trained."""
     home = small_home(tmp_path / "home")
-    ledger = Ledger.open(home)
+    ledger = Store(home).ledger
     for run_id in ("aa11" + "0" * 12, "aa22" + "0" * 12):
         ledger.begin(run_row(ledger, SPEC, run_id=run_id, kind="walk_forward"))
     ledger.finish("aa11" + "0" * 12, "failed", message="the market is gone")
@@ -160,7 +158,7 @@ def rows_of(home, run_id) -> dict[str, pl.DataFrame]:
     """What a run has done in its tests, by table."""
     found = {}
     for table in (TRAJECTORIES, EQUITY_CURVES, ACTION_LOGS, REWARD_DECOMPOSITION):
-        rows = Warehouse(home).read(table, {"run_id": [run_id]})
+        rows = Store(home).tables.read(table, {"run_id": [run_id]})
         tested = rows.filter(pl.col("phase") != "train") if "phase" in rows.columns else rows
         plain = [name for name, kind in tested.schema.items() if not kind.is_nested()]
         found[table.name] = tested.drop("run_id", "phase", strict=False).sort(set(plain) - {"run_id", "phase"})
@@ -186,7 +184,7 @@ def test_a_replay_elsewhere_is_told_line_by_line_and_named_at_its_end(swept_home
     found = sweep("runs", "replay", swept_run.run_id[:8], "--from", "2017-03-01", "--to", "2017-05-31")
     assert found.exit_code == 0
     run_id = found.stdout.rpartition("\nrun ")[2].partition(":")[0]
-    row = Ledger.open(swept_home).run(run_id)
+    row = Store(swept_home).ledger.run(run_id)
     assert (str(row.window_first), str(row.window_last)) == ("2017-03-01", "2017-05-31")
     lines = found.stdout.splitlines()
     assert lines[0].endswith(f"start: {SWEPT[0]}: replay of {swept_run.run_id} over 2017-03-01 to 2017-05-31")
@@ -228,12 +226,12 @@ def test_a_replay_of_a_replay_uses_the_policies_of_the_run_that_trained_them(swe
     ],
 )
 def test_a_window_that_cannot_be_replayed_is_refused_and_leaves_no_run(swept_home, sweep, window, words):
-    before = set(Ledger.open(swept_home).runs().filter(status="failed")["run_id"])
+    before = set(Store(swept_home).ledger.runs().filter(status="failed")["run_id"])
     found = sweep("runs", "replay", FREE, *window)
     assert found.exit_code == BAD_INPUT
     assert words in found.stderr
     assert is_one_sentence(found.stderr)
-    assert set(Ledger.open(swept_home).runs().filter(status="failed")["run_id"]) == before
+    assert set(Store(swept_home).ledger.runs().filter(status="failed")["run_id"]) == before
 
 
 @pytest.mark.slow

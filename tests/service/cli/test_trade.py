@@ -19,9 +19,8 @@ from nvtrader_pipelines.service.cli.trade import print_account
 from nvtrader_pipelines.service.cli.trade import told as document_of
 from nvtrader_pipelines.service.documents.account_facts import AccountFacts, happened
 from nvtrader_pipelines.storage.account_book import SqliteBook, book_path
-from nvtrader_pipelines.storage.audit_log import JsonlAudit
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.ledger import Ledger
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import AUDIT, FILLS, PORTFOLIO_STATE
 from tests.runs.small_runs import land, small_home
 from tests.runs.untrained import planned, sealed
@@ -33,36 +32,36 @@ SOFT = "soft turnover_pct_warn"  # of the first plan, which buys everything
 
 
 @pytest.fixture(scope="module")
-def lake(tmp_path_factory):
+def store(tmp_path_factory):
     """A home in which a policy is active and no account is open."""
-    lake = small_home(tmp_path_factory.mktemp("desk") / "home")
-    lake.home.compliance.mkdir(parents=True)
-    (lake.home.compliance / "sectors.csv").write_text(SECTORS)
-    lake.home.accounts.mkdir()
-    run, ledger = sealed(lake, planned(lake)), Ledger.open(lake.home)
-    followed(evaluate_run(lake, ledger, run.run_id, Launch("test")), lambda _: None)
-    activate(lake, ledger, PolicyRef(run.run_id, "small"), "ann", "", now)
-    return lake
+    store = small_home(tmp_path_factory.mktemp("desk") / "home")
+    store.home.compliance.mkdir(parents=True)
+    (store.home.compliance / "sectors.csv").write_text(SECTORS)
+    store.home.accounts.mkdir()
+    run = sealed(store, planned(store))
+    followed(evaluate_run(store, run.run_id, Launch("test")), lambda _: None)
+    activate(store, PolicyRef(run.run_id, "small"), "ann", "", now)
+    return store
 
 
 @pytest.fixture(scope="module")
-def days(lake):
+def days(store):
     """Forty sessions of the policy's tests."""
-    panel = planned(lake).panel
-    return [day.item() for day in panel.sessions[planned(lake).folds[0].test_first :][:40]]
+    panel = planned(store).panel
+    return [day.item() for day in panel.sessions[planned(store).folds[0].test_first :][:40]]
 
 
 @pytest.fixture
-def account(lake, request):
+def account(store, request):
     """An account of this test's own."""
     name = request.node.originalname.removeprefix("test_").replace("_", "-")[:63]
-    (lake.home.accounts / f"{name}.yaml").write_text("kind: paper\n")
+    (store.home.accounts / f"{name}.yaml").write_text("kind: paper\n")
     return name
 
 
 @pytest.fixture
-def invoke(lake, command):
-    return command(lake.home)
+def invoke(store, command):
+    return command(store.home)
 
 
 def told(invoke, account, *arguments):
@@ -84,7 +83,7 @@ def said_again(found, document):
     assert "━" not in found.stdout
 
 
-def test_a_history_is_replayed_to_the_equity_of_its_back_test_and_goes_on_where_it_ended(lake, invoke, account, days):
+def test_a_history_is_replayed_to_the_equity_of_its_back_test_and_goes_on_where_it_ended(store, invoke, account, days):
     first = told(invoke, account, "--from", days[0], "--to", days[11])
     said_again(invoke("trade", "--account", account, "--from", str(days[0]), "--to", str(days[11])), first)
     later = told(invoke, account, "--to", days[23])
@@ -99,10 +98,10 @@ def test_a_history_is_replayed_to_the_equity_of_its_back_test_and_goes_on_where_
         assert document["equity"] == pytest.approx(document["backtest"]["equity"], abs=1e-12)
         assert document["n_orders"] == document["n_fills"] > 0
     assert first["findings"][SOFT] == 1
-    states, fills = (lake.read(table, {"account": [account]}) for table in (PORTFOLIO_STATE, FILLS))
+    states, fills = (store.tables.read(table, {"account": [account]}) for table in (PORTFOLIO_STATE, FILLS))
     assert states["session"].max() == days[23]
     assert len(fills) == later["n_fills"]
-    assert (lake.home.pictures / "paper" / f"{account}.png").read_bytes().startswith(b"\x89PNG")
+    assert (store.home.pictures / "paper" / f"{account}.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_plan_that_waits_stops_the_account_until_a_person_approves_it_once(invoke, account, days):
@@ -130,15 +129,15 @@ def test_days_before_the_account_was_opened_have_no_back_test(invoke, account, d
     assert before["backtest"] == {"missing": "no session of these days has been traded"}
 
 
-def test_an_account_whose_policy_the_market_has_left_is_told_of_without_a_back_test(lake, invoke, account, days):
+def test_an_account_whose_policy_the_market_has_left_is_told_of_without_a_back_test(store, invoke, account, days):
     traded = told(invoke, account, "--from", days[0], "--to", days[1])
     try:
-        land(lake, n_symbols=4)
-        found = document_of(lake, account, (None, None))
-        states = lake.read(PORTFOLIO_STATE, {"account": [account]}).sort("session")
-        assert "back-test" not in rivals(lake, states)
+        land(store, n_symbols=4)
+        found = document_of(store, account, (None, None))
+        states = store.tables.read(PORTFOLIO_STATE, {"account": [account]}).sort("session")
+        assert "back-test" not in rivals(store, states)
     finally:
-        land(lake)
+        land(store)
     assert found["backtest"]["missing"].startswith("the policy was trained on 3 symbols (AAA, BBB, CCC), but the panel")
     assert found["equity"] == traded["equity"]
 
@@ -159,7 +158,7 @@ def test_a_plan_that_is_overridden_makes_no_order_and_the_account_holds(invoke, 
     assert document["backtest"]["largest_difference"] > 0.0
 
 
-def test_while_the_kill_switch_is_engaged_no_order_is_placed_and_the_command_says_so(lake, invoke, account, days):
+def test_while_the_kill_switch_is_engaged_no_order_is_placed_and_the_command_says_so(store, invoke, account, days):
     assert told(invoke, account, "--from", days[0], "--to", days[0], "--wait")["waiting"]
     invoke("halt", "--reason", "a drill")
     try:
@@ -169,12 +168,12 @@ def test_while_the_kill_switch_is_engaged_no_order_is_placed_and_the_command_say
     (switch,) = [line for line in shown.splitlines() if line.startswith("kill switch ")]
     assert "a drill" in switch
     assert "0 placed, 0 filled" in shown
-    assert [state.equity for state in SqliteBook(lake.home, account).states()] == [1.0] * 7
+    assert [state.equity for state in SqliteBook(store.home, account).states()] == [1.0] * 7
     assert told(invoke, account, "--to", days[23])["n_orders"] > 0
-    assert SqliteBook(lake.home, account).open_orders() == []
+    assert SqliteBook(store.home, account).open_orders() == []
 
 
-def test_while_the_kill_switch_is_engaged_no_account_is_opened(lake, invoke, account, days):
+def test_while_the_kill_switch_is_engaged_no_account_is_opened(store, invoke, account, days):
     invoke("halt", "--reason", "a drill")
     try:
         refused = invoke("trade", "--account", account, "--from", str(days[0]), "--to", str(days[5]))
@@ -184,8 +183,8 @@ def test_while_the_kill_switch_is_engaged_no_account_is_opened(lake, invoke, acc
     assert is_one_sentence(refused.stderr)
     assert f"the account {account} is not open yet" in refused.stderr
     assert "a drill" in refused.stderr
-    assert not book_path(lake.home, account).exists()
-    assert JsonlAudit(lake.home).events(account) == []
+    assert not book_path(store.home, account).exists()
+    assert store.audit.events(account) == []
     assert told(invoke, account, "--from", days[2], "--to", days[3])["first_session"] == str(days[2])
 
 
@@ -196,15 +195,15 @@ def test_without_an_active_policy_the_command_says_how_to_have_one(tmp_path, com
     assert is_one_sentence(found.stderr)
 
 
-def test_a_history_without_a_first_day_is_refused_where_nothing_is_open(lake, invoke, account, days):
+def test_a_history_without_a_first_day_is_refused_where_nothing_is_open(store, invoke, account, days):
     found = invoke("trade", "--account", account, "--to", str(days[5]))
     assert found.exit_code == BAD_INPUT
     assert "give --from, too" in found.stderr
     assert is_one_sentence(found.stderr)
-    assert SqliteBook(lake.home, account).last() is None
+    assert SqliteBook(store.home, account).last() is None
 
 
-def test_an_account_that_differs_fails_the_command_until_a_person_accepts_it(lake, invoke, account, days, monkeypatch):
+def test_an_account_that_differs_fails_the_command_until_a_person_accepts_it(store, invoke, account, days, monkeypatch):
     window = ("--account", account, "--from", str(days[0]), "--to", str(days[5]))
     found = [[], [Difference("AAA", 10.0, 7.0)]]
     monkeypatch.setattr(simulated_venue, "reconcile", lambda *_: found.pop(0) if found else [])
@@ -213,7 +212,7 @@ def test_an_account_that_differs_fails_the_command_until_a_person_accepts_it(lak
     assert is_one_sentence(failed.stderr)
     assert f"{account} differed at the close of {days[1]}: AAA: 10 shares expected, 7 held (-3);" in failed.stderr
     assert f"DIFFERS          at the close of {days[1]}" in failed.stdout  # the account is still told of
-    assert lake.read(PORTFOLIO_STATE, {"account": [account]})["n_differences"].sum() == 1
+    assert store.tables.read(PORTFOLIO_STATE, {"account": [account]})["n_differences"].sum() == 1
     again = invoke("trade", *window, "--json")
     assert (again.exit_code, again.stderr) == (FAILED, failed.stderr)
     assert json.loads(again.stdout)["last_session"] == str(days[1])
@@ -225,11 +224,11 @@ def test_an_account_that_differs_fails_the_command_until_a_person_accepts_it(lak
     assert "AAA: 10 shares expected, 7 held (-3)" in accepted.stdout
     assert "accepted by" in invoke("portfolio", "--account", account).stdout
     assert told(invoke, account, "--to", days[5])["last_session"] == str(days[5])
-    assert "accepted" in lake.read(AUDIT, columns=["kind"])["kind"].to_list()
+    assert "accepted" in store.tables.read(AUDIT, columns=["kind"])["kind"].to_list()
 
 
-def test_the_doctor_says_of_an_account_whose_book_is_lost_that_it_may_not_be_traded(lake, invoke, account):
-    JsonlAudit(lake.home).append([plan_event("proposed", plan(account=account), AT, "desk")])
+def test_the_doctor_says_of_an_account_whose_book_is_lost_that_it_may_not_be_traded(store, invoke, account):
+    store.audit.append([plan_event("proposed", plan(account=account), AT, "desk")])
     known = {each["what"]: each for each in json.loads(invoke("doctor", "--json").stdout)}[f"account {account}"]
     assert known["found"] == "paper, may not be traded"
     assert f"that of {account} lacks the state of 2024-01-02 and 0 more: it is lost" in known["problem"]
@@ -247,7 +246,7 @@ def test_a_holding_that_is_not_as_expected_is_in_the_document_and_printed(tmp_pa
     *_, last = book(home, 1.0, 1.01, 1.02)
     differs = {"session": last.session + dt.timedelta(days=1), "differences": ("AAA: 7 shares expected, 0 held",)}
     SqliteBook(home, "paper").settle(last.model_copy(update=differs))
-    document = happened(AccountFacts.of(home, "paper"))
+    document = happened(AccountFacts.of(Store(home), "paper"))
     assert document["differences"] == {str(differs["session"]): ["AAA: 7 shares expected, 0 held"]}
     print_account({**document, "backtest": {"missing": "none"}, "picture": None})
     (line,) = [each for each in capsys.readouterr().out.splitlines() if each.startswith("DIFFERS ")]
@@ -255,13 +254,13 @@ def test_a_holding_that_is_not_as_expected_is_in_the_document_and_printed(tmp_pa
 
 
 @pytest.mark.parametrize("option", ["--from", "--to"])
-def test_a_history_is_not_replayed_at_a_broker(lake, invoke, account, days, option):
-    (lake.home.accounts / f"{account}.yaml").write_text("kind: alpaca\n")
+def test_a_history_is_not_replayed_at_a_broker(store, invoke, account, days, option):
+    (store.home.accounts / f"{account}.yaml").write_text("kind: alpaca\n")
     found = invoke("trade", "--account", account, option, str(days[5]))
     assert found.exit_code == BAD_INPUT
     assert "is at a broker (kind: alpaca), where the past cannot be traded" in found.stderr
     assert is_one_sentence(found.stderr)
-    assert SqliteBook(lake.home, account).last() is None
+    assert SqliteBook(store.home, account).last() is None
 
 
 def test_the_help_says_when_a_plan_waits_and_which_of_two_commands_trades(invoke):

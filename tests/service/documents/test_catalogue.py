@@ -6,7 +6,7 @@ from jsonschema import Draft202012Validator
 from pydantic import ValidationError
 
 from nvtrader_pipelines.components.component import kind_of, members
-from nvtrader_pipelines.components.explanation import explained
+from nvtrader_pipelines.components.explanation import explain
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.market.features import FEATURES
 from nvtrader_pipelines.service.documents.catalogue import FAMILIES, family_members, schema
@@ -65,7 +65,7 @@ def test_a_mapping_of_any_names_says_what_stands_under_each():
         ExperimentSpec.model_validate(
             {"name": "a", "pipeline": {"limits": [{"kind": "sector_cap", "sectors": {"AAPL": 3}}]}}
         )
-    assert explained(refused.value, ExperimentSpec) == "pipeline.limits.0.sectors.AAPL: found 3, but must be text"
+    assert explain(refused.value, ExperimentSpec) == "pipeline.limits.0.sectors.AAPL: found 3, but must be text"
 
 
 @pytest.mark.parametrize("family", FAMILIES)

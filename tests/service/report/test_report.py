@@ -24,14 +24,13 @@ from nvtrader_pipelines.service.report.report_parts import (
     what_was_judged,
 )
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
-from nvtrader_pipelines.storage.policy_library import PolicyLibrary
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import (
     ACTIVE_POLICY,
     EVALUATIONS,
     OVERFITTING,
     PORTFOLIO_STATE,
-    PROMOTIONS,
+    PROMOTION_DECISIONS,
     PRUDEX,
     REBALANCE_PLAN,
     RUNS,
@@ -72,7 +71,7 @@ class Page(HTMLParser):
 @pytest.fixture(scope="module")
 def reported(built_home, tmp_path_factory) -> tuple[Page, dict]:
     """The page on the built home, and its facts."""
-    path, facts = write_report(built_home, tmp_path_factory.mktemp("report") / "deep" / "report.html")
+    path, facts = write_report(Store(built_home), tmp_path_factory.mktemp("report") / "deep" / "report.html")
     text = path.read_text()
     assert len(text.encode()) == facts["bytes"]
     return Page(text), facts
@@ -114,7 +113,7 @@ def test_every_picture_of_the_latest_run_is_in_the_page(reported, built_home):
 
 def test_the_page_names_the_run_its_data_and_what_speaks_against_a_promotion(reported, built_home):
     page, facts = reported
-    run = PolicyLibrary(built_home).latest(KEY)
+    run = Store(built_home).policies.latest(KEY)
     assert run.run_id[:8] in page.text
     assert "landing, from 2017" in page.text
     assert [each["passed"] for each in facts["findings"]] == [False] * 4
@@ -128,7 +127,7 @@ def test_the_page_says_what_the_gate_in_force_asks_and_nothing_else(empty, setti
     if settings:
         empty.promotion_file.parent.mkdir(parents=True)
         empty.promotion_file.write_text(json.dumps(settings))
-    path, _ = write_report(empty, empty.report)
+    path, _ = write_report(Store(empty), empty.report)
     page = Page(path.read_text())
     assert page.text.count(PromotionGate(**settings).rule) == 1
     assert "promotion needs" not in page.text
@@ -145,7 +144,7 @@ def test_the_headline_holds_the_figures_of_the_validation(built_home):
 
 def test_the_stress_table_holds_every_scenario_of_every_account(built_home):
     evidence = Evidence.of(built_home)
-    rows = evidence.lake.read(STRESS)
+    rows = evidence.store.tables.read(STRESS)
     (grid,) = stress(evidence).grids
     accounts = rows.filter(pl.col("kind") != "policy")["policy"].unique()
     assert grid.columns[:2] == ["scenario", "tiny"]
@@ -199,7 +198,7 @@ def test_a_scoreboard_is_a_table_per_contest_and_tells_who_was_not_judged(empty)
             "note": "trained on the test",
         },
     ]
-    Warehouse(empty).replace(SCOREBOARD, in_shape(SCOREBOARD, pl.DataFrame(rows, infer_schema_length=None)), {})
+    Store(empty).tables.replace(SCOREBOARD, in_shape(SCOREBOARD, pl.DataFrame(rows, infer_schema_length=None)), {})
     *contests, left = scoreboard(Evidence.of(empty)).grids
     assert [[row[0] for row in grid.rows] for grid in contests] == [["1. rule", "2. slow"], ["1. mine"]]
     assert contests[0].rows[1][1].startswith("\u22120.50")
@@ -210,14 +209,14 @@ RUN_OF = {"a": ("ppo", "sample", False), "b": ("ppo", "landing", False), "c": ("
 SPANS = {"a": (dt.date(2015, 1, 5), dt.date(2016, 1, 4)), "b": (dt.date(2014, 1, 6), dt.date(2016, 1, 4))}
 
 
-def stored(lake, table, rows):
-    lake.replace(table, in_shape(table, pl.DataFrame(rows, infer_schema_length=None)), {})
+def stored(store, table, rows):
+    store.tables.replace(table, in_shape(table, pl.DataFrame(rows, infer_schema_length=None)), {})
 
 
 @pytest.fixture
 def judged(empty):
     """One experiment on two markets, and one for validation only; nobody's sessions begin before 2010."""
-    lake = Warehouse(empty)
+    store = Store(empty)
     facts = {"kind": "walk_forward", "finished_at": AT, "n_policies": 1, "warnings": []}
     spans = {run_id: SPANS.get(run_id, SPANS["a"]) for run_id in RUN_OF}
     runs = [
@@ -225,7 +224,7 @@ def judged(empty):
         | {"spec_hash": run_id * 64, "partition_key": f"{name}@{run_id}", "code_version": "1"}
         for run_id, (name, source, only) in RUN_OF.items()
     ]
-    stored(lake, RUNS, runs)
+    stored(store, RUNS, runs)
     figures = {"sharpe": -1.05, "max_drawdown": 0.2, "turnover_per_year": 1.0, "cost_per_year": 0.0}
     verdicts, trials = [], []
     for run_id, (name, source, _) in RUN_OF.items():
@@ -236,10 +235,10 @@ def judged(empty):
             dates = window if period == "all" else dict.fromkeys(window)
             each = {**own, "source": source, "period": period, "n_trials": 2, **dates}
             trials += [{**each, "against": against} for against in ("zero", "best_baseline", "anchor")]
-    stored(lake, EVALUATIONS, verdicts)
-    stored(lake, VALIDATION, trials)
+    stored(store, EVALUATIONS, verdicts)
+    stored(store, VALIDATION, trials)
     chance = {"source": "sample", "period": "all", "probability_of_overfitting": 0.0}
-    stored(lake, OVERFITTING, [{**chance, "against": against} for against in ("best_baseline", "anchor")])
+    stored(store, OVERFITTING, [{**chance, "against": against} for against in ("best_baseline", "anchor")])
     return empty
 
 
@@ -276,7 +275,7 @@ def test_scores_are_a_table_too_with_a_warning_and_who_is_left_out(judged):
         {**axes, "policy": policy, "kind": kind, "score": score}
         for policy, kind, score in (("equal_weight", "baseline", 50.0), ("ppo", "ensemble", 61.7))
     ]
-    stored(Warehouse(judged), PRUDEX, scores)
+    stored(Store(judged), PRUDEX, scores)
     part = prudex(Evidence.of(judged))
     assert [row[:2] for row in part.grids[0].rows] == [["ppo", "62"], ["equal_weight", "50"]]
     assert "no evidence of skill" in part.lead
@@ -284,12 +283,12 @@ def test_scores_are_a_table_too_with_a_warning_and_who_is_left_out(judged):
 
 
 def test_what_trades_is_told_with_the_gates_last_answer_and_where_the_account_stands(judged):
-    lake, day = Warehouse(judged), dt.date(2016, 1, 4)
+    store, day = Store(judged), dt.date(2016, 1, 4)
     own = {"policy": "ppo", "run_id": "a" * 16, "spec_hash": "a" * 64}
     stored(
-        lake, ACTIVE_POLICY, [{**own, "active": active, "by": "ann", "activated_at": AT} for active in (True, False)]
+        store, ACTIVE_POLICY, [{**own, "active": active, "by": "ann", "activated_at": AT} for active in (True, False)]
     )
-    stored(lake, PROMOTIONS, [{**own, "sentence": "ppo is not promoted", "considered_at": AT}])
+    stored(store, PROMOTION_DECISIONS, [{**own, "sentence": "ppo is not promoted", "considered_at": AT}])
     state = {
         **own,
         "account": "paper",
@@ -299,8 +298,8 @@ def test_what_trades_is_told_with_the_gates_last_answer_and_where_the_account_st
         "equity": 1.23,
         "drawdown": 0.1,
     }
-    stored(lake, PORTFOLIO_STATE, [{**state, "cash": 0.05}, {**state, "session": SPANS["a"][0], "value": 1.0}])
-    stored(lake, REBALANCE_PLAN, [{**own, "account": "paper", "year": 2016, "session": day, "status": "waiting"}])
+    stored(store, PORTFOLIO_STATE, [{**state, "cash": 0.05}, {**state, "session": SPANS["a"][0], "value": 1.0}])
+    stored(store, REBALANCE_PLAN, [{**own, "account": "paper", "year": 2016, "session": day, "status": "waiting"}])
     part = portfolio(Evidence.of(judged))
     assert part.sentences == [
         f"ppo of run aaaaaaaa trades, activated by ann on {AT:%Y-%m-%d}.",

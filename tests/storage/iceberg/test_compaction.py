@@ -9,128 +9,128 @@ from polars.testing import assert_frame_equal
 from nvtrader_pipelines.storage.iceberg import compaction
 from nvtrader_pipelines.storage.iceberg.compaction import compact
 from nvtrader_pipelines.storage.iceberg.upkeep import tidy
-from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import CLEAN_BARS, EQUITY_CURVES, RUNS
 from tests.storage.frames import keyed, of_run, yearly
 
 LATER = dt.datetime.now(dt.UTC) + dt.timedelta(days=30)
 
 
-def by_fold(lake, run_id="run", n_folds=4, equity=1.0):
+def by_fold(tables, run_id="run", n_folds=4, equity=1.0):
     """Rows of a run as many small files, one for each fold."""
     for fold in range(n_folds):
         rows = keyed(EQUITY_CURVES, run_id, 5, fold=fold, equity=equity)
-        lake.replace(EQUITY_CURVES, rows, {**of_run(run_id), "fold": [fold]})
+        tables.replace(EQUITY_CURVES, rows, {**of_run(run_id), "fold": [fold]})
 
 
-def n_files(lake, table=EQUITY_CURVES):
-    return lake.describe(table).n_files
+def n_files(tables, table=EQUITY_CURVES):
+    return tables.describe(table).n_files
 
 
-def test_small_files_of_a_partition_become_one_in_one_commit_and_the_rows_stay(lake):
-    by_fold(lake, "one")
-    by_fold(lake, "two")
-    before, location = lake.read(EQUITY_CURVES), lake.load(EQUITY_CURVES).metadata_location
-    merges = compact(lake, EQUITY_CURVES)
+def test_small_files_of_a_partition_become_one_in_one_commit_and_the_rows_stay(tables):
+    by_fold(tables, "one")
+    by_fold(tables, "two")
+    before, location = tables.read(EQUITY_CURVES), tables.load(EQUITY_CURVES).metadata_location
+    merges = compact(tables, EQUITY_CURVES)
     assert [(len(merge.sources), len(merge.paths)) for merge in merges] == [(4, 1), (4, 1)]
-    assert n_files(lake) == 2
-    assert lake.load(EQUITY_CURVES).metadata.metadata_log[-1].metadata_file == location
-    assert_frame_equal(lake.read(EQUITY_CURVES), before)
-    assert lake.describe(EQUITY_CURVES).n_rows == len(before)
+    assert n_files(tables) == 2
+    assert tables.load(EQUITY_CURVES).metadata.metadata_log[-1].metadata_file == location
+    assert_frame_equal(tables.read(EQUITY_CURVES), before)
+    assert tables.describe(EQUITY_CURVES).n_rows == len(before)
 
 
-def test_compacting_twice_finds_nothing_the_second_time(lake):
-    by_fold(lake)
-    compact(lake, EQUITY_CURVES)
-    location = lake.load(EQUITY_CURVES).metadata_location
-    assert compact(lake, EQUITY_CURVES) == []
-    assert lake.load(EQUITY_CURVES).metadata_location == location
-    assert compact(lake, RUNS) == []
+def test_compacting_twice_finds_nothing_the_second_time(tables):
+    by_fold(tables)
+    compact(tables, EQUITY_CURVES)
+    location = tables.load(EQUITY_CURVES).metadata_location
+    assert compact(tables, EQUITY_CURVES) == []
+    assert tables.load(EQUITY_CURVES).metadata_location == location
+    assert compact(tables, RUNS) == []
 
 
-def test_large_files_are_left_as_they_are(lake, monkeypatch):
-    by_fold(lake)
+def test_large_files_are_left_as_they_are(tables, monkeypatch):
+    by_fold(tables)
     monkeypatch.setattr(compaction, "SMALL_BYTES", 1)
-    assert compact(lake, EQUITY_CURVES) == []
+    assert compact(tables, EQUITY_CURVES) == []
 
 
-def test_rows_of_a_merged_file_are_replaced_alone(lake):
-    by_fold(lake)
-    compact(lake, EQUITY_CURVES)
-    lake.replace(EQUITY_CURVES, keyed(EQUITY_CURVES, "run", 2, fold=1, equity=9.0), {**of_run("run"), "fold": [1]})
-    lake.replace(EQUITY_CURVES, keyed(EQUITY_CURVES, "run", 2, fold=7), {**of_run("run"), "fold": [7]})
-    counts = lake.read(EQUITY_CURVES).group_by("fold", "equity").len().sort("fold")
+def test_rows_of_a_merged_file_are_replaced_alone(tables):
+    by_fold(tables)
+    compact(tables, EQUITY_CURVES)
+    tables.replace(EQUITY_CURVES, keyed(EQUITY_CURVES, "run", 2, fold=1, equity=9.0), {**of_run("run"), "fold": [1]})
+    tables.replace(EQUITY_CURVES, keyed(EQUITY_CURVES, "run", 2, fold=7), {**of_run("run"), "fold": [7]})
+    counts = tables.read(EQUITY_CURVES).group_by("fold", "equity").len().sort("fold")
     assert counts.rows() == [(0, 1.0, 5), (1, 9.0, 2), (2, 1.0, 5), (3, 1.0, 5), (7, None, 2)]
 
 
-def test_a_partition_that_is_replaced_meanwhile_keeps_its_new_rows(lake, home, monkeypatch):
-    by_fold(lake, "one")
-    by_fold(lake, "two")
-    merge = lake.merge
+def test_a_partition_that_is_replaced_meanwhile_keeps_its_new_rows(tables, home, monkeypatch):
+    by_fold(tables, "one")
+    by_fold(tables, "two")
+    merge = tables.merge
 
     def late(table, merges):
-        lake.replace(EQUITY_CURVES, keyed(EQUITY_CURVES, "one", 5, equity=2.0), of_run("one"))
+        tables.replace(EQUITY_CURVES, keyed(EQUITY_CURVES, "one", 5, equity=2.0), of_run("one"))
         return merge(table, merges)
 
-    monkeypatch.setattr(lake, "merge", late)
-    (done,) = compact(lake, EQUITY_CURVES)
+    monkeypatch.setattr(tables, "merge", late)
+    (done,) = compact(tables, EQUITY_CURVES)
     assert "run_id=two" in done.paths[0]
-    assert lake.read(EQUITY_CURVES, of_run("one"))["equity"].to_list() == [2.0] * 5
-    assert len(lake.read(EQUITY_CURVES, of_run("two"))) == 20
+    assert tables.read(EQUITY_CURVES, of_run("one"))["equity"].to_list() == [2.0] * 5
+    assert len(tables.read(EQUITY_CURVES, of_run("two"))) == 20
     assert len(list(home.iceberg.rglob("*.parquet"))) == 10  # 8 superseded, 1 replaced anew, 1 merged
 
 
-def test_writers_and_compaction_at_once_lose_nothing(lake, home):
+def test_writers_and_compaction_at_once_lose_nothing(tables, home):
     def write(name):
-        own = Warehouse(home)
+        own = Store(home).tables
         for version in range(3):
             by_fold(own, name, n_folds=3, equity=float(version))
 
     names = ["one", "two"]
-    by_fold(lake, "old")
+    by_fold(tables, "old")
     writers = [threading.Thread(target=write, args=[name]) for name in names]
     for writer in writers:
         writer.start()
     while any(writer.is_alive() for writer in writers):
-        compact(lake, EQUITY_CURVES)
-    compact(lake, EQUITY_CURVES)
-    assert n_files(lake) == 3
-    assert len(lake.read(EQUITY_CURVES, of_run("old"))) == 20
+        compact(tables, EQUITY_CURVES)
+    compact(tables, EQUITY_CURVES)
+    assert n_files(tables) == 3
+    assert len(tables.read(EQUITY_CURVES, of_run("old"))) == 20
     for name in names:
-        rows = lake.read(EQUITY_CURVES, of_run(name)).group_by("fold").agg("equity").sort("fold")
+        rows = tables.read(EQUITY_CURVES, of_run(name)).group_by("fold").agg("equity").sort("fold")
         assert rows["equity"].to_list() == [[2.0] * 5] * 3
 
 
 @pytest.mark.slow
-def test_a_pinned_snapshot_outlives_a_hundred_commits_expiry_and_compaction(lake, monkeypatch):
+def test_a_pinned_snapshot_outlives_a_hundred_commits_expiry_and_compaction(tables, monkeypatch):
     monkeypatch.setattr("nvtrader_pipelines.storage.iceberg.warehouse.PINNING", dt.timedelta(0))
     rows = yearly(CLEAN_BARS, [2019, 2020], 1.0)
-    pinned = lake.replace(CLEAN_BARS, rows, {})
+    pinned = tables.replace(CLEAN_BARS, rows, {})
     run = keyed(RUNS, "r", 1, snapshot_ids=json.dumps({CLEAN_BARS.name: pinned}))
-    lake.replace(RUNS, run, {"run_id": ["r"]})
-    digest = lake.read(CLEAN_BARS).hash_rows(seed=0).to_list()
+    tables.replace(RUNS, run, {"run_id": ["r"]})
+    digest = tables.read(CLEAN_BARS).hash_rows(seed=0).to_list()
     for i in range(98):
-        lake.replace(CLEAN_BARS, yearly(CLEAN_BARS, [2020], float(i)), {"year": [2020]})
+        tables.replace(CLEAN_BARS, yearly(CLEAN_BARS, [2020], float(i)), {"year": [2020]})
     for file in ("a.csv", "b.csv"):
         named = yearly(CLEAN_BARS, [2020], 98.0).with_columns(file=pl.lit(file))
-        lake.replace(CLEAN_BARS, named, {"year": [2020], "file": [file]})
-    tidy(lake, LATER)
-    assert len(lake.load(CLEAN_BARS).snapshots()) == 2
-    assert lake.read(CLEAN_BARS, snapshot_id=pinned).hash_rows(seed=0).to_list() == digest
-    assert lake.describe(CLEAN_BARS).n_files == 2
-    assert lake.read(CLEAN_BARS, {"file": ["a.csv", "b.csv"]})["adj_close"].unique().to_list() == [98.0]
+        tables.replace(CLEAN_BARS, named, {"year": [2020], "file": [file]})
+    tidy(tables, LATER)
+    assert len(tables.load(CLEAN_BARS).snapshots()) == 2
+    assert tables.read(CLEAN_BARS, snapshot_id=pinned).hash_rows(seed=0).to_list() == digest
+    assert tables.describe(CLEAN_BARS).n_files == 2
+    assert tables.read(CLEAN_BARS, {"file": ["a.csv", "b.csv"]})["adj_close"].unique().to_list() == [98.0]
 
 
-def test_snapshots_do_not_pile_up(lake):
-    first = lake.replace(EQUITY_CURVES, keyed(EQUITY_CURVES, "run"), {})
+def test_snapshots_do_not_pile_up(tables):
+    first = tables.replace(EQUITY_CURVES, keyed(EQUITY_CURVES, "run"), {})
     for _ in range(15):
-        lake.replace(EQUITY_CURVES, keyed(EQUITY_CURVES, "run"), {})
-    assert 20 <= len(lake.load(EQUITY_CURVES).snapshots()) < 31
-    assert lake.load(EQUITY_CURVES).snapshot_by_id(first) is None
+        tables.replace(EQUITY_CURVES, keyed(EQUITY_CURVES, "run"), {})
+    assert 20 <= len(tables.load(EQUITY_CURVES).snapshots()) < 31
+    assert tables.load(EQUITY_CURVES).snapshot_by_id(first) is None
 
 
-def test_a_snapshot_of_the_market_stays_while_a_run_may_be_about_to_name_it(lake):
-    first = lake.replace(CLEAN_BARS, yearly(CLEAN_BARS, [2020]), {})
+def test_a_snapshot_of_the_market_stays_while_a_run_may_be_about_to_name_it(tables):
+    first = tables.replace(CLEAN_BARS, yearly(CLEAN_BARS, [2020]), {})
     for _ in range(15):
-        lake.replace(CLEAN_BARS, yearly(CLEAN_BARS, [2020]), {})
-    assert lake.load(CLEAN_BARS).snapshot_by_id(first) is not None
+        tables.replace(CLEAN_BARS, yearly(CLEAN_BARS, [2020]), {})
+    assert tables.load(CLEAN_BARS).snapshot_by_id(first) is not None

@@ -3,7 +3,7 @@ from nvtrader_pipelines.storage.tables import CLEAN_BARS
 from tests.storage.frames import yearly
 
 
-def test_every_file_of_a_commit_is_synced_with_its_folder(lake, home, monkeypatch):
+def test_every_file_of_a_commit_is_synced_with_its_folder(tables, home, monkeypatch):
     synced, sync = [], fsync_io.sync
 
     def record(path):
@@ -11,7 +11,7 @@ def test_every_file_of_a_commit_is_synced_with_its_folder(lake, home, monkeypatc
         sync(path)
 
     monkeypatch.setattr(fsync_io, "sync", record)
-    lake.replace_years(CLEAN_BARS, yearly(CLEAN_BARS, [2019, 2020]), [2019, 2020])
+    tables.replace_years(CLEAN_BARS, yearly(CLEAN_BARS, [2019, 2020]), [2019, 2020])
     written = {str(path) for path in (home.iceberg / "silver").rglob("*") if path.is_file()}
     assert {path.rsplit(".", 1)[-1] for path in written} == {"parquet", "avro", "json"}
     assert written <= set(synced)

@@ -8,7 +8,7 @@ from polars.testing import assert_frame_equal
 
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.iceberg.upkeep import tidy
-from nvtrader_pipelines.storage.ledger import Ledger
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import CLEAN_BARS, MARKET_PANEL, RUNS
 from tests.storage.frames import in_shape, keyed, yearly
 from tests.storage.ledger.rows import run_row
@@ -16,11 +16,11 @@ from tests.storage.ledger.rows import run_row
 LATER = dt.datetime.now(dt.UTC) + dt.timedelta(days=30)
 
 
-def written(lake, n_versions):
+def written(tables, n_versions):
     snapshots = []
     for version in range(n_versions):
-        lake.replace_years(CLEAN_BARS, yearly(CLEAN_BARS, [2020], float(version)), [2020])
-        snapshots.append(lake.snapshot_id(CLEAN_BARS))
+        tables.replace_years(CLEAN_BARS, yearly(CLEAN_BARS, [2020], float(version)), [2020])
+        snapshots.append(tables.snapshot_id(CLEAN_BARS))
     return snapshots
 
 
@@ -28,79 +28,79 @@ def data_files(home):
     return {path for path in home.iceberg.rglob("*.parquet") if "clean_bars" in str(path)}
 
 
-def test_superseded_snapshots_and_their_files_go_and_the_rows_stay(lake, home):
-    old, *_, last = written(lake, 4)
-    rows = lake.read(CLEAN_BARS)
-    done = tidy(lake, LATER)
+def test_superseded_snapshots_and_their_files_go_and_the_rows_stay(tables, home):
+    old, *_, last = written(tables, 4)
+    rows = tables.read(CLEAN_BARS)
+    done = tidy(tables, LATER)
     assert done.n_snapshots >= 3
     assert done.n_bytes > 0
-    assert (len(data_files(home)), lake.snapshot_id(CLEAN_BARS)) == (1, last)
-    assert_frame_equal(lake.read(CLEAN_BARS), rows)
+    assert (len(data_files(home)), tables.snapshot_id(CLEAN_BARS)) == (1, last)
+    assert_frame_equal(tables.read(CLEAN_BARS), rows)
     with pytest.raises(StorageError, match="it has expired"):
-        lake.read(CLEAN_BARS, snapshot_id=old)
-    lake.replace_years(CLEAN_BARS, yearly(CLEAN_BARS, [2020], 9.0), [2020])
-    assert lake.read(CLEAN_BARS)["adj_close"].unique().to_list() == [9.0]
+        tables.read(CLEAN_BARS, snapshot_id=old)
+    tables.replace_years(CLEAN_BARS, yearly(CLEAN_BARS, [2020], 9.0), [2020])
+    assert tables.read(CLEAN_BARS)["adj_close"].unique().to_list() == [9.0]
 
 
-def test_what_a_panel_or_a_run_names_can_be_read_for_ever(lake):
-    by_panel, by_run, *_ = written(lake, 4)
+def test_what_a_panel_or_a_run_names_can_be_read_for_ever(tables):
+    by_panel, by_run, *_ = written(tables, 4)
     panel = in_shape(MARKET_PANEL, pl.DataFrame({"source": ["sample"], "clean_bars_snapshot_id": [by_panel]}))
-    lake.replace(MARKET_PANEL, panel, {})
+    tables.replace(MARKET_PANEL, panel, {})
     run = keyed(RUNS, "r", 1, snapshot_ids=json.dumps({"silver.clean_bars": by_run}))
-    lake.replace(RUNS, run, {"run_id": ["r"]})
-    tidy(lake, LATER)
-    values = [lake.read(CLEAN_BARS, snapshot_id=each)["adj_close"][0] for each in (by_panel, by_run)]
+    tables.replace(RUNS, run, {"run_id": ["r"]})
+    tidy(tables, LATER)
+    values = [tables.read(CLEAN_BARS, snapshot_id=each)["adj_close"][0] for each in (by_panel, by_run)]
     assert values == [0.0, 1.0]
 
 
-def test_what_a_run_was_begun_on_can_be_read_when_it_goes_on(lake, home):
-    by_run, *_ = written(lake, 3)
-    ledger = Ledger.open(home)
+def test_what_a_run_was_begun_on_can_be_read_when_it_goes_on(tables, home):
+    by_run, *_ = written(tables, 3)
+    ledger = Store(home).ledger
     ledger.begin(run_row(ledger, snapshot_ids={CLEAN_BARS.name: by_run}))
-    tidy(lake, LATER)
-    assert lake.read(CLEAN_BARS, snapshot_id=by_run)["adj_close"][0] == 0.0
+    tidy(tables, LATER)
+    assert tables.read(CLEAN_BARS, snapshot_id=by_run)["adj_close"][0] == 0.0
 
 
-def test_nothing_young_goes(lake, home):
-    old, _ = written(lake, 2)
+def test_nothing_young_goes(tables, home):
+    old, _ = written(tables, 2)
     orphan = home.iceberg / "silver" / "clean_bars" / "data" / "orphan.parquet"
     orphan.write_bytes(b"of a commit under way")
-    assert tidy(lake, dt.datetime.now(dt.UTC)).n_files == 0
-    assert len(lake.read(CLEAN_BARS, snapshot_id=old)) == 3
+    assert tidy(tables, dt.datetime.now(dt.UTC)).n_files == 0
+    assert len(tables.read(CLEAN_BARS, snapshot_id=old)) == 3
     assert orphan.exists()
 
 
-def test_what_a_killed_writer_left_goes_after_the_grace(lake, home):
-    written(lake, 1)
+def test_what_a_killed_writer_left_goes_after_the_grace(tables, home):
+    written(tables, 1)
     orphan = home.iceberg / "silver" / "clean_bars" / "data" / "orphan.parquet"
     orphan.write_bytes(b"of a writer that was killed")
     os.utime(orphan, (0, 0))
-    assert tidy(lake, dt.datetime.now(dt.UTC)).n_files == 1
+    assert tidy(tables, dt.datetime.now(dt.UTC)).n_files == 1
     assert not orphan.exists()
 
 
-def test_tidying_twice_finds_nothing_the_second_time(lake):
-    written(lake, 3)
-    tidy(lake, LATER)
-    second = tidy(lake, LATER)
+def test_tidying_twice_finds_nothing_the_second_time(tables):
+    written(tables, 3)
+    tidy(tables, LATER)
+    second = tidy(tables, LATER)
     assert (second.n_snapshots, second.n_files) == (0, 0)
-    assert len(lake.read(CLEAN_BARS)) == 3
+    assert len(tables.read(CLEAN_BARS)) == 3
 
 
-def test_what_was_replaced_just_now_stays_though_it_was_written_long_ago(lake, home):
-    written(lake, 1)
+def test_what_was_replaced_just_now_stays_though_it_was_written_long_ago(tables, home):
+    written(tables, 1)
     (file,) = data_files(home)
     os.utime(file, (0, 0))
-    written(lake, 1)
-    assert tidy(lake, dt.datetime.now(dt.UTC), keep=dt.timedelta(0)).n_snapshots > 0
+    written(tables, 1)
+    assert tidy(tables, dt.datetime.now(dt.UTC), keep=dt.timedelta(0)).n_snapshots > 0
     assert file.exists()
 
 
-def test_each_table_that_was_touched_is_told_of(lake):
-    written(lake, 3)
-    lake.replace(RUNS, keyed(RUNS, "r", 1, snapshot_ids="{}"), {"run_id": ["r"]})
+def test_each_table_that_was_touched_is_told_of(tables):
+    written(tables, 3)
+    tables.replace(RUNS, keyed(RUNS, "r", 1, snapshot_ids="{}"), {"run_id": ["r"]})
     told = []
-    total = tidy(lake, LATER, tell=lambda table, part: told.append((table, part)))
+    total = tidy(tables, LATER, tell=lambda table, part: told.append((table, part)))
     assert [table for table, _ in told] == [CLEAN_BARS.name]
     assert told[0][1] == total
     assert "0 small files merged into 0" in str(total)

@@ -2,13 +2,13 @@
 
 import polars as pl
 
+from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.promotion.decide import by_hand
 from nvtrader_pipelines.promotion.library import Library, LibraryCard, Row
 from nvtrader_pipelines.promotion.log import PromotionRow
 from nvtrader_pipelines.service.cli.pages.run_pages import print_part
 from nvtrader_pipelines.service.cli.summary import with_interval
 from nvtrader_pipelines.service.cli.tables import Format, wide_console, write_rows
-from nvtrader_pipelines.storage.views import SHORT
 
 LEGEND = (
     "net Sharpe and the difference over all of the run's own tests; deflated: probability that the Sharpe ratio over "
@@ -86,13 +86,16 @@ def print_decision(said: PromotionRow) -> None:
     """What the gate said, and which policy trades now."""
     _say(said.verdict.sentence if said.decision == "gate" else f"the gate says: {said.verdict.sentence}")
     if said.activated:
-        _say(f"{said.candidate.policy} of run {said.candidate.run_id[:SHORT]} decides from the next close on", "bold")
+        _say(
+            f"{said.candidate.policy} of run {short_id(said.candidate.run_id)} decides from the next close on",
+            "bold",
+        )
         if said.warning:
             _say(f"note: {said.warning}", "bold yellow")
     elif said.active is None:
         _say("no policy trades", "dim")
     else:
-        _say(f"{said.active.policy} of run {said.active.run_id[:SHORT]} goes on trading", "dim")
+        _say(f"{said.active.policy} of run {short_id(said.active.run_id)} goes on trading", "dim")
     if said.verdict.differences and not said.activated:
         _say(f"a person may let it trade all the same: {by_hand(said.candidate)}", "dim")
 
@@ -102,7 +105,7 @@ def _line(card: LibraryCard) -> Row:
     return {
         "": "*" if card.active else "",
         "policy": card.policy,
-        "run": card.run_id[:SHORT],
+        "run": short_id(card.run_id),
         "version": card.partition_key,
         "tested": f"{score['first_session']} to {score['last_session']}" if score else "",
         "net Sharpe [95 %]": with_interval(score) if score else "",
@@ -118,7 +121,7 @@ def _state(card: LibraryCard) -> str:
 
 
 def _called(card: LibraryCard) -> str:
-    return f"{card.policy} of run {card.run_id[:SHORT]}"
+    return f"{card.policy} of run {short_id(card.run_id)}"
 
 
 def _facts(card: LibraryCard) -> dict[str, str]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import polars as pl
 
+from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.service.cli.summary import COLUMNS, cells, period_table, with_interval
 from nvtrader_pipelines.service.cli.tables import (
     Format,
@@ -17,7 +18,6 @@ from nvtrader_pipelines.service.cli.tables import (
     write_rows,
 )
 from nvtrader_pipelines.service.documents.run_facts import stages
-from nvtrader_pipelines.storage.views import SHORT
 
 FIGURES = COLUMNS[1:]
 
@@ -26,12 +26,12 @@ def print_runs(runs: pl.DataFrame) -> None:
     """A line per run, and why runs failed or were interrupted."""
     lines = [
         {
-            "run": run["run_id"][:SHORT],
+            "run": short_id(run["run_id"]),
             "kind": f"{run['kind']}{', validation only' if run['validation_only'] else ''}",
             "status": run["status"],
             "experiment": run["partition_key"],
             "window": window(run),
-            "parent": (run["parent_run_id"] or "")[:SHORT],
+            "parent": short_id(run["parent_run_id"] or ""),
             "net Sharpe [95 %]": with_interval(run),
             "started": f"{run['started_at']:%Y-%m-%d %H:%M}",
         }
@@ -42,7 +42,7 @@ def print_runs(runs: pl.DataFrame) -> None:
         return
     write_rows(pl.DataFrame(lines), Format.TABLE)
     for run in runs.filter(pl.col("message").is_not_null()).iter_rows(named=True):
-        print_line(f"{run['run_id'][:SHORT]} {run['status']}: {run['message']}")
+        print_line(f"{short_id(run['run_id'])} {run['status']}: {run['message']}")
 
 
 def print_run(document: Mapping[str, Any]) -> None:
@@ -79,9 +79,9 @@ def print_comparison(runs: pl.DataFrame, differ: pl.DataFrame) -> None:
     for run in runs.iter_rows(named=True):
         judged = run["sharpe"] is not None
         own = [*cells({**run, "policy": ""})[1:], cell(run["best_baseline"])] if judged else [""] * (len(FIGURES) + 1)
-        columns[run["run_id"][:SHORT]] = [run["partition_key"], run["kind"], window(run), *own]
+        columns[short_id(run["run_id"])] = [run["partition_key"], run["kind"], window(run), *own]
     write_rows(pl.DataFrame(columns), Format.TABLE)
-    first = runs["run_id"][0][:SHORT]
+    first = short_id(runs["run_id"][0])
     print_part("where the specs differ", differ.rename({"left": first, "right": "other"}), "the specs are the same")
 
 

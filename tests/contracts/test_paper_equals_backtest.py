@@ -1,4 +1,4 @@
-"""The vector a policy is judged on is the vector that is traded: back-test and paper account, side by side."""
+"""Paper account and back-test trade the same weights, side by side."""
 
 import itertools
 
@@ -25,8 +25,8 @@ DEFAULT = WeightPipeline(risk_limits=RiskLimits(max_position=0.5, max_gross=0.9)
 LAST_LIMITS = (PositionCap(), GrossExposure())
 
 
-def limited(limit):
-    """The pipeline with one limit more, or with that one for its own kind."""
+def with_limit(limit):
+    """Add a limit to the pipeline, or replace the one of its kind."""
     others = [each for each in LAST_LIMITS if each.kind != limit.kind]
     return DEFAULT.model_copy(update={"limits": (limit, *others)})
 
@@ -35,31 +35,31 @@ ONE_MEMBER = [
     *(DEFAULT.model_copy(update={"selector": selector}) for selector in SELECTORS),
     *(DEFAULT.model_copy(update={"allocator": allocator}) for allocator in ALLOCATORS),
     *(DEFAULT.model_copy(update={"timing": timing}) for timing in TIMINGS),
-    *(limited(limit) for limit in LIMITS),
+    *(with_limit(limit) for limit in LIMITS),
 ]
 CROSSED = [
-    limited(limit).model_copy(update={"allocator": allocator, "timing": timing, "selector": selector})
+    with_limit(limit).model_copy(update={"allocator": allocator, "timing": timing, "selector": selector})
     for (allocator, timing), limit, selector in zip(
         itertools.product(ALLOCATORS, TIMINGS), itertools.cycle(LIMITS), itertools.cycle(SELECTORS), strict=False
     )
 ]
 
 
-def judged(panel, spec, policies, first=FIRST, last=LAST):
-    """Session to target weights of the first of some accounts in one back-test, and its equity at each close."""
-    who = [
+def run_backtest(panel, spec, policies, first=FIRST, last=LAST):
+    """Return the first account's target weights by session and its equity at each close."""
+    contestants = [
         Contestant(f"account-{i}", "policy", (None,), (PipelinedPolicy(policy, spec.pipeline, FITTED),))
         for i, policy in enumerate(policies)
     ]
-    record = backtest(panel, spec.environment, [Block(0, first, last)], who)
+    record = backtest(panel, spec.environment, [Block(0, first, last)], contestants)
     own = pl.col("policy") == "account-0"
     log, curve = record.action_logs.filter(own), record.equity_curves.filter(own)
     return dict(log.select("session", "target_weights").iter_rows()), curve["equity"].to_list()
 
 
-def assert_the_same(panel, spec, account, rests=0):
-    """A paper account that has traded has the weights and the equity of the back-test."""
-    targets, equity = judged(panel, spec, [Wishes(0, rests), Wishes(1)])
+def assert_paper_equals_backtest(panel, spec, account, rests=0):
+    """Assert that the paper account has the weights and the equity of the back-test."""
+    targets, equity = run_backtest(panel, spec, [Wishes(0, rests), Wishes(1)])
     traded, closes = account.targets(), [account.book.states[panel.sessions[t].item()] for t in range(FIRST, LAST + 1)]
     resting = {panel.sessions[t].item() for t in range(len(panel.sessions)) if rests and t % rests == 0}
     assert traded.keys() | {panel.sessions[LAST].item()} >= targets.keys() - resting
@@ -71,25 +71,25 @@ def assert_the_same(panel, spec, account, rests=0):
     assert len(account.book.filled) > len(traded)
 
 
-def traded(panel, spec, rests=0, **options):
-    """A paper account, session by session."""
+def run_paper(panel, spec, rests=0, **options):
+    """Trade a paper account session by session."""
     account = Account(Deployed(panel, spec, Wishes(0, rests), FITTED), **options).open(FIRST - 1)
     account.trade(FIRST, LAST)
     return account
 
 
-def named(pipeline):
-    """What is in a pipeline."""
+def pipeline_id(pipeline):
+    """Kinds of the stages as a test id."""
     return f"{pipeline.selector.kind}-{pipeline.allocator.kind}-{pipeline.timing.kind}-{pipeline.limits[0].kind}"
 
 
-@pytest.mark.parametrize("pipeline", ONE_MEMBER + CROSSED, ids=named)
-def test_the_paper_account_trades_what_the_back_test_was_judged_on(pipeline):
+@pytest.mark.parametrize("pipeline", ONE_MEMBER + CROSSED, ids=pipeline_id)
+def test_paper_account_trades_the_weights_of_the_back_test(pipeline):
     spec = spec_of(pipeline=pipeline)
-    assert_the_same(PANEL, spec, traded(PANEL, spec))
+    assert_paper_equals_backtest(PANEL, spec, run_paper(PANEL, spec))
 
 
-def test_every_member_of_the_pipeline_is_held_to_it():
+def test_every_pipeline_stage_is_tested_on_both_paths():
     for family, tested in {"selector": SELECTORS, "allocator": ALLOCATORS, "timing": TIMINGS, "limit": LIMITS}.items():
         assert {each.kind for each in tested} == {kind_of(member) for member in members(FAMILIES[family])}
 
@@ -99,24 +99,24 @@ def test_every_member_of_the_pipeline_is_held_to_it():
 @pytest.mark.parametrize(
     "panel", [PANEL, eventful_panel(opens=False), synthetic_panel(120, 3)], ids=["eventful", "no opens", "steady"]
 )
-def test_it_does_so_at_every_fill_and_frequency_and_through_gaps_listings_and_delistings(panel, fill, rebal_freq):
+def test_paper_equals_back_test_at_every_fill_frequency_and_gap(panel, fill, rebal_freq):
     spec = spec_of(environment={**ENVIRONMENT.model_dump(), "fill": fill, "rebal_freq": rebal_freq}, pipeline=DEFAULT)
-    assert_the_same(panel, spec, traded(panel, spec, rests=3), rests=3)
+    assert_paper_equals_backtest(panel, spec, run_paper(panel, spec, rests=3), rests=3)
 
 
-def test_it_does_so_with_every_model_of_costs_at_once():
+def test_paper_equals_back_test_with_all_cost_models():
     costs = (VolatilitySpread(), SquareRootImpact(participation=0.5))
     spec = spec_of(environment=ENVIRONMENT.model_copy(update={"costs": costs}), pipeline=DEFAULT)
-    account = traded(PANEL, spec)
-    assert_the_same(PANEL, spec, account)
+    account = run_paper(PANEL, spec)
+    assert_paper_equals_backtest(PANEL, spec, account)
     assert sum(state.cost for state in account.book.states.values()) > 0.001
 
 
-def test_it_does_so_when_each_session_knows_the_market_to_its_own_close_alone():
-    pipeline = limited(LIMITS[0]).model_copy(update={"allocator": ALLOCATORS[-1], "timing": TIMINGS[1]})
+def test_paper_equals_back_test_on_panels_cut_at_each_session():
+    pipeline = with_limit(LIMITS[0]).model_copy(update={"allocator": ALLOCATORS[-1], "timing": TIMINGS[1]})
     spec, log, book = spec_of(pipeline=pipeline), MemoryLog(), MemoryBook()
     for t in range(FIRST - 1, LAST + 1):
         known = cut(PANEL, t)
         account = Account(Deployed(known, spec, Wishes(), FITTED), log, book, prices=prices_of(known))
         account.open(t) if t < FIRST else account.session(t)
-    assert_the_same(PANEL, spec, account)
+    assert_paper_equals_backtest(PANEL, spec, account)

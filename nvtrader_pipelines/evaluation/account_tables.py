@@ -1,0 +1,31 @@
+"""The columns of the tables that a back-test leaves: sessions, decisions and reward terms of every account."""
+
+import polars as pl
+
+from nvtrader_pipelines.components.columns import Column, TableSchema
+from nvtrader_pipelines.policies.rollout_tables import ACCOUNT, DECISION, TRAJECTORY
+
+EQUITY = TableSchema(
+    ACCOUNT,
+    Column("session", pl.Date, "session of the exchange (XNYS), at whose close the row holds"),
+    Column("equity", pl.Float64, "equity at the close, net of costs; 1 at the start"),
+    Column("net_return", pl.Float64, "simple return over the session, net of costs"),
+    TRAJECTORY.only("drawdown"),
+    Column("turnover", pl.Float64, "one-way turnover at this session's fill"),
+    Column("cost", pl.Float64, "cost paid at this session's fill, fraction of equity"),
+    Column("cash", pl.Float64, "weight of cash at the close"),
+)
+ACTION_LOG = TableSchema(
+    ACCOUNT,
+    DECISION,
+    Column("symbols", pl.List(pl.String), "names in the order of the weights, cash last"),
+    Column("target_weights", pl.List(pl.Float64), "weights wanted"),
+    Column("executed_weights", pl.List(pl.Float64), "weights just after the fill"),
+    Column("trades", pl.List(pl.Float64), "change of weights by trading"),
+)
+REWARD_TERM = TableSchema(
+    ACCOUNT,
+    DECISION,
+    Column("term", pl.String, "reward term"),
+    Column("contribution", pl.Float64, "its part of the step's reward, weight included"),
+)

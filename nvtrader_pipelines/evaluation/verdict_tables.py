@@ -1,0 +1,253 @@
+"""The columns of the tables of verdicts on runs."""
+
+import polars as pl
+
+from nvtrader_pipelines.components.columns import UTC_TIME, Column, TableSchema
+from nvtrader_pipelines.policies.rollout_tables import ACCOUNT
+
+RUN = TableSchema(  # what the tables of a run begin with
+    Column("spec_hash", pl.String, "SHA-256 of the experiment's spec"),
+    Column("run_id", pl.String, "identity of the run, 16 hexadecimal digits"),
+)
+EXPERIMENT = Column("experiment", pl.String, "name of the experiment")
+_WHO = ACCOUNT.only("policy", "kind")
+_PERIOD = Column("period", pl.String, "before_YEAR, from_YEAR or all")
+EVALUATION = TableSchema(
+    _WHO,
+    Column("period", pl.String, "fold, before_YEAR, from_YEAR or all"),
+    Column("fold", pl.Int32, "number of the fold, or of the block where folds share sessions; where the period is one"),
+    Column("first_session", pl.Date, "first session"),
+    Column("last_session", pl.Date, "last session"),
+    Column("n_sessions", pl.Int64, "number of sessions, first and last included"),
+    Column("sharpe", pl.Float64, "annualised Sharpe ratio net of costs, risk-free rate 0"),
+    Column("sharpe_low", pl.Float64, "2.5 % bound, stationary bootstrap"),
+    Column("sharpe_high", pl.Float64, "97.5 % bound, stationary bootstrap"),
+    Column(
+        "sharpe_error",
+        pl.Float64,
+        "standard error of the Sharpe ratio, Lo (2002): independent returns, skewness 0, kurtosis 3",
+    ),
+    Column(
+        "lo_low",
+        pl.Float64,
+        "2.5 % bound by theory, Lo (2002): dependent returns of any distribution, Newey and West's lags",
+    ),
+    Column("lo_high", pl.Float64, "97.5 % bound by theory, the same; null where the returns never vary"),
+    Column("total_return", pl.Float64, "growth over the period"),
+    Column("cagr", pl.Float64, "compound annual growth"),
+    Column("volatility", pl.Float64, "annualised standard deviation"),
+    Column(
+        "sortino", pl.Float64, "annualised mean over downside deviation, target 0; null where no return is negative"
+    ),
+    Column("calmar", pl.Float64, "compound annual growth over the largest drawdown; null where there is none"),
+    Column("max_drawdown", pl.Float64, "largest loss from a peak, positive"),
+    Column("drawdown_duration", pl.Int64, "most sessions on end that closed below an earlier peak"),
+    Column("value_at_risk", pl.Float64, "loss of a session that 95 % do not exceed, positive"),
+    Column("cvar", pl.Float64, "mean loss of the worst 5 % of sessions (expected shortfall), positive"),
+    Column("omega", pl.Float64, "sum of gains over sum of losses; null where no return is negative"),
+    Column(
+        "tail_ratio", pl.Float64, "size of the 95th percentile of returns over that of the 5th; null where that is 0"
+    ),
+    Column("hit_rate", pl.Float64, "share of sessions with a positive return"),
+    Column("turnover_per_year", pl.Float64, "one-way turnover per year"),
+    Column("cost_per_year", pl.Float64, "costs per year, fraction of equity"),
+    Column("exposure", pl.Float64, "mean weight that is not in cash; above 1 with borrowed money"),
+    Column(
+        "effective_names", pl.Float64, "mean of 1 over the sum of squared weights of the names held, scaled to sum 1"
+    ),
+    Column(
+        "iqm_sharpe",
+        pl.Float64,
+        "interquartile mean of Sharpe ratios over folds and seeds; null for paths and for one seed",
+    ),
+    Column(
+        "iqm_low",
+        pl.Float64,
+        "2.5 % bound, bootstrap of the seeds within each fold: what other seeds would give, same sessions",
+    ),
+    Column("iqm_high", pl.Float64, "97.5 % bound, the same"),
+    Column("best_baseline", pl.String, "baseline with the highest Sharpe ratio over the period, known only afterwards"),
+    Column("sharpe_difference", pl.Float64, "Sharpe ratio less that of the best baseline"),
+    Column("difference_low", pl.Float64, "2.5 % bound of the difference, paired bootstrap"),
+    Column("difference_high", pl.Float64, "97.5 % bound of the difference, paired bootstrap"),
+)
+RATIO_CURVE = TableSchema(
+    RUN.only("run_id", "spec_hash"),
+    EXPERIMENT,
+    Column("source", pl.String, "market source; runs on different ones are not ranked together"),
+    Column("finished_at", UTC_TIME, "when the run was judged"),
+    _PERIOD,
+    Column("sharpe", pl.Float64, "annualised Sharpe ratio of the ensemble, net of costs"),
+    Column("sharpe_low", pl.Float64, "2.5 % bound"),
+    Column("sharpe_high", pl.Float64, "97.5 % bound"),
+    EVALUATION.only("max_drawdown"),
+    Column("rank", pl.Int32, "1 is the highest Sharpe ratio of the period; null of a run for validation only"),
+    Column("best_so_far", pl.Boolean, "whether no earlier run of the period was better"),
+    Column("n_trials", pl.Int64, "walk-forward runs on the source that had finished by then, itself included"),
+    Column(
+        "deflated_sharpe", pl.Float64, "probability of a true Sharpe ratio above the maximum expected of so many (2014)"
+    ),
+    Column(
+        "best_baseline", pl.String, "baseline of the run with the highest Sharpe ratio, over the run's own sessions"
+    ),
+    Column("active_sharpe", pl.Float64, "annualised Sharpe ratio of the net returns less those of the best baseline"),
+    Column("active_deflated_sharpe", pl.Float64, "the same probability for those active returns"),
+    Column("note", pl.String, "why something is null, or not deflated"),
+)
+REGIME_EVALUATION = TableSchema(
+    Column("source", pl.String, "source of the market whose regimes they are"),
+    _WHO,
+    Column("regime", pl.String, "regime of gold.regimes, labelled with hindsight; all for every session"),
+    Column("n_sessions", pl.Int64, "sessions in the regime"),
+    Column("share", pl.Float64, "sessions in the regime, fraction of all"),
+    Column("n_segments", pl.Int64, "stretches between turning points, which intervals resample"),
+    Column("log_return", pl.Float64, "sum of log(1 + net return); those of the regimes sum to that of all"),
+    Column(
+        "cagr", pl.Float64, "compound annual growth over the regime's sessions as if they followed one another; net"
+    ),
+    EVALUATION.only("sharpe"),
+    Column("sharpe_low", pl.Float64, "2.5 % bound, bootstrap of whole segments"),
+    Column("sharpe_high", pl.Float64, "97.5 % bound, bootstrap of whole segments"),
+    Column(
+        "max_drawdown", pl.Float64, "largest loss from a peak within one segment, for all within the record; positive"
+    ),
+    Column(
+        "best_baseline", pl.String, "baseline with the highest Sharpe ratio over all sessions, known only afterwards"
+    ),
+    Column("active_best", pl.Float64, "mean net return less that of the best baseline, times 252"),
+    Column("active_best_low", pl.Float64, "2.5 % bound, bootstrap of whole segments"),
+    Column("active_best_high", pl.Float64, "97.5 % bound, bootstrap of whole segments"),
+    Column("anchor", pl.String, "baseline that the policy is held against by default"),
+    Column("active_anchor", pl.Float64, "mean net return less that of the anchor, times 252"),
+    Column("active_anchor_low", pl.Float64, "2.5 % bound, bootstrap of whole segments"),
+    Column("active_anchor_high", pl.Float64, "97.5 % bound, bootstrap of whole segments"),
+    Column("note", pl.String, "why values are null; null where none is"),
+)
+_OF_TRIALS = TableSchema(
+    Column("source", pl.String, "market source that all the trials were run on"),
+    _PERIOD,
+)
+_N_TRIALS = Column(
+    "n_trials", pl.Int64, "walk-forward runs ever made on the source, of every version of every experiment"
+)
+_NOTE = Column("note", pl.String, "why something is null, or what is left out")
+VALIDATION = TableSchema(
+    _OF_TRIALS,
+    Column("run_id", pl.String, "identity of the run, 16 hexadecimal digits: the trial is its ensemble"),
+    EXPERIMENT,
+    Column(
+        "against", pl.String, "zero, best_baseline or anchor: what was subtracted from the returns, session by session"
+    ),
+    Column("reference", pl.String, "account that was subtracted; null against zero"),
+    _N_TRIALS,
+    Column("first_session", pl.Date, "first of the run's own sessions in the period"),
+    Column("last_session", pl.Date, "last of them"),
+    Column("n_sessions", pl.Int64, "how many the run has in the period"),
+    Column("sharpe", pl.Float64, "annualised Sharpe ratio of the (active) returns net of costs"),
+    EVALUATION.only("sharpe_low", "sharpe_high"),
+    Column("probabilistic_sharpe", pl.Float64, "probability of a true Sharpe ratio above 0 (2012)"),
+    Column(
+        "expected_maximum_sharpe", pl.Float64, "annual Sharpe ratio the best of so many trials without skill would show"
+    ),
+    Column("deflated_sharpe", pl.Float64, "probability of a true Sharpe ratio above that maximum (2014)"),
+    Column(
+        "deflated_sharpe_2025",
+        pl.Float64,
+        "the same by the error under the null, over T, of the largest of all trials (2025)",
+    ),
+    Column(
+        "minimum_track_record_length",
+        pl.Float64,
+        "sessions after which such a Sharpe ratio is above 0 with 95 % confidence",
+    ),
+    Column("p_value", pl.Float64, "one-sided, of a true Sharpe ratio of at most 0"),
+    Column("holm", pl.Float64, "p value adjusted for all trials, family-wise error rate"),
+    Column("benjamini_hochberg", pl.Float64, "p value adjusted for all trials, false discovery rate"),
+    Column(
+        "rademacher_lower",
+        pl.Float64,
+        "95 % lower bound of the annual Sharpe ratio, for all compared at once in the worst case",
+    ),
+    Column("alpha_per_year", pl.Float64, "intercept of the net returns on those of the reference, times 252"),
+    Column("beta", pl.Float64, "slope of the net returns on those of the reference"),
+    Column(
+        "alpha_t",
+        pl.Float64,
+        "t statistic of alpha, Newey and West's error; null where alpha and beta leave no residual",
+    ),
+    _NOTE,
+)
+OVERFITTING = TableSchema(
+    _OF_TRIALS,
+    Column("against", pl.String, "zero, best_baseline or anchor: what was subtracted from the returns"),
+    _N_TRIALS,
+    Column("n_compared", pl.Int64, "trials that have all sessions of the longest: the others are left out"),
+    Column("first_session", pl.Date, "first session of the longest trial in the period"),
+    Column("last_session", pl.Date, "last of them"),
+    Column("n_sessions", pl.Int64, "how many it has"),
+    Column("mean_correlation", pl.Float64, "mean correlation of two trials' (active) returns"),
+    Column("effective_n_trials", pl.Float64, "independent trials that are worth as much, by that correlation"),
+    Column("n_blocks", pl.Int64, "blocks of the combinatorially symmetric cross-validation (CSCV)"),
+    Column("n_combinations", pl.Int64, "ways to choose half of the blocks"),
+    Column(
+        "probability_of_overfitting",
+        pl.Float64,
+        "PBO: how often the best trial in sample is in the worse half out of sample",
+    ),
+    Column("degradation_slope", pl.Float64, "of its Sharpe ratio out of sample on the one in sample"),
+    Column("degradation_intercept", pl.Float64, "of the same line, annual Sharpe ratio"),
+    Column("degradation_r_squared", pl.Float64, "of the same line"),
+    Column("probability_of_loss", pl.Float64, "how often its Sharpe ratio out of sample is negative"),
+    Column("rademacher_complexity", pl.Float64, "how well the trials fit random signs, as annual Sharpe ratio"),
+    Column("massart_bound", pl.Float64, "bound of the complexity from the number of trials, as annual Sharpe ratio"),
+    Column("logits", pl.List(pl.Float64), "logit of its relative rank out of sample, a number per combination"),
+    Column("in_sample", pl.List(pl.Float64), "its annual Sharpe ratio in sample"),
+    Column("out_of_sample", pl.List(pl.Float64), "its annual Sharpe ratio out of sample"),
+    _NOTE,
+)
+PRUDEX = TableSchema(
+    _WHO,
+    Column("experiment", pl.String, "name of the experiment whose run it is of; of a baseline the newest with it"),
+    Column("markets", pl.List(pl.String), "market sources it was judged on"),
+    Column("axis", pl.String, "profitability, risk_control, universality, diversity, reliability or explainability"),
+    Column("measure", pl.String, "one of the axis's measures; axis in the row that sums the axis up"),
+    Column("statistic", pl.String, "number of the measure"),
+    Column(
+        "value", pl.Float64, "the number, a mean over test windows and markets; measures reported in the row of an axis"
+    ),
+    Column(
+        "score",
+        pl.Float64,
+        "0 to 100, 50 is the market's average (1/N); mean of the axis's measures in the row of an axis",
+    ),
+    Column("reported", pl.Boolean, "whether the measure could be computed: a filled field of the compass's ring"),
+    Column("note", pl.String, "why value or score are null; null where neither is"),
+)
+STRESS = TableSchema(  # one account in one scenario, and of a scenario of several worlds one statistic
+    _WHO,
+    Column("scenario", pl.String, "what happened to the market; calm is the window as it was"),
+    Column(
+        "statistic",
+        pl.String,
+        "value, or of several worlds the median, worst_5_percent or worst of each measure by itself",
+    ),
+    Column("first_session", pl.Date, "first session of the account, opened in cash at the close before"),
+    Column("last_session", pl.Date, "last session of the account"),
+    Column("shock_session", pl.Date, "first session that is not as it was, where there is one"),
+    EVALUATION.only("n_sessions"),
+    Column("n_worlds", pl.Int64, "number of worlds; 0 where the scenario could not be played"),
+    Column("total_return", pl.Float64, "growth over the sessions, net of costs"),
+    EVALUATION.only("max_drawdown"),
+    Column("worst_session", pl.Float64, "lowest net return of a session"),
+    Column("sharpe", pl.Float64, "annualised Sharpe ratio net of costs, null below 63 sessions"),
+    Column("turnover", pl.Float64, "one-way turnover over the sessions"),
+    Column("cost", pl.Float64, "costs over the sessions, summed fractions of equity"),
+    Column(
+        "sessions_to_recover",
+        pl.Int64,
+        "from the bottom of the largest drawdown to its peak, null where it is not reached",
+    ),
+    Column("difference_to_calm", pl.Float64, "total return less that of the calm window"),
+    Column("difference_to_equal_weight", pl.Float64, "total return less that of 1/N in the same world"),
+    Column("note", pl.String, "what a reader must know, and why something is null"),
+)

@@ -1,0 +1,64 @@
+"""Everything that a home stores, opened once in a process and handed to whatever reads and writes."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from nvtrader_pipelines.storage.home import Home
+
+if TYPE_CHECKING:
+    from nvtrader_pipelines.storage.audit_log import JsonlAudit
+    from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
+    from nvtrader_pipelines.storage.ledger import Ledger
+    from nvtrader_pipelines.storage.panels import Panels
+    from nvtrader_pipelines.storage.policy_library import PolicyLibrary
+
+
+@dataclass(frozen=True)
+class Store:
+    """Tables, ledger, policies and audit of one home.
+
+    Each part opens on first use, so that a command which only lists plans imports neither Iceberg nor SQLAlchemy.
+    A process has a store of its own; processes meet in the files.
+    """
+
+    home: Home
+
+    @cached_property
+    def tables(self) -> "Warehouse":
+        """Iceberg tables."""
+        from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
+
+        return Warehouse(self.home, lambda: self.ledger.runs()["snapshot_ids"])
+
+    @cached_property
+    def ledger(self) -> "Ledger":
+        """Versions of experiments and their runs.
+
+        Raises:
+            StorageError: if its database cannot be reached, or has another revision.
+        """
+        from nvtrader_pipelines.storage.ledger import Ledger
+
+        return Ledger.open(self.home)
+
+    @cached_property
+    def policies(self) -> "PolicyLibrary":
+        """Trained policies as files."""
+        from nvtrader_pipelines.storage.policy_library import PolicyLibrary
+
+        return PolicyLibrary(self.home)
+
+    @cached_property
+    def audit(self) -> "JsonlAudit":
+        """Events from a proposal to a fill, append-only."""
+        from nvtrader_pipelines.storage.audit_log import JsonlAudit
+
+        return JsonlAudit(self.home)
+
+    @cached_property
+    def panels(self) -> "Panels":
+        """Pinned market panels."""
+        from nvtrader_pipelines.storage.panels import Panels
+
+        return Panels(self.tables)
