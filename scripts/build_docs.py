@@ -54,7 +54,8 @@ def tables() -> str:
         for member in members:
             parts.append(f"### {member.name}")
             parts += [f"Partitioned by {', '.join(member.partition_by)}."] if member.partition_by else []
-            parts.append(table(header, [(f"`{name}`", kind, doc) for name, kind, doc in member.columns]))
+            columns = member.iceberg_schema().fields
+            parts.append(table(header, [(f"`{each.name}`", str(each.field_type), each.doc or "") for each in columns]))
     parts += ["## ledger", "Mirrors of the ledger's database."]
     for member in LEDGER_TABLES:
         rows = [(f"`{column.name}`", str(column.type).lower(), column.doc or "") for column in member.columns]

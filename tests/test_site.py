@@ -60,7 +60,7 @@ def test_components_page_has_every_member_and_field():
 def test_tables_page_has_every_table_and_column():
     sections = {part.partition("\n")[0]: part for part in re.split(r"^### ", tables(), flags=re.MULTILINE)}
     for table in TABLES:
-        assert all(f"| `{name}` | {kind} |" in sections[table.name] for name, kind, _ in table.columns)
+        assert all(f"| `{name}` |" in sections[table.name] for name in table.schema)
 
 
 @pytest.mark.slow
