@@ -1,4 +1,4 @@
-.PHONY: bench docs install run test ui
+.PHONY: bench docs install readme-results run test ui
 PYTHON ?= python3.11
 STAMP := .venv/.installed
 
@@ -25,6 +25,9 @@ docs: .venv/.docs
 .venv/.docs: $(STAMP)
 	.venv/bin/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,docs]'
 	touch .venv/.docs
+
+readme-results: install
+	.venv/bin/python scripts/readme_results.py .
 
 bench: .venv/.bench
 	scripts/bench $(NAMES)

@@ -77,7 +77,7 @@ def commands() -> str:
 def results() -> str:
     """Write the page of results, from the README."""
     text = (ROOT / "README.md").read_text()
-    return f"# Results\n{text.partition('<!-- results:begin -->')[2].partition('<!-- results:end -->')[0]}"
+    return f"# Results\n{text.partition('## Results')[2].partition('<!-- results:end -->')[0]}"
 
 
 MADE = {  # pages made from the code and the README
@@ -91,7 +91,7 @@ MADE = {  # pages made from the code and the README
 def lay_out() -> None:
     """Put every page into one folder."""
     shutil.rmtree(PAGES, ignore_errors=True)
-    shutil.copytree(ROOT / "docs", PAGES, ignore=shutil.ignore_patterns("theme"))
+    shutil.copytree(ROOT / "docs", PAGES, ignore=shutil.ignore_patterns("theme", "results.json"))
     for source, page in ELSEWHERE.items():
         text = (ROOT / source).read_text().replace("](docs/", "](")
         (PAGES / page).write_text(text)

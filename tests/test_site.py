@@ -70,4 +70,4 @@ def test_commands_page_has_every_command():
 
 
 def test_results_page_is_the_readmes_table():
-    assert "| anchor: 1/N at 15 % volatility |" in results()
+    assert "| minimum variance |" in results()

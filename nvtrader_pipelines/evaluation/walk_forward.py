@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from nvtrader_pipelines.evaluation.account_statistics import cost_per_year, effective_names, exposure, turnover_per_year
 from nvtrader_pipelines.evaluation.aggregates import MIN_SEEDS, interquartile_mean
-from nvtrader_pipelines.evaluation.intervals import SharpeDraws, SharpeIntervals, lo_interval
+from nvtrader_pipelines.evaluation.intervals import BOOTSTRAP_SEED, SharpeDraws, SharpeIntervals, lo_interval
 from nvtrader_pipelines.evaluation.sharpe.error import iid_standard_error
 from nvtrader_pipelines.evaluation.statistics import (
     UndefinedStatisticError,
@@ -61,7 +61,6 @@ def evaluate(
     actions: pl.DataFrame,
     report_from: date,
     intervals: SharpeIntervals | None = None,
-    seed: int = 0,
 ) -> pl.DataFrame:
     """One row per account and period: `fold` (each), `before_<year>`, `from_<year>` and `all`.
 
@@ -78,7 +77,6 @@ def evaluate(
             has not filled.
         report_from: first day of the period that is reported.
         intervals: of the Sharpe ratios; None takes the defaults.
-        seed: of every bootstrap.
 
     Raises:
         ValueError: if there is no account, a number is missing, the accounts do not cover the same sessions once each,
@@ -88,9 +86,9 @@ def evaluate(
     resampling = intervals or SharpeIntervals()
     rows = [
         row
-        for number, (period, fold, during) in enumerate(_periods(accounts, report_from))
+        for period, fold, during in _periods(accounts, report_from)
         if during.sum() >= MIN_SESSIONS
-        for row in _rows(accounts.during(during), (period, fold), resampling, np.random.default_rng([seed, number]))
+        for row in _rows(accounts.during(during), (period, fold), resampling)
     ]
     return pl.DataFrame(rows, schema=EVALUATION, orient="row")
 
@@ -169,14 +167,9 @@ def _periods(accounts: _Accounts, report_from: date) -> list[tuple[str, int | No
     ]
 
 
-def _rows(
-    accounts: _Accounts,
-    period: tuple[str, int | None],
-    intervals: SharpeIntervals,
-    generator: np.random.Generator,
-) -> list[dict[str, object]]:
+def _rows(accounts: _Accounts, period: tuple[str, int | None], intervals: SharpeIntervals) -> list[dict[str, object]]:
     """The period's row of every account."""
-    draws = intervals.draw(accounts.net_return, generator)
+    draws = intervals.draw(accounts.net_return)
     found = [statistics_of(column) for column in accounts.net_return.T]
     n_sessions = len(accounts.sessions)
     of_period = {
@@ -187,7 +180,7 @@ def _rows(
         "n_sessions": n_sessions,
     }
     sharpes = [sharpe_ratio(column) for column in accounts.net_return.T]
-    over_seeds = _over_seeds(accounts, generator)
+    over_seeds = _over_seeds(accounts)
     return [
         {
             "policy": name,
@@ -223,7 +216,7 @@ def _by_theory(returns: NDArray[np.float64]) -> Mapping[str, float]:
     return {"lo_low": interval.low, "lo_high": interval.high}
 
 
-def _over_seeds(accounts: _Accounts, generator: np.random.Generator) -> Mapping[str, float]:
+def _over_seeds(accounts: _Accounts) -> Mapping[str, float]:
     """The interquartile mean of the Sharpe ratios of every seed in every fold; nothing where the seeds are too few.
 
     Paths are no seeds: each decides by the average of all seeds.
@@ -239,7 +232,7 @@ def _over_seeds(accounts: _Accounts, generator: np.random.Generator) -> Mapping[
     ]
     if not scores:
         return {}
-    mean = interquartile_mean(np.array(scores), generator)
+    mean = interquartile_mean(np.array(scores), np.random.default_rng(BOOTSTRAP_SEED))
     return {"iqm_sharpe": mean.point, "iqm_low": mean.low, "iqm_high": mean.high}
 
 

@@ -88,15 +88,15 @@ def _draw_ratios(axes: Axes, runs: pl.DataFrame) -> None:
 
 
 def _draw_worth(axes: Axes, runs: pl.DataFrame) -> None:
-    """Deflated Sharpe ratios, of the net and of the active returns, each for the runs that had finished by then."""
+    """Deflated Sharpe and information ratios, each for the runs that had finished by then."""
     order = np.arange(len(runs))
     for name, color, marker in (("deflated_sharpe", SKY, "o"), ("active_deflated_sharpe", GREEN, "D")):
         axes.scatter(order, runs[name].to_numpy(), s=60, color=color, marker=marker, zorder=3)
     axes.axhline(_ENOUGH, color="black", linewidth=0.8, linestyle="--")
     axes.set_ylim(0.0, 1.1)
     axes.set_yticks([0.0, 0.5, _ENOUGH], ["0", "0.5", f"{_ENOUGH:g}"])
-    keys = ((0.0, "deflated Sharpe ratio, among the runs by then:", GREY), (0.45, "against zero", ink(SKY)))
-    for left, text, color in (*keys, (0.62, "over the best baseline (active)", GREEN)):
+    keys = ((0.0, "deflated, among the runs by then: Sharpe ratio", GREY), (0.46, "of net returns", ink(SKY)))
+    for left, text, color in (*keys, (0.62, "information ratio, best baseline", GREEN)):
         axes.text(left, 1.06, text, color=color, fontsize=TEXT, transform=axes.transAxes)
 
 

@@ -19,7 +19,7 @@ from nvtrader_pipelines.figures.canvas import (
 KINDS = {"run": (BLUE, "run of this home"), "sb3": (PURPLE, "trained elsewhere"), "weights": (GREEN, "weights file")}
 BASELINE = (GREY, "baseline")
 _MOST_ROWS = 14
-_COLUMNS = (("active Sharpe", 0.72), ("deflated", 0.85), ("drawdown", 0.96))
+_COLUMNS = (("info. ratio", 0.72), ("deflated", 0.85), ("drawdown", 0.96))
 
 
 def scoreboard_figures(board: pl.DataFrame) -> dict[str, bytes]:
@@ -61,7 +61,7 @@ def _explanation(n_entrants: int) -> str:
     left_out = n_entrants - _MOST_ROWS
     more = f" Not drawn: {left_out} more." if left_out > 0 else ""
     return (
-        "Bars: 95 % intervals, stationary bootstrap. Active Sharpe: of the returns less those of the best baseline,\n"
+        "Bars: 95 % intervals, stationary bootstrap. Info. ratio: of the returns less those of the best baseline,\n"
         "known only afterwards. Deflated: probability that it is more than the luck of the best of all trials."
         f"{more}"
     )

@@ -29,7 +29,7 @@ _MOST_POINTS = 3000  # of a scatter
 
 
 def validation_figures(trials: pl.DataFrame, overfitting: pl.DataFrame, note: str | None = None) -> dict[str, bytes]:
-    """Two figures of each source, in its reported period, by name: `active_sharpe_<source>`, `overfitting_<source>`.
+    """Two figures of each source in its reported period: `information_ratio_<source>`, `overfitting_<source>`.
 
     Args:
         trials: of `validate_sources`.
@@ -40,31 +40,31 @@ def validation_figures(trials: pl.DataFrame, overfitting: pl.DataFrame, note: st
     for (source,), rows in trials.partition_by("source", as_dict=True, maintain_order=True).items():
         period = reported_period(rows["period"])
         inside = (pl.col("source") == source) & (pl.col("period") == period)
-        figures[f"active_sharpe_{source}"] = active_sharpe_figure(rows.filter(pl.col("period") == period), note)
+        figures[f"information_ratio_{source}"] = information_ratio_figure(rows.filter(pl.col("period") == period), note)
         row = overfitting.filter(inside, pl.col("against") == "best_baseline")
         figures[f"overfitting_{source}"] = overfitting_figure(row, note)
     return figures
 
 
-def active_sharpe_figure(trials: pl.DataFrame, note: str | None = None) -> bytes:
-    """PNG of each trial's active Sharpe ratio with its interval, beside what the best of them without skill would show.
+def information_ratio_figure(trials: pl.DataFrame, note: str | None = None) -> bytes:
+    """PNG of each trial's information ratio with its interval, beside that of the best of them without skill.
 
     Args:
         trials: rows of one source and one period, in the order the trials finished.
         note: under the figure.
     """
-    figure = new_figure(_title("Active Sharpe ratio of every trial", trials), note)
+    figure = new_figure(_title("Information ratio of every trial", trials), note)
     for (against, words), bottom, top in zip(_REFERENCES.items(), (0.55, 0.18), (0.87, 0.50), strict=True):
         axes = panel(figure, 0.095, bottom, 0.97, top)
         rows = trials.filter(pl.col("against") == against)
         _draw_trials(axes, rows)
-        axes.set_ylabel(f"active Sharpe ratio\n{words}")
+        axes.set_ylabel(f"information ratio\n{words}")
         axes.tick_params(labelbottom=against == "anchor")
     numbered = trials["run_id"].n_unique() <= _MOST_NUMBERS
     keys = (
         ("trial, 95 % interval", BLUE),
         ("best of all without skill", ORANGE),
-        ("numbers: deflated Sharpe ratio" if numbered else "", GREY),
+        ("numbers: deflated, as probability" if numbered else "", GREY),
     )
     for (text, color), left in zip(keys, (0.095, 0.33, 0.60), strict=True):
         figure.text(left, 0.90, text, color=ink(color), fontsize=TEXT, va="center")
@@ -100,7 +100,7 @@ def _draw_trials(axes: Axes, rows: pl.DataFrame) -> None:
 
 
 def overfitting_figure(row: pl.DataFrame, note: str | None = None) -> bytes:
-    """PNG of where the best trial in sample ranks out of sample, and of what becomes of its active Sharpe ratio.
+    """PNG of where the best trial in sample ranks out of sample, and of what becomes of its information ratio.
 
     Args:
         row: the row of the table of overfitting to draw; without its logits the figure says why there are none.
@@ -153,7 +153,7 @@ def _draw_degradation(figure: Figure, axes: Axes, found: dict[str, object]) -> N
     axes.plot(ends, intercept + slope * ends, color=ORANGE, linewidth=2.5)
     axes.axhline(0.0, color="black", linewidth=0.8)
     axes.margins(x=0.03)
-    axes.set_xlabel("active Sharpe ratio of the best, in sample")
+    axes.set_xlabel("information ratio of the best, in sample")
     axes.set_ylabel("the same trial, out of sample")
     axes.xaxis.set_major_locator(MaxNLocator(5))
     figure.text(

@@ -135,7 +135,7 @@ class Momentum(ClassicalAgent):
     months: PositiveInt = 12  # of 21 sessions, from which on the price change counts
     skip: NonNegativeInt = 1  # last months that do not count
     top_fraction: Annotated[float, Field(gt=0.0, le=1.0)] = 0.2  # share of the names held, at least one
-    estimate_every: PositiveInt = 21  # sessions
+    estimate_every: PositiveInt = 21  # least sessions between estimates; 25 where decisions are every 5
 
     @model_validator(mode="after")
     def _begins_before_it_ends(self) -> Self:
@@ -167,7 +167,7 @@ class MinimumVariance(ClassicalAgent):
 
     kind: Literal["minimum_variance"] = "minimum_variance"
     history: Annotated[int, Field(ge=2)] = 252  # sessions of returns, up to and including the decision's
-    estimate_every: PositiveInt = 21  # sessions
+    estimate_every: PositiveInt = 21  # least sessions between estimates; 25 where decisions are every 5
 
     @property
     def lookback(self) -> int:
@@ -187,7 +187,7 @@ class MeanCvar(ClassicalAgent):
 
     kind: Literal["mean_cvar"] = "mean_cvar"
     history: Annotated[int, Field(ge=2)] = 504  # sessions of returns, up to and including the decision's
-    estimate_every: PositiveInt = 21  # sessions
+    estimate_every: PositiveInt = 21  # least sessions between estimates; 25 where decisions are every 5
     confidence_level: float = Field(default=0.95, gt=0.0, lt=1.0)
     scenarios: Scenarios = Historical()  # drawn from the history at every estimate
 

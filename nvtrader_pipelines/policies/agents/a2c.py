@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class A2cAgent(OnPolicyLearner):
-    """Advantage actor-critic (Mnih et al. 2016, synchronous) from Stable-Baselines3: one update a short rollout."""
+    """A2C (Mnih et al. 2016) from Stable-Baselines3: one update a short rollout; defaults untuned."""
 
     kind: Literal["a2c"] = "a2c"
     n_envs: PositiveInt = 16  # portfolios side by side; fewer than PPO's, for more updates

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class GroupedPpoAgent(GroupedSettings):
-    """Proximal policy optimisation (Schulman et al. 2017) on whole episodes in groups that share their start.
+    """PPO on whole episodes in groups that share their start, own code: defaults untuned.
 
     Each update plays `group_size` episodes from each of `n_groups` starts; the advantage decides what an episode is
     compared with. Advantages without a critic judge an episode by its undiscounted reward and do not read `gamma`.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class RecurrentPpoAgent(ClippedLearner):
-    """Proximal policy optimisation (Schulman et al. 2017) from sb3-contrib, with an LSTM each under actor and critic.
+    """PPO with an LSTM each under actor and critic, from sb3-contrib: slow to train; defaults untuned.
 
     The memory is updated at decisions. In training it begins anew with every episode, in use with every test window.
     """

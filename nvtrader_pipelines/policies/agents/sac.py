@@ -35,7 +35,10 @@ class SoftLearner(OffPolicyLearner):
 
 
 class SacAgent(SoftLearner):
-    """Soft actor-critic (Haarnoja et al. 2018) from Stable-Baselines3."""
+    """SAC (Haarnoja et al. 2018) from Stable-Baselines3: slow to train; defaults untuned.
+
+    Actor and critics are updated after each step of all portfolios, so a step takes several times that of PPO.
+    """
 
     kind: Literal["sac"] = "sac"
 

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 
 class TqcAgent(SoftLearner):
-    """Truncated quantile critics (Kuznetsov et al. 2020) from sb3-contrib: SAC with critics of whole distributions."""
+    """TQC (Kuznetsov et al. 2020) from sb3-contrib: slow to train; defaults untuned.
+
+    It is SAC with critics of whole distributions, truncated against overestimation, and as many updates.
+    """
 
     kind: Literal["tqc"] = "tqc"
     n_quantiles: PositiveInt = 25  # of each critic
