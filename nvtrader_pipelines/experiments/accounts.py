@@ -15,7 +15,7 @@ from nvtrader_pipelines.experiments.plan import FoldSeed, RunPlan
 from nvtrader_pipelines.policies.agents import Learner
 from nvtrader_pipelines.policies.archive import PolicyArchiveError, PolicyCard, read_archive, read_card
 from nvtrader_pipelines.policies.learned import EnsemblePolicy, Interfaces, open_policy, require_same_market
-from nvtrader_pipelines.policies.pipelined import PipelinedPolicy, StartedPipeline, without_timing
+from nvtrader_pipelines.policies.pipelined import PipelinedPolicy, SharedPipeline, without_timing
 from nvtrader_pipelines.policies.policy import Policy
 from nvtrader_pipelines.portfolio.pipeline import Thresholds
 
@@ -56,7 +56,7 @@ def contestants(
     baselines = [
         Contestant(baseline.kind, "baseline", nobody, (baseline.start(),) * n_blocks) for baseline in spec.baselines
     ]
-    started, fitted = StartedPipeline(spec.pipeline), _thresholds(plan, thresholds)
+    started, fitted = SharedPipeline(spec.pipeline), _thresholds(plan, thresholds)
     own = [
         replace(
             proposing,
@@ -181,7 +181,7 @@ def choose(plan: RunPlan, archives: Archives, fold: Fold) -> Choice:
     held_out = Block(fold.index, first, last)
     policies = _opened(plan, [(fold.index, seed) for seed in plan.spec.seeds], archives)
     pipeline = without_timing(plan.spec.pipeline)  # its thresholds are fitted for the seed that is chosen here
-    started = StartedPipeline(pipeline)
+    started = SharedPipeline(pipeline)
     seeds = [
         Contestant(
             str(seed),

@@ -54,7 +54,7 @@ class Deployment:
         return self.by_fold.folds[0].test_first - 1
 
     @property
-    def remembers(self) -> bool:
+    def is_stateful(self) -> bool:
         """Whether a decision depends on earlier ones: those of the account must have been asked for before, in order.
 
         A network with memory, and a rule that estimates now and then.
@@ -63,7 +63,7 @@ class Deployment:
 
     def fresh(self) -> Self:
         """The same with policies of its own, which remember what these do: of one that has decided nothing, nothing."""
-        return replace(self, by_fold=deepcopy(self.by_fold)) if self.remembers else self
+        return replace(self, by_fold=deepcopy(self.by_fold)) if self.is_stateful else self
 
     def fold_at(self, t: int) -> int:
         """Number of the fold in force at the close of session `t`: the latest whose tests have begun."""

@@ -60,7 +60,7 @@ def test_a_deployment_says_whose_decisions_it_gives_and_through_which_stages(pla
     deployment = deployed(plan, run, parent, "tiny/seed-5")
     assert (deployment.run_id, deployment.policy, deployment.seeds) == (plan.run_id, "tiny/seed-5", (5,))
     assert deployed(plan, run, parent).seeds == EXPERIMENT.seeds
-    assert not deployment.remembers
+    assert not deployment.is_stateful
     decision = deployment.decide(deployment.first, opening_account(3))
     names = [stage.name for stage in decision.pipeline.stages]
     assert names == ["policy", "static_universe", "policy_action", "constant", "position_cap", "gross_exposure"]

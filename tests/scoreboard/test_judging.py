@@ -28,7 +28,7 @@ LUCK = Luck(("run-1", "run-2"), np.array([0.02, -0.04]), 3)
 
 def candidate(name, **weights):
     rows = pl.DataFrame({"date": PANEL.sessions[:1], **{symbol: [weight] for symbol, weight in weights.items()}})
-    return weights_candidate(name, WeightsEntrant(), WeightsTable.of(rows, sha256=name), PANEL, 1.0)
+    return weights_candidate(name, WeightsEntrant(), WeightsTable.from_frame(rows, sha256=name), PANEL, 1.0)
 
 
 CANDIDATES = [
