@@ -56,11 +56,11 @@ def _write(store: Store, plain: duckdb.DuckDBPyConnection, table: Table, path: P
 
 def _compare(name: str, query: str, views: duckdb.DuckDBPyConnection, plain: duckdb.DuckDBPyConnection) -> None:
     assert_frame_equal(read_query(views, query), read_query(plain, query), check_row_order=False)
-    contestants = {
+    implementations = {
         "views": lambda _: read_query(views, query),
         "plain": lambda _: read_query(plain, query),
     }
-    seconds = rounds(contestants, N_ROUNDS)
+    seconds = rounds(implementations, N_ROUNDS)
     report(
         f"storage_query_{name}",
         median(seconds["views"]) * 1e3,

@@ -250,7 +250,7 @@ class Desk:
             market = self._market_of(active)
             market.require_fresh(self._clock())
             controls = RiskControls(self._switch, market.findings, market.purchase_bans, self._clock, self._by)
-            yield Trader(market.deployment.fresh(), market.venue(book), self._journal(book), controls), market, book
+            yield Trader(market.deployment.clone(), market.venue(book), self._journal(book), controls), market, book
 
     def _journal(self, book: SqliteBook) -> Journal:
         """What the audit tells of the account, which is what its book has."""

@@ -12,11 +12,11 @@ from typing import Any
 
 import polars as pl
 
-from nvtrader_pipelines.experiments.accounts import FoldThresholds
 from nvtrader_pipelines.experiments.plan import FoldSeed, RunPlan
-from nvtrader_pipelines.experiments.replay import recorded_as
+from nvtrader_pipelines.experiments.policy_accounts import FoldThresholds
+from nvtrader_pipelines.experiments.replay import recorded_fold_numbers
+from nvtrader_pipelines.experiments.run_store import TrainedPolicy
 from nvtrader_pipelines.experiments.sealed_run import SealedRun
-from nvtrader_pipelines.experiments.store import TrainedPolicy
 from nvtrader_pipelines.policies.archive import PolicyArchiveError, read_archive, read_card
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import write_atomically
@@ -164,7 +164,7 @@ class PolicyLibrary:
     def training_windows(self, run: SealedRun) -> pl.DataFrame:
         """What every policy was trained on, from its card: the fold its tests are recorded as, and each stretch."""
         cards = [read_card(content) for content in self.read_run(run).values()]
-        tested = recorded_as(run.folds)
+        tested = recorded_fold_numbers(run.folds)
         rows = [
             (fold, *map(date.fromisoformat, stretch))
             for card in cards

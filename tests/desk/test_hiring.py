@@ -12,7 +12,7 @@ from nvtrader_pipelines.evaluation.splits import Fold
 from nvtrader_pipelines.execution.brokers.account_spec import SimulatedAccountSpec
 from nvtrader_pipelines.execution.brokers.simulated_market import SimulatedMarket
 from nvtrader_pipelines.execution.brokers.simulated_venue import SimulatedVenue
-from nvtrader_pipelines.experiments.deployment import ByFold, Deployment
+from nvtrader_pipelines.experiments.deployment import Deployment, FoldPolicies
 from nvtrader_pipelines.policies.baselines import BuyAndHold
 from nvtrader_pipelines.policies.policy import Decision
 from nvtrader_pipelines.storage.audit_log import JsonlAudit
@@ -41,7 +41,7 @@ class Remembers:
 def desk(home, monkeypatch):
     """The desk of an account that opens at session 10, and how far the market is known."""
     spec = spec_of(agent=BuyAndHold())
-    deployment = Deployment(spec, PANEL, "0" * 16, "rule", (0,), ByFold([Fold(0, 0, 5, 6, 39)], [Remembers()]))
+    deployment = Deployment(spec, PANEL, "0" * 16, "rule", (0,), FoldPolicies([Fold(0, 0, 5, 6, 39)], [Remembers()]))
     market = SimpleNamespace(deployment=deployment, panel=PANEL, is_live=False, day=lambda t: PANEL.sessions[t].item())
     simulated_market = SimulatedMarket.from_environment(PANEL, spec.environment, prices_of(PANEL))
     market.venue = lambda book: SimulatedVenue(simulated_market, book, SimulatedAccountSpec())

@@ -59,7 +59,7 @@ class Deployed:
         self.worker = PipelinedPolicy(policy or Wishes(), spec.pipeline, thresholds or Thresholds())
         vars(self).update(changes)
 
-    def fold_at(self, t):
+    def fold_index(self, t):
         return 0
 
     def decide(self, t, account):

@@ -21,10 +21,10 @@ class MemoryStore:
     def checkpoint(self, key):
         return self.checkpoints.get(key)
 
-    def keep_checkpoint(self, key, content):
+    def store_checkpoint(self, key, content):
         self.checkpoints[key] = content
 
-    def keep_policy(self, policy):
+    def store_policy(self, policy):
         self.policies[policy.fold, policy.seed] = policy
         self.checkpoints.pop((policy.fold, policy.seed), None)
 
@@ -40,10 +40,10 @@ class MemoryStore:
     def thresholds(self):
         return (self.parent or self).fitted
 
-    def keep_record(self, record):
+    def store_record(self, record):
         self.record = record
 
-    def keep_verdict(self, verdict):
+    def store_verdict(self, verdict):
         self.verdict = verdict
 
 

@@ -25,7 +25,7 @@ def carried(run, parent, last):
     return store
 
 
-def test_the_last_policy_is_carried_on_from_cash_over_every_session_since_the_tests(run, parent):
+def test_paper_run_continues_last_policy_from_cash_since_the_tests(run, parent):
     store = carried(run, parent, 730)
     own = store.record.equity_curves.filter(pl.col("policy") == "tiny")
     assert own["session"].to_list() == store.plan.panel.sessions[700:].tolist()
@@ -35,7 +35,7 @@ def test_the_last_policy_is_carried_on_from_cash_over_every_session_since_the_te
     assert not store.record.trajectories["truncated"].any()
 
 
-def test_a_paper_account_tells_each_bar_signal_order_fill_and_equity_in_time(run, parent):
+def test_paper_run_yields_bars_signals_orders_fills_and_equity_in_order(run, parent):
     stages = [step.stage for step in carried(run, parent, 730).told[4:-1]]
     assert stages[:7] == [*PAPER_STAGES, "bar.received", "equity.update"]
     assert stages.count("equity.update") == stages.count("bar.received") == 31

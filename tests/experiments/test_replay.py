@@ -44,7 +44,7 @@ def longer(n_sessions=760):
     return dataclasses.replace(grown, **changed)
 
 
-def test_a_replay_of_the_runs_own_test_window_gives_its_trajectories_bit_for_bit(plan, run, parent):
+def test_replay_of_own_test_window_is_bit_identical(plan, run, parent):
     again = replay_plan(EXPERIMENT, plan.panel, parent)
     store = replayed(run, again)
     for name in TABLES:
@@ -71,7 +71,7 @@ def test_newer_bars_do_not_change_a_replay(run, parent):
     assert store.record.equity_curves.equals(run.record.equity_curves)
 
 
-def test_each_session_is_decided_by_the_latest_policy_whose_test_window_has_begun(plan, run, parent):
+def test_replay_uses_latest_fold_whose_test_window_has_begun(plan, run, parent):
     change = plan.folds[1].test_first
     window = (day(plan, change - 7), day(plan, change + 20))
     curve = replayed(run, replay_plan(EXPERIMENT, plan.panel, parent, window)).record.equity_curves

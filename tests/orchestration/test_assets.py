@@ -87,8 +87,8 @@ def walk(home, instance) -> dg.ExecuteInProcessResult:
 
 
 def with_record(monkeypatch, changed) -> None:
-    keep = StoredRun.keep_record
-    monkeypatch.setattr(StoredRun, "keep_record", lambda store, _: keep(store, changed))
+    keep = StoredRun.store_record
+    monkeypatch.setattr(StoredRun, "store_record", lambda store, _: keep(store, changed))
 
 
 def test_every_asset_materialises_and_passes_its_checks(first_runs, own_home):

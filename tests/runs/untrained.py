@@ -10,9 +10,9 @@ from gymnasium import spaces
 
 from nvtrader_pipelines.envs.observations import ObservationScaler
 from nvtrader_pipelines.experiments.plan import RunPlan
+from nvtrader_pipelines.experiments.run_store import TrainedPolicy
 from nvtrader_pipelines.experiments.sealed_run import SealedRun
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
-from nvtrader_pipelines.experiments.store import TrainedPolicy
 from nvtrader_pipelines.policies.agents import Fit, Learner
 from nvtrader_pipelines.policies.archive import write_archive
 from nvtrader_pipelines.policies.rollout_tables import TRAJECTORY

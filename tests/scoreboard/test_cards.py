@@ -8,8 +8,8 @@ import pytest
 from stable_baselines3 import PPO
 
 from nvtrader_pipelines.envs.portfolio_env import PortfolioEnv
+from nvtrader_pipelines.experiments.run_store import TrainedPolicy
 from nvtrader_pipelines.experiments.spec import MarketChoice
-from nvtrader_pipelines.experiments.store import TrainedPolicy
 from nvtrader_pipelines.policies.archive import write_archive
 from nvtrader_pipelines.policies.baselines import BuyAndHold, EqualWeight, Momentum
 from nvtrader_pipelines.policies.rollout_tables import TRAJECTORY
@@ -57,7 +57,7 @@ def store(tmp_path_factory):
     for fold, seed in plan.keys:  # here and now, for processes take seconds to start
         task = plan.task((fold, seed))
         fit = RULES.agent.train(plan.panel, RULES.environment, task.window, seed)
-        store.keep_policy(TrainedPolicy(fold, seed, write_archive(plan.card(task, fit), {}), nothing))
+        store.store_policy(TrainedPolicy(fold, seed, write_archive(plan.card(task, fit), {}), nothing))
     for _ in walk_forward_run(place, key, Launch("task")):
         pass
     return place

@@ -37,7 +37,9 @@ CANDIDATES = [
     candidate("half", AAA=0.5),
     candidate("cash", AAA=0.0),
 ]
-STRESS = {"half": (StressResult(scenario="calm", total_return=0.1), StressResult(scenario="gap", total_return=-0.1))}
+STRESS = {
+    "half": (StressResult(scenario="unstressed", total_return=0.1), StressResult(scenario="gap", total_return=-0.1))
+}
 
 
 @pytest.fixture(scope="module")
@@ -157,7 +159,7 @@ def test_how_long_a_training_took_is_no_part_of_the_digest(cards):
 
 def test_what_was_found_is_part_of_the_digest(walks, cards):
     contest, found = walks
-    other = scorecards(contest, found, replace(LUCK, n_ever=30), STRESS, AT)
+    other = scorecards(contest, found, replace(LUCK, n_trials=30), STRESS, AT)
     assert {card.entrant for card in other if card.digest != cards[card.entrant].digest} == {"half", "cash"}
 
 

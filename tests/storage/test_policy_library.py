@@ -8,8 +8,8 @@ import torch
 from nvtrader_pipelines.envs.observations.builder import ObservationScaler
 from nvtrader_pipelines.evaluation.splits import Fold
 from nvtrader_pipelines.experiments.plan import RunPlan
+from nvtrader_pipelines.experiments.run_store import TrainedPolicy
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
-from nvtrader_pipelines.experiments.store import TrainedPolicy
 from nvtrader_pipelines.market.panel import panel_digest
 from nvtrader_pipelines.policies.agents import Fit
 from nvtrader_pipelines.policies.archive import write_archive

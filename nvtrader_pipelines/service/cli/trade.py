@@ -157,7 +157,7 @@ def _picture(home: Home, account: str, facts: "AccountFacts", tested: "pl.DataFr
     """Draw the account beside its back-test; where the picture lies."""
     import polars as pl
 
-    from nvtrader_pipelines.figures.portfolio import account_figure
+    from nvtrader_pipelines.figures.portfolio_figures import account_figure
     from nvtrader_pipelines.storage.files import write_atomically
 
     state = facts.states[-1]

@@ -1,4 +1,4 @@
-"""The numbers of every account's returns, in each test window and over all of them."""
+"""Return statistics of every account, per test window and over all windows."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ WINDOWS = {
     "source": pl.String,
     "policy": pl.String,
     "kind": pl.String,
-    "fold": pl.Int32,  # null for what is of all windows together
+    "fold": pl.Int32,  # null for statistics over all windows
     "first": pl.Date,
     "last": pl.Date,
     "statistic": pl.String,
@@ -36,7 +36,7 @@ WINDOWS = {
     "note": pl.String,
     "ruined": pl.Boolean,  # whether all was lost by the last session
 }
-_OF_RETURNS: dict[str, Callable[[NDArray[np.float64]], float]] = {
+_RETURN_STATISTICS: dict[str, Callable[[NDArray[np.float64]], float]] = {
     "total_return": total_return,
     "volatility": annual_volatility,
     "downside_deviation": downside_deviation,
@@ -45,13 +45,13 @@ _OF_RETURNS: dict[str, Callable[[NDArray[np.float64]], float]] = {
     "calmar": calmar_ratio,
     "sortino": sortino_ratio,
 }
-_OF_THE_RUINED = {"total_return": -1.0, "max_drawdown": 1.0}  # the others do not exist: nothing moves any more
+_RUINED_VALUES = {"total_return": -1.0, "max_drawdown": 1.0}  # other statistics are undefined
 Row = tuple[Any, ...]  # by WINDOWS
 
 
 @dataclass(frozen=True, eq=False)
 class _Walk:
-    """One account through its test windows."""
+    """Returns of one account over its test windows."""
 
     key: tuple[Any, ...]  # run_id, source, policy, kind
     sessions: NDArray[np.datetime64]  # (n,)
@@ -60,13 +60,13 @@ class _Walk:
 
     @property
     def ruin(self) -> np.datetime64 | None:
-        """The session in which all was lost."""
+        """Session in which all was lost; None if it was not."""
         lost = self.returns <= -1.0
         return self.sessions[lost.argmax()] if lost.any() else None
 
 
-def measured(statistic: Callable[[], float]) -> tuple[float | None, str | None]:
-    """A number, or why it does not exist."""
+def value_or_reason(statistic: Callable[[], float]) -> tuple[float | None, str | None]:
+    """Evaluate a statistic; where undefined, return the reason instead."""
     try:
         return statistic(), None
     except UndefinedStatisticError as error:
@@ -74,19 +74,19 @@ def measured(statistic: Callable[[], float]) -> tuple[float | None, str | None]:
 
 
 def return_windows(record: PrudexRecord) -> pl.DataFrame:
-    """Rows of WINDOWS: profit, risk and ratios of each test window; decay, equity and extreme markets of each walk.
+    """Rows of WINDOWS: profit, risk and ratios per window; decay, equity and extreme markets per account.
 
     Raises:
         ValueError: if the accounts of a run do not cover the same sessions once each, or a return is not finite.
     """
     curves = record.curves.join(record.runs.select("run_id", "source"), on="run_id").sort("session")
     rows: list[Row] = []
-    for of_run in curves.partition_by("run_id", maintain_order=True):
-        walks = [_walk(account) for account in of_run.partition_by("policy", "kind", maintain_order=True)]
-        _require_alike(walks)
+    for run_rows in curves.partition_by("run_id", maintain_order=True):
+        walks = [_walk(account) for account in run_rows.partition_by("policy", "kind", maintain_order=True)]
+        _require_common_sessions(walks)
         market = next((walk for walk in walks if walk.key[2:] == (REFERENCE, BASELINE)), None)
         for walk in walks:
-            rows += [*_of_folds(walk), *_of_all(walk, market)]
+            rows += [*_fold_rows(walk), *_overall_rows(walk, market)]
     return pl.DataFrame(rows, schema=WINDOWS, orient="row")
 
 
@@ -99,14 +99,14 @@ def _walk(account: pl.DataFrame) -> _Walk:
     )
 
 
-def _require_alike(walks: list[_Walk]) -> None:
+def _require_common_sessions(walks: list[_Walk]) -> None:
     first = walks[0]
     for walk in walks:
         same = np.array_equal(walk.sessions, first.sessions) and np.array_equal(walk.folds, first.folds)
         if not same or len(np.unique(walk.sessions)) != len(walk.sessions):
             raise ValueError(
                 f"the accounts of a run need the same sessions once each, but {walk.key[2]} has {len(walk.sessions)} "
-                f"and {first.key[2]} has {len(first.sessions)}; write the run's rows anew"
+                f"and {first.key[2]} has {len(first.sessions)}; walk the run again"
             )
         if not np.isfinite(walk.returns).all():
             raise ValueError(
@@ -114,38 +114,38 @@ def _require_alike(walks: list[_Walk]) -> None:
             )
 
 
-def _of_folds(walk: _Walk) -> Iterator[Row]:
+def _fold_rows(walk: _Walk) -> Iterator[Row]:
     for fold in np.unique(walk.folds):
         inside = walk.folds == fold
         sessions, returns = walk.sessions[inside], walk.returns[inside]
-        for name, statistic in _OF_RETURNS.items():
-            found = _unless_ruined(walk, sessions[-1], name, measured(partial(statistic, returns)))
+        for name, statistic in _RETURN_STATISTICS.items():
+            found = _with_ruin(walk, sessions[-1], name, value_or_reason(partial(statistic, returns)))
             yield (*walk.key, int(fold), sessions[0].item(), sessions[-1].item(), name, *found)
 
 
-def _of_all(walk: _Walk, market: _Walk | None) -> Iterator[Row]:
+def _overall_rows(walk: _Walk, market: _Walk | None) -> Iterator[Row]:
     span = (None, walk.sessions[0].item(), walk.sessions[-1].item())
     yield (*walk.key, *span, "final_equity", 1.0 + total_return(walk.returns), None, False)
-    slope = _unless_ruined(walk, walk.sessions[-1], "slope", measured(partial(_slope, walk, market)))
+    slope = _with_ruin(walk, walk.sessions[-1], "slope", value_or_reason(partial(_slope, walk, market)))
     yield (*walk.key, *span, "excess_growth_slope", *slope)
     for extreme in EXTREME_MARKETS:
         window = (None, extreme.first, extreme.last)
         for name in ("total_return", "sharpe"):
-            found = measured(partial(_during, walk, extreme, _OF_RETURNS[name]))
+            found = value_or_reason(partial(_during, walk, extreme, _RETURN_STATISTICS[name]))
             if found[0] is None:  # the windows do not cover it
                 yield (*walk.key, *window, f"{name}:{extreme.name}", *found, False)
             else:
-                found = _unless_ruined(walk, np.datetime64(extreme.last, "D"), name, found)
+                found = _with_ruin(walk, np.datetime64(extreme.last, "D"), name, found)
                 yield (*walk.key, *window, f"{name}:{extreme.name}", *found)
 
 
-def _unless_ruined(
+def _with_ruin(
     walk: _Walk, until: np.datetime64, name: str, found: tuple[float | None, str | None]
 ) -> tuple[float | None, str | None, bool]:
-    """Value, note and whether all was lost: nothing held has no volatility, which would look like calm."""
+    """Value, note and ruin flag; after ruin, values are replaced, since no holdings would look like no risk."""
     if walk.ruin is None or walk.ruin > until:
         return *found, False
-    return _OF_THE_RUINED.get(name), f"all was lost on {walk.ruin}", True
+    return _RUINED_VALUES.get(name), f"all was lost on {walk.ruin}", True
 
 
 def _slope(walk: _Walk, market: _Walk | None) -> float:

@@ -7,8 +7,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from nvtrader_pipelines.figures import portfolio
-from nvtrader_pipelines.figures.portfolio import (
+from nvtrader_pipelines.figures import account_figures as portfolio_module
+from nvtrader_pipelines.figures.portfolio_figures import (
     account_figure,
     account_figures,
     plan_figure,
@@ -83,7 +83,7 @@ def test_an_account_is_drawn_from_its_first_session_on(n_sessions, tmp_path):
     assert blue.any()
 
 
-def test_a_rival_starts_with_the_account_and_one_of_other_sessions_is_left_out():
+def test_rival_is_rescaled_and_dropped_without_common_sessions():
     twin = states().select("session", pl.col("equity") * 7.0)
     elsewhere = twin.with_columns(pl.col("session").dt.offset_by("10y"))
     beside = account_figure(states(), "paper", {"back-test": twin})

@@ -1,4 +1,4 @@
-"""The verdict on a walk-forward back-test: every account over each fold, before and from a date, and overall."""
+"""Verdict on a walk-forward back-test: every account per fold, before and from a date, and overall."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -20,13 +20,13 @@ from nvtrader_pipelines.evaluation.statistics import (
 from nvtrader_pipelines.evaluation.verdict_tables import EVALUATION
 from nvtrader_pipelines.market.calendar import SESSIONS_PER_YEAR
 
-MIN_SESSIONS = 2  # a standard deviation needs two returns
-PATH = "/path-"  # in the name of an account that is a path through folds, of kind policy as one seed is
+MIN_SESSIONS = 2  # for a standard deviation
+PATH = "/path-"  # in names of accounts that follow a path through folds; their kind is policy, as of seeds
 
 
 @dataclass(frozen=True, eq=False)
 class _Accounts:
-    """The accounts over the same sessions, in columns."""
+    """Accounts over the same sessions, in columns."""
 
     names: tuple[str, ...]
     kinds: tuple[str, ...]
@@ -36,10 +36,10 @@ class _Accounts:
     turnover: NDArray[np.float64]  # (n, accounts), one-way
     cost: NDArray[np.float64]  # (n, accounts), fraction of equity
     cash: NDArray[np.float64]  # (n, accounts), weight at the close
-    names_held: NDArray[np.float64]  # (n, accounts), effective number just after the last fill
+    names_held: NDArray[np.float64]  # (n, accounts), effective number after the last fill
 
-    def during(self, rows: NDArray[np.bool_]) -> "_Accounts":
-        """The same accounts over some sessions."""
+    def filter(self, rows: NDArray[np.bool_]) -> "_Accounts":
+        """Restrict the accounts to some sessions."""
         return replace(
             self,
             sessions=self.sessions[rows],
@@ -62,13 +62,12 @@ def evaluate(
     report_from: date,
     intervals: SharpeIntervals | None = None,
 ) -> pl.DataFrame:
-    """One row per account and period: `fold` (each), `before_<year>`, `from_<year>` and `all`.
+    """Evaluate every account per period: each `fold`, `before_<year>`, `from_<year>` and `all`.
 
-    A policy's `best_baseline` is the one with the highest Sharpe ratio of the same period, so chosen with hindsight
-    and in the baselines' favour; the difference to it is paired by session. Baselines have no such difference. An
-    ensemble has the interquartile mean of the Sharpe ratios of its seeds in the period's folds, where there are at
-    least two seeds. What the returns of a period do not have, a ratio to a loss where nothing was lost, is null. A
-    period with fewer than two sessions has no rows.
+    `best_baseline` has the highest Sharpe ratio of the same period: picked with hindsight, in the baselines' favor.
+    The difference of Sharpe ratios to it is paired by session; baselines have none. An ensemble of two or more seeds
+    has the interquartile mean of its seeds' Sharpe ratios in the period's folds. Undefined statistics, such as a ratio
+    to a loss where nothing was lost, are null. Periods of fewer than two sessions have no rows.
 
     Args:
         curves: a row per account and session: policy, kind, fold, session, net_return, turnover (one-way), cost
@@ -76,11 +75,11 @@ def evaluate(
         actions: a row per account and decision: policy, session and executed_weights, cash last; null where the order
             has not filled.
         report_from: first day of the period that is reported.
-        intervals: of the Sharpe ratios; None takes the defaults.
+        intervals: bootstrap of Sharpe ratios; None takes the defaults.
 
     Raises:
         ValueError: if there is no account, a number is missing, the accounts do not cover the same sessions once each,
-            or one has a session before its first decision.
+            or one has a session before its first fill.
     """
     accounts = _accounts(curves, actions)
     resampling = intervals or SharpeIntervals()
@@ -88,16 +87,16 @@ def evaluate(
         row
         for period, fold, during in _periods(accounts, report_from)
         if during.sum() >= MIN_SESSIONS
-        for row in _rows(accounts.during(during), (period, fold), resampling)
+        for row in _rows(accounts.filter(during), (period, fold), resampling)
     ]
     return pl.DataFrame(rows, schema=EVALUATION, orient="row")
 
 
 def _accounts(curves: pl.DataFrame, actions: pl.DataFrame) -> _Accounts:
-    """The curves as aligned columns, accounts in their first order."""
+    """Align the curves in columns, accounts in order of appearance."""
     _require_numbers(curves)
-    who = curves.select("policy", "kind").unique(maintain_order=True)
-    names = tuple(who["policy"])
+    accounts = curves.select("policy", "kind").unique(maintain_order=True)
+    names = tuple(accounts["policy"])
     sessions = curves.select("session", "fold").unique().sort("session")
     incomplete = curves.group_by("policy").agg(pl.len(), pl.col("session").n_unique().alias("n"))
     bad = incomplete.filter((pl.col("len") != len(sessions)) | (pl.col("n") != len(sessions)))
@@ -114,7 +113,7 @@ def _accounts(curves: pl.DataFrame, actions: pl.DataFrame) -> _Accounts:
 
     return _Accounts(
         names=names,
-        kinds=tuple(who["kind"]),
+        kinds=tuple(accounts["kind"]),
         sessions=sessions["session"].to_numpy().astype("datetime64[D]"),
         folds=sessions["fold"].to_numpy().astype(np.int64),
         net_return=columns("net_return"),
@@ -138,20 +137,20 @@ def _require_numbers(curves: pl.DataFrame) -> None:
 
 
 def _with_names_held(curves: pl.DataFrame, actions: pl.DataFrame) -> pl.DataFrame:
-    """The curves by session, each with the effective number of names its account held since the last fill."""
+    """Add the effective number of names held since the last fill, in session order."""
     filled = actions.filter(pl.col("executed_weights").is_not_null()).sort("session", maintain_order=True)
     n_weights = int(filled["executed_weights"].list.len().to_numpy().max(initial=1))
     weights = filled["executed_weights"].list.to_array(n_weights).to_numpy()
     held = filled.select("policy", "session", pl.Series("names_held", effective_names(weights[:, :-1])))
     ordered = curves.sort("session", maintain_order=True)
-    # a decision's weights earn from the session after it on
+    # weights earn from the session after their decision
     joined = ordered.join_asof(held, on="session", by="policy", allow_exact_matches=False, check_sortedness=False)
     early = joined.filter(pl.col("names_held").is_null())
     if len(early):
         policy, session = early.select("policy", "session").row(0)
         raise ValueError(
-            f"evaluate needs the weights of every account at each session, but {policy} has no decision that filled "
-            f"before {session}; give its action log from the beginning"
+            f"evaluate needs weights of every account at each session, but {policy} has no fill before {session}; give "
+            "its action log from the beginning"
         )
     return joined
 
@@ -168,7 +167,7 @@ def _periods(accounts: _Accounts, report_from: date) -> list[tuple[str, int | No
 
 
 def _rows(accounts: _Accounts, period: tuple[str, int | None], intervals: SharpeIntervals) -> list[dict[str, object]]:
-    """The period's row of every account."""
+    """Row per account of one period."""
     draws = intervals.draw(accounts.net_return)
     found = [statistics_of(column) for column in accounts.net_return.T]
     n_sessions = len(accounts.sessions)
@@ -180,7 +179,7 @@ def _rows(accounts: _Accounts, period: tuple[str, int | None], intervals: Sharpe
         "n_sessions": n_sessions,
     }
     sharpes = [sharpe_ratio(column) for column in accounts.net_return.T]
-    over_seeds = _over_seeds(accounts)
+    seed_figures = _interquartile_figures(accounts)
     return [
         {
             "policy": name,
@@ -189,26 +188,26 @@ def _rows(accounts: _Accounts, period: tuple[str, int | None], intervals: Sharpe
             **found[i],
             **dict(zip(("sharpe_low", "sharpe_high"), draws.interval(i), strict=True)),
             "sharpe_error": _annual_error(sharpes[i], n_sessions),
-            **_by_theory(accounts.net_return[:, i]),
+            **_lo_bounds(accounts.net_return[:, i]),
             "turnover_per_year": turnover_per_year(accounts.turnover[:, i]),
             "cost_per_year": cost_per_year(accounts.cost[:, i]),
             "exposure": exposure(accounts.cash[:, i]),
             "effective_names": float(accounts.names_held[:, i].mean()),
-            **(over_seeds if accounts.kinds[i] == "ensemble" else {}),
-            **_against_best(accounts, draws, sharpes, i),
+            **(seed_figures if accounts.kinds[i] == "ensemble" else {}),
+            **_best_baseline_difference(accounts, draws, sharpes, i),
         }
         for i, name in enumerate(accounts.names)
     ]
 
 
 def _annual_error(sharpe: float, n_sessions: int) -> float:
-    """Standard error of an annual Sharpe ratio of independent normal returns."""
+    """Standard error of an annual Sharpe ratio for independent normal returns."""
     scale = float(np.sqrt(SESSIONS_PER_YEAR))
     return iid_standard_error(sharpe / scale, n_sessions) * scale
 
 
-def _by_theory(returns: NDArray[np.float64]) -> Mapping[str, float]:
-    """Bounds of the annual Sharpe ratio by Lo (2002); nothing where the returns never vary."""
+def _lo_bounds(returns: NDArray[np.float64]) -> Mapping[str, float]:
+    """Bounds of the annual Sharpe ratio by Lo (2002); empty for constant returns."""
     try:
         interval = lo_interval(returns)
     except UndefinedStatisticError:
@@ -216,10 +215,10 @@ def _by_theory(returns: NDArray[np.float64]) -> Mapping[str, float]:
     return {"lo_low": interval.low, "lo_high": interval.high}
 
 
-def _over_seeds(accounts: _Accounts) -> Mapping[str, float]:
-    """The interquartile mean of the Sharpe ratios of every seed in every fold; nothing where the seeds are too few.
+def _interquartile_figures(accounts: _Accounts) -> Mapping[str, float]:
+    """Interquartile mean of Sharpe ratios by seed and fold; empty with too few seeds.
 
-    Paths are no seeds: each decides by the average of all seeds.
+    Paths do not count as seeds: each decides by the average of all seeds.
     """
     seeds = [i for i in accounts.of_kind("policy") if PATH not in accounts.names[i]]
     if len(seeds) < MIN_SEEDS:
@@ -236,8 +235,10 @@ def _over_seeds(accounts: _Accounts) -> Mapping[str, float]:
     return {"iqm_sharpe": mean.point, "iqm_low": mean.low, "iqm_high": mean.high}
 
 
-def _against_best(accounts: _Accounts, draws: SharpeDraws, sharpes: list[float], i: int) -> Mapping[str, object]:
-    """Name of the best baseline, the Sharpe difference to it and its interval; nothing for baselines."""
+def _best_baseline_difference(
+    accounts: _Accounts, draws: SharpeDraws, sharpes: list[float], i: int
+) -> Mapping[str, object]:
+    """Best baseline, difference of Sharpe ratios to it and its interval; empty for baselines."""
     best = max(accounts.of_kind("baseline"), key=sharpes.__getitem__, default=None)
     if best is None or accounts.kinds[i] == "baseline":
         return {}

@@ -9,7 +9,7 @@ from nvtrader_pipelines.evaluation.intervals import SharpeIntervals, lo_interval
 from nvtrader_pipelines.evaluation.sharpe.error import iid_standard_error
 from nvtrader_pipelines.evaluation.statistics import STATISTICS, sharpe_ratio
 from nvtrader_pipelines.evaluation.verdict_tables import EVALUATION
-from nvtrader_pipelines.evaluation.walk_forward import evaluate
+from nvtrader_pipelines.evaluation.walk_forward_evaluation import evaluate
 from tests.evaluation.accounts import REPORT_FROM, WHO, action_logs, equity_curves
 
 QUICK = SharpeIntervals(n_draws=200)
@@ -29,7 +29,7 @@ def judged(curves, report_from=REPORT_FROM):
     return evaluate(curves, action_logs(curves), report_from, QUICK)
 
 
-def test_every_account_is_judged_on_each_fold_before_and_from_the_date_and_overall(verdict):
+def test_evaluate_has_fold_before_from_and_all_rows_per_account(verdict):
     assert dict(verdict.schema) == EVALUATION
     periods = [(period, fold) for _, period, fold in verdict.select("policy", "period", "fold").rows() if _ == "ppo"]
     assert periods == [("fold", 0), ("fold", 1), ("fold", 2), ("before_2016", None), ("from_2016", None), ("all", None)]
@@ -81,7 +81,7 @@ def test_an_account_whose_first_decision_comes_late_is_refused_by_name(curves):
         evaluate(curves, late, REPORT_FROM, QUICK)
 
 
-def test_an_ensemble_has_the_interquartile_mean_of_its_seeds_over_the_folds_of_the_period(curves, verdict):
+def test_ensemble_has_interquartile_mean_over_seeds_and_folds(curves, verdict):
     scores = np.array(
         [
             [
@@ -106,7 +106,7 @@ def test_an_ensemble_of_one_seed_has_no_interquartile_mean(curves):
     assert alone["iqm_sharpe"].null_count() == len(alone)
 
 
-def test_an_ensemble_of_paths_has_no_interquartile_mean_for_they_are_no_seeds(curves):
+def test_ensemble_of_paths_has_no_interquartile_mean(curves):
     of_paths = judged(curves.with_columns(pl.col("policy").str.replace("/seed-", "/path-")))
     assert of_paths["iqm_sharpe"].null_count() == len(of_paths)
 

@@ -1,4 +1,4 @@
-"""All pictures of PRUDEX-Compass by name."""
+"""Figures of PRUDEX-Compass by name."""
 
 from nvtrader_pipelines.evaluation.prudex.compass import Compass
 from nvtrader_pipelines.figures.prudex_compass import compass_figure, pride_star_figure
@@ -8,7 +8,7 @@ from nvtrader_pipelines.figures.prudex_reliability import profile_figure, rank_f
 
 
 def prudex_figures(compass: Compass) -> dict[str, bytes]:
-    """PNG by name: the source's five charts, the actions by t-SNE and the heatmap of weights."""
+    """Draw the source's five charts, the actions by t-SNE and the heatmap of weights, by name."""
     table, note = compass.table, compass.note
     return {
         "compass": compass_figure(table, note=note),

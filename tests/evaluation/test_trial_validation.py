@@ -18,8 +18,7 @@ from nvtrader_pipelines.evaluation.sharpe.inference import (
     sharpe_moments,
 )
 from nvtrader_pipelines.evaluation.statistics import sharpe_ratio
-from nvtrader_pipelines.evaluation.trials import AGAINST
-from nvtrader_pipelines.evaluation.validation import (
+from nvtrader_pipelines.evaluation.trial_validation import (
     PLACE,
     ValidationSettings,
     headlines,
@@ -27,6 +26,7 @@ from nvtrader_pipelines.evaluation.validation import (
     validate,
     validate_sources,
 )
+from nvtrader_pipelines.evaluation.trials import AGAINST
 from nvtrader_pipelines.evaluation.verdict_tables import OVERFITTING, VALIDATION
 from tests.evaluation.small_trials import SESSIONS, Returns, run_curves, some_returns, some_runs
 
@@ -53,7 +53,7 @@ def active(returns, against):
     return returns.net - {"zero": 0.0, "best_baseline": returns.best_baseline, "anchor": returns.anchor}[against]
 
 
-def test_every_trial_is_judged_against_zero_its_best_baseline_and_its_anchor(judged):
+def test_every_trial_has_a_row_per_reference(judged):
     assert judged.trials.schema == VALIDATION.without(*PLACE, "experiment")
     assert judged.overfitting.schema == OVERFITTING.without(*PLACE)
     expected = [(f"run-{i}", against) for against in AGAINST for i in range(6)]
@@ -147,22 +147,22 @@ def test_trials_whose_returns_are_lost_deflate_the_others(returns, judged):
     rows, summary = of(found, "anchor")
     assert rows["n_trials"].to_list() == [8] * 8
     lost = rows.filter(pl.col("run_id").str.starts_with("lost"))
-    assert set(lost["note"]) == {"its returns are not in the tables any more"}
+    assert set(lost["note"]) == {"its returns are no longer in the tables"}
     assert lost["sharpe"].null_count() == 2
     before, after = of(judged, "anchor")[0], rows.filter(~pl.col("run_id").str.starts_with("lost"))
     assert (after["deflated_sharpe"] < before["deflated_sharpe"]).all()
     assert (after["holm"] >= before["holm"]).all()
     assert summary.select("n_trials", "n_compared").row(0) == (8, 6)
-    assert summary["note"][0] == "compared are 6 of 8 trials, those with all 400 sessions of the longest"
+    assert summary["note"][0] == "compared: 6 of 8 trials, those with all 400 sessions"
 
 
 def test_one_trial_has_no_overfitting_and_nothing_deflates_it(returns):
     found = validate(returns.first(n_trials=1).trials(), QUICK)
     rows, summary = of(found, "best_baseline")
     assert rows["deflated_sharpe"].to_list() == rows["probabilistic_sharpe"].to_list()
-    assert "one trial only, so nothing deflates" in rows["note"][0]
+    assert "one trial only" in rows["note"][0]
     assert summary.select(PROMISES).null_count().row(0) == (1,) * len(PROMISES)
-    assert "at least two trials" in summary["note"][0]
+    assert "two or more trials" in summary["note"][0]
 
 
 def test_one_trial_left_of_several_is_not_deflated_by_a_guess(returns):
@@ -176,13 +176,13 @@ def test_one_trial_left_of_several_is_not_deflated_by_a_guess(returns):
 def test_trials_alike_have_no_overfitting(returns):
     found = validate(replace(returns, net=np.repeat(returns.net[:, :1], 6, axis=1)).trials(), QUICK)
     rows, summary = of(found, "best_baseline")
-    assert "the 6 trials have the same Sharpe ratio" in rows["note"][0]
+    assert "the 6 trials have equal ratios" in rows["note"][0]
     assert "trials that differ" in summary["note"][0]
     assert summary["probability_of_overfitting"][0] is None
     assert summary["rademacher_complexity"][0] == pytest.approx(0.0, abs=0.2)  # copies: Monte Carlo error alone
 
 
-def test_a_trial_that_is_its_anchor_has_no_active_sharpe_ratio_and_says_so(returns):
+def test_trial_equal_to_its_anchor_has_no_information_ratio(returns):
     net = returns.net.copy()
     net[:, 1] = returns.anchor[:, 1]
     row = of(validate(replace(returns, net=net).trials(), QUICK), "anchor")[0].row(1, named=True)
@@ -192,24 +192,24 @@ def test_a_trial_that_is_its_anchor_has_no_active_sharpe_ratio_and_says_so(retur
 
 
 @pytest.mark.parametrize("scale", [1.0, 1.0 + 1.5e-8, 1.3])
-def test_a_trial_that_only_scales_its_anchor_has_no_t_statistic_and_says_so(returns, scale):
+def test_scaled_anchor_has_no_t_statistic(returns, scale):
     net = returns.net.copy()
     net[:, 1] = scale * returns.anchor[:, 1]
     row = of(validate(replace(returns, net=net).trials(), QUICK), "anchor")[0].row(1, named=True)
     assert row["alpha_t"] is None
     assert (row["alpha_per_year"], row["beta"]) == pytest.approx((0.0, scale), abs=1e-9)
-    assert "alpha has no t statistic, for the returns are beta times those of the reference" in row["note"]
+    assert "alpha has no t statistic: the returns are beta times those of the reference" in row["note"]
     assert (row["p_value"] is None) is (scale < 1.01)
 
 
 @pytest.mark.parametrize(("n_sessions", "said"), [(0, "0 sessions"), (1, "1 session"), (3, "3 sessions")])
 def test_trials_of_too_few_sessions_get_a_note(returns, n_sessions, said):
     found = validate(returns.first(n_sessions).trials(), QUICK)
-    assert set(found.trials["note"]) == {f"it has {said} in the period, and 4 are needed"}
+    assert set(found.trials["note"]) == {f"{said} in the period, 4 needed"}
     assert set(found.trials["n_sessions"]) == {n_sessions}
     assert found.trials["sharpe"].null_count() == 18
     assert found.overfitting["probability_of_overfitting"].null_count() == 3
-    assert set(found.overfitting["note"]) == {"no trial has the 4 sessions in the period that are needed"}
+    assert set(found.overfitting["note"]) == {"no trial has the required 4 sessions in the period"}
 
 
 def test_no_trial_at_all_makes_empty_rows(returns):
@@ -255,7 +255,7 @@ def with_a_short_one(n_sessions):
 
 
 @pytest.mark.parametrize("n_sessions", [2, 20, 300])
-def test_a_short_trial_changes_of_others_only_how_many_there_are_and_how_they_vary(n_sessions):
+def test_short_trial_changes_count_and_variance_only(n_sessions):
     without, found = with_a_short_one(n_sessions)
     others = found.trials.filter(pl.col("run_id") != "d")
     assert_frame_equal(others.drop(WITH_ALL), without.trials.drop(WITH_ALL))
@@ -264,7 +264,7 @@ def test_a_short_trial_changes_of_others_only_how_many_there_are_and_how_they_va
     assert set(others.filter(pl.col("period") == "all")["n_sessions"]) == {700}
 
 
-def test_the_deflation_varies_by_the_sharpe_ratios_of_all_each_over_its_own_sessions():
+def test_deflation_variance_is_over_each_trials_own_sessions():
     _, found = with_a_short_one(300)
     for _, rows in found.trials.filter(pl.col("period") == "all").group_by("against"):
         variance = float(np.var(rows["sharpe"].to_numpy(), ddof=1)) / 252
@@ -273,7 +273,7 @@ def test_the_deflation_varies_by_the_sharpe_ratios_of_all_each_over_its_own_sess
         )
 
 
-def test_a_trial_of_less_than_a_year_counts_but_its_noise_does_not_deflate_the_others():
+def test_short_trial_counts_but_does_not_inflate_the_variance():
     _, found = with_a_short_one(20)
     for _, rows in found.trials.filter(pl.col("period") == "all").group_by("against"):
         long = rows.filter(pl.col("n_sessions") >= 252)
@@ -297,20 +297,20 @@ def test_a_short_trial_is_judged_on_its_own_sessions():
     assert row["probabilistic_sharpe"] == pytest.approx(probabilistic_sharpe_ratio(sharpe_moments(net)))
 
 
-def test_a_short_trial_is_left_out_where_trials_are_compared_and_all_rows_say_so():
+def test_short_trial_is_excluded_from_comparison_with_notes():
     without, found = with_a_short_one(300)
     short = found.trials.filter(pl.col("run_id") == "d", pl.col("period") == "all")
     assert short["rademacher_lower"].null_count() == 3
-    sentence = "left out where trials are compared, for it has 300 of the 700 sessions of the longest"
+    sentence = "not compared with other trials: has 300 of the 700 sessions of the longest"
     assert short["note"].str.contains(sentence, literal=True).all()
     whole = found.overfitting.filter(pl.col("period") == "all")
     assert whole.select("n_trials", "n_compared", "n_sessions").rows() == [(4, 3, 700)] * 3
-    assert set(whole["note"]) == {"compared are 3 of 4 trials, those with all 700 sessions of the longest"}
+    assert set(whole["note"]) == {"compared: 3 of 4 trials, those with all 700 sessions"}
     by_others = ["n_trials", "n_compared", "effective_n_trials", "note"]
     assert found.overfitting.drop(by_others).equals(without.overfitting.drop(by_others))
 
 
-def test_a_run_for_validation_only_changes_of_others_no_more_than_one_whose_returns_are_lost():
+def test_validation_only_run_affects_others_by_count_only():
     three = pl.concat([run_curves(name, first=100, seed=i, skill=0.0004 * i) for i, name in enumerate("abc")])
     four = pl.concat([three, run_curves("cv", seed=3, skill=0.01)])
     names = ("a", "b", "c", "cv")
@@ -321,15 +321,15 @@ def test_a_run_for_validation_only_changes_of_others_no_more_than_one_whose_retu
     assert found.overfitting["probability_of_overfitting"].null_count() == 0
     own = found.trials.filter(pl.col("run_id") == "cv")
     assert own["sharpe"].null_count() == own["deflated_sharpe"].null_count() == len(own) > 0
-    assert own["note"].str.starts_with("it is for validation only").all()
+    assert own["note"].str.starts_with("validation only").all()
 
 
 def test_one_trial_that_covers_the_period_has_nobody_to_be_compared_with():
     curves = pl.concat([run_curves("a"), run_curves("b", first=200, last=500, seed=1)])
     row = validate_sources(some_runs("a", "b"), curves, verdicts("ab"), QUICK).overfitting.row(0, named=True)
     assert (row["n_trials"], row["n_compared"], row["probability_of_overfitting"]) == (2, 1, None)
-    assert row["note"].startswith("compared are 1 of 2 trials")
-    assert "needs returns of at least two trials" in row["note"]
+    assert row["note"].startswith("compared: 1 of 2 trials")
+    assert "needs two or more trials" in row["note"]
 
 
 def test_trials_of_one_window_have_no_note_for_it():

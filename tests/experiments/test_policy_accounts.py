@@ -2,11 +2,11 @@ import numpy as np
 import polars as pl
 import pytest
 
-from nvtrader_pipelines.evaluation.backtest import Contestant, backtest
+from nvtrader_pipelines.evaluation.backtest import PolicyAccount, backtest
 from nvtrader_pipelines.evaluation.splits import Block
 from nvtrader_pipelines.evaluation.statistics import sharpe_ratio
-from nvtrader_pipelines.experiments.accounts import choose, contestants
 from nvtrader_pipelines.experiments.designs import BasicDesign, BestOfNDesign
+from nvtrader_pipelines.experiments.policy_accounts import build_accounts, choose_seed
 from nvtrader_pipelines.policies.archive import read_archive
 from nvtrader_pipelines.policies.baselines import BuyAndHold
 from nvtrader_pipelines.policies.learned import open_policy
@@ -36,17 +36,17 @@ def test_the_best_of_n_trains_a_purge_before_the_sessions_it_holds_out(best_plan
         assert best_plan.validation_window(fold) == (fold.train_last - N_HELD_OUT + 1, fold.train_last)
 
 
-def test_the_seed_chosen_is_the_one_with_the_best_net_sharpe_on_the_sessions_held_out(best_plan, best):
+def test_choose_seed_maximizes_validation_sharpe_ratio(best_plan, best):
     for fold in best_plan.folds:
         first, last = best_plan.validation_window(fold)
         found = {}
         for seed in BEST_OF.seeds:
             policy = open_policy(*read_archive(best.archives()[fold.index, seed]), best_plan.panel)
-            alone = Contestant("x", "policy", (seed,), (policy,))
+            alone = PolicyAccount("x", "policy", (seed,), (policy,))
             held_out = Block(fold.index, first, last)
             curve = backtest(best_plan.panel, BEST_OF.environment, [held_out], [alone]).equity_curves
             found[seed] = sharpe_ratio(curve["net_return"].to_numpy())
-        choice = choose(best_plan, best.archives(), fold)
+        choice = choose_seed(best_plan, best.archives(), fold)
         assert dict(choice.sharpe) == found
         assert best.sealed[fold.index] == choice.seed == max(found, key=found.__getitem__)
 
@@ -80,7 +80,7 @@ def test_the_basic_design_runs_the_last_fold_alone(plan):
 
 
 def test_an_account_shares_no_policy_with_another(plan, run):
-    decide = [policy for who in contestants(plan, run.archives(), {}, {}) for policy in who.by_fold]
+    decide = [policy for who in build_accounts(plan, run.archives(), {}, {}) for policy in who.policies]
     policies = [getattr(policy, "_policy", policy) for policy in decide]  # behind the pipeline
     members = [member for policy in policies for member in getattr(policy, "_members", [policy])]
     learned = [member for member in members if hasattr(member, "_network")]

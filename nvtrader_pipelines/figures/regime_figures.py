@@ -1,4 +1,4 @@
-"""A market's index coloured by its regimes, and what accounts earned in each of them."""
+"""Figures of market regimes, and of the accounts' results in each."""
 
 import numpy as np
 import polars as pl
@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, Locator, LogLocator, MaxNLocator, NullLocator, PercentFormatter
 from numpy.typing import NDArray
 
-from nvtrader_pipelines.evaluation.regimes import ALL
+from nvtrader_pipelines.evaluation.regime_evaluation import ALL
 from nvtrader_pipelines.figures.canvas import (
     BLUE,
     GREEN,
@@ -27,10 +27,8 @@ from nvtrader_pipelines.figures.canvas import (
 )
 from nvtrader_pipelines.market.calendar import SESSIONS_PER_YEAR
 
-HINDSIGHT = "Regimes are labelled with hindsight: they tell where a policy earned, and no policy could have known them."
-RANKS = (
-    "Labelled with hindsight: no policy could have known them. Names rank slopes: in a rising market sideways rises."
-)
+HINDSIGHT = "Regimes are labeled with hindsight: they show where a policy earned, but no policy could have known them."
+RANKS = "Labeled with hindsight: no policy could have known them. Names rank slopes: in a rising market sideways rises."
 _COLORS = {
     "strong_down": VERMILION,
     "down": VERMILION,
@@ -41,13 +39,13 @@ _COLORS = {
     "strong_up": BLUE,
 }
 _BAR_COLORS = (BLUE, ORANGE, GREEN)
-_NEWEST = 3 * SESSIONS_PER_YEAR  # sessions drawn large, a third of the history if that is less
-_WIDE = 5.0  # highest over lowest level from which 1-2-5 ticks are enough
-_GROUP = 0.8  # of the room of a regime that its bars take
+_NEWEST = 3 * SESSIONS_PER_YEAR  # sessions in the lower panel, at most a third of the history
+_WIDE = 5.0  # ratio of highest to lowest level from which 1-2-5 ticks suffice
+_GROUP = 0.8  # share of a regime's width taken by bars
 
 
 def regimes_figure(rows: pl.DataFrame, title: str, note: str | None = RANKS) -> bytes:
-    """PNG of a market's equally weighted index (log scale) in the colours of its regimes, its newest years large.
+    """Draw a market's equally weighted index (log scale), colored by regime, and its newest years.
 
     Args:
         rows: rows of `gold.regimes` of one source.
@@ -71,7 +69,7 @@ def regimes_figure(rows: pl.DataFrame, title: str, note: str | None = RANKS) -> 
 
 
 def regimes_figures(rows: pl.DataFrame) -> dict[str, bytes]:
-    """A figure of each source's regimes, by the source's name."""
+    """Draw the regimes of each source, by source name."""
     return {
         source: regimes_figure(rows.filter(pl.col("source") == source), f"Regimes of the market {readable(source)}")
         for source in rows["source"].unique().sort()
@@ -79,7 +77,7 @@ def regimes_figures(rows: pl.DataFrame) -> dict[str, bytes]:
 
 
 def regime_evaluation_figure(evaluation: pl.DataFrame, title: str, note: str | None = HINDSIGHT) -> bytes:
-    """PNG of Sharpe ratio (with intervals) and growth per regime: the policy, its anchor, and 1/N or the best baseline.
+    """Draw Sharpe ratio (with intervals) and growth per regime: policy, anchor, and 1/N or best baseline.
 
     Args:
         evaluation: rows of `evaluate_regimes` of one run.
@@ -104,13 +102,13 @@ def regime_evaluation_figure(evaluation: pl.DataFrame, title: str, note: str | N
 
 
 def _ticks(levels: pl.Series) -> Locator:
-    """1-2-5 ticks where the levels span enough of them, else a few round ones."""
+    """Use 1-2-5 ticks if the levels span enough of them, else a few round ones."""
     low, high = float(levels.to_numpy().min()), float(levels.to_numpy().max())
     return LogLocator(subs=(1.0, 2.0, 5.0)) if high >= _WIDE * low else MaxNLocator(5)
 
 
 def _draw_index(axes: Axes, ordered: pl.DataFrame) -> None:
-    """The line to each session in the colour of its regime, over a faint band of the same."""
+    """Draw the index in the colors of its regimes, over faint bands."""
     days = date2num(ordered["session"].to_numpy())
     points = np.column_stack([days, ordered["index_level"].to_numpy()])
     colors = [_COLORS[name] for name in ordered["regime"]]
@@ -124,7 +122,7 @@ def _draw_index(axes: Axes, ordered: pl.DataFrame) -> None:
 
 
 def _key_to_regimes(figure: Figure, ordered: pl.DataFrame) -> None:
-    """Name, share, segments and yearly return of each regime, the best on top."""
+    """Write name, share, segments and annual return of each regime, best on top."""
     found = (
         ordered.group_by("regime")
         .agg(pl.len(), pl.col("segment").n_unique(), pl.col("market_return").mean(), pl.col("slope").mean())
@@ -134,12 +132,12 @@ def _key_to_regimes(figure: Figure, ordered: pl.DataFrame) -> None:
         top = 0.84 - 0.17 * k
         figure.text(0.77, top, f"■ {readable(regime)}", color=ink(_COLORS[regime]), fontsize=TEXT, fontweight="bold")
         yearly = f"mean {SESSIONS_PER_YEAR * mean:+.0%} per year"
-        what = f"{count / len(ordered):.0%} of sessions\n{n_segments} segments\n{yearly}"
-        figure.text(0.785, top - 0.015, what, fontsize=TEXT, color=GREY, va="top", linespacing=1.25)
+        text = f"{count / len(ordered):.0%} of sessions\n{n_segments} segments\n{yearly}"
+        figure.text(0.785, top - 0.015, text, fontsize=TEXT, color=GREY, va="top", linespacing=1.25)
 
 
 def _accounts(evaluation: pl.DataFrame) -> list[str]:
-    """The ensemble, or the first policy where there is none; its anchor, 1/N and the best baseline as there is room."""
+    """Select the ensemble (else the first policy), its anchor, 1/N and the best baseline, as far as they fit."""
     learned = evaluation.filter(pl.col("kind") != "baseline").sort("kind", maintain_order=True)[:1]
     baselines = evaluation.filter(pl.col("kind") == "baseline")["policy"].unique(maintain_order=True).to_list()
     wanted = [*learned["anchor"], "equal_weight", *learned["best_baseline"], *baselines]
@@ -147,7 +145,7 @@ def _accounts(evaluation: pl.DataFrame) -> list[str]:
     return list(chosen)[: len(_BAR_COLORS)]
 
 
-_Bars = tuple[NDArray[np.float64], float, str]  # places, width, colour
+_Bars = tuple[NDArray[np.float64], float, str]  # positions, width, color
 
 
 def _draw_bars(ratios: Axes, growth: Axes, rows: pl.DataFrame, bars: _Bars) -> None:

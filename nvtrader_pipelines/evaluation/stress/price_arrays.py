@@ -1,4 +1,4 @@
-"""The prices of one source as arrays that a shock may change, and back to rows of `gold.returns`."""
+"""PriceArrays of one source as arrays that a shock may change, and back to rows of `gold.returns`."""
 
 from dataclasses import dataclass, replace
 from typing import Self
@@ -14,7 +14,7 @@ FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class Prices:
+class PriceArrays:
     """Adjusted opens, closes and volumes on every session from the first to the last bar; NaN where unknown."""
 
     source: str
@@ -26,10 +26,10 @@ class Prices:
 
     @classmethod
     def of(cls, returns: pl.DataFrame) -> Self:
-        """The prices in rows of `gold.returns` of one source.
+        """Read prices from rows of `gold.returns` of one source.
 
         Raises:
-            ValueError: if there is no row, or rows of more than one source.
+            ValueError: if there are no rows, or rows of several sources.
         """
         history = price_history(returns)
         arrays = bar_arrays(returns, ["adj_open"], history.sessions, history.symbols)
@@ -38,7 +38,7 @@ class Prices:
 
     @property
     def has_price(self) -> NDArray[np.bool_]:
-        """Where there is a bar, (T, N)."""
+        """Whether a name has a bar in a session, (T, N)."""
         return ~np.isnan(self.closes)
 
     def returns(self) -> tuple[FloatArray, FloatArray]:
@@ -47,26 +47,26 @@ class Prices:
         return self.closes / before - 1.0, self.opens / before - 1.0
 
     def until(self, last: int) -> Self:
-        """The prices known at the close of session `last`."""
-        return self._at(slice(last + 1))
+        """PriceArrays known at the close of session `last`."""
+        return self._cut(slice(last + 1))
 
     def since(self, first: int) -> Self:
-        """The prices from session `first` on."""
-        return self._at(slice(first, None))
+        """PriceArrays from session `first` on."""
+        return self._cut(slice(first, None))
 
-    def _at(self, cut: slice) -> Self:
+    def _cut(self, part: slice) -> Self:
         return replace(
             self,
-            sessions=self.sessions[cut],
-            opens=self.opens[cut],
-            closes=self.closes[cut],
-            volumes=self.volumes[cut],
+            sessions=self.sessions[part],
+            opens=self.opens[part],
+            closes=self.closes[part],
+            volumes=self.volumes[part],
         )
 
     def scaled(self, start: int, opens: FloatArray, closes: FloatArray) -> Self:
-        """The prices times factors (n, N) from session `start` on; the factors of the last session stay.
+        """Multiply prices by factors (n, N) from session `start` on; the last session's factors stay in force.
 
-        What is multiplied by exactly 1 keeps its bits.
+        A factor of exactly 1 leaves the price bit-identical.
         """
         rest = len(self.sessions) - start - len(closes)
         lasting = np.repeat(closes[-1:], rest, axis=0)
@@ -77,7 +77,7 @@ class Prices:
         )
 
     def with_from(self, start: int, opens: FloatArray, closes: FloatArray, volumes: FloatArray | None = None) -> Self:
-        """The same prices with others from session `start` on."""
+        """Replace the prices from session `start` on."""
         return replace(
             self,
             opens=np.concatenate([self.opens[:start], opens]),
@@ -86,14 +86,14 @@ class Prices:
         )
 
     def without(self, start: int, stop: int, names: NDArray[np.bool_]) -> Self:
-        """The prices without any bar of some names (N,) from session `start` to the one before `stop`."""
+        """Remove the bars of some names (N,) from session `start` up to, not including, `stop`."""
         arrays = {name: getattr(self, name).copy() for name in ("opens", "closes", "volumes")}
         for array in arrays.values():
             array[start:stop, names] = np.nan
         return replace(self, **arrays)
 
     def rows(self) -> pl.DataFrame:
-        """Rows of `gold.returns`, session by session."""
+        """Rows of `gold.returns`, in session order."""
         bars = np.nonzero(self.has_price)
         sessions = pl.Series("session", self.sessions[bars[0]].astype("datetime64[D]"))
         close_return, overnight_return = self.returns()

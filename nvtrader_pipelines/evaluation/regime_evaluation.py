@@ -1,4 +1,4 @@
-"""What every account earned in each regime of its market, and over the best baseline and the anchor."""
+"""Performance of every account in each market regime, and over the best baseline and the anchor."""
 
 from dataclasses import dataclass
 
@@ -18,17 +18,17 @@ from nvtrader_pipelines.evaluation.trials import ANCHORS
 from nvtrader_pipelines.evaluation.verdict_tables import REGIME_EVALUATION
 from nvtrader_pipelines.market.calendar import SESSIONS_PER_YEAR
 
-ALL = "all"  # the row of every session
-MIN_SESSIONS = 2  # a standard deviation needs two returns
-MIN_SEGMENTS = 5  # fewer have too few resamples for tails of 2.5 %: four have 35; our choice
+ALL = "all"  # regime of the row over all sessions
+MIN_SESSIONS = 2  # for a standard deviation
+MIN_SEGMENTS = 5  # our choice: four have 35 resamples, too few for tails of 2.5 %
 
 
 @dataclass(frozen=True, eq=False)
 class SegmentDraws:
-    """Bootstrapped series; a row resamples the same segments for every series."""
+    """Bootstrapped means and Sharpe ratios; a row resamples the same segments for every series."""
 
     mean: NDArray[np.float64]  # (n_draws, n_series) per session
-    sharpe: NDArray[np.float64]  # (n_draws, n_series) annualised
+    sharpe: NDArray[np.float64]  # (n_draws, n_series) annualized
     confidence_level: float
 
     def sharpe_interval(self, series: int) -> tuple[float, float]:
@@ -36,7 +36,7 @@ class SegmentDraws:
         return self._percentiles(self.sharpe[:, series])
 
     def active_interval(self, series: int, other: int) -> tuple[float, float]:
-        """Percentile interval of the mean of one series less that of another, per year."""
+        """Percentile interval of the mean active return of one series over another, per year."""
         return self._percentiles(SESSIONS_PER_YEAR * (self.mean[:, series] - self.mean[:, other]))
 
     def _percentiles(self, draws: NDArray[np.float64]) -> tuple[float, float]:
@@ -46,12 +46,12 @@ class SegmentDraws:
 
 
 class SegmentIntervals(Component):
-    """Bootstrap of whole segments: as many as there are, drawn with replacement, each with all its sessions.
+    """Bootstrap of whole segments, drawn with replacement.
 
-    A regime's sessions are stretches cut out of the record. Blocks of sessions, the stationary bootstrap's too, would
-    join what lies months apart; segments end at turning points, so they are the blocks. It is not for all sessions
-    together: there falls follow rises, which drawing each by itself would forget. Percentile intervals, too narrow
-    where segments are few: simulated, those of 95 % held the truth 86 % of the time at 5 segments, 92 % at 15.
+    The sessions of a regime are separate segments of the record, which end at turning points. Blocks of sessions, as in
+    the stationary bootstrap, would join sessions months apart. The method does not suit all sessions together, where
+    falls follow rises. Percentile intervals are too narrow with few segments: in simulations, nominal 95 % covered 86 %
+    at 5 segments and 92 % at 15.
 
     Source: the bootstrap of clusters, Davison & Hinkley (1997), section 3.8.
     """
@@ -62,7 +62,7 @@ class SegmentIntervals(Component):
     def draw(
         self, returns: NDArray[np.float64], segments: NDArray[np.int64], generator: np.random.Generator
     ) -> SegmentDraws:
-        """Resample the segments (n,) of returns (n, n_series), all series alike.
+        """Draw segments (n,) of returns (n, n_series), the same for all series.
 
         Raises:
             ValueError: if there are fewer than five segments.
@@ -70,7 +70,7 @@ class SegmentIntervals(Component):
         _, numbers, n_sessions = np.unique(segments, return_inverse=True, return_counts=True)
         n_segments = len(n_sessions)
         if n_segments < MIN_SEGMENTS:
-            raise ValueError(f"intervals resample at least {MIN_SEGMENTS} segments, but there are {n_segments}")
+            raise ValueError(f"segment intervals: needs {MIN_SEGMENTS} segments, got {n_segments}")
         center = returns.mean(axis=0)
         residuals = returns - center
         sums = np.zeros((n_segments, 1 + 2 * returns.shape[1]))
@@ -84,7 +84,7 @@ class SegmentIntervals(Component):
 
 @dataclass(frozen=True, eq=False)
 class _Record:
-    """The accounts of a run over the same sessions, in columns, with the regime of each session."""
+    """Net returns of a run's accounts in columns, with the regime of each session."""
 
     source: str
     names: tuple[str, ...]
@@ -109,22 +109,22 @@ def evaluate_regimes(
     intervals: SegmentIntervals | None = None,
     seed: int = 0,
 ) -> pl.DataFrame:
-    """One row per account and regime, from the steepest fall to the steepest rise, then one for `all` sessions.
+    """Evaluate every account per regime, from the steepest fall to the steepest rise, and over `all` sessions.
 
-    The best baseline is the one with the highest Sharpe ratio over all sessions, so chosen with hindsight, in the
-    baselines' favour, and the same in every regime; baselines have no active return. What cannot be computed is null
-    and the note says why: a regime without a session, or with too few segments for an interval. The row of `all` has
-    no intervals, as `walk_forward_evaluation` has them.
+    The best baseline has the highest Sharpe ratio over all sessions: picked with hindsight, in the baselines' favor,
+    and the same in every regime. Baselines have no active return. Figures that cannot be computed (no session in the
+    regime, too few segments for an interval) are null, and the note gives the reason. Rows of `all` have no intervals;
+    those are in `walk_forward_evaluation`.
 
     Args:
         curves: policy, kind, session and net_return, one row per account and session.
-        regimes: rows of `gold.regimes` of the source that the accounts traded.
-        intervals: how to resample.
-        seed: of the resampling.
+        regimes: rows of `gold.regimes` of the source traded.
+        intervals: bootstrap settings.
+        seed: of the bootstrap.
 
     Raises:
         ValueError: if the accounts do not cover the same sessions once each, a return is not finite or below -1, or a
-            session has no regime or several.
+            session does not have exactly one regime.
     """
     record = _record(curves, regimes)
     ordered = regimes.group_by("regime").agg(pl.col("slope").mean()).sort("slope")["regime"].to_list()
@@ -138,40 +138,40 @@ def evaluate_regimes(
 
 
 def summary(evaluation: pl.DataFrame) -> pl.DataFrame:
-    """The evaluation of all accounts but single seeds, in fewer columns and digits for a person."""
+    """Shorten the evaluation for people: no single seeds, fewer columns and digits."""
     columns = [name for name in REGIME_EVALUATION if name not in {"source", "kind", "log_return"}]
     return evaluation.filter(pl.col("kind") != "policy").select(columns).with_columns(pl.selectors.float().round(3))
 
 
 def _record(curves: pl.DataFrame, regimes: pl.DataFrame) -> _Record:
-    who = curves.select("policy", "kind").unique(maintain_order=True)
+    accounts = curves.select("policy", "kind").unique(maintain_order=True)
     sessions = curves.select("session").unique().sort("session")
     counts = curves.group_by("policy", "kind").agg(pl.len(), pl.col("session").n_unique().alias("n"))
     uneven = counts.filter((pl.col("len") != len(sessions)) | (pl.col("n") != len(sessions)))
-    if len(sessions) < MIN_SESSIONS or len(uneven) or who["policy"].n_unique() != len(who):
+    if len(sessions) < MIN_SESSIONS or len(uneven) or accounts["policy"].n_unique() != len(accounts):
         found = ", ".join(f"{name}: {count}" for name, count in uneven.select("policy", "len").sort("policy").rows())
         raise ValueError(
-            f"evaluate_regimes needs at least {MIN_SESSIONS} sessions with every account once on each, but there are "
-            f"{len(sessions)} sessions and it found {found or 'no uneven account'}; give the curves of one run"
+            f"evaluate_regimes needs every account once on each of {MIN_SESSIONS} or more sessions, but there are "
+            f"{len(sessions)} sessions and {found or 'no uneven account'}; give the curves of one run"
         )
     wide = curves.sort("session").pivot("policy", index="session", values="net_return").drop("session")
-    net_return = wide.select(who["policy"].to_list()).to_numpy()
+    net_return = wide.select(accounts["policy"].to_list()).to_numpy()
     if not np.isfinite(net_return).all():
         raise ValueError("net returns must be finite, but some are null, NaN or infinite; repair or drop the account")
-    labelled = sessions.join(_one_market(regimes), on="session", how="inner").sort("session")
-    if len(labelled) < len(sessions):
-        missing = sessions.join(labelled, on="session", how="anti")["session"]
+    labeled = sessions.join(_one_market(regimes), on="session", how="inner").sort("session")
+    if len(labeled) < len(sessions):
+        missing = sessions.join(labeled, on="session", how="anti")["session"]
         raise ValueError(
             f"every session needs its regime, but {len(missing)} have none, the first {missing[0]}; "
-            "give the regimes of the market that was traded, made of all its sessions"
+            "give the regimes of the traded market over all its sessions"
         )
     return _Record(
-        source=labelled["source"][0],
-        names=tuple(who["policy"]),
-        kinds=tuple(who["kind"]),
+        source=labeled["source"][0],
+        names=tuple(accounts["policy"]),
+        kinds=tuple(accounts["kind"]),
         net_return=net_return,
-        segments=labelled["segment"].to_numpy(),
-        regimes=np.array(labelled["regime"].to_list(), dtype=object),
+        segments=labeled["segment"].to_numpy(),
+        regimes=np.array(labeled["regime"].to_list(), dtype=object),
     )
 
 
@@ -179,7 +179,7 @@ def _one_market(regimes: pl.DataFrame) -> pl.DataFrame:
     sources = sorted(regimes["source"].unique())
     if len(sources) != 1 or regimes["session"].n_unique() != len(regimes):
         raise ValueError(
-            f"regimes must be those of one source, each session once, but they are {len(regimes)} rows over "
+            f"regimes must be of one source with each session once, but they have {len(regimes)} rows over "
             f"{regimes['session'].n_unique()} sessions of {', '.join(sources) or 'no source'}; "
             "run the market job, then give the rows of one source"
         )
@@ -189,18 +189,18 @@ def _one_market(regimes: pl.DataFrame) -> pl.DataFrame:
 def _rows(
     record: _Record, regime: str, intervals: SegmentIntervals, generator: np.random.Generator
 ) -> list[dict[str, object]]:
-    """The regime's row of every account."""
+    """Row per account of one regime."""
     during = np.full(len(record.regimes), fill_value=True) if regime == ALL else record.regimes == regime
     returns, segments, references = record.net_return[during], record.segments[during], record.references()
     n_segments = len(np.unique(segments))
-    resampled = regime != ALL and n_segments >= MIN_SEGMENTS
-    draws = intervals.draw(returns, segments, generator) if resampled else None
+    has_draws = regime != ALL and n_segments >= MIN_SEGMENTS
+    draws = intervals.draw(returns, segments, generator) if has_draws else None
     stretches = np.zeros(len(segments), dtype=np.int64) if regime == ALL else segments
     size = {"regime": regime, "n_sessions": len(returns), "share": float(during.mean()), "n_segments": n_segments}
     rows: list[dict[str, object]] = []
     for i, (name, kind) in enumerate(zip(record.names, record.kinds, strict=True)):
         pair = None if kind == "baseline" else references
-        reasons = _why_null(returns[:, i], regime, n_segments)
+        reasons = _null_reasons(returns[:, i], regime, n_segments)
         if kind != "baseline" and references is None:
             reasons.append("the run has no baseline")
         rows.append(
@@ -209,17 +209,17 @@ def _rows(
                 "policy": name,
                 "kind": kind,
                 **size,
-                **_alone(returns[:, i], stretches),
+                **_own_figures(returns[:, i], stretches),
                 **(_sharpe_bounds(draws, i) if draws else {}),
-                **(_against(record, returns, draws, (i, *pair)) if pair else {}),
+                **(_active_returns(record, returns, draws, (i, *pair)) if pair else {}),
                 "note": "; ".join(reasons) or None,
             }
         )
     return rows
 
 
-def _alone(returns: NDArray[np.float64], stretches: NDArray[np.int64]) -> dict[str, float | None]:
-    """What needs no comparison, where there are the sessions for it; losses are counted within a stretch."""
+def _own_figures(returns: NDArray[np.float64], stretches: NDArray[np.int64]) -> dict[str, float | None]:
+    """Figures of the account itself, as far as there are sessions; drawdowns within segments."""
     if len(returns) == 0:
         return {"log_return": 0.0}
     parts = np.split(returns, np.flatnonzero(np.diff(stretches)) + 1)
@@ -236,10 +236,10 @@ def _sharpe_bounds(draws: SegmentDraws, i: int) -> dict[str, float]:
     return {"sharpe_low": low, "sharpe_high": high}
 
 
-def _against(
+def _active_returns(
     record: _Record, returns: NDArray[np.float64], draws: SegmentDraws | None, columns: tuple[int, int, int]
 ) -> dict[str, str | float | None]:
-    """Names of the best baseline and of the anchor, and the active returns over them."""
+    """Names of best baseline and anchor, and mean active returns over them per year."""
     i, *references = columns
     found: dict[str, str | float | None] = {}
     for active, label, other in zip(
@@ -253,14 +253,14 @@ def _against(
     return found
 
 
-def _why_null(returns: NDArray[np.float64], regime: str, n_segments: int) -> list[str]:
+def _null_reasons(returns: NDArray[np.float64], regime: str, n_segments: int) -> list[str]:
     n = len(returns)
-    few = n > 0 and n_segments < MIN_SEGMENTS and regime != ALL
+    too_few = n > 0 and n_segments < MIN_SEGMENTS and regime != ALL
     reasons = {
         "no session in this regime": n == 0,
         "one session has no Sharpe ratio and no growth per year": n == 1,
-        f"segments: {n_segments}, and intervals need at least {MIN_SEGMENTS}": few,
+        f"segments: {n_segments}, and intervals need at least {MIN_SEGMENTS}": too_few,
         "intervals over all sessions are in evaluation.walk_forward_evaluation": regime == ALL,
-        "all was lost, which has no logarithm": bool((returns <= -1.0).any()),
+        "all was lost, so no log return": bool((returns <= -1.0).any()),
     }
     return [reason for reason, holds in reasons.items() if holds]

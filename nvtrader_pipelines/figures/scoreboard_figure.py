@@ -1,4 +1,4 @@
-"""The scoreboard as a picture: net Sharpe ratios with their intervals, the best on top."""
+"""Figure of the scoreboard: net Sharpe ratios with intervals, best on top."""
 
 import polars as pl
 from matplotlib.axes import Axes
@@ -18,12 +18,12 @@ from nvtrader_pipelines.figures.canvas import (
 
 KINDS = {"run": (BLUE, "run of this home"), "sb3": (PURPLE, "trained elsewhere"), "weights": (GREEN, "weights file")}
 BASELINE = (GREY, "baseline")
-_MOST_ROWS = 14
+_MAX_ROWS = 14
 _COLUMNS = (("info. ratio", 0.72), ("deflated", 0.85), ("drawdown", 0.96))
 
 
 def scoreboard_figures(board: pl.DataFrame) -> dict[str, bytes]:
-    """A figure of each source by name, `scoreboard_<source>`.
+    """Draw a figure per source, by name `scoreboard_<source>`.
 
     Args:
         board: rows of the scoreboard.
@@ -34,13 +34,13 @@ def scoreboard_figures(board: pl.DataFrame) -> dict[str, bytes]:
 
 
 def scoreboard_figure(board: pl.DataFrame, note: str | None = None) -> bytes:
-    """PNG of the net Sharpe ratio of every entrant of one contest, with its interval.
+    """Draw the net Sharpe ratio of every entrant of one contest, with its interval.
 
     Args:
         board: rows of the scoreboard of one contest, all with a rank, best first; the first 14 are drawn.
         note: under the figure.
     """
-    rows = board.sort("rank", "entrant").head(_MOST_ROWS)
+    rows = board.sort("rank", "entrant").head(_MAX_ROWS)
     first, last = rows["first_session"][0], rows["last_session"][0]
     title = f"Net Sharpe ratio on {rows['source'][0]}, {first:%Y-%m-%d} to {last:%Y-%m-%d}"
     figure = new_figure(title, note)
@@ -58,11 +58,11 @@ def scoreboard_figure(board: pl.DataFrame, note: str | None = None) -> bytes:
 
 
 def _explanation(n_entrants: int) -> str:
-    left_out = n_entrants - _MOST_ROWS
+    left_out = n_entrants - _MAX_ROWS
     more = f" Not drawn: {left_out} more." if left_out > 0 else ""
     return (
-        "Bars: 95 % intervals, stationary bootstrap. Info. ratio: of the returns less those of the best baseline,\n"
-        "known only afterwards. Deflated: probability that it is more than the luck of the best of all trials."
+        "Bars: 95 % intervals, stationary bootstrap. Info. ratio: information ratio against the best baseline, with\n"
+        "hindsight. Deflated: probability that it exceeds what the best of all trials reaches by luck."
         f"{more}"
     )
 
@@ -82,11 +82,11 @@ def _draw(axes: Axes, rows: pl.DataFrame) -> None:
     axes.margins(x=0.05)
     axes.autoscale_view(scaley=False)
     axes.grid(visible=False, axis="y")
-    axes.set_xlabel("annualised, net of costs")
+    axes.set_xlabel("annualized, net of costs")
 
 
 def _numbers(axes: Axes, rows: pl.DataFrame) -> None:
-    """The columns right of the axes."""
+    """Write the columns right of the axes."""
     figure = axes.get_figure()
     assert figure is not None
     top = axes.get_position()

@@ -1,4 +1,4 @@
-"""A traded account as pictures: its wealth, what each stage made of the weights, and the plan that waits."""
+"""Figures of a traded account: equity, weights after each pipeline stage, and the rebalance plan."""
 
 import json
 import textwrap
@@ -34,23 +34,23 @@ from nvtrader_pipelines.figures.canvas import (
 from nvtrader_pipelines.portfolio.cash import CASH
 
 FloatArray = NDArray[np.float64]
-_MOST_NAMES = 13  # rows of a map that are readable on a slide
-_MOST_FINDINGS = 6
+_MAX_NAMES = 13  # readable rows of a map
+_MAX_FINDINGS = 6
 _SOLD_TO_BOUGHT = LinearSegmentedColormap.from_list("sold_to_bought", [VERMILION, "#FFFFFF", BLUE])
-_DARK = 0.75  # of the strongest colour, from which on text is white
-_STRONG = 0.05  # change of a weight that has the strongest colour, where none is larger
-_FEW = 5  # sessions, each of which has its own date below it
+_DARK = 0.75  # share of the strongest color from which text is white
+_STRONG = 0.05  # change of weight with the strongest color, unless larger ones occur
+_FEW = 5  # sessions up to which each has its own date label
 _LEVELS = {"hard": VERMILION, "soft": ORANGE, "warn": GREY}
 _ORDER = list(_LEVELS)
-_LEFT, _RIGHT = 0.10, 0.785  # of the panels of an account, with room for labels
+_LEFT, _RIGHT = 0.10, 0.785  # panels of an account, with room for labels
 
 
 def account_figures(states: pl.DataFrame, rivals: Mapping[str, pl.DataFrame] | None = None) -> dict[str, bytes]:
-    """The account's figure as `equity_curve`; none where it has been through no session.
+    """Draw the account's figure `equity_curve`; empty without sessions.
 
     Args:
         states: rows of `portfolio.portfolio_state` of one account.
-        rivals: as `account_figure` takes them.
+        rivals: as for `account_figure`.
     """
     if states.is_empty():
         return {}
@@ -63,7 +63,7 @@ def account_figures(states: pl.DataFrame, rivals: Mapping[str, pl.DataFrame] | N
 
 
 def stages_figures(target_weights: pl.DataFrame) -> dict[str, bytes]:
-    """The figure of the last decision as `target_weights`; none where none was made.
+    """Draw the last decision as `target_weights`; empty without decisions.
 
     Args:
         target_weights: rows of `portfolio.target_weights` of one account.
@@ -76,7 +76,7 @@ def stages_figures(target_weights: pl.DataFrame) -> dict[str, bytes]:
 
 
 def plan_figures(plans: pl.DataFrame) -> dict[str, bytes]:
-    """The figure of the last plan as `rebalance_plan`; none where there is none.
+    """Draw the last plan as `rebalance_plan`; empty without plans.
 
     Args:
         plans: rows of `portfolio.rebalance_plan` of one account.
@@ -92,13 +92,13 @@ def plan_figures(plans: pl.DataFrame) -> dict[str, bytes]:
 def account_figure(
     states: pl.DataFrame, title: str, rivals: Mapping[str, pl.DataFrame] | None = None, note: str | None = None
 ) -> bytes:
-    """PNG of an account's equity beside its rivals', its drawdown, its cash and what it traded.
+    """Draw an account's equity beside its rivals', and its drawdown, cash and turnover.
 
     Args:
         states: rows of `portfolio.portfolio_state` of one account: session, equity (1 at the opening), drawdown
             (positive), cash (share of equity) and turnover (one-way, 0 where nothing was traded).
         title: above the figure.
-        rivals: session and equity by name; drawn from the account's first session on, equal to it there.
+        rivals: session and equity by name; rescaled to the account's equity at its first session.
         note: under the figure.
     """
     rows = states.sort("session")
@@ -127,7 +127,7 @@ def _days(rows: pl.DataFrame) -> FloatArray:
 
 
 def _time_axis(axes: Axes, days: FloatArray) -> None:
-    """The days as a whole: an account of one session has a width too."""
+    """Set date ticks and limits, with a width even for one session."""
     few = len(days) <= _FEW
     locator = FixedLocator(days.tolist()) if few else AutoDateLocator(maxticks=9)
     axes.xaxis.set_major_locator(locator)
@@ -136,8 +136,8 @@ def _time_axis(axes: Axes, days: FloatArray) -> None:
 
 
 def _wealth(axes: Axes, rows: pl.DataFrame) -> EndLabel:
-    """The account's line and its label, with the axis that all lines share."""
-    marker = "o" if len(rows) <= _FEW else None  # of so few a line would hardly show
+    """Draw the account's line and the shared axis, and return its label."""
+    marker = "o" if len(rows) <= _FEW else None  # a line of so few points hardly shows
     axes.plot(_days(rows), rows["equity"], color=BLUE, linewidth=3.0, marker=marker)
     axes.set_ylabel("equity after costs\n(opening = 1)")
     axes.yaxis.set_major_locator(MaxNLocator(5))
@@ -147,13 +147,13 @@ def _wealth(axes: Axes, rows: pl.DataFrame) -> EndLabel:
 
 
 def _rivals(axes: Axes, rows: pl.DataFrame, rivals: Mapping[str, pl.DataFrame]) -> list[EndLabel]:
-    """The other lines, each equal to the account where both begin, and their labels."""
+    """Draw the rivals, rescaled to the account at the first common session, and return their labels."""
     labels = []
-    for place, (name, curve) in enumerate(rivals.items()):
+    for i, (name, curve) in enumerate(rivals.items()):
         both = rows.select("session", account="equity").join(curve, on="session").sort("session")
         if both.is_empty():
             continue
-        color, dashes = LINE_STYLES[place % len(LINE_STYLES)]
+        color, dashes = LINE_STYLES[i % len(LINE_STYLES)]
         equity = both["equity"] / both["equity"][0] * both["account"][0]
         axes.plot(_days(both), equity, color=color, linestyle=dashes, linewidth=1.8, zorder=3)
         labels.append(EndLabel(equity[-1], f"{readable(name)}  {equity[-1]:.4g}x", color))
@@ -179,7 +179,7 @@ def _cash(axes: Axes, rows: pl.DataFrame) -> EndLabel:
 
 
 def _trades(axes: Axes, rows: pl.DataFrame) -> EndLabel:
-    """One-way turnover as bars; the first purchase, often all of it, is cut where others would not show beside it."""
+    """Draw one-way turnover as bars; a first purchase larger than later trades is cut off."""
     traded = rows.filter(pl.col("turnover") > 0.0).sort("session")
     axes.vlines(_days(traded), 0.0, traded["turnover"], color=ORANGE, linewidth=2.0)
     later = traded["turnover"].to_numpy()[1:] if len(traded) > 1 else traded["turnover"].to_numpy()
@@ -187,16 +187,16 @@ def _trades(axes: Axes, rows: pl.DataFrame) -> EndLabel:
     axes.set_ylabel("turnover")
     axes.yaxis.set_major_locator(MaxNLocator(2))
     axes.yaxis.set_major_formatter(PercentFormatter(1.0))
-    said = f"traded in {len(traded)} of {len(rows)}\nsessions, {traded['turnover'].sum():.1%} in all"
-    return EndLabel(0.5 * axes.get_ylim()[1], said, ORANGE)
+    text = f"traded in {len(traded)} of {len(rows)}\nsessions, {traded['turnover'].sum():.1%} in all"
+    return EndLabel(0.5 * axes.get_ylim()[1], text, ORANGE)
 
 
 def stages_figure(target_weights: pl.DataFrame, title: str) -> bytes:
-    """PNG of the weights after each stage of the pipeline; a cell is coloured where the stage changed the weight.
+    """Draw the weights after each pipeline stage; cells that the stage changed are colored.
 
     Args:
         target_weights: rows of `portfolio.target_weights` of one decision: step, stage, symbol (cash among them),
-            weight, change (of step 0: against what is held) and reason.
+            weight, change (step 0: against held weights) and reason.
         title: above the figure.
     """
     rows = target_weights.sort("step", maintain_order=True)
@@ -217,25 +217,26 @@ def stages_figure(target_weights: pl.DataFrame, title: str) -> bytes:
 
 
 def _matrix(rows: pl.DataFrame, symbols: list[str], steps: pl.DataFrame, column: str) -> FloatArray:
-    """A column as (names, steps)."""
+    """Pivot a column to (names, steps)."""
     cells = np.zeros((len(symbols), len(steps)))
-    places = {name: i for i, name in enumerate(symbols)}, {step: i for i, step in enumerate(steps["step"])}
+    row_of = {name: i for i, name in enumerate(symbols)}
+    column_of = {step: i for i, step in enumerate(steps["step"])}
     for symbol, step, value in rows.select("symbol", "step", column).rows():
-        cells[places[0][symbol], places[1][step]] = value
+        cells[row_of[symbol], column_of[step]] = value
     return cells
 
 
 def _reasons(steps: pl.DataFrame) -> str:
-    said = [f"{stage.replace('_', ' ')}: {reason}" for _, stage, reason in steps.rows() if reason]
-    return "; ".join(said) or "No stage changed what the policy proposed."
+    reasons = [f"{stage.replace('_', ' ')}: {reason}" for _, stage, reason in steps.rows() if reason]
+    return "; ".join(reasons) or "No stage changed the proposed weights."
 
 
 def _largest(symbols: list[str], weights: FloatArray) -> tuple[list[str], FloatArray]:
-    """Names with their weights (names, columns): the largest anywhere, the sum of the others, cash."""
+    """Names and weights (names, columns): the largest ones, the sum of the others, cash."""
     cash = symbols.index(CASH)
     order = np.argsort(-weights.max(axis=1), kind="stable").tolist()
     held = [i for i in order if i != cash and weights[i].any()]
-    shown, others = held[:_MOST_NAMES], held[_MOST_NAMES:]
+    shown, others = held[:_MAX_NAMES], held[_MAX_NAMES:]
     names, rows = [symbols[i] for i in shown], [weights[i] for i in shown]
     if others:
         names.append(f"{len(others)} others")
@@ -244,7 +245,7 @@ def _largest(symbols: list[str], weights: FloatArray) -> tuple[list[str], FloatA
 
 
 def _map(axes: Axes, weights: FloatArray, changes: FloatArray) -> None:
-    """Percent in each cell, coloured by the change."""
+    """Write percent into each cell, colored by the change."""
     shade = changes / max(float(np.abs(changes).max()), _STRONG)
     axes.imshow(shade, cmap=_SOLD_TO_BOUGHT, vmin=-1.0, vmax=1.0, aspect="auto")
     for (row, column), weight in np.ndenumerate(weights):
@@ -260,7 +261,7 @@ def _map(axes: Axes, weights: FloatArray, changes: FloatArray) -> None:
 
 
 def plan_figure(plan: Mapping[str, Any], title: str, note: str | None = None) -> bytes:
-    """PNG of a rebalance plan: from what is held to what is wanted, name by name, beside compliance's findings.
+    """Draw a rebalance plan: held and target weights by name, beside compliance findings.
 
     Args:
         plan: a row of `portfolio.rebalance_plan`: symbols (cash last), held_weights, target_weights and findings.
@@ -273,7 +274,7 @@ def plan_figure(plan: Mapping[str, Any], title: str, note: str | None = None) ->
     findings = sorted(json.loads(plan["findings"]), key=lambda finding: _ORDER.index(finding["level"]))
     figure.text(0.57, 0.86, _count(len(findings)), fontsize=TEXT, fontweight="bold", va="center")
     top = 0.81
-    for finding in findings[:_MOST_FINDINGS]:
+    for finding in findings[:_MAX_FINDINGS]:
         level, lines = finding["level"], textwrap.wrap(finding["sentence"], 46, max_lines=3, placeholder=" …")
         figure.text(0.57, top, level, fontsize=TEXT, fontweight="bold", color=ink(_LEVELS[level]), va="top")
         figure.text(0.62, top, "\n".join(lines), fontsize=TEXT, va="top", linespacing=1.25)
@@ -282,17 +283,17 @@ def plan_figure(plan: Mapping[str, Any], title: str, note: str | None = None) ->
 
 
 def _count(n_findings: int) -> str:
-    """How much compliance found."""
+    """Format the number of compliance findings."""
     if not n_findings:
-        return "compliance found nothing"
-    more = f", the first {_MOST_FINDINGS}" if n_findings > _MOST_FINDINGS else ""
-    return f"compliance found {n_findings}{more}"
+        return "no compliance findings"
+    more = f", the first {_MAX_FINDINGS}" if n_findings > _MAX_FINDINGS else ""
+    return f"compliance findings: {n_findings}{more}"
 
 
 def _moves(axes: Axes, symbols: list[str], held: FloatArray, target: FloatArray) -> None:
-    """A line from the held to the wanted weight of each name, the largest move on top, cash last."""
+    """Draw a line from held to target weight per name, largest move on top, cash last."""
     moved = np.argsort(-np.abs(target - held)[:-1], kind="stable")
-    shown = [i for i in moved.tolist() if held[i] or target[i]][:_MOST_NAMES]
+    shown = [i for i in moved.tolist() if held[i] or target[i]][:_MAX_NAMES]
     rows = [*shown, len(symbols) - 1]
     for place, i in enumerate(rows):
         color = VERMILION if target[i] < held[i] else BLUE
@@ -307,4 +308,4 @@ def _moves(axes: Axes, symbols: list[str], held: FloatArray, target: FloatArray)
     axes.autoscale_view(scaley=False)
     axes.xaxis.set_major_locator(MaxNLocator(6))
     axes.xaxis.set_major_formatter(PercentFormatter(1.0))
-    axes.set_xlabel("share of equity: held (open) to wanted (blue bought, orange sold)")
+    axes.set_xlabel("share of equity: held (open) to target (blue bought, orange sold)")

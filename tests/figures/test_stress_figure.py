@@ -6,11 +6,11 @@ import pytest
 from nvtrader_pipelines.evaluation.stress.verdict import summary
 from nvtrader_pipelines.evaluation.verdict_tables import STRESS
 from nvtrader_pipelines.figures import stress_figures
-from nvtrader_pipelines.figures.stress import MEANING, stress_figure
+from nvtrader_pipelines.figures.stress_figure import MEANING, stress_figure
 
 ACCOUNTS = [("tiny/seed-0", "policy"), ("tiny", "ensemble"), ("equal_weight", "baseline"), ("mean_cvar", "baseline")]
 SCENARIOS = [
-    ("calm", "value"),
+    ("unstressed", "value"),
     ("gap_20_percent", "value"),
     ("block_bootstrap", "median"),
     ("block_bootstrap", "worst_5_percent"),
@@ -51,7 +51,7 @@ def drawn():
     return stress_figure(table(), "tiny")
 
 
-def test_each_measure_has_a_figure_of_the_size_of_a_slide(tmp_path):
+def test_each_measure_has_a_slide_sized_figure(tmp_path):
     figures = stress_figures(table(), "tiny", "a note")
     assert set(figures) == set(MEANING)
     assert figures["total_return"] != figures["max_drawdown"]
@@ -59,12 +59,12 @@ def test_each_measure_has_a_figure_of_the_size_of_a_slide(tmp_path):
         assert pixels(png, tmp_path).shape[:2] == (900, 1599)
 
 
-def test_the_same_table_gives_the_same_bytes_and_another_one_others(drawn):
+def test_equal_tables_give_equal_bytes(drawn):
     assert drawn == stress_figure(table(), "tiny")
     assert drawn != stress_figure(table(n_accounts=3), "tiny")
 
 
-def test_of_several_worlds_only_the_five_percent_worst_is_drawn(drawn):
+def test_resampled_scenario_draws_only_the_worst_five_percent(drawn):
     others = pl.col("statistic").is_in(["median", "worst"])
     changed = table().with_columns(total_return=pl.when(others).then(-9.0).otherwise(pl.col("total_return")))
     assert stress_figure(changed, "tiny") == drawn
@@ -73,12 +73,12 @@ def test_of_several_worlds_only_the_five_percent_worst_is_drawn(drawn):
     assert stress_figure(changed, "tiny") != drawn
 
 
-def test_a_table_without_any_loss_or_without_a_known_cell_is_drawn():
+def test_table_without_losses_or_known_cells_is_drawn():
     assert stress_figure(table(loss=0.0), "tiny")
     assert stress_figure(table().filter(pl.col("total_return").is_null()), "tiny")
 
 
-def test_a_person_is_shown_every_account_but_single_seeds_and_why_something_is_missing():
+def test_summary_drops_single_seeds_and_keeps_notes():
     shown = summary(table())
     assert set(shown["policy"]) == {"tiny", "equal_weight", "mean_cvar"}
     assert shown.filter(scenario="historic_2000-2002")["note"].unique().to_list() == ["tested never"]

@@ -1,4 +1,4 @@
-"""The Sharpe ratio of every run over time, and what it was worth when the run was made."""
+"""Figure of the Sharpe ratio curve: every run over time, with deflated ratios."""
 
 from collections.abc import Sequence
 
@@ -22,8 +22,8 @@ from nvtrader_pipelines.figures.canvas import (
     readable,
 )
 
-_MOST_LABELS = 10
-_ENOUGH = 0.95  # deflated Sharpe ratio from which a result is held to be more than luck
+_MAX_LABELS = 10
+_ENOUGH = 0.95  # deflated Sharpe ratio from which a result counts as more than luck
 
 
 def ratio_curve_figure(
@@ -32,11 +32,11 @@ def ratio_curve_figure(
     title: str = "Sharpe ratio of every completed run",
     note: str | None = None,
 ) -> bytes:
-    """PNG of each run's net Sharpe ratio with its interval, the best so far, its deflated form and the max drawdown.
+    """Draw each run's net Sharpe ratio with interval, best so far, deflated ratios and maximum drawdown.
 
     Args:
         curve: rows of `sharpe_ratio_curve`.
-        period: which of its periods; None is the newest run's reported one (`from_<year>`), else `all`.
+        period: name of a period; None takes the newest run's reported one (`from_<year>`), else `all`.
         title: above the figure; the period is added.
         note: under the figure.
     """
@@ -73,7 +73,7 @@ def _draw_ratios(axes: Axes, runs: pl.DataFrame) -> None:
     edges = [BLUE if ranked else GREY for ranked in is_ranked]
     axes.scatter(order, sharpe, s=80, color=colors, edgecolors=edges, linewidths=2.0, zorder=3)
     axes.axhline(0.0, color="black", linewidth=0.8)
-    for number in range(len(runs)) if len(runs) <= 2 * _MOST_LABELS else ():
+    for number in range(len(runs)) if len(runs) <= 2 * _MAX_LABELS else ():
         axes.annotate(
             f"#{runs['rank'][number]}" if is_ranked[number] else "validation only",
             (number, sharpe[number]),
@@ -88,7 +88,7 @@ def _draw_ratios(axes: Axes, runs: pl.DataFrame) -> None:
 
 
 def _draw_worth(axes: Axes, runs: pl.DataFrame) -> None:
-    """Deflated Sharpe and information ratios, each for the runs that had finished by then."""
+    """Draw deflated Sharpe and information ratios, as of the end of each run."""
     order = np.arange(len(runs))
     for name, color, marker in (("deflated_sharpe", SKY, "o"), ("active_deflated_sharpe", GREEN, "D")):
         axes.scatter(order, runs[name].to_numpy(), s=60, color=color, marker=marker, zorder=3)
@@ -108,8 +108,8 @@ def _draw_losses(axes: Axes, runs: pl.DataFrame) -> None:
 
 
 def _name_runs(panels: Sequence[Axes], runs: pl.DataFrame) -> None:
-    """Evenly spaced runs, as many finish within minutes; name and time under as many as there is room for."""
-    every = -(-len(runs) // _MOST_LABELS)
+    """Space runs evenly, since many finish within minutes, and label as many as fit."""
+    every = -(-len(runs) // _MAX_LABELS)
     shown = list(range(len(runs) - 1, -1, -every))
     names = [
         f"{readable(runs['experiment'][i].split('@')[0], 14)}\n{runs['finished_at'][i]:%Y-%m-%d\n%H:%M}" for i in shown

@@ -1,4 +1,4 @@
-"""What every account made of every stress, as a map of accounts by scenarios."""
+"""Figure of a stress test: a map of accounts by scenarios."""
 
 import textwrap
 from typing import Literal
@@ -27,24 +27,24 @@ MEANING: dict[Measure, str] = {
     "max_drawdown": "largest drawdown in percent",
 }
 _LOSS_TO_GAIN = LinearSegmentedColormap.from_list("loss_to_gain", [VERMILION, "#FFFFFF", BLUE])
-_DARK = 0.7  # of the strongest colour, from which on text is white
-_LINE = 10  # letters of a line of a scenario's name
+_DARK = 0.7  # share of the strongest color from which text is white
+_LINE = 10  # letters per line of a scenario's name
 _ORDER = {"ensemble": 0, "policy": 1, "baseline": 2}
 
 
 def stress_figures(table: pl.DataFrame, experiment: str, note: str | None = None) -> dict[str, bytes]:
-    """A figure of each measure, by the measure's name."""
+    """Draw a figure per measure, by measure name."""
     return {measure: stress_figure(table, f"{experiment} under stress", note, measure) for measure in MEANING}
 
 
 def stress_figure(table: pl.DataFrame, title: str, note: str | None = None, measure: Measure = "total_return") -> bytes:
-    """PNG of one measure in percent, accounts by scenarios; where a scenario has several worlds, of the 5 % worst.
+    """Draw a measure in percent, accounts by scenarios; the worst 5 % where a scenario has several markets.
 
     Args:
         table: rows of `stress_test` of one run.
         title: above the figure; the measure is added.
         note: under the figure.
-        measure: what is shown.
+        measure: column to draw.
     """
     shown = table.filter(pl.col("statistic").is_in([VALUE, FIVE_PERCENT]))
     kinds = pl.col("kind").replace_strict(_ORDER, default=len(_ORDER))
@@ -64,7 +64,7 @@ def stress_figure(table: pl.DataFrame, title: str, note: str | None = None, meas
 
 
 def _cells(shown: pl.DataFrame, accounts: pl.Series, scenarios: pl.Series, measure: Measure) -> NDArray[np.float64]:
-    """The measure, (accounts, scenarios); NaN where it is not known."""
+    """Pivot the measure to (accounts, scenarios); NaN where unknown."""
     rows, columns = ({name: i for i, name in enumerate(names)} for names in (accounts, scenarios))
     cells = np.full((len(rows), len(columns)), np.nan)
     for policy, scenario, value in shown.select("policy", "scenario", measure).rows():
@@ -73,7 +73,7 @@ def _cells(shown: pl.DataFrame, accounts: pl.Series, scenarios: pl.Series, measu
 
 
 def _draw(axes: Axes, cells: NDArray[np.float64], sign: float) -> None:
-    """Colour from loss to gain and write the percent into each cell; what is not known is grey."""
+    """Color cells from loss to gain and write the percent; unknown cells are grey."""
     shade = sign * cells / max(float(np.nanmax(np.abs(cells), initial=0.0)), 1e-9)
     colors = _LOSS_TO_GAIN.with_extremes(bad=LIGHT_GREY)
     axes.imshow(np.ma.masked_invalid(shade), cmap=colors, vmin=-1.0, vmax=1.0, aspect="auto")
@@ -90,11 +90,11 @@ def _draw(axes: Axes, cells: NDArray[np.float64], sign: float) -> None:
 
 
 def _scenario(name: str, statistic: str) -> str:
-    """A scenario's name over a column."""
+    """Format a scenario's name for a column head."""
     words = name.replace("_percent", "_%").replace("_", " ") + (" 5 % worst" if statistic == FIVE_PERCENT else "")
     return textwrap.fill(words, _LINE, break_long_words=False, break_on_hyphens=False)
 
 
 def _account(name: str, kind: str) -> str:
-    """An account's name beside a row; of a seed only the seed."""
+    """Format an account's name for a row; of seeds, only the seed."""
     return readable(name.rpartition("/")[2] if kind == "policy" else name)

@@ -1,4 +1,4 @@
-"""Every trial on a market, discounted for all the others: Sharpe inference, active returns and overfitting."""
+"""Validation of trials on a market: Sharpe inference discounted for all trials, and overfitting."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,10 +12,10 @@ from pydantic import Field, NonNegativeInt, PositiveInt
 
 from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.evaluation.active import market_model
-from nvtrader_pipelines.evaluation.comparison import Comparison
+from nvtrader_pipelines.evaluation.comparison import TrialComparison
 from nvtrader_pipelines.evaluation.intervals import SharpeIntervals
 from nvtrader_pipelines.evaluation.multiple_testing import Correction, adjusted_p_values
-from nvtrader_pipelines.evaluation.overfitting import MOST_BLOCKS
+from nvtrader_pipelines.evaluation.overfitting import MAX_BLOCKS
 from nvtrader_pipelines.evaluation.sharpe.deflation import YEARLY, Deflation
 from nvtrader_pipelines.evaluation.sharpe.inference import (
     minimum_track_record_length,
@@ -30,7 +30,7 @@ from nvtrader_pipelines.evaluation.trials import (
     Trials,
     periods_of,
     run_returns,
-    trials_within,
+    trials_in_period,
 )
 from nvtrader_pipelines.evaluation.verdict_tables import OVERFITTING, VALIDATION
 
@@ -42,16 +42,16 @@ _CORRECTIONS: tuple[Correction, ...] = ("holm", "benjamini_hochberg")
 
 @dataclass(frozen=True, eq=False)
 class Validation:
-    """What the trials on one market come to."""
+    """Validation of the trials on one market."""
 
-    trials: pl.DataFrame  # VALIDATION, a row per trial and what it is held against
-    overfitting: pl.DataFrame  # OVERFITTING, a row per what all are held against
+    trials: pl.DataFrame  # VALIDATION, a row per trial and reference
+    overfitting: pl.DataFrame  # OVERFITTING, a row per reference
 
 
 class ValidationSettings(Component):
-    """How trials are validated."""
+    """Settings of the validation of trials."""
 
-    n_blocks: int = Field(default=16, ge=2, le=MOST_BLOCKS, multiple_of=2, description="of the cross-validation")
+    n_blocks: int = Field(default=16, ge=2, le=MAX_BLOCKS, multiple_of=2, description="of the cross-validation")
     delta: float = Field(default=0.05, gt=0.0, lt=1.0, description="probability that any Rademacher bound fails")
     n_sign_draws: PositiveInt = Field(default=2000, description="random signs of the Rademacher complexity")
     intervals: SharpeIntervals = SharpeIntervals()
@@ -59,23 +59,23 @@ class ValidationSettings(Component):
 
 
 def validate(trials: Trials, settings: ValidationSettings | None = None) -> Validation:
-    """Judge every trial against zero, its best baseline and its anchor, with all the others in mind.
+    """Validate every trial against zero, its best baseline and its anchor, discounted for all trials.
 
-    Each trial is judged on its own sessions. Against a reference, returns are active: net returns less those of the
-    reference, session by session. Sharpe ratios are annual. The deflation takes the number of all trials ever run, also
-    of those whose returns are lost, and the variance of the Sharpe ratios of the others, each over its own sessions. A
-    run for validation only is one of that number, and nothing else of it enters.
-    Overfitting and the Rademacher bounds need common sessions: they are of the trials that have all sessions of the
-    longest. What cannot be computed is null, and the note says why.
+    Each trial is evaluated on its own sessions. Against a reference, returns are active, so that the Sharpe ratio is
+    the information ratio. Ratios are annual. The deflation takes the number of all trials ever run, with or without
+    returns on record, and the variance of the ratios of the ranked ones, each over its own sessions. Validation-only
+    runs count in that number and nowhere else.
+    Overfitting and the Rademacher bounds need common sessions: they cover the trials with all sessions of the longest.
+    Figures that cannot be computed are null, and the note gives the reason.
     """
-    how = settings or ValidationSettings()
-    bounds = _intervals(trials, how)
+    chosen = settings or ValidationSettings()
+    bounds = _intervals(trials, chosen)
     rows, summaries = [], []
     for number, against in enumerate(AGAINST):
-        generator = np.random.default_rng([how.seed, 1 + number])
-        comparison = Comparison.of(trials, against, generator, how.n_sign_draws)
-        rows += _rows(trials, comparison, bounds, how.delta)
-        summaries.append(comparison.summary(how.n_blocks))
+        generator = np.random.default_rng([chosen.seed, 1 + number])
+        comparison = TrialComparison.of(trials, against, generator, chosen.n_sign_draws)
+        rows += _rows(trials, comparison, bounds, chosen.delta)
+        summaries.append(comparison.summary(chosen.n_blocks))
     return Validation(
         pl.DataFrame(rows, schema=VALIDATION.without(*PLACE, "experiment")),
         pl.DataFrame(summaries, schema=OVERFITTING.without(*PLACE)),
@@ -88,30 +88,30 @@ def validate_sources(
     evaluations: pl.DataFrame,
     settings: ValidationSettings | None = None,
 ) -> Validation:
-    """`validate` for every market source and every period of its verdicts.
+    """Validate the trials of every market source and period of verdicts.
 
     Args:
         runs: run_id, source, experiment and validation_only of every trial ever run.
-        curves: as `trials.run_returns` wants them.
-        evaluations: run_id, period, first_session and last_session of the runs' verdicts; folds are left out.
-        settings: as `validate` takes them.
+        curves: as for `trials.run_returns`.
+        evaluations: run_id, period, first_session and last_session of the runs' verdicts; folds are ignored.
+        settings: as for `validate`.
 
     Returns:
-        The frames of `validate` with source and period, and the trials with their experiment.
+        Frames of `validate` with source and period, the trials also with their experiment.
 
     Raises:
         ValueError: as `trials.run_returns`, `Trial` and `Trials`.
     """
-    of_run = run_returns(curves)
+    returns = run_returns(curves)
     experiments = runs.select("run_id", "experiment")
     found: list[tuple[pl.DataFrame, pl.DataFrame]] = []
     for source, periods in periods_of(runs, evaluations).items():
         own = runs.filter(pl.col("source") == source)
         for period in periods:
-            judged = validate(trials_within(own, of_run, period), settings)
+            validated = validate(trials_in_period(own, returns, period), settings)
             where = {"source": pl.lit(source), "period": pl.lit(period.name)}
-            trials = judged.trials.join(experiments, on="run_id", how="left")
-            found.append((trials.with_columns(**where), judged.overfitting.with_columns(**where)))
+            trials = validated.trials.join(experiments, on="run_id", how="left")
+            found.append((trials.with_columns(**where), validated.overfitting.with_columns(**where)))
     return Validation(
         pl.concat([VALIDATION.to_frame(), *(trials.select(*VALIDATION) for trials, _ in found)]),
         pl.concat([OVERFITTING.to_frame(), *(overfitting.select(*OVERFITTING) for _, overfitting in found)]),
@@ -119,69 +119,70 @@ def validate_sources(
 
 
 def reported_period(periods: pl.Series) -> str:
-    """Of the periods of verdicts the one to show: the last `from_<year>`, else `all`."""
+    """Reported period among those of verdicts: the last `from_<year>`, else `all`."""
     reported = periods.filter(periods.str.starts_with("from_")).sort()
     return str(reported[-1]) if len(reported) else "all"
 
 
-def headlines(judged: Validation, n_trials: int = 20) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """What to read first of `validate_sources`: the newest trials of each source in its reported period, and all sums.
+def headlines(validation: Validation, n_trials: int = 20) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Shorten a validation for people: newest trials per source in the reported period, and overfitting.
 
-    Numbers are rounded to three digits behind the point, and what only a computer reads is left out.
+    Numbers are rounded to three decimals; lists are dropped.
     """
-    newest = [judged.trials.clear()]
-    for rows in judged.trials.partition_by("source", maintain_order=True):
+    newest = [validation.trials.clear()]
+    for rows in validation.trials.partition_by("source", maintain_order=True):
         ids = rows["run_id"].unique(maintain_order=True).tail(n_trials).to_list()
         newest.append(rows.filter(pl.col("period") == reported_period(rows["period"]), pl.col("run_id").is_in(ids)))
     rounded = cs.float().round(3)
     shown = ["source", "period", "experiment", "run_id", "against", "reference", "n_trials", "sharpe", "sharpe_low"]
     shown += ["sharpe_high", "deflated_sharpe", "deflated_sharpe_2025", "holm", "alpha_per_year", "alpha_t", "note"]
     lists = ["logits", "in_sample", "out_of_sample"]
-    return pl.concat(newest).select(shown).with_columns(rounded), judged.overfitting.drop(lists).with_columns(rounded)
+    return pl.concat(newest).select(shown).with_columns(rounded), validation.overfitting.drop(lists).with_columns(
+        rounded
+    )
 
 
-def _intervals(trials: Trials, how: ValidationSettings) -> Bounds:
-    """Bounds of every trial's annual Sharpe ratios; a draw resamples the same sessions of all trials of one length.
+def _intervals(trials: Trials, settings: ValidationSettings) -> Bounds:
+    """Intervals of every ranked trial's annual ratios; trials of one length share their draws.
 
-    They depend on nothing but a trial's own returns.
+    An interval depends on the trial's own returns only.
     """
     by_length: dict[int, list[Trial]] = {}
     for trial in trials.known:
-        if not trial.unranked:
+        if not trial.unranked_reason:
             by_length.setdefault(len(trial.sessions), []).append(trial)
     found: dict[tuple[str, Against], tuple[float, float]] = {}
     for group in by_length.values():
         columns = list(product(group, AGAINST))
         returns = np.column_stack([trial.returns(against) for trial, against in columns])
-        draws = how.intervals.draw(returns)
+        draws = settings.intervals.draw(returns)
         for i, (trial, against) in enumerate(columns):
             found[trial.name, against] = draws.interval(i)
     return found
 
 
-def _rows(trials: Trials, comparison: Comparison, bounds: Bounds, delta: float) -> list[dict[str, object]]:
-    """A row of each trial."""
+def _rows(trials: Trials, comparison: TrialComparison, bounds: Bounds, delta: float) -> list[dict[str, object]]:
+    """Row of VALIDATION per trial."""
     against = comparison.against
-    shared = {"against": against, "n_trials": trials.n_ever}
+    shared = {"against": against, "n_trials": trials.n_trials}
     rows: list[dict[str, object]] = [
-        {**shared, "run_id": name, "note": "its returns are not in the tables any more"}
-        for name in trials.without_returns
+        {**shared, "run_id": name, "note": "its returns are no longer in the tables"} for name in trials.without_returns
     ]
     if not trials.known:
         return rows
-    deflation = Deflation.of(trials.sharpe(against), trials.n_ever)
-    own = [({}, []) if trial.unranked else _inference(trial, against, deflation) for trial in trials.known]
-    adjusted = _adjusted([found.get("p_value") for found, _ in own], trials.n_ever)
+    deflation = Deflation.of(trials.sharpe(against), trials.n_trials)
+    own = [({}, []) if trial.unranked_reason else _inference(trial, against, deflation) for trial in trials.known]
+    adjusted = _adjusted_p_values([found.get("p_value") for found, _ in own], trials.n_trials)
     lower = comparison.lower_bounds(delta)
     for trial, (found, notes), corrected in zip(trials.known, own, adjusted, strict=True):
         row: dict[str, object] = {**shared, **_window(trial), "run_id": trial.name}
-        if trial.unranked:
-            rows.append(row | {"note": trial.unranked})
+        if trial.unranked_reason:
+            rows.append(row | {"note": trial.unranked_reason})
             continue
         reference = trial.reference(against)
         low, high = bounds[trial.name, against]
-        beyond, why = _beyond(trial, against)
-        said = [*deflation.notes, *comparison.left_out(trial), *why, *notes]
+        model, model_notes = _alpha_and_beta(trial, against)
+        all_notes = [*deflation.notes, *comparison.exclusion_notes(trial), *model_notes, *notes]
         row |= {
             "reference": reference[0] if reference else None,
             "sharpe": trial.sharpe(against) * YEARLY,
@@ -189,30 +190,30 @@ def _rows(trials: Trials, comparison: Comparison, bounds: Bounds, delta: float) 
             "sharpe_high": high,
             "rademacher_lower": lower.get(trial.name),
         }
-        rows.append({**row, **found, **corrected, **beyond, "note": "; ".join(said) or None})
+        rows.append({**row, **found, **corrected, **model, "note": "; ".join(all_notes) or None})
     return rows
 
 
 def _window(trial: Trial) -> dict[str, object]:
-    """Which sessions it was judged on."""
+    """First and last session and number of sessions of a trial."""
     days = trial.sessions
     ends = {"first_session": days[0].item(), "last_session": days[-1].item()} if len(days) else {}
     return {**ends, "n_sessions": len(days)}
 
 
-def _adjusted(p_values: Sequence[float | None], n_ever: int) -> list[dict[str, float]]:
-    """Adjusted p values of each trial that has one; all that were ever run are tests, those without one count as 1."""
-    every = np.ones(n_ever)
+def _adjusted_p_values(p_values: Sequence[float | None], n_trials: int) -> list[dict[str, float]]:
+    """Adjust the known p values for all trials ever run; unknown ones count as 1."""
+    every = np.ones(n_trials)
     every[: len(p_values)] = [1.0 if p_value is None else p_value for p_value in p_values]
-    ways = {way: adjusted_p_values(every, way) for way in _CORRECTIONS}
+    adjusted = {correction: adjusted_p_values(every, correction) for correction in _CORRECTIONS}
     return [
-        {} if p_value is None else {way: float(found[i]) for way, found in ways.items()}
+        {} if p_value is None else {correction: float(values[i]) for correction, values in adjusted.items()}
         for i, p_value in enumerate(p_values)
     ]
 
 
 def _inference(trial: Trial, against: Against, deflation: Deflation) -> tuple[dict[str, float], list[str]]:
-    """What follows from one trial's returns, and why something does not."""
+    """Sharpe inference of one trial, and notes on missing figures."""
     try:
         moments = sharpe_moments(trial.returns(against))
         found = {"probabilistic_sharpe": probabilistic_sharpe_ratio(moments), "p_value": sharpe_p_value(moments)}
@@ -220,16 +221,16 @@ def _inference(trial: Trial, against: Against, deflation: Deflation) -> tuple[di
     except ValueError as error:
         return {}, [str(error)]
     if moments.sharpe <= 0.0:
-        return found, [f"no record is long enough: its {_kind(against)} is not positive"]
+        return found, [f"no record is long enough: its {_ratio_name(against)} is not positive"]
     return {**found, "minimum_track_record_length": minimum_track_record_length(moments)}, []
 
 
-def _kind(against: Against) -> str:
+def _ratio_name(against: Against) -> str:
     return "Sharpe ratio" if against == "zero" else "information ratio"
 
 
-def _beyond(trial: Trial, against: Against) -> tuple[dict[str, float], list[str]]:
-    """Alpha and beta, where there is a reference."""
+def _alpha_and_beta(trial: Trial, against: Against) -> tuple[dict[str, float], list[str]]:
+    """Alpha and beta over the reference, and notes; empty against zero."""
     reference = trial.reference(against)
     if reference is None:
         return {}, []
@@ -239,5 +240,5 @@ def _beyond(trial: Trial, against: Against) -> tuple[dict[str, float], list[str]
         return {}, [str(error)]
     found = {"alpha_per_year": model.alpha_per_year, "beta": model.beta}
     if model.alpha_t is None:
-        return found, ["alpha has no t statistic, for the returns are beta times those of the reference"]
+        return found, ["alpha has no t statistic: the returns are beta times those of the reference"]
     return {**found, "alpha_t": model.alpha_t}, []

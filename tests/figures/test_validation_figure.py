@@ -1,14 +1,14 @@
 import polars as pl
 import pytest
 
-from nvtrader_pipelines.evaluation.validation import validate
-from nvtrader_pipelines.figures.validation import (
+from nvtrader_pipelines.evaluation.trial_validation import validate
+from nvtrader_pipelines.figures.validation_figure import (
     information_ratio_figure,
     overfitting_figure,
     validation_figures,
 )
 from tests.evaluation.small_trials import some_returns
-from tests.evaluation.test_validation import QUICK
+from tests.evaluation.test_trial_validation import QUICK
 from tests.figures.test_figures import pixels
 
 WHERE = {"source": pl.lit("sample"), "period": pl.lit("from_2010")}

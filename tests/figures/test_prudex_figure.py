@@ -6,7 +6,7 @@ from nvtrader_pipelines.evaluation.prudex import Compass
 from nvtrader_pipelines.figures import prudex_figures
 from nvtrader_pipelines.figures.prudex_compass import compass_figure
 from nvtrader_pipelines.figures.prudex_extremes import extremes_figure
-from nvtrader_pipelines.figures.prudex_palette import PALETTE, shown, styles, with_hidden
+from nvtrader_pipelines.figures.prudex_palette import PALETTE, experiment_colors, styles, with_hidden
 from nvtrader_pipelines.figures.prudex_reliability import rank_figure
 from tests.evaluation.prudex.records import compass_of_two
 
@@ -33,7 +33,7 @@ def test_there_are_the_five_charts_and_two_of_what_was_held(figures):
     assert set(figures) == FIVE | {"actions", "weights"}
 
 
-def test_each_picture_is_a_slide_with_nothing_at_its_edges_and_more_than_a_title_on_it(figures, tmp_path):
+def test_prudex_figures_fill_the_slide_with_free_edges(figures, tmp_path):
     for name, png in figures.items():
         found = pixels(png, tmp_path)
         assert found.shape[:2] == (900, 1599), name
@@ -62,10 +62,10 @@ def many(table, n):
     return pl.concat([table.filter(pl.col("kind") == "baseline"), *copies])
 
 
-def test_of_many_experiments_the_best_six_are_shown_and_the_others_counted(compass):
+def test_prudex_figures_show_best_six_experiments(compass):
     table = many(compass.table, 9)
-    assert list(shown(table)) == [f"copy-{i}" for i in (8, 7, 6, 5, 4, 3)]
-    assert len(set(shown(table).values())) == len(PALETTE)
+    assert list(experiment_colors(table)) == [f"copy-{i}" for i in (8, 7, 6, 5, 4, 3)]
+    assert len(set(experiment_colors(table).values())) == len(PALETTE)
     assert with_hidden(table, "survivorship bias") == (
         "3 experiments with lower scores are in evaluation.prudex only; survivorship bias"
     )

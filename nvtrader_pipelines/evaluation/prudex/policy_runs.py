@@ -1,4 +1,4 @@
-"""Which runs stand for a policy: its seeds, one after the other, in every test window of every market."""
+"""PolicyRuns of a policy: the results of its seeds per task, a test window of a market."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,29 +11,29 @@ from numpy.typing import NDArray
 
 from nvtrader_pipelines.evaluation.prudex.record import ENSEMBLE, SEED
 from nvtrader_pipelines.evaluation.prudex.reliability import seed_deviation
-from nvtrader_pipelines.evaluation.prudex.windows import WINDOWS, measured
+from nvtrader_pipelines.evaluation.prudex.return_windows import WINDOWS, value_or_reason
 
 Task = tuple[Any, ...]  # market, first and last session of a test window
 _TASK = ["source", "first", "last"]
 
 
 @dataclass(frozen=True, eq=False)
-class Runs:
-    """The numbers of one policy's runs, by task."""
+class PolicyRuns:
+    """Values of one policy's runs, by task."""
 
     policy: str
     kind: str
-    by_task: Mapping[Task, NDArray[np.float64]]  # of each task those of its seeds
+    by_task: Mapping[Task, NDArray[np.float64]]  # values of the seeds per task
 
 
 def members(judged: pl.DataFrame) -> pl.DataFrame:
-    """Which accounts are runs of which policy: an ensemble's seeds, or the account itself where it has none.
+    """Assign accounts to policies as runs: an ensemble's seeds, or the account itself without seeds.
 
     Args:
         judged: rows of `record.accounts`.
 
     Returns:
-        run_id, policy and kind of each judged account that is no seed, and member, member_kind.
+        run_id, policy and kind of each account other than seeds, with member and member_kind.
     """
     owners = judged.filter(pl.col("kind") != SEED).select("run_id", "policy", "kind")
     seeds = judged.filter(pl.col("kind") == SEED).select("run_id", member="policy", member_kind="kind")
@@ -43,13 +43,13 @@ def members(judged: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([trained, itself]).sort("kind", "policy", "run_id", "member")
 
 
-def runs_of(scored: pl.DataFrame, who: pl.DataFrame, statistic: str, column: str) -> list[Runs]:
-    """The runs' values or scores of one statistic, by policy; a policy without any is left out.
+def policy_runs(scored: pl.DataFrame, who: pl.DataFrame, statistic: str, column: str) -> list[PolicyRuns]:
+    """Values or scores of one statistic by policy; policies without any are left out.
 
     Args:
-        scored: rows of WINDOWS of single test windows, with the column.
+        scored: rows of WINDOWS with the column.
         who: rows of `members`.
-        statistic: which.
+        statistic: name.
         column: ranked or score.
     """
     rows = (
@@ -61,13 +61,13 @@ def runs_of(scored: pl.DataFrame, who: pl.DataFrame, statistic: str, column: str
         .sort("kind", "policy", *_TASK)
     )
     return [
-        Runs(str(policy), str(kind), _by_task(of, column))
-        for (kind, policy), of in rows.partition_by("kind", "policy", as_dict=True, maintain_order=True).items()
+        PolicyRuns(str(policy), str(kind), _by_task(own, column))
+        for (kind, policy), own in rows.partition_by("kind", "policy", as_dict=True, maintain_order=True).items()
     ]
 
 
 def seed_windows(windows: pl.DataFrame, who: pl.DataFrame) -> pl.DataFrame:
-    """Rows of WINDOWS: the spread of total return over the seeds of each policy in each test window.
+    """Rows of WINDOWS: deviation of total return over seeds, per policy and test window.
 
     Args:
         windows: rows of WINDOWS.
@@ -83,14 +83,14 @@ def seed_windows(windows: pl.DataFrame, who: pl.DataFrame) -> pl.DataFrame:
         .sort(task)
     )
     rows = [
-        (*key, "seed_deviation", *measured(partial(seed_deviation, np.array(values))), False)
+        (*key, "seed_deviation", *value_or_reason(partial(seed_deviation, np.array(values))), False)
         for *key, values in of_seeds.rows()
     ]
     return pl.DataFrame(rows, schema=WINDOWS, orient="row")
 
 
-def comparable(runs: list[Runs]) -> tuple[list[Runs], list[Task]]:
-    """The largest group of policies that share tasks, and the tasks: as many policies, then tasks, as there can be."""
+def comparable(runs: list[PolicyRuns]) -> tuple[list[PolicyRuns], list[Task]]:
+    """Largest group of policies with common tasks, and these tasks; more policies win over more tasks."""
     sets = [frozenset(each.by_task) for each in runs]
     best = max(set(sets), key=lambda tasks: (sum(tasks <= other for other in sets), len(tasks), sorted(tasks)))
     return [each for each, own in zip(runs, sets, strict=True) if best <= own], sorted(best)

@@ -1,4 +1,4 @@
-"""A stress test as a frozen spec, and the worlds it is made of, one after the other."""
+"""Stress test as a frozen spec, and the generator of its stressed markets."""
 
 from collections.abc import Iterator, Sequence
 from datetime import date
@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.evaluation.stress import (
-    BlockBootstrap,
+    BootstrappedWindow,
     CorrelationToOne,
     CostTimes,
     FlashCrash,
@@ -22,12 +22,12 @@ from nvtrader_pipelines.evaluation.stress import (
     VolatilityTimes,
 )
 from nvtrader_pipelines.evaluation.stress.scenario import (
-    CALM,
-    CalmMarket,
-    NoWorld,
-    NoWorldError,
+    UNSTRESSED,
     OutOfSample,
-    StressedWorld,
+    ScenarioUnavailable,
+    ScenarioUnavailableError,
+    StressedMarket,
+    UnstressedMarket,
 )
 
 SCENARIOS: tuple[StressScenario, ...] = (
@@ -39,74 +39,76 @@ SCENARIOS: tuple[StressScenario, ...] = (
     MissingData(),
     MissingData(share=0.5),
     CostTimes(),
-    BlockBootstrap(),
+    BootstrappedWindow(),
     HistoricWindow(first=date(2000, 1, 1), last=date(2002, 12, 31)),
     HistoricWindow(first=date(2008, 1, 1), last=date(2008, 12, 31)),
     HistoricWindow(first=date(2020, 1, 1), last=date(2020, 12, 31)),
 )
 
 
-WARM_UP = 273  # sessions that the features need, and a month
+WARM_UP = 273  # sessions: the features' look-back and a month
 
 
 class StressTest(Component):
-    """What is tested: scenarios, beside the window as it was.
+    """Scenarios of a stress test, played beside the unstressed window.
 
-    Policies see `history_sessions` before the window, of which the features take the first 252 to begin with; a policy
-    that looks back further than what is left needs more. Historic windows show the whole past.
+    Policies see `history_sessions` before the window, the first 252 of which only warm up the features; a policy with a
+    longer look-back needs more. Historic windows show the whole past.
     """
 
     scenarios: tuple[StressScenario, ...] = SCENARIOS
-    window_sessions: Annotated[int, Field(ge=21, le=2520)] = 252  # last ones that may be judged; shocks fall in them
+    window_sessions: Annotated[int, Field(ge=21, le=2520)] = 252  # last out-of-sample ones; shocks happen in them
     history_sessions: Annotated[int, Field(ge=504, le=25_200)] = 1512  # before the window; the first year warms up
-    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0  # of what is drawn at random
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0  # of random scenarios
 
     @model_validator(mode="after")
     def _names_differ(self) -> Self:
-        names = [CALM, *(scenario.name for scenario in self.scenarios)]
+        names = [UNSTRESSED, *(scenario.name for scenario in self.scenarios)]
         if len(set(names)) != len(names):
             raise ValueError(f"scenarios must differ in kind, size or years, but they are {names[1:]}")
         return self
 
-    def looking_back(self, n_sessions: int) -> Self:
-        """The same with at least so much history that a policy can look back some sessions of the panel."""
+    def with_history(self, n_sessions: int) -> Self:
+        """Return a copy with enough history for policies that look back `n_sessions`."""
         return self.model_copy(update={"history_sessions": max(self.history_sessions, n_sessions + WARM_UP)})
 
     @property
-    def n_worlds(self) -> int:
-        """Worlds in all, the calm one included, if each can be played."""
-        drawn = [each.n_worlds for each in self.scenarios if isinstance(each, BlockBootstrap)]
+    def n_markets(self) -> int:
+        """Number of markets if every scenario can be applied, the unstressed one included."""
+        drawn = [each.n_samples for each in self.scenarios if isinstance(each, BootstrappedWindow)]
         return 1 + len(self.scenarios) - len(drawn) + sum(drawn)
 
 
 STANDARD_STRESS_TEST = StressTest()
 
 
-def stressed_worlds(
+def apply_scenarios(
     returns: pl.DataFrame,
     out_of_sample: Sequence[OutOfSample],
     stress: StressTest = STANDARD_STRESS_TEST,
     symbols: Sequence[str] | None = None,
     max_gap: int = 5,
-) -> Iterator[StressedWorld | NoWorld]:
-    """The calm world, then those of each scenario; in place of one that cannot be played, why.
+) -> Iterator[StressedMarket | ScenarioUnavailable]:
+    """Yield the unstressed market, then those of each scenario, or the reason why one is unavailable.
 
     Args:
         returns: rows of `gold.returns` of one source, from its first session on.
-        out_of_sample: sessions that may be judged and who decides on them; of several on a session, the last given.
-        stress: the scenarios, the window and the seed.
-        symbols: the names to take; None takes all.
+        out_of_sample: sessions that may be judged, by fold; where folds overlap, the last given decides.
+        stress: scenarios, window and seed.
+        symbols: names of the panel; None takes all.
         max_gap: longest stretch of sessions a listed name may go without a price and come back.
 
     Raises:
-        ValueError: if nothing may be judged, what may lies outside the market's sessions, or the bars make no panel.
+        ValueError: if there are no out-of-sample sessions, they lie outside the market, or the bars make no panel.
     """
-    market = CalmMarket.of(returns, out_of_sample, (stress.window_sessions, stress.history_sessions), symbols, max_gap)
-    yield market.calm()
+    market = UnstressedMarket.of(
+        returns, out_of_sample, (stress.window_sessions, stress.history_sessions), symbols, max_gap
+    )
+    yield market.unstressed()
     for scenario in stress.scenarios:
-        # by its name, so that a scenario draws the same with or without others beside it
+        # seeded by name: draws do not depend on the other scenarios
         generator = np.random.default_rng([stress.seed, *scenario.name.encode()])
         try:
-            yield from scenario.worlds(market, generator)
-        except NoWorldError as error:
-            yield NoWorld(scenario.name, str(error))
+            yield from scenario.apply(market, generator)
+        except ScenarioUnavailableError as error:
+            yield ScenarioUnavailable(scenario.name, str(error))

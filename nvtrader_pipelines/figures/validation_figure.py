@@ -1,4 +1,4 @@
-"""What results are worth after all the trials, and whether picking the best of them picks luck."""
+"""Figures of trial validation: deflated information ratios, and backtest overfitting."""
 
 import numpy as np
 import polars as pl
@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from nvtrader_pipelines.components.ids import short_id
-from nvtrader_pipelines.evaluation.validation import reported_period
+from nvtrader_pipelines.evaluation.trial_validation import reported_period
 from nvtrader_pipelines.figures.canvas import (
     BLUE,
     GREY,
@@ -22,18 +22,18 @@ from nvtrader_pipelines.figures.canvas import (
 )
 
 _REFERENCES = {"best_baseline": "over its best baseline", "anchor": "over its anchor"}
-_MOST_LABELS = 9
-_MOST_NUMBERS = 18
+_MAX_LABELS = 9
+_MAX_NUMBERS = 18
 _N_BINS = 31
-_MOST_POINTS = 3000  # of a scatter
+_MAX_POINTS = 3000  # of a scatter
 
 
 def validation_figures(trials: pl.DataFrame, overfitting: pl.DataFrame, note: str | None = None) -> dict[str, bytes]:
-    """Two figures of each source in its reported period: `information_ratio_<source>`, `overfitting_<source>`.
+    """Draw `information_ratio_<source>` and `overfitting_<source>` per source, in its reported period.
 
     Args:
-        trials: of `validate_sources`.
-        overfitting: of the same.
+        trials: from `validate_sources`.
+        overfitting: from `validate_sources`.
         note: under each figure.
     """
     figures: dict[str, bytes] = {}
@@ -47,7 +47,7 @@ def validation_figures(trials: pl.DataFrame, overfitting: pl.DataFrame, note: st
 
 
 def information_ratio_figure(trials: pl.DataFrame, note: str | None = None) -> bytes:
-    """PNG of each trial's information ratio with its interval, beside that of the best of them without skill.
+    """Draw each trial's information ratio with its interval, and the expected maximum without skill.
 
     Args:
         trials: rows of one source and one period, in the order the trials finished.
@@ -60,7 +60,7 @@ def information_ratio_figure(trials: pl.DataFrame, note: str | None = None) -> b
         _draw_trials(axes, rows)
         axes.set_ylabel(f"information ratio\n{words}")
         axes.tick_params(labelbottom=against == "anchor")
-    numbered = trials["run_id"].n_unique() <= _MOST_NUMBERS
+    numbered = trials["run_id"].n_unique() <= _MAX_NUMBERS
     keys = (
         ("trial, 95 % interval", BLUE),
         ("best of all without skill", ORANGE),
@@ -89,27 +89,27 @@ def _draw_trials(axes: Axes, rows: pl.DataFrame) -> None:
     if len(thresholds):
         axes.axhline(float(thresholds[0]), color=ORANGE, linewidth=2.5, linestyle="--", zorder=2)
     for i, (sharpe, worth) in enumerate(rows.select("sharpe", "deflated_sharpe").iter_rows()):
-        if worth is not None and len(rows) <= _MOST_NUMBERS:
+        if worth is not None and len(rows) <= _MAX_NUMBERS:
             axes.annotate(
                 f"{worth:.2f}", (i, sharpe), xytext=(8, 0), textcoords="offset points", fontsize=TEXT, va="center"
             )
-    every = -(-len(rows) // _MOST_LABELS) or 1
+    every = -(-len(rows) // _MAX_LABELS) or 1
     shown = list(range(len(rows) - 1, -1, -every))
     names = [f"{readable(rows['experiment'][i], 11)}\n{short_id(rows['run_id'][i])}" for i in shown]
     axes.set_xticks(shown, names, fontsize=TEXT - 2)
 
 
 def overfitting_figure(row: pl.DataFrame, note: str | None = None) -> bytes:
-    """PNG of where the best trial in sample ranks out of sample, and of what becomes of its information ratio.
+    """Draw the out-of-sample ranks of the best in-sample trial, and the degradation of its information ratio.
 
     Args:
-        row: the row of the table of overfitting to draw; without its logits the figure says why there are none.
+        row: row of the overfitting table; without logits the figure shows its note.
         note: under the figure.
     """
-    figure = new_figure(_title("What becomes of the best trial over its best baseline", row), note)
+    figure = new_figure(_title("Overfitting of the best trial over its best baseline", row), note)
     if not len(row) or row["logits"][0] is None:
-        why = row["note"][0] if len(row) else "there are no trials yet"
-        figure.text(0.5, 0.5, str(why), fontsize=TEXT, ha="center", va="center", wrap=True)
+        reason = row["note"][0] if len(row) else "there are no trials yet"
+        figure.text(0.5, 0.5, str(reason), fontsize=TEXT, ha="center", va="center", wrap=True)
         return png(figure)
     found = row.row(0, named=True)
     _draw_logits(figure, panel(figure, 0.085, 0.17, 0.47, 0.74), found)
@@ -146,14 +146,14 @@ def _draw_logits(figure: Figure, axes: Axes, found: dict[str, object]) -> None:
 
 def _draw_degradation(figure: Figure, axes: Axes, found: dict[str, object]) -> None:
     inside, outside = (np.asarray(found[name], dtype=np.float64) for name in ("in_sample", "out_of_sample"))
-    every = -(-len(inside) // _MOST_POINTS)
+    every = -(-len(inside) // _MAX_POINTS)
     axes.scatter(inside[::every], outside[::every], s=9, color=BLUE, alpha=0.25, linewidths=0, rasterized=True)
     ends = np.array([inside.min(), inside.max()])
     slope, intercept = (float(str(found[f"degradation_{name}"])) for name in ("slope", "intercept"))
     axes.plot(ends, intercept + slope * ends, color=ORANGE, linewidth=2.5)
     axes.axhline(0.0, color="black", linewidth=0.8)
     axes.margins(x=0.03)
-    axes.set_xlabel("information ratio of the best, in sample")
+    axes.set_xlabel("information ratio of the best trial, in sample")
     axes.set_ylabel("the same trial, out of sample")
     axes.xaxis.set_major_locator(MaxNLocator(5))
     figure.text(
