@@ -14,7 +14,7 @@ from benchmarks.claim import Goal, report, rounds
 from nvtrader_pipelines.envs.account import Account
 from nvtrader_pipelines.envs.simulation import PortfolioSimulation
 from nvtrader_pipelines.envs.spec import EnvSpec
-from nvtrader_pipelines.evaluation.backtest import Contestant, Recorder, WalkStep, walk
+from nvtrader_pipelines.evaluation.backtest import PolicyAccount, Recorder, WalkStep, walk
 from nvtrader_pipelines.evaluation.splits import Fold
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.market.sample import sample_panel
@@ -108,14 +108,14 @@ def sample(simulation: PortfolioSimulation, game: list[PlayedStep]) -> int:
     return N_PORTFOLIOS * len(game)
 
 
-def walked(panel: MarketPanel) -> tuple[list[Contestant], list[WalkStep]]:
+def walked(panel: MarketPanel) -> tuple[list[PolicyAccount], list[WalkStep]]:
     """A walk of scripted accounts, and its steps."""
     fold = Fold(0, WINDOW[0], WINDOW[0] + 1, WINDOW[0] + 2, WINDOW[1])
-    who = [Contestant(f"account-{i}", "policy", (i,), (Scripted(panel, i),)) for i in range(N_ACCOUNTS)]
+    who = [PolicyAccount(f"account-{i}", "policy", (i,), (Scripted(panel, i),)) for i in range(N_ACCOUNTS)]
     return who, list(walk(panel, SPEC, [fold], who))
 
 
-def record(panel: MarketPanel, who: list[Contestant], steps: list[WalkStep]) -> int:
+def record(panel: MarketPanel, who: list[PolicyAccount], steps: list[WalkStep]) -> int:
     """Record the walk; the number of rows of its four tables."""
     recorder = Recorder(panel, who, "test")
     for step in steps:

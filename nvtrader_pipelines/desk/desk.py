@@ -7,11 +7,11 @@ from typing import Self
 
 import polars as pl
 
-from nvtrader_pipelines.desk.accounts import held_account, read_account
-from nvtrader_pipelines.desk.market import DeskMarket, active_policy, desk_market, market_key, renewed
+from nvtrader_pipelines.desk.account_access import lock_account, read_account
+from nvtrader_pipelines.desk.desk_market import DeskMarket, active_policy, cache_key, desk_market, refresh
 from nvtrader_pipelines.desk.mirror import mirror
-from nvtrader_pipelines.desk.open_orders import Stop, withdraw
-from nvtrader_pipelines.desk.rows import plan_rows
+from nvtrader_pipelines.desk.open_orders import CancelRequest, cancel_account_orders
+from nvtrader_pipelines.desk.portfolio_rows import plan_rows
 from nvtrader_pipelines.execution.audit import AuditEvent
 from nvtrader_pipelines.execution.book import AccountState
 from nvtrader_pipelines.execution.decisions import PlanDecision, record_decision, require_no_orders
@@ -52,7 +52,7 @@ class Desk:
         Raises:
             StorageError: if there is no active policy that may trade here.
         """
-        with self._hired() as (trader, market, book):
+        with self._locked_session() as (trader, market, book):
             return [market.day(t) for t in _due(trader, market, book.last())]
 
     def trade(
@@ -86,14 +86,14 @@ class Desk:
         if acknowledge:
             self.require_kept_here("has its soft findings acknowledged by the replay itself")
         self._stop()
-        with self._hired() as (trader, market, book):
+        with self._locked_session() as (trader, market, book):
             trader.require_reconciled()
             end = market.last_session(first, last)
             self._open(trader, market, book, first)
             due = [t for t in _due(trader, market, book.last(), acknowledge=acknowledge) if t <= end]
             done = 0
             for done, t in enumerate(due, start=1):
-                state = _through(trader, t, acknowledge=acknowledge)
+                state = _run_session(trader, t, acknowledge=acknowledge)
                 yield market.told(state, done / len(due), self._clock())
                 trader.require_reconciled()
                 if until_waiting and trader.is_waiting(t):
@@ -122,30 +122,30 @@ class Desk:
             NotReconciled: if the account differs after one of those, or where it stood; nothing is placed then.
         """
         self._stop()
-        with self._hired() as (trader, market, book):
+        with self._locked_session() as (trader, market, book):
             self._open(trader, market, book)
             *before, t = _due(trader, market, book.last()) or [market.index_of(_opened(book).session)]
             for earlier in before:
-                _through(trader, earlier, acknowledge=False)
+                _run_session(trader, earlier, acknowledge=False)
             trader.require_reconciled()
             return trader.execute(t)
 
     def settle(self) -> AccountState:
         """Mark the account to the close of the session: its row of the book."""
-        with self._hired() as (trader, market, book):
-            t = _in_hand(trader, market, _opened(book))
+        with self._locked_session() as (trader, market, book):
+            t = _current_session(trader, market, _opened(book))
             trader.execute(t)  # what a step that was killed left untold is told before the state is kept
             return trader.settle(t)
 
     def propose(self) -> RebalancePlan | None:
         """The plan decided at the close of the session; None where none is due."""
-        with self._hired() as (trader, market, book):
-            return trader.propose(_in_hand(trader, market, _opened(book)))
+        with self._locked_session() as (trader, market, book):
+            return trader.propose(_current_session(trader, market, _opened(book)))
 
     def clear(self) -> list[AuditEvent]:
         """What compliance says of the session's plan."""
-        with self._hired() as (trader, market, book):
-            return trader.clear(_in_hand(trader, market, _opened(book)))
+        with self._locked_session() as (trader, market, book):
+            return trader.clear(_current_session(trader, market, _opened(book)))
 
     def require_reconciled(self) -> None:
         """Refuse to trade on where the account differs, until that is put right or a person has accepted it.
@@ -153,7 +153,7 @@ class Desk:
         Raises:
             NotReconciled: saying what differs and what to do.
         """
-        with self._hired() as (trader, _, _):
+        with self._locked_session() as (trader, _, _):
             trader.require_reconciled()
 
     def open_differences(self) -> tuple[str, ...]:
@@ -169,7 +169,7 @@ class Desk:
             StorageError: if there is no such account.
         """
         read_account(self.store.home, self.account)
-        with held_account(self.store.home, self.account) as book:
+        with lock_account(self.store.home, self.account) as book:
             journal = self._journal(book)
             event = acceptance_event(self.account, book.last(), (by, reason), self._clock())
             journal.append(event)
@@ -190,7 +190,7 @@ class Desk:
         """
         if read_account(self.store.home, self.account).kind == "simulated":
             return self._answer(plan_id, "approved", by, reason)
-        with self._hired() as (_, market, book):
+        with self._locked_session() as (_, market, book):
             market.require_last(_opened(book))
             event = self._answered(book, plan_id, "approved", (by, reason))
         self.clear()
@@ -209,7 +209,7 @@ class Desk:
         mirror(self.store, self.account)
 
     def _answer(self, plan_id: str, answer: PlanDecision, by: str, reason: str) -> AuditEvent:
-        with held_account(self.store.home, self.account) as book:
+        with lock_account(self.store.home, self.account) as book:
             return self._answered(book, plan_id, answer, (by, reason))
 
     def _answered(self, book: SqliteBook, plan_id: str, answer: PlanDecision, said: tuple[str, str]) -> AuditEvent:
@@ -243,14 +243,14 @@ class Desk:
             trader.open_at(opening)
 
     @contextmanager
-    def _hired(self) -> Iterator[tuple[Trader, DeskMarket, SqliteBook]]:
+    def _locked_session(self) -> Iterator[tuple[Trader, DeskMarket, SqliteBook]]:
         """A trader who knows what is kept, the market, and the book, while no other process has the account."""
-        with held_account(self.store.home, self.account) as book:
+        with lock_account(self.store.home, self.account) as book:
             active = active_policy(self.store)
-            market = self._market_of(active)
+            market = self._load_market(active)
             market.require_fresh(self._clock())
             controls = RiskControls(self._switch, market.findings, market.purchase_bans, self._clock, self._by)
-            yield Trader(market.deployment.fresh(), market.venue(book), self._journal(book), controls), market, book
+            yield Trader(market.deployment.clone(), market.venue(book), self._journal(book), controls), market, book
 
     def _journal(self, book: SqliteBook) -> Journal:
         """What the audit tells of the account, which is what its book has."""
@@ -259,24 +259,24 @@ class Desk:
         journal.require_audit_covers_book(kept, late=read_account(self.store.home, self.account).kind != "simulated")
         return journal
 
-    def _market_of(self, active: ActivePolicy) -> DeskMarket:
+    def _load_market(self, active: ActivePolicy) -> DeskMarket:
         """The market, read anew where it or the policy is another; what people keep in files always is."""
         known = self._market
-        if known is not None and known[0] == market_key(self.store, active, known[1].panel.source):
-            return renewed(self.store, known[1], self._clock())
+        if known is not None and known[0] == cache_key(self.store, active, known[1].panel.source):
+            return refresh(self.store, known[1], self._clock())
         market = desk_market(self.store, active, self.account, self._clock())
-        self._market = market_key(self.store, active, market.panel.source), market
+        self._market = cache_key(self.store, active, market.panel.source), market
         return market
 
     def _stop(self) -> None:
         """Cancel what waits at a broker while trading is stopped: before the market is asked for, or what is due."""
         reason = self._switch.halt_reason()
         if reason is not None:
-            with held_account(self.store.home, self.account) as book:
-                withdraw(self.store, self.account, book, Stop(reason, self._by, self._clock))
+            with lock_account(self.store.home, self.account) as book:
+                cancel_account_orders(self.store, self.account, book, CancelRequest(reason, self._by, self._clock))
 
 
-def _through(trader: Trader, t: int, *, acknowledge: bool) -> AccountState:
+def _run_session(trader: Trader, t: int, *, acknowledge: bool) -> AccountState:
     """One session; where the account differs at its close, nothing is decided there."""
     trader.execute(t)
     state = trader.settle(t)
@@ -305,6 +305,6 @@ def _due(trader: Trader, market: DeskMarket, last: AccountState | None, *, ackno
     return after if trader.is_finished(stands_at, acknowledge=acknowledge) else [stands_at, *after]
 
 
-def _in_hand(trader: Trader, market: DeskMarket, last: AccountState) -> int:
+def _current_session(trader: Trader, market: DeskMarket, last: AccountState) -> int:
     """The session whose steps are taken: the first in which something is left to do, else the last."""
     return (_due(trader, market, last) or [market.index_of(last.session)])[0]

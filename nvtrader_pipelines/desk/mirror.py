@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 import polars as pl
 
-from nvtrader_pipelines.desk.rows import (
+from nvtrader_pipelines.desk.portfolio_rows import (
     audit_rows,
     fill_rows,
     order_rows,

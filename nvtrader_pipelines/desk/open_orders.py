@@ -8,7 +8,14 @@ from typing import NamedTuple
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
-from nvtrader_pipelines.desk.accounts import DEFAULT, AccountInUse, connect, held_account, read_account, require_same
+from nvtrader_pipelines.desk.account_access import (
+    DEFAULT_ACCOUNT,
+    AccountInUse,
+    connect_account,
+    lock_account,
+    read_account,
+    require_same_account,
+)
 from nvtrader_pipelines.execution.audit import AuditEvent, EventDetails, plan_event
 from nvtrader_pipelines.execution.book import BookedOrder
 from nvtrader_pipelines.execution.brokers.account_spec import SimulatedAccountSpec
@@ -25,7 +32,7 @@ LOST = "the audit tells of orders that its book lacks"
 _LOG = logging.getLogger(__name__)
 
 
-class Stop(NamedTuple):
+class CancelRequest(NamedTuple):
     """Why orders are cancelled, on whose word, and what time it is."""
 
     reason: str
@@ -33,7 +40,7 @@ class Stop(NamedTuple):
     clock: Callable[[], datetime]
 
 
-def withdraw(store: Store, name: str, book: SqliteBook, stop: Stop) -> list[str]:
+def cancel_account_orders(store: Store, name: str, book: SqliteBook, stop: CancelRequest) -> list[str]:
     """Cancel the open orders of an account at a broker, and keep that; the ids of those cancelled.
 
     Orders of an account that is kept here wait for no market: its next session cancels them.
@@ -50,7 +57,7 @@ def withdraw(store: Store, name: str, book: SqliteBook, stop: Stop) -> list[str]
     return [each.order.order_id for each in cancelled]
 
 
-def withdraw_all(store: Store, stop: Stop) -> tuple[list[str], dict[str, str]]:
+def cancel_all_orders(store: Store, stop: CancelRequest) -> tuple[list[str], dict[str, str]]:
     """Cancel the open orders of every account that has some at a broker.
 
     Returns:
@@ -72,16 +79,16 @@ def withdraw_all(store: Store, stop: Stop) -> tuple[list[str], dict[str, str]]:
 
 def _accounts(store: Store) -> list[str]:
     """Every account that has a book or, where that is gone, orders that wait for all that the audit tells."""
-    books = {path.stem for path in book_path(store.home, DEFAULT).parent.glob("*.db")}
+    books = {path.stem for path in book_path(store.home, DEFAULT_ACCOUNT).parent.glob("*.db")}
     with suppress(StorageError):  # of a damaged audit, which whoever stops trading says
         told = {row.account for row in store.audit.rows() if row.account is not None} - books
         books |= {name for name in told if Journal(store.audit, name).open_order_ids()}
     return sorted(books)
 
 
-def _held(store: Store, name: str, stop: Stop) -> tuple[list[str], str]:
+def _held(store: Store, name: str, stop: CancelRequest) -> tuple[list[str], str]:
     """The orders of an account that are cancelled, and why others may wait at its broker still; empty where none do."""
-    with held_account(store.home, name) as book:
+    with lock_account(store.home, name) as book:
         cancelled, failure = _cancelled(store, name, book, stop)
         left, lost = [each.order.order_id for each in book.open_orders()], _lost(store, name, book)
         kept_here = not left + lost or isinstance(read_account(store.home, name), SimulatedAccountSpec)
@@ -106,19 +113,19 @@ def _lost(store: Store, name: str, book: SqliteBook) -> list[str]:
 
 
 def _cancelled(
-    store: Store, name: str, book: SqliteBook, stop: Stop
+    store: Store, name: str, book: SqliteBook, stop: CancelRequest
 ) -> tuple[list[BookedOrder], BrokerTimeout | ExecutionError | None]:
     """The orders that are cancelled now at the account's broker, and why another could not be."""
     before, failure = book.open_orders(), None
     if not before:
         return [], None
     spec = read_account(store.home, name)
-    require_same(name, spec, book.last())
+    require_same_account(name, spec, book.last())
     if isinstance(spec, SimulatedAccountSpec):
         return [], None
     from nvtrader_pipelines.execution.brokers.live_venue import cancel_open_orders  # compiled loops, which take time
 
-    broker = connect(name, spec)
+    broker = connect_account(name, spec)
     try:
         cancel_open_orders(broker, book, stop.reason)
     except (BrokerTimeout, ExecutionError) as error:
@@ -129,12 +136,12 @@ def _cancelled(
     return [each for each in gone if each.order.order_id not in filled], failure
 
 
-def _tell(store: Store, name: str, cancelled: Sequence[BookedOrder], stop: Stop) -> None:
+def _tell(store: Store, name: str, cancelled: Sequence[BookedOrder], stop: CancelRequest) -> None:
     journal = Journal(store.audit, name)
     journal.append(*(event for each in cancelled if (event := _event(journal, each, stop))))
 
 
-def _event(journal: Journal, each: BookedOrder, stop: Stop) -> AuditEvent | None:
+def _event(journal: Journal, each: BookedOrder, stop: CancelRequest) -> AuditEvent | None:
     """The event of an order that was cancelled; it carries the order where no other event does."""
     order, record = each.order, journal.record(each.order.plan_id)
     if record is None:

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from nvtrader_pipelines.desk.market import desk_market
+from nvtrader_pipelines.desk.desk_market import desk_market
 from nvtrader_pipelines.execution.errors import NotReconciled
 from nvtrader_pipelines.execution.journal import Journal
 from nvtrader_pipelines.execution.reconciliation import open_differences

@@ -5,8 +5,8 @@ from datetime import date, timedelta
 
 import polars as pl
 
-from nvtrader_pipelines.desk.accounts import read_account
-from nvtrader_pipelines.desk.backtest import account_backtest, deployment_of
+from nvtrader_pipelines.desk.account_access import read_account
+from nvtrader_pipelines.desk.account_backtests import account_backtest, open_deployment
 from nvtrader_pipelines.market.calendar import sessions
 from nvtrader_pipelines.promotion.active_policy import ActivePolicy, read_active
 from nvtrader_pipelines.storage.store import Store
@@ -15,7 +15,7 @@ from nvtrader_pipelines.storage.tables import EQUITY_CURVES, MARKET_PANEL
 _CURVE = 2  # sessions that make a line
 
 
-def nothing_to_trade(store: Store, account: str, session: date) -> str | None:
+def skip_reason(store: Store, account: str, session: date) -> str | None:
     """Why an account kept here is left in peace after a session; None where it is rebalanced.
 
     An account at a broker always is: its run fails where a person sees it, as holdings that nobody looks after are
@@ -49,7 +49,7 @@ def market_end(store: Store, active: ActivePolicy) -> tuple[str, date | None]:
     return source, max(ends["last_session"].to_list(), default=None)
 
 
-def rivals(store: Store, states: pl.DataFrame) -> dict[str, pl.DataFrame]:
+def reference_curves(store: Store, states: pl.DataFrame) -> dict[str, pl.DataFrame]:
     """Equity of the back-test of the same sessions, and of 1/N where the policy's own tests have it.
 
     An account that several policies have traded has no back-test of its own, nor has one whose policy cannot decide on
@@ -64,5 +64,5 @@ def rivals(store: Store, states: pl.DataFrame) -> dict[str, pl.DataFrame]:
     curves = store.tables.read(EQUITY_CURVES, where, ["policy", "session", "equity"])
     found = {"equal weight": curves.filter(pl.col("policy") == "equal_weight")}
     with suppress(ValueError):  # the market has left the policy, which need not be the one that trades by now
-        found = {"back-test": account_backtest(deployment_of(store, run_id, policy), first, last), **found}
+        found = {"back-test": account_backtest(open_deployment(store, run_id, policy), first, last), **found}
     return found

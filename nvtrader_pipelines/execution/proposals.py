@@ -57,7 +57,7 @@ class DeployedPolicy(Protocol):
         """Whether decisions depend on earlier ones, so that sessions must be decided in order."""
         ...
 
-    def fold_at(self, t: int) -> int:
+    def fold_index(self, t: int) -> int:
         """Return the fold in force at the close of session `t`."""
         ...
 
@@ -98,7 +98,7 @@ def make_plan(deployed: DeployedPolicy, account: str, t: int, held: Account, dec
         run_id=deployed.run_id,
         partition_key=deployed.spec.partition_key,
         spec_hash=deployed.spec.spec_hash,
-        fold=deployed.fold_at(t),
+        fold=deployed.fold_index(t),
         seeds=deployed.seeds,
         snapshot_ids=deployed.panel.snapshot_ids,
         symbols=(*deployed.panel.symbols, CASH),

@@ -30,8 +30,8 @@ def eligibility_message(store: Store, active: ActivePolicy) -> str:
         return f"not at all: {error}"
     tested_to = run.as_parent.window[1]
     return (
-        f"until {start_deadline(tested_to)}, {MAX_TEST_AGE} sessions after its tests; a simulated account that it "
-        "trades by then continues"
+        f"until {start_deadline(tested_to)}, {MAX_TEST_AGE} sessions after its tests; a simulated account that it has "
+        "begun to trade by then continues"
     )
 
 

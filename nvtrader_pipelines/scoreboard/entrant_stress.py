@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 
 import polars as pl
 
-from nvtrader_pipelines.evaluation.backtest import Contestant, Kind
-from nvtrader_pipelines.evaluation.stress.scenario import NoWorld, OutOfSample, StressedWorld
-from nvtrader_pipelines.evaluation.stress.scenarios import SCENARIOS, StressTest, stressed_worlds
+from nvtrader_pipelines.evaluation.backtest import Kind, PolicyAccount
+from nvtrader_pipelines.evaluation.stress.scenario import OutOfSample, ScenarioUnavailable, StressedMarket
+from nvtrader_pipelines.evaluation.stress.suite import SCENARIOS, StressTest, apply_scenarios
 from nvtrader_pipelines.evaluation.stress.verdict import REFERENCE, stress_test
 from nvtrader_pipelines.policies.baselines import EqualWeight
 from nvtrader_pipelines.policies.policy import Policy
@@ -42,33 +42,35 @@ def stress_results(
     found: dict[str, tuple[StressResult, ...]] = {}
     for market in dict.fromkeys(each.market for each in entrants):
         own = [each for each in entrants if each.market == market]
-        longer = stress.looking_back(max(each.lookback for each in own))
+        longer = stress.with_history(max(each.lookback for each in own))
         try:
-            worlds = list(stressed_worlds(returns, window, longer, market.symbols, market.max_gap))
+            markets = list(apply_scenarios(returns, window, longer, market.symbols, market.max_gap))
         except ValueError as error:
             found |= {each.name: _no_results(error) for each in own}
             continue
         for number, entrant in enumerate(own, start=1):
-            report(f"{entrant.name} ({number} of {len(own)}): {len(worlds)} stress scenarios")
-            found[entrant.name] = _results(contest, worlds, entrant)
+            report(f"{entrant.name} ({number} of {len(own)}): {len(markets)} stress scenarios")
+            found[entrant.name] = _results(contest, markets, entrant)
     return found
 
 
-def _results(contest: Contest, worlds: Sequence[StressedWorld | NoWorld], entrant: Entrant) -> tuple[StressResult, ...]:
+def _results(
+    contest: Contest, markets: Sequence[StressedMarket | ScenarioUnavailable], entrant: Entrant
+) -> tuple[StressResult, ...]:
     """Results of one entrant, beside 1/N at the same cadence."""
     kind: Kind = "baseline" if entrant.kind == "baseline" else "ensemble"
 
-    def accounts_in(world: StressedWorld) -> list[Contestant]:
-        days, n_blocks = world.panel.sessions, len(world.blocks)
-        own = entrant.open(world.panel, (days[world.first].item(), days[world.last].item()))
+    def accounts_in(stressed: StressedMarket) -> list[PolicyAccount]:
+        days, n_blocks = stressed.panel.sessions, len(stressed.blocks)
+        own = entrant.open(stressed.panel, (days[stressed.first].item(), days[stressed.last].item()))
         accounts: list[tuple[str, Kind, Policy]] = [
             (OWN_ACCOUNT, kind, own),
             (REFERENCE, "baseline", EqualWeight().start()),
         ]
-        return [Contestant(name, of, (None,) * n_blocks, (policy,) * n_blocks) for name, of, policy in accounts]
+        return [PolicyAccount(name, of, (None,) * n_blocks, (policy,) * n_blocks) for name, of, policy in accounts]
 
     try:
-        table = stress_test(contest_environment(contest, entrant.rebal_freq), worlds, accounts_in, (ValueError,))
+        table = stress_test(contest_environment(contest, entrant.rebal_freq), markets, accounts_in, (ValueError,))
     except ValueError as error:
         return _no_results(error)
     return tuple(_result(row) for row in table.filter(pl.col("policy") == OWN_ACCOUNT).iter_rows(named=True))

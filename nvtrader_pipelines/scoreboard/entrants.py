@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nvtrader_pipelines.evaluation.splits import Fold
-from nvtrader_pipelines.experiments.accounts import Archives, FoldThresholds
-from nvtrader_pipelines.experiments.deployment import ByFold, account_of
+from nvtrader_pipelines.experiments.deployment import FoldPolicies, find_account
+from nvtrader_pipelines.experiments.policy_accounts import Archives, FoldThresholds
 from nvtrader_pipelines.experiments.replay import Parent, replay_plan
 from nvtrader_pipelines.experiments.spec import ExperimentSpec, MarketChoice
 from nvtrader_pipelines.market.panel import MarketPanel
@@ -124,14 +124,14 @@ def run_entrant(
 
     def folds_and_policies(panel: MarketPanel, window: DateRange) -> tuple[tuple[Fold, ...], tuple[Policy, ...]]:
         plan = replay_plan(spec, panel, parent, window)
-        return plan.folds, account_of(plan, archives, chosen, thresholds, spec.name).by_fold
+        return plan.folds, find_account(plan, archives, chosen, thresholds, spec.name).policies
 
     def open_timed(panel: MarketPanel, window: DateRange) -> Policy:
-        return ByFold(*folds_and_policies(panel, window))
+        return FoldPolicies(*folds_and_policies(panel, window))
 
     def open_untimed(panel: MarketPanel, window: DateRange) -> Policy:
         folds, policies = folds_and_policies(panel, window)
-        return ByFold(folds, [each.without_timing for each in policies if isinstance(each, PipelinedPolicy)])
+        return FoldPolicies(folds, [each.without_timing for each in policies if isinstance(each, PipelinedPolicy)])
 
     timing = spec.pipeline.timing
     starts = {fold.index: fold.test_first for fold in parent.folds}

@@ -14,9 +14,10 @@ from nvtrader_pipelines.envs.dynamics import resolve_fill
 from nvtrader_pipelines.envs.rewards import LogGrowth
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.evaluation.account_tables import ACTION_LOG, EQUITY
-from nvtrader_pipelines.evaluation.backtest import Contestant, backtest, walk
+from nvtrader_pipelines.evaluation.backtest import PolicyAccount, backtest, walk
 from nvtrader_pipelines.evaluation.splits import Fold
 from nvtrader_pipelines.evaluation.splits.fold import MIN_TEST_SESSIONS
+from nvtrader_pipelines.evaluation.steps import Steps
 from nvtrader_pipelines.evaluation.weights_backtest import STANDARD_EXECUTION, Execution
 from nvtrader_pipelines.market.panel import MarketPanel, panel_digest
 from nvtrader_pipelines.policies.policy import Decision, Policy
@@ -169,23 +170,18 @@ def run_contest_backtest(
     began = meter.clock()
     policy = ScoringPolicy(entrant.name, entrant.open(panel, contest.window), contest.gross_limit, meter.clock)
     kind = "baseline" if entrant.kind == "baseline" else "ensemble"
-    accounts = [Contestant(entrant.name, kind, (None,), (policy,))]
+    accounts = [PolicyAccount(entrant.name, kind, (None,), (policy,))]
     window = [Fold(0, 0, first - 1, first, last)]
     environment = contest_environment(contest, entrant.rebal_freq)
-    steps = walk(panel, environment, window, accounts)
+    steps = Steps(walk(panel, environment, window, accounts))
     peak, n_acted = meter.memory(), 0
-    while True:
-        try:
-            step = next(steps)
-        except StopIteration as end:
-            record = end.value
-            break
+    for step in steps:
         peak = max(peak, meter.memory())
         n_acted += _timing_acted(entrant.untimed_twin, step.decisions[0])
-    seconds = meter.clock() - began
+    seconds, record = meter.clock() - began, steps.result
     untimed_curves = None
     if entrant.untimed_twin is not None:
-        twin = Contestant(entrant.name, kind, (None,), (entrant.untimed_twin.open(panel, contest.window),))
+        twin = PolicyAccount(entrant.name, kind, (None,), (entrant.untimed_twin.open(panel, contest.window),))
         untimed_curves = backtest(panel, environment, window, [twin]).equity_curves.select(list(EQUITY))
     return ContestRun(
         entrant=entrant,

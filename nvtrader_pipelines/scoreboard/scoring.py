@@ -20,7 +20,7 @@ from nvtrader_pipelines.evaluation.sharpe.inference import (
 from nvtrader_pipelines.evaluation.statistics import sharpe_ratio
 from nvtrader_pipelines.evaluation.trials import Trials, sharpe_ratios
 from nvtrader_pipelines.evaluation.verdict_tables import EVALUATION
-from nvtrader_pipelines.evaluation.walk_forward import evaluate
+from nvtrader_pipelines.evaluation.walk_forward_evaluation import evaluate
 from nvtrader_pipelines.evaluation.weights_backtest import STANDARD_EXECUTION, Execution
 from nvtrader_pipelines.experiments.identity import scoring_code
 from nvtrader_pipelines.experiments.plan import SURVIVORSHIP
@@ -58,13 +58,13 @@ class TrialPopulation:
 
     run_ids: tuple[str, ...]
     active_sharpe: FloatArray  # per session, against each run's best baseline; of runs with known returns
-    n_ever: int  # completed runs
+    n_trials: int  # completed runs
     attempts: Mapping[str, float | None] = field(default_factory=dict)  # external: id to information ratio, if known
 
     @classmethod
     def of(cls, trials: Trials, attempts: Mapping[str, float | None]) -> "TrialPopulation":
         """Build from all trials of a market and its earlier external attempts."""
-        return cls(trials.names, trials.sharpe("best_baseline"), trials.n_ever, attempts)
+        return cls(trials.names, trials.sharpe("best_baseline"), trials.n_trials, attempts)
 
     def with_attempts(self, attempts: Mapping[str, float | None]) -> "TrialPopulation":
         """Return a copy that also holds these attempts; a known attempt counts once."""
@@ -73,7 +73,7 @@ class TrialPopulation:
     def deflation(self, entrant: Entrant, own: float) -> Deflation:
         """Deflation of one entrant, which adds a trial unless it is one already."""
         known = [sharpe for sharpe in self.attempts.values() if sharpe is not None]
-        sharpes, n_trials = np.append(self.active_sharpe, known), self.n_ever + len(self.attempts)
+        sharpes, n_trials = np.append(self.active_sharpe, known), self.n_trials + len(self.attempts)
         if entrant.run_id in self.run_ids or attempt_id(entrant.configuration) in self.attempts:
             return Deflation.of(sharpes, n_trials)
         return Deflation.of(np.append(sharpes, own), n_trials + 1)

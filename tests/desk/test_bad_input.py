@@ -12,7 +12,7 @@ import pytest
 
 from nvtrader_pipelines.desk import desk as desk_module
 from nvtrader_pipelines.desk.desk import Desk
-from nvtrader_pipelines.desk.market import DeskMarket
+from nvtrader_pipelines.desk.desk_market import DeskMarket
 from nvtrader_pipelines.execution.brokers.account_spec import AlpacaAccountSpec
 from nvtrader_pipelines.execution.brokers.broker import BrokerHoldings, Receipt
 from nvtrader_pipelines.execution.brokers.live_venue import LiveVenue
@@ -180,7 +180,7 @@ def desk(traded, home, monkeypatch):
     market.require_fresh, market.index_of = lambda now: None, lambda day: PANEL.index_of(np.datetime64(day))
     market.venue, market.findings = lambda book: traded.broker, lambda plan, t: ()
     market.purchase_bans = lambda day: {}
-    traded.deployed.fresh = lambda: traded.deployed
+    traded.deployed.clone = lambda: traded.deployed
     monkeypatch.setattr(desk_module, "active_policy", lambda store: None)
     monkeypatch.setattr(Desk, "_market_of", lambda desk, active: market)
     return Desk.open(Store(home), clock=lambda: AT)

@@ -9,13 +9,13 @@ import numpy as np
 import polars as pl
 import pytest
 
-from nvtrader_pipelines.desk import market
-from nvtrader_pipelines.desk.backtest import account_backtest, deployment_of
+from nvtrader_pipelines.desk import desk_market
+from nvtrader_pipelines.desk.account_backtests import account_backtest, open_deployment
 from nvtrader_pipelines.desk.halt import halt, resume
+from nvtrader_pipelines.evaluation.steps import drain
 from nvtrader_pipelines.execution.brokers import simulated_venue
 from nvtrader_pipelines.execution.errors import ExecutionError, NotReconciled
 from nvtrader_pipelines.execution.reconciliation import Difference
-from nvtrader_pipelines.runs.launch import followed
 from nvtrader_pipelines.storage.account_book import book_path
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.tables import EVALUATIONS, PORTFOLIO_STATE
@@ -43,7 +43,7 @@ def test_a_history_is_traded_day_by_day_and_its_equity_is_the_back_tests(home):
     assert [state.session for state in kept[1:]] == days
     assert [step.stage for step in told] == ["equity.update"] * len(kept) + ["done"]
     assert told[-2].share == 1.0
-    tested = account_backtest(deployment_of(store, run.run_id, run.experiment), kept[0].session, kept[-1].session)
+    tested = account_backtest(open_deployment(store, run.run_id, run.experiment), kept[0].session, kept[-1].session)
     np.testing.assert_allclose([state.equity for state in kept[1:]], tested["equity"].to_list(), rtol=1e-12)
     assert not any(state.differences for state in kept)
     assert desk(store).plans()["status"].to_list()[1:] == ["filled"] * (len(desk(store).plans()) - 1)
@@ -142,7 +142,7 @@ def test_a_policy_whose_tests_lie_too_far_back_does_not_begin_to_trade(home, mon
     store, run = home
     days, last = days_of(store), run.as_parent.window[1]
     trade(store, days[-3], days[-2])
-    monkeypatch.setattr(market, "MAX_TEST_AGE", -1)
+    monkeypatch.setattr(desk_market, "MAX_TEST_AGE", -1)
     add_account(store, "late")
     with pytest.raises(ExecutionError, match=f"was tested to {last}"):
         trade(store, account="late")
@@ -335,7 +335,7 @@ def test_an_account_that_differs_trades_on_nowhere_until_a_person_accepts_it(hom
     monkeypatch.setattr(simulated_venue, "reconcile", lambda *_: found.pop() if found else [])
     told = []
     with pytest.raises(NotReconciled) as stopped:
-        followed(desk(store).trade(days[0], days[8], acknowledge=True), told.append)
+        drain(desk(store).trade(days[0], days[8], acknowledge=True), told.append)
     assert (len(told), states(store)[-1].session) == (1, days[4])  # told of before it stops there
     assert f"paper differed at the close of {days[4]}: AAA: 10 shares expected, 7 held (-3);" in str(stopped.value)
     assert "`nvtrader portfolio accept-differences --account paper" in str(stopped.value)

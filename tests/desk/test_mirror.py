@@ -335,7 +335,7 @@ def test_a_query_walks_from_a_fill_back_to_the_seeds(tmp_path):
     store.audit.append([constructed(plan), judged(plan), placed(plan, order), filled(plan, a_fill(order))])
     mirror(store)
     land(store, N_SESSIONS + 1)  # the panel that the plan was decided on is no longer the one that is pinned
-    with duckdb.connect() as connection:
+    with duckdb.connect_account() as connection:
         create_views(connection, store)
         found = read_query(connection, PROVENANCE)
     assert found["seed"].to_list() == list(run.seeds[1:])

@@ -7,18 +7,19 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from nvtrader_pipelines.desk.halt import halt
-from nvtrader_pipelines.desk.open_orders import Stop, withdraw_all
-from nvtrader_pipelines.desk.rows import fill_rows, order_rows, state_rows
+from nvtrader_pipelines.desk.open_orders import CancelRequest, cancel_all_orders
+from nvtrader_pipelines.desk.portfolio_rows import fill_rows, order_rows, state_rows
+from nvtrader_pipelines.evaluation.steps import drain
 from nvtrader_pipelines.execution.brokers.broker import BrokerTimeout
 from nvtrader_pipelines.execution.errors import ExecutionError, NotReconciled
 from nvtrader_pipelines.execution.order_placement import TOO_LATE
 from nvtrader_pipelines.execution.plan_records import plan_records
 from nvtrader_pipelines.market.calendar import sessions
 from nvtrader_pipelines.orchestration.rebalancing import executed
-from nvtrader_pipelines.runs.launch import followed
 from nvtrader_pipelines.storage.account_book import SqliteBook, book_path
 from nvtrader_pipelines.storage.medallion import read_panel
 from nvtrader_pipelines.storage.prices import read_prices
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.table import to_frame
 from nvtrader_pipelines.storage.tables import PORTFOLIO_STATE
 from tests.desk.desks import add_account, days_of, desk, evening, states, trade
@@ -74,7 +75,7 @@ def live(store, at=None):
 
 def trade_live(store):
     """Trade the account at the broker this evening; its plans."""
-    followed(live(store).trade(), lambda _: None)
+    drain(live(store).trade())
     return live(store).plans()
 
 
@@ -182,16 +183,16 @@ def test_while_trading_is_stopped_what_waits_at_the_broker_is_cancelled_though_n
 def test_stopping_cancels_at_the_broker_itself_and_says_what_may_still_be_open(home, exchange, monkeypatch):
     store, _ = home
     approved_live(store)
-    stop = Stop("news", "ann", lambda: AT)
+    stop = CancelRequest("news", "ann", lambda: AT)
     monkeypatch.delenv("APCA_API_KEY_ID")
-    cancelled, still_open = withdraw_all(store, stop)
+    cancelled, still_open = cancel_all_orders(store, stop)
     assert cancelled == []
     assert "APCA_API_KEY_ID is not set" in still_open["live"]
     monkeypatch.setenv("APCA_API_KEY_ID", KEYS[0])
-    cancelled, still_open = withdraw_all(store, stop)
+    cancelled, still_open = cancel_all_orders(store, stop)
     assert (sorted(cancelled), still_open) == (sorted(order["client_order_id"] for order in exchange.orders), {})
     assert SqliteBook(store.home, "live").open_orders() == []
-    assert withdraw_all(store, stop) == ([], {})
+    assert cancel_all_orders(store, stop) == ([], {})
 
 
 def test_what_was_cancelled_while_the_audit_was_damaged_is_told_by_the_next_session(home, exchange):
@@ -199,7 +200,7 @@ def test_what_was_cancelled_while_the_audit_was_damaged_is_told_by_the_next_sess
     plan, log = approved_live(store), store.audit
     whole = log.path.read_bytes()
     log.path.write_bytes(whole.replace(b"AAA", b"XXX", 1))
-    cancelled, still_open = withdraw_all(store, Stop("news", "ann", lambda: AT))
+    cancelled, still_open = cancel_all_orders(Store(store.home), CancelRequest("news", "ann", lambda: AT))
     assert sorted(cancelled) == [f"{plan}-{name}" for name in ("AAA", "BBB", "CCC")]
     assert still_open == {}
     log.path.write_bytes(whole)
@@ -213,7 +214,7 @@ def test_an_order_that_is_filled_when_trading_is_stopped_stays_a_fill(home, exch
     store, _ = home
     plan = approved_live(store)
     exchange.open_exchange()
-    assert withdraw_all(store, Stop("news", "ann", lambda: AT)) == ([], {})
+    assert cancel_all_orders(store, CancelRequest("news", "ann", lambda: AT)) == ([], {})
     land(store, N_SESSIONS + 1)
     assert trade_live(store).filter(plan_id=plan)["status"].to_list() == ["filled"]
     state = states(store, "live")[-1]

@@ -6,7 +6,7 @@ import dagster as dg
 import polars as pl
 import pytest
 
-from nvtrader_pipelines.desk.accounts import held_account
+from nvtrader_pipelines.desk.account_access import lock_account
 from nvtrader_pipelines.desk.desk import Desk
 from nvtrader_pipelines.desk.halt import halt, resume
 from nvtrader_pipelines.execution.brokers import simulated_venue
@@ -326,7 +326,7 @@ def test_an_account_that_another_process_has_is_asked_for_again(story, asked):
         lambda: portfolio.target_weights(warehouse, second),
         lambda: portfolio.rebalance_plan(warehouse, second),
     )
-    with held_account(asked[0].home, "paper"):
+    with lock_account(asked[0].home, "paper"):
         for step in steps:
             with pytest.raises(dg.RetryRequested):
                 step()

@@ -7,7 +7,7 @@ import pytest
 
 from nvtrader_pipelines.envs.rewards import LogGrowth
 from nvtrader_pipelines.envs.spec import EnvSpec
-from nvtrader_pipelines.evaluation.backtest import Contestant, backtest
+from nvtrader_pipelines.evaluation.backtest import PolicyAccount, backtest
 from nvtrader_pipelines.evaluation.sharpe.inference import deflated_sharpe_ratio, sharpe_moments
 from nvtrader_pipelines.evaluation.splits import Fold
 from nvtrader_pipelines.policies.agents import A2cAgent, PpoAgent, RecurrentPpoAgent, SacAgent, Td3Agent, TqcAgent
@@ -61,12 +61,12 @@ def returns_out_of_sample(panel, seed, agent=AGENT, spec=SPEC):
     """Net returns of the trained policy and of 1/N in 300 sessions after its training."""
     fit = agent.train(panel, spec, (FOLD.train_first, FOLD.train_last), seed)
     learned = open_policy(card_of(panel, fit, spec, agent), fit.tensors, panel)
-    contestants = [
-        Contestant("learner", "policy", (seed,), (learned,)),
-        Contestant("equal_weight", "baseline", (None,), (EqualWeight().start(),)),
+    policy_accounts = [
+        PolicyAccount("learner", "policy", (seed,), (learned,)),
+        PolicyAccount("equal_weight", "baseline", (None,), (EqualWeight().start(),)),
     ]
-    curves = backtest(panel, spec, [FOLD], contestants).equity_curves.partition_by("policy", as_dict=True)
-    return tuple(curves[(who.name,)]["net_return"].to_numpy() for who in contestants)
+    curves = backtest(panel, spec, [FOLD], policy_accounts).equity_curves.partition_by("policy", as_dict=True)
+    return tuple(curves[(who.name,)]["net_return"].to_numpy() for who in policy_accounts)
 
 
 def excess_growth(agent):

@@ -43,7 +43,9 @@ ENTRANTS = [
     entrant("half", AAA=0.5),
     entrant("cash", AAA=0.0),
 ]
-STRESS = {"half": (StressResult(scenario="calm", total_return=0.1), StressResult(scenario="gap", total_return=-0.1))}
+STRESS = {
+    "half": (StressResult(scenario="unstressed", total_return=0.1), StressResult(scenario="gap", total_return=-0.1))
+}
 
 
 @pytest.fixture(scope="module")
@@ -164,7 +166,7 @@ def test_digest_ignores_training_seconds(cards):
 
 def test_digest_depends_on_inference(runs, cards):
     contest, found = runs
-    other = score_runs(contest, found, replace(TRIALS, n_ever=30), STRESS, AT)
+    other = score_runs(contest, found, replace(TRIALS, n_trials=30), STRESS, AT)
     assert {card.entrant for card in other if card.digest != cards[card.entrant].digest} == {"half", "cash"}
 
 

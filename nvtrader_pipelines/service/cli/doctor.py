@@ -98,10 +98,10 @@ def active_policy(store: Store) -> list[Finding]:
 
 def accounts(store: Store) -> list[Finding]:
     """Of every account, whether the active policy may trade it now; of those at a broker also what they need."""
-    from nvtrader_pipelines.desk.accounts import DEFAULT, read_account
+    from nvtrader_pipelines.desk.account_access import DEFAULT_ACCOUNT, read_account
 
     found = []
-    for name in sorted({DEFAULT, *(path.stem for path in store.home.accounts.glob("*.yaml"))}):
+    for name in sorted({DEFAULT_ACCOUNT, *(path.stem for path in store.home.accounts.glob("*.yaml"))}):
         try:
             kind = read_account(store.home, name).kind
         except StorageError as error:

@@ -73,7 +73,7 @@ def require_history(store: Store, account: str, days: Days) -> None:
     Raises:
         ValueError: if it is at a broker, to begin without a first day, or was begun and its book is lost.
     """
-    from nvtrader_pipelines.desk.accounts import read_account
+    from nvtrader_pipelines.desk.account_access import read_account
     from nvtrader_pipelines.service.documents.account_facts import AccountFacts
 
     first, last = days
@@ -121,8 +121,8 @@ def told(store: Store, account: str, days: Days) -> dict[str, Any]:
 
 def _backtest(store: Store, facts: "AccountFacts") -> "tuple[pl.DataFrame | None, str]":
     """The back-test of an account's life, or why there is none."""
-    from nvtrader_pipelines.desk.accounts import read_account
-    from nvtrader_pipelines.desk.backtest import account_backtest, deployment_of
+    from nvtrader_pipelines.desk.account_access import read_account
+    from nvtrader_pipelines.desk.account_backtests import account_backtest, open_deployment
 
     opening, *sessions = facts.states
     traded = {(state.run_id, state.policy) for state in facts.states}
@@ -133,7 +133,7 @@ def _backtest(store: Store, facts: "AccountFacts") -> "tuple[pl.DataFrame | None
     if len(traded) > 1:
         return None, f"{len(traded)} policies have traded on the account"
     try:
-        return account_backtest(deployment_of(store, *traded.pop()), opening.session, sessions[-1].session), ""
+        return account_backtest(open_deployment(store, *traded.pop()), opening.session, sessions[-1].session), ""
     except ValueError as error:  # the market has left the policy, which need not be the one that trades by now
         return None, str(error)
 
@@ -157,15 +157,17 @@ def _picture(home: Home, account: str, facts: "AccountFacts", tested: "pl.DataFr
     """Draw the account beside its back-test; where the picture lies."""
     import polars as pl
 
-    from nvtrader_pipelines.figures.portfolio import account_figure
+    from nvtrader_pipelines.figures.portfolio_figures import account_figure
     from nvtrader_pipelines.storage.files import write_atomically
 
     state = facts.states[-1]
     opening = facts.curve.select("session", "equity").head(1)  # both are 1 there
-    rivals = {} if tested is None else {"back-test": pl.concat([opening, tested.select("session", "equity")])}
+    reference_curves = {} if tested is None else {"back-test": pl.concat([opening, tested.select("session", "equity")])}
     note = f"Last traded by {state.policy} of run {state.run_id}. Paper fills are assumptions."
     path = home.pictures / "paper" / f"{account}.png"
-    write_atomically(path, account_figure(facts.curve, f"Account {account} until {state.session}", rivals, note))
+    write_atomically(
+        path, account_figure(facts.curve, f"Account {account} until {state.session}", reference_curves, note)
+    )
     return path
 
 

@@ -65,7 +65,7 @@ SCORECARDS = Table(
         Column("run_id", pl.String, "the run judged, where it is one"),
         EVALUATION.only("volatility"),
         Column("n_trials", pl.Int32, "trials ever run on the market, this one included"),
-        Column("worst_scenario", pl.String, "the stress world with the lowest total return"),
+        Column("worst_scenario", pl.String, "the stress scenario with the lowest total return"),
         Column("worst_scenario_return", pl.Float64, "total return in it"),
         Column("training_seconds", pl.Float64, "of all its trainings; null where not known"),
         Column("judging_seconds", pl.Float64, "to walk the window"),

@@ -5,7 +5,7 @@ from contextlib import closing
 
 import pytest
 
-from nvtrader_pipelines.desk.accounts import connect
+from nvtrader_pipelines.desk.account_access import connect_account
 from nvtrader_pipelines.execution.audit import EventDetails, plan_event
 from nvtrader_pipelines.execution.book import BookedOrder
 from nvtrader_pipelines.execution.brokers.account_spec import AlpacaAccountSpec
@@ -88,7 +88,7 @@ def place(home, stub, of, symbol):
         order_id=f"{of.plan_id}-{symbol}", plan_id=of.plan_id, account="live", symbol=symbol, side="buy", quantity=2.0,
         quote=100.0, target_weight=0.25, session=SESSION,
     )  # fmt: skip
-    connect("live", AlpacaAccountSpec(base_url=stub.url, retries=0)).submit(order)
+    connect_account("live", AlpacaAccountSpec(base_url=stub.url, retries=0)).submit(order)
     with closing(SqliteBook(home, "live")) as book:
         book.place(BookedOrder.accept(order))
 

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from nvtrader_pipelines.desk import market
+from nvtrader_pipelines.desk import desk_market
 from nvtrader_pipelines.promotion import active_policy, verification
 from nvtrader_pipelines.promotion.active_policy import read_active
 from nvtrader_pipelines.promotion.recency import eligibility_message, start_deadline
@@ -13,9 +13,9 @@ from nvtrader_pipelines.runs.tables import complete
 from nvtrader_pipelines.service.cli.errors import BAD_INPUT
 from nvtrader_pipelines.storage.errors import OtherCodeError
 from nvtrader_pipelines.storage.ledger import Ledger
-from nvtrader_pipelines.storage.panels import Panels
 from nvtrader_pipelines.storage.tables import EVALUATIONS, PROMOTION_DECISIONS, RUNS
 from nvtrader_pipelines.storage.views import query_views
+from tests.promotion.activations import forget_activations
 from tests.runs.untrained import EXPERIMENT, KEY, begun, judged, market_home, planned, sealed
 from tests.service.cli.words import is_one_sentence
 
@@ -33,9 +33,7 @@ def run(store):
 
 @pytest.fixture
 def invoke(store, run, command):
-    for folder in (store.home.runtime, store.home.audit):
-        for path in folder.glob("*"):
-            path.unlink()
+    forget_activations(store)
     return command(store.home)
 
 
@@ -180,7 +178,9 @@ def test_an_active_policy_that_no_account_may_trade_is_told_to_trade_not_at_all_
     active, panel = read_active(store), planned(store).panel
     assert active is not None
     other = dataclasses.replace(panel, symbols=(*panel.symbols[:-1], "ZZZ"))
-    elsewhere = eligibility_message(Panels(store, {EXPERIMENT.market: other}), active)
+    store.panels.known[EXPERIMENT.market] = other
+    elsewhere = eligibility_message(store, active)
+    store.panels.known.clear()
     assert elsewhere.startswith(f"not at all: small of run {run.run_id} cannot trade on the current market: ")
 
 
@@ -206,7 +206,7 @@ def test_the_doctor_says_why_an_account_may_not_be_traded(invoke, store, monkeyp
     invoke("policies", "activate", "small")
     for module in (active_policy, verification):
         monkeypatch.setattr(module, "run_code", lambda: "ffffffffffff")
-    monkeypatch.setattr(market, "MAX_TEST_AGE", -1)
+    monkeypatch.setattr(desk_market, "MAX_TEST_AGE", -1)
     findings = diagnosed(invoke)
     assert "was tested to" in findings["account paper"]["problem"]
     assert "ffffffffffff is installed" in findings["its code"]["problem"]

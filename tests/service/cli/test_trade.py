@@ -5,15 +5,14 @@ import json
 
 import pytest
 
-from nvtrader_pipelines.desk.rebalancing import rivals
+from nvtrader_pipelines.desk.rebalancing import reference_curves
 from nvtrader_pipelines.execution.audit import plan_event
 from nvtrader_pipelines.execution.brokers import simulated_venue
 from nvtrader_pipelines.execution.journal import Journal
 from nvtrader_pipelines.execution.reconciliation import Difference
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef
 from nvtrader_pipelines.promotion.active_policy import activate
-from nvtrader_pipelines.runs.launch import evaluate_run, followed
-from nvtrader_pipelines.runs.lifecycle import Launch, now
+from nvtrader_pipelines.runs.lifecycle import now
 from nvtrader_pipelines.service.cli.errors import BAD_INPUT, FAILED
 from nvtrader_pipelines.service.cli.trade import print_account
 from nvtrader_pipelines.service.cli.trade import told as document_of
@@ -23,7 +22,7 @@ from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import AUDIT, FILLS, PORTFOLIO_STATE
 from tests.runs.small_runs import land, small_home
-from tests.runs.untrained import planned, sealed
+from tests.runs.untrained import planned, sealed, tested
 from tests.service.cli.desks import AT, book, plan
 from tests.service.cli.words import is_one_sentence
 
@@ -39,7 +38,7 @@ def store(tmp_path_factory):
     (store.home.compliance / "sectors.csv").write_text(SECTORS)
     store.home.accounts.mkdir()
     run = sealed(store, planned(store))
-    followed(evaluate_run(store, run.run_id, Launch("test")), lambda _: None)
+    tested(store, run)
     activate(store, PolicyRef(run.run_id, "small"), "ann", "", now)
     return store
 
@@ -135,7 +134,7 @@ def test_an_account_whose_policy_the_market_has_left_is_told_of_without_a_back_t
         land(store, n_symbols=4)
         found = document_of(store, account, (None, None))
         states = store.tables.read(PORTFOLIO_STATE, {"account": [account]}).sort("session")
-        assert "back-test" not in rivals(store, states)
+        assert "back-test" not in reference_curves(store, states)
     finally:
         land(store)
     assert found["backtest"]["missing"].startswith("the policy was trained on 3 symbols (AAA, BBB, CCC), but the panel")

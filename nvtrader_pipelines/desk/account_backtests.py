@@ -1,0 +1,45 @@
+"""The back-test of an account: the same policy over the same sessions, as the walk-forward test would have it."""
+
+from datetime import date
+
+import numpy as np
+import polars as pl
+
+from nvtrader_pipelines.evaluation.backtest import PolicyAccount, backtest
+from nvtrader_pipelines.evaluation.splits import Fold
+from nvtrader_pipelines.experiments.deployment import Deployment, deploy
+from nvtrader_pipelines.storage.store import Store
+
+
+def deployment_of(store: Store, run_id: str, policy: str) -> Deployment:
+    """A policy of the library on the market as it is now.
+
+    Raises:
+        StorageError: if the run is unknown or not sealed, or its files are not those that were sealed.
+        ValueError: if it cannot decide on this market.
+    """
+    run = store.policies.sealed(store.ledger.find_run(run_id).partition_key, run_id)
+    spec = store.ledger.read(run.partition_key)
+    return deploy(
+        spec,
+        store.panels.of(spec.market),
+        run.as_parent,
+        store.policies.read_run(run),
+        run.chosen,
+        run.thresholds,
+        policy,
+    )
+
+
+def account_backtest(deployment: Deployment, opened: date, last: date) -> pl.DataFrame:
+    """Session, equity and net_return of an account that opens in cash at one close and goes on to another.
+
+    Raises:
+        ValueError: if there is no session between them.
+    """
+    panel = deployment.panel
+    start, end = (panel.index_of(np.datetime64(day)) for day in (opened, last))
+    fold = Fold(0, 0, 0, start + 1, end)
+    account = PolicyAccount(deployment.policy, "ensemble", (None,), (deployment.fold_policies,))
+    record = backtest(panel, deployment.spec.environment, [fold], [account])
+    return record.equity_curves.select("session", "equity", "net_return")
