@@ -1,4 +1,4 @@
-"""Accounts at brokers: one YAML file each, and the keys of those that need some from the environment."""
+"""Access to accounts: their YAML files, the lock on their books, and connections to brokers."""
 
 import fcntl
 import os
@@ -28,74 +28,75 @@ from nvtrader_pipelines.storage.home import Home
 if TYPE_CHECKING:
     from nvtrader_pipelines.execution.brokers.alpaca import AlpacaBroker
 
-DEFAULT_ACCOUNT = "paper"  # the account that is there without a file
-ACCOUNT_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")  # it names files and is a part of ids
-LIVE_TRADING_VARIABLE = "NVTRADER_LIVE_TRADING"  # must name the account that trades with money
+DEFAULT_ACCOUNT = "paper"  # exists without a file
+ACCOUNT_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")  # part of file names and ids
+LIVE_TRADING_VARIABLE = "NVTRADER_LIVE_TRADING"  # must hold the name of the account that trades with money
 
 
-class AccountDocument(RootModel[AccountSpec]):
-    """One file of `data/accounts`."""
+class AccountFile(RootModel[AccountSpec]):
+    """File of `data/accounts`."""
 
 
-class AccountInUse(StorageError):  # noqa: N818 - the name says what is the matter
-    """Another process trades the account at this moment."""
+class AccountInUse(StorageError):  # noqa: N818 - named after the state
+    """Error of an account that another process trades at the moment."""
 
 
 def read_account(home: Home, name: str = DEFAULT_ACCOUNT) -> AccountSpec:
-    """The account of a name; `paper` is there without a file, with its defaults.
+    """Read the spec of an account; `paper` exists without a file, with defaults.
 
     Raises:
-        StorageError: if no account can have the name, there is none, or its file is no valid account.
+        StorageError: if the name is invalid, there is no such account, or its file is not a valid account.
     """
     if not ACCOUNT_NAME.fullmatch(name):
         raise StorageError(
-            f"an account's name is up to 63 small letters, digits and -, not first a -, but is {name!r}; name it so"
+            f"an account's name must be up to 63 lowercase letters, digits and -, not starting with -, but is {name!r}"
         )
     path = home.accounts / f"{name}.yaml"
     if not is_given(path):
         if name == DEFAULT_ACCOUNT:
             return SimulatedAccountSpec()
         known = ", ".join(sorted({DEFAULT_ACCOUNT, *(each.stem for each in home.accounts.glob("*.yaml"))}))
-        raise StorageError(f"there is no account {name!r}; write data/accounts/{path.name}, or take one of: {known}")
+        raise StorageError(f"there is no account {name!r}; write data/accounts/{path.name}, or use one of: {known}")
     try:
-        return AccountDocument.model_validate(read_document(path)).root
+        return AccountFile.model_validate(read_document(path)).root
     except ValidationError as error:
-        raise StorageError(f"{path.name} is no valid account: {explain(error, AccountDocument)}") from error
+        raise StorageError(f"{path.name} is not a valid account: {explain(error, AccountFile)}") from error
 
 
-def require_same(name: str, spec: AccountSpec, state: AccountState | None) -> None:
-    """Refuse an account whose book is of another: its equity, its shares and its open orders are those of one place.
+def require_same_account(name: str, spec: AccountSpec, state: AccountState | None) -> None:
+    """Raise if the book of an account was opened at another broker or with another capital.
 
     Args:
-        name: the account's.
-        spec: what its file says now.
-        state: where its book stands; None where it is not open.
+        name: name of the account.
+        spec: its current spec.
+        state: last state of its book; None before it is open.
 
     Raises:
-        StorageError: if it was opened elsewhere, or with another capital.
+        StorageError: if broker or capital differ.
     """
     if state is None:
         return
-    opened, said = f"kept {state.kept_at}", f"kept {spec.kept_at}"
+    opened, current = f"kept {state.kept_at}", f"kept {spec.kept_at}"
     if isinstance(spec, SimulatedAccountSpec):
-        opened, said = f"{opened} with a capital of {state.capital:,}", f"{said} with a capital of {spec.capital:,}"
-    if opened != said:
+        opened = f"{opened} with a capital of {state.capital:,}"
+        current = f"{current} with a capital of {spec.capital:,}"
+    if opened != current:
         raise StorageError(
-            f"an account stays what it was opened as, but {name} was opened as one {opened} and data/accounts says it "
-            f"is {said}; put its file back, and name another account for what it says now"
+            f"broker and capital of an account are fixed once it is open, but {name} was opened as one {opened} and "
+            f"data/accounts now says {current}; restore its file, and use another name for a new account"
         )
 
 
 @contextmanager
-def held_account(home: Home, name: str) -> Iterator[SqliteBook]:
-    """The account's book while no other process moves the account.
+def lock_account(home: Home, name: str) -> Iterator[SqliteBook]:
+    """Lock an account against other processes and open its book.
 
     Raises:
-        AccountInUse: if another one does.
-        StorageError: if it has no book yet, and its name or its file is refused; nothing is written then.
+        AccountInUse: if another process holds the lock.
+        StorageError: if it has no book yet and its name or file is invalid; then nothing is written.
     """
     path = book_path(home, name)
-    if path.name != f"{name}.db" or not path.exists():  # a name that leads elsewhere is no book's
+    if path.name != f"{name}.db" or not path.exists():  # a name with a path, or a new account
         read_account(home, name)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.with_suffix(".lock").open("a") as file:
@@ -103,7 +104,7 @@ def held_account(home: Home, name: str) -> Iterator[SqliteBook]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise AccountInUse(
-                f"the account {name} is traded by another process at this moment; wait until it is done"
+                f"the account {name} is traded by another process at this moment; wait until it has ended"
             ) from error
         book = SqliteBook(home, name)
         try:
@@ -113,22 +114,22 @@ def held_account(home: Home, name: str) -> Iterator[SqliteBook]:
 
 
 def connect_account(name: str, spec: AlpacaAccountSpec) -> "AlpacaBroker":
-    """The account at Alpaca, with the keys of the environment; nothing is asked of it yet.
+    """Create the client of an account at Alpaca with the keys of the environment; sends no request.
 
     Raises:
         ExecutionError: if alpaca-py is not installed, keys are missing, or an account that trades with money is not
-            named by the variable that allows it.
+            allowed by the environment variable.
     """
     if not spec.paper and os.environ.get(LIVE_TRADING_VARIABLE) != name:
         raise ExecutionError(
-            f"the account {name!r} trades with money (paper: false), which {LIVE_TRADING_VARIABLE}={name} in the environment must "
-            "allow; set it, or set paper: true"
+            f"the account {name!r} trades with money (paper: false), which {LIVE_TRADING_VARIABLE}={name} in the "
+            "environment must allow; set it, or set paper: true"
         )
     missing = [variable for variable in (KEY_ID, SECRET_KEY) if not os.environ.get(variable)]
     if missing:
         raise ExecutionError(
             f"the account {name!r} needs Alpaca's keys in the environment, but {' and '.join(missing)} "
-            f"{'is' if len(missing) == 1 else 'are'} not set; make keys in Alpaca's dashboard and export them"
+            f"{'is' if len(missing) == 1 else 'are'} not set; create keys in Alpaca's dashboard and export them"
         )
     try:
         from nvtrader_pipelines.execution.brokers.alpaca import AlpacaBroker

@@ -35,7 +35,7 @@ def executed(desk: Desk, report: Callable[[Progress], None], *, acknowledge: boo
         ExecutionError: if the run was told to acknowledge soft findings of an account at a broker.
     """
     if acknowledge:
-        desk.require_kept_here("has its soft findings acknowledged by the run itself")
+        desk.require_simulated("has its soft findings acknowledged by the run")
     with asked_again():
         desk.require_reconciled()
         due = desk.due()

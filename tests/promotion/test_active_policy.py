@@ -230,7 +230,7 @@ def test_networks_of_other_observation_size_are_refused(store):
     run = sealed(store, dataclasses.replace(plan, panel=changed, panel_digest="e" * 64), lookback=9)
     sizes = [plan.spec.environment.observation.start(plan.panel, plan_scaler(plan), n).length for n in (9, 5)]
     ours, theirs = (rf"torch\.Size\(\[8, {size}\]\)" for size in sizes)
-    refused(store, (run.run_id, "small"), f"tensors do not fit the network.* {ours} .*{theirs}")
+    refused(store, (run.run_id, "small"), f"tensors must fit the network.* {ours} .*{theirs}")
 
 
 def plan_scaler(plan):
