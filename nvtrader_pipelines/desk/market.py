@@ -29,10 +29,10 @@ from nvtrader_pipelines.portfolio.pipeline import RiskLimits
 from nvtrader_pipelines.promotion.active_policy import ActivePolicy, read_active, sealed_of
 from nvtrader_pipelines.promotion.compatibility import cannot_trade
 from nvtrader_pipelines.promotion.recency import RECENT, require_evaluation
-from nvtrader_pipelines.storage.compliance import read_compliance, read_limits
+from nvtrader_pipelines.storage.compliance_files import read_compliance, read_limits
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.medallion import pinned_snapshots
-from nvtrader_pipelines.storage.prices import read_prices
+from nvtrader_pipelines.storage.panel_prices import read_prices
 from nvtrader_pipelines.storage.store import Store
 
 CLOSED_AT = 16  # hour of the exchange after which a session's bars are there, half days too

@@ -23,7 +23,7 @@ from nvtrader_pipelines.scoreboard.roster import NAME, read_roster
 from nvtrader_pipelines.scoreboard.scorecard import OUTSIDE, Contest, Scorecard, attempt_of, markdown
 from nvtrader_pipelines.scoreboard.trials import trial_curves, trial_runs
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.files import locked, write_atomically
+from nvtrader_pipelines.storage.files import file_lock, write_atomically
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import RETURNS, SCOREBOARD, SCORECARDS
@@ -57,12 +57,12 @@ def judge_all(store: Store, at: datetime, tell: Tell) -> Judgement:
     for choice in dict.fromkeys(MarketChoice(source=each.market.source) for each in roster.candidates):
         own = [each for each in roster.candidates if each.market.source == choice.source]
         try:
-            whole = store.panels.of(choice)
+            whole = store.panels.read(choice)
         except (StorageError, ValueError) as error:
             cards += [refusal(each.name, str(error), at, each) for each in own]
         else:
             cards += _judge_source(store, whole, own, at, tell)
-    with locked(store.home.scorecards / ".lock"):
+    with file_lock(store.home.scorecards / ".lock"):
         return Judgement(cards, _keep(store, cards))
 
 
@@ -73,7 +73,7 @@ def _judge_source(
     found, without = {}, []
     for each in candidates:
         try:
-            found[each.name] = store.panels.of(each.market)
+            found[each.name] = store.panels.read(each.market)
         except ValueError as error:
             without.append(refusal(each.name, str(error), at, each))
     market = Market(

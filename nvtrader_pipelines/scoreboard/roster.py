@@ -70,7 +70,7 @@ class _Reader:
                 )
         row = found.row(-1, named=True)
         library = self.store.policies
-        sealed = library.sealed(row["partition_key"], row["run_id"])
+        sealed = library.read_sealed(row["partition_key"], row["run_id"])
         return run_candidate(
             name,
             self.store.ledger.read(row["partition_key"]),
@@ -98,9 +98,9 @@ class _Reader:
             from nvtrader_pipelines.policies.sb3_zip import read_sb3_zip  # PyTorch takes seconds to import
 
             saved = read_sb3_zip(_content(path, entrant.file, ".zip"))
-            return sb3_candidate(path.stem, entrant, saved, self.store.panels.of(entrant.market))
+            return sb3_candidate(path.stem, entrant, saved, self.store.panels.read(entrant.market))
         table = _table(path, entrant)
-        return weights_candidate(path.stem, entrant, table, self.store.panels.of(entrant.market), self.gross_limit)
+        return weights_candidate(path.stem, entrant, table, self.store.panels.read(entrant.market), self.gross_limit)
 
 
 def read_roster(store: Store, gross_limit: float) -> Roster:

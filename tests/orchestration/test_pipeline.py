@@ -40,7 +40,7 @@ from tests.homes import (
     small_home,
     write_experiment,
 )
-from tests.storage.ledger.rows import RUN_ID, run_row
+from tests.storage.ledger.run_rows import RUN_ID, run_row
 
 PATIENCE = 300.0  # seconds
 

@@ -10,7 +10,7 @@ from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.store import Store
 from tests.runs.small_runs import EXPERIMENT, KEY
-from tests.storage.frames import AT
+from tests.storage.table_rows import AT
 
 
 def read(tmp_path, text):

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nvtrader_pipelines.execution.audit import AuditEvent, event_id
-from nvtrader_pipelines.storage.audit_log import START, JsonlAudit
+from nvtrader_pipelines.storage.audit_log import FIRST_CHAIN, JsonlAudit
 from nvtrader_pipelines.storage.errors import StorageError
 from tests.execution.plans import AT, a_plan, constructed, judged
 
@@ -65,7 +65,7 @@ def kept(home, log):
 
 def test_an_audit_that_was_never_written_is_empty_and_reading_makes_nothing(home, log):
     assert (list(log.events()), log.has("0" * 16)) == ([], False)
-    assert (log.verify().n_rows, log.verify().chain) == (0, START)
+    assert (log.verify().n_rows, log.verify().chain) == (0, FIRST_CHAIN)
     assert not home.audit.exists()
 
 
@@ -93,7 +93,7 @@ def test_numbers_and_text_are_kept_exactly(home, value, text):
 
 
 def test_every_row_is_one_line_of_json_chained_to_the_row_before(kept):
-    chain = START
+    chain = FIRST_CHAIN
     for line in kept.read_text().splitlines():
         document = json.loads(line)
         said = document.pop("chain")

@@ -5,7 +5,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nvtrader_pipelines.storage.documents import DocumentLoader, extended, merged, read_document
+from nvtrader_pipelines.storage.documents import DocumentLoader, merge_documents, read_document, resolve_document
 from nvtrader_pipelines.storage.errors import StorageError
 
 DOCUMENTS = st.dictionaries(
@@ -29,7 +29,7 @@ def write(folder, **texts):
 
 def refusal(path):
     with pytest.raises(StorageError) as caught:
-        extended(path)
+        resolve_document(path)
     return str(caught.value)
 
 
@@ -55,12 +55,12 @@ def test_numbers_with_an_exponent_are_numbers_and_days_that_are_none_are_text(te
 
 def test_a_file_that_extends_none_is_read_as_it_is(tmp_path):
     path = write(tmp_path, a="{name: a, x: {y: 1}}")
-    assert extended(path) == read_document(path) == {"name": "a", "x": {"y": 1}}
+    assert resolve_document(path) == read_document(path) == {"name": "a", "x": {"y": 1}}
 
 
 def test_a_file_takes_over_what_it_does_not_change_but_not_the_name(tmp_path):
     path = write(tmp_path, a="{extends: b.yaml, x: {y: 2}, l: [3]}", b="{name: b, x: {y: 1, z: 1}, l: [1, 2], k: null}")
-    assert extended(path) == {"x": {"y": 2, "z": 1}, "l": [3], "k": None}
+    assert resolve_document(path) == {"x": {"y": 2, "z": 1}, "l": [3], "k": None}
 
 
 def test_a_component_of_another_kind_replaces_the_old_one_whole(tmp_path):
@@ -69,7 +69,7 @@ def test_a_component_of_another_kind_replaces_the_old_one_whole(tmp_path):
         a="{extends: b.yaml, agent: {kind: sac, tau: 1}, action: {kind: residual, tilt: 2}, splitter: {purge_size: 1}}",
         b="{agent: {kind: ppo, gamma: 0.5}, action: {kind: residual, bound: 1}, splitter: {kind: holdout}}",
     )
-    assert extended(path) == {
+    assert resolve_document(path) == {
         "agent": {"kind": "sac", "tau": 1},
         "action": {"kind": "residual", "bound": 1, "tilt": 2},
         "splitter": {"kind": "holdout", "purge_size": 1},
@@ -80,11 +80,11 @@ def test_a_chain_of_files_in_several_folders_is_followed_from_each_files_own_fol
     write(tmp_path, root="{x: 1, y: 1, z: 1}")
     write(tmp_path / "bases", middle="{extends: ../root.yaml, y: 2, z: 2}")
     path = write(tmp_path / "sweep", a="{extends: ../bases/middle.yaml, name: a, z: 3}")
-    assert extended(path) == {"name": "a", "x": 1, "y": 2, "z": 3}
+    assert resolve_document(path) == {"name": "a", "x": 1, "y": 2, "z": 3}
 
 
 def test_null_replaces_a_mapping(tmp_path):
-    assert extended(write(tmp_path, a="{extends: b.yaml, x: null}", b="{x: {y: 1}}")) == {"x": None}
+    assert resolve_document(write(tmp_path, a="{extends: b.yaml, x: null}", b="{x: {y: 1}}")) == {"x": None}
 
 
 def test_files_that_extend_each_other_are_refused_with_the_circle(tmp_path):
@@ -109,7 +109,7 @@ def test_a_file_that_extends_itself_is_refused(tmp_path):
 )
 def test_what_cannot_be_extended_is_said(tmp_path, text, why):
     with pytest.raises(StorageError, match=why):
-        extended(write(tmp_path, a=text))
+        resolve_document(write(tmp_path, a=text))
 
 
 def test_a_base_that_is_no_yaml_is_named(tmp_path):
@@ -123,7 +123,7 @@ def test_a_file_that_is_not_there_is_said(tmp_path):
 @given(base=DOCUMENTS, changes=DOCUMENTS)
 def test_changes_win_the_rest_stays_and_nothing_is_edited_in_place(base, changes):
     before = repr((base, changes))
-    result = merged(base, changes)
+    result = merge_documents(base, changes)
     assert repr((base, changes)) == before
     assert result.keys() == base.keys() | changes.keys()
     for name, value in result.items():
@@ -131,7 +131,7 @@ def test_changes_win_the_rest_stays_and_nothing_is_edited_in_place(base, changes
             assert value == base[name]
         elif not (isinstance(changes[name], dict) and isinstance(base.get(name), dict)):
             assert value == changes[name]
-    assert merged(result, changes) == result
+    assert merge_documents(result, changes) == result
 
 
 @pytest.mark.parametrize(

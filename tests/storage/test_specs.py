@@ -7,7 +7,7 @@ from nvtrader_pipelines.market.spec import MarketSpec
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.specs import (
-    differences,
+    document_differences,
     read_experiment,
     read_experiments,
     read_market,
@@ -148,7 +148,7 @@ def test_a_new_experiment_overwrites_nothing_and_has_a_name_fit_for_one(home, na
 def test_differences_are_the_fields_in_which_two_documents_differ():
     left = {"name": "a", "agent": {"kind": "ppo", "gamma": 0.5}, "seeds": [0, 1], "same": {"x": None}, "rewards": []}
     right = {"name": "b", "agent": {"kind": "sac"}, "seeds": [0, 2], "same": {"x": None}, "rewards": [{"weight": 1.0}]}
-    assert differences(left, right).rows() == [
+    assert document_differences(left, right).rows() == [
         ("name", "a", "b"),
         ("agent.kind", "ppo", "sac"),
         ("agent.gamma", "0.5", None),
@@ -160,8 +160,8 @@ def test_differences_are_the_fields_in_which_two_documents_differ():
 
 def test_a_document_does_not_differ_from_itself():
     document = ExperimentSpec(name="a").model_dump(mode="json")
-    assert differences(document, document).is_empty()
-    assert differences(document, document).columns == ["field", "left", "right"]
+    assert document_differences(document, document).is_empty()
+    assert document_differences(document, document).columns == ["field", "left", "right"]
 
 
 def test_a_misspelt_field_is_named_with_the_nearest_one(home):

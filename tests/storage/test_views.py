@@ -12,7 +12,7 @@ from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.table import Table
 from nvtrader_pipelines.storage.tables import ACTION_LOGS, CLEAN_BARS, EQUITY_CURVES, RUNS, TABLES
 from nvtrader_pipelines.storage.views import create_views, publish, query_views, read_query, run_views
-from tests.storage.frames import SPEC_HASH, in_shape, keyed, of_run, start, yearly
+from tests.storage.table_rows import SPEC_HASH, bar_rows, conform, run_keys, run_rows, start
 
 READER = """
 import duckdb, os, sys
@@ -29,9 +29,9 @@ print(n_opens)
 
 
 def test_the_views_show_the_rows_that_the_tables_hold_now(store, home):
-    store.tables.replace_years(CLEAN_BARS, yearly(CLEAN_BARS, [2019, 2020], 1.0), [2019, 2020])
+    store.tables.replace_years(CLEAN_BARS, bar_rows(CLEAN_BARS, [2019, 2020], 1.0), [2019, 2020])
     store.tables.replace_years(
-        CLEAN_BARS, yearly(CLEAN_BARS, [2020], 2.0), [2020]
+        CLEAN_BARS, bar_rows(CLEAN_BARS, [2020], 2.0), [2020]
     )  # the files replaced still lie there
     publish(store)
     assert_frame_equal(
@@ -55,7 +55,7 @@ def test_the_views_carry_the_meaning_of_the_columns(store, home):
 
 
 def test_a_connection_in_memory_has_the_same_views(store):
-    store.tables.replace_years(CLEAN_BARS, yearly(CLEAN_BARS, [2020]), [2020])
+    store.tables.replace_years(CLEAN_BARS, bar_rows(CLEAN_BARS, [2020]), [2020])
     with duckdb.connect() as connection:
         create_views(connection, store)
         assert read_query(connection, "SELECT count(*) FROM silver.clean_bars").item() == 3
@@ -64,8 +64,8 @@ def test_a_connection_in_memory_has_the_same_views(store):
 
 def test_rows_written_before_a_column_existed_are_null_in_the_view(store, monkeypatch):
     narrow = Table("silver", "clean_bars", CLEAN_BARS.schema.without("line"), CLEAN_BARS.partition_by)
-    store.tables.replace_years(narrow, yearly(narrow, [2019]), [2019])
-    store.tables.replace_years(CLEAN_BARS, yearly(CLEAN_BARS, [2020]).with_columns(line=pl.lit(4, pl.Int64)), [2020])
+    store.tables.replace_years(narrow, bar_rows(narrow, [2019]), [2019])
+    store.tables.replace_years(CLEAN_BARS, bar_rows(CLEAN_BARS, [2020]).with_columns(line=pl.lit(4, pl.Int64)), [2020])
     with duckdb.connect() as connection:
         create_views(connection, store)
         found = read_query(connection, "SELECT DISTINCT year, line FROM silver.clean_bars ORDER BY year")
@@ -83,7 +83,7 @@ def test_actions_are_seen_asset_by_asset(store, home):
         "executed_weights": [0.4, 0.5, 0.1],
         "trades": [0.4, 0.5, -0.9],
     }
-    store.tables.replace(ACTION_LOGS, in_shape(ACTION_LOGS, pl.DataFrame([row])), of_run("r"))
+    store.tables.replace(ACTION_LOGS, conform(ACTION_LOGS, pl.DataFrame([row])), run_keys("r"))
     publish(store)
     found = query_views(store, "SELECT symbol, target_weight, executed_weight, trade FROM rl.actions_by_asset")
     assert found.rows() == [("AAA", 0.5, 0.4, 0.4), ("BBB", 0.5, 0.5, 0.5), ("cash", 0.0, 0.1, -0.9)]
@@ -92,13 +92,13 @@ def test_actions_are_seen_asset_by_asset(store, home):
 @pytest.mark.slow
 def test_another_process_opens_the_views_at_any_moment_while_they_are_published(store, home):
     years = [2018, 2019, 2020]
-    store.tables.replace_years(CLEAN_BARS, yearly(CLEAN_BARS, years, 0.0), years)
+    store.tables.replace_years(CLEAN_BARS, bar_rows(CLEAN_BARS, years, 0.0), years)
     publish(store)
     stop = home.root / "stop"
     with start(READER, home.duckdb_file, stop) as reader:
         assert reader.stdout.readline() == "reading\n"
         for version in range(1, 9):
-            store.tables.replace_years(CLEAN_BARS, yearly(CLEAN_BARS, years, float(version)), years)
+            store.tables.replace_years(CLEAN_BARS, bar_rows(CLEAN_BARS, years, float(version)), years)
             publish(store)
         stop.touch()
         n_opens = int(reader.stdout.readline())
@@ -156,7 +156,7 @@ def test_a_wrong_query_is_a_storage_error_with_duckdbs_words(store, home):
 
 
 def test_views_of_a_moved_warehouse_say_what_to_do(store, home, tmp_path):
-    store.tables.replace_years(CLEAN_BARS, yearly(CLEAN_BARS, [2020]), [2020])
+    store.tables.replace_years(CLEAN_BARS, bar_rows(CLEAN_BARS, [2020]), [2020])
     publish(store)
     home.root.rename(tmp_path / "elsewhere")
     with pytest.raises(StorageError, match="the warehouse was moved or files were deleted"):
@@ -168,7 +168,7 @@ def test_a_home_with_quotes_and_spaces_in_its_name_works(tmp_path):
 
     home = Home(tmp_path / "it's my # home")
     store = Store(home)
-    store.tables.replace_years(CLEAN_BARS, yearly(CLEAN_BARS, [2020]), [2020])
+    store.tables.replace_years(CLEAN_BARS, bar_rows(CLEAN_BARS, [2020]), [2020])
     publish(store)
     assert query_views(store, "SELECT count(*) FROM silver.clean_bars").item() == 3
     assert len(store.tables.read(CLEAN_BARS)) == 3
@@ -182,9 +182,9 @@ def test_a_column_that_comes_twice_gets_a_number():
 def test_every_completed_run_has_views_of_its_own(store, home):
     ids = ["0123456789abcdef", "fedcba9876543210"]
     for number, run_id in enumerate(ids):
-        rows = keyed(EQUITY_CURVES, run_id, equity=float(number))
-        store.tables.replace(EQUITY_CURVES, rows, of_run(run_id))
-        store.tables.replace(RUNS, keyed(RUNS, run_id, 1, snapshot_ids="{}"), {"run_id": [run_id]})
+        rows = run_rows(EQUITY_CURVES, run_id, equity=float(number))
+        store.tables.replace(EQUITY_CURVES, rows, run_keys(run_id))
+        store.tables.replace(RUNS, run_rows(RUNS, run_id, 1, snapshot_ids="{}"), {"run_id": [run_id]})
     publish(store)
     assert query_views(store, "FROM rl_equity_curves_run_fedcba98")["equity"].to_list() == [1.0] * 3
     assert query_views(store, "SELECT count(*) FROM rl.equity_curves").item() == 6

@@ -29,7 +29,7 @@ def walk_forward_evaluation(
     context: dg.AssetExecutionContext, store: dg.ResourceParam[Store], mlflow: MlflowTracking
 ) -> dg.MaterializeResult:
     """Net Sharpe with intervals, growth, drawdown, turnover and cost per fold and period, policy by baseline."""
-    run = store.policies.latest(context.partition_key)
+    run = store.policies.read_latest(context.partition_key)
     spec = store.ledger.read(context.partition_key)
     with failing(store.ledger, run.run_id), mlflow.run(run.run_id, context.partition_key) as tracked:
         curves, actions = (read_run(store, table, run) for table in (EQUITY_CURVES, ACTION_LOGS))

@@ -82,7 +82,7 @@ def active_policy(store: Store) -> list[Finding]:
         active = read_active(store)
         if active is None:
             return [Finding(what, "none yet: `nvtrader policies activate NAME`")]
-        broken = store.policies.tampered(sealed_of(store, active))
+        broken = store.policies.find_tampered_files(sealed_of(store, active))
         newer = newer_than_active(store, active)
     except StorageError as error:
         return [Finding(what, "cannot be used", str(error))]

@@ -11,7 +11,7 @@ from nvtrader_pipelines.promotion.active_policy import read_active
 from nvtrader_pipelines.promotion.recency import told_until, trades_until
 from nvtrader_pipelines.runs.tables import complete
 from nvtrader_pipelines.service.cli.errors import BAD_INPUT
-from nvtrader_pipelines.storage.errors import OtherCodeError
+from nvtrader_pipelines.storage.errors import CodeMismatchError
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.panels import Panels
 from nvtrader_pipelines.storage.tables import EVALUATIONS, PROMOTION_DECISIONS, RUNS
@@ -64,7 +64,7 @@ def test_all_lists_single_seeds_too_and_json_is_whole(invoke, run):
 
 def test_policies_that_must_be_run_again_are_counted_and_listed_only_where_asked_for(invoke, run, monkeypatch):
     def other(ledger, key):
-        raise OtherCodeError(f"version {key} would be another with the defaults of this code; run the new version")
+        raise CodeMismatchError(f"version {key} would be another with the defaults of this code; run the new version")
 
     monkeypatch.setattr(Ledger, "read", other)
     shown = invoke("policies").stdout

@@ -1,6 +1,6 @@
 from nvtrader_pipelines.storage.iceberg import fsync_io
 from nvtrader_pipelines.storage.tables import CLEAN_BARS
-from tests.storage.frames import yearly
+from tests.storage.table_rows import bar_rows
 
 
 def test_every_file_of_a_commit_is_synced_with_its_folder(tables, home, monkeypatch):
@@ -11,7 +11,7 @@ def test_every_file_of_a_commit_is_synced_with_its_folder(tables, home, monkeypa
         sync(path)
 
     monkeypatch.setattr(fsync_io, "sync", record)
-    tables.replace_years(CLEAN_BARS, yearly(CLEAN_BARS, [2019, 2020]), [2019, 2020])
+    tables.replace_years(CLEAN_BARS, bar_rows(CLEAN_BARS, [2019, 2020]), [2019, 2020])
     written = {str(path) for path in (home.iceberg / "silver").rglob("*") if path.is_file()}
     assert {path.rsplit(".", 1)[-1] for path in written} == {"parquet", "avro", "json"}
     assert written <= set(synced)

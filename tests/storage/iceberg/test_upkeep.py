@@ -10,8 +10,8 @@ from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.iceberg.upkeep import tidy
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import CLEAN_BARS, MARKET_PANEL, RUNS
-from tests.storage.frames import in_shape, keyed, yearly
-from tests.storage.ledger.rows import run_row
+from tests.storage.ledger.run_rows import run_row
+from tests.storage.table_rows import bar_rows, conform, run_rows
 
 LATER = dt.datetime.now(dt.UTC) + dt.timedelta(days=30)
 
@@ -19,7 +19,7 @@ LATER = dt.datetime.now(dt.UTC) + dt.timedelta(days=30)
 def written(tables, n_versions):
     snapshots = []
     for version in range(n_versions):
-        tables.replace_years(CLEAN_BARS, yearly(CLEAN_BARS, [2020], float(version)), [2020])
+        tables.replace_years(CLEAN_BARS, bar_rows(CLEAN_BARS, [2020], float(version)), [2020])
         snapshots.append(tables.snapshot_id(CLEAN_BARS))
     return snapshots
 
@@ -38,15 +38,15 @@ def test_superseded_snapshots_and_their_files_go_and_the_rows_stay(tables, home)
     assert_frame_equal(tables.read(CLEAN_BARS), rows)
     with pytest.raises(StorageError, match="it has expired"):
         tables.read(CLEAN_BARS, snapshot_id=old)
-    tables.replace_years(CLEAN_BARS, yearly(CLEAN_BARS, [2020], 9.0), [2020])
+    tables.replace_years(CLEAN_BARS, bar_rows(CLEAN_BARS, [2020], 9.0), [2020])
     assert tables.read(CLEAN_BARS)["adj_close"].unique().to_list() == [9.0]
 
 
 def test_what_a_panel_or_a_run_names_can_be_read_for_ever(tables):
     by_panel, by_run, *_ = written(tables, 4)
-    panel = in_shape(MARKET_PANEL, pl.DataFrame({"source": ["sample"], "clean_bars_snapshot_id": [by_panel]}))
+    panel = conform(MARKET_PANEL, pl.DataFrame({"source": ["sample"], "clean_bars_snapshot_id": [by_panel]}))
     tables.replace(MARKET_PANEL, panel, {})
-    run = keyed(RUNS, "r", 1, snapshot_ids=json.dumps({"silver.clean_bars": by_run}))
+    run = run_rows(RUNS, "r", 1, snapshot_ids=json.dumps({"silver.clean_bars": by_run}))
     tables.replace(RUNS, run, {"run_id": ["r"]})
     tidy(tables, LATER)
     values = [tables.read(CLEAN_BARS, snapshot_id=each)["adj_close"][0] for each in (by_panel, by_run)]
@@ -98,9 +98,9 @@ def test_what_was_replaced_just_now_stays_though_it_was_written_long_ago(tables,
 
 def test_each_table_that_was_touched_is_told_of(tables):
     written(tables, 3)
-    tables.replace(RUNS, keyed(RUNS, "r", 1, snapshot_ids="{}"), {"run_id": ["r"]})
+    tables.replace(RUNS, run_rows(RUNS, "r", 1, snapshot_ids="{}"), {"run_id": ["r"]})
     told = []
-    total = tidy(tables, LATER, tell=lambda table, part: told.append((table, part)))
+    total = tidy(tables, LATER, on_table=lambda table, part: told.append((table, part)))
     assert [table for table, _ in told] == [CLEAN_BARS.name]
     assert told[0][1] == total
     assert "0 small files merged into 0" in str(total)

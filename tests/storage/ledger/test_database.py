@@ -12,8 +12,8 @@ from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.ledger.database import VARIABLE, Database, ledger_url
 from nvtrader_pipelines.storage.ledger.schema import HEAD, METADATA, REVISIONS, VERSION_TABLE
-from tests.storage.frames import start
-from tests.storage.ledger.rows import RUN_ID, SPEC, run_row
+from tests.storage.ledger.run_rows import RUN_ID, SPEC, run_row
+from tests.storage.table_rows import start
 
 SECRET = "correct-horse-battery-staple"
 
@@ -70,7 +70,7 @@ def test_a_damaged_file_is_named(home):
 
 def test_the_file_is_written_ahead_durably_and_with_keys_checked(home):
     Ledger.open(home)
-    with Database.open(home).reading() as connection:
+    with Database.open(home).connection() as connection:
         found = {
             name: connection.exec_driver_sql(f"PRAGMA {name}").scalar()
             for name in ("journal_mode", "synchronous", "foreign_keys", "recursive_triggers", "busy_timeout")
@@ -86,7 +86,7 @@ def test_the_file_is_written_ahead_durably_and_with_keys_checked(home):
 
 def test_the_migrations_make_the_tables_that_the_code_knows(kind, home):
     Ledger.open(home)
-    with Database.open(home).reading() as connection:
+    with Database.open(home).connection() as connection:
         context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
         assert compare_metadata(context, METADATA) == []
 
@@ -109,8 +109,8 @@ def test_opening_again_changes_nothing(kind, home):
 def test_a_ledger_of_before_keeps_its_runs_and_knows_no_digest_of_what_they_were_sealed_with(home):
     ledger = Ledger.open(home)
     ledger.begin(run_row(ledger))
-    ledger.keep_policies(RUN_ID, {}, "d" * 64)
-    with Database.open(home).writing() as connection:
+    ledger.record_policies(RUN_ID, {}, "d" * 64)
+    with Database.open(home).transaction() as connection:
         connection.execute(sa.text("ALTER TABLE runs DROP COLUMN policies_sha256"))
         connection.execute(sa.text(f"UPDATE {VERSION_TABLE} SET version_num = '0001'"))
     run = Ledger.open(home).run(RUN_ID)
@@ -118,7 +118,7 @@ def test_a_ledger_of_before_keeps_its_runs_and_knows_no_digest_of_what_they_were
 
 
 def test_a_ledger_of_newer_code_is_refused_and_left_alone(kind, home):
-    with Database.open(home).writing() as connection:
+    with Database.open(home).transaction() as connection:
         connection.execute(sa.text(f"UPDATE {VERSION_TABLE} SET version_num = '9999'"))
     with pytest.raises(StorageError, match=f"has revision 9999, but this code knows none after {HEAD}: newer code has"):
         Ledger.open(home)
@@ -128,13 +128,13 @@ def test_a_ledger_of_newer_code_is_refused_and_left_alone(kind, home):
 def test_a_migration_that_fails_leaves_nothing_behind(kind, home):
     database = Database.connect(ledger_url(home))
     home.warehouse.mkdir()
-    with database.writing() as connection:
+    with database.transaction() as connection:
         if kind == "postgres":
             connection.execute(sa.text("CREATE SCHEMA ledger"))
         connection.execute(sa.text("CREATE TABLE events (in_the_way INTEGER)"))
     with pytest.raises(StorageError, match=r"events.* already exists"):
         Ledger.open(home)
-    with database.writing() as connection:
+    with database.transaction() as connection:
         assert sa.inspect(connection).get_table_names() == ["events"]
         connection.execute(sa.text("DROP TABLE events"))
     assert Ledger.open(home).versions().is_empty()
@@ -145,10 +145,10 @@ def test_the_tables_of_others_in_the_same_postgres_are_not_touched(server, home,
     server.psql("CREATE DATABASE shared")
     monkeypatch.setenv(VARIABLE, server.get_uri("shared"))
     database = Database.connect(ledger_url(home))
-    with database.writing() as connection:
+    with database.transaction() as connection:
         connection.execute(sa.text("CREATE TABLE public.runs (of_another INTEGER)"))
     Ledger.open(home).register(SPEC)
-    with database.reading() as connection:
+    with database.connection() as connection:
         tables = sa.inspect(connection).get_table_names("public"), sa.inspect(connection).get_table_names("ledger")
     assert tables[0] == ["runs"]
     assert set(tables[1]) == {"specs", "versions", "runs", "policies", "events", VERSION_TABLE}

@@ -8,9 +8,9 @@ import psutil
 import pytest
 
 from nvtrader_pipelines.storage.ledger import Ledger
-from nvtrader_pipelines.storage.ledger.processes import host, is_alive, this_process
-from tests.storage.frames import start
-from tests.storage.ledger.rows import SPEC
+from nvtrader_pipelines.storage.ledger.processes import host_name, is_alive, this_process
+from tests.storage.ledger.run_rows import SPEC
+from tests.storage.table_rows import start
 
 # Ten children wait for one signal; then each opens the ledger, registers the same spec, and writes a run of its own.
 TEN = """
@@ -18,7 +18,7 @@ import os, sys
 from pathlib import Path
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger import Ledger
-from tests.storage.ledger.rows import SPEC, event, run_row
+from tests.storage.ledger.run_rows import SPEC, event, run_row
 home = Home(Path(sys.argv[1]))
 go, said = os.pipe()
 children = []
@@ -33,7 +33,7 @@ for number in range(10):
             assert ledger.register(SPEC) == SPEC.partition_key
             for run_id in (f"run-{number}", "contended"):
                 ledger.begin(run_row(ledger, run_id=run_id, task_id=str(number)))
-                ledger.note(event(run_id=run_id))
+                ledger.record_event(event(run_id=run_id))
                 ledger.finish(run_id, "done", metrics={"number": float(number)})
             code = 0
         finally:
@@ -63,7 +63,7 @@ def test_this_process_is_alive():
     assert pid == os.getpid()
     assert began < dt.datetime.now(dt.UTC)
     assert is_alive(pid, began)
-    assert host()
+    assert host_name()
 
 
 def test_another_process_that_got_the_number_since_is_not_the_one_meant():

@@ -6,9 +6,9 @@ import pytest
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.ledger import ledger as ledger_module
-from nvtrader_pipelines.storage.policy_library import file_name
-from tests.storage.frames import AT
-from tests.storage.ledger.rows import RUN_ID, SPEC, event, run_row
+from nvtrader_pipelines.storage.policy_library import policy_file_name
+from tests.storage.ledger.run_rows import RUN_ID, SPEC, event, run_row
+from tests.storage.table_rows import AT
 
 LATER = AT + dt.timedelta(hours=1)
 
@@ -54,9 +54,9 @@ def test_an_execution_that_goes_on_in_another_step_is_no_new_attempt(ledger):
 
 def test_what_was_never_begun_has_no_events_no_policies_and_no_end(ledger):
     attempts = [
-        lambda: ledger.note(event()),
+        lambda: ledger.record_event(event()),
         lambda: ledger.finish(RUN_ID, "done"),
-        lambda: ledger.keep_policies(RUN_ID, {}, "d"),
+        lambda: ledger.record_policies(RUN_ID, {}, "d"),
         lambda: ledger.run(RUN_ID),
     ]
     for attempt in attempts:
@@ -81,7 +81,7 @@ def test_events_are_kept_in_their_order_with_what_they_tell(ledger):
     ledger.begin(run_row(ledger))
     told = event("train.step", fold=1, seed=2, timesteps=512, total_timesteps=1024, share=0.5, metrics={"mean": 0.25})
     for progress in (event(), told, event("done", timestamp=LATER)):
-        ledger.note(progress)
+        ledger.record_event(progress)
     events = ledger.events(RUN_ID)
     assert events["stage"].to_list() == ["start", "train.step", "done"]
     row = events.row(1, named=True)
@@ -91,8 +91,8 @@ def test_events_are_kept_in_their_order_with_what_they_tell(ledger):
 
 def test_policies_are_kept_by_the_names_of_the_library(ledger):
     ledger.begin(run_row(ledger))
-    ledger.keep_policies(RUN_ID, {file_name((10, 1)): "old"}, "before")
-    ledger.keep_policies(RUN_ID, {file_name((10, 3)): "b", file_name((2, 3)): "a"}, "now")
+    ledger.record_policies(RUN_ID, {policy_file_name((10, 1)): "old"}, "before")
+    ledger.record_policies(RUN_ID, {policy_file_name((10, 3)): "b", policy_file_name((2, 3)): "a"}, "now")
     assert ledger.policies(RUN_ID).select("fold", "seed", "sha256").rows() == [(2, 3, "a"), (10, 3, "b")]
     assert ledger.run(RUN_ID).policies_sha256 == "now"
     ledger.begin(run_row(ledger, task_id="second"))
@@ -102,7 +102,7 @@ def test_policies_are_kept_by_the_names_of_the_library(ledger):
 def test_a_file_that_is_no_policy_is_refused(ledger):
     ledger.begin(run_row(ledger))
     with pytest.raises(ValueError, match=r"must be called fold-<k>-seed-<s>\.zip, but is 'manifest.json'"):
-        ledger.keep_policies(RUN_ID, {"manifest.json": "a"}, "d")
+        ledger.record_policies(RUN_ID, {"manifest.json": "a"}, "d")
 
 
 def test_a_run_is_found_by_the_begin_of_its_id(ledger):

@@ -12,13 +12,13 @@ from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.ledger.database import Database
 from nvtrader_pipelines.storage.ledger.schema import SPECS, VERSIONS, polars_schema
-from tests.storage.frames import AT
-from tests.storage.ledger.rows import SPEC
+from tests.storage.ledger.run_rows import SPEC
+from tests.storage.table_rows import AT
 
 
 def insert(home, partition_key, spec_hash, content):
     """A version as another code, or a person with a SQL client, would write it."""
-    with Database.open(home).writing() as connection:
+    with Database.open(home).transaction() as connection:
         connection.execute(sa.insert(SPECS).values(name="a", created_at=AT))
         row = {"spec_hash": spec_hash, "partition_key": partition_key, "name": "a", "content": content}
         connection.execute(sa.insert(VERSIONS).values(**row, created_at=AT))
@@ -105,7 +105,7 @@ def test_a_version_cannot_be_changed_or_deleted(ledger, home, statement):
     ledger.register(SPEC)
     with (
         pytest.raises(StorageError, match="a version of the ledger is never changed and never deleted"),
-        Database.open(home).writing() as connection,
+        Database.open(home).transaction() as connection,
     ):
         connection.execute(sa.text(statement))
     assert ledger.read(SPEC.partition_key) == SPEC

@@ -1,4 +1,4 @@
-"""The digest of what a run was sealed with, so that a manifest changed by hand is known by it."""
+"""Digest of a run's manifest, by which a change of the manifest by hand is detected."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,5 +8,5 @@ down_revision = "0001"
 
 
 def upgrade() -> None:
-    """Add the column; runs of before have none until they are run again."""
+    """Add the column; existing runs have null until they run again."""
     op.add_column("runs", sa.Column("policies_sha256", sa.Text))

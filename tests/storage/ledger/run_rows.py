@@ -3,7 +3,7 @@
 from nvtrader_pipelines.experiments.progress import Progress
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.storage.ledger import Ledger, RunRow
-from tests.storage.frames import AT
+from tests.storage.table_rows import AT
 
 SPEC = ExperimentSpec(name="a")
 RUN_ID = "0123456789abcdef"

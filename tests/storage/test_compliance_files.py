@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits
-from nvtrader_pipelines.storage.compliance import read_compliance, read_limits, require_no_looser
+from nvtrader_pipelines.storage.compliance_files import read_compliance, read_limits, require_not_looser
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import Home
 
@@ -137,12 +137,12 @@ def test_a_file_that_is_a_link_to_nowhere_is_not_taken_for_missing(home, desk, n
 )
 def test_limits_looser_than_the_desks_hard_ones_are_refused_with_both_numbers(own, desks, said):
     with pytest.raises(StorageError, match=said):
-        require_no_looser(RiskLimits(**own), RiskLimits(**desks))
+        require_not_looser(RiskLimits(**own), RiskLimits(**desks))
 
 
 @pytest.mark.parametrize("own", [{}, {"max_position": 0.1}, {"wash_sale_days": 60}, {"max_sector": 0.9}])
 def test_limits_that_are_no_looser_where_plans_are_blocked_pass(own):
-    require_no_looser(RiskLimits(**own), RiskLimits())
+    require_not_looser(RiskLimits(**own), RiskLimits())
 
 
 def test_every_name_of_the_sample_has_one_of_the_eleven_sectors():

@@ -6,7 +6,7 @@ import pytest
 
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.medallion import read_panel
-from nvtrader_pipelines.storage.prices import read_prices
+from nvtrader_pipelines.storage.panel_prices import read_prices
 from nvtrader_pipelines.storage.tables import CLEAN_BARS
 from tests.runs.small_runs import small_home
 
