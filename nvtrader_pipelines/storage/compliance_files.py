@@ -88,9 +88,7 @@ def _loss_sales(path: Path) -> tuple[tuple[str, date], ...]:
             )
         sale = symbol, _day(day, f"{path.name}, line {line}")
         if sale in sales:
-            raise StorageError(
-                f"{path.name}, line {line}: the sale of {symbol} on {day} is listed twice; remove one row"
-            )
+            raise StorageError(f"{path.name}, line {line}: the sale of {symbol} on {day} occurs twice; remove a row")
         sales.append(sale)
     return tuple(sales)
 

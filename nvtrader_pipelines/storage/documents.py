@@ -79,9 +79,7 @@ def resolve_document(path: Path, extending: tuple[Path, ...] = ()) -> Document:
         circle = " extends ".join(each.name for each in (*chain[chain.index(target) :], target))
         raise StorageError(f"{circle}: files must not extend each other in a circle; remove one extends")
     if not target.is_file():
-        raise StorageError(
-            f"{path.name} extends {base}, but {target} is not a file; give a path relative to {path.name}"
-        )
+        raise StorageError(f"{path.name} extends {base}, but {target} is not a file; give a relative path to one")
     inherited = resolve_document(target, chain)
     inherited.pop("name", None)
     return merge_documents(inherited, content)

@@ -256,7 +256,7 @@ def test_a_policy_file_that_was_changed_is_found_and_not_used(own_home, first_ru
         assert not walked.success
         assert materialized(walked) == set()
         assert Store(own_home).ledger.run(run.run_id).status == "failed"
-        assert "not those that were sealed" in Store(own_home).ledger.run(run.run_id).message
+        assert "missing or were changed after sealing" in Store(own_home).ledger.run(run.run_id).message
     finally:
         path.write_bytes(content)
 

@@ -95,7 +95,9 @@ def test_a_file_that_is_changed_or_missing_is_refused(store, run, folder):
     for tampered in (content[:-1] + bytes([content[-1] ^ 1]), content[:100], None):
         path.unlink() if tampered is None else path.write_bytes(tampered)
         refused(
-            store, (run.run_id, "small"), r"1 policy files of small@.* are not those that were sealed \(fold-0-seed-1"
+            store,
+            (run.run_id, "small"),
+            r"1 policy files of small@.* are missing or were changed after sealing \(fold-0-seed-1",
         )
         path.write_bytes(content)
     assert put(store, (run.run_id, "small"), LATER).policy == "small"
@@ -260,7 +262,7 @@ def test_limits_looser_than_the_desks_are_refused_and_both_numbers_named(store, 
     path = store.home.compliance / "limits.yaml"
     path.parent.mkdir(exist_ok=True)
     path.write_text("max_position: 0.1\n")
-    refused(store, (run.run_id, "small"), r"risk_limits\.max_position is 0\.25, looser than the 0\.1 of the desk")
+    refused(store, (run.run_id, "small"), r"risk_limits\.max_position is 0\.25, looser than the desk's 0\.1")
     path.unlink()
 
 

@@ -191,10 +191,10 @@ def test_a_run_whose_sealed_policy_was_changed_fails_with_its_sentence(tmp_path)
     sealed(store, plan)
     store.policies.folder(KEY, plan.run_id).joinpath("fold-0-seed-0.zip").write_bytes(b"changed")
     steps = evaluate_run(store, plan.run_id, ME)
-    with pytest.raises(StorageError, match="not those that were sealed"):
+    with pytest.raises(StorageError, match="missing or were changed after sealing"):
         list(steps)
     assert ledger.run(plan.run_id).status == "failed"
-    assert "not those that were sealed" in ledger.run(plan.run_id).message
+    assert "missing or were changed after sealing" in ledger.run(plan.run_id).message
     assert ledger.events(plan.run_id)["stage"][-1] == "error"
 
 

@@ -39,9 +39,9 @@ def test_an_entrant_is_a_kind_with_its_defaults(tmp_path):
         ("kind: baseline\nrule: {kind: mean_cvr}", "rule.kind: found 'mean_cvr', .*; did you mean 'mean_cvar'"),
         ("kind: sb3\nalgorithm: dqn", "algorithm: found 'dqn', but must be one of ppo, a2c, sac, td3"),
         ("kind: sb3\ntrain_first: 2001-01-01\ntrain_last: 2000-01-01", "train_first must be before train_last"),
-        ("kind: weights\nkind: run", "the key 'kind' is there twice"),
+        ("kind: weights\nkind: run", "the key 'kind' occurs twice"),
         ("- weights", "must hold a mapping"),
-        ("kind: !!python/object/apply:os.system ['true']", "is no YAML"),
+        ("kind: !!python/object/apply:os.system ['true']", "is not valid YAML"),
     ],
 )
 def test_a_file_that_is_no_entrant_is_refused_with_what_is_wrong_and_what_was_meant(tmp_path, text, sentence):

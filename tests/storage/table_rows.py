@@ -1,4 +1,4 @@
-"""Rows of a few tables, and scripts in processes of their own."""
+"""Rows of a few tables, and Python scripts in separate processes."""
 
 import datetime as dt
 import os
@@ -14,21 +14,21 @@ SPEC_HASH = "5" * 64
 
 
 def conform(table: Table, rows: pl.DataFrame) -> pl.DataFrame:
-    """The rows with the table's columns and types; columns that are not given are null."""
+    """Conform rows to a table's columns and types; missing columns are null."""
     return rows.with_columns(pl.lit(None).alias(name) for name in table.schema if name not in rows.columns).select(
         pl.col(name).cast(kind) for name, kind in table.schema.items()
     )
 
 
 def bar_rows(table: Table, years, value=1.0, n_rows=3, column="adj_close", source="sample") -> pl.DataFrame:
-    """`n_rows` bars in each of the years, all with the same value."""
+    """Build `n_rows` bars per year, all with the same value."""
     rows = [(source, f"N{i}", dt.date(year, 1, 2 + i), year, value) for year in years for i in range(n_rows)]
     names = ["source", "symbol", "session", "year", column]
     return conform(table, pl.DataFrame(rows, schema=names, orient="row"))
 
 
 def run_rows(table: Table, run_id, n_rows=3, **columns) -> pl.DataFrame:
-    """Rows of one run."""
+    """Build rows of a run."""
     rows = pl.DataFrame({"step": range(n_rows)}).with_columns(
         spec_hash=pl.lit(SPEC_HASH), run_id=pl.lit(run_id), **{name: pl.lit(value) for name, value in columns.items()}
     )
@@ -40,7 +40,7 @@ def run_keys(run_id):
 
 
 def start(script: str, *arguments, **options) -> subprocess.Popen:
-    """A Python process of its own that runs the script."""
+    """Start a Python process that runs a script."""
     return subprocess.Popen(
         [sys.executable, "-c", script, *map(str, arguments)],
         stdout=subprocess.PIPE,

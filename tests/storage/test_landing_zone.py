@@ -15,13 +15,13 @@ def test_landed_files_are_named_relative_to_the_landing_zone(home):
 @pytest.mark.parametrize(
     "name", [".gitkeep", ".a.csv.swp", "~a.csv", "a.csv~", "a.csv.part", "a.csv.crdownload", "a.tmp"]
 )
-def test_hidden_and_unfinished_files_are_not_there_yet(home, name):
+def test_hidden_and_unfinished_files_are_ignored(home, name):
     (home.landing / name).write_bytes(b"1")
     assert landed_files(home) == []
     assert landing_fingerprint(home) == ""
 
 
-def test_an_overwritten_delivery_is_kept_by_its_digest(home):
+def test_overwritten_delivery_is_stored_by_digest(home):
     for content in (b"old", b"new", b"new"):
         (home.landing / "a.csv").write_bytes(content)
         store_copies(home, landed_files(home))
@@ -29,7 +29,7 @@ def test_an_overwritten_delivery_is_kept_by_its_digest(home):
     assert copies == {f"{hashlib.sha256(content).hexdigest()}.csv": content for content in (b"old", b"new")}
 
 
-def test_the_fingerprint_changes_when_a_file_lands_or_changes_and_only_then(home):
+def test_fingerprint_changes_only_when_a_file_lands_or_changes(home):
     states = [landing_fingerprint(home)]
     (home.landing / "a.csv").write_bytes(b"1")
     states += [landing_fingerprint(home), landing_fingerprint(home)]
@@ -41,7 +41,7 @@ def test_the_fingerprint_changes_when_a_file_lands_or_changes_and_only_then(home
     assert len(set(states)) == 4
 
 
-def test_without_a_landing_zone_nothing_has_landed(home):
+def test_missing_landing_zone_has_no_files(home):
     home.landing.rmdir()
     assert landed_files(home) == []
     assert landing_fingerprint(home) == ""

@@ -1,4 +1,4 @@
-"""Several processes, and processes that die."""
+"""Concurrent processes, and processes that are killed."""
 
 import datetime as dt
 import signal
@@ -20,21 +20,21 @@ from nvtrader_pipelines.storage.store import Store
 from tests.storage.table_rows import run_rows, run_keys
 home = Home(Path(sys.argv[1]))
 """
-# Each line read starts a child that rewrites one run for ever, and is killed after that many milliseconds.
+# Each input line starts a child that rewrites a run endlessly and is killed after that many milliseconds.
 KILLER = (
     PRELUDE
     + """
 import signal, time
 for line in sys.stdin:
-    ready, said = os.pipe()
+    ready, started = os.pipe()
     child = os.fork()
     if child == 0:
         tables = Store(home).tables
         for version in range(1, 10_000):
             tables.replace(EQUITY_CURVES, run_rows(EQUITY_CURVES, "run", 2_000, equity=float(version)), run_keys("run"))
             if version == 1:
-                os.write(said, b"x")
-    os.close(said)
+                os.write(started, b"x")
+    os.close(started)
     os.read(ready, 1)
     time.sleep(int(line) / 1000)
     os.kill(child, signal.SIGKILL)
@@ -43,7 +43,7 @@ for line in sys.stdin:
     print("killed", flush=True)
 """
 )
-# A child that writes a run as small files, in batches, and tidies up, for ever.
+# A child that endlessly writes runs as small files and runs upkeep.
 TIDIER = KILLER.replace(
     'tables.replace(EQUITY_CURVES, run_rows(EQUITY_CURVES, "run", 2_000, equity=float(version)), run_keys("run"))',
     "rewrite(tables, float(version))",
@@ -52,7 +52,7 @@ TIDIER = KILLER.replace(
     """
 import datetime as dt
 import signal, time
-from nvtrader_pipelines.storage.ledger import Ledger  # once, before there are children
+from nvtrader_pipelines.storage.ledger import Ledger  # imported before the fork
 from nvtrader_pipelines.storage.iceberg.upkeep import tidy
 
 def rewrite(tables, version):
@@ -78,7 +78,7 @@ for version in range(n_writes):
 
 
 @pytest.mark.slow
-def test_killed_at_any_moment_a_write_leaves_the_old_rows_or_the_new_ones(tables, home):
+def test_write_killed_at_any_moment_is_all_or_nothing(tables, home):
     tables.replace(EQUITY_CURVES, run_rows(EQUITY_CURVES, "neighbour", equity=7.0), run_keys("neighbour"))
     with start(KILLER, home.root, stdin=subprocess.PIPE) as killer:
         for milliseconds in (0, 3, 7, 13, 21, 34, 55, 89):
@@ -95,7 +95,7 @@ def test_killed_at_any_moment_a_write_leaves_the_old_rows_or_the_new_ones(tables
 
 
 @pytest.mark.slow
-def test_killed_at_any_moment_upkeep_loses_nothing_and_the_next_one_ends_it(tables, home):
+def test_upkeep_killed_at_any_moment_is_completed_by_the_next(tables, home):
     tables.replace(EQUITY_CURVES, run_rows(EQUITY_CURVES, "neighbour", equity=7.0), run_keys("neighbour"))
     with start(TIDIER, home.root, stdin=subprocess.PIPE) as killer:
         for milliseconds in (5, 40, 75, 110, 145, 180):
@@ -113,7 +113,7 @@ def test_killed_at_any_moment_upkeep_loses_nothing_and_the_next_one_ends_it(tabl
 
 
 @pytest.mark.slow
-def test_writers_at_once_lose_and_double_nothing_even_on_a_warehouse_none_of_them_made(tables, home):
+def test_concurrent_writers_on_a_new_warehouse_lose_no_rows(tables, home):
     names = ["one", "two", "three"]
     writers = [start(WRITER, home.root, name, 4) for name in names]
     for writer in writers:
@@ -126,7 +126,7 @@ def test_writers_at_once_lose_and_double_nothing_even_on_a_warehouse_none_of_the
     assert (len(contended), contended["policy"].n_unique(), contended["equity"].n_unique()) == (50, 1, 1)
 
 
-def test_a_lock_dies_with_the_process_that_held_it(home):
+def test_file_lock_is_released_when_its_process_dies(home):
     script = """
 import sys, time
 from pathlib import Path

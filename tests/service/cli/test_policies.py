@@ -176,7 +176,7 @@ def test_an_active_policy_that_no_account_may_trade_is_told_to_trade_not_at_all_
     (tampered,) = told()
     path.joinpath("fold-0-seed-0.zip").write_bytes(content)
     assert untested.startswith("not at all: a policy must have been tested before it trades")
-    assert tampered.startswith(f"not at all: 1 policy files of {KEY} are not those that were sealed")
+    assert tampered.startswith(f"not at all: 1 policy files of {KEY} are missing or were changed after sealing")
     active, panel = read_active(store), planned(store).panel
     assert active is not None
     other = dataclasses.replace(panel, symbols=(*panel.symbols[:-1], "ZZZ"))
@@ -265,7 +265,7 @@ def test_a_tampered_policy_is_refused_and_listed_with_the_reason(invoke, store, 
     path.write_bytes(content + b"x")
     found = invoke("policies", "activate", "small")
     assert found.exit_code == BAD_INPUT
-    assert "are not those that were sealed (fold-0-seed-0.zip)" in found.stderr
+    assert "are missing or were changed after sealing (fold-0-seed-0.zip)" in found.stderr
     shown = invoke("policies").stdout
     assert "cannot trade" in words(shown)[1]
     assert f"\ncannot trade: small of run {run.run_id[:8]}: 1 policy files of {KEY} are not those" in shown

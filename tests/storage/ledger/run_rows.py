@@ -1,4 +1,4 @@
-"""Rows of runs and their events."""
+"""Rows and events of a run."""
 
 from nvtrader_pipelines.experiments.progress import Progress
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
@@ -10,7 +10,7 @@ RUN_ID = "0123456789abcdef"
 
 
 def run_row(ledger: Ledger, spec: ExperimentSpec = SPEC, **changes) -> RunRow:
-    """A run of a registered spec."""
+    """Build the row of a run of a registered spec."""
     known = {"run_id": RUN_ID, "kind": "train", "spec_hash": spec.spec_hash, "partition_key": ledger.register(spec)}
     market = {"source": "sample", "panel_digest": "d" * 64, "snapshot_ids": {"gold.returns": 7}}
     execution = {"code_version": "1", "seeds": (0, 1, 2), "task_id": "first", "started_at": AT}
@@ -18,5 +18,5 @@ def run_row(ledger: Ledger, spec: ExperimentSpec = SPEC, **changes) -> RunRow:
 
 
 def event(stage="start", run_id=RUN_ID, **more) -> Progress:
-    """Something that happened in the run."""
+    """Build an event of the run."""
     return Progress(run_id=run_id, **{"task_id": "first", "stage": stage, "message": stage, "timestamp": AT, **more})
