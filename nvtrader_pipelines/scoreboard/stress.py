@@ -80,7 +80,7 @@ def _result(row: dict[str, object]) -> StressResult:
         scenario=str(row["scenario"]),
         total_return=_number(row["total_return"]),
         max_drawdown=_number(row["max_drawdown"]),
-        difference=_number(row["difference_to_calm"]),
+        difference=_number(row["difference_to_unstressed"]),
         over_equal_weight=_number(row["difference_to_equal_weight"]),
         note=str(row["note"] or ""),
     )

@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from nvtrader_pipelines.figures import portfolio
+from nvtrader_pipelines.figures import portfolio_figures
 from nvtrader_pipelines.figures.portfolio_figures import (
     account_figure,
     account_figures,
@@ -117,7 +117,7 @@ def test_of_an_account_that_did_nothing_there_is_no_picture():
 @pytest.mark.parametrize("reason", ["", "it was waiting when its session came"])
 def test_what_is_said_of_a_plan_under_its_picture_is_one_sentence(reason, monkeypatch):
     notes = list[str]()
-    monkeypatch.setattr(portfolio, "plan_figure", lambda _plan, _title, note: notes.append(note) or b"")
+    monkeypatch.setattr(portfolio_figures, "plan_figure", lambda _plan, _title, note: notes.append(note) or b"")
     (session,) = synthetic_sessions(1).tolist()
     kept = {"account": "paper", "session": session, "status": "cancelled", "plan_id": "ab", "turnover": 0.1}
     plan_figures(pl.DataFrame([{**kept, "reason": reason}]))
