@@ -28,7 +28,7 @@ VALIDATION_ONLY = (
 )
 INPUTS_OF_TESTS = (
     "inputs look back further than the sessions left out after a test ({wait} of {look_back}), so the first of a "
-    "training after it contain tested prices (no returns); raise the splitter's embargo_size by {missing} to separate them"
+    "training after it contain tested prices (no returns); raise the splitter's embargo_size by {missing}"
 )
 FoldSeed = tuple[int, int]
 PlanKind = Literal["walk_forward", "replay", "forward"]
