@@ -1,4 +1,4 @@
-.PHONY: bench install run test ui
+.PHONY: bench install readme-results run test ui
 PYTHON ?= python3.11
 STAMP := .venv/.installed
 
@@ -18,6 +18,9 @@ ui: install
 
 test: install
 	scripts/check
+
+readme-results: install
+	.venv/bin/python scripts/readme_results.py .
 
 bench: .venv/.bench
 	scripts/bench $(NAMES)

@@ -21,7 +21,7 @@ from nvtrader_pipelines.market.sample import sample_panel
 from nvtrader_pipelines.policies.agents import PpoAgent, TrainingHooks
 from nvtrader_pipelines.policies.agents.sampling import EpisodeSampler
 from nvtrader_pipelines.policies.policy import Decision
-from nvtrader_pipelines.policies.trajectory import Played
+from nvtrader_pipelines.policies.trajectory import PlayedStep
 from nvtrader_pipelines.policies.vector_env import PortfolioVecEnv
 
 WINDOW = (300, 5000)  # first and last session
@@ -88,18 +88,18 @@ def main() -> None:
     )
 
 
-def played(simulation: PortfolioSimulation) -> list[Played]:
+def played(simulation: PortfolioSimulation) -> list[PlayedStep]:
     """A game at random."""
     env, generator = PortfolioVecEnv(simulation), np.random.default_rng(0)
     env.reset()
     game = []
     for _ in range(N_STEPS):
         env.step(generator.standard_normal((N_PORTFOLIOS, *(env.action_space.shape or ()))).astype(np.float32))
-        game.append(env.played)
+        game.append(env.last_step)
     return game
 
 
-def sample(simulation: PortfolioSimulation, game: list[Played]) -> int:
+def sample(simulation: PortfolioSimulation, game: list[PlayedStep]) -> int:
     """Record the game with all its episodes; the number of rows kept."""
     sampler, said = EpisodeSampler(simulation, 1.0, 0), torch.zeros(N_PORTFOLIOS)
     for step in game:

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import polars.selectors as cs
 from numpy.typing import NDArray
-from pydantic import Field, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveInt
 
 from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.evaluation.active import market_model
@@ -55,7 +55,7 @@ class ValidationSettings(Component):
     delta: float = Field(default=0.05, gt=0.0, lt=1.0, description="probability that any Rademacher bound fails")
     n_sign_draws: PositiveInt = Field(default=2000, description="random signs of the Rademacher complexity")
     intervals: SharpeIntervals = SharpeIntervals()
-    seed: int = 0
+    seed: NonNegativeInt = Field(default=0, description="of the random signs")
 
 
 def validate(trials: Trials, settings: ValidationSettings | None = None) -> Validation:
@@ -155,7 +155,7 @@ def _intervals(trials: Trials, settings: ValidationSettings) -> Bounds:
     for group in by_length.values():
         columns = list(product(group, AGAINST))
         returns = np.column_stack([trial.returns(against) for trial, against in columns])
-        draws = settings.intervals.draw(returns, np.random.default_rng([settings.seed, 0]))
+        draws = settings.intervals.draw(returns)
         for i, (trial, against) in enumerate(columns):
             found[trial.name, against] = draws.interval(i)
     return found

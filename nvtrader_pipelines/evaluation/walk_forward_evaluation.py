@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from nvtrader_pipelines.evaluation.account_statistics import cost_per_year, effective_names, exposure, turnover_per_year
 from nvtrader_pipelines.evaluation.aggregates import MIN_SEEDS, interquartile_mean
-from nvtrader_pipelines.evaluation.intervals import SharpeDraws, SharpeIntervals, lo_interval
+from nvtrader_pipelines.evaluation.intervals import BOOTSTRAP_SEED, SharpeDraws, SharpeIntervals, lo_interval
 from nvtrader_pipelines.evaluation.sharpe.error import iid_standard_error
 from nvtrader_pipelines.evaluation.statistics import (
     UndefinedStatisticError,
@@ -61,7 +61,6 @@ def evaluate(
     actions: pl.DataFrame,
     report_from: date,
     intervals: SharpeIntervals | None = None,
-    seed: int = 0,
 ) -> pl.DataFrame:
     """Evaluate every account per period: each `fold`, `before_<year>`, `from_<year>` and `all`.
 
@@ -77,7 +76,6 @@ def evaluate(
             has not filled.
         report_from: first day of the period that is reported.
         intervals: bootstrap of Sharpe ratios; None takes the defaults.
-        seed: of every bootstrap.
 
     Raises:
         ValueError: if there is no account, a number is missing, the accounts do not cover the same sessions once each,
@@ -87,9 +85,9 @@ def evaluate(
     resampling = intervals or SharpeIntervals()
     rows = [
         row
-        for number, (period, fold, during) in enumerate(_periods(accounts, report_from))
+        for period, fold, during in _periods(accounts, report_from)
         if during.sum() >= MIN_SESSIONS
-        for row in _rows(accounts.filter(during), (period, fold), resampling, np.random.default_rng([seed, number]))
+        for row in _rows(accounts.filter(during), (period, fold), resampling)
     ]
     return pl.DataFrame(rows, schema=EVALUATION, orient="row")
 
@@ -168,14 +166,9 @@ def _periods(accounts: _Accounts, report_from: date) -> list[tuple[str, int | No
     ]
 
 
-def _rows(
-    accounts: _Accounts,
-    period: tuple[str, int | None],
-    intervals: SharpeIntervals,
-    generator: np.random.Generator,
-) -> list[dict[str, object]]:
+def _rows(accounts: _Accounts, period: tuple[str, int | None], intervals: SharpeIntervals) -> list[dict[str, object]]:
     """Row per account of one period."""
-    draws = intervals.draw(accounts.net_return, generator)
+    draws = intervals.draw(accounts.net_return)
     found = [statistics_of(column) for column in accounts.net_return.T]
     n_sessions = len(accounts.sessions)
     of_period = {
@@ -186,7 +179,7 @@ def _rows(
         "n_sessions": n_sessions,
     }
     sharpes = [sharpe_ratio(column) for column in accounts.net_return.T]
-    seed_figures = _interquartile_figures(accounts, generator)
+    seed_figures = _interquartile_figures(accounts)
     return [
         {
             "policy": name,
@@ -222,7 +215,7 @@ def _lo_bounds(returns: NDArray[np.float64]) -> Mapping[str, float]:
     return {"lo_low": interval.low, "lo_high": interval.high}
 
 
-def _interquartile_figures(accounts: _Accounts, generator: np.random.Generator) -> Mapping[str, float]:
+def _interquartile_figures(accounts: _Accounts) -> Mapping[str, float]:
     """Interquartile mean of Sharpe ratios by seed and fold; empty with too few seeds.
 
     Paths do not count as seeds: each decides by the average of all seeds.
@@ -238,7 +231,7 @@ def _interquartile_figures(accounts: _Accounts, generator: np.random.Generator) 
     ]
     if not scores:
         return {}
-    mean = interquartile_mean(np.array(scores), generator)
+    mean = interquartile_mean(np.array(scores), np.random.default_rng(BOOTSTRAP_SEED))
     return {"iqm_sharpe": mean.point, "iqm_low": mean.low, "iqm_high": mean.high}
 
 

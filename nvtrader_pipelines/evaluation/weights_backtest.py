@@ -13,7 +13,7 @@ from nvtrader_pipelines.envs.account import opening_account
 from nvtrader_pipelines.envs.dynamics import FillTiming, Legs, market_legs, resolve_fill
 from nvtrader_pipelines.envs.transition import hold_path
 from nvtrader_pipelines.market.panel import MarketPanel
-from nvtrader_pipelines.policies.weights_table import wanted_weights
+from nvtrader_pipelines.policies.weights_table import align_weights
 from nvtrader_pipelines.portfolio.costs import CostFunction, CostModel, ProportionalCost, total_cost
 from nvtrader_pipelines.portfolio.financing import Financing
 
@@ -85,7 +85,7 @@ def weights_backtest(
         ValueError: if shapes, sessions or symbols do not fit the panel, a weight is not finite, a row with cash does
             not sum to 1, or a row exceeds the gross limit.
     """
-    decided_at, target = wanted_weights(panel, weights, sessions, symbols, execution.gross_limit)
+    decided_at, target = align_weights(panel, weights, sessions, symbols, execution.gross_limit)
     n_filled = int(np.searchsorted(decided_at, len(panel.sessions) - 1))
     if not n_filled:
         raise ValueError(

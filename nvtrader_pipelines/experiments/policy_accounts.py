@@ -15,7 +15,7 @@ from nvtrader_pipelines.experiments.plan import FoldSeed, RunPlan
 from nvtrader_pipelines.policies.agents import Learner
 from nvtrader_pipelines.policies.archive import PolicyArchiveError, PolicyCard, read_archive, read_card
 from nvtrader_pipelines.policies.learned import EnsemblePolicy, Interfaces, open_policy, require_same_market
-from nvtrader_pipelines.policies.pipelined import PipelinedPolicy, StartedPipeline, without_timing
+from nvtrader_pipelines.policies.pipelined import PipelinedPolicy, SharedPipeline, without_timing
 from nvtrader_pipelines.policies.policy import Policy
 from nvtrader_pipelines.portfolio.pipeline import Thresholds
 
@@ -57,7 +57,7 @@ def build_accounts(
         PolicyAccount(baseline.kind, "baseline", no_seeds, (baseline.start(),) * n_blocks)
         for baseline in spec.baselines
     ]
-    started, fitted = StartedPipeline(spec.pipeline), _require_thresholds(plan, thresholds)
+    started, fitted = SharedPipeline(spec.pipeline), _require_thresholds(plan, thresholds)
     own = [
         replace(
             proposing,
@@ -182,7 +182,7 @@ def choose_seed(plan: RunPlan, archives: Archives, fold: Fold) -> SeedChoice:
     held_out = Block(fold.index, first, last)
     policies = _open_policies(plan, [(fold.index, seed) for seed in plan.spec.seeds], archives)
     pipeline = without_timing(plan.spec.pipeline)  # thresholds are fitted later, for the chosen seed
-    started = StartedPipeline(pipeline)
+    started = SharedPipeline(pipeline)
     seeds = [
         PolicyAccount(
             str(seed),

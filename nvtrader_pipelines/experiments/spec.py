@@ -22,7 +22,7 @@ MAX_SESSIONS_PER_MONTH = 23
 
 
 def _seeds(known: dict[str, Any]) -> tuple[int, ...]:
-    return (0,) if "agent" in known and known["agent"].classical else (0, 1, 2)
+    return (0,) if "agent" in known and known["agent"].is_classical else (0, 1, 2)
 
 
 class MarketChoice(Component):
@@ -91,12 +91,12 @@ class ExperimentSpec(Component):
     @model_validator(mode="after")
     def _seeds_suit_the_agent(self) -> Self:
         seeds = list(self.seeds)
-        if self.agent.classical and len(seeds) != 1:
+        if self.agent.is_classical and len(seeds) != 1:
             raise ValueError(
                 f"seeds: {self.agent.kind} draws nothing at random and takes one seed, but they are {seeds}; "
                 "set seeds to [0]"
             )
-        if not self.agent.classical and len(seeds) < MIN_SEEDS:
+        if not self.agent.is_classical and len(seeds) < MIN_SEEDS:
             raise ValueError(
                 f"seeds: {self.agent.kind} learns, and its results need at least {MIN_SEEDS} seeds, "
                 f"but they are {seeds}"
@@ -108,7 +108,7 @@ class ExperimentSpec(Component):
     @model_validator(mode="after")
     def _sessions_can_be_held_out(self) -> Self:
         held_out, splitter = self.design.validation_sessions, self.splitter
-        if held_out and self.agent.classical:
+        if held_out and self.agent.is_classical:
             raise ValueError(
                 f"design: best_of_n chooses among seeds, but {self.agent.kind} does not learn and has none; "
                 "choose walk_forward or basic"
@@ -127,7 +127,7 @@ class ExperimentSpec(Component):
         splitter, rebal_freq = self.splitter, self.environment.rebal_freq
         if not isinstance(splitter, PurgedBlocks):
             return self
-        if self.agent.classical:
+        if self.agent.is_classical:
             raise ValueError(
                 f"splitter: {splitter.kind} tells luck from training, but {self.agent.kind} does not learn; choose "
                 "walk_forward or holdout"

@@ -95,8 +95,8 @@ def _draw_worth(axes: Axes, runs: pl.DataFrame) -> None:
     axes.axhline(_ENOUGH, color="black", linewidth=0.8, linestyle="--")
     axes.set_ylim(0.0, 1.1)
     axes.set_yticks([0.0, 0.5, _ENOUGH], ["0", "0.5", f"{_ENOUGH:g}"])
-    keys = ((0.0, "deflated Sharpe ratio, among the runs by then:", GREY), (0.45, "against zero", ink(SKY)))
-    for left, text, color in (*keys, (0.62, "over the best baseline", GREEN)):
+    keys = ((0.0, "deflated, among the runs by then: Sharpe ratio", GREY), (0.46, "of net returns", ink(SKY)))
+    for left, text, color in (*keys, (0.62, "information ratio, best baseline", GREEN)):
         axes.text(left, 1.06, text, color=color, fontsize=TEXT, transform=axes.transAxes)
 
 

@@ -19,7 +19,7 @@ from nvtrader_pipelines.figures.canvas import (
 KINDS = {"run": (BLUE, "run of this home"), "sb3": (PURPLE, "trained elsewhere"), "weights": (GREEN, "weights file")}
 BASELINE = (GREY, "baseline")
 _MAX_ROWS = 14
-_COLUMNS = (("information ratio", 0.72), ("deflated", 0.85), ("drawdown", 0.96))
+_COLUMNS = (("info. ratio", 0.72), ("deflated", 0.85), ("drawdown", 0.96))
 
 
 def scoreboard_figures(board: pl.DataFrame) -> dict[str, bytes]:
@@ -61,8 +61,8 @@ def _explanation(n_entrants: int) -> str:
     left_out = n_entrants - _MAX_ROWS
     more = f" Not drawn: {left_out} more." if left_out > 0 else ""
     return (
-        "Bars: 95 % intervals, stationary bootstrap. Information ratio: over the best baseline, with hindsight.\n"
-        "Deflated: probability that it exceeds what the best of all trials reaches by luck."
+        "Bars: 95 % intervals, stationary bootstrap. Info. ratio: information ratio against the best baseline, with\n"
+        "hindsight. Deflated: probability that it exceeds what the best of all trials reaches by luck."
         f"{more}"
     )
 

@@ -29,7 +29,7 @@ _MAX_POINTS = 3000  # of a scatter
 
 
 def validation_figures(trials: pl.DataFrame, overfitting: pl.DataFrame, note: str | None = None) -> dict[str, bytes]:
-    """Draw `active_sharpe_<source>` and `overfitting_<source>` per source, in its reported period.
+    """Draw `information_ratio_<source>` and `overfitting_<source>` per source, in its reported period.
 
     Args:
         trials: from `validate_sources`.
@@ -40,13 +40,13 @@ def validation_figures(trials: pl.DataFrame, overfitting: pl.DataFrame, note: st
     for (source,), rows in trials.partition_by("source", as_dict=True, maintain_order=True).items():
         period = reported_period(rows["period"])
         inside = (pl.col("source") == source) & (pl.col("period") == period)
-        figures[f"active_sharpe_{source}"] = active_sharpe_figure(rows.filter(pl.col("period") == period), note)
+        figures[f"information_ratio_{source}"] = information_ratio_figure(rows.filter(pl.col("period") == period), note)
         row = overfitting.filter(inside, pl.col("against") == "best_baseline")
         figures[f"overfitting_{source}"] = overfitting_figure(row, note)
     return figures
 
 
-def active_sharpe_figure(trials: pl.DataFrame, note: str | None = None) -> bytes:
+def information_ratio_figure(trials: pl.DataFrame, note: str | None = None) -> bytes:
     """Draw each trial's information ratio with its interval, and the expected maximum without skill.
 
     Args:
@@ -64,7 +64,7 @@ def active_sharpe_figure(trials: pl.DataFrame, note: str | None = None) -> bytes
     keys = (
         ("trial, 95 % interval", BLUE),
         ("best of all without skill", ORANGE),
-        ("numbers: deflated ratio" if numbered else "", GREY),
+        ("numbers: deflated, as probability" if numbered else "", GREY),
     )
     for (text, color), left in zip(keys, (0.095, 0.33, 0.60), strict=True):
         figure.text(left, 0.90, text, color=ink(color), fontsize=TEXT, va="center")

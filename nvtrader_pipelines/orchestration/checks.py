@@ -299,13 +299,13 @@ CHECKS = [
         "candidate_is_more_than_luck",
         (RATIO_CURVE, VALIDATION),
         deflated_findings,
-        f"The best-ranked run of each source has an active deflated Sharpe ratio of {LEAST_DEFLATED} or more.",
+        f"In the reported period the best-ranked run has a deflated information ratio of {LEAST_DEFLATED} or more.",
     ),
     promotion_check(
         OVERFITTING,
         "choice_is_not_overfitted",
         (OVERFITTING,),
         overfitting_findings,
-        f"The probability of backtest overfitting of each source is {MOST_OVERFITTING} or less.",
+        f"In the reported period the probability of backtest overfitting is {MOST_OVERFITTING} or less.",
     ),
 ]

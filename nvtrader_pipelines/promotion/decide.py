@@ -13,7 +13,6 @@ from nvtrader_pipelines.experiments.sealed_run import PolicyRef, SealedRun
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.portfolio.costs import CostModel
 from nvtrader_pipelines.promotion.active_policy import ActivePolicy, activate, read_active
-from nvtrader_pipelines.promotion.findings import PERIOD
 from nvtrader_pipelines.promotion.gate import GateVerdict, PromotionGate, TrackRecord
 from nvtrader_pipelines.promotion.library import named_policy
 from nvtrader_pipelines.promotion.log import Decision, PromotionRow, claimed, keep, lock_of, settle
@@ -188,7 +187,7 @@ def _verdict(store: Store, ref: PolicyRef, active: ActivePolicy | None, gate: Pr
     try:
         candidate = _track_record(store, ref)
         trading = _of_active(store, active.ref) if active else None
-        return gate.judge(candidate, trading, _deflated(store, ref))
+        return gate.judge(candidate, trading, _deflated(store, ref, candidate.period))
     except (StorageError, ValueError) as error:
         return _refused(ref, error)
 
@@ -224,7 +223,7 @@ def _carry_out(store: Store, row: PromotionRow, clock: Clock) -> PromotionRow:
 
 
 def _track_record(store: Store, ref: PolicyRef) -> TrackRecord:
-    """A policy's account and the baselines of its run.
+    """A policy's account and the baselines of its run, in its reported period where some of its tests are there.
 
     Raises:
         StorageError: if the run was not tested to the end.
@@ -234,9 +233,11 @@ def _track_record(store: Store, ref: PolicyRef) -> TrackRecord:
     found = store.ledger.run(ref.run_id)
     spec = store.ledger.read(found.partition_key)
     columns = ["policy", "kind", "session", "net_return"]
-    rows = store.tables.read(EQUITY_CURVES, {"spec_hash": [spec.spec_hash], "run_id": [ref.run_id]}, columns).sort(
-        "session"
-    )
+    where = {"spec_hash": [spec.spec_hash], "run_id": [ref.run_id]}
+    rows = store.tables.read(EQUITY_CURVES, where, columns).sort("session")
+    reported = rows.filter(pl.col("session") >= spec.report_from)
+    period = "all" if reported.is_empty() else f"from_{spec.report_from.year}"
+    rows = rows if reported.is_empty() else reported
     own = rows.filter(pl.col("policy") == ref.policy, pl.col("kind") != "baseline")
     if (
         own.is_empty() or store.tables.read(RUNS, {"run_id": [ref.run_id]}, ["run_id"]).is_empty()
@@ -248,6 +249,7 @@ def _track_record(store: Store, ref: PolicyRef) -> TrackRecord:
         sessions=own["session"].to_numpy().astype("datetime64[D]"),
         net=own["net_return"].to_numpy(),
         baselines={str(name): each["net_return"].to_numpy() for (name,), each in sorted(baselines.items())},
+        period=period,
         terms=_terms(spec),
     )
 
@@ -267,11 +269,11 @@ def _worded(model: CostModel) -> str:
     return f"{model.kind.replace('_', ' ')} ({', '.join(settings)})"
 
 
-def _deflated(store: Store, ref: PolicyRef) -> float | None:
-    """The active deflated Sharpe ratio over the best baseline; of single seeds it is not known."""
+def _deflated(store: Store, ref: PolicyRef, period: str) -> float | None:
+    """The deflated information ratio against the best baseline; of single seeds it is not known."""
     if "/" in ref.policy:
         return None
     rows = store.tables.read(VALIDATION).filter(
-        pl.col("run_id") == ref.run_id, pl.col("period") == PERIOD, pl.col("against") == "best_baseline"
+        pl.col("run_id") == ref.run_id, pl.col("period") == period, pl.col("against") == "best_baseline"
     )
     return rows["deflated_sharpe"][0] if len(rows) else None

@@ -1,34 +1,37 @@
-"""What speaks against promoting the best-ranked run of a market: too little beyond luck, or overfitting."""
+"""Findings against promoting the best-ranked run of a market: too little beyond luck, or overfitting."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import polars as pl
 
 from nvtrader_pipelines.components.ids import short_id
+from nvtrader_pipelines.evaluation.trial_validation import reported_period
 
-LEAST_DEFLATED = 0.95  # active deflated Sharpe ratio below which luck explains it as well; our choice
+LEAST_DEFLATED = 0.95  # deflated information ratio below which luck explains it as well; our choice
 MOST_OVERFITTING = 0.5  # the best in sample is then no better than the median out of sample
 ACTIVE = {"best_baseline": "its best baseline", "anchor": "its own anchor"}  # never returns over zero
-PERIOD = "all"
 FINDINGS = {
     "figure": pl.String,
     "source": pl.String,
+    "period": pl.String,
     "against": pl.String,
     "value": pl.Float64,
     "passed": pl.Boolean,
     "sentence": pl.String,
 }
-DEFLATED, OVERFITTING = "active deflated Sharpe ratio", "probability of overfitting"
+DEFLATED, OVERFITTING = "deflated information ratio", "probability of overfitting"
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One figure of a market, held against its limit."""
+    """One figure of a market in its reported period, held against its limit."""
 
     figure: str
     source: str
+    period: str  # from_<year>, or all where no session is reported apart
     against: str  # best_baseline or anchor
     value: float | None  # None where it cannot be computed
     passed: bool  # what cannot be computed does not pass
@@ -36,7 +39,9 @@ class Finding:
 
 
 def deflated_findings(curve: pl.DataFrame, validation: pl.DataFrame) -> list[Finding]:
-    """The active deflated Sharpe ratios of the best-ranked run of each source, over best baseline and anchor.
+    """Deflated information ratios of each source's best-ranked run, against best baseline and anchor.
+
+    Both the rank and the ratio are those of the source's reported period: what was tuned on is no evidence.
 
     Args:
         curve: rows of the Sharpe ratio curve: run_id, period, rank; one without a rank is no candidate.
@@ -45,20 +50,22 @@ def deflated_findings(curve: pl.DataFrame, validation: pl.DataFrame) -> list[Fin
     """
     places = curve.filter(pl.col("rank").is_not_null()).select("run_id", "period", "rank")
     ranked = validation.join(places, on=["run_id", "period"])
-    active = ranked.filter(pl.col("period") == PERIOD, pl.col("against").is_in(list(ACTIVE)))
+    active = _reported(ranked)
     best = active.filter(pl.col("run_id") == pl.col("run_id").sort_by("rank", "run_id").first().over("source"))
     return [_deflated(row) for row in best.sort("source", pl.col("against") != "best_baseline").iter_rows(named=True)]
 
 
 def overfitting_findings(overfitting: pl.DataFrame) -> list[Finding]:
-    """The probability of backtest overfitting of each source, of returns over best baseline and anchor.
+    """Probabilities of backtest overfitting of each source, of active returns in its reported period.
 
     Args:
         overfitting: rows of the overfitting table: source, period, against, n_trials, n_compared,
             probability_of_overfitting, note.
     """
-    active = overfitting.filter(pl.col("period") == PERIOD, pl.col("against").is_in(list(ACTIVE)))
-    return [_overfit(row) for row in active.sort("source", pl.col("against") != "best_baseline").iter_rows(named=True)]
+    return [
+        _overfit(row)
+        for row in _reported(overfitting).sort("source", pl.col("against") != "best_baseline").iter_rows(named=True)
+    ]
 
 
 def told(value: float, limit: float) -> str:
@@ -67,35 +74,58 @@ def told(value: float, limit: float) -> str:
     return next((text for text in texts if float(text) != limit or value == limit), str(value))
 
 
+def _reported(rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows of each source in its reported period, of active returns."""
+    active = rows.filter(pl.col("against").is_in(list(ACTIVE)))
+    parts = active.partition_by("source", maintain_order=True)
+    return pl.concat([active.clear(), *(part.filter(period=reported_period(part["period"])) for part in parts)])
+
+
 def _deflated(row: Mapping[str, Any]) -> Finding:
     value, over = row["deflated_sharpe"], ACTIVE[row["against"]]
-    run = f"{row['source']}: {row['experiment']} (run {short_id(row['run_id'])}), the best ranked of {_trials(row)},"
+    run = f"{_where(row)}: {row['experiment']} (run {short_id(row['run_id'])}), the best ranked of {_trials(row)},"
+    found = partial(Finding, DEFLATED, row["source"], row["period"], row["against"], value)
     if value is None:
-        said = f"{run} has no active deflated Sharpe ratio over {over}, it cannot be computed: {row['note']}"
-        return Finding(DEFLATED, row["source"], row["against"], None, passed=False, sentence=said)
+        return found(
+            passed=False,
+            sentence=f"{run} has no deflated information ratio against {over}, it cannot be computed: {row['note']}",
+        )
     passed = value >= LEAST_DEFLATED
     verdict = "at least" if passed else "less than"
-    said = (
-        f"{run} has a Sharpe ratio of {row['sharpe']:+.2f} over {over} ({row['reference']}); that it is more than the "
-        f"luck of so many trials has probability {told(value, LEAST_DEFLATED)}, {verdict} {LEAST_DEFLATED}"
+    sentence = (
+        f"{run} has an information ratio of {row['sharpe']:+.2f} against {over} ({row['reference']}); that it is more "
+        f"than the luck of so many trials has probability {told(value, LEAST_DEFLATED)}, {verdict} {LEAST_DEFLATED}"
     )
-    return Finding(DEFLATED, row["source"], row["against"], value, passed, said)
+    return found(passed=passed, sentence=sentence)
 
 
 def _overfit(row: Mapping[str, Any]) -> Finding:
     value, over = row["probability_of_overfitting"], ACTIVE[row["against"]]
+    found = partial(Finding, OVERFITTING, row["source"], row["period"], row["against"], value)
     if value is None:
         why = "with one trial there is nothing to choose from" if row["n_trials"] == 1 else row["note"]
-        said = f"{row['source']}: the probability of overfitting over {over} cannot be computed: {why}"
-        return Finding(OVERFITTING, row["source"], row["against"], None, passed=False, sentence=said)
+        return found(
+            passed=False,
+            sentence=f"{_where(row)}: the probability of overfitting against {over} cannot be computed: {why}",
+        )
     passed = value <= MOST_OVERFITTING
     verdict = "not more than" if passed else "more than"
-    said = (
-        f"{row['source']}: of {row['n_compared']} trials compared the best over {over} in one half of the sessions is "
+    sentence = (
+        f"{_where(row)}: of {row['n_compared']} trials compared the best against {over} in one half of the sessions is "
         "in the worse half of the trials in the other with probability "
         f"{told(value, MOST_OVERFITTING)}, {verdict} {MOST_OVERFITTING}"
     )
-    return Finding(OVERFITTING, row["source"], row["against"], value, passed, said)
+    return found(passed=passed, sentence=sentence)
+
+
+def _where(row: Mapping[str, Any]) -> str:
+    """The market and the period that is judged."""
+    return f"{row['source']}, {describe_period(row['period'])}"
+
+
+def describe_period(period: str) -> str:
+    """A period of verdicts in words."""
+    return "all sessions" if period == "all" else f"reported period {period.replace('_', ' ')}"
 
 
 def _trials(row: Mapping[str, Any]) -> str:

@@ -7,14 +7,14 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, NonNegativeInt
+from pydantic import Field
 
 from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.evaluation.active import NO_ACTIVE_SPREAD
 from nvtrader_pipelines.evaluation.intervals import SharpeIntervals
 from nvtrader_pipelines.evaluation.statistics import sharpe_ratio, varies
 from nvtrader_pipelines.market.calendar import SESSIONS_PER_YEAR
-from nvtrader_pipelines.promotion.findings import LEAST_DEFLATED, told
+from nvtrader_pipelines.promotion.findings import LEAST_DEFLATED, describe_period, told
 
 FloatArray = NDArray[np.float64]
 Days = NDArray[np.datetime64]
@@ -23,7 +23,7 @@ Opponent = Literal["active", "baseline"]
 
 @dataclass(frozen=True, eq=False)
 class TrackRecord:
-    """Net returns of one policy and of the baselines of its run, over the sessions its run was tested on.
+    """Net returns of one policy and of the baselines of its run, over the reported sessions of the run's tests.
 
     Raises:
         ValueError: if lengths differ, sessions do not ascend, or some returns are not finite.
@@ -33,6 +33,7 @@ class TrackRecord:
     sessions: Days  # (T,), ascending
     net: FloatArray  # (T,)
     baselines: Mapping[str, FloatArray]  # each (T,)
+    period: str = "all"  # of the sessions: from_<year> where some are reported apart; what was tuned on is left out
     terms: Mapping[str, str] = field(default_factory=dict)  # what its accounts paid and when they filled, in words
 
     def __post_init__(self) -> None:
@@ -45,6 +46,11 @@ class TrackRecord:
                 )
         if (np.diff(self.sessions) <= np.timedelta64(0, "D")).any():
             raise ValueError(f"a promotion needs every session once and in order, but those of {self.name} are not")
+
+    @property
+    def period_words(self) -> str:
+        """Where the sessions are from, as a sentence takes it after their number."""
+        return "" if self.period == "all" else f" of the {describe_period(self.period)}"
 
     def on(self, sessions: Days) -> tuple[FloatArray, dict[str, FloatArray]]:
         """Its returns and those of its baselines over some of its sessions."""
@@ -78,7 +84,7 @@ class SharpeDifference:
     def sentence(self) -> str:
         """The figure with its bounds and their level, and what it means."""
         means = "above 0" if self.passed else "not above 0"
-        interval = f"{self.difference:+.2f} [{told(self.low, 0.0)}, {self.high:.2f}]"
+        interval = f"{self.difference:+.2f} [{self.low:+.2f}, {self.high:+.2f}]"
         who = f"{self.opponent}, which trades," if self.against == "active" else f"its best baseline {self.opponent}"
         if self.same:
             return f"its Sharpe ratio is the same as that of {who} and so not above it"
@@ -97,7 +103,7 @@ class GateVerdict:
     last_session: date | None = None
     sharpe: float | None = None  # of the candidate on them, annual
     differences: tuple[SharpeDifference, ...] = ()
-    deflated: float | None = None  # active deflated Sharpe ratio of the candidate's run
+    deflated: float | None = None  # deflated information ratio of the candidate's run
 
     def against(self, opponent: Opponent) -> SharpeDifference | None:
         """The figures against one opponent; None where they were not computed."""
@@ -108,7 +114,8 @@ class PromotionGate(Component):
     """What a policy must show before it takes the place of the one that trades.
 
     The lower bound of the interval of the paired Sharpe difference must be above 0, against the policy that trades and
-    against the best baseline of its own run, chosen with hindsight on the same sessions. Where nothing trades, it is
+    against the best baseline of its own run, chosen with hindsight on the same sessions: those of the reported period,
+    where the experiment has one. Where nothing trades, it is
     the baseline alone. The difference of two policies that earn the same or a multiple of it, to a millionth of their
     spread, is 0: what is trained again and decides the same does not pass. A policy whose returns never vary has
     nothing to show.
@@ -116,8 +123,7 @@ class PromotionGate(Component):
 
     intervals: SharpeIntervals = SharpeIntervals()  # two-sided, of the paired Sharpe difference
     least_sessions: int = Field(default=SESSIONS_PER_YEAR, ge=2)  # that both were tested on
-    require_deflated: bool = False  # also an active deflated Sharpe ratio of .95, which is shown in any case
-    seed: NonNegativeInt = 0  # of the bootstrap
+    require_deflated: bool = False  # also a deflated information ratio of .95, which is shown in any case
 
     @property
     def rule(self) -> str:
@@ -126,8 +132,8 @@ class PromotionGate(Component):
         deflated = "is asked for, too" if self.require_deflated else "is not asked for"
         return (
             f"The lower bound of the {level} interval of the Sharpe ratio less that of the policy that trades, and "
-            f"less that of the best baseline, must be above 0, on at least {self.least_sessions} sessions. An active "
-            f"deflated Sharpe ratio of {LEAST_DEFLATED} {deflated}."
+            f"less that of the best baseline, must be above 0, on at least {self.least_sessions} sessions of the "
+            f"reported period. A deflated information ratio of {LEAST_DEFLATED} {deflated}."
         )
 
     def judge(self, candidate: TrackRecord, active: TrackRecord | None, deflated: float | None = None) -> GateVerdict:
@@ -136,7 +142,7 @@ class PromotionGate(Component):
         Args:
             candidate: the policy that may be promoted.
             active: the policy that trades; None where none does.
-            deflated: the active deflated Sharpe ratio of the candidate's run; None where it is not known.
+            deflated: the deflated information ratio of the candidate's run; None where it is not known.
 
         Raises:
             ValueError: if the candidate has no baseline.
@@ -149,9 +155,8 @@ class PromotionGate(Component):
         common = candidate.sessions if active is None else np.intersect1d(candidate.sessions, active.sessions)
         if len(common) < self.least_sessions:
             both = "it was tested on" if active is None else f"it and {active.name} were both tested on"
-            said = (
-                f"{candidate.name} is not promoted: {both} {len(common)} sessions, and {self.least_sessions} are needed"
-            )
+            found = f"{both} {len(common)} sessions{candidate.period_words}"
+            said = f"{candidate.name} is not promoted: {found}, and {self.least_sessions} are needed"
             return GateVerdict(passed=False, sentence=said, n_sessions=len(common), deflated=deflated)
         return self._compared(candidate, active, common, deflated)
 
@@ -180,7 +185,8 @@ class PromotionGate(Component):
         enough = deflated is not None and deflated >= LEAST_DEFLATED
         passed = all(each.passed for each in differences) and (enough or not self.require_deflated)
         figures = "; ".join([*(each.sentence for each in differences), self._of_deflated(deflated)])
-        said = f"{'is' if passed else 'is not'} promoted: on {len(common)} sessions, {first} to {last}, {figures}"
+        sessions = f"{len(common)} sessions{candidate.period_words}, {first} to {last}"
+        said = f"{'is' if passed else 'is not'} promoted: on {sessions}, {figures}"
         sentence = f"{candidate.name} {said}"
         return replace(verdict, passed=passed, sentence=sentence, sharpe=sharpe_ratio(own), differences=differences)
 
@@ -189,7 +195,7 @@ class PromotionGate(Component):
     ) -> tuple[SharpeDifference, ...]:
         """One draw resamples the same sessions for the candidate and everybody it is held against."""
         returns = np.column_stack([own, *(each for _, _, each in against)])
-        draws = self.intervals.draw(returns, np.random.default_rng(self.seed))
+        draws = self.intervals.draw(returns)
         found = []
         for place, (opponent, name, theirs) in enumerate(against, start=1):
             sharpe = sharpe_ratio(theirs)
@@ -200,10 +206,10 @@ class PromotionGate(Component):
         return tuple(found)
 
     def _of_deflated(self, deflated: float | None) -> str:
-        """The active deflated Sharpe ratio in words."""
+        """The deflated information ratio in words."""
         needed = f"{LEAST_DEFLATED} needed" if self.require_deflated else f"{LEAST_DEFLATED} not asked for"
         value = "not known" if deflated is None else told(deflated, LEAST_DEFLATED)
-        return f"active deflated Sharpe ratio {value} ({needed})"
+        return f"deflated information ratio {value} ({needed})"
 
 
 def _unlike(candidate: TrackRecord, active: TrackRecord) -> str | None:

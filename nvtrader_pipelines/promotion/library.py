@@ -1,14 +1,14 @@
 """The library of policies: a card for every policy of every sealed run, from what was kept of it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
 import polars as pl
 
+from nvtrader_pipelines.evaluation.trial_validation import reported_period
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef, SealedRun, fold_and_seed
 from nvtrader_pipelines.promotion.active_policy import ActivePolicy, read_active
-from nvtrader_pipelines.promotion.findings import PERIOD
 from nvtrader_pipelines.promotion.recency import told_until
 from nvtrader_pipelines.promotion.verification import other_code, policies_of, require_fit, require_usable, sealed_run
 from nvtrader_pipelines.storage.errors import OtherCodeError, StorageError
@@ -41,7 +41,7 @@ class LibraryCard:
     folds: tuple[Row, ...]  # fold, what it was trained on and what it was tested on
     scores: tuple[Row, ...]  # a row per period of the verdict; none where it was not judged
     baselines: tuple[Row, ...]  # of its run, the same
-    deflated_sharpe: float | None  # active, over its best baseline; None where it is not known
+    deflated_sharpe: float | None  # of its information ratio against its best baseline, reported period; None: unknown
     policies_sha256: str
     files: tuple[Row, ...]  # file, SHA-256, and whether the file is that one still
     warnings: tuple[str, ...]
@@ -56,9 +56,15 @@ class LibraryCard:
         """Which policy it is."""
         return PolicyRef(self.run_id, self.policy)
 
-    def score(self, period: str = PERIOD) -> Row | None:
-        """Its figures over a period."""
-        return next((row for row in self.scores if row["period"] == period), None)
+    @property
+    def period(self) -> str:
+        """Its reported period, which the gate judges."""
+        return _reported(self.scores)
+
+    @property
+    def score(self) -> Row | None:
+        """Its figures over its reported period; None where it was not judged."""
+        return next((row for row in self.scores if row["period"] == self.period), None)
 
     def document(self) -> Row:
         """The card as JSON takes it, dates as they are."""
@@ -161,10 +167,10 @@ class _Reader:
     def of(cls, store: Store) -> Self:
         """What there is in a home."""
         verdicts = store.tables.read(EVALUATIONS).filter(
-            (pl.col("period") == PERIOD) | pl.col("period").str.starts_with("from_")
+            (pl.col("period") == "all") | pl.col("period").str.starts_with("from_")
         )
-        active = (pl.col("period") == PERIOD) & (pl.col("against") == "best_baseline")
-        return cls(store, verdicts, store.tables.read(VALIDATION).filter(active), store.ledger.versions())
+        validation = store.tables.read(VALIDATION).filter(pl.col("against") == "best_baseline")
+        return cls(store, verdicts, validation, store.ledger.versions())
 
     def card(
         self, run: SealedRun, policy: str, active: ActivePolicy | None, obstacle: StorageError | None
@@ -173,6 +179,7 @@ class _Reader:
         ensemble, ref = policy == run.experiment, PolicyRef(run.run_id, policy)
         verdict = self.verdicts.filter(pl.col("run_id") == run.run_id)
         own = verdict.filter(pl.col("policy") == policy, pl.col("kind") != "baseline")
+        scores = tuple(own.select(*SCORE, *BESIDE, *OVER_BASELINE).to_dicts())
         seeds = run.seeds if ensemble else (int(policy.rpartition("-")[2]),)
         return LibraryCard(
             policy=policy,
@@ -189,9 +196,9 @@ class _Reader:
             seeds=seeds,
             chosen=run.chosen if ensemble else {},
             folds=tuple(fold.model_dump() for fold in run.folds),
-            scores=tuple(own.select(*SCORE, *BESIDE, *OVER_BASELINE).to_dicts()),
+            scores=scores,
             baselines=tuple(verdict.filter(pl.col("kind") == "baseline").select("policy", *SCORE, *BESIDE).to_dicts()),
-            deflated_sharpe=self._deflated(run.run_id) if ensemble else None,
+            deflated_sharpe=self._deflated(run.run_id, _reported(scores)) if ensemble else None,
             policies_sha256=run.sha256,
             files=self._files(run, set(seeds)),
             warnings=run.warnings,
@@ -215,6 +222,11 @@ class _Reader:
         found = self.versions.filter(pl.col("spec_hash").is_in(parents.implode()))["partition_key"]
         return found[0] if len(found) else None
 
-    def _deflated(self, run_id: str) -> float | None:
-        found = self.validation.filter(pl.col("run_id") == run_id)["deflated_sharpe"]
+    def _deflated(self, run_id: str, period: str) -> float | None:
+        found = self.validation.filter(run_id=run_id, period=period)["deflated_sharpe"]
         return found[0] if len(found) else None
+
+
+def _reported(scores: Sequence[Row]) -> str:
+    """The reported period of a verdict."""
+    return reported_period(pl.Series([row["period"] for row in scores], dtype=pl.String))

@@ -153,7 +153,7 @@ def run_candidate(
         spec.environment.rebal_freq,
         {"experiment": spec.partition_key, "spec": spec.model_dump(mode="json")},
         opened,
-        () if spec.agent.classical else tuple(trained),
+        () if spec.agent.is_classical else tuple(trained),
         first,
         lookback=max(spec.pipeline.lookback, spec.agent.lookback if isinstance(spec.agent, ClassicalAgent) else 1),
         untimed=None if timing.kind == "constant" else Untimed(timing.kind, opened_without_timing),

@@ -95,7 +95,7 @@ def _luck(store: Store, contest: Contest) -> Luck:
 
 
 def attempts_on(store: Store, source: str) -> dict[str, float | None]:
-    """Every attempt from outside ever judged on a source, to its last known active Sharpe ratio per session.
+    """Every attempt from outside ever judged on a source, to its last known information ratio per session.
 
     A file that is changed is another attempt; one that is judged on other sessions is not.
     """

@@ -43,7 +43,6 @@ from nvtrader_pipelines.scoreboard.scorecard import (
 from nvtrader_pipelines.scoreboard.stress import stress_results
 from nvtrader_pipelines.scoreboard.timing_effect import timing_effect
 
-SEED = 0  # of the bootstrap of active returns
 BOUNDS = {"sharpe": "sharpe", "sharpe_difference": "difference"}  # metric to the name of its bounds
 METRICS = [
     name for name, kind in EVALUATION.items() if kind in (pl.Float64, pl.Int64) and not name.endswith(("_low", "_high"))
@@ -61,7 +60,7 @@ class Luck:
     run_ids: tuple[str, ...]
     active_sharpe: FloatArray  # per session, over each one's best baseline; of those whose returns are known
     n_trials: int  # runs
-    outside: Mapping[str, float | None] = field(default_factory=dict)  # attempt to its active Sharpe, where known
+    outside: Mapping[str, float | None] = field(default_factory=dict)  # attempt to its information ratio, where known
 
     @classmethod
     def of(cls, trials: Trials, outside: Mapping[str, float | None]) -> "Luck":
@@ -264,7 +263,7 @@ def _inference(candidate: Candidate, net: Mapping[str, FloatArray], best: object
             note="; ".join([*notes, said]),
         )
     active = active_returns(own, net[best])
-    low, high = SharpeIntervals().draw(active[:, None], np.random.default_rng(SEED)).interval(0)
+    low, high = SharpeIntervals().draw(active[:, None]).interval(0)
     deflation = luck.deflation(candidate, float(sharpe_ratios(active[:, None])[0]))
     deflated = None
     if deflation.variance is not None:

@@ -81,7 +81,7 @@ class Inference(Document):
 
     probabilistic_sharpe: float | None  # probability of a true Sharpe ratio above 0
     best_baseline: str | None
-    active_sharpe: Metric  # of the returns less those of the best baseline of the contest
+    active_sharpe: Metric  # information ratio: of the returns less those of the best baseline of the contest
     active_deflated_sharpe: float | None  # probability that it is more than the luck of the best of all trials
     n_trials: int | None  # ever run on the market or judged from outside on it, this one included
     note: str = ""  # why something is null
@@ -279,11 +279,12 @@ def _rows_of(metrics: Mapping[str, Metric]) -> dict[str, str]:
 
 
 def _shown(metric: Metric, *, percent: bool = False) -> str:
-    form = ".2%" if percent else ".4g"
     if metric.value is None:
         return "-"
-    bounds = "" if metric.low is None or metric.high is None else f" [{metric.low:{form}}, {metric.high:{form}}]"
-    return f"{metric.value:{form}}{bounds}"
+    if metric.low is not None and metric.high is not None:  # of a Sharpe ratio: the draws support two digits
+        return f"{metric.value:.2f} [{metric.low:.2f}, {metric.high:.2f}]"
+    form = ".2%" if percent else ".4g"
+    return f"{metric.value:{form}}"
 
 
 def _luck(card: Scorecard) -> list[str]:
@@ -293,8 +294,8 @@ def _luck(card: Scorecard) -> list[str]:
     rows = {
         "probabilistic Sharpe ratio (above 0)": _shown(Metric(value=found.probabilistic_sharpe)),
         "best baseline, known only afterwards": found.best_baseline or "-",
-        "active Sharpe ratio over it": _shown(found.active_sharpe),
-        "active deflated Sharpe ratio": _shown(Metric(value=found.active_deflated_sharpe)),
+        "information ratio against it": _shown(found.active_sharpe),
+        "deflated information ratio": _shown(Metric(value=found.active_deflated_sharpe)),
         "trials ever run or judged on these data": "-" if found.n_trials is None else str(found.n_trials),
     }
     return [_section("How much may be luck", rows), *([found.note] if found.note else [])]

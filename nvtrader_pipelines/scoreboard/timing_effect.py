@@ -8,7 +8,6 @@ from nvtrader_pipelines.evaluation.statistics import max_drawdown, sharpe_ratio
 from nvtrader_pipelines.scoreboard.harness import Walked
 from nvtrader_pipelines.scoreboard.scorecard import Metric, TimingEffect
 
-SEED = 0  # of the bootstrap
 PAIR = (0, 1)  # with the timing, without it
 
 
@@ -22,7 +21,7 @@ def timing_effect(walk: Walked) -> TimingEffect | None:
         return None
     curves = (walk.curves, walk.untimed)
     returns = np.column_stack([curve["net_return"].to_numpy() for curve in curves])
-    drawn = SharpeIntervals().draw(returns, np.random.default_rng(SEED))
+    drawn = SharpeIntervals().draw(returns)
     sharpe, other = (sharpe_ratio(returns[:, i]) for i in PAIR)
     drawdowns = [max_drawdown(returns[:, i]) for i in PAIR]
     turnovers = [turnover_per_year(curve["turnover"].to_numpy()) for curve in curves]

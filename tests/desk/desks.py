@@ -66,7 +66,7 @@ def states(store: Store, account: str = "paper") -> list[AccountState]:
     return SqliteBook(store.home, account).states()
 
 
-def add_account(store: Store, name: str, kind: str = "paper") -> None:
+def add_account(store: Store, name: str, kind: str = "simulated") -> None:
     """An account with the defaults of its kind."""
     store.home.accounts.mkdir(exist_ok=True)
     (store.home.accounts / f"{name}.yaml").write_text(f"kind: {kind}\n")

@@ -11,6 +11,7 @@ from nvtrader_pipelines.desk.open_orders import Stop, withdraw_all
 from nvtrader_pipelines.desk.rows import fill_rows, order_rows, state_rows
 from nvtrader_pipelines.execution.brokers.broker import BrokerTimeout
 from nvtrader_pipelines.execution.errors import ExecutionError, NotReconciled
+from nvtrader_pipelines.execution.order_placement import TOO_LATE
 from nvtrader_pipelines.execution.plan_records import plan_records
 from nvtrader_pipelines.market.calendar import sessions
 from nvtrader_pipelines.orchestration.rebalancing import executed
@@ -106,7 +107,7 @@ def test_a_plan_that_a_silent_broker_left_is_not_placed_on_a_later_evening(home,
     trade_live(store)
     assert exchange.orders == []
     (event,) = [e for e in store.audit.events("live") if e.kind == "cancelled"]
-    assert (event.plan_id, event.reason) == (plan, "the session it was to be placed for has passed")
+    assert (event.plan_id, event.reason) == (plan, TOO_LATE)
 
 
 def test_a_plan_that_was_approved_without_an_order_made_of_it_is_cancelled_on_a_later_evening(home, exchange):

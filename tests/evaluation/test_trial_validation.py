@@ -4,6 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
+from pydantic import ValidationError
 
 from nvtrader_pipelines.evaluation.active import market_model
 from nvtrader_pipelines.evaluation.intervals import SharpeIntervals
@@ -116,7 +117,7 @@ def test_overfitting_is_that_of_the_cross_validation(returns, judged, against):
 
 
 def test_against_zero_all_pass_where_over_the_baseline_none_does():
-    """A market that rises lets everyone through: the reason why the active deflated Sharpe ratio is what counts."""
+    """A market that rises lets everyone through: the reason why the deflated information ratio is what counts."""
     level = some_returns(n_sessions=2000, seed=3)
     lifted = Returns(level.net + 0.0006, level.best_baseline + 0.0006, level.anchor + 0.0006)
     found = validate(lifted.trials(), QUICK)
@@ -128,6 +129,17 @@ def test_the_same_seed_gives_the_same_frames(returns, judged):
     again = validate(returns.trials(), QUICK)
     assert again.trials.equals(judged.trials)
     assert again.overfitting.equals(judged.overfitting)
+
+
+def test_trial_interval_is_that_of_its_account_in_every_verdict(returns, judged):
+    low, high = QUICK.intervals.draw(returns.net[:, 2:3]).interval(0)
+    row = of(judged, "zero")[0].row(2, named=True)
+    assert (row["sharpe_low"], row["sharpe_high"]) == pytest.approx((low, high), rel=1e-9)
+
+
+def test_settings_with_a_negative_seed_are_refused():
+    with pytest.raises(ValidationError, match="greater than or equal to 0"):
+        ValidationSettings(seed=-1)
 
 
 def test_trials_whose_returns_are_lost_deflate_the_others(returns, judged):

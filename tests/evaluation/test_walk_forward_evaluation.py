@@ -138,7 +138,7 @@ def test_policies_alone_are_judged_without_a_comparison(curves):
     assert alone["best_baseline"].null_count() == len(alone)
 
 
-def test_two_verdicts_of_a_seed_are_equal_and_rows_order_does_not_matter(curves, verdict):
+def test_two_verdicts_are_equal_and_rows_order_does_not_matter(curves, verdict):
     again = judged(curves.sort("session", maintain_order=True))
     assert again.equals(verdict)
 

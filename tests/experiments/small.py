@@ -10,7 +10,7 @@ from nvtrader_pipelines.policies.baselines import BuyAndHold, EqualWeight
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits, WeightPipeline
 from tests.experiments.memory import MemoryStore, runtime
 from tests.markets import synthetic_panel
-from tests.policies.small import AGENT, SPEC
+from tests.policies.small_learners import AGENT, SPEC
 
 EXPERIMENT = ExperimentSpec(
     name="tiny",

@@ -21,7 +21,7 @@ from nvtrader_pipelines.portfolio.pipeline.selectors import Liquidity
 from nvtrader_pipelines.portfolio.pipeline.turbulence import TurbulenceTiming
 from tests.experiments.small import EXPERIMENT, planned
 from tests.markets import synthetic_panel
-from tests.policies.small import SPEC
+from tests.policies.small_learners import SPEC
 
 
 def test_the_run_id_is_that_of_the_spec_and_the_markets_content(plan):

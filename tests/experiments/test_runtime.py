@@ -15,7 +15,7 @@ from nvtrader_pipelines.policies.rollout_tables import TRAJECTORY
 from tests.experiments.memory import MemoryStore, runtime
 from tests.experiments.small import EXPERIMENT, KEYS, TABLES, planned
 from tests.markets import synthetic_panel
-from tests.policies.small import AGENT
+from tests.policies.small_learners import AGENT
 
 
 @pytest.fixture(scope="module")

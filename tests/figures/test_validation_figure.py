@@ -3,7 +3,7 @@ import pytest
 
 from nvtrader_pipelines.evaluation.trial_validation import validate
 from nvtrader_pipelines.figures.validation_figure import (
-    active_sharpe_figure,
+    information_ratio_figure,
     overfitting_figure,
     validation_figures,
 )
@@ -23,7 +23,7 @@ def frames(n_trials):
 @pytest.mark.parametrize("n_trials", [1, 2, 18, 60])
 def test_any_number_of_trials_has_figures_of_one_slide_clear_of_the_edges(n_trials, tmp_path):
     found = validation_figures(*frames(n_trials))
-    assert set(found) == {"active_sharpe_sample", "overfitting_sample"}
+    assert set(found) == {"information_ratio_sample", "overfitting_sample"}
     for png in found.values():
         image = pixels(png, tmp_path)[:, :, :3]
         assert image.shape[:2] == (900, 1599)
@@ -33,7 +33,7 @@ def test_any_number_of_trials_has_figures_of_one_slide_clear_of_the_edges(n_tria
 def test_the_same_frames_give_the_same_bytes_and_a_note_is_drawn():
     trials, overfitting = frames(4)
     assert validation_figures(trials, overfitting) == validation_figures(trials, overfitting)
-    assert active_sharpe_figure(trials) != active_sharpe_figure(trials, note="survivorship")
+    assert information_ratio_figure(trials) != information_ratio_figure(trials, note="survivorship")
     row = overfitting.tail(1)
     assert overfitting_figure(row) != overfitting_figure(row, note="survivorship")
 

@@ -99,7 +99,7 @@ def test_a_fault_in_the_last_row_is_found_and_holds_the_account(store, instance,
 
 def test_an_account_that_differs_does_not_pass_until_a_person_accepts_it(store, instance, monkeypatch):
     (store.home.accounts / "second.yaml").parent.mkdir(exist_ok=True)
-    (store.home.accounts / "second.yaml").write_text("kind: paper\n")
+    (store.home.accounts / "second.yaml").write_text("kind: simulated\n")
     second, day = Desk.open(store, "second"), read_panel(store.tables, "landing").sessions[-1].item()
     monkeypatch.setattr(simulated_venue, "reconcile", lambda *_: [Difference("AAA", 1.0, 2.0)])
     with pytest.raises(NotReconciled, match=r"AAA: 1 shares expected, 2 held \(\+1\)"):

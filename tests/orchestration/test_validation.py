@@ -94,5 +94,5 @@ def test_tables_and_pictures_are_in_the_metadata(judged):
     assert "probability_of_overfitting" in metadata["overfitting"]["overfitting"].value
     for asset in ("validation", "overfitting"):
         folder = Path(metadata[asset]["pictures"].value)
-        assert {path.name for path in folder.iterdir()} == {"active_sharpe_landing.png", "overfitting_landing.png"}
-        assert metadata[asset]["active_sharpe_landing"].value.startswith("![plot](data:image/png;base64,")
+        assert {path.name for path in folder.iterdir()} == {"information_ratio_landing.png", "overfitting_landing.png"}
+        assert metadata[asset]["information_ratio_landing"].value.startswith("![plot](data:image/png;base64,")

@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
+from nvtrader_pipelines.evaluation.statistics import sharpe_ratio
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef
 from nvtrader_pipelines.promotion import active_policy, verification
 from nvtrader_pipelines.promotion import decide as decide_module
@@ -24,6 +25,8 @@ from tests.promotion import activations, gate
 from tests.promotion.activations import LATER, Killed
 from tests.promotion.gate import MARKET, answers, ask, earned, say, spec, trades
 from tests.runs.untrained import AT, EXPERIMENT, planned, sealed
+
+REPORTED = "300 sessions of the reported period from 2010, 2016-01-04 to 2016-10-29"
 
 market, store, runs, nothing_asked = activations.market, activations.store, gate.runs, gate.nothing_asked  # fixtures
 
@@ -65,7 +68,7 @@ def test_a_no_is_a_row_with_its_reason_and_what_trades_stays_byte_for_byte(store
     assert ("gate", "steady", "still", False, False) in answers(store)
     sentence = store.tables.read(PROMOTION_DECISIONS).filter(pl.col("policy") == "steady")["sentence"][0]
     assert sentence.startswith("steady (run ")
-    assert ") is not promoted: on 300 sessions, 2016-01-04 to 2016-10-29, Sharpe ratio less that of still" in sentence
+    assert f") is not promoted: on {REPORTED}, Sharpe ratio less that of still" in sentence
 
 
 def test_asked_again_the_same_question_is_the_same_row(store):
@@ -210,9 +213,7 @@ def test_one_with_which_only_a_replay_could_begin_is_not_promoted_and_a_person_i
     assert not said.activated
     told = f"may begin to trade until {last}, but the market goes on, so an account could begin with it only in a"
     assert told in said.verdict.sentence
-    assert (
-        "by its figures it would be: on 300 sessions, 2016-01-04 to 2016-10-29, Sharpe ratio" in said.verdict.sentence
-    )
+    assert f"by its figures it would be: on {REPORTED}, Sharpe ratio" in said.verdict.sentence
     assert said.verdict.against("baseline") is not None
     monkeypatch.setattr(decide_module, "trades_until", lambda _: last + dt.timedelta(days=1))
     assert ask(store, "steady").activated
@@ -276,6 +277,18 @@ def test_policies_that_were_tested_on_two_markets_are_not_compared(store, runs, 
     earned(store, runs["steady"], MARKET)
 
 
+def test_gate_leaves_out_sessions_before_the_reported_period(store, runs, monkeypatch):
+    ask(store, "steady")
+    later = spec("steady", report_from=dt.date(2016, 2, 3))
+    earned(store, runs["steady"].model_copy(update={"spec_hash": later.spec_hash}), MARKET)
+    read = Ledger.read
+    monkeypatch.setattr(Ledger, "read", lambda ledger, key: later if key.startswith("steady@") else read(ledger, key))
+    said = ask(store, "still").verdict
+    assert (said.first_session, said.n_sessions) == (dt.date(2016, 2, 3), 270)
+    assert said.differences[0].sharpe == pytest.approx(sharpe_ratio(MARKET[30:]))
+    earned(store, runs["steady"], MARKET)
+
+
 def test_a_killed_promotion_is_finished_by_the_next_attempt(store, monkeypatch):
     def killed(*_):
         raise Killed
@@ -322,7 +335,7 @@ def test_what_the_gate_refused_it_does_not_promote_once_the_pointer_is_gone(stor
     assert trades(store) == "steady"
 
 
-def test_the_active_deflated_sharpe_ratio_of_the_run_is_shown(store, runs):
+def test_deflated_information_ratio_shown_is_of_the_reported_period(store, runs):
     run_id = runs["steady"].run_id
     rows = [
         {"run_id": run_id, "period": period, "against": against, "deflated_sharpe": value}
@@ -331,12 +344,13 @@ def test_the_active_deflated_sharpe_ratio_of_the_run_is_shown(store, runs):
             ("all", "best_baseline", 0.37),
             ("all", "zero", 0.99),
             ("from_2010", "best_baseline", 0.5),
+            ("from_2010", "anchor", 0.7),
         ]
     ]
     store.tables.replace(VALIDATION, pl.DataFrame(rows, schema=VALIDATION.schema), {})
     said = ask(store, "steady")
-    assert said.verdict.deflated == 0.37
-    assert said.verdict.sentence.endswith("active deflated Sharpe ratio 0.37 (0.95 not asked for)")
+    assert said.verdict.deflated == 0.5
+    assert said.verdict.sentence.endswith("deflated information ratio 0.50 (0.95 not asked for)")
     store.tables.replace(VALIDATION, pl.DataFrame(schema=VALIDATION.schema), {})
 
 
@@ -345,7 +359,9 @@ def test_the_gate_is_a_file_whose_mistakes_are_said(store):
     assert read_gate(store.home) == PromotionGate()
     path.write_text("least_sessions: 301\nintervals: {confidence_level: 0.9}\n")
     assert read_gate(store.home).least_sessions == 301
-    assert ask(store, "steady").verdict.sentence.endswith("it was tested on 300 sessions, and 301 are needed")
+    assert ask(store, "steady").verdict.sentence.endswith(
+        "it was tested on 300 sessions of the reported period from 2010, and 301 are needed"
+    )
     path.write_text("least_session: 3\n")
     with pytest.raises(StorageError, match=r"promotion\.yaml is no valid promotion gate: .*least_session"):
         ask(store, "steady")

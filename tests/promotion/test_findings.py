@@ -37,6 +37,20 @@ def test_a_run_without_a_rank_is_no_candidate():
     assert found.value == 0.1
 
 
+def test_findings_judge_the_reported_period_and_name_it():
+    curve = pl.concat([CURVE, CURVE.with_columns(period=pl.lit("from_2010"))])
+    validation = trials({}, {"period": "from_2010", "deflated_sharpe": 0.6}, {"run_id": "first", "period": "from_2010"})
+    (luck,) = deflated_findings(curve, validation)
+    choices = [{"period": "all", "probability_of_overfitting": 0.1}, {"period": "from_2010"}]
+    rows = pl.DataFrame([{**CHOICE, "probability_of_overfitting": 0.73, "note": None, **each} for each in choices])
+    (overfitted,) = overfitting_findings(rows)
+    assert [(each.period, each.value, each.passed) for each in (luck, overfitted)] == [
+        ("from_2010", 0.6, False),
+        ("from_2010", 0.73, False),
+    ]
+    assert all(each.sentence.startswith("sample, reported period from 2010: ") for each in (luck, overfitted))
+
+
 def test_what_gates_are_the_active_returns_over_the_whole_window():
     validation = trials(
         {"against": "zero", "deflated_sharpe": 0.2},
@@ -52,7 +66,7 @@ def test_a_deflated_sharpe_ratio_passes_from_its_limit_on(value, passed):
     (found,) = deflated_findings(CURVE, trials({"deflated_sharpe": value}))
     assert found.passed is passed
     assert "ppo (run second), the best ranked of 3 trials" in found.sentence
-    assert "+0.40 over its best baseline (anchor)" in found.sentence
+    assert "+0.40 against its best baseline (anchor)" in found.sentence
     assert found.sentence.endswith(f"{'at least' if passed else 'less than'} 0.95")
 
 

@@ -32,7 +32,7 @@ from nvtrader_pipelines.storage.tables import (
 )
 from tests.forkserver import share_forkserver
 from tests.markets import INGESTED_AT, csv_file, market_tables, synthetic_bars
-from tests.policies.small import AGENT, SPEC
+from tests.policies.small_learners import AGENT, SPEC
 
 EXPERIMENT = ExperimentSpec(
     name="small",

@@ -20,7 +20,7 @@ from nvtrader_pipelines.runs.planning import read_plan
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import ACTION_LOGS, EQUITY_CURVES, EVALUATIONS, RUNS
-from tests.policies.small import AGENT, SPEC
+from tests.policies.small_learners import AGENT, SPEC
 from tests.runs.small_runs import EXPERIMENT, land, rows_of
 
 VALIDATED = EXPERIMENT.model_copy(

@@ -23,7 +23,7 @@ from nvtrader_pipelines.scoreboard.scorecard import Scorecard
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.medallion import read_panel
 from nvtrader_pipelines.storage.tables import SCORECARDS
-from tests.policies.small import SPEC
+from tests.policies.small_learners import SPEC
 from tests.runs.small_runs import EXPERIMENT, small_home
 
 RULES = EXPERIMENT.model_copy(

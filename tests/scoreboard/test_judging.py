@@ -7,6 +7,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from nvtrader_pipelines.evaluation.intervals import SharpeIntervals
 from nvtrader_pipelines.evaluation.sharpe.inference import deflated_sharpe_ratio, sharpe_moments
 from nvtrader_pipelines.evaluation.statistics import sharpe_ratio
 from nvtrader_pipelines.experiments.spec import MarketChoice
@@ -27,7 +28,7 @@ LUCK = Luck(("run-1", "run-2"), np.array([0.02, -0.04]), 3)
 
 def candidate(name, **weights):
     rows = pl.DataFrame({"date": PANEL.sessions[:1], **{symbol: [weight] for symbol, weight in weights.items()}})
-    return weights_candidate(name, WeightsEntrant(), WeightsTable.of(rows, sha256=name), PANEL, 1.0)
+    return weights_candidate(name, WeightsEntrant(), WeightsTable.from_frame(rows, sha256=name), PANEL, 1.0)
 
 
 CANDIDATES = [
@@ -61,6 +62,8 @@ def test_the_headline_is_the_net_sharpe_ratio_with_its_interval(walks, cards):
     metric = cards["half"].metric("sharpe")
     assert metric.value == sharpe_ratio(returns(walks, "half"))
     assert metric.low < metric.value < metric.high
+    interval = SharpeIntervals().draw(returns(walks, "half")[:, None]).interval(0)
+    assert (metric.low, metric.high) == pytest.approx(interval, rel=1e-9)
 
 
 def test_the_active_figures_are_over_the_best_baseline_of_the_contest(walks, cards):
@@ -178,7 +181,7 @@ def test_the_page_tells_what_the_document_holds(cards):
     for text in (
         card.contest.digest,
         "costs proportional (bps 10)",
-        f"{card.metric('sharpe').value:.4g} [",
+        f"{card.metric('sharpe').value:.2f} [",
         "| gap | -10.00% |",
         "how many others were tried before this one was chosen is not known here",
         "decision to weights, median",

@@ -44,7 +44,7 @@ def test_the_effect_is_the_difference_of_two_accounts_on_the_same_sessions_with_
     assert (found.sharpe, found.sharpe_without) == (sharpe_ratio(own), sharpe_ratio(other))
     assert (found.max_drawdown, found.max_drawdown_without) == (max_drawdown(own), max_drawdown(other))
     assert found.sharpe_difference.value == pytest.approx(sharpe_ratio(own) - sharpe_ratio(other))
-    drawn = SharpeIntervals().draw(np.column_stack([own, other]), np.random.default_rng(0))
+    drawn = SharpeIntervals().draw(np.column_stack([own, other]))
     assert (found.sharpe_difference.low, found.sharpe_difference.high) == drawn.difference(0, 1)
     assert (found.n_acted, found.n_decisions) == (3, len(half.actions))
     assert found.turnover_per_year == pytest.approx(252 * half.curves["turnover"].mean())

@@ -54,7 +54,7 @@ class MinimumVarianceAllocator(Component):
 
     kind: Literal["minimum_variance"] = "minimum_variance"
     history: History = 252  # sessions of returns
-    estimate_every: PositiveInt = 21  # sessions
+    estimate_every: PositiveInt = 21  # sessions from an estimate's end to the next; 20 or 25 if decisions are every 5
 
     @property
     def lookback(self) -> int:
@@ -81,7 +81,7 @@ class _ScenarioAllocator(Component):
     """Scenarios of the Mean-CVaR allocators."""
 
     history: History = 504  # sessions of returns from which scenarios are drawn
-    estimate_every: PositiveInt = 21  # sessions between draws
+    estimate_every: PositiveInt = 21  # sessions from an estimate's end to the next; 20 or 25 if decisions are every 5
     confidence_level: float = Field(default=0.95, gt=0.0, lt=1.0)  # of the CVaR
     scenarios: Scenarios = Historical()  # drawn with the same random numbers each time
 

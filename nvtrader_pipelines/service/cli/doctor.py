@@ -66,7 +66,7 @@ def kill_switch(store: Store) -> Finding:
     """Whether trading is stopped, and why; that it is stopped is no problem, for somebody wanted it."""
     from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
 
-    stopped = FileKillSwitch(store.home).engaged()
+    stopped = FileKillSwitch(store.home).halt_reason()
     return Finding("kill switch", f"engaged: {stopped}; `nvtrader resume` ends it" if stopped else "not engaged")
 
 

@@ -17,15 +17,16 @@ from nvtrader_pipelines.service.cli.tables import cell, wide_console
 if TYPE_CHECKING:
     import polars as pl
 
-COLUMNS = ("rank", "entrant", "kind", "net Sharpe [95 %]", "less best baseline [95 %]", "active Sharpe [95 %]")
+COLUMNS = ("rank", "entrant", "kind", "net Sharpe [95 %]", "less best baseline [95 %]", "information ratio [95 %]")
 MORE = ("deflated", "CAGR", "max DD", "turnover/y", "before")
 LEFT = 3  # columns that are text
 HISTORY = ("judged_at", "contest", "first_session", "last_session", "sharpe", "active_sharpe", "active_deflated_sharpe")
 LEGEND = (
     "Ranked by net Sharpe ratio within one contest: the same sessions, fills, costs, leverage and start in cash. "
-    "Active: of the returns less those of the best baseline, known only afterwards. Deflated: probability that the "
-    "active Sharpe ratio is more than the luck of the best of all trials; below .95 it may be no more. Before: rank "
-    "and Sharpe ratio before the last new judgement."
+    "Less best baseline: difference of Sharpe ratios to it, known only afterwards. Information ratio: Sharpe ratio of "
+    "the active return, session by session less that baseline's. Deflated: probability that it is more than the luck "
+    "of the best of all trials; below .95 it may be no more. Before: rank and Sharpe ratio before the last new "
+    "judgement."
 )
 
 

@@ -50,11 +50,13 @@ PARTS: Sequence[Callable[[Evidence], Part]] = (
 READING = (
     ("net Sharpe", "Mean over standard deviation of net session returns, times the root of 252; risk-free rate 0. The "
      "interval is 95 % by stationary bootstrap: it takes the trained policies as given."),
-    ("active", "Session by session the return less that of a reference. Even 1/N has a high Sharpe ratio against "
-     "nothing; only what is left over a reference is the policy's own."),
+    ("information ratio", "Sharpe ratio of the active return: session by session the return less that of a reference. "
+     "Even 1/N has a high Sharpe ratio against nothing; only what is left over a reference is the policy's own."),
+    ("difference of Sharpe ratios", "The Sharpe ratio less that of a reference: another number, which leverage "
+     "alone does not raise. The promotion gate and the column beside the best baseline go by it."),
     ("trial", "Every walk-forward run ever completed on a market, of any version. The more there are, the better the "
      "best looks by luck alone."),
-    ("deflated", f"Probability that the Sharpe ratio is above what the best of so many trials without skill would show "
+    ("deflated", f"Probability that the ratio is above what the best of so many trials without skill would show "
      f"(Bailey and López de Prado 2014). Below {LEAST_DEFLATED} the best may be the luckiest."),
     ("probability of overfitting", f"How often the best trial in one half of the sessions is in the worse half of the "
      f"trials in the other (PBO, by CSCV). Above {MOST_OVERFITTING} choosing the best is no better than chance."),

@@ -163,8 +163,9 @@ def headline(evidence: Evidence) -> Part:
     return Part(
         "headline",
         "The headline",
-        "Active Sharpe: of the returns less those of the best baseline (picked with hindsight, in its favour) or of "
-        "the run's own anchor, with the probability that it is more than the luck of so many trials.",
+        "Information ratio: Sharpe ratio of the active return, against the best baseline (picked with hindsight, in "
+        "its favor) or the run's own anchor, with the probability that it is more than the luck of so many trials. It "
+        "is another number than the difference of Sharpe ratios.",
         [*grids, *against_baselines(evidence)],
     )
 
@@ -185,7 +186,8 @@ def discounted(rows: pl.DataFrame, evidence: Evidence, *, is_open: bool) -> Grid
         ]
         for name, trial in ranked
     ]
-    columns = ["experiment", "net Sharpe [95 %]", "active over best baseline", "deflated", "active over anchor",
+    columns = ["experiment", "net Sharpe [95 %]", "information ratio, best baseline", "deflated",
+               "information ratio, anchor",
                "deflated", "alpha, beta"]  # fmt: skip
     n_trials, first, last = rows["n_trials"][0], rows["first_session"].min(), rows["last_session"].max()
     known = f"{counted(n_trials, 'trial')}{chosen(evidence, source, period)}"
@@ -269,7 +271,7 @@ def scoreboard(evidence: Evidence) -> Part:
     """Where everybody stands, contest by contest, and who was not judged."""
     board = evidence.store.tables.read(SCOREBOARD).sort("contest", "rank", "entrant", nulls_last=True)
     ranked = board.filter(pl.col("rank").is_not_null())
-    columns = ["entrant", "net Sharpe [95 %]", "active over best baseline", "deflated", "CAGR", "max drawdown",
+    columns = ["entrant", "net Sharpe [95 %]", "information ratio, best baseline", "deflated", "CAGR", "max drawdown",
                "turnover/y", "before"]  # fmt: skip
     grids = []
     for (_, source, first, last), rows in ranked.group_by(
@@ -347,7 +349,7 @@ def reading_place(period: str) -> tuple[int, str]:
 
 
 def over(row: Mapping[str, Any]) -> tuple[str, str]:
-    """The active Sharpe ratio with its interval, and the deflated probability."""
+    """The information ratio with its interval, and the deflated probability."""
     return interval(row, sign=True), number(row["deflated_sharpe"])
 
 

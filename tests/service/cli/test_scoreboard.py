@@ -18,7 +18,7 @@ def test_a_run_leaves_a_scoreboard_of_the_experiment_and_its_baselines(invoke):
 def test_the_scoreboard_is_a_table_of_the_contest_for_a_person(invoke):
     found = invoke("scoreboard").stdout
     assert found.startswith("landing, ")
-    for text in ("net Sharpe [95 %]", "active Sharpe [95 %]", "deflated", "tiny", "minimum_variance", "sessions)"):
+    for text in ("net Sharpe [95 %]", "information ratio [95 %]", "deflated", "tiny", "minimum_variance", "sessions)"):
         assert text in found
 
 

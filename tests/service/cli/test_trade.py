@@ -55,7 +55,7 @@ def days(store):
 def account(store, request):
     """An account of this test's own."""
     name = request.node.originalname.removeprefix("test_").replace("_", "-")[:63]
-    (store.home.accounts / f"{name}.yaml").write_text("kind: paper\n")
+    (store.home.accounts / f"{name}.yaml").write_text("kind: simulated\n")
     return name
 
 
@@ -230,7 +230,7 @@ def test_an_account_that_differs_fails_the_command_until_a_person_accepts_it(sto
 def test_the_doctor_says_of_an_account_whose_book_is_lost_that_it_may_not_be_traded(store, invoke, account):
     store.audit.append([plan_event("proposed", plan(account=account), AT, "desk")])
     known = {each["what"]: each for each in json.loads(invoke("doctor", "--json").stdout)}[f"account {account}"]
-    assert known["found"] == "paper, may not be traded"
+    assert known["found"] == "simulated, may not be traded"
     assert f"that of {account} lacks the state of 2024-01-02 and 0 more: it is lost" in known["problem"]
 
 

@@ -315,7 +315,7 @@ def test_a_negative_number_of_a_sentence_has_the_sign_of_the_tables():
 
 
 def test_what_passes_passes_limits_and_is_told_apart_from_them(judged):
-    near = Finding(OF_CHOICE, "sample", "anchor", 0.4991, passed=True, sentence="near")
+    near = Finding(OF_CHOICE, "sample", "all", "anchor", 0.4991, passed=True, sentence="near")
     evidence = Evidence.of(judged)
     assert "passes both limits: a probability of at least 0.95" in lead(evidence, [near])
     assert "0.499" in Page(rendered(evidence, [], [near])).text

@@ -4,6 +4,7 @@ import polars as pl
 
 from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.promotion.decide import by_hand
+from nvtrader_pipelines.promotion.findings import describe_period
 from nvtrader_pipelines.promotion.library import Library, LibraryCard, Row
 from nvtrader_pipelines.promotion.log import PromotionRow
 from nvtrader_pipelines.service.cli.pages.run_pages import print_part
@@ -11,8 +12,8 @@ from nvtrader_pipelines.service.cli.summary import with_interval
 from nvtrader_pipelines.service.cli.tables import Format, wide_console, write_rows
 
 LEGEND = (
-    "net Sharpe and the difference over all of the run's own tests; deflated: probability that the Sharpe ratio over "
-    "the best baseline is more than the luck of so many trials"
+    "net Sharpe and the difference in the reported period of the run's own tests; deflated: probability that the "
+    "information ratio against the best baseline is more than the luck of so many trials"
 )
 
 
@@ -101,7 +102,7 @@ def print_decision(said: PromotionRow) -> None:
 
 
 def _line(card: LibraryCard) -> Row:
-    score = card.score()
+    score = card.score
     return {
         "": "*" if card.active else "",
         "policy": card.policy,
@@ -139,9 +140,15 @@ def _facts(card: LibraryCard) -> dict[str, str]:
         "market": f"{card.source}, panel {card.panel_digest}",
         "snapshots": ", ".join(f"{table} {snapshot}" for table, snapshot in sorted(card.snapshot_ids.items())),
         "policies": card.policies_sha256,
-        "deflated Sharpe": "" if card.deflated_sharpe is None else f"{card.deflated_sharpe:.2f} over the best baseline",
+        "deflated": _deflated(card),
     }
     return {name: value for name, value in found.items() if value}
+
+
+def _deflated(card: LibraryCard) -> str:
+    if card.deflated_sharpe is None:
+        return ""
+    return f"{card.deflated_sharpe:.2f}, information ratio against the best baseline, {describe_period(card.period)}"
 
 
 def _score(name: str, row: Row) -> Row:

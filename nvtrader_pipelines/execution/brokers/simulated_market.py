@@ -1,4 +1,4 @@
-"""What a session does to a paper account: the one transition of environments and back-tests, and what part fills."""
+"""Market of a simulated account: the transition of environments and back-tests, also for partial fills."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,8 +21,8 @@ from nvtrader_pipelines.envs.dynamics import (
 )
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.envs.transition import DELISTED, TRADABLE
-from nvtrader_pipelines.execution.book import HELD
-from nvtrader_pipelines.execution.prices import Prices
+from nvtrader_pipelines.execution.book import MIN_HOLDING
+from nvtrader_pipelines.execution.prices import PanelPrices
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.portfolio.costs import CostFunction, no_cost, proportional_cost, total_cost
 
@@ -31,88 +31,90 @@ Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
-class PaperMarket:
-    """A panel as a paper account meets it: legs, costs and prices; `t` is the session of a decision."""
+class SimulatedMarket:
+    """Panel with legs, costs and prices for a simulated account; `t` is the session of a decision."""
 
     panel: MarketPanel
     legs: Legs
-    prices: Prices
-    cost: CostFunction  # the spec's fees and the slippage
+    prices: PanelPrices
+    cost: CostFunction  # fees of the environment, and slippage
 
     @classmethod
-    def of(cls, panel: MarketPanel, environment: EnvSpec, prices: Prices, slippage_bps: float = 0.0) -> Self:
-        """The market of an experiment's environment."""
+    def from_environment(
+        cls, panel: MarketPanel, environment: EnvSpec, prices: PanelPrices, slippage_bps: float = 0.0
+    ) -> Self:
+        """Make the market of an experiment's environment."""
         fees = total_cost(environment.cost_models, panel) if environment.cost_models else no_cost
         legs = market_legs(panel, resolve_fill(environment.fill, panel))
         return cls(panel, legs, prices, _with_slippage(fees, slippage_bps * 1e-4) if slippage_bps else fees)
 
     def filled_at(self, t: int) -> int:
-        """The session whose prices fill the orders of a decision."""
+        """Position of the session whose prices fill the orders of a decision."""
         return int(self.legs.filled_at(np.array([t]))[0])
 
     def fill_session(self, t: int) -> date:
-        """The day of that session."""
+        """Day of the session whose prices fill the orders of a decision."""
         return self.panel.sessions[self.filled_at(t)].item()
 
     def fill_prices(self, t: int) -> FloatArray:
-        """Prices the orders of a decision fill at, (N,); of a name that has none there, its last close."""
+        """Fill prices (N,) of a decision's orders; the last close of a name without a price."""
         at = self.filled_at(t)
-        return np.where(self.tradable(t), self.prices.filled_at(self.legs.fill)[at], self.prices.last_closes[at])
+        return np.where(self.tradable(t), self.prices.fill_prices(self.legs.fill)[at], self.prices.last_closes[at])
 
     def tradable(self, t: int) -> Flags:
-        """Names that have a price at the fill of a decision, (N,)."""
+        """Names with a price at the fill of a decision, (N,)."""
         return (self.legs.condition[self.filled_at(t)] & TRADABLE).astype(np.bool_)
 
     def delisted(self, t: int) -> Flags:
-        """Names that are written off at the fill of a decision, (N,)."""
+        """Names that are delisted at the fill of a decision, (N,)."""
         return (self.legs.condition[self.filled_at(t)] & DELISTED).astype(np.bool_)
 
     def hold(self, account: Account, t: int, target: FloatArray | None, frozen: Flags | None = None) -> Transition:
-        """The session after a decision; without a target nothing is traded, and names `frozen` (N,) are not."""
-        wanted = account.weights if target is None else target
+        """Return the transition after a decision; None as target trades nothing, `frozen` (N,) names never trade."""
+        weights = account.weights if target is None else target
         period = self._period(t, frozen)
-        return hold(account.weights[None, :], wanted[None, :], np.array([target is not None]), period, self.cost)
+        return hold(account.weights[None, :], weights[None, :], np.array([target is not None]), period, self.cost)
 
     def drift(self, account: Account, t: int) -> tuple[FloatArray, float]:
-        """Weights (N+1,) and growth of the session after `t` where nothing was decided at its close."""
+        """Return weights (N+1,) and growth of the session after `t` without a decision at its close."""
         held, growth = drift(account.weights[None, :], holding_period(self.legs, np.array([t]), 1))
         return held[0], float(growth[0])
 
     def growth_to_fill(self, account: Account, t: int) -> float:
-        """Equity just before the fill of a decision over that at its close."""
+        """Growth of equity from the close of a decision to just before its fill."""
         returns = self.legs.before_fill[t + 1]
         return float(account.weights[:-1] @ (1.0 + returns) + account.weights[-1])
 
-    def filled(self, account: Account, t: int, bought: FloatArray) -> Transition:
-        """The session after a decision of which only a part filled; what it costs is paid in cash.
+    def partial_fill(self, account: Account, t: int, bought: FloatArray) -> Transition:
+        """Return the transition after a partly filled decision; cash pays the costs.
 
         Args:
-            account: at the decision.
-            t: its session.
-            bought: (N,) value bought (negative: sold) of each name, a fraction of equity before costs.
+            account: the account at the decision.
+            t: session of the decision.
+            bought: (N,) value bought (negative if sold) of each name, a fraction of equity before costs.
         """
         drifted, cost = self.hold(account, t, None).drifted[0, :-1], self.cost_of(bought, t)
         held = np.where(self.delisted(t), 0.0, drifted + bought)
-        names = np.where(held > HELD, held, 0.0) / (1.0 - cost)
+        names = np.where(held > MIN_HOLDING, held, 0.0) / (1.0 - cost)
         target = np.append(names, max(0.0, 1.0 - names.sum()))
         condition = self.legs.condition.copy()
-        condition[self.filled_at(t), ~self.delisted(t)] |= np.uint8(TRADABLE)  # a name without a price pays nothing
+        condition[self.filled_at(t), ~self.delisted(t)] |= np.uint8(TRADABLE)  # names without a price pay no cost
         period = holding_period(replace(self.legs, condition=condition), np.array([t]), 1)
-        done = hold(account.weights[None, :], target[None, :], np.array([True]), period, _known_cost(cost))
+        transition = hold(account.weights[None, :], target[None, :], np.array([True]), period, _constant_cost(cost))
         trades = np.append(bought, -bought.sum())
         turnover = 0.5 * np.abs(trades).sum()
-        return replace(done, trades=trades[None, :], turnover=np.array([turnover]))
+        return replace(transition, trades=trades[None, :], turnover=np.array([turnover]))
 
     def cost_of(self, bought: FloatArray, t: int) -> float:
-        """The fraction of equity that trades (N,) of a decision cost."""
+        """Cost of a decision's trades (N,), a fraction of equity."""
         return min(1.0 - 1e-9, float(self.cost(bought[None, :], np.array([self.filled_at(t)]))[0]))
 
-    def affordable(self, account: Account, t: int, bought: FloatArray) -> float:
-        """The share of the purchases among `bought` (N,) that cash pays for after the sales, with the costs of all."""
+    def affordable_share(self, account: Account, t: int, bought: FloatArray) -> float:
+        """Share of the purchases in `bought` (N,) that cash pays for after all sales and costs."""
         drifted = self.hold(account, t, None).drifted[0]
         purchases, paid_out = np.maximum(bought, 0.0).sum(), drifted[:-1][self.delisted(t)].sum()
         room = drifted[-1] + paid_out - np.minimum(bought, 0.0).sum() - self.cost_of(bought, t)
-        return 1.0 if purchases <= room + HELD else max(0.0, room / purchases)
+        return 1.0 if purchases <= room + MIN_HOLDING else max(0.0, room / purchases)
 
     def _period(self, t: int, frozen: Flags | None) -> HoldingPeriod:
         legs = self.legs
@@ -123,22 +125,22 @@ class PaperMarket:
         return holding_period(legs, np.array([t]), 1)
 
 
-def signed(symbols: Sequence[str], quantities: Mapping[str, float]) -> FloatArray:
-    """Quantities by name as (N,), 0 where there is none."""
+def to_vector(symbols: Sequence[str], quantities: Mapping[str, float]) -> FloatArray:
+    """Quantities by name as an array (N,), 0 for missing names."""
     return np.array([quantities.get(symbol, 0.0) for symbol in symbols])
 
 
-def _known_cost(cost: float) -> CostFunction:
-    def known(trades: FloatArray, filled_at: NDArray[np.int64]) -> FloatArray:  # noqa: ARG001 - one signature
+def _constant_cost(cost: float) -> CostFunction:
+    def constant(trades: FloatArray, filled_at: NDArray[np.int64]) -> FloatArray:  # noqa: ARG001 - one signature
         return np.array([cost])
 
-    return known
+    return constant
 
 
 def _with_slippage(fees: CostFunction, rate: float) -> CostFunction:
     slippage = proportional_cost(rate)
 
-    def both(trades: FloatArray, filled_at: NDArray[np.int64]) -> FloatArray:
+    def total(trades: FloatArray, filled_at: NDArray[np.int64]) -> FloatArray:
         return fees(trades, filled_at) + slippage(trades, filled_at)
 
-    return both
+    return total

@@ -1,4 +1,4 @@
-"""Small learners and environments for tests that train."""
+"""Learners, environments and policy cards of small size, for tests that train."""
 
 from nvtrader_pipelines.envs.actions import ResidualAction
 from nvtrader_pipelines.envs.observations import PerAssetObservation, RegimeObservation
@@ -39,13 +39,13 @@ SMALL = {
 
 
 def small(member: type[Learner], **settings) -> Learner:
-    """A learner with as little to do as it knows how to."""
+    """Return a learner with the smallest settings it has."""
     known = {name: value for name, value in SMALL.items() if name in member.model_fields}
     return member(**{**known, **settings})
 
 
-LEARNERS = {member().kind: small(member) for member in members(Agent) if not member.classical}
-CLASSICAL = {member().kind: member() for member in members(Agent) if member.classical}
+LEARNERS = {member().kind: small(member) for member in members(Agent) if not member.is_classical}
+CLASSICAL = {member().kind: member() for member in members(Agent) if member.is_classical}
 REGIME_SPEC = SPEC.model_copy(update={"observation": RegimeObservation()})
 CASES = {
     **{kind: (SPEC, agent) for kind, agent in LEARNERS.items()},
@@ -55,12 +55,12 @@ CASES = {
 
 
 def endless(agent: PpoAgent) -> PpoAgent:
-    """The same learner, for hours."""
+    """Return the learner with hours of training."""
     return agent.model_copy(update={"total_timesteps": 100_000_000})
 
 
 def card_of(panel: MarketPanel, fit: Fit, spec=SPEC, agent=AGENT, **changes) -> PolicyCard:
-    """The card of a small policy."""
+    """Return the card of a small policy."""
     content = {
         "experiment": "small@00000000",
         "spec_hash": "0" * 64,

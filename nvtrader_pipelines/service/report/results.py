@@ -1,0 +1,178 @@
+"""Rows of the results that the README shows, from the tables of a built home."""
+
+from collections.abc import Mapping, Sequence
+from datetime import date
+from typing import Any
+
+import polars as pl
+from pydantic import BaseModel, ConfigDict
+
+from nvtrader_pipelines.evaluation.differences import Differences, paired_differences
+from nvtrader_pipelines.evaluation.intervals import Interval
+from nvtrader_pipelines.evaluation.trial_validation import reported_period
+from nvtrader_pipelines.evaluation.trials import ANCHORS
+from nvtrader_pipelines.promotion.findings import deflated_findings, overfitting_findings
+from nvtrader_pipelines.runs.tables import walk_forward_runs
+from nvtrader_pipelines.service.cli.summary import in_order, told_apart
+from nvtrader_pipelines.storage.store import Store
+from nvtrader_pipelines.storage.tables import EQUITY_CURVES, EVALUATIONS, OVERFITTING, RATIO_CURVE, VALIDATION
+
+
+class _Row(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class AccountRow(_Row):
+    """One account over the reported period."""
+
+    policy: str
+    is_learned: bool
+    sharpe: Interval
+    cagr: float
+    max_drawdown: float
+    turnover_per_year: float
+    cost_per_year: float
+    difference: Interval | None  # of Sharpe ratios, to the best baseline; None of baselines
+
+
+class EarlierRow(_Row):
+    """Sharpe ratios of a policy and its baselines before the reported period."""
+
+    policy: str
+    sharpe: float
+    best_baseline: str
+    best_baseline_sharpe: float
+    anchor: str
+    anchor_sharpe: float
+
+
+class ComparisonRow(_Row):
+    """An account less another over the reported period, paired by session."""
+
+    policy: str
+    other: str
+    is_other_learned: bool
+    sharpe: Interval
+    volatility: Interval
+    cvar: Interval
+    exposure: Interval
+    information_ratio: float
+    alpha_per_year: float
+    alpha_t: float | None
+
+
+class Results(_Row):
+    """Everything that the README's results show."""
+
+    period: str  # from_<year>, or all
+    first_session: date
+    last_session: date
+    n_seeds: int
+    n_trials: int
+    deflated: float | None  # of the best ranked run's information ratio
+    overfitting: float | None  # probability of backtest overfitting
+    accounts: tuple[AccountRow, ...]
+    earlier: tuple[EarlierRow, ...]
+    comparisons: tuple[ComparisonRow, ...]
+
+
+def read_results(store: Store, source: str, beside: Sequence[tuple[str, str]] = ()) -> Results:
+    """Results of the newest run of each experiment on a market source, in its reported period.
+
+    Args:
+        store: of the home where the experiments were run.
+        source: of the market.
+        beside: pairs of experiments to compare; each is compared with its anchor, else with 1/N, in any case.
+    """
+    runs = walk_forward_runs(store).filter(~pl.col("validation_only"), source=source).sort("finished_at")
+    newest = runs.group_by("experiment", maintain_order=True).last().sort("experiment")
+    ids = newest["run_id"].to_list()
+    verdicts = store.tables.read(EVALUATIONS, {"run_id": ids}).filter(pl.col("period") != "fold")
+    period = reported_period(verdicts["period"])
+    shown = verdicts.filter(pl.col("kind") != "policy", period=period)
+    own = [name for name in shown.columns if name not in {"spec_hash", "run_id", "experiment"}]
+    validation, overfitting = (store.tables.read(table).filter(source=source) for table in (VALIDATION, OVERFITTING))
+    luck = deflated_findings(store.tables.read(RATIO_CURVE), validation)
+    choice = overfitting_findings(overfitting)
+    curves = store.tables.read(
+        EQUITY_CURVES, {"run_id": ids}, ["run_id", "policy", "kind", "session", "net_return", "cash"]
+    )
+    first, last = shown.select(pl.col("first_session").min(), pl.col("last_session").max()).row(0)
+    inside = curves.filter(pl.col("session").is_between(first, last))
+    seeds = verdicts.filter(kind="policy", period=period).group_by("run_id").len()
+    return Results(
+        period=period,
+        first_session=first,
+        last_session=last,
+        n_seeds=seeds.select(pl.col("len").max()).item() or 1,
+        n_trials=validation.filter(period=period).select(pl.col("n_trials").max()).item(),
+        deflated=luck[0].value if luck else None,
+        overfitting=choice[0].value if choice else None,
+        accounts=tuple(map(_account, in_order(told_apart(shown.unique(own, maintain_order=True))).to_dicts())),
+        earlier=tuple(_earlier(verdicts, period, name) for name in newest["experiment"]) if period != "all" else (),
+        comparisons=tuple(_compare(inside, newest, *pair) for pair in (*_to_anchors(shown, newest), *beside)),
+    )
+
+
+def _account(row: Mapping[str, Any]) -> AccountRow:
+    point = row["sharpe_difference"]
+    names = ("cagr", "max_drawdown", "turnover_per_year", "cost_per_year")
+    return AccountRow(
+        policy=row["policy"],
+        is_learned=row["kind"] != "baseline",
+        sharpe=Interval(row["sharpe"], row["sharpe_low"], row["sharpe_high"]),
+        difference=None if point is None else Interval(point, row["difference_low"], row["difference_high"]),
+        **{name: row[name] for name in names},
+    )
+
+
+def _earlier(verdicts: pl.DataFrame, period: str, experiment: str) -> EarlierRow:
+    rows = verdicts.filter(experiment=experiment, period=period.replace("from_", "before_"))
+    sharpes = dict(rows.filter(kind="baseline").select("policy", "sharpe").iter_rows())
+    (own,) = rows.filter(kind="ensemble").to_dicts()
+    anchor = next(name for name in (*ANCHORS, own["best_baseline"]) if name in sharpes)
+    return EarlierRow(
+        policy=experiment,
+        sharpe=own["sharpe"],
+        best_baseline=own["best_baseline"],
+        best_baseline_sharpe=sharpes[own["best_baseline"]],
+        anchor=anchor,
+        anchor_sharpe=sharpes[anchor],
+    )
+
+
+def _to_anchors(shown: pl.DataFrame, newest: pl.DataFrame) -> list[tuple[str, str]]:
+    """Each experiment with its anchor, else with 1/N."""
+    pairs = []
+    for run_id, name in newest.select("run_id", "experiment").iter_rows():
+        baselines = shown.filter(run_id=run_id, kind="baseline")["policy"].to_list()
+        pairs += [(name, each) for each in ANCHORS if each in baselines][:1]
+    return pairs
+
+
+def _compare(curves: pl.DataFrame, newest: pl.DataFrame, name: str, other: str) -> ComparisonRow:
+    """An experiment's account less a baseline of its run, or less another experiment's account."""
+    runs = dict(newest.select("experiment", "run_id").iter_rows())
+    accounts = [(runs[name], name), (runs.get(other, runs[name]), other)]
+    own, theirs = (
+        curves.filter(pl.col("kind") != "policy", run_id=run, policy=policy).sort("session") for run, policy in accounts
+    )
+    paired = own.join(theirs, on="session", how="inner", validate="1:1", maintain_order="left")
+    net_returns, cash = (paired.select(each, f"{each}_right").to_numpy() for each in ("net_return", "cash"))
+    found = paired_differences(net_returns, cash)
+    return _comparison_row(name, other, found, is_other_learned=other in runs)
+
+
+def _comparison_row(name: str, other: str, found: Differences, *, is_other_learned: bool) -> ComparisonRow:
+    return ComparisonRow(
+        policy=name,
+        other=other,
+        is_other_learned=is_other_learned,
+        sharpe=found.sharpe,
+        volatility=found.volatility,
+        cvar=found.cvar,
+        exposure=found.exposure,
+        information_ratio=found.information_ratio,
+        alpha_per_year=found.model.alpha_per_year,
+        alpha_t=found.model.alpha_t,
+    )

@@ -1,0 +1,146 @@
+"""The README's results as Markdown: a table, and the sentences that its intervals support."""
+
+import textwrap
+
+from nvtrader_pipelines.evaluation.intervals import Interval
+from nvtrader_pipelines.promotion.findings import LEAST_DEFLATED, MOST_OVERFITTING, describe_period, told
+from nvtrader_pipelines.service.report.report_parts import UNKNOWN, number, signed, spoken
+from nvtrader_pipelines.service.report.results import AccountRow, ComparisonRow, Results
+
+BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
+WIDTH = 120
+LABELS = {
+    "equal_weight": "1/N",
+    "anchor": "anchor: 1/N at a volatility target",
+    "mean_cvar": "Mean-CVaR",
+}
+HEAD = (
+    "| | net Sharpe [95 %] | CAGR | max drawdown | turnover/y | cost/y | Sharpe less best baseline [95 %] |",
+    "|---|---|---|---|---|---|---|",
+)
+READING = (
+    "Intervals are 95 % by stationary bootstrap of the sessions, paired for differences; they take the trained "
+    "policies as given. The best baseline of a period is picked with hindsight, in its favor. Alpha is the intercept "
+    "on the other account's returns, its t statistic by Newey and West. The information ratio is the Sharpe ratio of "
+    "the active return, another number than the difference of Sharpe ratios. Turnover is one-way."
+)
+
+
+def render_results(results: Results) -> str:
+    """The block between the markers, as Markdown."""
+    seeds = f"{results.n_seeds} seeds averaged" if results.n_seeds > 1 else "one seed"
+    period = describe_period(results.period)
+    paragraphs = [
+        f"{period[0].upper()}{period[1:]} ({results.first_session} to {results.last_session}; {seeds}):",
+        "\n".join([*HEAD, *map(_account_line, results.accounts)]),
+        "\n".join(_wrap(f"- {describe(row)}", "  ") for row in results.comparisons),
+        _wrap(" ".join([_over_baselines(results), *_before(results), _luck(results)])),
+        _wrap(READING),
+    ]
+    return "\n\n".join(part for part in paragraphs if part)
+
+
+def replace_block(text: str, block: str) -> str:
+    """The text with a new block between the markers.
+
+    Raises:
+        ValueError: if the text does not have each marker once, in order.
+    """
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end or BEGIN in rest or END in after:
+        raise ValueError(f"the text must have {BEGIN} and {END} once, in this order; put them around the results")
+    return f"{before}{BEGIN}\n{block}\n{END}{after}"
+
+
+def describe(row: ComparisonRow) -> str:
+    """One comparison as a sentence; an interval that excludes zero is a difference, any other is none to measure."""
+    parts = [
+        _difference("Sharpe ratio", row.sharpe, "", 1.0, ".2f"),
+        _difference("volatility", row.volatility, " points", 100.0, ".1f"),
+        _difference("CVaR of a session", row.cvar, " points", 100.0, ".2f"),
+        _difference("exposure", row.exposure, " points", 100.0, ".1f"),
+    ]
+    t = "" if row.alpha_t is None else f" (t {number(row.alpha_t)})"
+    other = "its anchor" if row.other == "anchor" else label(row.other, is_learned=row.is_other_learned)
+    return (
+        f"{label(row.policy, is_learned=True)} against {other}: {', '.join(parts[:-1])} and {parts[-1]}; alpha "
+        f"{signed(100.0 * row.alpha_per_year, '.1f')} % a year{t}, information ratio {signed(row.information_ratio)}."
+    )
+
+
+def _difference(what: str, found: Interval, unit: str, scale: float, form: str) -> str:
+    """One statistic's difference with its interval."""
+    point, low, high = (signed(scale * value, form) for value in (found.point, found.low, found.high))
+    if not found.excludes_zero:
+        return f"no measurable difference in {what} ({point}{unit} [{low}, {high}])"
+    return f"{'higher' if found.low > 0.0 else 'lower'} {what} ({point}{unit} [{low}, {high}])"
+
+
+def label(policy: str, *, is_learned: bool) -> str:
+    """An account as the README calls it."""
+    return f"`{policy}`" if is_learned else LABELS.get(policy, spoken(policy))
+
+
+def _account_line(row: AccountRow) -> str:
+    difference = "" if row.difference is None else _with_bounds(row.difference, "+.2f")
+    cells = [
+        label(row.policy, is_learned=row.is_learned),
+        _with_bounds(row.sharpe, ".2f"),
+        f"{number(100.0 * row.cagr, '.1f')} %",
+        f"{100.0 * row.max_drawdown:.0f} %",
+        f"{row.turnover_per_year:.1f}",
+        f"{100.0 * row.cost_per_year:.2f} %",
+        difference,
+    ]
+    return f"| {' | '.join(cells)} |".replace("|  |", "| |")
+
+
+def _with_bounds(found: Interval, form: str) -> str:
+    return f"{number(found.point, form)} [{number(found.low, form)}, {number(found.high, form)}]"
+
+
+def _over_baselines(results: Results) -> str:
+    """Whether any policy differs from its best baseline."""
+    judged = [(row, row.difference) for row in results.accounts if row.difference is not None]
+    apart = [
+        f"{label(row.policy, is_learned=True)} ends {'above' if found.low > 0.0 else 'below'} its best baseline: the "
+        "interval of the difference excludes zero."
+        for row, found in judged
+        if found.excludes_zero
+    ]
+    if apart:
+        return " ".join(apart)
+    return (
+        "No interval of the difference to the best baseline excludes zero, so none of these policies may be said to "
+        "beat its best baseline, or to be worse."
+    )
+
+
+def _before(results: Results) -> list[str]:
+    """Sharpe ratios on the folds that were tuned on."""
+    if not results.earlier:
+        return []
+    year = results.period.removeprefix("from_")
+    rows = [
+        f"{label(row.policy, is_learned=True)} had {number(row.sharpe)} against {number(row.best_baseline_sharpe)} of "
+        f"{label(row.best_baseline, is_learned=False)}, its best baseline, and {number(row.anchor_sharpe)} of "
+        f"{'its anchor' if row.anchor == 'anchor' else label(row.anchor, is_learned=False)}"
+        for row in results.earlier
+    ]
+    return [f"Before {year}, on the folds that were tuned on, {'; '.join(rows)}."]
+
+
+def _luck(results: Results) -> str:
+    """The two figures that the checks judge, with their limits."""
+    deflated = UNKNOWN if results.deflated is None else told(results.deflated, LEAST_DEFLATED)
+    overfitting = UNKNOWN if results.overfitting is None else told(results.overfitting, MOST_OVERFITTING)
+    return (
+        f"Among the {results.n_trials} trials the information ratio of the best ranked against its best baseline is "
+        f"more than luck with probability {deflated} ({LEAST_DEFLATED} is asked for), and the choice of the best is "
+        f"overfitted with probability {overfitting} ({MOST_OVERFITTING} at most)."
+    )
+
+
+def _wrap(text: str, indent: str = "") -> str:
+    return textwrap.fill(text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)

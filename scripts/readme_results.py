@@ -1,0 +1,26 @@
+"""Write the results of a built home into README.md and docs/results.json; without a home, render the latter again."""
+
+import sys
+from pathlib import Path
+
+from nvtrader_pipelines.service.report.results import Results, read_results
+from nvtrader_pipelines.service.report.results_markdown import render_results, replace_block
+from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.store import Store
+
+ROOT = Path(__file__).resolve().parents[1]
+ROWS, README = ROOT / "docs" / "results.json", ROOT / "README.md"
+BESIDE = (("ppo-cvar", "ppo-growth"),)  # they differ by the risk terms of the reward alone
+
+
+def main(home: str | None = None) -> None:
+    """Write both files."""
+    if home is not None:
+        results = read_results(Store(Home(Path(home))), "sample", BESIDE)
+        ROWS.write_text(f"{results.model_dump_json(indent=1)}\n")
+    block = render_results(Results.model_validate_json(ROWS.read_bytes()))
+    README.write_text(replace_block(README.read_text(), block))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,145 @@
+"""The README's results: the block is what its rows give, and a difference is never called none."""
+
+import datetime as dt
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nvtrader_pipelines.evaluation.intervals import Interval
+from nvtrader_pipelines.service.report.results import (
+    AccountRow,
+    ComparisonRow,
+    EarlierRow,
+    Results,
+    read_results,
+)
+from nvtrader_pipelines.service.report.results_markdown import BEGIN, END, describe, render_results, replace_block
+from nvtrader_pipelines.storage.store import Store
+from nvtrader_pipelines.storage.tables import EVALUATIONS, OVERFITTING
+
+ROOT = Path(__file__).resolve().parents[3]
+NAMES = {"sharpe": "Sharpe ratio", "volatility": "volatility", "cvar": "CVaR of a session", "exposure": "exposure"}
+COMPARISON = ComparisonRow(
+    policy="ppo",
+    other="equal_weight",
+    is_other_learned=False,
+    sharpe=Interval(-0.05, -0.1, -0.003),
+    volatility=Interval(-0.017, -0.02, -0.014),
+    cvar=Interval(0.0001, -0.0002, 0.0004),
+    exposure=Interval(0.05, 0.04, 0.06),
+    information_ratio=-0.93,
+    alpha_per_year=-0.0079,
+    alpha_t=-2.06,
+)
+FIGURES = {"cagr": 0.137, "max_drawdown": 0.19, "turnover_per_year": 3.2, "cost_per_year": 0.0051}
+RESULTS = Results(
+    period="from_2010",
+    first_session=dt.date(2010, 1, 4),
+    last_session=dt.date(2022, 12, 28),
+    n_seeds=3,
+    n_trials=2,
+    deflated=0.79,
+    overfitting=0.73,
+    accounts=(
+        AccountRow(
+            policy="ppo",
+            is_learned=True,
+            sharpe=Interval(0.95, 0.45, 1.49),
+            difference=Interval(-0.04, -0.11, 0.04),
+            **FIGURES,
+        ),
+        AccountRow(
+            policy="equal_weight", is_learned=False, sharpe=Interval(0.99, -0.48, 1.54), difference=None, **FIGURES
+        ),
+    ),
+    earlier=(
+        EarlierRow(
+            policy="ppo",
+            sharpe=0.65,
+            best_baseline="buy_and_hold",
+            best_baseline_sharpe=0.66,
+            anchor="anchor",
+            anchor_sharpe=0.63,
+        ),
+    ),
+    comparisons=(COMPARISON,),
+)
+BLOCK = """\
+Reported period from 2010 (2010-01-04 to 2022-12-28; 3 seeds averaged):
+
+| | net Sharpe [95 %] | CAGR | max drawdown | turnover/y | cost/y | Sharpe less best baseline [95 %] |
+|---|---|---|---|---|---|---|
+| `ppo` | 0.95 [0.45, 1.49] | 13.7 % | 19 % | 3.2 | 0.51 % | −0.04 [−0.11, +0.04] |
+| 1/N | 0.99 [−0.48, 1.54] | 13.7 % | 19 % | 3.2 | 0.51 % | |
+
+- `ppo` against 1/N: lower Sharpe ratio (−0.05 [−0.10, −0.00]), lower volatility (−1.7 points [−2.0, −1.4]), no
+  measurable difference in CVaR of a session (+0.01 points [−0.02, +0.04]) and higher exposure (+5.0 points [+4.0,
+  +6.0]); alpha −0.8 % a year (t −2.06), information ratio −0.93.
+
+No interval of the difference to the best baseline excludes zero, so none of these policies may be said to beat its best
+baseline, or to be worse. Before 2010, on the folds that were tuned on, `ppo` had 0.65 against 0.66 of buy and hold, its
+best baseline, and 0.63 of its anchor. Among the 2 trials the information ratio of the best ranked against its best
+baseline is more than luck with probability 0.79 (0.95 is asked for), and the choice of the best is overfitted with
+probability 0.73 (0.5 at most).
+
+"""  # noqa: RUF001 - the sign of negative numbers
+
+
+def test_block_is_the_markdown_of_its_rows():
+    assert render_results(RESULTS).startswith(BLOCK)
+
+
+def test_readme_shows_the_block_of_its_rows():
+    text = (ROOT / "README.md").read_text()
+    results = Results.model_validate_json((ROOT / "docs" / "results.json").read_bytes())
+    assert replace_block(text, render_results(results)) == text
+
+
+@given(statistic=st.sampled_from(sorted(NAMES)), ends=st.lists(st.floats(-0.5, 0.5), min_size=2, max_size=2))
+def test_difference_is_called_none_only_where_its_interval_holds_zero(statistic, ends):
+    low, high = sorted(ends)
+    found = Interval((low + high) / 2.0, low, high)
+    sentence = describe(COMPARISON.model_copy(update={statistic: found}))
+    says_none = f"no measurable difference in {NAMES[statistic]} (" in sentence
+    assert says_none is (low <= 0.0 <= high)
+    assert "noise" not in sentence
+
+
+@pytest.mark.parametrize(("bounds", "word"), [((-0.3, -0.1), "below"), ((0.1, 0.3), "above")])
+def test_policy_apart_from_its_best_baseline_is_named(bounds, word):
+    row = RESULTS.accounts[0].model_copy(update={"difference": Interval(0.0, *bounds)})
+    block = render_results(RESULTS.model_copy(update={"accounts": (row,)}))
+    assert f"`ppo` ends {word} its best baseline" in block
+    assert "No interval of the difference" not in block
+
+
+@pytest.mark.parametrize("text", ["", f"{BEGIN}\n", f"{END}\n{BEGIN}\n", f"{BEGIN}{END}{BEGIN}{END}"])
+def test_text_without_both_markers_once_is_refused(text):
+    with pytest.raises(ValueError, match="once, in this order"):
+        replace_block(text, "block")
+
+
+def test_block_between_the_markers_is_replaced():
+    assert replace_block(f"a\n{BEGIN}\nold\n{END}\nb", "new") == f"a\n{BEGIN}\nnew\n{END}\nb"
+
+
+def test_rows_are_those_of_the_tables(built_home):
+    found = read_results(Store(built_home), "landing")
+    lake = Store(built_home).tables
+    verdicts = lake.read(EVALUATIONS).filter(period="from_2017", policy="tiny")
+    row = verdicts.row(0, named=True)
+    (own,) = [each for each in found.accounts if each.is_learned]
+    assert (found.period, found.n_seeds, found.n_trials) == ("from_2017", 3, 1)
+    assert own.sharpe == Interval(row["sharpe"], row["sharpe_low"], row["sharpe_high"])
+    assert {each.policy for each in found.accounts} == {
+        "tiny", "equal_weight", "buy_and_hold", "minimum_variance", "mean_cvar",
+    }  # fmt: skip
+    (comparison,) = found.comparisons
+    assert (comparison.policy, comparison.other) == ("tiny", "equal_weight")
+    one = found.accounts[[each.policy for each in found.accounts].index("equal_weight")]
+    assert comparison.sharpe.point == pytest.approx(own.sharpe.point - one.sharpe.point)
+    choice = lake.read(OVERFITTING).filter(period="from_2017", against="best_baseline")
+    assert found.overfitting == choice["probability_of_overfitting"][0]
+    assert Results.model_validate_json(found.model_dump_json()) == found
