@@ -16,7 +16,7 @@ from nvtrader_pipelines.execution.brokers.account_spec import (
     SECRET_KEY,
     AccountSpec,
     AlpacaAccountSpec,
-    PaperAccountSpec,
+    SimulatedAccountSpec,
 )
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.storage.account_book import SqliteBook, book_path
@@ -53,7 +53,7 @@ def read_account(home: Home, name: str = DEFAULT) -> AccountSpec:
     path = home.accounts / f"{name}.yaml"
     if not os.path.lexists(path):  # a dangling symlink is an error, not a missing file
         if name == DEFAULT:
-            return PaperAccountSpec()
+            return SimulatedAccountSpec()
         known = ", ".join(sorted({DEFAULT, *(each.stem for each in home.accounts.glob("*.yaml"))}))
         raise StorageError(f"there is no account {name!r}; write data/accounts/{path.name}, or take one of: {known}")
     try:
@@ -76,7 +76,7 @@ def require_same(name: str, spec: AccountSpec, state: AccountState | None) -> No
     if state is None:
         return
     opened, said = f"kept {state.kept_at}", f"kept {spec.kept_at}"
-    if isinstance(spec, PaperAccountSpec):
+    if isinstance(spec, SimulatedAccountSpec):
         opened, said = f"{opened} with a capital of {state.capital:,}", f"{said} with a capital of {spec.capital:,}"
     if opened != said:
         raise StorageError(

@@ -10,25 +10,25 @@ from nvtrader_pipelines.desk.accounts import connect, read_account, require_same
 from nvtrader_pipelines.desk.backtest import deployment_of
 from nvtrader_pipelines.execution.book import AccountBook, AccountState
 from nvtrader_pipelines.execution.brokers.account_spec import AccountSpec, AlpacaAccountSpec
-from nvtrader_pipelines.execution.brokers.live_venue import AtMarket
-from nvtrader_pipelines.execution.brokers.paper_market import PaperMarket
-from nvtrader_pipelines.execution.brokers.simulated_venue import PaperBroker
+from nvtrader_pipelines.execution.brokers.live_venue import LiveVenue
+from nvtrader_pipelines.execution.brokers.simulated_market import SimulatedMarket
+from nvtrader_pipelines.execution.brokers.simulated_venue import SimulatedVenue
 from nvtrader_pipelines.execution.brokers.venue import Venue
-from nvtrader_pipelines.execution.compliance import ComplianceData, findings_of, tighter, unbuyable
-from nvtrader_pipelines.execution.decisions import opens_after
+from nvtrader_pipelines.execution.compliance import ComplianceData, compliance_findings, purchase_bans, tightest_limits
+from nvtrader_pipelines.execution.decisions import next_open
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.journal import Proposal
 from nvtrader_pipelines.execution.plan import Finding, RebalancePlan
-from nvtrader_pipelines.execution.prices import Prices
+from nvtrader_pipelines.execution.prices import PanelPrices
 from nvtrader_pipelines.execution.proposals import target_volatility
 from nvtrader_pipelines.experiments.deployment import Deployment
 from nvtrader_pipelines.experiments.progress import Progress
 from nvtrader_pipelines.market.calendar import EXCHANGE_TIME, sessions
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits
-from nvtrader_pipelines.promotion.active_policy import ActivePolicy, read_active, sealed_of
-from nvtrader_pipelines.promotion.compatibility import cannot_trade
-from nvtrader_pipelines.promotion.recency import RECENT, require_evaluation
+from nvtrader_pipelines.promotion.active_policy import ActivePolicy, read_active, read_active_run
+from nvtrader_pipelines.promotion.compatibility import market_mismatch
+from nvtrader_pipelines.promotion.recency import MAX_TEST_AGE, require_evaluation
 from nvtrader_pipelines.storage.compliance_files import read_compliance, read_limits
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.medallion import pinned_snapshots
@@ -47,7 +47,7 @@ class DeskMarket:
     deployment: Deployment
     tested_to: date
     activated_at: datetime
-    prices: Prices
+    prices: PanelPrices
     limits: RiskLimits
     compliance: ComplianceData
     n_ended: int  # sessions that had ended by the clock; the bars of one that goes on are no close
@@ -137,9 +137,9 @@ class DeskMarket:
         begun = [each.session for each in in_force if (each.run_id, each.policy) == own]
         since = begun[0] if begun and not self.is_live else stands_at
         gap = self.panel.index_of(np.datetime64(since)) + 1 - self.panel.index_of(np.datetime64(self.tested_to))
-        if gap > RECENT:
+        if gap > MAX_TEST_AGE:
             raise ExecutionError(
-                f"a policy must have been tested within {RECENT} sessions of what it trades, but {own[1]} of run "
+                f"a policy must have been tested within {MAX_TEST_AGE} sessions of what it trades, but {own[1]} of run "
                 f"{own[0]} was tested to {self.tested_to}, {gap} sessions before; train and test it on the market as "
                 "it is now, and activate that run"
             )
@@ -166,7 +166,7 @@ class DeskMarket:
                 f"market ends on {known}; wait for its close and deliver its bars anew, or remove bars that cannot be "
                 "there yet"
             )
-        opens = opens_after(known)
+        opens = next_open(known)
         if local >= opens:
             raise ExecutionError(
                 f"orders made of the bars of {known} must be placed before the exchange opens on {opens.date()}, which "
@@ -195,17 +195,19 @@ class DeskMarket:
         """
         require_same(self.name, self.account, book.last())
         if isinstance(self.account, AlpacaAccountSpec):
-            return AtMarket(connect(self.name, self.account), (self.panel, self.prices), book, self.account)
+            return LiveVenue(connect(self.name, self.account), (self.panel, self.prices), book, self.account)
         environment, slippage = self.deployment.spec.environment, self.account.slippage_bps
-        return PaperBroker(PaperMarket.of(self.panel, environment, self.prices, slippage), book, self.account)
+        return SimulatedVenue(
+            SimulatedMarket.from_environment(self.panel, environment, self.prices, slippage), book, self.account
+        )
 
     def findings(self, plan: RebalancePlan, t: int) -> tuple[Finding, ...]:
         """What compliance finds in a plan decided at the close of session `t`."""
-        return findings_of(plan, self.limits, self.compliance, target_volatility(plan, self.panel, t))
+        return compliance_findings(plan, self.limits, self.compliance, target_volatility(plan, self.panel, t))
 
-    def unbuyable(self, session: date) -> Mapping[str, str]:
+    def purchase_bans(self, session: date) -> Mapping[str, str]:
         """Names that may not be bought in a session, and why."""
-        return unbuyable(self.limits, self.compliance, session)
+        return purchase_bans(self.limits, self.compliance, session)
 
     def told(self, state: AccountState, share: float, at: datetime) -> Progress:
         """The account at the close of a session, as a step of a run."""
@@ -261,12 +263,12 @@ def desk_market(store: Store, active: ActivePolicy, name: str, now: datetime) ->
         StorageError: if the policy's files are not those activated, it was never tested to the end, it cannot decide on
             the market as it is now, or the account, the limits or the market cannot be read.
     """
-    account, run = read_account(store.home, name), sealed_of(store, active)
+    account, run = read_account(store.home, name), read_active_run(store, active)
     require_evaluation(store, active)
     try:
         deployment = deployment_of(store, active.run_id, active.policy)
     except ValueError as error:
-        raise cannot_trade(run, active.policy, error) from error
+        raise market_mismatch(run, active.policy, error) from error
     return DeskMarket(
         name=name,
         account=account,
@@ -303,4 +305,4 @@ def market_key(store: Store, active: ActivePolicy, source: str) -> object:
 
 def _limits(store: Store, deployment: Deployment) -> RiskLimits:
     """What plans are held against: number by number, the tighter of the policy's own and the desk's."""
-    return tighter(deployment.spec.pipeline.risk_limits, read_limits(store.home))
+    return tightest_limits(deployment.spec.pipeline.risk_limits, read_limits(store.home))

@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from nvtrader_pipelines.execution.book import PUT_BACK, AccountState, BookedOrder, Kept
+from nvtrader_pipelines.execution.book import AccountState, BookedOrder, BookIndex
+from nvtrader_pipelines.execution.errors import RESTORE_STEPS
 from nvtrader_pipelines.execution.orders import Fill
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import Home
@@ -46,11 +47,11 @@ class SqliteBook:
     def __init__(self, home: Home, account: str) -> None:
         self._path = book_path(home, account)
 
-    def kept(self) -> Kept:
+    def index(self) -> BookIndex:
         """Sessions, orders and fills that the book holds."""
         sessions = (date.fromisoformat(day) for (day,) in self._rows("SELECT session FROM states"))
         orders, fills = (self._rows(f"SELECT order_id FROM {table}") for table in ("orders", "fills"))
-        return Kept(frozenset(sessions), frozenset(key for (key,) in orders), frozenset(key for (key,) in fills))
+        return BookIndex(frozenset(sessions), frozenset(key for (key,) in orders), frozenset(key for (key,) in fills))
 
     def last(self) -> AccountState | None:
         """State at the last settled close, or None before the account is opened."""
@@ -161,7 +162,7 @@ class SqliteBook:
             yield
         except (sqlite3.Error, ValidationError) as error:
             is_intact = isinstance(error, sqlite3.OperationalError)  # a lock or a full disk, no damage
-            remedy = "fix that and try again" if is_intact else f"{PUT_BACK}, or trade another account"
+            remedy = "fix that and try again" if is_intact else f"{RESTORE_STEPS}, or trade another account"
             raise StorageError(f"{self._path} cannot be used as the book of an account ({error}); {remedy}") from error
 
     @cached_property

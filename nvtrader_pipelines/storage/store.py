@@ -36,7 +36,7 @@ class Store:
         """Versions of experiments and their runs.
 
         Raises:
-            StorageError: if its database cannot be reached, or was written by newer code.
+            StorageError: if its database cannot be reached, or has another revision.
         """
         from nvtrader_pipelines.storage.ledger import Ledger
 

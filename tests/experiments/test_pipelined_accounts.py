@@ -6,13 +6,13 @@ import pytest
 
 from nvtrader_pipelines.evaluation.backtest import backtest, walk
 from nvtrader_pipelines.evaluation.weights_backtest import Execution
-from nvtrader_pipelines.experiments.accounts import contestants
+from nvtrader_pipelines.experiments.policy_accounts import build_accounts
 from nvtrader_pipelines.experiments.replay import Parent, fold_dates
-from nvtrader_pipelines.experiments.stress import contest_of
+from nvtrader_pipelines.experiments.stress_run import stressed_accounts
 from nvtrader_pipelines.policies.pipelined import PipelinedPolicy
 from nvtrader_pipelines.portfolio.pipeline import WeightPipeline
-from nvtrader_pipelines.scoreboard.candidates import run_candidate
-from nvtrader_pipelines.scoreboard.harness import walked
+from nvtrader_pipelines.scoreboard.entrants import run_entrant
+from nvtrader_pipelines.scoreboard.harness import run_contest_backtest
 from tests.experiments.pipelines import TIMINGS, piped
 from tests.experiments.small import TABLES
 from tests.scoreboard.test_harness import contest_on, metered
@@ -36,15 +36,15 @@ def judged_as(timed):
     """A run as an entrant of a contest under its own environment, and what it did there."""
     plan, store = timed
     parent = Parent(plan.run_id, fold_dates(plan))
-    entrant = run_candidate("tiny", plan.spec, parent, store.archives(), store.chosen(), store.thresholds())
+    entrant = run_entrant("tiny", plan.spec, parent, store.archives(), store.chosen(), store.thresholds())
     environment = plan.spec.environment
     terms = Execution(fill=environment.fill, costs=environment.cost_models)
-    return walked(entrant, plan.panel, contest_on(plan.panel, plan.window, terms), metered())
+    return run_contest_backtest(entrant, plan.panel, contest_on(plan.panel, plan.window, terms), metered())
 
 
 def test_the_weights_on_record_are_those_that_the_pipeline_gave(timed):
     plan, store = timed
-    who = contestants(plan, store.archives(), store.chosen(), store.thresholds())
+    who = build_accounts(plan, store.archives(), store.chosen(), store.thresholds())
     logs = store.record.action_logs.partition_by("step", maintain_order=True)
     steps = list(walk(plan.panel, plan.spec.environment, plan.folds, who))
     assert len(steps) == len(logs)
@@ -67,9 +67,9 @@ def test_the_timing_acts_in_some_decisions_and_not_on_baselines(timed, run):
 
 
 def test_where_no_limit_binds_the_default_pipeline_changes_not_a_bit(plan, run):
-    who = contestants(plan, run.archives(), {}, {})
-    bare = [replace(each, by_fold=tuple(getattr(one, "_policy", one) for one in each.by_fold)) for each in who]
-    assert [each for each in bare if any(isinstance(one, PipelinedPolicy) for one in each.by_fold)] == []
+    who = build_accounts(plan, run.archives(), {}, {})
+    bare = [replace(each, policies=tuple(getattr(one, "_policy", one) for one in each.policies)) for each in who]
+    assert [each for each in bare if any(isinstance(one, PipelinedPolicy) for one in each.policies)] == []
     record = backtest(plan.panel, plan.spec.environment, plan.folds, bare)
     for name in TABLES:
         assert getattr(record, name).equals(getattr(run.record, name))
@@ -86,7 +86,7 @@ def test_the_default_pipeline_caps_every_name_and_leaves_the_rest_in_cash(capped
 
 def test_the_mean_of_the_seeds_goes_through_the_pipeline_once(capped):
     plan, store = capped
-    who = contestants(plan, store.archives(), {}, {})
+    who = build_accounts(plan, store.archives(), {}, {})
     first = next(walk(plan.panel, plan.spec.environment, plan.folds, who))
     *seeds, own = [decision.pipeline for decision in first.decisions if decision.pipeline is not None]
     proposed = np.mean([each.stages[0].weights for each in seeds], axis=0)
@@ -106,10 +106,10 @@ def test_the_twin_of_a_judged_run_is_the_account_without_timing(timed, run):
     plan, _ = timed
     found, recorded = judged_as(timed), run.record.equity_curves.filter(OWN)
     if plan.spec.pipeline.timing.kind == "constant":
-        assert found.untimed is None
+        assert found.untimed_curves is None
         assert found.n_acted == 0
         return
-    assert found.untimed["equity"].to_numpy().tobytes() == recorded["equity"].to_numpy().tobytes()
+    assert found.untimed_curves["equity"].to_numpy().tobytes() == recorded["equity"].to_numpy().tobytes()
     assert 0 < found.n_acted < len(found.actions)
 
 
@@ -117,10 +117,10 @@ def test_a_stressed_world_is_traded_with_the_thresholds_of_the_run(timed):
     plan, store = timed
 
     class Same:
-        """The market as it was, as a world."""
+        """The market as it was, as a stressed."""
 
         panel, blocks = plan.panel, plan.paths.blocks
 
-    who = contest_of(plan, store.archives(), store.chosen(), store.thresholds())(Same)
+    who = stressed_accounts(plan, store.archives(), store.chosen(), store.thresholds())(Same)
     record = backtest(plan.panel, plan.spec.environment, plan.folds, who)
     assert record.equity_curves.equals(store.record.equity_curves)

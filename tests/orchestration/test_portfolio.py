@@ -10,7 +10,7 @@ from nvtrader_pipelines.desk.accounts import held_account
 from nvtrader_pipelines.desk.desk import Desk
 from nvtrader_pipelines.desk.halt import halt, resume
 from nvtrader_pipelines.execution.brokers import simulated_venue
-from nvtrader_pipelines.execution.brokers.simulated_venue import PaperBroker
+from nvtrader_pipelines.execution.brokers.simulated_venue import SimulatedVenue
 from nvtrader_pipelines.execution.reconciliation import Difference
 from nvtrader_pipelines.orchestration import rebalancing, retries, sensors
 from nvtrader_pipelines.orchestration.assets import portfolio
@@ -20,7 +20,7 @@ from nvtrader_pipelines.orchestration.portfolio_checks import audit_is_whole, ou
 from nvtrader_pipelines.orchestration.rebalancing import SESSION
 from nvtrader_pipelines.orchestration.resources import DeskResource, StoreResource
 from nvtrader_pipelines.promotion.active_policy import read_active
-from nvtrader_pipelines.promotion.rounds import consider_newest, newest_runs
+from nvtrader_pipelines.promotion.rounds import evaluate_newest, newest_runs
 from nvtrader_pipelines.runs.fingerprints import question_state
 from nvtrader_pipelines.runs.lifecycle import now
 from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
@@ -128,7 +128,7 @@ def test_of_several_runs_of_an_experiment_the_last_completed_is_the_candidate(as
 
 def test_a_home_without_runs_has_nothing_to_promote(tmp_path):
     home = small_home(tmp_path / "home")
-    found = consider_newest(Store(home), "gate", now)
+    found = evaluate_newest(Store(home), "gate", now)
     assert (found.answers, found.problems) == ([], {})
     assert found.summary == "no run may trade yet"
 
@@ -138,7 +138,7 @@ def test_an_experiment_whose_policies_were_removed_keeps_nobody_else_from_the_ga
     (manifest,) = store.home.policies.glob("worse@*/*/manifest.json")
     removed = manifest.rename(manifest.with_name("removed.json"))
     try:
-        found = consider_newest(store, "gate", now)
+        found = evaluate_newest(store, "gate", now)
     finally:
         removed.rename(manifest)
     assert "its policies are not all trained" in found.problems["worse"]
@@ -196,7 +196,7 @@ def story(asked, instance):
         patch.setattr(retries, "WAIT_SECONDS", 0.0)
         land(store, 481)
         with pytest.MonkeyPatch.context() as broken:
-            broken.setattr(PaperBroker, "submit", unanswered_once(PaperBroker.submit))
+            broken.setattr(SimulatedVenue, "submit", unanswered_once(SimulatedVenue.submit))
             told["no answer"] = evenings.rebalance()
         land(store, 482)
         evenings.limits("max_position: 0.3\n")
@@ -336,7 +336,7 @@ def test_catching_up_ends_at_the_first_session_whose_books_differ_and_fails_ther
     assert story
     store = asked[0]
     store.home.accounts.mkdir(parents=True, exist_ok=True)
-    (store.home.accounts / "second.yaml").write_text("kind: paper\n")
+    (store.home.accounts / "second.yaml").write_text("kind: simulated\n")
     days = store.tables.read(PORTFOLIO_STATE, {"account": ["paper"]})["session"].sort()
     for _ in Desk.open(store, "second").trade(days[-4], days[-4]):
         pass

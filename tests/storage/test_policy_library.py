@@ -1,4 +1,3 @@
-import dataclasses
 import json
 
 import polars as pl
@@ -8,8 +7,8 @@ import torch
 from nvtrader_pipelines.envs.observations.builder import ObservationScaler
 from nvtrader_pipelines.evaluation.splits import Fold
 from nvtrader_pipelines.experiments.plan import RunPlan
+from nvtrader_pipelines.experiments.run_store import TrainedPolicy
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
-from nvtrader_pipelines.experiments.store import TrainedPolicy
 from nvtrader_pipelines.market.panel import panel_digest
 from nvtrader_pipelines.policies.agents import Fit
 from nvtrader_pipelines.policies.archive import write_archive
@@ -183,15 +182,6 @@ def test_manifest_without_thresholds_is_read(library, plan):
     assert "thresholds" not in json.loads(path.read_bytes())
     assert library.read_sealed(SPEC.partition_key, plan.run_id) == run
     assert run.thresholds == {}
-
-
-def test_seal_of_an_earlier_market_keeps_the_latest_run(library, plan):
-    run = seal_run(library, plan)
-    earlier = dataclasses.replace(plan, panel_digest="0" * 64)
-    for fold, seed in plan.keys:
-        library.save(SPEC.partition_key, earlier.run_id, trained_policy(plan, fold, seed))
-    assert library.seal(earlier, latest=False).run_id == earlier.run_id != run.run_id
-    assert library.read_latest(SPEC.partition_key) == run
 
 
 def test_sealing_the_same_policies_gives_the_same_digest(library, plan):

@@ -66,32 +66,32 @@ def kill_switch(store: Store) -> Finding:
     """Whether trading is stopped, and why; that it is stopped is no problem, for somebody wanted it."""
     from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
 
-    stopped = FileKillSwitch(store.home).engaged()
+    stopped = FileKillSwitch(store.home).halt_reason()
     return Finding("kill switch", f"engaged: {stopped}; `nvtrader resume` ends it" if stopped else "not engaged")
 
 
 def active_policy(store: Store) -> list[Finding]:
     """Which policy trades, that its files are those that were activated, until when it may, and of which code it is."""
-    from nvtrader_pipelines.promotion.active_policy import read_active, sealed_of
-    from nvtrader_pipelines.promotion.recency import told_until
-    from nvtrader_pipelines.promotion.rounds import newer_than_active
-    from nvtrader_pipelines.promotion.verification import other_code
+    from nvtrader_pipelines.promotion.active_policy import read_active, read_active_run
+    from nvtrader_pipelines.promotion.recency import eligibility_message
+    from nvtrader_pipelines.promotion.rounds import newer_run_message
+    from nvtrader_pipelines.promotion.verification import code_mismatch
 
     what = "active policy"
     try:
         active = read_active(store)
         if active is None:
             return [Finding(what, "none yet: `nvtrader policies activate NAME`")]
-        broken = store.policies.find_tampered_files(sealed_of(store, active))
-        newer = newer_than_active(store, active)
+        broken = store.policies.find_tampered_files(read_active_run(store, active))
+        newer = newer_run_message(store, active)
     except StorageError as error:
         return [Finding(what, "cannot be used", str(error))]
     told = f"{active.policy} of run {active.run_id}, activated by {active.by} on {active.activated_at:%Y-%m-%d}"
     changed = ", ".join(broken["file"])
     return [
         Finding(what, told, f"not the files that were activated: {changed}; restore them" if changed else ""),
-        Finding("its code", active.code_version, other_code(active.code_version) or ""),
-        Finding("it may trade", told_until(store, active)),
+        Finding("its code", active.code_version, code_mismatch(active.code_version) or ""),
+        Finding("it may trade", eligibility_message(store, active)),
         *([Finding("a newer run", newer)] if newer else []),
     ]
 

@@ -70,7 +70,7 @@ def _now() -> datetime:
 def _engaged(store: Store) -> str | None:
     from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
 
-    return FileKillSwitch(store.home).engaged()
+    return FileKillSwitch(store.home).halt_reason()
 
 
 def _write(store: Store, sentence: str, **more: Any) -> None:

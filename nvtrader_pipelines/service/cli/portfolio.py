@@ -61,8 +61,8 @@ def _show(account: str, *, as_json: bool, verbose: bool) -> None:
     """Where the account stands, as a document or for a person."""
     from nvtrader_pipelines.desk.accounts import read_account
     from nvtrader_pipelines.promotion.active_policy import read_active
-    from nvtrader_pipelines.promotion.recency import told_until
-    from nvtrader_pipelines.promotion.rounds import newer_than_active
+    from nvtrader_pipelines.promotion.recency import eligibility_message
+    from nvtrader_pipelines.promotion.rounds import newer_run_message
     from nvtrader_pipelines.service.documents.account_facts import AccountFacts, standing
 
     with one_sentence(verbose=verbose):
@@ -74,8 +74,8 @@ def _show(account: str, *, as_json: bool, verbose: bool) -> None:
             and {
                 "policy": active.policy,
                 "run_id": active.run_id,
-                "may_trade": told_until(store, active),
-                "newer": newer_than_active(store, active),
+                "may_trade": eligibility_message(store, active),
+                "newer": newer_run_message(store, active),
             },
             **standing(AccountFacts.of(store, account)),
         }

@@ -36,19 +36,19 @@ app = typer.Typer(help="Every entrant on common sessions, ranked like with like.
 @app.command(epilog=EPILOG)
 def update(*, as_json: AsJson = False, verbose: Verbose = False) -> None:
     """Score every entrant on common sessions: runs, baselines, and the files of data/entrants."""
-    from nvtrader_pipelines.scoreboard.cards import judge_all, rank
+    from nvtrader_pipelines.scoreboard.cards import score_all, update_scoreboard
     from nvtrader_pipelines.storage.views import publish
 
     with one_sentence(verbose=verbose):
         store, console = open_store(), wide_console()
-        tell = _silent if as_json else lambda text: console.print(text, style="dim", highlight=False, markup=False)
-        judged = judge_all(store, datetime.now(UTC), tell)
-        board = rank(store)
+        report = _silent if as_json else lambda text: console.print(text, style="dim", highlight=False, markup=False)
+        result = score_all(store, datetime.now(UTC), report)
+        board = update_scoreboard(store)
         publish(store)
         _show(board, as_json=as_json)
         if not as_json:
             console.print(
-                f"new scorecards: {judged.n_new}, in {store.home.scorecards}", soft_wrap=True, highlight=False
+                f"new scorecards: {result.n_new}, in {store.home.scorecards}", soft_wrap=True, highlight=False
             )
 
 
@@ -64,14 +64,14 @@ def scoreboard(
     refuse_options_before_command(context)
     if context.invoked_subcommand is not None:
         return
-    from nvtrader_pipelines.scoreboard.cards import history_of, scoreboard_of
+    from nvtrader_pipelines.scoreboard.cards import read_history, read_scoreboard
 
     with one_sentence(verbose=verbose):
         store = open_store()
         if history is None:
-            _show(scoreboard_of(store), as_json=as_json)
+            _show(read_scoreboard(store), as_json=as_json)
         else:
-            _show_history(history_of(store, history), history, as_json=as_json)
+            _show_history(read_history(store, history), history, as_json=as_json)
 
 
 def _silent(_: str) -> None:

@@ -29,7 +29,7 @@ from nvtrader_pipelines.portfolio.pipeline.limits import Limit
 from nvtrader_pipelines.portfolio.pipeline.selectors import Selector
 from nvtrader_pipelines.portfolio.pipeline.timings import Timing
 from nvtrader_pipelines.portfolio.scenarios import Scenarios
-from nvtrader_pipelines.scoreboard.entrants import Entrant
+from nvtrader_pipelines.scoreboard.entrant_specs import EntrantSpec
 
 FAMILIES: dict[str, Any] = {
     "sources": Source,
@@ -52,7 +52,7 @@ FAMILIES: dict[str, Any] = {
     "stresses": StressScenario,
     "baselines": Baseline,
     "designs": ExperimentDesign,
-    "entrants": Entrant,
+    "entrants": EntrantSpec,
 }
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 EXTENDS = {
@@ -75,7 +75,12 @@ class FieldFacts(BaseModel):
     def line(self) -> str:
         """The field in one line."""
         comment = f"  # {self.comment}" if self.comment else ""
-        return f"{self.name}: {_brief(self.default)}  ({self.allowed}){comment}"
+        return f"{self.name}: {self.default_text}  ({self.allowed}){comment}"
+
+    @property
+    def default_text(self) -> str:
+        """Default, of a component its kind alone."""
+        return _brief(self.default)
 
 
 class ComponentInfo(BaseModel):

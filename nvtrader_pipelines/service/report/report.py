@@ -9,7 +9,13 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from nvtrader_pipelines.promotion.findings import DEFLATED, LEAST_DEFLATED, MOST_OVERFITTING, Finding, told
+from nvtrader_pipelines.promotion.findings import (
+    DEFLATED,
+    MAX_OVERFITTING,
+    MIN_DEFLATED,
+    PromotionFinding,
+    format_probability,
+)
 from nvtrader_pipelines.service.report.report_parts import (
     MINUS,
     UNKNOWN,
@@ -57,9 +63,9 @@ READING = (
     ("trial", "Every walk-forward run ever completed on a market, of any version. The more there are, the better the "
      "best looks by luck alone."),
     ("deflated", f"Probability that the ratio is above what the best of so many trials without skill would show "
-     f"(Bailey and López de Prado 2014). Below {LEAST_DEFLATED} the best may be the luckiest."),
+     f"(Bailey and López de Prado 2014). Below {MIN_DEFLATED} the best may be the luckiest."),
     ("probability of overfitting", f"How often the best trial in one half of the sessions is in the worse half of the "
-     f"trials in the other (PBO, by CSCV). Above {MOST_OVERFITTING} choosing the best is no better than chance."),
+     f"trials in the other (PBO, by CSCV). Above {MAX_OVERFITTING} choosing the best is no better than chance."),
     ("alpha, beta", "Of the net returns on those of the best baseline; alpha per year."),
     ("stress", "Made-up or historic sessions, the same for every account. They say what breaks, not how likely it is."),
     ("scoreboard", "Ranks hold within one contest only: the same market, sessions, costs and fills."),
@@ -86,7 +92,7 @@ def write_report(store: Store, path: Path) -> tuple[Path, dict[str, Any]]:
     }
 
 
-def rendered(evidence: Evidence, parts: Sequence[Part], found: Sequence[Finding]) -> str:
+def rendered(evidence: Evidence, parts: Sequence[Part], found: Sequence[PromotionFinding]) -> str:
     """The page as HTML."""
     pages = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined)
     pages.filters["base64"] = lambda path: base64.b64encode(path.read_bytes()).decode()
@@ -104,14 +110,14 @@ def with_minus(sentence: str) -> str:
     return re.sub(r"(?<!\S)-(?=\d)", MINUS, sentence)
 
 
-def shown_value(finding: Finding) -> str:
+def shown_value(finding: PromotionFinding) -> str:
     """The figure, with as many digits as tell it from its limit."""
     if finding.value is None:
         return UNKNOWN
-    return told(finding.value, LEAST_DEFLATED if finding.figure == DEFLATED else MOST_OVERFITTING)
+    return format_probability(finding.value, MIN_DEFLATED if finding.figure == DEFLATED else MAX_OVERFITTING)
 
 
-def lead(evidence: Evidence, found: Sequence[Finding]) -> str:
+def lead(evidence: Evidence, found: Sequence[PromotionFinding]) -> str:
     """What came out, in a sentence or two."""
     if evidence.runs.is_empty():
         return "No run is complete yet: nvtrader materialize."
@@ -125,7 +131,7 @@ def lead(evidence: Evidence, found: Sequence[Finding]) -> str:
         return f"{judged} They are not yet judged beside one another: nvtrader materialize."
     if all(each.passed for each in found):
         return (
-            f"{judged} The best ranked passes both limits: a probability of at least {LEAST_DEFLATED} of more than the "
-            f"luck of so many trials, and one of overfitting of not more than {MOST_OVERFITTING}."
+            f"{judged} The best ranked passes both limits: a probability of at least {MIN_DEFLATED} of more than the "
+            f"luck of so many trials, and one of overfitting of not more than {MAX_OVERFITTING}."
         )
     return f"{judged} Something speaks against the best ranked; it stands below."

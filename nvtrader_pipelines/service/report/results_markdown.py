@@ -3,7 +3,7 @@
 import textwrap
 
 from nvtrader_pipelines.evaluation.intervals import Interval
-from nvtrader_pipelines.promotion.findings import LEAST_DEFLATED, MOST_OVERFITTING, describe_period, told
+from nvtrader_pipelines.promotion.findings import MAX_OVERFITTING, MIN_DEFLATED, describe_period, format_probability
 from nvtrader_pipelines.service.report.report_parts import UNKNOWN, number, signed, spoken
 from nvtrader_pipelines.service.report.results import AccountRow, ComparisonRow, Results
 
@@ -133,12 +133,12 @@ def _before(results: Results) -> list[str]:
 
 def _luck(results: Results) -> str:
     """The two figures that the checks judge, with their limits."""
-    deflated = UNKNOWN if results.deflated is None else told(results.deflated, LEAST_DEFLATED)
-    overfitting = UNKNOWN if results.overfitting is None else told(results.overfitting, MOST_OVERFITTING)
+    deflated = UNKNOWN if results.deflated is None else format_probability(results.deflated, MIN_DEFLATED)
+    overfitting = UNKNOWN if results.overfitting is None else format_probability(results.overfitting, MAX_OVERFITTING)
     return (
         f"Among the {results.n_trials} trials the information ratio of the best ranked against its best baseline is "
-        f"more than luck with probability {deflated} ({LEAST_DEFLATED} is asked for), and the choice of the best is "
-        f"overfitted with probability {overfitting} ({MOST_OVERFITTING} at most)."
+        f"more than luck with probability {deflated} ({MIN_DEFLATED} is asked for), and the choice of the best is "
+        f"overfitted with probability {overfitting} ({MAX_OVERFITTING} at most)."
     )
 
 

@@ -15,7 +15,7 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import file_lock
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.ledger.schema import HEAD, REVISIONS, VERSION_TABLE
+from nvtrader_pipelines.storage.ledger.schema import HEAD, VERSION_TABLE
 
 VARIABLE = "NVTRADER_LEDGER_URL"
 SCHEMA = "ledger"  # Postgres schema; Dagster and MLflow have tables of the same names
@@ -58,14 +58,14 @@ class Database:
 
     @classmethod
     def open(cls, home: Home) -> "Database":
-        """Open the database of a home, creating or migrating it if necessary.
+        """Open the database of a home, creating its tables if there are none.
 
         Raises:
-            StorageError: if it cannot be reached, or was written by newer code.
+            StorageError: if it cannot be reached, or has another revision.
         """
         database = cls.connect(ledger_url(home))
         if database.revision() != HEAD:
-            database.migrate()
+            database.create()
         return database
 
     @classmethod
@@ -114,33 +114,33 @@ class Database:
         with self.connection() as connection:
             return _revision(connection)
 
-    def migrate(self) -> None:
-        """Create or migrate the tables; of concurrent processes, only one does the work.
+    def create(self) -> None:
+        """Create the tables; of concurrent processes, only one does the work.
 
         Raises:
-            StorageError: if the tables were written by newer code.
+            StorageError: if the tables have another revision.
         """
         if self._file is None:
             with self.transaction() as connection:
                 connection.execute(sa.select(sa.func.pg_advisory_xact_lock(MIGRATION_LOCK)))
                 if SCHEMA not in sa.inspect(connection).get_schema_names():
                     connection.execute(sa.schema.CreateSchema(SCHEMA))
-                self._upgrade(connection)
+                self._create(connection)
             return
         with file_lock(self._file.with_name(f"{self._file.name}.lock")):
             with self._storage_errors(), closing(self._engine.raw_connection()) as connection:
                 connection.cursor().execute("PRAGMA journal_mode = WAL")  # outside a transaction; stored in the file
             with self.transaction() as connection:
-                self._upgrade(connection)
+                self._create(connection)
 
-    def _upgrade(self, connection: sa.Connection) -> None:
+    def _create(self, connection: sa.Connection) -> None:
         found = _revision(connection)
         if found == HEAD:  # another process was faster
             return
-        if found is not None and found not in REVISIONS:
+        if found is not None:
             raise StorageError(
-                f"the ledger {self.name} has revision {found}, but this code knows revisions up to {HEAD}; update "
-                f"nvtrader-pipelines, or name another ledger in {VARIABLE}"
+                f"the ledger {self.name} must have revision {HEAD}, but has {found}: another version of "
+                "nvtrader-pipelines built this home; move the home away and start a new one, or install that version"
             )
         from alembic import command  # takes a third of a second; not needed for an up-to-date ledger
         from alembic.config import Config

@@ -35,7 +35,7 @@ class Ledger:
         """Open the ledger in the database named by $NVTRADER_LEDGER_URL, else in `warehouse/ledger.db`.
 
         Raises:
-            StorageError: if it cannot be reached, or was written by newer code.
+            StorageError: if it cannot be reached, or has another revision.
         """
         return cls(home, Database.open(home))
 

@@ -11,7 +11,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict
 from nvtrader_pipelines.experiments.identity import run_code
 from nvtrader_pipelines.experiments.plan import RunPlan
 
-RunKind = Literal["train", "evaluate", "walk_forward", "replay", "forward"]
+RunKind = Literal["walk_forward", "replay", "forward"]
 Ending = Literal["done", "failed", "interrupted"]
 RunStatus = Literal["running", "done", "failed", "interrupted"]
 JSON_COLUMNS = ("snapshot_ids", "seeds", "metrics")
@@ -39,7 +39,7 @@ class RunRow(BaseModel):
 
     @classmethod
     def of(cls, plan: RunPlan, task_id: str, started_at: datetime, **more: Any) -> Self:
-        """Build the row of a plan's execution; `more` overrides fields, such as kind or Dagster run."""
+        """Build the row of a plan's execution; `more` names the Dagster run that launched it."""
         window_first, window_last = plan.window
         planned = {
             "run_id": plan.run_id,
@@ -70,7 +70,7 @@ class LedgerRun(RunRow):
     metrics: dict[str, float | None] | None
     mlflow_run_id: str | None
     message: str | None  # why it failed or was interrupted
-    policies_sha256: str | None  # digest of the manifest; None for runs older than this column
+    policies_sha256: str | None  # digest of the manifest; None until all policies are trained
 
     @classmethod
     def read(cls, row: Mapping[str, Any]) -> Self:

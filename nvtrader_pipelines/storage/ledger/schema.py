@@ -5,8 +5,7 @@ from datetime import UTC, datetime
 import polars as pl
 import sqlalchemy as sa
 
-REVISIONS = ("0001", "0002")  # migrations, oldest first
-HEAD = REVISIONS[-1]
+HEAD = "0.2.0"  # revision that this code needs, named after the first release that has it
 VERSION_TABLE = "ledger_schema"  # holds the revision of a database
 METADATA = sa.MetaData()
 Id = sa.BigInteger().with_variant(sa.Integer, "sqlite")  # SQLite only autoincrements an INTEGER
@@ -58,7 +57,7 @@ RUNS = sa.Table(
     "runs",
     METADATA,
     sa.Column("run_id", sa.Text, primary_key=True, doc="identity of the run, 16 hexadecimal digits"),
-    sa.Column("kind", sa.Text, nullable=False, doc="train, evaluate, walk_forward, replay or forward"),
+    sa.Column("kind", sa.Text, nullable=False, doc="walk_forward, replay or forward"),
     sa.Column("status", sa.Text, nullable=False, index=True, doc="running, done, failed or interrupted"),
     sa.Column("parent_run_id", sa.Text, doc="run whose policies it uses; null if it trains its own"),
     sa.Column("spec_hash", sa.Text, sa.ForeignKey("versions.spec_hash"), nullable=False, doc="hash of its version"),

@@ -44,7 +44,7 @@ PROMOTION_DECISIONS = Table(
         Column(
             "deflated_sharpe",
             pl.Float64,
-            "probability that the run's information ratio against its best baseline is not luck; null if unknown",
+            "deflated information ratio of the run against its best baseline; null if unknown",
         ),
         Column("gate", pl.String, "JSON of the gate's settings"),
         Column("by", pl.String, "person or component that asked"),

@@ -8,14 +8,14 @@ import pytest
 from nvtrader_pipelines.desk import market
 from nvtrader_pipelines.promotion import active_policy, verification
 from nvtrader_pipelines.promotion.active_policy import read_active
-from nvtrader_pipelines.promotion.recency import told_until, trades_until
+from nvtrader_pipelines.promotion.recency import eligibility_message, start_deadline
 from nvtrader_pipelines.runs.tables import complete
 from nvtrader_pipelines.service.cli.errors import BAD_INPUT
 from nvtrader_pipelines.storage.errors import CodeMismatchError
 from nvtrader_pipelines.storage.ledger import Ledger
-from nvtrader_pipelines.storage.panels import Panels
 from nvtrader_pipelines.storage.tables import EVALUATIONS, PROMOTION_DECISIONS, RUNS
 from nvtrader_pipelines.storage.views import query_views
+from tests.promotion.activations import forget_activations
 from tests.runs.untrained import EXPERIMENT, KEY, begun, judged, market_home, planned, sealed
 from tests.service.cli.words import is_one_sentence
 
@@ -33,9 +33,7 @@ def run(store):
 
 @pytest.fixture
 def invoke(store, run, command):
-    for folder in (store.home.runtime, store.home.audit):
-        for path in folder.glob("*"):
-            path.unlink()
+    forget_activations(store)
     return command(store.home)
 
 
@@ -150,7 +148,7 @@ def test_a_policy_made_with_other_code_is_told_wherever_it_is_seen(invoke, run, 
 
 def test_until_when_the_active_policy_may_trade_is_told_where_a_person_looks(invoke, store, run):
     invoke("policies", "activate", "small")
-    until = f"until {trades_until(run.as_parent.window[1])}, 126 sessions after its tests; an account kept here"
+    until = f"until {start_deadline(run.as_parent.window[1])}, 126 sessions after its tests; an account kept here"
     assert f"small of run {run.run_id[:8]} may trade {until}" in invoke("policies").stdout
     assert f"it may trade {until}" in " ".join(words(invoke("portfolio").stdout))
     findings = diagnosed(invoke)
@@ -180,7 +178,9 @@ def test_an_active_policy_that_no_account_may_trade_is_told_to_trade_not_at_all_
     active, panel = read_active(store), planned(store).panel
     assert active is not None
     other = dataclasses.replace(panel, symbols=(*panel.symbols[:-1], "ZZZ"))
-    elsewhere = told_until(Panels(store, {EXPERIMENT.market: other}), active)
+    store.panels.known[EXPERIMENT.market] = other
+    elsewhere = eligibility_message(store, active)
+    store.panels.known.clear()
     assert elsewhere.startswith(f"not at all: small of run {run.run_id} cannot trade on the market as it is now: ")
 
 
@@ -190,11 +190,11 @@ def test_a_newer_run_of_the_experiment_that_trades_is_told_where_a_person_looks(
     newer = sealed(store, planned(store, EXPERIMENT.model_copy(update={"description": "trained again"})))
     complete(store, newer, before["finished_at"][0] + dt.timedelta(days=1))
     told = f"run {newer.run_id[:8]} of small is newer than the one that trades: the gate was not asked yet: "
-    by_hand = f"to let it trade all the same: `nvtrader policies activate {newer.run_id[:8]} --reason WHY`"
+    activation_command = f"to let it trade all the same: `nvtrader policies activate {newer.run_id[:8]} --reason WHY`"
     for command in ("policies", "portfolio"):
         shown = " ".join(words(invoke(command).stdout))
         assert told in shown
-        assert by_hand in shown
+        assert activation_command in shown
     assert diagnosed(invoke)["a newer run"]["found"].startswith(told)
     assert json.loads(invoke("policies", "--json").stdout)["newer"].startswith(told)
     store.tables.replace(RUNS, before, {})
@@ -206,7 +206,7 @@ def test_the_doctor_says_why_an_account_may_not_be_traded(invoke, store, monkeyp
     invoke("policies", "activate", "small")
     for module in (active_policy, verification):
         monkeypatch.setattr(module, "run_code", lambda: "ffffffffffff")
-    monkeypatch.setattr(market, "RECENT", -1)
+    monkeypatch.setattr(market, "MAX_TEST_AGE", -1)
     findings = diagnosed(invoke)
     assert "was tested to" in findings["account paper"]["problem"]
     assert "ffffffffffff is installed" in findings["its code"]["problem"]

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from nvtrader_pipelines.promotion.findings import OVERFITTING as OF_CHOICE
-from nvtrader_pipelines.promotion.findings import Finding
+from nvtrader_pipelines.promotion.findings import PromotionFinding
 from nvtrader_pipelines.promotion.gate import PromotionGate
 from nvtrader_pipelines.service.report.report import lead, rendered, with_minus, write_report
 from nvtrader_pipelines.service.report.report_parts import (
@@ -149,8 +149,8 @@ def test_the_stress_table_holds_every_scenario_of_every_account(built_home):
     accounts = rows.filter(pl.col("kind") != "policy")["policy"].unique()
     assert grid.columns[:2] == ["scenario", "tiny"]
     assert sorted(grid.columns[1:]) == sorted(accounts)
-    (calm,) = rows.filter(policy="tiny", scenario="calm")["total_return"]
-    assert grid.rows[0][:2] == ["calm", f"{calm:+.1%}".replace("-", "\u2212")]
+    (calm,) = rows.filter(policy="tiny", scenario="unstressed")["total_return"]
+    assert grid.rows[0][:2] == ["unstressed", f"{calm:+.1%}".replace("-", "\u2212")]
     assert len(grid.rows) == rows["scenario"].n_unique() > 5
 
 
@@ -315,7 +315,7 @@ def test_a_negative_number_of_a_sentence_has_the_sign_of_the_tables():
 
 
 def test_what_passes_passes_limits_and_is_told_apart_from_them(judged):
-    near = Finding(OF_CHOICE, "sample", "all", "anchor", 0.4991, passed=True, sentence="near")
+    near = PromotionFinding(OF_CHOICE, "sample", "all", "anchor", 0.4991, passed=True, sentence="near")
     evidence = Evidence.of(judged)
     assert "passes both limits: a probability of at least 0.95" in lead(evidence, [near])
     assert "0.499" in Page(rendered(evidence, [], [near])).text

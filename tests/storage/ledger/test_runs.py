@@ -101,7 +101,7 @@ def test_policies_are_recorded_by_fold_and_seed(ledger):
 
 def test_file_that_is_no_policy_is_refused(ledger):
     ledger.begin(run_row(ledger))
-    with pytest.raises(ValueError, match=r"must be called fold-<k>-seed-<s>\.zip, but is 'manifest.json'"):
+    with pytest.raises(ValueError, match=r"must be named fold-<k>-seed-<s>\.zip, got 'manifest.json'"):
         ledger.record_policies(RUN_ID, {"manifest.json": "a"}, "d")
 
 

@@ -3,7 +3,7 @@
 import polars as pl
 
 from nvtrader_pipelines.components.ids import short_id
-from nvtrader_pipelines.promotion.decide import by_hand
+from nvtrader_pipelines.promotion.decide import activation_command
 from nvtrader_pipelines.promotion.findings import describe_period
 from nvtrader_pipelines.promotion.library import Library, LibraryCard, Row
 from nvtrader_pipelines.promotion.log import PromotionRow
@@ -98,7 +98,7 @@ def print_decision(said: PromotionRow) -> None:
     else:
         _say(f"{said.active.policy} of run {short_id(said.active.run_id)} goes on trading", "dim")
     if said.verdict.differences and not said.activated:
-        _say(f"a person may let it trade all the same: {by_hand(said.candidate)}", "dim")
+        _say(f"a person may let it trade all the same: {activation_command(said.candidate)}", "dim")
 
 
 def _line(card: LibraryCard) -> Row:
