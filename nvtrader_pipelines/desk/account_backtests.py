@@ -18,11 +18,11 @@ def open_deployment(store: Store, run_id: str, policy: str) -> Deployment:
         StorageError: if the run is unknown or not sealed, or its files changed.
         ValueError: if it cannot decide on this market.
     """
-    run = store.policies.sealed(store.ledger.find_run(run_id).partition_key, run_id)
+    run = store.policies.read_sealed(store.ledger.find_run(run_id).partition_key, run_id)
     spec = store.ledger.read(run.partition_key)
     return deploy(
         spec,
-        store.panels.of(spec.market),
+        store.panels.read(spec.market),
         run.as_parent,
         store.policies.read_run(run),
         run.chosen,

@@ -19,7 +19,7 @@ from nvtrader_pipelines.execution.plan_records import plan_records
 from nvtrader_pipelines.storage.account_book import SqliteBook, book_path
 from nvtrader_pipelines.storage.audit_log import AuditRow
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.files import locked
+from nvtrader_pipelines.storage.files import file_lock
 from nvtrader_pipelines.storage.home import lock_path
 from nvtrader_pipelines.storage.iceberg.commits import Where
 from nvtrader_pipelines.storage.store import Store
@@ -35,7 +35,6 @@ from nvtrader_pipelines.storage.tables import (
 )
 
 YEARS_AROUND = 2  # a plan is filled in its year or the next, beside orders of the year before
-ADDED_COLUMNS = ("flow", "income")  # null in rows of earlier versions
 TableChange = tuple[Table, pl.DataFrame, Where]  # rows that replace those of the keys
 
 
@@ -51,7 +50,7 @@ def mirror(store: Store, account: str | None = None) -> dict[str, int]:
     Raises:
         StorageError: if the audit is damaged, or the audit or a book differs from the one mirrored before.
     """
-    with locked(lock_path(store.home, "portfolio")):
+    with file_lock(lock_path(store.home, "portfolio")):
         written: dict[str, int] = {}
         for table, rows, where in _changes(store, account):
             if where["year"]:
@@ -125,13 +124,13 @@ def _audit_changes(name: str, events: Sequence[AuditEvent], fresh: Sequence[Audi
 
 
 def _book_changes(store: Store, name: str) -> Iterator[TableChange]:
-    """States of the years with sessions that are missing, or incomplete, in the table.
+    """States of the years with sessions that are not mirrored yet.
 
     Raises:
         StorageError: if the book lacks a mirrored state.
     """
-    mirrored = store.tables.read(PORTFOLIO_STATE, {"account": [name]}, ["session", "value", "weights", *ADDED_COLUMNS])
-    known = {session: (value, weights) for session, value, weights, *_ in mirrored.iter_rows()}
+    mirrored = store.tables.read(PORTFOLIO_STATE, {"account": [name]}, ["session", "value", "weights"])
+    known = {session: (value, weights) for session, value, weights in mirrored.iter_rows()}
     states = SqliteBook(store.home, name).states()
     booked = {state.session: (state.value, list(state.weights)) for state in states}
     lost = sorted(session for session, mirrored_state in known.items() if booked.get(session) != mirrored_state)
@@ -140,8 +139,7 @@ def _book_changes(store: Store, name: str) -> Iterator[TableChange]:
             f"the state of {lost[0]} in the book {book_path(store.home, name)} must equal that of "
             f"portfolio.portfolio_state, but differs: the book was replaced; {RESTORE_STEPS}, or open another account"
         )
-    complete = set(mirrored.drop_nulls(ADDED_COLUMNS)["session"])
-    years = {state.session.year for state in states if state.session not in complete}
+    years = {state.session.year for state in states if state.session not in known}
     yield _table_change(PORTFOLIO_STATE, name, to_frame(PORTFOLIO_STATE, state_rows(name, states)), years)
 
 

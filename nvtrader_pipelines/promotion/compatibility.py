@@ -19,7 +19,7 @@ def require_market(store: Store, spec: ExperimentSpec, run: SealedRun, policy: s
     library = store.policies
     library.require_untampered(run)
     try:
-        panel = store.panels.of(spec.market)
+        panel = store.panels.read(spec.market)
         require_same_market(_first_card(library, run), panel)
     except ValueError as error:  # no panel can be made, or it differs from that of the training
         raise market_mismatch_error(run, policy, error) from error

@@ -86,7 +86,7 @@ def _result(row: dict[str, object]) -> StressResult:
         scenario=str(row["scenario"]),
         total_return=_float_or_none(row["total_return"]),
         max_drawdown=_float_or_none(row["max_drawdown"]),
-        difference=_float_or_none(row["difference_to_calm"]),
+        difference=_float_or_none(row["difference_to_unstressed"]),
         over_equal_weight=_float_or_none(row["difference_to_equal_weight"]),
         note=str(row["note"] or ""),
     )

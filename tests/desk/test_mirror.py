@@ -2,7 +2,6 @@ import json
 from datetime import UTC, date, datetime
 
 import duckdb
-import polars as pl
 import pytest
 
 from nvtrader_pipelines.desk.halt import halt
@@ -191,17 +190,6 @@ def test_replaced_book_is_refused_and_the_table_stays(store, home, replaced):
     with pytest.raises(StorageError, match=r"the state of 2022-01-03 in the book .* must equal that of"):
         mirror(store, "paper")
     assert [row["equity"] for row in rows(store, PORTFOLIO_STATE)] == [1.1]
-
-
-def test_rows_without_added_columns_are_filled_from_the_book(store, home):
-    settle(home, a_state(date(2021, 12, 31)), a_state(date(2022, 1, 3), flow=5.0))
-    mirror(store)
-    whole = store.tables.read(PORTFOLIO_STATE)
-    lacking = whole.with_columns(pl.lit(None, pl.Float64).alias(name) for name in ("flow", "income"))
-    store.tables.replace(PORTFOLIO_STATE, lacking, {"account": ["paper"]})
-    assert mirror(store) == {PORTFOLIO_STATE.name: 2}
-    assert store.tables.read(PORTFOLIO_STATE).sort("session").equals(whole.sort("session"))
-    assert mirror(store) == {}
 
 
 def test_mirror_is_idempotent(store, log, home):

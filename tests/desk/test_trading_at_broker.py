@@ -18,7 +18,7 @@ from nvtrader_pipelines.market.calendar import sessions
 from nvtrader_pipelines.orchestration.rebalancing import executed
 from nvtrader_pipelines.storage.account_book import SqliteBook, book_path
 from nvtrader_pipelines.storage.medallion import read_panel
-from nvtrader_pipelines.storage.prices import read_prices
+from nvtrader_pipelines.storage.panel_prices import read_prices
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.table import to_frame
 from nvtrader_pipelines.storage.tables import PORTFOLIO_STATE
@@ -146,9 +146,7 @@ def test_replay_cannot_acknowledge_findings_at_a_broker(home, exchange):
         lambda: replay(store, None, days_of(store)[-1]),
         lambda: executed(live(store), lambda _: None, acknowledge=True),
     ):
-        with pytest.raises(
-            ExecutionError, match=r"acknowledged by the r.* must be simulated, but live is at a broker"
-        ):
+        with pytest.raises(ExecutionError, match=r"acknowledged by the r.* must be simulated, but live is at a broker"):
             attempt()
     assert live(store).plans()["status"].to_list() == ["waiting"]
     assert exchange.orders == []

@@ -95,7 +95,9 @@ def test_changed_or_missing_policy_file_is_refused(store, run, folder):
     for tampered in (content[:-1] + bytes([content[-1] ^ 1]), content[:100], None):
         path.unlink() if tampered is None else path.write_bytes(tampered)
         refused(
-            store, (run.run_id, "small"), r"1 policy files of small@.* are not those that were sealed \(fold-0-seed-1"
+            store,
+            (run.run_id, "small"),
+            r"1 policy files of small@.* are missing or were changed after sealing \(fold-0-seed-1",
         )
         path.write_bytes(content)
     assert put(store, (run.run_id, "small"), LATER).policy == "small"
@@ -106,7 +108,7 @@ def test_manifest_of_other_files_is_refused(store, run, folder):
     path, manifest = folder / "fold-0-seed-1.zip", folder / "manifest.json"
     sealed_as = manifest.read_text()
     path.write_bytes((folder / "fold-0-seed-2.zip").read_bytes() + b"x")
-    digest = store.policies.tampered(run)["found"][0]
+    digest = store.policies.find_tampered_files(run)["found"][0]
     manifest.write_text(sealed_as.replace(run.policies["fold-0-seed-1.zip"], digest))
     refused(
         store,
@@ -169,13 +171,13 @@ def test_evaluated_run_with_other_chosen_seed_is_refused(store, run, folder):
     refused(store, (run.run_id, "small"), "it differs in digest when sealed and judged")
     forget_digest(store, run)
     refused(store, (run.run_id, "small"), "it differs in digest when judged")
-    store.ledger.keep_policies(run.run_id, run.policies, run.sha256)
+    store.ledger.record_policies(run.run_id, run.policies, run.sha256)
     store.tables.replace(RUNS, store.tables.read(RUNS).clear(), {})
 
 
 def forget_digest(store, run) -> None:
     """Remove the digest of the manifest from the ledger."""
-    with Database.open(store.home).writing() as connection:
+    with Database.open(store.home).transaction() as connection:
         connection.execute(sa.text("UPDATE runs SET policies_sha256 = NULL WHERE run_id = :run_id"), vars(run))
 
 
@@ -193,15 +195,15 @@ def test_unevaluated_run_is_checked_against_its_sealed_digest(store, run, folder
 def test_run_without_recorded_digest_is_refused(store, run):
     forget_digest(store, run)
     refused(store, (run.run_id, "small"), r"has no digest of the manifest of run \w+.*resumes it")
-    store.ledger.keep_policies(run.run_id, run.policies, run.sha256)
+    store.ledger.record_policies(run.run_id, run.policies, run.sha256)
 
 
 @pytest.mark.usefixtures("trading")
 def test_run_without_recorded_policies_is_refused(store, run):
     ledger = store.ledger
-    ledger.keep_policies(run.run_id, {}, run.sha256)
+    ledger.record_policies(run.run_id, {}, run.sha256)
     refused(store, (run.run_id, "small"), r"the ledger has no policies of run \w+.*resumes it")
-    ledger.keep_policies(run.run_id, run.policies, run.sha256)
+    ledger.record_policies(run.run_id, run.policies, run.sha256)
 
 
 @pytest.mark.usefixtures("trading")
@@ -258,7 +260,7 @@ def test_limits_looser_than_those_of_the_desk_are_refused(store, run):
     path = store.home.compliance / "limits.yaml"
     path.parent.mkdir(exist_ok=True)
     path.write_text("max_position: 0.1\n")
-    refused(store, (run.run_id, "small"), r"risk_limits\.max_position is 0\.25, looser than the 0\.1 of the desk")
+    refused(store, (run.run_id, "small"), r"risk_limits\.max_position is 0\.25, looser than the desk's 0\.1")
     path.unlink()
 
 

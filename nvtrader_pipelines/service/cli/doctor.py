@@ -82,7 +82,7 @@ def active_policy(store: Store) -> list[Finding]:
         active = read_active(store)
         if active is None:
             return [Finding(what, "none yet: `nvtrader policies activate NAME`")]
-        broken = store.policies.tampered(read_active_run(store, active))
+        broken = store.policies.find_tampered_files(read_active_run(store, active))
         newer = newer_run_message(store, active)
     except StorageError as error:
         return [Finding(what, "cannot be used", str(error))]

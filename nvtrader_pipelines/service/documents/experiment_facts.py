@@ -10,9 +10,9 @@ import polars as pl
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger import Ledger
-from nvtrader_pipelines.storage.specs import differences, read_experiment, read_experiments
+from nvtrader_pipelines.storage.spec_versions import version_content
+from nvtrader_pipelines.storage.specs import document_differences, read_experiment, read_experiments
 from nvtrader_pipelines.storage.store import Store
-from nvtrader_pipelines.storage.versions import content
 
 LISTED = {
     "partition_key": pl.String,
@@ -68,10 +68,12 @@ def compared_experiments(store: Store, left: str, right: str | None) -> Comparis
         StorageError: if a name is unknown, or a file holds no experiment.
     """
     if right is not None:
-        return Comparison(left, right, differences(*(_document(store, each) for each in (left, right))))
+        return Comparison(left, right, document_differences(*(_document(store, each) for each in (left, right))))
     own = _document(store, left)
     before = _version_before(store.ledger, left if "@" in left else read_named(store.home, left).partition_key)
-    return Comparison(before, left, differences(own if before is None else content(store.ledger, before), own))
+    return Comparison(
+        before, left, document_differences(own if before is None else version_content(store.ledger, before), own)
+    )
 
 
 def _version_before(ledger: Ledger, key: str) -> str | None:
@@ -84,8 +86,8 @@ def _version_before(ledger: Ledger, key: str) -> str | None:
 
 
 def _document(store: Store, what: str) -> dict[str, Any]:
-    """The content of a version (name@hash8), of a YAML file, or of an experiment by its name."""
-    return content(store.ledger, what) if "@" in what else read_named(store.home, what).model_dump(mode="json")
+    """Document of a version (name@hash8), of a YAML file, or of an experiment by its name."""
+    return version_content(store.ledger, what) if "@" in what else read_named(store.home, what).model_dump(mode="json")
 
 
 def read_named(home: Home, what: str) -> Any:

@@ -199,7 +199,7 @@ def test_a_wrong_document_ends_with_3_and_a_failing_step_with_1_in_its_own_words
     found = command(home)("materialize", "--json")
     assert found.exit_code == BAD_INPUT
     assert is_one_sentence(found.stderr), found.stderr
-    assert "market.yaml is no valid market" in found.stderr
+    assert "market.yaml is not a valid market" in found.stderr
 
     home.market_file.write_text("sources:\n  - kind: landing\n")
     home.warehouse.mkdir(exist_ok=True)

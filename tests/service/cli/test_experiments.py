@@ -50,7 +50,7 @@ def test_a_new_experiment_like_another_extends_its_file(home, at_home):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("new", "tiny"), "experiment tiny is there already, in "),
+        (("new", "tiny"), "experiment tiny already exists in "),
         (("new", "Bad Name"), "'Bad Name' cannot be the name of an experiment"),
         (("new", "other", "--like", "tinny"), "there is no experiment 'tinny'; there are tiny; did you mean 'tiny'?"),
         (("diff", "huge"), "no experiment is named 'huge'; there are: tiny"),
@@ -92,7 +92,7 @@ def test_a_file_that_holds_no_experiment_is_left_out_of_the_list_with_the_reason
     write_experiment(home, "broken.yaml", name="broken", seeds=[1])
     found = at_home("experiments", "list", "--json")
     assert [row["partition_key"] for row in json.loads(found.stdout)] == [KEY]
-    assert "left out: broken.yaml is no valid experiment: seeds" in found.stderr
+    assert "left out: broken.yaml is not a valid experiment: seeds" in found.stderr
 
 
 def test_a_version_stays_in_the_list_when_its_file_has_changed(home, at_home):

@@ -142,8 +142,8 @@ def test_halting_does_not_depend_on_a_broker_and_says_loudly_what_may_still_be_o
 @pytest.mark.parametrize(
     ("left", "said"),
     [
-        ("no book", "the audit tells of orders that its book lacks: "),
-        ("an empty book", "the audit tells of orders that its book lacks: "),
+        ("no book", "the audit has orders that the book lacks: "),
+        ("an empty book", "the audit has orders that the book lacks: "),
         ("no file", "there is no account 'live'"),
     ],
 )
