@@ -69,7 +69,7 @@ def test_unknown_account_error_lists_known_accounts(home):
         ("kind: simulated\ncapital: -1\n", r"capital: found -1, but must be"),
         ("kind: alpaca\napi_key: PK\n", "there is no field 'api_key'"),
         ("- kind: simulated\n", "must hold a mapping"),
-        ("kind: simulated\nkind: alpaca\n", "there twice"),
+        ("kind: simulated\nkind: alpaca\n", "occurs twice"),
     ],
 )
 def test_invalid_account_file_is_refused_with_the_field(home, text, sentence):
