@@ -67,25 +67,28 @@ def shared_folder(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> P
 @pytest.fixture(scope="session")
 def built_home(shared_folder: Path) -> Home:
     """The home that one real `nvtrader materialize` has built; read it, never write it."""
-    from tests.homes import run_once
+    from tests.homes import build_home_once
 
-    return run_once(shared_folder)
+    return build_home_once(shared_folder)
 
 
 @pytest.fixture(scope="session")
 def forked(shared_folder: Path, worker_id: str) -> Path:
     """The command for what is not about its start: each time a fork of one process that all tests share."""
-    from tests.commands import serve_once
+    from tests.command_server import start_server_once
 
-    return serve_once(shared_folder / "commands", os.getpid() if worker_id == "master" else os.getppid()) / "nvtrader"
+    return (
+        start_server_once(shared_folder / "commands", os.getpid() if worker_id == "master" else os.getppid())
+        / "nvtrader"
+    )
 
 
 @pytest.fixture(scope="session")
 def swept_home(shared_folder: Path, forked: Path) -> Home:
     """The home of a short ablation; replays and paper accounts may be added."""
-    from tests.homes import sweep_once
+    from tests.homes import build_sweep_once
 
-    return sweep_once(shared_folder, forked)
+    return build_sweep_once(shared_folder, forked)
 
 
 @pytest.fixture

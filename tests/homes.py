@@ -62,7 +62,7 @@ SWEPT = [spec.partition_key for spec in ExperimentSpec.model_validate(SWEEP).var
 SECRET = "correct-horse-battery-staple"  # in the environment of every command, and to be found nowhere
 N_POLICIES = 9  # three folds by three seeds
 
-OF_THE_MOMENT = {  # columns that tell when and as what commit a row was written
+VOLATILE_COLUMNS = {  # columns that tell when and as what commit a row was written
     BARS.name: ["ingested_at"],
     DELIVERIES.name: ["ingested_at"],
     RUNS.name: ["finished_at", "mlflow_run_id", "snapshot_ids"],
@@ -110,7 +110,7 @@ def nvtrader(home: Home, *arguments: str, command: Path = NVTRADER, **options: A
     return subprocess.run([command, *arguments], capture_output=True, text=True, check=False, **options)
 
 
-def run_once(shared: Path) -> Home:
+def build_home_once(shared: Path) -> Home:
     """The home that `nvtrader materialize` has built, once for every process of a test session; only to be read."""
     root, output = shared / "built-home", shared / "built-home.txt"
     with locked(shared / "built-home.lock"):
@@ -121,7 +121,7 @@ def run_once(shared: Path) -> Home:
     return Home(root)
 
 
-def on_terminal(home: Home, *arguments: str, command: Path) -> tuple[int, str]:
+def run_on_terminal(home: Home, *arguments: str, command: Path) -> tuple[int, str]:
     """Run the command on a terminal: its exit code, and all it has shown there."""
     controller, terminal = pty.openpty()
     settings = {**environment(home), "TERM": "xterm", "COLUMNS": "200"}
@@ -141,7 +141,7 @@ def _read(terminal: int) -> bytes:
         return b""
 
 
-def sweep_once(shared: Path, command: Path) -> Home:
+def build_sweep_once(shared: Path, command: Path) -> Home:
     """The home in which an ablation of two short trainings was run on a terminal, once for every process of a session.
 
     Replays and paper accounts may be added to it; what was run is only to be read.
@@ -151,7 +151,7 @@ def sweep_once(shared: Path, command: Path) -> Home:
         if not output.exists():
             home = small_home(root)
             (home.experiments / "sweep.yaml").write_text(yaml.safe_dump(SWEEP))
-            code, shown = on_terminal(home, "experiments", "run", "sweep", command=command)
+            code, shown = run_on_terminal(home, "experiments", "run", "sweep", command=command)
             assert code == 0, shown
             output.write_text(shown)
     return Home(root)
@@ -202,7 +202,7 @@ def problems(result: dg.ExecuteInProcessResult) -> str:
 def contents(home: Home) -> dict[str, pl.DataFrame]:
     """Every table, sorted, without what changes from run to run."""
     store = Store(home)
-    frames = {table.name: store.tables.read(table).drop(OF_THE_MOMENT.get(table.name, [])) for table in TABLES}
+    frames = {table.name: store.tables.read(table).drop(VOLATILE_COLUMNS.get(table.name, [])) for table in TABLES}
     return {
         name: frame.sort([column for column, kind in frame.schema.items() if not kind.is_nested()])
         for name, frame in frames.items()

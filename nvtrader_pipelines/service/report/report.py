@@ -15,16 +15,16 @@ from nvtrader_pipelines.service.report.report_parts import (
     UNKNOWN,
     Evidence,
     Part,
-    counted,
     findings,
     headline,
-    pictured,
+    picture_part,
+    pluralize,
     portfolio,
     prudex,
+    runs_and_markets,
     scoreboard,
     stress,
     warnings,
-    what_was_judged,
 )
 from nvtrader_pipelines.storage.files import write_atomically
 from nvtrader_pipelines.storage.store import Store
@@ -36,11 +36,11 @@ FOOTER = "Written by nvtrader report. Nothing here is financial advice."
 
 PARTS: Sequence[Callable[[Evidence], Part]] = (
     headline,
-    what_was_judged,
-    pictured("equity", "Equity", "One unit at the first test session, net of costs.", "equity_curves"),
-    pictured("time", "Over time", "Every completed run in the order they finished.", "sharpe_ratio_curve"),
-    pictured("validation", "Validation", "How much of the best is luck.", "validation", "overfitting"),
-    pictured("regimes", "Regimes", "By what the market did; labelled with hindsight.", "regime_evaluation"),
+    runs_and_markets,
+    picture_part("equity", "Equity", "One unit at the first test session, net of costs.", "equity_curves"),
+    picture_part("time", "Over time", "Every completed run in the order they finished.", "sharpe_ratio_curve"),
+    picture_part("validation", "Validation", "How much of the best is luck.", "validation", "overfitting"),
+    picture_part("regimes", "Regimes", "By what the market did; labelled with hindsight.", "regime_evaluation"),
     prudex,
     stress,
     scoreboard,
@@ -74,7 +74,7 @@ def write_report(store: Store, path: Path) -> tuple[Path, dict[str, Any]]:
     """
     evidence = Evidence.of(store)
     parts, found = [part(evidence) for part in PARTS], findings(evidence)
-    page = rendered(evidence, parts, found).encode()
+    page = render_page(evidence, parts, found).encode()
     path = path.expanduser().resolve()
     write_atomically(path, page)
     return path, {
@@ -86,39 +86,44 @@ def write_report(store: Store, path: Path) -> tuple[Path, dict[str, Any]]:
     }
 
 
-def rendered(evidence: Evidence, parts: Sequence[Part], found: Sequence[Finding]) -> str:
+def render_page(evidence: Evidence, parts: Sequence[Part], found: Sequence[Finding]) -> str:
     """The page as HTML."""
     pages = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined)
     pages.filters["base64"] = lambda path: base64.b64encode(path.read_bytes()).decode()
     shown = [
-        {**asdict(each), "shown": shown_value(each), "over": OVER[each.against], "sentence": with_minus(each.sentence)}
+        {
+            **asdict(each),
+            "shown": format_finding_value(each),
+            "over": OVER[each.against],
+            "sentence": with_minus_sign(each.sentence),
+        }
         for each in found
     ]
     reading = [*READING, ("promotion", evidence.gate.rule)]
-    texts = {"title": TITLE, "lead": lead(evidence, found), "footer": FOOTER, "reading": reading}
+    texts = {"title": TITLE, "lead": summarize_verdict(evidence, found), "footer": FOOTER, "reading": reading}
     return pages.get_template("report.html.j2").render(parts=parts, findings=shown, **texts)
 
 
-def with_minus(sentence: str) -> str:
+def with_minus_sign(sentence: str) -> str:
     """The sentence with the sign of negative numbers that the tables have."""
     return re.sub(r"(?<!\S)-(?=\d)", MINUS, sentence)
 
 
-def shown_value(finding: Finding) -> str:
+def format_finding_value(finding: Finding) -> str:
     """The figure, with as many digits as tell it from its limit."""
     if finding.value is None:
         return UNKNOWN
     return told(finding.value, LEAST_DEFLATED if finding.figure == DEFLATED else MOST_OVERFITTING)
 
 
-def lead(evidence: Evidence, found: Sequence[Finding]) -> str:
+def summarize_verdict(evidence: Evidence, found: Sequence[Finding]) -> str:
     """What came out, in a sentence or two."""
     if evidence.runs.is_empty():
         return "No run is complete yet: nvtrader materialize."
     until = f"{evidence.runs['finished_at'].max():%Y-%m-%d}"
     runs, experiments = (
-        counted(len(evidence.runs), "completed run"),
-        counted(evidence.latest["experiment"].n_unique(), "experiment"),
+        pluralize(len(evidence.runs), "completed run"),
+        pluralize(evidence.latest["experiment"].n_unique(), "experiment"),
     )
     judged = f"{runs} of {experiments}, the last of {until}."
     if not found:

@@ -19,7 +19,7 @@ from nvtrader_pipelines.promotion.findings import (
 )
 from nvtrader_pipelines.promotion.gate import PromotionGate
 from nvtrader_pipelines.runs.tables import walk_forward_runs
-from nvtrader_pipelines.service.cli.summary import in_order, marked, told_apart
+from nvtrader_pipelines.service.cli.summary import sort_accounts, with_distinct_names, with_validation_mark
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import (
     ACTIVE_POLICY,
@@ -96,7 +96,7 @@ class Evidence:
         return cls(
             store,
             runs,
-            labelled(latest),
+            label_runs(latest),
             store.tables.read(VALIDATION),
             store.tables.read(OVERFITTING),
             read_gate(store.home),
@@ -105,15 +105,15 @@ class Evidence:
     def plots(self, asset: str) -> list[Plot]:
         """The pictures of an asset, of one with partitions those of the latest runs."""
         folder = self.store.home.pictures / asset
-        whole = [Plot(spoken(path.stem), path) for path in sorted(folder.glob("*.png"))]
+        whole = [Plot(to_words(path.stem), path) for path in sorted(folder.glob("*.png"))]
         return whole + [
-            Plot(f"{label}: {spoken(path.stem)}", path)
+            Plot(f"{label}: {to_words(path.stem)}", path)
             for label, key in self.latest.select("label", "partition_key").iter_rows()
             for path in sorted((folder / key).glob("*.png"))
         ]
 
 
-def labelled(latest: pl.DataFrame) -> pl.DataFrame:
+def label_runs(latest: pl.DataFrame) -> pl.DataFrame:
     """The runs with a label: the experiment, its market where it has several, and whether it is for validation only."""
     market = pl.when(pl.len().over("experiment") > 1).then(pl.format(" on {}", "source")).otherwise(pl.lit(""))
     mark = pl.when("validation_only").then(pl.lit(" (validation only)")).otherwise(pl.lit(""))
@@ -126,7 +126,7 @@ def findings(evidence: Evidence) -> list[Finding]:
     return deflated_findings(curve, evidence.validation) + overfitting_findings(evidence.overfitting)
 
 
-def what_was_judged(evidence: Evidence) -> Part:
+def runs_and_markets(evidence: Evidence) -> Part:
     """Markets and runs."""
     panels = evidence.store.tables.read(MARKET_PANEL).sort("source")
     markets = [
@@ -156,9 +156,11 @@ def headline(evidence: Evidence) -> Part:
     newest = evidence.validation.join(evidence.latest.select("run_id", "label"), on="run_id")
     newest = newest.filter(pl.col("first_session").is_not_null().any().over("source", "period"))
     grids = [
-        discounted(newest.filter(pl.col("source") == source, pl.col("period") == period), evidence, is_open=place == 0)
+        deflated_grid(
+            newest.filter(pl.col("source") == source, pl.col("period") == period), evidence, is_open=place == 0
+        )
         for source in newest["source"].unique().sort()
-        for place, period in enumerate(in_reading_order(newest.filter(pl.col("source") == source)["period"]))
+        for place, period in enumerate(sort_periods(newest.filter(pl.col("source") == source)["period"]))
     ]
     return Part(
         "headline",
@@ -166,11 +168,11 @@ def headline(evidence: Evidence) -> Part:
         "Information ratio: Sharpe ratio of the active return, against the best baseline (picked with hindsight, in "
         "its favor) or the run's own anchor, with the probability that it is more than the luck of so many trials. It "
         "is another number than the difference of Sharpe ratios.",
-        [*grids, *against_baselines(evidence)],
+        [*grids, *account_grids(evidence)],
     )
 
 
-def discounted(rows: pl.DataFrame, evidence: Evidence, *, is_open: bool) -> Grid:
+def deflated_grid(rows: pl.DataFrame, evidence: Evidence, *, is_open: bool) -> Grid:
     """One source and period: a row per experiment."""
     source, period = rows["source"][0], rows["period"][0]
     by_trial: dict[str, dict[str, dict[str, Any]]] = {}
@@ -180,9 +182,9 @@ def discounted(rows: pl.DataFrame, evidence: Evidence, *, is_open: bool) -> Grid
     cells = [
         [
             name,
-            interval(trial["zero"]),
-            *(part for against in ("best_baseline", "anchor") for part in over(trial[against])),
-            f"{signed(trial['best_baseline']['alpha_per_year'], '.1%')}, {number(trial['best_baseline']['beta'])}",
+            format_interval(trial["zero"]),
+            *(part for against in ("best_baseline", "anchor") for part in ratio_cells(trial[against])),
+            f"{format_signed(trial['best_baseline']['alpha_per_year'], '.1%')}, {format_number(trial['best_baseline']['beta'])}",
         ]
         for name, trial in ranked
     ]
@@ -190,21 +192,21 @@ def discounted(rows: pl.DataFrame, evidence: Evidence, *, is_open: bool) -> Grid
                "information ratio, anchor",
                "deflated", "alpha, beta"]  # fmt: skip
     n_trials, first, last = rows["n_trials"][0], rows["first_session"].min(), rows["last_session"].max()
-    known = f"{counted(n_trials, 'trial')}{chosen(evidence, source, period)}"
-    title = f"{source}, {spoken(period)} ({first} to {last}): {known}"
+    known = f"{pluralize(n_trials, 'trial')}{overfitting_note(evidence, source, period)}"
+    title = f"{source}, {to_words(period)} ({first} to {last}): {known}"
     return Grid(title, columns, cells, is_open=is_open)
 
 
-def chosen(evidence: Evidence, source: str, period: str) -> str:
+def overfitting_note(evidence: Evidence, source: str, period: str) -> str:
     """The probability of overfitting of a source, as the end of a title."""
     rows = evidence.overfitting.filter(pl.col("source") == source, pl.col("period") == period)
     values = dict(rows.select("against", "probability_of_overfitting").iter_rows())
     found = [(values.get(name), name) for name in ("best_baseline", "anchor")]
-    known = [f"{told(value, MOST_OVERFITTING)} over {spoken(name)}" for value, name in found if value is not None]
+    known = [f"{told(value, MOST_OVERFITTING)} over {to_words(name)}" for value, name in found if value is not None]
     return f"; probability of overfitting {', '.join(known)}" if known else "; overfitting cannot be computed"
 
 
-def against_baselines(evidence: Evidence) -> list[Grid]:
+def account_grids(evidence: Evidence) -> list[Grid]:
     """Policies and baselines: a table for each market, period and span of sessions."""
     runs = evidence.latest.select("run_id", "source", "validation_only")
     verdicts = evidence.store.tables.read(EVALUATIONS).join(runs, on="run_id")
@@ -213,16 +215,16 @@ def against_baselines(evidence: Evidence) -> list[Grid]:
     columns = ["account", "net Sharpe [95 %]", "CAGR", "max drawdown", "turnover/y", "cost/y"]
     grids = []
     spans = shown.select("source", "period", "first_session", "last_session").drop_nulls().unique().sort(pl.all())
-    for source, period, first, last in sorted(spans.iter_rows(), key=lambda span: (span[0], reading_place(span[1]))):
+    for source, period, first, last in sorted(spans.iter_rows(), key=lambda span: (span[0], period_order(span[1]))):
         found = shown.filter(source=source, period=period, first_session=first, last_session=last)
-        rows = in_order(marked(told_apart(found.unique(own, maintain_order=True))))
+        rows = sort_accounts(with_validation_mark(with_distinct_names(found.unique(own, maintain_order=True))))
         cells = [
-            [row["policy"], interval(row), number(row["cagr"], ".1%"), f"{row['max_drawdown']:.0%}",
+            [row["policy"], format_interval(row), format_number(row["cagr"], ".1%"), f"{row['max_drawdown']:.0%}",
              f"{row['turnover_per_year']:.1f}", f"{row['cost_per_year']:.2%}"]
             for row in rows.iter_rows(named=True)
         ]  # fmt: skip
         strong = (rows["kind"] == "ensemble").to_list()
-        title = f"Policies and baselines: {source}, {spoken(period)} ({first} to {last})"
+        title = f"Policies and baselines: {source}, {to_words(period)} ({first} to {last})"
         grids.append(Grid(title, columns, cells, strong, is_open=not grids))
     return grids
 
@@ -238,7 +240,9 @@ def stress(evidence: Evidence) -> Part:
         accounts = own.sort("kind", descending=True).select("policy").unique(maintain_order=True)["policy"].to_list()
         found = {(row[0], row[1]): row[2] for row in own.select("scenario", "policy", "total_return").iter_rows()}
         scenarios = own["scenario"].unique(maintain_order=True)
-        cells = [[spoken(each), *(signed(found.get((each, who)), ".1%") for who in accounts)] for each in scenarios]
+        cells = [
+            [to_words(each), *(format_signed(found.get((each, who)), ".1%") for who in accounts)] for each in scenarios
+        ]
         grids.append(Grid(f"{name}: total return", ["scenario", *accounts], cells, is_open=not grids))
     return Part(
         "stress",
@@ -246,7 +250,7 @@ def stress(evidence: Evidence) -> Part:
         "The same shocks for every account; of several worlds the median. They say what breaks, not how likely it is.",
         grids,
         evidence.plots("stress"),
-        [f"{label}, {spoken(scenario)}: {note}" for label, scenario, note in unplayed.iter_rows()],
+        [f"{label}, {to_words(scenario)}: {note}" for label, scenario, note in unplayed.iter_rows()],
     )
 
 
@@ -260,8 +264,10 @@ def prudex(evidence: Evidence) -> Part:
     scores = axis_scores(table) if len(table) else table.select("kind", "policy")
     rows = scores.sort("kind", "policy", descending=[True, False])
     shown = [name for name in rows.columns if name not in {"kind", "policy"}]
-    cells = [[row["policy"], *(number(row[name], ".0f") for name in shown)] for row in rows.iter_rows(named=True)]
-    grid = Grid("Scores by axis", ["account", *map(spoken, shown)], cells, (rows["kind"] == "ensemble").to_list())
+    cells = [
+        [row["policy"], *(format_number(row[name], ".0f") for name in shown)] for row in rows.iter_rows(named=True)
+    ]
+    grid = Grid("Scores by axis", ["account", *map(to_words, shown)], cells, (rows["kind"] == "ensemble").to_list())
     left = evidence.latest.filter("validation_only")["label"].to_list()
     sentences = [f"Left out: {', '.join(left)}; trained on what came after their tests too."] if left else []
     return Part("prudex", "PRUDEX-Compass", lead, [grid], evidence.plots("prudex"), sentences)
@@ -278,9 +284,9 @@ def scoreboard(evidence: Evidence) -> Part:
         "contest", "source", "first_session", "last_session", maintain_order=True
     ):
         cells = [
-            [f"{row['rank']}. {row['entrant']}", interval(row), interval(row, "active_", sign=True),
-             number(row["active_deflated_sharpe"]), number(row["cagr"], ".1%"), number(row["max_drawdown"], ".0%"),
-             number(row["turnover_per_year"], ".1f"), str(row["previous_rank"] or UNKNOWN)]
+            [f"{row['rank']}. {row['entrant']}", format_interval(row), format_interval(row, "active_", sign=True),
+             format_number(row["active_deflated_sharpe"]), format_number(row["cagr"], ".1%"), format_number(row["max_drawdown"], ".0%"),
+             format_number(row["turnover_per_year"], ".1f"), str(row["previous_rank"] or UNKNOWN)]
             for row in rows.iter_rows(named=True)
         ]  # fmt: skip
         strong = (rows["kind"] == "run").to_list()
@@ -307,8 +313,8 @@ def portfolio(evidence: Evidence) -> Part:
     states = evidence.store.tables.read(PORTFOLIO_STATE).sort("session").group_by("account", maintain_order=True).last()
     columns = ["account", "session", "value", "equity", "drawdown", "cash", "last plan"]
     rows = [
-        [row["account"], str(row["session"]), number(row["value"], ",.0f"), number(row["equity"], ".4f"),
-         number(row["drawdown"], ".1%"), number(row["cash"], ".1%"), last.get(row["account"], UNKNOWN)]
+        [row["account"], str(row["session"]), format_number(row["value"], ",.0f"), format_number(row["equity"], ".4f"),
+         format_number(row["drawdown"], ".1%"), format_number(row["cash"], ".1%"), last.get(row["account"], UNKNOWN)]
         for row in states.iter_rows(named=True)
     ]  # fmt: skip
     return Part(
@@ -329,7 +335,7 @@ def warnings(evidence: Evidence) -> Part:
     return Part("warnings", "Warnings", lead, sentences=list(known), command="")
 
 
-def pictured(name: str, title: str, lead: str, *assets: str) -> Callable[[Evidence], Part]:
+def picture_part(name: str, title: str, lead: str, *assets: str) -> Callable[[Evidence], Part]:
     """A part that shows the pictures of some assets."""
 
     def part(evidence: Evidence) -> Part:
@@ -338,22 +344,22 @@ def pictured(name: str, title: str, lead: str, *assets: str) -> Callable[[Eviden
     return part
 
 
-def in_reading_order(periods: Iterable[str]) -> list[str]:
+def sort_periods(periods: Iterable[str]) -> list[str]:
     """What came after the tuning first, then all, then what came before."""
-    return sorted(set(periods), key=reading_place)
+    return sorted(set(periods), key=period_order)
 
 
-def reading_place(period: str) -> tuple[int, str]:
+def period_order(period: str) -> tuple[int, str]:
     """What periods are sorted by."""
     return {"from": 0, "all": 1, "before": 2}[period.partition("_")[0]], period
 
 
-def over(row: Mapping[str, Any]) -> tuple[str, str]:
+def ratio_cells(row: Mapping[str, Any]) -> tuple[str, str]:
     """The information ratio with its interval, and the deflated probability."""
-    return interval(row, sign=True), number(row["deflated_sharpe"])
+    return format_interval(row, sign=True), format_number(row["deflated_sharpe"])
 
 
-def interval(row: Mapping[str, Any], prefix: str = "", *, sign: bool = False) -> str:
+def format_interval(row: Mapping[str, Any], prefix: str = "", *, sign: bool = False) -> str:
     """A Sharpe ratio with its interval; a dash where there is none."""
     form = "+.2f" if sign else ".2f"
     names = (f"{prefix}sharpe", f"{prefix or 'sharpe_'}low", f"{prefix or 'sharpe_'}high")
@@ -364,21 +370,21 @@ def interval(row: Mapping[str, Any], prefix: str = "", *, sign: bool = False) ->
     return f"{point:{form}}{bounds}".replace("-", MINUS)
 
 
-def number(value: float | None, form: str = ".2f") -> str:
+def format_number(value: float | None, form: str = ".2f") -> str:
     """A number, or a dash where there is none."""
     return UNKNOWN if value is None else f"{value:{form}}".replace("-", MINUS)
 
 
-def signed(value: float | None, form: str = ".2f") -> str:
+def format_signed(value: float | None, form: str = ".2f") -> str:
     """A number with its sign, or a dash."""
-    return number(value, f"+{form}")
+    return format_number(value, f"+{form}")
 
 
-def counted(n: int, what: str) -> str:
+def pluralize(n: int, what: str) -> str:
     """How many, in words of one or several."""
     return f"{n} {what}" if n == 1 else f"{n} {what}s"
 
 
-def spoken(name: str) -> str:
+def to_words(name: str) -> str:
     """An identifier as words."""
     return name.replace("_", " ")

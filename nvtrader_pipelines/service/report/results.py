@@ -13,7 +13,7 @@ from nvtrader_pipelines.evaluation.trials import ANCHORS
 from nvtrader_pipelines.evaluation.validation import reported_period
 from nvtrader_pipelines.promotion.findings import deflated_findings, overfitting_findings
 from nvtrader_pipelines.runs.tables import walk_forward_runs
-from nvtrader_pipelines.service.cli.summary import in_order, told_apart
+from nvtrader_pipelines.service.cli.summary import sort_accounts, with_distinct_names
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES, EVALUATIONS, OVERFITTING, RATIO_CURVE, VALIDATION
 
@@ -108,7 +108,9 @@ def read_results(store: Store, source: str, beside: Sequence[tuple[str, str]] = 
         n_trials=validation.filter(period=period).select(pl.col("n_trials").max()).item(),
         deflated=luck[0].value if luck else None,
         overfitting=choice[0].value if choice else None,
-        accounts=tuple(map(_account, in_order(told_apart(shown.unique(own, maintain_order=True))).to_dicts())),
+        accounts=tuple(
+            map(_account, sort_accounts(with_distinct_names(shown.unique(own, maintain_order=True))).to_dicts())
+        ),
         earlier=tuple(_earlier(verdicts, period, name) for name in newest["experiment"]) if period != "all" else (),
         comparisons=tuple(_compare(inside, newest, *pair) for pair in (*_to_anchors(shown, newest), *beside)),
     )

@@ -4,7 +4,7 @@ import textwrap
 
 from nvtrader_pipelines.evaluation.intervals import Interval
 from nvtrader_pipelines.promotion.findings import LEAST_DEFLATED, MOST_OVERFITTING, describe_period, told
-from nvtrader_pipelines.service.report.report_parts import UNKNOWN, number, signed, spoken
+from nvtrader_pipelines.service.report.report_parts import UNKNOWN, format_number, format_signed, to_words
 from nvtrader_pipelines.service.report.results import AccountRow, ComparisonRow, Results
 
 BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
@@ -33,7 +33,7 @@ def render_results(results: Results) -> str:
     paragraphs = [
         f"{period[0].upper()}{period[1:]} ({results.first_session} to {results.last_session}; {seeds}):",
         "\n".join([*HEAD, *map(_account_line, results.accounts)]),
-        "\n".join(_wrap(f"- {describe(row)}", "  ") for row in results.comparisons),
+        "\n".join(_wrap(f"- {describe_comparison(row)}", "  ") for row in results.comparisons),
         _wrap(" ".join([_over_baselines(results), *_before(results), _luck(results)])),
         _wrap(READING),
     ]
@@ -53,7 +53,7 @@ def replace_block(text: str, block: str) -> str:
     return f"{before}{BEGIN}\n{block}\n{END}{after}"
 
 
-def describe(row: ComparisonRow) -> str:
+def describe_comparison(row: ComparisonRow) -> str:
     """One comparison as a sentence; an interval that excludes zero is a difference, any other is none to measure."""
     parts = [
         _difference("Sharpe ratio", row.sharpe, "", 1.0, ".2f"),
@@ -61,17 +61,17 @@ def describe(row: ComparisonRow) -> str:
         _difference("CVaR of a session", row.cvar, " points", 100.0, ".2f"),
         _difference("exposure", row.exposure, " points", 100.0, ".1f"),
     ]
-    t = "" if row.alpha_t is None else f" (t {number(row.alpha_t)})"
+    t = "" if row.alpha_t is None else f" (t {format_number(row.alpha_t)})"
     other = "its anchor" if row.other == "anchor" else label(row.other, is_learned=row.is_other_learned)
     return (
         f"{label(row.policy, is_learned=True)} against {other}: {', '.join(parts[:-1])} and {parts[-1]}; alpha "
-        f"{signed(100.0 * row.alpha_per_year, '.1f')} % a year{t}, information ratio {signed(row.information_ratio)}."
+        f"{format_signed(100.0 * row.alpha_per_year, '.1f')} % a year{t}, information ratio {format_signed(row.information_ratio)}."
     )
 
 
 def _difference(what: str, found: Interval, unit: str, scale: float, form: str) -> str:
     """One statistic's difference with its interval."""
-    point, low, high = (signed(scale * value, form) for value in (found.point, found.low, found.high))
+    point, low, high = (format_signed(scale * value, form) for value in (found.point, found.low, found.high))
     if not found.excludes_zero:
         return f"no measurable difference in {what} ({point}{unit} [{low}, {high}])"
     return f"{'higher' if found.low > 0.0 else 'lower'} {what} ({point}{unit} [{low}, {high}])"
@@ -79,7 +79,7 @@ def _difference(what: str, found: Interval, unit: str, scale: float, form: str) 
 
 def label(policy: str, *, is_learned: bool) -> str:
     """An account as the README calls it."""
-    return f"`{policy}`" if is_learned else LABELS.get(policy, spoken(policy))
+    return f"`{policy}`" if is_learned else LABELS.get(policy, to_words(policy))
 
 
 def _account_line(row: AccountRow) -> str:
@@ -87,7 +87,7 @@ def _account_line(row: AccountRow) -> str:
     cells = [
         label(row.policy, is_learned=row.is_learned),
         _with_bounds(row.sharpe, ".2f"),
-        f"{number(100.0 * row.cagr, '.1f')} %",
+        f"{format_number(100.0 * row.cagr, '.1f')} %",
         f"{100.0 * row.max_drawdown:.0f} %",
         f"{row.turnover_per_year:.1f}",
         f"{100.0 * row.cost_per_year:.2f} %",
@@ -97,7 +97,7 @@ def _account_line(row: AccountRow) -> str:
 
 
 def _with_bounds(found: Interval, form: str) -> str:
-    return f"{number(found.point, form)} [{number(found.low, form)}, {number(found.high, form)}]"
+    return f"{format_number(found.point, form)} [{format_number(found.low, form)}, {format_number(found.high, form)}]"
 
 
 def _over_baselines(results: Results) -> str:
@@ -123,8 +123,8 @@ def _before(results: Results) -> list[str]:
         return []
     year = results.period.removeprefix("from_")
     rows = [
-        f"{label(row.policy, is_learned=True)} had {number(row.sharpe)} against {number(row.best_baseline_sharpe)} of "
-        f"{label(row.best_baseline, is_learned=False)}, its best baseline, and {number(row.anchor_sharpe)} of "
+        f"{label(row.policy, is_learned=True)} had {format_number(row.sharpe)} against {format_number(row.best_baseline_sharpe)} of "
+        f"{label(row.best_baseline, is_learned=False)}, its best baseline, and {format_number(row.anchor_sharpe)} of "
         f"{'its anchor' if row.anchor == 'anchor' else label(row.anchor, is_learned=False)}"
         for row in results.earlier
     ]

@@ -15,9 +15,9 @@ import pytest
 from typer.testing import CliRunner
 
 from nvtrader_pipelines.service.cli.app import app
-from nvtrader_pipelines.service.cli.errors import BAD_INPUT, FAILED, USAGE
+from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT, FAILED, USAGE
 from tests.homes import NVTRADER, environment, nvtrader, small_home
-from tests.service.cli.words import is_one_sentence
+from tests.service.cli.error_lines import is_one_line_error
 
 COMMANDS = (
     *(
@@ -154,7 +154,7 @@ def test_a_home_with_nothing_in_it_is_answered_with_what_to_do(empty, arguments,
     found = CliRunner().invoke(app, list(arguments), env={"COLUMNS": "300"})
     assert found.exit_code == BAD_INPUT
     assert words in found.stderr
-    assert is_one_sentence(found.stderr)
+    assert is_one_line_error(found.stderr)
 
 
 @pytest.mark.parametrize(
@@ -198,7 +198,7 @@ def test_a_wrong_document_ends_with_3_and_a_failing_step_with_1_in_its_own_words
     home.market_file.write_text("sources:\n  - kind: landng\n")
     found = command(home)("materialize", "--json")
     assert found.exit_code == BAD_INPUT
-    assert is_one_sentence(found.stderr), found.stderr
+    assert is_one_line_error(found.stderr), found.stderr
     assert "market.yaml is no valid market" in found.stderr
 
     home.market_file.write_text("sources:\n  - kind: landing\n")

@@ -4,7 +4,7 @@ from rich.console import Console
 
 from nvtrader_pipelines.experiments.plan import VALIDATION_ONLY
 from nvtrader_pipelines.runs.tables import complete, replace_run
-from nvtrader_pipelines.service.cli.summary import print_summary, summary
+from nvtrader_pipelines.service.cli.summary import print_summary, summary_rows
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EVALUATIONS
@@ -40,4 +40,7 @@ def test_accounts_of_a_run_for_validation_only_are_marked_and_the_note_names_it(
 
 
 def test_the_summary_says_which_runs_are_for_validation_only(judged_home):
-    assert dict(summary(Store(judged_home)).select("policy", "validation_only").rows()) == {"ppo": False, "cv": True}
+    assert dict(summary_rows(Store(judged_home)).select("policy", "validation_only").rows()) == {
+        "ppo": False,
+        "cv": True,
+    }

@@ -9,7 +9,7 @@ from nvtrader_pipelines.components.component import kind_of, members
 from nvtrader_pipelines.components.explanation import explain
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.market.features import FEATURES
-from nvtrader_pipelines.service.documents.catalogue import FAMILIES, family_members, schema
+from nvtrader_pipelines.service.documents.catalogue import FAMILIES, family_members, json_schema_of
 from tests.experiments.hashes import SHIPPED
 
 EVERY = ["experiment", *FAMILIES]
@@ -18,12 +18,12 @@ IDS = [f"{family}-{kind_of(member)}" for family, member in EVERY_MEMBER]
 
 
 def validator(name):
-    return Draft202012Validator(schema(name), format_checker=Draft202012Validator.FORMAT_CHECKER)
+    return Draft202012Validator(json_schema_of(name), format_checker=Draft202012Validator.FORMAT_CHECKER)
 
 
 @pytest.mark.parametrize("name", EVERY)
 def test_a_schema_is_one_of_the_dialect_it_names_with_a_title_and_a_description(name):
-    found = schema(name)
+    found = json_schema_of(name)
     Draft202012Validator.check_schema(found)
     assert found["$schema"] == Draft202012Validator.META_SCHEMA["$schema"]
     assert found["title"]
@@ -50,7 +50,7 @@ def test_the_schema_of_experiments_accepts_the_shipped_ones_and_one_that_extends
 
 
 def test_a_schema_says_the_unit_that_stands_beside_the_field():
-    environment = schema("experiment")["$defs"]["EnvSpec"]["properties"]
+    environment = json_schema_of("experiment")["$defs"]["EnvSpec"]["properties"]
     assert environment["lookback"]["description"] == "sessions of returns observed"
     assert environment["lookback"]["maximum"] == 60
 
@@ -94,7 +94,7 @@ def test_the_features_are_made_of_the_family_of_features():
     assert {feature.kind for feature in FEATURES} <= kinds
 
 
-@pytest.mark.parametrize("call", [family_members, schema])
+@pytest.mark.parametrize("call", [family_members, json_schema_of])
 def test_a_family_that_is_not_there_is_refused_with_the_nearest_one(call):
     with pytest.raises(ValueError, match=r"no family 'agent'; there are sources, .*; did you mean 'agents'\?"):
         call("agent")

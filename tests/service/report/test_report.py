@@ -11,7 +11,7 @@ import pytest
 from nvtrader_pipelines.promotion.findings import OVERFITTING as OF_CHOICE
 from nvtrader_pipelines.promotion.findings import Finding
 from nvtrader_pipelines.promotion.gate import PromotionGate
-from nvtrader_pipelines.service.report.report import lead, rendered, with_minus, write_report
+from nvtrader_pipelines.service.report.report import render_page, summarize_verdict, with_minus_sign, write_report
 from nvtrader_pipelines.service.report.report_parts import (
     Evidence,
     Grid,
@@ -19,9 +19,9 @@ from nvtrader_pipelines.service.report.report_parts import (
     headline,
     portfolio,
     prudex,
+    runs_and_markets,
     scoreboard,
     stress,
-    what_was_judged,
 )
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
@@ -117,7 +117,7 @@ def test_the_page_names_the_run_its_data_and_what_speaks_against_a_promotion(rep
     assert run.run_id[:8] in page.text
     assert "landing, from 2017" in page.text
     assert [each["passed"] for each in facts["findings"]] == [False] * 4
-    assert all(with_minus(each["sentence"]) in page.text for each in facts["findings"])
+    assert all(with_minus_sign(each["sentence"]) in page.text for each in facts["findings"])
     assert "Something speaks against the best ranked" in page.text
     assert all(warning in page.text for warning in run.warnings)
 
@@ -179,7 +179,7 @@ def test_the_command_writes_where_it_is_told_and_its_json_is_nothing_else(empty,
 def test_a_name_that_looks_like_html_is_shown_as_it_is(empty):
     odd = "<script>alert('x')</script>&amp;"
     part = Part("odd", odd, odd, [Grid(odd, [odd], [[odd]])], sentences=[odd])
-    page = Page(rendered(Evidence.of(empty), [part], []))
+    page = Page(render_page(Evidence.of(empty), [part], []))
     assert "script" not in page.tags
     assert page.text.count(odd) == 6  # title, lead, sentence, grid, column, cell
 
@@ -214,7 +214,7 @@ def stored(store, table, rows):
 
 
 @pytest.fixture
-def judged(empty):
+def evaluated_home(empty):
     """One experiment on two markets, and one for validation only; nobody's sessions begin before 2010."""
     store = Store(empty)
     facts = {"kind": "walk_forward", "finished_at": AT, "n_policies": 1, "warnings": []}
@@ -242,9 +242,9 @@ def judged(empty):
     return empty
 
 
-def test_an_experiment_on_two_markets_is_in_the_report_twice_and_validation_only_is_marked(judged):
-    evidence = Evidence.of(judged)
-    runs = what_was_judged(evidence).grids[0]
+def test_an_experiment_on_two_markets_is_in_the_report_twice_and_validation_only_is_marked(evaluated_home):
+    evidence = Evidence.of(evaluated_home)
+    runs = runs_and_markets(evidence).grids[0]
     assert [row[:2] for row in runs.rows] == [
         ["ppo on sample", "sample"],
         ["ppo on landing", "landing"],
@@ -255,8 +255,8 @@ def test_an_experiment_on_two_markets_is_in_the_report_twice_and_validation_only
     assert {row[0] for row in sample.rows} == {"ppo on sample", "cv (validation only)"}
 
 
-def test_tables_have_dates_hold_one_span_of_sessions_and_none_is_empty(judged):
-    titles = [grid.title for grid in headline(Evidence.of(judged)).grids]
+def test_tables_have_dates_hold_one_span_of_sessions_and_none_is_empty(evaluated_home):
+    titles = [grid.title for grid in headline(Evidence.of(evaluated_home)).grids]
     assert not any("None" in title for title in titles)
     assert titles[-2:] == [
         "Policies and baselines: landing, all (2014-01-06 to 2016-01-04)",
@@ -264,26 +264,26 @@ def test_tables_have_dates_hold_one_span_of_sessions_and_none_is_empty(judged):
     ]
 
 
-def test_overfitting_of_probability_nothing_is_a_figure(judged):
-    (sample,) = [grid for grid in headline(Evidence.of(judged)).grids if grid.title.startswith("sample")]
+def test_overfitting_of_probability_nothing_is_a_figure(evaluated_home):
+    (sample,) = [grid for grid in headline(Evidence.of(evaluated_home)).grids if grid.title.startswith("sample")]
     assert sample.title.endswith("probability of overfitting 0.00 over best baseline, 0.00 over anchor")
 
 
-def test_scores_are_a_table_too_with_a_warning_and_who_is_left_out(judged):
+def test_scores_are_a_table_too_with_a_warning_and_who_is_left_out(evaluated_home):
     axes = {"axis": "diversity", "measure": "axis", "statistic": "measures_reported", "reported": True}
     scores = [
         {**axes, "policy": policy, "kind": kind, "score": score}
         for policy, kind, score in (("equal_weight", "baseline", 50.0), ("ppo", "ensemble", 61.7))
     ]
-    stored(Store(judged), PRUDEX, scores)
-    part = prudex(Evidence.of(judged))
+    stored(Store(evaluated_home), PRUDEX, scores)
+    part = prudex(Evidence.of(evaluated_home))
     assert [row[:2] for row in part.grids[0].rows] == [["ppo", "62"], ["equal_weight", "50"]]
     assert "no evidence of skill" in part.lead
     assert part.sentences == ["Left out: cv (validation only); trained on what came after their tests too."]
 
 
-def test_what_trades_is_told_with_the_gates_last_answer_and_where_the_account_stands(judged):
-    store, day = Store(judged), dt.date(2016, 1, 4)
+def test_what_trades_is_told_with_the_gates_last_answer_and_where_the_account_stands(evaluated_home):
+    store, day = Store(evaluated_home), dt.date(2016, 1, 4)
     own = {"policy": "ppo", "run_id": "a" * 16, "spec_hash": "a" * 64}
     stored(
         store, ACTIVE_POLICY, [{**own, "active": active, "by": "ann", "activated_at": AT} for active in (True, False)]
@@ -300,7 +300,7 @@ def test_what_trades_is_told_with_the_gates_last_answer_and_where_the_account_st
     }
     stored(store, PORTFOLIO_STATE, [{**state, "cash": 0.05}, {**state, "session": SPANS["a"][0], "value": 1.0}])
     stored(store, REBALANCE_PLAN, [{**own, "account": "paper", "year": 2016, "session": day, "status": "waiting"}])
-    part = portfolio(Evidence.of(judged))
+    part = portfolio(Evidence.of(evaluated_home))
     assert part.sentences == [
         f"ppo of run aaaaaaaa trades, activated by ann on {AT:%Y-%m-%d}.",
         "The gate said last: ppo is not promoted.",
@@ -311,11 +311,14 @@ def test_what_trades_is_told_with_the_gates_last_answer_and_where_the_account_st
 
 
 def test_a_negative_number_of_a_sentence_has_the_sign_of_the_tables():
-    assert with_minus("out-of-sample -1.05 of ppo-2 on 2015-01-05") == "out-of-sample \u22121.05 of ppo-2 on 2015-01-05"
+    assert (
+        with_minus_sign("out-of-sample -1.05 of ppo-2 on 2015-01-05")
+        == "out-of-sample \u22121.05 of ppo-2 on 2015-01-05"
+    )
 
 
-def test_what_passes_passes_limits_and_is_told_apart_from_them(judged):
+def test_what_passes_passes_limits_and_is_told_apart_from_them(evaluated_home):
     near = Finding(OF_CHOICE, "sample", "all", "anchor", 0.4991, passed=True, sentence="near")
-    evidence = Evidence.of(judged)
-    assert "passes both limits: a probability of at least 0.95" in lead(evidence, [near])
-    assert "0.499" in Page(rendered(evidence, [], [near])).text
+    evidence = Evidence.of(evaluated_home)
+    assert "passes both limits: a probability of at least 0.95" in summarize_verdict(evidence, [near])
+    assert "0.499" in Page(render_page(evidence, [], [near])).text

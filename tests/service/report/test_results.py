@@ -15,7 +15,13 @@ from nvtrader_pipelines.service.report.results import (
     Results,
     read_results,
 )
-from nvtrader_pipelines.service.report.results_markdown import BEGIN, END, describe, render_results, replace_block
+from nvtrader_pipelines.service.report.results_markdown import (
+    BEGIN,
+    END,
+    describe_comparison,
+    render_results,
+    replace_block,
+)
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EVALUATIONS, OVERFITTING
 
@@ -101,7 +107,7 @@ def test_readme_shows_the_block_of_its_rows():
 def test_difference_is_called_none_only_where_its_interval_holds_zero(statistic, ends):
     low, high = sorted(ends)
     found = Interval((low + high) / 2.0, low, high)
-    sentence = describe(COMPARISON.model_copy(update={statistic: found}))
+    sentence = describe_comparison(COMPARISON.model_copy(update={statistic: found}))
     says_none = f"no measurable difference in {NAMES[statistic]} (" in sentence
     assert says_none is (low <= 0.0 <= high)
     assert "noise" not in sentence

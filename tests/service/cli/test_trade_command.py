@@ -14,18 +14,17 @@ from nvtrader_pipelines.experiments.sealed_run import PolicyRef
 from nvtrader_pipelines.promotion.active_policy import activate
 from nvtrader_pipelines.runs.launch import evaluate_run, followed
 from nvtrader_pipelines.runs.lifecycle import Launch, now
-from nvtrader_pipelines.service.cli.errors import BAD_INPUT, FAILED
-from nvtrader_pipelines.service.cli.trade import print_account
-from nvtrader_pipelines.service.cli.trade import told as document_of
-from nvtrader_pipelines.service.documents.account_facts import AccountFacts, happened
+from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT, FAILED
+from nvtrader_pipelines.service.cli.trade_command import print_account, trade_document
+from nvtrader_pipelines.service.documents.account_facts import AccountFacts, activity
 from nvtrader_pipelines.storage.account_book import SqliteBook, book_path
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import AUDIT, FILLS, PORTFOLIO_STATE
 from tests.runs.small_runs import land, small_home
 from tests.runs.untrained import planned, sealed
-from tests.service.cli.desks import AT, book, plan
-from tests.service.cli.words import is_one_sentence
+from tests.service.cli.error_lines import is_one_line_error
+from tests.service.cli.sample_plans import AT, book, plan
 
 SECTORS = "symbol,sector\nAAA,one\nBBB,two\nCCC,three\n"
 SOFT = "soft turnover_pct_warn"  # of the first plan, which buys everything
@@ -64,13 +63,13 @@ def invoke(store, command):
     return command(store.home)
 
 
-def told(invoke, account, *arguments):
+def trade(invoke, account, *arguments):
     found = invoke("trade", "--account", account, *map(str, arguments), "--json")
     assert found.exit_code == 0, found.stderr
     return json.loads(found.stdout)
 
 
-def said_again(found, document):
+def assert_printed(found, document):
     """The same command once more: nothing happens, and a person is told the same line by line."""
     assert found.exit_code == 0, found.stderr
     lines = [" ".join(line.split()) for line in found.stdout.splitlines()]
@@ -84,12 +83,12 @@ def said_again(found, document):
 
 
 def test_a_history_is_replayed_to_the_equity_of_its_back_test_and_goes_on_where_it_ended(store, invoke, account, days):
-    first = told(invoke, account, "--from", days[0], "--to", days[11])
-    said_again(invoke("trade", "--account", account, "--from", str(days[0]), "--to", str(days[11])), first)
-    later = told(invoke, account, "--to", days[23])
+    first = trade(invoke, account, "--from", days[0], "--to", days[11])
+    assert_printed(invoke("trade", "--account", account, "--from", str(days[0]), "--to", str(days[11])), first)
+    later = trade(invoke, account, "--to", days[23])
     assert (first["n_sessions"], first["first_session"], first["last_session"]) == (12, str(days[0]), str(days[11]))
     assert (later["n_sessions"], later["last_session"]) == (24, str(days[23]))
-    assert told(invoke, account, "--to", days[11])["backtest"] == first["backtest"]
+    assert trade(invoke, account, "--to", days[11])["backtest"] == first["backtest"]
     for document in (first, later):
         assert document["backtest"]["n_sessions"] == document["n_sessions"]
         assert document["backtest"]["first_session"] == document["first_session"]
@@ -106,7 +105,7 @@ def test_a_history_is_replayed_to_the_equity_of_its_back_test_and_goes_on_where_
 
 def test_a_plan_that_waits_stops_the_account_until_a_person_approves_it_once(invoke, account, days):
     window = ("--from", str(days[0]), "--to", str(days[9]))
-    first = told(invoke, account, *window, "--wait")
+    first = trade(invoke, account, *window, "--wait")
     (plan,) = first["waiting"]
     assert (first["n_sessions"], first["n_orders"], first["plans"]) == (0, 0, {"waiting": 1})
     shown = invoke("portfolio", "--account", account).stdout
@@ -115,25 +114,25 @@ def test_a_plan_that_waits_stops_the_account_until_a_person_approves_it_once(inv
     assert approved.exit_code == 0, approved.stderr
     assert "is approved by" in approved.stdout
     assert again.exit_code == BAD_INPUT
-    assert is_one_sentence(again.stderr)
-    then = told(invoke, account, *window, "--wait")
+    assert is_one_line_error(again.stderr)
+    then = trade(invoke, account, *window, "--wait")
     assert then["n_fills"] > 0
     assert then["plans"]["filled"] == then["n_plans"] - 1 or then["plans"] == {"filled": then["n_plans"]}
     assert then["backtest"]["largest_difference"] <= 1e-12
 
 
 def test_days_before_the_account_was_opened_have_no_back_test(invoke, account, days):
-    told(invoke, account, "--from", days[4], "--to", days[5])
-    before = told(invoke, account, "--to", days[2])
+    trade(invoke, account, "--from", days[4], "--to", days[5])
+    before = trade(invoke, account, "--to", days[2])
     assert (before["n_sessions"], before["equity"]) == (0, 1.0)
     assert before["backtest"] == {"missing": "no session of these days has been traded"}
 
 
 def test_an_account_whose_policy_the_market_has_left_is_told_of_without_a_back_test(store, invoke, account, days):
-    traded = told(invoke, account, "--from", days[0], "--to", days[1])
+    traded = trade(invoke, account, "--from", days[0], "--to", days[1])
     try:
         land(store, n_symbols=4)
-        found = document_of(store, account, (None, None))
+        found = trade_document(store, account, (None, None))
         states = store.tables.read(PORTFOLIO_STATE, {"account": [account]}).sort("session")
         assert "back-test" not in rivals(store, states)
     finally:
@@ -143,23 +142,23 @@ def test_an_account_whose_policy_the_market_has_left_is_told_of_without_a_back_t
 
 
 def test_whether_a_plan_waits_is_asked_of_no_other_plan(invoke, account, days, monkeypatch):
-    told(invoke, account, "--from", days[0], "--to", days[11])
+    trade(invoke, account, "--from", days[0], "--to", days[11])
     monkeypatch.delattr(Journal, "records")  # of every plan
-    shown = told(invoke, account, "--to", days[20], "--wait")
+    shown = trade(invoke, account, "--to", days[20], "--wait")
     assert (shown["last_session"], shown["waiting"]) == (str(days[20]), [])
 
 
 def test_a_plan_that_is_overridden_makes_no_order_and_the_account_holds(invoke, account, days):
-    (plan,) = told(invoke, account, "--from", days[0], "--to", days[2], "--wait")["waiting"]
+    (plan,) = trade(invoke, account, "--from", days[0], "--to", days[2], "--wait")["waiting"]
     answered = invoke("plans", "override", plan, "--reason", "not today", "--json")
     assert (json.loads(answered.stdout)["kind"], json.loads(answered.stdout)["reason"]) == ("overridden", "not today")
-    document = told(invoke, account, "--to", days[2], "--wait")
+    document = trade(invoke, account, "--to", days[2], "--wait")
     assert (document["n_orders"], document["equity"]) == (0, 1.0)
     assert document["backtest"]["largest_difference"] > 0.0
 
 
 def test_while_the_kill_switch_is_engaged_no_order_is_placed_and_the_command_says_so(store, invoke, account, days):
-    assert told(invoke, account, "--from", days[0], "--to", days[0], "--wait")["waiting"]
+    assert trade(invoke, account, "--from", days[0], "--to", days[0], "--wait")["waiting"]
     invoke("halt", "--reason", "a drill")
     try:
         shown = invoke("trade", "--account", account, "--to", str(days[5])).stdout
@@ -169,7 +168,7 @@ def test_while_the_kill_switch_is_engaged_no_order_is_placed_and_the_command_say
     assert "a drill" in switch
     assert "0 placed, 0 filled" in shown
     assert [state.equity for state in SqliteBook(store.home, account).states()] == [1.0] * 7
-    assert told(invoke, account, "--to", days[23])["n_orders"] > 0
+    assert trade(invoke, account, "--to", days[23])["n_orders"] > 0
     assert SqliteBook(store.home, account).open_orders() == []
 
 
@@ -180,26 +179,26 @@ def test_while_the_kill_switch_is_engaged_no_account_is_opened(store, invoke, ac
     finally:
         invoke("resume")
     assert refused.exit_code == BAD_INPUT
-    assert is_one_sentence(refused.stderr)
+    assert is_one_line_error(refused.stderr)
     assert f"the account {account} is not open yet" in refused.stderr
     assert "a drill" in refused.stderr
     assert not book_path(store.home, account).exists()
     assert store.audit.events(account) == []
-    assert told(invoke, account, "--from", days[2], "--to", days[3])["first_session"] == str(days[2])
+    assert trade(invoke, account, "--from", days[2], "--to", days[3])["first_session"] == str(days[2])
 
 
 def test_without_an_active_policy_the_command_says_how_to_have_one(tmp_path, command):
     found = command(small_home(tmp_path / "home").home)("trade")
     assert found.exit_code == BAD_INPUT
     assert "`nvtrader policies activate" in found.stderr
-    assert is_one_sentence(found.stderr)
+    assert is_one_line_error(found.stderr)
 
 
 def test_a_history_without_a_first_day_is_refused_where_nothing_is_open(store, invoke, account, days):
     found = invoke("trade", "--account", account, "--to", str(days[5]))
     assert found.exit_code == BAD_INPUT
     assert "give --from, too" in found.stderr
-    assert is_one_sentence(found.stderr)
+    assert is_one_line_error(found.stderr)
     assert SqliteBook(store.home, account).last() is None
 
 
@@ -209,7 +208,7 @@ def test_an_account_that_differs_fails_the_command_until_a_person_accepts_it(sto
     monkeypatch.setattr(simulated_venue, "reconcile", lambda *_: found.pop(0) if found else [])
     failed = invoke("trade", *window)
     assert failed.exit_code == FAILED
-    assert is_one_sentence(failed.stderr)
+    assert is_one_line_error(failed.stderr)
     assert f"{account} differed at the close of {days[1]}: AAA: 10 shares expected, 7 held (-3);" in failed.stderr
     assert f"DIFFERS          at the close of {days[1]}" in failed.stdout  # the account is still told of
     assert store.tables.read(PORTFOLIO_STATE, {"account": [account]})["n_differences"].sum() == 1
@@ -223,7 +222,7 @@ def test_an_account_that_differs_fails_the_command_until_a_person_accepts_it(sto
     assert accepted.exit_code == 0, accepted.stderr
     assert "AAA: 10 shares expected, 7 held (-3)" in accepted.stdout
     assert "accepted by" in invoke("portfolio", "--account", account).stdout
-    assert told(invoke, account, "--to", days[5])["last_session"] == str(days[5])
+    assert trade(invoke, account, "--to", days[5])["last_session"] == str(days[5])
     assert "accepted" in store.tables.read(AUDIT, columns=["kind"])["kind"].to_list()
 
 
@@ -238,7 +237,7 @@ def test_what_does_not_differ_is_not_accepted(invoke, account):
     found = invoke("portfolio", "accept-differences", "--account", account, "--reason", "I looked")
     assert found.exit_code == BAD_INPUT
     assert "is not open yet" in found.stderr
-    assert is_one_sentence(found.stderr)
+    assert is_one_line_error(found.stderr)
 
 
 def test_a_holding_that_is_not_as_expected_is_in_the_document_and_printed(tmp_path, capsys):
@@ -246,7 +245,7 @@ def test_a_holding_that_is_not_as_expected_is_in_the_document_and_printed(tmp_pa
     *_, last = book(home, 1.0, 1.01, 1.02)
     differs = {"session": last.session + dt.timedelta(days=1), "differences": ("AAA: 7 shares expected, 0 held",)}
     SqliteBook(home, "paper").settle(last.model_copy(update=differs))
-    document = happened(AccountFacts.of(Store(home), "paper"))
+    document = activity(AccountFacts.of(Store(home), "paper"))
     assert document["differences"] == {str(differs["session"]): ["AAA: 7 shares expected, 0 held"]}
     print_account({**document, "backtest": {"missing": "none"}, "picture": None})
     (line,) = [each for each in capsys.readouterr().out.splitlines() if each.startswith("DIFFERS ")]
@@ -259,7 +258,7 @@ def test_a_history_is_not_replayed_at_a_broker(store, invoke, account, days, opt
     found = invoke("trade", "--account", account, option, str(days[5]))
     assert found.exit_code == BAD_INPUT
     assert "is at a broker (kind: alpaca), where the past cannot be traded" in found.stderr
-    assert is_one_sentence(found.stderr)
+    assert is_one_line_error(found.stderr)
     assert SqliteBook(store.home, account).last() is None
 
 

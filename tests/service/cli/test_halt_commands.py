@@ -10,14 +10,14 @@ from nvtrader_pipelines.execution.audit import About, plan_event
 from nvtrader_pipelines.execution.book import BookedOrder
 from nvtrader_pipelines.execution.brokers.account_spec import AlpacaAccountSpec
 from nvtrader_pipelines.execution.orders import Order
-from nvtrader_pipelines.service.cli.errors import BAD_INPUT, FAILED
+from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT, FAILED
 from nvtrader_pipelines.storage.account_book import SqliteBook, book_path
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.kill_switch import VARIABLE, FileKillSwitch
 from nvtrader_pipelines.storage.store import Store
 from tests.execution.brokers.alpaca_stub import KEYS, AlpacaStub, serving
-from tests.service.cli.desks import AT, SESSION, keep, plan
-from tests.service.cli.words import is_one_sentence
+from tests.service.cli.error_lines import is_one_line_error
+from tests.service.cli.sample_plans import AT, SESSION, keep, plan
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_resuming_says_what_still_stops_trading(home, invoke, monkeypatch):
     monkeypatch.setenv(VARIABLE, "1")
     invoke("halt")
     document = json.loads(invoke("resume", "--json").stdout)
-    assert VARIABLE in document["said"]
+    assert VARIABLE in document["message"]
     assert VARIABLE in document["kill_switch"]
 
 
@@ -215,7 +215,7 @@ def test_orders_are_cancelled_though_stopping_cannot_be_kept_and_both_are_said(
     assert exchange.orders[0]["status"] == "canceled"
     assert found.exit_code == BAD_INPUT
     assert found.stdout.startswith(told)
-    assert is_one_sentence(found.stderr)
+    assert is_one_line_error(found.stderr)
     assert said in found.stderr
     assert bool(FileKillSwitch(home).engaged()) == stopped
 
@@ -227,5 +227,5 @@ def test_as_a_document_it_says_that_stopping_could_not_be_kept_and_what_was_canc
     found = invoke("halt", "--json")
     document = json.loads(found.stdout)
     assert found.exit_code == BAD_INPUT
-    assert document["said"].startswith("trading is stopped, but the audit lacks the event: ")
+    assert document["message"].startswith("trading is stopped, but the audit lacks the event: ")
     assert (document["cancelled"], document["still_open"]) == ([exchange.orders[0]["client_order_id"]], {})

@@ -5,7 +5,7 @@ import pytest
 from rich.console import Console
 
 from nvtrader_pipelines.experiments.progress import Progress
-from nvtrader_pipelines.service.cli.watching import PARTS, follow, watching
+from nvtrader_pipelines.service.cli.progress_display import N_LINES, follow_run, show_progress
 
 AT = dt.datetime(2024, 1, 2, 12, tzinfo=dt.UTC)
 
@@ -29,23 +29,23 @@ def console(request):
 
 
 def test_following_a_run_gives_its_id(console):
-    with watching(console) as watch:
-        assert follow(steps("the-run"), watch) == "the-run"
+    with show_progress(console) as watch:
+        assert follow_run(steps("the-run"), watch) == "the-run"
 
 
 def test_elsewhere_a_line_is_written_at_the_begin_the_end_and_each_tenth():
     console = Console(file=io.StringIO(), width=120)
-    with watching(console) as watch:
-        follow(steps(), watch)
+    with show_progress(console) as watch:
+        follow_run(steps(), watch)
     lines = console.file.getvalue().splitlines()
     assert lines[0] == "12:00:00 start: start"
-    assert lines[1:-1] == [f"12:00:00 train.step: step {100 * part // PARTS}" for part in range(1, PARTS)]
+    assert lines[1:-1] == [f"12:00:00 train.step: step {100 * part // N_LINES}" for part in range(1, N_LINES)]
     assert lines[-1] == "12:00:00 done: all done [/] of it"
 
 
 def test_on_a_terminal_there_is_one_bar_per_run_until_it_ends():
     console = Console(file=io.StringIO(), force_terminal=True, width=120)
-    with watching(console) as watch:
+    with show_progress(console) as watch:
         for each in (step("start", 0.0), step("start", 0.0, run_id="other"), step("train.step", 0.25, "a quarter")):
             watch(each)
         watch(step("error", message="it broke", run_id="other"))
@@ -57,8 +57,8 @@ def test_on_a_terminal_there_is_one_bar_per_run_until_it_ends():
 
 
 def test_a_quiet_run_shows_nothing(console):
-    with watching(console, quiet=True) as watch:
-        assert follow(steps(), watch) == "run"
+    with show_progress(console, quiet=True) as watch:
+        assert follow_run(steps(), watch) == "run"
     assert console.file.getvalue() == ""
 
 
@@ -68,6 +68,6 @@ def test_a_run_that_fails_ends_the_bar_and_its_error_goes_on(console):
         yield step("error", message="the market is gone")
         raise ValueError("the market is gone")
 
-    with pytest.raises(ValueError, match="the market is gone"), watching(console) as watch:
-        follow(failing(), watch)
+    with pytest.raises(ValueError, match="the market is gone"), show_progress(console) as watch:
+        follow_run(failing(), watch)
     assert "the market is gone" in console.file.getvalue()

@@ -3,10 +3,10 @@ import json
 
 import pytest
 
-from nvtrader_pipelines.service.cli.errors import BAD_INPUT, USAGE
+from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT, USAGE
 from nvtrader_pipelines.storage.home import Home
-from tests.service.cli.desks import FEW, SESSION, TOO_MUCH, TURNOVER, keep, plan
-from tests.service.cli.words import is_one_sentence
+from tests.service.cli.error_lines import is_one_line_error
+from tests.service.cli.sample_plans import FEW, SESSION, TOO_MUCH, TURNOVER, keep, plan
 
 LATER = SESSION + dt.timedelta(days=7)
 
@@ -30,7 +30,7 @@ def test_the_plans_of_an_account_that_is_not_there_are_refused(invoke):
     found = invoke("plans", "--account", "nope")
     assert found.exit_code == BAD_INPUT
     assert "there is no account 'nope'" in found.stderr
-    assert is_one_sentence(found.stderr)
+    assert is_one_line_error(found.stderr)
 
 
 def test_plans_are_listed_newest_first_with_their_findings_by_level(home, invoke):
@@ -80,7 +80,7 @@ def test_a_plan_that_is_not_there_is_told_in_one_sentence(home, invoke, answer):
     found = invoke("plans", answer[0], "zz", *answer[1:])
     assert found.exit_code == BAD_INPUT
     assert "no plan's id begins with 'zz'" in found.stderr
-    assert is_one_sentence(found.stderr)
+    assert is_one_line_error(found.stderr)
 
 
 def test_an_id_that_is_too_short_to_name_one_plan_is_refused(home, invoke):

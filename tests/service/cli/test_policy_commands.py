@@ -10,14 +10,14 @@ from nvtrader_pipelines.promotion import active_policy, verification
 from nvtrader_pipelines.promotion.active_policy import read_active
 from nvtrader_pipelines.promotion.recency import told_until, trades_until
 from nvtrader_pipelines.runs.tables import complete
-from nvtrader_pipelines.service.cli.errors import BAD_INPUT
+from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT
 from nvtrader_pipelines.storage.errors import OtherCodeError
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.panels import Panels
 from nvtrader_pipelines.storage.tables import EVALUATIONS, PROMOTION_DECISIONS, RUNS
 from nvtrader_pipelines.storage.views import query_views
 from tests.runs.untrained import EXPERIMENT, KEY, begun, judged, market_home, planned, sealed
-from tests.service.cli.words import is_one_sentence
+from tests.service.cli.error_lines import is_one_line_error
 
 
 @pytest.fixture(scope="module")
@@ -255,7 +255,7 @@ def test_who_is_not_in_the_library_is_said_in_a_sentence(invoke, store, what, na
     found = invoke("policies", what, name)
     assert found.exit_code == BAD_INPUT
     assert said in found.stderr
-    assert is_one_sentence(found.stderr)
+    assert is_one_line_error(found.stderr)
     assert not store.home.active_policy.exists()
 
 

@@ -17,17 +17,17 @@ CLIENT = """#!{python} -IS
 import json, os, socket, sys
 with socket.socket(socket.AF_UNIX) as server:
     server.connect({address!r})
-    asked = json.dumps([sys.argv[1:], os.getcwd(), dict(os.environ)]).encode()
-    socket.send_fds(server, [len(asked).to_bytes(8, "big")], [0, 1, 2])
-    server.sendall(asked)
+    request = json.dumps([sys.argv[1:], os.getcwd(), dict(os.environ)]).encode()
+    socket.send_fds(server, [len(request).to_bytes(8, "big")], [0, 1, 2])
+    server.sendall(request)
     code = server.makefile().read()
 sys.exit(int(code or 1))
 """
 ROOT = Path(__file__).resolve().parents[1]
-PATIENCE = 5.0  # seconds after which the server looks whether somebody may still ask
+POLL_SECONDS = 5.0  # seconds after which the server looks whether somebody may still ask
 
 
-def serve_once(folder: Path, user: int) -> Path:
+def start_server_once(folder: Path, user: int) -> Path:
     """A folder for the path with an `nvtrader` whose commands need nothing imported.
 
     What they are forks of is begun by the first process that asks, and ends some seconds after process `user`.
@@ -36,7 +36,7 @@ def serve_once(folder: Path, user: int) -> Path:
     client, address = folder / "nvtrader", folder / "socket"
     with locked(folder.with_suffix(".lock")):
         if not client.exists():
-            command = [sys.executable, "-m", "tests.commands", str(address), str(user)]
+            command = [sys.executable, "-m", "tests.command_server", str(address), str(user)]
             subprocess.run(command, cwd=ROOT, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
             client.write_text(CLIENT.format(python=sys.executable, address=str(address)))
             client.chmod(0o755)
@@ -52,7 +52,7 @@ def serve(address: str, user: int) -> None:
     share_forkserver()
     gc.freeze()  # no fork looks for garbage in what was imported, and so copies none of it
     with socket.socket(socket.AF_UNIX) as listening:
-        listening.settimeout(PATIENCE)
+        listening.settimeout(POLL_SECONDS)
         listening.bind(address)
         listening.listen()
         if os.fork():
@@ -67,11 +67,11 @@ def serve(address: str, user: int) -> None:
                 return
             if os.fork() == 0:
                 listening.close()
-                answer(connection, main)
+                run_command(connection, main)
             connection.close()
 
 
-def answer(connection: socket.socket, main) -> None:
+def run_command(connection: socket.socket, main) -> None:
     """The command of one connection, in a fork that ends as a program does; this one waits for it."""
     size, descriptors, _, _ = socket.recv_fds(connection, 8, 3)
     arguments, folder, environment = json.loads(connection.makefile("rb").read(int.from_bytes(size, "big")))

@@ -4,10 +4,10 @@ import jsonschema
 import pytest
 import yaml
 
-from nvtrader_pipelines.service.cli.errors import BAD_INPUT
+from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT
 from nvtrader_pipelines.service.documents.catalogue import FAMILIES
 from tests.homes import EXPERIMENT
-from tests.service.cli.words import is_one_sentence
+from tests.service.cli.error_lines import is_one_line_error
 
 
 def test_the_families_are_listed_with_their_members(invoke):
@@ -43,7 +43,7 @@ def test_a_member_is_told_with_defaults_bounds_and_units(invoke):
 def test_a_family_that_is_not_there_is_answered_with_those_that_are_and_the_nearest(invoke, asked):
     found = invoke(asked, "reward")
     assert found.exit_code == BAD_INPUT
-    assert is_one_sentence(found.stderr)
+    assert is_one_line_error(found.stderr)
     assert "there is no family 'reward'; there are sources, features" in found.stderr
     assert "did you mean 'rewards'?" in found.stderr
 

@@ -4,11 +4,11 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from nvtrader_pipelines.service.cli.errors import BAD_INPUT, USAGE
+from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT, USAGE
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import ACTION_LOGS, EQUITY_CURVES, REWARD_DECOMPOSITION, TRAJECTORIES
-from tests.homes import KEY, N_POLICIES, SPEC, SWEPT, on_terminal, small_home
-from tests.service.cli.words import is_one_sentence
+from tests.homes import KEY, N_POLICIES, SPEC, SWEPT, run_on_terminal, small_home
+from tests.service.cli.error_lines import is_one_line_error
 from tests.storage.ledger.rows import run_row
 
 FREE = SWEPT[0].partition("@")[0]  # the experiment without costs
@@ -124,7 +124,7 @@ def test_what_cannot_be_done_is_told_in_one_sentence(crowded, command, arguments
     found = command(crowded)("runs", *arguments)
     assert found.exit_code == BAD_INPUT
     assert words in found.stderr
-    assert is_one_sentence(found.stderr)
+    assert is_one_line_error(found.stderr)
     assert found.stdout == ""
 
 
@@ -199,10 +199,10 @@ def test_a_replay_elsewhere_is_told_line_by_line_and_named_at_its_end(swept_home
 @pytest.mark.slow
 def test_on_a_terminal_a_replay_has_a_bar_and_its_json_none(swept_home, forked):
     window = ("--from", "2017-09-01", "--to", "2017-10-31")
-    code, shown = on_terminal(swept_home, "runs", "replay", FREE, *window, command=forked)
+    code, shown = run_on_terminal(swept_home, "runs", "replay", FREE, *window, command=forked)
     assert code == 0, shown
     assert "━" in shown
-    code, plain = on_terminal(swept_home, "runs", "replay", FREE, *window, "--json", command=forked)
+    code, plain = run_on_terminal(swept_home, "runs", "replay", FREE, *window, "--json", command=forked)
     assert code == 0, plain
     assert json.loads(plain)["run"]["window_first"] == "2017-09-01"
 
@@ -230,7 +230,7 @@ def test_a_window_that_cannot_be_replayed_is_refused_and_leaves_no_run(swept_hom
     found = sweep("runs", "replay", FREE, *window)
     assert found.exit_code == BAD_INPUT
     assert words in found.stderr
-    assert is_one_sentence(found.stderr)
+    assert is_one_line_error(found.stderr)
     assert set(Store(swept_home).ledger.runs().filter(status="failed")["run_id"]) == before
 
 

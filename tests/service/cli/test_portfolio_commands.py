@@ -4,13 +4,13 @@ from contextlib import suppress
 import pytest
 
 from nvtrader_pipelines.execution.audit import plan_event
-from nvtrader_pipelines.service.cli.errors import BAD_INPUT, USAGE
-from nvtrader_pipelines.service.cli.trade import require_history
+from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT, USAGE
+from nvtrader_pipelines.service.cli.trade_command import require_history
 from nvtrader_pipelines.storage.account_book import book_path
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
-from tests.service.cli.desks import AT, SESSION, TURNOVER, book, keep, plan
-from tests.service.cli.words import is_one_sentence
+from tests.service.cli.error_lines import is_one_line_error
+from tests.service.cli.sample_plans import AT, SESSION, TURNOVER, book, keep, plan
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_an_account_whose_book_is_lost_is_not_told_of_as_one_that_never_opened(h
         assert (found.exit_code, found.stdout) == (BAD_INPUT, "")
         assert "that of paper lacks the state of 2024-01-02 and 0 more: it is lost" in found.stderr
         assert "move it, its -wal and its -shm file away" in found.stderr
-        assert is_one_sentence(found.stderr)
+        assert is_one_line_error(found.stderr)
     assert not book_path(home, "paper").exists()
 
 
@@ -91,7 +91,7 @@ def test_an_account_of_a_name_that_is_not_there_is_refused(invoke):
     found = invoke("portfolio", "--account", "papr")
     assert found.exit_code == BAD_INPUT
     assert "there is no account 'papr'" in found.stderr
-    assert is_one_sentence(found.stderr)
+    assert is_one_line_error(found.stderr)
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,11 @@
 import pytest
 import typer
 
-from nvtrader_pipelines.service.cli.errors import BAD_INPUT, FAILED, one_sentence
+from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT, FAILED, exit_on_error
 
 
 def test_the_code_a_command_ends_with_is_no_error(capsys):
-    with pytest.raises(typer.Exit) as ended, one_sentence(verbose=False):
+    with pytest.raises(typer.Exit) as ended, exit_on_error(verbose=False):
         raise typer.Exit(FAILED)
     assert ended.value.exit_code == FAILED
     assert capsys.readouterr().err == ""
@@ -19,7 +19,7 @@ def test_the_code_a_command_ends_with_is_no_error(capsys):
     ],
 )
 def test_an_error_is_one_sentence_and_a_code(capsys, error, code, said):
-    with pytest.raises(SystemExit) as ended, one_sentence(verbose=False):
+    with pytest.raises(SystemExit) as ended, exit_on_error(verbose=False):
         raise error
     assert ended.value.code == code
     assert capsys.readouterr().err == said

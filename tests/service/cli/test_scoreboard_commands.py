@@ -2,9 +2,9 @@ import json
 
 import pytest
 
-from nvtrader_pipelines.service.cli.errors import BAD_INPUT
+from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT
 from tests.homes import small_home
-from tests.service.cli.words import is_one_sentence
+from tests.service.cli.error_lines import is_one_line_error
 
 
 def test_a_run_leaves_a_scoreboard_of_the_experiment_and_its_baselines(invoke):
@@ -43,7 +43,7 @@ def test_what_looks_like_markup_is_shown_as_it_is(tmp_path, command):
 def test_a_history_of_nobody_asks_who_was_meant(invoke):
     found = invoke("scoreboard", "--history", "tinny")
     assert found.exit_code == BAD_INPUT
-    assert is_one_sentence(found.stderr)
+    assert is_one_line_error(found.stderr)
     assert "did you mean 'tiny'" in found.stderr
 
 
@@ -51,5 +51,5 @@ def test_a_history_of_nobody_asks_who_was_meant(invoke):
 def test_before_anybody_was_judged_the_command_says_what_to_run(tmp_path, command, arguments):
     found = command(small_home(tmp_path / "home"))(*arguments)
     assert found.exit_code == BAD_INPUT
-    assert is_one_sentence(found.stderr)
+    assert is_one_line_error(found.stderr)
     assert "`nvtrader materialize`" in found.stderr

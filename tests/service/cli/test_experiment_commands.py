@@ -7,11 +7,11 @@ import polars as pl
 import pytest
 import yaml
 
-from nvtrader_pipelines.service.cli.errors import BAD_INPUT, USAGE
+from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT, USAGE
 from nvtrader_pipelines.storage.specs import read_experiments
 from nvtrader_pipelines.storage.store import Store
 from tests.homes import KEY, SPEC, SWEEP, SWEPT, small_home, write_experiment
-from tests.service.cli.words import is_one_sentence
+from tests.service.cli.error_lines import is_one_line_error
 
 BAR = "━"
 SPELT = ["table", "csv", "json"]
@@ -65,7 +65,7 @@ def test_what_cannot_be_done_is_told_in_one_sentence(home, at_home, arguments, w
     found = at_home("experiments", *arguments)
     assert found.exit_code == BAD_INPUT
     assert words in found.stderr
-    assert is_one_sentence(found.stderr)
+    assert is_one_line_error(found.stderr)
     assert found.stdout == ""
     assert {path: path.read_bytes() for path in home.experiments.iterdir()} == before
 
