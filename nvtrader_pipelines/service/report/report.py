@@ -1,4 +1,4 @@
-"""Everything judged on one page of HTML that needs nothing else."""
+"""Report of all results as one self-contained HTML page."""
 
 import base64
 import re
@@ -38,9 +38,9 @@ PARTS: Sequence[Callable[[Evidence], Part]] = (
     headline,
     runs_and_markets,
     picture_part("equity", "Equity", "One unit at the first test session, net of costs.", "equity_curves"),
-    picture_part("time", "Over time", "Every completed run in the order they finished.", "sharpe_ratio_curve"),
-    picture_part("validation", "Validation", "How much of the best is luck.", "validation", "overfitting"),
-    picture_part("regimes", "Regimes", "By what the market did; labelled with hindsight.", "regime_evaluation"),
+    picture_part("time", "Over time", "All completed runs in the order in which they finished.", "sharpe_ratio_curve"),
+    picture_part("validation", "Validation", "How much of the best result may be luck.", "validation", "overfitting"),
+    picture_part("regimes", "Regimes", "Results by market state, labeled with hindsight.", "regime_evaluation"),
     prudex,
     stress,
     scoreboard,
@@ -50,18 +50,18 @@ PARTS: Sequence[Callable[[Evidence], Part]] = (
 READING = (
     ("net Sharpe", "Mean over standard deviation of net session returns, times the root of 252; risk-free rate 0. The "
      "interval is 95 % by stationary bootstrap: it takes the trained policies as given."),
-    ("information ratio", "Sharpe ratio of the active return: session by session the return less that of a reference. "
-     "Even 1/N has a high Sharpe ratio against nothing; only what is left over a reference is the policy's own."),
-    ("difference of Sharpe ratios", "The Sharpe ratio less that of a reference: another number, which leverage "
-     "alone does not raise. The promotion gate and the column beside the best baseline go by it."),
-    ("trial", "Every walk-forward run ever completed on a market, of any version. The more there are, the better the "
-     "best looks by luck alone."),
-    ("deflated", f"Probability that the ratio is above what the best of so many trials without skill would show "
-     f"(Bailey and López de Prado 2014). Below {LEAST_DEFLATED} the best may be the luckiest."),
+    ("information ratio", "Sharpe ratio of the active return: the return of each session less that of a reference. "
+     "Even 1/N has a high Sharpe ratio on its own; only the excess over a reference is the policy's merit."),
+    ("difference of Sharpe ratios", "The Sharpe ratio less that of a reference; unlike the information ratio, leverage alone does "
+     "not raise it. The promotion gate uses it."),
+    ("trial", "Any walk-forward run ever completed on a market, of any version. The more trials, the better the best "
+     "one looks by luck alone."),
+    ("deflated", f"Probability that the ratio exceeds what the best of all trials reaches by luck "
+     f"(Bailey and López de Prado 2014); required: at least {LEAST_DEFLATED}."),
     ("probability of overfitting", f"How often the best trial in one half of the sessions is in the worse half of the "
      f"trials in the other (PBO, by CSCV). Above {MOST_OVERFITTING} choosing the best is no better than chance."),
     ("alpha, beta", "Of the net returns on those of the best baseline; alpha per year."),
-    ("stress", "Made-up or historic sessions, the same for every account. They say what breaks, not how likely it is."),
+    ("stress", "Artificial or historic shocks, the same for every account. They show what breaks, not how likely."),
     ("scoreboard", "Ranks hold within one contest only: the same market, sessions, costs and fills."),
 )  # fmt: skip
 
@@ -70,7 +70,7 @@ def write_report(store: Store, path: Path) -> tuple[Path, dict[str, Any]]:
     """Write the page.
 
     Returns:
-        Where it is, and its facts: bytes, runs, findings, the parts it has, and those it lacks with what to run.
+        Its path, and facts: bytes, runs, findings, parts, and missing parts with the commands that make them.
     """
     evidence = Evidence.of(store)
     parts, found = [part(evidence) for part in PARTS], findings(evidence)
@@ -87,7 +87,7 @@ def write_report(store: Store, path: Path) -> tuple[Path, dict[str, Any]]:
 
 
 def render_page(evidence: Evidence, parts: Sequence[Part], found: Sequence[Finding]) -> str:
-    """The page as HTML."""
+    """Render the page as HTML."""
     pages = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined)
     pages.filters["base64"] = lambda path: base64.b64encode(path.read_bytes()).decode()
     shown = [
@@ -105,32 +105,32 @@ def render_page(evidence: Evidence, parts: Sequence[Part], found: Sequence[Findi
 
 
 def with_minus_sign(sentence: str) -> str:
-    """The sentence with the sign of negative numbers that the tables have."""
+    """Replace hyphens before digits by minus signs, as in the tables."""
     return re.sub(r"(?<!\S)-(?=\d)", MINUS, sentence)
 
 
 def format_finding_value(finding: Finding) -> str:
-    """The figure, with as many digits as tell it from its limit."""
+    """Format the value of a finding with enough digits to differ from its threshold."""
     if finding.value is None:
         return UNKNOWN
     return told(finding.value, LEAST_DEFLATED if finding.figure == DEFLATED else MOST_OVERFITTING)
 
 
 def summarize_verdict(evidence: Evidence, found: Sequence[Finding]) -> str:
-    """What came out, in a sentence or two."""
+    """Summarize the runs and the verdict on the best ranked in two sentences."""
     if evidence.runs.is_empty():
-        return "No run is complete yet: nvtrader materialize."
+        return "No completed run yet: nvtrader materialize."
     until = f"{evidence.runs['finished_at'].max():%Y-%m-%d}"
     runs, experiments = (
         pluralize(len(evidence.runs), "completed run"),
         pluralize(evidence.latest["experiment"].n_unique(), "experiment"),
     )
-    judged = f"{runs} of {experiments}, the last of {until}."
+    completed = f"{runs} of {experiments}, the last of {until}."
     if not found:
-        return f"{judged} They are not yet judged beside one another: nvtrader materialize."
+        return f"{completed} They have not been compared yet: nvtrader materialize."
     if all(each.passed for each in found):
         return (
-            f"{judged} The best ranked passes both limits: a probability of at least {LEAST_DEFLATED} of more than the "
-            f"luck of so many trials, and one of overfitting of not more than {MOST_OVERFITTING}."
+            f"{completed} The best ranked passes both thresholds: deflated probability at least {LEAST_DEFLATED}, "
+            f"probability of overfitting at most {MOST_OVERFITTING}."
         )
-    return f"{judged} Something speaks against the best ranked; it stands below."
+    return f"{completed} The best ranked misses a threshold; see below."

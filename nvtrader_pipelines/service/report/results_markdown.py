@@ -1,4 +1,4 @@
-"""The README's results as Markdown: a table, and the sentences that its intervals support."""
+"""Results of the README as Markdown: a table, and sentences that its intervals support."""
 
 import textwrap
 
@@ -27,7 +27,7 @@ READING = (
 
 
 def render_results(results: Results) -> str:
-    """The block between the markers, as Markdown."""
+    """Render the block between the markers as Markdown."""
     seeds = f"{results.n_seeds} seeds averaged" if results.n_seeds > 1 else "one seed"
     period = describe_period(results.period)
     paragraphs = [
@@ -41,7 +41,7 @@ def render_results(results: Results) -> str:
 
 
 def replace_block(text: str, block: str) -> str:
-    """The text with a new block between the markers.
+    """Replace the block between the markers of a text.
 
     Raises:
         ValueError: if the text does not have each marker once, in order.
@@ -54,7 +54,7 @@ def replace_block(text: str, block: str) -> str:
 
 
 def describe_comparison(row: ComparisonRow) -> str:
-    """One comparison as a sentence; an interval that excludes zero is a difference, any other is none to measure."""
+    """Describe a comparison in a sentence; only an interval without zero is called a difference."""
     parts = [
         _difference("Sharpe ratio", row.sharpe, "", 1.0, ".2f"),
         _difference("volatility", row.volatility, " points", 100.0, ".1f"),
@@ -65,20 +65,21 @@ def describe_comparison(row: ComparisonRow) -> str:
     other = "its anchor" if row.other == "anchor" else label(row.other, is_learned=row.is_other_learned)
     return (
         f"{label(row.policy, is_learned=True)} against {other}: {', '.join(parts[:-1])} and {parts[-1]}; alpha "
-        f"{format_signed(100.0 * row.alpha_per_year, '.1f')} % a year{t}, information ratio {format_signed(row.information_ratio)}."
+        f"{format_signed(100.0 * row.alpha_per_year, '.1f')} % a year{t}, information ratio "
+        f"{format_signed(row.information_ratio)}."
     )
 
 
-def _difference(what: str, found: Interval, unit: str, scale: float, form: str) -> str:
-    """One statistic's difference with its interval."""
+def _difference(statistic: str, found: Interval, unit: str, scale: float, form: str) -> str:
+    """Describe the difference of a statistic with its interval."""
     point, low, high = (format_signed(scale * value, form) for value in (found.point, found.low, found.high))
     if not found.excludes_zero:
-        return f"no measurable difference in {what} ({point}{unit} [{low}, {high}])"
-    return f"{'higher' if found.low > 0.0 else 'lower'} {what} ({point}{unit} [{low}, {high}])"
+        return f"no measurable difference in {statistic} ({point}{unit} [{low}, {high}])"
+    return f"{'higher' if found.low > 0.0 else 'lower'} {statistic} ({point}{unit} [{low}, {high}])"
 
 
 def label(policy: str, *, is_learned: bool) -> str:
-    """An account as the README calls it."""
+    """Label of an account in the README."""
     return f"`{policy}`" if is_learned else LABELS.get(policy, to_words(policy))
 
 
@@ -101,7 +102,7 @@ def _with_bounds(found: Interval, form: str) -> str:
 
 
 def _over_baselines(results: Results) -> str:
-    """Whether any policy differs from its best baseline."""
+    """State which policies differ from their best baselines."""
     judged = [(row, row.difference) for row in results.accounts if row.difference is not None]
     apart = [
         f"{label(row.policy, is_learned=True)} ends {'above' if found.low > 0.0 else 'below'} its best baseline: the "
@@ -118,13 +119,14 @@ def _over_baselines(results: Results) -> str:
 
 
 def _before(results: Results) -> list[str]:
-    """Sharpe ratios on the folds that were tuned on."""
+    """Describe the Sharpe ratios on the folds that were tuned on."""
     if not results.earlier:
         return []
     year = results.period.removeprefix("from_")
     rows = [
-        f"{label(row.policy, is_learned=True)} had {format_number(row.sharpe)} against {format_number(row.best_baseline_sharpe)} of "
-        f"{label(row.best_baseline, is_learned=False)}, its best baseline, and {format_number(row.anchor_sharpe)} of "
+        f"{label(row.policy, is_learned=True)} had {format_number(row.sharpe)} against "
+        f"{format_number(row.best_baseline_sharpe)} of {label(row.best_baseline, is_learned=False)}, its best "
+        f"baseline, and {format_number(row.anchor_sharpe)} of "
         f"{'its anchor' if row.anchor == 'anchor' else label(row.anchor, is_learned=False)}"
         for row in results.earlier
     ]
@@ -132,7 +134,7 @@ def _before(results: Results) -> list[str]:
 
 
 def _luck(results: Results) -> str:
-    """The two figures that the checks judge, with their limits."""
+    """State the deflated probability and the PBO with their thresholds."""
     deflated = UNKNOWN if results.deflated is None else told(results.deflated, LEAST_DEFLATED)
     overfitting = UNKNOWN if results.overfitting is None else told(results.overfitting, MOST_OVERFITTING)
     return (
