@@ -1,4 +1,4 @@
-.PHONY: bench install readme-results run test ui
+.PHONY: bench docs install readme-results run test ui
 PYTHON ?= python3.11
 STAMP := .venv/.installed
 
@@ -18,6 +18,13 @@ ui: install
 
 test: install
 	scripts/check
+
+docs: .venv/.docs
+	.venv/bin/python scripts/build_docs.py
+
+.venv/.docs: $(STAMP)
+	.venv/bin/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,docs]'
+	touch .venv/.docs
 
 readme-results: install
 	.venv/bin/python scripts/readme_results.py .

@@ -143,7 +143,7 @@ def _record(figure: Figure) -> dict[str, Any]:
 
 
 def rounds(
-    contestants: Mapping[str, Callable[[int], object]], n_rounds: int, *, clock: Callable[[], float] = perf_counter
+    implementations: Mapping[str, Callable[[int], object]], n_rounds: int, *, clock: Callable[[], float] = perf_counter
 ) -> dict[str, list[float]]:
     """Seconds of each contestant in each round, one after the other within it and every other round backwards.
 
@@ -151,13 +151,13 @@ def rounds(
     not counted, which loads and compiles whatever is lazy.
 
     Args:
-        contestants: name to what is timed.
+        implementations: name to what is timed.
         n_rounds: that count.
         clock: of the wall, or `time.process_time` for the processor's seconds of this process.
     """
-    seconds: dict[str, list[float]] = {name: [] for name in contestants}
+    seconds: dict[str, list[float]] = {name: [] for name in implementations}
     for number in range(-1, n_rounds):
-        order = list(contestants.items())
+        order = list(implementations.items())
         for name, contestant in order if number % 2 == 0 else reversed(order):
             start = clock()
             contestant(max(number, 0))

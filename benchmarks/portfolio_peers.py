@@ -144,8 +144,8 @@ def held_against_peers(n_names: int, cap: float, n_rounds: int, goal: Goal, *, r
 
         return one
 
-    contestants = {name: timed(name, PEERS[name][1]) for name in present}
-    seconds = rounds({"ours": timed("ours", by_this_package), **contestants}, n_rounds, clock=process_time)
+    implementations = {name: timed(name, PEERS[name][1]) for name in present}
+    seconds = rounds({"ours": timed("ours", by_this_package), **implementations}, n_rounds, clock=process_time)
     what = "best rebalance (mean - CVaR - L1 cost, turnover budget)" if rebalances else "least CVaR"
     case = f"mean_cvar_{n_names}x5000{'_rebalance' if rebalances else ''}"
     for name in PEERS if not rebalances else present:

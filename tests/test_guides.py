@@ -24,13 +24,17 @@ from nvtrader_pipelines.storage.tables import TRAJECTORIES
 from tests.homes import environment
 
 GUIDES = sorted((Path(__file__).resolve().parents[1] / "docs" / "guides").glob("*.md"))
-FIRST_EXPERIMENT = next(guide for guide in GUIDES if guide.stem == "first-experiment")
+NAMED = {guide.stem: guide for guide in GUIDES}
+FIRST_EXPERIMENT = NAMED["first-experiment"]
 GOES_ON_AFTER = {  # in the home of another guide, with what was trained there
     "paper-trading": FIRST_EXPERIMENT,
-    "policies": next(guide for guide in GUIDES if guide.stem == "scoreboard"),
+    "policies": NAMED["scoreboard"],
+    "sweep": NAMED["own-data"],
+    "troubleshooting": NAMED["sweep"],  # one after the other: they share a home
+    "server": NAMED["troubleshooting"],
 }
 END = "END-OF-BLOCK"
-OUTPUT = "text"  # blocks that show what came back
+SHOWN = {"text", "ini", "mermaid"}  # blocks that show output, files of the system and pictures
 VENV = Path(sys.executable).parent
 
 
@@ -55,14 +59,14 @@ SHELL: dict[str, Callable[[str], str]] = {
     "yaml": document,
     "sql": partial(heredoc, "nvtrader sql --format json"),
     "python": partial(heredoc, "python -"),
-    OUTPUT: lambda _: "",
+    **dict.fromkeys(SHOWN, lambda _: ""),
 }
 
 
 def script(guide: Path) -> str:
     """A guide as one shell script; queries with nothing to do between them are typed into one shell of SQL."""
     parts = []
-    doing = [(name, text) for name, text in blocks(guide) if name != OUTPUT]
+    doing = [(name, text) for name, text in blocks(guide) if name not in SHOWN]
     for name, group in groupby(doing, key=itemgetter(0)):
         texts = [text for _, text in group]
         commands = [SHELL[name](";\n".join(texts))] if name == "sql" else map(SHELL[name], texts)
@@ -107,17 +111,28 @@ def test_every_block_of_a_guide_is_one_that_is_tested(guide):
     assert guide.read_text().count("\n```") == 2 * len(blocks(guide))
 
 
+def documents(guide: Path) -> list[str]:
+    """The YAML files of a guide, after those of the guides that it continues."""
+    before = GOES_ON_AFTER.get(guide.stem)
+    return [*(documents(before) if before else []), *(text for name, text in blocks(guide) if name == "yaml")]
+
+
+def versions(files: list[str], folder: Path) -> set[str]:
+    """Partition keys of the experiments in these files and of their variants."""
+    (folder / "data/experiments").mkdir(parents=True)
+    subprocess.run(["bash", "-euc", "".join(map(document, files))], cwd=folder, check=True)
+    found = read_experiments(Home(folder))
+    assert found.problems == {}
+    assert len(found.specs) == len(files)
+    return {each.partition_key for spec in found.specs for each in (spec, *spec.variants())}
+
+
 @pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: guide.stem)
 def test_every_version_that_a_guide_shows_is_what_its_documents_are(guide, tmp_path):
-    documents = [content for language, content in blocks(guide) if language == "yaml"]
-    subprocess.run(
-        ["bash", "-euc", f"mkdir -p data/experiments\n{''.join(map(document, documents))}"], cwd=tmp_path, check=True
-    )
-    found = read_experiments(Home(tmp_path))
-    assert found.problems == {}
-    assert len(found.specs) == len(documents)
-    known = {each.partition_key for spec in found.specs for each in (spec, *spec.variants())}
-    assert set(re.findall(r"[\w-]+@[0-9a-f]{8}\b", guide.read_text())) == known
+    shown = set(re.findall(r"[\w-]+@[0-9a-f]{8}\b", guide.read_text()))
+    files, before = documents(guide), documents(GOES_ON_AFTER[guide.stem]) if guide.stem in GOES_ON_AFTER else []
+    known = versions(files, tmp_path / "all")
+    assert known - versions(before, tmp_path / "before") <= shown <= known
 
 
 @pytest.mark.slow

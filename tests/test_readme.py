@@ -1,4 +1,4 @@
-"""Every command, query, document and path of the README is tried."""
+"""Every command, query, document and path of the README and of the pages beside the guides is tried."""
 
 import json
 import re
@@ -10,13 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from nvtrader_pipelines.service.documents.catalogue import FAMILIES, family_members
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.specs import read_experiments
 from tests.homes import SWEEP, nvtrader, small_home, write_experiment
 
 ROOT = Path(__file__).resolve().parents[1]
-README = (ROOT / "README.md").read_text()
+MAX_README = 150  # lines
+DOCS = ROOT / "docs"
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "docs/index.md", "docs/quickstart.md")),
+    *sorted(DOCS.glob("concepts/*.md")),
+    *sorted(DOCS.glob("reference/*.md")),
+]
 MAY_BE_EMPTY = {"silver.quarantine", "portfolio.fills"}  # nothing trades in the built home
 STAND_INS = {"ppo-growth": "tiny"}  # what the built home has in place of an experiment of minutes
 OWN = "my-first"  # the experiment that a reader writes
@@ -24,16 +29,17 @@ ONE_FOLD = {"kind": "holdout", "test_first": "2017-01-01"}
 
 
 def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
+    return [block for page in PAGES for block in re.findall(rf"```{language}\n(.*?)```", page.read_text(), re.DOTALL)]
 
 
 def commands() -> list[list[str]]:
     lines = [line for block in blocks("bash") for line in block.splitlines()]
-    return [shlex.split(line, comments=True) for line in lines if line.strip()]
+    found = [tuple(shlex.split(line, comments=True)) for line in lines if line.strip()]
+    return [list(words) for words in dict.fromkeys(found)]  # pages repeat each other
 
 
 @pytest.mark.parametrize("words", [words for words in commands() if words[0] == "make"], ids=" ".join)
-def test_every_make_target_of_the_readme_exists(words):
+def test_every_make_target_of_a_page_exists(words):
     planned = subprocess.run([*words, "--dry-run"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert planned.returncode == 0, planned.stderr
 
@@ -48,7 +54,7 @@ WRITING = [words for words in commands() if words[0] == "nvtrader" and is_writin
 
 
 @pytest.mark.parametrize("words", READING, ids=lambda words: " ".join(words[1:3]))
-def test_every_nvtrader_command_of_the_readme_runs(words, invoke):
+def test_every_nvtrader_command_of_a_page_runs(words, invoke):
     serving = ["--help"] if words[1] == "ui" else []  # a test of its own starts and stops the server
     finished = invoke(*[STAND_INS.get(word) or word for word in words[1:]], *serving)
     assert finished.exit_code == 0, finished.stderr
@@ -75,19 +81,19 @@ def test_the_commands_that_write_an_experiment_run_in_order(tmp_path, command, f
     assert json.loads((home.root / "experiment.schema.json").read_text())["title"] == "Experiment"
 
 
-def test_no_other_command_stands_in_the_readme():
+def test_no_page_has_another_command():
     assert {words[0] for words in commands()} == {"make", "nvtrader"}
 
 
-@pytest.mark.parametrize("query", blocks("sql"), ids=lambda query: query.splitlines()[0].removeprefix("-- "))
-def test_every_query_of_the_readme_gives_rows(query, invoke):
+@pytest.mark.parametrize("query", blocks("sql"), ids=lambda query: re.search(r"FROM (\S+)", query)[1])
+def test_every_query_of_a_page_gives_rows(query, invoke):
     finished = invoke("sql", "--format", "json", query)
     assert finished.exit_code == 0, finished.stderr
     rows = json.loads(finished.stdout)
     assert rows or any(table in query for table in MAY_BE_EMPTY)
 
 
-def test_every_experiment_of_the_readme_is_valid_beside_those_that_are_there(tmp_path):
+def test_every_experiment_of_a_page_is_valid_beside_the_shipped_ones(tmp_path):
     home = Home(tmp_path)
     shutil.copytree(Home(ROOT).experiments, home.experiments)
     documents = {block.partition("\n")[0].removeprefix("# "): block for block in blocks("yaml")}
@@ -98,25 +104,21 @@ def test_every_experiment_of_the_readme_is_valid_beside_those_that_are_there(tmp
     assert {spec.name for spec in found.specs} >= {Path(path).stem for path in documents}
 
 
-def test_the_readme_names_every_family_with_its_members():
-    table = README.partition("| family | members |")[2].partition("\n\n")[0]
-    rows = re.findall(r"^\| (\w+) \| (.+) \|$", table, flags=re.MULTILINE)
-    known = {name: [member.kind for member in family_members(name)] for name in FAMILIES}
-    assert {name: re.findall(r"`(\w+)`", members) for name, members in rows} == known
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("code", blocks("python"))
-def test_the_python_of_the_readme_runs(code):
+def test_python_of_a_page_runs(code):
     finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert finished.returncode == 0, finished.stderr
 
 
-def test_every_folder_and_picture_of_the_readme_is_there():
-    table = README.partition("| folder | what is there |")[2].partition("\n\n")[0]
+def test_every_folder_of_the_architecture_exists():
+    table = (DOCS / "concepts/architecture.md").read_text().partition("| folder | contents |")[2].partition("\n\n")[0]
     folders = re.findall(r"^\| `([^`]+)` \|", table, flags=re.MULTILINE)
-    pictures = re.findall(r"!\[[^\]]*\]\(([^)]+)\)", README)
     assert len(folders) > 5
-    assert pictures
-    missing = [name for name in (*folders, *pictures) if not (ROOT / name).exists()]
-    assert missing == []
+    assert [name for name in folders if not (ROOT / name).is_dir()] == []
+
+
+def test_readme_is_short_and_marks_its_results():
+    readme = PAGES[0].read_text()
+    assert len(readme.splitlines()) <= MAX_README
+    assert readme.index("<!-- results:begin -->") < readme.index("<!-- results:end -->")

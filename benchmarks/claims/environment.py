@@ -29,12 +29,12 @@ def main() -> None:
     envs = {name: begun(panel, spec) for name, spec in specs.items()}
     for spec in specs.values():
         require_same_as_scalar(panel, spec, actions)
-    contestants: dict[str, Any] = {name: lambda _, env=env: play(env, actions) for name, env in envs.items()}
+    implementations: dict[str, Any] = {name: lambda _, env=env: play(env, actions) for name, env in envs.items()}
     theirs = peer("gym_trading_env.environments")
     if theirs is not None:
         single = single_asset(theirs, panel)
-        contestants["peer"] = lambda _: play_single(single, actions[:, 0, 0] > 0.0)
-    fastest = {name: min(times) for name, times in rounds(contestants, N_ROUNDS, clock=process_time).items()}
+        implementations["peer"] = lambda _: play_single(single, actions[:, 0, 0] > 0.0)
+    fastest = {name: min(times) for name, times in rounds(implementations, N_ROUNDS, clock=process_time).items()}
     speed = {name: N_STEPS * N_PORTFOLIOS / fastest[name] for name in envs}
     note = stated(panel, envs["every_1"])
     report("environment_64x20", speed["every_1"], "steps/s", GOAL, note=f"a decision every session; {note}")

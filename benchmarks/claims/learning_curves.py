@@ -25,7 +25,7 @@ from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.evaluation.splits import WalkForward
 from nvtrader_pipelines.market.sample import sample_panel
 from nvtrader_pipelines.policies.agents import PpoAgent, TrainingHooks
-from nvtrader_pipelines.policies.agents.checkpoints import under, unpack
+from nvtrader_pipelines.policies.agents.checkpoints import strip_prefix, unpack
 
 PICTURE = Path(__file__).parents[2] / "docs" / "images" / "learning-curves.png"
 REPORTED_FROM = np.datetime64("2010-01-01")  # nothing is chosen on sessions from here on
@@ -164,7 +164,7 @@ class _Judge:
         began = process_time()
         arrays, facts = unpack(content)
         with torch.random.fork_rng(devices=[]):  # the training goes on as if it were not watched
-            self.judge(facts["timesteps"], under("policy", arrays))
+            self.judge(facts["timesteps"], strip_prefix("policy", arrays))
         self.cpu_seconds += process_time() - began
 
     def judge(self, timesteps: int, tensors: dict[str, Tensor]) -> None:

@@ -39,8 +39,8 @@ def compare_methods(n_names: int, n_scenarios: int, correlation: float) -> tuple
     def solve(method: Method, number: int) -> None:
         solutions[method, number] = optimizer.solve(markets[number], method=method)
 
-    contestants = {method: partial(solve, method) for method in get_args(Method)}
-    seconds = rounds(contestants, N_ROUNDS, clock=process_time)
+    implementations = {method: partial(solve, method) for method in get_args(Method)}
+    seconds = rounds(implementations, N_ROUNDS, clock=process_time)
     for number in range(N_ROUNDS):
         found, whole = solutions["cuts", number].objective, solutions["rockafellar_uryasev", number].objective
         if not abs(found / whole - 1.0) <= SAME_OBJECTIVE:

@@ -35,7 +35,7 @@ def main() -> None:
         (home.experiments / "year.yaml").write_text(yaml.safe_dump(EXPERIMENT))
         home.accounts.mkdir()
         for i in range(N_ROUNDS):
-            (home.accounts / f"round-{i}.yaml").write_text("kind: paper\n")
+            (home.accounts / f"round-{i}.yaml").write_text("kind: simulated\n")
         _nvtrader(folder, "experiments", "run", "year")
         _nvtrader(folder, "policies", "activate", "year")
         seconds, told = zip(*(_replayed(folder, f"round-{i}") for i in range(N_ROUNDS)), strict=True)

@@ -27,15 +27,15 @@ def main() -> None:
     """Report steps per CPU second of our training, at FinRL's and at our settings, and the ratio to a peer's."""
     panel = sample_panel()
     narrow = replace(panel, features=np.zeros((*panel.eligible.shape, 0)), feature_names=())  # 422 columns
-    contestants: dict[str, Callable[[int], object]] = {
+    implementations: dict[str, Callable[[int], object]] = {
         "defaults": lambda _: DEFAULTS.train(panel, EnvSpec(), WINDOW, SEED, HOOKS),
         "small_batches": lambda _: SMALL_BATCHES.train(narrow, EnvSpec(), WINDOW, SEED, HOOKS),
     }
     steps = {"defaults": DEFAULTS.total_timesteps, "small_batches": SMALL_BATCHES.total_timesteps}
     module = peer("gym_trading_env.environments")
     if module is not None:
-        contestants["peer"] = lambda _: train_peer(module)
-    seconds = rounds(contestants, 3, clock=process_time)
+        implementations["peer"] = lambda _: train_peer(module)
+    seconds = rounds(implementations, 3, clock=process_time)
     speed = {name: count / min(seconds[name]) for name, count in steps.items()}
     how = (
         "CPU seconds of the whole train(), checkpoints included, best of 3 after one that warms up, "

@@ -14,14 +14,14 @@ from benchmarks.claim import Goal, report, rounds
 from nvtrader_pipelines.envs.account import Account
 from nvtrader_pipelines.envs.simulation import PortfolioSimulation
 from nvtrader_pipelines.envs.spec import EnvSpec
-from nvtrader_pipelines.evaluation.backtest import Contestant, Recorder, WalkStep, walk
+from nvtrader_pipelines.evaluation.backtest import PolicyAccount, Recorder, WalkStep, walk
 from nvtrader_pipelines.evaluation.splits import Fold
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.market.sample import sample_panel
 from nvtrader_pipelines.policies.agents import PpoAgent, TrainingHooks
 from nvtrader_pipelines.policies.agents.sampling import EpisodeSampler
 from nvtrader_pipelines.policies.policy import Decision
-from nvtrader_pipelines.policies.trajectory import Played
+from nvtrader_pipelines.policies.trajectory import PlayedStep
 from nvtrader_pipelines.policies.vector_env import PortfolioVecEnv
 
 WINDOW = (300, 5000)  # first and last session
@@ -88,18 +88,18 @@ def main() -> None:
     )
 
 
-def played(simulation: PortfolioSimulation) -> list[Played]:
+def played(simulation: PortfolioSimulation) -> list[PlayedStep]:
     """A game at random."""
     env, generator = PortfolioVecEnv(simulation), np.random.default_rng(0)
     env.reset()
     game = []
     for _ in range(N_STEPS):
         env.step(generator.standard_normal((N_PORTFOLIOS, *(env.action_space.shape or ()))).astype(np.float32))
-        game.append(env.played)
+        game.append(env.last_step)
     return game
 
 
-def sample(simulation: PortfolioSimulation, game: list[Played]) -> int:
+def sample(simulation: PortfolioSimulation, game: list[PlayedStep]) -> int:
     """Record the game with all its episodes; the number of rows kept."""
     sampler, said = EpisodeSampler(simulation, 1.0, 0), torch.zeros(N_PORTFOLIOS)
     for step in game:
@@ -108,14 +108,14 @@ def sample(simulation: PortfolioSimulation, game: list[Played]) -> int:
     return N_PORTFOLIOS * len(game)
 
 
-def walked(panel: MarketPanel) -> tuple[list[Contestant], list[WalkStep]]:
+def walked(panel: MarketPanel) -> tuple[list[PolicyAccount], list[WalkStep]]:
     """A walk of scripted accounts, and its steps."""
     fold = Fold(0, WINDOW[0], WINDOW[0] + 1, WINDOW[0] + 2, WINDOW[1])
-    who = [Contestant(f"account-{i}", "policy", (i,), (Scripted(panel, i),)) for i in range(N_ACCOUNTS)]
+    who = [PolicyAccount(f"account-{i}", "policy", (i,), (Scripted(panel, i),)) for i in range(N_ACCOUNTS)]
     return who, list(walk(panel, SPEC, [fold], who))
 
 
-def record(panel: MarketPanel, who: list[Contestant], steps: list[WalkStep]) -> int:
+def record(panel: MarketPanel, who: list[PolicyAccount], steps: list[WalkStep]) -> int:
     """Record the walk; the number of rows of its four tables."""
     recorder = Recorder(panel, who, "test")
     for step in steps:

@@ -1,4 +1,4 @@
-"""The README's queries over a million steps, against DuckDB on plain Parquet files of the same rows."""
+"""Queries of docs/reference/sql.md over a million steps, against DuckDB on plain Parquet files of the same rows."""
 
 import re
 from collections.abc import Callable
@@ -25,16 +25,17 @@ ROWS: dict[Table, Callable[[int], pl.DataFrame]] = {
     REWARD_DECOMPOSITION: reward_decomposition,
 }
 QUERIES = {
-    "return": "return per fold and policy",
-    "drawdown": "worst drawdown per policy",
-    "reward_by_term": "reward by term",
-    "turnover": "turnover by name",
+    "return": "Return per fold and policy",
+    "drawdown": "Worst drawdown per policy",
+    "reward_by_term": "Reward by term",
+    "turnover": "Turnover by name",
 }
 
 
 def main() -> None:
     """Each query on the published views, as any client opens them, and on views of the plain files."""
-    texts = re.findall(r"```sql\n-- (.+)\n([^`]+)```", (Path(__file__).parents[2] / "README.md").read_text())
+    page = (Path(__file__).parents[2] / "docs/reference/sql.md").read_text()
+    texts = re.findall(r"## (.+)\n\n```sql\n([^`]+)```", page)
     queries = {name: dict(texts)[title] for name, title in QUERIES.items()}
     with scratch() as (folder, store), duckdb.connect() as plain:
         plain.execute("CREATE SCHEMA rl")
@@ -55,18 +56,18 @@ def _write(store: Store, plain: duckdb.DuckDBPyConnection, table: Table, path: P
 
 def _compare(name: str, query: str, views: duckdb.DuckDBPyConnection, plain: duckdb.DuckDBPyConnection) -> None:
     assert_frame_equal(read_query(views, query), read_query(plain, query), check_row_order=False)
-    contestants = {
+    implementations = {
         "views": lambda _: read_query(views, query),
         "plain": lambda _: read_query(plain, query),
     }
-    seconds = rounds(contestants, N_ROUNDS)
+    seconds = rounds(implementations, N_ROUNDS)
     report(
         f"storage_query_{name}",
         median(seconds["views"]) * 1e3,
         "ms",
         Goal(ratio_at_most=1.3),
         ratio=median_ratio(seconds, "views", "plain"),
-        note=f"wall clock of the README's query over {N_STEPS:,} steps on the published views of the Iceberg tables, "
+        note=f"wall clock of a documented query over {N_STEPS:,} steps on the published views of the Iceberg tables, "
         f"against the same on files of pq.write_table(compression='zstd'); DuckDB {duckdb.__version__}, connections "
         f"open, files in the page cache, same rows back, median of {N_ROUNDS} rounds in turn",
     )

@@ -20,13 +20,13 @@ def main() -> None:
     rows = trajectories(N_STEPS)
     table = rows.to_arrow()
     with scratch() as (folder, store):
-        contestants = {
+        implementations = {
             "plain": lambda _: pq.write_table(table, folder / "plain.parquet", compression="zstd"),
             "at_once": lambda _: store.tables.replace(TRAJECTORIES, rows, RUN),
             "in_batches": lambda _: store.tables.replace(TRAJECTORIES, rows.iter_slices(BATCH), RUN),
         }
-        wall = rounds(contestants, N_ROUNDS)
-        cpu = rounds(contestants, 2, clock=process_time)
+        wall = rounds(implementations, N_ROUNDS)
+        cpu = rounds(implementations, 2, clock=process_time)
         assert store.tables.read(TRAJECTORIES, RUN).equals(rows)
     for name in ("at_once", "in_batches"):
         report(

@@ -9,7 +9,7 @@ import polars as pl
 
 from benchmarks.claim import Goal, report
 from nvtrader_pipelines.evaluation.sharpe.ratio_curve import sharpe_ratio_curve
-from nvtrader_pipelines.evaluation.validation import ValidationSettings, validate_sources
+from nvtrader_pipelines.evaluation.trial_validation import ValidationSettings, validate_sources
 
 N_TRIALS, N_SESSIONS, N_ROUNDS = 50, 8_300, 3
 BASELINES = ("anchor", "buy_and_hold", "equal_weight", "minimum_variance")

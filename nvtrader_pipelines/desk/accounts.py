@@ -16,7 +16,7 @@ from nvtrader_pipelines.execution.brokers.account_spec import (
     SECRET_KEY,
     AccountSpec,
     AlpacaAccountSpec,
-    PaperAccountSpec,
+    SimulatedAccountSpec,
 )
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.storage.account_book import SqliteBook, book_path
@@ -54,7 +54,7 @@ def read_account(home: Home, name: str = DEFAULT) -> AccountSpec:
     path = home.accounts / f"{name}.yaml"
     if not is_given(path):
         if name == DEFAULT:
-            return PaperAccountSpec()
+            return SimulatedAccountSpec()
         known = ", ".join(sorted({DEFAULT, *(each.stem for each in home.accounts.glob("*.yaml"))}))
         raise StorageError(f"there is no account {name!r}; write data/accounts/{path.name}, or take one of: {known}")
     try:
@@ -77,7 +77,7 @@ def require_same(name: str, spec: AccountSpec, state: AccountState | None) -> No
     if state is None:
         return
     opened, said = f"kept {state.kept_at}", f"kept {spec.kept_at}"
-    if isinstance(spec, PaperAccountSpec):
+    if isinstance(spec, SimulatedAccountSpec):
         opened, said = f"{opened} with a capital of {state.capital:,}", f"{said} with a capital of {spec.capital:,}"
     if opened != said:
         raise StorageError(

@@ -5,7 +5,7 @@ from datetime import date
 import numpy as np
 import polars as pl
 
-from nvtrader_pipelines.evaluation.backtest import Contestant, backtest
+from nvtrader_pipelines.evaluation.backtest import PolicyAccount, backtest
 from nvtrader_pipelines.evaluation.splits import Fold
 from nvtrader_pipelines.experiments.deployment import Deployment, deploy
 from nvtrader_pipelines.storage.store import Store
@@ -40,6 +40,6 @@ def account_backtest(deployment: Deployment, opened: date, last: date) -> pl.Dat
     panel = deployment.panel
     start, end = (panel.index_of(np.datetime64(day)) for day in (opened, last))
     fold = Fold(0, 0, 0, start + 1, end)
-    account = Contestant(deployment.policy, "ensemble", (None,), (deployment.by_fold,))
+    account = PolicyAccount(deployment.policy, "ensemble", (None,), (deployment.fold_policies,))
     record = backtest(panel, deployment.spec.environment, [fold], [account])
     return record.equity_curves.select("session", "equity", "net_return")

@@ -14,12 +14,13 @@ from nvtrader_pipelines.desk.open_orders import Stop, withdraw
 from nvtrader_pipelines.desk.rows import plan_rows
 from nvtrader_pipelines.execution.audit import AuditEvent
 from nvtrader_pipelines.execution.book import AccountState
-from nvtrader_pipelines.execution.decisions import Answer, answered, require_no_orders
+from nvtrader_pipelines.execution.decisions import PlanDecision, record_decision, require_no_orders
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.journal import Journal
 from nvtrader_pipelines.execution.plan import RebalancePlan
-from nvtrader_pipelines.execution.reconciliation import acceptance, unaccepted
-from nvtrader_pipelines.execution.trader import Oversight, Trader
+from nvtrader_pipelines.execution.reconciliation import acceptance_event, open_differences
+from nvtrader_pipelines.execution.risk_controls import RiskControls
+from nvtrader_pipelines.execution.trader import Trader
 from nvtrader_pipelines.experiments.progress import Progress
 from nvtrader_pipelines.promotion.active_policy import ActivePolicy
 from nvtrader_pipelines.runs.lifecycle import now
@@ -95,7 +96,7 @@ class Desk:
                 state = _through(trader, t, acknowledge=acknowledge)
                 yield market.told(state, done / len(due), self._clock())
                 trader.require_reconciled()
-                if until_waiting and trader.waits(t):
+                if until_waiting and trader.is_waiting(t):
                     break
             yield market.ended(done, self._clock())
 
@@ -108,7 +109,7 @@ class Desk:
         Raises:
             ExecutionError: if the account is at a broker.
         """
-        if (kind := read_account(self.store.home, self.account).kind) != "paper":
+        if (kind := read_account(self.store.home, self.account).kind) != "simulated":
             raise ExecutionError(
                 f"an account that {asked} must be kept here, but {self.account} is at a broker (kind: {kind}); trade "
                 "it session by session, and answer its plans yourself"
@@ -155,10 +156,10 @@ class Desk:
         with self._hired() as (trader, _, _):
             trader.require_reconciled()
 
-    def unaccepted(self) -> tuple[str, ...]:
+    def open_differences(self) -> tuple[str, ...]:
         """What the account differed by at its last close, where no person has accepted it; nobody else is asked."""
         last = SqliteBook(self.store.home, self.account).last()
-        return unaccepted(last, Journal(self.store.audit, self.account))
+        return open_differences(last, Journal(self.store.audit, self.account))
 
     def accept(self, by: str, reason: str) -> AuditEvent:
         """Take what the account holds as it is, where it differs from what was expected; it then trades on.
@@ -170,7 +171,7 @@ class Desk:
         read_account(self.store.home, self.account)
         with held_account(self.store.home, self.account) as book:
             journal = self._journal(book)
-            event = acceptance(self.account, book.last(), (by, reason), self._clock())
+            event = acceptance_event(self.account, book.last(), (by, reason), self._clock())
             journal.append(event)
             return event
 
@@ -187,7 +188,7 @@ class Desk:
                 where it is approved and its orders cannot be placed: trading the account goes on with them until the
                 exchange opens.
         """
-        if read_account(self.store.home, self.account).kind == "paper":
+        if read_account(self.store.home, self.account).kind == "simulated":
             return self._answer(plan_id, "approved", by, reason)
         with self._hired() as (_, market, book):
             market.require_last(_opened(book))
@@ -207,11 +208,11 @@ class Desk:
         """Write the account's rows of the `portfolio` tables from the audit and the book."""
         mirror(self.store, self.account)
 
-    def _answer(self, plan_id: str, answer: Answer, by: str, reason: str) -> AuditEvent:
+    def _answer(self, plan_id: str, answer: PlanDecision, by: str, reason: str) -> AuditEvent:
         with held_account(self.store.home, self.account) as book:
             return self._answered(book, plan_id, answer, (by, reason))
 
-    def _answered(self, book: SqliteBook, plan_id: str, answer: Answer, said: tuple[str, str]) -> AuditEvent:
+    def _answered(self, book: SqliteBook, plan_id: str, answer: PlanDecision, said: tuple[str, str]) -> AuditEvent:
         journal = self._journal(book)
         record = journal.record(plan_id)
         if record is None:
@@ -219,7 +220,7 @@ class Desk:
                 f"the account {self.account} has no plan {plan_id}; `nvtrader plans` lists those it has"
             )
         require_no_orders(plan_id, book.orders(plan_id))
-        event = answered(record, answer, _opened(book).session, said, self._clock())
+        event = record_decision(record, answer, _opened(book).session, said, self._clock())
         journal.append(event)
         return event
 
@@ -230,7 +231,7 @@ class Desk:
         """
         opening = market.opening(first, book.opening())
         state = book.last()
-        if state is None and (stopped := self._switch.engaged()):
+        if state is None and (stopped := self._switch.halt_reason()):
             raise ExecutionError(
                 f"an account must not be opened while trading is stopped, but the account {self.account} is not open "
                 f"yet, and {stopped}; trade it once `nvtrader resume` was run"
@@ -248,14 +249,14 @@ class Desk:
             active = active_policy(self.store)
             market = self._market_of(active)
             market.require_fresh(self._clock())
-            oversight = Oversight(self._switch, market.findings, market.unbuyable, self._clock, self._by)
-            yield Trader(market.deployment.fresh(), market.venue(book), self._journal(book), oversight), market, book
+            controls = RiskControls(self._switch, market.findings, market.purchase_bans, self._clock, self._by)
+            yield Trader(market.deployment.clone(), market.venue(book), self._journal(book), controls), market, book
 
     def _journal(self, book: SqliteBook) -> Journal:
         """What the audit tells of the account, which is what its book has."""
-        journal, kept = Journal(self.store.audit, self.account), book.kept()
-        journal.require_kept(kept)
-        journal.require_told(kept, late=read_account(self.store.home, self.account).kind != "paper")
+        journal, kept = Journal(self.store.audit, self.account), book.index()
+        journal.require_book_covers_audit(kept)
+        journal.require_audit_covers_book(kept, late=read_account(self.store.home, self.account).kind != "simulated")
         return journal
 
     def _market_of(self, active: ActivePolicy) -> DeskMarket:
@@ -269,7 +270,7 @@ class Desk:
 
     def _stop(self) -> None:
         """Cancel what waits at a broker while trading is stopped: before the market is asked for, or what is due."""
-        reason = self._switch.engaged()
+        reason = self._switch.halt_reason()
         if reason is not None:
             with held_account(self.store.home, self.account) as book:
                 withdraw(self.store, self.account, book, Stop(reason, self._by, self._clock))
@@ -279,7 +280,7 @@ def _through(trader: Trader, t: int, *, acknowledge: bool) -> AccountState:
     """One session; where the account differs at its close, nothing is decided there."""
     trader.execute(t)
     state = trader.settle(t)
-    if trader.unreconciled() is None:
+    if trader.reconciliation_error() is None:
         trader.propose(t)
         trader.clear(t, acknowledge=acknowledge)
     return state
@@ -301,7 +302,7 @@ def _due(trader: Trader, market: DeskMarket, last: AccountState | None, *, ackno
     after = list(range(stands_at + 1, end + 1))
     if market.is_live and after:
         return after[-1:]
-    return after if trader.finished(stands_at, acknowledge=acknowledge) else [stands_at, *after]
+    return after if trader.is_finished(stands_at, acknowledge=acknowledge) else [stands_at, *after]
 
 
 def _in_hand(trader: Trader, market: DeskMarket, last: AccountState) -> int:

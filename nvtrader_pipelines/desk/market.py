@@ -10,16 +10,16 @@ from nvtrader_pipelines.desk.accounts import connect, read_account, require_same
 from nvtrader_pipelines.desk.backtest import deployment_of
 from nvtrader_pipelines.execution.book import AccountBook, AccountState
 from nvtrader_pipelines.execution.brokers.account_spec import AccountSpec, AlpacaAccountSpec
-from nvtrader_pipelines.execution.brokers.live_venue import AtMarket
-from nvtrader_pipelines.execution.brokers.paper_market import PaperMarket
-from nvtrader_pipelines.execution.brokers.simulated_venue import PaperBroker
+from nvtrader_pipelines.execution.brokers.live_venue import LiveVenue
+from nvtrader_pipelines.execution.brokers.simulated_market import SimulatedMarket
+from nvtrader_pipelines.execution.brokers.simulated_venue import SimulatedVenue
 from nvtrader_pipelines.execution.brokers.venue import Venue
-from nvtrader_pipelines.execution.compliance import ComplianceData, findings_of, tighter, unbuyable
-from nvtrader_pipelines.execution.decisions import opens_after
+from nvtrader_pipelines.execution.compliance import ComplianceData, compliance_findings, purchase_bans, tightest_limits
+from nvtrader_pipelines.execution.decisions import next_open
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.journal import Proposal
 from nvtrader_pipelines.execution.plan import Finding, RebalancePlan
-from nvtrader_pipelines.execution.prices import Prices
+from nvtrader_pipelines.execution.prices import PanelPrices
 from nvtrader_pipelines.execution.proposals import target_volatility
 from nvtrader_pipelines.experiments.deployment import Deployment
 from nvtrader_pipelines.experiments.progress import Progress
@@ -47,7 +47,7 @@ class DeskMarket:
     deployment: Deployment
     tested_to: date
     activated_at: datetime
-    prices: Prices
+    prices: PanelPrices
     limits: RiskLimits
     compliance: ComplianceData
     n_ended: int  # sessions that had ended by the clock; the bars of one that goes on are no close
@@ -166,7 +166,7 @@ class DeskMarket:
                 f"market ends on {known}; wait for its close and deliver its bars anew, or remove bars that cannot be "
                 "there yet"
             )
-        opens = opens_after(known)
+        opens = next_open(known)
         if local >= opens:
             raise ExecutionError(
                 f"orders made of the bars of {known} must be placed before the exchange opens on {opens.date()}, which "
@@ -195,17 +195,19 @@ class DeskMarket:
         """
         require_same(self.name, self.account, book.last())
         if isinstance(self.account, AlpacaAccountSpec):
-            return AtMarket(connect(self.name, self.account), (self.panel, self.prices), book, self.account)
+            return LiveVenue(connect(self.name, self.account), (self.panel, self.prices), book, self.account)
         environment, slippage = self.deployment.spec.environment, self.account.slippage_bps
-        return PaperBroker(PaperMarket.of(self.panel, environment, self.prices, slippage), book, self.account)
+        return SimulatedVenue(
+            SimulatedMarket.from_environment(self.panel, environment, self.prices, slippage), book, self.account
+        )
 
     def findings(self, plan: RebalancePlan, t: int) -> tuple[Finding, ...]:
         """What compliance finds in a plan decided at the close of session `t`."""
-        return findings_of(plan, self.limits, self.compliance, target_volatility(plan, self.panel, t))
+        return compliance_findings(plan, self.limits, self.compliance, target_volatility(plan, self.panel, t))
 
-    def unbuyable(self, session: date) -> Mapping[str, str]:
+    def purchase_bans(self, session: date) -> Mapping[str, str]:
         """Names that may not be bought in a session, and why."""
-        return unbuyable(self.limits, self.compliance, session)
+        return purchase_bans(self.limits, self.compliance, session)
 
     def told(self, state: AccountState, share: float, at: datetime) -> Progress:
         """The account at the close of a session, as a step of a run."""
@@ -303,4 +305,4 @@ def market_key(store: Store, active: ActivePolicy, source: str) -> object:
 
 def _limits(store: Store, deployment: Deployment) -> RiskLimits:
     """What plans are held against: number by number, the tighter of the policy's own and the desk's."""
-    return tighter(deployment.spec.pipeline.risk_limits, read_limits(store.home))
+    return tightest_limits(deployment.spec.pipeline.risk_limits, read_limits(store.home))

@@ -14,7 +14,7 @@ from nvtrader_pipelines.desk.rows import (
     weight_frame,
 )
 from nvtrader_pipelines.execution.audit import AuditEvent
-from nvtrader_pipelines.execution.book import PUT_BACK
+from nvtrader_pipelines.execution.errors import RESTORE_STEPS
 from nvtrader_pipelines.execution.plan_records import plan_records
 from nvtrader_pipelines.storage.account_book import SqliteBook, book_path
 from nvtrader_pipelines.storage.audit_log import AuditRow
@@ -139,7 +139,7 @@ def _of_book(store: Store, name: str) -> Iterator[Changed]:
     if lost:
         raise StorageError(
             f"the state of {lost[0]} in the book {book_path(store.home, name)} is not the one that "
-            f"portfolio.portfolio_state has: the book was replaced; {PUT_BACK}, or open another account"
+            f"portfolio.portfolio_state has: the book was replaced; {RESTORE_STEPS}, or open another account"
         )
     whole = set(mirrored.drop_nulls(LATER)["session"])
     years = {state.session.year for state in states if state.session not in whole}

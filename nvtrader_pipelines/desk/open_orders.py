@@ -9,9 +9,9 @@ from typing import NamedTuple
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from nvtrader_pipelines.desk.accounts import DEFAULT, AccountInUse, connect, held_account, read_account, require_same
-from nvtrader_pipelines.execution.audit import About, AuditEvent, plan_event
+from nvtrader_pipelines.execution.audit import AuditEvent, EventDetails, plan_event
 from nvtrader_pipelines.execution.book import BookedOrder
-from nvtrader_pipelines.execution.brokers.account_spec import PaperAccountSpec
+from nvtrader_pipelines.execution.brokers.account_spec import SimulatedAccountSpec
 from nvtrader_pipelines.execution.brokers.broker import BrokerTimeout
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.journal import Journal
@@ -75,7 +75,7 @@ def _accounts(store: Store) -> list[str]:
     books = {path.stem for path in book_path(store.home, DEFAULT).parent.glob("*.db")}
     with suppress(StorageError):  # of a damaged audit, which whoever stops trading says
         told = {row.account for row in store.audit.rows() if row.account is not None} - books
-        books |= {name for name in told if Journal(store.audit, name).waiting()}
+        books |= {name for name in told if Journal(store.audit, name).open_order_ids()}
     return sorted(books)
 
 
@@ -84,7 +84,7 @@ def _held(store: Store, name: str, stop: Stop) -> tuple[list[str], str]:
     with held_account(store.home, name) as book:
         cancelled, failure = _cancelled(store, name, book, stop)
         left, lost = [each.order.order_id for each in book.open_orders()], _lost(store, name, book)
-        kept_here = not left + lost or isinstance(read_account(store.home, name), PaperAccountSpec)
+        kept_here = not left + lost or isinstance(read_account(store.home, name), SimulatedAccountSpec)
         reasons = {str(failure or UNSURE): left, LOST: lost}
         why = "" if kept_here else "; ".join(f"{said}: {', '.join(ids)}" for said, ids in reasons.items() if ids)
         try:
@@ -96,12 +96,12 @@ def _held(store: Store, name: str, stop: Stop) -> tuple[list[str], str]:
 
 def _lost(store: Store, name: str, book: SqliteBook) -> list[str]:
     """Orders that wait at an account's broker for all that the audit tells, and that its book does not have."""
-    kept = book.kept().orders
+    kept = book.index().orders
     with suppress(StorageError):  # an account whose file cannot be read may be at a broker
-        if isinstance(read_account(store.home, name), PaperAccountSpec):
+        if isinstance(read_account(store.home, name), SimulatedAccountSpec):
             return []
     with suppress(StorageError):  # of a damaged audit
-        return sorted(Journal(store.audit, name).waiting() - kept)
+        return sorted(Journal(store.audit, name).open_order_ids() - kept)
     return []
 
 
@@ -114,13 +114,13 @@ def _cancelled(
         return [], None
     spec = read_account(store.home, name)
     require_same(name, spec, book.last())
-    if isinstance(spec, PaperAccountSpec):
+    if isinstance(spec, SimulatedAccountSpec):
         return [], None
-    from nvtrader_pipelines.execution.brokers.live_venue import withdraw_open  # compiled loops, which take time
+    from nvtrader_pipelines.execution.brokers.live_venue import cancel_open_orders  # compiled loops, which take time
 
     broker = connect(name, spec)
     try:
-        withdraw_open(broker, book, stop.reason)
+        cancel_open_orders(broker, book, stop.reason)
     except (BrokerTimeout, ExecutionError) as error:
         failure = error
     waiting = {each.order.order_id for each in book.open_orders()}
@@ -140,5 +140,5 @@ def _event(journal: Journal, each: BookedOrder, stop: Stop) -> AuditEvent | None
     if record is None:
         return None
     detail = {} if order.order_id in record.placed else {"order": order.model_dump(mode="json")}
-    about = About(order.order_id, order.symbol, reason=stop.reason, detail=detail)
+    about = EventDetails(order.order_id, order.symbol, reason=stop.reason, detail=detail)
     return plan_event("cancelled", record.plan, stop.clock(), stop.by, about)

@@ -5,7 +5,7 @@ from datetime import datetime
 from nvtrader_pipelines.desk.market import desk_market
 from nvtrader_pipelines.execution.errors import NotReconciled
 from nvtrader_pipelines.execution.journal import Journal
-from nvtrader_pipelines.execution.reconciliation import refusal, unaccepted
+from nvtrader_pipelines.execution.reconciliation import open_differences
 from nvtrader_pipelines.promotion.active_policy import ActivePolicy
 from nvtrader_pipelines.storage.account_book import SqliteBook
 from nvtrader_pipelines.storage.store import Store
@@ -23,9 +23,9 @@ def require_ready(store: Store, active: ActivePolicy, account: str, at: datetime
     market, book = desk_market(store, active, account, at), SqliteBook(store.home, account)
     market.require_fresh(at)
     journal = Journal(store.audit, account)
-    journal.require_kept(book.kept())
+    journal.require_book_covers_audit(book.index())
     state = book.last()
     stands_at = state.session if state else market.day(market.opening(None, None))
     market.require_recent(journal.proposals(), stands_at)
-    if state is not None and (found := unaccepted(state, journal)):
-        raise NotReconciled(refusal(account, state.session, found))
+    if state is not None and (found := open_differences(state, journal)):
+        raise NotReconciled(account, state.session, found)

@@ -24,7 +24,7 @@ def nothing_to_trade(store: Store, account: str, session: date) -> str | None:
     Raises:
         StorageError: if nobody can tell what trades, as the pointer is damaged or gone.
     """
-    if read_account(store.home, account).kind != "paper":
+    if read_account(store.home, account).kind != "simulated":
         return None
     active = read_active(store)
     if active is None:

@@ -1,1 +1,1 @@
-"""Honest judgement of policies: splits, back-test, statistics, intervals, verdicts, curves, figures."""
+"""Evaluation of policies: splits, back-test, statistics, intervals and verdicts."""

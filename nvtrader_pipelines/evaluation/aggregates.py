@@ -1,4 +1,4 @@
-"""One number, with its interval, from the scores of several folds and seeds: the interquartile mean."""
+"""Interquartile mean of the scores of several folds and seeds, with its interval."""
 
 import numpy as np
 import scipy  # its parts are imported when they are first used
@@ -8,7 +8,7 @@ from nvtrader_pipelines.evaluation.intervals import Interval
 from nvtrader_pipelines.evaluation.statistics import CONFIDENCE_LEVEL, require_confidence_level
 
 N_DRAWS = 2000
-TRIMMED = 0.25  # share of all scores left out at either end, rounded down to whole scores
+TRIMMED = 0.25  # share of scores dropped at either end, rounded down to whole scores
 MIN_SEEDS = 2  # a fold's only seed cannot be resampled
 
 
@@ -18,22 +18,22 @@ def interquartile_mean(
     n_draws: int = N_DRAWS,
     confidence_level: float = CONFIDENCE_LEVEL,
 ) -> Interval:
-    """Mean of the middle half of all scores (n_folds, n_seeds), and its interval by a stratified bootstrap.
+    """Mean of the middle half of the scores (n_folds, n_seeds), with a stratified bootstrap interval.
 
-    A draw takes each fold's seeds anew, with replacement and by themselves; the bounds are percentiles of the draws.
-    They tell what other seeds would have given on the same sessions, and nothing of other sessions.
+    Seeds are resampled with replacement within each fold; bounds are percentiles. The interval covers other seeds on
+    the same sessions, not other sessions.
 
     Raises:
         ValueError: if scores are not on two axes, there are no folds or fewer than two seeds, some are not finite, or
             the level is not inside (0, 1).
 
-    Source: Agarwal et al. (2021), folds as their tasks and seeds as their runs.
+    Source: Agarwal et al. (2021), with folds as tasks and seeds as runs.
     """
     require_confidence_level(confidence_level)
     if scores.ndim != 2 or not len(scores) or scores.shape[1] < MIN_SEEDS or not np.isfinite(scores).all():
+        n_bad = int((~np.isfinite(scores)).sum())
         raise ValueError(
-            f"an interquartile mean needs finite scores of shape (folds, seeds) with at least {MIN_SEEDS} seeds, but "
-            f"got shape {scores.shape} with {int((~np.isfinite(scores)).sum())} not finite; train more seeds"
+            f"interquartile mean: needs (folds, {MIN_SEEDS}+ seeds), got {scores.shape}, {n_bad} not finite"
         )
     drawn = scipy.stats.bootstrap(
         tuple(scores),

@@ -1,4 +1,4 @@
-"""Walk-forward back-test: every contestant's own account over the folds, on the environment's one transition."""
+"""Walk-forward back-test: every policy on its own account, by the environment's transition."""
 
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +17,7 @@ from nvtrader_pipelines.envs.dynamics import Transition
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.evaluation.account_tables import ACTION_LOG, EQUITY, REWARD_TERM
 from nvtrader_pipelines.evaluation.splits import Block, Fold
+from nvtrader_pipelines.evaluation.steps import drain
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.policies.policy import Decision, Policy
 from nvtrader_pipelines.policies.rollout_tables import TRAJECTORY
@@ -36,22 +37,22 @@ _AT = {  # what a step's rows have in common
     "is_last": pl.Boolean,
 }
 _FILLED = TableSchema(ACTION_LOG.only("executed_weights", "trades"), TRAJECTORY.only("reward", "turnover"))
-_TERM = "term:"  # before the name of a reward term, in the columns of what came of a step
+_TERM = "term:"  # prefix of reward-term columns
 
 
 @dataclass(frozen=True, eq=False)
-class Contestant:
-    """One account of the back-test and who decides for it in each fold."""
+class PolicyAccount:
+    """A named policy and the account it is walked on."""
 
     name: str
     kind: Kind
-    seeds: tuple[int | None, ...]  # of the policy of each fold; None where no single seed decides
-    by_fold: tuple[Policy, ...]  # one policy per fold; a baseline may repeat itself
+    seeds: tuple[int | None, ...]  # seed of each fold's policy; None where no single seed decides
+    policies: tuple[Policy, ...]  # one per fold; a baseline repeats the same one
 
 
 @dataclass(frozen=True, eq=False)
 class BacktestRecord:
-    """The back-test as tables, one row per account and step, session, or step and term."""
+    """Tables of a back-test: one row per account and step, session, or step and term."""
 
     trajectories: pl.DataFrame
     equity_curves: pl.DataFrame
@@ -61,49 +62,54 @@ class BacktestRecord:
 
 @dataclass(frozen=True, eq=False)
 class WalkStep:
-    """One decision of every account and what came of it."""
+    """One decision of every account, and its outcome."""
 
-    place: int  # of the fold among those walked
+    fold_position: int  # among the folds walked
     fold: int
-    number: int
-    t: int
+    number: int  # of the step
+    t: int  # session of the decision, index into the panel
     session: date
-    fill_session: date | None  # None: the order is placed, and its session has not come
+    fill_session: date | None  # None: not filled yet
     is_last: bool
     decisions: Sequence[Decision]
-    target: NDArray[np.float64]  # (n, N+1); the held weights where an account does not trade
+    target: NDArray[np.float64]  # (n, N+1) target weights; held weights where an account does not trade
     equity: NDArray[np.float64]  # (n, k) at each close after the decision
     drawdown: NDArray[np.float64]  # (n, k)
-    done: AccountStep | None  # None: nothing came of it yet
+    outcome: AccountStep | None  # None: not filled yet
 
 
 class Recorder:
-    """Gathers the arrays of each step while the accounts run, and makes the tables of them at the end."""
+    """Collects arrays of each step and turns them into tables at the end."""
 
-    def __init__(self, panel: MarketPanel, contestants: Sequence[Contestant], phase: Phase) -> None:
-        self._panel, self._who, self._phase = panel, contestants, phase
+    def __init__(self, panel: MarketPanel, policy_accounts: Sequence[PolicyAccount], phase: Phase) -> None:
+        self._panel, self._accounts, self._phase = panel, policy_accounts, phase
         self._at: list[tuple[Any, ...]] = []  # by `_AT`, one per step
-        self._decisions: list[Decision] = []  # one per step and account: each policy is asked by itself
-        self._steps = Columns()  # a row per step and account
-        self._filled = Columns()  # what came of it; there is nothing of a last order that waits for its fill
-        self._closes = Columns()  # a row per step, account and session
+        self._decisions: list[Decision] = []  # one per step and account
+        self._steps = Columns()  # row per step and account
+        self._filled = Columns()  # outcomes; none for a last order that is not filled yet
+        self._closes = Columns()  # row per step, account and session
 
     def record(self, step: WalkStep) -> None:
-        """Note one step of every account."""
+        """Record one step of every account."""
         ends = {"equity": step.equity[:, -1], "drawdown": step.drawdown[:, -1]}
-        if step.done is not None:
-            self._closes.append(_closes(step, step.done.transition, len(self._steps)))
-            self._filled.append(_filled(step.done))
+        if step.outcome is not None:
+            self._closes.append(_close_columns(step, step.outcome.transition, len(self._steps)))
+            self._filled.append(_fill_columns(step.outcome))
         self._steps.append({"target_weights": step.target, **ends})
-        self._decisions.extend(map(_kept, step.decisions))
-        self._at.append((step.fold, step.place, step.number, step.session, step.fill_session, step.is_last))
+        self._decisions.extend(map(_with_own_action, step.decisions))
+        self._at.append((step.fold, step.fold_position, step.number, step.session, step.fill_session, step.is_last))
 
     def tables(self) -> BacktestRecord:
-        """The rows as frames."""
+        """Tables of all recorded steps."""
         keys, filled = self._keys(), self._filled.frame() if len(self._filled) else pl.DataFrame(schema=_FILLED)
         terms = {name.removeprefix(_TERM): pl.col(name) for name in filled.columns if name.startswith(_TERM)}
         ruined = pl.col("equity") <= RUIN
-        parts = [keys, _said(self._decisions), self._steps.frame(), filled.with_columns(info=step_info(terms))]
+        parts = [
+            keys,
+            _policy_outputs(self._decisions),
+            self._steps.frame(),
+            filled.with_columns(info=step_info(terms)),
+        ]
         rows = pl.concat(parts, how="horizontal_extend").with_columns(
             pl.col("info").fill_null(step_info({})),
             symbols=pl.lit([*self._panel.symbols, CASH]),
@@ -114,45 +120,47 @@ class Recorder:
             trajectories=_table(rows, TRAJECTORY),
             equity_curves=_table(self._sessions(keys), EQUITY),
             action_logs=_table(rows, ACTION_LOG),
-            reward_decomposition=_table(_decomposed(rows.head(len(filled)), terms), REWARD_TERM),
+            reward_decomposition=_table(_reward_term_rows(rows.head(len(filled)), terms), REWARD_TERM),
         )
 
     def _keys(self) -> pl.DataFrame:
-        """Which step of which account each row is of."""
-        n_steps, n_accounts, n_places = len(self._at), len(self._who), len(self._who[0].by_fold)
+        """Step and account of each row."""
+        n_steps, n_accounts, n_folds = len(self._at), len(self._accounts), len(self._accounts[0].policies)
         account = np.tile(np.arange(n_accounts), n_steps)
         at = pl.DataFrame(self._at, schema=_AT, orient="row")[np.repeat(np.arange(n_steps), n_accounts)]
-        accounts = pl.DataFrame({"policy": [who.name for who in self._who], "kind": [who.kind for who in self._who]})
-        seeds = pl.Series("seed", [seed for who in self._who for seed in who.seeds], dtype=pl.Int32)
-        seed = seeds[account * n_places + at["place"].to_numpy()]
+        accounts = pl.DataFrame(
+            {"policy": [each.name for each in self._accounts], "kind": [each.kind for each in self._accounts]}
+        )
+        seeds = pl.Series("seed", [seed for each in self._accounts for seed in each.seeds], dtype=pl.Int32)
+        seed = seeds[account * n_folds + at["place"].to_numpy()]
         return pl.concat([at, accounts[account]], how="horizontal").with_columns(
             seed, phase=pl.lit(self._phase), episode=EPISODE
         )
 
     def _sessions(self, keys: pl.DataFrame) -> pl.DataFrame:
-        """Each account at each close."""
+        """Row per account and close."""
         if not len(self._closes):
             return pl.DataFrame(schema=EQUITY)
         closes = self._closes.frame()
         session = pl.Series("session", self._panel.sessions[closes["t"].to_numpy()])
-        who = keys.select("policy", "kind", "fold")[closes["row"].to_numpy()]
-        return pl.concat([who, closes.with_columns(session)], how="horizontal")
+        owner = keys.select("policy", "kind", "fold")[closes["row"].to_numpy()]
+        return pl.concat([owner, closes.with_columns(session)], how="horizontal")
 
 
-def _filled(done: AccountStep) -> dict[str, NDArray[np.float64]]:
-    """What came of a step, a row per account."""
-    transition = done.transition
+def _fill_columns(outcome: AccountStep) -> dict[str, NDArray[np.float64]]:
+    """Columns of a filled step, a row per account."""
+    transition = outcome.transition
     return {
         "executed_weights": transition.executed,
         "trades": transition.trades,
-        "reward": done.reward,
+        "reward": outcome.reward,
         "turnover": transition.turnover,
-        **{f"{_TERM}{term}": contributions for term, contributions in done.reward_terms.items()},
+        **{f"{_TERM}{term}": contributions for term, contributions in outcome.reward_terms.items()},
     }
 
 
-def _closes(step: WalkStep, transition: Transition, first: int) -> dict[str, NDArray[Any]]:
-    """Every account at each close of a step, whose first row is `first`; what was paid stands at the first close."""
+def _close_columns(step: WalkStep, transition: Transition, first: int) -> dict[str, NDArray[Any]]:
+    """Columns of every account at each close of a step, with first row `first`; costs at the first close."""
     n_accounts, n_sessions = step.equity.shape
     turnover, cost = np.zeros((2, n_accounts, n_sessions))
     turnover[:, 0], cost[:, 0] = transition.turnover, transition.cost
@@ -168,13 +176,13 @@ def _closes(step: WalkStep, transition: Transition, first: int) -> dict[str, NDA
     }
 
 
-def _kept(decision: Decision) -> Decision:
-    """The decision with an action of its own: a policy may write its next one into the same array."""
+def _with_own_action(decision: Decision) -> Decision:
+    """Copy the action, since a policy may reuse its array."""
     return decision if decision.action is None else replace(decision, action=decision.action.copy())
 
 
-def _said(decisions: Sequence[Decision]) -> pl.DataFrame:
-    """What learned policies saw and thought, a row per decision; nothing where a policy says nothing."""
+def _policy_outputs(decisions: Sequence[Decision]) -> pl.DataFrame:
+    """Observation hash, value, log probability and action per decision; null where a policy has none."""
     numbers = {
         name: pl.Series([getattr(decision, name) for decision in decisions], dtype=TRAJECTORY[name])
         for name in ("observation_hash", "value", "log_prob")
@@ -187,8 +195,8 @@ def _said(decisions: Sequence[Decision]) -> pl.DataFrame:
     return pl.DataFrame({**numbers, "action": lists})
 
 
-def _decomposed(rows: pl.DataFrame, terms: Mapping[str, pl.Expr]) -> pl.DataFrame:
-    """Each row's terms below one another."""
+def _reward_term_rows(rows: pl.DataFrame, terms: Mapping[str, pl.Expr]) -> pl.DataFrame:
+    """Row per step and reward term."""
     if not terms:
         return pl.DataFrame(schema=REWARD_TERM)
     named, contributions = pl.lit(list(terms)).alias("term"), pl.concat_list(*terms.values()).alias("contribution")
@@ -202,43 +210,40 @@ def _table(rows: pl.DataFrame, schema: Mapping[str, Any]) -> pl.DataFrame:
 
 
 def backtest(
-    panel: MarketPanel, spec: EnvSpec, folds: Sequence[Fold | Block], contestants: Sequence[Contestant]
+    panel: MarketPanel, spec: EnvSpec, folds: Sequence[Fold | Block], policy_accounts: Sequence[PolicyAccount]
 ) -> BacktestRecord:
-    """Run every contestant's account through the folds' test windows without a break; see `walk`."""
-    steps = walk(panel, spec, folds, contestants)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return end.value
+    """Walk every account through the folds' test windows and return the record; see `walk`."""
+    return drain(walk(panel, spec, folds, policy_accounts))
 
 
 def walk(
     panel: MarketPanel,
     spec: EnvSpec,
     folds: Sequence[Fold | Block],
-    contestants: Sequence[Contestant],
+    policy_accounts: Sequence[PolicyAccount],
     phase: Phase = "test",
 ) -> Generator[WalkStep, None, BacktestRecord]:
-    """Walk every contestant's account through the folds' test windows without a break; the last value is the record.
+    """Walk every account through the folds' test windows without a break, yield each step and return the record.
 
     The first decision is made at the close before the first test session; a decision belongs to the fold of the
-    session that follows it. Held weights carry over from fold to fold, so a change of policy pays its turnover.
-    The environment's terminations end episodes, not this walk: it goes on to the end, as an account would. A paper
-    walk has no end: nothing in it is truncated, and a decision due at the last close is an order not filled yet.
+    session after it. Held weights carry over between folds, so a change of policy pays its turnover. The environment's
+    terminations end episodes, not the walk. A paper walk has no end: nothing in it is truncated, and a decision due at
+    the last close is an order not filled yet.
 
     Raises:
-        ValueError: if the folds' test windows do not follow one another.
+        ValueError: if the folds' test windows are not contiguous.
     """
     _require_contiguous(folds)
     start, end = folds[0].test_first - 1, folds[-1].test_last
-    accounts = Accounts(panel, spec, len(contestants), t=start)
-    recorder = Recorder(panel, contestants, phase)
-    goes_on = phase == "forward"
-    for number, t in enumerate(range(start, end + goes_on, spec.rebal_freq)):
-        place = next((i for i, fold in enumerate(folds) if t + 1 <= fold.test_last), len(folds) - 1)
-        decisions = [who.by_fold[place].decide(panel, t, accounts.account(i)) for i, who in enumerate(contestants)]
-        at = _Place(place, folds[place].index, number, end, goes_on)
+    accounts = Accounts(panel, spec, len(policy_accounts), t=start)
+    recorder = Recorder(panel, policy_accounts, phase)
+    is_open_ended = phase == "forward"
+    for number, t in enumerate(range(start, end + is_open_ended, spec.rebal_freq)):
+        position = next((i for i, fold in enumerate(folds) if t + 1 <= fold.test_last), len(folds) - 1)
+        decisions = [
+            each.policies[position].decide(panel, t, accounts.account(i)) for i, each in enumerate(policy_accounts)
+        ]
+        at = _Position(position, folds[position].index, number, end, is_open_ended)
         step = _step(accounts, decisions, at) if t < end else _order(accounts, decisions, at)
         recorder.record(step)
         yield step
@@ -246,47 +251,47 @@ def walk(
 
 
 @dataclass(frozen=True)
-class _Place:
-    """Where in the walk a decision stands."""
+class _Position:
+    """Position of a decision in the walk."""
 
-    place: int
+    fold_position: int
     fold: int
     number: int
     end: int
-    goes_on: bool
+    is_open_ended: bool
 
 
 def _targets(accounts: Accounts, decisions: Sequence[Decision]) -> NDArray[np.float64]:
     return np.stack([accounts.weights[i] if d.target is None else d.target for i, d in enumerate(decisions)])
 
 
-def _step(accounts: Accounts, decisions: Sequence[Decision], at: _Place) -> WalkStep:
-    """Trade and hold, for `rebal_freq` sessions or to the end."""
+def _step(accounts: Accounts, decisions: Sequence[Decision], at: _Position) -> WalkStep:
+    """Trade, then hold for `rebal_freq` sessions or to the end."""
     t, panel = int(accounts.t[0]), accounts.panel
     n_sessions = min(accounts.spec.rebal_freq, at.end - t)
     target = _targets(accounts, decisions)
-    done = accounts.trade(target, np.array([d.target is not None for d in decisions]), n_sessions)
+    outcome = accounts.trade(target, np.array([d.target is not None for d in decisions]), n_sessions)
     return WalkStep(
-        place=at.place,
+        fold_position=at.fold_position,
         fold=at.fold,
         number=at.number,
         t=t,
         session=panel.sessions[t].item(),
         fill_session=panel.sessions[t if accounts.fill == "same_close" else t + 1].item(),
-        is_last=t + n_sessions == at.end and not at.goes_on,
+        is_last=t + n_sessions == at.end and not at.is_open_ended,
         decisions=decisions,
         target=target,
-        equity=done.path,
-        drawdown=done.drawdown,
-        done=done,
+        equity=outcome.path,
+        drawdown=outcome.drawdown,
+        outcome=outcome,
     )
 
 
-def _order(accounts: Accounts, decisions: Sequence[Decision], at: _Place) -> WalkStep:
-    """What is wanted at the last close, before anything came of it."""
+def _order(accounts: Accounts, decisions: Sequence[Decision], at: _Position) -> WalkStep:
+    """Order at the last close, not filled yet."""
     t = int(accounts.t[0])
     return WalkStep(
-        place=at.place,
+        fold_position=at.fold_position,
         fold=at.fold,
         number=at.number,
         t=t,
@@ -297,7 +302,7 @@ def _order(accounts: Accounts, decisions: Sequence[Decision], at: _Place) -> Wal
         target=_targets(accounts, decisions),
         equity=accounts.equity[:, None],
         drawdown=accounts.drawdown[:, None],
-        done=None,
+        outcome=None,
     )
 
 
@@ -305,6 +310,6 @@ def _require_contiguous(folds: Sequence[Fold | Block]) -> None:
     for before, after in pairwise(folds):
         if after.test_first != before.test_last + 1:
             raise ValueError(
-                f"test windows must follow one another, but fold {before.index} ends at session {before.test_last} "
-                f"and fold {after.index} starts at {after.test_first}"
+                f"test windows must be contiguous: fold {before.index} ends at {before.test_last}, fold {after.index} "
+                f"starts at {after.test_first}"
             )

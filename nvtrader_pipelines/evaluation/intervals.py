@@ -1,4 +1,4 @@
-"""How far a Sharpe ratio, and the difference of two, can be trusted: the stationary bootstrap, and Lo (2002)."""
+"""Confidence intervals of Sharpe ratios and their differences: stationary bootstrap, and Lo (2002)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ _CHUNK = 250  # draws counted at a time, to bound memory
 
 @dataclass(frozen=True)
 class Interval:
-    """A number and the bounds of its confidence interval."""
+    """Point estimate with the bounds of its confidence interval."""
 
     point: float
     low: float
@@ -49,23 +49,21 @@ def lo_interval(
     n_lags: int | None = None,
     periods_per_year: int = SESSIONS_PER_YEAR,
 ) -> Interval:
-    """Annual Sharpe ratio of returns (n,) and its normal interval, whose error is `gmm_standard_error`.
+    """Annual Sharpe ratio of returns (n,) with its normal interval by `gmm_standard_error`.
 
-    The interval is of the ratio of one period, both scaled by the root of the periods of a year.
+    Ratio and error of one period are scaled by the square root of the periods per year.
 
     Raises:
         ValueError: if there are fewer than two returns, some are not finite, there are not more returns than lags, or
             the level is not inside (0, 1).
-        UndefinedStatisticError: if the returns never vary.
+        UndefinedStatisticError: if the returns are constant.
 
     Source: Lo (2002).
     """
     require_confidence_level(confidence_level)
     error = gmm_standard_error(returns, n_lags) * float(np.sqrt(periods_per_year))
-    point, reach = (
-        sharpe_ratio(returns, periods_per_year),
-        float(scipy.stats.norm.ppf(0.5 + confidence_level / 2.0)) * error,
-    )
+    point = sharpe_ratio(returns, periods_per_year)
+    reach = float(scipy.stats.norm.ppf(0.5 + confidence_level / 2.0)) * error
     return Interval(point, point - reach, point + reach)
 
 
@@ -81,12 +79,12 @@ class SharpeDraws:
         return percentile_interval(self.values[:, series], self.confidence_level)
 
     def difference(self, series: int, other: int) -> tuple[float, float]:
-        """Percentile interval of the Sharpe ratio of one series less that of another, paired by session."""
+        """Percentile interval of a difference of Sharpe ratios, paired by session."""
         return percentile_interval(self.values[:, series] - self.values[:, other], self.confidence_level)
 
 
 class SharpeIntervals(Component):
-    """Stationary bootstrap of Sharpe ratios, paired over series.
+    """Stationary bootstrap of Sharpe ratios; all series share the drawn sessions.
 
     The sessions drawn depend on their number alone, so an account has one interval per window wherever it is judged.
     2,000 draws leave about .01 on the bound of a Sharpe ratio over ten years: more than two digits of it are noise.
@@ -99,16 +97,14 @@ class SharpeIntervals(Component):
     confidence_level: float = Field(default=0.95, gt=0.0, lt=1.0)
 
     def draw(self, returns: NDArray[np.float64], periods_per_year: int = SESSIONS_PER_YEAR) -> SharpeDraws:
-        """Resample the sessions of `returns` (n_sessions, n_series).
+        """Draw Sharpe ratios of `returns` (n_sessions, n_series).
 
         Raises:
             ValueError: if there are fewer than two sessions or some returns are not finite.
         """
         if returns.ndim != 2 or len(returns) < 2 or not np.isfinite(returns).all():
-            raise ValueError(
-                f"Sharpe intervals need finite returns of shape (sessions, series) over at least two sessions, "
-                f"but got shape {returns.shape} with {int((~np.isfinite(returns)).sum())} not finite"
-            )
+            n_bad = int((~np.isfinite(returns)).sum())
+            raise ValueError(f"Sharpe intervals: needs (2+ sessions, series), got {returns.shape}, {n_bad} not finite")
         center, n_series = returns.mean(axis=0), returns.shape[1]
         residuals = returns - center
         # a sum depends on how often each session was drawn, not on the order: one product with the counts
@@ -119,7 +115,7 @@ class SharpeIntervals(Component):
         return SharpeDraws(ratios * np.sqrt(periods_per_year), self.confidence_level)
 
     def counts(self, n_sessions: int) -> Iterator[NDArray[np.float64]]:
-        """How often each draw holds each session, some draws (m, n_sessions) at a time."""
+        """Count the occurrences of each session per draw, in batches of draws (m, n_sessions)."""
         from arch.bootstrap import StationaryBootstrap  # it takes a second to import
 
         seed = np.random.default_rng(BOOTSTRAP_SEED)

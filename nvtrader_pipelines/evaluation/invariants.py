@@ -1,4 +1,4 @@
-"""Truth checks on recorded runs: each returns the rows that break an identity, so an empty frame is the truth."""
+"""Invariants of recorded runs: each function returns the rows that violate one."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ STEP = ["policy", "step"]
 
 
 def off_simplex(action_logs: pl.DataFrame) -> pl.DataFrame:
-    """Steps whose target or executed weights do not sum to one, or are negative."""
+    """Steps whose target or executed weights are negative or do not sum to one."""
     weights = ("target_weights", "executed_weights")
     off = [(pl.col(name).list.sum() - 1.0).abs() > TOLERANCE for name in weights]
     negative = [pl.col(name).list.min() < -TOLERANCE for name in weights]
@@ -20,16 +20,16 @@ def off_simplex(action_logs: pl.DataFrame) -> pl.DataFrame:
 
 
 def reward_gaps(trajectories: pl.DataFrame, reward_decomposition: pl.DataFrame) -> pl.DataFrame:
-    """Steps of a test whose terms do not sum to the reward, or that lack either."""
+    """Test steps whose reward terms do not sum to the reward, or are missing."""
     summed = reward_decomposition.group_by(STEP).agg(pl.col("contribution").sum().alias("terms"))
-    tested = trajectories.filter(pl.col("phase") != "train")  # a sampled episode has its terms in `info`
+    tested = trajectories.filter(pl.col("phase") != "train")  # training episodes have their terms in `info`
     joined = tested.select(*STEP, "session", "reward").join(summed, on=STEP, how="full", coalesce=True)
     gap = (pl.col("reward") - pl.col("terms")).abs()
     return joined.filter(gap.is_null() | gap.is_nan() | (gap > TOLERANCE))
 
 
 def equity_gaps(equity_curves: pl.DataFrame) -> pl.DataFrame:
-    """Sessions whose equity is not the product of the net growth so far (relative to it)."""
+    """Sessions whose equity differs from the compounded net returns, relative to them."""
     grown = (
         equity_curves.sort("policy", "session")
         .with_columns((1.0 + pl.col("net_return")).cum_prod().over("policy").alias("product"))
@@ -42,16 +42,15 @@ def equity_gaps(equity_curves: pl.DataFrame) -> pl.DataFrame:
 def training_leaks(
     training: pl.DataFrame, equity_curves: pl.DataFrame, purge_size: int = 0, embargo_size: int = 0
 ) -> pl.DataFrame:
-    """Folds that trained on a tested session, or closer to one than purge and embargo allow.
+    """Training spans that overlap tested sessions, or are closer than purge and embargo allow.
 
-    What is decided last in a fold is held beyond it, for as long as a purge; so after the last tested session no more
-    than the embargo is certain.
+    The last decision of a fold is held beyond it for up to a purge, so after the tests only the embargo is checked.
 
     Args:
-        training: fold, train_first and train_last (dates), one row per stretch that a policy was trained on.
+        training: fold, train_first and train_last (dates), one row per span of training.
         equity_curves: fold and session of every tested session.
-        purge_size: sessions between a stretch and the tests after it.
-        embargo_size: sessions between tests and a stretch after them.
+        purge_size: sessions between a span and the tests after it.
+        embargo_size: sessions between tests and a span after them.
     """
     day = pl.col("session")
     tested = equity_curves.group_by("fold").agg(day.min().alias("test_first"), day.max().alias("test_last"))
@@ -62,16 +61,16 @@ def training_leaks(
 
 
 def outside_unit_interval(rows: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
-    """Rows in which a probability is below 0 or above 1; unknown ones are null."""
+    """Rows with a probability below 0 or above 1; nulls are allowed."""
     return rows.filter(pl.any_horizontal(~pl.col(name).is_between(0.0, 1.0) for name in columns))
 
 
-def unlike_rivals(scoreboard: pl.DataFrame) -> pl.DataFrame:
-    """Rows of contests whose entrants did not meet on one market and one window, or whose ranks are not by Sharpe.
+def differs_from_rivals(scoreboard: pl.DataFrame) -> pl.DataFrame:
+    """Rows of contests with different markets or windows, or with ranks that do not follow Sharpe ratios.
 
     Args:
         scoreboard: contest, source, first_session, last_session, n_sessions, rank, sharpe; an entrant that was not
-            judged has no contest, no rank and no Sharpe ratio.
+            scored has null contest, rank and Sharpe ratio.
     """
     window = pl.struct("source", "first_session", "last_session", "n_sessions")
     ranked = pl.col("sharpe").rank("min", descending=True).over("contest")

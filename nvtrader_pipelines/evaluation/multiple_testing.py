@@ -1,4 +1,4 @@
-"""p values of several tests, adjusted so that the best of them is not taken for a find."""
+"""p values adjusted for multiple testing."""
 
 from typing import Literal
 
@@ -9,15 +9,15 @@ Correction = Literal["holm", "benjamini_hochberg"]
 
 
 def adjusted_p_values(p_values: NDArray[np.float64], correction: Correction) -> NDArray[np.float64]:
-    """The p values (n,) in their order, each adjusted for the others; a test is rejected where its own is <= alpha.
+    """Adjust p values (n,) for one another; a test rejects where its adjusted value is at most alpha.
 
-    Benjamini and Hochberg's bound the false discovery rate, Holm's the family-wise error rate.
+    Benjamini-Hochberg bounds the false discovery rate, Holm the family-wise error rate.
 
     Raises:
         ValueError: if there are none, or some are not between 0 and 1.
     """
     if p_values.ndim != 1 or not len(p_values) or not ((p_values >= 0.0) & (p_values <= 1.0)).all():
-        raise ValueError(f"p values must lie between 0 and 1 on one axis, at least one, but are {p_values}")
+        raise ValueError(f"p values: expected one or more between 0 and 1 on one axis, got {p_values}")
     if correction == "holm":
         return _holm(p_values)
     from statsmodels.stats.multitest import fdrcorrection  # it takes a second to import
@@ -26,7 +26,7 @@ def adjusted_p_values(p_values: NDArray[np.float64], correction: Correction) -> 
 
 
 def _holm(p_values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Holm (1979); statsmodels' collects garbage at each call, which takes a second where there are many objects."""
+    """Holm (1979); statsmodels' version runs the garbage collector, which takes a second with many objects."""
     order = np.argsort(p_values, kind="stable")
     stepped = np.maximum.accumulate(p_values[order] * np.arange(len(p_values), 0, -1))
     adjusted = np.empty(len(p_values))

@@ -1,4 +1,4 @@
-"""Whether picking the best of several back-tests picks luck: combinatorially symmetric cross-validation (CSCV)."""
+"""Probability of backtest overfitting, by combinatorially symmetric cross-validation (CSCV)."""
 
 from dataclasses import dataclass
 from itertools import combinations
@@ -10,42 +10,42 @@ from nvtrader_pipelines.evaluation.statistics import NO_SPREAD, sharpe_of_sums
 
 FloatArray = NDArray[np.float64]
 
-MOST_BLOCKS = 20  # 184,756 combinations
+MAX_BLOCKS = 20  # 184,756 combinations
 _TIE = 1e-12  # Sharpe ratios of equal trials differ by rounding only
 
 
 @dataclass(frozen=True, eq=False)
 class BacktestOverfitting:
-    """The trial with the highest Sharpe ratio on one half of the blocks, and what it does on the other half.
+    """Best trial on each half of the blocks, and its Sharpe ratio on the other half.
 
-    Sharpe ratios are per observation; the C combinations are in lexicographic order of the blocks in sample.
+    Sharpe ratios are per observation; the C combinations are in lexicographic order of the in-sample blocks.
     """
 
     n_blocks: int
-    chosen: NDArray[np.int64]  # (C,) trial that is best in sample
-    in_sample: FloatArray  # (C,) its Sharpe ratio in sample
-    out_of_sample: FloatArray  # (C,) and out of sample
-    logits: FloatArray  # (C,) ln(w / (1 - w)) of its relative rank w out of sample; below 0 is the worse half
+    chosen: NDArray[np.int64]  # (C,) best trial in sample
+    in_sample: FloatArray  # (C,) Sharpe ratio of that trial in sample
+    out_of_sample: FloatArray  # (C,) Sharpe ratio of that trial out of sample
+    logits: FloatArray  # (C,) ln(w / (1 - w)) of its relative rank w out of sample; below 0: worse half
 
     @property
     def probability(self) -> float:
-        """Probability of backtest overfitting: the share of logits of at most 0, so a median rank counts."""
+        """Probability of backtest overfitting: share of logits of at most 0, the median rank included."""
         return float((self.logits <= 0.0).mean())
 
     @property
     def probability_of_loss(self) -> float:
-        """Share of the combinations whose choice has a negative Sharpe ratio out of sample."""
+        """Share of combinations whose best trial has a negative Sharpe ratio out of sample."""
         return float((self.out_of_sample < 0.0).mean())
 
     def degradation(self) -> "Degradation":
-        """How the Sharpe ratio out of sample follows from the one in sample.
+        """Regress the out-of-sample Sharpe ratio on the in-sample one.
 
         Raises:
-            ValueError: if all Sharpe ratios in sample are the same.
+            ValueError: if all in-sample Sharpe ratios are equal.
         """
         if np.ptp(self.in_sample) <= _TIE:
             raise ValueError(
-                f"degradation needs Sharpe ratios in sample that differ, but all are {self.in_sample[0]:g}; use more "
+                f"degradation needs in-sample Sharpe ratios that differ, but all are {self.in_sample[0]:g}; use more "
                 "blocks"
             )
         import statsmodels.api as sm  # it takes a second to import
@@ -57,7 +57,7 @@ class BacktestOverfitting:
 
 @dataclass(frozen=True)
 class Degradation:
-    """Least squares of the Sharpe ratio out of sample on the one in sample, over the combinations."""
+    """Least squares of out-of-sample on in-sample Sharpe ratios, over the combinations."""
 
     slope: float
     intercept: float
@@ -65,17 +65,17 @@ class Degradation:
 
 
 def backtest_overfitting(returns: FloatArray, n_blocks: int = 16) -> BacktestOverfitting:
-    """Split the sessions into blocks, and let every half of them choose among the trials for the other half.
+    """Choose the best trial on every half of the blocks and rank it on the other half.
 
-    The blocks are contiguous and equal; the first T mod S sessions, the oldest, are left out. Ranks out of sample are
-    1 for the worst, equal trials share the mean of theirs, and w = rank / (N + 1).
+    Blocks are contiguous and equal; the oldest T mod S sessions are left out. Rank 1 out of sample is the worst, ties
+    share their mean rank, and w = rank / (N + 1).
 
     Args:
         returns: (T, N), per session and trial.
         n_blocks: S, even; 16 make 12,870 combinations.
 
     Raises:
-        ValueError: if there are fewer than two trials, all are equal or have the same Sharpe ratio in every half, a
+        ValueError: if there are fewer than two trials, all are equal or have equal Sharpe ratios in every half, a
             block would have fewer than two sessions, the number of blocks is odd or above 20, or some returns are not
             finite.
 
@@ -83,34 +83,34 @@ def backtest_overfitting(returns: FloatArray, n_blocks: int = 16) -> BacktestOve
     """
     _require_trials(returns, n_blocks)
     size = len(returns) // n_blocks
-    kept = returns[len(returns) - size * n_blocks :]
+    used = returns[len(returns) - size * n_blocks :]
     halves = np.array(list(combinations(range(n_blocks), n_blocks // 2)))
     inside = np.zeros((len(halves), n_blocks))
     np.put_along_axis(inside, halves, 1.0, axis=1)
-    sharpe = _sharpe_of_halves(kept.reshape(n_blocks, size, -1), inside)
+    sharpe = _sharpe_of_halves(used.reshape(n_blocks, size, -1), inside)
     if (np.ptp(sharpe, axis=1) <= _TIE).all():
         raise ValueError(
-            f"backtest overfitting needs trials whose Sharpe ratios differ, but the {returns.shape[1]} have the same "
-            "in every half"
+            f"backtest overfitting needs Sharpe ratios that differ, but all {returns.shape[1]} trials have the same in "
+            "every half"
         )
     chosen = _first_best(sharpe)
     rows = np.arange(len(sharpe))
     others = sharpe[::-1]  # the complement of the i-th combination is the i-th from the end
-    theirs = others[rows, chosen]
-    below = (others < theirs[:, None] - _TIE).sum(axis=1)
-    equal = (np.abs(others - theirs[:, None]) <= _TIE).sum(axis=1)
+    out_of_sample = others[rows, chosen]
+    below = (others < out_of_sample[:, None] - _TIE).sum(axis=1)
+    equal = (np.abs(others - out_of_sample[:, None]) <= _TIE).sum(axis=1)
     ranks = below + (equal + 1.0) / 2.0
     return BacktestOverfitting(
         n_blocks=n_blocks,
         chosen=chosen,
         in_sample=sharpe[rows, chosen],
-        out_of_sample=theirs,
+        out_of_sample=out_of_sample,
         logits=np.log(ranks / (returns.shape[1] + 1.0 - ranks)),
     )
 
 
 def _sharpe_of_halves(blocks: FloatArray, inside: FloatArray) -> FloatArray:
-    """Sharpe ratio (C, N) of each trial on the blocks (S, size, N) that are inside; 0 where it never varies there."""
+    """Sharpe ratios (C, N) of the trials on each half of the blocks (S, size, N); 0 where constant."""
     center = blocks.mean(axis=(0, 1))
     residuals = blocks - center
     n = blocks.shape[1] * int(inside[0].sum())
@@ -119,21 +119,17 @@ def _sharpe_of_halves(blocks: FloatArray, inside: FloatArray) -> FloatArray:
 
 
 def _first_best(sharpe: FloatArray) -> NDArray[np.int64]:
-    """The first trial among those that are best but for rounding."""
+    """First of the trials that are best up to rounding."""
     return np.argmax(sharpe >= sharpe.max(axis=1, keepdims=True) - _TIE, axis=1)
 
 
 def _require_trials(returns: FloatArray, n_blocks: int) -> None:
     if returns.ndim != 2 or returns.shape[1] < 2:
-        raise ValueError(
-            f"backtest overfitting needs returns of at least two trials in columns, but their shape is {returns.shape}"
-        )
+        raise ValueError(f"backtest overfitting: needs two or more trials in columns, got shape {returns.shape}")
     if not np.isfinite(returns).all():
-        raise ValueError(
-            f"backtest overfitting needs finite returns, but {int((~np.isfinite(returns)).sum())} are NaN or infinite"
-        )
-    if n_blocks % 2 or not 2 <= n_blocks <= MOST_BLOCKS:
-        raise ValueError(f"the number of blocks must be even and from 2 to {MOST_BLOCKS}, but is {n_blocks}")
+        raise ValueError(f"backtest overfitting: {int((~np.isfinite(returns)).sum())} returns are not finite")
+    if n_blocks % 2 or not 2 <= n_blocks <= MAX_BLOCKS:
+        raise ValueError(f"backtest overfitting: n_blocks must be even and from 2 to {MAX_BLOCKS}, got {n_blocks}")
     if len(returns) < 2 * n_blocks:
         raise ValueError(
             f"{n_blocks} blocks need at least two sessions each, but there are {len(returns)} sessions; use fewer "
@@ -141,5 +137,5 @@ def _require_trials(returns: FloatArray, n_blocks: int) -> None:
         )
     if (np.ptp(returns, axis=1) <= NO_SPREAD * np.abs(returns).max()).all():
         raise ValueError(
-            f"backtest overfitting needs trials that differ, but the {returns.shape[1]} have the same returns"
+            f"backtest overfitting needs trials that differ, but all {returns.shape[1]} have equal returns"
         )

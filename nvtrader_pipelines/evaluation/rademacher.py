@@ -1,7 +1,7 @@
-"""Rademacher anti-serum: lower bounds of every trial's true performance at once, by how well trials fit noise.
+"""Rademacher anti-serum: simultaneous lower bounds of the true performance of all trials.
 
-They are worst cases: 1,000 trials over 2,500 sessions cost an annual Sharpe ratio of 4 before the complexity, so as a
-gate they would reject everything; they are to be reported.
+The bounds are worst cases: 1,000 trials over 2,500 sessions cost an annual Sharpe ratio of 4 before the complexity.
+They are reported; as a gate they would reject everything.
 
 Source: Paleologo (2024), draft of "The Elements of Quantitative Investing", procedures 4.1 and 4.2.
 """
@@ -17,13 +17,13 @@ def rademacher_complexity(
     generator: np.random.Generator,
     n_draws: int = 2000,
 ) -> float:
-    """Mean over random signs of the best correlation that a trial has with them, by Monte Carlo.
+    """Mean over random signs of the best correlation of a trial with them, by Monte Carlo.
 
     Copies of one trial have a complexity of 0, as in the text of the book; the draft prints absolute correlations.
 
     Args:
-        performance: (T, N), of each trial at each observation: an information coefficient, or a return over its
-            predicted volatility, whose mean is a Sharpe ratio per observation.
+        performance: (T, N) per observation and trial: information coefficients, or returns over their predicted
+            volatility, whose mean is a Sharpe ratio per observation.
         generator: of the signs.
         n_draws: sign vectors.
 
@@ -32,7 +32,7 @@ def rademacher_complexity(
     """
     _require_performance(performance)
     if n_draws < 1:
-        raise ValueError(f"a Monte Carlo estimate needs at least one draw, but n_draws is {n_draws}")
+        raise ValueError(f"Rademacher complexity: n_draws must be at least 1, got {n_draws}")
     n_observations = len(performance)
     total = 0.0
     for start in range(0, n_draws, _CHUNK):
@@ -43,7 +43,7 @@ def rademacher_complexity(
 
 
 def massart_bound(performance: NDArray[np.float64]) -> float:
-    """An upper bound of the complexity, from the number of trials and their sizes.
+    """Upper bound of the complexity, from the number and norms of trials.
 
     Raises:
         ValueError: if there is no trial or observation, or some performance is not finite.
@@ -57,7 +57,7 @@ def massart_bound(performance: NDArray[np.float64]) -> float:
 
 
 def sharpe_ratio_estimation_error(n_observations: int, n_trials: int, delta: float = 0.05) -> float:
-    """What a Sharpe ratio per observation may be off by beside the complexity, with probability at most `delta`.
+    """Error of Sharpe ratios per observation beyond the complexity, exceeded with probability `delta`.
 
     Raises:
         ValueError: if a number is out of its range.
@@ -72,10 +72,10 @@ def sharpe_ratio_estimation_error(n_observations: int, n_trials: int, delta: flo
 
 
 def lower_bounds(estimates: NDArray[np.float64], complexity: float, error: float) -> NDArray[np.float64]:
-    """Lower bounds (N,) of the true performances, which hold all at once.
+    """Simultaneous lower bounds (N,) of the true performances.
 
     Args:
-        estimates: means over the observations (N,), not annualised.
+        estimates: means over the observations (N,), not annualized.
         complexity: of the trials.
         error: `sharpe_ratio_estimation_error`.
     """
@@ -84,7 +84,5 @@ def lower_bounds(estimates: NDArray[np.float64], complexity: float, error: float
 
 def _require_performance(performance: NDArray[np.float64]) -> None:
     if performance.ndim != 2 or not performance.size or not np.isfinite(performance).all():
-        raise ValueError(
-            f"Rademacher complexity needs finite performance of shape (observations, trials), but its shape is "
-            f"{performance.shape} with {int((~np.isfinite(performance)).sum())} not finite"
-        )
+        n_bad = int((~np.isfinite(performance)).sum())
+        raise ValueError(f"performance: needs (observations, trials), got {performance.shape}, {n_bad} not finite")

@@ -1,4 +1,4 @@
-"""What a series of net returns per session amounts to, each as one number."""
+"""Statistics of a series of net returns per session."""
 
 from collections.abc import Callable, Mapping
 
@@ -7,38 +7,38 @@ from numpy.typing import NDArray
 
 from nvtrader_pipelines.market.calendar import SESSIONS_PER_YEAR
 
-# Below this share of the largest value, a spread is rounding: the returns are all the same.
+# Below this share of the largest value, a spread is rounding: the returns are constant.
 NO_SPREAD = 1e-12
-# The same of a variance that is a difference of sums, as a share of their mean square.
+# The same for a variance computed as a difference of sums, as a share of their mean square.
 _NO_VARIANCE = 1e-11
-CONFIDENCE_LEVEL = 0.95  # of the value at risk and of what is lost beyond it
+CONFIDENCE_LEVEL = 0.95  # of value at risk and expected shortfall
 
 
 class UndefinedStatisticError(ValueError):
-    """A statistic that sound returns do not have: a ratio to something that is 0."""
+    """Statistic without a value for valid returns, such as a ratio with divisor 0."""
 
 
 def require_returns(returns: NDArray[np.float64], at_least: int) -> NDArray[np.float64]:
-    """The returns (n,), if they are enough and each is a number.
+    """Check returns (n,): enough of them, on one axis, finite.
 
     Raises:
-        ValueError: if they are fewer, on more than one axis, or not finite.
+        ValueError: if a check fails.
     """
     if returns.ndim != 1 or len(returns) < at_least:
-        raise ValueError(f"needs at least {at_least} returns on one axis, but their shape is {returns.shape}")
+        raise ValueError(f"needs at least {at_least} returns on one axis, got shape {returns.shape}")
     if not np.isfinite(returns).all():
-        raise ValueError("needs finite returns, but some are NaN or infinite; drop or repair them before")
+        raise ValueError("needs finite returns, but some are NaN or infinite")
     return returns
 
 
 def require_confidence_level(confidence_level: float) -> None:
-    """Refuse a level that is no share between 0 and 1.
+    """Check that a confidence level lies inside (0, 1).
 
     Raises:
         ValueError: if it is not inside (0, 1).
     """
     if not 0.0 < confidence_level < 1.0:
-        raise ValueError(f"a confidence level must be inside (0, 1), but is {confidence_level}; 0.95 means 95 %")
+        raise ValueError(f"a confidence level must be inside (0, 1), got {confidence_level}")
 
 
 def varies(returns: NDArray[np.float64]) -> NDArray[np.bool_]:
@@ -52,10 +52,10 @@ def sharpe_of_sums(
     center: NDArray[np.float64],
     largest: NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Means and Sharpe ratios per period (m, n_series) of m samples; a ratio is 0 where a sample never varies.
+    """Means and Sharpe ratios per period (m, n_series) of m samples; ratio 0 where a sample is constant.
 
     Args:
-        sums: of the residuals about a center, and of their squares, both (m, n_series).
+        sums: of residuals about a center, and of their squares, both (m, n_series).
         n: returns in each sample, one number or (m, 1).
         center: (n_series,), near the mean of each series.
         largest: (n_series,) absolute return of each series.
@@ -70,25 +70,23 @@ def sharpe_of_sums(
 
 def _year(periods_per_year: int) -> int:
     if periods_per_year < 1:
-        raise ValueError(
-            f"a year has one period or more, but {periods_per_year} were given; 252 are the sessions of a year"
-        )
+        raise ValueError(f"periods_per_year must be at least 1, got {periods_per_year}")
     return periods_per_year
 
 
 def _wealth(returns: NDArray[np.float64]) -> NDArray[np.float64]:
-    """What 1 has become at the close of each session (n,)."""
+    """Wealth at each close (n,), from 1."""
     checked = require_returns(returns, 1)
     if checked.min() < -1.0:
         raise ValueError(
-            f"compounding needs returns of at least -1, the loss of everything, but the lowest is {checked.min():.6g}; "
-            "a difference of two returns is not compounded"
+            f"compounding needs returns of at least -1, but the lowest is {checked.min():.6g}; "
+            "active returns cannot be compounded"
         )
     return np.multiply.accumulate(1.0 + checked)
 
 
 def total_return(returns: NDArray[np.float64]) -> float:
-    """Growth from before the first to the last of the returns (n,), as a fraction.
+    """Compounded growth over the returns (n,), as a fraction.
 
     Raises:
         ValueError: if there are no returns, some are not finite or one is below -1.
@@ -97,20 +95,17 @@ def total_return(returns: NDArray[np.float64]) -> float:
 
 
 def cagr(returns: NDArray[np.float64], periods_per_year: int = SESSIONS_PER_YEAR) -> float:
-    """Constant yearly growth with the same end value, as a fraction; a year is `periods_per_year` returns.
+    """Compound annual growth rate, as a fraction.
 
     Raises:
-        ValueError: if there are no returns, some are not finite or one is below -1, or a year has no period.
-        UndefinedStatisticError: if the growth of a year is too large for a number.
+        ValueError: if there are no returns, some are not finite or one is below -1, or `periods_per_year` is below 1.
+        UndefinedStatisticError: if the annual growth overflows.
     """
     end = _wealth(returns)[-1]
     with np.errstate(over="ignore"):
         growth = float(end ** (_year(periods_per_year) / len(returns)))
     if not np.isfinite(growth):
-        raise UndefinedStatisticError(
-            f"a year's growth must fit a number, but wealth grew {end:.3g} times in {len(returns)} periods; leave it "
-            "empty"
-        )
+        raise UndefinedStatisticError(f"annual growth overflows: wealth grew {end:.3g} times in {len(returns)} periods")
     return growth - 1.0
 
 
@@ -118,16 +113,16 @@ def annual_volatility(returns: NDArray[np.float64], periods_per_year: int = SESS
     """Standard deviation (ddof 1) per year, as a fraction.
 
     Raises:
-        ValueError: if there are fewer than two returns, some are not finite, or a year has no period.
+        ValueError: if there are fewer than two returns, some are not finite, or `periods_per_year` is below 1.
     """
     return float(require_returns(returns, 2).std(ddof=1)) * float(np.sqrt(_year(periods_per_year)))
 
 
 def sharpe_ratio(returns: NDArray[np.float64], periods_per_year: int = SESSIONS_PER_YEAR) -> float:
-    """Annualised mean over standard deviation (ddof 1) of excess returns (n,); 0 if they never vary.
+    """Annualized mean over standard deviation (ddof 1) of excess returns (n,); 0 if constant.
 
     Raises:
-        ValueError: if there are fewer than two returns, some are not finite, or a year has no period.
+        ValueError: if there are fewer than two returns, some are not finite, or `periods_per_year` is below 1.
 
     Source: Sharpe (1994).
     """
@@ -138,10 +133,10 @@ def sharpe_ratio(returns: NDArray[np.float64], periods_per_year: int = SESSIONS_
 
 
 def sortino_ratio(returns: NDArray[np.float64], periods_per_year: int = SESSIONS_PER_YEAR) -> float:
-    """Annualised mean over the root of the mean squared loss; the target is 0, and gains count as losses of 0.
+    """Annualized mean over downside deviation, with target 0.
 
     Raises:
-        ValueError: if there are no returns, some are not finite, or a year has no period.
+        ValueError: if there are no returns, some are not finite, or `periods_per_year` is below 1.
         UndefinedStatisticError: if no return is negative.
 
     Source: Sortino & Price (1994).
@@ -153,7 +148,7 @@ def sortino_ratio(returns: NDArray[np.float64], periods_per_year: int = SESSIONS
 
 
 def max_drawdown(returns: NDArray[np.float64]) -> float:
-    """Largest loss from an earlier peak of compounded wealth, as a positive fraction; the peak starts at 1.
+    """Largest loss from the running peak of wealth, as a positive fraction; the peak starts at 1.
 
     Raises:
         ValueError: if there are no returns, some are not finite or one is below -1.
@@ -163,7 +158,7 @@ def max_drawdown(returns: NDArray[np.float64]) -> float:
 
 
 def drawdown_duration(returns: NDArray[np.float64]) -> int:
-    """Most sessions on end that closed below an earlier peak; what has not recovered counts up to the last.
+    """Longest run of sessions below the running peak, an unfinished one included.
 
     Raises:
         ValueError: if there are no returns, some are not finite or one is below -1.
@@ -181,10 +176,10 @@ def calmar_ratio(returns: NDArray[np.float64], periods_per_year: int = SESSIONS_
     """Compound annual growth over the largest drawdown.
 
     Raises:
-        ValueError: if there are no returns, some are not finite or one is below -1, or a year has no period.
-        UndefinedStatisticError: if wealth never fell below a peak, or the growth is too large for a number.
+        ValueError: if there are no returns, some are not finite or one is below -1, or `periods_per_year` is below 1.
+        UndefinedStatisticError: if there is no drawdown, or the annual growth overflows.
 
-    Source: Young (1991), over all of the returns.
+    Source: Young (1991), over all returns.
     """
     drawdown = max_drawdown(returns)
     _require_divisor("Calmar ratio", "a drawdown", drawdown)
@@ -192,37 +187,37 @@ def calmar_ratio(returns: NDArray[np.float64], periods_per_year: int = SESSIONS_
 
 
 def value_at_risk(returns: NDArray[np.float64], confidence_level: float = CONFIDENCE_LEVEL) -> float:
-    """Smallest loss of a session that is not exceeded with that frequency, positive where something is lost.
+    """Loss of a session that is not exceeded at the confidence level, positive for a loss.
 
-    An order statistic, not interpolated: inf{l: F(l) >= confidence_level} on the empirical distribution of losses.
+    An order statistic without interpolation: inf{l: F(l) >= confidence_level} of the empirical losses.
 
     Raises:
         ValueError: if there are no returns, some are not finite, or the level is not inside (0, 1).
     """
-    losses, place = _losses(returns, confidence_level)
-    return float(losses[place])
+    losses, i = _losses(returns, confidence_level)
+    return float(losses[i])
 
 
 def expected_shortfall(returns: NDArray[np.float64], confidence_level: float = CONFIDENCE_LEVEL) -> float:
-    """Mean loss beyond the value at risk (CVaR), positive where something is lost.
+    """Mean loss beyond the value at risk (CVaR), positive for a loss.
 
-    The loss at the boundary counts in part. With fewer than 1 / (1 - confidence_level) returns it is the worst loss.
+    The boundary loss counts in part. With fewer than 1 / (1 - confidence_level) returns it is the worst loss.
 
     Raises:
         ValueError: if there are no returns, some are not finite, or the level is not inside (0, 1).
 
     Source: Rockafellar & Uryasev (2002), on the empirical distribution.
     """
-    losses, place = _losses(returns, confidence_level)
+    losses, i = _losses(returns, confidence_level)
     tail = (1.0 - confidence_level) * len(losses)
-    return float(losses[place]) + float(np.sum(losses[place + 1 :] - losses[place])) / tail
+    return float(losses[i]) + float(np.sum(losses[i + 1 :] - losses[i])) / tail
 
 
 def _losses(returns: NDArray[np.float64], confidence_level: float) -> tuple[NDArray[np.float64], int]:
-    """Losses, ascending, and the place of the value at risk."""
+    """Ascending losses, and the index of the value at risk."""
     require_confidence_level(confidence_level)
     losses = np.sort(-require_returns(returns, 1))
-    # a level that is a whole number of losses must not reach the next one by rounding
+    # rounding must not push a whole number of losses to the next one
     return losses, max(0, int(np.ceil(confidence_level * len(losses) - 1e-9)) - 1)
 
 
@@ -236,13 +231,13 @@ def omega_ratio(returns: NDArray[np.float64]) -> float:
     Source: Keating & Shadwick (2002).
     """
     checked = require_returns(returns, 1)
-    lost = -float(np.minimum(checked, 0.0).sum())
-    _require_divisor("omega ratio", "a loss", lost)
-    return float(np.maximum(checked, 0.0).sum()) / lost
+    losses = -float(np.minimum(checked, 0.0).sum())
+    _require_divisor("omega ratio", "a loss", losses)
+    return float(np.maximum(checked, 0.0).sum()) / losses
 
 
 def tail_ratio(returns: NDArray[np.float64]) -> float:
-    """Size of the 95th percentile over that of the 5th, both interpolated linearly.
+    """Absolute 95th percentile over absolute 5th percentile, both interpolated linearly.
 
     Raises:
         ValueError: if there are no returns or some are not finite.
@@ -254,7 +249,7 @@ def tail_ratio(returns: NDArray[np.float64]) -> float:
 
 
 def hit_rate(returns: NDArray[np.float64]) -> float:
-    """Share of all returns that are positive.
+    """Share of positive returns.
 
     Raises:
         ValueError: if there are no returns or some are not finite.
@@ -264,7 +259,7 @@ def hit_rate(returns: NDArray[np.float64]) -> float:
 
 def _require_divisor(ratio: str, needs: str, divisor: float) -> None:
     if divisor == 0.0:
-        raise UndefinedStatisticError(f"a {ratio} needs {needs}, but these returns have none; leave it empty")
+        raise UndefinedStatisticError(f"a {ratio} needs {needs}, but these returns have none")
 
 
 STATISTICS: Mapping[str, Callable[[NDArray[np.float64]], float]] = {
@@ -285,7 +280,7 @@ STATISTICS: Mapping[str, Callable[[NDArray[np.float64]], float]] = {
 
 
 def statistics_of(returns: NDArray[np.float64]) -> dict[str, float | None]:
-    """Every statistic of the returns (n,) by name; None where these returns do not have it.
+    """Every statistic of the returns (n,) by name; None where undefined.
 
     Raises:
         ValueError: if there are fewer than two returns, some are not finite or one is below -1.

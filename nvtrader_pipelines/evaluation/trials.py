@@ -1,4 +1,4 @@
-"""The trials on one market: net returns of every run, and of what it is held against, over its own sessions."""
+"""Trials on one market: net returns of every run and of its references."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -20,13 +20,13 @@ Days = NDArray[np.datetime64]
 
 Against = Literal["zero", "best_baseline", "anchor"]
 AGAINST: tuple[Against, ...] = get_args(Against)
-NOT_RANKED = "it is for validation only, trained on what came after its tests: it counts as a trial, and is not ranked"
-ANCHORS = ("anchor", "equal_weight")  # baselines that a run's policy starts from, the first that it has
+NOT_RANKED = "validation only (trained on sessions after its tests): counts as a trial, but is not ranked"
+ANCHORS = ("anchor", "equal_weight")  # names of the anchor among the baselines, in order of preference
 
 
 @dataclass(frozen=True)
 class Period:
-    """Sessions from the first day to the last; the name is the one that verdicts give them."""
+    """Period of a verdict, by its name, first and last day."""
 
     name: str
     first: date
@@ -35,50 +35,47 @@ class Period:
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """Net returns per session of one run, of its best baseline and of its anchor, over its own sessions of a period.
+    """Net returns per session of a run, its best baseline and its anchor, over its sessions of a period.
 
-    The best baseline is that of its own run with the highest Sharpe ratio over these sessions, known only afterwards;
-    the anchor is its run's baseline `anchor`, else `equal_weight`, else its best baseline.
+    The best baseline is the run's baseline with the highest Sharpe ratio over these sessions, picked with hindsight;
+    the anchor is the baseline `anchor`, else `equal_weight`, else the best baseline.
 
     Raises:
         ValueError: if lengths differ or some returns are not finite.
     """
 
-    name: str  # id of the run
+    name: str  # run id
     sessions: Days  # (T,)
     net: FloatArray  # (T,)
     best_baseline: FloatArray  # (T,)
     anchor: FloatArray  # (T,)
     best_baseline_name: str
     anchor_name: str
-    validation_only: bool = False  # its policies were trained on what came after their tests
+    validation_only: bool = False  # policies were trained on sessions after their tests
 
     def __post_init__(self) -> None:
         shape = self.sessions.shape
         found = {"net": self.net, "best_baseline": self.best_baseline, "anchor": self.anchor}
         if any(returns.shape != shape for returns in found.values()):
             shapes = {name: returns.shape for name, returns in found.items()}
-            raise ValueError(f"a trial needs returns of its sessions, {shape}, but those of {self.name} are {shapes}")
+            raise ValueError(f"trial {self.name}: {shape} sessions, but returns {shapes}")
         for name, returns in found.items():
             n_bad = int((~np.isfinite(returns)).sum())
             if n_bad:
-                raise ValueError(
-                    f"a trial needs finite returns, but {name} of {self.name} has {n_bad} NaN or infinite; evaluate "
-                    "the run again"
-                )
+                raise ValueError(f"{n_bad} of {name} of {self.name} are not finite; evaluate the run again")
 
     @property
-    def unranked(self) -> str | None:
-        """Why it counts as a trial, but is neither judged nor compared with others, where that is so."""
+    def unranked_reason(self) -> str | None:
+        """Why the trial counts but is not ranked; None if it is ranked."""
         if self.validation_only:
             return NOT_RANKED
         n = len(self.sessions)
         if n >= MIN_OBSERVATIONS:
             return None
-        return f"it has {n} {'session' if n == 1 else 'sessions'} in the period, and {MIN_OBSERVATIONS} are needed"
+        return f"{n} {'session' if n == 1 else 'sessions'} in the period, {MIN_OBSERVATIONS} needed"
 
     def reference(self, against: Against) -> tuple[str, FloatArray] | None:
-        """Name and returns (T,) of what it is held against; none against zero."""
+        """Name and returns (T,) of the reference; None against zero."""
         if against == "zero":
             return None
         if against == "anchor":
@@ -86,12 +83,12 @@ class Trial:
         return self.best_baseline_name, self.best_baseline
 
     def returns(self, against: Against) -> FloatArray:
-        """Net returns (T,), active where there is a reference."""
+        """Net returns (T,), or active returns over the reference."""
         reference = self.reference(against)
         return self.net if reference is None else active_returns(self.net, reference[1])
 
     def sharpe(self, against: Against) -> float:
-        """Sharpe ratio per session of these returns."""
+        """Sharpe ratio per session; against a reference, the information ratio."""
         return float(sharpe_ratios(self.returns(against)[:, None])[0])
 
 
@@ -100,11 +97,11 @@ class Trials:
     """All trials on one market in one period, each over its own sessions.
 
     Raises:
-        ValueError: if a trial is named twice.
+        ValueError: if names are not unique.
     """
 
     known: tuple[Trial, ...]
-    without_returns: tuple[str, ...] = ()  # ids of runs that count, but whose returns are lost
+    without_returns: tuple[str, ...] = ()  # ids of runs that count, but have no returns on record
 
     def __post_init__(self) -> None:
         if len(set(self.names)) < len(self.names):
@@ -112,42 +109,42 @@ class Trials:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of those whose returns are known."""
+        """Names of the trials with returns."""
         return tuple(trial.name for trial in self.known)
 
     @property
-    def n_ever(self) -> int:
-        """How many were ever run, those whose returns are lost included."""
+    def n_trials(self) -> int:
+        """Number of trials ever run, with or without returns on record."""
         return len(self.known) + len(self.without_returns)
 
     def sharpe(self, against: Against) -> FloatArray:
-        """Sharpe ratios per session whose variance deflates, each over its own sessions; see `telling`."""
-        return np.array([trial.sharpe(against) for trial in telling(self.known)])
+        """Sharpe ratios per session of the `deflation_trials`, each over its own sessions."""
+        return np.array([trial.sharpe(against) for trial in deflation_trials(self.known)])
 
     def comparable(self) -> tuple[Trial, ...]:
-        """Those that cover the period: they have the sessions of the longest.
+        """Ranked trials over the longest window of sessions.
 
-        Of several windows that are as long, that of the most trials counts, and of those the first.
+        Of equally long windows, the one with the most trials counts; of those, the first.
         """
-        windows = {trial.name: trial.sessions.tobytes() for trial in self.known if not trial.unranked}
+        windows = {trial.name: trial.sessions.tobytes() for trial in self.known if not trial.unranked_reason}
         frequency = Counter(windows.values())
         longest = max(frequency, key=lambda window: (len(window), frequency[window]), default=None)
         return tuple(trial for trial in self.known if longest and windows.get(trial.name) == longest)
 
 
-def telling(trials: Iterable[Trial]) -> list[Trial]:
-    """Those that are ranked and have a year of sessions, or all that are ranked where fewer than two have.
+def deflation_trials(trials: Iterable[Trial]) -> list[Trial]:
+    """Ranked trials of at least a year of sessions; all ranked ones if fewer than two are as long.
 
-    The Sharpe ratio of some weeks is noise, and would raise the variance, by which all are deflated, many times.
+    The Sharpe ratio of a few weeks is noise, and would inflate the variance that deflates all trials.
     """
-    ranked = [trial for trial in trials if not trial.unranked]
+    ranked = [trial for trial in trials if not trial.unranked_reason]
     long = [trial for trial in ranked if len(trial.sessions) >= SESSIONS_PER_YEAR]
     return long if len(long) >= 2 else ranked
 
 
 @dataclass(frozen=True, eq=False)
 class RunReturns:
-    """Net returns of one run's own account and of its baselines, over the sessions of the run."""
+    """Net returns of one run's ensemble and baselines over its sessions."""
 
     sessions: Days  # (T,), ascending
     net: FloatArray  # (T,)
@@ -155,7 +152,7 @@ class RunReturns:
     baseline_names: tuple[str, ...]
 
     def trial(self, name: str, period: Period, *, validation_only: bool) -> Trial:
-        """Of this name, over the sessions that it has in a period."""
+        """Restrict the returns to a period, as a trial of this name."""
         inside = (self.sessions >= np.datetime64(period.first)) & (self.sessions <= np.datetime64(period.last))
         baselines, names = self.baselines[inside], self.baseline_names
         best = int(np.argmax(sharpe_ratios(baselines)))
@@ -173,11 +170,11 @@ class RunReturns:
 
 
 def run_returns(curves: pl.DataFrame) -> dict[str, RunReturns]:
-    """Run to its returns.
+    """Returns by run id.
 
     Args:
-        curves: run_id, policy, kind, session and net_return of the ensemble and the baselines of some runs; other
-            kinds are left out.
+        curves: run_id, policy, kind, session and net_return of the runs' accounts; kinds other than ensemble and
+            baseline are ignored.
 
     Raises:
         ValueError: if a run has not exactly one ensemble and at least one baseline, all on the same sessions once.
@@ -216,37 +213,37 @@ def _returns(run_id: str, rows: pl.DataFrame) -> RunReturns:
 
 
 def trials_of(runs: pl.DataFrame, curves: pl.DataFrame, period: Period) -> Trials:
-    """The trials in a period, each over the sessions that it has there.
+    """Trials in a period, each over its own sessions there.
 
     Args:
-        runs: run_id and validation_only of every trial ever run on the market, in the order to keep.
-        curves: as `run_returns` wants them; a run without any is counted in `without_returns`.
-        period: days to take.
+        runs: run_id and validation_only of every trial ever run on the market, in the order of the result.
+        curves: as for `run_returns`; runs without curves go to `without_returns`.
+        period: the days.
 
     Raises:
         ValueError: as `run_returns`, `Trial` and `Trials`.
     """
     own = curves.filter(pl.col("run_id").cast(pl.String).is_in(runs["run_id"].to_list()))
-    return trials_within(runs, run_returns(own), period)
+    return trials_in_period(runs, run_returns(own), period)
 
 
-def trials_within(runs: pl.DataFrame, of_run: Mapping[str, RunReturns], period: Period) -> Trials:
-    """The trials of `trials_of` in a period; one without returns counts, one with none in the period as well.
+def trials_in_period(runs: pl.DataFrame, returns: Mapping[str, RunReturns], period: Period) -> Trials:
+    """Trials in a period from returns by run id; trials without returns or sessions count too.
 
     Raises:
         ValueError: as `Trial` and `Trials`.
     """
     named: list[tuple[str, bool]] = runs.select("run_id", "validation_only").rows()
     return Trials(
-        known=tuple(of_run[name].trial(name, period, validation_only=only) for name, only in named if name in of_run),
-        without_returns=tuple(name for name, _ in named if name not in of_run),
+        known=tuple(returns[name].trial(name, period, validation_only=only) for name, only in named if name in returns),
+        without_returns=tuple(name for name, _ in named if name not in returns),
     )
 
 
 def periods_of(runs: pl.DataFrame, evaluations: pl.DataFrame) -> dict[str, list[Period]]:
-    """Market source to the periods that verdicts on it name; each is as long as the longest that is called so.
+    """Periods of verdicts by market source, each as long as the longest of its name.
 
-    Runs for validation only make none: they are tested on what trains others too.
+    Validation-only runs are ignored: they are tested on sessions that others train on.
 
     Args:
         runs: run_id, source and validation_only.
@@ -266,7 +263,7 @@ def periods_of(runs: pl.DataFrame, evaluations: pl.DataFrame) -> dict[str, list[
 
 
 def sharpe_ratios(returns: FloatArray) -> FloatArray:
-    """Sharpe ratio per session (ddof 1) of each column (T, N); 0 where it never varies, or there are fewer than two."""
+    """Sharpe ratio per session (ddof 1) of each column (T, N); 0 where constant or T < 2."""
     if len(returns) < 2:
         return np.zeros(returns.shape[1])
     mean = returns.mean(axis=0)
@@ -274,13 +271,13 @@ def sharpe_ratios(returns: FloatArray) -> FloatArray:
 
 
 def mean_correlation(returns: FloatArray) -> float:
-    """Mean correlation of two columns (T, N), of those that vary.
+    """Mean pairwise correlation of the columns (T, N) that vary.
 
     Raises:
-        ValueError: if fewer than two do.
+        ValueError: if fewer than two vary.
     """
     moving = returns[:, varies(returns)]
     n = moving.shape[1]
     if n < 2:
-        raise ValueError(f"a correlation needs two trials whose returns vary, but there are {n}")
+        raise ValueError(f"a correlation needs two trials whose returns vary, got {n}")
     return float((np.corrcoef(moving, rowvar=False).sum() - n) / (n * (n - 1)))

@@ -90,8 +90,12 @@ RATIO_CURVE = TableSchema(
     Column(
         "best_baseline", pl.String, "baseline of the run with the highest Sharpe ratio, over the run's own sessions"
     ),
-    Column("active_sharpe", pl.Float64, "annualised Sharpe ratio of the net returns less those of the best baseline"),
-    Column("active_deflated_sharpe", pl.Float64, "the same probability for those active returns"),
+    Column(
+        "active_sharpe",
+        pl.Float64,
+        "information ratio: annual Sharpe ratio of the return less the best baseline's",
+    ),
+    Column("active_deflated_sharpe", pl.Float64, "the same probability for that information ratio"),
     Column("note", pl.String, "why something is null, or not deflated"),
 )
 REGIME_EVALUATION = TableSchema(
@@ -143,7 +147,11 @@ VALIDATION = TableSchema(
     Column("first_session", pl.Date, "first of the run's own sessions in the period"),
     Column("last_session", pl.Date, "last of them"),
     Column("n_sessions", pl.Int64, "how many the run has in the period"),
-    Column("sharpe", pl.Float64, "annualised Sharpe ratio of the (active) returns net of costs"),
+    Column(
+        "sharpe",
+        pl.Float64,
+        "annual Sharpe ratio of net returns; against a reference, information ratio",
+    ),
     EVALUATION.only("sharpe_low", "sharpe_high"),
     Column("probabilistic_sharpe", pl.Float64, "probability of a true Sharpe ratio above 0 (2012)"),
     Column(

@@ -1,4 +1,4 @@
-"""Back-test of given weights over (session, name) arrays, in one pass of the environment's own transition."""
+"""Back-test of given weights over (session, name) arrays, in one pass of the environment's transition."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from nvtrader_pipelines.envs.account import opening_account
 from nvtrader_pipelines.envs.dynamics import FillTiming, Legs, market_legs, resolve_fill
 from nvtrader_pipelines.envs.transition import hold_path
 from nvtrader_pipelines.market.panel import MarketPanel
-from nvtrader_pipelines.policies.weights_table import wanted_weights
+from nvtrader_pipelines.policies.weights_table import align_weights
 from nvtrader_pipelines.portfolio.costs import CostFunction, CostModel, ProportionalCost, total_cost
 from nvtrader_pipelines.portfolio.financing import Financing
 
@@ -23,15 +23,15 @@ Days = NDArray[np.datetime64]
 
 
 class Execution(Component):
-    """How wanted weights become holdings: when orders fill, what trading and borrowing cost, how far gross may go.
+    """Execution of target weights: fills, costs, financing and the gross limit.
 
-    The limit is on what is wanted: a name without a price keeps its weight, and may carry what is held beyond it.
+    The limit applies to target weights: holdings may exceed it, since a name without a price keeps its weight.
     """
 
     fill: FillTiming = "next_open"  # next_close on a panel without opens
-    costs: tuple[CostModel, ...] = (ProportionalCost(),)  # what trades take from equity, summed
-    financing: Financing = Financing()  # what debts and short positions cost
-    gross_limit: Annotated[float, Field(gt=0.0, le=10.0)] = 1.0  # most that absolute wanted weights of names sum to
+    costs: tuple[CostModel, ...] = (ProportionalCost(),)  # summed
+    financing: Financing = Financing()  # cost of debt and short positions
+    gross_limit: Annotated[float, Field(gt=0.0, le=10.0)] = 1.0  # of the sum of absolute target weights, without cash
 
 
 STANDARD_EXECUTION = Execution()
@@ -39,16 +39,16 @@ STANDARD_EXECUTION = Execution()
 
 @dataclass(frozen=True, eq=False)
 class BacktestPath:
-    """What one account did and was worth, for S closes after the first of D decisions.
+    """Path of one account over S closes after the first of D decisions.
 
-    What an order does is told in the session after its decision, also where it fills at the decision's close. An
-    account worth 0 is over: it is in cash and neither earns nor trades.
+    An order is recorded in the session after its decision, even if it fills at the decision's close. An account with
+    equity 0 stays in cash.
     """
 
     sessions: Days  # (S,) of the closes
     equity: FloatArray  # (S,) from 1 at the first decision
     net_returns: FloatArray  # (S,) fractions, after costs and financing
-    drawdown: FloatArray  # (S,) loss from the highest equity so far, positive fractions
+    drawdown: FloatArray  # (S,) positive fractions
     turnover: FloatArray  # (S,) one-way; 0 where no order fills
     cost: FloatArray  # (S,) fractions of equity paid at the fill
     cash: FloatArray  # (S,) weight of cash at the close
@@ -56,7 +56,7 @@ class BacktestPath:
     decided_on: Days  # (D,)
     drifted: FloatArray  # (D, N+1) just before the trade
     executed: FloatArray  # (D, N+1) just after the trade
-    trades: FloatArray  # (D, N+1) change of weight by trading, cash last; a write-off is no trade
+    trades: FloatArray  # (D, N+1) change of weight by trading, cash last; write-offs excluded
 
 
 def weights_backtest(
@@ -67,39 +67,37 @@ def weights_backtest(
     sessions: Days | None = None,
     symbols: Sequence[str] | None = None,
 ) -> BacktestPath:
-    """Run an account, at first in cash, that trades to given weights, to the panel's last close.
+    """Back-test an account that starts in cash and trades to given weights, up to the panel's last close.
 
-    Each row is decided at the close of its session, and the account holds what it has until the next. Names without
-    a price, delistings, fills and costs are those of the environment, of which this is the same arithmetic. An order
-    of the last session never fills and is left out.
+    Each row is decided at the close of its session and held until the next. Missing prices, delistings, fills and costs
+    are handled as in the environment. An order of the last session never fills and is dropped.
 
     Args:
         panel: the market.
-        weights: a row per session of the panel, or per one of `sessions`; a column per name, and perhaps one of cash
-            last, which is otherwise what the names leave of 1. Negative weights are short positions, negative cash is
-            borrowed.
+        weights: (D, N) or (D, N+1) with cash last; without it, cash is the rest to 1. Negative weights are short
+            positions, negative cash is debt.
         execution: fills, costs, financing and the gross limit.
         sessions: (D,) days of the decisions, ascending; None decides at every session.
-        symbols: names of the columns, "cash" perhaps last; names of the panel left out have no weight. None takes the
-            panel's names in its order.
+        symbols: names of the columns, with "cash" last if given; other names of the panel have weight 0. None takes
+            the panel's names.
 
     Raises:
-        ValueError: if shapes, sessions or symbols do not fit the panel, a weight is no finite number, a row with
-            cash does not sum to 1, or a row is above the gross limit.
+        ValueError: if shapes, sessions or symbols do not fit the panel, a weight is not finite, a row with cash does
+            not sum to 1, or a row exceeds the gross limit.
     """
-    decided_at, target = wanted_weights(panel, weights, sessions, symbols, execution.gross_limit)
+    decided_at, target = align_weights(panel, weights, sessions, symbols, execution.gross_limit)
     n_filled = int(np.searchsorted(decided_at, len(panel.sessions) - 1))
     if not n_filled:
         raise ValueError(
-            f"a back-test needs a decision before the panel's last session {panel.sessions[-1]}, but has "
-            f"{len(decided_at)} and none before; give earlier decisions or a longer panel"
+            f"a back-test needs a decision before the panel's last session {panel.sessions[-1]}, but all "
+            f"{len(decided_at)} are on it or none was given; give earlier decisions or a longer panel"
         )
     legs = market_legs(panel, resolve_fill(execution.fill, panel), execution.financing)
     return _run(panel, legs, target[:n_filled], decided_at[:n_filled], total_cost(execution.costs, panel))
 
 
 def _run(panel: MarketPanel, legs: Legs, target: FloatArray, decided_at: IntArray, cost: CostFunction) -> BacktestPath:
-    """The transition from decision to decision, and then the costs, which change no weight, of all trades at once."""
+    """Run the transition decision by decision, then the costs, which change no weight, all at once."""
     start, shape = decided_at[0], target.shape
     sessions = panel.sessions[start + 1 :]
     drifted, executed, trades = np.empty(shape), np.empty(shape), np.empty(shape)
@@ -135,13 +133,13 @@ def _run(panel: MarketPanel, legs: Legs, target: FloatArray, decided_at: IntArra
 
 
 def _end_where_ruined(path: BacktestPath, first: IntArray) -> None:
-    """Leave in cash, at rest, what is worth 0."""
+    """Put an account with equity 0 in cash, without trades, in place."""
     if path.equity.all():
         return
-    over = int(np.argmax(path.equity == 0.0))
-    path.weights[over:] = opening_account(path.weights.shape[1] - 1).weights
+    ruin = int(np.argmax(path.equity == 0.0))
+    path.weights[ruin:] = opening_account(path.weights.shape[1] - 1).weights
     for changes in (path.net_returns, path.turnover, path.cost):
-        changes[over + 1 :] = 0.0
-    later = first > over
+        changes[ruin + 1 :] = 0.0
+    later = first > ruin
     path.trades[later] = 0.0
-    path.drifted[later] = path.executed[later] = path.weights[over]
+    path.drifted[later] = path.executed[later] = path.weights[ruin]

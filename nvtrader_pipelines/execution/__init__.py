@@ -1,1 +1,1 @@
-"""From target weights to orders: plans, compliance, brokers, the kill switch's hold, reconciliation, the audit."""
+"""From target weights to orders: plans, compliance, brokers, kill switch, reconciliation and the audit."""

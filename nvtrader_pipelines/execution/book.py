@@ -1,4 +1,4 @@
-"""An account's own book: its state at every close, and at the paper broker its orders and their fills."""
+"""Book of an account: its state at every close, its orders and their fills."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,15 +14,14 @@ from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.orders import Fill, Order
 from nvtrader_pipelines.portfolio.cash import CASH
 
-HELD = 1e-12  # of equity: a weight below it is no holding
-PUT_BACK = "move it, its -wal and its -shm file away, and put the newest copy back"  # SQLite lays a -wal over any copy
+MIN_HOLDING = 1e-12  # of equity: smaller weights count as zero
 
 
 class AccountState(BaseModel):
-    """An account at a close; equity is 1 at its opening, and shares are what weights of equity times capital buy.
+    """Account at a close; equity is 1 at its opening, and equity times capital is its value.
 
-    Equity is what one unit bought at the opening is worth: what is paid in or out changes the capital, which is the
-    number of units, and is no return.
+    Equity is the value of one unit bought at the opening, and capital the number of units: cash flows change the
+    capital and are not returns.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -30,26 +29,26 @@ class AccountState(BaseModel):
     symbols: tuple[str, ...]  # names, cash last
     weights: tuple[float, ...]  # of equity, in the order of the symbols
     equity: float
-    peak: float  # highest equity so far
+    peak: float  # running maximum of equity
     recent_returns: tuple[float, ...]  # net session returns, the latest last; 0 before the opening
-    capital: float  # account currency that an equity of 1 is
-    kept_at: str  # who has the account, as its spec says
-    shares: Mapping[str, float]  # by name held, at the prices' adjustment of the session
-    prices: Mapping[str, float]  # closes that the shares are valued at, account currency, adjusted
-    net_return: float = 0.0  # over the session, net of costs; what was paid in or out is none
+    capital: float  # account currency per unit of equity
+    kept_at: str  # custodian of the account, from its spec
+    shares: Mapping[str, float]  # by name held, adjusted as the session's prices are
+    prices: Mapping[str, float]  # closes that value the shares, account currency, adjusted
+    net_return: float = 0.0  # over the session, net of costs, without cash flows
     turnover: float = 0.0  # one-way, at this session's fill
     cost: float = 0.0  # fraction of equity, at this session's fill, with the fees booked since the last close
     flow: float = 0.0  # account currency paid in, or (negative) out, since the last close
-    income: float = 0.0  # dividends and interest booked since the last close, account currency, a part of the return
-    plan_id: str | None = None  # whose orders were filled in this session
+    income: float = 0.0  # dividends and interest booked since the last close, account currency, part of the return
+    plan_id: str | None = None  # plan whose orders were filled in this session
     policy: str  # in force
     run_id: str
     spec_hash: str
-    snapshot_ids: Mapping[str, int] = Field(default_factory=dict)  # of the panel that moved it
-    differences: tuple[str, ...] = ()  # names not held as expected, by reconciliation
-    expected: Mapping[str, float] | None = None  # shares that should be held, where others are
-    working: Mapping[str, float] = Field(default_factory=dict)  # orders that waited at the close: shares filled of each
-    counted: Mapping[str, float] | None = None  # cash activities known at the close: account currency; None: none asked
+    snapshot_ids: Mapping[str, int] = Field(default_factory=dict)  # of the session's panel
+    differences: tuple[str, ...] = ()  # differences found by reconciliation, a sentence each
+    expected: Mapping[str, float] | None = None  # expected shares by name, if they differ from the actual ones
+    working: Mapping[str, float] = Field(default_factory=dict)  # filled shares of each order that was open at the close
+    counted: Mapping[str, float] | None = None  # amounts of known cash activities by id; None: activities unknown
 
     @property
     def value(self) -> float:
@@ -58,21 +57,21 @@ class AccountState(BaseModel):
 
     @property
     def drawdown(self) -> float:
-        """Loss from the highest equity so far, a positive fraction."""
+        """Loss from the running maximum of equity, a positive fraction."""
         return 1.0 - self.equity / self.peak
 
     def account(self, symbols: Sequence[str]) -> Account:
-        """The account as policies and the transition know it, over the names of a panel.
+        """Return the account for policies and the transition, over the names of a panel.
 
         Raises:
-            ExecutionError: if a name is held that the panel does not have.
+            ExecutionError: if the account holds a name that the panel lacks.
         """
         names = (*symbols, CASH)
         held = dict(zip(self.symbols, self.weights, strict=True))
-        strangers = [name for name, weight in held.items() if name not in names and weight > HELD]
-        if strangers:
+        unknown = [name for name, weight in held.items() if name not in names and weight > MIN_HOLDING]
+        if unknown:
             raise ExecutionError(
-                f"the account holds {', '.join(strangers)}, which the market of the active policy does not have; "
+                f"the account must hold names of the active policy's market only, but holds {', '.join(unknown)}; "
                 "sell them with a policy that trades them, or use another account"
             )
         weights = np.array([held.get(name, 0.0) for name in names])
@@ -80,67 +79,67 @@ class AccountState(BaseModel):
 
 
 class BookedOrder(BaseModel):
-    """An order as the paper broker has it."""
+    """Order in the book, with its status."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     order: Order
     status: Status
-    reason: str = ""  # why it is rejected or cancelled
+    reason: str = ""  # of a rejection or cancellation
 
     @classmethod
-    def accepted(cls, order: Order) -> Self:
-        """One that is open."""
+    def accept(cls, order: Order) -> Self:
+        """Make an open order."""
         return cls(order=order, status="accepted")
 
 
 @dataclass(frozen=True)
-class Kept:
-    """What a book has something of."""
+class BookIndex:
+    """Keys of a book's states, orders and fills."""
 
-    sessions: frozenset[date]  # settled
+    sessions: frozenset[date]  # of states
     orders: frozenset[str]  # ids
     fills: frozenset[str]  # ids of their orders
 
 
 class AccountBook(Protocol):
-    """Where an account is kept: every call is one effect, durable when it returns and there whole or not at all."""
+    """Store of an account's states, orders and fills; every call is durable and atomic."""
 
-    def kept(self) -> Kept:
-        """What it has something of."""
+    def index(self) -> BookIndex:
+        """Return the keys of all entries."""
         ...
 
     def last(self) -> AccountState | None:
-        """The account at the last close it was settled at; None where it is not open."""
+        """Return the state at the last settled close; None if the account is not open."""
         ...
 
     def at(self, session: date) -> AccountState | None:
-        """The account at the close of one session; None where it was not settled there."""
+        """Return the state at the close of a session; None if it was not settled."""
         ...
 
     def settle(self, state: AccountState) -> None:
-        """Keep a state; one of a session that is kept already is left as it is."""
+        """Store a state; a session that is already settled stays unchanged."""
         ...
 
     def place(self, *orders: BookedOrder) -> None:
-        """Keep orders together; one whose id is kept already is left as it is."""
+        """Store orders together; orders with a known id stay unchanged."""
         ...
 
     def orders(self, plan_id: str) -> Sequence[BookedOrder]:
-        """A plan's orders in the order they were placed."""
+        """Return a plan's orders in the order they were placed."""
         ...
 
     def open_orders(self) -> Sequence[BookedOrder]:
-        """Orders that are accepted and neither filled nor cancelled."""
+        """Return orders that are accepted and neither filled nor cancelled."""
         ...
 
     def cancel(self, order_id: str, reason: str) -> None:
-        """Cancel an open order; one that is not open is left."""
+        """Cancel an order if it is open."""
         ...
 
     def fill(self, fills: Sequence[Fill], rest: Mapping[str, str]) -> None:
-        """Keep the fills of a plan's orders together, and cancel those of `rest` (order id to reason)."""
+        """Store fills of a plan's orders and cancel the orders of `rest` (id to reason), together."""
         ...
 
     def fills(self, plan_id: str) -> Sequence[Fill]:
-        """What was filled of a plan's orders."""
+        """Return the fills of a plan's orders."""
         ...

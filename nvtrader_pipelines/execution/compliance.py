@@ -1,6 +1,6 @@
-"""Compliance: eight rules that a plan is held against, by figures alone: hard blocks, soft waits, warn is kept.
+"""Compliance: eight rules for plans; a hard finding blocks, a soft one waits for a person, a warning is recorded.
 
-Source: names, levels and defaults of all but `limits_hold` are those of NVTrader's compliance agent.
+Source: names, levels and defaults of all rules but `limits_hold` are those of NVTrader's compliance agent.
 """
 
 import math
@@ -18,31 +18,31 @@ LARGER_IS_TIGHTER = ("min_net", "min_names", "wash_sale_days")
 
 @dataclass(frozen=True)
 class ComplianceData:
-    """What compliance must know of the names."""
+    """Sectors and sales at a loss, by name."""
 
     sectors: Mapping[str, str] = field(default_factory=dict)  # by symbol
     loss_sales: Sequence[tuple[str, date]] = ()  # symbol and day of a sale at a loss
 
 
-def findings_of(
+def compliance_findings(
     plan: RebalancePlan, limits: RiskLimits, data: ComplianceData, volatility: float | None
 ) -> tuple[Finding, ...]:
-    """What compliance finds in a plan, rule by rule; nothing where it may be traded as it is.
+    """Findings of a plan, rule by rule; empty if it may be traded as it is.
 
     Args:
-        plan: the plan; a name is bought where its target is above what is held.
-        limits: the tighter of the spec's and the desk's.
+        plan: the plan; a name is bought if its target is above the held weight.
+        limits: the tightest of the spec's and the desk's.
         data: sectors and sales at a loss.
-        volatility: realised volatility per year that the target weights would have had over the trailing sessions;
-            None, or no finite number, where it cannot be known.
+        volatility: annualized volatility of the target weights over the trailing sessions; None or not finite if
+            unknown.
     """
     return (
         *_positions(plan, limits),
         *_exposures(plan, limits),
-        *_restricted(plan, limits.restricted),
-        *_unknown(plan, limits.restricted),
+        *_restricted_purchases(plan, limits.restricted),
+        *_unknown_restricted(plan, limits.restricted),
         *_wash_sales(plan, limits, data.loss_sales),
-        *_unknown_sales(plan, limits, data.loss_sales),
+        *_unknown_loss_sales(plan, limits, data.loss_sales),
         *_turnover(plan, limits),
         *_sectors(plan, limits, data.sectors),
         *_diversification(plan, limits),
@@ -50,40 +50,40 @@ def findings_of(
     )
 
 
-def unbuyable(limits: RiskLimits, data: ComplianceData, session: date) -> dict[str, str]:
-    """Names that may not be bought in a session, and why, whatever a plan looked like when it was decided.
+def purchase_bans(limits: RiskLimits, data: ComplianceData, session: date) -> dict[str, str]:
+    """Names that may not be bought in a session, with the reason.
 
     Args:
-        limits: the tighter of the spec's and the desk's.
+        limits: the tightest of the spec's and the desk's.
         data: sales at a loss.
-        session: of the fill, or at a market the one whose close orders are made from.
+        session: of the fill, or, for a live venue, the session whose close sizes the orders.
     """
-    washed = {
+    wash_sales = {
         name: f"it was sold at a loss {days} calendar days before; it may not be bought within {limits.wash_sale_days}"
-        for name, days in _washed(limits, data.loss_sales, session).items()
+        for name, days in _days_since_loss(limits, data.loss_sales, session).items()
     }
-    return washed | dict.fromkeys(limits.restricted, "it is restricted: it may be held or sold, and not bought")
+    return wash_sales | dict.fromkeys(limits.restricted, "it is restricted: it may be held or sold, but not bought")
 
 
-def tighter(a: RiskLimits, b: RiskLimits) -> RiskLimits:
-    """The tighter of two sets of limits, field by field; restricted names of either are restricted.
+def tightest_limits(a: RiskLimits, b: RiskLimits) -> RiskLimits:
+    """Combine two sets of limits, the tighter per field; restricted names of either are restricted.
 
     Raises:
-        pydantic.ValidationError: if no portfolio could keep both (a net of at least more than of at most).
+        pydantic.ValidationError: if no portfolio satisfies both (min_net above max_net).
     """
-    least = {name: min(getattr(a, name), getattr(b, name)) for name in SMALLER_IS_TIGHTER}
-    most = {name: max(getattr(a, name), getattr(b, name)) for name in LARGER_IS_TIGHTER}
-    return RiskLimits(**least, **most, restricted=tuple(sorted({*a.restricted, *b.restricted})))
+    maxima = {name: min(getattr(a, name), getattr(b, name)) for name in SMALLER_IS_TIGHTER}
+    minima = {name: max(getattr(a, name), getattr(b, name)) for name in LARGER_IS_TIGHTER}
+    return RiskLimits(**maxima, **minima, restricted=tuple(sorted({*a.restricted, *b.restricted})))
 
 
 def _names(plan: RebalancePlan) -> list[tuple[str, float, float]]:
-    """Name, weight held and weight wanted, without cash."""
+    """Name, held weight and target weight, without cash."""
     return list(zip(plan.symbols, plan.held, plan.target, strict=True))[:-1]
 
 
-def _bought(plan: RebalancePlan) -> list[tuple[str, float]]:
-    """Names whose weight grows, and by how much."""
-    return [(name, wanted - held) for name, held, wanted in _names(plan) if wanted - held > ROUNDING]
+def _purchases(plan: RebalancePlan) -> list[tuple[str, float]]:
+    """Names whose weight increases, and the increase."""
+    return [(name, target - held) for name, held, target in _names(plan) if target - held > ROUNDING]
 
 
 def _positions(plan: RebalancePlan, limits: RiskLimits) -> list[Finding]:
@@ -117,7 +117,7 @@ def _exposures(plan: RebalancePlan, limits: RiskLimits) -> list[Finding]:
     return found
 
 
-def _restricted(plan: RebalancePlan, restricted: Sequence[str]) -> list[Finding]:
+def _restricted_purchases(plan: RebalancePlan, restricted: Sequence[str]) -> list[Finding]:
     return [
         Finding(
             rule="restricted_list",
@@ -127,48 +127,48 @@ def _restricted(plan: RebalancePlan, restricted: Sequence[str]) -> list[Finding]
             bound=0.0,
             sentence=f"{name} is restricted: it may be held or sold, but {more:.2%} of equity would be bought",
         )
-        for name, more in _bought(plan)
+        for name, more in _purchases(plan)
         if name in restricted
     ]
 
 
-def _unknown(plan: RebalancePlan, restricted: Sequence[str]) -> list[Finding]:
-    """Restricted names that the market does not have: of another market, or misspelt and so without effect."""
-    strangers = sorted(set(restricted) - set(plan.symbols[:-1]))
-    if not strangers:
+def _unknown_restricted(plan: RebalancePlan, restricted: Sequence[str]) -> list[Finding]:
+    """Warn of restricted names that the market lacks: they may be misspelled and have no effect."""
+    unknown = sorted(set(restricted) - set(plan.symbols[:-1]))
+    if not unknown:
         return []
-    sentence = f"{', '.join(strangers)} restricted, but no symbol of the plan's market; see that it is not misspelt"
-    return [Finding(rule="restricted_list", level="warn", figure=len(strangers), bound=0.0, sentence=sentence)]
+    sentence = f"{', '.join(unknown)} restricted, but not a symbol of the plan's market; check the spelling"
+    return [Finding(rule="restricted_list", level="warn", figure=len(unknown), bound=0.0, sentence=sentence)]
 
 
 def _wash_sales(plan: RebalancePlan, limits: RiskLimits, sales: Sequence[tuple[str, date]]) -> list[Finding]:
-    washed = _washed(limits, sales, plan.session)
+    days_since = _days_since_loss(limits, sales, plan.session)
     return [
         Finding(
             rule="wash_sale_window_days",
             level="hard",
             symbol=name,
-            figure=float(washed[name]),
+            figure=float(days_since[name]),
             bound=float(limits.wash_sale_days),
-            sentence=f"{name} would be bought {washed[name]} calendar days after it was sold at a loss; "
+            sentence=f"{name} would be bought {days_since[name]} calendar days after it was sold at a loss; "
             f"it may not be bought within {limits.wash_sale_days}",
         )
-        for name, _ in _bought(plan)
-        if name in washed
+        for name, _ in _purchases(plan)
+        if name in days_since
     ]
 
 
-def _unknown_sales(plan: RebalancePlan, limits: RiskLimits, sales: Sequence[tuple[str, date]]) -> list[Finding]:
-    """Names sold at a loss of late that the market does not have: of another market, or misspelt and without effect."""
-    strangers = sorted(set(_washed(limits, sales, plan.session)) - set(plan.symbols[:-1]))
-    if not strangers:
+def _unknown_loss_sales(plan: RebalancePlan, limits: RiskLimits, sales: Sequence[tuple[str, date]]) -> list[Finding]:
+    """Warn of recent loss sales of names that the market lacks: they may be misspelled and have no effect."""
+    unknown = sorted(set(_days_since_loss(limits, sales, plan.session)) - set(plan.symbols[:-1]))
+    if not unknown:
         return []
-    sentence = f"{', '.join(strangers)} sold at a loss, but no symbol of the plan's market; see that it is not misspelt"
-    return [Finding(rule="wash_sale_window_days", level="warn", figure=len(strangers), bound=0.0, sentence=sentence)]
+    sentence = f"{', '.join(unknown)} sold at a loss, but not a symbol of the plan's market; check the spelling"
+    return [Finding(rule="wash_sale_window_days", level="warn", figure=len(unknown), bound=0.0, sentence=sentence)]
 
 
-def _washed(limits: RiskLimits, sales: Sequence[tuple[str, date]], session: date) -> dict[str, int]:
-    """Names sold at a loss so lately that none may be bought, and calendar days since; within 0 days all may."""
+def _days_since_loss(limits: RiskLimits, sales: Sequence[tuple[str, date]], session: date) -> dict[str, int]:
+    """Calendar days since the last sale at a loss, by name within the wash-sale window; a window of 0 is empty."""
     since = dict[str, int]()
     for name, day in sales:
         days = (session - day).days
@@ -217,9 +217,9 @@ def _volatility(limits: RiskLimits, volatility: float | None) -> list[Finding]:
     bound = limits.max_volatility
     if volatility is None or not math.isfinite(volatility):
         volatility = None
-        sentence = f"realised volatility of the target weights cannot be known, so not that it is at most {bound:.2%}"
+        sentence = f"the volatility of the target weights is unknown, so it cannot be checked against {bound:.2%}"
     elif volatility <= bound + ROUNDING:
         return []
     else:
-        sentence = f"the target weights had a realised volatility of {volatility:.2%} per year, above {bound:.2%}"
+        sentence = f"the target weights had a realized volatility of {volatility:.2%} per year, above {bound:.2%}"
     return [Finding(rule="realized_vol_target", level="warn", figure=volatility, bound=bound, sentence=sentence)]

@@ -1,92 +1,96 @@
-"""What a person says of a plan: approve, override or reject, each plan once and in time."""
+"""Decisions of people on plans: approve, override or reject, once per plan and in time."""
 
 from collections.abc import Sequence
 from datetime import date, datetime, time, timedelta
 from typing import Literal
 
-from nvtrader_pipelines.execution.audit import About, AuditEvent, plan_event
+from nvtrader_pipelines.execution.audit import AuditEvent, EventDetails, plan_event
 from nvtrader_pipelines.execution.book import BookedOrder
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.plan_records import PlanRecord
 from nvtrader_pipelines.market.calendar import EXCHANGE_TIME, sessions
 
 OPENS_AT = time(9, 30)
-Answer = Literal["approved", "overridden", "rejected"]
-ANSWERABLE = {"approved": {"waiting"}, "overridden": {"waiting", "cleared"}, "rejected": {"waiting", "cleared"}}
-WHY_NOT = {
-    "constructed": "compliance has not looked at it yet",
-    "blocked": "compliance blocks it, which nobody can approve",
-    "cleared": "nothing was found that waits for approval; it goes on by itself",
+PlanDecision = Literal["approved", "overridden", "rejected"]
+DECIDABLE = {"approved": {"waiting"}, "overridden": {"waiting", "cleared"}, "rejected": {"waiting", "cleared"}}
+STATUS_REASONS = {
+    "constructed": "compliance has not checked it yet",
+    "blocked": "compliance blocks it, which no approval overrules",
+    "cleared": "it has no findings to approve; its orders are placed without approval",
     "cancelled": "it was cancelled",
     "placed": "its orders are at the broker",
     "filled": "its orders are filled",
 }
 
 
-def opens_after(session: date) -> datetime:
-    """When the exchange opens the session after one."""
+def next_open(session: date) -> datetime:
+    """Time of the exchange's opening in the next session."""
     following = sessions(session + timedelta(days=1), session + timedelta(days=14))[0].item()
     return datetime.combine(following, OPENS_AT, EXCHANGE_TIME)
 
 
 def require_no_orders(plan_id: str, booked: Sequence[BookedOrder]) -> None:
-    """Refuse an answer to a plan whose orders a step that was killed had begun to place.
+    """Raise if orders of the plan are open: an interrupted step may have placed some at the broker.
 
     Raises:
-        ExecutionError: if one is open; a broker may have it.
+        ExecutionError: with the names of the open orders.
     """
     waiting = [each.order.symbol for each in booked if each.status == "accepted"]
     if waiting:
         raise ExecutionError(
-            f"a plan is answered before its orders are made, but those of plan {plan_id} for {', '.join(waiting)} may "
-            "be at the broker already; trade the account, which finishes them, or halt trading, which cancels them"
+            f"a plan must be decided on before its orders are placed, but those of plan {plan_id} for "
+            f"{', '.join(waiting)} may be at the broker; trade the account to finish them, or halt to cancel them"
         )
 
 
-def answered(record: PlanRecord, answer: Answer, stands_at: date, said: tuple[str, str], at: datetime) -> AuditEvent:
-    """The event of an answer; that of a replay, whose market has gone on, tells since when it has.
+def record_decision(
+    record: PlanRecord, decision: PlanDecision, settled_at: date, author: tuple[str, str], at: datetime
+) -> AuditEvent:
+    """Make the event of a decision on a plan; in a replay it holds when the fill session began.
 
     Args:
-        record: the plan and what became of it.
-        answer: what is said.
-        stands_at: the session the account was settled at last.
-        said: by whom, and why.
-        at: when.
+        record: the plan and its status.
+        decision: the decision.
+        settled_at: the last session at which the account was settled.
+        author: the person, and the reason.
+        at: time of the decision.
 
     Raises:
-        ExecutionError: if the plan cannot be answered so any more, or a reason is missing.
+        ExecutionError: if the plan can no longer be decided on in this way, or a reason is missing.
     """
-    plan, (by, reason) = record.plan, said
+    plan, (by, reason) = record.plan, author
     if record.decided_by is not None:
         raise ExecutionError(
-            f"a plan is decided on once, but {plan.plan_id} was {record.decision} by {record.decided_by} at "
-            f"{record.decided_at}{_since(record)}; the next plan can be decided on anew"
+            f"a plan can be decided on once, but {plan.plan_id} was {record.decision} by {record.decided_by} at "
+            f"{record.decided_at}{_format_change(record)}; wait for the next plan"
         )
-    if record.status not in ANSWERABLE[answer]:
+    if record.status not in DECIDABLE[decision]:
         raise ExecutionError(
-            f"plan {plan.plan_id} cannot be {answer}: {WHY_NOT.get(record.status, record.status)}"
+            f"plan {plan.plan_id} cannot be {decision}: {STATUS_REASONS.get(record.status, record.status)}"
             f"{f' ({record.reason})' if record.reason else ''}"
         )
-    if stands_at > plan.session:
+    if settled_at > plan.session:
         raise ExecutionError(
-            f"plan {plan.plan_id} cannot be {answer}: it was decided at {plan.session}, and its fill session has "
-            f"passed, since the account stands at {stands_at}; wait for the next plan"
+            f"plan {plan.plan_id} cannot be {decision}: it was decided at {plan.session}, and its fill session has "
+            f"passed, as the account is settled at {settled_at}; wait for the next plan"
         )
-    begins = opens_after(plan.session)
+    begins = next_open(plan.session)
     if record.constructed_at < begins <= at:
         raise ExecutionError(
-            f"plan {plan.plan_id} cannot be {answer}: it was made before its fill session, which has begun at "
-            f"{begins:%Y-%m-%d %H:%M %Z}, and whoever answers now may know how it goes; wait for the next plan"
+            f"plan {plan.plan_id} cannot be {decision} after the open of its fill session, at "
+            f"{begins:%Y-%m-%d %H:%M %Z}: prices of the session are known by now; wait for the next plan"
         )
-    if answer != "approved" and not reason.strip():
-        raise ExecutionError(f"a plan is {answer} for a reason, which is kept to learn from; give one")
+    if decision != "approved" and not reason.strip():
+        raise ExecutionError(
+            f"a plan must be {decision} with a reason, which the audit records, but has none; give one"
+        )
     detail = {"fill_session_began": begins.isoformat()} if begins <= at else {}
-    return plan_event(answer, plan, at, by, About(reason=reason, detail=detail))
+    return plan_event(decision, plan, at, by, EventDetails(reason=reason, detail=detail))
 
 
-def _since(record: PlanRecord) -> str:
-    """What has become of a plan since it was decided on."""
+def _format_change(record: PlanRecord) -> str:
+    """Format the change of a plan's status since the decision on it."""
     if record.status == record.decision:
         return ""
     why = f" ({record.reason})" if record.status == "cancelled" else ""  # else the reason is that of the decision
-    return f", and since then {WHY_NOT[record.status]}{why}"
+    return f", and since then {STATUS_REASONS[record.status]}{why}"

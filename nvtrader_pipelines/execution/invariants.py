@@ -1,4 +1,4 @@
-"""What must hold of the rows of an account whatever the market did; each function gives the rows where it does not."""
+"""Invariants of an account's rows; each function returns the rows that violate one."""
 
 import polars as pl
 
@@ -6,11 +6,11 @@ from nvtrader_pipelines.portfolio.cash import CASH
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits
 from nvtrader_pipelines.portfolio.pipeline.stage import ROUNDING
 
-OF_STAGE = ("account", "session", "plan_id", "step", "stage")
+STAGE_KEYS = ("account", "session", "plan_id", "step", "stage")
 
 
-def off_sum(target_weights: pl.DataFrame) -> pl.DataFrame:
-    """Stages whose weights are negative or do not sum to one.
+def invalid_stage_sums(target_weights: pl.DataFrame) -> pl.DataFrame:
+    """Stages with a negative weight, or whose weights do not sum to one.
 
     Args:
         target_weights: rows of `portfolio.target_weights`.
@@ -19,12 +19,12 @@ def off_sum(target_weights: pl.DataFrame) -> pl.DataFrame:
     return stages.filter(~((pl.col("sum") - 1.0).abs() <= ROUNDING) | ~(pl.col("smallest") >= -ROUNDING))
 
 
-def beyond_limits(target_weights: pl.DataFrame, limits: RiskLimits) -> pl.DataFrame:
-    """Decisions whose last stage, the one that is traded, is beyond a limit of one name, of gross or of net.
+def limit_breaches(target_weights: pl.DataFrame, limits: RiskLimits) -> pl.DataFrame:
+    """Decisions whose last stage breaches a limit of a single name, of gross or of net exposure.
 
     Args:
         target_weights: rows of `portfolio.target_weights`.
-        limits: those in force.
+        limits: the limits in force.
     """
     last = pl.col("step") == pl.col("step").max().over("plan_id")
     stages = _stages(target_weights.filter(last))
@@ -35,30 +35,31 @@ def beyond_limits(target_weights: pl.DataFrame, limits: RiskLimits) -> pl.DataFr
     )
 
 
-def not_numbers(rows: pl.DataFrame, *columns: str) -> pl.DataFrame:
-    """Rows in which a number, or one of a list of numbers, is missing or not finite.
+def missing_numbers(rows: pl.DataFrame, *columns: str) -> pl.DataFrame:
+    """Rows with a number, or an item of a list of numbers, that is missing or not finite.
 
     Args:
-        rows: of any table.
-        columns: those that must hold numbers, or lists of them.
+        rows: rows of any table.
+        columns: columns of numbers or of lists of numbers.
     """
     return rows.filter(~pl.all_horizontal(_finite(name, rows.schema[name]) for name in columns))
 
 
 def _finite(name: str, kind: pl.DataType) -> pl.Expr:
-    """True where the cell is a finite number, or a list of such."""
+    """Whether a cell is a finite number, or a list of finite numbers."""
     cell = pl.col(name)
-    known = cell.list.eval(pl.element().is_finite().fill_null(value=False)).list.all() if kind.is_nested() else None
-    return (cell.is_finite() if known is None else known).fill_null(value=False)
+    if kind.is_nested():
+        return cell.list.eval(pl.element().is_finite().fill_null(value=False)).list.all().fill_null(value=False)
+    return cell.is_finite().fill_null(value=False)
 
 
 def _stages(target_weights: pl.DataFrame) -> pl.DataFrame:
-    """Sums of each stage's weights; a weight that is not known makes them NaN, which no bound holds for."""
+    """Sums and extremes of each stage's weights; a missing weight makes them NaN, which violates every bound."""
     weight = pl.col("weight").fill_null(float("nan"))
     names = weight.filter(pl.col("symbol") != CASH)
-    return target_weights.group_by(OF_STAGE, maintain_order=True).agg(
+    return target_weights.group_by(STAGE_KEYS, maintain_order=True).agg(
         sum=weight.sum(),
-        smallest=weight.min() + 0.0 * weight.sum(),  # polars' extremes leave NaN out
+        smallest=weight.min() + 0.0 * weight.sum(),  # the extremes of polars ignore NaN
         largest=names.abs().max() + 0.0 * weight.sum(),
         gross=names.abs().sum(),
         net=names.sum(),

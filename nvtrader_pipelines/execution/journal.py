@@ -1,36 +1,36 @@
-"""One account's audit as the day loop reads it: what was decided when, what became of it, what was said already."""
+"""Index of one account's audit events for the day loop."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 
 from nvtrader_pipelines.execution.audit import AuditEvent, AuditLog, EventKind, event_id
-from nvtrader_pipelines.execution.book import PUT_BACK, Kept
-from nvtrader_pipelines.execution.errors import ExecutionError
-from nvtrader_pipelines.execution.orders import plan_of
+from nvtrader_pipelines.execution.book import BookIndex
+from nvtrader_pipelines.execution.errors import AuditIncomplete, BookIncomplete
+from nvtrader_pipelines.execution.orders import plan_id_of
 from nvtrader_pipelines.execution.plan_records import PlanRecord, plan_records
 
-UNPLACED = frozenset({"constructed", "blocked", "waiting"})  # statuses of plans of which no order can be placed yet
+BEFORE_PLACEMENT = frozenset({"constructed", "blocked", "waiting"})  # statuses of plans without orders
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """A decision of a policy for the account."""
+    """Decision of a policy for the account."""
 
     session: date
-    plan_id: str | None  # None: it wants no trade
+    plan_id: str | None  # None: no trade
     run_id: str | None
     policy: str | None
     at: datetime
 
 
 class Journal:
-    """The events of one account, which only this process appends to while it has them."""
+    """Events of one account; only this process appends to them while it holds the account."""
 
     def __init__(self, log: AuditLog, account: str) -> None:
         self._log = log
         self._ids: set[str] = set()
-        self._of_plan: dict[str, list[AuditEvent]] = {}
+        self._events_by_plan: dict[str, list[AuditEvent]] = {}
         self._proposals: dict[date, Proposal] = {}
         self._halted: set[date] = set()
         self._accepted: set[date] = set()
@@ -38,113 +38,108 @@ class Journal:
         self._index(log.events(account))
 
     def append(self, *events: AuditEvent) -> list[AuditEvent]:
-        """Keep those that are not kept yet; them."""
+        """Append the events that are new, and return them."""
         new = [event for event in events if event.event_id not in self._ids]
         if new:
             self._log.append(new)
             self._index(new)
         return new
 
-    def require_kept(self, kept: Kept) -> None:
-        """Refuse a book that has not all that was said of its account, since what was said is not done again.
+    def require_book_covers_audit(self, index: BookIndex) -> None:
+        """Raise if the book lacks events that the audit holds: replaying them would place orders twice.
 
         Raises:
-            ExecutionError: naming what is missing first.
+            BookIncomplete: with the missing entries, oldest first.
         """
-        said = [event for events in self._of_plan.values() for event in events]
-        placed, filled = ({e.order_id: e.session for e in said if e.kind == kind} for kind in ("placed", "filled"))
+        events = [event for events in self._events_by_plan.values() for event in events]
+        placed, filled = ({e.order_id: e.session for e in events if e.kind == kind} for kind in ("placed", "filled"))
         missing = [
-            *((day, f"the state of {day}") for day in self._proposals if day not in kept.sessions),
-            *((day, f"order {key}") for key, day in placed.items() if key not in kept.orders),
-            *((day, f"the fill of order {key}") for key, day in filled.items() if key not in kept.fills),
+            *((day, f"the state of {day}") for day in self._proposals if day not in index.sessions),
+            *((day, f"order {key}") for key, day in placed.items() if key not in index.orders),
+            *((day, f"the fill of order {key}") for key, day in filled.items() if key not in index.fills),
         ]
         if missing:
-            raise ExecutionError(
-                f"the book of an account must have all that the audit tells of it, but that of {self.account} lacks "
-                f"{min(missing, key=lambda each: (str(each[0]), each[1]))[1]} and {len(missing) - 1} more: it is lost, "
-                f"or an older copy; {PUT_BACK}, or trade another account"
+            raise BookIncomplete(
+                self.account, [name for _, name in sorted(missing, key=lambda each: (str(each[0]), each[1]))]
             )
 
-    def require_told(self, kept: Kept, *, late: bool) -> None:
-        """Refuse an audit that does not tell of all that a book has, since what is not told is decided anew.
+    def require_audit_covers_book(self, index: BookIndex, *, late: bool) -> None:
+        """Raise if the audit lacks orders or fills that the book holds: their plans would be decided again.
 
-        Orders and fills that a step which was killed left untold are told by the next attempt.
+        Orders and fills of an interrupted step do not count: the next attempt records them.
 
         Args:
-            kept: what the book has.
-            late: whether orders may be filled after the session they were placed for, as those at a broker.
+            index: the book's keys.
+            late: whether orders may fill after their session, as at a broker.
 
         Raises:
-            ExecutionError: naming some of what is missing.
+            AuditIncomplete: with the missing orders and fills.
         """
-        known, fills = self._told("placed", "cancelled"), kept.fills - self._told("filled")
-        orders = {key for key in kept.orders if known.isdisjoint((key, plan_of(key)))}
-        records = [record for plan_id in {plan_of(key) for key in orders | fills} if (record := self.record(plan_id))]
-        last = max(kept.sessions, default=date.min)
-        in_hand = {r.plan.plan_id for r in records if r.plan.session >= last and r.status not in UNPLACED}
+        known, fills = self._order_ids("placed", "cancelled"), index.fills - self._order_ids("filled")
+        orders = {key for key in index.orders if known.isdisjoint((key, plan_id_of(key)))}
+        plan_ids = {plan_id_of(key) for key in orders | fills}
+        records = [record for plan_id in plan_ids if (record := self.record(plan_id))]
+        last = max(index.sessions, default=date.min)
+        current = {r.plan.plan_id for r in records if r.plan.session >= last and r.status not in BEFORE_PLACEMENT}
         waiting = {r.plan.plan_id for r in records if late and r.status == "placed"}
-        untold = [
-            *(f"order {key}" for key in sorted(orders) if plan_of(key) not in in_hand),
-            *(f"the fill of order {key}" for key in sorted(fills) if plan_of(key) not in in_hand | waiting),
+        missing = [
+            *(f"order {key}" for key in sorted(orders) if plan_id_of(key) not in current),
+            *(f"the fill of order {key}" for key in sorted(fills) if plan_id_of(key) not in current | waiting),
         ]
-        if untold:
-            raise ExecutionError(
-                f"the audit must tell of all that the book of an account has, but of {self.account} it lacks "
-                f"{untold[0]} and {len(untold) - 1} more: its last rows were cut off, or it is an older copy; put the "
-                "whole file back, or trade another account"
-            )
+        if missing:
+            raise AuditIncomplete(self.account, missing)
 
-    def waiting(self) -> set[str]:
-        """Ids of the orders that were placed and of which no end is told."""
-        return self._told("placed") - self._told("filled", "cancelled")
+    def open_order_ids(self) -> set[str]:
+        """Ids of the orders that were placed, and neither filled nor cancelled."""
+        return self._order_ids("placed") - self._order_ids("filled", "cancelled")
 
     def has(self, event: str) -> bool:
-        """Whether an event of this id is kept."""
+        """Whether there is an event with this id."""
         return event in self._ids
 
     def record(self, plan_id: str) -> PlanRecord | None:
-        """What became of a plan; None where there is no such plan."""
-        return plan_records(self._of_plan.get(plan_id, [])).get(plan_id)
+        """Return the record of a plan; None for an unknown plan."""
+        return plan_records(self._events_by_plan.get(plan_id, [])).get(plan_id)
 
     def records(self) -> Sequence[PlanRecord]:
-        """What became of every plan, the oldest first."""
-        found = [self.record(plan_id) for plan_id in self._of_plan]
+        """Return the records of all plans, oldest first."""
+        found = [self.record(plan_id) for plan_id in self._events_by_plan]
         return [record for record in found if record is not None]
 
     def events_of(self, plan_id: str) -> Sequence[AuditEvent]:
-        """Everything said of a plan and its orders."""
-        return self._of_plan.get(plan_id, [])
+        """Return the events of a plan and its orders."""
+        return self._events_by_plan.get(plan_id, [])
 
     def proposal(self, session: date) -> Proposal | None:
-        """What was decided at the close of a session; None where nothing was."""
+        """Return the decision at the close of a session; None if there was none."""
         return self._proposals.get(session)
 
     def proposals(self) -> Sequence[Proposal]:
-        """Every decision, the oldest first."""
+        """Return all decisions, oldest first."""
         return [self._proposals[session] for session in sorted(self._proposals)]
 
-    def halted(self, session: date) -> bool:
-        """Whether the switch stopped a session."""
+    def is_halted(self, session: date) -> bool:
+        """Whether the kill switch stopped a session."""
         return session in self._halted
 
-    def accepted(self, session: date) -> bool:
-        """Whether a person took what was held at the close of a session as it was."""
+    def is_accepted(self, session: date) -> bool:
+        """Whether a person accepted the holdings at the close of a session."""
         return session in self._accepted
 
-    def halt(self, session: date) -> str:
-        """The id of the event that tells of it."""
+    def halt_event_id(self, session: date) -> str:
+        """Id of the event that the kill switch stopped a session."""
         return event_id("halted", self.account, session)
 
-    def _told(self, *kinds: EventKind) -> set[str]:
-        """Orders, and plans as a whole, that events of some kinds are about."""
-        said = (event for events in self._of_plan.values() for event in events if event.kind in kinds)
-        return {event.order_id or event.plan_id or "" for event in said}
+    def _order_ids(self, *kinds: EventKind) -> set[str]:
+        """Ids of the orders, or plan ids for whole plans, that have an event of one of the kinds."""
+        events = (event for events in self._events_by_plan.values() for event in events if event.kind in kinds)
+        return {event.order_id or event.plan_id or "" for event in events}
 
     def _index(self, events: Sequence[AuditEvent]) -> None:
         for event in events:
             self._ids.add(event.event_id)
             if event.plan_id is not None:
-                self._of_plan.setdefault(event.plan_id, []).append(event)
+                self._events_by_plan.setdefault(event.plan_id, []).append(event)
             if event.session is None:
                 continue
             if event.kind == "halted":

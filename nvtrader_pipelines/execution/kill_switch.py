@@ -1,11 +1,11 @@
-"""The kill switch: read before every order and at every session; engaged means hold."""
+"""Kill switch, which is read before every order and at every session."""
 
 from typing import Protocol
 
 
 class KillSwitch(Protocol):
-    """Whether trading is stopped."""
+    """Switch that stops trading while it is engaged."""
 
-    def engaged(self) -> str | None:
-        """Why trading is stopped, as a sentence; None where it is not. What cannot be read counts as engaged."""
+    def halt_reason(self) -> str | None:
+        """Return why trading is stopped; None if it is not. A switch that cannot be read counts as engaged."""
         ...

@@ -1,4 +1,4 @@
-"""Orders: what must be bought and sold to come from what is held to what is wanted."""
+"""Orders and fills, and the orders of a plan."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,62 +16,62 @@ Side = Literal["buy", "sell"]
 
 
 class Order(BaseModel):
-    """One order; a broker that is given the same id twice places it once."""
+    """Market order; a broker places an id at most once."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-    order_id: str  # plan id and symbol: a retried plan makes the same orders
+    order_id: str  # plan id and symbol: a retried plan gives the same ids
     plan_id: str
     account: str
     symbol: str
     side: Side
     quantity: float  # shares, positive
-    quote: float  # price in account currency that the quantity was made with
-    target_weight: float  # of equity, once the order is filled whole
+    quote: float  # price in account currency that the quantity was computed at
+    target_weight: float  # of equity, once the order is filled completely
     session: date  # of the fill
 
 
 class Fill(BaseModel):
-    """What became of an order at the broker."""
+    """Execution of an order at the broker."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
     order_id: str
     symbol: str
     side: Side
     quantity: float  # shares, positive
-    price: float  # average, slippage included
+    price: float  # average, with slippage
     cost: float  # fees, in account currency
     session: date
-    complete: bool  # False: a part of the order
+    complete: bool  # False: a partial fill
 
 
 def order_id(plan_id: str, symbol: str) -> str:
-    """The id of the one order a plan has for a name."""
+    """Id of a plan's only order for a name."""
     return f"{plan_id}-{symbol}"
 
 
-def plan_of(order_id: str) -> str:
-    """The id of the plan that an order is of."""
+def plan_id_of(order_id: str) -> str:
+    """Id of the plan of an order."""
     return order_id.partition("-")[0]
 
 
 @dataclass(frozen=True, eq=False)
 class Ticket:
-    """The changes a plan asks for, name by name, before they are orders."""
+    """Changes of a plan per name, before rounding to orders."""
 
     plan: RebalancePlan
     session: date  # of the fill
-    shares: NDArray[np.float64]  # (N,) signed: to buy, to sell; 0 makes no order
+    shares: NDArray[np.float64]  # (N,) positive to buy, negative to sell; 0 makes no order
     quotes: NDArray[np.float64]  # (N,) account currency
 
 
-def orders_of(ticket: Ticket, *, whole_shares: bool, min_order: float = 0.0) -> tuple[Order, ...]:
-    """One order per name that changes, sells first, each in the order of the plan's symbols.
+def make_orders(ticket: Ticket, *, whole_shares: bool, min_order: float = 0.0) -> tuple[Order, ...]:
+    """Make one order per name that changes, sells first, in the order of the plan's symbols.
 
-    Whole shares are rounded towards nothing; a name that is sold out is sold with its fraction. What is then worth less
-    than `min_order`, in account currency, is no order.
+    With `whole_shares`, quantities are rounded toward zero, except that a complete sale includes the fraction.
+    Orders worth less than `min_order`, in account currency, are dropped.
 
     Raises:
-        ExecutionError: if a quantity is no number.
+        ExecutionError: if a quantity is not finite.
     """
     plan = ticket.plan
     found = []
@@ -94,16 +94,16 @@ def orders_of(ticket: Ticket, *, whole_shares: bool, min_order: float = 0.0) -> 
 def require_prices(
     symbols: Sequence[str], needed: NDArray[np.bool_], prices: NDArray[np.float64], session: date
 ) -> None:
-    """Check that the names needed (N,) have prices (N,).
+    """Raise unless all needed names (N,) have prices (N,).
 
     Raises:
-        ExecutionError: naming the first that has none, and the session.
+        ExecutionError: with the first name without a price, and the session.
     """
     missing = needed & ~(np.isfinite(prices) & (prices > 0.0))
     if missing.any():
         name = symbols[int(np.argmax(missing))]
         raise ExecutionError(
-            f"{name} is held or wanted and must have a price on {session}, but its bar says "
+            f"{name} is held or targeted and must have a price on {session}, but its bar has "
             f"{prices[missing][0]}; deliver its bar again and run the market job"
         )
 
@@ -123,4 +123,4 @@ def _order(ticket: Ticket, symbol: str, shares: float, quote: float, target: flo
     )
 
 
-ROUNDING = 1e-6  # of a share: what is so near to a whole one is one
+ROUNDING = 1e-6  # of a share: tolerance below a whole share

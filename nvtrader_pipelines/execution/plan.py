@@ -1,4 +1,4 @@
-"""A rebalance plan: what an account shall hold, how that came about, and what compliance found."""
+"""Rebalance plans, and the findings of compliance."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -28,25 +28,25 @@ class Finding(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
     rule: Rule
     level: Level
-    symbol: str | None = None  # the name it is about, where it is about one
-    figure: float | None  # what was found; None where it cannot be known
+    symbol: str | None = None  # the name, if the finding is of one name
+    figure: float | None  # the figure found; None if unknown
     bound: float | None
     sentence: str
 
 
-def blocks(findings: Sequence[Finding]) -> bool:
-    """Whether a plan may not be traded, and nobody may approve it."""
+def is_blocked(findings: Sequence[Finding]) -> bool:
+    """Whether a hard finding forbids trading, which no approval overrules."""
     return any(finding.level == "hard" for finding in findings)
 
 
-def blocked_by(findings: Sequence[Finding]) -> str:
-    """What blocks a plan, in words; empty where nothing does."""
+def block_reason(findings: Sequence[Finding]) -> str:
+    """Sentences of the hard findings; empty if there are none."""
     return "; ".join(each.sentence for each in findings if each.level == "hard")
 
 
-def waits(findings: Sequence[Finding]) -> bool:
-    """Whether somebody must acknowledge what was found before the plan is traded."""
-    return not blocks(findings) and any(finding.level == "soft" for finding in findings)
+def needs_approval(findings: Sequence[Finding]) -> bool:
+    """Whether soft findings, and no hard ones, wait for a person's approval."""
+    return not is_blocked(findings) and any(finding.level == "soft" for finding in findings)
 
 
 class Stage(BaseModel):
@@ -59,7 +59,7 @@ class Stage(BaseModel):
 
 
 class RebalancePlan(BaseModel):
-    """What the policy in force wants an account to hold, decided at the close of a session."""
+    """Target weights of an account, decided at the close of a session, with the stages that led to them."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
     plan_id: str
@@ -70,7 +70,7 @@ class RebalancePlan(BaseModel):
     partition_key: str  # experiment, name@hash8
     spec_hash: str
     fold: int
-    seeds: tuple[int, ...]  # of the policies that decided
+    seeds: tuple[int, ...]  # of the deciding policies
     snapshot_ids: Mapping[str, int] = Field(default_factory=dict)
     symbols: tuple[str, ...]  # names, cash last
     held: tuple[float, ...]  # weights at the close of the decision
@@ -79,19 +79,19 @@ class RebalancePlan(BaseModel):
 
     @property
     def target(self) -> tuple[float, ...]:
-        """Wanted weights, cash last."""
+        """Target weights, cash last."""
         return self.stages[-1].weights
 
     @property
     def turnover(self) -> float:
-        """One-way turnover from held to target: half the sum of absolute changes of weight, cash included."""
-        return 0.5 * sum(abs(wanted - held) for wanted, held in zip(self.target, self.held, strict=True))
+        """One-way turnover from held to target weights: half the sum of absolute changes, cash included."""
+        return 0.5 * sum(abs(target - held) for target, held in zip(self.target, self.held, strict=True))
 
-    def is_over(self, symbols: Sequence[str]) -> bool:
-        """Whether its weights are those of just these names, in this order, and cash."""
+    def has_symbols(self, symbols: Sequence[str]) -> bool:
+        """Whether the plan is over exactly these names, in this order, and cash."""
         return self.symbols[:-1] == tuple(symbols)
 
 
 def plan_id(account: str, session: date, run_id: str, policy: str) -> str:
-    """16 hexadecimal digits: the same decision is the same plan."""
+    """Id of a plan, 16 hexadecimal digits: equal decisions give equal ids."""
     return hashlib.sha256(f"{account}|{session}|{run_id}|{policy}".encode()).hexdigest()[:ID_LENGTH]

@@ -1,4 +1,4 @@
-"""What became of every plan: read from the audit's events, in the order they were appended."""
+"""Current status of every plan, derived from the audit's events."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -6,47 +6,47 @@ from datetime import datetime
 from typing import Literal
 
 from nvtrader_pipelines.execution.audit import AuditEvent
-from nvtrader_pipelines.execution.plan import Finding, RebalancePlan, waits
+from nvtrader_pipelines.execution.plan import Finding, RebalancePlan, needs_approval
 
 PlanStatus = Literal[
-    "constructed",  # compliance has not seen it
-    "blocked",  # a hard finding
-    "waiting",  # soft findings that nobody has acknowledged
-    "cleared",  # no finding that stops it
+    "constructed",  # not yet checked by compliance
+    "blocked",  # by a hard finding
+    "waiting",  # for a person to acknowledge soft findings
+    "cleared",  # without hard or soft findings
     "approved",  # soft findings acknowledged
-    "overridden",  # a person holds instead
-    "rejected",  # a person refused it
-    "cancelled",  # its fill session passed, the switch stopped it before its first order, or nothing of it was filled
+    "overridden",  # a person keeps the holdings instead
+    "rejected",  # by a person
+    "cancelled",  # its fill session passed, the switch stopped it before its first order, or nothing was filled
     "placed",  # orders are at the broker
     "filled",  # every placed order is filled or cancelled, and something was filled
 ]
-TO_BE_TRADED = frozenset({"cleared", "approved", "placed"})  # statuses whose orders may (still) be placed
-_SAID: dict[str, PlanStatus] = {"approved": "approved", "overridden": "overridden", "rejected": "rejected"}
+PLACEABLE = frozenset({"cleared", "approved", "placed"})  # statuses whose orders may (still) be placed
+_DECISIONS: dict[str, PlanStatus] = {"approved": "approved", "overridden": "overridden", "rejected": "rejected"}
 
 
 @dataclass(frozen=True)
 class PlanRecord:
-    """A plan with what was found and decided since."""
+    """Plan with its status, findings, decision and orders."""
 
     plan: RebalancePlan
     constructed_at: datetime
     status: PlanStatus = "constructed"
     findings: tuple[Finding, ...] = ()
-    cleared_at: datetime | None = None  # when compliance looked at it, whatever it found
-    decision: PlanStatus | None = None  # what a person said of it, or the replay
+    cleared_at: datetime | None = None  # time of the compliance check, also of a blocked plan
+    decision: PlanStatus | None = None  # of a person, or of the replay
     decided_by: str | None = None  # who approved, overrode or rejected it
     decided_at: datetime | None = None
     reason: str = ""  # of the last decision, block or cancellation
     placed: frozenset[str] = frozenset()  # orders at the broker
-    settled: frozenset[str] = frozenset()  # of those, filled whole or cancelled
-    filled: frozenset[str] = frozenset()  # of those, filled whole or in part
+    settled: frozenset[str] = frozenset()  # of those, completely filled or cancelled
+    filled: frozenset[str] = frozenset()  # of those, completely or partly filled
 
 
 def plan_records(events: Iterable[AuditEvent]) -> dict[str, PlanRecord]:
     """Every constructed plan by its id, oldest first.
 
     Raises:
-        pydantic.ValidationError: if an event's detail is not what its kind must carry.
+        pydantic.ValidationError: if the detail of an event is invalid.
     """
     records: dict[str, PlanRecord] = {}
     for event in events:
@@ -59,19 +59,19 @@ def plan_records(events: Iterable[AuditEvent]) -> dict[str, PlanRecord]:
 
 
 def _after(record: PlanRecord, event: AuditEvent) -> PlanRecord:
-    """The record once one more event of its plan is known."""
+    """Record of a plan after one more event."""
     if event.kind in {"cleared", "blocked"}:
         findings = tuple(Finding.model_validate(each) for each in event.detail["findings"])
-        status = "blocked" if event.kind == "blocked" else "waiting" if waits(findings) else "cleared"
+        status = "blocked" if event.kind == "blocked" else "waiting" if needs_approval(findings) else "cleared"
         return replace(record, status=status, findings=findings, cleared_at=event.at, reason=event.reason)
-    if event.kind in _SAID:
-        said = _SAID[event.kind]
+    if event.kind in _DECISIONS:
+        decision = _DECISIONS[event.kind]
         return replace(
-            record, status=said, decision=said, decided_by=event.by, decided_at=event.at, reason=event.reason
+            record, status=decision, decision=decision, decided_by=event.by, decided_at=event.at, reason=event.reason
         )
     if event.kind == "cancelled" and event.order_id is None:
-        held = record.status in {"overridden", "rejected"}  # whatever is cancelled after it, a person decided
-        return record if held else replace(record, status="cancelled", reason=event.reason)
+        is_final = record.status in {"overridden", "rejected"}  # a person's decision outranks a later cancellation
+        return record if is_final else replace(record, status="cancelled", reason=event.reason)
     return _after_order(record, event) if event.order_id is not None else record
 
 

@@ -1,4 +1,4 @@
-"""Prices in account currency, for counting shares; what an account earns comes from the panel's returns alone."""
+"""Prices in account currency, to size and value shares; returns come from the panel alone."""
 
 from dataclasses import dataclass
 
@@ -11,14 +11,14 @@ FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class Prices:
-    """Prices of a panel's names on its sessions, adjusted as its returns are; NaN where there is no bar."""
+class PanelPrices:
+    """Prices of a panel's names and sessions, adjusted as its returns are; NaN without a bar."""
 
-    opens: FloatArray  # (T, N); of a bar without an open its close
+    opens: FloatArray  # (T, N); the close for a bar without an open
     closes: FloatArray  # (T, N)
-    last_closes: FloatArray  # (T, N) last known close, from before the panel's first session on; NaN before any
-    volumes: FloatArray  # (T, N) shares at the same adjustment; NaN where not known
+    last_closes: FloatArray  # (T, N) forward-filled closes, also from before the panel; NaN before the first close
+    volumes: FloatArray  # (T, N) shares, adjusted as the prices are; NaN if unknown
 
-    def filled_at(self, fill: FillTiming) -> FloatArray:
-        """The prices orders fill at, (T, N)."""
+    def fill_prices(self, fill: FillTiming) -> FloatArray:
+        """Prices at which orders fill, (T, N)."""
         return self.opens if fill == "next_open" else self.closes

@@ -1,4 +1,4 @@
-"""From what a policy wants at a close to a plan, with the ids that lead back to its data and its seeds."""
+"""Plans from the decisions of a deployed policy, with the ids of its data and seeds."""
 
 from collections.abc import Sequence
 from datetime import date, datetime
@@ -19,59 +19,61 @@ from nvtrader_pipelines.portfolio.cash import CASH
 VOLATILITY_SESSIONS = 63
 
 
-class Deployed(Protocol):
-    """A policy on a market."""
+class DeployedPolicy(Protocol):
+    """Policy on a market."""
 
     @property
     def spec(self) -> ExperimentSpec:
-        """The experiment."""
+        """Spec of its experiment."""
         ...
 
     @property
     def panel(self) -> MarketPanel:
-        """The market."""
+        """Market."""
         ...
 
     @property
     def run_id(self) -> str:
-        """The run that trained it."""
+        """Run that trained it."""
         ...
 
     @property
     def policy(self) -> str:
-        """The name its account had in the evaluation."""
+        """Name in the evaluation."""
         ...
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        """Of the policies that decide."""
+        """Seeds of the deciding policies."""
         ...
 
     @property
     def first(self) -> int:
-        """The first session at whose close it may decide."""
+        """First session at whose close it may decide."""
         ...
 
     @property
-    def remembers(self) -> bool:
-        """Whether the account's earlier decisions must have been asked for before, in order."""
+    def is_stateful(self) -> bool:
+        """Whether decisions depend on earlier ones, so that sessions must be decided in order."""
         ...
 
-    def fold_at(self, t: int) -> int:
-        """The fold in force at the close of session `t`."""
+    def fold_index(self, t: int) -> int:
+        """Return the fold in force at the close of session `t`."""
         ...
 
     def decide(self, t: int, account: Account) -> Decision:
-        """The target weights at the close of session `t`, after every stage."""
+        """Return target weights at the close of session `t`, after every stage."""
         ...
 
 
-def is_due(deployed: Deployed, proposals: Sequence[Proposal], t: int) -> bool:
-    """Whether a decision is due at the close of session `t`: the first, one of another policy, or after its interval.
+def is_due(deployed: DeployedPolicy, proposals: Sequence[Proposal], t: int) -> bool:
+    """Whether a decision is due at the close of session `t`.
+
+    The first decision is due, then one after every `rebal_freq` sessions, and at once after a change of policy.
 
     Args:
-        deployed: the policy, whose spec says after how many sessions it decides again.
-        proposals: every decision for the account, the oldest first.
+        deployed: the policy, with `rebal_freq` in its spec.
+        proposals: all decisions for the account, oldest first.
         t: the session.
     """
     if not proposals:
@@ -82,8 +84,8 @@ def is_due(deployed: Deployed, proposals: Sequence[Proposal], t: int) -> bool:
     return t - deployed.panel.index_of(np.datetime64(latest.session)) >= deployed.spec.environment.rebal_freq
 
 
-def plan_of(deployed: Deployed, account: str, t: int, held: Account, decision: Decision) -> RebalancePlan:
-    """The plan of a decision that wants a trade at the close of session `t`, where the account stands at `held`."""
+def make_plan(deployed: DeployedPolicy, account: str, t: int, held: Account, decision: Decision) -> RebalancePlan:
+    """Make the plan of a decision at the close of session `t`, for an account that holds `held`."""
     session, target, result = deployed.panel.sessions[t].item(), decision.target, decision.pipeline
     stages = [Stage(name="policy", weights=() if target is None else tuple(target.tolist()))]
     if result is not None:
@@ -96,7 +98,7 @@ def plan_of(deployed: Deployed, account: str, t: int, held: Account, decision: D
         run_id=deployed.run_id,
         partition_key=deployed.spec.partition_key,
         spec_hash=deployed.spec.spec_hash,
-        fold=deployed.fold_at(t),
+        fold=deployed.fold_index(t),
         seeds=deployed.seeds,
         snapshot_ids=deployed.panel.snapshot_ids,
         symbols=(*deployed.panel.symbols, CASH),
@@ -106,8 +108,8 @@ def plan_of(deployed: Deployed, account: str, t: int, held: Account, decision: D
     )
 
 
-def no_trade(deployed: Deployed, account: str, session: date, at: datetime, by: str) -> AuditEvent:
-    """The event of a decision not to trade."""
+def no_trade_event(deployed: DeployedPolicy, account: str, session: date, at: datetime, by: str) -> AuditEvent:
+    """Make the event of a decision not to trade."""
     return AuditEvent(
         event_id=event_id("proposed", account, session),
         kind="proposed",
@@ -119,23 +121,23 @@ def no_trade(deployed: Deployed, account: str, session: date, at: datetime, by: 
         run_id=deployed.run_id,
         spec_hash=deployed.spec.spec_hash,
         snapshot_ids=deployed.panel.snapshot_ids,
-        reason="the policy wants no trade",
+        reason="the policy does not trade",
     )
 
 
-def reasons(decision: Decision) -> str:
-    """What the stages changed and why, as one line."""
+def format_reasons(decision: Decision) -> str:
+    """Format the reasons of the pipeline's stages as one line."""
     stages = decision.pipeline.stages if decision.pipeline else ()
     return "; ".join(f"{stage.name}: {stage.reason}" for stage in stages if stage.reason)
 
 
 def target_volatility(plan: RebalancePlan, panel: MarketPanel, t: int) -> float | None:
-    """Volatility per year that a plan's weights would have had over the 63 sessions to `t` (ddof 1).
+    """Annualized volatility (ddof 1) of a plan's target weights over the 63 sessions up to `t`.
 
-    None where the market is younger, or a wanted name had no price in one of them.
+    None if the panel starts later, or a name with weight lacks a price in one of the sessions.
     """
-    since, target = t + 1 - VOLATILITY_SESSIONS, np.array(plan.target[:-1])
-    if since < 0 or not panel.tradable[since : t + 1, target != 0.0].all():
+    first, target = t + 1 - VOLATILITY_SESSIONS, np.array(plan.target[:-1])
+    if first < 0 or not panel.tradable[first : t + 1, target != 0.0].all():
         return None
-    returns = panel.close_returns[since : t + 1] @ target
+    returns = panel.close_returns[first : t + 1] @ target
     return float(np.std(returns, ddof=1) * np.sqrt(SESSIONS_PER_YEAR))

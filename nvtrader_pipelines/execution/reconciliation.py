@@ -1,20 +1,20 @@
-"""Reconciliation: what an account should hold against what the broker's books say it holds, and who accepts less."""
+"""Reconciliation of expected and actual holdings, and acceptance of their differences."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import datetime
 
 from nvtrader_pipelines.execution.audit import AuditEvent, event_id
 from nvtrader_pipelines.execution.book import AccountState
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.journal import Journal
 
-TOLERANCE = 1e-6  # shares: below what any broker keeps of a fraction
+TOLERANCE = 1e-6  # shares: below the smallest fraction of any broker
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A name that is not held as expected."""
+    """Name whose actual shares differ from the expected ones."""
 
     symbol: str
     expected: float  # shares
@@ -22,7 +22,7 @@ class Difference:
 
     @property
     def sentence(self) -> str:
-        """What is wrong, and by how much, for a person."""
+        """Description of the difference for people."""
         more = self.actual - self.expected
         return f"{self.symbol}: {self.expected:.6g} shares expected, {self.actual:.6g} held ({more:+.6g})"
 
@@ -30,54 +30,45 @@ class Difference:
 def reconcile(
     expected: Mapping[str, float], actual: Mapping[str, float], tolerance: float = TOLERANCE
 ) -> list[Difference]:
-    """Names whose shares differ by more than the tolerance, or are not a number on a side, in alphabetical order.
+    """Return the names whose shares differ by more than the tolerance or are NaN, in alphabetical order.
 
     Args:
-        expected: shares by symbol that the account's own books say; a name that is not there is not held.
-        actual: the same by the broker.
+        expected: shares by symbol according to the account's book; missing names are not held.
+        actual: shares by symbol according to the broker.
         tolerance: shares.
 
     Raises:
-        ValueError: if the tolerance is negative or no number.
+        ValueError: if the tolerance is negative or NaN.
     """
     if not tolerance >= 0.0:
-        raise ValueError(f"tolerance must be a number of shares of at least 0, but it is {tolerance}")
+        raise ValueError(f"tolerance must be at least 0 shares, but it is {tolerance}")
     pairs = [(name, expected.get(name, 0.0), actual.get(name, 0.0)) for name in sorted({*expected, *actual})]
-    return [Difference(*pair) for pair in pairs if not abs(pair[1] - pair[2]) <= tolerance]  # NaN differs from all
+    return [Difference(*pair) for pair in pairs if not abs(pair[1] - pair[2]) <= tolerance]  # True for NaN
 
 
-def unaccepted(state: AccountState | None, journal: Journal) -> tuple[str, ...]:
-    """What an account differed by at its last close, a sentence each, where no person has accepted it."""
-    return () if state is None or journal.accepted(state.session) else state.differences
+def open_differences(state: AccountState | None, journal: Journal) -> tuple[str, ...]:
+    """Differences at the last close that no person has accepted, a sentence each."""
+    return () if state is None or journal.is_accepted(state.session) else state.differences
 
 
-def refusal(account: str, session: date, differences: Sequence[str]) -> str:
-    """Why an account is not traded on, and what a person does about it."""
-    return (
-        f"an account must hold what is expected of it before it is traded on, but {account} differed at the close of "
-        f"{session}: {'; '.join(differences)}; bring it in order where it is held, or take it as it is: "
-        f"`nvtrader portfolio accept-differences --account {account} --reason WHY`"
-    )
-
-
-def acceptance(account: str, state: AccountState | None, said: tuple[str, str], at: datetime) -> AuditEvent:
-    """The event of a person who takes what an account holds as it is; one of a session.
+def acceptance_event(account: str, state: AccountState | None, author: tuple[str, str], at: datetime) -> AuditEvent:
+    """Make the event of a person who accepts the actual holdings; one per session.
 
     Args:
         account: the account's name.
-        state: where it stands; None where it is not open.
-        said: by whom, and why.
-        at: when.
+        state: its last state; None if it is not open.
+        author: the person, and the reason.
+        at: time of the acceptance.
 
     Raises:
-        ExecutionError: if nothing differs there, or a reason is missing.
+        ExecutionError: if there is no difference, or no reason.
     """
-    by, reason = said
+    by, reason = author
     if state is None or not state.differences:
-        stands_at = "is not open yet" if state is None else f"held at the close of {state.session} what was expected"
-        raise ExecutionError(f"a difference is accepted where there is one, but the account {account} {stands_at}")
+        found = "is not open yet" if state is None else f"held the expected shares at the close of {state.session}"
+        raise ExecutionError(f"there must be a difference to accept, but the account {account} {found}")
     if not reason.strip():
-        raise ExecutionError("a difference is accepted for a reason, which is kept in the audit; give one")
+        raise ExecutionError("a difference must be accepted with a reason, which the audit records; give one")
     return AuditEvent(
         event_id=event_id("accepted", account, state.session),
         kind="accepted",

@@ -1,4 +1,4 @@
-"""One account of a run, deployed: what it decides at any close since its tests began, as its replay would."""
+"""Deployment of a run's account: its decisions at any close since the tests began."""
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
@@ -9,10 +9,10 @@ import numpy as np
 
 from nvtrader_pipelines.components.explanation import suggest
 from nvtrader_pipelines.envs.account import Account
-from nvtrader_pipelines.evaluation.backtest import Contestant
+from nvtrader_pipelines.evaluation.backtest import PolicyAccount
 from nvtrader_pipelines.evaluation.splits import Fold
-from nvtrader_pipelines.experiments.accounts import Archives, FoldThresholds, contestants
 from nvtrader_pipelines.experiments.plan import RunPlan
+from nvtrader_pipelines.experiments.policy_accounts import Archives, FoldThresholds, build_accounts
 from nvtrader_pipelines.experiments.replay import Parent, replay_plan
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.market.panel import MarketPanel
@@ -21,71 +21,70 @@ from nvtrader_pipelines.policies.baselines import ClassicalAgent
 from nvtrader_pipelines.policies.policy import Decision, Policy
 
 
-class ByFold:
-    """Each session is decided by the policy of its fold."""
+class FoldPolicies:
+    """Policies of the walk-forward folds, one in force per session."""
 
     def __init__(self, folds: Sequence[Fold], policies: Sequence[Policy]) -> None:
         self.folds = tuple(folds)
         self._lasts, self._policies = [fold.test_last for fold in folds], tuple(policies)
 
-    def place_at(self, t: int) -> int:
-        """Place of the fold that the session after `t` belongs to; after the last fold, of the last one."""
+    def fold_position(self, t: int) -> int:
+        """Position of the fold in force after the close of session `t`; the last fold stays in force."""
         return min(int(np.searchsorted(self._lasts, t + 1)), len(self.folds) - 1)
 
     def decide(self, panel: MarketPanel, t: int, account: Account) -> Decision:
-        """The weights that the policy of the fold in force wants at the close of session `t`."""
-        return self._policies[self.place_at(t)].decide(panel, t, account)
+        """Decision of the fold in force at the close of session `t`."""
+        return self._policies[self.fold_position(t)].decide(panel, t, account)
 
 
 @dataclass(frozen=True, eq=False)
 class Deployment:
-    """One account of a run and who decides for it on a panel."""
+    """Account of a run with its policies on a panel."""
 
     spec: ExperimentSpec
     panel: MarketPanel
-    run_id: str  # of the run that trained the policies
+    run_id: str  # run that trained the policies
     policy: str  # the account's name in the evaluation: the experiment's, or `<experiment>/seed-<s>`
-    seeds: tuple[int, ...]  # whose policies decide
-    by_fold: ByFold
+    seeds: tuple[int, ...]  # seeds of the policies
+    fold_policies: FoldPolicies
 
     @property
     def first(self) -> int:
-        """Index of the first session at whose close it may decide."""
-        return self.by_fold.folds[0].test_first - 1
+        """Index of the first session at whose close the account may decide."""
+        return self.fold_policies.folds[0].test_first - 1
 
     @property
-    def remembers(self) -> bool:
-        """Whether a decision depends on earlier ones: those of the account must have been asked for before, in order.
+    def is_stateful(self) -> bool:
+        """Whether decisions depend on earlier ones, so that sessions must be decided in order.
 
-        A network with memory, and a rule that estimates now and then.
+        True for recurrent networks and for rules that re-estimate every few sessions.
         """
         return isinstance(self.spec.agent, RecurrentPpoAgent | ClassicalAgent)
 
-    def fresh(self) -> Self:
-        """The same with policies of its own, which remember what these do: of one that has decided nothing, nothing."""
-        return replace(self, by_fold=deepcopy(self.by_fold)) if self.remembers else self
+    def clone(self) -> Self:
+        """Return a copy with its own policy state; stateless deployments return themselves."""
+        return replace(self, fold_policies=deepcopy(self.fold_policies)) if self.is_stateful else self
 
-    def fold_at(self, t: int) -> int:
-        """Number of the fold in force at the close of session `t`: the latest whose tests have begun."""
-        return self.by_fold.folds[self.by_fold.place_at(t)].index
+    def fold_index(self, t: int) -> int:
+        """Index of the fold in force at the close of session `t`."""
+        return self.fold_policies.folds[self.fold_policies.fold_position(t)].index
 
     def decide(self, t: int, account: Account) -> Decision:
-        """The target weights at the close of session `t`, with the pipeline's stages where it trades.
+        """Decide the target weights at the close of session `t`, with the pipeline's stages.
 
         Raises:
-            ValueError: if `t` is before the first session that it may decide at, or none of the panel.
+            ValueError: if `t` is before `first` or not in the panel.
         """
         sessions = self.panel.sessions
         if not self.first <= t < len(sessions):
             raise ValueError(
-                f"{self.policy} of run {self.run_id} decides at closes from {sessions[self.first]}, session "
-                f"{self.first}, to the market's last, session {len(sessions) - 1}, but was asked at session {t}; ask "
-                "within them"
+                f"{self.policy} of run {self.run_id} decides in sessions {self.first} ({sessions[self.first]}) to "
+                f"{len(sessions) - 1}, got {t}"
             )
-        return self.by_fold.decide(self.panel, t, account)
+        return self.fold_policies.decide(self.panel, t, account)
 
 
-def deploy(  # noqa: PLR0913 - a sealed run in its parts
+def deploy(  # noqa: PLR0913 - parts of a sealed run
     spec: ExperimentSpec,
     panel: MarketPanel,
     parent: Parent,
@@ -94,42 +93,42 @@ def deploy(  # noqa: PLR0913 - a sealed run in its parts
     thresholds: FoldThresholds,
     policy: str,
 ) -> Deployment:
-    """One account of a run over all sessions of a panel since the run's tests began.
+    """Deploy an account of a run on all sessions of a panel since the run's tests began.
 
-    Each session is decided by the latest fold whose tests have begun, through the experiment's pipeline with the
-    thresholds that were fitted on that fold's training.
+    The fold in force is the latest whose tests have begun; it decides through the experiment's pipeline, with the
+    thresholds fitted on its training.
 
     Args:
         spec: the experiment.
-        panel: the market, of the names that its policies were trained on.
-        parent: the run that trained them, with its folds.
-        archives: its policies.
-        chosen: fold to the seed chosen for it.
-        thresholds: fold to what its timing was fitted to.
-        policy: the name of an account of the run that is no baseline.
+        panel: the market, with the names that the policies were trained on.
+        parent: the run that trained the policies.
+        archives: the policies.
+        chosen: fold to chosen seed.
+        thresholds: fold to fitted thresholds.
+        policy: name of an account of the run, not of a baseline.
 
     Raises:
-        ValueError: if the run has no such account, is for validation only, lacks thresholds, or the panel holds no
-            session of its tests or after.
-        PolicyArchiveError: if a policy cannot be used on this panel.
+        ValueError: if the run has no such account, is validation-only or lacks thresholds, or the panel has no session
+            since its tests began.
+        PolicyArchiveError: if a policy is unusable on this panel.
     """
     first = max(parent.window[0], panel.sessions[min(1, len(panel.sessions) - 1)].item())
     plan = replay_plan(spec, panel, parent, (first, panel.sessions[-1].item()))
-    own = account_of(plan, archives, chosen, thresholds, policy)
+    own = find_account(plan, archives, chosen, thresholds, policy)
     named = [seed for seed in own.seeds if seed is not None]
     seeds = tuple(dict.fromkeys(named)) or spec.seeds
-    return Deployment(spec, panel, parent.run_id, policy, seeds, ByFold(plan.folds, own.by_fold))
+    return Deployment(spec, panel, parent.run_id, policy, seeds, FoldPolicies(plan.folds, own.policies))
 
 
-def account_of(
+def find_account(
     plan: RunPlan, archives: Archives, chosen: Mapping[int, int], thresholds: FoldThresholds, policy: str
-) -> Contestant:
-    """The account of a run by its name.
+) -> PolicyAccount:
+    """Find an account of a run by name.
 
     Raises:
-        ValueError: if there is none of that name, or it is a baseline's.
+        ValueError: if there is none, or it is a baseline.
     """
-    own = {each.name: each for each in contestants(plan, archives, chosen, thresholds) if each.kind != "baseline"}
+    own = {each.name: each for each in build_accounts(plan, archives, chosen, thresholds) if each.kind != "baseline"}
     if policy not in own:
         raise ValueError(
             f"run {plan.parent_run_id} has no policy {policy!r}; there are {', '.join(own)}{suggest(policy, list(own))}"

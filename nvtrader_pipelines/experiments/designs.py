@@ -1,4 +1,4 @@
-"""Experiment designs: a family of ways to turn folds and seeds into one result."""
+"""Experiment designs: ways to turn folds and seeds into one result."""
 
 import hashlib
 import json
@@ -14,14 +14,14 @@ from nvtrader_pipelines.components.explanation import format_value, suggest
 from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.evaluation.splits import MIN_TEST_SESSIONS, Fold
 
-UNTOUCHABLE = ("name", "description", "design")  # what an ablation's variants differ in by themselves
+UNTOUCHABLE = ("name", "description", "design")  # fields that the variants of an ablation set themselves
 DEFAULT_SEEDS = ([0], [0, 1, 2])  # of a classical agent, of a learner
-LONGEST_NAME = 63
+MAX_NAME_LENGTH = 63
 _OTHER = re.compile(r"[^a-z0-9]+")
 
 
 def _without_dates(value: Any) -> Any:
-    """The value with its dates as text, as in JSON; YAML reads them as dates."""
+    """Convert dates to text, as in JSON; YAML reads them as dates."""
     if isinstance(value, dict):
         return {name: _without_dates(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
@@ -33,27 +33,27 @@ Value = Annotated[JsonValue, BeforeValidator(_without_dates)]
 
 
 class Design(Component):
-    """How folds and seeds become one result."""
+    """Rule that turns folds and seeds into one result."""
 
     def folds(self, folds: Sequence[Fold]) -> Sequence[Fold]:
-        """Those of the splitter's folds that are run."""
+        """Folds of the splitter that are run."""
         return folds
 
 
 class BasicDesign(Design):
-    """One training window and one test window, the splitter's last; seeds' weights are averaged."""
+    """The splitter's last fold only; the weights of the seeds are averaged."""
 
     validation_sessions: ClassVar[int] = 0
 
     kind: Literal["basic"] = "basic"
 
     def folds(self, folds: Sequence[Fold]) -> Sequence[Fold]:
-        """The last fold alone."""
+        """Last fold only."""
         return folds[-1:]
 
 
 class WalkForwardDesign(Design):
-    """Every fold of the splitter, one after the other; seeds' weights are averaged (Pardo 1992)."""
+    """Every fold of the splitter; the weights of the seeds are averaged (Pardo 1992)."""
 
     validation_sessions: ClassVar[int] = 0
 
@@ -61,9 +61,9 @@ class WalkForwardDesign(Design):
 
 
 class BestOfNDesign(Design):
-    """Every fold, in each the seed with the best net Sharpe ratio on sessions held out of its training.
+    """Every fold, each with the seed of the best net Sharpe ratio on held-out training sessions.
 
-    The test window is never looked at, so what is chosen is judged on sessions that played no part in choosing it.
+    The choice does not use the test window.
     """
 
     kind: Literal["best_of_n"] = "best_of_n"
@@ -71,7 +71,7 @@ class BestOfNDesign(Design):
 
 
 class AblationDesign(Design):
-    """One experiment per value of one field, all else equal; runs nothing itself.
+    """One experiment per value of a field, all else equal; runs nothing itself.
 
     `field` is a dotted path such as `agent.gamma` or `environment.rewards.0.weight`; a path that ends in `kind`
     replaces the component whole.
@@ -84,10 +84,10 @@ class AblationDesign(Design):
     values: Annotated[tuple[Value, ...], Field(min_length=2)] = (0.0, 0.5)
 
     def documents(self, document: dict[str, Any]) -> list[dict[str, Any]]:
-        """The experiment's document once per value, with a name of its own and no ablation.
+        """Documents of the variants, one per value, each with its own name.
 
         Raises:
-            ValueError: if the document has no such field, or the field is not one to vary.
+            ValueError: if the document has no such field, or it may not vary.
         """
         parts = self.field.split(".")
         if parts[0] in UNTOUCHABLE:
@@ -97,8 +97,10 @@ class AblationDesign(Design):
             raise ValueError(f"design.values: they must differ, but give the experiments {', '.join(names)}")
         base = {**document, "design": {"kind": "walk_forward"}}
         if parts[0] == "agent" and document.get("seeds") in DEFAULT_SEEDS:
-            del base["seeds"]  # left out, they become those of each variant's agent
-        return [{**replaced(base, parts, value), "name": name} for value, name in zip(self.values, names, strict=True)]
+            del base["seeds"]  # unset, they default to those of the variant's agent
+        return [
+            {**replace_value(base, parts, value), "name": name} for value, name in zip(self.values, names, strict=True)
+        ]
 
 
 ExperimentDesign = Annotated[
@@ -106,8 +108,8 @@ ExperimentDesign = Annotated[
 ]
 
 
-def replaced(node: Any, parts: Sequence[str], value: Any, path: str = "the experiment") -> Any:
-    """A copy of a document with the value at the path; a `kind` replaces its component whole.
+def replace_value(node: Any, parts: Sequence[str], value: Any, path: str = "the experiment") -> Any:
+    """Copy a document with a new value at a path; a new `kind` replaces the whole component.
 
     Raises:
         ValueError: if there is no such field.
@@ -126,41 +128,42 @@ def replaced(node: Any, parts: Sequence[str], value: Any, path: str = "the exper
         raise ValueError(f"design.field: there is no field {here!r}, since {path} {known}{near}")
     if parts == ["kind"]:
         return node if inside["kind"] == value else {"kind": value}
-    inside[key] = replaced(inside[key], rest, value, here if path == "the experiment" else f"{path}.{here}")
+    inside[key] = replace_value(inside[key], rest, value, here if path == "the experiment" else f"{path}.{here}")
     return list(inside.values()) if isinstance(node, list) else inside
 
 
 def value_at(document: Any, path: str) -> Any:
-    """What stands at a dotted path."""
+    """Value at a dotted path."""
     for part in path.split("."):
         document = document[int(part)] if isinstance(document, list) else document[part]
     return document
 
 
 def _names(prefix: str, values: Sequence[JsonValue]) -> list[str]:
-    """A name for each value; where the label would make it too long, the value's digest stands for it."""
+    """Names of the variants, with the value's digest where the label is too long."""
     digests = [short_id(hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()) for value in values]
     named = [f"{prefix}{label}" for label in labels(values)]
     return [
-        name if len(name) <= LONGEST_NAME else f"{prefix}{digest}" for name, digest in zip(named, digests, strict=True)
+        name if len(name) <= MAX_NAME_LENGTH else f"{prefix}{digest}"
+        for name, digest in zip(named, digests, strict=True)
     ]
 
 
 def labels(values: Sequence[JsonValue]) -> list[str]:
-    """A label for each value: the kinds of components, and of several with the same kinds the fields that differ."""
+    """Labels of values: kinds of components, and differing fields where kinds are equal."""
     outlines = [_outline(value) for value in values]
     found = []
     for value, outline in zip(values, outlines, strict=True):
         alike = [dict(leaves(other)) for other, kinds in zip(values, outlines, strict=True) if kinds == outline]
         own = [(path, leaf) for path, leaf in leaves(value) if any(other.get(path) != leaf for other in alike)]
-        told = own if own or outline else leaves(value)
-        parts = [f"{path.rpartition('.')[2]} {_text(leaf)}" if path else _text(leaf) for path, leaf in told]
+        shown_leaves = own if own or outline else leaves(value)
+        parts = [f"{path.rpartition('.')[2]} {_text(leaf)}" if path else _text(leaf) for path, leaf in shown_leaves]
         found.append(slug(" ".join([outline, *parts])))
     return found
 
 
 def leaves(value: JsonValue, path: str = "") -> list[tuple[str, JsonValue]]:
-    """The scalars of a document with their dotted paths; an empty mapping or list counts as one."""
+    """Scalars of a document with their dotted paths; an empty mapping or list counts as a scalar."""
     items = list(value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ())
     if not items:
         return [(path, value)]
@@ -168,12 +171,12 @@ def leaves(value: JsonValue, path: str = "") -> list[tuple[str, JsonValue]]:
 
 
 def slug(text: str) -> str:
-    """A text as a part of a name: lower-case letters, digits and dashes."""
+    """Convert text to lower-case letters, digits and dashes."""
     return _OTHER.sub("-", text.lower()).strip("-") or "empty"
 
 
 def _outline(value: JsonValue) -> str:
-    """The kinds of the components in a value; a scalar in words."""
+    """Kinds of the components in a value; the text of a scalar."""
     if isinstance(value, dict):
         return str(value.get("kind", ""))
     return " ".join(map(_outline, value)) if isinstance(value, list) else _text(value)
@@ -187,7 +190,7 @@ def _text(value: JsonValue) -> str:
 
 
 def _leaf(parts: Sequence[str]) -> str:
-    """The last name of a path, with the index of a list behind it; a component's name for its kind."""
+    """Last name of a path, with a list index after it; a component's name for its kind."""
     names = [part for part in parts if part != "kind"]
     first = max((i for i, part in enumerate(names) if not part.isdigit()), default=0)
     return slug("-".join(names[first:]))

@@ -37,7 +37,7 @@ class _WithoutProse(ast.NodeTransformer):
         """Drop."""
 
     def visit_Raise(self, node: ast.Raise) -> ast.Raise:
-        """Keep that an error is raised; its class and message are for people."""
+        """Keep the raise, drop class and message."""
         return ast.copy_location(ast.Raise(), node)
 
 

@@ -1,4 +1,4 @@
-"""What a run is: an experiment on one state of the market over its folds; the same content has the same id."""
+"""Run plan: an experiment on one state of the market; equal content gives equal ids."""
 
 import hashlib
 from dataclasses import dataclass
@@ -23,57 +23,56 @@ SURVIVORSHIP = (
     "so every result on it flatters all strategies, and those that buy losers most"
 )
 VALIDATION_ONLY = (
-    "for validation only: policies were trained on what came after their tests too, so the results say how much of an "
-    "outcome was luck, not what could have been earned"
+    "validation only: policies were trained on sessions after their tests too, so results show their spread, not what "
+    "could have been earned"
 )
 INPUTS_OF_TESTS = (
-    "inputs look back further than the sessions left out after a test ({wait} of {look_back}), so the first ones of a "
-    "training after it hold tested prices, though nothing that was earned there; raise the splitter's embargo_size by "
-    "{missing} to keep them apart"
+    "inputs look back {look_back} sessions, but only {wait} are left out after a test, so the first inputs of training "
+    "after it contain tested prices (no returns); raise the splitter's embargo_size by {missing} to separate them"
 )
 FoldSeed = tuple[int, int]
-RunKind = Literal["walk_forward", "replay", "forward"]
-PHASES: dict[RunKind, Phase] = {"walk_forward": "test", "replay": "replay", "forward": "forward"}
+PlanKind = Literal["walk_forward", "replay", "forward"]
+PHASES: dict[PlanKind, Phase] = {"walk_forward": "test", "replay": "replay", "forward": "forward"}
 
 
 @dataclass(frozen=True, eq=False)
 class RunPlan:
     """One run of an experiment on one state of the market.
 
-    A walk_forward trains its own policies on the folds' training windows; a replay and a forward run use those of their
-    parent over other test windows.
+    A walk_forward trains its own policies on the folds' training windows; replay and forward runs use the parent's over
+    other test windows.
     """
 
     spec: ExperimentSpec
     panel: MarketPanel
     panel_digest: str
     folds: tuple[Fold, ...]
-    kind: RunKind = "walk_forward"
+    kind: PlanKind = "walk_forward"
     parent_run_id: str | None = None
 
     @classmethod
     def of(cls, spec: ExperimentSpec, panel: MarketPanel) -> Self:
-        """The walk_forward run of a spec on a market.
+        """Plan the walk_forward run of a spec on a market.
 
         Raises:
-            ValueError: if no fold fits, the spec stands for several others, its pipeline needs what a market lacks, or
-                a fold's training is too short for its timing to be fitted.
+            ValueError: if no fold fits, the spec is an ablation, the market lacks data that its pipeline needs, or a
+                fold's training is too short to fit its timing.
         """
         if spec.design.kind == "ablation":
             variants = ", ".join(variant.name for variant in spec.variants())
             raise ValueError(f"{spec.name} is an ablation and runs nothing itself; run its variants: {variants}")
         folds = spec.design.folds(spec.splitter.split(panel.sessions))
-        spec.pipeline.start(panel)  # which costs nothing, and refuses before anything is trained
+        spec.pipeline.start(panel)  # cheap, and fails before anything is trained
         plan = cls(spec, panel, panel_digest(panel), tuple(folds))
-        plan.require_sessions_to_fit()
+        plan.require_fitting_sessions()
         return plan
 
     @property
     def run_id(self) -> str:
-        """16 hexadecimal digits of what decides the result.
+        """16 hexadecimal digits of the inputs that decide the result.
 
-        Of a walk_forward: spec, market and code; of a replay: parent, window, market and code; of a forward run: parent
-        and code, so that new sessions go on with the same account.
+        walk_forward: spec, market and code; replay: parent, window, market and code; forward: parent and code, so that
+        new sessions continue the same account.
         """
         content: tuple[str, ...] = (self.spec.spec_hash, self.panel_digest, run_code())
         if self.kind == "replay":
@@ -84,13 +83,13 @@ class RunPlan:
 
     @cached_property
     def paths(self) -> BacktestPaths:
-        """The ways through every tested session; one, unless folds share what they test."""
+        """Back-test paths through the folds; several only if folds share tested sessions."""
         return BacktestPaths.of(self.folds)
 
     @cached_property
     def deciding(self) -> tuple[tuple[Fold, ...], ...]:
-        """The folds whose policies decide in each block, for each path."""
-        return tuple(tuple(self.folds[place] for place in path) for path in self.paths.by_path)
+        """Folds in force in each block, per path."""
+        return tuple(tuple(self.folds[position] for position in path) for path in self.paths.by_path)
 
     @property
     def keys(self) -> list[FoldSeed]:
@@ -99,14 +98,14 @@ class RunPlan:
 
     @property
     def window(self) -> tuple[date, date]:
-        """First and last session that is tested; of a forward run without a session yet, the last one known."""
+        """First and last tested session; for a forward run without sessions yet, the last known one."""
         sessions, blocks = self.panel.sessions, self.paths.blocks
         last = blocks[-1].test_last
         return sessions[min(blocks[0].test_first, last)].item(), sessions[last].item()
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What a reader of the results must know."""
+        """Caveats for readers of the results."""
         found = [SURVIVORSHIP] if self.panel.source == "sample" else []
         if any(fold.trains_on_the_future for fold in self.folds):
             found.append(VALIDATION_ONLY)
@@ -116,34 +115,36 @@ class RunPlan:
             found.append(INPUTS_OF_TESTS.format(wait=min(waits), look_back=self._look_back, missing=missing))
         wanted, resolved = self.spec.environment.fill, resolve_fill(self.spec.environment.fill, self.panel)
         if wanted != resolved:
-            found.append(f"orders fill at the {resolved}, not the {wanted} asked for: the market has no opens")
+            found.append(f"orders fill at the {resolved}, not the {wanted} of the spec: the market has no opens")
         if resolved == "same_close":
-            found.append("orders fill at the close they are decided on (cheat-on-close), as the spec asks")
+            found.append("orders fill at the close of their decision (cheat-on-close), as specified")
         if self.panel.delisted.any():
-            found.append("a delisted name is paid out in cash at its last price without cost: an optimistic assumption")
+            found.append(
+                "delisted names are paid out in cash at their last price without cost: an optimistic assumption"
+            )
         return tuple(found)
 
     @property
     def _look_back(self) -> int:
-        """Sessions before its own that a training's inputs hold: of features, and of the account a timing is fitted to.
+        """Sessions that training inputs look back: features, and the account that a timing is fitted to.
 
-        What is fitted to the market itself looks back into no tested session: see `fitting_windows`.
+        Fits to the market itself do not look back into tested sessions: see `fitting_windows`.
         """
         pipeline = self.spec.pipeline
         return max(LOOK_BACK, pipeline.lookback - 1) if pipeline.timing.needs_path else LOOK_BACK
 
     @property
     def folds_to_choose(self) -> tuple[Fold, ...]:
-        """The folds in which one of the seeds is chosen; none where their weights are averaged."""
+        """Folds in which a seed is chosen; empty where seeds are averaged."""
         return self.folds if self.spec.design.validation_sessions else ()
 
     def training_window(self, fold: Fold) -> Window | tuple[Window, ...]:
-        """First and last session a fold's policies are trained on, of each stretch where there are several.
+        """Training window of a fold, without held-out sessions; several windows if it has several.
 
-        What is held out is the end of the one stretch, and begins a purge later.
+        Held-out sessions are the last ones, after a purge.
 
         Raises:
-            ValueError: if the sessions held out leave none to train on.
+            ValueError: if no training sessions are left.
         """
         if len(fold.train) > 1:
             return fold.train
@@ -157,7 +158,7 @@ class RunPlan:
         return fold.train_first, last
 
     def fitting_windows(self, fold: Fold) -> tuple[Window, ...]:
-        """The sessions of a fold's training that a timing is fitted on, whose history holds nothing that is tested.
+        """Training sessions that a timing is fitted on, whose history contains no tested session.
 
         Raises:
             ValueError: as `training_window`.
@@ -170,11 +171,11 @@ class RunPlan:
                 found.append((start, last))
         return tuple(found)
 
-    def require_sessions_to_fit(self) -> None:
-        """Refuse a timing that no training of some fold is long enough for.
+    def require_fitting_sessions(self) -> None:
+        """Check that every fold's training is long enough to fit the timing.
 
         Raises:
-            ValueError: naming the fold.
+            ValueError: with the fold that is too short.
         """
         timing = self.spec.pipeline.timing
         for fold in self.folds if timing.needs_fit else ():
@@ -188,13 +189,13 @@ class RunPlan:
         return fold.train_last - self.spec.design.validation_sessions + 1, fold.train_last
 
     def task(self, key: FoldSeed, resume_from: bytes | None = None) -> TrainingTask:
-        """The training of one fold and seed."""
+        """Training task of one fold and seed."""
         spec = self.spec
         window = self.training_window(next(fold for fold in self.folds if fold.index == key[0]))
         return TrainingTask(*key, window, spec.environment, spec.agent, spec.training_sample_rate, resume_from)
 
     def card(self, task: TrainingTask, fit: Fit) -> PolicyCard:
-        """The card of one trained policy."""
+        """Card of a trained policy."""
         sessions = self.panel.sessions
         days = tuple((str(sessions[first]), str(sessions[last])) for first, last in normalize_windows(task.window))
         return PolicyCard(

@@ -1,4 +1,4 @@
-"""The envelope in which a run says how far it is."""
+"""Progress messages of a run."""
 
 from datetime import datetime
 from typing import Literal
@@ -24,10 +24,10 @@ Stage = Literal[
 
 
 class Progress(BaseModel):
-    """One thing that happened in a run; the last one is `done` or `error`."""
+    """Progress message of a run; the last one is `done` or `error`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-    task_id: str  # this execution; a run that is resumed has several
+    task_id: str  # of this execution; a resumed run has several
     run_id: str
     stage: Stage
     message: str
@@ -36,5 +36,5 @@ class Progress(BaseModel):
     seed: int | None = None
     timesteps: int | None = None  # of this fold and seed
     total_timesteps: int | None = None  # of this fold and seed
-    share: float | None = Field(default=None, ge=0.0, le=1.0)  # of the whole run that is done
+    share: float | None = Field(default=None, ge=0.0, le=1.0)  # completed share of the whole run
     metrics: dict[str, float] = Field(default_factory=dict)

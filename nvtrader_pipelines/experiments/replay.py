@@ -1,4 +1,4 @@
-"""Policies of an earlier run on other sessions: replayed over a window, or walked forward over the sessions since."""
+"""Replays and forward runs: policies of an earlier run on other sessions."""
 
 import operator
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ Dates = tuple[date, date]  # first and last session, inclusive
 
 
 class FoldDates(BaseModel):
-    """A fold by its sessions, which stay the same when the market grows."""
+    """Fold by dates, which stay valid when the market grows."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     index: int
@@ -25,12 +25,12 @@ class FoldDates(BaseModel):
     train_last: date
     test_first: date
     test_last: date
-    train: tuple[Dates, ...] = Field(default=(), exclude_if=operator.not_)  # its windows, if several
+    train: tuple[Dates, ...] = Field(default=(), exclude_if=operator.not_)  # windows, if several
     test: tuple[Dates, ...] = Field(default=(), exclude_if=operator.not_)
 
     @property
     def in_days(self) -> Fold:
-        """The fold with the numbers of days for sessions."""
+        """Fold with ordinal days in place of session indices."""
         train = self.train or ((self.train_first, self.train_last),)
         test = self.test or ((self.test_first, self.test_last),)
         return Fold.of(self.index, _in_days(train), _in_days(test))
@@ -41,7 +41,7 @@ def _in_days(windows: Sequence[Dates]) -> list[Window]:
 
 
 def fold_dates(plan: RunPlan) -> tuple[FoldDates, ...]:
-    """The folds of a run by their sessions; a forward run without a session yet tests from the last one known."""
+    """Folds of a run by dates; a forward run without sessions yet tests from the last known one."""
     sessions, last = plan.panel.sessions, len(plan.panel.sessions) - 1
 
     def dates(windows: Sequence[Window]) -> tuple[Dates, ...]:
@@ -62,8 +62,8 @@ def fold_dates(plan: RunPlan) -> tuple[FoldDates, ...]:
     )
 
 
-def recorded_as(folds: Sequence[FoldDates]) -> dict[int, tuple[int, ...]]:
-    """Fold to the numbers under which the sessions it tests are recorded; its own, unless folds share them."""
+def recorded_fold_numbers(folds: Sequence[FoldDates]) -> dict[int, tuple[int, ...]]:
+    """Fold numbers in the record, by fold; block numbers where folds share tested sessions."""
     in_days = [fold.in_days for fold in folds]
     blocks = {(block.test_first, block.test_last): block.index for block in BacktestPaths.of(in_days).blocks}
     return {fold.index: tuple(blocks[window] for window in fold.test) for fold in in_days}
@@ -71,33 +71,33 @@ def recorded_as(folds: Sequence[FoldDates]) -> dict[int, tuple[int, ...]]:
 
 @dataclass(frozen=True)
 class Parent:
-    """The run whose policies are used again."""
+    """Run whose policies are reused."""
 
     run_id: str
     folds: Sequence[FoldDates]
 
     @property
     def window(self) -> tuple[date, date]:
-        """Its own test window."""
+        """Test window of the parent."""
         return min(fold.test_first for fold in self.folds), max(fold.test_last for fold in self.folds)
 
     @property
     def validation_only(self) -> bool:
-        """Whether some of its policies were trained on what came after their tests."""
+        """Whether some policies were trained on sessions after their tests."""
         return any(fold.in_days.trains_on_the_future for fold in self.folds)
 
     def require_no_foresight(self) -> None:
-        """Refuse a run whose policies were trained on what came after their tests.
+        """Check that no policy was trained on sessions after its tests.
 
         Raises:
-            ValueError: if it is one.
+            ValueError: if one was.
         """
         for fold in (each.in_days for each in self.folds):
             if fold.trains_on_the_future:
                 tested, trained = (date.fromordinal(day) for day in (fold.test_first, fold.train_last))
                 raise ValueError(
-                    f"policies are used again on sessions after their training, but fold {fold.index} of run "
-                    f"{self.run_id} was tested from {tested} and trained to {trained}: it is for validation only; "
+                    f"policies can only be reused on sessions after their training, but fold {fold.index} of run "
+                    f"{self.run_id} was tested from {tested} and trained to {trained} (validation only); "
                     "train the experiment with the walk_forward or the holdout splitter"
                 )
 
@@ -105,55 +105,54 @@ class Parent:
 def replay_plan(
     spec: ExperimentSpec, panel: MarketPanel, parent: Parent, window: tuple[date, date] | None = None
 ) -> RunPlan:
-    """The parent's policies over a window of sessions (both included), or over its own test window.
+    """Plan the parent's policies over a window of sessions (inclusive), by default its own test window.
 
-    Each session is decided by the policy of the latest fold whose test window has begun, so none is judged on what it
-    was trained on.
+    The latest fold whose test window has begun decides, so no policy is evaluated on training sessions.
 
     Raises:
-        ValueError: if the window begins before the first test window or holds no session, or policies were trained on
-            what came after their tests.
+        ValueError: if the window begins before the first test window or has no session, or policies were trained on
+            sessions after their tests.
     """
     parent.require_no_foresight()
     first, last = window or parent.window
     begin = parent.window[0]
     if first < begin:
         raise ValueError(
-            f"a replay begins at the first session its policies were not trained on, {begin}, or later, but the window "
-            f"asked for begins on {first}; ask for a later one"
+            f"a replay must begin on {begin}, the first out-of-sample session, or later, but the window begins on "
+            f"{first}; choose a later one"
         )
     start = panel.index_of(np.datetime64(first))
     end = int(np.searchsorted(panel.sessions, np.datetime64(last), side="right")) - 1
     if not 1 <= start <= end:
         raise ValueError(
-            f"the window {first} to {last} holds no session that can be replayed: the market runs from "
-            f"{panel.sessions[0]} to {panel.sessions[-1]}; ask for another window"
+            f"the window {first} to {last} has no session that can be replayed: the market runs from "
+            f"{panel.sessions[0]} to {panel.sessions[-1]}; choose another window"
         )
     folds = _folds_between(panel, parent.folds, start, end)
     return RunPlan(spec, panel, panel_digest(panel), folds, "replay", parent.run_id)
 
 
 def forward_plan(spec: ExperimentSpec, panel: MarketPanel, parent: Parent) -> RunPlan:
-    """The parent's last policies over every session since its test window, from cash.
+    """Plan the parent's last policies over every session since its test window, from cash.
 
     Raises:
-        ValueError: if the market ends before the parent's last test session, or policies were trained on what came
-            after their tests.
+        ValueError: if the market ends before the parent's last test session, or policies were trained on
+            sessions after their tests.
     """
     parent.require_no_foresight()
     tested_to, last = parent.window[1], len(panel.sessions) - 1
     start = int(np.searchsorted(panel.sessions, np.datetime64(tested_to), side="right"))
     if panel.sessions[last] < np.datetime64(tested_to) or not start:
         raise ValueError(
-            f"a forward run continues after {tested_to}, the last session of its parent's tests, but the market ends "
-            f"on {panel.sessions[last]}; deliver the bars since"
+            f"a forward run continues after {tested_to}, the last test session of its parent, but the market ends on "
+            f"{panel.sessions[last]}; deliver the bars since"
         )
     folds = (_fold(panel, parent.folds[-1], start, last),)
     return RunPlan(spec, panel, panel_digest(panel), folds, "forward", parent.run_id)
 
 
 def _folds_between(panel: MarketPanel, folds: Sequence[FoldDates], start: int, end: int) -> tuple[Fold, ...]:
-    """The folds in force from session `start` to `end`, each until the next one's test window begins."""
+    """Folds in force from session `start` to `end`, each until the next test window begins."""
     starts = [max(start, panel.index_of(np.datetime64(fold.test_first))) for fold in folds]
     lasts = [min(end, following - 1) for following in (*starts[1:], end + 1)]
     spans = zip(folds, starts, lasts, strict=True)

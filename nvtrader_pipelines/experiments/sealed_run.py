@@ -1,4 +1,4 @@
-"""The sealed run: its policies by digest, as its manifest holds them."""
+"""Sealed runs: manifests of runs with the digests of their policies."""
 
 import hashlib
 import json
@@ -9,22 +9,22 @@ from typing import NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from nvtrader_pipelines.experiments.accounts import FoldThresholds
 from nvtrader_pipelines.experiments.identity import run_code
-from nvtrader_pipelines.experiments.plan import RunKind, RunPlan
+from nvtrader_pipelines.experiments.plan import PlanKind, RunPlan
+from nvtrader_pipelines.experiments.policy_accounts import FoldThresholds
 from nvtrader_pipelines.experiments.replay import FoldDates, Parent, fold_dates
 from nvtrader_pipelines.portfolio.pipeline import Thresholds
 
 
 class SealedRun(BaseModel):
-    """A run and its policies by their digests: the manifest of one that trained them, and what others use of it."""
+    """Run with the digests of its policy files, as in its manifest."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     partition_key: str
     experiment: str
     spec_hash: str
     run_id: str
-    kind: RunKind
+    kind: PlanKind
     parent_run_id: str | None
     source: str
     panel_digest: str
@@ -33,13 +33,13 @@ class SealedRun(BaseModel):
     warnings: tuple[str, ...]
     seeds: tuple[int, ...]
     folds: tuple[FoldDates, ...] = Field(min_length=1)
-    chosen: dict[int, int]  # fold to seed, where one was chosen
-    thresholds: dict[int, Thresholds] = Field(default={}, exclude_if=operator.not_)  # fold to what timing was fitted to
+    chosen: dict[int, int]  # fold to chosen seed
+    thresholds: dict[int, Thresholds] = Field(default={}, exclude_if=operator.not_)  # by fold
     policies: dict[str, str]  # file name to SHA-256
 
     @model_validator(mode="after")
     def _can_be_opened(self) -> Self:
-        """Refuse what its readers could not work with: folds that are none, and files by other names."""
+        """Check folds and file names."""
         for fold in self.folds:
             _ = fold.in_days
         for name in self.policies:
@@ -54,7 +54,7 @@ class SealedRun(BaseModel):
         chosen: Mapping[int, int],
         thresholds: FoldThresholds,
     ) -> Self:
-        """A run with its policies."""
+        """Describe a run and its policies."""
         return cls(
             partition_key=plan.spec.partition_key,
             experiment=plan.spec.name,
@@ -76,14 +76,14 @@ class SealedRun(BaseModel):
 
     @property
     def as_parent(self) -> Parent:
-        """What a replay or a forward run needs of it."""
+        """Parent of replays and forward runs."""
         return Parent(self.run_id, self.folds)
 
     @property
     def sha256(self) -> str:
-        """Digest of all that decides: policies, folds, seeds chosen, thresholds, the code, the market's content.
+        """SHA-256 of the fields that decide results: policies, folds, seeds, thresholds, code, market.
 
-        The snapshots are not in it: the same market may be kept in others, and `panel_digest` tells which it is.
+        Without snapshot ids: equal markets in other snapshots have the same `panel_digest`.
         """
         content = self.model_dump(mode="json", exclude={"snapshot_ids"})
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
@@ -93,19 +93,19 @@ FILE = re.compile(r"fold-(\d+)-seed-(\d+)\.zip")  # of the policy library
 
 
 def fold_and_seed(file: str) -> tuple[int, int]:
-    """Of a policy file.
+    """Parse fold and seed from the name of a policy file.
 
     Raises:
-        ValueError: if it is not named as the policy library names them.
+        ValueError: if the name does not match.
     """
     found = FILE.fullmatch(file)
     if found is None:
-        raise ValueError(f"a policy file must be called fold-<k>-seed-<s>.zip, but is {file!r}")
+        raise ValueError(f"a policy file must be named fold-<k>-seed-<s>.zip, got {file!r}")
     return int(found[1]), int(found[2])
 
 
 class PolicyRef(NamedTuple):
-    """A policy of the library: a sealed run, and the name of one of its accounts."""
+    """Reference to a policy: a run id, and the name of one of its accounts."""
 
     run_id: str
-    policy: str  # the experiment's own name for its ensemble, or <name>/seed-<k>
+    policy: str  # the experiment's name for its ensemble, or <name>/seed-<k>

@@ -1,4 +1,4 @@
-"""An experiment as a frozen document: its content is its identity."""
+"""Experiment spec: a frozen document, identified by its content."""
 
 from datetime import date
 from typing import Annotated, Any, Literal, Self
@@ -15,22 +15,22 @@ from nvtrader_pipelines.policies.agents import Agent, Learner, PpoAgent
 from nvtrader_pipelines.policies.baselines import Baseline, BuyAndHold, EqualWeight, MeanCvar, MinimumVariance
 from nvtrader_pipelines.portfolio.pipeline import WeightPipeline
 
-Seed = Annotated[int, Field(ge=0, lt=2**31)]  # what NumPy's and torch's generators take
-SourceName = Literal["sample", "landing", "yahoo"]  # the kinds of `Source`
-LEAST_SEEDS = 3  # of a learner: fewer say nothing about its spread
-MOST_SESSIONS_PER_MONTH = 23
+Seed = Annotated[int, Field(ge=0, lt=2**31)]  # range of NumPy's and torch's generators
+SourceName = Literal["sample", "landing", "yahoo"]  # kinds of `Source`
+MIN_SEEDS = 3  # of a learner, to see the spread
+MAX_SESSIONS_PER_MONTH = 23
 
 
 def _seeds(known: dict[str, Any]) -> tuple[int, ...]:
-    return (0,) if "agent" in known and known["agent"].classical else (0, 1, 2)
+    return (0,) if "agent" in known and known["agent"].is_classical else (0, 1, 2)
 
 
 class MarketChoice(Component):
-    """Which part of the market an experiment uses."""
+    """Part of the market that an experiment uses."""
 
     source: SourceName = "sample"
     symbols: Annotated[tuple[str, ...], Field(min_length=1)] | None = None  # None = every symbol of the source
-    max_gap: PositiveInt = 5  # sessions without a price inside a listing that are borne
+    max_gap: PositiveInt = 5  # longest stretch of sessions without a price inside a listing
 
     @model_validator(mode="after")
     def _symbols_differ(self) -> Self:
@@ -41,7 +41,7 @@ class MarketChoice(Component):
 
 
 class ExperimentSpec(Component):
-    """Everything that decides an experiment's result but the data's snapshot and the code."""
+    """Experiment: all settings that decide its result, besides data and code."""
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
     description: str = ""
@@ -54,7 +54,7 @@ class ExperimentSpec(Component):
     training_sample_rate: Annotated[float, Field(ge=0.0, le=1.0)] = 0.01  # share of training episodes recorded
     baselines: tuple[Baseline, ...] = (EqualWeight(), BuyAndHold(), MinimumVariance(), MeanCvar())
     seeds: tuple[Seed, ...] = Field(default_factory=_seeds)  # 0, 1, 2; of a classical agent 0 alone
-    report_from: date = date(2010, 1, 1)  # folds from here on are reported apart; nothing is tuned on them
+    report_from: date = date(2010, 1, 1)  # reported period starts here; nothing is tuned on it
 
     @model_validator(mode="after")
     def _network_fits(self) -> Self:
@@ -80,7 +80,7 @@ class ExperimentSpec(Component):
         return self
 
     @model_validator(mode="after")
-    def _contestants_are_distinct(self) -> Self:
+    def _account_names_are_distinct(self) -> Self:
         kinds = [baseline.kind for baseline in self.baselines]
         if len(set(kinds)) != len(kinds) or not kinds:
             raise ValueError(f"baselines must name each kind once and at least one, but they are {kinds}")
@@ -91,14 +91,14 @@ class ExperimentSpec(Component):
     @model_validator(mode="after")
     def _seeds_suit_the_agent(self) -> Self:
         seeds = list(self.seeds)
-        if self.agent.classical and len(seeds) != 1:
+        if self.agent.is_classical and len(seeds) != 1:
             raise ValueError(
                 f"seeds: {self.agent.kind} draws nothing at random and takes one seed, but they are {seeds}; "
                 "set seeds to [0]"
             )
-        if not self.agent.classical and len(seeds) < LEAST_SEEDS:
+        if not self.agent.is_classical and len(seeds) < MIN_SEEDS:
             raise ValueError(
-                f"seeds: {self.agent.kind} learns, and its results need at least {LEAST_SEEDS} seeds, "
+                f"seeds: {self.agent.kind} learns, and its results need at least {MIN_SEEDS} seeds, "
                 f"but they are {seeds}"
             )
         if len(set(seeds)) != len(seeds):
@@ -108,13 +108,13 @@ class ExperimentSpec(Component):
     @model_validator(mode="after")
     def _sessions_can_be_held_out(self) -> Self:
         held_out, splitter = self.design.validation_sessions, self.splitter
-        if held_out and self.agent.classical:
+        if held_out and self.agent.is_classical:
             raise ValueError(
                 f"design: best_of_n chooses among seeds, but {self.agent.kind} does not learn and has none; "
                 "choose walk_forward or basic"
             )
         if held_out and splitter.kind == "walk_forward" and splitter.train_months is not None:
-            most = splitter.train_months * MOST_SESSIONS_PER_MONTH - splitter.purge_size
+            most = splitter.train_months * MAX_SESSIONS_PER_MONTH - splitter.purge_size
             if held_out >= most:
                 raise ValueError(
                     f"design.validation_sessions: found {held_out}, but {splitter.train_months} months of training "
@@ -127,7 +127,7 @@ class ExperimentSpec(Component):
         splitter, rebal_freq = self.splitter, self.environment.rebal_freq
         if not isinstance(splitter, PurgedBlocks):
             return self
-        if self.agent.classical:
+        if self.agent.is_classical:
             raise ValueError(
                 f"splitter: {splitter.kind} tells luck from training, but {self.agent.kind} does not learn; choose "
                 "walk_forward or holdout"
@@ -156,19 +156,19 @@ class ExperimentSpec(Component):
 
     @model_validator(mode="after")
     def _variants_are_valid(self) -> Self:
-        """Every variant of an ablation is built, and its value kept in the form that the field gives it."""
+        """Build every variant of an ablation, and store values as the field parses them."""
         if isinstance(self.design, AblationDesign):
             path = self.design.field
             values = tuple(value_at(variant.model_dump(mode="json"), path) for variant in self.variants())
             object.__setattr__(self, "design", AblationDesign(field=path, values=values))  # still being validated
-            self.variants()  # in the field's own form, two spellings of a value are the same variant
+            self.variants()  # parsed values reveal two spellings of one variant
         return self
 
     def variants(self) -> tuple[Self, ...]:
-        """The experiments of an ablation; of any other design the experiment itself.
+        """Experiments of an ablation; for other designs, the experiment itself.
 
         Raises:
-            ValueError: if a variant is no valid experiment.
+            ValueError: if a variant is not a valid experiment.
         """
         if not isinstance(self.design, AblationDesign):
             return (self,)

@@ -1,4 +1,4 @@
-"""What a walk tells as it goes: the equity of a test, or each bar, signal, order and fill of a forward run."""
+"""Progress events of a walk: equity of a test, or every bar, signal, order and fill of a forward run."""
 
 from collections.abc import Callable, Iterator
 
@@ -9,24 +9,24 @@ from nvtrader_pipelines.experiments.plan import RunPlan
 from nvtrader_pipelines.experiments.progress import Stage
 from nvtrader_pipelines.portfolio.cash import CASH
 
-Told = tuple[Stage, str, dict[str, float]]
-Teller = Callable[[RunPlan, WalkStep, int], Iterator[Told]]  # the account `i` of a step
-SHOWN = 3  # names of a signal
+ProgressEvent = tuple[Stage, str, dict[str, float]]
+ProgressFormatter = Callable[[RunPlan, WalkStep, int], Iterator[ProgressEvent]]  # for account `i` of a step
+SHOWN = 3  # number of names in a signal
 
 
-def equity_stages(plan: RunPlan, step: WalkStep, i: int) -> Iterator[Told]:  # noqa: ARG001 (a Teller)
-    """The equity at the end of the step."""
+def equity_stages(plan: RunPlan, step: WalkStep, i: int) -> Iterator[ProgressEvent]:  # noqa: ARG001 (a ProgressFormatter)
+    """Yield the equity at the end of the step."""
     equity = float(step.equity[i, -1])
     yield "evaluate.step", f"{step.session}: equity {equity:.4f}", {"equity": equity}
 
 
-def forward_stages(plan: RunPlan, step: WalkStep, i: int) -> Iterator[Told]:
-    """The bar a decision saw, the signal, the order, its fill, and the equity at each close until the next."""
+def forward_stages(plan: RunPlan, step: WalkStep, i: int) -> Iterator[ProgressEvent]:
+    """Yield signal, order, fill, and bar and equity of each close until the next decision."""
     yield "signal.emitted", f"{step.session}: {_largest(plan, step, i)}", _weights(plan, step, i)
     yield "order.placed", f"{step.session}: order for the next fill", {}
-    if step.done is None:
+    if step.outcome is None:
         return
-    turnover, cost = (float(values[i]) for values in (step.done.transition.turnover, step.done.transition.cost))
+    turnover, cost = (float(values[i]) for values in (step.outcome.transition.turnover, step.outcome.transition.cost))
     for j, equity in enumerate(step.equity[i].tolist()):
         session = plan.panel.sessions[step.t + 1 + j]
         yield "bar.received", f"{session}: bar", {}
@@ -38,7 +38,7 @@ def forward_stages(plan: RunPlan, step: WalkStep, i: int) -> Iterator[Told]:
 
 
 def _weights(plan: RunPlan, step: WalkStep, i: int) -> dict[str, float]:
-    """Name to target weight, cash last."""
+    """Target weights by name, cash last."""
     return dict(zip([*plan.panel.symbols, CASH], step.target[i].tolist(), strict=True))
 
 

@@ -1,25 +1,25 @@
-"""What the timing of a run's pipeline is fitted to: each fold's training windows, and nothing that it tests."""
+"""Fitting of a pipeline's timing on each fold's training windows."""
 
 from collections.abc import Mapping, Sequence
 
-from nvtrader_pipelines.evaluation.backtest import Contestant, backtest
+from nvtrader_pipelines.evaluation.backtest import PolicyAccount, backtest
 from nvtrader_pipelines.evaluation.splits import Block, Fold
-from nvtrader_pipelines.experiments.accounts import Archives, untimed
 from nvtrader_pipelines.experiments.plan import RunPlan
+from nvtrader_pipelines.experiments.policy_accounts import Archives, policy_without_timing
 from nvtrader_pipelines.market.panel import Window
 from nvtrader_pipelines.portfolio.pipeline import AccountPath, Thresholds
 
 
 def fit_thresholds(plan: RunPlan, archives: Archives, chosen: Mapping[int, int], fold: Fold) -> Thresholds:
-    """The thresholds of a fold, from what its policies were trained on.
+    """Fit the thresholds of a fold on its training windows.
 
-    Where the timing goes by an account, it is that of the experiment itself, walked through the fold's training
-    windows without timing: each stretch from cash, on an account of its own. What its policies see in a window after a
-    test looks back into it, by as much as `RunPlan.warnings` says where an embargo does not keep the two apart.
+    A timing that depends on an account is fitted to the experiment's own, walked through each training window without
+    timing, from cash. Inputs in a window after a test look back into the test where the embargo is too short; see
+    `RunPlan.warnings`.
 
     Raises:
         ValueError: if the training windows are too short for the timing.
-        PolicyArchiveError: if an archive cannot be used.
+        PolicyArchiveError: if an archive is unusable.
     """
     timing, windows = plan.spec.pipeline.timing, plan.fitting_windows(fold)
     paths = _paths(plan, archives, chosen, fold, windows) if timing.needs_path else []
@@ -29,12 +29,12 @@ def fit_thresholds(plan: RunPlan, archives: Archives, chosen: Mapping[int, int],
 def _paths(
     plan: RunPlan, archives: Archives, chosen: Mapping[int, int], fold: Fold, windows: Sequence[Window]
 ) -> list[AccountPath]:
-    """What the experiment's own account did over each training window of two sessions or more."""
+    """Paths of the experiment's account over each training window of two or more sessions."""
     found = []
     for first, last in windows:
         if first == last:
             continue
-        own = Contestant(plan.spec.name, "ensemble", (None,), (untimed(plan, archives, chosen, fold),))
+        own = PolicyAccount(plan.spec.name, "ensemble", (None,), (policy_without_timing(plan, archives, chosen, fold),))
         stretch = Block(fold.index, first + 1, last)  # the first decision is made at the close of `first`
         record = backtest(plan.panel, plan.spec.environment, [stretch], [own])
         found.append(

@@ -1,15 +1,15 @@
-"""Pictures of results as PNG bytes, at slide size, in colours that the colour-blind can tell apart."""
+"""Figures of results as PNG bytes, at slide size, in a palette safe for color blindness."""
 
 from nvtrader_pipelines.figures.equity import equity_figure
 from nvtrader_pipelines.figures.learning import learning_figure
-from nvtrader_pipelines.figures.portfolio import account_figures, plan_figures, stages_figures
-from nvtrader_pipelines.figures.prudex import prudex_figures
-from nvtrader_pipelines.figures.ratio_curve import ratio_curve_figure
-from nvtrader_pipelines.figures.regimes import regime_evaluation_figure, regimes_figures
+from nvtrader_pipelines.figures.portfolio_figures import account_figures, plan_figures, stages_figures
+from nvtrader_pipelines.figures.prudex_figure import prudex_figures
+from nvtrader_pipelines.figures.ratio_curve_figures import ratio_curve_figure
+from nvtrader_pipelines.figures.regime_figures import regime_evaluation_figure, regimes_figures
 from nvtrader_pipelines.figures.reward_terms import reward_terms_figure
-from nvtrader_pipelines.figures.scoreboard import scoreboard_figures
-from nvtrader_pipelines.figures.stress import stress_figures
-from nvtrader_pipelines.figures.validation import validation_figures
+from nvtrader_pipelines.figures.scoreboard_figure import scoreboard_figures
+from nvtrader_pipelines.figures.stress_figure import stress_figures
+from nvtrader_pipelines.figures.validation_figure import validation_figures
 from nvtrader_pipelines.figures.weights import weights_figure
 
 __all__ = [

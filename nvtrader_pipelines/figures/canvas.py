@@ -1,4 +1,4 @@
-"""The common look of all figures: size, palette, title and note, labels at the ends of lines."""
+"""Common layout of all figures: size, palette, title, note and line labels."""
 
 import io
 import textwrap
@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-# Okabe & Ito's palette: distinct under every common colour blindness.
+# Okabe & Ito's palette: distinct under every common color blindness.
 BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
 YELLOW, BLUE, VERMILION, PURPLE = "#F0E442", "#0072B2", "#D55E00", "#CC79A7"
 GREY, LIGHT_GREY = "#7F7F7F", "#E3E3E3"
@@ -30,12 +30,12 @@ _SIZE_INCHES, _DPI = (13.33, 7.5), 120  # one 16:9 slide of 1600 x 900 pixels
 TEXT, _TITLE, _NOTE = 14, 20, 12  # points
 _LABEL_GAP = 0.05  # of an axes that fills the slide
 _NOTE_COLUMNS, _NOTE_LINES = 135, 3  # below every panel
-_CUT = " … and more, which the table holds"
+_CUT = " … (more in the table)"
 
 
 @dataclass(frozen=True)
 class EndLabel:
-    """A name to write beside the end of a line."""
+    """Label beside the end of a line."""
 
     y: float  # data coordinate
     text: str
@@ -44,7 +44,7 @@ class EndLabel:
 
 
 def new_figure(title: str, note: str | None) -> Figure:
-    """An empty slide with a title above and a wrapped note below, cut after three lines: panels begin above them."""
+    """Create a slide with a title above and a note of at most three lines below."""
     figure = Figure(figsize=_SIZE_INCHES, dpi=_DPI, facecolor="white")
     figure.text(0.06, 0.955, title, fontsize=_TITLE, fontweight="bold", va="center")
     if note:
@@ -54,7 +54,7 @@ def new_figure(title: str, note: str | None) -> Figure:
 
 
 def panel(figure: Figure, left: float, bottom: float, right: float, top: float) -> Axes:
-    """An axes at these figure fractions, with only the lines that carry meaning."""
+    """Add axes at these figure fractions, without top and right spines."""
     axes = figure.add_axes((left, bottom, right - left, top - bottom))
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(visible=True, axis="y", color=LIGHT_GREY, linewidth=0.8)
@@ -67,9 +67,9 @@ def panel(figure: Figure, left: float, bottom: float, right: float, top: float) 
 
 
 def label_ends(axes: Axes, labels: Sequence[EndLabel]) -> None:
-    """Write the labels right of the axes at the height of their lines, moved apart where they would touch.
+    """Write labels right of the axes at the height of their lines, moved apart where they would touch.
 
-    Call it when the limits and the scale are final.
+    Call after limits and scale are final.
     """
     if not labels:
         return
@@ -93,10 +93,10 @@ def label_ends(axes: Axes, labels: Sequence[EndLabel]) -> None:
 
 
 def spread(heights: NDArray[np.float64], gap: float) -> NDArray[np.float64]:
-    """The nearest heights (least squares) in the same order that lie at least `gap` apart."""
+    """Nearest heights (least squares) in the same order, at least `gap` apart."""
     order = np.argsort(heights, kind="stable")
     offsets = gap * np.arange(len(heights))
-    groups: list[tuple[float, int]] = []  # mean and size of labels that push one another
+    groups: list[tuple[float, int]] = []  # mean and size of groups of touching labels
     for height in heights[order] - offsets:
         groups.append((float(height), 1))
         while len(groups) > 1 and groups[-2][0] > groups[-1][0]:
@@ -109,33 +109,35 @@ def spread(heights: NDArray[np.float64], gap: float) -> NDArray[np.float64]:
 
 
 def ink(color: str) -> str:
-    """The colour, darker where it would be hard to read as text on white."""
+    """Color for text on white: darker where it would be hard to read."""
     return _INK.get(color, color)
 
 
 def readable(name: str, longest: int = 16) -> str:
-    """An identifier as words, cut in the middle where it would not fit: names of a family differ at their ends."""
+    """Convert an identifier to words, shortened in the middle, since similar names differ at their ends."""
     words, tail = name.replace("_", " "), (longest - 1) // 2
     return words if len(words) <= longest else f"{words[: longest - 1 - tail]}…{words[len(words) - tail :]}"
 
 
-def one_account(rows: pl.DataFrame) -> pl.DataFrame:
-    """The rows of the ensemble where a record holds several accounts.
+def select_account(rows: pl.DataFrame) -> pl.DataFrame:
+    """Select the ensemble's rows if there are several accounts.
 
     Raises:
-        ValueError: if several accounts are there and none, or more than one, is the ensemble.
+        ValueError: if several accounts are there, but not exactly one ensemble.
     """
     if "policy" not in rows.columns or rows["policy"].n_unique() <= 1:
         return rows
     ensemble = rows.filter(pl.col("kind") == "ensemble") if "kind" in rows.columns else rows.clear()
     if ensemble["policy"].n_unique() != 1:
         names = ", ".join(rows["policy"].unique().sort())
-        raise ValueError(f"draws one account, but found {names} and not one ensemble; filter by policy before")
+        raise ValueError(
+            f"one account can be drawn, but found {names} without a single ensemble; filter by policy first"
+        )
     return ensemble
 
 
 def png(figure: Figure) -> bytes:
-    """The figure as PNG; the same figure gives the same bytes."""
+    """Render the figure as PNG; equal figures give equal bytes."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", metadata={"Software": None})
     return buffer.getvalue()

@@ -1,4 +1,4 @@
-"""Equity of a policy against the baselines, with drawdowns."""
+"""Figure of equity and drawdown against the baselines."""
 
 from datetime import date
 
@@ -23,16 +23,16 @@ from nvtrader_pipelines.figures.canvas import (
     readable,
 )
 
-_NARROW = 3.0  # highest over lowest equity below which 1-2-5 ticks are too few
+_NARROW = 3.0  # ratio of highest to lowest equity below which 1-2-5 ticks are too few
 
 
 def equity_figure(curves: pl.DataFrame, title: str, report_from: date, note: str | None = None) -> bytes:
-    """PNG of net equity (log scale) and drawdown: the ensemble thick, its seeds or paths thin, baselines in colours.
+    """Draw net equity (log scale) and drawdown: ensemble thick, seeds or paths thin, baselines colored.
 
     Args:
         curves: policy, kind, session, equity and drawdown (positive), one row per account and session.
         title: above the figure.
-        report_from: the sessions from here on are shaded, as nothing was tuned on them.
+        report_from: start of the reported period, which is shaded.
         note: under the figure.
     """
     figure = new_figure(title, note)
@@ -40,7 +40,7 @@ def equity_figure(curves: pl.DataFrame, title: str, report_from: date, note: str
     losses = panel(figure, 0.095, 0.13, 0.765, 0.35)
     labels = [
         _draw(wealth, losses, rows, style)
-        for rows, style in _styled([frame for _, frame in curves.group_by("policy", maintain_order=True)])
+        for rows, style in _with_styles([frame for _, frame in curves.group_by("policy", maintain_order=True)])
     ]
     _shade(wealth, losses, curves, report_from)
     _finish(wealth, losses)
@@ -49,11 +49,11 @@ def equity_figure(curves: pl.DataFrame, title: str, report_from: date, note: str
     return png(figure)
 
 
-_Style = tuple[str, str, float]  # colour, dashes, width
+_Style = tuple[str, str, float]  # color, dashes, width
 
 
-def _styled(accounts: list[pl.DataFrame]) -> list[tuple[pl.DataFrame, _Style]]:
-    """Each account with its style, the most important drawn last."""
+def _with_styles(accounts: list[pl.DataFrame]) -> list[tuple[pl.DataFrame, _Style]]:
+    """Assign styles to accounts, the most important drawn last."""
     members = [rows for rows in accounts if rows["kind"][0] == "policy"]
     baselines = [rows for rows in accounts if rows["kind"][0] == "baseline"]
     ensembles = [rows for rows in accounts if rows["kind"][0] == "ensemble"]
@@ -66,7 +66,7 @@ def _styled(accounts: list[pl.DataFrame]) -> list[tuple[pl.DataFrame, _Style]]:
 
 
 def _draw(wealth: Axes, losses: Axes, rows: pl.DataFrame, style: _Style) -> EndLabel | None:
-    """The account's two lines and its label; one seed of several has only a line of equity."""
+    """Draw an account's lines and return its label; seeds have an equity line only."""
     color, dashes, width = style
     ordered = rows.sort("session")
     sessions = date2num(ordered["session"].to_numpy())
@@ -83,7 +83,7 @@ def _draw(wealth: Axes, losses: Axes, rows: pl.DataFrame, style: _Style) -> EndL
 
 
 def _shade(wealth: Axes, losses: Axes, curves: pl.DataFrame, report_from: date) -> None:
-    """Mark the reported period, where there is one."""
+    """Shade the reported period, if any."""
     sessions = curves["session"]
     first, last = sessions.min(), sessions.max()
     if not isinstance(first, date) or not isinstance(last, date) or report_from > last:
@@ -92,7 +92,7 @@ def _shade(wealth: Axes, losses: Axes, curves: pl.DataFrame, report_from: date) 
     for axes in (wealth, losses):
         axes.axvspan(start, end, color=LIGHT_GREY, alpha=0.45, zorder=0, linewidth=0)
     wealth.annotate(
-        f"reported apart, from {report_from.year}",
+        f"reported period, from {report_from.year}",
         xy=(start, 1.0),
         xycoords=("data", "axes fraction"),
         xytext=(6, -6),
@@ -121,9 +121,9 @@ def _finish(wealth: Axes, losses: Axes) -> None:
 
 
 def _key_to_seeds(figure: Figure, curves: pl.DataFrame) -> None:
-    """Say what the thin lines are."""
+    """Explain the thin lines."""
     members = curves.filter(pl.col("kind") == "policy")["policy"].unique()
     if len(members):
-        what = "path" if members.str.contains("/path-").all() else "seed"
-        text = f"thin lines: one {what} each" if len(members) > 1 else f"thin line: one {what}"
+        unit = "path" if members.str.contains("/path-").all() else "seed"
+        text = f"thin lines: one {unit} each" if len(members) > 1 else f"thin line: one {unit}"
         figure.text(0.78, 0.37, text, color=ink(SKY), fontsize=TEXT, va="center")

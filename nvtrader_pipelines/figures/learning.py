@@ -1,4 +1,4 @@
-"""How training went, fold by fold."""
+"""Figure of learning curves, fold by fold."""
 
 import polars as pl
 from matplotlib.axes import Axes
@@ -12,10 +12,10 @@ _COLUMNS = 4
 def learning_figure(
     training_curves: pl.DataFrame, title: str = "Mean reward while training", note: str | None = None
 ) -> bytes:
-    """PNG of mean reward over timesteps on the training windows: a small panel per fold, on one scale.
+    """Draw mean reward over timesteps in training: a panel per fold, on one scale.
 
     Args:
-        training_curves: fold, seed, timesteps and mean_reward (of a step).
+        training_curves: fold, seed, timesteps and mean_reward (per step).
         title: above the figure.
         note: under the figure.
     """
@@ -40,7 +40,7 @@ def learning_figure(
         for axes in figure.axes:
             axes.axhline(0.0, color="black", linewidth=0.8)
     figure.text(0.53, 0.10, "timesteps", fontsize=TEXT, ha="center", va="bottom")
-    figure.text(0.012, 0.5, "mean reward of a step", fontsize=TEXT, rotation=90, va="center")
+    figure.text(0.012, 0.5, "mean reward per step", fontsize=TEXT, rotation=90, va="center")
     return png(figure)
 
 

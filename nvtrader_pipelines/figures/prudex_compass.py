@@ -1,4 +1,4 @@
-"""PRUDEX-Compass and PRIDE-Star: scores by axis and by number, on which 50 is 1/N."""
+"""PRUDEX-Compass and PRIDE-Star: scores by axis and by statistic, where 50 is 1/N."""
 
 from collections.abc import Mapping
 from typing import cast
@@ -11,28 +11,28 @@ from numpy.typing import NDArray
 
 from nvtrader_pipelines.evaluation.prudex.measures import AXES, MEASURES, OF_AXIS, PRIDE, RING
 from nvtrader_pipelines.figures.canvas import BLACK, GREY, LIGHT_GREY, TEXT, ink, new_figure, png, readable
-from nvtrader_pipelines.figures.prudex_palette import shown, with_hidden
+from nvtrader_pipelines.figures.prudex_palette import experiment_colors, with_hidden
 
 _LETTERS = dict(zip(AXES, ("P", "R", "U", "D", "E", "X"), strict=True))
 _LEVELS = (25.0, 50.0, 75.0, 100.0)
 _INNER, _OUTER, _NAMES = 108.0, 126.0, 130.0  # radii of the ring of measures and of their names
 _NAMES_OF = {"t_sne": "t-SNE"}
-_ABOVE = 0.3  # sine of the angle below which a name stands above or below the ring, not beside it
+_ABOVE = 0.3  # sine of the angle below which a name is above or below the ring, not beside it
 _GAP = np.deg2rad(1.5)
-_SIDES = {-1: "right", 0: "center", 1: "left"}  # where text outside begins, left of the middle, on it or right of it
+_SIDES = {-1: "right", 0: "center", 1: "left"}  # alignment of outer text left of, on or right of the middle
 _PLATE = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1.5}
-_Scores = Mapping[str, Mapping[str, float | None]]  # of each policy those of each axis or number
+_Scores = Mapping[str, Mapping[str, float | None]]  # by policy, then by axis or statistic
 
 
 def compass_figure(table: pl.DataFrame, title: str = "PRUDEX-Compass", note: str | None = None) -> bytes:
-    """PNG of the six axes as a hexagon, 50 being 1/N, inside the ring of measures, filled where one was computed.
+    """Draw the six axes as a hexagon (50 is 1/N) inside the ring of measures, filled where computed.
 
     Args:
         table: rows of PRUDEX.
         title: above the figure.
         note: under the figure.
     """
-    colors = shown(table)
+    colors = experiment_colors(table)
     scores = _scores(table.filter(pl.col("measure") == OF_AXIS), "axis")
     figure = new_figure(title, with_hidden(table, note))
     axes = _round(figure, (-0.005, 0.10, 0.60, 0.825), limit=_NAMES + 12.0)
@@ -50,14 +50,14 @@ def compass_figure(table: pl.DataFrame, title: str = "PRUDEX-Compass", note: str
 
 
 def pride_star_figure(table: pl.DataFrame, title: str = "PRIDE-Star", note: str | None = None) -> bytes:
-    """PNG of eight scores of each policy as an octagon; the dashed one is 1/N, with 50 everywhere.
+    """Draw eight scores of each policy as an octagon; the dashed one is 1/N.
 
     Args:
         table: rows of PRUDEX.
         title: above the figure.
         note: under the figure.
     """
-    colors = shown(table)
+    colors = experiment_colors(table)
     scores = _scores(table.filter(pl.col("statistic").is_in(list(PRIDE.values()))), "statistic")
     figure = new_figure(title, with_hidden(table, note))
     angles = _angles(len(PRIDE))
@@ -87,7 +87,7 @@ def _scores(rows: pl.DataFrame, column: str) -> _Scores:
 
 
 def _round(figure: Figure, box: tuple[float, float, float, float], limit: float) -> PolarAxes:
-    """Polar axes in the figure that begin at the top and go clockwise."""
+    """Add polar axes that start at the top and run clockwise."""
     axes = cast(PolarAxes, figure.add_axes(box, projection="polar"))
     axes.set_theta_zero_location("N")
     axes.set_theta_direction(-1)
@@ -101,7 +101,7 @@ def _angles(n: int) -> NDArray[np.float64]:
 
 
 def _web(axes: PolarAxes, angles: NDArray[np.float64]) -> None:
-    """Spokes, and a polygon at each level; that of 50 is 1/N."""
+    """Draw spokes and a polygon per level; 50 is 1/N."""
     around = np.append(angles, angles[0])
     for level in _LEVELS:
         color, dashes, width = (BLACK, "--", 1.6) if level == 50.0 else (LIGHT_GREY, "-", 1.0)
@@ -118,7 +118,7 @@ def _outline(
     *,
     filled: bool = False,
 ) -> None:
-    """The policy's polygon, open where it has no score."""
+    """Draw a policy's polygon, open where it has no score."""
     radii = np.array([np.nan if value is None else value for value in values])
     around, out = np.append(angles, angles[0]), np.append(radii, radii[0])
     axes.plot(around, out, color=color, linewidth=2.8, marker="o", markersize=6, zorder=3)
@@ -127,7 +127,7 @@ def _outline(
 
 
 def _ring(axes: PolarAxes, table: pl.DataFrame, colors: Mapping[str, str]) -> None:
-    """A field of each measure beside its axis, in as many strips as policies, filled where it was computed."""
+    """Draw a ring field per measure with a strip per policy, filled where computed."""
     reported = set(
         table.filter(pl.col("reported"), pl.col("kind") == "ensemble").select("policy", "measure").iter_rows()
     )
@@ -147,7 +147,7 @@ def _ring(axes: PolarAxes, table: pl.DataFrame, colors: Mapping[str, str]) -> No
 
 
 def _name(axes: PolarAxes, angle: float, text: str) -> None:
-    """A measure's name outside the ring."""
+    """Write a measure's name outside the ring."""
     across = float(np.sin(angle))
     side = _SIDES[0 if abs(across) < _ABOVE else round(np.sign(across))]
     level = "center" if side != "center" else "bottom" if np.cos(angle) > 0.0 else "top"
@@ -155,7 +155,7 @@ def _name(axes: PolarAxes, angle: float, text: str) -> None:
 
 
 def _key(figure: Figure, table: pl.DataFrame, colors: Mapping[str, str], scores: _Scores) -> None:
-    """Each policy's scores and how many measures were computed."""
+    """Write each policy's scores and number of computed measures."""
     columns = [0.795 + 0.0345 * i for i in range(len(AXES))]
     figure.text(0.63, 0.86, "score by axis, 50 is 1/N (dashed)", fontsize=TEXT, fontweight="bold")
     for x, axis in zip(columns, AXES, strict=True):

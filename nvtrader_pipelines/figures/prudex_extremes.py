@@ -1,4 +1,4 @@
-"""Extreme markets of PRUDEX-Compass: total return and Sharpe ratio beside those of 1/N."""
+"""PRUDEX-Compass in extreme markets: total return and Sharpe ratio against 1/N."""
 
 import polars as pl
 from matplotlib.axes import Axes
@@ -15,7 +15,7 @@ _NUMBERS = {"total_return": "total return", "sharpe": "Sharpe ratio"}
 def extremes_figure(
     table: pl.DataFrame, title: str = "Extreme markets, net of costs, against 1/N", note: str | None = None
 ) -> bytes:
-    """PNG of each policy's total return and Sharpe ratio in each extreme market that the test windows cover.
+    """Draw total return and Sharpe ratio in each extreme market within the test windows.
 
     Args:
         table: rows of PRUDEX.
@@ -46,7 +46,7 @@ def _heading(market: ExtremeMarket) -> str:
 
 
 def _bars(axes: Axes, rows: pl.DataFrame, drawn: list[Style]) -> None:
-    """A horizontal bar per policy, the best style first, a dash where there is no number, and a line at 1/N."""
+    """Draw a bar per policy, a dash where there is no value, and a line at 1/N."""
     found = {(policy, kind): value for policy, kind, value in rows.select("policy", "kind", "value").iter_rows()}
     places = range(len(drawn), 0, -1)
     values = [found.get((style.policy, style.kind)) for style in drawn]

@@ -1,4 +1,4 @@
-"""Diversity of PRUDEX-Compass: actions in the plane, and weights by name and year."""
+"""Diversity in PRUDEX-Compass: embedded actions, and weights by name and year."""
 
 from itertools import cycle
 
@@ -19,20 +19,20 @@ from nvtrader_pipelines.figures.canvas import (
     png,
     readable,
 )
-from nvtrader_pipelines.figures.prudex_palette import shown, styles, with_hidden
+from nvtrader_pipelines.figures.prudex_palette import experiment_colors, styles, with_hidden
 
 _MARKERS = ("s", "^", "v", "D", "P", "X", "*")
-_MOST_NAMES, _MOST_PANELS = 25, 3
+_MAX_NAMES, _MAX_PANELS = 25, 3
 _SHADES = LinearSegmentedColormap.from_list("weights", ["#7A4A00", ORANGE, "#FFFFFF", BLUE, "#00253D"])
 
 
 def plane_figure(
     plane: pl.DataFrame,
     table: pl.DataFrame,
-    title: str = "Actions by t-SNE: neighbours hold alike",
+    title: str = "Actions by t-SNE: neighbors have similar weights",
     note: str | None = None,
 ) -> bytes:
-    """PNG of a sample of every policy's actions in the plane; distances between far points mean nothing.
+    """Draw a sample of every policy's embedded actions; large distances have no meaning.
 
     Args:
         plane: policy, kind, x and y.
@@ -63,15 +63,15 @@ def heat_figure(
     title: str = "Mean weight by name and year, against 1/N",
     note: str | None = None,
 ) -> bytes:
-    """PNG of the weights of up to three experiments by name and year: 1/N is white, grey is not on record.
+    """Draw the weights of up to three experiments by name and year; white is 1/N, grey is not on record.
 
     Args:
         heat: policy, kind, source, year, symbol and weight.
         table: rows of PRUDEX.
         title: above the figure.
-        note: under the figure; names beyond the 25 largest are left out and counted there.
+        note: under the figure, with the number of names beyond the 25 largest.
     """
-    colors = dict(list(shown(table).items())[:_MOST_PANELS])
+    colors = dict(list(experiment_colors(table).items())[:_MAX_PANELS])
     ours = heat.filter(pl.col("kind") == ENSEMBLE, pl.col("policy").is_in(list(colors)))
     ours = ours.with_columns(weight=pl.col("weight").abs() * pl.col("symbol").n_unique().over("source", "policy"))
     sizes = (
@@ -79,7 +79,7 @@ def heat_figure(
         .agg(pl.col("weight").mean())
         .sort("weight", "symbol", descending=[True, False])
     )
-    names = sizes.head(_MOST_NAMES).sort("source", "symbol").select("source", "symbol")
+    names = sizes.head(_MAX_NAMES).sort("source", "symbol").select("source", "symbol")
     left_out = f"{len(sizes) - len(names)} names with smaller weights left out" if len(sizes) > len(names) else None
     figure = new_figure(title, "; ".join(filter(None, (left_out, with_hidden(table, note)))) or None)
     scale = TwoSlopeNorm(1.0, 0.0, max(float(ours["weight"].to_numpy().max(initial=0.0)), 2.0))
@@ -106,7 +106,7 @@ def _cells(axes: Axes, rows: pl.DataFrame, names: pl.DataFrame, scale: TwoSlopeN
     )
     cells = wide.select(str(year) for year in years).to_numpy()
     image = axes.imshow(cells, cmap=_SHADES, norm=scale, aspect="auto", interpolation="nearest")
-    axes.set_facecolor(LIGHT_GREY)  # of what is not on record
+    axes.set_facecolor(LIGHT_GREY)  # not on record
     several = names["source"].n_unique() > 1
     labels = [f"{symbol} ({readable(source, 8)})" if several else symbol for source, symbol in names.iter_rows()]
     axes.set_yticks(range(len(names)), labels, fontsize=TEXT - (5 if several else 3))

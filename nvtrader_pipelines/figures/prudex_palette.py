@@ -1,4 +1,4 @@
-"""Which policies the pictures of PRUDEX-Compass show, and how they are drawn."""
+"""Policies shown in the figures of PRUDEX-Compass, and their styles."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -28,22 +28,22 @@ _DARKEST, _LIGHTEST = 0.30, 0.72  # greys of baselines
 
 @dataclass(frozen=True)
 class Style:
-    """How a policy is drawn."""
+    """Style of a policy."""
 
     policy: str
     kind: str
     color: str
     dashes: Any  # of its line
-    shade: str  # of its bars: baselines are greys
+    shade: str  # of its bars; baselines are grey
 
     @property
     def label(self) -> str:
-        """Its name, cut to what fits beside a picture."""
+        """Name of the policy, shortened to fit beside a figure."""
         return f"1/N ({readable(self.policy, 20)})" if self.policy == REFERENCE else readable(self.policy, 19)
 
 
-def shown(table: pl.DataFrame) -> dict[str, str]:
-    """Colours of the experiments that are shown: the six with the highest mean score over axes, best first.
+def experiment_colors(table: pl.DataFrame) -> dict[str, str]:
+    """Colors of the six experiments with the highest mean score over axes, best first.
 
     Args:
         table: rows of PRUDEX.
@@ -58,7 +58,7 @@ def shown(table: pl.DataFrame) -> dict[str, str]:
 
 
 def styles(table: pl.DataFrame) -> list[Style]:
-    """The experiments shown, the market's average, and up to six other baselines by name.
+    """Styles of the shown experiments, the market average, and up to six other baselines by name.
 
     Args:
         table: rows of PRUDEX.
@@ -67,14 +67,14 @@ def styles(table: pl.DataFrame) -> list[Style]:
     others = [name for name in baselines if name != REFERENCE][: len(_DASHES)]
     greys = [to_hex((grey,) * 3) for grey in np.linspace(_DARKEST, _LIGHTEST, len(others))]
     return [
-        *(Style(name, ENSEMBLE, color, "-", color) for name, color in shown(table).items()),
+        *(Style(name, ENSEMBLE, color, "-", color) for name, color in experiment_colors(table).items()),
         *(Style(name, BASELINE, BLACK, "--", BLACK) for name in baselines if name == REFERENCE),
         *(Style(name, BASELINE, GREY, *how) for name, *how in zip(others, _DASHES, greys, strict=False)),
     ]
 
 
 def with_hidden(table: pl.DataFrame, note: str | None) -> str | None:
-    """The note, and how many experiments the picture leaves out."""
+    """Prepend the number of experiments left out to the note."""
     n_hidden = table.filter(pl.col("kind") == ENSEMBLE)["policy"].n_unique() - len(PALETTE)
     hidden = f"{n_hidden} experiments with lower scores are in evaluation.prudex only" if n_hidden > 0 else None
     return "; ".join(filter(None, (hidden, note))) or None

@@ -1,4 +1,4 @@
-"""Reliability of PRUDEX-Compass: performance profiles, and how often each policy has each rank."""
+"""Reliability in PRUDEX-Compass: performance profiles and rank distributions."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ def profile_figure(
     title: str = "Performance profile: total return against 1/N",
     note: str | None = None,
 ) -> bytes:
-    """PNG of the share of runs (test windows by seeds) with a score above tau; experiments with their 95 % band.
+    """Draw the share of runs (test windows by seeds) with a score above tau, with 95 % bands.
 
     Args:
         profiles: policy, kind, tau, share, low and high.
@@ -67,7 +67,7 @@ def rank_figure(
     title: str = "Rank distribution over seeds and test windows",
     note: str | None = None,
 ) -> bytes:
-    """PNG of how often each policy has each rank, by four numbers; 1 is best.
+    """Draw the rank distribution of each policy by four statistics; 1 is best.
 
     Args:
         ranks: policy, kind, statistic, rank and share.
@@ -97,7 +97,7 @@ def rank_figure(
 
 
 def _stack(axes: Axes, ranks: pl.DataFrame, drawn: list[Style]) -> None:
-    """A bar per rank, of the shares of those who have it; who is not drawn by name is hatched on top."""
+    """Draw a bar per rank, stacked by policy; policies without a style are hatched on top."""
     if not len(ranks):
         return
     places = np.arange(1, int(ranks["rank"].n_unique()) + 1)

@@ -1,4 +1,4 @@
-"""Where one policy's reward came from."""
+"""Figure of the reward terms of a policy."""
 
 import polars as pl
 from matplotlib.dates import date2num
@@ -9,23 +9,23 @@ from nvtrader_pipelines.figures.canvas import (
     EndLabel,
     label_ends,
     new_figure,
-    one_account,
     panel,
     png,
     readable,
+    select_account,
 )
 
-_LONGEST = 21  # letters of a term's name beside its line
+_LONGEST = 21  # letters of a term's name
 
 
 def reward_terms_figure(
     decomposition: pl.DataFrame, title: str = "Reward by term, summed over time", note: str | None = None
 ) -> bytes:
-    """PNG of each reward term's running sum over the decisions of one policy, and of their total.
+    """Draw the running sum of each reward term of one policy, and their total.
 
     Args:
-        decomposition: session, term and contribution of one policy, or of several with policy and kind, of which
-            the ensemble is drawn.
+        decomposition: session, term and contribution of one policy; with several (policy, kind), the ensemble is
+            drawn.
         title: above the figure.
         note: under the figure.
 
@@ -36,7 +36,7 @@ def reward_terms_figure(
     axes = panel(figure, 0.095, 0.13, 0.74, 0.88)
     axes.axhline(0.0, color="black", linewidth=0.8)
     labels = []
-    mine = one_account(decomposition)
+    mine = select_account(decomposition)
     terms = [rows for _, rows in mine.group_by("term", maintain_order=True)]
     total = mine.group_by("session").agg(pl.col("contribution").sum())
     for i, rows in enumerate([*terms, total]):

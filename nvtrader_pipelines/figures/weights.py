@@ -1,4 +1,4 @@
-"""What one policy held over time."""
+"""Figure of an account's weights over time."""
 
 import numpy as np
 import polars as pl
@@ -22,9 +22,9 @@ from nvtrader_pipelines.figures.canvas import (
     EndLabel,
     label_ends,
     new_figure,
-    one_account,
     panel,
     png,
+    select_account,
 )
 from nvtrader_pipelines.portfolio.cash import CASH
 
@@ -32,18 +32,18 @@ _COLORS = (BLUE, ORANGE, GREEN, VERMILION, SKY, PURPLE, YELLOW)
 
 
 def weights_figure(action_logs: pl.DataFrame, title: str = "Weights over time", note: str | None = None) -> bytes:
-    """PNG of one account's executed weights as stacked areas: the seven largest on average, the others, cash.
+    """Draw executed weights as stacked areas: the seven largest on average, the others, cash.
 
     Args:
-        action_logs: session, symbols (cash last) and executed_weights of one policy, or of several with
-            policy and kind, of which the ensemble is drawn.
+        action_logs: session, symbols (cash last) and executed_weights of one policy; with several (policy, kind), the
+            ensemble is drawn.
         title: above the figure.
         note: under the figure.
 
     Raises:
         ValueError: if there is no row, no single account to draw, or the symbols change.
     """
-    mine = one_account(action_logs)
+    mine = select_account(action_logs)
     symbols = mine["symbols"].unique()
     if len(symbols) != 1:
         raise ValueError(f"weights_figure draws one portfolio of one set of names, but found {len(symbols)} sets")
@@ -69,11 +69,11 @@ def _steps(ordered: pl.DataFrame) -> tuple[NDArray[np.float64], NDArray[np.float
     return np.append(days, days[-1] + held), np.vstack([weights, weights[-1:]])
 
 
-_Band = tuple[str, str, NDArray[np.float64]]  # name, colour, weight over time
+_Band = tuple[str, str, NDArray[np.float64]]  # name, color, weights over time
 
 
 def _bands(names: list[str], weights: NDArray[np.float64]) -> list[_Band]:
-    """The largest names from the bottom up, then the sum of the others, then cash."""
+    """Bands from bottom to top: the largest names, the sum of the others, cash."""
     order = np.argsort(-weights[:, :-1].mean(axis=0), kind="stable")
     largest, others = order[: len(_COLORS)], order[len(_COLORS) :]
     bands = [(names[i], color, weights[:, i]) for i, color in zip(largest, _COLORS, strict=False)]

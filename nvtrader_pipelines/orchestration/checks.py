@@ -9,12 +9,12 @@ import polars as pl
 from pandera.polars import DataFrameSchema
 
 from nvtrader_pipelines.evaluation.invariants import (
+    differs_from_rivals,
     equity_gaps,
     off_simplex,
     outside_unit_interval,
     reward_gaps,
     training_leaks,
-    unlike_rivals,
 )
 from nvtrader_pipelines.experiments.sealed_run import SealedRun
 from nvtrader_pipelines.experiments.spec import MarketChoice
@@ -230,7 +230,7 @@ def probabilities_check(table: Table, *columns: str) -> dg.AssetChecksDefinition
 def like_with_like(store: dg.ResourceParam[Store]) -> dg.AssetCheckResult:
     """Never a rank across markets, windows or costs."""
     rows = store.tables.read(SCOREBOARD)
-    return verdict(unlike_rivals(rows), len(rows))
+    return verdict(differs_from_rivals(rows), len(rows))
 
 
 def promotion_check(

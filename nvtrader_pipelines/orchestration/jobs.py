@@ -6,11 +6,12 @@ from datetime import UTC, date, datetime
 import dagster as dg
 from pydantic import Field
 
+from nvtrader_pipelines.evaluation.steps import drain
 from nvtrader_pipelines.orchestration.assets import ASSETS
 from nvtrader_pipelines.orchestration.assets.active_policy import ACTIVE_POLICY_KEY
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.progress import ProgressLog
-from nvtrader_pipelines.runs.launch import followed, replay_run, replay_window
+from nvtrader_pipelines.runs.launch import replay_run, replay_window
 from nvtrader_pipelines.runs.lifecycle import Launch
 from nvtrader_pipelines.storage.iceberg.upkeep import tidy
 from nvtrader_pipelines.storage.store import Store
@@ -114,7 +115,7 @@ def replay_policies(
     days = (day_of(config.first), day_of(config.last))
     window = replay_window(store, config.run_id, days)
     launch = Launch(context.run_id, context.run_id)
-    followed(replay_run(store, config.run_id, launch, window, pinned=config.pinned), progress.to(context))
+    drain(replay_run(store, config.run_id, launch, window, pinned=config.pinned), progress.to(context))
 
 
 def day_of(text: str | None) -> date | None:

@@ -129,7 +129,9 @@ def chosen_specs(home: Home, names: Sequence[str]) -> list[ExperimentSpec]:
         if strangers or not names:  # else it is not asked for
             raise ValueError(problem)
     if not known:
-        raise ValueError(f"there is no experiment in {home.experiments}; put a YAML file there (see the README)")
+        raise ValueError(
+            f"there is no experiment in {home.experiments}; put a YAML file there, or `nvtrader experiments new NAME`"
+        )
     if strangers:
         there = ", ".join(spec.name for spec in found.specs)
         raise ValueError(f"no experiment is named {', '.join(strangers)}; there are: {there}")

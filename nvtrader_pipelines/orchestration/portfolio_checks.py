@@ -7,9 +7,9 @@ import polars as pl
 
 from nvtrader_pipelines.desk.desk import Desk
 from nvtrader_pipelines.desk.row_checks import EVERY_ACCOUNT, hold, release
-from nvtrader_pipelines.execution.compliance import tighter
-from nvtrader_pipelines.execution.invariants import beyond_limits, not_numbers, off_sum
-from nvtrader_pipelines.execution.plan_records import TO_BE_TRADED
+from nvtrader_pipelines.execution.compliance import tightest_limits
+from nvtrader_pipelines.execution.invariants import invalid_stage_sums, limit_breaches, missing_numbers
+from nvtrader_pipelines.execution.plan_records import PLACEABLE
 from nvtrader_pipelines.orchestration.assets.portfolio import STATE_KEY, of_account
 from nvtrader_pipelines.orchestration.checks import verdict
 from nvtrader_pipelines.orchestration.reports import asset_key
@@ -19,7 +19,7 @@ from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import ORDERS, PORTFOLIO_STATE, REBALANCE_PLAN, TARGET_WEIGHTS, Table
 
-MAY_BE_TRADED = {"waiting", *TO_BE_TRADED}  # not blocked, and not all of its orders have ended
+MAY_BE_TRADED = {"waiting", *PLACEABLE}  # not blocked, and not all of its orders have ended
 NUMBERS = {
     ORDERS: ("quantity", "quote", "target_weight", "filled_quantity"),
     PORTFOLIO_STATE: ("equity", "value", "net_return", "drawdown", "turnover", "cost", "cash", "weights"),
@@ -51,7 +51,7 @@ def no_nan(table: Table) -> dg.AssetChecksDefinition:
     return account_check(
         table,
         "no_nan",
-        lambda _, rows: not_numbers(rows, *NUMBERS[table]),
+        lambda _, rows: missing_numbers(rows, *NUMBERS[table]),
         f"Every number of {table.name} is known and finite.",
     )
 
@@ -65,11 +65,11 @@ def outside_limits(desk: Desk, plans: pl.DataFrame) -> pl.DataFrame:
     """
     target_weights = of_account(desk, TARGET_WEIGHTS)
     ledger, of_desk = desk.store.ledger, read_limits(desk.store.home)
-    found = [beyond_limits(target_weights.clear(), of_desk)]
+    found = [limit_breaches(target_weights.clear(), of_desk)]
     alive = plans.filter(pl.col("status").is_in(MAY_BE_TRADED))
     for (key,), version in alive.partition_by("partition_key", as_dict=True).items():
-        limits = tighter(ledger.read(str(key)).pipeline.risk_limits, of_desk)
-        found.append(beyond_limits(target_weights.join(version, on="plan_id", how="semi"), limits))
+        limits = tightest_limits(ledger.read(str(key)).pipeline.risk_limits, of_desk)
+        found.append(limit_breaches(target_weights.join(version, on="plan_id", how="semi"), limits))
     return pl.concat(found)
 
 
@@ -80,7 +80,7 @@ def outside_limits(desk: Desk, plans: pl.DataFrame) -> pl.DataFrame:
 )
 def reconciliation(store: dg.ResourceParam[Store], desk: DeskResource) -> dg.AssetCheckResult:
     """By the desk's own rule, which holds the account wherever it is traded from; so no run asks for this check."""
-    found = desk.of(store).unaccepted()
+    found = desk.of(store).open_differences()
     metadata = {"account": desk.account, "differences": dg.MetadataValue.md("  \n".join(found))}
     return dg.AssetCheckResult(passed=not found, metadata=metadata)
 
@@ -114,7 +114,7 @@ PORTFOLIO_CHECKS = [
     account_check(
         TARGET_WEIGHTS,
         "weights_sum_to_one",
-        lambda _, rows: off_sum(rows),
+        lambda _, rows: invalid_stage_sums(rows),
         "Weights after every stage are not negative and sum to one.",
     ),
 ]

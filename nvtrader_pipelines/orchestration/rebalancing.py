@@ -10,13 +10,13 @@ from nvtrader_pipelines.desk.accounts import AccountInUse
 from nvtrader_pipelines.desk.desk import Desk
 from nvtrader_pipelines.desk.rebalancing import market_end
 from nvtrader_pipelines.desk.row_checks import holding
+from nvtrader_pipelines.evaluation.steps import drain
 from nvtrader_pipelines.execution.audit import AuditEvent
 from nvtrader_pipelines.execution.brokers.broker import BrokerTimeout
 from nvtrader_pipelines.execution.errors import ExecutionError, NotReconciled
 from nvtrader_pipelines.experiments.progress import Progress
 from nvtrader_pipelines.orchestration.retries import tried_again
 from nvtrader_pipelines.promotion.active_policy import read_active
-from nvtrader_pipelines.runs.launch import followed
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 
@@ -41,7 +41,7 @@ def executed(desk: Desk, report: Callable[[Progress], None], *, acknowledge: boo
         due = desk.due()
         if len(due) > 1:
             with suppress(NotReconciled):
-                followed(desk.trade(last=due[-2], acknowledge=acknowledge), report)
+                drain(desk.trade(last=due[-2], acknowledge=acknowledge), report)
         if len(due) <= 1 or desk.due() == due[-1:]:
             desk.execute()
 

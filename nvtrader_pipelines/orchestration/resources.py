@@ -10,7 +10,7 @@ from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 
 
-class StoreResource(dg.ConfigurableResourceFactory[Store]):
+class StoreResource(dg.ConfigurableResource):
     """The store of one home folder, opened once in each run, step process or tick."""
 
     root: str

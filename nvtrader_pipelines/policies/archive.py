@@ -1,4 +1,4 @@
-"""A trained policy as one file without pickle: a zip of tensors (safetensors) and a JSON card, repeatable bytes."""
+"""Policy files without pickle: a reproducible zip of tensors (safetensors) and a JSON card."""
 
 import io
 import operator
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 TENSORS, CARD = "policy.safetensors", "card.json"
 FORMAT: Final = 1
-EPOCH = (1980, 1, 1, 0, 0, 0)  # the zip's time stamps carry nothing
+EPOCH = (1980, 1, 1, 0, 0, 0)  # constant time stamps, so that equal content gives equal bytes
 
 
 class PolicyCard(BaseModel):
-    """What a policy is, what it was trained on, and what it needs to be used."""
+    """Description of a policy: its origin, its training data and the inputs it expects."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     format: Literal[1] = FORMAT
@@ -39,22 +39,22 @@ class PolicyCard(BaseModel):
     train_first: str  # session of the first training decision
     train_last: str  # last session whose prices trained it
     train: tuple[tuple[str, str], ...] = Field(default=(), exclude_if=operator.not_)  # stretches, if several
-    panel_digest: str  # of the market's content; the run's row names the snapshots that held it
+    panel_digest: str  # of the market's content; the run's row names the table snapshots
     warnings: tuple[str, ...] = ()
-    learning_curve: tuple[tuple[int, float], ...] = ()  # timesteps, mean reward of a step
+    learning_curve: tuple[tuple[int, float], ...] = ()  # timesteps, mean reward per step
 
     @property
     def stretches(self) -> tuple[tuple[str, str], ...]:
-        """First and last session of every stretch that was trained on, in time order."""
+        """First and last session of every training stretch, in time order."""
         return self.train or ((self.train_first, self.train_last),)
 
 
 class PolicyArchiveError(ValueError):
-    """A policy file that cannot be used."""
+    """Policy file that cannot be used."""
 
 
 def write_archive(card: PolicyCard, tensors: "dict[str, torch.Tensor]") -> bytes:
-    """The file's bytes; equal cards and tensors give equal bytes."""
+    """Return a policy file's bytes; equal cards and tensors give equal bytes."""
     from safetensors.torch import save
 
     buffer = io.BytesIO()
@@ -65,25 +65,25 @@ def write_archive(card: PolicyCard, tensors: "dict[str, torch.Tensor]") -> bytes
 
 
 def read_archive(content: bytes) -> "tuple[PolicyCard, dict[str, torch.Tensor]]":
-    """The card and the tensors.
+    """Read the card and the tensors of a policy file.
 
     Raises:
-        PolicyArchiveError: if the bytes are no such file, or the card or tensors are damaged.
+        PolicyArchiveError: if the bytes are not a policy file, or the card or tensors are damaged.
     """
     from safetensors.torch import load  # PyTorch takes seconds to import
 
-    with _understood():
+    with _archive_errors():
         card, tensors = _members(content)
         return PolicyCard.model_validate_json(card), load(tensors)
 
 
 def read_card(content: bytes) -> PolicyCard:
-    """The card alone; whether the tensors can be used is not looked at.
+    """Read the card of a policy file without checking the tensors.
 
     Raises:
-        PolicyArchiveError: if the bytes are no such file, or the card is damaged.
+        PolicyArchiveError: if the bytes are not a policy file, or the card is damaged.
     """
-    with _understood():
+    with _archive_errors():
         card, _ = _members(content)
         return PolicyCard.model_validate_json(card)
 
@@ -91,17 +91,17 @@ def read_card(content: bytes) -> PolicyCard:
 def _members(content: bytes) -> tuple[bytes, bytes]:
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         if sorted(archive.namelist()) != [CARD, TENSORS]:
-            raise ValueError(f"it holds {', '.join(archive.namelist()) or 'nothing'}")
+            raise ValueError(f"found {', '.join(archive.namelist()) or 'an empty zip'}")
         return archive.read(CARD), archive.read(TENSORS)
 
 
 @contextmanager
-def _understood() -> Iterator[None]:
-    """Say of whatever a damaged file brings about what to do."""
+def _archive_errors() -> Iterator[None]:
+    """Turn the errors of reading a damaged file into a `PolicyArchiveError`."""
     try:
         yield
     except (zipfile.BadZipFile, ValueError, SafetensorError, RuntimeError, OSError, EOFError) as error:
         raise PolicyArchiveError(
             f"a policy file must be a zip with {CARD} and {TENSORS}, but this one cannot be read ({error}); "
-            "train the experiment again or restore the file"
+            "restore the file or train the experiment again"
         ) from error

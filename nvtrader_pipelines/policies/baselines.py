@@ -1,4 +1,4 @@
-"""Honest baselines as policies: what a learned policy must beat on the same folds, fills and costs."""
+"""Baseline policies, which a learned policy must beat on the same folds, fills and costs."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
@@ -19,25 +19,25 @@ from nvtrader_pipelines.portfolio.anchors import Anchor, VolatilityTargetAnchor
 from nvtrader_pipelines.portfolio.scenarios import Historical, Scenarios
 
 SESSIONS_PER_MONTH = 21
-SCENARIO_SEED = 0  # of every estimate
+SCENARIO_SEED = 0  # the same for every estimate
 Solver = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
 
 class ClassicalAgent(Component):
-    """A rule that needs no training: a baseline beside learned policies, or an experiment's agent itself."""
+    """Rule without training: a baseline for learned policies, or the agent of an experiment."""
 
-    classical: ClassVar[bool] = True
-    resumable: ClassVar[bool] = False
+    is_classical: ClassVar[bool] = True
+    is_resumable: ClassVar[bool] = False
     backbones: ClassVar[frozenset[str]] = frozenset()
 
     @property
     def lookback(self) -> int:
-        """Sessions of the panel that a decision is estimated on, the decision's own included."""
+        """Sessions that a decision's estimate uses, including the session of the decision."""
         return 1
 
     @abstractmethod
     def start(self) -> Policy:
-        """A worker for one account."""
+        """Return a policy for one account."""
 
     def train(
         self,
@@ -47,45 +47,45 @@ class ClassicalAgent(Component):
         seed: int,  # noqa: ARG002
         hooks: TrainingHooks = DEFAULT_HOOKS,  # noqa: ARG002
     ) -> Fit:
-        """Nothing, at once: what a rule knows it reads from the panel at each decision."""
+        """Return an empty fit: a rule estimates from the panel at each decision."""
         return Fit(tensors={}, scaler=ObservationScaler(), curve=[])
 
 
 def _over_eligible(panel: MarketPanel, t: int, scores: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
-    """Weights (N+1,) in proportion to `scores` (N,) over the names eligible at `t`; 1/N if they say nothing."""
+    """Weights (N+1,) proportional to `scores` (N,) among names eligible at `t`; 1/N without positive scores."""
     eligible = panel.eligible[t].astype(np.float64)
-    wanted = eligible if scores is None or not (scores * eligible).any() else scores * eligible
+    shares = eligible if scores is None or not (scores * eligible).any() else scores * eligible
     weights = np.zeros(len(eligible) + 1)
     if eligible.any():
-        weights[:-1] = wanted / wanted.sum()
+        weights[:-1] = shares / shares.sum()
     else:
         weights[-1] = 1.0
     return weights
 
 
 class EqualWeight(ClassicalAgent):
-    """1/N of the eligible names, restored at every decision."""
+    """Equal weights over the eligible names, restored at every decision."""
 
     kind: Literal["equal_weight"] = "equal_weight"
 
     def start(self) -> Policy:
-        """A worker for one account."""
+        """Return a policy for one account."""
         return _EqualWeightPolicy()
 
 
 class _EqualWeightPolicy:
     def decide(self, panel: MarketPanel, t: int, account: Account) -> Decision:  # noqa: ARG002 (Policy's signature)
-        """1/N, whatever is held."""
+        """Return 1/N in every eligible name."""
         return Decision(target=_over_eligible(panel, t))
 
 
 class BuyAndHold(ClassicalAgent):
-    """1/N of the first eligible names, bought once and never traded again."""
+    """Equal weights over the first eligible names, bought once and never traded again."""
 
     kind: Literal["buy_and_hold"] = "buy_and_hold"
 
     def start(self) -> Policy:
-        """A worker for one account."""
+        """Return a policy for one account."""
         return _BuyAndHoldPolicy()
 
 
@@ -94,7 +94,7 @@ class _BuyAndHoldPolicy:
         self._bought = False
 
     def decide(self, panel: MarketPanel, t: int, account: Account) -> Decision:  # noqa: ARG002 (Policy's signature)
-        """1/N at the first decision with an eligible name, then no trade."""
+        """Return 1/N at the first decision with an eligible name, then no trade."""
         if self._bought or not panel.eligible[t].any():
             return Decision(target=None)
         self._bought = True
@@ -102,13 +102,13 @@ class _BuyAndHoldPolicy:
 
 
 class AnchorPortfolio(ClassicalAgent):
-    """The anchor itself, restored at every decision: what a residual policy adds is its difference to this."""
+    """Anchor portfolio, restored at every decision: the reference of a residual policy."""
 
     kind: Literal["anchor"] = "anchor"
     anchor: Anchor = VolatilityTargetAnchor()
 
     def start(self) -> Policy:
-        """A worker for one account."""
+        """Return a policy for one account."""
         return _AnchorPolicy(self.anchor)
 
 
@@ -118,43 +118,43 @@ class _AnchorPolicy:
         self._weights: tuple[MarketPanel, NDArray[np.float64]] | None = None
 
     def decide(self, panel: MarketPanel, t: int, account: Account) -> Decision:  # noqa: ARG002 (Policy's signature)
-        """The anchor's weights, whatever is held."""
+        """Return the anchor's weights."""
         if self._weights is None or self._weights[0] is not panel:
             self._weights = panel, self._anchor.weights(panel)
         return Decision(target=self._weights[1][t])
 
 
 class Momentum(ClassicalAgent):
-    """The names that rose most over the past year without its last month, equally weighted; 1/N until then.
+    """Equally weighted winners of the past year without its last month; 1/N until a year is known.
 
-    Source: Jegadeesh & Titman (1993). They hold the top tenth of thousands of names; the share, and choosing anew
-    every month, are our choice.
+    Source: Jegadeesh & Titman (1993), who hold the top tenth of thousands of names; the larger share and the monthly
+    re-estimate are our choice.
     """
 
     kind: Literal["momentum"] = "momentum"
-    months: PositiveInt = 12  # of 21 sessions, from which on the price change counts
-    skip: NonNegativeInt = 1  # last months that do not count
+    months: PositiveInt = 12  # of 21 sessions: the length of the ranking period, with the skipped months
+    skip: NonNegativeInt = 1  # latest months left out of the ranking period
     top_fraction: Annotated[float, Field(gt=0.0, le=1.0)] = 0.2  # share of the names held, at least one
     estimate_every: PositiveInt = 21  # least sessions between estimates; 25 where decisions are every 5
 
     @model_validator(mode="after")
-    def _begins_before_it_ends(self) -> Self:
+    def _require_ranking_period(self) -> Self:
         if self.skip >= self.months:
             raise ValueError(f"momentum needs skip < months, but skip is {self.skip} and months {self.months}")
         return self
 
     @property
     def lookback(self) -> int:
-        """The first close is the one that is compared with."""
+        """Sessions of the ranking period, and the close before it that returns start from."""
         return self.months * SESSIONS_PER_MONTH + 1
 
     def start(self) -> Policy:
-        """A worker for one account."""
+        """Return a policy for one account."""
         return _EstimatedPolicy(self.lookback, self.estimate_every, self._winners)
 
     def _winners(self, returns: NDArray[np.float64]) -> NDArray[np.float64]:
-        counted = returns[1 : len(returns) - self.skip * SESSIONS_PER_MONTH]
-        growth = np.prod(1.0 + counted, axis=0)
+        ranked = returns[1 : len(returns) - self.skip * SESSIONS_PER_MONTH]
+        growth = np.prod(1.0 + ranked, axis=0)
         n_winners = max(1, round(self.top_fraction * len(growth)))
         winners = np.argsort(-growth, kind="stable")[:n_winners]
         scores = np.zeros(len(growth))
@@ -163,62 +163,66 @@ class Momentum(ClassicalAgent):
 
 
 class MinimumVariance(ClassicalAgent):
-    """Least variance under a Ledoit-Wolf covariance; 1/N until the history is long enough."""
+    """Minimum variance under a Ledoit-Wolf covariance; 1/N until the history is long enough."""
 
     kind: Literal["minimum_variance"] = "minimum_variance"
-    history: Annotated[int, Field(ge=2)] = 252  # sessions of returns, up to and including the decision's
-    estimate_every: PositiveInt = 21  # least sessions between estimates; 25 where decisions are every 5
+    history: Annotated[int, Field(ge=2)] = 252  # sessions of returns, including that of the decision
+    estimate_every: PositiveInt = 21  # fewest sessions between estimates; 25 if decisions are every 5
 
     @property
     def lookback(self) -> int:
-        """The history."""
+        """Length of the estimation history."""
         return self.history
 
     def start(self) -> Policy:
-        """A worker for one account."""
+        """Return a policy for one account."""
         return _EstimatedPolicy(self.history, self.estimate_every, _minimum_variance)
 
 
 class MeanCvar(ClassicalAgent):
-    """Highest mean less CVaR on scenarios from past returns; 1/N until the history is long enough.
+    """Maximum of mean return less CVaR on scenarios; 1/N until the history is long enough.
 
-    Every estimate draws its scenarios with the same random numbers, so weights change with the past and not by luck.
+    Every estimate draws its scenarios with the same random numbers, so weights change with the data only.
     """
 
     kind: Literal["mean_cvar"] = "mean_cvar"
-    history: Annotated[int, Field(ge=2)] = 504  # sessions of returns, up to and including the decision's
-    estimate_every: PositiveInt = 21  # least sessions between estimates; 25 where decisions are every 5
+    history: Annotated[int, Field(ge=2)] = 504  # sessions of returns, including that of the decision
+    estimate_every: PositiveInt = 21  # fewest sessions between estimates; 25 if decisions are every 5
     confidence_level: float = Field(default=0.95, gt=0.0, lt=1.0)
     scenarios: Scenarios = Historical()  # drawn from the history at every estimate
 
     @model_validator(mode="after")
-    def _tail_holds_a_return(self) -> Self:
+    def _require_tail(self) -> Self:
         if isinstance(self.scenarios, Historical):
-            n_scenarios, what, more = max(0, self.history - self.scenarios.horizon + 1), "sessions", "lengthen history"
+            n_scenarios, unit, remedy = (
+                max(0, self.history - self.scenarios.horizon + 1),
+                "sessions",
+                "lengthen history",
+            )
         else:
-            n_scenarios, what, more = self.scenarios.n_scenarios, "scenarios", "draw more"
+            n_scenarios, unit, remedy = self.scenarios.n_scenarios, "scenarios", "draw more"
         tail = (1.0 - self.confidence_level) * n_scenarios
         if tail < 1.0 - 1e-9:
             raise ValueError(
-                f"mean_cvar needs a tail of at least one return, but {n_scenarios} {what} at "
-                f"{self.confidence_level:.1%} leave {tail:.2f}; lower confidence_level or {more}"
+                f"mean_cvar needs a tail of at least one return, but {n_scenarios} {unit} at "
+                f"{self.confidence_level:.1%} leave {tail:.2f}; lower confidence_level or {remedy}"
             )
         return self
 
     @property
     def lookback(self) -> int:
-        """The history."""
+        """Length of the estimation history."""
         return self.history
 
     def start(self) -> Policy:
-        """A worker for one account."""
+        """Return a policy for one account."""
         return _EstimatedPolicy(self.history, self.estimate_every, self._weights)
 
     def _weights(self, returns: NDArray[np.float64]) -> NDArray[np.float64]:
         from nvtrader_pipelines.portfolio.mean_risk import mean_cvar_weights  # skfolio takes seconds to import
 
-        drawn = self.scenarios.draw(returns, np.random.default_rng(SCENARIO_SEED))
-        return mean_cvar_weights(drawn, self.confidence_level)
+        scenarios = self.scenarios.draw(returns, np.random.default_rng(SCENARIO_SEED))
+        return mean_cvar_weights(scenarios, self.confidence_level)
 
 
 def _minimum_variance(returns: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -228,10 +232,10 @@ def _minimum_variance(returns: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 class _EstimatedPolicy:
-    """Solves now and then, and trades back to the last solution in between.
+    """Rule that re-estimates every few sessions and trades back to the last estimate in between.
 
-    A name counts when it is eligible and has a price from the first session of the history on; a name that
-    loses its eligibility leaves its weight to the others.
+    The estimate covers names that are eligible and have had a price since the first session of the history; the
+    weight of a name that loses its eligibility goes to the others.
     """
 
     def __init__(self, history: int, estimate_every: int, solve: Solver) -> None:
@@ -240,7 +244,7 @@ class _EstimatedPolicy:
         self._scores: NDArray[np.float64] | None = None
 
     def decide(self, panel: MarketPanel, t: int, account: Account) -> Decision:  # noqa: ARG002 (Policy's signature)
-        """The last solution over the names eligible now."""
+        """Return the last estimate over the names eligible now."""
         if t + 1 >= self._history and self._is_due(t):
             self._scores = self._estimate(panel, t)
             self._estimated_at = t

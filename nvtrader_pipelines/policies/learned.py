@@ -1,4 +1,4 @@
-"""Trained policies in use: deterministic decisions of one network, or of the average over seeds."""
+"""Trained policies at inference: deterministic decisions of one network, or of an average over seeds."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Interface(NamedTuple):
-    """What stands between one panel and a network: what the network sees, and the weights its answer stands for."""
+    """Observations of a panel for a network, and the map from its actions to weights."""
 
     builder: ObservationBuilder
     weights: ActionMap
@@ -32,17 +32,17 @@ Interfaces = dict[tuple[EnvSpec, ObservationScaler], Interface]  # of one panel
 def open_policy(
     card: PolicyCard, tensors: "dict[str, torch.Tensor]", panel: MarketPanel, shared: Interfaces | None = None
 ) -> Policy:
-    """The policy of a card on one panel, for one account: what it remembers is that account's.
+    """Open a stored policy on one panel, for one account.
 
     Args:
-        card: of the policy.
-        tensors: of its network.
+        card: description of the policy.
+        tensors: weights of its network.
         panel: the market.
-        shared: what the policies opened on this panel so far stand on; policies of one environment and scaler share it.
+        shared: cache of interfaces on this panel: policies of one environment and scaler share one.
 
     Raises:
-        PolicyArchiveError: if the panel's symbols or features are not those of the card, or the tensors are not those
-            of the card's network.
+        PolicyArchiveError: if the panel's symbols or features differ from the card's, or the tensors do not fit the
+            card's network.
     """
     agent = card.agent
     require_same_market(card, panel)
@@ -50,17 +50,16 @@ def open_policy(
         return LearnedPolicy(card, agent, tensors, panel, _interface(card, panel, {} if shared is None else shared))
     if tensors:
         raise PolicyArchiveError(
-            f"a classical agent has no tensors, but the policy of {agent.kind} has {len(tensors)}; "
-            "train the experiment again"
+            f"a policy of {agent.kind} must have no tensors, but has {len(tensors)}; train the experiment again"
         )
     return agent.start()
 
 
 def require_same_market(card: PolicyCard, panel: MarketPanel) -> None:
-    """Refuse a panel of other names or features than the policy was trained on.
+    """Raise if the panel's names or features differ from those the policy was trained on.
 
     Raises:
-        PolicyArchiveError: if it is one, naming both sides.
+        PolicyArchiveError: with both sides.
     """
     _require_same("symbols", card.symbols, panel.symbols)
     _require_same("features", card.feature_names, panel.feature_names)
@@ -76,12 +75,12 @@ def _interface(card: PolicyCard, panel: MarketPanel, shared: Interfaces) -> Inte
 
 
 class LearnedPolicy:
-    """One trained network on one panel; decides without exploring. A network with memory begins with none.
+    """Trained network on one panel, without exploration; a recurrent network starts with an empty state.
 
-    A copy made before the first decision is for another account; it shares the network and remembers for itself.
+    A copy made before the first decision serves another account: it shares the network and has its own state.
 
     Raises:
-        PolicyArchiveError: if the tensors are not those of the agent's network.
+        PolicyArchiveError: if the tensors do not fit the agent's network.
     """
 
     def __init__(
@@ -109,14 +108,14 @@ class LearnedPolicy:
             self._network.load_state_dict(tensors)
         except RuntimeError as error:
             raise PolicyArchiveError(
-                f"the policy's tensors do not fit the network its card names ({error}); train the experiment again"
+                f"the tensors must fit the network of the policy's card, but do not ({error}); train it again"
             ) from error
         self._network.set_training_mode(False)
         self._state: Any = None
         self._decided_at = -1
 
     def decide(self, panel: MarketPanel, t: int, account: Account) -> Decision:
-        """The weights wanted at the close of session `t`."""
+        """Return target weights at the close of session `t`."""
         import torch
 
         from nvtrader_pipelines.envs.observations.hashing import observation_hashes
@@ -139,22 +138,19 @@ class LearnedPolicy:
 
     def _require_next(self, panel: MarketPanel, t: int) -> None:
         if panel is not self._panel:
-            raise ValueError("a learned policy decides on the panel it was opened with; open it again on this one")
+            raise ValueError("a learned policy decides only on the panel it was opened on")
         if self._state is not None and t <= self._decided_at:
-            raise ValueError(
-                f"a policy with memory decides session after session, but it has decided at {self._decided_at} and is "
-                f"asked for {t}; open it again for each account"
-            )
+            raise ValueError(f"a stateful policy decides in order: session {t} is not after {self._decided_at}")
 
 
 class EnsemblePolicy:
-    """The average of several policies' targets, each asked with the ensemble's own account."""
+    """Average of several policies' targets, all computed from the ensemble's account."""
 
     def __init__(self, members: Sequence[Policy]) -> None:
         self._members = tuple(members)
 
     def decide(self, panel: MarketPanel, t: int, account: Account) -> Decision:
-        """The mean of the members' weights at the close of session `t`."""
+        """Return the mean of the members' target weights at the close of session `t`."""
         targets = [member.decide(panel, t, account).target for member in self._members]
         return Decision(target=np.mean([target for target in targets if target is not None], axis=0))
 
@@ -162,23 +158,26 @@ class EnsemblePolicy:
 def _require_same(what: str, trained: tuple[str, ...], found: tuple[str, ...]) -> None:
     if trained != found:
         raise PolicyArchiveError(
-            f"the policy was trained on {_listed(what, trained)}, but the panel has {_listed(what, found)}"
-            f"{_apart(trained, found)}; use the panel it was trained on or train again"
+            f"the policy was trained on {_format_count(what, trained)}, but the panel has {_format_count(what, found)}"
+            f"{_format_difference(trained, found)}; use the panel it was trained on or train again"
         )
 
 
-def _apart(trained: tuple[str, ...], found: tuple[str, ...]) -> str:
-    """In what two lists of names differ; positions in weights and observations go by their order."""
-    gone, new = (
+def _format_difference(trained: tuple[str, ...], found: tuple[str, ...]) -> str:
+    """Format the difference of two lists of names; order matters, as weights are positional."""
+    missing, new = (
         tuple(name for name in one if name not in other) for one, other in ((trained, found), (found, trained))
     )
-    without, more = f", without {_first(gone)}" if gone else "", f", with {_first(new)}" if new else ""
+    without, more = (
+        f", without {_format_names(missing)}" if missing else "",
+        f", with {_format_names(new)}" if new else "",
+    )
     return without + more or ", in another order"
 
 
-def _listed(what: str, names: tuple[str, ...]) -> str:
-    return f"{len(names)} {what} ({_first(names)})"
+def _format_count(what: str, names: tuple[str, ...]) -> str:
+    return f"{len(names)} {what} ({_format_names(names)})"
 
 
-def _first(names: tuple[str, ...]) -> str:
+def _format_names(names: tuple[str, ...]) -> str:
     return ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")

@@ -1,4 +1,4 @@
-"""A policy behind the weight pipeline: its weights are a proposal, and what comes out is what is traded."""
+"""Policies behind the weight pipeline, which turns proposed weights into target weights."""
 
 from dataclasses import replace
 from typing import Self
@@ -12,56 +12,47 @@ from nvtrader_pipelines.portfolio.pipeline.timings import ConstantTiming
 
 
 def without_timing(pipeline: WeightPipeline) -> WeightPipeline:
-    """The pipeline that holds the weights whole, whatever the state of the market and the account."""
+    """Return the pipeline with constant timing: fully invested in every market state."""
     return pipeline.model_copy(update={"timing": ConstantTiming()})
 
 
-class StartedPipeline:
-    """A pipeline, started once on the panel it meets: its stages are pure, so that many accounts share what they know.
-
-    On another panel it is started anew.
-    """
+class SharedPipeline:
+    """Weight pipeline that accounts share: its stages are stateless and start once per panel."""
 
     def __init__(self, pipeline: WeightPipeline) -> None:
         self._pipeline = pipeline
         self._started: tuple[MarketPanel, Run] | None = None
 
-    def on(self, panel: MarketPanel) -> Run:
-        """What makes target weights of proposals on a panel."""
+    def start(self, panel: MarketPanel) -> Run:
+        """Start the pipeline on a panel, or return the one already started on it."""
         if self._started is None or self._started[0] is not panel:
             self._started = panel, self._pipeline.start(panel)
         return self._started[1]
 
 
 class PipelinedPolicy:
-    """A policy and the pipeline its proposals go through, with the thresholds fitted before it decides.
-
-    Accounts side by side may share the `started` pipeline.
-    """
+    """Policy whose proposals pass through a weight pipeline with fitted thresholds."""
 
     def __init__(
         self,
         policy: Policy,
         pipeline: WeightPipeline,
         thresholds: Thresholds,
-        started: StartedPipeline | None = None,
+        shared: SharedPipeline | None = None,
     ) -> None:
         self._policy, self._pipeline, self._thresholds = policy, pipeline, thresholds
-        self._started = started or StartedPipeline(pipeline)
+        self._shared = shared or SharedPipeline(pipeline)
 
     def decide(self, panel: MarketPanel, t: int, account: Account) -> Decision:
-        """The weights wanted at the close of session `t`, after every stage."""
+        """Return target weights at the close of session `t`, after every stage."""
         proposed = self._policy.decide(panel, t, account)
         if proposed.target is None:
             return proposed
         situation = Situation(panel, t, account.weights, account.drawdown, account.recent_returns, self._thresholds)
-        result = self._started.on(panel)(proposed.target, situation)
+        result = self._shared.start(panel)(proposed.target, situation)
         return replace(proposed, target=result.weights, pipeline=result)
 
     @property
     def without_timing(self) -> Self:
-        """The same policy through the pipeline without its timing, for an account of its own.
-
-        One that remembers must not decide for the other account too.
-        """
+        """Policy with constant timing, for a second account; a stateful policy must not serve both accounts."""
         return type(self)(self._policy, without_timing(self._pipeline), Thresholds())

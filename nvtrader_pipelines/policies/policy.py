@@ -1,4 +1,4 @@
-"""What every policy, learned or not, answers: the weights it wants, from what was known at a close."""
+"""Policy protocol: from the market and the account at a close to a decision."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -13,9 +13,9 @@ from nvtrader_pipelines.portfolio.pipeline import PipelineResult
 
 @dataclass(frozen=True, eq=False)
 class Decision:
-    """What a policy wants at one close, with what a learned policy knew and thought of it."""
+    """Target weights of a policy at one close, with a learned policy's action and its estimates."""
 
-    target: NDArray[np.float64] | None  # (N+1,) weights, cash last; None = do not trade
+    target: NDArray[np.float64] | None  # (N+1,) weights, cash last; None: no trade
     action: NDArray[np.float32] | None = None  # the network's raw output
     observation_hash: int | None = None
     value: float | None = None  # the critic's estimate
@@ -24,8 +24,8 @@ class Decision:
 
 
 class Policy(Protocol):
-    """Maps history and the account to target weights; reads rows up to and including `t` of the panel only."""
+    """Map from history and account to target weights; it reads no row of the panel after `t`."""
 
     def decide(self, panel: MarketPanel, t: int, account: Account) -> Decision:
-        """The weights wanted at the close of session `t`."""
+        """Return target weights at the close of session `t`."""
         ...

@@ -1,4 +1,4 @@
-"""Policies that Stable-Baselines3 trained elsewhere on our environment, read from their zip without unpickling."""
+"""Policies that Stable-Baselines3 trained elsewhere, read from their zip without unpickling."""
 
 import hashlib
 import io
@@ -22,7 +22,7 @@ from nvtrader_pipelines.envs.observations import ObservationBuilder, Observation
 from nvtrader_pipelines.envs.observations.builder import AccountView
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.market.panel import MarketPanel
-from nvtrader_pipelines.policies.activations import MOST_BYTES, Activation, Algorithm
+from nvtrader_pipelines.policies.activations import MAX_BYTES, Activation, Algorithm
 from nvtrader_pipelines.policies.archive import PolicyArchiveError
 from nvtrader_pipelines.policies.policy import Decision
 
@@ -41,25 +41,25 @@ ACTIVATIONS: dict[str, type[nn.Module]] = {
 
 @dataclass(frozen=True, eq=False)
 class Sb3Zip:
-    """What is read of the zip."""
+    """Content of a zip that `model.save()` wrote."""
 
     tensors: Tensors
-    version: str  # of Stable-Baselines3; empty where the zip does not say
+    version: str  # of Stable-Baselines3; empty if the zip does not name it
     num_timesteps: int | None
     sha256: str  # of the file
-    activation: str | None = None  # torch's class of the hidden layers, such as ReLU; None where the zip does not say
-    use_sde: bool = False  # explored by state-dependent noise
+    activation: str | None = None  # torch class of the hidden layers, such as ReLU; None if the zip does not name it
+    use_sde: bool = False  # explored with state-dependent noise
     is_normalized: bool = False  # trained behind VecNormalize, whose statistics are not in the zip
 
 
 class _Family(NamedTuple):
-    """How an algorithm's policy is built, and where its layers are."""
+    """Policy class of an algorithm, and the names of its layers."""
 
     policy: type[BasePolicy]
     default: Activation
-    actor: str  # before the number of a layer
+    actor: str  # prefix of a layer's number
     critic: str
-    n_outputs: tuple[int, int]  # layers of actor and critic in the same sequence that are not hidden
+    n_outputs: tuple[int, int]  # output layers at the end of the actor's and the critic's sequence
 
 
 _ACTOR_CRITIC = _Family(ActorCriticPolicy, "tanh", "mlp_extractor.policy_net", "mlp_extractor.value_net", (0, 0))
@@ -72,100 +72,100 @@ _FAMILIES: dict[str, _Family] = {
 
 
 def read_sb3_zip(content: bytes) -> Sb3Zip:
-    """The tensors of the policy and the plain facts beside them; nothing in the zip is executed.
+    """Read the policy's tensors and settings; nothing in the zip is executed.
 
     Raises:
-        PolicyArchiveError: if the bytes are no zip of `model.save()`, or its tensors are not plain tensors.
+        PolicyArchiveError: if the bytes are not a zip of `model.save()`, or its tensors are not plain tensors.
     """
     try:
         _require_small("the file", len(content))
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            data = json.loads(_member(archive, DATA))
-            tensors = _plain(_tensors(_member(archive, TENSORS)))
-            version = _member(archive, VERSION).decode() if VERSION in archive.namelist() else ""
-        return _described(tensors, version.strip(), data, hashlib.sha256(content).hexdigest())
+            data = json.loads(_read_member(archive, DATA))
+            tensors = _require_plain(_load_tensors(_read_member(archive, TENSORS)))
+            version = _read_member(archive, VERSION).decode() if VERSION in archive.namelist() else ""
+        return _make_zip(tensors, version.strip(), data, hashlib.sha256(content).hexdigest())
     except PolicyArchiveError:
         raise
-    except Exception as error:  # zip, JSON and torch raise anything at bytes made to break them
+    except Exception as error:  # hostile bytes make zip, JSON and torch raise any class
         raise PolicyArchiveError(
             f"a policy of Stable-Baselines3 must be the zip of model.save() with {DATA} and {TENSORS} of plain "
-            f"tensors, but this one cannot be read ({_said(error)}); save the model again"
+            f"tensors, but this one cannot be read ({_format_error(error)}); save the model again"
         ) from error
 
 
-def _said(error: Exception) -> str:
-    """What an error says, in a line."""
+def _format_error(error: Exception) -> str:
+    """Format an error's message on one line."""
     return " ".join(str(error).split())[:200] or type(error).__name__
 
 
 def _require_small(what: str, n_bytes: int) -> None:
-    if n_bytes > MOST_BYTES:
-        raise ValueError(f"{what} has {n_bytes >> 20} MiB, more than {MOST_BYTES >> 20}")
+    if n_bytes > MAX_BYTES:
+        raise ValueError(f"{what} has {n_bytes >> 20} MiB, more than {MAX_BYTES >> 20}")
 
 
-def _member(archive: zipfile.ZipFile, name: str) -> bytes:
+def _read_member(archive: zipfile.ZipFile, name: str) -> bytes:
     _require_small(name, archive.getinfo(name).file_size)
     return archive.read(name)
 
 
-def _tensors(content: bytes) -> Any:
-    if not zipfile.is_zipfile(io.BytesIO(content)):  # torch's format of before 2020 is a bare pickle
+def _load_tensors(content: bytes) -> Any:
+    if not zipfile.is_zipfile(io.BytesIO(content)):  # torch's format before 2020 is a bare pickle
         raise ValueError(f"{TENSORS} is not in torch's zip format")
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         records = archive.infolist()
-    if any(record.compress_type != zipfile.ZIP_STORED for record in records):  # torch.save compresses none
-        raise ValueError(f"{TENSORS} holds compressed records, whose size only shows when they fill the memory")
-    _require_small(f"what {TENSORS} unpacks to", sum(record.file_size for record in records))
+    if any(record.compress_type != zipfile.ZIP_STORED for record in records):  # torch.save never compresses
+        raise ValueError(f"{TENSORS} holds compressed records, whose true size is unknown before unpacking")
+    _require_small(f"unpacked {TENSORS}", sum(record.file_size for record in records))
     return torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
 
 
-def _plain(saved: Any) -> Tensors:
+def _require_plain(saved: Any) -> Tensors:
     found = saved if isinstance(saved, dict) else {}
-    strange = [str(name) for name, value in found.items() if not (isinstance(name, str) and _is_plain(value))]
-    if strange or not found:
+    invalid = [str(name) for name, value in found.items() if not (isinstance(name, str) and _is_plain(value))]
+    if invalid or not found:
         raise PolicyArchiveError(
-            f"{TENSORS} must be a mapping of names to plain tensors, dense and of floating-point numbers, but holds "
-            f"{', '.join(strange[:3])[:200] or type(saved).__name__}; save the model again"
+            f"{TENSORS} must map names to plain tensors, dense and of floating-point numbers, but holds "
+            f"{', '.join(invalid[:3])[:200] or type(saved).__name__}; save the model again"
         )
     _require_small(f"all tensors of {TENSORS}", sum(each.numel() * each.element_size() for each in found.values()))
     broken = next((name for name, tensor in found.items() if not torch.isfinite(tensor).all()), None)
     if broken is not None:
-        raise PolicyArchiveError(f"a policy must hold finite numbers, but {broken} does not: its training diverged")
+        raise PolicyArchiveError(f"a policy must hold finite numbers, but {broken} does not; train it again")
     return found
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether it is a dense tensor of floats in memory, each of whose numbers is there."""
+    """Whether a value is a dense, contiguous tensor of floats on the CPU."""
     if not isinstance(value, Tensor) or value.layout != torch.strided or value.device.type != "cpu":
         return False
     return value.is_floating_point() and not value.is_quantized and value.is_contiguous()
 
 
-def _described(tensors: Tensors, version: str, data: Any, sha256: str) -> Sb3Zip:
-    """With what the document beside the tensors says in plain text."""
-    facts = data if isinstance(data, dict) else {}
-    count, kwargs = facts.get("num_timesteps"), facts.get("policy_kwargs")
+def _make_zip(tensors: Tensors, version: str, data: Any, sha256: str) -> Sb3Zip:
+    """Add the plain-text settings of the zip's JSON document to its tensors."""
+    settings = data if isinstance(data, dict) else {}
+    count, kwargs = settings.get("num_timesteps"), settings.get("policy_kwargs")
     activation = kwargs.get("activation_fn") if isinstance(kwargs, dict) else None
-    named = re.fullmatch(r"<class '(?:\w+\.)*(\w+)'>", activation) if isinstance(activation, str) else None
+    match = re.fullmatch(r"<class '(?:\w+\.)*(\w+)'>", activation) if isinstance(activation, str) else None
     return Sb3Zip(
         tensors=tensors,
         version=version,
         num_timesteps=count if isinstance(count, int) else None,
         sha256=sha256,
-        activation=named[1] if named else None,
-        use_sde=facts.get("use_sde") is True,
-        is_normalized=facts.get("_last_original_obs") is not None,  # the library fills it behind VecNormalize only
+        activation=match[1] if match else None,
+        use_sde=settings.get("use_sde") is True,
+        is_normalized=settings.get("_last_original_obs") is not None,  # the library fills it behind VecNormalize only
     )
 
 
 class Sb3Policy:
-    """The network's deterministic action, as `model.predict` gives it, and the weights that it stands for."""
+    """Policy of a Stable-Baselines3 network: the deterministic action of `model.predict`, as weights."""
 
     def __init__(self, network: BasePolicy, builder: ObservationBuilder, weights: ActionMap) -> None:
         self._network, self._builder, self._map = network, builder, weights
 
     def decide(self, panel: MarketPanel, t: int, account: Account) -> Decision:  # noqa: ARG002 (Policy's signature)
-        """The weights wanted at the close of session `t`."""
+        """Return target weights at the close of session `t`."""
         at = np.array([t])
         view = AccountView(account.weights[None, :], np.array([account.drawdown]))
         action, _ = self._network.predict(self._builder.observe(at, view), deterministic=True)
@@ -180,18 +180,18 @@ def open_sb3(
     scaler: ObservationScaler,
     panel: MarketPanel,
 ) -> Sb3Policy:
-    """The policy on one panel; layers and their widths are those of the tensors.
+    """Open the policy on one panel, with layers sized as the tensors are.
 
     Args:
-        saved: the zip.
-        algorithm: that trained it.
-        activation: of the hidden layers; None takes the algorithm's own.
-        environment: in which it was trained.
-        scaler: of the observation, as it was in training.
+        saved: content of the zip.
+        algorithm: the algorithm that trained it.
+        activation: of the hidden layers; None: the zip's, or the algorithm's default.
+        environment: the environment it was trained in.
+        scaler: the observation scaler of its training.
         panel: the market.
 
     Raises:
-        PolicyArchiveError: if the tensors are not those of the algorithm's MLP policy on this environment and panel.
+        PolicyArchiveError: if the tensors do not fit the algorithm's MLP policy on this environment and panel.
     """
     torch.set_num_threads(1)
     builder = environment.observation.start(panel, scaler, environment.lookback)
@@ -199,80 +199,80 @@ def open_sb3(
     family, tensors = _FAMILIES[algorithm], saved.tensors
     if saved.use_sde:
         raise PolicyArchiveError(
-            "the zip says that it was trained with use_sde, whose policy has other layers; train it without"
+            "a policy must be trained without use_sde, but this one was trained with it; train it again"
         )
     _require_fit(tensors, algorithm, (builder.length, size.length))
     hidden = ACTIVATIONS[_activation(saved, activation, family)]
-    observed = spaces.Box(-np.inf, np.inf, (builder.length,), np.float32)
+    observations = spaces.Box(-np.inf, np.inf, (builder.length,), np.float32)
     actions = spaces.Box(-size.bound, size.bound, (size.length,), np.float32)
     try:
-        network = _network(family, tensors, hidden, observed, actions)
+        network = _make_network(family, tensors, hidden, observations, actions)
         network.load_state_dict(tensors)
     except PolicyArchiveError:
         raise
-    except Exception as error:  # torch raises anything at tensors made to break it
+    except Exception as error:  # hostile tensors make torch raise any class
         raise PolicyArchiveError(
-            f"the zip's tensors are not those of a plain MlpPolicy of {algorithm} "
-            f"({_said(error)}); name the algorithm that trained it, without its own extractor"
+            f"the tensors must be those of a plain MlpPolicy of {algorithm}, but do not fit it "
+            f"({_format_error(error)}); name the algorithm that trained it, without a custom extractor"
         ) from error
     network.set_training_mode(False)
     return Sb3Policy(network, builder, environment.action.start(panel))
 
 
 def _activation(saved: Sb3Zip, stated: Activation | None, family: _Family) -> str:
-    """Of the hidden layers: as the zip says, else as stated, else the algorithm's own."""
+    """Activation of the hidden layers: the zip's, else the stated one, else the algorithm's default."""
     if saved.activation is None:
         return stated or family.default
     known = {layer.__name__: name for name, layer in ACTIVATIONS.items()}
     found = known.get(saved.activation)
     if found is None or stated not in {None, found}:
-        told = f"but {stated} is stated" if found else f"which is none of {', '.join(known)}"
+        conflict = f"but {stated} is stated" if found else f"which is none of {', '.join(known)}"
         raise PolicyArchiveError(
-            f"the zip says that its hidden layers are {saved.activation}, {told}; leave activation out, or train it "
-            "with one of these"
+            f"the zip's hidden layers are {saved.activation}, {conflict}; leave activation out, or train with a "
+            "supported one"
         )
     return found
 
 
-def _network(
-    family: _Family, tensors: Tensors, activation: type[nn.Module], observed: spaces.Box, actions: spaces.Box
+def _make_network(
+    family: _Family, tensors: Tensors, activation: type[nn.Module], observations: spaces.Box, actions: spaces.Box
 ) -> BasePolicy:
-    n_observed, n_actions = observed.shape[0], actions.shape[0]
-    actor = _hidden(tensors, family.actor, family.n_outputs[0], n_observed)
+    n_observed, n_actions = observations.shape[0], actions.shape[0]
+    actor = _hidden_sizes(tensors, family.actor, family.n_outputs[0], n_observed)
     if family is _ACTOR_CRITIC:
-        critic = _hidden(tensors, family.critic, family.n_outputs[1], n_observed)
-        more: dict[str, Any] = {"net_arch": {"pi": actor, "vf": critic}}
+        critic = _hidden_sizes(tensors, family.critic, family.n_outputs[1], n_observed)
+        sizes: dict[str, Any] = {"net_arch": {"pi": actor, "vf": critic}}
     else:
         prefixes = sorted({".".join(name.split(".")[:2]) for name in tensors if name.startswith("critic.qf")})
-        critics = [_hidden(tensors, each, family.n_outputs[1], n_observed + n_actions) for each in prefixes]
-        if not critics or any(critic != critics[0] for critic in critics):  # else one big and many names fill memory
-            raise PolicyArchiveError("the critics of a policy must have the same layers, but these differ; save again")
-        more = {"net_arch": {"pi": actor, "qf": critics[0]}, "n_critics": len(critics)}
-    return family.policy(observed, actions, lr_schedule=lambda _: 0.0, activation_fn=activation, **more)
+        critics = [_hidden_sizes(tensors, each, family.n_outputs[1], n_observed + n_actions) for each in prefixes]
+        if not critics or any(critic != critics[0] for critic in critics):  # one large critic times many names: memory
+            raise PolicyArchiveError("the critics of a policy must have equal layers, but these differ; save it again")
+        sizes = {"net_arch": {"pi": actor, "qf": critics[0]}, "n_critics": len(critics)}
+    return family.policy(observations, actions, lr_schedule=lambda _: 0.0, activation_fn=activation, **sizes)
 
 
 def _layers(tensors: Tensors, prefix: str) -> list[Tensor]:
-    """The weight matrices (out, in) of a sequence of layers, in order."""
+    """Weight matrices (out, in) of a sequence of layers, in order."""
     numbered = re.compile(rf"{re.escape(prefix)}\.(\d+)\.weight")
     found = {int(match[1]): tensors[name] for name in tensors if (match := numbered.fullmatch(name))}
     return [found[number] for number in sorted(found)]
 
 
-def _hidden(tensors: Tensors, prefix: str, n_outputs: int, n_inputs: int) -> list[int]:
-    """Widths of the hidden layers, each of which reads what the one before gives: so the network is no larger."""
+def _hidden_sizes(tensors: Tensors, prefix: str, n_outputs: int, n_inputs: int) -> list[int]:
+    """Widths of the hidden layers; each must read the outputs of the one before, which bounds the network's size."""
     layers = _layers(tensors, prefix)
     for layer in layers:
         if layer.ndim != 2 or layer.shape[1] != n_inputs:
             raise PolicyArchiveError(
-                f"each layer of {prefix} must read what the one before gives, here {n_inputs} numbers, but one has the "
+                f"each layer of {prefix} must read the outputs of the one before, here {n_inputs}, but one has the "
                 f"shape {tuple(layer.shape)}; name the algorithm and the environment that trained it"
             )
         n_inputs = int(layer.shape[0])
     return [int(layer.shape[0]) for layer in layers[: len(layers) - n_outputs]]
 
 
-def _require_fit(tensors: Tensors, algorithm: Algorithm, wanted: tuple[int, int]) -> None:
-    """Say in words which of environment, market and algorithm is another than stated."""
+def _require_fit(tensors: Tensors, algorithm: Algorithm, expected: tuple[int, int]) -> None:
+    """Raise if the tensors do not fit the stated algorithm, environment and market."""
     family = _FAMILIES[algorithm]
     out = {"ppo": "action_net", "a2c": "action_net", "sac": "actor.mu"}.get(algorithm)
     ends = [*_layers(tensors, family.actor), *([tensors[f"{out}.weight"]] if f"{out}.weight" in tensors else [])]
@@ -282,8 +282,8 @@ def _require_fit(tensors: Tensors, algorithm: Algorithm, wanted: tuple[int, int]
             "name the algorithm that trained it"
         )
     found = int(ends[0].shape[1]), int(ends[-1].shape[0])
-    if found != wanted:
+    if found != expected:
         raise PolicyArchiveError(
-            f"the network reads {found[0]} numbers and gives {found[1]}, but the environment on this market shows "
-            f"{wanted[0]} and takes {wanted[1]}; state the environment and symbols it was trained with"
+            f"the network has {found[0]} inputs and {found[1]} outputs, but the environment on this market has "
+            f"{expected[0]} observations and {expected[1]} actions; state the environment and symbols of its training"
         )

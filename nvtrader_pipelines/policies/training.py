@@ -22,29 +22,29 @@ from nvtrader_pipelines.policies.agents import Agent, CurvePoint, Fit, TrainingH
 
 @dataclass(frozen=True)
 class TrainingTask:
-    """One policy to train."""
+    """Training of one policy."""
 
     fold: int
     seed: int
-    window: Window | tuple[Window, ...]  # sessions to train on; several where some between are left out
+    window: Window | tuple[Window, ...]  # sessions to train on; several if sessions between them are left out
     environment: EnvSpec
     agent: Agent
     sample_rate: float = 0.0  # share of training episodes whose steps are recorded
-    resume_from: bytes | None = None  # a checkpoint; one that cannot be used is passed over
+    resume_from: bytes | None = None  # a checkpoint; an unusable one is ignored
 
 
 @dataclass(frozen=True, eq=False)
 class Stepped:
-    """A training that has come this far."""
+    """Progress of a training."""
 
     task: TrainingTask
     timesteps: int
-    mean_reward: float  # of a step, since the event before
+    mean_reward: float  # per step, since the previous event
 
 
 @dataclass(frozen=True, eq=False)
 class Checkpointed:
-    """A training that can be resumed from here."""
+    """Checkpoint of a training, to resume from."""
 
     task: TrainingTask
     content: bytes
@@ -52,7 +52,7 @@ class Checkpointed:
 
 @dataclass(frozen=True, eq=False)
 class Finished:
-    """A training that is done."""
+    """Result of a training."""
 
     task: TrainingTask
     fit: Fit
@@ -72,7 +72,7 @@ TrainingEvent = Stepped | Checkpointed | Finished
 
 
 class TrainingProcessError(RuntimeError):
-    """A training process that ended before its work was done."""
+    """Training process that ended before its task was finished."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""The rows of a trajectory: what was seen, done and earned at one decision, in training and in tests alike."""
+"""Rows of a trajectory: observation, action and reward per decision, in training and testing."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,24 +14,24 @@ NO_TERMINATION = pl.lit(None, dtype=pl.String)
 
 
 @dataclass(frozen=True, eq=False)
-class Played:
-    """One step of n portfolios, before those that are done begin anew."""
+class PlayedStep:
+    """One step of n portfolios, before finished episodes are reset."""
 
-    observation: NDArray[np.float32]  # (n, length) that was acted on
+    observation: NDArray[np.float32]  # (n, length) before the action
     action: NDArray[np.floating]  # (n, A)
     t: NDArray[np.int64]  # (n,) session of the decision
     drawdown: NDArray[np.float64]  # (n,) after the step
     step: Step
-    running: NDArray[np.bool_]  # (n,) whose episode had not ended before the step
+    running: NDArray[np.bool_]  # (n,) portfolios whose episode had not ended before the step
 
     @property
     def done(self) -> NDArray[np.bool_]:
-        """Where an episode ended, (n,)."""
+        """Portfolios whose episode ended in this step, (n,)."""
         return (self.step.terminated | self.step.truncated) & self.running
 
 
 class Columns:
-    """Rows that come in batches of arrays, one array per column; every batch has the same columns."""
+    """Rows collected in batches of arrays, one array per column; every batch has the same columns."""
 
     def __init__(self) -> None:
         self._batches: list[dict[str, NDArray[Any]]] = []
@@ -41,12 +41,12 @@ class Columns:
         return self._n_rows
 
     def append(self, batch: dict[str, NDArray[Any]]) -> None:
-        """Add rows; the arrays are kept as they are, so nobody may write to them after."""
+        """Add rows; the arrays are not copied and must not change afterwards."""
         self._batches.append(batch)
         self._n_rows += len(next(iter(batch.values())))
 
     def frame(self) -> pl.DataFrame:
-        """The rows in the order they came, a matrix as a column of arrays; no column where there are no rows."""
+        """Return the rows in insertion order, a matrix as a column of arrays; no columns without rows."""
         if len(self._batches) > 1:
             first = self._batches[0]
             self._batches = [{name: np.concatenate([batch[name] for batch in self._batches]) for name in first}]
@@ -54,7 +54,7 @@ class Columns:
 
 
 def step_info(reward_terms: Mapping[str, pl.Expr], termination: pl.Expr = NO_TERMINATION) -> pl.Expr:
-    """The column `info` of steps: each reward term's contribution, and the kind of the triggered termination."""
+    """Column `info` of steps: each reward term's contribution, and the kind of the termination, if any."""
     if not reward_terms:
         return pl.lit('{"reward_terms":{},"termination":null}')
     terms = pl.struct(*(contribution.alias(kind) for kind, contribution in reward_terms.items()))

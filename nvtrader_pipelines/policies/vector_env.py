@@ -1,4 +1,4 @@
-"""The simulation as a Stable-Baselines3 vector environment: n portfolios in one set of arrays."""
+"""Simulation as a Stable-Baselines3 vector environment: n portfolios in one set of arrays."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,30 +12,30 @@ from typing_extensions import override
 
 from nvtrader_pipelines.envs.simulation import PortfolioSimulation
 from nvtrader_pipelines.envs.spaces import action_space, observation_space
-from nvtrader_pipelines.policies.trajectory import Played
+from nvtrader_pipelines.policies.trajectory import PlayedStep
 
 
 class PortfolioVecEnv(VecEnv):
-    """n episodes side by side; each resets itself when it ends, as SB3 expects.
+    """Vector environment of n portfolios; an episode that ends is reset at once, as SB3 expects.
 
-    Portfolio `i` of n draws its starts from a generator of `seed * n + i`, so that different seeds share none; a
-    scalar environment reset with that number has the same episodes.
+    Portfolio `i` draws its starts from a generator seeded with `seed * n + i`, so different seeds share no stream; a
+    scalar environment reset with that number plays the same episodes.
     """
 
-    observation: NDArray[np.float32]  # (n, length) that the next actions answer
-    played: Played  # the last step
+    observation: NDArray[np.float32]  # (n, length) for the next actions
+    last_step: PlayedStep
 
     def __init__(self, simulation: PortfolioSimulation, seed: int = 0) -> None:
         self.simulation = simulation
         self._actions = np.zeros((0, 0), dtype=np.float32)
         self._generators: list[np.random.Generator] = []
         self._returns = np.zeros(len(simulation.steps))
-        self._running = np.ones(len(simulation.steps), dtype=bool)  # an ended episode is followed by another
+        self._running = np.ones(len(simulation.steps), dtype=bool)  # always: a finished episode is reset at once
         super().__init__(len(simulation.steps), observation_space(simulation), action_space(simulation))
         self.seed(seed)
 
     def seed(self, seed: int | None = None) -> Sequence[int | None]:
-        """Give portfolio `i` of n a generator of `seed * n + i`."""
+        """Seed the generator of portfolio `i` of n with `seed * n + i`."""
         if seed is None:
             return [None] * self.num_envs
         seeds = [seed * self.num_envs + i for i in range(self.num_envs)]
@@ -43,7 +43,7 @@ class PortfolioVecEnv(VecEnv):
         return seeds
 
     def reset(self) -> VecEnvObs:
-        """Begin every episode."""
+        """Start every episode."""
         self.simulation.reset(range(self.num_envs), self._generators)
         self._returns[:] = 0.0
         self.reset_infos = [{} for _ in range(self.num_envs)]
@@ -51,36 +51,36 @@ class PortfolioVecEnv(VecEnv):
         return self.observation
 
     def step_async(self, actions: NDArray[Any]) -> None:
-        """Keep the actions for `step_wait`."""
+        """Store the actions for `step_wait`."""
         self._actions = actions
 
     def step_wait(self) -> VecEnvStepReturn:
-        """Step all portfolios; those that are done begin a new episode."""
+        """Step all portfolios; finished episodes are reset."""
         simulation, decided_at = self.simulation, self.simulation.accounts.t
         step = simulation.step(self._actions)
         drawdown = simulation.accounts.drawdown
-        self.played = Played(self.observation, self._actions, decided_at, drawdown, step, self._running)
+        self.last_step = PlayedStep(self.observation, self._actions, decided_at, drawdown, step, self._running)
         self._returns += step.reward
-        done = self.played.done
+        done = self.last_step.done
         ended = done.nonzero()[0].tolist()
-        infos: list[dict[str, Any]] = [{}] * self.num_envs  # shared: only the ended ones are written
+        infos: list[dict[str, Any]] = [{}] * self.num_envs  # one shared dict: finished episodes get their own
         self.observation = step.observation
         if ended:
             for i in ended:
-                infos[i] = self._ending(i)
+                infos[i] = self._final_info(i)
             simulation.reset(ended, [self._generators[i] for i in ended])
             self._returns[ended] = 0.0
             self.observation = simulation.observe()
         return self.observation, step.reward.astype(np.float32), done, infos
 
     def state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """What `restore` needs to go on from here: arrays, and facts that JSON can hold."""
+        """Return the state to `restore`: arrays, and values that JSON can hold."""
         simulation = {f"simulation.{name}": array for name, array in self.simulation.state().items()}
         generators = [generator.bit_generator.state for generator in self._generators]
         return {**simulation, "returns": self._returns.copy()}, {"generators": generators}
 
     def restore(self, arrays: dict[str, NDArray[Any]], facts: dict[str, Any]) -> None:
-        """Go on from a `state` of an environment like this one."""
+        """Resume from the `state` of an equal environment."""
         start = "simulation."
         inner = {name.removeprefix(start): array for name, array in arrays.items() if name.startswith(start)}
         self.simulation.restore(inner)
@@ -89,9 +89,9 @@ class PortfolioVecEnv(VecEnv):
             generator.bit_generator.state = state
         self.observation = self.simulation.observe()
 
-    def _ending(self, i: int) -> dict[str, Any]:
-        """What SB3 reads of an episode that ended."""
-        step = self.played.step
+    def _final_info(self, i: int) -> dict[str, Any]:
+        """Return the info that SB3 reads of a finished episode."""
+        step = self.last_step.step
         return {
             "terminal_observation": step.observation[i].copy(),
             "TimeLimit.truncated": bool(step.truncated[i]),
@@ -99,26 +99,26 @@ class PortfolioVecEnv(VecEnv):
         }
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: no resource is open."""
 
     def get_attr(self, attr_name: str, indices: VecEnvIndices = None) -> list[Any]:
-        """The shared attribute, once per portfolio asked for; there are no inner environments."""
+        """Return the shared attribute, once per requested portfolio."""
         value = None if attr_name == "render_mode" else getattr(self.simulation, attr_name)
         return [value for _ in self._get_indices(indices)]
 
     @override
     def set_attr(self, attr_name: str, value: Any, indices: VecEnvIndices = None) -> None:
-        """Refused: the portfolios share one simulation."""
-        raise AttributeError(f"the portfolios share one simulation, so {attr_name!r} cannot be set on some of them")
+        """Raise: the portfolios share one simulation."""
+        raise AttributeError(f"portfolios share one simulation: {attr_name!r} cannot be set per portfolio")
 
     @override
     def env_method(
         self, method_name: str, *method_args: Any, indices: VecEnvIndices = None, **method_kwargs: Any
     ) -> list[Any]:
-        """Refused: there are no inner environments."""
+        """Raise: there are no inner environments."""
         raise AttributeError(f"there are no inner environments to call {method_name!r} on")
 
     @override
     def env_is_wrapped(self, wrapper_class: type, indices: VecEnvIndices = None) -> list[bool]:
-        """Episodes are monitored here, and nothing else wraps them."""
+        """Return True for SB3's `Monitor`: this environment reports its episodes itself."""
         return [wrapper_class is Monitor for _ in self._get_indices(indices)]

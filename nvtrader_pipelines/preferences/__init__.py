@@ -1,1 +1,1 @@
-"""What was better in hindsight, as pairs of a chosen and a rejected portfolio."""
+"""Preference pairs: the portfolio that was better in hindsight, and a rejected one."""

@@ -1,4 +1,4 @@
-"""Counterfactual preference pairs: at a past rebalance, the policy's portfolio against each baseline's."""
+"""Counterfactual preference pairs: the policy's portfolio against each baseline's at past rebalances."""
 
 import hashlib
 import math
@@ -17,7 +17,7 @@ from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.portfolio.cash import CASH
 from nvtrader_pipelines.portfolio.costs import CostFunction, CostModel, total_cost
 
-TIE = 1e-12  # outcomes this close, as fractions, prefer neither
+TIE = 1e-12  # returns that differ by less give no preference
 
 PREFERENCE_PAIR = TableSchema(
     Column("pair_id", pl.String, "identity of the pair"),
@@ -37,7 +37,7 @@ PREFERENCE_PAIR = TableSchema(
 
 @dataclass(frozen=True, eq=False)
 class _Proposals:
-    """One account's D rebalances, in time order."""
+    """D rebalances of one account, in time order."""
 
     name: str
     decided_at: NDArray[np.int64]  # (D,) session index
@@ -48,7 +48,7 @@ class _Proposals:
 
 @dataclass(frozen=True, eq=False)
 class _Market:
-    """What a proposal is judged on."""
+    """Market, costs and horizon that determine a proposal's outcome."""
 
     panel: MarketPanel
     legs: Legs
@@ -67,27 +67,27 @@ def preference_pairs(
     horizon: int = 5,
     holdout_share: float = 0.2,
 ) -> pl.DataFrame:
-    """One row per rebalance of the policy and baseline, the portfolio with the larger outcome as `chosen`.
+    """Return one row per rebalance and baseline, with the portfolio of the larger outcome as `chosen`.
 
-    Both portfolios start from what the policy held at the decision's close, are filled and charged alike, and
-    their outcome is the net return from that close to the one `horizon` sessions later. The policy is the
-    ensemble, or every single policy where there is none. Ties, and rebalances whose outcome the panel does not
-    hold yet, are left out. The last `holdout_share` of the rebalances, by time, is the hold-out; an earlier
-    pair whose outcome reaches into it is dropped.
+    Both portfolios start from the policy's holdings at the decision's close and are filled and charged alike; their
+    outcome is the net return from that close to the close `horizon` sessions later. The policy is the ensemble, or
+    every single policy if there is no ensemble. Ties, and rebalances whose outcome lies beyond the panel, are left
+    out. The last `holdout_share` of the rebalances, by time, is the hold-out; an earlier pair whose outcome reaches
+    into it is dropped.
 
     Args:
         action_logs: policy, kind, session, symbols (cash last), target_weights, executed_weights and trades.
         panel: the market of the same symbols.
-        costs: models of what trades take from equity.
-        fill: when orders fill; `next_open` is `next_close` on a panel without opens.
+        costs: cost models of trades.
+        fill: fill timing; `next_open` falls back to `next_close` on a panel without opens.
         horizon: sessions from the decision to the outcome.
         holdout_share: between 0 and 1.
 
     Raises:
-        ValueError: if an argument is out of range, or the logs are of other symbols or sessions than the panel.
+        ValueError: if an argument is out of range, or symbols or sessions of the logs are not those of the panel.
     """
     if horizon < 1 or not 0.0 <= holdout_share < 1.0:
-        raise ValueError(f"needs horizon >= 1 and 0 <= holdout_share < 1, got {horizon} and {holdout_share}")
+        raise ValueError(f"expected horizon >= 1 and 0 <= holdout_share < 1, got {horizon} and {holdout_share}")
     _require_symbols(action_logs, panel)
     filled = resolve_fill(fill, panel)
     market = _Market(panel, market_legs(panel, filled), costs, total_cost(costs, panel), filled, horizon)
@@ -106,47 +106,50 @@ def _require_symbols(action_logs: pl.DataFrame, panel: MarketPanel) -> None:
     expected = [*panel.symbols, CASH]
     for symbols in action_logs["symbols"].unique().to_list():
         if symbols != expected:
-            raise ValueError(f"the action log holds {symbols}, but the panel of {panel.source!r} has {expected}")
+            raise ValueError(f"the action log has symbols {symbols}, the panel of {panel.source!r} {expected}")
 
 
 def _proposals(action_logs: pl.DataFrame, kind: str, panel: MarketPanel) -> Iterator[_Proposals]:
-    """The accounts of one kind, in their first order."""
+    """Yield the rebalances of each account of one kind, in order of appearance."""
     chosen = action_logs.filter(pl.col("kind") == kind)
     for (name,), rows in chosen.partition_by("policy", as_dict=True).items():
         ordered = rows.sort("session")
         sessions = ordered["session"].to_numpy().astype("datetime64[D]")
         at = np.minimum(np.searchsorted(panel.sessions, sessions), len(panel.sessions) - 1)
         if (panel.sessions[at] != sessions).any():
-            stranger = sessions[panel.sessions[at] != sessions][0]
-            raise ValueError(f"{name} decided on {stranger}, which is no session of the panel of {panel.source!r}")
+            unknown = sessions[panel.sessions[at] != sessions][0]
+            raise ValueError(f"{name} decided on {unknown}, which is not a session of the panel of {panel.source!r}")
         columns = (np.array(ordered[c].to_list()) for c in ("target_weights", "executed_weights", "trades"))
         yield _Proposals(str(name), at.astype(np.int64), *columns)
 
 
 def _rows(market: _Market, policy: _Proposals, baseline: _Proposals) -> Iterator[tuple[object, ...]]:
-    """The pairs of one policy and one baseline, hold-out not yet decided."""
-    known = len(market.panel.sessions) - market.horizon
-    shared, mine, theirs = np.intersect1d(policy.decided_at, baseline.decided_at, return_indices=True)
-    mine, theirs = mine[shared < known], theirs[shared < known]
-    if not len(mine):
+    """Yield the pairs of one policy and one baseline, before the hold-out split."""
+    n_known = len(market.panel.sessions) - market.horizon
+    shared, own, other = np.intersect1d(policy.decided_at, baseline.decided_at, return_indices=True)
+    own, other = own[shared < n_known], other[shared < n_known]
+    if not len(own):
         return
-    start = _held(market, policy, mine)
-    traded = np.abs(policy.trades[mine]).sum(axis=1) > 0.0  # a policy that did not trade pays nothing
-    decided_at, target, other = policy.decided_at[mine], policy.target[mine], baseline.target[theirs]
-    outcome = _outcome(market, decided_at, start, (target, traded))
-    rival = _outcome(market, decided_at, start, (other, np.ones(len(mine), dtype=bool)))
-    for i in np.flatnonzero(np.abs(outcome - rival) > TIE):
-        sides = [(float(outcome[i]), policy.name, target[i]), (float(rival[i]), baseline.name, other[i])]
-        better, worse = sides if outcome[i] > rival[i] else reversed(sides)
+    start = _held_weights(market, policy, own)
+    is_traded = np.abs(policy.trades[own]).sum(axis=1) > 0.0  # without a trade, no cost
+    decided_at, target, baseline_target = policy.decided_at[own], policy.target[own], baseline.target[other]
+    outcome = _outcome(market, decided_at, start, (target, is_traded))
+    baseline_outcome = _outcome(market, decided_at, start, (baseline_target, np.ones(len(own), dtype=bool)))
+    for i in np.flatnonzero(np.abs(outcome - baseline_outcome) > TIE):
+        sides = [
+            (float(outcome[i]), policy.name, target[i]),
+            (float(baseline_outcome[i]), baseline.name, baseline_target[i]),
+        ]
+        better, worse = sides if outcome[i] > baseline_outcome[i] else reversed(sides)
         yield _row(market, int(decided_at[i]), better, worse)
 
 
-def _held(market: _Market, policy: _Proposals, rows: NDArray[np.int64]) -> NDArray[np.float64]:
-    """What the policy held at each decision's close, (D, N+1): the weights before the trade, drifted back."""
+def _held_weights(market: _Market, policy: _Proposals, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Weights at each decision's close, (D, N+1): the weights before the trade, with the drift to the fill undone."""
     before_fill = market.legs.before_fill[policy.decided_at[rows] + 1]
     held = policy.executed[rows] - policy.trades[rows]
     held[:, :-1] /= 1.0 + before_fill
-    held = np.maximum(held, 0.0)  # the subtraction rounds
+    held = np.maximum(held, 0.0)  # rounding of the subtraction
     return held / held.sum(axis=1, keepdims=True)
 
 
@@ -156,7 +159,7 @@ def _outcome(
     start: NDArray[np.float64],
     order: tuple[NDArray[np.float64], NDArray[np.bool_]],
 ) -> NDArray[np.float64]:
-    """Net return of each order (target and whether to trade) over the horizon, (D,)."""
+    """Net return (D,) over the horizon of each order: a target, and whether it trades."""
     period = holding_period(market.legs, decided_at, market.horizon)
     return hold(start, *order, period, market.cost).growth - 1.0
 
@@ -193,5 +196,5 @@ def _split(pairs: pl.DataFrame, holdout_share: float) -> pl.DataFrame:
     if n_holdout == 0:
         return pairs
     boundary = sessions[-n_holdout]
-    kept = pairs.filter((pl.col("session") >= boundary) | (pl.col("outcome_session") < boundary))
-    return kept.with_columns(holdout=pl.col("session") >= boundary)
+    separate = pairs.filter((pl.col("session") >= boundary) | (pl.col("outcome_session") < boundary))
+    return separate.with_columns(holdout=pl.col("session") >= boundary)

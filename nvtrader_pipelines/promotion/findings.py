@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from nvtrader_pipelines.components.ids import short_id
-from nvtrader_pipelines.evaluation.validation import reported_period
+from nvtrader_pipelines.evaluation.trial_validation import reported_period
 
 LEAST_DEFLATED = 0.95  # deflated information ratio below which luck explains it as well; our choice
 MOST_OVERFITTING = 0.5  # the best in sample is then no better than the median out of sample

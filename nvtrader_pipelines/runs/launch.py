@@ -1,8 +1,9 @@
-"""Runs as they are asked for: planned on the tables, kept in library, tables and ledger, told step by step."""
+"""Use cases of a run: train, walk, judge, replay, carry forward; each yields its progress step by step."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from datetime import date
-from typing import TypeVar
+
+import polars as pl
 
 from nvtrader_pipelines.evaluation.backtest import BacktestRecord
 from nvtrader_pipelines.experiments.plan import RunPlan
@@ -10,64 +11,31 @@ from nvtrader_pipelines.experiments.progress import Progress
 from nvtrader_pipelines.experiments.runtime import Runtime
 from nvtrader_pipelines.experiments.sealed_run import SealedRun
 from nvtrader_pipelines.runs.lifecycle import Launch, now, recorded
-from nvtrader_pipelines.runs.planning import read_forward, read_plan, read_replay, reopen_plan
+from nvtrader_pipelines.runs.planning import read_forward, read_replay
 from nvtrader_pipelines.runs.store import StoredRun
 from nvtrader_pipelines.storage.store import Store
 
-Result = TypeVar("Result")
 Steps = Generator[Progress, None, None]
 Window = tuple[date, date]
 
 
-def followed(steps: Generator[Progress, None, Result], report: Callable[[Progress], None]) -> Result:
-    """Run to the end, telling of each step; the generator's own result."""
-    while True:
-        try:
-            report(next(steps))
-        except StopIteration as end:
-            return end.value
+def train_run(store: Store, plan: RunPlan, launch: Launch) -> Steps:
+    """Train what a plan's run lacks, and seal its policies; the run stays open to be walked and judged."""
+    steps = _with_policies(store, plan, _runtime(store, plan, launch).train())
+    return recorded(store.ledger, launch.row(plan), steps, closes=False)
 
 
-def train_run(store: Store, plan: RunPlan, launch: Launch, *, to_be_judged: bool = False) -> Steps:
-    """Train what a plan's run lacks; one that is `to_be_judged` stays open in the ledger."""
-    steps = _with_policies(store, plan, runtime_of(store, plan, launch.task_id).train())
-    row = launch.row(plan, "walk_forward" if to_be_judged else "train")
-    return recorded(store.ledger, row, steps, closes=not to_be_judged)
+def walk_run(store: Store, plan: RunPlan, launch: Launch) -> Generator[Progress, None, BacktestRecord]:
+    """Walk a sealed run through its tests and store the record; the run stays open to be judged."""
+    return recorded(store.ledger, launch.row(plan), _runtime(store, plan, launch).walk(), closes=False)
 
 
-def judge_run(store: Store, plan: RunPlan, launch: Launch) -> Generator[Progress, None, BacktestRecord]:
-    """Walk a sealed run through its tests and keep the record; the run stays open for its verdict."""
-    row = launch.row(plan, "walk_forward")
-    return recorded(store.ledger, row, runtime_of(store, plan, launch.task_id).judge(), closes=False)
-
-
-def evaluate_run(store: Store, run_id: str, launch: Launch) -> Steps:
-    """Walk the policies of a sealed run, named by the begin of its id, through their tests and give the verdict.
-
-    Raises:
-        StorageError: if there is no such run, it is not sealed, or this code would make another run.
-    """
-    plan = reopen_plan(store, sealed_run(store, run_id))
-    return recorded(store.ledger, launch.row(plan, "evaluate"), runtime_of(store, plan, launch.task_id).evaluate())
-
-
-def walk_forward_run(
-    store: Store,
-    partition_key: str,
-    launch: Launch,
-    snapshot_ids: dict[str, int] | None = None,
-) -> Steps:
-    """Train, walk and judge a registered experiment on the pinned market, or again on the market at given snapshots.
-
-    A run on given snapshots leaves the experiment's latest policies what they are.
-
-    Raises:
-        StorageError: if the experiment is not registered, or its market has no panel or not these snapshots any more.
-    """
-    plan = read_plan(store, partition_key, snapshot_ids)
-    stored = StoredRun(store, plan, now, latest=snapshot_ids is None)
-    steps = _with_policies(store, plan, Runtime(plan, stored, launch.task_id, now).walk_forward())
-    return recorded(store.ledger, launch.row(plan, "walk_forward"), steps)
+def judge_run(
+    store: Store, plan: RunPlan, launch: Launch, mlflow_run_id: str | None = None
+) -> Generator[Progress, None, pl.DataFrame]:
+    """Give and store the verdict on a run that was walked, which completes it; return the verdict."""
+    steps = _runtime(store, plan, launch, mlflow_run_id=mlflow_run_id).judge()
+    return recorded(store.ledger, launch.row(plan), steps, mlflow_run_id=mlflow_run_id)
 
 
 def replay_run(
@@ -88,8 +56,7 @@ def replay_run(
     """
     parent = sealed_run(store, run_id)
     plan = read_replay(store, parent, window, parent.snapshot_ids if pinned else None)
-    steps = _with_policies(store, plan, runtime_of(store, plan, launch.task_id, parent).replay(), parent)
-    return recorded(store.ledger, launch.row(plan, "replay"), steps)
+    return recorded(store.ledger, launch.row(plan), _walk_and_judge(store, plan, launch, parent))
 
 
 def forward_run(store: Store, run_id: str, launch: Launch) -> Steps:
@@ -101,8 +68,7 @@ def forward_run(store: Store, run_id: str, launch: Launch) -> Steps:
     """
     parent = sealed_run(store, run_id)
     plan = read_forward(store, parent)
-    steps = _with_policies(store, plan, runtime_of(store, plan, launch.task_id, parent).forward(), parent)
-    return recorded(store.ledger, launch.row(plan, "forward"), steps)
+    return recorded(store.ledger, launch.row(plan), _walk_and_judge(store, plan, launch, parent))
 
 
 def replay_window(store: Store, run_id: str, days: tuple[date | None, date | None]) -> Window | None:
@@ -125,12 +91,27 @@ def sealed_run(store: Store, run_id: str) -> SealedRun:
     return store.policies.sealed(found.partition_key, found.parent_run_id or found.run_id)
 
 
-def runtime_of(store: Store, plan: RunPlan, task_id: str, parent: SealedRun | None = None) -> Runtime:
-    """The runtime of a plan, which keeps what it makes in this home."""
-    return Runtime(plan, StoredRun(store, plan, now, parent), task_id, now)
+def _walk_and_judge(store: Store, plan: RunPlan, launch: Launch, parent: SealedRun) -> Steps:
+    """Walk and judge with the policies of a parent."""
+    runtime = _runtime(store, plan, launch, parent)
+    yield from _with_policies(store, plan, runtime.walk(), parent)
+    yield from runtime.judge()
 
 
-def _with_policies(store: Store, plan: RunPlan, steps: Steps, parent: SealedRun | None = None) -> Steps:
+def _runtime(
+    store: Store,
+    plan: RunPlan,
+    launch: Launch,
+    parent: SealedRun | None = None,
+    mlflow_run_id: str | None = None,
+) -> Runtime:
+    """Runtime of a plan that stores its results in this home."""
+    return Runtime(plan, StoredRun(store, plan, now, parent, mlflow_run_id), launch.task_id, now)
+
+
+def _with_policies(
+    store: Store, plan: RunPlan, steps: Generator[Progress, None, object], parent: SealedRun | None = None
+) -> Steps:
     """The steps, after which the ledger knows the policies by their digests."""
     yield from steps
     run = StoredRun(store, plan, now, parent).run

@@ -1,14 +1,14 @@
 """A run's life in the ledger: opened as it begins, its events noted, closed as it ends in whatever way."""
 
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Generator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TypeVar
 
+from nvtrader_pipelines.evaluation.steps import Steps
 from nvtrader_pipelines.experiments.plan import RunPlan
 from nvtrader_pipelines.experiments.progress import Progress
-from nvtrader_pipelines.storage.ledger import Ledger, RunKind, RunRow
+from nvtrader_pipelines.storage.ledger import Ledger, RunRow
 
 Result = TypeVar("Result")
 FREQUENT = ("train.step", "evaluate.step")
@@ -22,9 +22,9 @@ class Launch:
     task_id: str
     dagster_run_id: str | None = None
 
-    def row(self, plan: RunPlan, kind: RunKind) -> RunRow:
+    def row(self, plan: RunPlan) -> RunRow:
         """The row of a plan that is executed now."""
-        return RunRow.of(plan, self.task_id, now(), kind=kind, dagster_run_id=self.dagster_run_id)
+        return RunRow.of(plan, self.task_id, now(), dagster_run_id=self.dagster_run_id)
 
 
 def now() -> datetime:
@@ -33,7 +33,12 @@ def now() -> datetime:
 
 
 def recorded(
-    ledger: Ledger, row: RunRow, steps: Generator[Progress, None, Result], *, closes: bool = True
+    ledger: Ledger,
+    row: RunRow,
+    steps: Generator[Progress, None, Result],
+    *,
+    closes: bool = True,
+    mlflow_run_id: str | None = None,
 ) -> Generator[Progress, None, Result]:
     """The same steps, with the run's row opened before the first and closed after the last.
 
@@ -41,14 +46,9 @@ def recorded(
     that stops early closes it as interrupted. With `closes` off, a run that ends well stays open for what follows.
     """
     ledger.begin(row)
-    sparse, last = _Sparse(), None
+    sparse, running, last = _Sparse(), Steps(steps), None
     try:
-        while True:
-            try:
-                last = next(steps)
-            except StopIteration as end:
-                result: Result = end.value
-                break
+        for last in running:
             if sparse.wants(last):
                 ledger.note(last)
             yield last
@@ -63,21 +63,9 @@ def recorded(
         yield told
         raise
     if closes:
-        ledger.finish(row.run_id, "done", metrics=(last.metrics or None) if last else None)
-    return result
-
-
-@contextmanager
-def failing(ledger: Ledger, run_id: str) -> Iterator[None]:
-    """Close a run that fails or is interrupted in the block; one that ends well stays as it is."""
-    try:
-        yield
-    except BaseException as error:
-        if isinstance(error, Exception):
-            ledger.finish(run_id, "failed", message=_sentence(error))
-        else:
-            ledger.finish(run_id, "interrupted", message=INTERRUPTED)
-        raise
+        metrics = (last.metrics or None) if last else None
+        ledger.finish(row.run_id, "done", metrics=metrics, mlflow_run_id=mlflow_run_id)
+    return running.result
 
 
 def _error(row: RunRow, error: Exception) -> Progress:

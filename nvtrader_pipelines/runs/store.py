@@ -8,17 +8,17 @@ from datetime import datetime
 import polars as pl
 
 from nvtrader_pipelines.evaluation.backtest import BacktestRecord
-from nvtrader_pipelines.experiments.accounts import FoldThresholds
 from nvtrader_pipelines.experiments.plan import FoldSeed, RunPlan
+from nvtrader_pipelines.experiments.policy_accounts import FoldThresholds
+from nvtrader_pipelines.experiments.run_store import TrainedPolicy
 from nvtrader_pipelines.experiments.runtime import training_curves
 from nvtrader_pipelines.experiments.sealed_run import SealedRun
-from nvtrader_pipelines.experiments.store import TrainedPolicy
 from nvtrader_pipelines.runs.tables import complete, keyed, read_run, replace_run, write_record
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import write_atomically
 from nvtrader_pipelines.storage.policy_library import PolicyLibrary
 from nvtrader_pipelines.storage.store import Store
-from nvtrader_pipelines.storage.tables import EQUITY_CURVES, EVALUATIONS, TRAINING_CURVES, TRAJECTORIES
+from nvtrader_pipelines.storage.tables import ACTION_LOGS, EQUITY_CURVES, EVALUATIONS, TRAINING_CURVES, TRAJECTORIES
 
 PAST_TOLERANCE = 1e-3  # of equity; adjusting prices for a dividend anew rounds every return before it
 
@@ -31,7 +31,7 @@ class StoredRun:
     plan: RunPlan
     clock: Callable[[], datetime]
     parent: SealedRun | None = None
-    latest: bool = True  # whether the experiment's policies are from now on this run's
+    mlflow_run_id: str | None = None  # where the run is tracked
 
     @property
     def library(self) -> PolicyLibrary:
@@ -52,11 +52,11 @@ class StoredRun:
             return self.library.checkpoint(*self._place, key).read_bytes()
         return None
 
-    def keep_checkpoint(self, key: FoldSeed, content: bytes) -> None:
+    def store_checkpoint(self, key: FoldSeed, content: bytes) -> None:
         """Keep a state to resume from, in place of the one before."""
         write_atomically(self.library.checkpoint(*self._place, key), content)
 
-    def keep_policy(self, policy: TrainedPolicy) -> None:
+    def store_policy(self, policy: TrainedPolicy) -> None:
         """The sampled episodes first: a kill after them leaves rows that the next attempt replaces."""
         keys = {"spec_hash": self.plan.spec.spec_hash, "run_id": self.plan.run_id}
         own = {"phase": ["train"], "fold": [policy.fold], "seed": [policy.seed]}
@@ -76,7 +76,7 @@ class StoredRun:
 
     def seal(self, chosen: Mapping[int, int], thresholds: FoldThresholds) -> None:
         """Mark the policies as complete, and keep how their trainings went."""
-        run = self.library.seal(self.plan, chosen, thresholds, latest=self.latest)
+        run = self.library.seal(self.plan, chosen, thresholds)
         replace_run(self.store, TRAINING_CURVES, training_curves(self.library.read_run(run)), run)
 
     def chosen(self) -> Mapping[int, int]:
@@ -87,7 +87,7 @@ class StoredRun:
         """Fold to what the timing was fitted to."""
         return self.run.thresholds
 
-    def keep_record(self, record: BacktestRecord) -> None:
+    def store_record(self, record: BacktestRecord) -> None:
         """Write the trajectory tables.
 
         Raises:
@@ -98,10 +98,14 @@ class StoredRun:
         for _ in write_record(self.store, self.run, record):
             pass
 
-    def keep_verdict(self, verdict: pl.DataFrame) -> None:
+    def curves_and_actions(self) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Equity curves and action logs of the stored record."""
+        return read_run(self.store, EQUITY_CURVES, self.run), read_run(self.store, ACTION_LOGS, self.run)
+
+    def store_verdict(self, verdict: pl.DataFrame) -> None:
         """Write the verdict, then the row that marks the run as complete."""
         replace_run(self.store, EVALUATIONS, verdict, self.run)
-        complete(self.store, self.run, self.clock())
+        complete(self.store, self.run, self.clock(), self.mlflow_run_id)
 
     @property
     def run(self) -> SealedRun:

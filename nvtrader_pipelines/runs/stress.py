@@ -7,7 +7,7 @@ import polars as pl
 from nvtrader_pipelines.experiments.plan import RunPlan
 from nvtrader_pipelines.experiments.progress import Progress
 from nvtrader_pipelines.experiments.sealed_run import SealedRun
-from nvtrader_pipelines.experiments.stress import StressRun, contest_of, standard_stress_test
+from nvtrader_pipelines.experiments.stress_run import StressRun, standard_stress_test, stressed_accounts
 from nvtrader_pipelines.runs.lifecycle import now
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import RETURNS
@@ -20,5 +20,5 @@ def stress_run(store: Store, plan: RunPlan, run: SealedRun, task_id: str) -> Gen
         StorageError: if the snapshot of the returns is gone, or a policy is missing or not the one that was sealed.
     """
     returns = store.tables.read(RETURNS, {"source": [run.source]}, snapshot_id=run.snapshot_ids[RETURNS.name])
-    contest = contest_of(plan, store.policies.read_run(run), run.chosen, run.thresholds)
+    contest = stressed_accounts(plan, store.policies.read_run(run), run.chosen, run.thresholds)
     return StressRun(plan, returns, contest, task_id, now).steps(standard_stress_test(plan.spec))

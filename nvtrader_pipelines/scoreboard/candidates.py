@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nvtrader_pipelines.evaluation.splits import Fold
-from nvtrader_pipelines.experiments.accounts import Archives, FoldThresholds
-from nvtrader_pipelines.experiments.deployment import ByFold, account_of
+from nvtrader_pipelines.experiments.deployment import FoldPolicies, find_account
+from nvtrader_pipelines.experiments.policy_accounts import Archives, FoldThresholds
 from nvtrader_pipelines.experiments.replay import Parent, replay_plan
 from nvtrader_pipelines.experiments.spec import ExperimentSpec, MarketChoice
 from nvtrader_pipelines.market.panel import MarketPanel
@@ -129,14 +129,14 @@ def run_candidate(
 
     def own(panel: MarketPanel, window: Window) -> tuple[tuple[Fold, ...], tuple[Policy, ...]]:
         plan = replay_plan(spec, panel, parent, window)
-        return plan.folds, account_of(plan, archives, chosen, thresholds, spec.name).by_fold
+        return plan.folds, find_account(plan, archives, chosen, thresholds, spec.name).policies
 
     def opened(panel: MarketPanel, window: Window) -> Policy:
-        return ByFold(*own(panel, window))
+        return FoldPolicies(*own(panel, window))
 
     def opened_without_timing(panel: MarketPanel, window: Window) -> Policy:
         folds, policies = own(panel, window)
-        return ByFold(folds, [each.without_timing for each in policies if isinstance(each, PipelinedPolicy)])
+        return FoldPolicies(folds, [each.without_timing for each in policies if isinstance(each, PipelinedPolicy)])
 
     timing = spec.pipeline.timing
     starts = {fold.index: fold.test_first for fold in parent.folds}
@@ -153,7 +153,7 @@ def run_candidate(
         spec.environment.rebal_freq,
         {"experiment": spec.partition_key, "spec": spec.model_dump(mode="json")},
         opened,
-        () if spec.agent.classical else tuple(trained),
+        () if spec.agent.is_classical else tuple(trained),
         first,
         lookback=max(spec.pipeline.lookback, spec.agent.lookback if isinstance(spec.agent, ClassicalAgent) else 1),
         untimed=None if timing.kind == "constant" else Untimed(timing.kind, opened_without_timing),

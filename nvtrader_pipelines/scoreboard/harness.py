@@ -14,9 +14,10 @@ from nvtrader_pipelines.envs.dynamics import resolve_fill
 from nvtrader_pipelines.envs.rewards import LogGrowth
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.evaluation.account_tables import ACTION_LOG, EQUITY
-from nvtrader_pipelines.evaluation.backtest import Contestant, backtest, walk
+from nvtrader_pipelines.evaluation.backtest import PolicyAccount, backtest, walk
 from nvtrader_pipelines.evaluation.splits import Fold
 from nvtrader_pipelines.evaluation.splits.fold import MIN_TEST_SESSIONS
+from nvtrader_pipelines.evaluation.steps import Steps
 from nvtrader_pipelines.evaluation.weights_backtest import STANDARD_EXECUTION, Execution
 from nvtrader_pipelines.market.panel import MarketPanel, panel_digest
 from nvtrader_pipelines.policies.policy import Decision, Policy
@@ -172,24 +173,19 @@ def walked(
     began = meter.clock()
     policy = JudgedPolicy(candidate.name, candidate.open(panel, contest.window), contest.gross_limit, meter.clock)
     kind = "baseline" if candidate.kind == "baseline" else "ensemble"
-    who = [Contestant(candidate.name, kind, (None,), (policy,))]
+    who = [PolicyAccount(candidate.name, kind, (None,), (policy,))]
     window = [Fold(0, 0, first - 1, first, last)]
     environment = judging_environment(contest, candidate.rebal_freq)
-    steps = walk(panel, environment, window, who)
+    steps = Steps(walk(panel, environment, window, who))
     peak, n_acted = meter.memory(), 0
-    while True:
-        try:
-            step = next(steps)
-        except StopIteration as end:
-            record = end.value
-            break
+    for step in steps:
         peak = max(peak, meter.memory())
         n_acted += _timing_acted(candidate.untimed, step.decisions[0])
         told((step.t - first + 1) / (last - first + 1))
-    seconds = meter.clock() - began
+    seconds, record = meter.clock() - began, steps.result
     untimed = None
     if candidate.untimed is not None:
-        twin = Contestant(candidate.name, kind, (None,), (candidate.untimed.open(panel, contest.window),))
+        twin = PolicyAccount(candidate.name, kind, (None,), (candidate.untimed.open(panel, contest.window),))
         untimed = backtest(panel, environment, window, [twin]).equity_curves.select(list(EQUITY))
     return Walked(
         candidate=candidate,

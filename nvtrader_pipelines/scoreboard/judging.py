@@ -20,7 +20,7 @@ from nvtrader_pipelines.evaluation.sharpe.inference import (
 from nvtrader_pipelines.evaluation.statistics import sharpe_ratio
 from nvtrader_pipelines.evaluation.trials import Trials, sharpe_ratios
 from nvtrader_pipelines.evaluation.verdict_tables import EVALUATION
-from nvtrader_pipelines.evaluation.walk_forward import evaluate
+from nvtrader_pipelines.evaluation.walk_forward_evaluation import evaluate
 from nvtrader_pipelines.evaluation.weights_backtest import STANDARD_EXECUTION, Execution
 from nvtrader_pipelines.experiments.identity import scoring_code
 from nvtrader_pipelines.experiments.plan import SURVIVORSHIP
@@ -59,13 +59,13 @@ class Luck:
 
     run_ids: tuple[str, ...]
     active_sharpe: FloatArray  # per session, over each one's best baseline; of those whose returns are known
-    n_ever: int  # runs
+    n_trials: int  # runs
     outside: Mapping[str, float | None] = field(default_factory=dict)  # attempt to its information ratio, where known
 
     @classmethod
     def of(cls, trials: Trials, outside: Mapping[str, float | None]) -> "Luck":
         """From the returns of all trials of a market, and the attempts judged on it before."""
-        return cls(trials.names, trials.sharpe("best_baseline"), trials.n_ever, outside)
+        return cls(trials.names, trials.sharpe("best_baseline"), trials.n_trials, outside)
 
     def joined_by(self, outside: Mapping[str, float | None]) -> "Luck":
         """With the attempts of this judgement; one that was judged before is the same attempt."""
@@ -74,7 +74,7 @@ class Luck:
     def deflation(self, candidate: Candidate, own: float) -> Deflation:
         """For one entrant, which counts as another trial where it is none of them."""
         known = [sharpe for sharpe in self.outside.values() if sharpe is not None]
-        sharpes, n_trials = np.append(self.active_sharpe, known), self.n_ever + len(self.outside)
+        sharpes, n_trials = np.append(self.active_sharpe, known), self.n_trials + len(self.outside)
         if candidate.run_id in self.run_ids or attempt_of(candidate.configuration) in self.outside:
             return Deflation.of(sharpes, n_trials)
         return Deflation.of(np.append(sharpes, own), n_trials + 1)

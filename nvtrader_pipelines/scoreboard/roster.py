@@ -15,7 +15,7 @@ from nvtrader_pipelines.components.component import content_hash
 from nvtrader_pipelines.components.explanation import explain
 from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
-from nvtrader_pipelines.policies.activations import MOST_BYTES
+from nvtrader_pipelines.policies.activations import MAX_BYTES
 from nvtrader_pipelines.policies.weights_table import WeightsTable
 from nvtrader_pipelines.runs.tables import walk_forward_runs
 from nvtrader_pipelines.scoreboard.candidates import (
@@ -222,15 +222,15 @@ def _content(path: Path, named: str | None, suffix: str) -> bytes:
         raise StorageError(f"{path.name}: file must be in {folder}, but is {named!r}; put it there")
     try:
         n_bytes = beside.stat().st_size
-        content = beside.read_bytes() if n_bytes <= MOST_BYTES else b""
+        content = beside.read_bytes() if n_bytes <= MAX_BYTES else b""
     except OSError as error:
         raise StorageError(
             f"{path.name} needs {beside}, but that cannot be read ({error.strerror}); put it there, or name another as "
             "`file`"
         ) from error
-    if n_bytes > MOST_BYTES:
+    if n_bytes > MAX_BYTES:
         raise StorageError(
-            f"{path.name} needs a file of at most {MOST_BYTES >> 20} MiB, but {beside.name} has {n_bytes >> 20}"
+            f"{path.name} needs a file of at most {MAX_BYTES >> 20} MiB, but {beside.name} has {n_bytes >> 20}"
         )
     return content
 
@@ -252,7 +252,7 @@ def _table(path: Path, entrant: WeightsEntrant) -> WeightsTable:
             f"{path.name}: weights must be a CSV with a column `date`, a column per symbol and a row per decision, but "
             f"the file cannot be read so ({str(error).partition(chr(10))[0]})"
         ) from error
-    return WeightsTable.of(rows, hashlib.sha256(content).hexdigest())
+    return WeightsTable.from_frame(rows, hashlib.sha256(content).hexdigest())
 
 
 def training_seconds(ledger: Ledger, run_id: str) -> float | None:

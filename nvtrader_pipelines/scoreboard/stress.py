@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 
 import polars as pl
 
-from nvtrader_pipelines.evaluation.backtest import Contestant, Kind
-from nvtrader_pipelines.evaluation.stress.scenario import NoWorld, OutOfSample, StressedWorld
-from nvtrader_pipelines.evaluation.stress.scenarios import SCENARIOS, StressTest, stressed_worlds
+from nvtrader_pipelines.evaluation.backtest import Kind, PolicyAccount
+from nvtrader_pipelines.evaluation.stress.scenario import OutOfSample, ScenarioUnavailable, StressedMarket
+from nvtrader_pipelines.evaluation.stress.suite import SCENARIOS, StressTest, apply_scenarios
 from nvtrader_pipelines.evaluation.stress.verdict import REFERENCE, stress_test
 from nvtrader_pipelines.policies.baselines import EqualWeight
 from nvtrader_pipelines.policies.policy import Policy
@@ -39,9 +39,9 @@ def stress_results(
     found: dict[str, tuple[StressResult, ...]] = {}
     for market in dict.fromkeys(each.market for each in candidates):
         own = [each for each in candidates if each.market == market]
-        longer = stress.looking_back(max(each.lookback for each in own))
+        longer = stress.with_history(max(each.lookback for each in own))
         try:
-            worlds = list(stressed_worlds(returns, window, longer, market.symbols, market.max_gap))
+            worlds = list(apply_scenarios(returns, window, longer, market.symbols, market.max_gap))
         except ValueError as error:
             found |= {each.name: _none(error) for each in own}
             continue
@@ -52,16 +52,16 @@ def stress_results(
 
 
 def _results(
-    contest: Contest, worlds: Sequence[StressedWorld | NoWorld], candidate: Candidate
+    contest: Contest, worlds: Sequence[StressedMarket | ScenarioUnavailable], candidate: Candidate
 ) -> tuple[StressResult, ...]:
     """Of one entrant, beside 1/N at its own cadence."""
     kind: Kind = "baseline" if candidate.kind == "baseline" else "ensemble"
 
-    def who(world: StressedWorld) -> list[Contestant]:
-        days, n_blocks = world.panel.sessions, len(world.blocks)
-        own = candidate.open(world.panel, (days[world.first].item(), days[world.last].item()))
+    def who(stressed: StressedMarket) -> list[PolicyAccount]:
+        days, n_blocks = stressed.panel.sessions, len(stressed.blocks)
+        own = candidate.open(stressed.panel, (days[stressed.first].item(), days[stressed.last].item()))
         accounts: list[tuple[str, Kind, Policy]] = [(OWN, kind, own), (REFERENCE, "baseline", EqualWeight().start())]
-        return [Contestant(name, of, (None,) * n_blocks, (policy,) * n_blocks) for name, of, policy in accounts]
+        return [PolicyAccount(name, of, (None,) * n_blocks, (policy,) * n_blocks) for name, of, policy in accounts]
 
     try:
         table = stress_test(judging_environment(contest, candidate.rebal_freq), worlds, who, (ValueError,))

@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from nvtrader_pipelines.execution.book import PUT_BACK, AccountState, BookedOrder, Kept
+from nvtrader_pipelines.execution.book import AccountState, BookedOrder, BookIndex
+from nvtrader_pipelines.execution.errors import RESTORE_STEPS
 from nvtrader_pipelines.execution.orders import Fill
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import Home
@@ -46,11 +47,11 @@ class SqliteBook:
     def __init__(self, home: Home, account: str) -> None:
         self._path = book_path(home, account)
 
-    def kept(self) -> Kept:
+    def index(self) -> BookIndex:
         """What it has something of."""
         sessions = (date.fromisoformat(day) for (day,) in self._rows("SELECT session FROM states"))
         orders, fills = (self._rows(f"SELECT order_id FROM {table}") for table in ("orders", "fills"))
-        return Kept(frozenset(sessions), frozenset(key for (key,) in orders), frozenset(key for (key,) in fills))
+        return BookIndex(frozenset(sessions), frozenset(key for (key,) in orders), frozenset(key for (key,) in fills))
 
     def last(self) -> AccountState | None:
         """The account at the last close it was settled at; None where it is not open."""
@@ -162,7 +163,7 @@ class SqliteBook:
             yield
         except (sqlite3.Error, ValidationError) as error:
             hindered = isinstance(error, sqlite3.OperationalError)  # by a lock, a full disk: nothing of it is damaged
-            remedy = "put that right, and try again" if hindered else f"{PUT_BACK}, or trade another account"
+            remedy = "put that right, and try again" if hindered else f"{RESTORE_STEPS}, or trade another account"
             raise StorageError(f"{self._path} cannot be used as the book of an account ({error}); {remedy}") from error
 
     @cached_property

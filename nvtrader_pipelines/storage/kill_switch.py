@@ -31,7 +31,7 @@ class FileKillSwitch:
         self._home = home
         self.path = home.kill_switch
 
-    def engaged(self) -> str | None:
+    def halt_reason(self) -> str | None:
         """Reason why trading is stopped, as a sentence, or None; a switch that cannot be read counts as engaged."""
         return self.engaged_by_variable() or self.engaged_by_file()
 

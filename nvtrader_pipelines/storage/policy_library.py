@@ -12,11 +12,11 @@ from typing import Any
 
 import polars as pl
 
-from nvtrader_pipelines.experiments.accounts import FoldThresholds
 from nvtrader_pipelines.experiments.plan import FoldSeed, RunPlan
-from nvtrader_pipelines.experiments.replay import recorded_as
+from nvtrader_pipelines.experiments.policy_accounts import FoldThresholds
+from nvtrader_pipelines.experiments.replay import recorded_fold_numbers
+from nvtrader_pipelines.experiments.run_store import TrainedPolicy
 from nvtrader_pipelines.experiments.sealed_run import SealedRun
-from nvtrader_pipelines.experiments.store import TrainedPolicy
 from nvtrader_pipelines.policies.archive import PolicyArchiveError, read_archive, read_card
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import write_atomically
@@ -68,15 +68,8 @@ class PolicyLibrary:
         paths = {key: folder / file_name(key) for key in plan.keys}
         return {key: path.read_bytes() for key, path in paths.items() if path.exists()}
 
-    def seal(
-        self,
-        plan: RunPlan,
-        chosen: Mapping[int, int] = NONE,
-        thresholds: FoldThresholds = NONE,
-        *,
-        latest: bool = True,
-    ) -> SealedRun:
-        """Write the manifest of a complete run and point the experiment at it, as its `latest` or its only one.
+    def seal(self, plan: RunPlan, chosen: Mapping[int, int] = NONE, thresholds: FoldThresholds = NONE) -> SealedRun:
+        """Write the manifest of a run that is trained, and make it the latest of its experiment.
 
         Raises:
             StorageError: if a policy is missing.
@@ -89,9 +82,7 @@ class PolicyLibrary:
         policies = {name: _sha256((folder / name).read_bytes()) for name in wanted}
         run = SealedRun.of(plan, policies, chosen, thresholds)
         write_atomically(folder / MANIFEST, run.model_dump_json(indent=1).encode())
-        pointer = folder.parent / LATEST
-        if latest or not pointer.exists():
-            write_atomically(pointer, json.dumps({"run_id": run.run_id}).encode())
+        write_atomically(folder.parent / LATEST, json.dumps({"run_id": run.run_id}).encode())
         for checkpoint in folder.glob("*.checkpoint"):  # a kill came between a policy and the end of its checkpoint
             checkpoint.unlink(missing_ok=True)
         return run
@@ -164,7 +155,7 @@ class PolicyLibrary:
     def training_windows(self, run: SealedRun) -> pl.DataFrame:
         """What every policy was trained on, from its card: the fold its tests are recorded as, and each stretch."""
         cards = [read_card(content) for content in self.read_run(run).values()]
-        tested = recorded_as(run.folds)
+        tested = recorded_fold_numbers(run.folds)
         rows = [
             (fold, *map(date.fromisoformat, stretch))
             for card in cards

@@ -3,7 +3,7 @@
 import numpy as np
 import polars as pl
 
-from nvtrader_pipelines.execution.prices import Prices
+from nvtrader_pipelines.execution.prices import PanelPrices
 from nvtrader_pipelines.market.calendar import sessions
 from nvtrader_pipelines.market.history import bar_arrays, forward_fill
 from nvtrader_pipelines.market.panel import MarketPanel
@@ -14,7 +14,7 @@ from nvtrader_pipelines.storage.tables import CLEAN_BARS
 COLUMNS = ("session", "symbol", "open", "close", "adj_close", "volume")
 
 
-def read_prices(tables: Warehouse, panel: MarketPanel) -> Prices:
+def read_prices(tables: Warehouse, panel: MarketPanel) -> PanelPrices:
     """Opens, closes and volumes on a panel's sessions, at the snapshot of the clean bars that it names.
 
     They are adjusted for splits and dividends as the panel's returns are: a share here is one of today's, with its
@@ -39,7 +39,7 @@ def read_prices(tables: Warehouse, panel: MarketPanel) -> Prices:
     arrays = bar_arrays(adjusted, ("open", "adj_close", "volume"), days, panel.symbols)
     closes = arrays["adj_close"]
     begin = int(np.searchsorted(days, panel.sessions[0]))
-    return Prices(
+    return PanelPrices(
         opens=arrays["open"][begin:],
         closes=closes[begin:],
         last_closes=forward_fill(closes)[begin:],

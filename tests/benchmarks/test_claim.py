@@ -33,14 +33,14 @@ def test_a_goal_is_exactly_one_bound(bounds):
         Goal(**bounds)
 
 
-def test_a_line_has_the_claim_its_value_its_unit_its_ratio_its_goal_and_whether_it_holds(results, capsys):
+def test_line_has_claim_value_unit_ratio_goal_and_outcome(results, capsys):
     reached = report("env-steps", 1234567.0, "steps/s", Goal(ratio_at_least=2), ratio=3.14159)
     report("commit", 0.25, "s", Goal(value_at_most=0.1))
     assert capsys.readouterr().out == "env-steps 1.23457e+06 steps/s 3.14 >=2x ok\ncommit 0.25 s - <=0.1 short\n"
     assert reached == Figure("env-steps", 1234567.0, "steps/s", 3.14159, ">=2x", ok=True, note="")
 
 
-def test_a_line_is_kept_with_when_on_what_and_under_what_load_it_was_measured(results, capsys):
+def test_line_records_time_machine_and_load(results, capsys):
     report("commit", 0.25, "s", Goal(value_at_most=0.1), note="64 rows")
     kept = json.loads((results / "commit.json").read_text())
     asked = {"name": "commit", "value": 0.25, "unit": "s", "ratio": None, "goal": "<=0.1", "ok": False}
@@ -89,20 +89,20 @@ def test_without_its_peer_a_ratio_is_open_and_a_value_is_judged(results, capsys,
     assert capsys.readouterr().out == "faster 1 s - >=2x open\nfast 1 s - <=2 ok\n"
 
 
-def test_a_peer_that_is_there_is_its_module_and_one_that_is_broken_is_no_peer_that_is_missing():
+def test_broken_peer_raises_and_is_not_reported_missing():
     assert peer("json") is json
     with pytest.raises(ModuleNotFoundError, match="no_such_part"):
         peer("json.no_such_part")
 
 
-def test_every_contestant_runs_in_every_round_after_one_that_is_not_counted():
+def test_every_implementation_runs_in_every_round_after_a_warm_up():
     ticks = iter(range(1000))
     met = {"ours": [], "theirs": []}
-    contestants = {name: calls.append for name, calls in met.items()}
-    seconds = rounds(contestants, 3, clock=lambda: float(next(ticks)))
+    implementations = {name: calls.append for name, calls in met.items()}
+    seconds = rounds(implementations, 3, clock=lambda: float(next(ticks)))
     assert met == {"ours": [0, 0, 1, 2], "theirs": [0, 0, 1, 2]}
     assert seconds == {"ours": [1.0] * 3, "theirs": [1.0] * 3}
 
 
-def test_a_ratio_is_the_median_of_the_rounds_and_so_deaf_to_one_that_was_disturbed():
+def test_ratio_is_the_median_over_rounds():
     assert median_ratio({"theirs": [2.0, 3.0, 4.0], "ours": [1.0, 1.0, 100.0]}, "theirs", "ours") == 2.0

@@ -23,7 +23,7 @@ def test_every_benchmark_says_in_a_sentence_what_it_measures(name):
     assert benchmark.summary.endswith(".")
 
 
-def test_benchmarks_are_the_modules_with_a_main_in_the_order_of_their_numbers(fakes):
+def test_benchmarks_are_modules_with_main_in_order(fakes):
     for name in ("of_20", "of_8", "environment"):
         folder = fakes(name, FAST)
     (folder / "no_benchmark.py").write_text("import a_peer_that_is_missing\n")
@@ -31,7 +31,7 @@ def test_benchmarks_are_the_modules_with_a_main_in_the_order_of_their_numbers(fa
     assert benchmarks_in(folder)[0].summary == "How environment it is."
 
 
-def test_each_benchmark_runs_though_one_fails_and_the_document_has_them_all(fakes, tmp_path, capfd):
+def test_failing_benchmark_does_not_stop_the_others(fakes, tmp_path, capfd):
     fakes("a_fast", FAST)
     fakes("b_broken", f'{FAST.replace("fast", "before")}; raise OSError("the disk is full")')
     fakes("c_silent", "pass")
@@ -60,7 +60,7 @@ def test_a_goal_that_is_missed_is_no_failure(fakes, capfd):
     assert harness.main(["slow"], fakes("slow", SLOW)) == harness.OK
 
 
-def test_only_those_that_are_named_run_and_what_they_said_before_is_forgotten(fakes, capfd):
+def test_only_named_benchmarks_run_and_replace_earlier_results(fakes, capfd):
     folder = fakes("other", SLOW)
     fakes("fast", FAST.replace("fast", "old-name"))
     harness.main([], folder)
@@ -82,13 +82,13 @@ def test_a_list_runs_nothing(fakes, capsys):
     assert not (folder / "results").exists()
 
 
-def test_a_benchmark_that_needs_a_peer_that_is_missing_fails_with_the_remedy(fakes, capfd):
+def test_missing_peer_fails_with_remedy(fakes, capfd):
     assert harness.main([], fakes("environment", "pass", head="import no_such_peer")) == harness.FAILED
     assert "`make bench` installs the peers, of which no_such_peer may be one" in capfd.readouterr().out
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM], ids=lambda how: how.name)
-def test_a_run_that_is_stopped_leaves_no_process_and_keeps_what_was_measured(fakes, tmp_path, how):
+def test_stopped_run_leaves_no_process_and_keeps_results(fakes, tmp_path, how):
     body = f"""{FAST}
     Path(__file__).with_name("pid").write_text(str(os.getpid()))
     time.sleep(60)"""

@@ -4,7 +4,7 @@ import torch
 from nvtrader_pipelines.envs.observations import PerAssetObservation
 from tests.contracts.families import defaults
 from tests.policies.backbones.networks import bits, environment, policy_of, trained
-from tests.policies.small import SPEC
+from tests.policies.small_learners import SPEC
 
 BACKBONES = pytest.mark.parametrize("backbone", defaults("backbone"), ids=lambda backbone: backbone.kind)
 

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from nvtrader_pipelines.components.component import kind_of
-from nvtrader_pipelines.evaluation.backtest import Contestant, backtest
+from nvtrader_pipelines.evaluation.backtest import PolicyAccount, backtest
 from nvtrader_pipelines.evaluation.splits import Block
 from nvtrader_pipelines.policies.pipelined import PipelinedPolicy
 from nvtrader_pipelines.portfolio.costs import SquareRootImpact, VolatilitySpread
@@ -47,11 +47,11 @@ CROSSED = [
 
 def run_backtest(panel, spec, policies, first=FIRST, last=LAST):
     """Return the first account's target weights by session and its equity at each close."""
-    contestants = [
-        Contestant(f"account-{i}", "policy", (None,), (PipelinedPolicy(policy, spec.pipeline, FITTED),))
+    accounts = [
+        PolicyAccount(f"account-{i}", "policy", (None,), (PipelinedPolicy(policy, spec.pipeline, FITTED),))
         for i, policy in enumerate(policies)
     ]
-    record = backtest(panel, spec.environment, [Block(0, first, last)], contestants)
+    record = backtest(panel, spec.environment, [Block(0, first, last)], accounts)
     own = pl.col("policy") == "account-0"
     log, curve = record.action_logs.filter(own), record.equity_curves.filter(own)
     return dict(log.select("session", "target_weights").iter_rows()), curve["equity"].to_list()

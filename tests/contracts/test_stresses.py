@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nvtrader_pipelines.evaluation.stress import BlockBootstrap, HistoricWindow
+from nvtrader_pipelines.evaluation.stress import BootstrappedWindow, HistoricWindow
 from tests.contracts.families import defaults
-from tests.evaluation.stress.markets import calm_market, random_walks
+from tests.evaluation.stress.markets import random_walks, unstressed_market
 from tests.panels import ARRAYS
 
 TESTED = HistoricWindow(first=date(2016, 10, 1), last=date(2017, 2, 28))
-SMALL = {"n_worlds": 2, "n_sessions": 21}
+SMALL = {"n_samples": 2, "n_sessions": 21}
 
 
 def shrink(stress):
@@ -23,11 +23,11 @@ def shrink(stress):
 MEMBERS = [shrink(stress) for stress in defaults("stress") if stress.kind != "missing_data"]
 MEMBERS += [stress for stress in defaults("stress") if stress.kind == "missing_data"]
 EVERY_STRESS = pytest.mark.parametrize("stress", MEMBERS, ids=lambda stress: stress.kind)
-MARKETS = [calm_market(random_walks(3, seed, opens=seed > 0, volume=seed > 0)) for seed in (0, 1)]
+MARKETS = [unstressed_market(random_walks(3, seed, opens=seed > 0, volume=seed > 0)) for seed in (0, 1)]
 
 
 def play(stress, market, seed=0):
-    return list(stress.worlds(market, np.random.default_rng(seed)))
+    return list(stress.apply(market, np.random.default_rng(seed)))
 
 
 @EVERY_STRESS
@@ -35,11 +35,11 @@ def play(stress, market, seed=0):
 @given(at=st.floats(0.0, 0.75), market=st.sampled_from(MARKETS), seed=st.integers(0, 9))
 def test_stressed_market_before_the_shock_is_unstressed(stress, at, market, seed):
     moved = stress.model_copy(update={"at": at}) if "at" in type(stress).model_fields else stress
-    for world in play(moved, market, seed):
-        calm = market.calm().panel if world.panel is not market.panel else market.panel
-        known = slice(len(calm.sessions) if world.shock is None else world.shock)
+    for stressed in play(moved, market, seed):
+        unstressed = market.unstressed().panel if stressed.panel is not market.panel else market.panel
+        known = slice(len(unstressed.sessions) if stressed.shock is None else stressed.shock)
         for name in ARRAYS:
-            was, now = getattr(calm, name), getattr(world.panel, name)
+            was, now = getattr(unstressed, name), getattr(stressed.panel, name)
             assert (was is None) == (now is None)
             assert was is None or was[known].tobytes() == now[known].tobytes(), name
 
@@ -47,18 +47,18 @@ def test_stressed_market_before_the_shock_is_unstressed(stress, at, market, seed
 @EVERY_STRESS
 @pytest.mark.parametrize("market", MARKETS, ids=["closes", "opens"])
 def test_stressed_prices_are_finite_and_positive(stress, market):
-    for world in play(stress, market):
+    for stressed in play(stress, market):
         for name in ("close_returns", "overnight_returns", "features"):
-            array = getattr(world.panel, name)
+            array = getattr(stressed.panel, name)
             assert array is None or np.isfinite(array).all(), name
-        assert (world.panel.close_returns > -1.0).all()
-        assert world.panel.overnight_returns is None or (world.panel.overnight_returns > -1.0).all()
+        assert (stressed.panel.close_returns > -1.0).all()
+        assert stressed.panel.overnight_returns is None or (stressed.panel.overnight_returns > -1.0).all()
 
 
 @EVERY_STRESS
 def test_same_seed_gives_the_same_stressed_markets(stress):
     first, again = (play(stress, MARKETS[1]) for _ in range(2))
-    assert [world.scenario for world in first] == [stress.name] * len(first)
+    assert [stressed.scenario for stressed in first] == [stress.name] * len(first)
     for one, other in zip(first, again, strict=True):
         assert (one.blocks, one.shock, one.cost_factor, one.note) == (
             other.blocks, other.shock, other.cost_factor, other.note,
@@ -68,14 +68,14 @@ def test_same_seed_gives_the_same_stressed_markets(stress):
 
 
 def test_another_seed_gives_other_markets_for_random_stresses():
-    stress = BlockBootstrap(**SMALL)
+    stress = BootstrappedWindow(**SMALL)
     first, other = (play(stress, MARKETS[1], seed)[0].panel for seed in (0, 1))
     assert first.close_returns.tobytes() != other.close_returns.tobytes()
 
 
 @EVERY_STRESS
 def test_evaluated_sessions_are_consecutive_and_in_the_market(stress):
-    for world in play(stress, MARKETS[1]):
-        assert 1 <= world.first <= world.last < len(world.panel.sessions)
-        assert world.shock is None or world.first <= world.shock <= world.last
-        assert len(world.blocks) == 1
+    for stressed in play(stress, MARKETS[1]):
+        assert 1 <= stressed.first <= stressed.last < len(stressed.panel.sessions)
+        assert stressed.shock is None or stressed.first <= stressed.shock <= stressed.last
+        assert len(stressed.blocks) == 1

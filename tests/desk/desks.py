@@ -4,17 +4,16 @@ from datetime import UTC, date, datetime, time
 from pathlib import Path
 
 from nvtrader_pipelines.desk.desk import Desk
+from nvtrader_pipelines.evaluation.steps import drain
 from nvtrader_pipelines.execution.book import AccountState
 from nvtrader_pipelines.experiments.progress import Progress
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef, SealedRun
 from nvtrader_pipelines.promotion.active_policy import activate
-from nvtrader_pipelines.runs.launch import evaluate_run, followed
-from nvtrader_pipelines.runs.lifecycle import Launch
 from nvtrader_pipelines.storage.account_book import SqliteBook
 from nvtrader_pipelines.storage.medallion import read_panel
 from nvtrader_pipelines.storage.store import Store
 from tests.runs.small_runs import small_home
-from tests.runs.untrained import AT, planned, sealed
+from tests.runs.untrained import AT, planned, sealed, tested
 
 DESKS: dict[str, Desk] = {}  # by account
 TIME: dict[str, datetime] = {}
@@ -24,8 +23,7 @@ def judged_home(root: Path) -> tuple[Store, SealedRun]:
     """A home whose one run is sealed and tested; nothing is active."""
     store = small_home(root)
     run = sealed(store, planned(store))
-    for _ in evaluate_run(store, run.run_id, Launch("tests")):
-        pass
+    tested(store, run)
     return store, run
 
 
@@ -47,7 +45,7 @@ def trade(
 ) -> list[Progress]:
     """Trade what is due; what was told."""
     told = []
-    followed(desk(store, account, at).trade(*days, acknowledge=acknowledge), told.append)
+    drain(desk(store, account, at).trade(*days, acknowledge=acknowledge), told.append)
     return told
 
 
@@ -66,7 +64,7 @@ def states(store: Store, account: str = "paper") -> list[AccountState]:
     return SqliteBook(store.home, account).states()
 
 
-def add_account(store: Store, name: str, kind: str = "paper") -> None:
+def add_account(store: Store, name: str, kind: str = "simulated") -> None:
     """An account with the defaults of its kind."""
     store.home.accounts.mkdir(exist_ok=True)
     (store.home.accounts / f"{name}.yaml").write_text(f"kind: {kind}\n")

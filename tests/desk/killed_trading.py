@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from nvtrader_pipelines.execution.brokers.account_spec import PaperAccountSpec
+from nvtrader_pipelines.execution.brokers.account_spec import SimulatedAccountSpec
 from nvtrader_pipelines.execution.plan import Finding
 from nvtrader_pipelines.storage.account_book import SqliteBook
 from nvtrader_pipelines.storage.home import Home
@@ -23,8 +23,8 @@ N_KILLS, MOST_EFFECTS = 20, 9
 FIRST, LAST = GAP[0] - 4, GAP[0] + 14  # sessions; among them one in which a wanted name has no price
 SOFT = Finding(rule="turnover_pct_warn", level="soft", figure=0.5, bound=0.2, sentence="turnover is high")
 ACCOUNTS = {  # filled as wanted, and in part
-    "fractions": PaperAccountSpec(),
-    "whole": PaperAccountSpec(whole_shares=True, slippage_bps=5.0, volume_share=0.2),
+    "fractions": SimulatedAccountSpec(),
+    "whole": SimulatedAccountSpec(whole_shares=True, slippage_bps=5.0, volume_share=0.2),
 }
 EFFECTS = {"settle", "place", "cancel", "fill", "append"}
 
@@ -72,7 +72,7 @@ def trade(folder, kind, fuse):
     account = opened(folder, kind, fuse)
     account.trader.open_at(FIRST)
     begin = FIRST
-    while begin < LAST and account.trader.finished(begin, acknowledge=True):
+    while begin < LAST and account.trader.is_finished(begin, acknowledge=True):
         begin += 1
     for t in range(begin, LAST + 1):
         account.session(t, acknowledge=True)

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from nvtrader_pipelines.desk.accounts import connect, held_account, read_account, require_same
-from nvtrader_pipelines.execution.brokers.account_spec import AlpacaAccountSpec, PaperAccountSpec
+from nvtrader_pipelines.execution.brokers.account_spec import AlpacaAccountSpec, SimulatedAccountSpec
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.storage.account_book import SqliteBook
 from nvtrader_pipelines.storage.errors import StorageError
@@ -31,7 +31,7 @@ def write(home: Home, name: str, text: str) -> None:
 
 
 def test_the_paper_account_is_there_without_a_file(home):
-    assert read_account(home) == PaperAccountSpec()
+    assert read_account(home) == SimulatedAccountSpec()
 
 
 def test_read_account_dangling_symlink_is_not_the_default(home, tmp_path):
@@ -42,9 +42,9 @@ def test_read_account_dangling_symlink_is_not_the_default(home, tmp_path):
 
 
 def test_an_account_is_what_its_file_says(home):
-    write(home, "paper", "kind: paper\ncapital: 25_000\nwhole_shares: true\n")
+    write(home, "paper", "kind: simulated\ncapital: 25_000\nwhole_shares: true\n")
     write(home, "desk-2", "kind: alpaca\ntimeout_s: 5\n")
-    assert read_account(home, "paper") == PaperAccountSpec(capital=25_000.0, whole_shares=True)
+    assert read_account(home, "paper") == SimulatedAccountSpec(capital=25_000.0, whole_shares=True)
     assert read_account(home, "desk-2") == AlpacaAccountSpec(timeout_s=5.0)
 
 
@@ -65,13 +65,13 @@ def test_an_account_that_is_not_there_is_told_beside_those_that_are(home):
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("kind: aplaca\n", r"kind: found 'aplaca', but must be one of alpaca, paper; did you mean 'alpaca'"),
-        ("capital: 1000\n", "kind: is missing; must be one of alpaca, paper"),
-        ("kind: paper\ncapitol: 1000\n", "there is no field 'capitol'; did you mean 'capital'"),
-        ("kind: paper\ncapital: -1\n", r"capital: found -1, but must be"),
+        ("kind: aplaca\n", r"kind: found 'aplaca', but must be one of alpaca, simulated; did you mean 'alpaca'"),
+        ("capital: 1000\n", "kind: is missing; must be one of alpaca, simulated"),
+        ("kind: simulated\ncapitol: 1000\n", "there is no field 'capitol'; did you mean 'capital'"),
+        ("kind: simulated\ncapital: -1\n", r"capital: found -1, but must be"),
         ("kind: alpaca\napi_key: PK\n", "there is no field 'api_key'"),
-        ("- kind: paper\n", "must hold a mapping"),
-        ("kind: paper\nkind: alpaca\n", "there twice"),
+        ("- kind: simulated\n", "must hold a mapping"),
+        ("kind: simulated\nkind: alpaca\n", "there twice"),
     ],
 )
 def test_a_file_that_is_no_account_says_why(home, text, sentence):
@@ -84,7 +84,7 @@ def test_a_file_that_is_no_account_says_why(home, text, sentence):
 @pytest.mark.parametrize("name", ["../home", "../../../../outside", "Foo", "unknown", "broken"])
 def test_an_account_that_is_refused_writes_nothing(tmp_path, name):
     home = Home(tmp_path / "home")
-    write(home, "broken", "kind: paper\ncapital: -5\n")
+    write(home, "broken", "kind: simulated\ncapital: -5\n")
     before = sorted(tmp_path.rglob("*"))
     refused = r"an account's name is|there is no account|broken\.yaml is no valid account"
     with pytest.raises(StorageError, match=refused), held_account(home, name):
@@ -116,7 +116,7 @@ def test_a_book_is_held_whatever_became_of_its_accounts_file(home):
             AlpacaAccountSpec(paper=False),
             "kept at Alpaca, on paper and .* it is kept at Alpaca, with money",
         ),
-        (PaperAccountSpec(), r"kept at Alpaca, on paper with .* it is kept here with a capital of 1,000,000\.0"),
+        (SimulatedAccountSpec(), r"kept at Alpaca, on paper with .* it is kept here with a capital of 1,000,000\.0"),
     ],
 )
 def test_an_account_is_not_moved_from_one_place_to_another(changed, sentence):

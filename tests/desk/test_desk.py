@@ -12,10 +12,10 @@ import pytest
 from nvtrader_pipelines.desk import market
 from nvtrader_pipelines.desk.backtest import account_backtest, deployment_of
 from nvtrader_pipelines.desk.halt import halt, resume
+from nvtrader_pipelines.evaluation.steps import drain
 from nvtrader_pipelines.execution.brokers import simulated_venue
 from nvtrader_pipelines.execution.errors import ExecutionError, NotReconciled
 from nvtrader_pipelines.execution.reconciliation import Difference
-from nvtrader_pipelines.runs.launch import followed
 from nvtrader_pipelines.storage.account_book import book_path
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.tables import EVALUATIONS, PORTFOLIO_STATE
@@ -232,7 +232,7 @@ def test_an_account_that_was_opened_at_another_session_does_not_begin_anew(home)
     ("changed", "sentence"),
     [
         ("alpaca", "opened as one kept here and data/accounts says it is kept at Alpaca, on paper;"),
-        ("paper\ncapital: 25_000", r"here with a capital of 1,000,000\.0 and .* here with a capital of 25,000\.0;"),
+        ("simulated\ncapital: 25_000", r"here with a capital of 1,000,000\.0 and .* here with a capital of 25,000\.0;"),
     ],
 )
 def test_an_account_that_its_file_makes_another_is_refused_and_keeps_its_book(home, changed, sentence):
@@ -295,7 +295,7 @@ def test_a_person_answers_a_plan_once_and_its_orders_follow(home):
     plan = plans["plan_id"][0]
     with pytest.raises(ExecutionError, match="has no plan 0123"):
         desk(store).approve("0123", "ann")
-    with pytest.raises(ExecutionError, match="for a reason"):
+    with pytest.raises(ExecutionError, match="with a reason"):
         desk(store).reject(plan, "ann", "")
     assert desk(store).approve(plan, "ann", "I looked").kind == "approved"
     for answer in ("approve", "override", "reject"):
@@ -335,7 +335,7 @@ def test_an_account_that_differs_trades_on_nowhere_until_a_person_accepts_it(hom
     monkeypatch.setattr(simulated_venue, "reconcile", lambda *_: found.pop() if found else [])
     told = []
     with pytest.raises(NotReconciled) as stopped:
-        followed(desk(store).trade(days[0], days[8], acknowledge=True), told.append)
+        drain(desk(store).trade(days[0], days[8], acknowledge=True), told.append)
     assert (len(told), states(store)[-1].session) == (1, days[4])  # told of before it stops there
     assert f"paper differed at the close of {days[4]}: AAA: 10 shares expected, 7 held (-3);" in str(stopped.value)
     assert "`nvtrader portfolio accept-differences --account paper" in str(stopped.value)
@@ -344,7 +344,7 @@ def test_an_account_that_differs_trades_on_nowhere_until_a_person_accepts_it(hom
     for refused in (partial(trade, store, days[0], days[8]), one.execute, one.propose, one.clear):
         with pytest.raises(NotReconciled, match=re.escape(str(stopped.value))):
             refused()
-    with pytest.raises(ExecutionError, match="for a reason"):
+    with pytest.raises(ExecutionError, match="with a reason"):
         one.accept("ann", " ")
     assert store.audit.path.read_bytes() == before
     event = one.accept("ann", "I looked")
@@ -352,7 +352,7 @@ def test_an_account_that_differs_trades_on_nowhere_until_a_person_accepts_it(hom
     assert event.detail["differences"] == ["AAA: 10 shares expected, 7 held (-3)"]
     trade(store, days[0], days[8])
     assert states(store)[-1].session == days[8]
-    with pytest.raises(ExecutionError, match=f"paper held at the close of {days[8]} what was expected"):
+    with pytest.raises(ExecutionError, match=f"paper held the expected shares at the close of {days[8]}"):
         one.accept("ann", "again")
 
 

@@ -49,7 +49,7 @@ def told(log):
 
 
 def test_where_nothing_is_the_switch_is_not_engaged_and_reading_makes_nothing(home, switch):
-    assert switch.engaged() is None
+    assert switch.halt_reason() is None
     assert not home.runtime.exists()
 
 
@@ -79,10 +79,10 @@ PLACES = {
 def test_anything_in_its_place_engages_it_until_it_is_resumed(store, home, switch, log, clock, place):
     home.runtime.mkdir()
     PLACES[place](home.kill_switch)
-    assert "is there, but does not say why" in switch.engaged()
+    assert "is there, but does not say why" in switch.halt_reason()
     assert "stopped already" in halt(store, "pat", "again", clock)
     assert resume(store, "pat", "looked at", clock) == "trading may resume"
-    assert switch.engaged() is None
+    assert switch.halt_reason() is None
     (again, *rest) = told(log)
     assert again[:2] == ("halted", "pat")
     assert again[2].startswith("again; it was stopped already: the kill switch ")
@@ -92,7 +92,7 @@ def test_anything_in_its_place_engages_it_until_it_is_resumed(store, home, switc
 def test_a_place_that_cannot_be_looked_at_counts_as_engaged(store, home, switch, log, clock):
     home.runtime.parent.mkdir(exist_ok=True)
     home.runtime.write_text("a file where a folder must be")
-    assert "cannot be looked at (Not a directory), which counts as engaged" in switch.engaged()
+    assert "cannot be looked at (Not a directory), which counts as engaged" in switch.halt_reason()
     assert "stopped already" in halt(store, "pat", "again", clock)
     with pytest.raises(StorageError, match=r"cannot be removed .* so trading stays stopped; remove it by hand"):
         resume(store, "pat", "looked at", clock)
@@ -107,24 +107,24 @@ def test_a_file_that_may_not_be_read_engages_it(home, switch, monkeypatch):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(Path, "read_bytes", refuse)
-    assert "does not say why" in switch.engaged()
+    assert "does not say why" in switch.halt_reason()
 
 
 @pytest.mark.parametrize("value", ["1", "true", "yes", "no", "00", " "])
 def test_the_variable_engages_it(monkeypatch, switch, value):
     monkeypatch.setenv(VARIABLE, value)
-    assert switch.engaged() == f"the environment has {VARIABLE}={value}"
+    assert switch.halt_reason() == f"the environment has {VARIABLE}={value}"
 
 
 @pytest.mark.parametrize("value", ["", "0"])
 def test_a_variable_that_is_empty_or_zero_does_not(monkeypatch, switch, value):
     monkeypatch.setenv(VARIABLE, value)
-    assert switch.engaged() is None
+    assert switch.halt_reason() is None
 
 
 def test_halting_says_who_and_why_and_is_a_row(store, home, switch, log, clock):
     assert halt(store, "pat", "fire drill", clock) == "trading is stopped: fire drill"
-    assert switch.engaged() == "pat stopped trading at 2022-03-10 15:30 UTC: fire drill"
+    assert switch.halt_reason() == "pat stopped trading at 2022-03-10 15:30 UTC: fire drill"
     assert told(log) == [("halted", "pat", "fire drill")]
 
 
@@ -132,7 +132,7 @@ def test_halting_twice_says_so_and_keeps_the_first_reason(store, home, switch, l
     halt(store, "pat", "fire drill", clock)
     said = halt(store, "kim", "me too", clock)
     assert said == "trading is stopped already: pat stopped trading at 2022-03-10 15:30 UTC: fire drill"
-    assert "fire drill" in switch.engaged()
+    assert "fire drill" in switch.halt_reason()
     assert told(log) == [
         ("halted", "pat", "fire drill"),
         ("halted", "kim", "me too; it was stopped already: pat stopped trading at 2022-03-10 15:30 UTC: fire drill"),
@@ -142,7 +142,7 @@ def test_halting_twice_says_so_and_keeps_the_first_reason(store, home, switch, l
 def test_resuming_is_a_row_and_it_may_be_halted_again(store, home, switch, log, clock):
     halt(store, "pat", "fire drill", clock)
     assert resume(store, "kim", "over", clock) == "trading may resume"
-    assert switch.engaged() is None
+    assert switch.halt_reason() is None
     halt(store, "pat", "real fire", clock)
     assert [kind for kind, *_ in told(log)] == ["halted", "resumed", "halted"]
 
@@ -161,7 +161,7 @@ def test_resuming_while_the_variable_is_set_says_that_it_is_still_stopped(
     monkeypatch.setenv(VARIABLE, "1")
     assert f"still stopped here, for the environment has {VARIABLE}=1: unset it" in resume(store, "pat", "over", clock)
     assert not home.kill_switch.exists()
-    assert switch.engaged() is not None
+    assert switch.halt_reason() is not None
 
 
 class Interrupted(JsonlAudit):
@@ -180,7 +180,7 @@ def test_a_halt_that_comes_while_another_resumes_is_not_lost(store, home, switch
     slow.home = home
     resume(with_audit(home, slow), "pat", "over", clock)
     slow.other.join()
-    assert switch.engaged() == "kim stopped trading at 2022-03-10 15:30 UTC: news"
+    assert switch.halt_reason() == "kim stopped trading at 2022-03-10 15:30 UTC: news"
     assert [kind for kind, *_ in told(log)] == ["halted", "resumed", "halted"]
 
 
@@ -188,7 +188,7 @@ def test_a_halt_that_has_nowhere_to_wait_stops_trading_all_the_same(store, home,
     home.warehouse.parent.mkdir(exist_ok=True, parents=True)
     home.warehouse.write_text("a file where a folder must be")
     halt(store, "pat", "fire drill", clock)
-    assert "fire drill" in switch.engaged()
+    assert "fire drill" in switch.halt_reason()
 
 
 class Damaged:
@@ -201,7 +201,7 @@ class Damaged:
 def test_a_halt_that_was_not_audited_stops_and_is_audited_by_the_next(store, home, switch, log, clock):
     with pytest.raises(StorageError, match="the audit is damaged"):
         halt(with_audit(home, Damaged()), "pat", "fire drill", clock)
-    assert "fire drill" in switch.engaged()
+    assert "fire drill" in switch.halt_reason()
     assert "stopped already" in halt(store, "kim", "me too", clock)
     assert [(by, reason[:10]) for _, by, reason in told(log)] == [("pat", "fire drill"), ("kim", "me too; it")]
 
@@ -210,7 +210,7 @@ def test_nothing_trades_again_without_a_row_of_who_let_it(store, home, switch, l
     halt(store, "pat", "fire drill", clock)
     with pytest.raises(StorageError, match="the audit is damaged"):
         resume(with_audit(home, Damaged()), "kim", "over", clock)
-    assert "fire drill" in switch.engaged()
+    assert "fire drill" in switch.halt_reason()
 
 
 def test_a_switch_that_cannot_be_written_says_what_stops_trading_else(store, home, log, clock, monkeypatch):

@@ -9,10 +9,10 @@ import pytest
 from nvtrader_pipelines.desk import desk as desk_module
 from nvtrader_pipelines.desk.desk import Desk
 from nvtrader_pipelines.evaluation.splits import Fold
-from nvtrader_pipelines.execution.brokers.account_spec import PaperAccountSpec
-from nvtrader_pipelines.execution.brokers.paper_market import PaperMarket
-from nvtrader_pipelines.execution.brokers.simulated_venue import PaperBroker
-from nvtrader_pipelines.experiments.deployment import ByFold, Deployment
+from nvtrader_pipelines.execution.brokers.account_spec import SimulatedAccountSpec
+from nvtrader_pipelines.execution.brokers.simulated_market import SimulatedMarket
+from nvtrader_pipelines.execution.brokers.simulated_venue import SimulatedVenue
+from nvtrader_pipelines.experiments.deployment import Deployment, FoldPolicies
 from nvtrader_pipelines.policies.baselines import BuyAndHold
 from nvtrader_pipelines.policies.policy import Decision
 from nvtrader_pipelines.storage.audit_log import JsonlAudit
@@ -41,15 +41,15 @@ class Remembers:
 def desk(home, monkeypatch):
     """The desk of an account that opens at session 10, and how far the market is known."""
     spec = spec_of(agent=BuyAndHold())
-    deployment = Deployment(spec, PANEL, "0" * 16, "rule", (0,), ByFold([Fold(0, 0, 5, 6, 39)], [Remembers()]))
+    deployment = Deployment(spec, PANEL, "0" * 16, "rule", (0,), FoldPolicies([Fold(0, 0, 5, 6, 39)], [Remembers()]))
     market = SimpleNamespace(deployment=deployment, panel=PANEL, is_live=False, day=lambda t: PANEL.sessions[t].item())
-    paper_market = PaperMarket.of(PANEL, spec.environment, prices_of(PANEL))
-    market.venue = lambda book: PaperBroker(paper_market, book, PaperAccountSpec())
+    simulated_market = SimulatedMarket.from_environment(PANEL, spec.environment, prices_of(PANEL))
+    market.venue = lambda book: SimulatedVenue(simulated_market, book, SimulatedAccountSpec())
     market.n_ended = len(PANEL.sessions)
     market.require_fresh, market.require_recent = lambda now: None, lambda proposals, stands_at: None
     market.index_of = lambda day: PANEL.index_of(np.datetime64(day))
     market.opening, market.last_session = lambda first, opened: 10, lambda first, last: market.index_of(last)
-    market.findings, market.unbuyable = lambda plan, t: (), lambda session: {}
+    market.findings, market.purchase_bans = lambda plan, t: (), lambda session: {}
     market.told, market.ended = lambda *told: told, lambda *told: told
     monkeypatch.setattr(desk_module, "active_policy", lambda store: None)
     monkeypatch.setattr(Desk, "_market_of", lambda desk, active: market)

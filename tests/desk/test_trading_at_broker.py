@@ -9,15 +9,17 @@ import pytest
 from nvtrader_pipelines.desk.halt import halt
 from nvtrader_pipelines.desk.open_orders import Stop, withdraw_all
 from nvtrader_pipelines.desk.rows import fill_rows, order_rows, state_rows
+from nvtrader_pipelines.evaluation.steps import drain
 from nvtrader_pipelines.execution.brokers.broker import BrokerTimeout
 from nvtrader_pipelines.execution.errors import ExecutionError, NotReconciled
+from nvtrader_pipelines.execution.order_placement import TOO_LATE
 from nvtrader_pipelines.execution.plan_records import plan_records
 from nvtrader_pipelines.market.calendar import sessions
 from nvtrader_pipelines.orchestration.rebalancing import executed
-from nvtrader_pipelines.runs.launch import followed
 from nvtrader_pipelines.storage.account_book import SqliteBook, book_path
 from nvtrader_pipelines.storage.medallion import read_panel
 from nvtrader_pipelines.storage.prices import read_prices
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.table import to_frame
 from nvtrader_pipelines.storage.tables import PORTFOLIO_STATE
 from tests.desk.desks import add_account, days_of, desk, evening, states, trade
@@ -73,7 +75,7 @@ def live(store, at=None):
 
 def trade_live(store):
     """Trade the account at the broker this evening; its plans."""
-    followed(live(store).trade(), lambda _: None)
+    drain(live(store).trade())
     return live(store).plans()
 
 
@@ -106,7 +108,7 @@ def test_a_plan_that_a_silent_broker_left_is_not_placed_on_a_later_evening(home,
     trade_live(store)
     assert exchange.orders == []
     (event,) = [e for e in store.audit.events("live") if e.kind == "cancelled"]
-    assert (event.plan_id, event.reason) == (plan, "the session it was to be placed for has passed")
+    assert (event.plan_id, event.reason) == (plan, TOO_LATE)
 
 
 def test_a_plan_that_was_approved_without_an_order_made_of_it_is_cancelled_on_a_later_evening(home, exchange):
@@ -198,7 +200,7 @@ def test_what_was_cancelled_while_the_audit_was_damaged_is_told_by_the_next_sess
     plan, log = approved_live(store), store.audit
     whole = log.path.read_bytes()
     log.path.write_bytes(whole.replace(b"AAA", b"XXX", 1))
-    cancelled, still_open = withdraw_all(store, Stop("news", "ann", lambda: AT))
+    cancelled, still_open = withdraw_all(Store(store.home), Stop("news", "ann", lambda: AT))
     assert sorted(cancelled) == [f"{plan}-{name}" for name in ("AAA", "BBB", "CCC")]
     assert still_open == {}
     log.path.write_bytes(whole)

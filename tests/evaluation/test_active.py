@@ -67,7 +67,7 @@ def test_another_length_of_the_year_scales_alpha_alone():
     ],
     ids=["rounding", "float32", "a fee"],
 )
-def test_what_differs_from_the_reference_by_rounding_or_a_constant_never_varies(twin):
+def test_active_returns_of_rounding_or_constant_are_constant(twin):
     _, reference = pair(250)
     active = active_returns(twin(reference), reference)
     assert not varies(active)
@@ -90,11 +90,11 @@ def test_active_returns_are_paired_by_session():
 @pytest.mark.parametrize(
     ("returns", "reference", "sentence"),
     [
-        (np.zeros(5), np.zeros(6), r"the shapes are \(5,\) and \(6,\)"),
-        (np.array([0.1, np.nan, 0.1, 0.2]), np.zeros(4), "finite returns, but 1 are not"),
-        (np.zeros(3), np.zeros(3), r"at least 4 returns on one axis, but their shape is \(3,\)"),
+        (np.zeros(5), np.zeros(6), r"\(5,\) and \(6,\)"),
+        (np.array([0.1, np.nan, 0.1, 0.2]), np.zeros(4), "1 are not finite"),
+        (np.zeros(3), np.zeros(3), r"got shape \(3,\)"),
         (np.zeros((5, 2)), np.zeros((5, 2)), "on one axis"),
-        (np.arange(5.0), np.full(5, 0.01), r"a reference that varies, but all its 5 returns are 0\.01"),
+        (np.arange(5.0), np.full(5, 0.01), r"all 5 returns of the reference are 0\.01"),
     ],
 )
 def test_what_has_no_alpha_is_refused_with_a_sentence(returns, reference, sentence):

@@ -42,7 +42,7 @@ def test_the_bounds_are_those_of_every_possible_draw():
     assert (found.low, found.high) == pytest.approx((low, high), abs=0.02)
 
 
-def test_the_bounds_equal_those_of_another_library_on_folds_and_seeds_of_an_experiment():
+def test_interquartile_bounds_equal_another_library():
     oracle = IndependentSamplesBootstrap(*SCORES, seed=np.random.default_rng(5))
     low, high = oracle.conf_int(
         lambda *folds: trim_mean(np.concatenate(folds), 0.25), reps=5000, method="percentile", size=0.95
@@ -70,7 +70,7 @@ def test_a_higher_level_gives_wider_bounds():
 
 
 def test_a_level_is_a_share():
-    with pytest.raises(ValueError, match=r"inside \(0, 1\), but is 95"):
+    with pytest.raises(ValueError, match=r"inside \(0, 1\), got 95"):
         interquartile_mean(SCORES, seeded(), confidence_level=95.0)
 
 
@@ -83,13 +83,13 @@ def test_two_of_a_seed_are_equal_and_of_another_seed_are_not():
 @pytest.mark.parametrize(
     ("scores", "found"),
     [
-        (np.zeros((3, 1)), r"\(3, 1\) with 0"),
-        (np.zeros((0, 3)), r"\(0, 3\) with 0"),
-        (np.zeros(3), r"\(3,\) with 0"),
-        (np.array([[0.1, np.nan]]), r"\(1, 2\) with 1"),
+        (np.zeros((3, 1)), r"\(3, 1\), 0"),
+        (np.zeros((0, 3)), r"\(0, 3\), 0"),
+        (np.zeros(3), r"\(3,\), 0"),
+        (np.array([[0.1, np.nan]]), r"\(1, 2\), 1"),
     ],
     ids=["one seed", "no fold", "one axis", "missing"],
 )
 def test_scores_that_cannot_be_resampled_are_refused(scores, found):
-    with pytest.raises(ValueError, match=f"at least 2 seeds, but got shape {found} not finite"):
+    with pytest.raises(ValueError, match=f"got {found} not finite"):
         interquartile_mean(scores, seeded())

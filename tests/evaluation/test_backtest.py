@@ -13,7 +13,7 @@ from nvtrader_pipelines.evaluation.backtest import (
     EQUITY,
     REWARD_TERM,
     BacktestRecord,
-    Contestant,
+    PolicyAccount,
     backtest,
     walk,
 )
@@ -55,24 +55,24 @@ class Learned(Noted):
         )
 
 
-def contestants(n_folds=2):
+def policy_accounts(n_folds=2):
     return [
-        Contestant("noted", "ensemble", (None,) * n_folds, (Noted(1),) * n_folds),
-        Contestant("learned/seed-3", "policy", (3,) * n_folds, (Learned(2),) * n_folds),
-        Contestant("equal_weight", "baseline", (None,) * n_folds, (EqualWeight().start(),) * n_folds),
-        Contestant("buy_and_hold", "baseline", (None,) * n_folds, (BuyAndHold().start(),) * n_folds),
+        PolicyAccount("noted", "ensemble", (None,) * n_folds, (Noted(1),) * n_folds),
+        PolicyAccount("learned/seed-3", "policy", (3,) * n_folds, (Learned(2),) * n_folds),
+        PolicyAccount("equal_weight", "baseline", (None,) * n_folds, (EqualWeight().start(),) * n_folds),
+        PolicyAccount("buy_and_hold", "baseline", (None,) * n_folds, (BuyAndHold().start(),) * n_folds),
     ]
 
 
 def walked(panel=PANEL, spec=SPEC, folds=FOLDS, who=None) -> BacktestRecord:
-    return backtest(panel, spec, folds, who or contestants(len(folds)))
+    return backtest(panel, spec, folds, who or policy_accounts(len(folds)))
 
 
 def rows_of(table, policy):
     return table.filter(pl.col("policy") == policy)
 
 
-def test_the_tables_have_their_columns_and_one_row_per_step_session_and_term():
+def test_record_has_one_row_per_step_session_and_term():
     record = walked()
     for name, schema in zip(TABLES, (TRAJECTORY, EQUITY, ACTION_LOG, REWARD_TERM), strict=True):
         assert dict(getattr(record, name).schema) == schema
@@ -93,7 +93,7 @@ def test_every_identity_of_a_record_holds(fill):
     assert reward_gaps(record.trajectories, record.reward_decomposition).is_empty()
 
 
-def test_every_test_session_has_its_equity_once_and_the_folds_are_those_of_the_decisions():
+def test_equity_curve_has_every_test_session_once_with_its_fold():
     curve = rows_of(walked().equity_curves, "noted")
     assert curve["session"].to_list() == PANEL.sessions[40:100].tolist()
     last_of_fold_0 = curve.filter(pl.col("fold") == 0)["session"].max()
@@ -101,9 +101,9 @@ def test_every_test_session_has_its_equity_once_and_the_folds_are_those_of_the_d
     assert curve["fold"].is_sorted()
 
 
-def test_decisions_begin_at_the_close_before_the_first_test_session_and_follow_every_rebal_freq():
+def test_decisions_start_before_first_test_session_every_rebal_freq():
     noted = Noted()
-    record = walked(who=[Contestant("noted", "policy", (0, 0), (noted, noted))])
+    record = walked(who=[PolicyAccount("noted", "policy", (0, 0), (noted, noted))])
     assert [t for t, _ in noted.asked] == list(range(39, 99, 5))
     steps = record.trajectories
     assert steps["step"].to_list() == list(range(12))
@@ -124,9 +124,9 @@ def test_the_last_step_ends_with_the_data_and_may_be_short():
     assert curve["session"][-1] == PANEL.sessions[52].item()
 
 
-def test_each_fold_is_decided_by_its_own_policy_and_the_account_carries_over():
+def test_each_fold_uses_its_policy_and_the_account_carries_over():
     first, second = Noted(1), Noted(2)
-    walked(who=[Contestant("noted", "policy", (0, 0), (first, second))])
+    walked(who=[PolicyAccount("noted", "policy", (0, 0), (first, second))])
     assert [t for t, _ in first.asked] == list(range(39, 60, 5))
     assert [t for t, _ in second.asked] == list(range(64, 99, 5))
     assert second.asked[0][1].equity != 1.0
@@ -135,7 +135,7 @@ def test_each_fold_is_decided_by_its_own_policy_and_the_account_carries_over():
 
 def test_an_account_is_told_its_own_weights_equity_and_peak():
     noted = Noted(1)
-    record = walked(who=[Contestant("noted", "policy", (0, 0), (noted, noted)), *contestants()[1:]])
+    record = walked(who=[PolicyAccount("noted", "policy", (0, 0), (noted, noted)), *policy_accounts()[1:]])
     equity = [1.0, *rows_of(record.equity_curves, "noted")["equity"]]
     for step, (_, account) in enumerate(noted.asked):
         assert account.equity == equity[5 * step]
@@ -144,12 +144,12 @@ def test_an_account_is_told_its_own_weights_equity_and_peak():
 
 
 def test_a_contestant_fares_alike_alone_and_beside_others():
-    alone, beside = walked(who=contestants()[:1]), walked()
+    alone, beside = walked(who=policy_accounts()[:1]), walked()
     for name in TABLES:
         assert getattr(alone, name).equals(rows_of(getattr(beside, name), "noted"))
 
 
-def test_what_a_learned_policy_saw_and_thought_is_kept_and_others_have_none():
+def test_record_has_policy_outputs_of_learned_policies_only():
     steps = walked().trajectories
     learned = rows_of(steps, "learned/seed-3")
     assert learned["observation_hash"].to_list() == [-t for t in range(39, 99, 5)]
@@ -159,7 +159,7 @@ def test_what_a_learned_policy_saw_and_thought_is_kept_and_others_have_none():
         assert rows_of(steps, "equal_weight")[column].null_count() == 12
 
 
-def test_a_policy_that_writes_its_actions_into_one_array_is_recorded_step_by_step():
+def test_recorder_copies_actions_of_reused_arrays():
     class Thrifty(Learned):
         action = np.zeros(7, dtype=np.float32)
 
@@ -167,12 +167,12 @@ def test_a_policy_that_writes_its_actions_into_one_array_is_recorded_step_by_ste
             self.action[:] = t
             return replace(super().decide(panel, t, account), action=self.action)
 
-    who = [Contestant("thrifty", "policy", (0, 0), (Thrifty(), Thrifty()))]
+    who = [PolicyAccount("thrifty", "policy", (0, 0), (Thrifty(), Thrifty()))]
     rows = backtest(PANEL, SPEC, FOLDS, who).trajectories
     assert rows["action"].list.first().n_unique() == len(rows)
 
 
-def test_an_account_that_does_not_trade_pays_nothing_and_shows_its_held_weights_as_wanted():
+def test_untraded_account_pays_nothing_and_targets_held_weights():
     record = walked()
     curve = rows_of(record.equity_curves, "buy_and_hold")
     assert (curve["turnover"] > 0.0).sum() == (curve["cost"] > 0.0).sum() == 1
@@ -181,7 +181,7 @@ def test_an_account_that_does_not_trade_pays_nothing_and_shows_its_held_weights_
     np.testing.assert_allclose([sum(weights) for weights in actions["target_weights"]], 1.0, atol=1e-12)
 
 
-def test_costs_and_turnover_stand_at_the_session_of_the_step_that_paid_them():
+def test_costs_and_turnover_are_recorded_at_the_first_close_of_a_step():
     record = walked()
     curve = rows_of(record.equity_curves, "noted")
     paid = np.flatnonzero(curve["cost"].to_numpy())
@@ -197,7 +197,7 @@ def test_the_drawdown_counts_from_the_highest_close_and_the_start():
     np.testing.assert_allclose(curve["drawdown"], 1.0 - curve["equity"].to_numpy() / peak, atol=1e-15)
 
 
-def test_names_never_eligible_are_never_held_and_a_delisted_one_is_sold_into_cash_after_the_gap():
+def test_ineligible_names_are_never_held_and_delisted_ones_become_cash():
     record = walked()
     executed = np.array(rows_of(record.action_logs, "equal_weight")["executed_weights"].to_list())
     assert not executed[:, [INELIGIBLE, NEVER]].any()
@@ -209,7 +209,7 @@ def test_names_never_eligible_are_never_held_and_a_delisted_one_is_sold_into_cas
 def test_a_weight_named_for_a_name_without_a_price_stays_cash():
     greedy = Noted(1, only_eligible=False)
     executed = np.array(
-        walked(who=[Contestant("x", "policy", (0, 0), (greedy, greedy))]).action_logs["executed_weights"].to_list()
+        walked(who=[PolicyAccount("x", "policy", (0, 0), (greedy, greedy))]).action_logs["executed_weights"].to_list()
     )
     assert not executed[:, NEVER].any()
 
@@ -252,7 +252,7 @@ def test_an_account_of_the_back_test_is_an_episode_of_the_environment():
         def decide(self, panel, t, account):
             return Decision(target=steps[(t - 39) // 5].target[0])
 
-    record = walked(spec=spec, folds=folds, who=[Contestant("scripted", "policy", (0,), (Scripted(),))])
+    record = walked(spec=spec, folds=folds, who=[PolicyAccount("scripted", "policy", (0,), (Scripted(),))])
     assert record.trajectories["reward"].to_list() == [float(step.reward[0]) for step in steps]
     path = np.concatenate([step.account.path[0] for step in steps])
     assert record.equity_curves["equity"].to_list() == path.tolist()
@@ -262,14 +262,14 @@ def test_ruin_is_recorded_as_the_end_of_the_episode_and_stays_finite():
     returns = PANEL.close_returns.copy()
     returns[50:60] = -0.9
     crash = replace(PANEL, close_returns=returns, overnight_returns=None, tradable=np.ones_like(PANEL.tradable))
-    record = walked(crash, who=contestants()[2:3])
+    record = walked(crash, who=policy_accounts()[2:3])
     steps = record.trajectories
     assert steps["terminated"].any()
     assert not (steps["terminated"] & steps["truncated"]).any()
     assert record.equity_curves["equity"].is_finite().all()
 
 
-def test_a_trajectory_says_what_each_step_made_of_the_account_and_of_what_its_reward_consists():
+def test_trajectory_records_account_and_reward_terms_per_step():
     record = walked()
     steps, curve = rows_of(record.trajectories, "noted"), rows_of(record.equity_curves, "noted")
     assert steps.select("phase", "episode").unique().rows() == [("test", 0)]
@@ -282,14 +282,14 @@ def test_a_trajectory_says_what_each_step_made_of_the_account_and_of_what_its_re
         assert json.loads(info) == {"reward_terms": told, "termination": None}
 
 
-def test_the_seed_of_a_step_is_that_of_the_policy_which_decided_in_its_fold():
-    who = [Contestant("best", "ensemble", (4, 7), (Noted(4), Noted(7)))]
+def test_seed_of_a_step_is_that_of_its_folds_policy():
+    who = [PolicyAccount("best", "ensemble", (4, 7), (Noted(4), Noted(7)))]
     seeds = walked(who=who).trajectories.select("fold", "seed").unique().sort("fold").rows()
     assert seeds == [(0, 4), (1, 7)]
 
 
 def test_a_walk_hands_out_its_steps_and_ends_with_the_record():
-    steps, record = walk(PANEL, SPEC, FOLDS, contestants()), None
+    steps, record = walk(PANEL, SPEC, FOLDS, policy_accounts()), None
     sessions = []
     while record is None:
         try:
@@ -301,12 +301,12 @@ def test_a_walk_hands_out_its_steps_and_ends_with_the_record():
 
 
 @pytest.mark.parametrize(("last", "n_orders"), [(98, 0), (99, 1)])
-def test_a_paper_walk_goes_on_and_places_an_order_where_one_is_due_at_the_last_close(last, n_orders):
-    steps = list(walk(PANEL, SPEC, [Fold(0, 0, 33, 40, last)], contestants(1), "forward"))
+def test_forward_walk_places_an_order_due_at_the_last_close(last, n_orders):
+    steps = list(walk(PANEL, SPEC, [Fold(0, 0, 33, 40, last)], policy_accounts(1), "forward"))
     assert not any(step.is_last for step in steps)
-    assert [step.fill_session for step in steps if step.done is None] == [None] * n_orders
+    assert [step.fill_session for step in steps if step.outcome is None] == [None] * n_orders
 
 
 def test_folds_that_leave_a_gap_are_refused():
-    with pytest.raises(ValueError, match="fold 0 ends at session 62 and fold 1 starts at 65"):
+    with pytest.raises(ValueError, match="fold 0 ends at 62, fold 1 starts at 65"):
         walked(folds=[FOLDS[0], Fold(1, 20, 56, 65, 99)])

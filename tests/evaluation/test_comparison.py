@@ -2,14 +2,14 @@ import numpy as np
 import polars as pl
 import pytest
 
-from nvtrader_pipelines.evaluation.comparison import Comparison
+from nvtrader_pipelines.evaluation.comparison import TrialComparison
 from nvtrader_pipelines.evaluation.rademacher import lower_bounds, sharpe_ratio_estimation_error
 from nvtrader_pipelines.evaluation.trials import sharpe_ratios, trials_of
 from tests.evaluation.small_trials import SESSIONS, WHOLE, run_curves, some_returns, some_runs
 
 
 def compared(trials):
-    return Comparison.of(trials, "anchor", np.random.default_rng(0), n_sign_draws=100)
+    return TrialComparison.of(trials, "anchor", np.random.default_rng(0), n_sign_draws=100)
 
 
 def trials_in(**windows):
@@ -38,10 +38,10 @@ def test_lower_bounds_are_of_the_compared_and_count_all_trials_ever_run():
 def test_who_is_left_out_is_told_how_much_of_the_period_it_covers(window, n_common):
     trials = trials_in(a=(50, 700), b=(50, 700), c=window)
     found = compared(trials)
-    assert [found.left_out(trial) for trial in trials.known] == [
+    assert [found.exclusion_notes(trial) for trial in trials.known] == [
         [],
         [],
-        [f"left out where trials are compared, for it has {n_common} of the 650 sessions of the longest"],
+        [f"not compared with other trials: has {n_common} of the 650 sessions of the longest"],
     ]
 
 
@@ -53,5 +53,5 @@ def test_without_a_trial_there_is_nothing_to_compare_and_the_row_says_so():
         "n_trials": 1,
         "n_compared": 0,
         "n_sessions": 0,
-        "note": "no trial has the 4 sessions in the period that are needed",
+        "note": "no trial has the required 4 sessions in the period",
     }

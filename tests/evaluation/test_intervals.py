@@ -52,7 +52,7 @@ def test_a_difference_is_paired_so_what_two_series_share_cancels():
     assert high - low < 0.1 * (own_high - own_low)
 
 
-def test_an_account_that_stays_in_cash_has_a_sharpe_ratio_of_zero_in_every_draw():
+def test_cash_account_has_sharpe_ratio_zero_in_every_draw():
     returns = normal_returns()
     returns[:, 1] = 0.0
     draws = SharpeIntervals(n_draws=50).draw(returns)
@@ -80,7 +80,7 @@ def test_a_draw_of_equal_returns_beside_one_that_it_misses_counts_as_zero():
 def test_missing_returns_are_refused():
     returns = normal_returns()
     returns[3, 1] = np.nan
-    with pytest.raises(ValueError, match="with 1 not finite"):
+    with pytest.raises(ValueError, match="1 not finite"):
         SharpeIntervals().draw(returns)
 
 
@@ -122,5 +122,5 @@ def test_an_account_that_stays_in_cash_has_no_interval_by_theory():
 
 
 def test_an_interval_needs_a_level_that_is_a_share():
-    with pytest.raises(ValueError, match=r"inside \(0, 1\), but is 95"):
+    with pytest.raises(ValueError, match=r"inside \(0, 1\), got 95"):
         lo_interval(normal_returns(n_series=1)[:, 0], 95.0)

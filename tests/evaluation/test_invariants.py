@@ -5,7 +5,7 @@ import datetime as dt
 import polars as pl
 import pytest
 
-from nvtrader_pipelines.evaluation.invariants import outside_unit_interval, training_leaks, unlike_rivals
+from nvtrader_pipelines.evaluation.invariants import differs_from_rivals, outside_unit_interval, training_leaks
 from nvtrader_pipelines.market.calendar import sessions
 
 RIVAL = {
@@ -22,12 +22,12 @@ def board(*changes: dict) -> pl.DataFrame:
     return pl.DataFrame([{**RIVAL, **change} for change in changes], schema_overrides=kinds)
 
 
-def test_probabilities_below_zero_or_above_one_are_found_and_unknown_ones_are_not():
+def test_outside_unit_interval_ignores_nulls():
     rows = pl.DataFrame({"p": [0.0, 1.0, None, 1.01, 0.5], "q": [0.5, 0.5, 0.5, 0.5, -0.1]})
     assert outside_unit_interval(rows, ["p", "q"]).rows() == [(1.01, 0.5), (0.5, -0.1)]
 
 
-def test_rivals_on_one_window_ranked_by_their_sharpe_ratio_are_like_with_like():
+def test_differs_from_rivals_is_empty_for_consistent_contest():
     ranked = board(
         {"rank": 1, "sharpe": 1.0},
         {"rank": 2, "sharpe": 0.0},
@@ -38,7 +38,7 @@ def test_rivals_on_one_window_ranked_by_their_sharpe_ratio_are_like_with_like():
         {"contest": None, "source": None},
         {"contest": None},
     )
-    assert unlike_rivals(ranked).is_empty()
+    assert differs_from_rivals(ranked).is_empty()
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_rivals_on_one_window_ranked_by_their_sharpe_ratio_are_like_with_like():
 )
 def test_rivals_of_another_window_or_out_of_order_are_found(change):
     mixed = board({"rank": 1, "sharpe": 1.0}, {"rank": 2, "sharpe": 0.5, **change})
-    assert not unlike_rivals(mixed).is_empty()
+    assert not differs_from_rivals(mixed).is_empty()
 
 
 DAYS = sessions(dt.date(2010, 1, 4), dt.date(2010, 12, 31)).tolist()

@@ -122,7 +122,7 @@ def test_a_trial_that_rests_in_a_half_has_a_sharpe_ratio_of_zero_there():
     assert (found.out_of_sample[~rests] == 0.0).all()
 
 
-def test_a_trial_that_is_constant_in_each_half_has_no_sharpe_ratio_within_one():
+def test_trial_constant_in_each_half_has_ratio_zero_there():
     returns = noise(160, 2)
     returns[:80, 0], returns[80:, 0] = 1e-4, 3e-4
     found = backtest_overfitting(returns, 4)
@@ -143,7 +143,7 @@ def test_a_choice_that_earns_nothing_loses_nothing():
     assert found.probability_of_loss == 0.0
 
 
-def test_of_random_policies_the_probability_is_a_half_within_three_errors_of_its_mean():
+def test_overfitting_probability_of_random_trials_is_one_half():
     """Weights drawn anew each session make trials alike: the choice in sample says nothing of the other half."""
     generator, found = np.random.default_rng(7), []
     for _ in range(60):
@@ -166,19 +166,19 @@ def test_a_real_edge_is_not_overfit():
     [
         (
             lambda: backtest_overfitting(noise(60, 1), 6),
-            r"at least two trials in columns, but their shape is \(60, 1\)",
+            r"got shape \(60, 1\)",
         ),
         (
             lambda: backtest_overfitting(np.repeat(noise(60, 1), 3, axis=1), 6),
-            "trials that differ, but the 3 have the same",
+            "all 3 have equal returns",
         ),
         (
             lambda: backtest_overfitting(noise(60, 1) * [1.0, 2.0], 6),
-            "Sharpe ratios differ, but the 2 have the same in every half",
+            "all 2 trials have the same in every half",
         ),
-        (lambda: backtest_overfitting(np.full((60, 2), np.nan), 6), "finite returns, but 120 are NaN"),
-        (lambda: backtest_overfitting(noise(60, 2), 5), "even and from 2 to 20, but is 5"),
-        (lambda: backtest_overfitting(noise(60, 2), 22), "even and from 2 to 20, but is 22"),
+        (lambda: backtest_overfitting(np.full((60, 2), np.nan), 6), "120 returns are not finite"),
+        (lambda: backtest_overfitting(noise(60, 2), 5), "even and from 2 to 20, got 5"),
+        (lambda: backtest_overfitting(noise(60, 2), 22), "even and from 2 to 20, got 22"),
         (lambda: backtest_overfitting(noise(31, 2)), "16 blocks need at least two sessions each, but there are 31"),
     ],
 )

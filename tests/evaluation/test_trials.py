@@ -57,7 +57,7 @@ def test_comparable_are_the_trials_with_all_sessions_of_the_longest():
         ({}, []),
     ],
 )
-def test_of_windows_as_long_that_of_the_most_trials_counts_and_then_the_first(windows, expected):
+def test_comparable_prefers_most_frequent_of_longest_windows(windows, expected):
     every = [run_curves(name, first=first, last=last) for name, (first, last) in windows.items()]
     curves = pl.concat([run_curves("other"), *every])
     trials = trials_of(some_runs(*windows, "lost"), curves, WHOLE)
@@ -107,7 +107,7 @@ def test_the_anchor_is_the_runs_own_else_equal_weight_else_the_best(baselines, a
 
 def test_a_run_whose_returns_are_lost_still_counts():
     trials = trials_of(some_runs("a", "lost", "b"), both(), WHOLE)
-    assert (trials.names, trials.without_returns, trials.n_ever) == (("a", "b"), ("lost",), 3)
+    assert (trials.names, trials.without_returns, trials.n_trials) == (("a", "b"), ("lost",), 3)
 
 
 def test_runs_of_other_markets_do_not_count():
@@ -117,15 +117,18 @@ def test_runs_of_other_markets_do_not_count():
 def test_a_run_with_no_session_in_the_period_still_counts():
     curves = pl.concat([run_curves("a", last=300), run_curves("b", first=300)])
     trials = trials_of(some_runs("a", "b"), curves, Period("late", SESSIONS[300].item(), WHOLE.last))
-    assert trials.n_ever == 2
+    assert trials.n_trials == 2
     assert [len(trial.sessions) for trial in trials.known] == [0, 400]
-    assert [trial.unranked for trial in trials.known] == ["it has 0 sessions in the period, and 4 are needed", None]
+    assert [trial.unranked_reason for trial in trials.known] == [
+        "0 sessions in the period, 4 needed",
+        None,
+    ]
     assert len(trials.sharpe("zero")) == 1
 
 
 def test_no_run_at_all_makes_no_trial():
     trials = trials_of(some_runs("a").clear(), run_curves("a").clear(), WHOLE)
-    assert (trials.n_ever, trials.known) == (0, ())
+    assert (trials.n_trials, trials.known) == (0, ())
     assert trials.sharpe("anchor").shape == (0,)
 
 
@@ -161,15 +164,15 @@ def test_runs_for_validation_only_make_no_period():
 def test_a_run_for_validation_only_counts_and_is_not_ranked():
     curves = pl.concat([run_curves("a", first=100), run_curves("b", first=100, seed=1), run_curves("cv", seed=2)])
     trials = trials_of(some_runs("a", "cv", "b", validation_only=["cv"]), curves, WHOLE)
-    assert trials.n_ever == 3
+    assert trials.n_trials == 3
     assert [trial.name for trial in trials.comparable()] == ["a", "b"]
     assert len(trials.sharpe("zero")) == 2
-    assert trials.known[1].unranked == (
-        "it is for validation only, trained on what came after its tests: it counts as a trial, and is not ranked"
+    assert trials.known[1].unranked_reason == (
+        "validation only (trained on sessions after its tests): counts as a trial, but is not ranked"
     )
 
 
-def test_sharpe_ratios_of_columns_are_those_of_each_and_zero_where_nothing_moves():
+def test_sharpe_ratios_per_column_are_zero_where_constant():
     returns = np.random.default_rng(0).normal(0.001, 0.01, (50, 3))
     returns[:, 1] = 0.002
     annual = [sharpe_ratio(column) for column in returns.T]
@@ -183,17 +186,17 @@ def test_mean_correlation_is_that_of_all_pairs_that_move():
     returns[:, 2] = 0.0
     pairs = [np.corrcoef(returns[:, i], returns[:, j])[0, 1] for i, j in ((0, 1), (0, 3), (1, 3))]
     assert mean_correlation(returns) == pytest.approx(np.mean(pairs))
-    with pytest.raises(ValueError, match="two trials whose returns vary, but there are 1"):
+    with pytest.raises(ValueError, match="got 1"):
         mean_correlation(returns[:, 1:3])
 
 
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        (lambda t: {"net": t.net[:-1]}, r"its sessions, \(400,\), but those of run-0 are .*'net': \(399,\)"),
+        (lambda t: {"net": t.net[:-1]}, r"\(400,\) sessions, .*'net': \(399,\)"),
         (lambda t: {"anchor": t.anchor[:, None]}, r"'anchor': \(400, 1\)"),
-        (lambda t: {"net": np.where(np.arange(400) == 2, np.nan, t.net)}, "net of run-0 has 1 NaN"),
-        (lambda t: {"best_baseline": t.best_baseline * np.inf}, "best_baseline of run-0 has 400"),
+        (lambda t: {"net": np.where(np.arange(400) == 2, np.nan, t.net)}, "1 of net of run-0"),
+        (lambda t: {"best_baseline": t.best_baseline * np.inf}, "400 of best_baseline of run-0"),
     ],
 )
 def test_unequal_lengths_and_numbers_that_are_none_are_refused(change, sentence):

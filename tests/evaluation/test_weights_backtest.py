@@ -11,7 +11,7 @@ from nvtrader_pipelines.envs.accounts import Accounts
 from nvtrader_pipelines.envs.dynamics import hold, holding_period, market_legs
 from nvtrader_pipelines.envs.rewards import LogGrowth
 from nvtrader_pipelines.envs.spec import EnvSpec
-from nvtrader_pipelines.evaluation.backtest import Contestant, walk
+from nvtrader_pipelines.evaluation.backtest import PolicyAccount, walk
 from nvtrader_pipelines.evaluation.splits import Fold
 from nvtrader_pipelines.evaluation.weights_backtest import Execution, weights_backtest
 from nvtrader_pipelines.policies.policy import Decision
@@ -130,17 +130,17 @@ class Scheduled:
 
 @pytest.mark.parametrize("fill", FILLS)
 @pytest.mark.parametrize("rebal_freq", [1, 4, 10])
-def test_a_back_test_is_bit_equal_to_the_walk_of_a_policy_that_wants_its_weights(fill, rebal_freq):
+def test_weights_backtest_equals_walk_of_the_same_targets(fill, rebal_freq):
     table, fold = simplex(160), Fold(0, 0, 33, 40, 139)
     spec = EnvSpec(fill=fill, rebal_freq=rebal_freq, rewards=(LogGrowth(),), vol_penalty=0.0)
-    steps = list(walk(PANEL, spec, [fold], [Contestant("scheduled", "policy", (0,), (Scheduled(table),))]))
+    steps = list(walk(PANEL, spec, [fold], [PolicyAccount("scheduled", "policy", (0,), (Scheduled(table),))]))
     panel, sessions = cut(PANEL, 139), PANEL.sessions[39:139:rebal_freq]
     path = weights_backtest(panel, table[:140], Execution(fill=fill), sessions=sessions)
     expected = {
         "equity": np.concatenate([step.equity[0] for step in steps]),
         "drawdown": np.concatenate([step.drawdown[0] for step in steps]),
-        "executed": np.concatenate([step.done.transition.executed for step in steps]),
-        "drifted": np.concatenate([step.done.transition.drifted for step in steps]),
+        "executed": np.concatenate([step.outcome.transition.executed for step in steps]),
+        "drifted": np.concatenate([step.outcome.transition.drifted for step in steps]),
     }
     assert_path(path, PANEL.sessions[40:140], expected)
 
@@ -186,7 +186,7 @@ def test_a_rounding_error_above_one_is_no_debt():
     assert (path.cash >= 0.0).all()
 
 
-def test_a_table_of_every_session_is_decided_on_the_sessions_named_or_on_all():
+def test_weights_are_decided_on_named_sessions_or_all():
     table = simplex(160)
     assert_same(weights_backtest(PANEL, table), weights_backtest(PANEL, table, sessions=PANEL.sessions))
     weekly = PANEL.sessions[3::5]
@@ -229,7 +229,7 @@ def test_nothing_given_is_changed():
 
 
 @pytest.mark.parametrize("fill", FILLS)
-def test_a_levered_account_that_loses_all_is_worth_nothing_and_in_cash_from_then_on(fill):
+def test_ruined_levered_account_stays_in_cash(fill):
     panel = synthetic_panel(40, 6)
     fallen = panel.close_returns.copy()
     fallen[20] = -0.6

@@ -7,13 +7,14 @@ import numpy as np
 
 from nvtrader_pipelines.desk.rows import order_rows
 from nvtrader_pipelines.envs.spec import EnvSpec
-from nvtrader_pipelines.execution.book import BookedOrder, Kept
-from nvtrader_pipelines.execution.brokers.account_spec import PaperAccountSpec
-from nvtrader_pipelines.execution.brokers.paper_market import PaperMarket
-from nvtrader_pipelines.execution.brokers.simulated_venue import PaperBroker
+from nvtrader_pipelines.execution.book import BookedOrder, BookIndex
+from nvtrader_pipelines.execution.brokers.account_spec import SimulatedAccountSpec
+from nvtrader_pipelines.execution.brokers.simulated_market import SimulatedMarket
+from nvtrader_pipelines.execution.brokers.simulated_venue import SimulatedVenue
 from nvtrader_pipelines.execution.journal import Journal
-from nvtrader_pipelines.execution.prices import Prices
-from nvtrader_pipelines.execution.trader import Oversight, Trader
+from nvtrader_pipelines.execution.prices import PanelPrices
+from nvtrader_pipelines.execution.risk_controls import RiskControls
+from nvtrader_pipelines.execution.trader import Trader
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.policies.pipelined import PipelinedPolicy
 from nvtrader_pipelines.policies.policy import Decision
@@ -51,14 +52,14 @@ class Wants:
 class Deployed:
     """A policy on a panel, behind the pipeline of a spec."""
 
-    remembers, run_id, policy, seeds, first = False, "0" * 16, "wishes", (0,), 1
+    is_stateful, run_id, policy, seeds, first = False, "0" * 16, "wishes", (0,), 1
 
     def __init__(self, panel, spec, policy=None, thresholds=None, **changes):
         self.panel, self.spec = panel, spec
         self.worker = PipelinedPolicy(policy or Wishes(), spec.pipeline, thresholds or Thresholds())
         vars(self).update(changes)
 
-    def fold_at(self, t):
+    def fold_index(self, t):
         return 0
 
     def decide(self, t, account):
@@ -94,8 +95,8 @@ class MemoryBook:
     def __init__(self):
         self.states, self.placed, self.filled = {}, {}, {}
 
-    def kept(self):
-        return Kept(frozenset(self.states), frozenset(self.placed), frozenset(self.filled))
+    def index(self):
+        return BookIndex(frozenset(self.states), frozenset(self.placed), frozenset(self.filled))
 
     def last(self):
         return self.states[max(self.states)] if self.states else None
@@ -143,19 +144,19 @@ class Switch:
     def __init__(self, after=None):
         self.after, self.read = after, 0
 
-    def engaged(self):
+    def halt_reason(self):
         self.read += 1
         return "stopped by a test" if self.after is not None and self.read > self.after else None
 
 
 def prices_of(panel, first=100.0, volume=np.nan):
-    """Prices that a panel's own returns make of a first close."""
+    """Prices from a panel's returns and a first close."""
     last_closes = first * np.cumprod(1.0 + panel.close_returns, axis=0)
     before = np.vstack([np.full(len(panel.symbols), first), last_closes[:-1]])
     closes = np.where(panel.tradable, last_closes, np.nan)
     opens = closes if panel.overnight_returns is None else before * (1.0 + panel.overnight_returns)
     listed = np.maximum.accumulate(panel.tradable, axis=0)
-    return Prices(
+    return PanelPrices(
         opens=np.where(panel.tradable, opens, np.nan),
         closes=closes,
         last_closes=np.where(listed, last_closes, np.nan),
@@ -185,23 +186,25 @@ class Account:
 
     def __init__(self, deployed, log=None, book=None, **options):
         self.deployed, self.log, self.book = deployed, log or MemoryLog(), book or MemoryBook()
-        self.account_spec = options.get("account_spec", PaperAccountSpec())
+        self.account_spec = options.get("account_spec", SimulatedAccountSpec())
         self.prices = options.get("prices", prices_of(deployed.panel))
         self.switch = options.get("switch", Switch())
         self.findings = options.get("findings", lambda plan, t: ())
-        self.unbuyable = options.get("unbuyable", lambda session: {})
+        self.purchase_bans = options.get("purchase_bans", lambda session: {})
         self.trader = self.hired()
 
     def hired(self):
         """A trader who knows only what is kept."""
         spec = self.deployed.spec
-        market = PaperMarket.of(self.deployed.panel, spec.environment, self.prices, self.account_spec.slippage_bps)
-        self.broker = PaperBroker(market, self.book, self.account_spec)
-        oversight = Oversight(self.switch, self.findings, self.unbuyable, ticking(), "test")
-        journal, kept = Journal(self.log, ACCOUNT), self.book.kept()
-        journal.require_kept(kept)
-        journal.require_told(kept, late=False)
-        return Trader(self.deployed, self.broker, journal, oversight)
+        market = SimulatedMarket.from_environment(
+            self.deployed.panel, spec.environment, self.prices, self.account_spec.slippage_bps
+        )
+        self.broker = SimulatedVenue(market, self.book, self.account_spec)
+        controls = RiskControls(self.switch, self.findings, self.purchase_bans, ticking(), "test")
+        journal, kept = Journal(self.log, ACCOUNT), self.book.index()
+        journal.require_book_covers_audit(kept)
+        journal.require_audit_covers_book(kept, late=False)
+        return Trader(self.deployed, self.broker, journal, controls)
 
     def open(self, t):
         """Open at the close of a session and decide there."""

@@ -2,7 +2,7 @@
 
 from datetime import UTC, date, datetime
 
-from nvtrader_pipelines.execution.audit import About, plan_event
+from nvtrader_pipelines.execution.audit import EventDetails, plan_event
 from nvtrader_pipelines.execution.compliance import ComplianceData
 from nvtrader_pipelines.execution.orders import Fill, Order, order_id
 from nvtrader_pipelines.execution.plan import Finding, RebalancePlan, Stage, plan_id
@@ -68,17 +68,17 @@ def finding(level) -> Finding:
 
 
 def constructed(plan, at=AT):
-    return plan_event("constructed", plan, at, "trader", About(detail={"plan": plan.model_dump(mode="json")}))
+    return plan_event("constructed", plan, at, "trader", EventDetails(detail={"plan": plan.model_dump(mode="json")}))
 
 
 def judged(plan, *levels, at=AT):
     findings = [finding(level).model_dump(mode="json") for level in levels]
     kind = "blocked" if "hard" in levels else "cleared"
-    return plan_event(kind, plan, at, "compliance", About(detail={"findings": findings}))
+    return plan_event(kind, plan, at, "compliance", EventDetails(detail={"findings": findings}))
 
 
 def decided(plan, kind, by="pat", reason="because", at=AT):
-    return plan_event(kind, plan, at, by, About(reason=reason))
+    return plan_event(kind, plan, at, by, EventDetails(reason=reason))
 
 
 def placed(plan, order, at=AT):
@@ -96,4 +96,4 @@ def cancelled(plan, order, reason, at=AT):
 
 
 def _about(order, reason="", detail=None):
-    return About(order.order_id, order.symbol, order.session, reason, detail or {})
+    return EventDetails(order.order_id, order.symbol, order.session, reason, detail or {})

@@ -5,7 +5,7 @@ import datetime as dt
 import polars as pl
 import pytest
 
-from nvtrader_pipelines.execution.invariants import beyond_limits, not_numbers, off_sum
+from nvtrader_pipelines.execution.invariants import invalid_stage_sums, limit_breaches, missing_numbers
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits
 
 NAN = float("nan")
@@ -44,8 +44,10 @@ def decision(*stages, plan_id="plan"):
         ((None, 0.8, 0.2), True),
     ],
 )
-def test_weights_of_every_stage_sum_to_one_and_are_not_negative(weights, wrong):
-    found = off_sum(pl.concat([decision((0.0, 0.0, 1.0), weights), decision((0.0, 0.5, 0.5), plan_id="other")]))
+def test_invalid_stage_sums_finds_negative_or_unnormalized_weights(weights, wrong):
+    found = invalid_stage_sums(
+        pl.concat([decision((0.0, 0.0, 1.0), weights), decision((0.0, 0.5, 0.5), plan_id="other")])
+    )
     assert found.select("plan_id", "step").rows() == ([("plan", 1)] if wrong else [])
 
 
@@ -61,17 +63,17 @@ def test_weights_of_every_stage_sum_to_one_and_are_not_negative(weights, wrong):
         ((0.3, 0.3, None), True),
     ],
 )
-def test_limits_hold_of_the_stage_that_is_traded(weights, wrong):
+def test_limit_breaches_checks_the_last_stage(weights, wrong):
     beyond_before_the_limits = (0.9, 0.1, 0.0)
-    assert len(beyond_limits(decision(beyond_before_the_limits, weights), LIMITS)) == wrong
+    assert len(limit_breaches(decision(beyond_before_the_limits, weights), LIMITS)) == wrong
 
 
-def test_nothing_decided_is_nothing_wrong():
-    assert beyond_limits(decision((0.0, 0.0, 1.0)).clear(), LIMITS).is_empty()
-    assert off_sum(decision((0.0, 0.0, 1.0)).clear()).is_empty()
+def test_empty_rows_violate_nothing():
+    assert limit_breaches(decision((0.0, 0.0, 1.0)).clear(), LIMITS).is_empty()
+    assert invalid_stage_sums(decision((0.0, 0.0, 1.0)).clear()).is_empty()
 
 
-def test_a_missing_number_is_found_in_a_column_and_in_a_list():
+def test_missing_numbers_are_found_in_columns_and_lists():
     rows = pl.DataFrame(
         {
             "equity": [1.0, None, NAN, float("inf"), 1.0, 1.0, 1.0],
@@ -79,5 +81,5 @@ def test_a_missing_number_is_found_in_a_column_and_in_a_list():
             "note": [None] * 7,
         }
     )
-    assert not_numbers(rows, "equity", "weights").equals(rows[1:])
-    assert not_numbers(rows, "equity").equals(rows[1:4])
+    assert missing_numbers(rows, "equity", "weights").equals(rows[1:])
+    assert missing_numbers(rows, "equity").equals(rows[1:4])

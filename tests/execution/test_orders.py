@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from nvtrader_pipelines.execution.errors import ExecutionError
-from nvtrader_pipelines.execution.orders import Ticket, order_id, orders_of, require_prices
+from nvtrader_pipelines.execution.orders import Ticket, make_orders, order_id, require_prices
 from nvtrader_pipelines.execution.plan import RebalancePlan, Stage
 
 MONDAY = dt.date(2024, 1, 8)
@@ -35,32 +35,32 @@ def placed(made):
 
 
 def test_sells_come_first_and_names_that_do_not_change_have_no_order():
-    made = orders_of(ticket(1.5, -2.25, 0.0, 3.0), whole_shares=False)
+    made = make_orders(ticket(1.5, -2.25, 0.0, 3.0), whole_shares=False)
     assert placed(made) == [("BBB", "sell", 2.25), ("AAA", "buy", 1.5), ("DDD", "buy", 3.0)]
     assert {order.session for order in made} == {MONDAY}
 
 
-def test_an_order_carries_its_plan_its_price_and_the_target_to_the_last_bit():
+def test_order_holds_plan_quote_and_exact_target():
     third = 1.0 / 3.0
-    (order,) = orders_of(ticket(0.0, 7.0, 0.0, 0.0, target=(0.0, third, 0.0, 0.0, 1.0 - third)), whole_shares=False)
+    (order,) = make_orders(ticket(0.0, 7.0, 0.0, 0.0, target=(0.0, third, 0.0, 0.0, 1.0 - third)), whole_shares=False)
     assert order.target_weight == third
     assert (order.order_id, order.quote) == (order_id("f" * 16, "BBB"), 20.0)
 
 
-def test_whole_shares_are_rounded_down_and_what_is_sold_out_goes_with_its_fraction():
-    made = orders_of(ticket(1.9, -2.9, -2.9, 0.9), whole_shares=True)
+def test_whole_shares_round_down_and_complete_sales_keep_fractions():
+    made = make_orders(ticket(1.9, -2.9, -2.9, 0.9), whole_shares=True)
     assert placed(made) == [("BBB", "sell", 2.0), ("CCC", "sell", 2.9), ("AAA", "buy", 1.0)]
-    assert placed(orders_of(ticket(2.9999999, 0.0, 0.0, 0.0), whole_shares=True)) == [("AAA", "buy", 3.0)]
+    assert placed(make_orders(ticket(2.9999999, 0.0, 0.0, 0.0), whole_shares=True)) == [("AAA", "buy", 3.0)]
 
 
 @pytest.mark.parametrize("shares", [np.nan, np.inf])
-def test_a_quantity_that_is_no_number_is_an_error_that_names_it(shares):
-    with pytest.raises(ExecutionError, match="CCC on 2024-01-08 would be for"):
-        orders_of(ticket(1.0, 1.0, shares, 1.0), whole_shares=False)
+def test_quantity_that_is_not_finite_raises(shares):
+    with pytest.raises(ExecutionError, match="CCC on 2024-01-08"):
+        make_orders(ticket(1.0, 1.0, shares, 1.0), whole_shares=False)
 
 
 def test_names_that_are_not_needed_may_lack_a_price():
     prices, needed = np.array([1.0, np.nan, 0.0, 2.0]), np.array([True, False, False, True])
     require_prices(NAMES, needed, prices, MONDAY)
-    with pytest.raises(ExecutionError, match="BBB is held or wanted and must have a price on 2024-01-08"):
+    with pytest.raises(ExecutionError, match=r"BBB .*2024-01-08"):
         require_prices(NAMES, ~needed, prices, MONDAY)

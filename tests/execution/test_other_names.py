@@ -5,13 +5,14 @@ from dataclasses import replace
 import pytest
 
 from nvtrader_pipelines.execution.brokers.account_spec import AlpacaAccountSpec
-from nvtrader_pipelines.execution.brokers.live_venue import AtMarket
-from nvtrader_pipelines.execution.compliance import ComplianceData, findings_of
-from nvtrader_pipelines.execution.decisions import answered
+from nvtrader_pipelines.execution.brokers.live_venue import LiveVenue
+from nvtrader_pipelines.execution.compliance import ComplianceData, compliance_findings
+from nvtrader_pipelines.execution.decisions import record_decision
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.journal import Journal
+from nvtrader_pipelines.execution.order_placement import OTHER_NAMES
 from nvtrader_pipelines.execution.proposals import target_volatility
-from nvtrader_pipelines.execution.trader import OTHER_NAMES, Trader
+from nvtrader_pipelines.execution.trader import Trader
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits
 from tests.execution.brokers.test_live_venue import PANEL, PRICES, SOFT, Live
 from tests.execution.desks import ACCOUNT, Account, Deployed, Wants, prices_of, ticking
@@ -24,17 +25,17 @@ WIDER = replace(synthetic_panel(60, 5), symbols=(*PANEL.symbols, "EEE"))
 def taken_over(live, panel):
     """The account in the hands of who trades another panel."""
     n_names = len(panel.symbols)
-    live.venue = AtMarket(live.exchange, (panel, prices_of(panel, first=1000.0)), live.book, AlpacaAccountSpec())
+    live.venue = LiveVenue(live.exchange, (panel, prices_of(panel, first=1000.0)), live.book, AlpacaAccountSpec())
     policy = Wants(*[1.0 / (n_names + 1)] * (n_names + 1))
     deployed = Deployed(panel, live.deployed.spec, policy, run_id="1" * 16)
-    live.trader = Trader(deployed, live.venue, Journal(live.log, ACCOUNT), live.trader._oversight)
+    live.trader = Trader(deployed, live.venue, Journal(live.log, ACCOUNT), live.trader._controls)
     return live
 
 
 def approve(live):
     journal = Journal(live.log, ACCOUNT)
     (record,) = journal.records()
-    journal.append(answered(record, "approved", record.plan.session, ("ann", ""), ticking()()))
+    journal.append(record_decision(record, "approved", record.plan.session, ("ann", ""), ticking()()))
 
 
 def ended(live):
@@ -42,16 +43,16 @@ def ended(live):
 
 
 @pytest.mark.parametrize("panel", [SWAPPED, WIDER], ids=["in another order", "of one name more"])
-def test_a_plan_approved_under_a_policy_of_other_names_is_cancelled_and_nothing_reaches_the_broker(panel):
+def test_approved_plan_over_other_names_is_cancelled(panel):
     live = Live(0.4, 0.1, 0.1, 0.1, 0.3, findings=(SOFT,)).open()
     approve(live)
     taken_over(live, panel).trader.clear(10)
     assert ended(live) == [(None, OTHER_NAMES)]
     assert not live.exchange.orders
-    assert live.trader.finished(10)
+    assert live.trader.is_finished(10)
 
 
-def test_orders_that_a_killed_step_left_are_withdrawn_and_those_it_placed_cancelled_at_the_broker():
+def test_orders_of_a_killed_step_over_other_names_are_cancelled():
     live = Live()
     live.exchange.silent = {"CCC"}
     with pytest.raises(ExecutionError, match="must answer"):
@@ -62,16 +63,16 @@ def test_orders_that_a_killed_step_left_are_withdrawn_and_those_it_placed_cancel
     assert {(event.symbol, event.reason) for event in live.log.of("cancelled")} == {
         (symbol, OTHER_NAMES) for symbol in PANEL.symbols
     }
-    assert live.trader.finished(10)
+    assert live.trader.is_finished(10)
     assert live.session(11).shares == {}
 
 
-def test_an_account_at_a_market_makes_no_order_of_a_plan_over_other_names():
+def test_live_venue_raises_for_a_plan_over_other_names():
     live = Live(findings=(SOFT,)).open()
     (record,) = Journal(live.log, ACCOUNT).records()
     for panel in (SWAPPED, WIDER):
-        venue = AtMarket(live.exchange, (panel, prices_of(panel)), live.book, AlpacaAccountSpec())
-        with pytest.raises(ExecutionError, match="is for AAA, BBB, CCC, DDD and the market of the active policy has"):
+        venue = LiveVenue(live.exchange, (panel, prices_of(panel)), live.book, AlpacaAccountSpec())
+        with pytest.raises(ExecutionError, match="must be over the names"):
             venue.orders(record.plan, 10)
     assert not live.book.placed
     assert PRICES.closes.shape[1] == len(record.plan.symbols) - 1
@@ -80,12 +81,12 @@ def test_an_account_at_a_market_makes_no_order_of_a_plan_over_other_names():
 def held_against(panel):
     """What compliance finds in a plan, as the desk asks for it."""
     data = ComplianceData({symbol: symbol for symbol in panel.symbols})
-    return lambda plan, t: findings_of(
+    return lambda plan, t: compliance_findings(
         plan, RiskLimits(max_position=0.5, max_turnover=1.0), data, target_volatility(plan, panel, t)
     )
 
 
-def test_a_plan_that_compliance_had_not_seen_is_cancelled_and_the_account_trades_on_with_the_other_names():
+def test_unchecked_plan_over_other_names_is_cancelled():
     few, more = synthetic_panel(120, 4), synthetic_panel(120, 5)
     spec = Live().deployed.spec
     account = Account(Deployed(few, spec, Wants(0.2, 0.2, 0.2, 0.2, 0.2)), findings=held_against(few))
@@ -96,6 +97,6 @@ def test_a_plan_that_compliance_had_not_seen_is_cancelled_and_the_account_trades
     account.trader = account.hired()
     account.trader.clear(80)
     assert [event.reason for event in account.log.of("cancelled")] == [OTHER_NAMES]
-    assert account.trader.finished(80)
+    assert account.trader.is_finished(80)
     account.trade(81, 82)
     assert len(account.book.last().shares) == 5

@@ -48,20 +48,20 @@ def record(*events):
         ([judged(PLAN), decided(PLAN, "rejected"), decided(PLAN, "cancelled")], "rejected"),
     ],
 )
-def test_a_plan_is_where_its_events_have_brought_it(events, status):
+def test_plan_status_follows_its_events(events, status):
     assert record(*events).status == status
 
 
-def test_what_was_found_and_who_decided_is_kept():
+def test_record_holds_findings_and_decision():
     after = record(judged(PLAN, "soft", "warn"), decided(PLAN, "approved", "pat", "a known move"))
     assert [each.level for each in after.findings] == ["soft", "warn"]
     assert (after.decision, after.decided_by, after.reason, after.decided_at) == ("approved", "pat", "a known move", AT)
 
 
-def test_a_plan_comes_back_as_it_was_constructed():
+def test_recorded_plan_equals_the_constructed_one():
     assert record().plan == PLAN
 
 
-def test_events_of_no_plan_and_of_unknown_plans_change_nothing():
+def test_events_without_a_known_plan_change_no_record():
     stranger = a_plan(account="other")
     assert list(plan_records([constructed(PLAN), decided(stranger, "approved")])) == [PLAN.plan_id]

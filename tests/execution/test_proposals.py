@@ -23,7 +23,7 @@ def without_bar(t, name):
     return replace(PANEL, tradable=tradable)
 
 
-def test_target_volatility_is_that_of_the_returns_that_the_weights_would_have_had_over_63_sessions():
+def test_target_volatility_matches_the_weighted_returns():
     earned = [
         sum(weight * PANEL.close_returns[t, j] for j, weight in enumerate(TARGET[:-1]))
         for t in range(LAST - 62, LAST + 1)
@@ -33,18 +33,18 @@ def test_target_volatility_is_that_of_the_returns_that_the_weights_would_have_ha
     assert target_volatility(plan_for(), PANEL, LAST) == pytest.approx(by_hand, rel=1e-12)
 
 
-def test_nothing_before_or_after_the_63_sessions_counts():
+def test_target_volatility_uses_63_sessions_only():
     returns = np.full_like(PANEL.close_returns, 0.5)
     returns[LAST - 62 : LAST + 1] = PANEL.close_returns[LAST - 62 : LAST + 1]
     other = replace(PANEL, close_returns=returns)
     assert target_volatility(plan_for(), other, LAST) == target_volatility(plan_for(), PANEL, LAST)
 
 
-def test_cash_has_no_volatility():
+def test_target_volatility_of_cash_is_zero():
     assert target_volatility(plan_for((0.0, 0.0, 0.0, 0.0, 1.0)), PANEL, LAST) == 0.0
 
 
-def test_a_market_of_fewer_than_63_sessions_tells_no_volatility():
+def test_target_volatility_is_none_for_a_short_market():
     assert target_volatility(plan_for(), PANEL, 61) is None
     assert target_volatility(plan_for(), PANEL, 62) is not None
 
@@ -59,6 +59,6 @@ def test_a_market_of_fewer_than_63_sessions_tells_no_volatility():
         (LAST - 5, "BBB", True),  # not wanted
     ],
 )
-def test_a_wanted_name_without_a_price_in_one_of_the_sessions_has_no_volatility(t, name, known):
+def test_target_volatility_is_none_for_a_missing_price(t, name, known):
     found = target_volatility(plan_for(), without_bar(t, name), LAST)
     assert (found is not None) == known

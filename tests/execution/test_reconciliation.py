@@ -9,12 +9,12 @@ shares = st.dictionaries(st.sampled_from("ABCDE"), st.floats(0, 1e6))
 
 
 @given(held=shares)
-def test_what_is_held_as_expected_has_no_differences(held):
+def test_equal_holdings_have_no_differences(held):
     assert reconcile(held, held) == []
 
 
 @given(expected=shares, actual=shares)
-def test_differences_are_the_same_from_either_side(expected, actual):
+def test_differences_are_symmetric(expected, actual):
     there, back = reconcile(expected, actual), reconcile(actual, expected)
     assert [(each.symbol, each.expected, each.actual) for each in there] == [
         (each.symbol, each.actual, each.expected) for each in back
@@ -22,7 +22,7 @@ def test_differences_are_the_same_from_either_side(expected, actual):
 
 
 @pytest.mark.parametrize(("held", "n_differences"), [(10.0, 0), (10.5, 0), (9.5, 0), (10.51, 1), (9.49, 1)])
-def test_a_difference_may_be_the_tolerance_and_no_more(held, n_differences):
+def test_differences_start_above_the_tolerance(held, n_differences):
     assert len(reconcile({"A": 10.0}, {"A": held}, tolerance=0.5)) == n_differences
 
 
@@ -30,20 +30,20 @@ def test_names_on_one_side_only_are_differences():
     assert reconcile({"B": 2.0}, {"A": 1.0}) == [Difference("A", 0.0, 1.0), Difference("B", 2.0, 0.0)]
 
 
-def test_a_name_of_which_nothing_is_held_is_no_difference():
+def test_zero_shares_equal_a_missing_name():
     assert reconcile({"A": 0.0}, {}) == []
 
 
-def test_shares_that_are_no_number_differ_from_every_number():
+def test_nan_shares_are_a_difference():
     assert [each.symbol for each in reconcile(HELD, {**HELD, "B": float("nan")})] == ["B"]
 
 
-def test_a_difference_says_both_numbers():
+def test_sentence_of_a_difference_has_both_numbers():
     (difference,) = reconcile(HELD, {**HELD, "A": 9.0})
     assert difference.sentence == "A: 10 shares expected, 9 held (-1)"
 
 
 @pytest.mark.parametrize("tolerance", [-1.0, float("nan")])
-def test_a_tolerance_that_is_none_is_refused(tolerance):
-    with pytest.raises(ValueError, match="tolerance must be a number of shares of at least 0"):
+def test_negative_or_nan_tolerance_raises(tolerance):
+    with pytest.raises(ValueError, match="at least 0"):
         reconcile(HELD, HELD, tolerance)

@@ -14,7 +14,7 @@ from tests.execution.test_trader import PANEL, account
 from tests.panels import GAP, GAPPY, eventful_panel
 
 
-def test_a_halted_name_makes_no_order_is_kept_and_an_event_says_why():
+def test_halted_name_is_not_traded_and_recorded():
     panel = eventful_panel()
     names = len(panel.symbols)
     wanted = np.append(np.full(names, 0.0), 0.4)
@@ -30,7 +30,7 @@ def test_a_halted_name_makes_no_order_is_kept_and_an_event_says_why():
     assert not any(state.differences for state in traded.book.states.values())
 
 
-def test_a_wanted_name_that_never_had_a_price_stops_the_session_and_nothing_is_placed():
+def test_targeted_name_without_any_price_raises_before_placing():
     traded = account(0.2, 0.2, 0.2, 0.2, 0.2).open(10)
     traded.prices.last_closes[:, 2] = np.nan
     panel = traded.deployed.panel
@@ -38,48 +38,48 @@ def test_a_wanted_name_that_never_had_a_price_stops_the_session_and_nothing_is_p
     tradable[:, 2] = False
     traded.deployed.panel = replace(panel, tradable=tradable)
     traded.trader = traded.hired()
-    with pytest.raises(ExecutionError, match=f"CCC is held or wanted and must have a price on {panel.sessions[11]}"):
+    with pytest.raises(ExecutionError, match=rf"CCC .*{panel.sessions[11]}"):
         traded.trader.execute(11)
     assert not traded.book.placed
     assert not traded.log.of("placed")
 
 
 @pytest.mark.parametrize("price", [np.nan, 0.0, -1.0, np.inf])
-def test_a_price_today_that_is_none_stops_the_session_before_anything_is_written(price):
+def test_invalid_price_raises_before_any_write(price):
     prices = prices_of(PANEL)
     prices.opens[11, 1] = price
     traded = account(prices=prices).open(10)
     before = dict(traded.log.kept)
-    with pytest.raises(ExecutionError, match=f"BBB is held or wanted and must have a price on {PANEL.sessions[11]}"):
+    with pytest.raises(ExecutionError, match=rf"BBB .*{PANEL.sessions[11]}"):
         traded.session(11)
     assert traded.log.kept == before
     assert not traded.book.placed
     assert traded.book.last().session == PANEL.sessions[10].item()
 
 
-def test_a_close_today_that_is_none_is_not_settled():
+def test_settle_raises_for_an_invalid_close():
     prices = prices_of(PANEL)
     traded = account(prices=prices).open(10)
     traded.session(11)
     prices.closes[12, 3] = np.nan
-    with pytest.raises(ExecutionError, match="DDD is held or wanted"):
+    with pytest.raises(ExecutionError, match="DDD"):
         traded.session(12)
     assert traded.book.last().session == PANEL.sessions[11].item()
 
 
-def test_returns_of_the_market_that_are_no_number_are_not_settled():
+def test_settle_raises_for_returns_that_are_not_finite():
     broken = PANEL.close_returns.copy()
     traded = account().open(10)
     traded.session(11)
     broken[12, 0] = np.nan
     traded.deployed.panel = replace(PANEL, close_returns=broken)
     traded.trader = traded.hired()
-    with pytest.raises(ValueError, match="finite number"):
+    with pytest.raises(ValueError, match="must be finite"):
         traded.session(12)
     assert traded.book.last().session == PANEL.sessions[11].item()
 
 
-def test_weights_that_are_no_numbers_make_no_plan():
+def test_propose_raises_for_weights_that_are_not_finite():
     class Broken:  # behind no pipeline, which would refuse them itself
         def decide(self, panel, t, account):
             return Decision(target=np.full(5, np.nan))
@@ -87,34 +87,34 @@ def test_weights_that_are_no_numbers_make_no_plan():
     traded = account()
     traded.trader.open_at(10)
     traded.deployed.worker = Broken()
-    with pytest.raises(ExecutionError, match="target weights must be numbers"):
+    with pytest.raises(ExecutionError, match="target weights"):
         traded.trader.propose(10)
     assert not traded.log.kept
 
 
-def test_a_plan_is_not_filled_in_a_later_session():
+def test_orders_raise_for_a_plan_of_an_earlier_session():
     traded = account().open(10)
     (record,) = Journal(traded.log, ACCOUNT).records()
     traded.trade(11, 12)
-    with pytest.raises(ExecutionError, match="it is too late for it"):
+    with pytest.raises(ExecutionError, match="session after its decision"):
         traded.broker.orders(record.plan, 12)
-    with pytest.raises(ExecutionError, match="must stand at the close of"):
+    with pytest.raises(ExecutionError, match="must be settled at"):
         traded.broker.orders(record.plan, 10)
 
 
-def test_an_account_in_debt_is_not_traded():
+def test_simulated_account_in_debt_raises():
     traded = account().open(10)
     state = traded.book.states.popitem()[1]
     weights = (0.5, 0.6, 0.0, 0.0, -0.1)
     traded.book.settle(state.model_copy(update={"weights": weights}))
-    with pytest.raises(ExecutionError, match=r"owes nothing, but its cash is -0\.1"):
+    with pytest.raises(ExecutionError, match=r"cash is -0\.1"):
         traded.session(11)
 
 
-def test_an_account_that_holds_a_name_the_market_lacks_is_not_traded():
+def test_holding_outside_the_market_raises():
     traded = account().open(10)
     state = traded.book.states.popitem()[1]
     held = {"symbols": ("ZZZ", *state.symbols[1:]), "weights": (0.5, 0.0, 0.0, 0.0, 0.5)}
     traded.book.settle(state.model_copy(update=held))
-    with pytest.raises(ExecutionError, match="holds ZZZ, which the market of the active policy does not have"):
+    with pytest.raises(ExecutionError, match="holds ZZZ"):
         traded.session(11)

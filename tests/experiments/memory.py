@@ -21,10 +21,10 @@ class MemoryStore:
     def checkpoint(self, key):
         return self.checkpoints.get(key)
 
-    def keep_checkpoint(self, key, content):
+    def store_checkpoint(self, key, content):
         self.checkpoints[key] = content
 
-    def keep_policy(self, policy):
+    def store_policy(self, policy):
         self.policies[policy.fold, policy.seed] = policy
         self.checkpoints.pop((policy.fold, policy.seed), None)
 
@@ -40,10 +40,13 @@ class MemoryStore:
     def thresholds(self):
         return (self.parent or self).fitted
 
-    def keep_record(self, record):
+    def store_record(self, record):
         self.record = record
 
-    def keep_verdict(self, verdict):
+    def curves_and_actions(self):
+        return self.record.equity_curves, self.record.action_logs
+
+    def store_verdict(self, verdict):
         self.verdict = verdict
 
 
@@ -51,6 +54,19 @@ def ticking():
     """A clock that shows another second whenever it is read."""
     seconds = itertools.count()
     return lambda: dt.datetime(2024, 1, 2, tzinfo=dt.UTC) + dt.timedelta(seconds=next(seconds))
+
+
+def walk_and_judge(plan, store):
+    """The steps by which a run is walked and judged."""
+    steps = runtime(plan, store)
+    yield from steps.walk()
+    yield from steps.judge()
+
+
+def whole(plan, store):
+    """The steps of a run that trains its policies."""
+    yield from runtime(plan, store).train()
+    yield from walk_and_judge(plan, store)
 
 
 def runtime(plan, store, task_id="task") -> Runtime:

@@ -8,7 +8,7 @@ from nvtrader_pipelines.portfolio.pipeline import WeightPipeline
 from nvtrader_pipelines.portfolio.pipeline.regime_guard import RegimeGuard
 from nvtrader_pipelines.portfolio.pipeline.timings import ConstantTiming
 from nvtrader_pipelines.portfolio.pipeline.turbulence import TurbulenceTiming
-from tests.experiments.memory import MemoryStore, runtime
+from tests.experiments.memory import MemoryStore, whole
 from tests.experiments.small import EXPERIMENT
 
 TIMINGS = {
@@ -31,5 +31,5 @@ def piped(plan, run, pipeline) -> tuple[RunPlan, MemoryStore]:
         card, tensors = read_archive(policy.archive)
         archive = write_archive(card.model_copy(update={"spec_hash": spec.spec_hash}), tensors)
         store.policies[key] = replace(policy, archive=archive)
-    store.told = list(runtime(other, store).walk_forward())
+    store.told = list(whole(other, store))
     return other, store

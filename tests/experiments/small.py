@@ -8,9 +8,9 @@ from nvtrader_pipelines.policies.agents import Fit
 from nvtrader_pipelines.policies.archive import write_archive
 from nvtrader_pipelines.policies.baselines import BuyAndHold, EqualWeight
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits, WeightPipeline
-from tests.experiments.memory import MemoryStore, runtime
+from tests.experiments.memory import MemoryStore, whole
 from tests.markets import synthetic_panel
-from tests.policies.small import AGENT, SPEC
+from tests.policies.small_learners import AGENT, SPEC
 
 EXPERIMENT = ExperimentSpec(
     name="tiny",
@@ -33,7 +33,7 @@ def planned(spec=EXPERIMENT, panel=None) -> RunPlan:
 def trained(plan) -> MemoryStore:
     """The store of a whole run."""
     store = MemoryStore()
-    store.told = list(runtime(plan, store).walk_forward())
+    store.told = list(whole(plan, store))
     return store
 
 

@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 
 from nvtrader_pipelines.envs.account import opening_account
-from nvtrader_pipelines.evaluation.backtest import Contestant, backtest
+from nvtrader_pipelines.evaluation.backtest import PolicyAccount, backtest
 from nvtrader_pipelines.evaluation.splits import PurgedKFold
 from nvtrader_pipelines.experiments.deployment import deploy
 from nvtrader_pipelines.experiments.plan import RunPlan
@@ -38,10 +38,10 @@ class Asked:
 
 
 @pytest.mark.parametrize("policy", ["tiny", "tiny/seed-1"])
-def test_an_account_deployed_does_what_it_did_in_the_evaluation_bit_for_bit(plan, run, parent, policy):
+def test_deployment_decisions_equal_the_evaluation_bit_for_bit(plan, run, parent, policy):
     asked = Asked(deployed(plan, run, parent, policy))
     kind, seed = ("ensemble", None) if policy == "tiny" else ("policy", 1)
-    alone = Contestant(policy, kind, (seed, seed), (asked, asked))
+    alone = PolicyAccount(policy, kind, (seed, seed), (asked, asked))
     again = backtest(plan.panel, plan.spec.environment, plan.folds, [alone])
     for name in TABLES:
         assert getattr(again, name).equals(getattr(run.record, name).filter(pl.col("policy") == policy))
@@ -51,16 +51,16 @@ def test_the_fold_in_force_is_the_latest_whose_tests_have_begun(plan, run, paren
     first, second = plan.folds
     deployment = deployed(plan, run, parent)
     assert deployment.first == first.test_first - 1
-    assert deployment.fold_at(second.test_first - 2) == first.index
-    assert deployment.fold_at(second.test_first - 1) == second.index
-    assert deployment.fold_at(len(plan.panel.sessions) - 1) == second.index
+    assert deployment.fold_index(second.test_first - 2) == first.index
+    assert deployment.fold_index(second.test_first - 1) == second.index
+    assert deployment.fold_index(len(plan.panel.sessions) - 1) == second.index
 
 
-def test_a_deployment_says_whose_decisions_it_gives_and_through_which_stages(plan, run, parent):
+def test_deployment_reports_seeds_and_pipeline_stages(plan, run, parent):
     deployment = deployed(plan, run, parent, "tiny/seed-5")
     assert (deployment.run_id, deployment.policy, deployment.seeds) == (plan.run_id, "tiny/seed-5", (5,))
     assert deployed(plan, run, parent).seeds == EXPERIMENT.seeds
-    assert not deployment.remembers
+    assert not deployment.is_stateful
     decision = deployment.decide(deployment.first, opening_account(3))
     names = [stage.name for stage in decision.pipeline.stages]
     assert names == ["policy", "static_universe", "policy_action", "constant", "position_cap", "gross_exposure"]
@@ -74,7 +74,7 @@ def test_a_close_before_the_tests_or_beyond_the_market_is_refused(plan, run, par
             deployment.decide(t, opening_account(3))
 
 
-def test_a_name_that_is_no_account_of_the_run_is_refused_with_those_there_are(plan, run, parent):
+def test_find_account_lists_accounts_for_unknown_name(plan, run, parent):
     for name in ("tiny/seed-2", "equal_weight"):
         with pytest.raises(
             ValueError, match=rf"has no policy '{name}'; there are tiny/seed-0, tiny/seed-1, tiny/seed-5, tiny"
@@ -103,7 +103,7 @@ def test_a_market_of_other_names_is_refused(plan, run, parent):
         (("BBB", "AAA", "CCC"), r"has 3 symbols \(BBB, AAA, CCC\), in another order; use"),
     ],
 )
-def test_a_rule_too_is_refused_a_market_of_other_names_or_another_order_than_it_was_tested_on(plan, names, said):
+def test_deployed_rule_rejects_other_names_or_order(plan, names, said):
     spec = EXPERIMENT.model_copy(update={"agent": EqualWeight(), "seeds": (0,)})
     tested = RunPlan.of(spec, plan.panel)
     archives = archives_of_rule(tested)

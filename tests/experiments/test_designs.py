@@ -73,7 +73,7 @@ def test_a_whole_component_or_list_can_be_a_value():
 
 
 @given(spelling=st.sampled_from(["5e-1", "0.50", 0.5, "0.5"]), other=st.sampled_from([0, 0.0, "0.0", -0.0]))
-def test_the_hash_of_an_ablation_does_not_depend_on_how_its_values_are_spelled(spelling, other):
+def test_ablation_hash_ignores_spelling_of_values(spelling, other):
     document = {"kind": "ablation", "field": "agent.gamma", "values": [spelling, other]}
     spec = ExperimentSpec.model_validate({"name": "base", "design": document})
     assert spec.spec_hash == ablation("agent.gamma", (0.5, 0.0)).spec_hash
@@ -157,7 +157,7 @@ def test_two_spellings_of_one_value_are_refused_as_the_same_variant(field, value
         ExperimentSpec.model_validate(document)
 
 
-def test_a_label_too_long_for_a_name_gives_way_to_a_digest_and_the_spec_can_be_read_back():
+def test_long_variant_label_is_replaced_by_digest():
     backbones = [{"kind": "ppo", "backbone": {"kind": kind}} for kind in ("mlp", "transformer", "patchtst")]
     spec = ablation("agent", tuple(backbones))
     names = [variant.name for variant in spec.variants()]
@@ -166,7 +166,7 @@ def test_a_label_too_long_for_a_name_gives_way_to_a_digest_and_the_spec_can_be_r
     assert ExperimentSpec.model_validate_json(canonical_json(spec)) == spec
 
 
-def test_an_ablation_of_the_agent_keeps_the_base_where_it_is_the_same_and_gives_each_its_own_seeds():
+def test_agent_ablation_gives_each_variant_its_default_seeds():
     document = {"name": "base", "agent": {"kind": "ppo", "total_timesteps": 51_200}}
     design = {"kind": "ablation", "field": "agent.kind", "values": ["ppo", "equal_weight"]}
     same, classical = ExperimentSpec.model_validate({**document, "design": design}).variants()

@@ -3,7 +3,7 @@ import pytest
 
 from nvtrader_pipelines.evaluation.invariants import equity_gaps
 from nvtrader_pipelines.experiments.replay import Parent, fold_dates, forward_plan
-from tests.experiments.memory import MemoryStore, runtime
+from tests.experiments.memory import MemoryStore, walk_and_judge
 from tests.experiments.small import EXPERIMENT, TABLES
 from tests.experiments.test_replay import longer
 from tests.panels import cut
@@ -20,12 +20,12 @@ def carried(run, parent, last):
     """The store of a paper account up to a session."""
     plan = forward_plan(EXPERIMENT, cut(longer(), last), parent)
     store = MemoryStore(parent=run)
-    store.told = list(runtime(plan, store).forward())
+    store.told = list(walk_and_judge(plan, store))
     store.plan = plan
     return store
 
 
-def test_the_last_policy_is_carried_on_from_cash_over_every_session_since_the_tests(run, parent):
+def test_paper_run_continues_last_policy_from_cash_since_the_tests(run, parent):
     store = carried(run, parent, 730)
     own = store.record.equity_curves.filter(pl.col("policy") == "tiny")
     assert own["session"].to_list() == store.plan.panel.sessions[700:].tolist()
@@ -35,7 +35,7 @@ def test_the_last_policy_is_carried_on_from_cash_over_every_session_since_the_te
     assert not store.record.trajectories["truncated"].any()
 
 
-def test_a_paper_account_tells_each_bar_signal_order_fill_and_equity_in_time(run, parent):
+def test_paper_run_yields_bars_signals_orders_fills_and_equity_in_order(run, parent):
     stages = [step.stage for step in carried(run, parent, 730).told[4:-1]]
     assert stages[:7] == [*PAPER_STAGES, "bar.received", "equity.update"]
     assert stages.count("equity.update") == stages.count("bar.received") == 31
@@ -86,7 +86,7 @@ def test_before_the_first_new_session_there_is_an_order_and_no_verdict(run, pare
 
 
 def test_a_market_that_ends_before_the_tests_did_is_refused(parent):
-    with pytest.raises(ValueError, match=r"goes on after .* but the market ends on"):
+    with pytest.raises(ValueError, match=r"continues after .* but the market ends on"):
         forward_plan(EXPERIMENT, cut(longer(), 650), parent)
 
 

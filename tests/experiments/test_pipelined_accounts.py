@@ -6,9 +6,9 @@ import pytest
 
 from nvtrader_pipelines.evaluation.backtest import backtest, walk
 from nvtrader_pipelines.evaluation.weights_backtest import Execution
-from nvtrader_pipelines.experiments.accounts import contestants
+from nvtrader_pipelines.experiments.policy_accounts import build_accounts
 from nvtrader_pipelines.experiments.replay import Parent, fold_dates
-from nvtrader_pipelines.experiments.stress import contest_of
+from nvtrader_pipelines.experiments.stress_run import stressed_accounts
 from nvtrader_pipelines.policies.pipelined import PipelinedPolicy
 from nvtrader_pipelines.portfolio.pipeline import WeightPipeline
 from nvtrader_pipelines.scoreboard.candidates import run_candidate
@@ -44,7 +44,7 @@ def judged_as(timed):
 
 def test_the_weights_on_record_are_those_that_the_pipeline_gave(timed):
     plan, store = timed
-    who = contestants(plan, store.archives(), store.chosen(), store.thresholds())
+    who = build_accounts(plan, store.archives(), store.chosen(), store.thresholds())
     logs = store.record.action_logs.partition_by("step", maintain_order=True)
     steps = list(walk(plan.panel, plan.spec.environment, plan.folds, who))
     assert len(steps) == len(logs)
@@ -67,9 +67,9 @@ def test_the_timing_acts_in_some_decisions_and_not_on_baselines(timed, run):
 
 
 def test_where_no_limit_binds_the_default_pipeline_changes_not_a_bit(plan, run):
-    who = contestants(plan, run.archives(), {}, {})
-    bare = [replace(each, by_fold=tuple(getattr(one, "_policy", one) for one in each.by_fold)) for each in who]
-    assert [each for each in bare if any(isinstance(one, PipelinedPolicy) for one in each.by_fold)] == []
+    who = build_accounts(plan, run.archives(), {}, {})
+    bare = [replace(each, policies=tuple(getattr(one, "_policy", one) for one in each.policies)) for each in who]
+    assert [each for each in bare if any(isinstance(one, PipelinedPolicy) for one in each.policies)] == []
     record = backtest(plan.panel, plan.spec.environment, plan.folds, bare)
     for name in TABLES:
         assert getattr(record, name).equals(getattr(run.record, name))
@@ -86,7 +86,7 @@ def test_the_default_pipeline_caps_every_name_and_leaves_the_rest_in_cash(capped
 
 def test_the_mean_of_the_seeds_goes_through_the_pipeline_once(capped):
     plan, store = capped
-    who = contestants(plan, store.archives(), {}, {})
+    who = build_accounts(plan, store.archives(), {}, {})
     first = next(walk(plan.panel, plan.spec.environment, plan.folds, who))
     *seeds, own = [decision.pipeline for decision in first.decisions if decision.pipeline is not None]
     proposed = np.mean([each.stages[0].weights for each in seeds], axis=0)
@@ -117,10 +117,10 @@ def test_a_stressed_world_is_traded_with_the_thresholds_of_the_run(timed):
     plan, store = timed
 
     class Same:
-        """The market as it was, as a world."""
+        """The market as it was, as a stressed."""
 
         panel, blocks = plan.panel, plan.paths.blocks
 
-    who = contest_of(plan, store.archives(), store.chosen(), store.thresholds())(Same)
+    who = stressed_accounts(plan, store.archives(), store.chosen(), store.thresholds())(Same)
     record = backtest(plan.panel, plan.spec.environment, plan.folds, who)
     assert record.equity_curves.equals(store.record.equity_curves)

@@ -6,7 +6,14 @@ import pytest
 from nvtrader_pipelines.evaluation.splits import CombinatorialPurged, PurgedKFold
 from nvtrader_pipelines.experiments.designs import AblationDesign, BasicDesign, BestOfNDesign
 from nvtrader_pipelines.experiments.plan import SURVIVORSHIP, VALIDATION_ONLY
-from nvtrader_pipelines.experiments.replay import FoldDates, Parent, fold_dates, forward_plan, recorded_as, replay_plan
+from nvtrader_pipelines.experiments.replay import (
+    FoldDates,
+    Parent,
+    fold_dates,
+    forward_plan,
+    recorded_fold_numbers,
+    replay_plan,
+)
 from nvtrader_pipelines.portfolio.pipeline import WeightPipeline
 from nvtrader_pipelines.portfolio.pipeline.allocators import MinimumVarianceAllocator
 from nvtrader_pipelines.portfolio.pipeline.regime_guard import RegimeGuard
@@ -14,7 +21,7 @@ from nvtrader_pipelines.portfolio.pipeline.selectors import Liquidity
 from nvtrader_pipelines.portfolio.pipeline.turbulence import TurbulenceTiming
 from tests.experiments.small import EXPERIMENT, planned
 from tests.markets import synthetic_panel
-from tests.policies.small import SPEC
+from tests.policies.small_learners import SPEC
 
 
 def test_the_run_id_is_that_of_the_spec_and_the_markets_content(plan):
@@ -66,7 +73,7 @@ COMBINED = EXPERIMENT.model_copy(update={"splitter": CombinatorialPurged(n_folds
 EITHER = pytest.mark.parametrize("spec", [KFOLD, COMBINED], ids=lambda spec: spec.splitter.kind)
 
 
-def test_a_market_without_what_the_pipeline_needs_is_refused_before_anything_is_trained():
+def test_plan_rejects_market_that_lacks_pipeline_data():
     liquid = EXPERIMENT.model_copy(update={"pipeline": WeightPipeline(selector=Liquidity())})
     assert planned(liquid).folds
     with pytest.raises(ValueError, match="liquidity needs the feature 'volume_z_21'"):
@@ -80,7 +87,7 @@ def test_a_task_of_a_fold_with_several_stretches_has_them_all():
     assert len(folded.folds[1].train) == 2
 
 
-def test_a_purged_kfold_is_one_path_through_its_folds_and_a_combination_several():
+def test_purged_kfold_has_one_path_combinatorial_purged_several():
     folded, combined = planned(KFOLD), planned(COMBINED)
     assert folded.deciding == (folded.folds,)
     assert [len(path) for path in combined.deciding] == [4, 4, 4]
@@ -112,7 +119,7 @@ def test_a_run_whose_inputs_reach_back_into_its_tests_says_so(sizes, said):
         (TurbulenceTiming(threshold=None, history=400), 246, ""),  # is fitted on what looks back into no test
     ],
 )
-def test_a_run_whose_timing_is_fitted_to_an_account_that_reaches_back_into_its_tests_says_so(timing, embargo, said):
+def test_plan_warns_where_account_timing_looks_back_into_tests(timing, embargo, said):
     allocator = MinimumVarianceAllocator(history=400, estimate_every=1)
     splitter = PurgedKFold(n_folds=2, purge_size=6, embargo_size=embargo)
     changes = {"splitter": splitter, "pipeline": WeightPipeline(allocator=allocator, timing=timing)}
@@ -130,17 +137,17 @@ def test_the_dates_of_its_folds_are_those_of_its_plan_again(spec):
         assert parts == [*dates.in_days.train, *dates.in_days.test]
 
 
-def test_what_a_fold_tests_is_recorded_as_its_own_or_as_the_blocks_it_shares(plan):
-    assert recorded_as(fold_dates(plan)) == {0: (0,), 1: (1,)}
-    assert recorded_as(fold_dates(planned(KFOLD))) == {0: (0,), 1: (1,), 2: (2,)}
+def test_recorded_fold_numbers_are_folds_or_shared_blocks(plan):
+    assert recorded_fold_numbers(fold_dates(plan)) == {0: (0,), 1: (1,)}
+    assert recorded_fold_numbers(fold_dates(planned(KFOLD))) == {0: (0,), 1: (1,), 2: (2,)}
     tested = {0: (0, 1), 1: (0, 2), 2: (0, 3), 3: (1, 2), 4: (1, 3), 5: (2, 3)}
-    assert recorded_as(fold_dates(planned(COMBINED))) == tested
+    assert recorded_fold_numbers(fold_dates(planned(COMBINED))) == tested
     assert "train" not in fold_dates(plan)[0].model_dump_json().replace("train_", "")
 
 
 @EITHER
 @pytest.mark.parametrize("again", [replay_plan, forward_plan])
-def test_policies_that_knew_what_came_after_their_tests_are_not_used_again(spec, again):
+def test_validation_only_policies_cannot_be_replayed(spec, again):
     run = planned(spec)
     with pytest.raises(ValueError, match="it is for validation only; train the experiment with the walk_forward"):
         again(spec, run.panel, Parent(run.run_id, fold_dates(run)))

@@ -8,7 +8,7 @@ import pytest
 from nvtrader_pipelines.evaluation.invariants import equity_gaps, off_simplex, reward_gaps
 from nvtrader_pipelines.experiments.replay import Parent, fold_dates, replay_plan
 from nvtrader_pipelines.policies.archive import PolicyArchiveError
-from tests.experiments.memory import MemoryStore, runtime
+from tests.experiments.memory import MemoryStore, walk_and_judge
 from tests.experiments.small import EXPERIMENT, TABLES, planned
 from tests.markets import synthetic_panel
 from tests.panels import cut, with_other_future
@@ -22,7 +22,7 @@ def parent(plan):
 def replayed(run, plan):
     """The store of a replay of a run."""
     store = MemoryStore(parent=run)
-    store.told = list(runtime(plan, store).replay())
+    store.told = list(walk_and_judge(plan, store))
     return store
 
 
@@ -44,7 +44,7 @@ def longer(n_sessions=760):
     return dataclasses.replace(grown, **changed)
 
 
-def test_a_replay_of_the_runs_own_test_window_gives_its_trajectories_bit_for_bit(plan, run, parent):
+def test_replay_of_own_test_window_is_bit_identical(plan, run, parent):
     again = replay_plan(EXPERIMENT, plan.panel, parent)
     store = replayed(run, again)
     for name in TABLES:
@@ -71,7 +71,7 @@ def test_newer_bars_do_not_change_a_replay(run, parent):
     assert store.record.equity_curves.equals(run.record.equity_curves)
 
 
-def test_each_session_is_decided_by_the_latest_policy_whose_test_window_has_begun(plan, run, parent):
+def test_replay_uses_latest_fold_whose_test_window_has_begun(plan, run, parent):
     change = plan.folds[1].test_first
     window = (day(plan, change - 7), day(plan, change + 20))
     curve = replayed(run, replay_plan(EXPERIMENT, plan.panel, parent, window)).record.equity_curves

@@ -9,13 +9,13 @@ import polars as pl
 import pytest
 
 from nvtrader_pipelines.evaluation.invariants import equity_gaps, off_simplex, reward_gaps
-from nvtrader_pipelines.experiments.runtime import _Meter, training_curves
+from nvtrader_pipelines.experiments.runtime import TrainingProgress, training_curves
 from nvtrader_pipelines.policies.archive import PolicyArchiveError, read_archive
 from nvtrader_pipelines.policies.rollout_tables import TRAJECTORY
 from tests.experiments.memory import MemoryStore, runtime
 from tests.experiments.small import EXPERIMENT, KEYS, TABLES, planned
 from tests.markets import synthetic_panel
-from tests.policies.small import AGENT
+from tests.policies.small_learners import AGENT
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def judged(plan, archives, chosen=None):
     """The record of policies walked again."""
     store = MemoryStore()
     store.archives, store.sealed = lambda: archives, chosen or {}
-    for _ in runtime(plan, store).judge():
+    for _ in runtime(plan, store).walk():
         pass
     return store.record
 
@@ -49,7 +49,7 @@ def test_a_run_trains_every_fold_and_seed_on_the_folds_own_window(plan, archives
         assert len(card.learning_curve) == 2
 
 
-def test_the_seeds_of_a_fold_and_the_folds_of_a_seed_are_different_policies(archives):
+def test_every_fold_and_seed_has_a_different_policy(archives):
     assert len(set(archives.values())) == len(KEYS)
 
 
@@ -62,7 +62,7 @@ def test_training_goes_on_with_what_is_not_done_and_gives_the_same_bytes(plan, r
     assert [step.stage for step in runtime(plan, store).train() if step.stage.startswith("train")] == []
 
 
-def test_a_training_that_was_interrupted_goes_on_from_its_checkpoint_and_gives_the_same_bytes(plan, run, archives):
+def test_resumed_training_gives_identical_bytes(plan, run, archives):
     store = MemoryStore()
     store.policies = {key: run.policies[key] for key in KEYS[1:]}
     steps = runtime(plan, store).train()
@@ -77,7 +77,7 @@ def test_a_training_that_was_interrupted_goes_on_from_its_checkpoint_and_gives_t
     assert store.checkpoints == {}
 
 
-def test_a_training_tells_how_many_are_trained_how_fast_they_go_and_how_long_they_take_yet(plan, run):
+def test_training_progress_reports_count_pace_and_remaining_time(plan, run):
     store = MemoryStore()
     store.policies = {key: run.policies[key] for key in KEYS[1:]}
     told = [step for step in runtime(plan, store).train() if step.fold is not None]
@@ -91,15 +91,15 @@ def test_a_training_tells_how_many_are_trained_how_fast_they_go_and_how_long_the
 
 def test_the_pace_of_a_resumed_training_counts_from_where_it_went_on():
     begin, seconds = datetime(2026, 1, 1, tzinfo=UTC), itertools.count(step=10)
-    meter = _Meter(
-        [(0, 0), (0, 1)], [(0, 1)], [(0, 0)], (0.0, 1.0), clock=lambda: begin + timedelta(seconds=next(seconds))
+    training = TrainingProgress(
+        [(0, 0), (0, 1)], [(0, 1)], [(0, 0)], clock=lambda: begin + timedelta(seconds=next(seconds))
     )
-    assert meter.at((0, 0), 0.9) == pytest.approx(0.95)
-    assert meter.pace(1000) == " (1 of 2 trained)"
-    meter.at((0, 0), 0.95)
-    assert meter.trainings_per_second == pytest.approx(0.05 / 20.0)
-    meter.finished((0, 0))
-    assert meter.pace(1000).startswith(" (2 of 2 trained; ")
+    assert training.update((0, 0), 0.9) == pytest.approx(0.95)
+    assert training.pace(1000) == " (1 of 2 trained)"
+    training.update((0, 0), 0.95)
+    assert training.trainings_per_second == pytest.approx(0.05 / 20.0)
+    training.finish((0, 0))
+    assert training.pace(1000).startswith(" (2 of 2 trained; ")
 
 
 def test_a_damaged_checkpoint_is_passed_over(plan, run, archives):
@@ -110,16 +110,18 @@ def test_a_damaged_checkpoint_is_passed_over(plan, run, archives):
     assert store.archives() == archives
 
 
-def test_a_run_tells_its_stages_in_order_and_how_far_it_is(run):
-    told = run.told
-    assert [step.stage for step in told[:4]] == ["start", "data.loaded", "env.built", "agent.built"]
-    assert told[-1].stage == "done"
-    assert {step.stage for step in told[4:-1]} == {"train.step", "train.checkpoint", "evaluate.step"}
-    shares = [step.share for step in told]
-    assert shares == sorted(shares)
-    assert (shares[0], shares[-1]) == (0.0, 1.0)
-    assert len({(step.task_id, step.run_id) for step in told}) == 1
-    assert [step.timestamp for step in told] == sorted({step.timestamp for step in told})
+def test_each_phase_reports_its_stages_in_order_and_its_share(run):
+    trained = next(i for i, step in enumerate(run.told) if step.stage == "done") + 1
+    training, testing = run.told[:trained], run.told[trained:]
+    for steps, stages in ((training, {"train.step", "train.checkpoint"}), (testing, {"evaluate.step"})):
+        assert [step.stage for step in steps[:4]] == ["start", "data.loaded", "env.built", "agent.built"]
+        assert steps[-1].stage == "done"
+        assert {step.stage for step in steps[4:-1]} == stages
+        shares = [step.share for step in steps]
+        assert shares == sorted(shares)
+        assert (shares[0], shares[-1]) == (0.0, 1.0)
+        assert len({(step.task_id, step.run_id) for step in steps}) == 1
+        assert [step.timestamp for step in steps] == sorted({step.timestamp for step in steps})
 
 
 def test_every_step_of_a_training_says_whose_it_is_and_how_it_goes(run):
@@ -138,7 +140,7 @@ def test_a_run_ends_with_the_figures_of_its_verdict(run):
     assert set(store.verdict["period"]) >= {"fold", "all"}
 
 
-def test_the_sampled_episodes_of_a_training_come_with_its_policy_as_rows_of_the_trajectories(run):
+def test_sampled_training_episodes_become_trajectory_rows(run):
     rollouts = pl.concat([policy.rollouts for policy in run.policies.values()])
     assert dict(rollouts.schema) == TRAJECTORY
     assert set(rollouts["phase"]) == {"train"}
@@ -149,7 +151,7 @@ def test_the_sampled_episodes_of_a_training_come_with_its_policy_as_rows_of_the_
     np.testing.assert_allclose(terms, rollouts["reward"], atol=1e-12)
 
 
-def test_a_generator_that_is_closed_ends_its_trainings_and_keeps_nothing_half(plan):
+def test_closing_the_generator_ends_trainings_without_partial_results(plan):
     store = MemoryStore()
     steps = runtime(plan, store).train()
     next(step for step in steps if step.stage == "train.step")
@@ -157,7 +159,7 @@ def test_a_generator_that_is_closed_ends_its_trainings_and_keeps_nothing_half(pl
     assert store.sealed is None
 
 
-def test_the_bytes_of_a_policy_do_not_depend_on_the_snapshots_its_market_was_read_from(plan, run, archives):
+def test_policy_bytes_do_not_depend_on_snapshot_ids(plan, run, archives):
     other = planned(panel=dataclasses.replace(plan.panel, snapshot_ids={"gold.returns": 7}))
     assert other.run_id == plan.run_id
     store = MemoryStore()
@@ -166,7 +168,7 @@ def test_the_bytes_of_a_policy_do_not_depend_on_the_snapshots_its_market_was_rea
     assert store.archives() == archives
 
 
-def test_every_seed_their_ensemble_and_the_baselines_walk_through_the_same_sessions(plan, record):
+def test_all_accounts_walk_through_the_same_sessions(plan, record):
     who = record.equity_curves.select("policy", "kind").unique(maintain_order=True)
     assert dict(who.iter_rows()) == {
         "tiny/seed-0": "policy",

@@ -60,7 +60,7 @@ def commented(text, draw):
 
 
 @given(data=st.data())
-def test_the_hash_does_not_depend_on_the_order_of_keys_comments_or_a_round_trip(data):
+def test_hash_ignores_key_order_comments_and_round_trips(data):
     document = shuffled(SPEC.model_dump(mode="json"), data.draw)
     text = yaml.safe_dump(document, sort_keys=False, default_flow_style=data.draw(st.booleans()), width=10_000)
     assert read(text).spec_hash == SPEC.spec_hash
@@ -86,7 +86,7 @@ def test_the_hash_does_not_depend_on_how_a_number_is_spelled(value):
 
 
 @pytest.mark.parametrize("spelling", ["3e-3", "0.003", "3.0e-03", "3E-3", "30.0e-4", ".003", "+3e-3", "'3e-3'"])
-def test_a_learning_rate_of_three_thousandths_is_the_default_however_it_is_spelled(spelling):
+def test_learning_rate_spellings_give_equal_hashes(spelling):
     assert read(f"{{name: a-test, agent: {{kind: ppo, learning_rate: {spelling}}}}}").spec_hash == SPEC.spec_hash
 
 
@@ -116,7 +116,7 @@ def test_the_hashes_are_those_that_were_accepted():
     assert current() == accepted(), HOW_TO_ACCEPT
 
 
-def test_a_default_that_changes_changes_the_hash_of_every_experiment_that_leaves_it_out():
+def test_changed_default_changes_hash_of_specs_that_omit_it():
     class LaterAgent(PpoAgent):
         gae_lambda: float = 0.95
 

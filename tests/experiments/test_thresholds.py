@@ -4,11 +4,11 @@ import numpy as np
 import polars as pl
 import pytest
 
-from nvtrader_pipelines.evaluation.backtest import Contestant, backtest
+from nvtrader_pipelines.evaluation.backtest import PolicyAccount, backtest
 from nvtrader_pipelines.evaluation.splits import Block, CombinatorialPurged, Fold, Holdout, PurgedKFold
-from nvtrader_pipelines.experiments.accounts import contestants, mean_thresholds
 from nvtrader_pipelines.experiments.designs import BestOfNDesign
 from nvtrader_pipelines.experiments.plan import RunPlan
+from nvtrader_pipelines.experiments.policy_accounts import build_accounts, mean_thresholds
 from nvtrader_pipelines.experiments.replay import Parent, fold_dates, replay_plan
 from nvtrader_pipelines.experiments.thresholds import fit_thresholds
 from nvtrader_pipelines.policies.archive import read_archive
@@ -18,7 +18,7 @@ from nvtrader_pipelines.portfolio.pipeline import Thresholds, WeightPipeline
 from nvtrader_pipelines.portfolio.pipeline.limits import GrossExposure, PositionCap, SectorCap
 from nvtrader_pipelines.portfolio.pipeline.regime_guard import RegimeGuard
 from nvtrader_pipelines.portfolio.pipeline.turbulence import TurbulenceTiming
-from tests.experiments.memory import MemoryStore, runtime
+from tests.experiments.memory import MemoryStore, runtime, walk_and_judge
 from tests.experiments.pipelines import TIMINGS, timed
 from tests.experiments.small import EXPERIMENT, TABLES, planned
 from tests.markets import synthetic_panel
@@ -41,7 +41,7 @@ def moved(plan, t):
     return RunPlan(plan.spec, with_other_future(plan.panel, t), plan.panel_digest, plan.folds)
 
 
-def test_each_fold_has_thresholds_where_the_timing_is_fitted_and_the_run_tells_them(walked):
+def test_fitted_timing_stores_and_reports_thresholds_per_fold(walked):
     plan, store = walked
     told = [step for step in store.told if "timing was fitted" in step.message]
     if not plan.spec.pipeline.timing.needs_fit:
@@ -65,11 +65,11 @@ def test_thresholds_do_not_know_what_came_after_their_training(walked):
         assert again == store.fitted.get(fold.index, Thresholds())
 
 
-def test_thresholds_of_an_account_are_of_the_experiments_own_over_the_training_without_timing(guarded):
+def test_account_thresholds_are_fitted_to_the_untimed_training_account(guarded):
     plan, store = guarded
     fold = plan.folds[0]
     opened = [open_policy(*read_archive(store.archives()[fold.index, seed]), plan.panel) for seed in plan.spec.seeds]
-    own = Contestant("own", "ensemble", (None,), (EnsemblePolicy(opened),))
+    own = PolicyAccount("own", "ensemble", (None,), (EnsemblePolicy(opened),))
     training = Block(0, fold.train_first + 1, fold.train_last)
     curve = backtest(plan.panel, plan.spec.environment, [training], [own]).equity_curves
     assert store.fitted[0].drawdown == float(np.quantile(curve["drawdown"].to_numpy(), 0.5))
@@ -86,7 +86,7 @@ def test_each_stretch_of_a_training_is_walked_from_cash(plan):
     found = fit_thresholds(RunPlan(spec, plan.panel, plan.panel_digest, (fold,)), {}, {}, fold)
     drawdowns, turnovers, trailing = [], [], []
     for first, last in stretches:
-        own = Contestant("own", "ensemble", (None,), (AnchorPortfolio().start(),))
+        own = PolicyAccount("own", "ensemble", (None,), (AnchorPortfolio().start(),))
         curve = backtest(plan.panel, spec.environment, [Block(0, first + 1, last)], [own]).equity_curves
         drawdowns.append(curve["drawdown"].to_numpy())
         turnovers.append(curve.filter(pl.col("turnover") > 0.0)["turnover"].to_numpy()[1:])
@@ -131,11 +131,11 @@ def test_a_stretch_of_one_session_is_no_path(plan):
     assert found[0] == found[1]
 
 
-def test_a_replay_gives_the_rows_of_its_parent_bit_for_bit_with_every_timing(walked):
+def test_replay_is_bit_identical_with_every_timing(walked):
     plan, run = walked
     parent = Parent(plan.run_id, fold_dates(plan))
     again, store = replay_plan(plan.spec, plan.panel, parent), MemoryStore(parent=run)
-    told = list(runtime(again, store).replay())
+    told = list(walk_and_judge(again, store))
     assert not [step for step in told if "timing was fitted" in step.message]
     for name in TABLES:
         was, is_now = getattr(run.record, name), getattr(store.record, name)
@@ -152,7 +152,7 @@ def test_a_replay_takes_the_thresholds_that_were_kept_and_fits_none(guarded, run
     changed.parent.policies, changed.parent.sealed = run.policies, {}
     none = Thresholds(drawdown=1.0, trailing_return=-0.99, turnover=1.0)  # that no account passes
     changed.parent.fitted = dict.fromkeys(run.fitted, none)
-    list(runtime(replay_plan(plan.spec, plan.panel, parent), changed).replay())
+    list(walk_and_judge(replay_plan(plan.spec, plan.panel, parent), changed))
     own = pl.col("policy") == "tiny"
     logs = [record.action_logs.filter(own) for record in (changed.record, run.record, untimed)]
     now, timed_by_its_own, without = (log["target_weights"] for log in logs)
@@ -163,7 +163,7 @@ def test_a_replay_takes_the_thresholds_that_were_kept_and_fits_none(guarded, run
 def test_a_fitted_timing_without_thresholds_is_refused(guarded):
     plan, store = guarded
     with pytest.raises(ValueError, match=r"regime_guard timing of tiny@\w+ needs .* none of fold 1; train the"):
-        contestants(plan, store.archives(), {}, {0: store.fitted[0]})
+        build_accounts(plan, store.archives(), {}, {0: store.fitted[0]})
 
 
 def test_where_several_folds_decide_each_threshold_is_their_mean():
@@ -174,11 +174,11 @@ def test_where_several_folds_decide_each_threshold_is_their_mean():
     assert found.turbulence is None
 
 
-def test_a_timing_that_cannot_be_fitted_to_the_market_is_refused_before_anything_is_trained(plan):
+def test_unfittable_timing_raises_before_training(plan):
     spec = EXPERIMENT.model_copy(update={"pipeline": timed(TurbulenceTiming(threshold=None, history=600))})
     store = MemoryStore()
     with pytest.raises(ValueError, match="600 earlier sessions"):
-        list(runtime(RunPlan(spec, plan.panel, plan.panel_digest, plan.folds), store).walk_forward())
+        list(runtime(RunPlan(spec, plan.panel, plan.panel_digest, plan.folds), store).train())
     assert store.policies == {}
 
 
@@ -192,17 +192,17 @@ def test_a_timing_that_cannot_be_fitted_to_the_market_is_refused_before_anything
         (RegimeGuard(), "fold 0 cannot be timed: .* must have at least 7 sessions, but the longest has 5; train for"),
     ],
 )
-def test_a_training_that_is_too_short_for_its_timing_is_refused_where_it_is_planned(timing, said):
+def test_plan_rejects_training_too_short_for_its_timing(timing, said):
     days = synthetic_panel(700, 3).sessions[[250, 261]].tolist()
     changes = {"pipeline": timed(timing), "splitter": Holdout(train_first=days[0], test_first=days[1])}
     with pytest.raises(ValueError, match=said):
         planned(EXPERIMENT.model_copy(update=changes))
 
 
-def test_a_market_that_lacks_what_a_stage_needs_is_refused_before_anything_is_trained(plan):
+def test_market_lacking_stage_data_raises_before_training(plan):
     pipeline = WeightPipeline(limits=(PositionCap(), GrossExposure(), SectorCap(sectors={"AAA": "oil"})))
     spec = EXPERIMENT.model_copy(update={"pipeline": pipeline})
     store = MemoryStore()
     with pytest.raises(ValueError, match="add to sectors"):
-        list(runtime(RunPlan(spec, plan.panel, plan.panel_digest, plan.folds), store).walk_forward())
+        list(runtime(RunPlan(spec, plan.panel, plan.panel_digest, plan.folds), store).train())
     assert store.policies == {}

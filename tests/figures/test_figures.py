@@ -7,9 +7,9 @@ import polars as pl
 import pytest
 
 from nvtrader_pipelines import figures
-from nvtrader_pipelines.evaluation.regimes import SegmentIntervals, evaluate_regimes
-from nvtrader_pipelines.figures.regimes import regimes_figure
-from nvtrader_pipelines.figures.scoreboard import scoreboard_figure
+from nvtrader_pipelines.evaluation.regime_evaluation import SegmentIntervals, evaluate_regimes
+from nvtrader_pipelines.figures.regime_figures import regimes_figure
+from nvtrader_pipelines.figures.scoreboard_figure import scoreboard_figure
 from nvtrader_pipelines.market.regimes import regime_labels
 from tests.evaluation.accounts import REPORT_FROM, WHO, equity_curves
 from tests.markets import csv_file, market_tables, synthetic_bars, synthetic_sessions
@@ -135,7 +135,7 @@ def test_a_figure_is_a_png_of_one_slide_and_the_same_twice(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", list(FIGURES))
-def test_nothing_but_the_note_is_drawn_at_the_foot_and_nothing_touches_the_edges(name, tmp_path):
+def test_figures_leave_edges_free_and_only_a_note_at_the_foot(name, tmp_path):
     bare, noted = (pixels(FIGURES[name](note), tmp_path)[:, :, :3] for note in (None, "survivorship bias"))
     assert (bare[835:] == 1.0).all()
     assert (noted[835:] < 1.0).any()

@@ -5,11 +5,9 @@ from pathlib import Path
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.policies.baselines import EqualWeight, MinimumVariance
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits, WeightPipeline
-from nvtrader_pipelines.runs.launch import evaluate_run, followed
-from nvtrader_pipelines.runs.lifecycle import Launch
 from nvtrader_pipelines.storage.store import Store
 from tests.runs.small_runs import EXPERIMENT, small_home
-from tests.runs.untrained import planned, sealed
+from tests.runs.untrained import planned, sealed, tested
 
 GATE = "least_sessions: 20\nintervals:\n  confidence_level: 0.02\n"  # whose interval is hardly wider than its point
 PIPELINE = WeightPipeline(risk_limits=RiskLimits(max_position=0.4, max_turnover=1.0, min_names=0))
@@ -43,5 +41,5 @@ def desk_home(root: Path, *specs: ExperimentSpec) -> Store:
     (store.home.compliance / "sectors.csv").write_text(SECTORS)
     for spec in specs:
         run = sealed(store, planned(store, spec))
-        followed(evaluate_run(store, run.run_id, Launch("test")), lambda _: None)
+        tested(store, run)
     return store

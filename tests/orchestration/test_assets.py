@@ -11,10 +11,12 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
+from nvtrader_pipelines.evaluation.steps import drain
 from nvtrader_pipelines.orchestration.assets import trajectories
 from nvtrader_pipelines.orchestration.definitions import build_defs
 from nvtrader_pipelines.orchestration.partitions import RANGE_END, RANGE_START
-from nvtrader_pipelines.runs.launch import followed, runtime_of
+from nvtrader_pipelines.runs.launch import walk_run
+from nvtrader_pipelines.runs.lifecycle import Launch
 from nvtrader_pipelines.runs.planning import read_plan
 from nvtrader_pipelines.runs.store import StoredRun
 from nvtrader_pipelines.storage.store import Store
@@ -73,7 +75,7 @@ def first_runs(first_state):
 def record(own_home, first_runs):
     """What the walk through the test windows gives."""
     store = Store(own_home)
-    return followed(runtime_of(store, read_plan(store, KEY), "test").judge(), lambda _: None)
+    return drain(walk_run(store, read_plan(store, KEY), Launch("test")))
 
 
 def metadata(runs: list[dg.ExecuteInProcessResult], asset: str):
@@ -87,8 +89,8 @@ def walk(home, instance) -> dg.ExecuteInProcessResult:
 
 
 def with_record(monkeypatch, changed) -> None:
-    keep = StoredRun.keep_record
-    monkeypatch.setattr(StoredRun, "keep_record", lambda store, _: keep(store, changed))
+    keep = StoredRun.store_record
+    monkeypatch.setattr(StoredRun, "store_record", lambda store, _: keep(store, changed))
 
 
 def test_every_asset_materialises_and_passes_its_checks(first_runs, own_home):

@@ -10,7 +10,7 @@ from nvtrader_pipelines.desk.accounts import held_account
 from nvtrader_pipelines.desk.desk import Desk
 from nvtrader_pipelines.desk.halt import halt, resume
 from nvtrader_pipelines.execution.brokers import simulated_venue
-from nvtrader_pipelines.execution.brokers.simulated_venue import PaperBroker
+from nvtrader_pipelines.execution.brokers.simulated_venue import SimulatedVenue
 from nvtrader_pipelines.execution.reconciliation import Difference
 from nvtrader_pipelines.orchestration import rebalancing, retries, sensors
 from nvtrader_pipelines.orchestration.assets import portfolio
@@ -196,7 +196,7 @@ def story(asked, instance):
         patch.setattr(retries, "WAIT_SECONDS", 0.0)
         land(store, 481)
         with pytest.MonkeyPatch.context() as broken:
-            broken.setattr(PaperBroker, "submit", unanswered_once(PaperBroker.submit))
+            broken.setattr(SimulatedVenue, "submit", unanswered_once(SimulatedVenue.submit))
             told["no answer"] = evenings.rebalance()
         land(store, 482)
         evenings.limits("max_position: 0.3\n")
@@ -336,7 +336,7 @@ def test_catching_up_ends_at_the_first_session_whose_books_differ_and_fails_ther
     assert story
     store = asked[0]
     store.home.accounts.mkdir(parents=True, exist_ok=True)
-    (store.home.accounts / "second.yaml").write_text("kind: paper\n")
+    (store.home.accounts / "second.yaml").write_text("kind: simulated\n")
     days = store.tables.read(PORTFOLIO_STATE, {"account": ["paper"]})["session"].sort()
     for _ in Desk.open(store, "second").trade(days[-4], days[-4]):
         pass

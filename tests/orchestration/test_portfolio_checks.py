@@ -5,6 +5,7 @@ import polars as pl
 import pytest
 
 from nvtrader_pipelines.desk.desk import Desk
+from nvtrader_pipelines.evaluation.steps import drain
 from nvtrader_pipelines.execution.brokers import simulated_venue
 from nvtrader_pipelines.execution.errors import NotReconciled
 from nvtrader_pipelines.execution.reconciliation import Difference
@@ -13,7 +14,6 @@ from nvtrader_pipelines.orchestration.definitions import build_defs
 from nvtrader_pipelines.orchestration.rebalancing import require_passed
 from nvtrader_pipelines.orchestration.reports import asset_key
 from nvtrader_pipelines.orchestration.resources import DeskResource
-from nvtrader_pipelines.runs.launch import followed
 from nvtrader_pipelines.storage.medallion import read_panel
 from nvtrader_pipelines.storage.tables import ORDERS, PORTFOLIO_STATE, REBALANCE_PLAN, TARGET_WEIGHTS
 from tests.desk.desks import judged_home, make_active
@@ -99,11 +99,11 @@ def test_a_fault_in_the_last_row_is_found_and_holds_the_account(store, instance,
 
 def test_an_account_that_differs_does_not_pass_until_a_person_accepts_it(store, instance, monkeypatch):
     (store.home.accounts / "second.yaml").parent.mkdir(exist_ok=True)
-    (store.home.accounts / "second.yaml").write_text("kind: paper\n")
+    (store.home.accounts / "second.yaml").write_text("kind: simulated\n")
     second, day = Desk.open(store, "second"), read_panel(store.tables, "landing").sessions[-1].item()
     monkeypatch.setattr(simulated_venue, "reconcile", lambda *_: [Difference("AAA", 1.0, 2.0)])
     with pytest.raises(NotReconciled, match=r"AAA: 1 shares expected, 2 held \(\+1\)"):
-        followed(second.trade(day, acknowledge=True), lambda _: None)
+        drain(second.trade(day, acknowledge=True))
     check = dg.AssetCheckKey(STATE_KEY, "reconciliation")
     assert list(checked(store, instance, check, account="second").values()) == [False]
     assert list(checked(store, instance, check).values()) == [True]

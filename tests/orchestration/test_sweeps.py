@@ -78,7 +78,7 @@ def test_a_sweep_from_the_command_line_is_one_run_of_dagster_per_partition(swept
 
 @pytest.mark.slow
 def test_a_run_that_a_check_stops_between_two_steps_is_closed_and_goes_on_when_run_again(home, monkeypatch):
-    keep, store, key = StoredRun.keep_record, Store(home), SWEPT[1]
+    keep, store, key = StoredRun.store_record, Store(home), SWEPT[1]
     name = key.partition("@")[0]
     for is_known in ("is_judged", "is_promoted"):  # what follows the runs is the same after every run
         monkeypatch.setattr(pipeline, is_known, lambda *_: True)
@@ -88,7 +88,7 @@ def test_a_run_that_a_check_stops_between_two_steps_is_closed_and_goes_on_when_r
         keep(store, replace(record, equity_curves=curves))
 
     with monkeypatch.context() as patch:
-        patch.setattr(StoredRun, "keep_record", spoilt)
+        patch.setattr(StoredRun, "store_record", spoilt)
         with pytest.raises(PipelineError):
             run_pipeline(Store(home), [name], quiet=True)
     (run,) = store.ledger.runs().filter(partition_key=key).to_dicts()

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from nvtrader_pipelines.evaluation.intervals import SharpeIntervals
-from nvtrader_pipelines.evaluation.walk_forward import evaluate
+from nvtrader_pipelines.evaluation.walk_forward_evaluation import evaluate
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store

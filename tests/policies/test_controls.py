@@ -7,7 +7,7 @@ import pytest
 
 from nvtrader_pipelines.envs.rewards import LogGrowth
 from nvtrader_pipelines.envs.spec import EnvSpec
-from nvtrader_pipelines.evaluation.backtest import Contestant, backtest
+from nvtrader_pipelines.evaluation.backtest import PolicyAccount, backtest
 from nvtrader_pipelines.evaluation.sharpe.inference import deflated_sharpe_ratio, sharpe_moments
 from nvtrader_pipelines.evaluation.splits import Fold
 from nvtrader_pipelines.policies.agents import A2cAgent, PpoAgent, RecurrentPpoAgent, SacAgent, Td3Agent, TqcAgent
@@ -15,7 +15,7 @@ from nvtrader_pipelines.policies.backbones import MlpBackbone
 from nvtrader_pipelines.policies.baselines import EqualWeight
 from nvtrader_pipelines.policies.learned import open_policy
 from tests.markets import synthetic_panel
-from tests.policies.small import card_of
+from tests.policies.small_learners import card_of
 
 FOLD = Fold(0, 5, 690, 700, 999)
 SPEC = EnvSpec(
@@ -61,12 +61,12 @@ def returns_out_of_sample(panel, seed, agent=AGENT, spec=SPEC):
     """Net returns of the trained policy and of 1/N in 300 sessions after its training."""
     fit = agent.train(panel, spec, (FOLD.train_first, FOLD.train_last), seed)
     learned = open_policy(card_of(panel, fit, spec, agent), fit.tensors, panel)
-    contestants = [
-        Contestant("learner", "policy", (seed,), (learned,)),
-        Contestant("equal_weight", "baseline", (None,), (EqualWeight().start(),)),
+    policy_accounts = [
+        PolicyAccount("learner", "policy", (seed,), (learned,)),
+        PolicyAccount("equal_weight", "baseline", (None,), (EqualWeight().start(),)),
     ]
-    curves = backtest(panel, spec, [FOLD], contestants).equity_curves.partition_by("policy", as_dict=True)
-    return tuple(curves[(who.name,)]["net_return"].to_numpy() for who in contestants)
+    curves = backtest(panel, spec, [FOLD], policy_accounts).equity_curves.partition_by("policy", as_dict=True)
+    return tuple(curves[(who.name,)]["net_return"].to_numpy() for who in policy_accounts)
 
 
 def excess_growth(agent):
@@ -82,19 +82,19 @@ def active_moments(panel, seed):
 
 
 @pytest.mark.slow
-def test_with_tomorrows_return_as_a_feature_the_learner_beats_equal_weights_after_costs_within_its_budget():
+def test_ppo_beats_equal_weights_given_tomorrows_return():
     assert AGENT.total_timesteps == BUDGET
     assert excess_growth(AGENT) > 1.0
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("agent", OTHERS, ids=lambda agent: agent.kind)
-def test_every_learner_of_the_libraries_finds_that_signal_in_a_short_training(agent):
+def test_library_learner_beats_equal_weights_given_tomorrows_return(agent):
     assert excess_growth(agent) > 0.5
 
 
 @pytest.mark.slow
-def test_on_shuffled_returns_no_seed_but_by_luck_beats_equal_weights_by_more_than_the_best_of_twenty_would():
+def test_learner_finds_no_skill_in_shuffled_returns():
     trials = [active_moments(shuffled(market(), seed), seed) for seed in range(N_SEEDS)]
     variance = float(np.var([moments.sharpe for moments in trials], ddof=1))
     deflated = [deflated_sharpe_ratio(moments, N_SEEDS, variance) for moments in trials]

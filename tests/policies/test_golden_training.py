@@ -12,7 +12,7 @@ GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "training" / "ppo.js
 
 
 @pytest.mark.parametrize("window", [(100, 700), ((100, 700),)], ids=["a window", "a single stretch"])
-def test_the_default_agent_trains_on_one_window_as_it_did_before_there_were_several(window):
+def test_default_ppo_training_matches_the_golden_tensors(window):
     fit = PpoAgent(total_timesteps=4096).train(synthetic_panel(800, 3), EnvSpec(), window, 0)
     np.testing.assert_allclose(fit.curve, GOLDEN["curve"], rtol=1e-4)
     np.testing.assert_allclose(fit.scaler.means, GOLDEN["means"], rtol=1e-9, atol=1e-12)

@@ -12,7 +12,7 @@ from nvtrader_pipelines.policies.archive import PolicyArchiveError, read_archive
 from nvtrader_pipelines.policies.learned import EnsemblePolicy, open_policy
 from tests.markets import synthetic_panel
 from tests.panels import cut, with_other_future
-from tests.policies.small import CASES, CLASSICAL, SPEC, WINDOW, card_of
+from tests.policies.small_learners import CASES, CLASSICAL, SPEC, WINDOW, card_of
 
 PANEL = synthetic_panel(200, 3)
 EVERY = pytest.mark.parametrize("kind", CASES)
@@ -44,7 +44,7 @@ def decisions(policy, panel=PANEL, sessions=SESSIONS, account=ACCOUNT):
 
 
 @EVERY
-def test_a_decision_names_target_weights_and_what_the_network_said(kind):
+def test_decision_holds_target_action_value_and_log_prob(kind):
     decision = opened(kind).decide(PANEL, 170, ACCOUNT)
     assert decision.target is not None
     assert decision.target.sum() == pytest.approx(1.0)
@@ -65,21 +65,21 @@ def test_decisions_are_the_same_on_every_opening(kind):
 
 
 @EVERY
-def test_a_policy_that_is_written_and_read_back_decides_the_same(kind):
+def test_archived_policy_decides_as_before(kind):
     card, tensors = read_archive(write_archive(*trained(kind)))
     assert decisions(open_policy(card, tensors, PANEL)) == decisions(opened(kind))
 
 
 @EVERY
 @pytest.mark.parametrize("t", [160, 180])
-def test_a_decision_is_bit_equal_whatever_comes_after_it(kind, t):
+def test_decision_ignores_later_sessions(kind, t):
     known = decisions(opened(kind), sessions=[t - 5, t])
     for other in (with_other_future(PANEL, t), cut(PANEL, t)):
         assert decisions(opened(kind, other), other, [t - 5, t]) == known
 
 
 @EVERY
-def test_a_policy_decides_in_use_exactly_what_it_would_do_in_its_environment(kind):
+def test_opened_policy_decides_as_in_its_environment(kind):
     card, tensors = trained(kind)
     policy = opened(kind)
     simulation = PortfolioSimulation(PANEL, card.environment, 1, first=150, scaler=card.scaler)
@@ -95,7 +95,7 @@ def test_a_policy_decides_in_use_exactly_what_it_would_do_in_its_environment(kin
 
 
 @EVERY
-def test_an_ensemble_wants_the_mean_of_its_members_weights_from_its_own_account(kind):
+def test_ensemble_averages_targets_computed_from_its_own_account(kind):
     ensemble = EnsemblePolicy([opened(kind, seed=seed) for seed in (0, 1, 2)])
     members = [opened(kind, seed=seed) for seed in (0, 1, 2)]
     for t in SESSIONS:
@@ -105,7 +105,7 @@ def test_an_ensemble_wants_the_mean_of_its_members_weights_from_its_own_account(
         assert decision.action is decision.value is decision.log_prob is decision.observation_hash is None
 
 
-def test_a_policy_with_memory_remembers_between_decisions_and_each_opening_for_itself():
+def test_recurrent_policies_opened_separately_have_separate_states():
     policy = opened("recurrent_ppo")
     policy.decide(PANEL, 160, ACCOUNT)
     remembered = decisions(policy, sessions=[165])
@@ -114,7 +114,7 @@ def test_a_policy_with_memory_remembers_between_decisions_and_each_opening_for_i
 
 
 @EVERY
-def test_a_copy_of_an_opened_policy_decides_as_another_opening_and_remembers_for_itself(kind):
+def test_copy_of_an_opened_policy_has_its_own_state(kind):
     policy = opened(kind)
     twin = copy(policy)
     expected = decisions(opened(kind))
@@ -122,7 +122,7 @@ def test_a_copy_of_an_opened_policy_decides_as_another_opening_and_remembers_for
     assert decisions(twin) == expected
 
 
-def test_policies_opened_together_decide_as_each_alone():
+def test_policies_that_share_an_interface_decide_as_alone():
     shared = {}
     together = [open_policy(*trained(kind), PANEL, shared) for kind in CASES]
     assert len(shared) < len(CASES)
@@ -130,16 +130,16 @@ def test_policies_opened_together_decide_as_each_alone():
 
 
 @pytest.mark.parametrize("t", [160, 159])
-def test_a_policy_with_memory_goes_from_session_to_session(t):
+def test_stateful_policy_raises_for_an_earlier_session(t):
     policy = opened("recurrent_ppo")
     policy.decide(PANEL, 160, ACCOUNT)
-    with pytest.raises(ValueError, match=f"has decided at 160 and is asked for {t}; open it again for each account"):
+    with pytest.raises(ValueError, match=f"session {t} is not after 160"):
         policy.decide(PANEL, t, ACCOUNT)
     assert decisions(opened("ppo"), sessions=[160, t])
 
 
 @pytest.mark.parametrize("agent", CLASSICAL.values(), ids=CLASSICAL)
-def test_a_classical_agent_opens_as_its_worker_whatever_comes_after_its_decisions(agent):
+def test_classical_policy_opens_and_ignores_later_sessions(agent):
     fit = agent.train(PANEL, SPEC, WINDOW, 0)
     card, tensors = read_archive(write_archive(card_of(PANEL, fit, agent=agent), fit.tensors))
     future = with_other_future(PANEL, SESSIONS[-1])
@@ -151,30 +151,30 @@ def test_a_classical_agent_opens_as_its_worker_whatever_comes_after_its_decision
             np.testing.assert_array_equal(policy.decide(panel, t, account).target, target)
 
 
-def test_a_classical_agent_with_tensors_is_refused():
+def test_classical_agent_with_tensors_raises():
     agent = CLASSICAL["equal_weight"]
     card = card_of(PANEL, agent.train(PANEL, SPEC, WINDOW, 0), agent=agent)
-    with pytest.raises(PolicyArchiveError, match="a classical agent has no tensors, but the policy of equal_weight"):
+    with pytest.raises(PolicyArchiveError, match=r"equal_weight .*has 1;"):
         open_policy(card, {"weight": torch.zeros(1)}, PANEL)
 
 
-def test_a_policy_refuses_other_symbols_or_features_than_it_was_trained_on():
-    with pytest.raises(PolicyArchiveError, match=r"on 3 symbols \(AAA, BBB, CCC\), but.* has 2 symbols \(AAA, BBB\)"):
+def test_open_policy_raises_for_other_symbols_or_features():
+    with pytest.raises(PolicyArchiveError, match=r"3 symbols \(AAA, BBB, CCC\), .*2 symbols \(AAA, BBB\)"):
         opened("ppo", synthetic_panel(200, 2))
     names = (*PANEL.feature_names[:-1], "another")
     with pytest.raises(PolicyArchiveError, match="features"):
         opened("ppo", replace(PANEL, feature_names=names))
 
 
-def test_a_policy_refuses_a_panel_it_was_not_opened_on():
-    with pytest.raises(ValueError, match="open it again on this one"):
+def test_policy_raises_for_another_panel():
+    with pytest.raises(ValueError, match="panel"):
         opened("ppo").decide(synthetic_panel(200, 3), 170, opening_account(3))
 
 
 @EVERY
-def test_tensors_that_do_not_fit_the_card_are_refused_with_a_sentence(kind):
+def test_open_policy_raises_for_tensors_of_another_network(kind):
     card, tensors = trained(kind)
     name = next(iter(tensors))
     for wrong in ({**tensors, name: torch.zeros(9)}, {name: tensors[name]}, {}):
-        with pytest.raises(PolicyArchiveError, match="tensors do not fit the network its card names"):
+        with pytest.raises(PolicyArchiveError, match="tensors must fit the network"):
             open_policy(card, wrong, PANEL)

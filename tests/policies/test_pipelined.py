@@ -21,7 +21,7 @@ LOSING = np.append(np.zeros(62), -0.04)
         (Account(HELD, recent_returns=LOSING), 0.25),
     ],
 )
-def test_the_pipeline_times_by_the_drawdown_and_the_returns_of_the_account_that_decides(account, share):
+def test_timing_uses_drawdown_and_returns_of_the_deciding_account(account, share):
     guard = RegimeGuard(drawdown_share=0.5, trailing_return_share=0.25, turnover_share=1.0)
     pipeline = WeightPipeline(timing=guard, risk_limits=RiskLimits(max_position=1.0))
     policy = PipelinedPolicy(

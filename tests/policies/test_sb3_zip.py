@@ -13,7 +13,7 @@ from nvtrader_pipelines.envs.account import Account
 from nvtrader_pipelines.envs.portfolio_env import PortfolioEnv
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.policies.archive import PolicyArchiveError
-from nvtrader_pipelines.policies.sb3_zip import DATA, MOST_BYTES, TENSORS, open_sb3, read_sb3_zip
+from nvtrader_pipelines.policies.sb3_zip import DATA, MAX_BYTES, TENSORS, open_sb3, read_sb3_zip
 from tests.markets import synthetic_panel
 
 PANEL = synthetic_panel(160, 3)
@@ -54,7 +54,7 @@ def repacked(content, **members):
 
 
 @pytest.mark.parametrize("algorithm", LEARNERS)
-def test_the_weights_are_the_very_ones_of_the_models_own_prediction(algorithm):
+def test_sb3_policy_matches_model_predict(algorithm):
     model, content = saved(algorithm)
     policy = open_sb3(read_sb3_zip(content), algorithm, ACTIVATIONS.get(algorithm), SPEC, SCALER, PANEL)
     env = PortfolioEnv(PANEL, SPEC, first=WINDOW[0], last=WINDOW[1])
@@ -71,7 +71,7 @@ def test_the_weights_are_the_very_ones_of_the_models_own_prediction(algorithm):
         assert found.target.tobytes() == info["target_weights"].tobytes()
 
 
-def test_the_zip_says_which_version_trained_it_and_for_how_long(ppo):
+def test_zip_holds_version_and_timesteps(ppo):
     found = read_sb3_zip(ppo[1])
     assert (found.version[:2], found.num_timesteps) == ("2.", 32)
 
@@ -88,7 +88,7 @@ class Bomb:
         return os.mkdir, (self.path,)
 
 
-def test_what_is_pickled_in_the_zip_is_never_executed(ppo, tmp_path):
+def test_pickles_in_the_zip_are_never_executed(ppo, tmp_path):
     path = tmp_path / "exploded"
     buffer = io.BytesIO()
     torch.save({"log_std": Bomb(str(path))}, buffer)
@@ -101,13 +101,13 @@ def test_what_is_pickled_in_the_zip_is_never_executed(ppo, tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b"no zip", None], ids=["empty", "text", "another zip"])
-def test_what_is_no_saved_model_is_refused(content):
+def test_read_sb3_zip_raises_for_foreign_bytes(content):
     if content is None:
         out = io.BytesIO()
         with zipfile.ZipFile(out, "w") as archive:
             archive.writestr("x", "y")
         content = out.getvalue()
-    with pytest.raises(PolicyArchiveError, match=rf"zip of model.save\(\) with {DATA} and {TENSORS}"):
+    with pytest.raises(PolicyArchiveError, match="cannot be read"):
         read_sb3_zip(content)
 
 
@@ -116,24 +116,24 @@ def test_a_diverged_network_is_refused(ppo):
     tensors["action_net.bias"][0] = np.nan
     buffer = io.BytesIO()
     torch.save(tensors, buffer)
-    with pytest.raises(PolicyArchiveError, match=r"finite numbers, but action_net.bias"):
+    with pytest.raises(PolicyArchiveError, match=r"action_net.bias"):
         read_sb3_zip(repacked(ppo[1], policy_pth=buffer.getvalue()))
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "spec", "sentence"),
+    ("algorithm", "spec", "parts"),
     [
-        ("ppo", SPEC.model_copy(update={"lookback": 9}), "reads 65 numbers and gives 4, but the environment .* 77"),
-        ("sac", SPEC, "holds no MlpPolicy of sac"),
+        ("ppo", SPEC.model_copy(update={"lookback": 9}), "65 inputs and 4 outputs, .*77 observations and 4 actions"),
+        ("sac", SPEC, "MlpPolicy of sac"),
     ],
     ids=["environment", "algorithm"],
 )
-def test_another_environment_or_algorithm_than_it_was_trained_with_is_refused(ppo, algorithm, spec, sentence):
-    with pytest.raises(PolicyArchiveError, match=sentence):
+def test_open_sb3_raises_for_another_environment_or_algorithm(ppo, algorithm, spec, parts):
+    with pytest.raises(PolicyArchiveError, match=parts):
         open_sb3(read_sb3_zip(ppo[1]), algorithm, None, spec, SCALER, PANEL)
 
 
-def test_tensors_beside_those_of_the_plain_network_are_refused(ppo):
+def test_open_sb3_raises_for_extra_tensors(ppo):
     found = read_sb3_zip(ppo[1])
     found.tensors["features_extractor.cnn.weight"] = torch.zeros(1)
     with pytest.raises(PolicyArchiveError, match="plain MlpPolicy of ppo"):
@@ -178,26 +178,26 @@ def inner(content, compression):
     ],
     ids=["sparse", "meta", "expanded", "integers", "complex", "number", "list"],
 )
-def test_tensors_that_are_not_dense_floats_by_name_are_refused(ppo, tensors):
+def test_read_sb3_zip_raises_unless_tensors_are_dense_floats(ppo, tensors):
     with pytest.raises(PolicyArchiveError, match="plain tensors"):
         read_sb3_zip(with_tensors(ppo[1], tensors))
 
 
-def test_compressed_tensors_are_refused_before_they_fill_the_memory(ppo):
+def test_read_sb3_zip_raises_for_compressed_tensors(ppo):
     read_sb3_zip(inner(ppo[1], zipfile.ZIP_STORED))
     with pytest.raises(PolicyArchiveError, match="compressed records"):
         read_sb3_zip(inner(ppo[1], zipfile.ZIP_DEFLATED))
 
 
-def test_many_large_tensors_of_the_same_numbers_are_refused(ppo):
+def test_read_sb3_zip_raises_for_too_many_tensors(ppo):
     numbers = torch.zeros(1 << 20)
-    many = {str(i): numbers for i in range(MOST_BYTES // numbers.nbytes + 1)}
-    with pytest.raises(PolicyArchiveError, match=r"all tensors of policy.pth has 260 MiB, more than 256"):
+    many = {str(i): numbers for i in range(MAX_BYTES // numbers.nbytes + 1)}
+    with pytest.raises(PolicyArchiveError, match=r"260 MiB, more than 256"):
         read_sb3_zip(with_tensors(ppo[1], many))
 
 
 @pytest.mark.parametrize("at", range(0, 600, 17))
-def test_a_zip_with_a_byte_changed_is_read_or_refused(ppo, at):
+def test_zip_with_a_damaged_byte_is_read_or_raises(ppo, at):
     with zipfile.ZipFile(io.BytesIO(ppo[1])) as archive:
         tensors = bytearray(archive.read(TENSORS))
     at += tensors.index(b"data.pkl") + 8
@@ -210,7 +210,7 @@ def test_a_zip_with_a_byte_changed_is_read_or_refused(ppo, at):
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA], ids=["deflated", "lzma"])
-def test_a_member_whose_compressed_bytes_are_broken_is_refused(ppo, method):
+def test_read_sb3_zip_raises_for_broken_members(ppo, method):
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", method) as archive:
         archive.writestr(DATA, "0123456789" * 50)
@@ -235,14 +235,14 @@ def test_a_document_nested_too_deep_is_refused(ppo):
     ],
     ids=["a number", "first layer", "second layer"],
 )
-def test_layers_that_do_not_follow_from_each_other_are_refused(ppo, name, tensor):
+def test_open_sb3_raises_for_inconsistent_layers(ppo, name, tensor):
     found = read_sb3_zip(ppo[1])
     found.tensors[name] = tensor
-    with pytest.raises(PolicyArchiveError, match=r"each layer of mlp_extractor.value_net must read"):
+    with pytest.raises(PolicyArchiveError, match=r"mlp_extractor.value_net"):
         open_sb3(found, "ppo", None, SPEC, SCALER, PANEL)
 
 
-def test_the_activation_is_what_the_zip_says_and_a_contradiction_is_refused(ppo):
+def test_activation_comes_from_the_zip_and_must_not_contradict_it(ppo):
     relu = read_sb3_zip(
         with_facts(ppo[1], policy_kwargs={"activation_fn": "<class 'torch.nn.modules.activation.ReLU'>"})
     )
@@ -253,19 +253,19 @@ def test_the_activation_is_what_the_zip_says_and_a_contradiction_is_refused(ppo)
 
     plain = read_sb3_zip(ppo[1])
     assert action(relu, None) == action(relu, "relu") == action(plain, "relu") != action(plain, None)
-    with pytest.raises(PolicyArchiveError, match="hidden layers are ReLU, but tanh is stated"):
+    with pytest.raises(PolicyArchiveError, match=r"ReLU, .*tanh"):
         action(relu, "tanh")
     strange = read_sb3_zip(with_facts(ppo[1], policy_kwargs={"activation_fn": "<class 'mine.Snake'>"}))
-    with pytest.raises(PolicyArchiveError, match="Snake, which is none of Tanh, ReLU"):
+    with pytest.raises(PolicyArchiveError, match=r"Snake, .*Tanh, ReLU"):
         action(strange, None)
 
 
-def test_exploration_by_the_state_is_refused_by_its_name(ppo):
+def test_open_sb3_raises_for_use_sde(ppo):
     with pytest.raises(PolicyArchiveError, match="use_sde"):
         open_sb3(read_sb3_zip(with_facts(ppo[1], use_sde=True)), "ppo", None, SPEC, SCALER, PANEL)
 
 
-def test_a_model_trained_behind_vec_normalize_is_known_as_such(ppo):
+def test_read_sb3_zip_detects_vec_normalize(ppo):
     env = VecNormalize(DummyVecEnv([lambda: PortfolioEnv(PANEL, SPEC, first=WINDOW[0], last=WINDOW[1])]))
     content = io.BytesIO()
     PPO("MlpPolicy", env, n_steps=8, batch_size=8, n_epochs=1, device="cpu", seed=3).learn(8).save(content)

@@ -19,14 +19,14 @@ from nvtrader_pipelines.policies.training import (
     train_all,
 )
 from tests.markets import synthetic_panel
-from tests.policies.small import AGENT, RESIDUAL_AGENT, RESIDUAL_SPEC, SPEC, WINDOW, endless
+from tests.policies.small_learners import AGENT, RESIDUAL_AGENT, RESIDUAL_SPEC, SPEC, WINDOW, endless
 
 PANEL = synthetic_panel(160, 3)
 LONG = endless(AGENT)
 ENDLESS = """
 from nvtrader_pipelines.policies.training import Finished, TrainingTask, train_all
 from tests.markets import synthetic_panel
-from tests.policies.small import AGENT, SPEC, WINDOW, endless
+from tests.policies.small_learners import AGENT, SPEC, WINDOW, endless
 tasks = [TrainingTask(0, seed, WINDOW, SPEC, endless(AGENT) if seed else AGENT) for seed in range(5)]
 for event in train_all(synthetic_panel(160, 3), tasks, 2):
     if isinstance(event, Finished):
@@ -69,7 +69,7 @@ def wait_until(condition, seconds=60.0):
     return condition()
 
 
-def test_training_in_processes_gives_the_same_bytes_as_in_this_one():
+def test_training_in_processes_equals_training_in_process():
     tasks = [task_of(0), task_of(1, sample_rate=1.0), task_of(2, RESIDUAL_AGENT, RESIDUAL_SPEC)]
     found = fits(train_all(PANEL, tasks, n_processes=2))
     assert set(found) == set(tasks)
@@ -78,7 +78,7 @@ def test_training_in_processes_gives_the_same_bytes_as_in_this_one():
         assert_same(found[task], task.agent.train(PANEL, task.environment, task.window, task.seed, hooks))
 
 
-def test_the_events_of_a_task_tell_its_curve_and_its_checkpoints_in_order_and_its_end_last():
+def test_events_of_a_task_are_curve_and_checkpoints_then_finished():
     tasks = [task_of(seed, SLICED) for seed in range(3)]
     events = list(train_all(PANEL, tasks, 2))
     for task in tasks:
@@ -89,7 +89,7 @@ def test_the_events_of_a_task_tell_its_curve_and_its_checkpoints_in_order_and_it
         assert [type(event) for event in own] == [Stepped, *[Checkpointed, Stepped] * 9, Finished]
 
 
-def test_a_task_with_a_checkpoint_goes_on_from_it_to_the_same_fit():
+def test_task_resumed_from_a_checkpoint_gives_the_same_fit():
     whole = list(train_all(PANEL, [task_of(0, SLICED, sample_rate=0.5)], 1))
     checkpoint = next(event.content for event in whole if isinstance(event, Checkpointed) and len(event.content))
     rest = list(train_all(PANEL, [task_of(0, SLICED, sample_rate=0.5, resume_from=checkpoint)], 1))
@@ -97,7 +97,7 @@ def test_a_task_with_a_checkpoint_goes_on_from_it_to_the_same_fit():
     assert_same(rest[-1].fit, whole[-1].fit)
 
 
-def test_a_task_with_a_checkpoint_that_cannot_be_used_starts_afresh():
+def test_task_with_an_unusable_checkpoint_starts_again():
     (whole,) = fits(train_all(PANEL, [task_of(0, SLICED)], 1)).values()
     events = list(train_all(PANEL, [task_of(0, SLICED, resume_from=b"damaged")], 1))
     assert len([event for event in events if isinstance(event, Stepped)]) == 10
@@ -120,7 +120,7 @@ def test_stopping_early_ends_the_workers_at_once():
     assert wait_until(lambda: descendants() <= before)
 
 
-def test_a_training_that_fails_raises_its_error_and_ends_the_workers_at_once():
+def test_failed_training_raises_its_error_and_ends_the_workers():
     list(train_all(PANEL, [task_of(0)], 1))
     before = descendants()
     broken = TrainingTask(0, 0, (150, 151), SPEC, AGENT)
@@ -129,7 +129,7 @@ def test_a_training_that_fails_raises_its_error_and_ends_the_workers_at_once():
     assert wait_until(lambda: descendants() <= before)
 
 
-def test_a_worker_that_is_killed_ends_the_training_with_an_error_and_the_other_workers():
+def test_killed_worker_raises_and_ends_the_other_workers():
     list(train_all(PANEL, [task_of(0)], 1))
     before = descendants()
     results = train_all(PANEL, [task_of(0), *(task_of(seed, LONG) for seed in range(1, 5))], 2)

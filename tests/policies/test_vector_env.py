@@ -75,11 +75,11 @@ def assert_same_walks(panel, spec, **window):
 
 
 @pytest.mark.parametrize(("fill", "action", "observation"), KINDS)
-def test_the_vector_environment_is_bit_equal_to_scalar_ones_seeded_one_after_the_other(fill, action, observation):
+def test_vector_env_equals_scalar_envs_with_consecutive_seeds(fill, action, observation):
     assert assert_same_walks(eventful_panel(), every_term(fill, action, observation)) == 2 * N
 
 
-def test_they_are_bit_equal_where_the_window_cuts_episodes_short_and_accounts_are_ruined():
+def test_vector_env_equals_scalar_envs_for_short_episodes_and_ruin():
     panel = eventful_panel()
     returns = panel.close_returns.copy()
     returns[80:84] = -0.99
@@ -88,7 +88,7 @@ def test_they_are_bit_equal_where_the_window_cuts_episodes_short_and_accounts_ar
     assert assert_same_walks(crash, invested, first=50, last=130) > 2 * N
 
 
-def test_they_are_bit_equal_where_terminations_strike():
+def test_vector_env_equals_scalar_envs_at_terminations():
     rules = (DrawdownTermination(limit=0.03), RiskBreachTermination(max_weight=0.9, truncates=False))
     spec = every_term(terminations=rules, stop_properly=StopProperly())
     assert assert_same_walks(eventful_panel(), spec) > 4 * N
@@ -102,7 +102,7 @@ def test_twenty_names_are_bit_equal_too():
         assert_same_walks(synthetic_panel(600, 20), spec)
 
 
-def test_an_ended_episode_states_its_return_and_its_length():
+def test_info_of_a_finished_episode_has_return_and_length():
     env = vectorised(eventful_panel(), every_term())
     env.reset()
     total = np.zeros(N)
@@ -114,7 +114,7 @@ def test_an_ended_episode_states_its_return_and_its_length():
     np.testing.assert_allclose([info["episode"]["r"] for info in infos], total, rtol=1e-5)
 
 
-def test_portfolios_draw_their_own_starts_and_the_same_seed_draws_them_again():
+def test_portfolios_draw_separate_and_reproducible_starts():
     panel, spec = eventful_panel(), every_term()
     env = vectorised(panel, spec, n=12)
     first = env.reset()
@@ -126,7 +126,7 @@ def test_portfolios_draw_their_own_starts_and_the_same_seed_draws_them_again():
     assert env.seed(None) == [None] * 12
 
 
-def test_stable_baselines3_trains_and_evaluates_on_it():
+def test_sb3_trains_and_evaluates_on_the_vector_env():
     env = vectorised(eventful_panel(), every_term())
     model = PPO("MlpPolicy", env, n_steps=16, batch_size=40, n_epochs=1, device="cpu", seed=0).learn(80)
     returns, lengths = evaluate_policy(model, env, n_eval_episodes=N, return_episode_rewards=True)
@@ -134,7 +134,7 @@ def test_stable_baselines3_trains_and_evaluates_on_it():
     assert np.isfinite(returns).all()
 
 
-def test_there_are_no_inner_environments_to_reach_into():
+def test_vector_env_has_no_inner_environments():
     env = vectorised(eventful_panel(), every_term())
     assert env.get_attr("spec") == [env.simulation.spec] * N
     assert env.get_attr("render_mode", [0, 2]) == [None, None]
@@ -153,7 +153,7 @@ def test_different_seeds_share_no_episode_start():
     assert len(set.union(*numbers)) == 3 * N
 
 
-def test_an_environment_that_is_restored_plays_on_as_the_one_that_was_saved():
+def test_restored_vector_env_continues_as_the_saved_one():
     panel, spec = eventful_panel(), every_term()
     env, other = vectorised(panel, spec), vectorised(panel, spec, seed=SEED + 1)
     actions = actions_of(env, 60)
@@ -169,13 +169,13 @@ def test_an_environment_that_is_restored_plays_on_as_the_one_that_was_saved():
     assert [g.bit_generator.state for g in other._generators] == [g.bit_generator.state for g in env._generators]
 
 
-def test_what_was_played_is_the_step_before_any_portfolio_began_anew():
+def test_last_step_precedes_the_reset_of_finished_episodes():
     env = vectorised(eventful_panel(), every_term())
     seen = env.reset()
     for action in actions_of(env, 20):
         decided_at = env.simulation.accounts.t.copy()
         following, _, done, infos = env.step(action)
-        played = env.played
+        played = env.last_step
         np.testing.assert_array_equal(played.observation, seen)
         np.testing.assert_array_equal(played.action, action)
         np.testing.assert_array_equal(played.t, decided_at)

@@ -76,10 +76,11 @@ def dying_at(step: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 
 def forget_activations(store: Store) -> None:
-    """Remove the pointer and the audit."""
+    """Remove the pointer and the audit, which the store then opens anew."""
     for folder in (store.home.runtime, store.home.audit):
         for path in folder.glob("*"):
             path.unlink()
+    vars(store).pop("audit", None)
 
 
 def put(

@@ -4,16 +4,19 @@ import atexit
 import gc
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import polars as pl
 
 from nvtrader_pipelines.evaluation.splits import WalkForward
+from nvtrader_pipelines.experiments.progress import Progress
 from nvtrader_pipelines.experiments.spec import ExperimentSpec, MarketChoice
 from nvtrader_pipelines.policies.baselines import BuyAndHold, EqualWeight
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits, WeightPipeline
-from nvtrader_pipelines.runs.launch import walk_forward_run
+from nvtrader_pipelines.runs.launch import judge_run, train_run, walk_run
 from nvtrader_pipelines.runs.lifecycle import Launch
+from nvtrader_pipelines.runs.planning import read_plan
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.medallion import pin_panels
 from nvtrader_pipelines.storage.store import Store
@@ -32,7 +35,7 @@ from nvtrader_pipelines.storage.tables import (
 )
 from tests.forkserver import share_forkserver
 from tests.markets import INGESTED_AT, csv_file, market_tables, synthetic_bars
-from tests.policies.small import AGENT, SPEC
+from tests.policies.small_learners import AGENT, SPEC
 
 EXPERIMENT = ExperimentSpec(
     name="small",
@@ -83,9 +86,16 @@ def rows_of(store: Store, run_id) -> dict[str, pl.DataFrame]:
     return found
 
 
+def run_whole(store: Store, key: str, launch: Launch, snapshot_ids: dict[str, int] | None = None) -> Iterator[Progress]:
+    """Train, walk and judge a registered experiment, on the pinned market or at given snapshots."""
+    plan = read_plan(store, key, snapshot_ids)
+    for phase in (train_run, walk_run, judge_run):
+        yield from phase(store, plan, launch)
+
+
 def execute(home: Home, task: str) -> None:
     """Run the experiment of a home, writing each stage as a line."""
-    for step in walk_forward_run(Store(home), KEY, Launch(task)):
+    for step in run_whole(Store(home), KEY, Launch(task)):
         sys.stdout.write(f"{step.stage}\n")
         sys.stdout.flush()
 

@@ -12,18 +12,18 @@ import pytest
 
 from nvtrader_pipelines.policies.archive import read_archive
 from nvtrader_pipelines.runs.launch import (
-    evaluate_run,
     forward_run,
+    judge_run,
     replay_run,
     replay_window,
     train_run,
-    walk_forward_run,
+    walk_run,
 )
 from nvtrader_pipelines.runs.lifecycle import Launch
 from nvtrader_pipelines.runs.planning import read_plan
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES, RUNS, TRAJECTORIES
-from tests.runs.small_runs import KEY, N_SESSIONS, land, rows_of, small_home
+from tests.runs.small_runs import KEY, N_SESSIONS, land, rows_of, run_whole, small_home
 from tests.runs.untrained import sealed
 
 ME = Launch("task")
@@ -137,7 +137,7 @@ def test_killed_at_ten_moments_a_run_leaves_all_consistent_and_goes_on_to_the_sa
 @pytest.mark.slow
 def test_a_replay_of_its_own_tests_is_a_new_run_of_the_same_version_with_the_same_trajectories(done, run):
     ledger = done.ledger
-    told = list(replay_run(done, ledger, run.run_id[:6], ME))
+    told = list(replay_run(done, run.run_id[:6], ME))
     row = ledger.run(told[0].run_id)
     assert (row.kind, row.status, row.parent_run_id) == ("replay", "done", run.run_id)
     assert row.spec_hash == run.spec_hash
@@ -155,11 +155,11 @@ def test_a_replay_of_its_own_tests_is_a_new_run_of_the_same_version_with_the_sam
 
 @pytest.mark.slow
 def test_a_window_left_open_on_one_side_is_that_of_the_runs_own_tests(done, run):
-    ledger, (first, last) = done.ledger, run.as_parent.window
+    first, last = run.as_parent.window
     day = first + dt.timedelta(days=30)
-    assert replay_window(done, ledger, run.run_id, (None, None)) is None
-    assert replay_window(done, ledger, run.run_id, (day, None)) == (day, last)
-    assert replay_window(done, ledger, run.run_id, (None, day)) == (first, day)
+    assert replay_window(done, run.run_id, (None, None)) is None
+    assert replay_window(done, run.run_id, (day, None)) == (day, last)
+    assert replay_window(done, run.run_id, (None, day)) == (first, day)
 
 
 @pytest.mark.slow
@@ -172,13 +172,14 @@ def test_training_can_be_stopped_gone_on_with_and_judged_later(run, tmp_path):
             steps.close()
     assert ledger.run(plan.run_id).status == "interrupted"
     with pytest.raises(StorageError, match=r"manifest\.json is missing"):
-        evaluate_run(store, plan.run_id, ME)
+        list(walk_run(store, plan, ME))
     list(train_run(store, plan, ME))
     trained = ledger.run(plan.run_id)
-    assert (trained.status, trained.kind, trained.attempts) == ("done", "train", 2)
+    assert (trained.status, trained.kind, trained.attempts) == ("running", "walk_forward", 3)
     assert store.tables.read(RUNS).is_empty()
-    list(evaluate_run(store, plan.run_id[:8], ME))
-    assert ledger.run(plan.run_id).kind == "evaluate"
+    list(walk_run(store, plan, ME))
+    list(judge_run(store, plan, ME))
+    assert ledger.run(plan.run_id).status == "done"
     assert store.tables.read(RUNS)["kind"].to_list() == ["walk_forward"]
     kept = ledger.policies(plan.run_id)
     assert dict(kept.select("file", "sha256").iter_rows()) == run.policies
@@ -190,9 +191,8 @@ def test_a_run_whose_sealed_policy_was_changed_fails_with_its_sentence(tmp_path)
     ledger, plan = store.ledger, read_plan(store, KEY)
     sealed(store, plan)
     store.policies.folder(KEY, plan.run_id).joinpath("fold-0-seed-0.zip").write_bytes(b"changed")
-    steps = evaluate_run(store, plan.run_id, ME)
     with pytest.raises(StorageError, match="not those that were sealed"):
-        list(steps)
+        list(walk_run(store, plan, ME))
     assert ledger.run(plan.run_id).status == "failed"
     assert "not those that were sealed" in ledger.run(plan.run_id).message
     assert ledger.events(plan.run_id)["stage"][-1] == "error"
@@ -202,7 +202,7 @@ def test_a_run_whose_sealed_policy_was_changed_fails_with_its_sentence(tmp_path)
 def grown(tmp_path_factory):
     """A home where this process ran the experiment before newer bars landed, and the run; replays may be added."""
     store = small_home(tmp_path_factory.mktemp("grown") / "home")
-    list(walk_forward_run(store, KEY, ME))
+    list(run_whole(store, KEY, ME))
     before = store.policies.latest(KEY)
     land(store, N_SESSIONS + 40)
     return store, before
@@ -210,7 +210,7 @@ def grown(tmp_path_factory):
 
 @pytest.mark.slow
 def test_two_processes_with_the_same_spec_and_seeds_give_the_same_policies_and_rows(done, run, grown):
-    store, _, again = grown
+    store, again = grown
     assert (again.run_id, again.sha256) == (run.run_id, run.sha256)
     require_equal(rows_of(store, run.run_id), rows_of(done, run.run_id))
 
@@ -222,7 +222,7 @@ def test_on_its_recorded_snapshots_a_run_is_the_same_though_newer_bars_have_land
     rows, content = rows_of(store, before.run_id), files(store, before)
     for path in store.policies.folder(KEY, before.run_id).iterdir():
         path.unlink()
-    told = list(walk_forward_run(store, KEY, ME, before.snapshot_ids))
+    told = list(run_whole(store, KEY, ME, before.snapshot_ids))
     assert told[-1].run_id == before.run_id == run.run_id
     assert files(store, before) == content
     require_equal(rows_of(store, before.run_id), rows)

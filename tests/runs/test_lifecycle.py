@@ -5,7 +5,7 @@ from nvtrader_pipelines.experiments.plan import RunPlan
 from nvtrader_pipelines.experiments.progress import Progress
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.market.panel import panel_digest
-from nvtrader_pipelines.runs.lifecycle import failing, recorded
+from nvtrader_pipelines.runs.lifecycle import recorded
 from nvtrader_pipelines.storage.ledger import RunRow
 from nvtrader_pipelines.storage.store import Store
 from tests.markets import synthetic_panel
@@ -14,7 +14,7 @@ from tests.storage.frames import AT
 PANEL = synthetic_panel(400)
 PLAN = RunPlan(ExperimentSpec(name="a"), PANEL, panel_digest(PANEL), (Fold(0, 0, 199, 206, 399),))
 RUN = PLAN.run_id
-ROW = RunRow.of(PLAN, "task", AT, kind="train", dagster_run_id="dagster")
+ROW = RunRow.of(PLAN, "task", AT, dagster_run_id="dagster")
 
 
 @pytest.fixture
@@ -47,7 +47,12 @@ def test_a_run_that_ends_well_is_done_with_the_figures_of_its_last_step(ledger):
     assert ledger.run(RUN).status == "running"
     assert list(stream) == told[1:]
     run = ledger.run(RUN)
-    assert (run.status, run.kind, run.metrics, run.dagster_run_id) == ("done", "train", {"all/sharpe": 1.0}, "dagster")
+    assert (run.status, run.kind, run.metrics, run.dagster_run_id) == (
+        "done",
+        "walk_forward",
+        {"all/sharpe": 1.0},
+        "dagster",
+    )
     assert noted(ledger) == ["start", "done"]
 
 
@@ -119,16 +124,3 @@ def test_the_ledger_keeps_every_tenth_of_a_training_and_the_stream_every_step(le
 def test_other_stages_are_all_kept(ledger):
     list(recorded(ledger, ROW, steps(*[step("train.checkpoint", fold=0, seed=0)] * 5)))
     assert noted(ledger) == ["train.checkpoint"] * 5
-
-
-def test_a_step_of_a_larger_run_that_fails_closes_it_and_one_that_ends_well_does_not(ledger):
-    ledger.begin(ROW)
-    with failing(ledger, RUN):
-        pass
-    assert ledger.run(RUN).status == "running"
-    with pytest.raises(ValueError, match="broken"), failing(ledger, RUN):
-        raise ValueError("broken")
-    assert (ledger.run(RUN).status, ledger.run(RUN).message) == ("failed", "broken")
-    with pytest.raises(KeyboardInterrupt), failing(ledger, RUN):
-        raise KeyboardInterrupt
-    assert ledger.run(RUN).status == "interrupted"

@@ -10,18 +10,18 @@ import pytest
 from nvtrader_pipelines.envs.account import opening_account
 from nvtrader_pipelines.evaluation.invariants import equity_gaps, off_simplex, reward_gaps, training_leaks
 from nvtrader_pipelines.evaluation.splits import CombinatorialPurged
-from nvtrader_pipelines.experiments.accounts import contestants
 from nvtrader_pipelines.experiments.plan import VALIDATION_ONLY
+from nvtrader_pipelines.experiments.policy_accounts import build_accounts
 from nvtrader_pipelines.policies.archive import read_archive
 from nvtrader_pipelines.policies.learned import open_policy
-from nvtrader_pipelines.runs.launch import forward_run, replay_run, walk_forward_run
+from nvtrader_pipelines.runs.launch import forward_run, replay_run
 from nvtrader_pipelines.runs.lifecycle import Launch
 from nvtrader_pipelines.runs.planning import read_plan
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import ACTION_LOGS, EQUITY_CURVES, EVALUATIONS, RUNS
-from tests.policies.small import AGENT, SPEC
-from tests.runs.small_runs import EXPERIMENT, land, rows_of
+from tests.policies.small_learners import AGENT, SPEC
+from tests.runs.small_runs import EXPERIMENT, land, rows_of, run_whole
 
 VALIDATED = EXPERIMENT.model_copy(
     update={
@@ -42,7 +42,7 @@ def store(tmp_path_factory):
     store = Store(home)
     land(store)
     Store(home).ledger.register(VALIDATED)
-    assert [step.stage for step in walk_forward_run(store, KEY, Launch("task"))][-1] == "done"
+    assert [step.stage for step in run_whole(store, KEY, Launch("task"))][-1] == "done"
     return store
 
 
@@ -90,17 +90,17 @@ def test_the_tables_hold_a_verdict_by_block_and_the_identities(rows, store, run)
 
 def test_a_path_has_in_each_block_the_seeds_of_the_split_that_comes_next(store, run, plan):
     archives = store.policies.read_run(run)
-    accounts = {who.name: who for who in contestants(plan, archives, {}, {})}
+    accounts = {who.name: who for who in build_accounts(plan, archives, {}, {})}
     tested = list(itertools.combinations(range(4), 2))
     everybody = []
     for block in range(4):
         splits = [split for split, blocks in enumerate(tested) if block in blocks]
         for path, split in zip(PATHS, splits, strict=True):
             wanted = np.mean([target(plan, archives[split, seed]) for seed in VALIDATED.seeds], axis=0)
-            np.testing.assert_array_equal(first_decision(plan, accounts[path].by_fold[block]), wanted)
+            np.testing.assert_array_equal(first_decision(plan, accounts[path].policies[block]), wanted)
             everybody.append(wanted)
         mean = np.mean(everybody[-len(splits) :], axis=0)
-        np.testing.assert_allclose(first_decision(plan, accounts["small"].by_fold[block]), mean, atol=1e-15)
+        np.testing.assert_allclose(first_decision(plan, accounts["small"].policies[block]), mean, atol=1e-15)
 
 
 def target(plan, archive):

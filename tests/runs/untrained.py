@@ -9,16 +9,18 @@ import polars as pl
 from gymnasium import spaces
 
 from nvtrader_pipelines.envs.observations import ObservationScaler
+from nvtrader_pipelines.evaluation.steps import drain
 from nvtrader_pipelines.experiments.plan import RunPlan
+from nvtrader_pipelines.experiments.run_store import TrainedPolicy
 from nvtrader_pipelines.experiments.sealed_run import SealedRun
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
-from nvtrader_pipelines.experiments.store import TrainedPolicy
 from nvtrader_pipelines.policies.agents import Fit, Learner
 from nvtrader_pipelines.policies.archive import write_archive
 from nvtrader_pipelines.policies.rollout_tables import TRAJECTORY
 from nvtrader_pipelines.portfolio.pipeline import WeightPipeline
-from nvtrader_pipelines.runs.launch import evaluate_run
+from nvtrader_pipelines.runs.launch import judge_run, walk_run
 from nvtrader_pipelines.runs.lifecycle import Launch
+from nvtrader_pipelines.runs.planning import reopen_plan
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger import Ledger, RunRow
 from nvtrader_pipelines.storage.medallion import read_panel
@@ -84,6 +86,12 @@ def fitted(plan: RunPlan, lookback: int) -> Fit:
 def judged(store: Store, plan: RunPlan) -> SealedRun:
     """The run with its networks walked through the tests, and the verdict on them."""
     run = sealed(store, plan)
-    for _ in evaluate_run(store, run.run_id, Launch("test")):
-        pass
+    tested(store, run)
     return run
+
+
+def tested(store: Store, run: SealedRun) -> None:
+    """Walk a sealed run through its tests, and judge it."""
+    plan, launch = reopen_plan(store, run), Launch("test")
+    drain(walk_run(store, plan, launch))
+    drain(judge_run(store, plan, launch))

@@ -8,12 +8,11 @@ import pytest
 from stable_baselines3 import PPO
 
 from nvtrader_pipelines.envs.portfolio_env import PortfolioEnv
+from nvtrader_pipelines.experiments.run_store import TrainedPolicy
 from nvtrader_pipelines.experiments.spec import MarketChoice
-from nvtrader_pipelines.experiments.store import TrainedPolicy
 from nvtrader_pipelines.policies.archive import write_archive
 from nvtrader_pipelines.policies.baselines import BuyAndHold, EqualWeight, Momentum
 from nvtrader_pipelines.policies.rollout_tables import TRAJECTORY
-from nvtrader_pipelines.runs.launch import walk_forward_run
 from nvtrader_pipelines.runs.lifecycle import Launch
 from nvtrader_pipelines.runs.planning import read_plan
 from nvtrader_pipelines.runs.store import StoredRun
@@ -23,8 +22,8 @@ from nvtrader_pipelines.scoreboard.scorecard import Scorecard
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.medallion import read_panel
 from nvtrader_pipelines.storage.tables import SCORECARDS
-from tests.policies.small import SPEC
-from tests.runs.small_runs import EXPERIMENT, small_home
+from tests.policies.small_learners import SPEC
+from tests.runs.small_runs import EXPERIMENT, run_whole, small_home
 
 RULES = EXPERIMENT.model_copy(
     update={"name": "rules", "agent": Momentum(months=2), "seeds": (0,), "baselines": (EqualWeight(), BuyAndHold())}
@@ -57,8 +56,8 @@ def store(tmp_path_factory):
     for fold, seed in plan.keys:  # here and now, for processes take seconds to start
         task = plan.task((fold, seed))
         fit = RULES.agent.train(plan.panel, RULES.environment, task.window, seed)
-        store.keep_policy(TrainedPolicy(fold, seed, write_archive(plan.card(task, fit), {}), nothing))
-    for _ in walk_forward_run(place, key, Launch("task")):
+        store.store_policy(TrainedPolicy(fold, seed, write_archive(plan.card(task, fit), {}), nothing))
+    for _ in run_whole(place, key, Launch("task")):
         pass
     return place
 

@@ -107,7 +107,7 @@ def test_weights_from_a_file_earn_what_the_back_test_of_arrays_says(plan):
     days = panel.sessions[first - 1 :: 17]
     weights = np.random.default_rng(3).dirichlet(np.ones(4), len(days))[:, :3]
     rows = pl.DataFrame({"date": days, **dict(zip(panel.symbols, weights.T, strict=True))})
-    entrant = weights_candidate("mine", WeightsEntrant(), WeightsTable.of(rows), panel, 1.0)
+    entrant = weights_candidate("mine", WeightsEntrant(), WeightsTable.from_frame(rows), panel, 1.0)
     terms = Execution(costs=(ProportionalCost(bps=25.0),))
     found = walked(entrant, panel, contest_on(panel, (window[0], panel.sessions[-1].item()), terms), metered())
     path = weights_backtest(panel, weights, terms, sessions=days)

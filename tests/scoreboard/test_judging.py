@@ -28,7 +28,7 @@ LUCK = Luck(("run-1", "run-2"), np.array([0.02, -0.04]), 3)
 
 def candidate(name, **weights):
     rows = pl.DataFrame({"date": PANEL.sessions[:1], **{symbol: [weight] for symbol, weight in weights.items()}})
-    return weights_candidate(name, WeightsEntrant(), WeightsTable.of(rows, sha256=name), PANEL, 1.0)
+    return weights_candidate(name, WeightsEntrant(), WeightsTable.from_frame(rows, sha256=name), PANEL, 1.0)
 
 
 CANDIDATES = [
@@ -37,7 +37,9 @@ CANDIDATES = [
     candidate("half", AAA=0.5),
     candidate("cash", AAA=0.0),
 ]
-STRESS = {"half": (StressResult(scenario="calm", total_return=0.1), StressResult(scenario="gap", total_return=-0.1))}
+STRESS = {
+    "half": (StressResult(scenario="unstressed", total_return=0.1), StressResult(scenario="gap", total_return=-0.1))
+}
 
 
 @pytest.fixture(scope="module")
@@ -157,7 +159,7 @@ def test_how_long_a_training_took_is_no_part_of_the_digest(cards):
 
 def test_what_was_found_is_part_of_the_digest(walks, cards):
     contest, found = walks
-    other = scorecards(contest, found, replace(LUCK, n_ever=30), STRESS, AT)
+    other = scorecards(contest, found, replace(LUCK, n_trials=30), STRESS, AT)
     assert {card.entrant for card in other if card.digest != cards[card.entrant].digest} == {"half", "cash"}
 
 

@@ -3,7 +3,7 @@ import datetime as dt
 import polars as pl
 import pytest
 
-from nvtrader_pipelines.evaluation.invariants import unlike_rivals
+from nvtrader_pipelines.evaluation.invariants import differs_from_rivals
 from nvtrader_pipelines.scoreboard.ranking import scoreboard
 from nvtrader_pipelines.storage.tables import SCOREBOARD, SCORECARDS
 
@@ -61,7 +61,7 @@ def test_nothing_is_ranked_across_contests():
     history = pl.concat([here, there])
     board = scoreboard(history, standing(history))
     assert ranks(board) == {"a": 1, "b": 2, "c": 1, "d": 2}
-    assert unlike_rivals(board).is_empty()
+    assert differs_from_rivals(board).is_empty()
 
 
 def test_where_somebody_stood_is_where_the_judgement_before_put_them():

@@ -4,7 +4,7 @@ from datetime import timedelta
 import pytest
 
 from nvtrader_pipelines.evaluation.stress import Gap
-from nvtrader_pipelines.evaluation.stress.scenarios import StressTest
+from nvtrader_pipelines.evaluation.stress.suite import StressTest
 from nvtrader_pipelines.policies.baselines import EqualWeight, Momentum
 from nvtrader_pipelines.scoreboard.candidates import baseline_candidate
 from nvtrader_pipelines.scoreboard.entrants import BaselineEntrant
@@ -63,8 +63,8 @@ class Afraid:
 def test_an_entrant_that_fails_in_one_world_is_known_from_the_others():
     afraid = replace(rule("afraid"), rebal_freq=1, open=lambda *_: Afraid())
     found = results(afraid)["afraid"]
-    assert found["calm"].total_return == pytest.approx(
-        results(rule("equal_weight"))["equal_weight"]["calm"].total_return, rel=0.05
+    assert found["unstressed"].total_return == pytest.approx(
+        results(rule("equal_weight"))["equal_weight"]["unstressed"].total_return, rel=0.05
     )
     assert (found["gap_20_percent"].total_return, found["gap_20_percent"].note) == (None, "it fell")
 

@@ -5,7 +5,7 @@ from contextlib import closing
 import numpy as np
 import pytest
 
-from nvtrader_pipelines.execution.book import AccountState, BookedOrder, Kept
+from nvtrader_pipelines.execution.book import AccountState, BookedOrder, BookIndex
 from nvtrader_pipelines.execution.orders import Fill, Order
 from nvtrader_pipelines.storage.account_book import SqliteBook, book_path
 from nvtrader_pipelines.storage.errors import StorageError
@@ -45,7 +45,7 @@ def order(symbol="AAA", plan="p" * 16, **changes) -> BookedOrder:
         "target_weight": 0.3,
         "session": MONDAY,
     }
-    return BookedOrder.accepted(Order.model_validate({**content, **changes}))
+    return BookedOrder.accept(Order.model_validate({**content, **changes}))
 
 
 def fill(booked, **changes) -> Fill:
@@ -71,7 +71,11 @@ def test_an_empty_book_is_read_as_one_that_is_not_there_and_is_left_as_it_is(boo
     path = book_path(home, "paper")
     path.parent.mkdir(parents=True)
     path.touch()
-    assert (book.last(), book.open_orders(), book.kept()) == (None, [], Kept(frozenset(), frozenset(), frozenset()))
+    assert (book.last(), book.open_orders(), book.index()) == (
+        None,
+        [],
+        BookIndex(frozenset(), frozenset(), frozenset()),
+    )
     assert {each.name: each.stat().st_size for each in path.parent.iterdir()} == {path.name: 0}
 
 

@@ -1,4 +1,3 @@
-import dataclasses
 import json
 
 import polars as pl
@@ -8,8 +7,8 @@ import torch
 from nvtrader_pipelines.envs.observations.builder import ObservationScaler
 from nvtrader_pipelines.evaluation.splits import Fold
 from nvtrader_pipelines.experiments.plan import RunPlan
+from nvtrader_pipelines.experiments.run_store import TrainedPolicy
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
-from nvtrader_pipelines.experiments.store import TrainedPolicy
 from nvtrader_pipelines.market.panel import panel_digest
 from nvtrader_pipelines.policies.agents import Fit
 from nvtrader_pipelines.policies.archive import write_archive
@@ -185,15 +184,6 @@ def test_a_manifest_from_before_there_were_thresholds_still_opens(library, plan)
     assert "thresholds" not in json.loads(path.read_bytes())
     assert library.sealed(SPEC.partition_key, plan.run_id) == run
     assert run.thresholds == {}
-
-
-def test_a_run_repeated_on_an_earlier_market_leaves_the_latest_policies_what_they_are(library, plan):
-    run = sealed(library, plan)
-    earlier = dataclasses.replace(plan, panel_digest="0" * 64)
-    for fold, seed in plan.keys:
-        library.save(SPEC.partition_key, earlier.run_id, trained(plan, fold, seed))
-    assert library.seal(earlier, latest=False).run_id == earlier.run_id != run.run_id
-    assert library.latest(SPEC.partition_key) == run
 
 
 def test_the_same_policies_have_the_same_digest(library, plan):

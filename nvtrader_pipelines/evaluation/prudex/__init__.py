@@ -1,4 +1,4 @@
-"""PRUDEX-Compass: six axes, seventeen measures, and scores on which 50 is the market's average, 1/N."""
+"""PRUDEX-Compass: six axes, seventeen measures, and scores where 50 is the market average, 1/N."""
 
 from nvtrader_pipelines.evaluation.prudex.compass import Compass, axis_scores, prudex_compass
 from nvtrader_pipelines.evaluation.prudex.measures import AXES, MEASURES, PRIDE, RING, Measure, Statistic

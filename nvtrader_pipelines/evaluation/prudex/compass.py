@@ -1,4 +1,4 @@
-"""PRUDEX-Compass of every policy: numbers, scores, notes, and the rows its pictures are drawn from."""
+"""PRUDEX-Compass of every policy: values, scores, notes, and the rows of its figures."""
 
 from dataclasses import dataclass
 
@@ -8,79 +8,81 @@ from nvtrader_pipelines.evaluation.prudex.holdings import holding_windows, holdi
 from nvtrader_pipelines.evaluation.prudex.measures import AXES, MEASURES, OF_AXIS, RANKED, RING, STATISTICS
 from nvtrader_pipelines.evaluation.prudex.measures_table import (
     ANSWERS,
-    of_profiles,
-    of_ranks,
-    of_single_seeds,
-    of_universality,
-    of_windows,
+    profile_measures,
+    rank_measures,
+    single_seed_measures,
+    universality_measures,
+    window_measures,
 )
-from nvtrader_pipelines.evaluation.prudex.pictures import heat_of, plane_of
+from nvtrader_pipelines.evaluation.prudex.pictures import action_plane, weight_heatmap
+from nvtrader_pipelines.evaluation.prudex.policy_runs import members, policy_runs, seed_windows
 from nvtrader_pipelines.evaluation.prudex.record import BASELINE, REFERENCE, SEED, PrudexRecord, accounts
-from nvtrader_pipelines.evaluation.prudex.runs import members, runs_of, seed_windows
+from nvtrader_pipelines.evaluation.prudex.return_windows import return_windows
 from nvtrader_pipelines.evaluation.prudex.scores import with_scores
-from nvtrader_pipelines.evaluation.prudex.surrogates import of_surrogates
-from nvtrader_pipelines.evaluation.prudex.windows import return_windows
+from nvtrader_pipelines.evaluation.prudex.surrogates import surrogate_measures
 from nvtrader_pipelines.evaluation.verdict_tables import PRUDEX
 
-_COMPARED = 2.0  # markets, asset types, time scales or windows that make universality more than a word
-_DESCRIBES = {
+_COMPARED = 2.0  # markets, asset types, time scales or windows from which universality counts as reported
+_WITHOUT_SCORE = {
     "final_equity": "no score: the end of a curve that rl.equity_curves holds; profit is scored as total_return",
-    "trustworthiness": "no score: says how well the picture keeps neighbours, nothing of the policy",
-    "largest_weight": "no score: the picture's darkest cell; entropy and correlation are scored",
-    "seed_deviation": "no score: 1/N has no seeds to differ by, and an account of one seed would score best",
-    "surrogate_r2": "no score: the source scores no explainability; says how simple the policy is, not how good",
+    "trustworthiness": "no score: measures how well the figure keeps neighbors, not the policy",
+    "largest_weight": "no score: the darkest cell of the heatmap; entropy and correlation are scored",
+    "seed_deviation": "no score: 1/N has no seeds, and an account of one seed would score best",
+    "surrogate_r2": "no score: the source does not score explainability; measures simplicity, not quality",
 }
-_WORST = 1e9  # beyond what any account has: those who lost all rank last
+_WORST = 1e9  # beyond any account's value: ruined accounts rank last
 _LOW = [statistic.name for statistic in STATISTICS.values() if not statistic.higher_is_better]
-_NOTHING = "not on record: the run has no rows that it could be computed from"
+_NOT_RECORDED = "not on record: the run has no rows to compute it from"
 
 
 @dataclass(frozen=True, eq=False)
 class Compass:
-    """The answers, and what is drawn beside them."""
+    """Measures of all policies, and the rows of their figures."""
 
     table: pl.DataFrame  # PRUDEX
-    profiles: pl.DataFrame  # answers.PROFILES
-    ranks: pl.DataFrame  # answers.RANKS
+    profiles: pl.DataFrame  # measures_table.PROFILES
+    ranks: pl.DataFrame  # measures_table.RANKS
     plane: pl.DataFrame  # pictures.PLANE
     heat: pl.DataFrame  # pictures.HEAT
-    note: str  # what a reader of any of it must know
+    note: str  # caveats for readers
 
 
 def prudex_compass(record: PrudexRecord, seed: int = 0) -> Compass:
-    """Every measure of every policy of the record, its seeds and the baselines; 50 is 1/N of the same run.
+    """Compute every measure of every policy, seed and baseline; a score of 50 is 1/N of the same run.
 
     Raises:
         ValueError: if the accounts of a run do not cover the same sessions, or a number in the record is not finite.
     """
     judged = accounts(record)
     who = members(judged)
-    everyone = list(holdings(record))
-    scored = _scored(pl.concat([return_windows(record), holding_windows(record, everyone)]), who, judged)
-    ours = set(scored.filter(pl.col("statistic") == "entropy").select("run_id", "policy", "kind", "fold").iter_rows())
-    held = [each for each in everyone if (each.run_id, each.policy, each.kind, each.fold) in ours]
-    ranked = {name: runs_of(scored, who, name, "ranked") for name in RANKED}
-    of_profile, profiles = of_profiles(runs_of(scored, who, "total_return", "score"), seed)
-    of_rank, ranks = of_ranks(ranked, seed)
-    of_plane, plane = plane_of(held, seed)
+    all_holdings = list(holdings(record))
+    scored = _scored(pl.concat([return_windows(record), holding_windows(record, all_holdings)]), who, judged)
+    compared = set(
+        scored.filter(pl.col("statistic") == "entropy").select("run_id", "policy", "kind", "fold").iter_rows()
+    )
+    held = [each for each in all_holdings if (each.run_id, each.policy, each.kind, each.fold) in compared]
+    ranked = {name: policy_runs(scored, who, name, "ranked") for name in RANKED}
+    of_profile, profiles = profile_measures(policy_runs(scored, who, "total_return", "score"), seed)
+    of_rank, ranks = rank_measures(ranked, seed)
+    of_plane, plane = action_plane(held, seed)
     answers = pl.concat(
         [
-            of_windows(scored),
-            of_universality(scored, record.runs["source"].n_unique()),
+            window_measures(scored),
+            universality_measures(scored, record.runs["source"].n_unique()),
             of_profile,
             of_rank,
-            of_single_seeds(judged),
+            single_seed_measures(judged),
             of_plane,
-            of_surrogates(held, record.features),
+            surrogate_measures(held, record.features),
         ]
     )
     notes = dict.fromkeys(warning for warnings in record.runs["warnings"] for warning in warnings)
     note = "; ".join(filter(None, (record.left_out, *notes)))
-    return Compass(_table(judged, answers), profiles, ranks, plane, heat_of(held), note)
+    return Compass(_table(judged, answers), profiles, ranks, plane, weight_heatmap(held), note)
 
 
 def axis_scores(table: pl.DataFrame) -> pl.DataFrame:
-    """A row per experiment and baseline: its score on every axis to one decimal, and measures of the ring computed.
+    """Score per axis (one decimal) and number of ring measures, per experiment and baseline.
 
     Args:
         table: rows of PRUDEX.
@@ -97,19 +99,19 @@ def axis_scores(table: pl.DataFrame) -> pl.DataFrame:
 
 
 def _scored(windows: pl.DataFrame, who: pl.DataFrame, judged: pl.DataFrame) -> pl.DataFrame:
-    """Rows of WINDOWS with market, score, and what to rank by; a baseline stands once in a window, of the newest run.
+    """Add market, score and ranking value to rows of WINDOWS; of equal baselines, keep the newest run's.
 
-    Scores are scaled by every account of every run, so that who finished last changes none.
+    Scores are scaled over all accounts of all runs, so they do not depend on the order of runs.
     """
     rows = pl.concat([windows, seed_windows(windows, who)])
     reference = rows.filter(pl.col("policy") == REFERENCE, pl.col("kind") == BASELINE, ~pl.col("ruined"))
     market = reference.select("run_id", "fold", "statistic", market="value")
     beside = rows.join(market, on=["run_id", "fold", "statistic"], how="left", nulls_equal=True)
     lost = pl.when(pl.col("ruined"))
-    alive = beside.with_columns(value=lost.then(None).otherwise("value"), measured="value")
+    alive = beside.with_columns(value=lost.then(None).otherwise("value"), value_or_reason="value")
     worst = pl.when(pl.col("statistic").is_in(_LOW)).then(_WORST).otherwise(-_WORST)
     scored = with_scores(alive, task=("source", "first", "last")).with_columns(
-        value="measured",
+        value="value_or_reason",
         score=lost.then(pl.when(pl.col("market").is_not_null()).then(0.0)).otherwise("score"),
         ranked=lost.then(worst).otherwise("value"),
     )
@@ -124,8 +126,8 @@ def _scored(windows: pl.DataFrame, who: pl.DataFrame, judged: pl.DataFrame) -> p
 
 
 def _table(judged: pl.DataFrame, answers: pl.DataFrame) -> pl.DataFrame:
-    """Rows of PRUDEX: every statistic of every policy, then the sums of its axes."""
-    asked = pl.DataFrame(
+    """Rows of PRUDEX: every statistic of every policy, and a row per axis."""
+    statistics = pl.DataFrame(
         [
             (measure.axis, measure.name, statistic.name, statistic.scored)
             for measure in MEASURES
@@ -139,18 +141,18 @@ def _table(judged: pl.DataFrame, answers: pl.DataFrame) -> pl.DataFrame:
         .group_by("policy", "kind", maintain_order=True)
         .agg(pl.col("experiment").last(), pl.col("source").unique().sort().alias("markets"))
     )
-    described = pl.col("statistic").replace_strict(_DESCRIBES, default=None, return_dtype=pl.String)
+    described = pl.col("statistic").replace_strict(_WITHOUT_SCORE, default=None, return_dtype=pl.String)
     rows = (
-        policies.join(asked, how="cross", maintain_order="left_right")
+        policies.join(statistics, how="cross", maintain_order="left_right")
         .join(answers.select(*ANSWERS), on=["policy", "kind", "statistic"], how="left", maintain_order="left")
         .with_columns(
-            note=pl.when(pl.col("value").is_null()).then(pl.col("note").fill_null(_NOTHING)).otherwise("note")
+            note=pl.when(pl.col("value").is_null()).then(pl.col("note").fill_null(_NOT_RECORDED)).otherwise("note")
         )
         .with_columns(note=pl.col("note").fill_null(pl.when(~pl.col("scored")).then(described)))
         .with_columns(reported=_is_reported().any().over("policy", "kind", "measure"))
         .select(*PRUDEX)
     )
-    return pl.concat([rows, _of_axes(rows)]).sort("kind", "policy", _axis_order(), maintain_order=True)
+    return pl.concat([rows, _axis_rows(rows)]).sort("kind", "policy", _axis_order(), maintain_order=True)
 
 
 def _is_reported() -> pl.Expr:
@@ -162,15 +164,15 @@ def _axis_order() -> pl.Expr:
     return pl.col("axis").replace_strict({axis: i for i, axis in enumerate(AXES)}, return_dtype=pl.Int32)
 
 
-def _of_axes(rows: pl.DataFrame) -> pl.DataFrame:
-    """A row per axis: measures reported, and the mean of the measures' scores, each the mean of its statistics'."""
+def _axis_rows(rows: pl.DataFrame) -> pl.DataFrame:
+    """Row per axis: number of reported measures, and mean of the measures' mean scores."""
     who = ["policy", "kind", "experiment", "markets", "axis"]
     measures = rows.group_by(*who, "measure", maintain_order=True).agg(
         pl.col("score").mean(), pl.col("reported").first()
     )
     n_scored, n_all = pl.col("score").count(), pl.col("known").sum()
     measures = measures.with_columns(known=pl.col("score").is_not_null().any().over("measure"))
-    fewer = pl.format("the mean of {} of the {} measures that others have scores in", n_scored, n_all)
+    fewer = pl.format("mean of {} of the {} measures that other policies have scores in", n_scored, n_all)
     unscored = pl.format("no measure of {} has a score", pl.col("axis"))
     return (
         measures.group_by(who, maintain_order=True)

@@ -1,4 +1,4 @@
-"""What PRUDEX-Compass asks: axes, their measures, the numbers of each measure, and the table of answers.
+"""Axes, measures and statistics of PRUDEX-Compass, and the columns of its table.
 
 Source: Sun et al. (2023), "PRUDEX-Compass: Towards Systematic Evaluation of Reinforcement Learning in Financial
 Markets", TMLR.
@@ -7,12 +7,12 @@ Markets", TMLR.
 from dataclasses import dataclass
 from datetime import date
 
-OF_AXIS = "axis"  # the measure of a row that sums an axis up
+OF_AXIS = "axis"  # measure of the rows of whole axes
 
 
 @dataclass(frozen=True)
 class Statistic:
-    """A number of a measure, and which way is better; one that is not scored only describes."""
+    """Statistic of a measure, with the better direction; an unscored one only describes."""
 
     name: str
     higher_is_better: bool = True
@@ -21,17 +21,17 @@ class Statistic:
 
 @dataclass(frozen=True)
 class Measure:
-    """One of the seventeen, or what stands in for a measure where the source has none."""
+    """One of the seventeen measures, or this package's stand-in where the source has none."""
 
     axis: str
     name: str
     statistics: tuple[Statistic, ...]
-    in_ring: bool = True  # one of the sixteen that the source's outer ring shows
+    in_ring: bool = True  # one of the sixteen in the source's outer ring
 
 
 @dataclass(frozen=True)
 class ExtremeMarket:
-    """A named window of history in which markets fell."""
+    """Named historic window of falling markets."""
 
     name: str
     first: date
@@ -43,7 +43,7 @@ EXTREME_MARKETS = (
     ExtremeMarket("financial_crisis", date(2008, 9, 1), date(2009, 3, 31)),
     ExtremeMarket("covid_crash", date(2020, 2, 20), date(2020, 4, 30)),
 )
-RANKED = ("total_return", "sharpe", "volatility", "entropy")  # what the source draws ranks of
+RANKED = ("total_return", "sharpe", "volatility", "entropy")  # statistics that the source ranks
 
 _LOWER = {"higher_is_better": False}
 _RISK = ("volatility", "downside_deviation", "max_drawdown")
@@ -78,7 +78,7 @@ AXES = tuple(dict.fromkeys(measure.axis for measure in MEASURES))
 RING = tuple(measure.name for measure in MEASURES if measure.in_ring)
 SCORED = tuple(statistic.name for measure in MEASURES for statistic in measure.statistics if statistic.scored)
 STATISTICS = {statistic.name: statistic for measure in MEASURES for statistic in measure.statistics}
-PRIDE = {  # the eight spokes of the PRIDE-Star, in its order
+PRIDE = {  # spokes of the PRIDE-Star, in order
     "TR": "total_return",
     "SR": "sharpe",
     "CR": "calmar",

@@ -1,4 +1,4 @@
-"""Answers: each policy's number for a statistic, its score, and why either is missing."""
+"""Values, scores and notes of every statistic by policy."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,6 +7,7 @@ import numpy as np
 import polars as pl
 
 from nvtrader_pipelines.evaluation.prudex.measures import RANKED, SCORED, STATISTICS
+from nvtrader_pipelines.evaluation.prudex.policy_runs import PolicyRuns, comparable
 from nvtrader_pipelines.evaluation.prudex.record import BASELINE, REFERENCE, SEED
 from nvtrader_pipelines.evaluation.prudex.reliability import (
     TAUS,
@@ -16,10 +17,9 @@ from nvtrader_pipelines.evaluation.prudex.reliability import (
     profile_band,
     rank_distribution,
 )
-from nvtrader_pipelines.evaluation.prudex.runs import Runs, comparable
+from nvtrader_pipelines.evaluation.prudex.return_windows import value_or_reason
 from nvtrader_pipelines.evaluation.prudex.scores import with_scores
 from nvtrader_pipelines.evaluation.prudex.universality import share_ahead
-from nvtrader_pipelines.evaluation.prudex.windows import measured
 from nvtrader_pipelines.evaluation.statistics import UndefinedStatisticError
 from nvtrader_pipelines.evaluation.verdict_tables import PRUDEX
 
@@ -39,70 +39,70 @@ RANKS = {
     "rank": pl.Int32,
     "share": pl.Float64,
 }
-NO_MARKET = f"no score: the run has no baseline {REFERENCE}, the market's average"
-ONE_SEED = "one seed or path; the row of its experiment has all of them"
+NO_MARKET = f"no score: the run has no baseline {REFERENCE}, the market average"
+ONE_SEED = "single seed or path; see the row of its experiment"
 _ONE_KIND = {
-    "asset_types": "1 of 1: the markets hold names of one calendar (XNYS), nothing says what else they are",
-    "time_scales": "1 of 1: the markets hold daily bars only",
+    "asset_types": "1 of 1: all names trade on one calendar (XNYS); their types are not recorded",
+    "time_scales": "1 of 1: daily bars only",
 }
 Row = tuple[Any, ...]  # by ANSWERS
 
 
 def table_of(rows: Sequence[Row], schema: Mapping[str, Any] = ANSWERS) -> pl.DataFrame:
-    """The rows as a frame."""
+    """Build a frame from rows."""
     return pl.DataFrame(rows, schema=schema, orient="row")
 
 
-def of_windows(scored: pl.DataFrame) -> pl.DataFrame:
-    """Means over test windows and markets, with how many windows have no number and why."""
-    missing, n_rows, lost = pl.col("value").is_null().sum(), pl.len(), pl.col("ruined").sum()
-    why = pl.col("note").drop_nulls().first()
-    ruin = pl.col("note").filter("ruined").first()
+def window_measures(scored: pl.DataFrame) -> pl.DataFrame:
+    """Mean over test windows and markets; the note counts windows without a value, with the reason."""
+    n_missing, n_rows, n_ruined = pl.col("value").is_null().sum(), pl.len(), pl.col("ruined").sum()
+    reason = pl.col("note").drop_nulls().first()
+    ruin_note = pl.col("note").filter("ruined").first()
     gaps = (
-        pl.when(lost > 0)
-        .then(pl.format("{} of {} windows score 0: {}", lost, n_rows, ruin))
-        .when(missing == 0)
+        pl.when(n_ruined > 0)
+        .then(pl.format("{} of {} windows score 0: {}", n_ruined, n_rows, ruin_note))
+        .when(n_missing == 0)
         .then(pl.lit(None, dtype=pl.String))
-        .when(missing == n_rows)
-        .then(why)
-        .otherwise(pl.format("{} of {} windows left out: {}", missing, n_rows, why))
+        .when(n_missing == n_rows)
+        .then(reason)
+        .otherwise(pl.format("{} of {} windows left out: {}", n_missing, n_rows, reason))
     )
     is_scored = pl.col("statistic").first().is_in(list(SCORED))
-    unmarked = is_scored & pl.col("value").is_not_null().any() & pl.col("market").is_null().all()
+    has_no_market = is_scored & pl.col("value").is_not_null().any() & pl.col("market").is_null().all()
     return (
         scored.group_by("policy", "kind", "statistic", maintain_order=True)
         .agg(
             pl.col("value").mean(),
             pl.col("score").mean(),
-            pl.when(unmarked).then(pl.lit(NO_MARKET)).otherwise(gaps).alias("note"),
+            pl.when(has_no_market).then(pl.lit(NO_MARKET)).otherwise(gaps).alias("note"),
         )
         .select(*ANSWERS)
     )
 
 
-def of_universality(scored: pl.DataFrame, n_markets: int) -> pl.DataFrame:
-    """How many markets and windows an account was judged on, scored by the share with a Sharpe above 1/N's."""
+def universality_measures(scored: pl.DataFrame, n_markets: int) -> pl.DataFrame:
+    """Number of markets and windows of an account, scored by the share with a Sharpe ratio above 1/N."""
     ratios = scored.filter(pl.col("statistic") == "sharpe", pl.col("fold").is_not_null())
     rows: list[Row] = []
     for (policy, kind), own in ratios.partition_by("policy", "kind", as_dict=True, maintain_order=True).items():
         own_markets = own.group_by("source").agg(pl.col("ranked").mean(), pl.col("market").mean())
         groups = {"markets": (own_markets, n_markets), "windows": (own, len(own))}
         for statistic, (values, n_all) in groups.items():
-            score, note = _ahead(values, f"{len(values)} of {n_all}")
+            score, note = _score_above_market(values, f"{len(values)} of {n_all}")
             rows.append((policy, kind, statistic, float(len(values)), score, note))
         rows += [(policy, kind, statistic, 1.0, None, note) for statistic, note in _ONE_KIND.items()]
     return table_of(rows)
 
 
-def _ahead(values: pl.DataFrame, count: str) -> tuple[float | None, str | None]:
+def _score_above_market(values: pl.DataFrame, count: str) -> tuple[float | None, str | None]:
     if values["market"].has_nulls():
         return None, NO_MARKET
-    score, note = measured(lambda: 100.0 * share_ahead(values["ranked"].to_numpy(), values["market"].to_numpy()))
+    score, note = value_or_reason(lambda: 100.0 * share_ahead(values["ranked"].to_numpy(), values["market"].to_numpy()))
     return score, note and f"{count}: {note}"
 
 
-def of_profiles(runs: Sequence[Runs], seed: int) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Answers of the performance profile of the runs' scores, and the profiles themselves (PROFILES)."""
+def profile_measures(runs: Sequence[PolicyRuns], seed: int) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Area under the performance profile of each policy (ANSWERS), and the profiles (PROFILES)."""
     answers: list[Row] = []
     profiles: list[Row] = []
     for number, each in enumerate(runs):
@@ -120,10 +120,10 @@ def of_profiles(runs: Sequence[Runs], seed: int) -> tuple[pl.DataFrame, pl.DataF
     return table_of(answers), table_of(profiles, PROFILES)
 
 
-def of_ranks(ranked: dict[str, list[Runs]], seed: int) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Answers of the expected ranks by each of RANKED, and how often each rank is had (RANKS).
+def rank_measures(ranked: dict[str, list[PolicyRuns]], seed: int) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Expected rank by each of RANKED (ANSWERS), and rank distributions (RANKS).
 
-    Ranks are those among the largest group of policies with the same test windows; others have none.
+    Ranks are among the largest group of policies with common test windows; others have none.
     """
     answers, ranks = [table_of(())], [table_of((), RANKS)]
     for number, name in enumerate(RANKED):
@@ -135,16 +135,16 @@ def of_ranks(ranked: dict[str, list[Runs]], seed: int) -> tuple[pl.DataFrame, pl
         shares = rank_distribution(values, np.random.default_rng([seed, number]))
         found = [
             (each.policy, each.kind, name, rank, share)
-            for each, of in zip(group, shares, strict=True)
-            for rank, share in enumerate(of, 1)
+            for each, distribution in zip(group, shares, strict=True)
+            for rank, share in enumerate(distribution, 1)
         ]
         ranks.append(table_of(found, RANKS))
-        answers.append(_expected(name, group, expected_rank(shares).tolist()))
-        answers.append(_unranked(name, [each for each in ranked[name] if each not in group], len(group)))
+        answers.append(_expected_rank_rows(name, group, expected_rank(shares).tolist()))
+        answers.append(_unranked_rows(name, [each for each in ranked[name] if each not in group], len(group)))
     return pl.concat(answers), pl.concat(ranks)
 
 
-def _expected(name: str, group: Sequence[Runs], expected: Sequence[float]) -> pl.DataFrame:
+def _expected_rank_rows(name: str, group: Sequence[PolicyRuns], expected: Sequence[float]) -> pl.DataFrame:
     where = {(each.policy, each.kind): rank for each, rank in zip(group, expected, strict=True)}
     market = where.get((REFERENCE, BASELINE))
     note = f"no score: {REFERENCE} is not among the policies ranked" if market is None else None
@@ -155,13 +155,13 @@ def _expected(name: str, group: Sequence[Runs], expected: Sequence[float]) -> pl
     return with_scores(table_of(rows, schema), task=()).select(*ANSWERS)
 
 
-def _unranked(name: str, others: Sequence[Runs], n_ranked: int) -> pl.DataFrame:
-    note = f"its test windows are not those of the {n_ranked} policies that are ranked"
+def _unranked_rows(name: str, others: Sequence[PolicyRuns], n_ranked: int) -> pl.DataFrame:
+    note = f"its test windows differ from those of the {n_ranked} ranked policies"
     return table_of([(each.policy, each.kind, f"rank:{name}", None, None, note) for each in others])
 
 
-def of_single_seeds(judged: pl.DataFrame) -> pl.DataFrame:
-    """What cannot be said of one seed."""
+def single_seed_measures(judged: pl.DataFrame) -> pl.DataFrame:
+    """Rows of statistics that single seeds do not have."""
     seeds = judged.filter(pl.col("kind") == SEED).select("policy", "kind").unique(maintain_order=True)
     names = ("area_under_profile", "seed_deviation", *(f"rank:{name}" for name in RANKED))
     return table_of([(*who, name, None, None, ONE_SEED) for who in seeds.iter_rows() for name in names])

@@ -1,4 +1,4 @@
-"""What pictures of holdings are drawn from: actions in the plane, and weights by name and year."""
+"""Rows of the figures of holdings: actions in the plane, and weights by name and year."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from nvtrader_pipelines.evaluation.prudex.diversity import embed
-from nvtrader_pipelines.evaluation.prudex.holdings import Holdings
+from nvtrader_pipelines.evaluation.prudex.holdings import WindowHoldings
 from nvtrader_pipelines.evaluation.prudex.measures_table import table_of
 from nvtrader_pipelines.evaluation.prudex.record import SEED
 from nvtrader_pipelines.evaluation.statistics import UndefinedStatisticError
@@ -23,28 +23,30 @@ HEAT = {
     "weight": pl.Float64,
 }
 _NO_ACTIONS = np.zeros((0, 1))
-_A_SEED = "one seed or path; its experiment's actions are embedded"
-_ELSEWHERE = "its names are not those whose actions are embedded: distances need the same names"
+_SINGLE_SEED = "single seed or path; its experiment's actions are embedded"
+_OTHER_NAMES = "not embedded: its names differ from those of the embedded actions"
 
 
-def plane_of(held: Sequence[Holdings], seed: int) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Answers of the t-SNE, and its points (PLANE).
+def action_plane(held: Sequence[WindowHoldings], seed: int) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Trustworthiness of the t-SNE (ANSWERS), and its points (PLANE).
 
-    Embedded are experiments and baselines, not single seeds, and of those who hold the names with the most decisions.
+    Experiments and baselines are embedded, not single seeds, and only those on the names with the most decisions.
     """
     decisions = Counter[tuple[str, ...]]()
     for each in held:
         decisions[each.symbols] += len(each.weights)
     symbols = max(decisions, key=lambda names: (decisions[names], names), default=())
     chosen = [each for each in held if each.symbols == symbols and each.kind != SEED]
-    kept, note, plane = _embedded(chosen, seed)
-    answers = {(each.policy, each.kind): (None, None, _A_SEED if each.kind == SEED else _ELSEWHERE) for each in held}
-    answers |= {(each.policy, each.kind): (kept, None, note) for each in chosen}
+    trust, note, plane = _embed_actions(chosen, seed)
+    answers = {
+        (each.policy, each.kind): (None, None, _SINGLE_SEED if each.kind == SEED else _OTHER_NAMES) for each in held
+    }
+    answers |= {(each.policy, each.kind): (trust, None, note) for each in chosen}
     return table_of([(*who, "trustworthiness", *found) for who, found in answers.items()]), plane
 
 
-def _embedded(chosen: Sequence[Holdings], seed: int) -> tuple[float | None, str | None, pl.DataFrame]:
-    """Trustworthiness or why there is none, and the points: an action of an account once, even if often taken."""
+def _embed_actions(chosen: Sequence[WindowHoldings], seed: int) -> tuple[float | None, str | None, pl.DataFrame]:
+    """Trustworthiness or the reason for its absence, and points; repeated actions count once."""
     walks: dict[tuple[str, str], list[NDArray[np.float64]]] = {}
     for each in chosen:
         walks.setdefault((each.policy, each.kind), []).append(each.weights)
@@ -53,14 +55,14 @@ def _embedded(chosen: Sequence[Holdings], seed: int) -> tuple[float | None, str 
         found = embed(np.concatenate(actions or [_NO_ACTIONS]), seed)
     except UndefinedStatisticError as error:
         return None, str(error), table_of((), PLANE)
-    whose = np.repeat(np.arange(len(walks)), list(map(len, actions)))[found.rows]
+    owner = np.repeat(np.arange(len(walks)), list(map(len, actions)))[found.rows]
     who = list(walks)
-    points = [(*who[i], *xy) for i, xy in zip(whose, found.points.tolist(), strict=True)]
+    points = [(*who[i], *xy) for i, xy in zip(owner, found.points.tolist(), strict=True)]
     return found.trustworthiness, None, table_of(points, PLANE)
 
 
-def heat_of(held: Sequence[Holdings]) -> pl.DataFrame:
-    """Mean weight of each name in each year (HEAT), but for a year of one decision beside years of more."""
+def weight_heatmap(held: Sequence[WindowHoldings]) -> pl.DataFrame:
+    """Mean weight per name and year (HEAT), without years of a single decision beside longer ones."""
     rows = []
     for each in held:
         years = each.sessions.astype("datetime64[Y]").astype(int) + 1970
@@ -76,5 +78,5 @@ def heat_of(held: Sequence[Holdings]) -> pl.DataFrame:
     means = sums.group_by(keys, maintain_order=True).agg(
         weight=pl.col("weight").sum() / pl.col("n").sum(), n=pl.sum("n")
     )
-    most = pl.col("n").max().over("policy", "kind", "source")  # the first decision is often of the year before
-    return means.filter((pl.col("n") > 1) | (most == 1)).select(*HEAT)
+    largest = pl.col("n").max().over("policy", "kind", "source")  # the first decision often falls in the year before
+    return means.filter((pl.col("n") > 1) | (largest == 1)).select(*HEAT)

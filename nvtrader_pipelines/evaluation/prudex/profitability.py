@@ -1,4 +1,4 @@
-"""Profitability: growth beyond the market's average, and whether it lasts."""
+"""Profitability: growth beyond the market average, and its decay."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,16 +12,14 @@ MIN_WINDOWS = 2  # a slope needs two points
 def excess_growth(
     returns: NDArray[np.float64], market: NDArray[np.float64], periods_per_year: int = SESSIONS_PER_YEAR
 ) -> float:
-    """Mean log growth per year beyond that of the market, from the net returns (n,) of both on the same sessions.
+    """Mean excess log growth per year over the market, from net returns (n,) of the same sessions.
 
     Raises:
         ValueError: if the lengths differ, there are no returns, or one is not finite.
-        UndefinedStatisticError: if one is not above -1: all was lost, and a logarithm has no value there.
+        UndefinedStatisticError: if a return is not above -1, so that its logarithm is undefined.
     """
     if returns.shape != market.shape:
-        raise ValueError(
-            f"excess growth needs both returns of each session, but the shapes are {returns.shape} and {market.shape}"
-        )
+        raise ValueError(f"excess growth: shapes differ, {returns.shape} and {market.shape} of the market")
     lowest = min(require_returns(returns, 1).min(), require_returns(market, 1).min())
     if lowest <= -1.0:
         raise UndefinedStatisticError(f"log growth needs returns above -1, but the lowest is {lowest:.6g}")
@@ -29,10 +27,10 @@ def excess_growth(
 
 
 def excess_growth_slope(excess: NDArray[np.float64]) -> float:
-    """Change of excess growth from one test window to the next, by least squares; below 0 the alpha decays.
+    """Change of excess growth per test window, by least squares; negative when alpha decays.
 
     Args:
-        excess: excess growth per year of each window (n_windows,), in their order.
+        excess: excess growth per year of each window (n_windows,), in order.
 
     Raises:
         ValueError: if a number is not finite.
@@ -41,8 +39,6 @@ def excess_growth_slope(excess: NDArray[np.float64]) -> float:
     Source: the paper shows performance over successive test periods; the slope is this package's summary of it.
     """
     if len(excess) < MIN_WINDOWS:
-        raise UndefinedStatisticError(
-            f"a decay shows over {MIN_WINDOWS} test windows or more, but there is {len(excess)}"
-        )
+        raise UndefinedStatisticError(f"alpha decay needs {MIN_WINDOWS} test windows, got {len(excess)}")
     checked = require_returns(excess, MIN_WINDOWS)
     return float(np.polyfit(np.arange(len(checked)), checked, deg=1)[0])

@@ -1,10 +1,10 @@
-"""What PRUDEX-Compass is computed from: the rows of the runs that represent the experiments."""
+"""Input of PRUDEX-Compass: rows of the runs that represent the experiments."""
 
 from dataclasses import dataclass
 
 import polars as pl
 
-REFERENCE = "equal_weight"  # 1/N after costs: the market's average
+REFERENCE = "equal_weight"  # 1/N after costs: the market average
 BASELINE = "baseline"
 ENSEMBLE = "ensemble"
 SEED = "policy"
@@ -17,18 +17,18 @@ RETURNS = ("source", "symbol", "session", "close_return")
 
 @dataclass(frozen=True, eq=False)
 class PrudexRecord:
-    """The latest completed run of every experiment on every market, and the markets."""
+    """Latest completed run of every experiment on every market, and the markets."""
 
-    runs: pl.DataFrame  # RUNS, in the order they were judged
-    curves: pl.DataFrame  # CURVES: every account at every session of its test windows
-    actions: pl.DataFrame  # ACTIONS: every account at every decision; cash is the last of the symbols
-    returns: pl.DataFrame  # RETURNS: simple returns of every name
-    features: pl.DataFrame  # source, symbol, session and the features of every name at the decisions' sessions
-    left_out: str = ""  # which runs are not judged, and why
+    runs: pl.DataFrame  # RUNS, in the order of their verdicts
+    curves: pl.DataFrame  # CURVES, every account and test session
+    actions: pl.DataFrame  # ACTIONS, every account and decision; cash last
+    returns: pl.DataFrame  # RETURNS, simple returns of every name
+    features: pl.DataFrame  # source, symbol, session and features at the decisions' sessions
+    left_out: str = ""  # runs that are left out, with the reasons
 
 
 def latest_runs(runs: pl.DataFrame) -> pl.DataFrame:
-    """The run of each experiment and market that was judged last, in the order they were judged.
+    """Last completed run of each experiment and market, in the order of completion.
 
     Args:
         runs: run_id, experiment, source and finished_at of completed runs.

@@ -1,4 +1,4 @@
-"""Reliability: how an account's results spread over seeds and windows, and where they rank it."""
+"""Reliability: spread of results over seeds and windows, and ranks."""
 
 from collections.abc import Sequence
 
@@ -16,18 +16,18 @@ _BATCH = 100  # draws counted at a time, to bound memory
 
 
 def performance_profile(scores: Sequence[NDArray[np.float64]], taus: NDArray[np.float64] = TAUS) -> NDArray[np.float64]:
-    """Share of runs with a score above each tau (n_taus,): it falls from left to right, and higher is better.
+    """Share of runs with a score above each tau (n_taus,); higher is better.
 
     Args:
-        scores: of each task (a test window of a market), those of its seeds.
-        taus: the scores to be above, ascending.
+        scores: per task (test window of a market), the scores of its seeds.
+        taus: thresholds, ascending.
 
     Raises:
         ValueError: if there is no task, one has no seed, or a score is not finite.
 
     Source: Agarwal et al. (2021), run-score distributions.
     """
-    runs = np.concatenate(_checked(scores))
+    runs = np.concatenate(_require_scores(scores))
     return (runs[None, :] > taus[:, None]).mean(axis=1)
 
 
@@ -38,18 +38,18 @@ def profile_band(
     n_draws: int = N_DRAWS,
     confidence_level: float = 0.95,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Pointwise percentile band of the performance profile, low and high (n_taus,), by a stratified bootstrap.
+    """Pointwise band of the performance profile, low and high (n_taus,), by a stratified bootstrap.
 
-    A draw takes each task's seeds anew, with replacement and by themselves.
+    Seeds are resampled with replacement within each task.
 
     Raises:
         ValueError: if there is no task or a score is not finite.
         UndefinedStatisticError: if a task has fewer than two seeds.
     """
-    checked = _checked(scores)
+    checked = _require_scores(scores)
     fewest = min(len(seeds) for seeds in checked)
     if fewest < MIN_SEEDS:
-        raise UndefinedStatisticError(f"a band over seeds needs {MIN_SEEDS} of them in each task, but one has {fewest}")
+        raise UndefinedStatisticError(f"a band over seeds needs {MIN_SEEDS} per task, but one has {fewest}")
     above = tuple((seeds[None, :] > taus[:, None]).astype(np.float64) for seeds in checked)  # (n_taus, n_seeds)
     drawn = bootstrap(
         above,
@@ -70,14 +70,14 @@ def _share(*tasks: NDArray[np.float64], axis: int = -1) -> NDArray[np.float64]:
 
 
 def area_under_profile(scores: Sequence[NDArray[np.float64]]) -> float:
-    """Area under the performance profile of scores from 0 to 100, 0 to 1: their mean, divided by 100.
+    """Area under the performance profile, 0 to 1: mean of the scores (0 to 100) divided by 100.
 
     Raises:
         ValueError: if there is no task, one has no seed, or a score is not finite or not within 0 and 100.
     """
-    runs = np.concatenate(_checked(scores))
+    runs = np.concatenate(_require_scores(scores))
     if runs.min() < 0.0 or runs.max() > 100.0:
-        raise ValueError(f"scores must lie within 0 and 100, but lie within {runs.min():.6g} and {runs.max():.6g}")
+        raise ValueError(f"scores must lie within 0 and 100, got {runs.min():.6g} to {runs.max():.6g}")
     return float(runs.mean()) / 100.0
 
 
@@ -88,33 +88,34 @@ def seed_deviation(values: NDArray[np.float64]) -> float:
         ValueError: if a number is not finite.
         UndefinedStatisticError: if there are fewer than two seeds.
     """
-    (checked,) = _checked([values])
+    (checked,) = _require_scores([values])
     if len(checked) < MIN_SEEDS:
-        raise UndefinedStatisticError(f"a spread over seeds needs {MIN_SEEDS} of them, but there is {len(checked)}")
+        raise UndefinedStatisticError(f"a deviation over seeds needs {MIN_SEEDS} seeds, got {len(checked)}")
     return float(checked.std(ddof=1))
 
 
 def rank_distribution(
     runs: Sequence[Sequence[NDArray[np.float64]]], generator: np.random.Generator, n_draws: int = N_RANK_DRAWS
 ) -> NDArray[np.float64]:
-    """How often each policy has each rank (n_policies, n_policies), the mean over tasks; rank 1 is the highest.
+    """Share of draws in which each policy has each rank (n_policies, n_policies), averaged over tasks.
 
-    A draw takes one of each policy's seeds in a task; ties go either way by chance. Rows and columns sum to 1.
+    Rank 1 is the highest value. A draw takes one seed per policy and task; ties are broken at random. Rows and columns
+    sum to 1.
 
     Args:
-        runs: of each policy, of each task, the values of its seeds; higher is better.
+        runs: per policy and task, the values of its seeds; higher is better.
         generator: of the draws.
         n_draws: per task.
 
     Raises:
-        ValueError: if there is no policy, they have not the same tasks, or a value is not finite.
+        ValueError: if there is no policy, policies have different numbers of tasks, or a value is not finite.
 
     Source: Agarwal et al. (2021), rank comparisons.
     """
     n_tasks = {len(tasks) for tasks in runs}
     if len(n_tasks) != 1:
-        raise ValueError(f"ranks need policies with the same tasks, but they have {sorted(n_tasks) or 'none'}")
-    checked = [_checked(tasks) for tasks in runs]
+        raise ValueError(f"ranks need policies with equal numbers of tasks, got {sorted(n_tasks) or 'none'}")
+    checked = [_require_scores(tasks) for tasks in runs]
     shares = np.zeros((len(runs), len(runs)))
     for task in range(n_tasks.pop()):
         drawn = np.stack([generator.choice(tasks[task], n_draws) for tasks in checked])
@@ -125,15 +126,14 @@ def rank_distribution(
 
 
 def expected_rank(distribution: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Mean rank of each policy (n,) from how often it has each, 1 to n."""
+    """Mean rank of each policy (n,), 1 to n, from its rank distribution."""
     return distribution @ np.arange(1.0, distribution.shape[1] + 1.0)
 
 
-def _checked(scores: Sequence[NDArray[np.float64]]) -> list[NDArray[np.float64]]:
+def _require_scores(scores: Sequence[NDArray[np.float64]]) -> list[NDArray[np.float64]]:
     found = [np.asarray(seeds, dtype=np.float64) for seeds in scores]
     if not found or any(seeds.ndim != 1 or not len(seeds) or not np.isfinite(seeds).all() for seeds in found):
         raise ValueError(
-            "needs at least one task, and of each the finite numbers of one seed or more, but got "
-            f"{len(found)} tasks with {[seeds.shape for seeds in found][:5]}"
+            f"scores: needs finite numbers of 1+ seeds per task, got shapes {[seeds.shape for seeds in found][:5]}"
         )
     return found

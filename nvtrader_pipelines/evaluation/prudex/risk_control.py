@@ -1,4 +1,4 @@
-"""Risk control: what may be lost, and how an account stood in the worst of markets."""
+"""Risk control: downside deviation, and sessions within extreme markets."""
 
 from datetime import date
 
@@ -9,12 +9,12 @@ from nvtrader_pipelines.evaluation.prudex.measures import ExtremeMarket
 from nvtrader_pipelines.evaluation.statistics import UndefinedStatisticError, require_returns
 from nvtrader_pipelines.market.calendar import SESSIONS_PER_YEAR
 
-MIN_SESSIONS = 2  # what a ratio to a deviation needs
-_HOLIDAYS = np.timedelta64(4, "D")  # an exchange is closed for no longer
+MIN_SESSIONS = 2  # for a standard deviation
+_HOLIDAYS = np.timedelta64(4, "D")  # longest closing of an exchange
 
 
 def downside_deviation(returns: NDArray[np.float64], periods_per_year: int = SESSIONS_PER_YEAR) -> float:
-    """Root of the mean squared loss per year, as a fraction; the target is 0, and gains count as losses of 0.
+    """Annualized root mean squared loss, as a fraction; the target is 0, gains count as 0.
 
     Raises:
         ValueError: if there are no returns or some are not finite.
@@ -26,11 +26,10 @@ def downside_deviation(returns: NDArray[np.float64], periods_per_year: int = SES
 
 
 def sessions_within(sessions: NDArray[np.datetime64], market: ExtremeMarket) -> NDArray[np.bool_]:
-    """Which of an account's sessions (n,), in their order, lie in the extreme market.
+    """Whether each of an account's ascending sessions (n,) lies in the extreme market.
 
     Raises:
-        UndefinedStatisticError: if the account was not there from the window's first day to its last, or for fewer
-            than two sessions of it, as where it lies between two test windows.
+        UndefinedStatisticError: if the sessions do not span the extreme market, or fewer than two lie in it.
     """
     first, last = _day(market.first), _day(market.last)
     if not len(sessions) or sessions[0] > first + _HOLIDAYS or sessions[-1] < last - _HOLIDAYS:

@@ -1,4 +1,4 @@
-"""Scores from 0 to 100 on which the market's average has 50."""
+"""Scores from 0 to 100, where the market average has 50."""
 
 from collections.abc import Sequence
 
@@ -7,19 +7,19 @@ import polars as pl
 from nvtrader_pipelines.evaluation.prudex.measures import STATISTICS
 from nvtrader_pipelines.evaluation.statistics import NO_SPREAD
 
-AVERAGE = 50.0  # of the market
+AVERAGE = 50.0  # of the market average
 
 
 def with_scores(rows: pl.DataFrame, task: Sequence[str]) -> pl.DataFrame:
-    """The rows with `score`: 50 at the market's average, 0 and 100 as far from it as the farthest account.
+    """Add `score`: 50 at the market average, 0 or 100 for the account farthest from it.
 
     score = 50 (1 + d / max |d|), with d = value - market, or market - value where lower is better, and the maximum
-    over every account of the task and statistic. Where no account differs from the market's average, all have 50.
-    Rows without a value or a market's average, and statistics that are not scored, have none.
+    over all accounts of the task and statistic. If no account differs from the market average, all have 50. Rows
+    without a value or a market average, and unscored statistics, have null.
 
     Args:
-        rows: statistic, value and market (the statistic's value for the market's average).
-        task: columns within whose groups accounts are compared.
+        rows: statistic, value and market (value of the market average).
+        task: columns that group comparable accounts.
     """
     group = [*task, "statistic"]
     kinds = pl.DataFrame(

@@ -1,4 +1,4 @@
-"""Answers of explainability: the shallow tree of every policy."""
+"""Explainability of every policy by surrogate trees."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -7,27 +7,27 @@ import numpy as np
 import polars as pl
 
 from nvtrader_pipelines.evaluation.prudex.explainability import surrogate_r2
-from nvtrader_pipelines.evaluation.prudex.holdings import Holdings
+from nvtrader_pipelines.evaluation.prudex.holdings import WindowHoldings
 from nvtrader_pipelines.evaluation.prudex.measures_table import table_of
-from nvtrader_pipelines.evaluation.prudex.windows import measured
+from nvtrader_pipelines.evaluation.prudex.return_windows import value_or_reason
 
 _KEYS = ("source", "symbol", "session")
 
 
-def of_surrogates(held: Sequence[Holdings], features: pl.DataFrame) -> pl.DataFrame:
-    """How far a small tree on the features says what each account holds, the mean over markets.
+def surrogate_measures(held: Sequence[WindowHoldings], features: pl.DataFrame) -> pl.DataFrame:
+    """Surrogate R² of each account, averaged over markets (ANSWERS).
 
     Args:
-        held: of all accounts.
+        held: holdings of all accounts.
         features: source, symbol, session and features.
     """
     markets = features.partition_by("source", as_dict=True)
-    nothing = features.clear()
-    walks: dict[tuple[str, str, str], list[Holdings]] = {}
+    no_features = features.clear()
+    walks: dict[tuple[str, str, str], list[WindowHoldings]] = {}
     for each in held:
         walks.setdefault((each.policy, each.kind, each.source), []).append(each)
     rows = [
-        (policy, kind, *_of_walk(walk, markets.get((source,), nothing)))
+        (policy, kind, *_surrogate(walk, markets.get((source,), no_features)))
         for (policy, kind, source), walk in walks.items()
     ]
     each_market = table_of(rows, {"policy": pl.String, "kind": pl.String, "value": pl.Float64, "note": pl.String})
@@ -39,8 +39,8 @@ def of_surrogates(held: Sequence[Holdings], features: pl.DataFrame) -> pl.DataFr
     )
 
 
-def _of_walk(walk: Sequence[Holdings], features: pl.DataFrame) -> tuple[float | None, str | None]:
-    decided = [
+def _surrogate(walk: Sequence[WindowHoldings], features: pl.DataFrame) -> tuple[float | None, str | None]:
+    weights = [
         pl.DataFrame(
             {
                 "session": np.repeat(each.sessions, len(each.symbols)),
@@ -50,6 +50,6 @@ def _of_walk(walk: Sequence[Holdings], features: pl.DataFrame) -> tuple[float | 
         )
         for each in walk
     ]
-    rows = pl.concat(decided).join(features, on=["session", "symbol"]).sort("session", "symbol")
+    rows = pl.concat(weights).join(features, on=["session", "symbol"]).sort("session", "symbol")
     known = rows.drop(*_KEYS, "weight").cast(pl.Float64).to_numpy()
-    return measured(partial(surrogate_r2, known, rows["weight"].to_numpy()))
+    return value_or_reason(partial(surrogate_r2, known, rows["weight"].to_numpy()))

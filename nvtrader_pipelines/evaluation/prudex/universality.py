@@ -1,30 +1,27 @@
-"""Universality: in how many markets or windows an account does better than the market's average."""
+"""Universality: share of markets or windows in which an account beats the market average."""
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nvtrader_pipelines.evaluation.statistics import NO_SPREAD, UndefinedStatisticError
 
-MIN_GROUPS = 2  # one market, or one window, says nothing of others
+MIN_GROUPS = 2  # a single market or window does not generalize
 
 
 def share_ahead(values: NDArray[np.float64], market: NDArray[np.float64]) -> float:
-    """Share of groups (markets or windows) in which an account is above the market's average; ties count half.
+    """Share of groups (markets or windows) with an account above the market average; ties count half.
 
     Args:
-        values: the account's number in each group (n,), higher is better.
-        market: that of the market's average (n,).
+        values: the account's value in each group (n,), higher is better.
+        market: value of the market average (n,).
 
     Raises:
         ValueError: if the lengths differ or a number is not finite.
         UndefinedStatisticError: if there are fewer than two groups.
     """
     if values.shape != market.shape or values.ndim != 1 or not np.isfinite([values, market]).all():
-        raise ValueError(
-            f"a share of groups needs a finite number of each group on both sides, but the shapes are {values.shape} "
-            f"and {market.shape}"
-        )
+        raise ValueError(f"share of groups: needs two finite arrays (n,), got {values.shape} and {market.shape}")
     if len(values) < MIN_GROUPS:
-        raise UndefinedStatisticError(f"{len(values)} is too few to compare: at least {MIN_GROUPS} are needed")
+        raise UndefinedStatisticError(f"too few to compare: {len(values)} of at least {MIN_GROUPS}")
     tied = np.abs(values - market) <= NO_SPREAD * np.maximum(np.abs(values), np.abs(market))
     return float(np.where(tied, 0.5, values > market).mean())

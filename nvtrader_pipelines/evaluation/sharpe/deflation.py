@@ -1,4 +1,4 @@
-"""What a Sharpe ratio is worth after all the trials that it was the best of."""
+"""Deflation of Sharpe ratios for the number and spread of all trials."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -14,20 +14,20 @@ from nvtrader_pipelines.evaluation.sharpe.inference import (
 )
 from nvtrader_pipelines.market.calendar import SESSIONS_PER_YEAR
 
-_ROUNDING = 1e-12  # Sharpe ratios of equal trials differ by it
-YEARLY = float(np.sqrt(SESSIONS_PER_YEAR))  # times a Sharpe ratio per session is one per year
+_ROUNDING = 1e-12  # difference of the Sharpe ratios of equal trials
+YEARLY = float(np.sqrt(SESSIONS_PER_YEAR))  # factor from a Sharpe ratio per session to one per year
 
 
 @dataclass(frozen=True)
 class Deflation:
-    """How many trials there were, and how their Sharpe ratios per session vary, each over its own sessions."""
+    """Number of trials, and variance of their Sharpe ratios per session."""
 
     n_trials: int
-    variance: float | None  # ddof 1; None where at most one of several has enough returns
+    variance: float | None  # ddof 1; None if fewer than two of several trials have enough returns
 
     @classmethod
     def of(cls, sharpe: NDArray[np.float64], n_trials: int) -> Self:
-        """From the Sharpe ratios per session that are known, and how many trials there were."""
+        """Estimate the deflation from the known Sharpe ratios per session and the number of trials."""
         if n_trials == 1:
             return cls(1, 0.0)
         if len(sharpe) < 2:
@@ -36,20 +36,20 @@ class Deflation:
 
     @property
     def notes(self) -> list[str]:
-        """What a reader must know of it."""
+        """Caveats for readers of deflated ratios."""
         if self.n_trials == 1:
-            return ["one trial only, so nothing deflates its Sharpe ratio"]
+            return ["one trial only, so its ratio is not deflated"]
         if self.variance is None:
-            return [f"a deflation needs two trials with enough returns, but of {self.n_trials} only one has them"]
+            return [f"a deflation needs two trials with enough returns, but only one of {self.n_trials} has them"]
         if self.variance == 0.0:
-            return [f"the {self.n_trials} trials have the same Sharpe ratio, so nothing deflates it"]
+            return [f"the {self.n_trials} trials have equal ratios, so they are not deflated"]
         return []
 
     def apply(self, moments: SharpeMoments) -> dict[str, float]:
-        """The expected maximum (annual) and what the Sharpe ratio is worth beside it; nothing where that is unknown.
+        """Expected maximum (annual) and deflated Sharpe ratios; empty if the variance is unknown.
 
         Raises:
-            ValueError: if the moments have no error.
+            ValueError: if the moments have no standard error.
         """
         if self.variance is None:
             return {}

@@ -1,4 +1,4 @@
-"""Standard errors of a Sharpe ratio by theory: Lo (2002)."""
+"""Standard errors of Sharpe ratios: Lo (2002)."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +10,7 @@ def iid_standard_error(sharpe: float, n_periods: int) -> float:
     """Standard error of a Sharpe ratio of independent normal returns, sqrt((1 + SR^2/2) / T).
 
     Args:
-        sharpe: ratio per period, not annualised.
+        sharpe: ratio per period, not annualized.
         n_periods: T.
 
     Raises:
@@ -19,12 +19,12 @@ def iid_standard_error(sharpe: float, n_periods: int) -> float:
     Source: Lo (2002), equation 9.
     """
     if n_periods < 1 or not np.isfinite(sharpe):
-        raise ValueError(f"a standard error needs a finite ratio of some periods, but got {sharpe} of {n_periods}")
+        raise ValueError(f"a standard error needs a finite ratio of 1+ periods, got {sharpe} of {n_periods}")
     return float(np.sqrt((1.0 + 0.5 * sharpe**2) / n_periods))
 
 
 def newey_west_lags(n_periods: int) -> int:
-    """Lags that the length of a series supports, 4 (T/100)^(2/9) rounded down.
+    """Number of lags by length of the series: 4 (T/100)^(2/9), rounded down.
 
     Source: Newey & West (1994).
     """
@@ -32,18 +32,18 @@ def newey_west_lags(n_periods: int) -> int:
 
 
 def gmm_standard_error(returns: NDArray[np.float64], n_lags: int | None = None) -> float:
-    """Standard error of the ratio per period of stationary returns (n,) that may be dependent and not normal.
+    """Standard error of the ratio per period of stationary returns (n,), dependent or not, of any distribution.
 
-    The delta method on mean and variance (ddof 0), with the Bartlett weights of Newey & West (1987). With no lags
-    it is the form of Mertens with a ratio of ddof 0.
+    Delta method on mean and variance (ddof 0), with the Bartlett weights of Newey & West (1987). Without lags it is
+    Mertens' formula with a ratio of ddof 0.
 
     Args:
         returns: per period.
-        n_lags: autocovariances counted; None takes `newey_west_lags`.
+        n_lags: number of autocovariances; None takes `newey_west_lags`.
 
     Raises:
         ValueError: if there are fewer than two returns, some are not finite, or there are not more returns than lags.
-        UndefinedStatisticError: if the returns never vary.
+        UndefinedStatisticError: if the returns are constant.
 
     Source: Lo (2002), appendix A.
     """

@@ -1,10 +1,9 @@
-"""How much of a Sharpe ratio is luck: probabilistic, deflated, and how long a record must be.
+"""Inference on Sharpe ratios: probabilistic and deflated ratios, and minimum lengths.
 
-Sharpe ratios, benchmarks and variances here are per observation, never annualised. Names without a year follow Bailey
-and Lopez de Prado (2012, 2014): the error is that at the estimate, over T - 1. Names that end in `_2025` follow Lopez
-de Prado, Lipton and Zoonek (2025), "How to Use the Sharpe Ratio": the error is that at the benchmark (the null), over
-T, with an AR(1) coefficient of the returns and the variance of the largest of K normals. They are different
-statistics and give different numbers.
+Sharpe ratios, benchmarks and variances are per observation, never annualized. Names without a year follow Bailey and
+Lopez de Prado (2012, 2014): standard error at the estimate, over T - 1. Names that end in `_2025` follow Lopez de
+Prado, Lipton and Zoonek (2025), "How to Use the Sharpe Ratio": standard error at the benchmark (the null), over T, with
+an AR(1) coefficient of the returns and the variance of the largest of K normals. The two give different numbers.
 """
 
 from dataclasses import dataclass
@@ -18,18 +17,18 @@ from numpy.typing import NDArray
 from nvtrader_pipelines.evaluation.statistics import require_confidence_level, varies
 
 MIN_OBSERVATIONS = 4  # the unbiased kurtosis needs four
-MOST_TRIALS = 10**9
-ROUNDING = 1e-9  # how far moments may be from what some returns can have
+MAX_TRIALS = 10**9
+ROUNDING = 1e-9  # by which moments may violate their inequality
 EULER_GAMMA = float(np.euler_gamma)
 
 
 @dataclass(frozen=True)
 class SharpeMoments:
-    """A Sharpe ratio per observation, and the moments of the returns that its error depends on.
+    """Sharpe ratio per observation, and the moments of returns that its standard error depends on.
 
     Raises:
-        ValueError: if a number is not finite, there are fewer than two observations, or no returns can have such
-            moments: a kurtosis is at least the squared skewness plus 1.
+        ValueError: if a number is not finite, there are fewer than two observations, or the kurtosis is below the
+            squared skewness plus 1, which no returns have.
     """
 
     sharpe: float  # mean over standard deviation (ddof 1)
@@ -39,7 +38,7 @@ class SharpeMoments:
 
     def __post_init__(self) -> None:
         if not all(map(isfinite, (self.sharpe, self.skewness, self.kurtosis))) or self.n_observations < 2:
-            raise ValueError(f"moments must be finite and of at least two observations, but they are {self}")
+            raise ValueError(f"moments must be finite and of at least two observations, got {self}")
         if self.kurtosis < self.skewness**2 + 1.0 - ROUNDING:
             raise ValueError(
                 f"a kurtosis is at least the squared skewness plus 1, but it is {self.kurtosis:g} beside a skewness of "
@@ -51,21 +50,17 @@ def sharpe_moments(returns: NDArray[np.float64]) -> SharpeMoments:
     """Sharpe ratio (ddof 1), skewness and raw kurtosis (both biased) of excess returns (n,).
 
     Raises:
-        ValueError: if there are fewer than four returns, some are not finite, or they never vary.
+        ValueError: if there are fewer than four returns, some are not finite, or they are constant.
     """
     if returns.ndim != 1 or len(returns) < MIN_OBSERVATIONS:
         raise ValueError(
-            f"Sharpe inference needs at least {MIN_OBSERVATIONS} returns on one axis, but their shape is "
-            f"{returns.shape}; lengthen the sample"
+            f"Sharpe inference needs at least {MIN_OBSERVATIONS} returns on one axis, got shape {returns.shape}"
         )
     if not np.isfinite(returns).all():
         n_bad = int((~np.isfinite(returns)).sum())
         raise ValueError(f"Sharpe inference needs finite returns, but {n_bad} of {len(returns)} are NaN or infinite")
     if not varies(returns):
-        raise ValueError(
-            f"Sharpe inference needs returns that vary, but all {len(returns)} are {returns[0]:g}; they have no Sharpe "
-            "ratio"
-        )
+        raise ValueError(f"Sharpe inference needs returns that vary, but all {len(returns)} are {returns[0]:g}")
     skewness, kurtosis = float(scipy.stats.skew(returns)), float(scipy.stats.kurtosis(returns, fisher=False))
     return SharpeMoments(float(returns.mean()) / float(returns.std(ddof=1)), len(returns), skewness, kurtosis)
 
@@ -82,7 +77,7 @@ def probabilistic_sharpe_ratio(moments: SharpeMoments, benchmark: float = 0.0) -
     """Probability that the true Sharpe ratio exceeds a benchmark.
 
     Raises:
-        ValueError: if the benchmark is not finite, or the moments have no error.
+        ValueError: if the benchmark is not finite, or the moments have no standard error.
 
     Source: Bailey & Lopez de Prado (2012).
     """
@@ -90,7 +85,7 @@ def probabilistic_sharpe_ratio(moments: SharpeMoments, benchmark: float = 0.0) -
 
 
 def sharpe_p_value(moments: SharpeMoments, benchmark: float = 0.0) -> float:
-    """One-sided p value of a true Sharpe ratio of at most the benchmark: 1 less the probabilistic Sharpe ratio."""
+    """One-sided p value against the benchmark: 1 less the probabilistic Sharpe ratio."""
     return float(scipy.stats.norm.sf(_errors_above(moments, benchmark)))
 
 
@@ -100,12 +95,12 @@ def _errors_above(moments: SharpeMoments, benchmark: float) -> float:
 
 
 def expected_maximum_sharpe(n_trials: int, variance: float) -> float:
-    """Sharpe ratio that the best of some trials without skill is expected to show; 0 for one trial or no variance.
+    """Expected maximum of the Sharpe ratios of trials without skill; 0 for one trial or no variance.
 
-    The formula is Gumbel's approximation, 2.3 % above the exact expectation at 10 trials and 0.9 % at 100.
+    Gumbel's approximation, 2.3 % above the exact expectation at 10 trials and 0.9 % at 100.
 
     Args:
-        n_trials: independent trials ever made.
+        n_trials: number of independent trials ever made.
         variance: of the trials' Sharpe ratios (ddof 1), per observation.
 
     Raises:
@@ -115,8 +110,7 @@ def expected_maximum_sharpe(n_trials: int, variance: float) -> float:
     """
     if n_trials < 1 or not isfinite(variance) or variance < 0.0:
         raise ValueError(
-            f"an expected maximum needs at least one trial and a finite variance of at least 0, but got {n_trials} "
-            f"trials and a variance of {variance:g}"
+            f"an expected maximum needs 1+ trials and a finite variance of at least 0, got {n_trials} and {variance:g}"
         )
     if n_trials == 1 or variance == 0.0:
         return 0.0
@@ -125,7 +119,7 @@ def expected_maximum_sharpe(n_trials: int, variance: float) -> float:
 
 
 def deflated_sharpe_ratio(moments: SharpeMoments, n_trials: int, variance: float) -> float:
-    """Probability that the true Sharpe ratio exceeds what the best of some trials without skill would show.
+    """Probability that the true Sharpe ratio exceeds the expected maximum of trials without skill.
 
     Arguments and errors are those of `expected_maximum_sharpe`.
 
@@ -137,11 +131,11 @@ def deflated_sharpe_ratio(moments: SharpeMoments, n_trials: int, variance: float
 def minimum_track_record_length(
     moments: SharpeMoments, benchmark: float = 0.0, confidence_level: float = 0.95
 ) -> float:
-    """Observations after which such a Sharpe ratio is above the benchmark at the confidence level.
+    """Number of observations for this Sharpe ratio to exceed the benchmark at the confidence level.
 
     Raises:
-        ValueError: if the Sharpe ratio is not above the benchmark, that is not finite, or the level is not inside
-            (0, 1).
+        ValueError: if the Sharpe ratio is not above the benchmark, the benchmark is not finite, or the level is not
+            inside (0, 1).
 
     Source: Bailey & Lopez de Prado (2012).
     """
@@ -157,7 +151,7 @@ def minimum_track_record_length(
 
 
 def effective_number_of_trials(n_trials: int, mean_correlation: float) -> float:
-    """Independent trials that are worth as much as some with this mean correlation of each pair.
+    """Effective number of independent trials, from the mean pairwise correlation.
 
     Raises:
         ValueError: if there is no trial, or the correlation is not between -1 and 1.
@@ -166,8 +160,8 @@ def effective_number_of_trials(n_trials: int, mean_correlation: float) -> float:
     """
     if n_trials < 1 or not -1.0 <= mean_correlation <= 1.0:
         raise ValueError(
-            f"an effective number needs at least one trial and a mean correlation between -1 and 1, but got {n_trials} "
-            f"and {mean_correlation:g}"
+            f"an effective number needs 1+ trials and a mean correlation within [-1, 1], got {n_trials} and "
+            f"{mean_correlation:g}"
         )
     return mean_correlation + (1.0 - mean_correlation) * n_trials
 
@@ -175,13 +169,13 @@ def effective_number_of_trials(n_trials: int, mean_correlation: float) -> float:
 def sharpe_ratio_error_2025(
     moments: SharpeMoments, at: float, *, autocorrelation: float = 0.0, n_trials: int = 1
 ) -> float:
-    """Standard error of the Sharpe ratio if the true one is `at`, of the largest of some trials.
+    """Standard error of the Sharpe ratio at a true ratio `at`, for the largest of some trials.
 
     Args:
-        moments: whose skewness, kurtosis and number of observations count.
-        at: true Sharpe ratio, that of the null hypothesis in a test.
+        moments: for skewness, kurtosis and number of observations.
+        at: true Sharpe ratio; in a test, that of the null hypothesis.
         autocorrelation: AR(1) coefficient of the returns.
-        n_trials: K; the error is that of one Sharpe ratio times the standard deviation of the largest of K standard
+        n_trials: K; the error of one ratio is multiplied by the standard deviation of the largest of K standard
             normals.
 
     Raises:
@@ -192,8 +186,7 @@ def sharpe_ratio_error_2025(
     """
     if n_trials < 1 or not -1.0 < autocorrelation < 1.0:
         raise ValueError(
-            f"the error needs at least one trial and an AR(1) coefficient between -1 and 1, but got {n_trials} trials "
-            f"and {autocorrelation:g}"
+            f"the error needs 1+ trials and an AR(1) coefficient inside (-1, 1), got {n_trials} and {autocorrelation:g}"
         )
     single = _variance_factor(moments, at, autocorrelation) / moments.n_observations
     return float(np.sqrt(single * variance_of_maximum(n_trials)))
@@ -202,7 +195,7 @@ def sharpe_ratio_error_2025(
 def probabilistic_sharpe_ratio_2025(
     moments: SharpeMoments, benchmark: float = 0.0, *, autocorrelation: float = 0.0, n_trials: int = 1
 ) -> float:
-    """Probability of a lower Sharpe ratio than the observed one if the true one were the benchmark.
+    """Probability of a Sharpe ratio below the observed one, if the true one is the benchmark.
 
     Arguments and errors are those of `sharpe_ratio_error_2025`.
     """
@@ -213,7 +206,7 @@ def probabilistic_sharpe_ratio_2025(
 def deflated_sharpe_ratio_2025(
     moments: SharpeMoments, n_trials: int, variance: float, *, autocorrelation: float = 0.0
 ) -> float:
-    """Probability of a lower Sharpe ratio if the observed one were the best of some trials without skill.
+    """Probability of a Sharpe ratio below the observed one, if that is the best of trials without skill.
 
     Arguments and errors are those of `expected_maximum_sharpe` and `sharpe_ratio_error_2025`.
     """
@@ -226,10 +219,10 @@ def variance_of_maximum(n_trials: int) -> float:
     """Variance of the largest of independent standard normals, by quadrature; 1 for one.
 
     Raises:
-        ValueError: if there is none, or more than 1e9: the quadrature loses its digits from 1e13 on.
+        ValueError: if there is no trial, or more than 1e9: the quadrature loses precision from 1e13 on.
     """
-    if not 1 <= n_trials <= MOST_TRIALS:
-        raise ValueError(f"the variance of a maximum needs from 1 to {MOST_TRIALS} trials, but got {n_trials}")
+    if not 1 <= n_trials <= MAX_TRIALS:
+        raise ValueError(f"the variance of a maximum needs 1 to {MAX_TRIALS} trials, got {n_trials}")
     if n_trials == 1:
         return 1.0
     first, second = (
@@ -246,7 +239,7 @@ def variance_of_maximum(n_trials: int) -> float:
 
 
 def _variance_factor(moments: SharpeMoments, at: float, autocorrelation: float = 0.0) -> float:
-    """Variance of the Sharpe ratio at a true one, times the number of observations."""
+    """Variance of the Sharpe ratio at a true ratio, times the number of observations."""
     _require_finite(at)
     rho = autocorrelation
     once, twice = rho / (1.0 - rho), rho**2 / (1.0 - rho**2)
@@ -254,12 +247,12 @@ def _variance_factor(moments: SharpeMoments, at: float, autocorrelation: float =
     factor = constant - linear * moments.skewness * at + quadratic * (moments.kurtosis - 1.0) / 4.0 * at**2
     if factor <= 0.0:
         raise ValueError(
-            f"the variance of a Sharpe ratio must be positive, but of {moments} at {at:g} it is not; returns of two "
-            "values only have no error by this formula"
+            f"the variance of the Sharpe ratio is not positive for {moments} at {at:g}: two-valued returns have no "
+            "standard error by this formula"
         )
     return factor
 
 
 def _require_finite(sharpe: float) -> None:
     if not isfinite(sharpe):
-        raise ValueError(f"a Sharpe ratio to hold another against must be finite, but is {sharpe}")
+        raise ValueError(f"a benchmark Sharpe ratio must be finite, got {sharpe}")

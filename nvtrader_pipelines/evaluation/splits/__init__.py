@@ -1,4 +1,4 @@
-"""Splitters: a family of ways to cut a session calendar into folds, which train on some sessions and test others."""
+"""Splitters: ways to cut sessions into folds that train on some sessions and test others."""
 
 from typing import Annotated
 

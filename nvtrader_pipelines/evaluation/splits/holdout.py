@@ -12,16 +12,16 @@ from nvtrader_pipelines.evaluation.splits.fold import HOLIDAYS, MIN_TEST_SESSION
 
 
 class Holdout(Component):
-    """One fold: everything before `test_first` trains, less a purge, and what follows tests.
+    """One fold: train before `test_first` less a purge, test from there on.
 
-    The simplest split there is, and one test window is one draw of luck; `walk_forward` has several.
+    A single test window is a single draw of luck; `walk_forward` has several.
     """
 
-    embargo_size: ClassVar[int] = 0  # nothing is trained on after a test
+    embargo_size: ClassVar[int] = 0  # no training after tests
 
     kind: Literal["holdout"] = "holdout"
     train_first: date | None = None  # None: the first session
-    test_first: date = date(2010, 1, 1)  # first day that is tested
+    test_first: date = date(2010, 1, 1)  # first tested day
     test_last: date | None = None  # None: the last session
     purge_size: NonNegativeInt = Field(default=6, description="sessions left out between training and test")
 
@@ -40,10 +40,10 @@ class Holdout(Component):
         return self
 
     def split(self, sessions: NDArray[np.datetime64]) -> list[Fold]:
-        """The one fold for ascending `sessions` (T,).
+        """The one fold of ascending `sessions` (T,).
 
         Raises:
-            ValueError: if the windows do not lie within the sessions, or hold too few.
+            ValueError: if the windows lie outside the sessions or are too short.
         """
         if len(sessions) == 0:
             raise ValueError("holdout needs sessions, but there are none")
@@ -63,7 +63,7 @@ class Holdout(Component):
         return [Fold(0, train_first, train_last, test_first, test_last)]
 
     def _require_sessions(self, train: Window, test: Window) -> None:
-        """Refuse windows that hold too few sessions."""
+        """Check that the windows hold enough sessions."""
         n_test = test[1] - test[0] + 1
         if n_test < MIN_TEST_SESSIONS:
             raise ValueError(

@@ -1,4 +1,4 @@
-"""Purged K-fold: every block tested once, by what was trained on both sides of it."""
+"""Purged K-fold cross-validation: every block is tested once, by training on both sides of it."""
 
 from typing import Literal
 
@@ -10,17 +10,17 @@ from nvtrader_pipelines.evaluation.splits.purging import PurgedBlocks, equal_blo
 
 
 class PurgedKFold(PurgedBlocks):
-    """Each of `n_folds` blocks is tested once, by training on the sessions before and after it, purged and embargoed.
+    """Test each of `n_folds` blocks once, by purged and embargoed training before and after it.
 
-    Training knows what came after the tests, so its results say how robust an experiment is, not what it earned.
+    Training includes sessions after the tests, so results show robustness, not what could have been earned.
 
-    Source: López de Prado (2018), Advances in Financial Machine Learning, 7.4. (skfolio's tests two blocks at least.)
+    Source: López de Prado (2018), Advances in Financial Machine Learning, 7.4. (skfolio's needs two test blocks.)
     """
 
     kind: Literal["purged_kfold"] = "purged_kfold"
 
     def split(self, sessions: NDArray[np.datetime64]) -> list[Fold]:
-        """The folds, in the order of what they test, for ascending `sessions` (T,).
+        """Folds of ascending `sessions` (T,), in the order of their tests.
 
         Raises:
             ValueError: if the blocks are too short for a test, or for purge and embargo.

@@ -1,4 +1,4 @@
-"""Purge and embargo: which sessions may train where the blocks between them are tested."""
+"""Purge and embargo: training sessions around tested blocks."""
 
 from collections.abc import Sequence
 from typing import Annotated
@@ -8,26 +8,26 @@ from numpy.typing import NDArray
 from pydantic import Field, NonNegativeInt
 
 from nvtrader_pipelines.components.component import Component, kind_of
-from nvtrader_pipelines.evaluation.splits.fold import MIN_TEST_SESSIONS, Fold, Window, in_order
+from nvtrader_pipelines.evaluation.splits.fold import MIN_TEST_SESSIONS, Fold, Window, are_in_order
 
 
 class PurgedBlocks(Component):
-    """Splitters that divide all sessions but the first, before which nothing is decided, into blocks and test each.
+    """Base of splitters that cut all sessions but the first into blocks and test each.
 
-    The purge keeps what is earned apart: no return, fill or label of a tested session trains. What a policy sees goes
-    further back: features know up to 252 sessions before their own, so that the first inputs of a training after a test
-    hold its prices, unless `purge_size` and `embargo_size` are 252 together. A run with less says so in its warnings.
+    Nothing can be decided before the first session. The purge separates outcomes: no return, fill or label of a tested
+    session is trained on. Features look back up to 252 sessions, so the first inputs of training after a test contain
+    tested prices unless `purge_size` and `embargo_size` together are 252; runs with less carry a warning.
     """
 
-    n_folds: Annotated[int, Field(ge=2, le=100)] = 6  # blocks of equal length; what is left over belongs to the last
-    purge_size: NonNegativeInt = 6  # sessions left out of the training on both sides of a tested block
-    embargo_size: NonNegativeInt = 21  # more of them left out after it
+    n_folds: Annotated[int, Field(ge=2, le=100)] = 6  # blocks of equal length; the last takes the remainder
+    purge_size: NonNegativeInt = 6  # sessions left out of training on both sides of a tested block
+    embargo_size: NonNegativeInt = 21  # additional sessions left out after it
 
     def n_sessions(self, sessions: NDArray[np.datetime64]) -> int:
-        """How many sessions there are to divide.
+        """Number of sessions to cut into blocks.
 
         Raises:
-            ValueError: if blocks of them are too short for a test, or for purge and embargo (skfolio's own limit).
+            ValueError: if the blocks are too short for a test, or for purge and embargo (skfolio's limit).
         """
         kind, n_sessions = kind_of(type(self)), len(sessions) - 1
         if n_sessions < 0:
@@ -46,23 +46,23 @@ class PurgedBlocks(Component):
         return n_sessions
 
     def fold(self, index: int, train: Sequence[Window], test: Sequence[Window]) -> Fold:
-        """The fold of windows counted from the second session on.
+        """Build a fold from windows counted from the second session on.
 
         Raises:
-            ValueError: if purge and embargo leave nothing to train on.
+            ValueError: if purge and embargo leave no training sessions.
         """
         if not train:
             raise ValueError(
-                f"{kind_of(type(self))} trains on what purge_size and embargo_size leave between the tested blocks, "
-                f"but split {index}, of {len(test)} of the {self.n_folds} blocks, leaves nothing of "
-                f"{test[0][1] - test[0][0] + 1} sessions each with {self.purge_size} and {self.embargo_size}; lower "
-                "them, n_test_folds or n_folds"
+                f"{kind_of(type(self))} needs training sessions between the tested blocks, but purge_size "
+                f"{self.purge_size} and embargo_size {self.embargo_size} leave none in split {index}, which tests "
+                f"{len(test)} of {self.n_folds} blocks of {test[0][1] - test[0][0] + 1} sessions; lower them, "
+                "n_test_folds or n_folds"
             )
-        return Fold.of(index, after_the_first(train), after_the_first(test))
+        return Fold.of(index, shift_by_one(train), shift_by_one(test))
 
 
 def equal_blocks(n_sessions: int, n_folds: int) -> tuple[Window, ...]:
-    """The sessions as `n_folds` blocks of equal length; what is left over belongs to the last."""
+    """Cut sessions into `n_folds` blocks of equal length; the last takes the remainder."""
     length = n_sessions // n_folds
     firsts = [number * length for number in range(n_folds)]
     return tuple(zip(firsts, (*(first - 1 for first in firsts[1:]), n_sessions - 1), strict=True))
@@ -71,30 +71,30 @@ def equal_blocks(n_sessions: int, n_folds: int) -> tuple[Window, ...]:
 def purged_stretches(
     n_sessions: int, tests: Sequence[Window], purge_size: int = 0, embargo_size: int = 0
 ) -> tuple[Window, ...]:
-    """What is left to train on beside the tested blocks, as stretches in time order.
+    """Training spans beside the tested blocks, in time order.
 
-    What is traded at a session earns over the `purge_size` sessions after it. So no session trains whose gains reach
-    into a block, and after a block none before its own last gains have ended and `embargo_size` sessions have passed.
+    A trade earns over the `purge_size` sessions after it. So sessions whose gains reach into a block are left out, and
+    after a block those until its last gains have ended and `embargo_size` sessions have passed.
 
     Raises:
         ValueError: if the blocks overlap.
 
     Source: López de Prado (2018), Advances in Financial Machine Learning, 7.4.
     """
-    if not in_order(tests):
-        raise ValueError(f"tested blocks must be in time order and must not overlap, but they are {list(tests)}")
+    if not are_in_order(tests):
+        raise ValueError(f"tested blocks must be in time order without overlaps, got {list(tests)}")
     free = np.ones(n_sessions, dtype=bool)
     for first, last in tests:
         free[max(first - purge_size, 0) : last + 1 + purge_size + embargo_size] = False
-    return stretches(np.flatnonzero(free))
+    return contiguous_spans(np.flatnonzero(free))
 
 
-def stretches(sessions: NDArray[np.integer]) -> tuple[Window, ...]:
-    """Ascending sessions as stretches without a gap."""
+def contiguous_spans(sessions: NDArray[np.integer]) -> tuple[Window, ...]:
+    """Group ascending sessions into contiguous spans."""
     parts = np.split(sessions, np.flatnonzero(np.diff(sessions) > 1) + 1)
     return tuple((int(part[0]), int(part[-1])) for part in parts if len(part))
 
 
-def after_the_first(windows: Sequence[Window]) -> tuple[Window, ...]:
-    """Windows counted from the second session on, as windows counted from the first."""
+def shift_by_one(windows: Sequence[Window]) -> tuple[Window, ...]:
+    """Convert windows counted from the second session on into windows counted from the first."""
     return tuple((first + 1, last + 1) for first, last in windows)

@@ -1,4 +1,4 @@
-"""Walk-forward: consecutive test windows, each after the training window of its own."""
+"""Walk-forward splits: consecutive test windows, each after its own training window."""
 
 from datetime import date
 from typing import ClassVar, Literal, Self
@@ -12,7 +12,7 @@ from nvtrader_pipelines.evaluation.splits.fold import HOLIDAYS, MIN_TEST_SESSION
 
 
 def _months_after(day: np.datetime64, n_months: int) -> np.datetime64:
-    """The same day of the month, `n_months` later (earlier if negative)."""
+    """Shift a day by whole months (backwards if negative)."""
     month = day.astype("datetime64[M]")
     return (month + np.timedelta64(n_months, "M")).astype("datetime64[D]") + (day - month.astype("datetime64[D]"))
 
@@ -24,7 +24,7 @@ class WalkForward(Component):
     window before it.
     """
 
-    embargo_size: ClassVar[int] = 0  # nothing is trained on after a test
+    embargo_size: ClassVar[int] = 0  # no training after tests
 
     kind: Literal["walk_forward"] = "walk_forward"
     test_months: PositiveInt = 36
@@ -33,15 +33,15 @@ class WalkForward(Component):
     purge_size: NonNegativeInt = Field(default=6, description="sessions left out between training and test")
 
     @model_validator(mode="after")
-    def _anchored_needs_a_start(self) -> Self:
+    def _require_start_if_anchored(self) -> Self:
         if self.train_months is None and self.first_test is None:
             raise ValueError(
-                "an anchored walk_forward (train_months: null) does not know where testing starts; set first_test"
+                "an anchored walk_forward (train_months: null) needs to know where testing starts; set first_test"
             )
         return self
 
     def split(self, sessions: NDArray[np.datetime64]) -> list[Fold]:
-        """The folds, in time order, for ascending `sessions` (T,).
+        """Folds of ascending `sessions` (T,), in time order.
 
         Raises:
             ValueError: if no fold fits, or the first training window starts before the data.
@@ -78,7 +78,7 @@ class WalkForward(Component):
         return _months_after(days[0], self.train_months or 0)
 
     def _fold(self, index: int, days: NDArray[np.datetime64], start: np.datetime64, test: tuple[int, int]) -> Fold:
-        """One fold whose training window ends a purge before the test window."""
+        """Build a fold whose training window ends a purge before the test window."""
         train_start = days[0] if self.train_months is None else _months_after(start, -self.train_months)
         if train_start + HOLIDAYS < days[0]:
             raise ValueError(

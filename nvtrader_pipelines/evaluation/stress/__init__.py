@@ -1,10 +1,10 @@
-"""Stress scenarios: a family of what may go wrong, each turning a calm market into worlds to be judged in."""
+"""Stress scenarios: each turns the unstressed market into one or several stressed markets."""
 
 from typing import Annotated
 
 from pydantic import Field
 
-from nvtrader_pipelines.evaluation.stress.resampling import BlockBootstrap
+from nvtrader_pipelines.evaluation.stress.resampling import BootstrappedWindow
 from nvtrader_pipelines.evaluation.stress.shocks import (
     CorrelationToOne,
     FlashCrash,
@@ -23,13 +23,13 @@ StressScenario = Annotated[
     | VolatilityTimes
     | MissingData
     | CostTimes
-    | BlockBootstrap
+    | BootstrappedWindow
     | HistoricWindow,
     Field(discriminator="kind"),
 ]
 
 __all__ = [
-    "BlockBootstrap",
+    "BootstrappedWindow",
     "CorrelationToOne",
     "CostTimes",
     "FlashCrash",

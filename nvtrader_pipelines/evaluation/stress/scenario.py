@@ -1,4 +1,4 @@
-"""Where a stress test is played: a market, the sessions on which policies may be judged, the worlds made of them."""
+"""The unstressed market of a stress test, its out-of-sample sessions, and the stressed markets made of it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,80 +12,82 @@ import polars as pl
 from numpy.typing import NDArray
 
 from nvtrader_pipelines.evaluation.splits import Block
-from nvtrader_pipelines.evaluation.stress.prices import Prices
+from nvtrader_pipelines.evaluation.stress.price_arrays import PriceArrays
 from nvtrader_pipelines.market.features import compute_features
 from nvtrader_pipelines.market.panel import MarketPanel, build_panel
 
-CALM = "calm"  # the name of the world without any stress
-NOBODY = -1
+UNSTRESSED = "unstressed"  # scenario name of the market as it was
+NO_FOLD = -1  # position of the fold in force where no policy may be judged
 
 
-class NoWorldError(ValueError):
-    """A scenario that a market, or what may be judged on it, cannot hold."""
+class ScenarioUnavailableError(ValueError):
+    """A scenario that does not fit the market or its out-of-sample sessions."""
 
 
 @dataclass(frozen=True)
 class OutOfSample:
-    """Sessions on which the policies of a fold may be judged, and the spans of sessions they were trained on.
+    """Sessions on which a fold's policies may be judged, and the spans they were trained on.
 
     Raises:
-        ValueError: if a session is in both.
+        ValueError: if the two overlap.
     """
 
     fold: int
     first: date
     last: date
-    trained: tuple[tuple[date, date], ...] = ()  # first and last session of each span; none for what never learns
+    trained: tuple[
+        tuple[date, date], ...
+    ] = ()  # first and last session of each span; empty for rules that do not learn
 
     def __post_init__(self) -> None:
-        """Look for overlaps."""
+        """Check that no training span overlaps the judged sessions."""
         for first, last in self.trained:
             if first <= self.last and self.first <= last:
                 raise ValueError(
                     f"the policies of fold {self.fold} were trained on sessions from {first} to {last} and may not be "
-                    f"judged from {self.first} to {self.last}; judge them on sessions they have not seen"
+                    f"judged from {self.first} to {self.last}; judge them on unseen sessions"
                 )
 
 
-class NoWorld(NamedTuple):
-    """A scenario that could not be played, and why."""
+class ScenarioUnavailable(NamedTuple):
+    """A scenario that could not be applied, with the reason."""
 
     scenario: str
     note: str
 
 
 @dataclass(frozen=True, eq=False)
-class StressedWorld:
-    """A market in which accounts open in cash at the close before session `first` and are judged to session `last`."""
+class StressedMarket:
+    """Market under one scenario; accounts open in cash at the close before `first` and run to `last`."""
 
     scenario: str
     panel: MarketPanel
-    blocks: tuple[Block, ...]  # sessions of the panel, one after the other, and the fold whose policies decide on them
-    shock: int | None = None  # first session of the panel that is not as it was; None where all are
-    cost_factor: float = 1.0  # times every cost of trading
-    has_twin: bool = True  # whether the calm world shows the same sessions without the stress
-    note: str = ""  # what a reader must know of it
+    blocks: tuple[Block, ...]  # contiguous sessions of the panel, each block with the fold in force
+    shock: int | None = None  # first session of the panel that differs; None where none does
+    cost_factor: float = 1.0  # multiplies every trading cost
+    has_twin: bool = True  # whether the unstressed market covers the same sessions
+    note: str = ""  # caveat for readers of the results
 
     @property
     def first(self) -> int:
-        """First session judged, an index into the panel."""
+        """Index of the first judged session in the panel."""
         return self.blocks[0].test_first
 
     @property
     def last(self) -> int:
-        """Last session judged, an index into the panel."""
+        """Index of the last judged session in the panel."""
         return self.blocks[-1].test_last
 
 
 @dataclass(frozen=True, eq=False)
-class CalmMarket:
-    """What happened, up to the last session that may be judged, and the window in which shocks are played."""
+class UnstressedMarket:
+    """The market as it was, up to the last out-of-sample session, and the window in which shocks happen."""
 
-    prices: Prices  # of every name of the source
-    panel: MarketPanel  # of the names chosen, those included that are listed later: not tradable on any session
+    prices: PriceArrays  # of every name of the source
+    panel: MarketPanel  # of the chosen names; one listed later is never tradable
     out_of_sample: tuple[OutOfSample, ...]
-    n_sessions: int  # of the window: the last ones that may be judged
-    n_before: int  # sessions before the window that the panels of shocks are made of
+    n_sessions: int  # of the window: the last out-of-sample ones
+    n_before: int  # sessions of history before the window in stressed panels
     max_gap: int
 
     @classmethod
@@ -97,169 +99,178 @@ class CalmMarket:
         symbols: Sequence[str] | None = None,
         max_gap: int = 5,
     ) -> Self:
-        """The market in rows of `gold.returns` of one source, its window of some sessions and those before it.
+        """Build the market from rows of `gold.returns` of one source.
+
+        Args:
+            returns: rows of one source.
+            out_of_sample: sessions that may be judged.
+            n_sessions: length of the window, and of the history before it.
+            symbols: names of the panel; None takes all.
+            max_gap: longest stretch of sessions a listed name may go without a price.
 
         Raises:
-            ValueError: if nothing may be judged, or what may lies outside the market's sessions.
+            ValueError: if there are no out-of-sample sessions, or they lie outside the market's sessions.
         """
-        prices = Prices.of(returns)
+        prices = PriceArrays.of(returns)
         days = [np.datetime64(day) for part in out_of_sample for day in (part.first, part.last)]
         if not days or min(days) <= prices.sessions[0] or max(days) > prices.sessions[-1]:
-            asked = f"from {min(days)} to {max(days)}" if days else "on none"
+            found = f"from {min(days)} to {max(days)}" if days else "on none"
             raise ValueError(
-                f"a stress test needs sessions on which its policies may be judged, later than the first of the "
-                f"market's, {prices.sessions[0]} to {prices.sessions[-1]}, but they may be judged {asked}; give others"
+                f"a stress test needs out-of-sample sessions after the market's first, within {prices.sessions[0]} to "
+                f"{prices.sessions[-1]}, but its policies may be judged {found}; give others"
             )
         known = prices.until(int(np.searchsorted(prices.sessions, max(days), side="right")) - 1)
         return cls(known, _panel(known, symbols, max_gap), tuple(out_of_sample), *n_sessions, max_gap)
 
     @cached_property
     def names(self) -> NDArray[np.bool_]:
-        """Which are the names chosen, (N,)."""
+        """Whether a name of the prices was chosen for the panel, (N,)."""
         return np.isin(self.prices.symbols, self.panel.symbols)
 
     @cached_property
     def window(self) -> tuple[int, int]:
-        """First and last session in which shocks are played, indices into the prices.
+        """First and last session of the window, indices into the prices.
 
         Raises:
-            ValueError: if some session between them may not be judged, or none may.
+            ValueError: if the window is empty or has sessions that may not be judged.
         """
-        judged = self.judged_on(self.panel)[-self.n_sessions :]
+        judged = self.judged_sessions(self.panel)[-self.n_sessions :]
         if not len(judged) or len(judged) != judged[-1] - judged[0] + 1:
             raise ValueError(
-                f"shocks are played in the last {self.n_sessions} sessions that may be judged, which must follow one "
-                f"another, but {len(judged)} were found that do not; choose a window of fewer sessions"
+                f"the window is the last {self.n_sessions} sessions that may be judged, which must be contiguous, but "
+                f"{len(judged)} were found that are not; choose a window of fewer sessions"
             )
         offset = self.index_of(self.panel.sessions[0])
         return int(judged[0]) + offset, int(judged[-1]) + offset
 
     @cached_property
     def trained_on(self) -> NDArray[np.bool_]:
-        """Sessions of the prices on which a policy was trained that decides in the window, (T,)."""
+        """Whether a policy that decides in the window was trained on a session of the prices, (T,)."""
         first, last = (self.panel.index_of(self.prices.sessions[index]) for index in self.window)
         found = np.zeros(len(self.prices.sessions), dtype=bool)
-        for place in np.unique(self._deciding(self.panel)[first : last + 1]):
-            for begin, end in self.out_of_sample[place].trained:
+        for position in np.unique(self._folds_in_force(self.panel)[first : last + 1]):
+            for begin, end in self.out_of_sample[position].trained:
                 found[self.index_of(np.datetime64(begin)) : self.index_of(np.datetime64(end) + 1)] = True
         return found
 
     def index_of(self, session: np.datetime64) -> int:
-        """The first session of the prices on or after a day."""
+        """Index of the first session of the prices on or after a day."""
         return int(np.searchsorted(self.prices.sessions, session))
 
-    def judged_on(self, panel: MarketPanel) -> NDArray[np.int64]:
-        """The sessions of a panel on which policies may be judged."""
-        return np.flatnonzero(self._deciding(panel) != NOBODY)
+    def judged_sessions(self, panel: MarketPanel) -> NDArray[np.int64]:
+        """Indices of the sessions of a panel on which policies may be judged."""
+        return np.flatnonzero(self._folds_in_force(panel) != NO_FOLD)
 
-    def begin(self, at: float, n_sessions: int) -> int:
-        """The session of the prices at a share of the window, from which a shock of some sessions stays within it.
+    def shock_start(self, at: float, n_sessions: int) -> int:
+        """Index of the session at a share `at` of the window, where a shock of `n_sessions` starts.
 
         Raises:
-            NoWorldError: if it does not, or no name has a price there.
+            ScenarioUnavailableError: if the shock does not end within the window, or no name has a price at its start.
         """
         first, last = self.window
         start = first + int(at * (last - first + 1))
         sessions = self.prices.sessions
         if start + n_sessions - 1 > last:
-            raise NoWorldError(
-                f"a shock of {n_sessions} sessions from {sessions[start]} on must end within the window, but that ends "
-                f"on {sessions[last]}; begin earlier, shorten it, or bring more sessions to be judged on"
+            raise ScenarioUnavailableError(
+                f"a shock of {n_sessions} sessions from {sessions[start]} must end within the window, but that ends on "
+                f"{sessions[last]}; start earlier, shorten it, or bring more sessions to be judged on"
             )
         if not (self.prices.has_price[start] & self.names).any():
-            raise NoWorldError(f"no name has a price on {sessions[start]}, where the shock begins; begin at another")
+            raise ScenarioUnavailableError(
+                f"no name has a price on {sessions[start]}, where the shock starts; choose another start"
+            )
         return start
 
-    def calm(self) -> StressedWorld:
-        """The window as it was."""
-        return self._world(CALM, self._calm_panel)
+    def unstressed(self) -> StressedMarket:
+        """The window without any stress."""
+        return self._window_market(UNSTRESSED, self._unstressed_panel)
 
-    def world(self, scenario: str, prices: Prices, shock: int, note: str = "") -> StressedWorld:
-        """The window, or what the prices know of it, with other prices from session `shock` of the prices on.
+    def stressed(self, scenario: str, prices: PriceArrays, shock: int, note: str = "") -> StressedMarket:
+        """The window with changed prices from session `shock` of the prices on; shorter where the prices end early.
 
         Raises:
-            NoWorldError: if the prices make no panel, for a gap that has grown too long.
+            ScenarioUnavailableError: if the prices make no panel, because a gap has become too long.
         """
         try:
             panel = self._recent(prices)
         except ValueError as error:
-            raise NoWorldError(f"the prices of {scenario} make no market: {error}") from error
-        at = panel.index_of(self.prices.sessions[shock])
-        return replace(self._world(scenario, panel), shock=at, note=note)
+            raise ScenarioUnavailableError(f"the prices of {scenario} make no market: {error}") from error
+        start = panel.index_of(self.prices.sessions[shock])
+        return replace(self._window_market(scenario, panel), shock=start, note=note)
 
     def blocks(self, panel: MarketPanel, first: int, last: int) -> tuple[Block, ...]:
-        """Who decides on each session of a panel from `first` to `last`: of the folds that may, the last given.
+        """Cut sessions `first` to `last` of a panel into blocks by fold in force; of overlapping folds, the last.
 
         Raises:
-            NoWorldError: if nobody may decide on one of them.
+            ScenarioUnavailableError: if a session has no fold whose policies may be judged on it.
         """
-        deciding = self._deciding(panel)[first : last + 1]
-        if not len(deciding) or (deciding == NOBODY).any():
-            raise NoWorldError(
+        in_force = self._folds_in_force(panel)[first : last + 1]
+        if not len(in_force) or (in_force == NO_FOLD).any():
+            raise ScenarioUnavailableError(
                 f"no policy may be judged on every session from {panel.sessions[first]} to {panel.sessions[last]}; "
                 "choose sessions that the folds test"
             )
-        runs = [(place, len(list(run))) for place, run in groupby(deciding.tolist())]
+        runs = [(position, len(list(run))) for position, run in groupby(in_force.tolist())]
         ends = first + np.cumsum([length for _, length in runs])
         return tuple(
-            Block(self.out_of_sample[place].fold, int(end) - length, int(end) - 1)
-            for (place, length), end in zip(runs, ends, strict=True)
+            Block(self.out_of_sample[position].fold, int(end) - length, int(end) - 1)
+            for (position, length), end in zip(runs, ends, strict=True)
         )
 
     @cached_property
-    def _calm_panel(self) -> MarketPanel:
+    def _unstressed_panel(self) -> MarketPanel:
         return self._recent(self.prices)
 
-    def _recent(self, prices: Prices) -> MarketPanel:
-        """The panel of some prices, made of the sessions from `n_before` before the window on."""
-        return _panel(prices.since(self._begin), self.panel.symbols, self.max_gap)
+    def _recent(self, prices: PriceArrays) -> MarketPanel:
+        """Panel of prices, from `n_before` sessions before the window on."""
+        return _panel(prices.since(self._history_start), self.panel.symbols, self.max_gap)
 
     @cached_property
-    def _begin(self) -> int:
-        """The first session of the panels of shocks; a name that was delisted before has its last bar in them."""
+    def _history_start(self) -> int:
+        """First session of stressed panels, early enough for the last bar of every delisted name."""
         traded = self.prices.has_price[:, self.names]
         last_bars = [np.flatnonzero(column)[-1] for column in traded.T if column.any()]
         return max(0, min(self.window[0] - self.n_before, *map(int, last_bars)))
 
-    def _world(self, scenario: str, panel: MarketPanel) -> StressedWorld:
+    def _window_market(self, scenario: str, panel: MarketPanel) -> StressedMarket:
         first, last = (panel.index_of(self.prices.sessions[index]) for index in self.window)
-        return StressedWorld(scenario, panel, self.blocks(panel, first, min(last, len(panel.sessions) - 1)))
+        return StressedMarket(scenario, panel, self.blocks(panel, first, min(last, len(panel.sessions) - 1)))
 
-    def _deciding(self, panel: MarketPanel) -> NDArray[np.int64]:
-        """Place of the fold that decides on each session of a panel, (T,); its first decision is made before that."""
-        found = np.full(len(panel.sessions), NOBODY)
-        for place, part in enumerate(self.out_of_sample):
+    def _folds_in_force(self, panel: MarketPanel) -> NDArray[np.int64]:
+        """Position of the fold in force on each session of a panel, (T,); it decides at the close before."""
+        found = np.full(len(panel.sessions), NO_FOLD)
+        for position, part in enumerate(self.out_of_sample):
             first = max(1, panel.index_of(np.datetime64(part.first)))
-            found[first : panel.index_of(np.datetime64(part.last) + 1)] = place
+            found[first : panel.index_of(np.datetime64(part.last) + 1)] = position
         return found
 
 
-def _panel(prices: Prices, symbols: Sequence[str] | None, max_gap: int) -> MarketPanel:
-    """The panel of some names; one without any bar has columns of its own, for policies know it by its place."""
+def _panel(prices: PriceArrays, symbols: Sequence[str] | None, max_gap: int) -> MarketPanel:
+    """Panel of the chosen names; a name without any bar keeps its column, since policies know names by column."""
     rows = prices.rows()
     wanted = sorted(set(prices.symbols if symbols is None else symbols))
     unlisted = set(prices.symbols) - set(rows["symbol"].unique())
     panel = build_panel(rows, compute_features(rows), [name for name in wanted if name not in unlisted], max_gap)
-    return panel if panel.symbols == tuple(wanted) else _widened(panel, wanted)
+    return panel if panel.symbols == tuple(wanted) else _add_names(panel, wanted)
 
 
-def _widened(panel: MarketPanel, symbols: Sequence[str]) -> MarketPanel:
-    """The panel with more names (sorted), which are never tradable, eligible or delisted."""
-    places = np.searchsorted(symbols, panel.symbols)
+def _add_names(panel: MarketPanel, symbols: Sequence[str]) -> MarketPanel:
+    """Add names (all names sorted) that are never tradable, eligible or delisted."""
+    columns = np.searchsorted(symbols, panel.symbols)
     overnight = panel.overnight_returns
 
-    def wide(array: NDArray[Any]) -> NDArray[Any]:
-        spread = np.zeros((len(array), len(symbols), *array.shape[2:]), dtype=array.dtype)
-        spread[:, places] = array
-        return spread
+    def widen(array: NDArray[Any]) -> NDArray[Any]:
+        widened = np.zeros((len(array), len(symbols), *array.shape[2:]), dtype=array.dtype)
+        widened[:, columns] = array
+        return widened
 
     return replace(
         panel,
         symbols=tuple(symbols),
-        close_returns=wide(panel.close_returns),
-        overnight_returns=None if overnight is None else wide(overnight),
-        tradable=wide(panel.tradable),
-        delisted=wide(panel.delisted),
-        eligible=wide(panel.eligible),
-        features=wide(panel.features),
+        close_returns=widen(panel.close_returns),
+        overnight_returns=None if overnight is None else widen(overnight),
+        tradable=widen(panel.tradable),
+        delisted=widen(panel.delisted),
+        eligible=widen(panel.eligible),
+        features=widen(panel.features),
     )

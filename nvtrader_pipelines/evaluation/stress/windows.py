@@ -1,4 +1,4 @@
-"""Stresses that leave prices as they were: dearer trading, and windows of the past."""
+"""Scenarios that leave prices unchanged: higher trading costs, and windows of the past."""
 
 from dataclasses import replace
 from datetime import date
@@ -9,31 +9,31 @@ from pydantic import Field, model_validator
 
 from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.evaluation.splits.fold import HOLIDAYS
-from nvtrader_pipelines.evaluation.stress.scenario import CalmMarket, NoWorldError, StressedWorld
+from nvtrader_pipelines.evaluation.stress.scenario import ScenarioUnavailableError, StressedMarket, UnstressedMarket
 
-LEAST_SESSIONS = 21  # of a historic window that may be judged: fewer say nothing
+MIN_SESSIONS = 21  # of a historic window that may be judged: fewer are noise
 
 
 class CostTimes(Component):
-    """Every cost of trading is a multiple of what it was, over the whole window."""
+    """Multiply every trading cost over the whole window."""
 
     kind: Literal["cost_times"] = "cost_times"
     factor: Annotated[float, Field(gt=1.0, le=100.0)] = 5.0  # by which costs are multiplied
 
     @property
     def name(self) -> str:
-        """The scenario."""
+        """Name of the scenario."""
         return f"{self.kind}_{self.factor:g}"
 
-    def worlds(self, market: CalmMarket, generator: np.random.Generator) -> list[StressedWorld]:  # noqa: ARG002
-        """The one world of it."""
-        return [replace(market.calm(), scenario=self.name, cost_factor=self.factor)]
+    def apply(self, market: UnstressedMarket, generator: np.random.Generator) -> list[StressedMarket]:  # noqa: ARG002
+        """Return the one stressed market."""
+        return [replace(market.unstressed(), scenario=self.name, cost_factor=self.factor)]
 
 
 class HistoricWindow(Component):
-    """A window of the past as it was, decided by the policies of the folds that tested it.
+    """Window of the past, decided by the policies of the folds that tested it.
 
-    Where the tests cover only a part of it, that part is played.
+    Where the tests cover only a part, that part is played.
     """
 
     kind: Literal["historic"] = "historic"
@@ -48,27 +48,27 @@ class HistoricWindow(Component):
 
     @property
     def name(self) -> str:
-        """The scenario: its year or years."""
+        """Name of the scenario, with its year or years."""
         years = dict.fromkeys((self.first.year, self.last.year))
         return f"{self.kind}_{'-'.join(map(str, years))}"
 
-    def worlds(self, market: CalmMarket, generator: np.random.Generator) -> list[StressedWorld]:  # noqa: ARG002
-        """The one world of it.
+    def apply(self, market: UnstressedMarket, generator: np.random.Generator) -> list[StressedMarket]:  # noqa: ARG002
+        """Return the one market: the historic window.
 
         Raises:
-            NoWorldError: if the tests cover too little of it.
+            ScenarioUnavailableError: if the tests cover too few of its sessions.
         """
         panel, sessions = market.panel, market.panel.sessions
         days = np.datetime64(self.first), np.datetime64(self.last)
         wanted = np.arange(panel.index_of(days[0]), panel.index_of(days[1] + 1))
-        judged = np.intersect1d(wanted, market.judged_on(panel))
-        if len(judged) < LEAST_SESSIONS:
-            raise NoWorldError(
+        judged = np.intersect1d(wanted, market.judged_sessions(panel))
+        if len(judged) < MIN_SESSIONS:
+            raise ScenarioUnavailableError(
                 f"the folds test {len(judged)} sessions from {self.first} to {self.last}, and a window needs "
-                f"{LEAST_SESSIONS}; test earlier, or name another window"
+                f"{MIN_SESSIONS}; test earlier, or name another window"
             )
         begin, end = int(judged[0]), int(judged[-1])
         whole = len(judged) == len(wanted) and days[0] >= sessions[0] and days[1] <= sessions[-1] + HOLIDAYS
         note = "" if whole else f"tested from {sessions[begin]} to {sessions[end]} only"
         blocks = market.blocks(panel, begin, end)
-        return [StressedWorld(self.name, panel, blocks, has_twin=False, note=note)]
+        return [StressedMarket(self.name, panel, blocks, has_twin=False, note=note)]

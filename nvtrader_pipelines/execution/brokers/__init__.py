@@ -1,1 +1,1 @@
-"""Brokers: where orders go, and what an account holds."""
+"""Venues and brokers: where orders go, and what an account holds."""

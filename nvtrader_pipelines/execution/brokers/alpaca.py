@@ -1,4 +1,4 @@
-"""An account at Alpaca, by alpaca-py: an optional extra, so this module is imported by who opens such an account."""
+"""Account at Alpaca, by alpaca-py: an optional extra, so import this module only to open such an account."""
 
 import json
 import warnings
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import date, timedelta
 from decimal import ROUND_DOWN, Decimal
 from itertools import count
-from typing import Any, ClassVar, Literal, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from pydantic import BaseModel, FiniteFloat, SecretStr, TypeAdapter, ValidationError
 from requests import PreparedRequest, Response
@@ -18,10 +18,10 @@ from tenacity.wait import wait_base
 
 from nvtrader_pipelines.execution.brokers.account_spec import KEY_ID, SECRET_KEY, AlpacaAccountSpec
 from nvtrader_pipelines.execution.brokers.broker import (
+    BrokerHoldings,
     BrokerTimeout,
     CashActivity,
     CashKind,
-    Holdings,
     Receipt,
     Status,
 )
@@ -29,7 +29,7 @@ from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.orders import Fill, Order
 from nvtrader_pipelines.market.calendar import EXCHANGE_TIME
 
-with warnings.catch_warnings():  # alpaca-py 0.44 imports its streams, which nothing here needs, with it
+with warnings.catch_warnings():  # alpaca-py 0.44 also imports its streams, which are not used here
     warnings.filterwarnings("ignore", message="websockets.legacy is deprecated", category=DeprecationWarning)
     from alpaca.common.constants import DEFAULT_RETRY_EXCEPTION_CODES
     from alpaca.common.enums import Sort
@@ -43,10 +43,10 @@ Answer = TypeVar("Answer")
 
 UNAUTHORIZED, NOT_FOUND, TOO_MANY_REQUESTS, SERVER_ERROR = 401, 404, 429, 500
 NO_CONTENT, MOVED, BAD_REQUEST = 204, 300, 400
-REFUSED = {403, 422}  # what funds or permissions do not allow; what is not valid
-SMALLEST = Decimal("1e-9")  # shares
-PAGE = 500  # orders, the most that Alpaca lists at once
-STATUS: dict[OrderStatus, Status] = {  # any other is of an order that may still be filled
+REFUSED = {403, 422}  # insufficient funds or permissions; invalid request
+MIN_QUANTITY = Decimal("1e-9")  # shares
+ORDERS_PER_PAGE = 500  # Alpaca's maximum
+STATUS: dict[OrderStatus, Status] = {  # any other status is of an open order
     OrderStatus.FILLED: "filled",
     OrderStatus.REJECTED: "rejected",
     OrderStatus.CANCELED: "cancelled",
@@ -54,8 +54,8 @@ STATUS: dict[OrderStatus, Status] = {  # any other is of an order that may still
     OrderStatus.REPLACED: "cancelled",
     OrderStatus.DONE_FOR_DAY: "cancelled",  # orders here are good for one day
 }
-BOOKED = 100  # activities, the most that Alpaca lists at once
-KINDS: dict[str, CashKind] = {  # of Alpaca's activities, those that move cash and are no order's
+ACTIVITIES_PER_PAGE = 100  # Alpaca's maximum
+KINDS: dict[str, CashKind] = {  # Alpaca's activities that move cash without an order
     **dict.fromkeys(("CSD", "CSW", "JNLC", "ACATC"), "flow"),
     **dict.fromkeys(("FEE", "CFEE", "PTC", "DIVFEE"), "fee"),
     **dict.fromkeys(("DIV", "DIVCGL", "DIVCGS", "DIVFT", "DIVNRA", "DIVROC", "DIVTW", "DIVTXEX", "DIVWH"), "income"),
@@ -64,28 +64,28 @@ KINDS: dict[str, CashKind] = {  # of Alpaca's activities, those that move cash a
 BACKOFF = wait_exponential(multiplier=0.5, max=8.0)  # seconds between two attempts
 
 
-class _Refusal(Exception):  # noqa: N818 - what Alpaca said, on its way to the method that knows what it means
-    """Alpaca answered with an error."""
+class _Refusal(Exception):  # noqa: N818 - internal: the calling method translates it
+    """Error that Alpaca answered with."""
 
-    def __init__(self, status: int, sentence: str) -> None:
-        super().__init__(sentence)
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
         self.status = status
 
 
 class _Activity(BaseModel):
-    """An activity that is no trade; alpaca-py has none for trading, its own is a broker's and wants an account."""
+    """Activity other than a trade; the model of alpaca-py is for its broker API and needs an account."""
 
     id: str
     activity_type: str
-    net_amount: FiniteFloat | None = None  # of what is no cash, such as a spin-off
+    net_amount: FiniteFloat | None = None  # None without cash, as of a spin-off
     status: str = "executed"
 
-    def told(self, kind: CashKind) -> CashActivity:
-        """What the loop knows of it."""
+    def to_cash_activity(self, kind: CashKind) -> CashActivity:
+        """Convert to a cash activity; a canceled one has amount 0."""
         return CashActivity(self.id, kind, 0.0 if self.status == "canceled" else self.net_amount or 0.0)
 
 
-_Booked = TypeAdapter(list[_Activity])
+_Activities = TypeAdapter(list[_Activity])
 
 
 class _Transport(HTTPAdapter):
@@ -123,49 +123,48 @@ def _client(spec: AlpacaAccountSpec, key_id: SecretStr, secret_key: SecretStr) -
 
 @dataclass(frozen=True)
 class AlpacaBroker:
-    """Market orders for the day; those placed while the exchange is closed wait for its next open."""
+    """Account at Alpaca, with market orders for the day; while the exchange is closed they wait for its open."""
 
     client: TradingClient = field(repr=False)
-    attempts: int  # of a request, the first included
+    attempts: int  # per request
     backoff: wait_base = field(default=BACKOFF, repr=False)
-    settles: ClassVar[Literal["at_market"]] = "at_market"
 
     @classmethod
     def connect(cls, spec: AlpacaAccountSpec, key_id: SecretStr, secret_key: SecretStr) -> Self:
-        """The account of two keys; nothing is asked of it yet."""
+        """Make the client of an account, without a request."""
         return cls(_client(spec, key_id, secret_key), spec.retries + 1)
 
-    def holdings(self) -> Holdings:
-        """What is held now as Alpaca says it: a debt is negative cash, what is sold short negative shares.
+    def holdings(self) -> BrokerHoldings:
+        """Return the current holdings; debt is negative cash, and short positions are negative shares.
 
         Raises:
             BrokerTimeout: if there is no answer.
-            ExecutionError: if Alpaca refuses, or says no cash or equity.
+            ExecutionError: if Alpaca rejects the request, or its answer lacks cash or equity.
         """
         account = self._read(self.client.get_account)
         positions = self._read(self.client.get_all_positions)
         if account.cash is None or account.equity is None:
             raise ExecutionError(
-                f"Alpaca must say the account's cash and equity, but said {account.cash} and {account.equity}; see "
-                "the state of the account in Alpaca's dashboard"
+                f"Alpaca must report the account's cash and equity, but reports {account.cash} and {account.equity}; "
+                "check the account in Alpaca's dashboard"
             )
         shares = {position.symbol: float(position.qty) for position in positions}
         powers = (account.cash, account.buying_power, account.non_marginable_buying_power)
         to_spend = min(float(each) for each in powers if each is not None)
-        return Holdings(shares, float(account.cash), float(account.equity), to_spend)
+        return BrokerHoldings(shares, float(account.cash), float(account.equity), to_spend)
 
     def submit(self, order: Order) -> Receipt:
-        """Place an order for the day at the market's price, with at most nine decimals of a share.
+        """Place a market order for the day, with at most nine decimals of a share, once per id.
 
-        Its id is Alpaca's `client_order_id`, so it is placed once, however often it is submitted.
+        The id is Alpaca's `client_order_id`.
 
         Raises:
-            BrokerTimeout: if there is no answer; the order may be there or not.
-            ExecutionError: if Alpaca refuses the keys.
+            BrokerTimeout: if there is no answer; the order may exist or not.
+            ExecutionError: if Alpaca rejects the keys.
         """
-        quantity = Decimal(repr(order.quantity)).quantize(SMALLEST, ROUND_DOWN)
+        quantity = Decimal(repr(order.quantity)).quantize(MIN_QUANTITY, ROUND_DOWN)
         if not quantity:
-            return Receipt(order.order_id, "", "rejected", f"{order.quantity} shares are less than Alpaca trades")
+            return Receipt(order.order_id, "", "rejected", f"{order.quantity} shares are below Alpaca's minimum")
         request = MarketOrderRequest(
             symbol=order.symbol,
             qty=float(quantity),
@@ -174,145 +173,158 @@ class AlpacaBroker:
             client_order_id=order.order_id,
         )
         try:
-            return _receipt(self._placed_once(request, order.order_id))
+            return _receipt(self._place_once(request, order.order_id))
         except BrokerTimeout as error:
-            raise BrokerTimeout(f"{error}; the order may be there or not, so submit it under the same id") from None
+            raise BrokerTimeout(f"{error}; the order may exist or not, so submit it with the same id") from None
         except _Refusal as refusal:
             if refusal.status not in REFUSED:
-                raise _failure(refusal) from None
-            known = self._find(order.order_id)  # refused because it is there already
+                raise _to_execution_error(refusal) from None
+            known = self._find(order.order_id)  # a duplicate id is rejected too
             return _receipt(known) if known else Receipt(order.order_id, "", "rejected", str(refusal))
 
-    def _placed_once(self, request: MarketOrderRequest, order_id: str) -> AlpacaOrder:
-        earlier = count()
+    def _place_once(self, request: MarketOrderRequest, order_id: str) -> AlpacaOrder:
+        """Submit an order; before a retry, look it up by its id."""
+        n_attempts = count()
 
         def attempt() -> AlpacaOrder:
-            known = self._asked_for(order_id) if next(earlier) else None
-            return known or _ask(lambda: self.client.submit_order(request))
+            known = self._look_up(order_id) if next(n_attempts) else None
+            return known or _request(lambda: self.client.submit_order(request))
 
-        return self._retrying(attempt)
+        return self._retry(attempt)
 
     def open_orders(self) -> Sequence[Receipt]:
-        """Orders of the account, whoever placed them, that are accepted and neither filled nor cancelled."""
+        """Return the account's open orders, including those placed elsewhere."""
         return [_receipt(order) for page in self._pages(QueryOrderStatus.OPEN) for order in page]
 
     def cancel(self, order_id: str) -> None:
-        """Cancel an open order; one that is not open any more is left.
+        """Cancel an order if it is open.
 
         Raises:
             BrokerTimeout: if there is no answer; the order may be cancelled or not.
-            ExecutionError: if Alpaca refuses.
+            ExecutionError: if Alpaca rejects the request.
         """
         order = self._find(order_id)
         if order is None or _status(order) != "accepted":
             return
         try:
-            self._retrying(lambda: _ask(lambda: self.client.cancel_order_by_id(order.id)))
+            self._retry(lambda: _request(lambda: self.client.cancel_order_by_id(order.id)))
         except BrokerTimeout as error:
             raise BrokerTimeout(f"{error}; the order may be cancelled or not, so cancel it again") from None
         except _Refusal as refusal:
-            if refusal.status not in {NOT_FOUND, *REFUSED}:  # those are of one filled or cancelled meanwhile
-                raise _failure(refusal) from None
+            if refusal.status not in {NOT_FOUND, *REFUSED}:  # those mean that it was filled or cancelled meanwhile
+                raise _to_execution_error(refusal) from None
 
     def fills(self, plan_id: str) -> Sequence[Fill]:
-        """What was filled of a plan's orders; fees that Alpaca books on the day after are not in their cost."""
+        """Return the fills of a plan's orders, without the fees that Alpaca books on the next day."""
         own: list[AlpacaOrder] = []
         for page in self._pages(QueryOrderStatus.ALL):
             found = [order for order in page if order.client_order_id.startswith(f"{plan_id}-")]
-            if own and not found:  # a plan's orders lie together
+            if own and not found:  # a plan's orders are adjacent
                 break
             own.extend(found)
         return [fill for order in own if (fill := _fill(order))]
 
     def activities(self, after: date) -> Sequence[CashActivity]:
-        """What Alpaca booked after a day: deposits, withdrawals, journals of cash, fees, dividends, interest.
+        """Return deposits, withdrawals, cash journals, fees, dividends and interest booked after a day.
 
-        What it calls otherwise is told by nothing here, and counts as a return where it moves cash.
+        Activities of other types are ignored: cash that they move counts as a return.
         """
         found: list[CashActivity] = []
-        asked = {"category": "non_trade_activity", "after": after.isoformat(), "direction": "asc", "page_size": BOOKED}
+        query = {
+            "category": "non_trade_activity",
+            "after": after.isoformat(),
+            "direction": "asc",
+            "page_size": ACTIVITIES_PER_PAGE,
+        }
         while True:
-            page = self._read(lambda: _Booked.validate_python(self.client.get("/account/activities", asked)))
-            found += [each.told(KINDS[each.activity_type]) for each in page if each.activity_type in KINDS]
-            if len(page) < BOOKED:
+            page = self._read(lambda: _Activities.validate_python(self.client.get("/account/activities", query)))
+            found += [each.to_cash_activity(KINDS[each.activity_type]) for each in page if each.activity_type in KINDS]
+            if len(page) < ACTIVITIES_PER_PAGE:
                 return found
-            asked["page_token"] = page[-1].id
+            query["page_token"] = page[-1].id
 
     def _pages(self, status: QueryOrderStatus) -> Iterator[list[AlpacaOrder]]:
-        """Orders by page, the latest first."""
+        """Yield pages of orders, latest first."""
         seen: set[Any] = set()
         until = None
         while True:
-            request = GetOrdersRequest(status=status, limit=PAGE, until=until, direction=Sort.DESC)
-            page = self._read(lambda asked=request: self.client.get_orders(asked))
-            fresh = [order for order in page if order.id not in seen]
-            yield fresh
-            if len(page) < PAGE or not fresh:
+            request = GetOrdersRequest(status=status, limit=ORDERS_PER_PAGE, until=until, direction=Sort.DESC)
+            page = self._read(lambda query=request: self.client.get_orders(query))
+            new = [order for order in page if order.id not in seen]
+            yield new
+            if len(page) < ORDERS_PER_PAGE or not new:
                 return
-            seen.update(order.id for order in fresh)
-            until = page[-1].submitted_at + timedelta(microseconds=1)  # Alpaca's times are finer than ours
+            seen.update(order.id for order in new)
+            until = page[-1].submitted_at + timedelta(microseconds=1)  # Alpaca's times have nanoseconds
 
     def _find(self, order_id: str) -> AlpacaOrder | None:
-        return self._told(lambda: self._asked_for(order_id))
+        """Look up an order by its id, with retries; None if there is none."""
+        return self._translate_errors(lambda: self._look_up(order_id))
 
-    def _asked_for(self, order_id: str) -> AlpacaOrder | None:
+    def _look_up(self, order_id: str) -> AlpacaOrder | None:
         try:
-            return _ask(lambda: self.client.get_order_by_client_id(order_id))
+            return _request(lambda: self.client.get_order_by_client_id(order_id))
         except _Refusal as refusal:
             if refusal.status != NOT_FOUND:
                 raise
             return None
 
     def _read(self, request: Callable[[], Any]) -> Any:
-        return self._told(lambda: _ask(request))
+        return self._translate_errors(lambda: _request(request))
 
-    def _told(self, attempt: Callable[[], Answer]) -> Answer:
+    def _translate_errors(self, attempt: Callable[[], Answer]) -> Answer:
+        """Make an attempt with retries, and turn a rejection into an `ExecutionError`."""
         try:
-            return self._retrying(attempt)
+            return self._retry(attempt)
         except _Refusal as refusal:
-            raise _failure(refusal) from None
+            raise _to_execution_error(refusal) from None
 
-    def _retrying(self, attempt: Callable[[], Answer]) -> Answer:
-        again = retry_if_exception_type(BrokerTimeout)
-        return Retrying(stop=stop_after_attempt(self.attempts), wait=self.backoff, retry=again, reraise=True)(attempt)
+    def _retry(self, attempt: Callable[[], Answer]) -> Answer:
+        """Repeat an attempt while Alpaca does not answer."""
+        on_timeout = retry_if_exception_type(BrokerTimeout)
+        retry = Retrying(stop=stop_after_attempt(self.attempts), wait=self.backoff, retry=on_timeout, reraise=True)
+        return retry(attempt)
 
 
-def _ask(request: Callable[[], Any]) -> Any:
-    """The answer to one request; what alpaca-py raises holds the keys' headers, so it is not handed on."""
+def _request(request: Callable[[], Any]) -> Any:
+    """Make one request; errors of alpaca-py hold headers with the keys, so they are not chained."""
     try:
         return request()
     except APIError as error:
         status = error.status_code or SERVER_ERROR
         if status >= SERVER_ERROR or status == TOO_MANY_REQUESTS:
             raise _no_answer(f"HTTP {status}") from None
-        raise _Refusal(status, _sentence(str(error))) from None
+        raise _Refusal(status, _message(str(error))) from None
     except RequestException as error:
         raise _no_answer(type(error).__name__) from None
     except ValidationError as error:
         raise ExecutionError(
-            f"Alpaca's answer must be as alpaca-py knows it, but is no {error.title}; install a newer alpaca-py"
+            f"Alpaca's answer must be valid for alpaca-py, but is not a valid {error.title}; update alpaca-py"
         ) from None
 
 
 def _no_answer(why: str) -> BrokerTimeout:
-    return BrokerTimeout(f"Alpaca did not answer ({why}); ask again once it does")
+    return BrokerTimeout(f"Alpaca did not answer ({why}); try again later")
 
 
-def _sentence(body: str) -> str:
-    """What Alpaca says in its answer to a request that it refuses."""
+def _message(body: str) -> str:
+    """Message in the body of an error answer."""
     try:
         return str(json.loads(body)["message"])
-    except (ValueError, KeyError, TypeError):  # no answer of Alpaca's own, such as a proxy's page
+    except (ValueError, KeyError, TypeError):  # another server's answer, such as a proxy's page
         return body[:200]
 
 
-def _failure(refusal: _Refusal) -> ExecutionError:
+def _to_execution_error(refusal: _Refusal) -> ExecutionError:
+    """Translate Alpaca's error for people."""
     if refusal.status in {UNAUTHORIZED, *REFUSED}:
         return ExecutionError(
-            f"Alpaca refuses the keys (HTTP {refusal.status}: {refusal}); {KEY_ID} and {SECRET_KEY} in the environment "
-            "must be a pair of the account, of paper trading where the account has paper: true"
+            f"Alpaca must accept the account's keys, but rejects them (HTTP {refusal.status}: {refusal}); set {KEY_ID} "
+            f"and {SECRET_KEY} to a pair of the account, of paper trading if it has paper: true"
         )
-    return ExecutionError(f"Alpaca refuses a request (HTTP {refusal.status}: {refusal}); see the account's base_url")
+    return ExecutionError(
+        f"Alpaca must accept requests, but rejects one (HTTP {refusal.status}: {refusal}); check the account's base_url"
+    )
 
 
 def _status(order: AlpacaOrder) -> Status:
@@ -321,7 +333,7 @@ def _status(order: AlpacaOrder) -> Status:
 
 def _receipt(order: AlpacaOrder) -> Receipt:
     status = _status(order)
-    reason = "Alpaca took the order and rejected it later" if status == "rejected" else ""
+    reason = "Alpaca accepted the order and rejected it later" if status == "rejected" else ""
     return Receipt(order.client_order_id, str(order.id), status, reason)
 
 
@@ -329,8 +341,8 @@ def _fill(order: AlpacaOrder) -> Fill | None:
     quantity, price = float(order.filled_qty or 0.0), float(order.filled_avg_price or 0.0)
     if not quantity:
         return None
-    if not price:  # it is there once the order is processed
-        raise BrokerTimeout(f"Alpaca has no price yet of what it filled of order {order.client_order_id}; ask again")
+    if not price:  # Alpaca is still processing the order
+        raise BrokerTimeout(f"Alpaca has no price yet for the fill of order {order.client_order_id}; try again later")
     return Fill(
         order_id=order.client_order_id,
         symbol=str(order.symbol),

@@ -1,4 +1,4 @@
-"""What every broker answers: what is held, and one order at a time."""
+"""Broker protocol: holdings, cash activities, and one order at a time."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,16 +8,16 @@ from typing import Literal, Protocol
 from nvtrader_pipelines.execution.orders import Fill, Order
 
 Status = Literal["accepted", "rejected", "filled", "cancelled"]
-CashKind = Literal["flow", "fee", "income"]  # paid in or out; of trading, on a later day too; dividends and interest
+CashKind = Literal["flow", "fee", "income"]  # deposits and withdrawals; trading fees; dividends and interest
 
 
 class BrokerTimeout(TimeoutError):  # noqa: N818 - the name says what happened
-    """The broker did not answer: the order may be there or not; submit it again under the same id."""
+    """Request without an answer: the order may exist or not; submit it again with the same id."""
 
 
 @dataclass(frozen=True)
 class Receipt:
-    """What the broker says of an order."""
+    """Broker's answer to an order."""
 
     order_id: str
     broker_order_id: str
@@ -26,33 +26,33 @@ class Receipt:
 
 
 @dataclass(frozen=True)
-class Holdings:
-    """What an account holds by the broker's own books."""
+class BrokerHoldings:
+    """Holdings of an account according to the broker."""
 
-    shares: Mapping[str, float]  # by symbol; names that are not there are not held
+    shares: Mapping[str, float]  # by symbol; missing names are not held
     cash: float  # account currency
     equity: float
-    to_spend: float | None = None  # cash that buys may use now, not borrowed nor of open orders; None: all of it
+    to_spend: float | None = None  # cash for new buys, neither borrowed nor reserved by open orders; None: all cash
 
 
 @dataclass(frozen=True)
 class CashActivity:
-    """Cash that came to an account, or left it, by no order."""
+    """Movement of cash without an order."""
 
     activity_id: str
     kind: CashKind
-    amount: float  # account currency, negative where it left; 0 where it was taken back
+    amount: float  # account currency, negative for an outflow; 0 if cancelled
 
 
 class Broker(Protocol):
-    """An account at a broker."""
+    """Account at a broker."""
 
-    def holdings(self) -> Holdings:
-        """What is held now."""
+    def holdings(self) -> BrokerHoldings:
+        """Return the current holdings."""
         ...
 
     def submit(self, order: Order) -> Receipt:
-        """Place an order; one whose id the broker knows is not placed again.
+        """Place an order, once per id.
 
         Raises:
             BrokerTimeout: if there is no answer.
@@ -60,21 +60,21 @@ class Broker(Protocol):
         ...
 
     def open_orders(self) -> Sequence[Receipt]:
-        """Orders that are accepted and neither filled nor cancelled."""
+        """Return orders that are accepted and neither filled nor cancelled."""
         ...
 
     def cancel(self, order_id: str) -> None:
-        """Cancel an open order; one that is not open any more is left."""
+        """Cancel an order if it is open."""
         ...
 
     def fills(self, plan_id: str) -> Sequence[Fill]:
-        """What was filled of a plan's orders so far.
+        """Return the fills of a plan's orders so far.
 
         Raises:
-            BrokerTimeout: if the broker does not know yet at what price.
+            BrokerTimeout: if the broker does not know a price yet.
         """
         ...
 
     def activities(self, after: date) -> Sequence[CashActivity]:
-        """What was booked after a day, each once."""
+        """Return the cash activities booked after a day, each once."""
         ...

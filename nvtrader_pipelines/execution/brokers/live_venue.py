@@ -1,4 +1,4 @@
-"""An account at a broker: orders are made from the last closes and wait for the market, holdings are the broker's."""
+"""Account at a broker: orders are sized from the last closes and wait for the open; holdings are the broker's."""
 
 from collections.abc import Mapping, Sequence
 from datetime import date
@@ -8,222 +8,228 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nvtrader_pipelines.envs.accounts import opening_account_with_history
-from nvtrader_pipelines.execution.book import HELD, AccountBook, AccountState, BookedOrder
+from nvtrader_pipelines.execution.book import MIN_HOLDING, AccountBook, AccountState, BookedOrder
 from nvtrader_pipelines.execution.brokers.account_spec import AlpacaAccountSpec
 from nvtrader_pipelines.execution.brokers.broker import (
     Broker,
+    BrokerHoldings,
     BrokerTimeout,
     CashActivity,
     CashKind,
-    Holdings,
     Receipt,
 )
 from nvtrader_pipelines.execution.brokers.broker_reconciliation import (
-    LATE,
-    Fills,
-    cash_since,
+    MAX_BOOKING_DELAY,
+    FillsSinceClose,
+    cash_by_kind,
     fills_since,
-    remaining,
-    split,
-    units,
+    open_quantities,
+    split_ratio,
+    unitize,
 )
-from nvtrader_pipelines.execution.brokers.venue import InForce, Outcome, Settles, Unplaced
+from nvtrader_pipelines.execution.brokers.venue import OrderOutcomes, PolicyInForce, UnplacedOrder
 from nvtrader_pipelines.execution.errors import ExecutionError
-from nvtrader_pipelines.execution.orders import Order, Ticket, orders_of, plan_of, require_prices
+from nvtrader_pipelines.execution.orders import Order, Ticket, make_orders, plan_id_of, require_prices
 from nvtrader_pipelines.execution.plan import RebalancePlan
-from nvtrader_pipelines.execution.prices import Prices
+from nvtrader_pipelines.execution.prices import PanelPrices
 from nvtrader_pipelines.execution.reconciliation import reconcile
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.portfolio.cash import CASH
 
-GONE = 3  # orders in a row that a broker does not answer for: it is not there, and a person must know it soon
-SPENT = 0.98  # of cash is spent: prices at the open are others than at the close before
+MAX_TIMEOUTS = 3  # in a row, before the broker counts as unreachable
+SPENT = 0.98  # share of cash to spend: opens may be above the closes that size the orders
 UNPAID = "cash does not pay for it before the sells are filled; the next plan may buy it"
 ENDED = "it ended at the broker without a fill"
-REPLACED = "a later plan takes its place"
+REPLACED = "a later plan replaces it"
 
 
-class AtMarket:
-    """A broker's account on a panel; its return is time-weighted, so what is paid in or out is none."""
+class LiveVenue:
+    """Account at a broker on a panel, with time-weighted returns: cash flows are not returns."""
 
-    settles: ClassVar[Settles] = "at_market"
+    is_live: ClassVar[bool] = True
 
     def __init__(
-        self, broker: Broker, market: tuple[MarketPanel, Prices], book: AccountBook, spec: AlpacaAccountSpec
+        self, broker: Broker, market: tuple[MarketPanel, PanelPrices], book: AccountBook, spec: AlpacaAccountSpec
     ) -> None:
         self._broker, self._book, self._spec = broker, book, spec
         self._panel, self._prices = market
 
     def last(self) -> AccountState | None:
-        """The account at the last close it was settled at; None where it is not open."""
+        """Return the state at the last settled close; None if the account is not open."""
         return self._book.last()
 
     def at(self, session: date) -> AccountState | None:
-        """The account at the close of an earlier session."""
+        """Return the state at the close of an earlier session."""
         return self._book.at(session)
 
-    def open_at(self, t: int, in_force: InForce) -> AccountState:
-        """Open the account with what the broker says it holds; one that is open stays as it is."""
+    def open_at(self, t: int, in_force: PolicyInForce) -> AccountState:
+        """Open the account with the broker's holdings; an open account stays unchanged."""
         state = self._book.last()
         if state is None:
-            state = self._state(t, None, in_force, self._broker.activities(self._session(t) - LATE))
+            activities = self._broker.activities(self._session(t) - MAX_BOOKING_DELAY)
+            state = self._make_state(t, None, in_force, activities)
             self._book.settle(state)
         return state
 
-    def orders(self, plan: RebalancePlan, t: int) -> tuple[Sequence[Order], Sequence[Unplaced]]:
-        """The orders of a plan from what the broker holds and the closes of session `t`, sells first.
+    def orders(self, plan: RebalancePlan, t: int) -> tuple[Sequence[Order], Sequence[UnplacedOrder]]:
+        """Make and store the orders of a plan, sells first, and list names that are not traded.
 
-        They are kept, together, before the first is placed: asked for again by who finishes a step, they are the same.
-        What earlier plans still have at work is cancelled first; until the broker has done so it counts as filled, so
-        that nothing is bought, or sold, by two plans.
+        Orders are sized from the broker's holdings and the closes of session `t`. They are stored together before the
+        first is placed, so a retry gives the same orders. Open orders of earlier plans are cancelled first; until the
+        broker confirms it they count as filled, so no two plans trade the same shares.
 
         Raises:
-            ExecutionError: if the plan is over other names, a name that is held or wanted has a bar without a price, or
-                the account is in debt.
+            ExecutionError: if the plan is over other names, a name that is held or targeted has a bar without a price,
+                or the account is in debt.
         """
         session, symbols = self._session(t), self._panel.symbols
-        self._require_own_names(plan)
+        self._require_names(plan)
         earlier = [each.order for each in self._book.open_orders() if each.order.plan_id != plan.plan_id]
-        _withdraw(self._broker, self._book, earlier, REPLACED)
-        holdings, at_work = self._holdings(session), self._shares(remaining(self._broker, self._book, plan))
-        target, held = np.array(plan.target[:-1]), self._shares(holdings.shares) + at_work
+        _cancel_orders(self._broker, self._book, earlier, REPLACED)
+        holdings, pending = self._holdings(session), self._to_array(open_quantities(self._broker, self._book, plan))
+        target, held = np.array(plan.target[:-1]), self._to_array(holdings.shares) + pending
         closes, tradable = self._prices.closes[t], self._panel.tradable[t]
-        needed = (target > HELD) | (held != 0.0)
+        needed = (target > MIN_HOLDING) | (held != 0.0)
         require_prices(symbols, needed & tradable, closes, session)
         require_prices(symbols, needed, self._prices.last_closes[t], session)
-        worth = np.nan_to_num(self._prices.last_closes[t])
-        equity = holdings.cash + float((held - at_work) @ worth)
+        prices = np.nan_to_num(self._prices.last_closes[t])
+        equity = holdings.cash + float((held - pending) @ prices)
         shares = np.divide(target * equity, closes, out=held.copy(), where=tradable & needed) - held
-        changes = np.abs(shares) * worth
+        changes = np.abs(shares) * prices
         shares[(changes < self._spec.min_order) | (changes < self._spec.skip_below * equity)] = 0.0
-        cash = holdings.cash - float(np.maximum(at_work, 0.0) @ worth)
+        cash = holdings.cash - float(np.maximum(pending, 0.0) @ prices)
         cash = cash if holdings.to_spend is None else min(cash, holdings.to_spend)
-        wanted = self._made(Ticket(plan, session, shares, closes))
-        paid = self._made(Ticket(plan, session, _paid(shares, worth, cash), closes))
-        made = self.booked(plan.plan_id) or paid
-        self._book.place(*(BookedOrder.accepted(order) for order in made))
-        changed, ordered = np.abs(target - held * worth / equity) > HELD, {order.symbol for order in made}
+        wanted = self._make_orders(Ticket(plan, session, shares, closes))
+        paid = self._make_orders(Ticket(plan, session, _scale_buys(shares, prices, cash), closes))
+        orders = self.plan_orders(plan.plan_id) or paid
+        self._book.place(*(BookedOrder.accept(order) for order in orders))
+        changed, ordered = np.abs(target - held * prices / equity) > MIN_HOLDING, {order.symbol for order in orders}
         halted = [symbols[j] for j in np.flatnonzero(changed & ~tradable)]
-        return made, [
-            *(Unplaced(name, f"it has no price on {session}; what is held of it is kept") for name in halted),
-            *(Unplaced(order.symbol, UNPAID) for order in wanted if order.symbol not in ordered),
+        return orders, [
+            *(UnplacedOrder(name, f"it has no price on {session}; its holding is unchanged") for name in halted),
+            *(UnplacedOrder(order.symbol, UNPAID) for order in wanted if order.symbol not in ordered),
         ]
 
-    def _made(self, ticket: Ticket) -> Sequence[Order]:
-        return orders_of(ticket, whole_shares=self._spec.whole_shares, min_order=self._spec.min_order)
+    def _make_orders(self, ticket: Ticket) -> Sequence[Order]:
+        return make_orders(ticket, whole_shares=self._spec.whole_shares, min_order=self._spec.min_order)
 
-    def _require_own_names(self, plan: RebalancePlan) -> None:
-        """Refuse a plan over other names: its weights and this market's prices are matched by place."""
-        if not plan.is_over(self._panel.symbols):
+    def _require_names(self, plan: RebalancePlan) -> None:
+        """Raise unless the plan is over this market's names, since weights and prices are positional."""
+        if not plan.has_symbols(self._panel.symbols):
             raise ExecutionError(
-                f"a plan is placed over the names it was made for, but plan {plan.plan_id} is for "
-                f"{', '.join(plan.symbols[:-1])} and the market of the active policy has "
-                f"{', '.join(self._panel.symbols)}; activate the policy that made it, or wait for the next plan"
+                f"a plan must be over the names of the active policy's market, {', '.join(self._panel.symbols)}, but "
+                f"plan {plan.plan_id} is over {', '.join(plan.symbols[:-1])}; activate the policy that made it, or "
+                "wait for the next plan"
             )
 
-    def booked(self, plan_id: str) -> Sequence[Order]:
-        """The orders made of a plan, placed or not."""
+    def plan_orders(self, plan_id: str) -> Sequence[Order]:
+        """Return the stored orders of a plan, placed or not."""
         return [each.order for each in self._book.orders(plan_id)]
 
     def submit(self, order: Order) -> Receipt:
-        """Place an order; one whose id the broker knows is not placed again.
+        """Place an order, once per id.
 
         Raises:
-            ExecutionError: if the broker does not answer; the order is submitted again under the same id.
+            ExecutionError: if the broker does not answer; a retry submits the order with the same id.
         """
         try:
             receipt = self._broker.submit(order)
         except BrokerTimeout as error:
             raise ExecutionError(
                 f"the broker must answer, but did not for order {order.order_id} ({error}); run this again: the order "
-                "has an id of its own and is placed once"
+                "is placed once, by its id"
             ) from error
         if receipt.status == "rejected":
             self._book.cancel(order.order_id, receipt.reason)
         return receipt
 
     def cancel(self, order: Order, reason: str) -> bool:
-        """Cancel an order if it is open; whether the broker says that nothing of it is filled, or will be."""
+        """Cancel an order if it is open; return whether the broker confirms that it has no fill."""
         self._broker.cancel(order.order_id)
-        _hear(self._broker, self._book, [order], reason)
-        kept = self._book.orders(order.plan_id)
-        return any(each.order.order_id == order.order_id and each.status == "cancelled" for each in kept)
+        _update_book(self._broker, self._book, [order], reason)
+        booked = self._book.orders(order.plan_id)
+        return any(each.order.order_id == order.order_id and each.status == "cancelled" for each in booked)
 
     def cancel_open(self, reason: str) -> None:
-        """Cancel every open order of this account's own."""
-        withdraw_open(self._broker, self._book, reason)
+        """Cancel every open order in the account's book."""
+        cancel_open_orders(self._broker, self._book, reason)
 
-    def fill(self, plan: RebalancePlan, t: int) -> Outcome:  # noqa: ARG002 - one signature
-        """What the broker says of a plan's orders; those that are still open stay so."""
+    def fill(self, plan: RebalancePlan, t: int) -> OrderOutcomes:  # noqa: ARG002 - one signature
+        """Update the book with the broker's outcomes of a plan's orders, and return those; open orders stay open."""
         opened = [each.order for each in self._book.orders(plan.plan_id) if each.status == "accepted"]
-        _hear(self._broker, self._book, opened, ENDED)
-        after = self._book.orders(plan.plan_id)
-        ended = [Unplaced(each.order.symbol, each.reason) for each in after if each.status == "cancelled"]
-        return Outcome(self._book.fills(plan.plan_id), ended)
+        _update_book(self._broker, self._book, opened, ENDED)
+        booked = self._book.orders(plan.plan_id)
+        ended = [UnplacedOrder(each.order.symbol, each.reason) for each in booked if each.status == "cancelled"]
+        return OrderOutcomes(self._book.fills(plan.plan_id), ended)
 
-    def unexplained(self) -> Sequence[str]:
-        """What differed at the last close and differs still from what is held now, late fills counted."""
-        last = self._opened()
+    def open_differences(self) -> Sequence[str]:
+        """Return the differences of the last close that still exist, after late fills."""
+        last = self._require_open()
         if last.expected is None:
             return last.differences
-        should_be = fills_since(last, None, self._broker, self._book).after(last.expected)
-        held = self._holdings(last.session).shares
-        return [each.sentence for each in reconcile(should_be, held)]
+        expected = fills_since(last, None, self._broker, self._book).apply(last.expected)
+        actual = self._holdings(last.session).shares
+        return [each.sentence for each in reconcile(expected, actual)]
 
     def settle(
         self,
         t: int,
         plan: RebalancePlan | None,
-        in_force: InForce,
+        in_force: PolicyInForce,
         *,
         decided: bool,  # noqa: ARG002 - one signature
         accepted: bool,
     ) -> AccountState:
-        """Mark what the broker holds to the close of session `t`, reconcile and keep it."""
-        before = self._opened()
+        """Mark the broker's holdings to the close of session `t`, reconcile and store the state."""
+        before = self._require_open()
         if before.session >= self._session(t):
             return before
         fills = fills_since(before, plan, self._broker, self._book)
-        state = self._state(t, before, in_force, self._broker.activities(before.session - LATE))
-        kept = before.shares if accepted or before.expected is None else before.expected
-        should_be = fills.after(self._after_splits(before, kept, fills, state.shares))
-        differences = reconcile(should_be, state.shares)
+        state = self._make_state(t, before, in_force, self._broker.activities(before.session - MAX_BOOKING_DELAY))
+        base = before.shares if accepted or before.expected is None else before.expected
+        expected = fills.apply(self._apply_splits(before, base, fills, state.shares))
+        differences = reconcile(expected, state.shares)
         state = state.model_copy(
             update={
                 "differences": tuple(each.sentence for each in differences),
-                "expected": should_be if differences else None,
+                "expected": expected if differences else None,
                 "working": fills.working,
-                "plan_id": plan_of(fills.new[-1].order_id) if fills.new else None,
-                "turnover": max(fills.traded("buy"), fills.traded("sell")) / before.value,
+                "plan_id": plan_id_of(fills.new[-1].order_id) if fills.new else None,
+                "turnover": max(fills.traded_value("buy"), fills.traded_value("sell")) / before.value,
                 "cost": state.cost + sum(fill.cost for fill in fills.new) / before.value,
             }
         )
         self._book.settle(state)
         return state
 
-    def _after_splits(
-        self, before: AccountState, kept: Mapping[str, float], fills: Fills, held: Mapping[str, float]
+    def _apply_splits(
+        self,
+        before: AccountState,
+        shares: Mapping[str, float],
+        fills: FillsSinceClose,
+        actual: Mapping[str, float],
     ) -> dict[str, float]:
-        """The shares kept at the last close, as splits left them since that the broker and the bars agree on."""
-        t, filled = self._panel.index_of(np.datetime64(before.session)), fills.after({})
-        now = dict(zip(self._panel.symbols, self._prices.last_closes[t].tolist(), strict=True))
-        adjusted = {name: then / now[name] for name, then in before.prices.items() if name in now}
-        since = {name: held.get(name, 0.0) - filled.get(name, 0.0) for name in kept}
-        return {name: n * split(n, since[name], adjusted.get(name, 1.0)) for name, n in kept.items()}
+        """Return the shares of the last close after splits that the broker and the bars agree on."""
+        t, filled = self._panel.index_of(np.datetime64(before.session)), fills.apply({})
+        closes = dict(zip(self._panel.symbols, self._prices.last_closes[t].tolist(), strict=True))
+        adjusted = {name: close / closes[name] for name, close in before.prices.items() if name in closes}
+        since = {name: actual.get(name, 0.0) - filled.get(name, 0.0) for name in shares}
+        return {name: n * split_ratio(n, since[name], adjusted.get(name, 1.0)) for name, n in shares.items()}
 
-    def _opened(self) -> AccountState:
+    def _require_open(self) -> AccountState:
+        """Return the last state, or raise if the account is not open."""
         state = self._book.last()
         if state is None:
-            raise ExecutionError("the account must be open before it trades, but it is not; open it at a session")
+            raise ExecutionError("the account must be open before it trades, but is not; open it at a session")
         return state
 
-    def _state(
-        self, t: int, before: AccountState | None, in_force: InForce, activities: Sequence[CashActivity]
+    def _make_state(
+        self, t: int, before: AccountState | None, in_force: PolicyInForce, activities: Sequence[CashActivity]
     ) -> AccountState:
-        """What the broker holds at the close of session `t`."""
+        """Make the state of the broker's holdings at the close of session `t`."""
         session, symbols = self._session(t), self._panel.symbols
         holdings = self._holdings(session)
-        shares, closes = self._shares(holdings.shares), self._prices.last_closes[t]
+        shares, closes = self._to_array(holdings.shares), self._prices.last_closes[t]
         require_prices(symbols, shares != 0.0, closes, session)
         values = shares * np.nan_to_num(closes)
         value = float(values.sum()) + holdings.cash
@@ -244,68 +250,69 @@ class AtMarket:
             snapshot_ids=self._panel.snapshot_ids,
             counted={each.activity_id: each.amount for each in activities},
         )
-        return state if before is None else _grown(before, state, cash_since(before, activities))
+        return state if before is None else _with_return(before, state, cash_by_kind(before, activities))
 
-    def _holdings(self, session: date) -> Holdings:
-        """What the broker holds, which must be what this account may hold."""
+    def _holdings(self, session: date) -> BrokerHoldings:
+        """Return the broker's holdings, or raise if they are invalid for this account."""
         holdings = self._broker.holdings()
-        strangers = sorted(name for name, held in holdings.shares.items() if held and name not in self._panel.symbols)
-        if strangers:
+        unknown = sorted(name for name, held in holdings.shares.items() if held and name not in self._panel.symbols)
+        if unknown:
             raise ExecutionError(
-                f"the account at the broker holds {', '.join(strangers)}, which the market of the active policy does "
-                "not have; sell them, or use another account"
+                f"the account at the broker must hold names of the active policy's market only, but holds "
+                f"{', '.join(unknown)}; sell them, or use another account"
             )
         short = sorted(name for name, held in holdings.shares.items() if not held >= 0.0)
         is_empty = holdings.cash == 0.0 and not any(holdings.shares.values())
-        if not holdings.cash >= 0.0 or short or is_empty:  # what is no number is in no order
+        if not holdings.cash >= 0.0 or short or is_empty:  # `not >=` also catches NaN
             raise ExecutionError(
-                f"an account must hold something, owe nothing and be short of nothing, but at {session} the broker "
-                f"says cash of {holdings.cash:.2f} and {', '.join(short) or 'no name'} short; bring it in order there"
+                f"an account must have assets, no debt and no short positions, but at {session} the broker reports "
+                f"cash of {holdings.cash:.2f} and {', '.join(short) or 'no name'} short; correct it at the broker"
             )
         return holdings
 
-    def _shares(self, shares: Mapping[str, float]) -> NDArray[np.float64]:
+    def _to_array(self, shares: Mapping[str, float]) -> NDArray[np.float64]:
+        """Shares by name as an array (N,)."""
         return np.array([float(shares.get(symbol, 0.0)) for symbol in self._panel.symbols])
 
     def _session(self, t: int) -> date:
         return self._panel.sessions[t].item()
 
 
-def _paid(shares: NDArray[np.float64], worth: NDArray[np.float64], cash: float) -> NDArray[np.float64]:
-    """The changes (N,) with the buys that cash pays for: all queue for one open, where a sell may fail."""
-    bought, room = np.maximum(shares, 0.0) @ worth, SPENT * max(0.0, cash)
-    return shares if bought <= room else np.where(shares > 0.0, shares * (room / bought), shares)
+def _scale_buys(shares: NDArray[np.float64], prices: NDArray[np.float64], cash: float) -> NDArray[np.float64]:
+    """Scale the buys among changes (N,) to the cash: all orders fill at one open, and sells may fail."""
+    bought, budget = np.maximum(shares, 0.0) @ prices, SPENT * max(0.0, cash)
+    return shares if bought <= budget else np.where(shares > 0.0, shares * (budget / bought), shares)
 
 
-def withdraw_open(broker: Broker, book: AccountBook, reason: str) -> None:
-    """Cancel every open order of a book at the broker; the book then has what was filled, and what was cancelled.
+def cancel_open_orders(broker: Broker, book: AccountBook, reason: str) -> None:
+    """Cancel every open order of a book at the broker, and update the book with fills and cancellations.
 
-    What the broker has not confirmed yet stays open.
+    Orders whose end the broker has not confirmed stay open.
 
     Raises:
-        BrokerTimeout: if the broker does not answer for an order; what it does answer for is cancelled.
-        ExecutionError: if it refuses one; the others are cancelled.
+        BrokerTimeout: if the broker does not answer for an order; the others are cancelled as far as it answers.
+        ExecutionError: if the broker rejects a cancellation; the others are cancelled.
     """
-    _withdraw(broker, book, [each.order for each in book.open_orders()], reason)
+    _cancel_orders(broker, book, [each.order for each in book.open_orders()], reason)
 
 
-def _withdraw(broker: Broker, book: AccountBook, orders: Sequence[Order], reason: str) -> None:
-    failed, silent = list[BrokerTimeout | ExecutionError](), 0
+def _cancel_orders(broker: Broker, book: AccountBook, orders: Sequence[Order], reason: str) -> None:
+    errors, n_timeouts = list[BrokerTimeout | ExecutionError](), 0
     for order in orders:
-        failure = _failure(broker, order)
-        silent = silent + 1 if isinstance(failure, BrokerTimeout) else 0
-        if failure is not None:
-            failed.append(failure)
-        if silent == GONE:
+        error = _cancel_order(broker, order)
+        n_timeouts = n_timeouts + 1 if isinstance(error, BrokerTimeout) else 0
+        if error is not None:
+            errors.append(error)
+        if n_timeouts == MAX_TIMEOUTS:
             break
     else:
-        _hear(broker, book, orders, reason)
-    if failed:
-        raise failed[0]
+        _update_book(broker, book, orders, reason)
+    if errors:
+        raise errors[0]
 
 
-def _failure(broker: Broker, order: Order) -> BrokerTimeout | ExecutionError | None:
-    """Why an order could not be cancelled, which keeps no other order from it; None where it could."""
+def _cancel_order(broker: Broker, order: Order) -> BrokerTimeout | ExecutionError | None:
+    """Cancel an order and return the error, if any, so that the other orders are still cancelled."""
     try:
         broker.cancel(order.order_id)
     except (BrokerTimeout, ExecutionError) as error:
@@ -313,15 +320,15 @@ def _failure(broker: Broker, order: Order) -> BrokerTimeout | ExecutionError | N
     return None
 
 
-def _hear(broker: Broker, book: AccountBook, orders: Sequence[Order], reason: str) -> None:
-    """Keep what the broker says of orders of a book: their fills, and the end of those that ended without one.
+def _update_book(broker: Broker, book: AccountBook, orders: Sequence[Order], reason: str) -> None:
+    """Store the broker's fills of orders, and the end of those that ended without one.
 
-    What is open is asked for first: an order that is filled in between is then in both answers, and never in neither.
+    Open orders are read first: an order that fills in between is then in both answers, and never in neither.
     """
     if not orders:
         return
-    waiting = {receipt.order_id for receipt in broker.open_orders()}
-    ended = {order.order_id: order.plan_id for order in orders if order.order_id not in waiting}
+    opened = {receipt.order_id for receipt in broker.open_orders()}
+    ended = {order.order_id: order.plan_id for order in orders if order.order_id not in opened}
     for plan_id in dict.fromkeys(ended.values()):
         fills = [fill for fill in broker.fills(plan_id) if fill.order_id in ended]
         filled = {fill.order_id for fill in fills}
@@ -329,9 +336,9 @@ def _hear(broker: Broker, book: AccountBook, orders: Sequence[Order], reason: st
         book.fill(fills, {order_id: reason for order_id in own if order_id not in filled})
 
 
-def _grown(before: AccountState, now: AccountState, booked: Mapping[CashKind, float]) -> AccountState:
-    """The account at a close, with what it has earned since the one before; what was paid in or out is no return."""
-    equity, capital = units(before, now.value, booked["flow"])
+def _with_return(before: AccountState, now: AccountState, booked: Mapping[CashKind, float]) -> AccountState:
+    """Return the state with its return since the last close; cash flows are not returns."""
+    equity, capital = unitize(before, now.value, booked["flow"])
     net = equity / before.equity - 1.0
     update = {
         "equity": equity,

@@ -1,49 +1,48 @@
-"""What the day loop needs of an account, be it filled by the bars or at a market."""
+"""Venue protocol: an account that the day loop trades, simulated on disk or at a broker."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import ClassVar, Literal, Protocol
+from typing import ClassVar, Protocol
 
-from nvtrader_pipelines.execution.book import HELD, AccountState
+from nvtrader_pipelines.execution.book import MIN_HOLDING, AccountState
 from nvtrader_pipelines.execution.brokers.broker import Receipt
 from nvtrader_pipelines.execution.orders import Fill, Order
 from nvtrader_pipelines.execution.plan import RebalancePlan
 
-Settles = Literal["with_bars", "at_market"]
-TOO_SMALL = "what it would change is less than an order of this account must be, or than one share"
-AS_WANTED = "what can be traded is held as wanted"
+TOO_SMALL = "its changes are below the account's smallest order, or below one share"
+ON_TARGET = "all tradable names are held at their targets"
 
 
 @dataclass(frozen=True)
-class Unplaced:
-    """A name that was to be traded and was not, and why."""
+class UnplacedOrder:
+    """Name of a plan that is not traded, with the reason."""
 
     symbol: str
     reason: str
 
 
-def no_order(plan: RebalancePlan, unplaced: Sequence[Unplaced]) -> str:
-    """Why a plan makes no order, in words, where `unplaced` is what it was to trade and could not."""
+def no_order_reason(plan: RebalancePlan, unplaced: Sequence[UnplacedOrder]) -> str:
+    """Why a plan makes no order, given the names that could not be traded."""
     reasons = dict.fromkeys(each.reason for each in unplaced)
-    said = {each.symbol for each in unplaced}
+    explained = {each.symbol for each in unplaced}
     weights = zip(plan.symbols[:-1], plan.held, plan.target, strict=False)
-    if any(abs(target - held) > HELD for name, held, target in weights if name not in said):
+    if any(abs(target - held) > MIN_HOLDING for name, held, target in weights if name not in explained):
         reasons[TOO_SMALL] = None
-    return f"it makes no order: {'; '.join(reasons or [AS_WANTED])}"
+    return f"it makes no order: {'; '.join(reasons or [ON_TARGET])}"
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What became of the orders that were placed for a plan."""
+class OrderOutcomes:
+    """Outcomes of a plan's placed orders."""
 
     fills: Sequence[Fill]
-    ended: Sequence[Unplaced]  # without a fill, and why
+    ended: Sequence[UnplacedOrder]  # without a fill, with the reason
 
 
 @dataclass(frozen=True)
-class InForce:
-    """Which policy moves the account, for its book."""
+class PolicyInForce:
+    """Policy that trades the account, as recorded in its book."""
 
     policy: str
     run_id: str
@@ -51,64 +50,64 @@ class InForce:
 
 
 class Venue(Protocol):
-    """An account on a panel; `t` numbers the panel's sessions."""
+    """Account on a panel; `t` numbers the panel's sessions."""
 
-    settles: ClassVar[Settles]  # with_bars: orders are made and filled once the fill session's bars are known
+    is_live: ClassVar[bool]  # False: orders are made and filled once the bars of the fill session are known
 
     def last(self) -> AccountState | None:
-        """The account at the last close it was settled at; None where it is not open."""
+        """Return the state at the last settled close; None if the account is not open."""
         ...
 
     def at(self, session: date) -> AccountState | None:
-        """The account at the close of an earlier session; None where it was not open."""
+        """Return the state at the close of an earlier session; None if it was not open."""
         ...
 
-    def open_at(self, t: int, in_force: InForce) -> AccountState:
-        """Open the account at the close of session `t`; one that is open stays as it is."""
+    def open_at(self, t: int, in_force: PolicyInForce) -> AccountState:
+        """Open the account at the close of session `t`; an open account stays unchanged."""
         ...
 
-    def orders(self, plan: RebalancePlan, t: int) -> tuple[Sequence[Order], Sequence[Unplaced]]:
-        """The orders of a plan decided at the close of session `t`, sells first, and what makes none.
+    def orders(self, plan: RebalancePlan, t: int) -> tuple[Sequence[Order], Sequence[UnplacedOrder]]:
+        """Make the orders of a plan decided at the close of session `t`, sells first, and list untradable names.
 
         Raises:
-            ExecutionError: if a name held or wanted has no price where it must have one.
+            ExecutionError: if a name that is held or targeted lacks a necessary price.
         """
         ...
 
-    def booked(self, plan_id: str) -> Sequence[Order]:
-        """The orders of a plan that are kept, placed or about to be."""
+    def plan_orders(self, plan_id: str) -> Sequence[Order]:
+        """Return the stored orders of a plan, placed or about to be."""
         ...
 
     def submit(self, order: Order) -> Receipt:
-        """Place an order; one whose id is known is not placed again."""
+        """Place an order, once per id."""
         ...
 
     def cancel(self, order: Order, reason: str) -> bool:
-        """Cancel an order if it is open; whether nothing of it is filled, or will be."""
+        """Cancel an order if it is open; return whether it has no fill and will have none."""
         ...
 
     def cancel_open(self, reason: str) -> None:
-        """Cancel every open order of this account."""
+        """Cancel every open order of the account."""
         ...
 
-    def fill(self, plan: RebalancePlan, t: int) -> Outcome:
-        """What became of the orders placed for a plan decided at the close of session `t`."""
+    def fill(self, plan: RebalancePlan, t: int) -> OrderOutcomes:
+        """Return the outcomes of the orders of a plan decided at the close of session `t`."""
         ...
 
-    def unexplained(self) -> Sequence[str]:
-        """What differed at the last close and differs still, a sentence each."""
+    def open_differences(self) -> Sequence[str]:
+        """Return the differences of the last close that still exist, a sentence each."""
         ...
 
     def settle(
-        self, t: int, plan: RebalancePlan | None, in_force: InForce, *, decided: bool, accepted: bool
+        self, t: int, plan: RebalancePlan | None, in_force: PolicyInForce, *, decided: bool, accepted: bool
     ) -> AccountState:
-        """Mark the account to the close of session `t`, reconcile and keep it; one that is kept is left as it is.
+        """Mark the account to the close of session `t`, reconcile and store it; a settled session stays unchanged.
 
         Args:
             t: the session.
-            plan: whose orders may have been filled in it.
-            in_force: whose account it is.
-            decided: whether it follows a decision, be it not to trade: delisted names are then paid out.
-            accepted: whether a person took what differed at the close before as it was.
+            plan: the plan whose orders may have been filled in it.
+            in_force: the policy that trades the account.
+            decided: whether a decision, also one not to trade, precedes the session: delisted names are then paid out.
+            accepted: whether a person accepted the differences at the close before.
         """
         ...

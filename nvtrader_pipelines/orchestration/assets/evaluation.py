@@ -1,18 +1,17 @@
 """Evaluation: the verdict on each run."""
 
-from datetime import UTC, datetime
-
 import dagster as dg
 
-from nvtrader_pipelines.evaluation.walk_forward import evaluate
-from nvtrader_pipelines.experiments.runtime import headline
+from nvtrader_pipelines.evaluation.steps import drain
 from nvtrader_pipelines.orchestration.mlflow_tracking import MlflowTracking
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
+from nvtrader_pipelines.orchestration.progress import ProgressLog
 from nvtrader_pipelines.orchestration.reports import written
-from nvtrader_pipelines.runs.lifecycle import failing
-from nvtrader_pipelines.runs.tables import complete, read_run, replace_run
+from nvtrader_pipelines.runs.launch import judge_run
+from nvtrader_pipelines.runs.lifecycle import Launch
+from nvtrader_pipelines.runs.planning import reopen_plan
 from nvtrader_pipelines.storage.store import Store
-from nvtrader_pipelines.storage.tables import ACTION_LOGS, EQUITY_CURVES, EVALUATIONS
+from nvtrader_pipelines.storage.tables import EVALUATIONS
 
 EVALUATION_KEY = dg.AssetKey(["evaluation", "walk_forward_evaluation"])
 
@@ -26,16 +25,15 @@ EVALUATION_KEY = dg.AssetKey(["evaluation", "walk_forward_evaluation"])
     code_version="2",
 )
 def walk_forward_evaluation(
-    context: dg.AssetExecutionContext, store: dg.ResourceParam[Store], mlflow: MlflowTracking
+    context: dg.AssetExecutionContext,
+    store: dg.ResourceParam[Store],
+    mlflow: MlflowTracking,
+    progress: dg.ResourceParam[ProgressLog],
 ) -> dg.MaterializeResult:
     """Net Sharpe with intervals, growth, drawdown, turnover and cost per fold and period, policy by baseline."""
-    run = store.policies.latest(context.partition_key)
-    spec = store.ledger.read(context.partition_key)
-    with failing(store.ledger, run.run_id), mlflow.run(run.run_id, context.partition_key) as tracked:
-        curves, actions = (read_run(store, table, run) for table in (EQUITY_CURVES, ACTION_LOGS))
-        verdict = evaluate(curves, actions, spec.report_from)
-        n_rows = replace_run(store, EVALUATIONS, verdict, run)
+    plan = reopen_plan(store, store.policies.latest(context.partition_key))
+    launch = Launch(context.run.run_id, context.run.run_id)
+    with mlflow.run(plan.run_id, context.partition_key) as tracked:
+        verdict = drain(judge_run(store, plan, launch, tracked.mlflow_run_id), progress.to(context))
         tracked.log_verdict(verdict)
-        complete(store, run, datetime.now(UTC), tracked.mlflow_run_id)
-        store.ledger.finish(run.run_id, "done", metrics=headline(verdict), mlflow_run_id=tracked.mlflow_run_id)
-    return written(store, EVALUATIONS, n_rows, {"run_id": run.run_id, **tracked.metadata})
+    return written(store, EVALUATIONS, len(verdict), {"run_id": plan.run_id, **tracked.metadata})

@@ -2,6 +2,7 @@
 
 import dagster as dg
 
+from nvtrader_pipelines.evaluation.steps import drain
 from nvtrader_pipelines.experiments.runtime import training_curves
 from nvtrader_pipelines.figures import learning_figure
 from nvtrader_pipelines.orchestration.assets.versions import VERSION_KEY
@@ -9,7 +10,7 @@ from nvtrader_pipelines.orchestration.mlflow_tracking import MlflowTracking
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.progress import ProgressLog
 from nvtrader_pipelines.orchestration.reports import keep_pictures, shown_snapshots, written
-from nvtrader_pipelines.runs.launch import followed, train_run
+from nvtrader_pipelines.runs.launch import train_run
 from nvtrader_pipelines.runs.lifecycle import Launch
 from nvtrader_pipelines.runs.planning import read_plan
 from nvtrader_pipelines.runs.tables import replace_run
@@ -37,7 +38,7 @@ def trained_policy(
     """One policy per fold and seed, trained on the fold's training window only; kept as safetensors with a card."""
     plan, launch = read_plan(store, context.partition_key), Launch(context.run.run_id, context.run.run_id)
     with mlflow.run(plan.run_id, context.partition_key) as tracked:
-        followed(train_run(store, plan, launch, to_be_judged=True), progress.to(context))
+        drain(train_run(store, plan, launch), progress.to(context))
         run = store.policies.latest(context.partition_key)
         archives = store.policies.read_run(run)
         curves, folder = training_curves(archives), store.policies.folder(run.partition_key, run.run_id)

@@ -120,7 +120,7 @@ def rebalance_plan(store: dg.ResourceParam[Store], desk: DeskResource) -> dg.Mat
     trading.mirror()
     plans = of_account(trading, REBALANCE_PLAN)
     pictures = keep_pictures(store.home, "rebalance_plan", plan_figures(plans), desk.account)
-    return told(trading, REBALANCE_PLAN, {**pictures, **findings_of(plans)})
+    return told(trading, REBALANCE_PLAN, {**pictures, **compliance_findings(plans)})
 
 
 def of_account(desk: Desk, table: Table) -> pl.DataFrame:
@@ -132,7 +132,7 @@ def told(desk: Desk, table: Table, extra: Mapping[str, Any]) -> dg.MaterializeRe
     """Hold the account until the table's checks pass, and report its rows and the state of the kill switch."""
     for check in CHECKED[table]:
         hold(desk.store.home, desk.account, f"{table.name}.{check}")
-    halted = FileKillSwitch(desk.store.home).engaged()
+    halted = FileKillSwitch(desk.store.home).halt_reason()
     switch = {"account": desk.account, "kill_switch": f"HALTED: {halted}" if halted else "not engaged"}
     return written(desk.store, table, len(of_account(desk, table)), {**switch, **extra})
 
@@ -144,7 +144,7 @@ def figures_of(states: pl.DataFrame) -> dict[str, float | str]:
     return {"sessions": len(states), **(last.row(0, named=True) if len(last) else {})}
 
 
-def findings_of(plans: pl.DataFrame) -> dict[str, Any]:
+def compliance_findings(plans: pl.DataFrame) -> dict[str, Any]:
     """The last plan's state and what compliance found."""
     if plans.is_empty():
         return {"status": "no plan was made yet"}

@@ -2,9 +2,9 @@
 
 import dagster as dg
 
-from nvtrader_pipelines.evaluation.regimes import evaluate_regimes, summary
+from nvtrader_pipelines.evaluation.regime_evaluation import evaluate_regimes, summary
 from nvtrader_pipelines.figures import regime_evaluation_figure
-from nvtrader_pipelines.figures.regimes import HINDSIGHT
+from nvtrader_pipelines.figures.regime_figures import HINDSIGHT
 from nvtrader_pipelines.orchestration.assets.gold import REGIMES_KEY
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.reports import keep_pictures, markdown_table, written

@@ -2,13 +2,13 @@
 
 import dagster as dg
 
+from nvtrader_pipelines.evaluation.steps import drain
 from nvtrader_pipelines.evaluation.stress.verdict import summary
 from nvtrader_pipelines.figures import stress_figures
 from nvtrader_pipelines.orchestration.assets.policies import POLICY_KEY
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.progress import ProgressLog
 from nvtrader_pipelines.orchestration.reports import keep_pictures, markdown_table, written
-from nvtrader_pipelines.runs.launch import followed
 from nvtrader_pipelines.runs.planning import reopen_plan
 from nvtrader_pipelines.runs.stress import stress_run
 from nvtrader_pipelines.runs.tables import replace_run
@@ -31,7 +31,7 @@ def stress(
     key = context.partition_key
     run = store.policies.latest(key)
     plan = reopen_plan(store, run)
-    verdict = followed(stress_run(store, plan, run, context.run.run_id), progress.to(context))
+    verdict = drain(stress_run(store, plan, run, context.run.run_id), progress.to(context))
     n_rows = replace_run(store, STRESS, verdict, run)
     figures = stress_figures(verdict, run.experiment, "; ".join(plan.warnings))
     pictures = keep_pictures(store.home, "stress", figures, key)

@@ -5,12 +5,13 @@ from functools import partial
 
 import dagster as dg
 
+from nvtrader_pipelines.evaluation.steps import drain
 from nvtrader_pipelines.figures import equity_figure, reward_terms_figure, weights_figure
 from nvtrader_pipelines.orchestration.assets.policies import POLICY_KEY
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.progress import ProgressLog
 from nvtrader_pipelines.orchestration.reports import keep_pictures, written
-from nvtrader_pipelines.runs.launch import followed, judge_run
+from nvtrader_pipelines.runs.launch import walk_run
 from nvtrader_pipelines.runs.lifecycle import Launch
 from nvtrader_pipelines.runs.planning import reopen_plan
 from nvtrader_pipelines.storage.store import Store
@@ -57,7 +58,7 @@ def walk_forward(
         reopen_plan(store, store.policies.latest(context.partition_key)),
         Launch(context.run.run_id, context.run.run_id),
     )
-    record = followed(judge_run(store, plan, launch), progress.to(context))
+    record = drain(walk_run(store, plan, launch), progress.to(context))
     note, name = "; ".join(plan.warnings), plan.spec.name
     kept = partial(keep_pictures, store.home, partition_key=context.partition_key)
     yield written(store, TRAJECTORIES, len(record.trajectories))

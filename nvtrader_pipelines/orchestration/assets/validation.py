@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import dagster as dg
 
-from nvtrader_pipelines.evaluation.validation import headlines, validate_sources
+from nvtrader_pipelines.evaluation.trial_validation import headlines, validate_sources
 from nvtrader_pipelines.figures import validation_figures
 from nvtrader_pipelines.orchestration.assets.evaluation import EVALUATION_KEY
 from nvtrader_pipelines.orchestration.partitions import all_partitions

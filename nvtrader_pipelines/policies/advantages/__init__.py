@@ -1,4 +1,4 @@
-"""Advantages: a family of ways to judge the steps of grouped episodes."""
+"""Advantages: the family of advantage estimators on grouped episodes."""
 
 from typing import Annotated
 

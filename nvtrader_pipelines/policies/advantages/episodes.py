@@ -1,4 +1,4 @@
-"""What an advantage is estimated from, and what it gives."""
+"""Input and output of advantage estimators."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -9,23 +9,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Episodes:
-    """E whole episodes of at most T steps; those of one group began at the same session and differ by action only."""
+    """E whole episodes of at most T steps; those of a group share their start and differ by action only."""
 
     rewards: "Tensor"  # (E, T), 0 after the episode's end
     mask: "Tensor"  # (E, T) 1 while the episode runs, 0 after its end
     groups: "Tensor"  # (E,) whole numbers
     values: "Tensor"  # (E, T) the critic's estimates; zeros without a critic
-    final_values: "Tensor"  # (E,) its estimate of what a truncated episode would still earn; 0 where it terminated
+    final_values: "Tensor"  # (E,) value of the last observation of a truncated episode; 0 if it terminated
 
     @property
     def outcomes(self) -> "Tensor":
-        """The reward of each whole episode, undiscounted (E,)."""
+        """Undiscounted sum of rewards of each episode, (E,)."""
         return (self.rewards * self.mask).sum(dim=1)
 
 
 @dataclass(frozen=True, eq=False)
 class Estimate:
-    """How much better each action was than expected, and what the critic should have expected."""
+    """Advantages, and the critic's targets."""
 
     advantages: "Tensor"  # (E, T)
     returns: "Tensor | None" = None  # (E, T) the critic's targets; None without a critic

@@ -1,4 +1,4 @@
-"""Generalised advantage estimation."""
+"""Generalized advantage estimation."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -9,19 +9,19 @@ from nvtrader_pipelines.policies.advantages.episodes import Episodes, Estimate
 
 
 class GaeAdvantage(Component):
-    """Exponentially weighted errors of the critic, in reward (Schulman et al. 2016); the only one with a critic."""
+    """Generalized advantage estimation (Schulman et al. 2016); the only estimator with a critic."""
 
     uses_critic: ClassVar[bool] = True
-    least_group_size: ClassVar[int] = 1
+    min_group_size: ClassVar[int] = 1
 
     kind: Literal["gae"] = "gae"
     gae_lambda: Annotated[float, Field(ge=0.0, le=1.0)] = 0.9
     normalize: bool = True  # to mean 0 and variance 1 over all steps of an update
 
     def estimate(self, episodes: Episodes, gamma: float) -> Estimate:
-        """Advantages of the steps and the critic's targets, which are never normalised."""
+        """Estimate advantages and the critic's targets, which are never normalized."""
         from nvtrader_pipelines.policies.advantages.generalized import generalized_advantages
-        from nvtrader_pipelines.policies.advantages.masked import whitened
+        from nvtrader_pipelines.policies.advantages.masked import whiten
 
         advantages, returns = generalized_advantages(episodes, gamma, self.gae_lambda)
-        return Estimate(whitened(advantages, episodes.mask) if self.normalize else advantages, returns)
+        return Estimate(whiten(advantages, episodes.mask) if self.normalize else advantages, returns)

@@ -1,4 +1,4 @@
-"""REINFORCE++'s advantage."""
+"""Advantage of REINFORCE++."""
 
 from typing import ClassVar, Literal
 
@@ -7,9 +7,9 @@ from nvtrader_pipelines.policies.advantages.episodes import Episodes, Estimate
 
 
 class ReinforcePlusPlusAdvantage(Component):
-    """An episode's outcome less a baseline, normalised over all steps of an update (Hu 2025, REINFORCE++).
+    """Outcome of the episode less a baseline, normalized over all steps of an update (Hu 2025).
 
-    No deviation of a group divides it, so groups that are easy to tell apart do not drown out the others.
+    It is not divided by the deviation of a group, so groups with nearly equal outcomes are not amplified.
     """
 
     uses_critic: ClassVar[bool] = False
@@ -19,18 +19,18 @@ class ReinforcePlusPlusAdvantage(Component):
     global_normalization: bool = True  # to mean 0 and variance 1 over all steps of an update
 
     @property
-    def least_group_size(self) -> int:
-        """Episodes a group needs."""
+    def min_group_size(self) -> int:
+        """Minimum number of episodes in a group."""
         return 1 if self.baseline == "none" else 2
 
     def estimate(self, episodes: Episodes, gamma: float) -> Estimate:  # noqa: ARG002 - one signature for the family
-        """The same advantage at every step of an episode; steps under the mask hold it too."""
+        """Estimate one advantage per episode, repeated at every step, masked steps included."""
         from nvtrader_pipelines.policies.advantages.groups import group_baseline
-        from nvtrader_pipelines.policies.advantages.masked import normalized
+        from nvtrader_pipelines.policies.advantages.masked import normalize
 
         advantages = episodes.outcomes
         if self.baseline != "none":
             leave_one_out = self.baseline == "leave_one_out"
             advantages = advantages - group_baseline(advantages, episodes.groups, leave_one_out=leave_one_out)[0]
-        spread = advantages[:, None].expand_as(episodes.mask)
-        return Estimate(normalized(spread, episodes.mask) if self.global_normalization else spread)
+        per_step = advantages[:, None].expand_as(episodes.mask)
+        return Estimate(normalize(per_step, episodes.mask) if self.global_normalization else per_step)

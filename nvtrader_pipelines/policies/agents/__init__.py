@@ -1,4 +1,4 @@
-"""Agents: a family of what decides on portfolios, learners and classical rules alike."""
+"""Agents: the family of components that give a policy, learners and classical rules alike."""
 
 from typing import Annotated
 
@@ -20,7 +20,7 @@ from nvtrader_pipelines.policies.baselines import (
     MinimumVariance,
     Momentum,
 )
-from nvtrader_pipelines.policies.fit import CURVE_POINTS, DEFAULT_HOOKS, CurvePoint, Fit, TrainingHooks, thin
+from nvtrader_pipelines.policies.fit import CURVE_POINTS, DEFAULT_HOOKS, CurvePoint, Fit, TrainingHooks
 
 Agent = Annotated[
     PpoAgent
@@ -54,5 +54,4 @@ __all__ = [
     "Td3Agent",
     "TqcAgent",
     "TrainingHooks",
-    "thin",
 ]

@@ -1,4 +1,4 @@
-"""What watches a training: its learning curve, a sample of its episodes, and the moments to save it."""
+"""Observers of a training: learning curve, episode sample and checkpoint schedule."""
 
 import hashlib
 from collections.abc import Callable
@@ -14,77 +14,78 @@ from nvtrader_pipelines.components.ids import ID_LENGTH
 from nvtrader_pipelines.envs.simulation import PortfolioSimulation
 from nvtrader_pipelines.policies.agents.sampling import EpisodeSampler, State
 from nvtrader_pipelines.policies.fit import CURVE_POINTS, CurvePoint, TrainingHooks
-from nvtrader_pipelines.policies.trajectory import Played
+from nvtrader_pipelines.policies.trajectory import PlayedStep
 from nvtrader_pipelines.policies.vector_env import PortfolioVecEnv
 
-CHECKPOINTS = 10  # parts of a training between which it is saved
+CHECKPOINTS = 10  # parts of a training; a checkpoint is saved between two
 
 
 class TrainingLog:
-    """What a training was like so far, for any learner on a simulation; nothing of it changes the training.
+    """Learning curve and episode sample of a training, for any learner; it never changes the training.
 
-    Call `step` after each step of the portfolios, `pause` between two of the learner's rollouts.
+    Call `start_rollout` and `end_rollout` around each rollout and `step` after each step of the portfolios.
     """
 
     def __init__(self, hooks: TrainingHooks, simulation: PortfolioSimulation, total_timesteps: int, seed: int) -> None:
-        self.points: list[CurvePoint] = []  # at most CURVE_POINTS: mean reward of a step since the point before
+        self.points: list[CurvePoint] = []  # at most CURVE_POINTS: mean reward per step since the previous point
         self._hooks, self._total = hooks, total_timesteps
-        self._training = {**_identity(simulation), "seed": seed, "total": total_timesteps, "rate": hooks.sample_rate}
+        self._identity = {**_identity(simulation), "seed": seed, "total": total_timesteps, "rate": hooks.sample_rate}
         self._sampler = EpisodeSampler(simulation, hooks.sample_rate, seed)
         self._rewards: list[float] = []
-        self._drawn = self._saved = 0  # parts of the training that lie behind the last point, the last checkpoint
+        self._point_part = self._checkpoint_part = 0  # parts of the training at the last point, the last checkpoint
 
     @property
     def rollouts(self) -> pl.DataFrame:
-        """The sampled episodes that have ended, by `STEP`."""
+        """Finished sampled episodes, with the schema `STEP`."""
         return self._sampler.rollouts()
 
-    def step(self, played: Played, values: Tensor | None = None, log_probs: Tensor | None = None) -> None:
-        """Note one step of all portfolios."""
+    def step(self, played: PlayedStep, values: Tensor | None = None, log_probs: Tensor | None = None) -> None:
+        """Record one step of all portfolios."""
         self._rewards.append(float(played.step.reward[played.running].mean()))
         self._sampler.record(played, values, log_probs)
 
     def end_rollout(self, timesteps: int) -> None:
-        """Add a point to the learning curve, where the next one is due."""
+        """Add a point to the learning curve when the next one is due."""
         part = timesteps * CURVE_POINTS // self._total
-        if part > self._drawn and self._rewards:
-            self._drawn = part
+        if part > self._point_part and self._rewards:
+            self._point_part = part
             point = (timesteps, float(np.mean(self._rewards)))
             self._rewards.clear()
             self.points.append(point)
             self._hooks.report(point)
 
     def start_rollout(self, timesteps: int, save: Callable[[], bytes]) -> None:
-        """Hand out a checkpoint, where the next one is due."""
+        """Pass a checkpoint to the hooks when the next one is due."""
         part = timesteps * CHECKPOINTS // self._total
-        if part > self._saved:
-            self._saved = part
-            if self._hooks.checkpoint is not None:  # saving is a tenth of a short training
+        if part > self._checkpoint_part:
+            self._checkpoint_part = part
+            if self._hooks.checkpoint is not None:  # saving takes a tenth of a short training
                 self._hooks.checkpoint(save())
 
     def state(self) -> State:
-        """What `restore` needs to go on from here."""
+        """Return the state to `restore`."""
         arrays, facts = self._sampler.state()
-        own = {"points": self.points, "rewards": self._rewards, "drawn": self._drawn, "saved": self._saved}
-        return arrays, {**own, "training": self._training, "sampler": facts}
+        progress = {"point_part": self._point_part, "checkpoint_part": self._checkpoint_part}
+        own = {"points": self.points, "rewards": self._rewards, **progress}
+        return arrays, {**own, "identity": self._identity, "sampler": facts}
 
     def restore(self, arrays: dict[str, NDArray[Any]], facts: dict[str, Any]) -> None:
-        """Go on from a `state`.
+        """Resume from a `state`.
 
         Raises:
-            ValueError: if it is of another training.
+            ValueError: if it belongs to another training.
         """
-        for name, value in self._training.items():
-            if facts["training"][name] != value:
-                raise ValueError(f"its {name} is {facts['training'][name]}, not {value}")
+        for name, value in self._identity.items():
+            if facts["identity"][name] != value:
+                raise ValueError(f"its {name} is {facts['identity'][name]}, not {value}")
         self._sampler.restore(arrays, facts["sampler"])
         self.points = [(timesteps, reward) for timesteps, reward in facts["points"]]
         self._rewards = list(facts["rewards"])
-        self._drawn, self._saved = facts["drawn"], facts["saved"]
+        self._point_part, self._checkpoint_part = facts["point_part"], facts["checkpoint_part"]
 
 
 def _identity(simulation: PortfolioSimulation) -> dict[str, Any]:
-    """What tells two trainings' simulations apart, as JSON gives it back."""
+    """Identity of a training's simulation, in types that survive JSON."""
     panel = simulation.panel
     market = hashlib.sha256(panel.sessions.tobytes() + panel.close_returns.tobytes() + panel.features.tobytes())
     return {
@@ -97,12 +98,12 @@ def _identity(simulation: PortfolioSimulation) -> dict[str, Any]:
 
 
 class TrainingCallback(BaseCallback):
-    """Keeps the log of a training in Stable-Baselines3.
+    """Callback that feeds the log of a training in Stable-Baselines3.
 
     Args:
-        log: where to.
-        env: the environment that is trained on.
-        save: the state of the training, if it can be resumed.
+        log: the log to feed.
+        env: the environment of the training.
+        save: returns a checkpoint; None if the training cannot be resumed.
     """
 
     def __init__(self, log: TrainingLog, env: PortfolioVecEnv, save: Callable[[], bytes] | None) -> None:
@@ -114,7 +115,7 @@ class TrainingCallback(BaseCallback):
             self._log.start_rollout(int(self.model.num_timesteps), self._save)
 
     def _on_step(self) -> bool:
-        self._log.step(self._env.played, self.locals.get("values"), self.locals.get("log_probs"))
+        self._log.step(self._env.last_step, self.locals.get("values"), self.locals.get("log_probs"))
         return True
 
     def _on_rollout_end(self) -> None:

@@ -1,4 +1,4 @@
-"""A training market in which no name did better than the others."""
+"""Training market in which all names have the same mean return."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -8,10 +8,10 @@ import numpy as np
 from nvtrader_pipelines.market.panel import MarketPanel, Window, window_mask
 
 
-def demeaned(panel: MarketPanel, windows: Sequence[Window]) -> MarketPanel:
-    """The panel with each name's mean log return over the windows replaced by the mean of all names.
+def demean_panel(panel: MarketPanel, windows: Sequence[Window]) -> MarketPanel:
+    """Replace each name's mean log return over the windows by the mean of all names.
 
-    Keeps a policy from learning which names won. Only for training: it knows all of the windows.
+    Keeps a policy from memorizing past winners. For training only: it looks ahead within the windows.
     """
     inside = window_mask(windows, len(panel.sessions))
     growth = np.log1p(panel.close_returns)

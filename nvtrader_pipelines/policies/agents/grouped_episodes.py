@@ -1,4 +1,4 @@
-"""Episodes in groups: several from each start, side by side, each played to its own end."""
+"""Rollouts of grouped episodes: several from each start, in parallel, each played to its end."""
 
 from dataclasses import dataclass
 
@@ -12,12 +12,12 @@ from nvtrader_pipelines.envs.simulation import PortfolioSimulation
 from nvtrader_pipelines.envs.spaces import action_space
 from nvtrader_pipelines.policies.advantages import Episodes, Estimate
 from nvtrader_pipelines.policies.agents.callbacks import TrainingLog
-from nvtrader_pipelines.policies.trajectory import Played
+from nvtrader_pipelines.policies.trajectory import PlayedStep
 
 
 @dataclass(frozen=True, eq=False)
 class Steps:
-    """n steps of any episodes, as an update takes them."""
+    """Batch of n steps for an update."""
 
     observations: Tensor  # (n, length)
     actions: Tensor  # (n, A)
@@ -25,8 +25,8 @@ class Steps:
     advantages: Tensor  # (n,)
     returns: Tensor | None  # (n,) the critic's targets
 
-    def at(self, chosen: Tensor) -> "Steps":
-        """Some of the steps, by their places or a mask."""
+    def select(self, chosen: Tensor) -> "Steps":
+        """Select steps by position or mask."""
         return Steps(
             observations=self.observations[chosen],
             actions=self.actions[chosen],
@@ -38,20 +38,20 @@ class Steps:
 
 @dataclass(frozen=True, eq=False)
 class Experience:
-    """What E episodes of at most T steps saw, did and earned."""
+    """Observations, actions and rewards of E episodes of at most T steps."""
 
     observations: Tensor  # (T, E, length)
-    actions: Tensor  # (T, E, A) as drawn, before they are brought within bounds
+    actions: Tensor  # (T, E, A) before clipping
     log_probs: Tensor  # (T, E)
     episodes: Episodes
 
     @property
     def n_steps(self) -> int:
-        """Steps taken by all episodes together."""
+        """Number of steps of all episodes together."""
         return int(self.episodes.mask.sum())
 
     def steps(self, estimate: Estimate) -> Steps:
-        """The steps that were taken, with their estimates in the network's precision."""
+        """Unmasked steps with their estimates, in the network's precision."""
         returns = estimate.returns
         every = Steps(
             observations=self.observations.flatten(0, 1),
@@ -60,11 +60,11 @@ class Experience:
             advantages=estimate.advantages.T.flatten().float(),
             returns=None if returns is None else returns.T.flatten().float(),
         )
-        return every.at(self.episodes.mask.T.flatten() > 0.0)
+        return every.select(self.episodes.mask.T.flatten() > 0.0)
 
 
 def start_groups(simulation: PortfolioSimulation, generator: np.random.Generator, group_size: int) -> None:
-    """Begin every portfolio's episode: `group_size` neighbours at one start, drawn for each group."""
+    """Reset every portfolio: each group of `group_size` neighbors shares a randomly drawn start."""
     n_portfolios = len(simulation.steps)
     seeds = generator.integers(2**63, size=n_portfolios // group_size)
     simulation.reset(range(n_portfolios), [np.random.default_rng(seed) for seed in np.repeat(seeds, group_size)])
@@ -73,9 +73,9 @@ def start_groups(simulation: PortfolioSimulation, generator: np.random.Generator
 def play(
     simulation: PortfolioSimulation, policy: ActorCriticPolicy, group_size: int, log: TrainingLog, *, with_critic: bool
 ) -> Experience:
-    """Play the episodes that have just begun until the last has ended, drawing actions from the policy.
+    """Play all episodes until the last one ends, with actions drawn from the policy.
 
-    One that ends early is stepped on beside the others, within the stretches, but what it does then is under the mask.
+    An episode that ends early is stepped along with the others, within the stretches; its later steps are masked.
     """
     player = _Player(simulation, policy, log, with_critic=with_critic)
     while player.running.any():
@@ -84,7 +84,7 @@ def play(
 
 
 class _Player:
-    """The episodes of one update while they are played."""
+    """Episodes of one update in progress."""
 
     def __init__(
         self, simulation: PortfolioSimulation, policy: ActorCriticPolicy, log: TrainingLog, *, with_critic: bool
@@ -93,34 +93,34 @@ class _Player:
         self._simulation, self._policy, self._log, self._with_critic = simulation, policy, log, with_critic
         self._space = action_space(simulation)
         self._observation = simulation.observe()
-        self._last = np.zeros_like(self._observation)  # of each episode
+        self._final_observation = np.zeros_like(self._observation)
         self._truncated = np.zeros_like(self.running)
-        self._seen: list[Tensor] = []
-        self._done: list[tuple[Tensor, Tensor, Tensor]] = []  # actions, log-probabilities, values
-        self._earned: list[tuple[NDArray[np.float64], NDArray[np.bool_]]] = []  # rewards, whether still running
+        self._observations: list[Tensor] = []
+        self._outputs: list[tuple[Tensor, Tensor, Tensor]] = []  # actions, log-probabilities, values
+        self._rewards: list[tuple[NDArray[np.float64], NDArray[np.bool_]]] = []  # rewards, and whether running
 
     def step(self) -> None:
-        """Play one step of every episode."""
+        """Step every episode."""
         simulation, running, observation = self._simulation, self.running, self._observation
-        seen = torch.as_tensor(observation)
-        actions, log_probs, values = self._act(seen)
-        within = np.clip(actions.numpy(), self._space.low, self._space.high)
+        network_input = torch.as_tensor(observation)
+        actions, log_probs, values = self._act(network_input)
+        clipped = np.clip(actions.numpy(), self._space.low, self._space.high)
         decided_at = simulation.accounts.t
-        step = simulation.step(within)
-        played = Played(observation, within, decided_at, simulation.accounts.drawdown, step, running)
+        step = simulation.step(clipped)
+        played = PlayedStep(observation, clipped, decided_at, simulation.accounts.drawdown, step, running)
         self._log.step(played, values if self._with_critic else None, log_probs)
-        self._seen.append(seen)
-        self._done.append((actions, log_probs, values))
-        self._earned.append((step.reward, running))
-        self._last[played.done] = step.observation[played.done]
+        self._observations.append(network_input)
+        self._outputs.append((actions, log_probs, values))
+        self._rewards.append((step.reward, running))
+        self._final_observation[played.done] = step.observation[played.done]
         self._truncated[played.done] = step.truncated[played.done]
         self.running = running & ~played.done
         self._observation = simulation.observe() if simulation.rewind() else step.observation
 
     def experience(self, group_size: int) -> Experience:
-        """All of it, once every episode has ended."""
-        actions, log_probs, values = (torch.stack(parts) for parts in zip(*self._done, strict=True))
-        rewards, running = (torch.as_tensor(np.stack(parts, axis=1)) for parts in zip(*self._earned, strict=True))
+        """Return the finished episodes."""
+        actions, log_probs, values = (torch.stack(parts) for parts in zip(*self._outputs, strict=True))
+        rewards, running = (torch.as_tensor(np.stack(parts, axis=1)) for parts in zip(*self._rewards, strict=True))
         mask = running.to(rewards.dtype)
         episodes = Episodes(
             rewards=rewards * mask,
@@ -129,7 +129,7 @@ class _Player:
             values=values.T.to(rewards.dtype),
             final_values=self._final_values().to(rewards.dtype),
         )
-        return Experience(torch.stack(self._seen), actions, log_probs, episodes)
+        return Experience(torch.stack(self._observations), actions, log_probs, episodes)
 
     @torch.no_grad()
     def _act(self, observation: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -143,6 +143,6 @@ class _Player:
     @torch.no_grad()
     def _final_values(self) -> Tensor:
         if not self._with_critic:
-            return torch.zeros(len(self._last))
-        values = self._policy.predict_values(torch.as_tensor(self._last)).flatten()
+            return torch.zeros(len(self._final_observation))
+        values = self._policy.predict_values(torch.as_tensor(self._final_observation)).flatten()
         return torch.where(torch.as_tensor(self._truncated), values, 0.0)

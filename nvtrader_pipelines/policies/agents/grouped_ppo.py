@@ -1,4 +1,4 @@
-"""Proximal policy optimisation on grouped episodes, with the advantage as a component."""
+"""Proximal policy optimization on grouped episodes, with the advantage as a component."""
 
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 class GroupedPpoAgent(GroupedSettings):
-    """PPO on whole episodes in groups that share their start, own code: defaults untuned.
+    """PPO (Schulman et al. 2017) on groups of episodes with a common start; defaults untuned.
 
-    Each update plays `group_size` episodes from each of `n_groups` starts; the advantage decides what an episode is
-    compared with. Advantages without a critic judge an episode by its undiscounted reward and do not read `gamma`.
+    Each update plays `group_size` episodes from each of `n_groups` starts; the advantage sets the baseline of an
+    episode. Advantages without a critic use an episode's undiscounted reward and ignore `gamma`.
     """
 
     kind: Literal["grouped_ppo"] = "grouped_ppo"
@@ -26,7 +26,7 @@ class GroupedPpoAgent(GroupedSettings):
     def learn(
         self, simulation: "PortfolioSimulation", seed: int, hooks: TrainingHooks
     ) -> "tuple[ActorCriticPolicy, TrainingLog]":
-        """The network that was trained on the simulation, and how it went.
+        """Train a network on the simulation and return it with the log.
 
         Raises:
             CheckpointError: if the checkpoint to resume from is damaged or of another training.
@@ -42,6 +42,6 @@ class GroupedPpoAgent(GroupedSettings):
         return training.policy, training.log
 
     def act(self, network: "ActorCriticPolicy", observation: "Tensor", state: Any) -> NetworkOutput:
-        """The distribution's mean; a critic that never learned is not asked."""
+        """Return the mean action; without a trained critic there is no value."""
         output = super().act(network, observation, state)
         return output if self.advantage.uses_critic else output._replace(value=None)

@@ -1,4 +1,4 @@
-"""A training on grouped episodes, update by update."""
+"""Training on grouped episodes, update by update."""
 
 from typing import Any
 
@@ -12,13 +12,13 @@ from nvtrader_pipelines.envs.spaces import action_space, observation_space
 from nvtrader_pipelines.policies.advantages import Estimate
 from nvtrader_pipelines.policies.agents.callbacks import TrainingLog
 from nvtrader_pipelines.policies.agents.checkpoints import (
+    add_prefix,
+    checkpoint_errors,
     numpy_arrays,
     optimizer_state,
     pack,
-    prefixed,
-    refused,
     restore_optimizer,
-    under,
+    strip_prefix,
     unpack,
 )
 from nvtrader_pipelines.policies.agents.grouped_episodes import Experience, Steps, play, start_groups
@@ -26,11 +26,11 @@ from nvtrader_pipelines.policies.agents.grouped_settings import GroupedSettings
 from nvtrader_pipelines.policies.agents.ppo_losses import clipped_policy_loss, value_loss
 from nvtrader_pipelines.policies.fit import TrainingHooks
 
-GROUPS = 0x47  # keeps the stream that draws the groups' starts apart from the sample's
+GROUPS = 0x47  # separates the random stream of the groups' starts from that of the sampler
 
 
 class GroupedTraining:
-    """A training between two updates: the policy, its optimizer and the random streams."""
+    """State of a training between two updates: policy, optimizer and random streams."""
 
     def __init__(
         self, agent: GroupedSettings, simulation: PortfolioSimulation, seed: int, hooks: TrainingHooks
@@ -48,7 +48,7 @@ class GroupedTraining:
             self._restore(hooks.resume_from)
 
     def update(self) -> None:
-        """Play one round of groups and learn from it."""
+        """Play one round of groups and train on it."""
         self.log.start_rollout(self.timesteps, self.save)
         self.policy.set_training_mode(False)
         group_size, advantage = self._agent.group_size, self._agent.advantage
@@ -59,13 +59,13 @@ class GroupedTraining:
         self._learn(experience, advantage.estimate(experience.episodes, self._agent.gamma))
 
     def save(self) -> bytes:
-        """The state before an update; the simulation has none, since every update begins with new episodes."""
+        """Return a checkpoint; the simulation has no state, since every update starts new episodes."""
         log_arrays, log_facts = self.log.state()
         optimizer_tensors, optimizer_numbers = optimizer_state(self.policy.optimizer)
         arrays = {
-            **prefixed("policy", self.policy.state_dict()),
-            **prefixed("optimizer", optimizer_tensors),
-            **prefixed("log", log_arrays),
+            **add_prefix("policy", self.policy.state_dict()),
+            **add_prefix("optimizer", optimizer_tensors),
+            **add_prefix("log", log_arrays),
             "torch_random": torch.get_rng_state(),
         }
         facts: dict[str, Any] = {
@@ -78,33 +78,33 @@ class GroupedTraining:
         return pack(arrays, facts)
 
     def _restore(self, content: bytes) -> None:
-        """Go on from what was saved."""
+        """Resume from a checkpoint."""
         arrays, facts = unpack(content)
-        with refused():
+        with checkpoint_errors():
             if facts["algorithm"] != kind_of(type(self._agent)):
-                raise ValueError(f"it is of {facts['algorithm']}, not {kind_of(type(self._agent))}")
+                raise ValueError(f"its algorithm is {facts['algorithm']}, not {kind_of(type(self._agent))}")
             self.log.restore(numpy_arrays(arrays, "log"), facts["log"])
-            self.policy.load_state_dict(under("policy", arrays))
-            restore_optimizer(self.policy.optimizer, under("optimizer", arrays), facts["optimizer"])
+            self.policy.load_state_dict(strip_prefix("policy", arrays))
+            restore_optimizer(self.policy.optimizer, strip_prefix("optimizer", arrays), facts["optimizer"])
             self.timesteps = facts["timesteps"]
             self._generator.bit_generator.state = facts["generator"]
             torch.set_rng_state(arrays["torch_random"])
 
     def _learn(self, experience: Experience, estimate: Estimate) -> None:
         agent = self._agent
-        left = 1.0 - self.timesteps / agent.total_timesteps
+        remaining = 1.0 - self.timesteps / agent.total_timesteps
         for group in self.policy.optimizer.param_groups:
-            group["lr"] = agent.schedule()(left)
+            group["lr"] = agent.schedule()(remaining)
         self.policy.set_training_mode(True)
         steps = experience.steps(estimate)
         for _ in range(agent.n_epochs):
             order = torch.randperm(len(steps.actions))
             for chosen in order.tensor_split(min(agent.n_minibatches, len(order))):
-                self._descend(steps.at(chosen))
+                self._descend(steps.select(chosen))
 
     def _descend(self, steps: Steps) -> None:
         agent, policy = self._agent, self.policy
-        log_probs, entropy, values = self._judge(steps)
+        log_probs, entropy, values = self._evaluate(steps)
         losses = clipped_policy_loss(
             log_probs,
             steps.log_probs,
@@ -120,8 +120,8 @@ class GroupedTraining:
         nn.utils.clip_grad_norm_(policy.parameters(), agent.max_grad_norm)
         policy.optimizer.step()
 
-    def _judge(self, steps: Steps) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Log-probabilities and entropy of the steps' actions under the policy as it is, and the critic's values."""
+    def _evaluate(self, steps: Steps) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Evaluate log-probabilities, entropy and values of the steps under the current policy."""
         if self._agent.advantage.uses_critic:
             values, log_probs, entropy = self.policy.evaluate_actions(steps.observations, steps.actions)
             return log_probs, -log_probs if entropy is None else entropy, values.flatten()

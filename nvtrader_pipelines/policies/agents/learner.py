@@ -1,4 +1,4 @@
-"""What agents that learn have in common: a training window in, a fit out, and decisions by the trained network."""
+"""Base class of agents that learn: training on a window, and decisions by the trained network."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ from nvtrader_pipelines.envs.observations import ObservationLayout
 from nvtrader_pipelines.envs.observations.builder import AccountView
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.market.panel import MarketPanel, Window, normalize_windows
-from nvtrader_pipelines.policies.agents.demeaning import demeaned
+from nvtrader_pipelines.policies.agents.demeaning import demean_panel
 from nvtrader_pipelines.policies.backbones import Backbone, MlpBackbone
 from nvtrader_pipelines.policies.backbones.backbone import ExtractorBackbone
 from nvtrader_pipelines.policies.fit import DEFAULT_HOOKS, Fit, TrainingHooks
@@ -28,32 +28,32 @@ if TYPE_CHECKING:
 
 _BACKBONES = get_args(get_args(Backbone)[0])
 EVERY_BACKBONE = frozenset(member.model_fields["kind"].default for member in _BACKBONES)
-EXTRACTORS = frozenset(  # those that only extract features, under any heads
+EXTRACTORS = frozenset(  # backbones that only extract features, for any heads
     member.model_fields["kind"].default for member in _BACKBONES if issubclass(member, ExtractorBackbone)
 )
 
 
 class NetworkOutput(NamedTuple):
-    """What a trained network answers to one observation."""
+    """Output of a trained network for one observation."""
 
-    action: NDArray[np.float32]  # (A,) the most likely one, not yet brought within bounds
-    value: float | None  # the critic's estimate of what the action earns
-    log_prob: float | None  # of the action, where the agent draws its actions from a distribution
-    state: Any = None  # what a network with memory must be given at the next decision
+    action: NDArray[np.float32]  # (A,) the most likely action, before clipping
+    value: float | None  # the critic's estimate of the return
+    log_prob: float | None  # of the action, if actions are drawn from a distribution
+    state: Any = None  # of a recurrent network, for the next decision
 
 
 class Learner(Component):
-    """An agent that learns a policy on a training window, on one torch thread."""
+    """Agent that learns a policy on a training window, on one torch thread."""
 
-    classical: ClassVar[bool] = False
-    resumable: ClassVar[bool]  # from a checkpoint, bit for bit
-    backbones: ClassVar[frozenset[str]]  # kinds it takes
+    is_classical: ClassVar[bool] = False
+    is_resumable: ClassVar[bool]  # from a checkpoint, bit for bit
+    backbones: ClassVar[frozenset[str]]  # supported kinds
 
-    total_timesteps: PositiveInt = 30_000  # steps of all portfolios together; the last rollout is finished
+    total_timesteps: PositiveInt = 30_000  # steps of all portfolios together; the last rollout is completed
     learning_rate: Annotated[float, Field(ge=1e-5, le=1e-2)] = 1e-3
-    final_learning_rate: Annotated[float, Field(ge=0.0, le=1.0)] = 0.05  # share of the first left at the end
+    final_learning_rate: Annotated[float, Field(ge=0.0, le=1.0)] = 0.05  # at the end, as a share of learning_rate
     gamma: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.9
-    demean_returns: bool = False  # each name's mean log return becomes the cross-section's, in training only
+    demean_returns: bool = False  # replace each name's mean log return by the cross-section's, in training only
     backbone: Backbone = MlpBackbone()
 
     def train(
@@ -64,12 +64,12 @@ class Learner(Component):
         seed: int,
         hooks: TrainingHooks = DEFAULT_HOOKS,
     ) -> Fit:
-        """Train on the sessions of `window` (first and last index, inclusive); the same seed gives the same bytes.
+        """Train on the sessions of `window` (first and last index, inclusive); equal seeds give equal bytes.
 
-        Of several windows, in time order, no session between them is trained on, and no episode goes beyond its own.
+        Several windows, in time order, are trained on without the sessions between them; no episode spans two.
 
         Raises:
-            CheckpointError: if there is a checkpoint to resume from and this training cannot.
+            CheckpointError: if the hooks have a checkpoint and this training cannot resume from it.
             ValueError: if the training diverged.
         """
         import torch
@@ -79,9 +79,9 @@ class Learner(Component):
 
         windows = normalize_windows(window)
         scaler = fit_scaler(panel, env.observation, windows)
-        known = demeaned(panel, windows) if self.demean_returns else panel
+        market = demean_panel(panel, windows) if self.demean_returns else panel
         ends = {"first": windows[0][0], "last": windows[-1][1]}
-        simulation = PortfolioSimulation(known, env, self.n_portfolios, **ends, stretches=windows, scaler=scaler)
+        simulation = PortfolioSimulation(market, env, self.n_portfolios, **ends, stretches=windows, scaler=scaler)
         torch.set_num_threads(1)
         Distribution.set_default_validate_args(False)
         policy, log = self.learn(simulation, seed, hooks)
@@ -97,37 +97,37 @@ class Learner(Component):
     @property
     @abstractmethod
     def n_portfolios(self) -> int:
-        """How many portfolios are played side by side."""
+        """Number of parallel portfolios."""
 
     @abstractmethod
     def learn(
         self, simulation: "PortfolioSimulation", seed: int, hooks: TrainingHooks
     ) -> "tuple[BasePolicy, TrainingLog]":
-        """The network that was trained on the simulation, and how it went."""
+        """Train a network on the simulation and return it with the log."""
 
     @abstractmethod
     def network(
         self, layout: ObservationLayout, observation_space: "spaces.Box", action_space: "spaces.Box"
     ) -> "BasePolicy":
-        """A network to decide with, which a fit's tensors are loaded into."""
+        """Build a network for inference, to load a fit's tensors into."""
 
     @abstractmethod
     def act(self, network: Any, observation: "Tensor", state: Any) -> NetworkOutput:
-        """What the network decides without exploring.
+        """Return the network's deterministic output.
 
         Args:
-            network: one of this agent's.
+            network: a network of this agent.
             observation: (1, length) float32.
-            state: what the network gave at the decision before; None at the first.
+            state: the state of the previous output; None at the first decision.
         """
 
     def schedule(self) -> Callable[[float], float]:
-        """The learning rate by the share of the training that remains: it falls linearly."""
+        """Return the learning rate as a function of the remaining share of the training: it falls linearly."""
         first, final = self.learning_rate, self.final_learning_rate
-        return lambda remaining: first * (final + (1.0 - final) * max(0.0, remaining))  # the last rollout is finished
+        return lambda remaining: first * (final + (1.0 - final) * max(0.0, remaining))  # the last rollout may overshoot
 
     def prepare(self, policy: "BasePolicy", simulation: "PortfolioSimulation", seed: int) -> None:
-        """Let the backbone fit what is fitted before learning, on what an account in cash sees in the window."""
+        """Let the backbone pretrain on the window's observations of an account in cash."""
         import torch
 
         sessions = simulation.sessions
@@ -137,8 +137,8 @@ class Learner(Component):
         self.backbone.prepare(policy, torch.as_tensor(observations), seed)
 
     def extractor(self, layout: ObservationLayout) -> tuple[list[int], dict[str, Any]]:
-        """Layers of each head, and the policy's keyword arguments that put the backbone's extractor under them."""
+        """Hidden layers of each head, and the policy's keyword arguments for the backbone's extractor."""
         if not isinstance(self.backbone, ExtractorBackbone):
-            taken = ", ".join(sorted(self.backbones))
-            raise ValueError(f"the agent takes a backbone of {taken}, but it has {self.backbone.kind}; choose one")
+            supported = ", ".join(sorted(self.backbones))
+            raise ValueError(f"the agent needs a backbone of {supported}, but has {self.backbone.kind}; choose one")
         return list(self.backbone.hidden), self.backbone.extractor(layout)

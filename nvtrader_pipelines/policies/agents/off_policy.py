@@ -1,4 +1,4 @@
-"""Agents that learn from a memory of past steps: SAC, TD3, TQC."""
+"""Off-policy agents, which learn from a replay buffer: SAC, TD3, TQC."""
 
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, cast
@@ -27,56 +27,52 @@ N_CRITICS = 2  # as in the papers
 
 
 class OffPolicyLearner(Learner):
-    """A learner of Stable-Baselines3 or sb3-contrib with a replay buffer, two critics and an actor within bounds.
+    """Off-policy learner of Stable-Baselines3 or sb3-contrib, with two critics and bounded actions.
 
-    The heads of actor and critics are MLPs with ReLU, each on an extractor of its own. A buffer of all steps would be
-    large beside the rest (a step of 20 names takes some 5 KB), so it holds the latest ones and is never saved.
+    The heads of actor and critics are MLPs with ReLU, each with its own extractor. A step of 20 names takes about
+    5 KB, so the replay buffer holds only the latest steps and is never saved.
     """
 
-    resumable: ClassVar[bool] = False
+    is_resumable: ClassVar[bool] = False
     backbones: ClassVar[frozenset[str]] = EXTRACTORS
 
-    n_envs: PositiveInt = 16  # portfolios side by side
-    buffer_size: PositiveInt = 10_000  # latest steps of all portfolios that are remembered
+    n_envs: PositiveInt = 16  # parallel portfolios
+    buffer_size: PositiveInt = 10_000  # latest steps of all portfolios in the replay buffer
     learning_starts: NonNegativeInt = 1_000  # steps of all portfolios, with random actions, before the first update
-    batch_size: PositiveInt = 256  # remembered steps of an update
-    tau: Annotated[float, Field(gt=0.0, le=1.0)] = 0.005  # by which the target networks follow at each update
+    batch_size: PositiveInt = 256  # replayed steps per update
+    tau: Annotated[float, Field(gt=0.0, le=1.0)] = 0.005  # Polyak coefficient of the target networks
     train_freq: PositiveInt = 1  # steps of each portfolio between two rounds of updates
-    gradient_steps: PositiveInt = 1  # updates of a round
+    gradient_steps: PositiveInt = 1  # updates per round
 
     @model_validator(mode="after")
-    def _learns(self) -> Self:
+    def _require_updates(self) -> Self:
         if self.learning_starts >= self.total_timesteps:
             raise ValueError(
-                f"learning_starts = {self.learning_starts} must be less than total_timesteps = {self.total_timesteps}, "
-                "or nothing is learned"
+                f"learning_starts = {self.learning_starts} must be less than total_timesteps = {self.total_timesteps}"
             )
         if self.buffer_size < self.batch_size:
-            raise ValueError(
-                f"buffer_size = {self.buffer_size} must be at least batch_size = {self.batch_size}, "
-                "or no update has steps enough"
-            )
+            raise ValueError(f"buffer_size = {self.buffer_size} must be at least batch_size = {self.batch_size}")
         return self
 
     @property
     @abstractmethod
     def algorithm(self) -> "type[OffPolicyAlgorithm]":
-        """The library's class."""
+        """SB3 class of the algorithm."""
 
     @property
     @abstractmethod
     def policy_class(self) -> "type[Network]":
-        """The class of its network."""
+        """SB3 class of the network."""
 
     @property
     def n_portfolios(self) -> int:
-        """How many portfolios are played side by side."""
+        """Number of parallel portfolios."""
         return self.n_envs
 
     def learn(
         self, simulation: "PortfolioSimulation", seed: int, hooks: TrainingHooks
     ) -> "tuple[Network, TrainingLog]":
-        """The network that was trained on the simulation, and how it went."""
+        """Train a network on the simulation and return it with the log."""
         from nvtrader_pipelines.policies.agents.checkpoints import learn
         from nvtrader_pipelines.policies.vector_env import PortfolioVecEnv
 
@@ -91,25 +87,27 @@ class OffPolicyLearner(Learner):
     def network(
         self, layout: ObservationLayout, observation_space: "spaces.Box", action_space: "spaces.Box"
     ) -> "Network":
-        """A network to decide with, which a fit's tensors are loaded into."""
-        from nvtrader_pipelines.policies.agents.deciding import DECIDES
+        """Build a network for inference, to load a fit's tensors into."""
+        from nvtrader_pipelines.policies.agents.inference import INFERENCE_ONLY
 
-        return self.policy_class(observation_space, action_space, self.schedule(), **{**self.heads(layout), **DECIDES})
+        return self.policy_class(
+            observation_space, action_space, self.schedule(), **{**self.heads(layout), **INFERENCE_ONLY}
+        )
 
     def act(self, network: "Network", observation: "Tensor", state: Any) -> NetworkOutput:
-        """The actor's action without noise, and the critics' estimate of it."""
+        """Return the actor's action without noise, and the critics' value."""
         scaled = network(observation, deterministic=True)
         value = self.estimate(network, observation, scaled)
         return NetworkOutput(network.unscale_action(scaled.numpy())[0], value, None, state)
 
     def estimate(self, network: "Network", observation: "Tensor", scaled: "Tensor") -> float:
-        """What an action, scaled to [-1, 1], earns: the lower one of the critics' estimates."""
+        """Value of an action scaled to [-1, 1]: the minimum of the critics' estimates."""
         import torch
 
         return float(torch.cat(network.critic(observation, scaled), dim=1).min())
 
     def heads(self, layout: ObservationLayout) -> dict[str, Any]:
-        """The policy's keyword arguments."""
+        """Keyword arguments of the policy."""
         import torch
         from torch import nn
 
@@ -125,7 +123,7 @@ class OffPolicyLearner(Learner):
         }
 
     def settings(self, n_actions: int) -> dict[str, Any]:  # noqa: ARG002 - TD3's noise has one value per action
-        """The algorithm's arguments that decide what is learned; none is left to the library's default."""
+        """Arguments of the algorithm that affect results; none is left to the library's default."""
         return {
             "learning_rate": self.schedule(),
             "buffer_size": self.buffer_size,

@@ -1,4 +1,4 @@
-"""Agents with an actor and a critic that learn from their latest rollouts: PPO, A2C and their kin."""
+"""On-policy actor-critic agents, which learn from their latest rollout: PPO, A2C and variants."""
 
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
@@ -20,56 +20,56 @@ if TYPE_CHECKING:
 
 
 class ActorCriticLearner(Learner):
-    """A learner whose network is an actor with a normal distribution, and a critic."""
+    """Learner with a Gaussian actor and a critic."""
 
-    resumable: ClassVar[bool] = True
+    is_resumable: ClassVar[bool] = True
     backbones: ClassVar[frozenset[str]] = EVERY_BACKBONE
 
-    ent_coef: NonNegativeFloat = 0.0  # reward for entropy
-    vf_coef: NonNegativeFloat = 0.5  # share of the critic's loss
+    ent_coef: NonNegativeFloat = 0.0  # weight of the entropy bonus
+    vf_coef: NonNegativeFloat = 0.5  # weight of the critic's loss
     max_grad_norm: PositiveFloat = 0.5
-    log_std_init: Annotated[float, Field(ge=-5.0, le=2.0)] = -0.5  # log of the first standard deviation of an action
+    log_std_init: Annotated[float, Field(ge=-5.0, le=2.0)] = -0.5  # log of the initial standard deviation of an action
 
     def policy(self, layout: ObservationLayout) -> "tuple[type[ActorCriticPolicy], dict[str, Any]]":
-        """The policy's class, and its keyword arguments."""
+        """SB3 class of the policy, and its keyword arguments."""
         return self.backbone.actor_critic(layout, self.log_std_init)
 
     def network(
         self, layout: ObservationLayout, observation_space: "spaces.Box", action_space: "spaces.Box"
     ) -> "ActorCriticPolicy":
-        """A network to decide with, which a fit's tensors are loaded into."""
-        from nvtrader_pipelines.policies.agents.deciding import DECIDES
+        """Build a network for inference, to load a fit's tensors into."""
+        from nvtrader_pipelines.policies.agents.inference import INFERENCE_ONLY
 
         policy_class, policy_kwargs = self.policy(layout)
-        return policy_class(observation_space, action_space, self.schedule(), **{**policy_kwargs, **DECIDES})
+        return policy_class(observation_space, action_space, self.schedule(), **{**policy_kwargs, **INFERENCE_ONLY})
 
     def act(self, network: Any, observation: "Tensor", state: Any) -> NetworkOutput:
-        """The distribution's mean."""
+        """Return the mean action."""
         action, value, log_prob = network(observation, deterministic=True)
         return NetworkOutput(action.numpy()[0], float(value), float(log_prob), state)
 
 
 class OnPolicyLearner(ActorCriticLearner):
-    """An actor-critic of Stable-Baselines3 or sb3-contrib."""
+    """On-policy actor-critic of Stable-Baselines3 or sb3-contrib."""
 
-    n_envs: PositiveInt = 64  # portfolios side by side
+    n_envs: PositiveInt = 64  # parallel portfolios
     n_steps: Annotated[int, Field(ge=8, le=4096)] = 64  # per environment and update
     gae_lambda: Annotated[float, Field(ge=0.0, le=1.0)] = 0.9
 
     @property
     @abstractmethod
     def algorithm(self) -> "type[OnPolicyAlgorithm]":
-        """The library's class."""
+        """SB3 class of the algorithm."""
 
     @property
     def n_portfolios(self) -> int:
-        """How many portfolios are played side by side."""
+        """Number of parallel portfolios."""
         return self.n_envs
 
     def learn(
         self, simulation: "PortfolioSimulation", seed: int, hooks: TrainingHooks
     ) -> "tuple[ActorCriticPolicy, TrainingLog]":
-        """The network that was trained on the simulation, and how it went."""
+        """Train a network on the simulation and return it with the log."""
         from nvtrader_pipelines.policies.agents.checkpoints import learn
         from nvtrader_pipelines.policies.vector_env import PortfolioVecEnv
 
@@ -83,7 +83,7 @@ class OnPolicyLearner(ActorCriticLearner):
         return model.policy, log
 
     def settings(self) -> dict[str, Any]:
-        """The algorithm's arguments that decide what is learned; none is left to the library's default."""
+        """Arguments of the algorithm that affect results; none is left to the library's default."""
         return {
             "learning_rate": self.schedule(),
             "n_steps": self.n_steps,

@@ -11,24 +11,24 @@ if TYPE_CHECKING:
 
 
 class ClippedLearner(OnPolicyLearner):
-    """An actor-critic that goes over each rollout several times, and keeps close to the policy that played it."""
+    """Actor-critic with several epochs per rollout and a clipped objective."""
 
-    batch_size: Annotated[int, Field(ge=32)] = 2048  # steps of a minibatch
+    batch_size: Annotated[int, Field(ge=32)] = 2048  # steps per minibatch
     n_epochs: Annotated[int, Field(ge=1, le=30)] = 4
     clip_range: PositiveFloat = 0.2
 
     @model_validator(mode="after")
-    def _batches_fill(self) -> Self:
+    def _require_whole_batches(self) -> Self:
         rollout = self.n_envs * self.n_steps
         if rollout % self.batch_size:
             raise ValueError(
-                f"n_envs * n_steps = {rollout} must be a multiple of batch_size = {self.batch_size}; "
-                "a truncated minibatch would be noisier than the rest"
+                f"n_envs * n_steps = {rollout} must be a multiple of batch_size = {self.batch_size}, "
+                "since a truncated minibatch would be noisier than the rest; change one of them"
             )
         return self
 
     def settings(self) -> dict[str, Any]:
-        """The algorithm's arguments that decide what is learned; none is left to the library's default."""
+        """Arguments of the algorithm that affect results; none is left to the library's default."""
         return {
             **super().settings(),
             "batch_size": self.batch_size,
@@ -43,29 +43,29 @@ class ClippedLearner(OnPolicyLearner):
 class PpoAgent(ClippedLearner):
     """PPO (Schulman et al. 2017) from Stable-Baselines3: recommended, with measured defaults.
 
-    Rollout, minibatch, epochs and learning rate are those of the settings tried that gained most on the sessions
-    trained on for the CPU seconds that the default length takes; on the sessions after those, none gained or lost for
-    certain (`benchmarks/learning_curves.py`, before 2010). A third of the length gains next to nothing.
-    Slow rates look safe, for what hardly learns stays where it began: residual policies of 3e-4 and 1e-3 were still at
-    their anchor after 150,000 steps, and those of 3e-3 were not.
+    Rollout, minibatch, epochs and learning rate gained most in sample of all settings tried within the CPU time of the
+    default length (`benchmarks/claims/learning_curves.py`, data before 2010); out of sample, no setting was
+    significantly better or worse. A third of the length gains almost nothing. Slow learning rates only look safe: a
+    policy that hardly learns stays at its start. Residual policies at 3e-4 and 1e-3 were still at their anchor after
+    150,000 steps, those at 3e-3 were not.
     """
 
     kind: Literal["ppo"] = "ppo"
-    total_timesteps: PositiveInt = 81_920  # steps of all portfolios together; the last rollout is finished
+    total_timesteps: PositiveInt = 81_920  # steps of all portfolios together; the last rollout is completed
     n_steps: Annotated[int, Field(ge=8, le=4096)] = 16  # per environment and update
-    batch_size: Annotated[int, Field(ge=32)] = 256  # steps of a minibatch
+    batch_size: Annotated[int, Field(ge=32)] = 256  # steps per minibatch
     n_epochs: Annotated[int, Field(ge=1, le=30)] = 1
     learning_rate: Annotated[float, Field(ge=1e-5, le=1e-2)] = 3e-3
 
     @property
     def algorithm(self) -> "type[OnPolicyAlgorithm]":
-        """The library's class."""
+        """SB3 class of the algorithm."""
         from stable_baselines3 import PPO
 
         return PPO
 
     def settings(self) -> dict[str, Any]:
-        """The algorithm's arguments that decide what is learned; none is left to the library's default."""
+        """Arguments of the algorithm that affect results; none is left to the library's default."""
         from nvtrader_pipelines.policies.agents.rollouts import InPlaceRolloutBuffer
 
         return {**super().settings(), "rollout_buffer_class": InPlaceRolloutBuffer, "rollout_buffer_kwargs": None}

@@ -1,4 +1,4 @@
-"""The losses of proximal policy optimisation, step by step and unreduced."""
+"""Losses of proximal policy optimization, per step and unreduced."""
 
 import torch
 from torch import Tensor
@@ -7,9 +7,9 @@ from torch import Tensor
 def clipped_policy_loss(
     log_probs: Tensor, old_log_probs: Tensor, advantages: Tensor, *, clip_range: float, clip_range_high: float
 ) -> Tensor:
-    """The clipped surrogate of each step, to be minimised.
+    """Clipped surrogate loss of each step.
 
-    The ratio of the action's probabilities is held in [1 - clip_range, 1 + clip_range_high] where leaving it would pay.
+    The probability ratio is clipped to [1 - clip_range, 1 + clip_range_high] where leaving it would lower the loss.
 
     Source: Schulman et al. (2017); Yu et al. (2025), DAPO, for a higher upper limit.
     """
@@ -19,5 +19,5 @@ def clipped_policy_loss(
 
 
 def value_loss(values: Tensor, returns: Tensor) -> Tensor:
-    """The critic's squared error at each step, without NeMo-RL's factor of one half: `vf_coef` holds it, as in SB3."""
+    """Squared error of the critic at each step, without NeMo-RL's factor 1/2, which `vf_coef` holds as in SB3."""
     return (returns - values).square()

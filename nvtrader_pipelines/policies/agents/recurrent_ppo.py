@@ -1,4 +1,4 @@
-"""sb3-contrib's PPO with memory on the native vector environment."""
+"""sb3-contrib's recurrent PPO on the native vector environment."""
 
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 class RecurrentPpoAgent(ClippedLearner):
-    """PPO with an LSTM each under actor and critic, from sb3-contrib: slow to train; defaults untuned.
+    """PPO with an LSTM each for actor and critic, from sb3-contrib: slow to train; defaults untuned.
 
-    The memory is updated at decisions. In training it begins anew with every episode, in use with every test window.
+    The recurrent state is updated at decisions; it is reset at every episode in training and every test window.
     """
 
     backbones: ClassVar[frozenset[str]] = EXTRACTORS
@@ -31,13 +31,13 @@ class RecurrentPpoAgent(ClippedLearner):
 
     @property
     def algorithm(self) -> "type[OnPolicyAlgorithm]":
-        """The library's class."""
+        """SB3 class of the algorithm."""
         from sb3_contrib import RecurrentPPO
 
         return RecurrentPPO
 
     def policy(self, layout: ObservationLayout) -> "tuple[type[ActorCriticPolicy], dict[str, Any]]":
-        """The policy's class, and its keyword arguments."""
+        """SB3 class of the policy, and its keyword arguments."""
         import torch
         from sb3_contrib.common.recurrent.policies import RecurrentActorCriticPolicy
         from torch import nn
@@ -61,13 +61,13 @@ class RecurrentPpoAgent(ClippedLearner):
     def act(
         self, network: "RecurrentActorCriticPolicy", observation: "Tensor", state: "RNNStates | None"
     ) -> NetworkOutput:
-        """The distribution's mean, by what was seen before."""
+        """Return the mean action, given the recurrent state."""
         import torch
         from sb3_contrib.common.recurrent.type_aliases import RNNStates
 
         if state is None:
             blank = torch.zeros(network.lstm_hidden_state_shape)
             state = RNNStates((blank, blank), (blank, blank))
-        going_on = torch.zeros(1)
-        action, value, log_prob, after = network(observation, state, going_on, deterministic=True)
-        return NetworkOutput(action.numpy()[0], float(value), float(log_prob), after)
+        episode_starts = torch.zeros(1)
+        action, value, log_prob, next_state = network(observation, state, episode_starts, deterministic=True)
+        return NetworkOutput(action.numpy()[0], float(value), float(log_prob), next_state)

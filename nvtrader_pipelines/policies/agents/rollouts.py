@@ -12,14 +12,14 @@ from typing_extensions import override
 
 
 class InPlaceRolloutBuffer(RolloutBuffer):
-    """The library's buffer, bit for bit, whose arrays torch reads where they lie.
+    """SB3's rollout buffer, equal bit for bit, whose arrays torch reads in place.
 
-    The library's own is zeroed and reordered for each rollout, and copies each minibatch twice.
+    The library's buffer is zeroed and reordered for each rollout, and copies each minibatch twice.
     """
 
     @override
     def reset(self) -> None:
-        """Begin a rollout; every entry is written before it is read."""
+        """Start a rollout; every entry is written before it is read."""
         if self.full:
             self.pos, self.full = 0, False
         else:
@@ -27,7 +27,7 @@ class InPlaceRolloutBuffer(RolloutBuffer):
 
     @override
     def get(self, batch_size: int | None = None) -> Generator[RolloutBufferSamples, None, None]:
-        """Minibatches in a random order, the same as the library's."""
+        """Yield minibatches in the library's random order."""
         if not self.full:
             raise RuntimeError(
                 f"minibatches need a whole rollout of {self.buffer_size} steps, but {self.pos} are there"
@@ -42,5 +42,5 @@ class InPlaceRolloutBuffer(RolloutBuffer):
 
 
 def _flat(array: NDArray[np.float32]) -> Tensor:
-    """(n_steps, n_envs, ...) as (n_steps * n_envs, ...), without a copy."""
+    """Reshape (n_steps, n_envs, ...) to (n_steps * n_envs, ...), without a copy."""
     return torch.from_numpy(array).flatten(0, 1)

@@ -13,16 +13,16 @@ if TYPE_CHECKING:
 
 
 class SoftLearner(OffPolicyLearner):
-    """An off-policy learner that is also rewarded for the entropy of its actions.
+    """Off-policy learner with an entropy bonus.
 
-    The library's own choice for the entropy's coefficient, `auto`, begins at 1: hundreds of times what a step earns
-    here, and a short training does not bring it down. The default is small and fixed, which is our choice.
+    SB3's default coefficient, `auto`, starts at 1, hundreds of times the reward of a step here, and does not fall in a
+    short training. The small fixed default is our choice.
     """
 
     ent_coef: NonNegativeFloat | Literal["auto"] = 1e-4
 
     def settings(self, n_actions: int) -> dict[str, Any]:
-        """The algorithm's arguments that decide what is learned; none is left to the library's default."""
+        """Arguments of the algorithm that affect results; none is left to the library's default."""
         return {
             **super().settings(n_actions),
             "ent_coef": self.ent_coef,
@@ -44,14 +44,14 @@ class SacAgent(SoftLearner):
 
     @property
     def algorithm(self) -> "type[OffPolicyAlgorithm]":
-        """The library's class."""
+        """SB3 class of the algorithm."""
         from stable_baselines3 import SAC
 
         return SAC
 
     @property
     def policy_class(self) -> "type[Network]":
-        """The class of its network."""
+        """SB3 class of the network."""
         from stable_baselines3.sac.policies import SACPolicy
 
         return SACPolicy

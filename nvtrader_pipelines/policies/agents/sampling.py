@@ -1,4 +1,4 @@
-"""A sample of the episodes a training plays, step by step, drawn without touching the training."""
+"""Random sample of a training's episodes, step by step, which leaves the training unchanged."""
 
 from typing import Any
 
@@ -11,23 +11,19 @@ from torch import Tensor
 from nvtrader_pipelines.envs.observations.hashing import observation_hashes
 from nvtrader_pipelines.envs.simulation import PortfolioSimulation
 from nvtrader_pipelines.policies.rollout_tables import STEP
-from nvtrader_pipelines.policies.trajectory import NO_TERMINATION, Columns, Played, step_info
+from nvtrader_pipelines.policies.trajectory import NO_TERMINATION, Columns, PlayedStep, step_info
 
-SAMPLING = 0x5A  # keeps the sample's random stream apart from the streams that draw the episodes' starts
-CHUNK = 4096  # rows from which on they are compressed, once
-TERM, TRIGGERED = (
-    "term:",
-    "triggered:",
-)  # before the name of a reward term or a termination, in the columns of the rows kept
+SAMPLING = 0x5A  # separates the sampler's random stream from those of the episodes' starts
+CHUNK = 4096  # rows per compressed chunk, at least
+TERM, TERMINATION = "term:", "termination:"  # column prefixes of reward terms and terminations
 ZSTD = "zstd"
-State = tuple[dict[str, NDArray[Any]], dict[str, Any]]  # arrays, and facts that JSON can hold
+State = tuple[dict[str, NDArray[Any]], dict[str, Any]]  # arrays, and values that JSON can hold
 
 
 class EpisodeSampler:
-    """Keeps whole episodes: each is taken with probability `rate`, decided as it begins.
+    """Sampler of whole episodes: each is recorded with probability `rate`, drawn at its start.
 
-    Its generator is its own, so a training plays the same whatever the rate. Episodes that training leaves unfinished
-    are left out.
+    It has its own generator, so the rate does not affect the training. Unfinished episodes are not reported.
     """
 
     def __init__(self, simulation: PortfolioSimulation, rate: float, seed: int) -> None:
@@ -36,59 +32,59 @@ class EpisodeSampler:
         self._sessions = simulation.panel.sessions
         self._wait = 0 if simulation.accounts.fill == "same_close" else 1  # sessions from a decision to its fill
         n_portfolios = len(simulation.steps)
-        self._numbers = np.arange(n_portfolios, dtype=np.int64)  # of the episode each portfolio is in
-        self._steps = np.zeros(n_portfolios, dtype=np.int64)  # that it has taken in it
-        self._begun = n_portfolios
-        self._taken = self._generator.random(n_portfolios) < rate
-        self._ended: list[int] = []  # numbers of the episodes taken that have ended, in that order
-        self._chunks: list[NDArray[np.uint8]] = []  # rows of the episodes taken, ended or not, as they were played
-        self._rows = Columns()  # those since the last chunk
+        self._episodes = np.arange(n_portfolios, dtype=np.int64)  # number of each portfolio's current episode
+        self._steps = np.zeros(n_portfolios, dtype=np.int64)  # steps of each portfolio in its episode
+        self._n_episodes = n_portfolios
+        self._sampled = self._generator.random(n_portfolios) < rate
+        self._finished: list[int] = []  # numbers of the finished sampled episodes, in order of their end
+        self._chunks: list[NDArray[np.uint8]] = []  # compressed rows of sampled episodes, finished or not
+        self._rows = Columns()  # rows since the last chunk
 
-    def record(self, played: Played, values: Tensor | None = None, log_probs: Tensor | None = None) -> None:
-        """Note one step of all portfolios, with the critic's values and the actions' log-probabilities if known."""
-        taken = np.flatnonzero(self._taken & played.running)
-        if len(taken):
-            judged = {"value": values, "log_prob": log_probs}
-            known = {name: np.asarray(of).reshape(-1)[taken] for name, of in judged.items() if of is not None}
-            self._rows.append({**self._of(played, taken), **known})
+    def record(self, played: PlayedStep, values: Tensor | None = None, log_probs: Tensor | None = None) -> None:
+        """Record one step of all portfolios, with values and log-probabilities if there are any."""
+        sampled = np.flatnonzero(self._sampled & played.running)
+        if len(sampled):
+            outputs = {"value": values, "log_prob": log_probs}
+            known = {name: np.asarray(each).reshape(-1)[sampled] for name, each in outputs.items() if each is not None}
+            self._rows.append({**self._step_columns(played, sampled), **known})
             if len(self._rows) >= CHUNK:
                 self._chunks.append(_to_array(self._rows.frame()))
                 self._rows = Columns()
         self._steps += played.running
-        ended = np.flatnonzero(played.done)
-        if len(ended):
-            self._begin(ended)
+        done = np.flatnonzero(played.done)
+        if len(done):
+            self._start_episodes(done)
 
     def rollouts(self) -> pl.DataFrame:
-        """Every step of the episodes that were taken and have ended, by `STEP`, in the order they ended."""
-        if not self._ended:
+        """Return every step of the finished sampled episodes with schema `STEP`, in order of their end."""
+        if not self._finished:
             return pl.DataFrame(schema=STEP)
         parts = [*map(_to_frame, self._chunks), self._rows.frame()]
         rows = pl.concat([part for part in parts if len(part)])
-        places = np.full(self._begun, -1)  # of the episodes among the ended ones
-        places[self._ended] = np.arange(len(self._ended))
-        place = places[rows["episode"].to_numpy()]
-        order = np.argsort(place, kind="stable")  # an episode's steps stay in theirs
-        return self._steps_of(rows[order[np.count_nonzero(place < 0) :]])
+        ranks = np.full(self._n_episodes, -1)  # of each episode among the finished ones
+        ranks[self._finished] = np.arange(len(self._finished))
+        rank = ranks[rows["episode"].to_numpy()]
+        order = np.argsort(rank, kind="stable")  # the steps of an episode keep their order
+        return self._to_steps(rows[order[np.count_nonzero(rank < 0) :]])
 
     def state(self) -> State:
-        """What `restore` needs to go on from here."""
+        """Return the state to `restore`."""
         arrays = {
-            "numbers": self._numbers.copy(),
+            "numbers": self._episodes.copy(),
             "steps": self._steps.copy(),
-            "taken": self._taken.copy(),
-            "ended": np.array(self._ended, dtype=np.int64),
+            "taken": self._sampled.copy(),
+            "ended": np.array(self._finished, dtype=np.int64),
             **{f"chunk{i}": chunk for i, chunk in enumerate(self._chunks)},
         }
         if len(self._rows):
             arrays["rows"] = _to_array(self._rows.frame())
-        facts = {"begun": self._begun, "chunks": len(self._chunks), "generator": self._generator.bit_generator.state}
-        return arrays, facts
+        generator = self._generator.bit_generator.state
+        return arrays, {"begun": self._n_episodes, "chunks": len(self._chunks), "generator": generator}
 
     def restore(self, arrays: dict[str, NDArray[Any]], facts: dict[str, Any]) -> None:
-        """Go on from a `state`."""
-        self._numbers, self._steps, self._taken = (arrays[name].copy() for name in ("numbers", "steps", "taken"))
-        self._begun, self._ended = facts["begun"], arrays["ended"].tolist()
+        """Resume from a `state`."""
+        self._episodes, self._steps, self._sampled = (arrays[name].copy() for name in ("numbers", "steps", "taken"))
+        self._n_episodes, self._finished = facts["begun"], arrays["ended"].tolist()
         self._generator.bit_generator.state = facts["generator"]
         self._chunks = [arrays[f"chunk{i}"] for i in range(facts["chunks"])]
         self._rows = Columns()
@@ -96,54 +92,54 @@ class EpisodeSampler:
             rows = _to_frame(arrays["rows"])
             self._rows.append({column.name: column.to_numpy() for column in rows})
 
-    def _begin(self, ended: NDArray[np.intp]) -> None:
-        """Close the ended episodes and decide which of those that follow to take."""
-        self._ended += self._numbers[ended[self._taken[ended]]].tolist()
-        self._numbers[ended] = self._begun + np.arange(len(ended))
-        self._steps[ended] = 0
-        self._begun += len(ended)
-        self._taken[ended] = self._generator.random(len(ended)) < self._rate
+    def _start_episodes(self, done: NDArray[np.intp]) -> None:
+        """Finish the episodes of portfolios that are done, and draw which of the next ones to sample."""
+        self._finished += self._episodes[done[self._sampled[done]]].tolist()
+        self._episodes[done] = self._n_episodes + np.arange(len(done))
+        self._steps[done] = 0
+        self._n_episodes += len(done)
+        self._sampled[done] = self._generator.random(len(done)) < self._rate
 
-    def _of(self, played: Played, taken: NDArray[np.intp]) -> dict[str, NDArray[Any]]:
-        """What is kept of a step of the portfolios `taken`; indices copy, and the step's arrays may be used again."""
+    def _step_columns(self, played: PlayedStep, sampled: NDArray[np.intp]) -> dict[str, NDArray[Any]]:
+        """Copy the columns of a step of the sampled portfolios; the step's arrays may be reused."""
         step, account = played.step, played.step.account
         return {
-            "episode": self._numbers[taken],
-            "step": self._steps[taken],
-            "t": played.t[taken],
-            "observation_hash": observation_hashes(played.observation[taken]),
-            "action": played.action[taken].astype(np.float32, copy=False),
-            "reward": step.reward[taken],
-            "equity": account.path[taken, -1],
-            "drawdown": played.drawdown[taken],
-            "turnover": account.transition.turnover[taken],
-            "terminated": step.terminated[taken],
-            "truncated": step.truncated[taken],
-            **{f"{TERM}{kind}": contributions[taken] for kind, contributions in account.reward_terms.items()},
-            **{f"{TRIGGERED}{kind}": where[taken] for kind, where in step.triggered.items()},
+            "episode": self._episodes[sampled],
+            "step": self._steps[sampled],
+            "t": played.t[sampled],
+            "observation_hash": observation_hashes(played.observation[sampled]),
+            "action": played.action[sampled].astype(np.float32, copy=False),
+            "reward": step.reward[sampled],
+            "equity": account.path[sampled, -1],
+            "drawdown": played.drawdown[sampled],
+            "turnover": account.transition.turnover[sampled],
+            "terminated": step.terminated[sampled],
+            "truncated": step.truncated[sampled],
+            **{f"{TERM}{kind}": contributions[sampled] for kind, contributions in account.reward_terms.items()},
+            **{f"{TERMINATION}{kind}": where[sampled] for kind, where in step.triggered.items()},
         }
 
-    def _steps_of(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Rows as they are kept, by `STEP`."""
+    def _to_steps(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Convert recorded rows to the schema `STEP`."""
         t = rows["t"].to_numpy()
-        terms, triggered = (_under(prefix, rows) for prefix in (TERM, TRIGGERED))
-        termination = [pl.when(where).then(pl.lit(kind)) for kind, where in triggered.items()]
-        made = {
+        terms, terminations = (_prefixed_columns(prefix, rows) for prefix in (TERM, TERMINATION))
+        termination = [pl.when(where).then(pl.lit(kind)) for kind, where in terminations.items()]
+        derived = {
             **{name: pl.lit(None) for name in ("value", "log_prob") if name not in rows.columns},
             "session": pl.lit(pl.Series(self._sessions[t])),
             "fill_session": pl.lit(pl.Series(self._sessions[t + self._wait])),
             "info": step_info(terms, pl.coalesce(*termination, NO_TERMINATION)),
         }
-        return rows.select(made.get(name, pl.col(name)).cast(dtype).alias(name) for name, dtype in STEP.items())
+        return rows.select(derived.get(name, pl.col(name)).cast(dtype).alias(name) for name, dtype in STEP.items())
 
 
-def _under(prefix: str, rows: pl.DataFrame) -> dict[str, pl.Expr]:
-    """The columns whose names begin so, by the rest of their names."""
+def _prefixed_columns(prefix: str, rows: pl.DataFrame) -> dict[str, pl.Expr]:
+    """Columns with a prefix, by the rest of their names."""
     return {name.removeprefix(prefix): pl.col(name) for name in rows.columns if name.startswith(prefix)}
 
 
 def _to_array(frame: pl.DataFrame) -> NDArray[np.uint8]:
-    """A frame as the bytes of one compressed Arrow stream; a context per column would cost more than the content."""
+    """Compress a frame as one Arrow stream; a compression context per column would cost more than the content."""
     table, buffer = frame.to_arrow(), pa.BufferOutputStream()
     with pa.CompressedOutputStream(buffer, ZSTD) as stream, pa.ipc.new_stream(stream, table.schema) as writer:
         writer.write_table(table)

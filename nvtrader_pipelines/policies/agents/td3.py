@@ -16,32 +16,32 @@ if TYPE_CHECKING:
 class Td3Agent(OffPolicyLearner):
     """TD3 (Fujimoto et al. 2018) from Stable-Baselines3: slow to train; defaults untuned.
 
-    Its critics are updated after each step of all portfolios, so a step takes several times that of PPO.
-    It explores by normal noise, of the paper's size; noises are on actions scaled to [-1, 1].
+    Critics are updated after each step of all portfolios, so a step takes several times as long as PPO's.
+    Exploration adds Gaussian noise of the paper's size; all noise is on actions scaled to [-1, 1].
     """
 
     kind: Literal["td3"] = "td3"
     action_noise: NonNegativeFloat = 0.1  # standard deviation
-    policy_delay: PositiveInt = 2  # updates of the critics for one of the actor
+    policy_delay: PositiveInt = 2  # updates of the critics per update of the actor
     target_policy_noise: NonNegativeFloat = 0.2  # standard deviation, on the actions of the critics' targets
     target_noise_clip: NonNegativeFloat = 0.5
 
     @property
     def algorithm(self) -> "type[OffPolicyAlgorithm]":
-        """The library's class."""
+        """SB3 class of the algorithm."""
         from stable_baselines3 import TD3
 
         return TD3
 
     @property
     def policy_class(self) -> "type[Network]":
-        """The class of its network."""
+        """SB3 class of the network."""
         from stable_baselines3.td3.policies import TD3Policy
 
         return TD3Policy
 
     def settings(self, n_actions: int) -> dict[str, Any]:
-        """The algorithm's arguments that decide what is learned; none is left to the library's default."""
+        """Arguments of the algorithm that affect results; none is left to the library's default."""
         from stable_baselines3.common.noise import NormalActionNoise
 
         return {

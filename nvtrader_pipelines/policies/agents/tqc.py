@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class TqcAgent(SoftLearner):
     """TQC (Kuznetsov et al. 2020) from sb3-contrib: slow to train; defaults untuned.
 
-    It is SAC with critics of whole distributions, truncated against overestimation, and as many updates.
+    SAC with distributional critics, truncated against overestimation.
     """
 
     kind: Literal["tqc"] = "tqc"
@@ -25,37 +25,37 @@ class TqcAgent(SoftLearner):
     top_quantiles_to_drop_per_net: NonNegativeInt = 2  # of the targets, against overestimation
 
     @model_validator(mode="after")
-    def _keeps_a_quantile(self) -> Self:
+    def _require_quantiles(self) -> Self:
         if self.top_quantiles_to_drop_per_net >= self.n_quantiles:
             raise ValueError(
                 f"top_quantiles_to_drop_per_net = {self.top_quantiles_to_drop_per_net} must be less than "
-                f"n_quantiles = {self.n_quantiles}, or none is left"
+                f"n_quantiles = {self.n_quantiles}"
             )
         return self
 
     @property
     def algorithm(self) -> "type[OffPolicyAlgorithm]":
-        """The library's class."""
+        """SB3 class of the algorithm."""
         from sb3_contrib import TQC
 
         return TQC
 
     @property
     def policy_class(self) -> "type[Network]":
-        """The class of its network."""
+        """SB3 class of the network."""
         from sb3_contrib.tqc.policies import TQCPolicy
 
         return TQCPolicy
 
     def heads(self, layout: ObservationLayout) -> dict[str, Any]:
-        """The policy's keyword arguments."""
+        """Keyword arguments of the policy."""
         return {**super().heads(layout), "n_quantiles": self.n_quantiles}
 
     def settings(self, n_actions: int) -> dict[str, Any]:
-        """The algorithm's arguments that decide what is learned; none is left to the library's default."""
+        """Arguments of the algorithm that affect results; none is left to the library's default."""
         dropped = self.top_quantiles_to_drop_per_net
         return {**super().settings(n_actions), "top_quantiles_to_drop_per_net": dropped}
 
     def estimate(self, network: "Network", observation: "Tensor", scaled: "Tensor") -> float:
-        """What an action, scaled to [-1, 1], earns: the mean of all critics' quantiles."""
+        """Value of an action scaled to [-1, 1]: the mean of all critics' quantiles."""
         return float(network.critic(observation, scaled).mean())

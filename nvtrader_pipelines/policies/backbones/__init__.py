@@ -1,4 +1,4 @@
-"""Backbones: a family of networks under actor and critic."""
+"""Backbones: the family of networks below the heads of actor and critic."""
 
 from typing import Annotated
 

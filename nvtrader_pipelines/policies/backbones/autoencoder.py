@@ -1,4 +1,4 @@
-"""An autoencoder's code of the window, learned before reinforcement learning."""
+"""Autoencoder backbone, pretrained on the observation window."""
 
 from typing import TYPE_CHECKING, Literal
 
@@ -14,29 +14,29 @@ if TYPE_CHECKING:
 
 
 class AutoencoderBackbone(WindowBackbone):
-    """The code of an autoencoder (Hinton & Salakhutdinov 2006) that has learned to reconstruct the training windows.
+    """Encoder of an autoencoder (Hinton & Salakhutdinov 2006) pretrained to reconstruct the training windows.
 
-    Actor and critic share the encoder; the decoder goes once the windows are learned.
+    Actor and critic share the encoder; the decoder is discarded after pretraining.
     """
 
     kind: Literal["autoencoder"] = "autoencoder"
-    encoder_hidden: PositiveInt = 64  # of the encoder's and the decoder's hidden layer
+    encoder_hidden: PositiveInt = 64  # width of the hidden layer of encoder and decoder
     code_size: PositiveInt = 16
-    epochs: PositiveInt = 30  # of the reconstruction, over all windows
+    epochs: PositiveInt = 30  # of pretraining, over all windows
     batch_size: PositiveInt = 128  # windows
-    learning_rate: PositiveFloat = 2e-3  # of the reconstruction
-    frozen: bool = True  # whether reinforcement learning leaves the encoder as it is
+    learning_rate: PositiveFloat = 2e-3  # of pretraining
+    frozen: bool = True  # whether reinforcement learning leaves the encoder unchanged
 
     def encoder(self, layout: ObservationLayout) -> "CodeEncoder":
-        """The untrained encoder, drawn from torch's generator."""
+        """Build the untrained encoder with torch's generator."""
         from nvtrader_pipelines.policies.networks.autoencoder import CodeEncoder
 
         return CodeEncoder(layout, hidden=self.encoder_hidden, code_size=self.code_size, frozen=self.frozen)
 
     def prepare(self, policy: "nn.Module", observations: "Tensor", seed: int) -> None:
-        """Fit the encoder to the windows of the observations (T, length); every copy of it in the policy is the same.
+        """Pretrain the encoder on the windows of observations (T, length), and copy it to every extractor.
 
-        The same seed gives the same bytes, and torch's generator is left as it was.
+        Equal seeds give equal bytes; torch's generator keeps its state.
         """
         from nvtrader_pipelines.policies.networks.autoencoder import CodeEncoder, reconstruct
         from nvtrader_pipelines.policies.networks.window import WindowExtractor

@@ -1,4 +1,4 @@
-"""What backbones have in common: a feature extractor under separate heads of actor and critic."""
+"""Base class of backbones: a feature extractor below separate heads of actor and critic."""
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -11,27 +11,27 @@ if TYPE_CHECKING:
     from stable_baselines3.common.policies import ActorCriticPolicy
     from torch import Tensor, nn
 
-OPTIMIZER = {"fused": True, "eps": 1e-5}  # fused Adam is 15-20 % faster on small networks
+OPTIMIZER = {"fused": True, "eps": 1e-5}  # fused Adam is 15-20 % faster for small networks
 
 
 class ExtractorBackbone(Component):
-    """A feature extractor under separate actor and critic MLPs with tanh; the plain MLP has no extractor.
+    """Feature extractor below separate actor and critic MLPs with tanh; the plain MLP has no extractor.
 
-    Actor and critic of an on-policy agent share the extractor, which then learns from both losses at half the cost.
+    Actor and critic of an on-policy agent share the extractor, which learns from both losses at half the cost.
     """
 
-    needs_window: ClassVar[bool] = False  # whether it reads the observation's window of past returns
+    needs_window: ClassVar[bool] = False  # reads the observation's window of past returns
 
     hidden: tuple[PositiveInt, ...] = (64, 64)  # layers of each head
 
     def extractor(self, layout: ObservationLayout) -> dict[str, Any]:  # noqa: ARG002 - one signature for the family
-        """SB3's `features_extractor_class` and `features_extractor_kwargs`; empty for the raw observation."""
+        """SB3's `features_extractor_class` and `features_extractor_kwargs`; empty for raw observations."""
         return {}
 
     def actor_critic(
         self, layout: ObservationLayout, log_std_init: float
     ) -> tuple["type[ActorCriticPolicy]", dict[str, Any]]:
-        """The SB3 policy class of an on-policy agent and its keyword arguments."""
+        """SB3 policy class of an on-policy agent, and its keyword arguments."""
         from torch import nn
 
         from nvtrader_pipelines.policies.networks.gaussian_policy import GaussianPolicy
@@ -48,17 +48,14 @@ class ExtractorBackbone(Component):
         }
 
     def prepare(self, policy: "nn.Module", observations: "Tensor", seed: int) -> None:
-        """Fit what is fitted before reinforcement learning, on the training window's observations (T, length)."""
+        """Pretrain on the training window's observations (T, length); by default, nothing."""
 
 
 def require_divisible(d_model: int, n_heads: int) -> None:
-    """Refuse heads that cannot share the columns of a token equally.
+    """Raise unless the heads split the columns of a token equally.
 
     Raises:
-        ValueError: if they cannot.
+        ValueError: if d_model is not a multiple of n_heads.
     """
     if d_model % n_heads:
-        raise ValueError(
-            f"each head takes an equal share of a token's columns, so d_model must be a multiple of n_heads, "
-            f"but they are {d_model} and {n_heads}"
-        )
+        raise ValueError(f"d_model must be a multiple of n_heads, but they are {d_model} and {n_heads}; change one")

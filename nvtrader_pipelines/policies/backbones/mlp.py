@@ -1,4 +1,4 @@
-"""A plain MLP on any observation."""
+"""Plain MLP on any observation."""
 
 from typing import Literal
 

@@ -1,4 +1,4 @@
-"""PatchTST: one transformer reads every name's window in patches, each name by itself."""
+"""PatchTST: one transformer encodes every name's window in patches, independently of other names."""
 
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
 
 
 class PatchTstBackbone(WindowBackbone):
-    """PatchTST (Nie et al. 2023): a name's window is cut into patches, and one transformer shared by all reads them.
+    """PatchTST (Nie et al. 2023): each name's window is cut into patches for one shared transformer.
 
-    Names do not see each other before the heads. Unlike the paper's, windows keep their level and scale, which the
-    observation has already scaled by the training period, layers normalise token by token instead of over the batch,
-    and a window that patches do not fill begins with sessions of no return instead of repeating its end.
+    Names interact only in the heads. Unlike in the paper, windows are not normalized per instance, since observations
+    are already scaled by the training period; layers normalize per token instead of over the batch; and a window that
+    patches do not fill is padded with zero returns at its start instead of repeating its end.
     """
 
     kind: Literal["patchtst"] = "patchtst"
     patch_length: PositiveInt = 10  # sessions
-    stride: PositiveInt = 5  # sessions from one patch's start to the next one's
+    stride: PositiveInt = 5  # sessions between the starts of two patches
     d_model: PositiveInt = 8  # columns of a token
     n_heads: PositiveInt = 1
     n_layers: Annotated[int, Field(ge=1, le=8)] = 1
@@ -30,21 +30,21 @@ class PatchTstBackbone(WindowBackbone):
     name_features: PositiveInt = 4  # columns of a name's encoding
 
     @model_validator(mode="after")
-    def _patches_cover(self) -> Self:
+    def _require_coverage(self) -> Self:
         if self.stride > self.patch_length:
             raise ValueError(
-                f"patches must leave no session out, so stride must be at most patch_length, but stride is "
-                f"{self.stride} and patch_length {self.patch_length}"
+                f"stride must be at most patch_length, or patches leave sessions out, but stride is {self.stride} and "
+                f"patch_length {self.patch_length}; change one"
             )
         return self
 
     @model_validator(mode="after")
-    def _heads_share(self) -> Self:
+    def _require_equal_heads(self) -> Self:
         require_divisible(self.d_model, self.n_heads)
         return self
 
     def encoder(self, layout: ObservationLayout) -> "PatchTstEncoder":
-        """The untrained encoder, drawn from torch's generator."""
+        """Build the untrained encoder with torch's generator."""
         from nvtrader_pipelines.policies.networks.attention import TransformerSizes
         from nvtrader_pipelines.policies.networks.patchtst import PatchTstEncoder
 

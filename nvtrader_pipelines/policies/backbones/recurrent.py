@@ -1,4 +1,4 @@
-"""A recurrent network over the window's sessions."""
+"""Recurrent network over the window's sessions."""
 
 from typing import TYPE_CHECKING, Literal
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 class RecurrentBackbone(WindowBackbone):
-    """A GRU (Cho et al. 2014) or LSTM (Hochreiter & Schmidhuber 1997) reads the window session by session.
+    """GRU (Cho et al. 2014) or LSTM (Hochreiter & Schmidhuber 1997) over the window, session by session.
 
-    Its last hidden state is the encoding. It starts anew at each decision, so it remembers the window and no more.
+    The last hidden state is the encoding. The state is reset at each decision, so only the window is remembered.
     """
 
     kind: Literal["recurrent"] = "recurrent"
@@ -22,7 +22,7 @@ class RecurrentBackbone(WindowBackbone):
     hidden_size: PositiveInt = 32  # columns of the encoding
 
     def encoder(self, layout: ObservationLayout) -> "RecurrentEncoder":
-        """The untrained encoder, drawn from torch's generator."""
+        """Build the untrained encoder with torch's generator."""
         from nvtrader_pipelines.policies.networks.recurrent import RecurrentEncoder
 
         return RecurrentEncoder(layout, self.cell, self.hidden_size)

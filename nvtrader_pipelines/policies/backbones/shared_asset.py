@@ -1,4 +1,4 @@
-"""One small network shared by all names."""
+"""Small network shared by all names."""
 
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -14,9 +14,10 @@ if TYPE_CHECKING:
 
 
 class SharedAssetBackbone(Component):
-    """One small network scores every name from its own columns and the context; needs the per-asset observation.
+    """Small shared network that scores each name from its own columns and the context.
 
-    Scores are centred across names, and the last layers start near zero, so a residual policy starts at its anchor.
+    It needs the per-asset observation. Scores are centered across names and the last layers start near zero, so a
+    residual policy starts at its anchor.
     """
 
     needs_window: ClassVar[bool] = False
@@ -31,7 +32,7 @@ class SharedAssetBackbone(Component):
         layout: ObservationLayout,  # noqa: ARG002 - one signature for the family
         log_std_init: float,
     ) -> tuple["type[ActorCriticPolicy]", dict[str, Any]]:
-        """The SB3 policy class of an on-policy agent and its keyword arguments."""
+        """SB3 policy class of an on-policy agent, and its keyword arguments."""
         from nvtrader_pipelines.policies.networks.shared_asset import SharedAssetPolicy
 
         return SharedAssetPolicy, {
@@ -46,4 +47,4 @@ class SharedAssetBackbone(Component):
         }
 
     def prepare(self, policy: "nn.Module", observations: "Tensor", seed: int) -> None:
-        """Nothing is fitted before reinforcement learning."""
+        """Do nothing: this backbone has no pretraining."""

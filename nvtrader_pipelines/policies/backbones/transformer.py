@@ -1,4 +1,4 @@
-"""A transformer over the window's sessions."""
+"""Transformer over the window's sessions."""
 
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 class TransformerBackbone(WindowBackbone):
-    """A causal transformer encoder with sinusoidal positions over the sessions (Vaswani et al. 2017).
+    """Causal transformer encoder with sinusoidal positions over the sessions (Vaswani et al. 2017).
 
-    A session is a token and hears itself and those before it; the last session's token is the encoding.
+    Each session is a token and attends to itself and earlier ones; the last session's token is the encoding.
     """
 
     kind: Literal["transformer"] = "transformer"
@@ -25,12 +25,12 @@ class TransformerBackbone(WindowBackbone):
     d_ff: PositiveInt = 64  # hidden columns of the feed-forward network
 
     @model_validator(mode="after")
-    def _heads_share(self) -> Self:
+    def _require_equal_heads(self) -> Self:
         require_divisible(self.d_model, self.n_heads)
         return self
 
     def encoder(self, layout: ObservationLayout) -> "TransformerEncoder":
-        """The untrained encoder, drawn from torch's generator."""
+        """Build the untrained encoder with torch's generator."""
         from nvtrader_pipelines.policies.networks.attention import TransformerSizes
         from nvtrader_pipelines.policies.networks.transformer import TransformerEncoder
 

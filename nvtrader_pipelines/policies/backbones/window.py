@@ -1,4 +1,4 @@
-"""Backbones that encode the observation's window of returns and leave the rest of the observation as it is."""
+"""Backbones that encode the observation's window of returns and pass the rest through."""
 
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 
 
 class WindowBackbone(ExtractorBackbone):
-    """An encoder of the window; its encoding and the rest of the observation go to the heads."""
+    """Backbone with a window encoder; the encoding and the rest of the observation go to the heads."""
 
     needs_window: ClassVar[bool] = True
 
     @abstractmethod
     def encoder(self, layout: ObservationLayout) -> "WindowEncoder":
-        """The untrained encoder, drawn from torch's generator."""
+        """Build the untrained encoder with torch's generator."""
 
     def extractor(self, layout: ObservationLayout) -> dict[str, Any]:
         """SB3's `features_extractor_class` and `features_extractor_kwargs`.
@@ -27,7 +27,7 @@ class WindowBackbone(ExtractorBackbone):
         """
         if layout.lookback == 0:
             raise ValueError(
-                "a backbone that encodes a window needs an observation that has one, but this one has none; "
+                "this backbone needs an observation with a window, but the chosen one has none; "
                 "choose the lookback observation, or the mlp backbone"
             )
         from nvtrader_pipelines.policies.networks.window import WindowExtractor

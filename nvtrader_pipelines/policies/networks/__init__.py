@@ -1,1 +1,1 @@
-"""Networks: what the backbones build, in PyTorch; kept apart, since PyTorch takes seconds to import."""
+"""PyTorch networks of the backbones, in their own folder since PyTorch takes seconds to import."""

@@ -1,4 +1,4 @@
-"""The network of an autoencoder's code, and how it learns to reconstruct."""
+"""Encoder network of an autoencoder, and its pretraining."""
 
 import torch
 from torch import Tensor, nn
@@ -9,7 +9,7 @@ from nvtrader_pipelines.policies.networks.window import WindowEncoder
 
 
 class CodeEncoder(WindowEncoder):
-    """The window through a hidden layer to a code within (-1, 1)."""
+    """Encoder with one hidden layer, from the window to a code within (-1, 1)."""
 
     def __init__(self, layout: ObservationLayout, *, hidden: int, code_size: int, frozen: bool) -> None:
         super().__init__(code_size)
@@ -24,17 +24,17 @@ class CodeEncoder(WindowEncoder):
         self.requires_grad_(not frozen)
 
     def forward(self, window: Tensor) -> Tensor:
-        """Codes (n, code_size)."""
+        """Return codes (n, code_size)."""
         return self.network(window)
 
 
 def reconstruct(
     encoder: CodeEncoder, windows: Tensor, *, epochs: int, batch_size: int, learning_rate: float, seed: int
 ) -> list[float]:
-    """Train the encoder with a decoder of its own on windows (T, lookback, n_symbols).
+    """Train the encoder together with a new decoder on windows (T, lookback, n_symbols).
 
     Returns:
-        The mean squared error over all windows before the first epoch and after each.
+        The mean squared error over all windows before the first epoch and after each epoch.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -53,7 +53,7 @@ def reconstruct(
                 nn.functional.mse_loss(network(windows[batch]), windows[batch]).backward()
                 optimizer.step()
             errors.append(_error(network, windows))
-    optimizer.zero_grad()  # a gradient left behind would be the next optimizer's
+    optimizer.zero_grad()  # or the next optimizer would apply these gradients
     encoder.requires_grad_(not encoder.frozen)
     return errors
 

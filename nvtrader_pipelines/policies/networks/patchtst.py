@@ -1,4 +1,4 @@
-"""The network of PatchTST."""
+"""Network of PatchTST."""
 
 import torch
 from torch import Tensor, nn
@@ -9,7 +9,7 @@ from nvtrader_pipelines.policies.networks.window import WindowEncoder
 
 
 class PatchTstEncoder(WindowEncoder):
-    """The encodings of all names, one after the other."""
+    """Encoder of all names' windows in patches; the encodings are concatenated."""
 
     def __init__(
         self,
@@ -22,21 +22,21 @@ class PatchTstEncoder(WindowEncoder):
     ) -> None:
         super().__init__(layout.n_symbols * name_features)
         self._length, self._stride = patch_length, stride
-        further = -(-max(layout.lookback - self._length, 0) // self._stride)  # patches before the last, rounded up
-        self._padding = self._length + further * self._stride - layout.lookback
+        n_patches = 1 + -(-max(layout.lookback - self._length, 0) // self._stride)  # rounded up
+        self._padding = self._length + (n_patches - 1) * self._stride - layout.lookback
         self.embedding = nn.Linear(self._length, sizes.d_model)
-        self.positions = nn.Parameter(0.02 * torch.randn(further + 1, sizes.d_model))
+        self.positions = nn.Parameter(0.02 * torch.randn(n_patches, sizes.d_model))
         self.layers = sizes.layers()
         self.norm = nn.LayerNorm(sizes.d_model)
-        self.head = nn.Linear((further + 1) * sizes.d_model, name_features)
+        self.head = nn.Linear(n_patches * sizes.d_model, name_features)
 
     def patches(self, window: Tensor) -> Tensor:
-        """Each name's patches, oldest first, (n * n_symbols, n_patches, patch_length); the last ends at the close."""
+        """Cut patches (n * n_symbols, n_patches, patch_length), oldest first; the last ends at the close."""
         series = nn.functional.pad(window.transpose(1, 2).flatten(0, 1), (self._padding, 0))
         return series.unfold(1, self._length, self._stride)
 
     def forward(self, window: Tensor) -> Tensor:
-        """Encodings (n, n_symbols * name_features)."""
+        """Return encodings (n, n_symbols * name_features)."""
         tokens = self.embedding(self.patches(window)) + self.positions
         for layer in self.layers:
             tokens = layer(tokens, tokens.shape[1])

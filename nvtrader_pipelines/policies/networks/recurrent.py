@@ -1,4 +1,4 @@
-"""The network of a recurrent encoder."""
+"""Network of a recurrent encoder."""
 
 from torch import Tensor, nn
 
@@ -9,13 +9,13 @@ CELLS: dict[str, type[nn.GRU] | type[nn.LSTM]] = {"gru": nn.GRU, "lstm": nn.LSTM
 
 
 class RecurrentEncoder(WindowEncoder):
-    """The last hidden state of a recurrent network."""
+    """Encoder that returns the last hidden state of a recurrent network."""
 
     def __init__(self, layout: ObservationLayout, cell: str, hidden_size: int) -> None:
         super().__init__(hidden_size)
         self.network = CELLS[cell](layout.n_symbols, hidden_size, batch_first=True)
 
     def forward(self, window: Tensor) -> Tensor:
-        """Encodings (n, hidden_size)."""
+        """Return encodings (n, hidden_size)."""
         states, _ = self.network(window)
         return states[:, -1]

@@ -1,4 +1,4 @@
-"""The network that all names share, and the policy it stands in."""
+"""Network that all names share, and its policy."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,7 +12,7 @@ from nvtrader_pipelines.policies.networks.gaussian_policy import GaussianPolicy
 
 
 class SharedAssetExtractor(nn.Module):
-    """Observation (n, N*14 + 7) to action means (n, N+1) and the critic's hidden layer (n, 32)."""
+    """Network from observations (n, N*14 + 7) to action means (n, N+1) and the critic's hidden layer."""
 
     def __init__(
         self, n_symbols: int, *, asset_hidden: tuple[int, int], context_hidden: int, critic_hidden: int
@@ -43,24 +43,24 @@ class SharedAssetExtractor(nn.Module):
         return assets, observation[:, -CONTEXT_COLUMNS:]
 
     def forward(self, observation: Tensor) -> tuple[Tensor, Tensor]:
-        """Actor and critic outputs."""
+        """Return actor and critic outputs."""
         return self.forward_actor(observation), self.forward_critic(observation)
 
     def forward_actor(self, observation: Tensor) -> Tensor:
-        """Action means (n, N+1)."""
+        """Return action means (n, N+1)."""
         assets, context = self._split(observation)
         hidden = torch.tanh(self.asset_in(assets) + self.context_in(context)[:, None, :])
         scores = self.asset_out(torch.tanh(self.asset_hidden(hidden)))[:, :, 0]
         return torch.cat([scores - scores.mean(dim=1, keepdim=True), self.exposure(context)], dim=1)
 
     def forward_critic(self, observation: Tensor) -> Tensor:
-        """The critic's hidden layer (n, critic_hidden)."""
+        """Return the critic's hidden layer (n, critic_hidden)."""
         assets, context = self._split(observation)
         return self.critic(torch.cat([assets.mean(dim=1), context], dim=1))
 
 
 class SharedAssetPolicy(GaussianPolicy):
-    """SB3's actor-critic with the shared network in place of its MLPs."""
+    """SB3's actor-critic with the shared network instead of its MLPs."""
 
     def __init__(self, *args: Any, sizes: Mapping[str, Any], **kwargs: Any) -> None:
         self._sizes = sizes
@@ -70,13 +70,13 @@ class SharedAssetPolicy(GaussianPolicy):
         columns = self.features_dim - CONTEXT_COLUMNS
         if columns % ASSET_COLUMNS:
             raise ValueError(
-                f"the shared network needs the per_asset observation ({ASSET_COLUMNS} columns a name and "
-                f"{CONTEXT_COLUMNS} of context), but the observation has {self.features_dim} columns"
+                f"the shared network needs the per_asset observation ({ASSET_COLUMNS} columns per name and "
+                f"{CONTEXT_COLUMNS} of context), but the observation has {self.features_dim} columns; choose per_asset"
             )
-        # SB3 types this attribute as its own MLP; the shared network has the same four members it uses
+        # SB3 types this attribute as its own MLP; the shared network has the four members that it uses
         self.mlp_extractor = SharedAssetExtractor(columns // ASSET_COLUMNS, **self._sizes)  # pyright: ignore[reportAttributeAccessIssue]
 
     def _build(self, lr_schedule: Schedule) -> None:
         super()._build(lr_schedule)
-        self.action_net = nn.Identity()  # the extractor already gives the means
+        self.action_net = nn.Identity()  # the extractor already returns the means
         self.optimizer = self.optimizer_class(self.parameters(), **{"lr": lr_schedule(1), **self.optimizer_kwargs})

@@ -1,4 +1,4 @@
-"""The network of a causal transformer encoder."""
+"""Network of a causal transformer encoder."""
 
 import math
 
@@ -11,7 +11,7 @@ from nvtrader_pipelines.policies.networks.window import WindowEncoder
 
 
 class TransformerEncoder(WindowEncoder):
-    """The last session's token after all layers, which is all the last layer computes."""
+    """Encoder that returns the last session's token; the last layer computes only that token."""
 
     positions: Tensor
     mask: Tensor
@@ -26,7 +26,7 @@ class TransformerEncoder(WindowEncoder):
         self.register_buffer("mask", mask, persistent=False)
 
     def forward(self, window: Tensor) -> Tensor:
-        """Encodings (n, d_model)."""
+        """Return encodings (n, d_model)."""
         tokens = self.embedding(window) + self.positions
         *first, last = self.layers
         for layer in first:
@@ -35,7 +35,7 @@ class TransformerEncoder(WindowEncoder):
 
 
 def sinusoids(length: int, d_model: int) -> Tensor:
-    """Positions 0, 1, ... as sines (even columns) and cosines (odd ones) of falling frequency, (length, d_model).
+    """Sinusoidal encoding (length, d_model) of positions 0, 1, ...: sines in even columns, cosines in odd ones.
 
     Source: Vaswani et al. (2017), section 3.5.
     """

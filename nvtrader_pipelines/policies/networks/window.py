@@ -1,4 +1,4 @@
-"""What a window of returns becomes: an encoding beside the rest of the observation."""
+"""Feature extractor that encodes the window of returns and passes the rest of the observation through."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,7 @@ from nvtrader_pipelines.envs.observations import ObservationLayout
 
 
 class WindowEncoder(nn.Module):
-    """A window of returns (n, lookback, n_symbols), oldest session first, to an encoding (n, n_features)."""
+    """Network from a window of returns (n, lookback, n_symbols), oldest first, to an encoding (n, n_features)."""
 
     def __init__(self, n_features: int) -> None:
         super().__init__()
@@ -19,7 +19,7 @@ class WindowEncoder(nn.Module):
 
 
 class WindowExtractor(BaseFeaturesExtractor):
-    """Observation (n, length) to the window's encoding followed by the rest of the observation."""
+    """Feature extractor: the window's encoding followed by the rest of the observation (n, length)."""
 
     def __init__(
         self,
@@ -34,9 +34,9 @@ class WindowExtractor(BaseFeaturesExtractor):
         self.encoder = encoder
 
     def window(self, observations: Tensor) -> Tensor:
-        """The observations' windows (n, lookback, n_symbols)."""
+        """Return the windows (n, lookback, n_symbols) of observations."""
         return observations[:, : self._size].unflatten(1, self._shape)
 
     def forward(self, observations: Tensor) -> Tensor:
-        """Features (n, features_dim)."""
+        """Return features (n, features_dim)."""
         return torch.cat([self.encoder(self.window(observations)), observations[:, self._size :]], dim=1)

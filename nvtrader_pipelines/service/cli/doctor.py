@@ -67,7 +67,7 @@ def check_kill_switch(store: Store) -> CheckResult:
     """Check the kill switch; an engaged one is no problem, since a person engaged it."""
     from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
 
-    reason = FileKillSwitch(store.home).engaged()
+    reason = FileKillSwitch(store.home).halt_reason()
     return CheckResult("kill switch", f"engaged: {reason}; `nvtrader resume` releases it" if reason else "not engaged")
 
 

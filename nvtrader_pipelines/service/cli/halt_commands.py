@@ -69,7 +69,7 @@ def _now() -> datetime:
 def _halt_reason(store: Store) -> str | None:
     from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
 
-    return FileKillSwitch(store.home).engaged()
+    return FileKillSwitch(store.home).halt_reason()
 
 
 def _write(store: Store, message: str, **more: Any) -> None:

@@ -78,7 +78,7 @@ def require_history(store: Store, account: str, days: Days) -> None:
     from nvtrader_pipelines.service.documents.account_facts import AccountFacts
 
     first, last = days
-    if days != (None, None) and (kind := read_account(store.home, account).kind) != "paper":
+    if days != (None, None) and (kind := read_account(store.home, account).kind) != "simulated":
         raise ValueError(
             f"a history can only be replayed on a simulated account, but {account} is at a broker (kind: {kind}); "
             "leave out --from and --to"
@@ -126,7 +126,7 @@ def _backtest(store: Store, facts: "AccountFacts") -> "tuple[pl.DataFrame | None
 
     opening, *sessions = facts.states
     traded = {(state.run_id, state.policy) for state in facts.states}
-    if read_account(store.home, facts.name).kind != "paper":
+    if read_account(store.home, facts.name).kind != "simulated":
         return None, "the account is at a broker, whose fills differ from assumed ones"
     if not sessions:
         return None, "no session has been traded yet"
@@ -157,7 +157,7 @@ def _write_picture(home: Home, account: str, facts: "AccountFacts", backtest: "p
     """Draw the account beside its back-test and return the path of the picture."""
     import polars as pl
 
-    from nvtrader_pipelines.figures.portfolio import account_figure
+    from nvtrader_pipelines.figures.portfolio_figures import account_figure
     from nvtrader_pipelines.storage.files import write_atomically
 
     state = facts.states[-1]

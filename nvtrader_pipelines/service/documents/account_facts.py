@@ -44,8 +44,8 @@ class AccountFacts:
         """
         book = SqliteBook(store.home, name)
         events = store.audit.events(name)
-        Journal(store.audit, name).require_kept(book.kept())
-        return cls(name, book.states(), events, plan_records(events), FileKillSwitch(store.home).engaged())
+        Journal(store.audit, name).require_book_covers_audit(book.index())
+        return cls(name, book.states(), events, plan_records(events), FileKillSwitch(store.home).halt_reason())
 
     @property
     def curve(self) -> pl.DataFrame:

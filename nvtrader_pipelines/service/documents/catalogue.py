@@ -75,7 +75,12 @@ class FieldFacts(BaseModel):
     def line(self) -> str:
         """Name, default, allowed values and comment in one line."""
         comment = f"  # {self.comment}" if self.comment else ""
-        return f"{self.name}: {_brief(self.default)}  ({self.allowed}){comment}"
+        return f"{self.name}: {self.default_text}  ({self.allowed}){comment}"
+
+    @property
+    def default_text(self) -> str:
+        """Default, of a component its kind alone."""
+        return _brief(self.default)
 
 
 class ComponentFacts(BaseModel):

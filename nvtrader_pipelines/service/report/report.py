@@ -52,8 +52,8 @@ READING = (
      "interval is 95 % by stationary bootstrap: it takes the trained policies as given."),
     ("information ratio", "Sharpe ratio of the active return: the return of each session less that of a reference. "
      "Even 1/N has a high Sharpe ratio on its own; only the excess over a reference is the policy's merit."),
-    ("difference of Sharpe ratios", "The Sharpe ratio less that of a reference; unlike the information ratio, leverage alone does "
-     "not raise it. The promotion gate uses it."),
+    ("difference of Sharpe ratios", "The Sharpe ratio less that of a reference; unlike the information ratio, leverage "
+     "alone does not raise it. The promotion gate uses it."),
     ("trial", "Any walk-forward run ever completed on a market, of any version. The more trials, the better the best "
      "one looks by luck alone."),
     ("deflated", f"Probability that the ratio exceeds what the best of all trials reaches by luck "

@@ -9,8 +9,8 @@ from pydantic import BaseModel, ConfigDict
 
 from nvtrader_pipelines.evaluation.differences import Differences, paired_differences
 from nvtrader_pipelines.evaluation.intervals import Interval
+from nvtrader_pipelines.evaluation.trial_validation import reported_period
 from nvtrader_pipelines.evaluation.trials import ANCHORS
-from nvtrader_pipelines.evaluation.validation import reported_period
 from nvtrader_pipelines.promotion.findings import deflated_findings, overfitting_findings
 from nvtrader_pipelines.runs.tables import walk_forward_runs
 from nvtrader_pipelines.service.cli.summary import sort_accounts, with_distinct_names

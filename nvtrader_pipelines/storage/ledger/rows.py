@@ -11,7 +11,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict
 from nvtrader_pipelines.experiments.identity import run_code
 from nvtrader_pipelines.experiments.plan import RunPlan
 
-RunKind = Literal["train", "evaluate", "walk_forward", "replay", "forward"]
+RunKind = Literal["walk_forward", "replay", "forward"]
 Ending = Literal["done", "failed", "interrupted"]
 RunStatus = Literal["running", "done", "failed", "interrupted"]
 JSON_COLUMNS = ("snapshot_ids", "seeds", "metrics")
@@ -39,7 +39,7 @@ class RunRow(BaseModel):
 
     @classmethod
     def of(cls, plan: RunPlan, task_id: str, started_at: datetime, **more: Any) -> Self:
-        """An execution of a plan; `more` names another kind than the plan's, or the Dagster run that launched it."""
+        """An execution of a plan; `more` names the Dagster run that launched it."""
         window_first, window_last = plan.window
         planned = {
             "run_id": plan.run_id,

@@ -58,7 +58,7 @@ RUNS = sa.Table(
     "runs",
     METADATA,
     sa.Column("run_id", sa.Text, primary_key=True, doc="identity of the run, 16 hexadecimal digits"),
-    sa.Column("kind", sa.Text, nullable=False, doc="train, evaluate, walk_forward, replay or forward"),
+    sa.Column("kind", sa.Text, nullable=False, doc="walk_forward, replay or forward"),
     sa.Column("status", sa.Text, nullable=False, index=True, doc="running, done, failed or interrupted"),
     sa.Column("parent_run_id", sa.Text, doc="the run whose policies it uses; null where it trains its own"),
     sa.Column("spec_hash", sa.Text, sa.ForeignKey("versions.spec_hash"), nullable=False, doc="its version"),

@@ -44,7 +44,7 @@ PROMOTION_DECISIONS = Table(
         Column(
             "deflated_sharpe",
             pl.Float64,
-            "active deflated Sharpe ratio of the run over its best baseline; null where not known",
+            "deflated information ratio of the run over its best baseline; null where not known",
         ),
         Column("gate", pl.String, "JSON of the gate's settings"),
         Column("by", pl.String, "who asked"),

@@ -9,7 +9,7 @@ from polars.testing import assert_frame_equal
 from nvtrader_pipelines.evaluation.prudex import AXES, MEASURES, PRIDE, RING, axis_scores, prudex_compass
 from nvtrader_pipelines.evaluation.prudex.measures import OF_AXIS, STATISTICS
 from nvtrader_pipelines.evaluation.prudex.record import latest_runs
-from nvtrader_pipelines.evaluation.prudex.windows import return_windows
+from nvtrader_pipelines.evaluation.prudex.return_windows import return_windows
 from nvtrader_pipelines.evaluation.statistics import max_drawdown, sharpe_ratio
 from nvtrader_pipelines.evaluation.verdict_tables import PRUDEX
 from tests.evaluation.prudex.records import (
@@ -44,7 +44,7 @@ def row(table, policy, statistic):
     return table.filter(pl.col("policy") == policy, pl.col("statistic") == statistic).row(0, named=True)
 
 
-def of_windows(record, policy, run_id="run-1"):
+def window_measures(record, policy, run_id="run-1"):
     """Sharpe ratios of an account's test windows."""
     mine = record.curves.filter(pl.col("policy") == policy, pl.col("run_id") == run_id).sort("session")
     windows = mine.partition_by("fold", maintain_order=True)
@@ -52,7 +52,7 @@ def of_windows(record, policy, run_id="run-1"):
     return [sharpe_ratio(window["net_return"].to_numpy()) for window in windows]
 
 
-def test_the_source_has_six_axes_and_seventeen_measures_of_which_sixteen_are_in_its_ring():
+def test_compass_has_six_axes_seventeen_measures_sixteen_in_ring():
     in_source = [measure for measure in MEASURES if measure.axis != "explainability"]  # which has none there
     assert len(AXES) == 6
     assert len(in_source) == 17
@@ -79,7 +79,7 @@ def test_nothing_is_missing_without_a_word(table):
     assert not table["value"].is_nan().any()
 
 
-def test_scores_are_within_their_range_and_one_over_n_has_fifty_throughout(table):
+def test_scores_lie_within_range_and_equal_weight_has_fifty(table):
     scores = table["score"].drop_nulls()
     assert scores.is_between(0.0, 100.0).all()
     assert scores.n_unique() > 50
@@ -88,7 +88,7 @@ def test_scores_are_within_their_range_and_one_over_n_has_fifty_throughout(table
     )
 
 
-def test_an_axis_has_the_mean_of_its_measures_and_how_many_of_them_there_are(table):
+def test_axis_row_has_mean_score_and_number_of_measures(table):
     mine = table.filter(pl.col("policy") == "ppo", pl.col("axis") == "risk_control")
     by_measure = mine.filter(pl.col("measure") != OF_AXIS).group_by("measure").agg(pl.col("score").mean())
     axis = mine.filter(pl.col("measure") == OF_AXIS).row(0, named=True)
@@ -106,11 +106,11 @@ def test_a_value_is_the_mean_over_the_test_windows(record, table):
         .agg((1.0 + pl.col("net_return")).product().alias("end"))
     )
     totals = mine["end"] - 1.0
-    assert row(table, "ppo", "sharpe")["value"] == pytest.approx(np.mean(of_windows(record, "ppo")))
+    assert row(table, "ppo", "sharpe")["value"] == pytest.approx(np.mean(window_measures(record, "ppo")))
     assert row(table, "ppo", "total_return")["value"] == pytest.approx(totals.mean())
 
 
-def test_a_score_is_the_mean_of_those_of_the_windows_against_one_over_n_of_the_same_run(record, table):
+def test_score_is_mean_of_window_scores_against_equal_weight(record, table):
     windows = (
         record.curves.sort("session")
         .group_by("run_id", "policy", "fold")
@@ -133,12 +133,12 @@ def test_one_over_n_has_the_greatest_entropy(table):
     assert bets.is_between(1.0, len(NAMES)).all()
 
 
-def test_what_is_of_all_seeds_is_said_of_the_experiment_and_not_of_one_seed(table):
+def test_single_seeds_have_no_statistics_over_seeds(table):
     of_seeds = table.filter(pl.col("axis") == "reliability", pl.col("measure") != OF_AXIS)
     assert of_seeds.filter(pl.col("kind") == "policy")["value"].is_null().all()
     assert of_seeds.filter(pl.col("kind") == "ensemble")["value"].is_not_null().all()
     baseline = row(table, "buy_and_hold", "seed_deviation")
-    assert (baseline["value"], baseline["note"]) == (None, "a spread over seeds needs 2 of them, but there is 1")
+    assert (baseline["value"], baseline["note"]) == (None, "a deviation over seeds needs 2 seeds, got 1")
 
 
 def test_the_spread_over_seeds_is_that_of_their_total_returns(record, table):
@@ -157,7 +157,7 @@ def test_one_market_of_one_is_counted_and_not_scored(record, table):
     assert country["note"].startswith("1 of 1")
     windows = row(table, "ppo", "windows")
     assert (windows["value"], windows["reported"]) == (float(N_FOLDS), True)
-    sharpes = [of_windows(record, policy) for policy in ("ppo", "equal_weight")]
+    sharpes = [window_measures(record, policy) for policy in ("ppo", "equal_weight")]
     assert windows["score"] == pytest.approx(
         100.0 * np.mean([mine > market for mine, market in zip(*sharpes, strict=True)])
     )
@@ -174,7 +174,7 @@ def test_an_experiment_on_two_markets_has_a_row_for_both_together():
 
 
 def test_a_baseline_stands_once_in_a_window_as_the_newest_run_walked_it(record, table):
-    newest = np.mean(of_windows(record, "buy_and_hold", "run-2"))
+    newest = np.mean(window_measures(record, "buy_and_hold", "run-2"))
     assert row(table, "buy_and_hold", "sharpe")["value"] == pytest.approx(newest)
     assert row(table, "buy_and_hold", "windows")["value"] == float(N_FOLDS)
 
@@ -210,7 +210,7 @@ def ruined(record, policy="ppo", at=100):
     return replace(record, curves=record.curves.with_columns(net_return=after)), lost
 
 
-def test_who_lost_all_has_a_score_of_nothing_from_there_on_and_not_that_of_a_calm_account(record):
+def test_ruined_account_scores_zero_from_then_on(record):
     bankrupt, lost = ruined(record)
     table = prudex_compass(bankrupt).table
     n_before, n_after = 1, N_FOLDS - 1
@@ -233,7 +233,7 @@ def test_who_lost_all_ranks_last_and_is_behind_in_its_windows(record):
         assert last == pytest.approx([0.0, 0.0, 0.0, 0.0, 1.0])
 
 
-def test_a_spread_over_seeds_is_told_and_not_scored_for_fewer_seeds_must_not_pay(table):
+def test_seed_deviation_has_a_value_but_no_score(table):
     spread = table.filter(pl.col("statistic") == "seed_deviation")
     assert spread["score"].is_null().all()
     assert "1/N has no seeds" in row(table, "ppo", "seed_deviation")["note"]
@@ -244,7 +244,7 @@ def test_an_axis_of_fewer_measures_than_others_have_says_so():
     brief = (runs, curves.filter(pl.col("fold") == 0), actions.filter(pl.col("fold") == 0))
     table = prudex_compass(record_of(run_of("ppo"), brief)).table
     axis = table.filter(policy="brief", axis="profitability", measure=OF_AXIS).row(0, named=True)
-    assert axis["note"] == "the mean of 1 of the 2 measures that others have scores in"
+    assert axis["note"] == "mean of 1 of the 2 measures that other policies have scores in"
     assert table.filter(policy="ppo", axis="profitability", measure=OF_AXIS)["note"].item() is None
 
 
@@ -254,12 +254,12 @@ def test_only_the_latest_run_of_an_experiment_on_a_market_counts():
     assert latest_runs(pl.concat([*runs, elsewhere]))["run_id"].to_list() == ["run-9", "run-1"]
 
 
-def test_a_run_without_one_over_n_has_values_and_says_why_it_has_no_scores():
+def test_run_without_equal_weight_has_values_but_no_scores():
     alone = prudex_compass(record_of(run_of(baselines=("buy_and_hold",)))).table
     found = row(alone, "ppo", "sharpe")
     assert found["value"] is not None
     assert found["score"] is None
-    assert found["note"] == "no score: the run has no baseline equal_weight, the market's average"
+    assert found["note"] == "no score: the run has no baseline equal_weight, the market average"
     assert alone["score"].is_null().all()
     assert not alone.filter(pl.col("score").is_null() & pl.col("note").is_null()).height
 
@@ -268,7 +268,7 @@ def test_a_policy_without_seeds_is_judged_by_its_own_account():
     found = prudex_compass(record_of(run_of("optimizer", n_seeds=0))).table
     area = row(found, "optimizer", "area_under_profile")
     assert area["score"] == pytest.approx(100.0 * area["value"])
-    assert area["note"] == "no band: a band over seeds needs 2 of them in each task, but one has 1"
+    assert area["note"] == "no band: a band over seeds needs 2 per task, but one has 1"
     assert row(found, "optimizer", "seed_deviation")["value"] is None
 
 
@@ -277,11 +277,11 @@ def test_policies_of_other_test_windows_are_not_ranked_with_the_rest():
     shifted = [frame.with_columns(pl.col("session").dt.offset_by("20y")) for frame in (curves, actions)]
     pair = prudex_compass(record_of(run_of("ppo"), (runs, *shifted))).table
     note = row(pair, "late", "rank:sharpe")["note"]
-    assert note == "its test windows are not those of the 4 policies that are ranked"
+    assert note == "its test windows differ from those of the 4 ranked policies"
     assert row(pair, "late", "average_correlation")["note"].startswith("correlations need 3 sessions")
 
 
-def test_an_extreme_market_within_the_windows_has_the_numbers_of_its_sessions(record):
+def test_extreme_market_statistics_use_its_sessions(record):
     back = [frame.with_columns(pl.col("session").dt.offset_by(TO_2020)) for frame in (record.curves, record.actions)]
     moved = replace(record, curves=back[0], actions=back[1])
     rows = return_windows(moved).filter(pl.col("policy") == "ppo", pl.col("statistic") == "total_return:covid_crash")
@@ -292,7 +292,7 @@ def test_an_extreme_market_within_the_windows_has_the_numbers_of_its_sessions(re
     assert rows["value"].item() == pytest.approx((1.0 + inside["net_return"]).product() - 1.0)
 
 
-def test_the_same_record_has_the_same_answers_and_pictures_whatever_the_order_of_its_rows(record, compass):
+def test_compass_does_not_depend_on_row_order(record, compass):
     shuffled = [frame.sample(fraction=1.0, shuffle=True, seed=1) for frame in (record.curves, record.actions)]
     again = prudex_compass(replace(record, curves=shuffled[0], actions=shuffled[1]))
     for name in ("table", "profiles", "ranks", "plane", "heat"):

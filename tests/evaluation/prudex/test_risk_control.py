@@ -34,7 +34,7 @@ def test_it_is_not_the_published_spread_of_the_losses_about_their_mean():
     assert downside_deviation(returns, 1) == pytest.approx(0.02 / np.sqrt(2.0))
 
 
-def test_a_sharpe_ratio_does_not_grow_with_the_window_as_the_published_one_does():
+def test_sharpe_ratio_does_not_grow_with_window_unlike_published_code():
     quarter = np.random.default_rng(0).normal(0.001, 0.01, 63)
     year = np.tile(quarter, 4)
 
@@ -45,7 +45,7 @@ def test_a_sharpe_ratio_does_not_grow_with_the_window_as_the_published_one_does(
     assert sharpe_ratio(year) == pytest.approx(sharpe_ratio(quarter), rel=0.01)  # but for ddof 1
 
 
-def test_a_drawdown_is_from_the_peak_so_far_and_not_from_a_later_one_as_published():
+def test_drawdown_uses_running_peak_unlike_published_code():
     wealth = np.array([0.5, 1.0, 1.5])
     returns = np.array([-0.5, 1.0, 0.5])
     assert max((wealth.max() - wealth) / wealth.max()) == pytest.approx(
@@ -65,13 +65,13 @@ def test_a_sortino_ratio_is_the_yearly_mean_over_the_downside_deviation(returns)
     assert sortino_ratio(returns) == pytest.approx(returns.mean() * 252 / downside_deviation(returns), rel=1e-9)
 
 
-def test_the_sessions_of_an_extreme_market_are_those_from_its_first_day_to_its_last():
+def test_sessions_within_includes_first_and_last_day():
     sessions = days("2008-01-01", "2010-01-01")
     inside = sessions[sessions_within(sessions, CRISIS)]
     assert (inside[0].item(), inside[-1].item()) == (date(2008, 9, 1), date(2009, 3, 31))
 
 
-def test_an_extreme_market_that_begins_on_a_holiday_is_covered_from_the_session_after_it():
+def test_extreme_market_starting_on_a_holiday_is_covered():
     sessions = exchange_sessions(date(2008, 9, 1), date(2009, 4, 30))  # 1 September 2008 was Labor Day
     assert sessions_within(sessions, CRISIS).sum() == len(exchange_sessions(CRISIS.first, CRISIS.last))
 

@@ -14,7 +14,7 @@ def scores(values, market, statistic="total_return", task="a"):
     return with_scores(rows.with_columns(statistic=pl.lit(statistic), task=pl.lit(task)), ["task"])["score"].to_list()
 
 
-def test_the_farthest_account_has_a_hundred_or_nothing_and_the_others_in_proportion():
+def test_farthest_account_scores_0_or_100_others_in_proportion():
     assert scores([0.2, 0.1, 0.05, 0.0], [0.1] * 4) == pytest.approx([100.0, 50.0, 25.0, 0.0])
 
 
@@ -45,7 +45,7 @@ def test_tasks_have_scales_of_their_own():
     assert with_scores(rows, [])["score"].to_list() == pytest.approx([50.0 * (1.0 + 0.1 / 0.9), 100.0])
 
 
-def test_without_a_value_or_a_market_there_is_no_score_and_others_keep_theirs():
+def test_missing_value_or_market_has_no_score():
     assert scores([0.2, None, 0.0], [0.1, 0.1, None]) == [100.0, None, None]
 
 

@@ -80,7 +80,7 @@ def test_the_papers_numbers_by_name():
 
 
 @pytest.mark.parametrize("name", FULL)
-def test_deflated_sharpe_ratios_of_2014_and_2025_are_those_of_public_programs(name):
+def test_deflated_sharpe_ratios_equal_public_programs(name):
     inputs, expected, tolerance = case(name)
     moments, trials = moments_of(inputs, inputs["sr"], inputs["T"]), (inputs["N"], inputs["var_sr"])
     close = {"abs": tolerance}
@@ -93,7 +93,7 @@ def test_deflated_sharpe_ratios_of_2014_and_2025_are_those_of_public_programs(na
 
 
 @pytest.mark.parametrize("name", PSR)
-def test_probabilistic_sharpe_ratios_and_their_errors_are_those_of_public_programs(name):
+def test_probabilistic_sharpe_ratio_equals_public_programs(name):
     inputs, expected, tolerance = case(name)
     moments, benchmark = moments_of(inputs, inputs["sr"], inputs["T"]), inputs["sr_benchmark"]
     found = {
@@ -174,7 +174,7 @@ def test_minimum_track_records_by_name():
     assert minimum_track_record_length(skewed, 1 / per_month) / 12 == pytest.approx(4.99, abs=5e-3)
 
 
-def test_five_years_are_too_short_for_45_trials_to_be_told_from_a_sharpe_ratio_of_one():
+def test_minimum_backtest_length_of_45_trials_exceeds_five_years():
     inputs, expected, tolerance = case("minBTL_N45_SR1")
     found = (expected_maximum_sharpe(inputs["N"], 1.0) / inputs["sharpe_is_annual"]) ** 2
     assert found == pytest.approx(expected["years"], abs=tolerance)
@@ -199,7 +199,7 @@ def test_moments_of_a_series_are_the_biased_ones():
     assert found == pytest.approx({name: expected[name] for name in found}, abs=tolerance)
 
 
-def test_a_series_among_eight_is_deflated_by_the_spread_of_their_sharpe_ratios():
+def test_deflated_sharpe_ratio_among_eight_series():
     inputs, expected, tolerance = case("series_dsr")
     sharpe = np.array([sharpe_moments(column).sharpe for column in series().T])
     assert sharpe.std(ddof=1) == pytest.approx(expected["trials_sr_std_ddof1"], abs=tolerance)
@@ -263,7 +263,7 @@ def test_the_largest_of_many_normals_varies_ever_less(n_trials):
     assert best == pytest.approx(one * largest.std(), rel=1e-4)
 
 
-def test_of_autoregressive_returns_the_error_of_2025_is_what_their_sharpe_ratios_scatter_by():
+def test_error_2025_matches_simulated_ar1_returns():
     generator, rho, n = np.random.default_rng(1), 0.3, 1000
     noise = generator.standard_normal((2000, n + 50))
     returns = np.empty_like(noise)
@@ -319,30 +319,30 @@ def test_after_the_minimum_track_record_the_probability_is_the_level(sharpe, ske
         (lambda: sharpe_moments(np.full(9, 0.001)), r"needs returns that vary, but all 9 are 0\.001"),
         (
             lambda: sharpe_moments(np.array([0.1, 0.2, 0.3])),
-            r"at least 4 returns on one axis, but their shape is \(3,\)",
+            r"got shape \(3,\)",
         ),
-        (lambda: sharpe_moments(np.zeros((5, 2))), r"on one axis, but their shape is \(5, 2\)"),
+        (lambda: sharpe_moments(np.zeros((5, 2))), r"got shape \(5, 2\)"),
         (lambda: sharpe_moments(np.array([0.1, np.nan, 0.3, 0.4])), "finite returns, but 1 of 4 are NaN"),
         (lambda: SharpeMoments(0.1, 100, 2.0, 4.0), "at least the squared skewness plus 1"),
         (lambda: SharpeMoments(np.nan, 100), "moments must be finite"),
         (lambda: SharpeMoments(0.1, 1), "at least two observations"),
-        (lambda: sharpe_ratio_error(SharpeMoments(1.0, 100, 2.0, 5.0)), "must be positive"),
-        (lambda: expected_maximum_sharpe(0, 0.1), "at least one trial"),
+        (lambda: sharpe_ratio_error(SharpeMoments(1.0, 100, 2.0, 5.0)), "is not positive"),
+        (lambda: expected_maximum_sharpe(0, 0.1), r"1\+ trials"),
         (lambda: expected_maximum_sharpe(5, -0.1), "variance of at least 0"),
         (lambda: expected_maximum_sharpe(5, np.nan), "finite variance"),
         (lambda: minimum_track_record_length(SharpeMoments(0.1, 9), 0.1), "no record is long enough"),
         (lambda: minimum_track_record_length(SharpeMoments(0.1, 9), 0.0, 1.0), "confidence level"),
-        (lambda: effective_number_of_trials(0, 0.1), "at least one trial"),
-        (lambda: effective_number_of_trials(3, 1.1), "between -1 and 1"),
+        (lambda: effective_number_of_trials(0, 0.1), r"1\+ trials"),
+        (lambda: effective_number_of_trials(3, 1.1), r"within \[-1, 1\]"),
         (lambda: sharpe_ratio_error_2025(SharpeMoments(0.1, 9), 0.0, autocorrelation=1.0), "AR"),
-        (lambda: sharpe_ratio_error_2025(SharpeMoments(0.1, 9), 0.0, n_trials=0), "at least one trial"),
-        (lambda: sharpe_ratio_error_2025(SharpeMoments(0.1, 9), np.nan), "finite, but is nan"),
-        (lambda: probabilistic_sharpe_ratio(SharpeMoments(0.1, 9), np.nan), "finite, but is nan"),
-        (lambda: sharpe_p_value(SharpeMoments(0.1, 9), np.inf), "finite, but is inf"),
-        (lambda: minimum_track_record_length(SharpeMoments(0.1, 9), np.nan), "finite, but is nan"),
-        (lambda: probabilistic_sharpe_ratio_2025(SharpeMoments(0.1, 9), np.nan), "finite, but is nan"),
-        (lambda: variance_of_maximum(10**13), "from 1 to 1000000000 trials, but got 10000000000000"),
-        (lambda: variance_of_maximum(0), "from 1 to 1000000000 trials, but got 0"),
+        (lambda: sharpe_ratio_error_2025(SharpeMoments(0.1, 9), 0.0, n_trials=0), r"1\+ trials"),
+        (lambda: sharpe_ratio_error_2025(SharpeMoments(0.1, 9), np.nan), "finite, got nan"),
+        (lambda: probabilistic_sharpe_ratio(SharpeMoments(0.1, 9), np.nan), "finite, got nan"),
+        (lambda: sharpe_p_value(SharpeMoments(0.1, 9), np.inf), "finite, got inf"),
+        (lambda: minimum_track_record_length(SharpeMoments(0.1, 9), np.nan), "finite, got nan"),
+        (lambda: probabilistic_sharpe_ratio_2025(SharpeMoments(0.1, 9), np.nan), "finite, got nan"),
+        (lambda: variance_of_maximum(10**13), "1 to 1000000000 trials, got 10000000000000"),
+        (lambda: variance_of_maximum(0), "1 to 1000000000 trials, got 0"),
     ],
 )
 def test_what_cannot_be_computed_is_refused_with_a_sentence(call, sentence):

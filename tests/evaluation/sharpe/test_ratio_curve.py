@@ -7,11 +7,11 @@ import pytest
 from nvtrader_pipelines.evaluation.sharpe.inference import deflated_sharpe_ratio, sharpe_moments
 from nvtrader_pipelines.evaluation.sharpe.ratio_curve import sharpe_ratio_curve
 from nvtrader_pipelines.evaluation.statistics import sharpe_ratio
+from nvtrader_pipelines.evaluation.trial_validation import validate
 from nvtrader_pipelines.evaluation.trials import Against, trials_of
-from nvtrader_pipelines.evaluation.validation import validate
 from nvtrader_pipelines.evaluation.verdict_tables import RATIO_CURVE
 from tests.evaluation.small_trials import WHOLE, run_curves
-from tests.evaluation.test_validation import QUICK
+from tests.evaluation.test_trial_validation import QUICK
 
 PERIODS = ("fold", "all", "from_2016")
 
@@ -75,19 +75,19 @@ def test_runs_on_different_markets_are_ranked_apart():
     assert every["best_so_far"].to_list() == [True, True]
 
 
-def test_a_run_for_validation_only_has_no_rank_is_never_best_and_counts_among_the_trials():
+def test_validation_only_run_is_unranked_but_counts_as_trial():
     every = curve_of([0.5, 0.9, 0.7, 0.8], validation_only=[1]).filter(pl.col("period") == "all")
     assert every["rank"].to_list() == [3, None, 2, 1]
     assert every["best_so_far"].to_list() == [True, False, True, True]
     assert every["n_trials"].to_list() == [1, 2, 3, 4]
-    assert every["note"][1].startswith("it is for validation only")
+    assert every["note"][1].startswith("validation only")
     assert every["deflated_sharpe"].null_count() == every["active_sharpe"].null_count() == 1
 
 
 def test_a_market_with_nothing_but_a_run_for_validation_has_no_rank():
     only = curve_of([0.5], validation_only=[0])
     assert (only["rank"].null_count(), only["best_so_far"].any()) == (len(only), False)
-    assert only["note"].str.starts_with("it is for validation only").all()
+    assert only["note"].str.starts_with("validation only").all()
 
 
 def test_runs_stand_in_the_order_they_finished():
@@ -138,7 +138,7 @@ def test_the_newest_run_is_worth_what_the_validation_says(short):
     )
 
 
-def test_a_shorter_run_is_judged_on_its_own_sessions_and_the_others_on_theirs():
+def test_shorter_run_is_deflated_on_its_own_sessions():
     returns = pl.concat([run_curves("run-0"), run_curves("run-1", last=400, seed=1), run_curves("run-2", seed=2)])
     curve = curve_of([0.5] * 3, returns=returns).filter(pl.col("period") == "all")
     for i, trial in enumerate(trials_of(trials(3), returns, WHOLE).known):
@@ -152,7 +152,7 @@ def test_a_run_of_too_few_sessions_counts_and_says_why_it_has_nothing():
     curve = curve_of([0.5] * 3, returns=returns).filter(pl.col("period") == "all")
     assert curve["n_trials"].to_list() == [1, 2, 3]
     assert curve.row(1, named=True)["active_sharpe"] is None
-    assert curve["note"][1] == "it has 3 sessions in the period, and 4 are needed"
+    assert curve["note"][1] == "3 sessions in the period, 4 needed"
     assert curve["active_deflated_sharpe"][2] is not None
 
 
@@ -174,7 +174,7 @@ def test_a_run_whose_returns_are_lost_counts_and_has_none_of_its_own():
     assert "no such completed run with returns" in every["note"][1]
 
 
-def test_the_first_run_says_that_nothing_deflates_it_and_a_copy_of_its_baseline_why_it_has_nothing():
+def test_first_run_and_copy_of_baseline_carry_notes():
     returns = curves(2)
     copied = pl.concat(
         [

@@ -19,13 +19,13 @@ def test_a_fold_of_several_windows_goes_from_the_first_to_the_last():
     [([(0, 40)], [(40, 60)]), ([(0, 60)], [(20, 30)]), ([(20, 30)], [(0, 60)]), ([(0, 9), (30, 50)], [(10, 30)])],
 )
 def test_a_fold_that_tests_what_it_trains_on_is_refused(train, test):
-    with pytest.raises(ValueError, match="fold 2 would be tested on sessions it is trained on"):
+    with pytest.raises(ValueError, match="fold 2 would be tested on training sessions"):
         Fold.of(2, train, test)
 
 
 @pytest.mark.parametrize("train", [[(0, 30), (20, 50)], [(20, 50), (0, 10)], [(9, 0)], [(0, 10), (9, 8)]])
 def test_windows_that_overlap_or_are_out_of_order_are_refused(train):
-    with pytest.raises(ValueError, match="the train windows of fold 0 must follow one another"):
+    with pytest.raises(ValueError, match="the train windows of fold 0 must be in time order"):
         Fold.of(0, train, [(60, 70)])
 
 
@@ -38,22 +38,22 @@ def test_windows_that_overlap_or_are_out_of_order_are_refused(train):
         ([(15, 20)], [(0, 14)], 0),
     ],
 )
-def test_the_wait_after_tests_is_the_shortest_to_a_training_that_follows_one(train, test, wait):
+def test_wait_after_tests_is_the_shortest_gap_to_later_training(train, test, wait):
     assert Fold.of(0, train, test).wait_after_tests == wait
 
 
 @pytest.mark.parametrize(("train", "test", "part"), [([], [(60, 70)], "train"), ([(0, 50)], [], "test")])
 def test_a_fold_without_anything_to_train_on_or_to_test_is_refused(train, test, part):
-    with pytest.raises(ValueError, match=f"fold 4 needs sessions to train on and to test, but has no {part} window"):
+    with pytest.raises(ValueError, match=f"fold 4 has no {part} window"):
         Fold.of(4, train, test)
 
 
 def test_windows_that_do_not_reach_the_ends_are_refused():
-    with pytest.raises(ValueError, match=r"from session 0 to 40, but they are \[\(0, 33\)\]"):
+    with pytest.raises(ValueError, match=r"from 0 to 40, but they are \[\(0, 33\)\]"):
         Fold(0, 0, 40, 50, 60, ((0, 33),))
 
 
-def test_folds_that_are_tested_apart_make_one_path_whose_blocks_have_their_numbers():
+def test_disjoint_folds_make_one_path_with_fold_indices():
     paths = BacktestPaths.of([Fold(4, 0, 33, 40, 62), Fold(7, 20, 56, 63, 99)])
     assert paths.by_path == ((0, 1),)
     assert [(block.index, block.test_first, block.test_last) for block in paths.blocks] == [(4, 40, 62), (7, 63, 99)]
@@ -67,5 +67,5 @@ def test_folds_that_are_tested_apart_make_one_path_whose_blocks_have_their_numbe
     ],
 )
 def test_overlapping_folds_make_no_path(folds):
-    with pytest.raises(ValueError, match="every tested session must be in one block"):
+    with pytest.raises(ValueError, match="must not overlap"):
         BacktestPaths.of(folds)

@@ -8,7 +8,7 @@ import pytest
 
 from nvtrader_pipelines.evaluation.splits import BacktestPaths, CombinatorialPurged, Fold
 from nvtrader_pipelines.evaluation.splits.combinatorial_purged import combinatorial_splits
-from nvtrader_pipelines.evaluation.splits.purging import purged_stretches, stretches
+from nvtrader_pipelines.evaluation.splits.purging import contiguous_spans, purged_stretches
 from tests.evaluation.splits.calendars import days, weekdays
 
 GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "cpcv_splits" / "cpcv_splits.json").read_text())
@@ -49,7 +49,7 @@ def test_the_paths_are_skfolios(case):
 @each(GOLDEN["cross_check"]["cases"])
 def test_purge_and_embargo_are_those_of_the_text(case):
     for split in case["text_rule_splits"]:
-        train = purged_stretches(case["T"], stretches(split["test"]), case["label_horizon"], case["embargo"])
+        train = purged_stretches(case["T"], contiguous_spans(split["test"]), case["label_horizon"], case["embargo"])
         assert days(train) == split["train"]
 
 
@@ -64,15 +64,17 @@ def test_the_splits_are_timeseriescvs_in_its_order(case):
 def test_the_rule_is_timeseriescvs_where_its_blocks_are_others(case):
     for split in case["splits"]:
         sizes = (case["label_horizon_days"], case["embargo_days"])
-        assert days(purged_stretches(case["T"], stretches(split["test"]), *sizes)) == split["train"]
+        assert days(purged_stretches(case["T"], contiguous_spans(split["test"]), *sizes)) == split["train"]
 
 
-def test_an_embargo_up_to_the_end_of_the_data_leaves_no_leak_as_it_does_in_timeseriescv():
+def test_embargo_to_the_end_of_data_leaves_no_leak():
     case = GOLDEN["cross_check"]["cases"][-1]
     leaks = case["timeseriescv_differences"]
     assert len(leaks) == 4
     for leak in leaks:
-        train = days(purged_stretches(case["T"], stretches(leak["test"]), case["label_horizon"], case["embargo"]))
+        train = days(
+            purged_stretches(case["T"], contiguous_spans(leak["test"]), case["label_horizon"], case["embargo"])
+        )
         assert leak["in_ts_not_afml"] == [25, 26, 27, 28, 29]
         assert not set(leak["in_ts_not_afml"]) & set(train)
         assert all(not 0 < day - last <= case["embargo"] for day in train for last in leak["test"])

@@ -33,7 +33,7 @@ def test_the_last_block_has_what_is_left_over():
 
 @pytest.mark.parametrize("blocks", [[(5, 9), (8, 12)], [(5, 9), (1, 3)], [(4, 1)]])
 def test_overlapping_blocks_are_refused(blocks):
-    with pytest.raises(ValueError, match="tested blocks must be in time order and must not overlap"):
+    with pytest.raises(ValueError, match="in time order without overlaps"):
         purged_stretches(30, blocks)
 
 
@@ -54,7 +54,7 @@ def test_the_shortest_calendar_that_fits_is_split(member):
 
 @EITHER
 @pytest.mark.parametrize("sizes", [(20, 0), (0, 20), (6, 21), (9, 11)])
-def test_a_purge_and_embargo_that_leave_nothing_of_a_block_are_refused_in_a_sentence(member, sizes):
+def test_purge_and_embargo_longer_than_a_block_raise(member, sizes):
     splitter = member(purge_size=sizes[0], embargo_size=sizes[1])
     with pytest.raises(ValueError, match=rf"less than 20 together.*they are {sizes[0]} and {sizes[1]}; lower them"):
         splitter.split(weekdays(n_sessions=127))
@@ -63,7 +63,7 @@ def test_a_purge_and_embargo_that_leave_nothing_of_a_block_are_refused_in_a_sent
 @pytest.mark.parametrize(("sizes", "n_sessions"), [((3, 2), 91), ((6, 5), 181)])
 def test_a_split_that_leaves_nothing_to_train_on_is_refused_in_a_sentence(sizes, n_sessions):
     splitter = CombinatorialPurged(n_folds=sizes[0], n_test_folds=sizes[1])
-    with pytest.raises(ValueError, match=r"leaves nothing of .* with 6 and 21; lower them, n_test_folds or n_folds"):
+    with pytest.raises(ValueError, match=r"purge_size 6 and embargo_size 21 leave none in split 1"):
         splitter.split(weekdays(n_sessions=n_sessions))
 
 

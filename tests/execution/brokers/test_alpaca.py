@@ -75,7 +75,7 @@ def test_orders_wait_for_the_open_and_are_filled_at_its_price(stub, broker):
     assert broker.open_orders() == []
 
 
-def test_orders_are_market_orders_for_the_day_under_the_ids_they_have_here(stub, broker):
+def test_orders_are_market_orders_for_the_day_with_own_ids(stub, broker):
     receipt = broker.submit(order())
     (sent,) = stub.orders
     assert (sent["type"], sent["time_in_force"], sent["client_order_id"]) == ("market", "day", f"{PLAN}-SPY")
@@ -86,20 +86,20 @@ def test_orders_are_market_orders_for_the_day_under_the_ids_they_have_here(stub,
     ("quantity", "sent"),
     [(12.3456789019, "12.345678901"), (0.1 + 0.2, "0.3"), (7.0, "7.0"), (3.000000001, "3.000000001")],
 )
-def test_a_quantity_is_cut_to_nine_decimals_and_never_rounded_up(stub, broker, quantity, sent):
+def test_quantity_is_truncated_to_nine_decimals(stub, broker, quantity, sent):
     assert broker.submit(order(quantity=quantity)).status == "accepted"
     assert stub.orders[0]["qty"] == sent
 
 
-def test_less_than_alpaca_trades_is_refused_without_asking(stub, broker):
+def test_quantity_below_the_minimum_is_rejected_without_a_request(stub, broker):
     receipt = broker.submit(order(quantity=1e-10))
     assert receipt.status == "rejected"
-    assert receipt.reason == "1e-10 shares are less than Alpaca trades"
+    assert receipt.reason.startswith("1e-10 shares")
     assert stub.requests == []
 
 
 @pytest.mark.parametrize("fault", ["lost", "silent", "dropped", "unavailable"])
-def test_an_order_without_an_answer_is_looked_up_and_placed_once(stub, fault: Fault):
+def test_unanswered_order_is_looked_up_and_placed_once(stub, fault: Fault):
     broker = connected(stub, timeout_s=1.0 if fault in {"lost", "silent"} else 10.0)
     stub.faults[PLACE].append(fault)
     assert broker.submit(order()).status == "accepted"
@@ -108,7 +108,7 @@ def test_an_order_without_an_answer_is_looked_up_and_placed_once(stub, fault: Fa
     assert stub.requests == [PLACE, LOOK_UP] + [PLACE] * (not came)
 
 
-def test_a_broker_that_does_not_answer_at_all_is_given_up_and_the_order_is_there_once_when_it_does(stub):
+def test_submit_raises_without_an_answer_and_a_retry_places_once(stub):
     broker = connected(stub, timeout_s=1.0, retries=1)
     stub.faults[PLACE].extend(["silent"])
     stub.faults[LOOK_UP].extend(["unavailable"])
@@ -118,7 +118,7 @@ def test_a_broker_that_does_not_answer_at_all_is_given_up_and_the_order_is_there
     assert placed(stub) == ["SPY"]
 
 
-def test_requests_are_asked_again_no_more_often_than_the_account_says(stub):
+def test_requests_are_retried_as_often_as_configured(stub):
     stub.faults["GET /v2/account"].extend(["unavailable"] * 3)
     with pytest.raises(BrokerTimeout):
         connected(stub, retries=1).holdings()
@@ -126,7 +126,7 @@ def test_requests_are_asked_again_no_more_often_than_the_account_says(stub):
     assert connected(stub, retries=1).holdings().cash == 100_000.0
 
 
-def test_an_order_submitted_twice_is_placed_once_and_told_of_as_it_is(stub, broker):
+def test_order_submitted_twice_is_placed_once(stub, broker):
     first = broker.submit(order())
     stub.open_exchange()
     again = connected(stub).submit(order())
@@ -145,7 +145,7 @@ def test_an_order_that_was_cancelled_is_not_placed_again(stub, broker):
 @pytest.mark.parametrize(
     ("status", "sentence"), [(403, "insufficient buying power"), (422, 'asset "N5" is not active')]
 )
-def test_one_order_of_ten_that_is_rejected_says_why_and_the_others_are_placed(stub, broker, status, sentence):
+def test_rejected_order_has_the_reason_and_others_are_placed(stub, broker, status, sentence):
     stub.refused["N5"] = status, sentence
     receipts = [broker.submit(order(f"N{number}")) for number in range(10)]
     (rejected,) = [each for each in receipts if each.status == "rejected"]
@@ -153,7 +153,7 @@ def test_one_order_of_ten_that_is_rejected_says_why_and_the_others_are_placed(st
     assert placed(stub) == [f"N{number}" for number in range(10) if number != 5]
 
 
-def test_what_is_filled_in_part_is_told_as_a_part(stub, broker):
+def test_partial_fill_is_not_complete(stub, broker):
     stub.filled_share = 0.4
     broker.submit(order(quantity=10.0))
     stub.open_exchange()
@@ -164,17 +164,17 @@ def test_what_is_filled_in_part_is_told_as_a_part(stub, broker):
     assert [each.quantity for each in broker.fills(PLAN)] == [4.0]
 
 
-def test_an_order_that_is_filled_at_a_price_that_is_not_there_yet_is_asked_for_again(stub, broker):
+def test_fill_without_a_price_raises_broker_timeout(stub, broker):
     broker.submit(order())
     stub.open_exchange()
     stub.orders[0]["filled_avg_price"] = None
-    with pytest.raises(BrokerTimeout, match=f"no price yet of what it filled of order {PLAN}-SPY"):
+    with pytest.raises(BrokerTimeout, match=f"no price yet .*{PLAN}-SPY"):
         broker.fills(PLAN)
     stub.orders[0]["filled_avg_price"] = "101"
     assert [fill.price for fill in broker.fills(PLAN)] == [101.0]
 
 
-def test_cash_that_no_order_moved_is_told_by_what_it_is_and_once(stub, broker):
+def test_cash_activities_have_kinds_and_appear_once(stub, broker):
     stub.book("CSD", 999.0)  # on a day before
     stub.clock += timedelta(days=5)
     after = stub.clock.date()
@@ -191,21 +191,21 @@ def test_cash_that_no_order_moved_is_told_by_what_it_is_and_once(stub, broker):
     assert len({each.activity_id for each in told}) == 7
 
 
-def test_activities_are_found_behind_a_page_of_earlier_ones(stub, broker):
+def test_activities_include_later_pages(stub, broker):
     for number in range(205):
         stub.book("CSD", float(number))
     assert [each.amount for each in broker.activities(date(2024, 3, 1))] == [float(number) for number in range(205)]
     assert stub.requests.count("GET /v2/account/activities") == 3
 
 
-def test_an_activity_that_is_not_alpacas_is_told_as_one(stub, broker):
+def test_invalid_activity_raises(stub, broker):
     stub.book("CSD", 1.0)
     stub.activities[0]["net_amount"] = "much"
-    with pytest.raises(ExecutionError, match="Alpaca's answer must be as alpaca-py knows it"):
+    with pytest.raises(ExecutionError, match="alpaca-py"):
         broker.activities(date(2024, 3, 1))
 
 
-def test_cancelling_an_order_that_is_filled_or_unknown_changes_nothing(stub, broker):
+def test_cancelling_a_filled_or_unknown_order_does_nothing(stub, broker):
     stub.is_open = True
     broker.submit(order())
     broker.cancel(f"{PLAN}-SPY")
@@ -214,7 +214,7 @@ def test_cancelling_an_order_that_is_filled_or_unknown_changes_nothing(stub, bro
     assert not any(request.startswith("DELETE") for request in stub.requests)
 
 
-def test_an_order_filled_while_it_is_being_cancelled_is_left(stub, broker, monkeypatch):
+def test_order_filled_during_cancellation_stays_filled(stub, broker, monkeypatch):
     broker.submit(order())
     looked_up = stub._by_client_id
 
@@ -228,7 +228,7 @@ def test_an_order_filled_while_it_is_being_cancelled_is_left(stub, broker, monke
     assert [each["status"] for each in stub.orders] == ["filled"]
 
 
-def test_a_debt_and_a_short_position_are_told_as_they_are(stub, broker):
+def test_holdings_report_debt_and_short_positions(stub, broker):
     stub.cash, stub.positions = -1_250.5, {"SPY": 20.0, "TLT": -3.0}
     held = broker.holdings()
     assert held.cash == -1_250.5
@@ -236,7 +236,7 @@ def test_a_debt_and_a_short_position_are_told_as_they_are(stub, broker):
     assert held.equity == pytest.approx(-1_250.5 + 17 * 100.0)
 
 
-def test_what_may_be_spent_is_cash_that_no_open_order_needs_though_the_account_may_borrow(stub, broker):
+def test_to_spend_excludes_margin_and_open_orders(stub, broker):
     stub.multiplier = 2
     assert broker.holdings().to_spend == 100_000.0
     broker.submit(order(quantity=600.0))
@@ -244,7 +244,7 @@ def test_what_may_be_spent_is_cash_that_no_open_order_needs_though_the_account_m
     assert (held.cash, held.to_spend) == (100_000.0, 40_000.0)
 
 
-def test_fills_are_found_behind_a_page_of_later_orders(stub, broker):
+def test_fills_include_earlier_pages(stub, broker):
     stub.is_open = True
     broker.submit(order("SPY"))
     broker.submit(order("TLT"))
@@ -254,7 +254,7 @@ def test_fills_are_found_behind_a_page_of_later_orders(stub, broker):
     assert stub.requests.count("GET /v2/orders") == 2
 
 
-def test_every_open_order_is_told_whoever_placed_it_and_however_many_there_are(stub, broker):
+def test_open_orders_include_all_pages_and_foreign_orders(stub, broker):
     stub.cash = 1e6
     for number in range(1_002):
         stub._place(_body(f"by-hand-{number}"))
@@ -267,7 +267,7 @@ def _body(client_order_id: str) -> dict:
             "client_order_id": client_order_id}  # fmt: skip
 
 
-def test_refused_keys_are_told_by_the_names_of_their_variables(stub):
+def test_rejected_keys_raise_with_their_variables(stub):
     broker = connected(stub, keys=("PK-another", "another-secret"))
     for ask in (broker.holdings, lambda: broker.submit(order()), broker.open_orders, lambda: broker.cancel("x")):
         with pytest.raises(ExecutionError, match=r"request is not authorized.*APCA_API_KEY_ID and APCA_API_SECRET_KEY"):
@@ -275,9 +275,9 @@ def test_refused_keys_are_told_by_the_names_of_their_variables(stub):
     assert stub.orders == []
 
 
-def test_an_answer_that_is_not_alpacas_is_told_as_one(stub, broker, monkeypatch):
+def test_invalid_answer_raises(stub, broker, monkeypatch):
     monkeypatch.setattr(stub, "_account", lambda: (200, {"hello": "world"}))
-    with pytest.raises(ExecutionError, match="as alpaca-py knows it, but is no TradeAccount"):
+    with pytest.raises(ExecutionError, match="TradeAccount"):
         broker.holdings()
 
 
@@ -285,7 +285,7 @@ def test_an_answer_that_is_not_alpacas_is_told_as_one(stub, broker, monkeypatch)
     ("fault", "said"),
     [("moved", "HTTP 302: it sends on to https://elsewhere.example/"), ("empty", "HTTP 204: it answered nothing")],
 )
-def test_an_address_that_sends_on_or_answers_nothing_is_told_as_one(stub, broker, fault: Fault, said):
+def test_redirect_or_empty_answer_raises(stub, broker, fault: Fault, said):
     for asked, ask in {
         "GET /v2/account": broker.holdings,
         "GET /v2/positions": broker.holdings,
@@ -297,7 +297,7 @@ def test_an_address_that_sends_on_or_answers_nothing_is_told_as_one(stub, broker
             ask()
 
 
-def test_a_cancellation_that_is_sent_on_is_none(stub, broker):
+def test_redirected_cancellation_raises(stub, broker):
     receipt = broker.submit(order())
     stub.faults[f"DELETE /v2/orders/{receipt.broker_order_id}"].append("moved")
     with pytest.raises(ExecutionError, match="HTTP 302"):
@@ -305,7 +305,7 @@ def test_a_cancellation_that_is_sent_on_is_none(stub, broker):
     assert stub.orders[0]["status"] == "accepted"
 
 
-def test_who_only_asks_is_not_told_of_an_order_that_may_be_there(stub):
+def test_only_writes_mention_an_uncertain_order(stub):
     broker = connected(stub, retries=0)
     broker.submit(order())
     for asked, ask in {
@@ -316,23 +316,23 @@ def test_who_only_asks_is_not_told_of_an_order_that_may_be_there(stub):
         stub.faults[asked].append("unavailable")
         with pytest.raises(BrokerTimeout) as told:
             ask()
-        assert str(told.value) == "Alpaca did not answer (HTTP 503); ask again once it does"
+        assert "order" not in str(told.value)
     stub.faults[PLACE].append("unavailable")
-    with pytest.raises(BrokerTimeout, match="the order may be there or not, so submit it under the same id"):
+    with pytest.raises(BrokerTimeout, match="order may exist or not"):
         broker.submit(order("TLT"))
     stub.faults[f"DELETE /v2/orders/{stub.orders[0]['id']}"].append("unavailable")
-    with pytest.raises(BrokerTimeout, match="the order may be cancelled or not, so cancel it again"):
+    with pytest.raises(BrokerTimeout, match="may be cancelled or not"):
         broker.cancel(f"{PLAN}-SPY")
 
 
-def test_an_account_without_cash_is_refused(stub, broker, monkeypatch):
+def test_account_answer_without_cash_raises(stub, broker, monkeypatch):
     told = stub._account()[1]
     monkeypatch.setattr(stub, "_account", lambda: (200, {**told, "cash": None}))
-    with pytest.raises(ExecutionError, match="must say the account's cash and equity, but said None and 100000"):
+    with pytest.raises(ExecutionError, match="None and 100000"):
         broker.holdings()
 
 
-def test_keys_are_in_no_text_that_a_broker_makes(stub, caplog):
+def test_no_text_of_a_broker_contains_keys(stub, caplog):
     caplog.set_level(logging.DEBUG)
     texts = [repr(connected(stub)), str(connected(stub).client)]
     stub.faults[PLACE].append("silent")

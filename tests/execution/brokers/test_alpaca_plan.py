@@ -11,10 +11,11 @@ from tenacity import wait_none
 
 from nvtrader_pipelines.execution.brokers.account_spec import AlpacaAccountSpec
 from nvtrader_pipelines.execution.brokers.alpaca import AlpacaBroker
-from nvtrader_pipelines.execution.brokers.live_venue import AtMarket
+from nvtrader_pipelines.execution.brokers.live_venue import LiveVenue
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.journal import Journal
-from nvtrader_pipelines.execution.trader import Oversight, Trader
+from nvtrader_pipelines.execution.risk_controls import RiskControls
+from nvtrader_pipelines.execution.trader import Trader
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits, WeightPipeline
 from tests.execution.brokers.alpaca_stub import KEYS, AlpacaStub, serving
 from tests.execution.desks import (
@@ -44,9 +45,9 @@ class Account:
         self.stub, self.log, self.policy = stub, MemoryLog(), Wants(0.4, 0.3, 0.0, 0.2, 0.1)
         limits = WeightPipeline(risk_limits=RiskLimits(max_position=0.5))
         deployed = Deployed(PANEL, spec_of(pipeline=limits), self.policy)
-        oversight = Oversight(Switch(), lambda plan, t: (), lambda session: {}, ticking(), "test")
-        venue = AtMarket(broker, (PANEL, PRICES), MemoryBook(), spec)
-        self.trader = Trader(deployed, venue, Journal(self.log, ACCOUNT), oversight)
+        controls = RiskControls(Switch(), lambda plan, t: (), lambda session: {}, ticking(), "test")
+        venue = LiveVenue(broker, (PANEL, PRICES), MemoryBook(), spec)
+        self.trader = Trader(deployed, venue, Journal(self.log, ACCOUNT), controls)
         self._market_at(10, PRICES.closes)
 
     def decide(self, t) -> None:
@@ -81,7 +82,7 @@ def told(account, kind) -> set[str]:
     return {event.symbol for event in account.log.of(kind)}
 
 
-def test_a_plan_becomes_orders_that_are_filled_at_the_open_and_what_is_held_is_what_is_expected(account):
+def test_plan_fills_at_the_open_and_holdings_are_as_expected(account):
     account.decide(10)
     state = account.session(11)
     assert told(account, "placed") == told(account, "filled") == {"AAA", "BBB", "DDD"}
@@ -98,7 +99,7 @@ def test_a_plan_becomes_orders_that_are_filled_at_the_open_and_what_is_held_is_w
     assert held == pytest.approx(account.policy.weights[:-1], abs=0.05)
 
 
-def test_an_order_that_came_without_an_answer_is_in_the_plan_once_and_one_rejected_keeps_no_other(account):
+def test_unanswered_order_is_placed_once_beside_a_rejected_one(account):
     account.stub.faults[PLACE].extend(["dropped"])
     account.stub.refused["BBB"] = 403, "insufficient buying power"
     account.decide(10)
@@ -109,18 +110,18 @@ def test_an_order_that_came_without_an_answer_is_in_the_plan_once_and_one_reject
     assert state.differences == ()
 
 
-def test_a_broker_that_is_silent_between_two_orders_stops_the_plan_and_the_next_attempt_goes_on(account):
+def test_plan_resumes_after_a_timeout_between_two_orders(account):
     account.trader.propose(10)
     account.stub.faults[PLACE].extend(["dropped"])
     account.stub.faults["GET /v2/orders:by_client_order_id"].extend(["unavailable"])
-    with pytest.raises(ExecutionError, match="must answer, but did not for order"):
+    with pytest.raises(ExecutionError, match="must answer"):
         account.trader.clear(10)
     account.trader.clear(10)
     assert sorted(order["symbol"] for order in account.stub.orders) == ["AAA", "BBB", "DDD"]
     assert account.session(11).differences == ()
 
 
-def test_cash_below_zero_at_the_broker_stops_the_account_before_an_order_is_placed(account):
+def test_negative_cash_raises_before_any_order(account):
     account.stub.cash, account.stub.positions = -500.0, {"AAA": 50.0}
     with pytest.raises(ExecutionError, match="cash"):
         account.decide(10)
@@ -128,7 +129,7 @@ def test_cash_below_zero_at_the_broker_stops_the_account_before_an_order_is_plac
 
 
 @pytest.mark.parametrize("multiplier", [1, 2])
-def test_buys_are_paid_by_cash_and_never_by_sells_that_wait_nor_by_debt(account, multiplier):
+def test_buys_use_cash_only(account, multiplier):
     account.stub.multiplier = multiplier
     account.policy.weights = np.array([0.5, 0.5, 0.0, 0.0, 0.0])
     account.decide(10)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from nvtrader_pipelines.execution.brokers.account_spec import PaperAccountSpec
+from nvtrader_pipelines.execution.brokers.account_spec import SimulatedAccountSpec
 from nvtrader_pipelines.policies.policy import Decision
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits, WeightPipeline
 from tests.execution.brokers.test_live_venue import Live
@@ -35,11 +35,11 @@ class Answers:
 def states():
     """Of every session, the state at the broker and the one on paper."""
     live = Live(deployed=Deployed(PANEL, FREE, Answers())).open()
-    paper = Account(Deployed(PANEL, FREE, Answers()), account_spec=PaperAccountSpec(capital=100_000.0)).open(10)
+    paper = Account(Deployed(PANEL, FREE, Answers()), account_spec=SimulatedAccountSpec(capital=100_000.0)).open(10)
     return [(live.session(t), paper.session(t)) for t in SESSIONS]
 
 
-def test_a_policy_is_told_the_same_of_both_close_by_close(states):
+def test_policy_sees_equal_accounts_at_both_venues(states):
     for at_broker, on_paper in states:
         told, wanted = at_broker.account(PANEL.symbols), on_paper.account(PANEL.symbols)
         np.testing.assert_allclose(told.weights, wanted.weights, atol=1e-12)
@@ -48,7 +48,7 @@ def test_a_policy_is_told_the_same_of_both_close_by_close(states):
     assert any(on_paper.equity < on_paper.peak for _, on_paper in states)
 
 
-def test_both_keep_the_same_figures_close_by_close(states):
+def test_both_venues_store_equal_figures(states):
     for at_broker, on_paper in states:
         for name in ("turnover", "net_return", "cost", "value", "drawdown"):
             assert getattr(at_broker, name) == pytest.approx(getattr(on_paper, name), rel=1e-9, abs=1e-12), name

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from nvtrader_pipelines.execution.book import AccountState
 from nvtrader_pipelines.execution.brokers.broker import CashActivity, Receipt
-from nvtrader_pipelines.execution.brokers.broker_reconciliation import cash_since, units
+from nvtrader_pipelines.execution.brokers.broker_reconciliation import cash_by_kind, unitize
 from nvtrader_pipelines.execution.brokers.live_venue import REPLACED
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.journal import Journal
@@ -55,7 +55,7 @@ def part(live, symbol, share):
     return order_id, fill_the_rest
 
 
-def test_an_order_that_is_filled_after_the_next_plan_was_placed_is_told_and_explains_what_is_held():
+def test_late_fill_is_recorded_and_explains_holdings():
     live = Live().open()
     live.exchange.cancel = lambda order_id: None  # it is asked, and too late
     for t in (11, 12, 13):
@@ -73,7 +73,7 @@ def test_an_order_that_is_filled_after_the_next_plan_was_placed_is_told_and_expl
     assert {row["status"] for row in rows_of_orders(live.log)} == {"filled"}
 
 
-def test_an_order_that_still_waits_when_the_next_plan_is_placed_is_cancelled_for_it():
+def test_open_order_is_cancelled_for_the_next_plan():
     live = Live().open()
     for t in (11, 12, 13):
         live.session(t, late={"AAA"})
@@ -85,7 +85,7 @@ def test_an_order_that_still_waits_when_the_next_plan_is_placed_is_cancelled_for
     assert records(live)[first].status == "filled"
 
 
-def test_a_part_of_an_order_that_still_waits_when_the_next_plan_is_placed_is_not_counted_twice():
+def test_partial_fill_of_an_open_order_counts_once():
     live = Live().open()
     live.exchange.open_market(11)
     _, fill_the_rest = part(live, "BBB", 0.5)
@@ -100,7 +100,7 @@ def test_a_part_of_an_order_that_still_waits_when_the_next_plan_is_placed_is_not
     assert live.session(15).differences == ()
 
 
-def test_a_part_that_is_filled_at_the_close_is_expected_and_not_again_when_the_rest_comes():
+def test_partial_fill_at_the_close_is_expected_once():
     live = Live().open()
     live.exchange.open_market(11)
     order_id, fill_the_rest = part(live, "BBB", 0.25)
@@ -118,7 +118,7 @@ def test_a_part_that_is_filled_at_the_close_is_expected_and_not_again_when_the_r
     assert turnover + state.turnover == pytest.approx(0.8, abs=0.02)
 
 
-def test_a_fill_that_the_broker_tells_of_later_than_it_holds_the_shares_explains_them_then():
+def test_fill_reported_after_its_shares_resolves_the_difference():
     live = Live().open()
     live.exchange.open_market(11)
     waiting = live.exchange.open_orders
@@ -126,16 +126,18 @@ def test_a_fill_that_the_broker_tells_of_later_than_it_holds_the_shares_explains
     told, live.exchange.filled = live.exchange.filled, {}
     live.exchange.open_orders = lambda: lagging
     assert len(live.evening(11).differences) == 4
-    assert "AAA: 0 shares expected" in (live.trader.unreconciled() or "")
+    error = live.trader.reconciliation_error()
+    assert error is not None
+    assert error.differences[0].startswith("AAA: 0 shares expected")
     live.exchange.filled, live.exchange.open_orders = told, waiting
-    assert live.trader.unreconciled() is None
+    assert live.trader.reconciliation_error() is None
     assert len(live.log.of("filled")) == 4
     for t in (12, 13, 14):
         assert live.session(t).differences == ()
 
 
 @pytest.mark.parametrize("amount", [60_000.0, -15_000.0], ids=["deposit", "withdrawal"])
-def test_what_is_paid_in_or_out_is_no_return(amount):
+def test_cash_flow_is_not_a_return(amount):
     still, moved = Live().open(), Live().open()
     for live in (still, moved):
         live.session(11)
@@ -153,7 +155,7 @@ def test_what_is_paid_in_or_out_is_no_return(amount):
     assert before.capital != state.capital == after.capital
 
 
-def test_fees_and_dividends_are_parts_of_the_return_of_the_session_they_are_booked_in():
+def test_fees_and_dividends_are_returns_of_their_booking_session():
     free, charged = Live().open(), Live().open()
     for live in (free, charged):
         live.session(11)
@@ -165,7 +167,7 @@ def test_fees_and_dividends_are_parts_of_the_return_of_the_session_they_are_book
     assert charged.session(13).cost == 0.0
 
 
-def test_what_was_booked_before_an_account_opened_is_in_its_capital():
+def test_activities_before_the_opening_do_not_count():
     live = Live()
     live.exchange.book("flow", 25_000.0)
     live.open()
@@ -177,18 +179,18 @@ def test_what_was_booked_before_an_account_opened_is_in_its_capital():
     growth=st.lists(st.floats(-0.3, 0.3), min_size=1, max_size=8),
     flows=st.lists(st.floats(-0.5, 3.0), min_size=8, max_size=8),
 )
-def test_equity_is_the_product_of_the_sessions_growth_whatever_is_paid_in_or_out(growth, flows):
+def test_cash_flows_do_not_change_equity(growth, flows):
     state = OPENED
     for earned, flow in zip(growth, flows, strict=False):
         paid = flow * state.value
         value = state.value * (1.0 + earned) + paid
-        equity, capital = units(state, value, paid)
+        equity, capital = unitize(state, value, paid)
         state = state.model_copy(update={"equity": equity, "capital": capital})
         assert state.value == pytest.approx(value, rel=1e-9)
     assert state.equity == pytest.approx(np.prod([1.0 + earned for earned in growth]), rel=1e-9)
 
 
-def split(live, *, held, bars):
+def split_ratio(live, *, held, bars):
     """A split of AAA overnight: the shares the broker makes of one, and what its bars are divided by, all of them."""
     live.exchange.shares["AAA"] *= held
     prices = replace(PRICES, **{name: array.copy() for name, array in vars(PRICES).items()})
@@ -199,26 +201,26 @@ def split(live, *, held, bars):
 
 
 @pytest.mark.parametrize(("held", "bars"), [(2.0, 2.0), (1.5, 1.5), (20.0, 20.0), (0.1, 0.1), (2.0, 2.03), (1.0, 1.02)])
-def test_a_split_that_broker_and_bars_agree_on_is_no_difference_and_no_return(held, bars):
+def test_split_in_broker_and_bars_is_neither_difference_nor_return(held, bars):
     live, plain = Live().open(), Live().open()
     for each in (live, plain):
         each.session(11, late={"BBB"})
         each.exchange.open_market(12)  # what is filled of other names on the day
-    split(live, held=held, bars=bars)
+    split_ratio(live, held=held, bars=bars)
     state = live.evening(12)
     assert state.differences == ()
     assert state.shares["AAA"] == pytest.approx(held * plain.evening(12).shares["AAA"])
     assert live.session(13).differences == ()
 
 
-def test_what_is_bought_on_the_day_of_a_split_was_not_split():
+def test_purchase_on_the_day_of_a_split_is_not_split():
     live = Live().open()
     live.session(11)
     live.policy.weights = np.array([0.3, 0.2, 0.2, 0.2, 0.1])
     live.session(12)
     live.session(13)
     held = live.exchange.shares["AAA"]
-    split(live, held=3.0, bars=3.0)
+    split_ratio(live, held=3.0, bars=3.0)
     assert live.session(14).differences == ()
     assert live.exchange.shares["AAA"] > 3.0 * held
 
@@ -227,24 +229,24 @@ def test_what_is_bought_on_the_day_of_a_split_was_not_split():
     ("held", "bars"),
     [(2.0, 1.0), (2.0, 3.0), (1.97, 2.0), (1.9, 2.0), (0.0, 2.0), (1.02, 1.02)],
 )
-def test_shares_that_the_bars_do_not_explain_by_a_split_are_a_difference(held, bars):
+def test_split_missing_in_the_bars_is_a_difference(held, bars):
     live = Live().open()
     live.session(11)
     live.exchange.open_market(12)
-    split(live, held=held, bars=bars)
+    split_ratio(live, held=held, bars=bars)
     assert [each.partition(":")[0] for each in live.evening(12).differences] == ["AAA"]
 
 
-def test_more_paid_in_than_there_is_stops_the_account():
-    with pytest.raises(ExecutionError, match=r"a part of what is there, but 100\.00 was paid in .* is worth 90\.00"):
-        units(OPENED, 90.0, 100.0)
+def test_deposit_above_the_account_value_raises():
+    with pytest.raises(ExecutionError, match=r"100\.00 was paid in .* worth 90\.00"):
+        unitize(OPENED, 90.0, 100.0)
 
 
-def test_an_activity_is_counted_once_and_what_is_taken_back_is_counted_back():
+def test_cash_activity_counts_once_net_of_corrections():
     deposit, other = CashActivity("a", "flow", 100.0), CashActivity("b", "flow", 5.0)
-    assert cash_since(OPENED, [deposit, other])["flow"] == 105.0
+    assert cash_by_kind(OPENED, [deposit, other])["flow"] == 105.0
     known = OPENED.model_copy(update={"counted": {"a": 100.0}})
-    assert cash_since(known, [deposit, other])["flow"] == 5.0
-    assert cash_since(known, [CashActivity("a", "flow", 0.0)])["flow"] == -100.0
+    assert cash_by_kind(known, [deposit, other])["flow"] == 5.0
+    assert cash_by_kind(known, [CashActivity("a", "flow", 0.0)])["flow"] == -100.0
     unasked = OPENED.model_copy(update={"counted": None})  # of a book that was kept before activities were
-    assert cash_since(unasked, [deposit]) == {"flow": 0.0, "fee": 0.0, "income": 0.0}
+    assert cash_by_kind(unasked, [deposit]) == {"flow": 0.0, "fee": 0.0, "income": 0.0}

@@ -3,7 +3,7 @@
 from tests.execution.brokers.test_live_venue import PANEL, PRICES, Live
 
 
-def test_the_switch_keeps_the_second_order_from_the_broker_and_the_first_is_cancelled_before_the_market_opens():
+def test_halt_between_two_live_orders_cancels_the_first():
     live = Live()
     live.trader.open_at(10)
     live.trader.propose(10)
@@ -14,14 +14,14 @@ def test_the_switch_keeps_the_second_order_from_the_broker_and_the_first_is_canc
         (symbol, "stopped by a test") for symbol in PANEL.symbols
     }
     assert [event.session for event in live.log.of("halted")] == [PANEL.sessions[10].item()]
-    assert live.trader.finished(10)
+    assert live.trader.is_finished(10)
     live.exchange.open_market(11)
     live.trader.execute(11)
     assert not live.exchange.filled
     assert live.trader.settle(11).weights[-1] == 1.0
 
 
-def test_an_order_that_still_waits_is_cancelled_where_the_switch_is_found_as_the_policy_is_to_be_asked():
+def test_halt_found_at_proposal_cancels_open_orders():
     live = Live().open()
     live.exchange.open_market(11, late={"AAA"})
     live.trader.execute(11)
@@ -31,7 +31,7 @@ def test_an_order_that_still_waits_is_cancelled_where_the_switch_is_found_as_the
     assert not live.exchange.open_orders()
 
 
-def test_what_the_open_filled_before_a_halt_was_found_is_told_as_filled():
+def test_fills_before_a_halt_are_recorded():
     live = Live().open()
     live.switch.after = live.switch.read
     state = live.session(11)
@@ -41,7 +41,7 @@ def test_what_the_open_filled_before_a_halt_was_found_is_told_as_filled():
     assert state.differences == ()
 
 
-def test_a_session_whose_plan_the_switch_stopped_whole_has_nothing_left_to_do():
+def test_session_of_a_halted_plan_is_finished():
     live = Live()
     live.trader.open_at(10)
     live.trader.propose(10)
@@ -49,10 +49,10 @@ def test_a_session_whose_plan_the_switch_stopped_whole_has_nothing_left_to_do():
     live.trader.clear(10)
     assert [event.order_id for event in live.log.of("cancelled")] == [None]
     assert not live.exchange.orders
-    assert live.trader.finished(10)
+    assert live.trader.is_finished(10)
 
 
-def test_an_order_that_the_broker_has_not_cancelled_yet_stays_open_and_its_fill_is_told():
+def test_order_with_an_unconfirmed_cancellation_stays_open():
     live = Live().open()
     live.exchange.cancel = lambda order_id: None  # it is asked, and has not done it
     live.switch.after = live.switch.read

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from nvtrader_pipelines.execution.brokers.account_spec import AlpacaAccountSpec
-from nvtrader_pipelines.execution.brokers.live_venue import AtMarket
+from nvtrader_pipelines.execution.brokers.live_venue import LiveVenue
 from nvtrader_pipelines.execution.journal import Journal
-from nvtrader_pipelines.execution.trader import Oversight, Trader
+from nvtrader_pipelines.execution.risk_controls import RiskControls
+from nvtrader_pipelines.execution.trader import Trader
 from tests.execution.brokers.test_live_venue import PANEL, PRICES, Live
 from tests.execution.desks import ACCOUNT, ticking
 
@@ -48,12 +49,12 @@ class Fused:
 
 def hired(live, fuse):
     """A trader who knows only what is kept, and whose effects burn the fuse."""
-    venue = AtMarket(Fused(live.exchange, fuse), (PANEL, PRICES), Fused(live.book, fuse), AlpacaAccountSpec())
-    oversight = Oversight(live.switch, lambda plan, t: (), lambda session: {}, ticking(), "test")
-    journal, kept = Journal(Fused(live.log, fuse), ACCOUNT), live.book.kept()
-    journal.require_kept(kept)
-    journal.require_told(kept, late=True)
-    return Trader(live.deployed, venue, journal, oversight)
+    venue = LiveVenue(Fused(live.exchange, fuse), (PANEL, PRICES), Fused(live.book, fuse), AlpacaAccountSpec())
+    controls = RiskControls(live.switch, lambda plan, t: (), lambda session: {}, ticking(), "test")
+    journal, kept = Journal(Fused(live.log, fuse), ACCOUNT), live.book.index()
+    journal.require_book_covers_audit(kept)
+    journal.require_audit_covers_book(kept, late=True)
+    return Trader(live.deployed, venue, journal, controls)
 
 
 def step(live, trader, t):
@@ -93,7 +94,7 @@ def every_kill(**options):
             yield (n, early), traded(Fuse(n, early), **options)
 
 
-def test_a_step_killed_anywhere_is_finished_by_the_next_attempt_with_the_same_orders_fills_and_events():
+def test_killed_live_step_is_finished_by_the_next_attempt():
     undisturbed = traded(Fuse())
     assert len(undisturbed.exchange.orders) == 8
     for killed, live in every_kill():
@@ -118,12 +119,12 @@ def accounted_for(live):
     return True
 
 
-def test_a_step_that_is_finished_only_after_the_next_open_tells_what_was_filled_of_the_orders_it_had_placed():
+def test_killed_step_finished_after_the_open_records_its_fills():
     for killed, live in every_kill(again_at_once=False):
         assert accounted_for(live), killed
 
 
-def test_a_step_killed_anywhere_while_an_earlier_plans_order_still_waits_ends_it_once():
+def test_killed_step_ends_an_earlier_plans_open_order_once():
     late = (11, 12, 13)  # the next plan, of the evening of 13, takes its place
     undisturbed = traded(Fuse(), late=late)
     assert accounted_for(undisturbed)
@@ -135,6 +136,6 @@ def test_a_step_killed_anywhere_while_an_earlier_plans_order_still_waits_ends_it
 
 
 @pytest.mark.parametrize("halted", [11, 14])
-def test_a_halt_after_the_open_tells_the_fills_whatever_was_killed_before(halted):
+def test_halt_after_the_open_records_fills_of_a_killed_step(halted):
     for killed, live in every_kill(again_at_once=False, halted=halted):
         assert accounted_for(live), killed

@@ -4,14 +4,16 @@ import numpy as np
 import pytest
 
 from nvtrader_pipelines.execution.brokers.account_spec import AlpacaAccountSpec
-from nvtrader_pipelines.execution.brokers.broker import BrokerTimeout, CashActivity, Holdings, Receipt
-from nvtrader_pipelines.execution.brokers.live_venue import UNPAID, AtMarket
-from nvtrader_pipelines.execution.decisions import answered
+from nvtrader_pipelines.execution.brokers.broker import BrokerHoldings, BrokerTimeout, CashActivity, Receipt
+from nvtrader_pipelines.execution.brokers.live_venue import UNPAID, LiveVenue
+from nvtrader_pipelines.execution.decisions import record_decision
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.journal import Journal
+from nvtrader_pipelines.execution.order_placement import TOO_LATE
 from nvtrader_pipelines.execution.orders import Fill
 from nvtrader_pipelines.execution.plan import Finding
-from nvtrader_pipelines.execution.trader import Oversight, Trader
+from nvtrader_pipelines.execution.risk_controls import RiskControls
+from nvtrader_pipelines.execution.trader import Trader
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits, WeightPipeline
 from tests.execution.desks import (
     ACCOUNT,
@@ -43,7 +45,7 @@ class Exchange:
     def holdings(self):
         closes = dict(zip(self.symbols, self.closes, strict=True))
         equity = self.cash + sum(n * closes.get(name, 1.0) for name, n in self.shares.items())
-        return Holdings(dict(self.shares), self.cash, equity)
+        return BrokerHoldings(dict(self.shares), self.cash, equity)
 
     def submit(self, order):
         if order.symbol in self.silent:
@@ -108,9 +110,9 @@ class Live:
         self.policy = Wants(*(weights or (0.2, 0.2, 0.2, 0.2, 0.2)))
         pipeline = WeightPipeline(risk_limits=RiskLimits(max_position=0.5))
         self.deployed = deployed or Deployed(panel, spec_of(pipeline=pipeline), self.policy)
-        self.venue = AtMarket(self.exchange, (panel, self.exchange.prices), self.book, AlpacaAccountSpec(**spec))
-        oversight = Oversight(self.switch, lambda plan, t: findings, lambda session: self.barred, ticking(), "test")
-        self.trader = Trader(self.deployed, self.venue, Journal(self.log, ACCOUNT), oversight)
+        self.venue = LiveVenue(self.exchange, (panel, self.exchange.prices), self.book, AlpacaAccountSpec(**spec))
+        controls = RiskControls(self.switch, lambda plan, t: findings, lambda session: self.barred, ticking(), "test")
+        self.trader = Trader(self.deployed, self.venue, Journal(self.log, ACCOUNT), controls)
 
     def open(self, t=10):
         self.trader.open_at(t)
@@ -126,16 +128,16 @@ class Live:
         """What is done after the close of session `t`; nothing is decided where the account differs."""
         self.trader.execute(t)
         state = self.trader.settle(t)
-        if self.trader.unreconciled() is None:
+        if self.trader.reconciliation_error() is None:
             self.trader.propose(t)
             self.trader.clear(t)
         return state
 
 
-def test_orders_are_placed_as_soon_as_the_plan_is_cleared_and_their_fills_are_told_after_the_next_close():
+def test_orders_are_placed_on_clearance_and_filled_at_the_next_open():
     live = Live().open()
     assert live.log.kinds() == ["proposed", "constructed", "cleared", *["placed"] * 4]
-    assert live.trader.finished(10)
+    assert live.trader.is_finished(10)
     state = live.session(11)
     assert live.log.kinds()[7:] == ["filled"] * 4
     assert state.differences == ()
@@ -145,7 +147,7 @@ def test_orders_are_placed_as_soon_as_the_plan_is_cleared_and_their_fills_are_to
     assert state.turnover == pytest.approx(0.8, abs=0.02)
 
 
-def test_quantities_are_made_from_what_the_broker_holds_and_the_last_closes():
+def test_quantities_use_broker_holdings_and_last_closes():
     live = Live(0.5, 0.1, 0.0, 0.0, 0.4).open()
     live.session(11)
     live.policy.weights = np.array([0.1, 0.25, 0.1, 0.0, 0.55])
@@ -164,7 +166,7 @@ def test_quantities_are_made_from_what_the_broker_holds_and_the_last_closes():
     assert sides == ["sell", "buy", "buy"]
 
 
-def test_an_order_the_broker_rejects_is_cancelled_with_its_reason_and_the_others_go_on():
+def test_rejected_order_is_cancelled_and_the_others_are_placed():
     live = Live()
     live.exchange.refuses = {"BBB"}
     live.open()
@@ -178,22 +180,22 @@ def test_an_order_the_broker_rejects_is_cancelled_with_its_reason_and_the_others
     assert not state.differences
 
 
-def test_a_broker_that_does_not_answer_stops_the_step_and_the_next_attempt_places_each_order_once():
+def test_broker_timeout_raises_and_a_retry_places_each_order_once():
     live = Live()
     live.exchange.silent = {"CCC"}
     live.trader.open_at(10)
     live.trader.propose(10)
-    with pytest.raises(ExecutionError, match=r"must answer, but did not for order .*-CCC"):
+    with pytest.raises(ExecutionError, match="-CCC"):
         live.trader.clear(10)
     assert [event.symbol for event in live.log.of("placed")] == ["AAA", "BBB"]
-    assert not live.trader.finished(10)
+    assert not live.trader.is_finished(10)
     live.exchange.silent = set()
     live.trader.clear(10)
     assert [event.symbol for event in live.log.of("placed")] == ["AAA", "BBB", "CCC", "DDD"]
     assert len(live.exchange.orders) == 4
 
 
-def test_orders_that_an_attempt_left_are_not_placed_once_their_session_has_passed():
+def test_unplaced_orders_expire_with_their_session():
     live = Live()
     live.exchange.silent = {"CCC"}
     live.trader.open_at(10)
@@ -204,12 +206,12 @@ def test_orders_that_an_attempt_left_are_not_placed_once_their_session_has_passe
     live.session(11)
     assert {event.symbol for event in live.log.of("filled")} == {"AAA", "BBB"}
     assert {(event.symbol, event.reason) for event in live.log.of("cancelled")} == {
-        (symbol, "the session it was to be placed for has passed") for symbol in ("CCC", "DDD")
+        (symbol, TOO_LATE) for symbol in ("CCC", "DDD")
     }
     assert len(live.exchange.orders) == 2
 
 
-def test_an_order_that_ends_without_a_fill_is_cancelled_and_a_changed_holding_is_a_difference():
+def test_unfilled_order_is_cancelled_and_a_changed_holding_differs():
     live = Live().open()
     state = live.session(11, but={"AAA"})
     assert [(e.symbol, e.reason) for e in live.log.of("cancelled")] == [
@@ -222,15 +224,15 @@ def test_an_order_that_ends_without_a_fill_is_cancelled_and_a_changed_holding_is
 
 
 @pytest.mark.parametrize("said", [True, False], ids=["said", "unsaid by an attempt that was killed"])
-def test_what_was_filled_for_a_policy_of_other_names_is_told_as_filled(said):
+def test_fills_after_a_change_of_names_are_recorded(said):
     live = Live().open()
     if not said:
         live.log.kept = {key: event for key, event in live.log.kept.items() if event.kind != "placed"}
     wider = replace(synthetic_panel(60, 5), symbols=(*PANEL.symbols, "EEE"))
     live.exchange.open_market(11)
-    live.venue = AtMarket(live.exchange, (wider, prices_of(wider)), live.book, AlpacaAccountSpec())
+    live.venue = LiveVenue(live.exchange, (wider, prices_of(wider)), live.book, AlpacaAccountSpec())
     deployed = Deployed(wider, live.deployed.spec, Wants(0.2, 0.2, 0.2, 0.2, 0.1, 0.1), run_id="1" * 16)
-    trader = Trader(deployed, live.venue, Journal(live.log, ACCOUNT), live.trader._oversight)
+    trader = Trader(deployed, live.venue, Journal(live.log, ACCOUNT), live.trader._controls)
     trader.execute(11)
     assert trader.settle(11).differences == ()
     assert {event.symbol for event in live.log.of("filled")} == set(PANEL.symbols)
@@ -238,7 +240,7 @@ def test_what_was_filled_for_a_policy_of_other_names_is_told_as_filled(said):
 
 
 @pytest.mark.parametrize(("error", "n_asked"), [(BrokerTimeout("no answer"), 3), (ExecutionError("refused"), 4)])
-def test_a_refusal_for_each_order_is_heard_to_the_end_and_a_broker_that_is_not_there_is_given_up(error, n_asked):
+def test_cancel_open_tries_every_order_until_repeated_timeouts(error, n_asked):
     live, asked = Live().open(), []
 
     def cancel(order_id):
@@ -251,7 +253,7 @@ def test_a_refusal_for_each_order_is_heard_to_the_end_and_a_broker_that_is_not_t
     assert (len(asked), len(live.book.open_orders())) == (n_asked, 4)
 
 
-def test_a_fill_in_part_is_told_once_nothing_more_may_be_filled():
+def test_partial_fill_is_recorded_once_the_order_ends():
     live = Live().open()
     live.exchange.open_market(11)
     (order_id, whole), *_ = live.exchange.filled.items()
@@ -268,62 +270,62 @@ def test_a_fill_in_part_is_told_once_nothing_more_may_be_filled():
     assert live.trader.settle(11).differences == ()
 
 
-def test_a_plan_that_waits_is_placed_when_it_is_approved_and_expires_with_the_next_session():
+def test_waiting_plan_is_placed_on_approval_and_expires_without_it():
     live = Live(findings=(SOFT,)).open()
     assert not live.exchange.orders
     journal = Journal(live.log, ACCOUNT)
     (record,) = journal.records()
-    event = answered(record, "approved", record.plan.session, ("ann", ""), ticking()())
+    event = record_decision(record, "approved", record.plan.session, ("ann", ""), ticking()())
     live.trader._journal.append(event)
-    assert not live.trader.finished(10)
+    assert not live.trader.is_finished(10)
     live.trader.clear(10)
     assert len(live.exchange.orders) == 4
     expired = Live(findings=(SOFT,)).open()
     expired.session(11)
     assert not expired.exchange.orders
-    assert "waiting when its fill session came" in expired.log.of("cancelled")[0].reason
+    assert "waiting" in expired.log.of("cancelled")[0].reason
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "part"),
     [
-        ({"cash": -1.0}, "owe nothing"),
-        ({"cash": np.nan}, "says cash of nan"),
+        ({"cash": -1.0}, "cash of -1.00"),
+        ({"cash": np.nan}, "cash of nan"),
         ({"shares": {"AAA": np.nan}}, "AAA short"),
         ({"shares": {"AAA": -3.0}}, "AAA short"),
-        ({"shares": {"ZZZ": 3.0}}, "holds ZZZ, which the market of the active policy does not have"),
-        ({"cash": 0.0}, "must hold something"),
+        ({"shares": {"ZZZ": 3.0}}, "holds ZZZ"),
+        ({"cash": 0.0}, "must have assets"),
     ],
 )
-def test_an_account_that_is_not_in_order_at_the_broker_is_not_traded(changed, said):
+def test_invalid_broker_holdings_raise(changed, part):
     live = Live()
     vars(live.exchange).update(changed)
-    with pytest.raises(ExecutionError, match=said):
+    with pytest.raises(ExecutionError, match=part):
         live.trader.open_at(10)
     assert not live.book.states
 
 
-def test_what_may_not_be_bought_is_never_sent_to_the_broker():
+def test_banned_purchase_is_never_sent_to_the_broker():
     live = Live()
     live.barred = {"BBB": "it is restricted"}
     live.open()
     (event,) = live.log.of("cancelled")
     assert (event.symbol, event.reason, event.detail["order"]["side"]) == ("BBB", "it is restricted", "buy")
     assert {order.symbol for order in live.exchange.orders.values()} == {"AAA", "CCC", "DDD"}
-    assert live.trader.finished(10)
+    assert live.trader.is_finished(10)
     assert live.session(11).differences == ()
 
 
-def test_a_plan_of_which_no_order_may_be_placed_is_cancelled_and_done():
+def test_plan_without_a_placeable_order_is_cancelled():
     live = Live()
     live.barred = dict.fromkeys(PANEL.symbols, "it is restricted")
     live.open()
     assert [event.reason for event in live.log.of("cancelled")][-1] == "none of its orders could be placed"
     assert not live.exchange.orders
-    assert live.trader.finished(10)
+    assert live.trader.is_finished(10)
 
 
-def test_buys_keep_a_little_of_the_cash_back_so_that_a_higher_open_makes_no_debt():
+def test_buys_leave_a_cash_reserve_for_higher_opens():
     live = Live(0.25, 0.25, 0.25, 0.25, 0.0).open()
     spent = sum(order.quantity * order.quote for order in live.exchange.orders.values())
     assert spent == pytest.approx(0.98 * 100_000.0)
@@ -333,14 +335,14 @@ def test_buys_keep_a_little_of_the_cash_back_so_that_a_higher_open_makes_no_debt
         assert live.session(t).weights[-1] >= 0.0
 
 
-def test_small_and_whole_orders_are_as_the_account_asks():
+def test_order_sizes_follow_the_account_spec():
     live = Live(0.2, 0.2, 0.001, 0.2, 0.399, whole_shares=True, min_order=500.0).open()
     orders = list(live.exchange.orders.values())
     assert [order.symbol for order in orders] == ["AAA", "BBB", "DDD"]
     assert all(order.quantity == int(order.quantity) for order in orders)
 
 
-def test_a_buy_that_no_cash_pays_for_is_cancelled_with_its_reason():
+def test_buy_without_cash_is_recorded_as_unpaid():
     live = Live(0.5, 0.5, 0.0, 0.0, 0.0)
     live.open()
     live.session(11)

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 from nvtrader_pipelines.envs.spec import EnvSpec
-from nvtrader_pipelines.execution.brokers.account_spec import PaperAccountSpec
+from nvtrader_pipelines.execution.brokers.account_spec import SimulatedAccountSpec
+from nvtrader_pipelines.execution.brokers.fill_simulation import NO_PRICE
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits, WeightPipeline
 from tests.execution.desks import Account, Deployed, Wants, Wishes, prices_of, spec_of
 from tests.markets import synthetic_panel
@@ -15,7 +16,7 @@ PIPELINE = WeightPipeline(risk_limits=RiskLimits(max_position=0.5))
 FREE = EnvSpec(lookback=5, episode_len=20, rebal_freq=2, turnover_cost_bps=0.0)
 DEAR = FREE.model_copy(update={"turnover_cost_bps": 20.0})
 EVENTFUL, FIRST, LAST = eventful_panel(), 25, 70
-WHOLE = PaperAccountSpec(whole_shares=True)
+WHOLE = SimulatedAccountSpec(whole_shares=True)
 STEADY = synthetic_panel(100, 5)
 PLACES = {name: j for j, name in enumerate(EVENTFUL.symbols)}
 
@@ -61,9 +62,9 @@ def assert_a_clerk_agrees(account):
         assert state.differences == ()
 
 
-@pytest.mark.parametrize("account_spec", [PaperAccountSpec(), WHOLE])
+@pytest.mark.parametrize("account_spec", [SimulatedAccountSpec(), WHOLE])
 @pytest.mark.parametrize("fill", ["next_open", "next_close"])
-def test_without_costs_equity_is_what_a_clerk_makes_of_the_fills_and_the_closes(account_spec, fill):
+def test_equity_without_costs_matches_an_independent_ledger(account_spec, fill):
     account = traded(FREE.model_copy(update={"fill": fill}), STEADY, account_spec)
     assert_a_clerk_agrees(account)
     assert len(account.book.filled) > 50
@@ -72,33 +73,33 @@ def test_without_costs_equity_is_what_a_clerk_makes_of_the_fills_and_the_closes(
 @pytest.mark.parametrize(
     ("panel", "account_spec"),
     [
-        (STEADY, PaperAccountSpec(slippage_bps=50.0)),
+        (STEADY, SimulatedAccountSpec(slippage_bps=50.0)),
         (EVENTFUL, WHOLE),
-        (EVENTFUL, PaperAccountSpec(skip_below=0.05, min_order=20_000.0)),
-        (EVENTFUL, PaperAccountSpec(whole_shares=True, capital=2e5, slippage_bps=10.0, volume_share=0.2)),
+        (EVENTFUL, SimulatedAccountSpec(skip_below=0.05, min_order=20_000.0)),
+        (EVENTFUL, SimulatedAccountSpec(whole_shares=True, capital=2e5, slippage_bps=10.0, volume_share=0.2)),
     ],
 )
-def test_with_costs_too_whatever_happens_to_names(panel, account_spec):
+def test_equity_with_costs_matches_the_back_test(panel, account_spec):
     account = traded(DEAR, panel, account_spec, 3000.0)
     assert_a_clerk_agrees(account)
     assert sum(state.cost for state in account.states) > 0.01
 
 
-def test_whole_shares_stay_whole_whatever_happens_to_names_and_trading_costs():
+def test_whole_share_holdings_stay_whole():
     for state in traded(DEAR).states:
         for shares in state.shares.values():
             assert shares == pytest.approx(round(shares), abs=1e-6)
 
 
-def test_names_without_a_price_give_shares_for_the_costs_in_an_account_that_moves_as_a_back_test():
-    account = traded(DEAR, account_spec=PaperAccountSpec())
+def test_untraded_names_pay_costs_in_shares_as_in_a_back_test():
+    account = traded(DEAR, account_spec=SimulatedAccountSpec())
     name, (first, last) = EVENTFUL.symbols[GAPPY], GAP
     held = [account.states[t - FIRST].shares[name] for t in range(first - 1, last)]
     assert held[-1] < held[0]
     assert not any(state.differences for state in account.states)
 
 
-def test_cash_that_is_not_what_the_fills_leave_is_a_difference():
+def test_unexpected_cash_is_a_difference():
     account = traded(DEAR, STEADY)
     order_id, fill = list(account.book.filled.items())[-1]
     again = Account(account.deployed, account.log, account.book, account_spec=WHOLE, prices=account.prices)
@@ -112,11 +113,9 @@ def test_cash_that_is_not_what_the_fills_leave_is_a_difference():
 
 @pytest.mark.parametrize("killed_after", ["submit", "fill"])
 @pytest.mark.parametrize(
-    "account_spec", [PaperAccountSpec(), WHOLE, PaperAccountSpec(volume_share=0.2, slippage_bps=20.0)]
+    "account_spec", [SimulatedAccountSpec(), WHOLE, SimulatedAccountSpec(volume_share=0.2, slippage_bps=20.0)]
 )
-def test_prices_that_are_adjusted_anew_between_two_steps_of_a_session_change_shares_and_nothing_else(
-    killed_after, account_spec
-):
+def test_price_adjustment_between_steps_changes_shares_only(killed_after, account_spec):
     def upto(t):
         spec = spec_of(environment=DEAR.model_dump(), pipeline=PIPELINE)
         prices = prices_of(STEADY, volume=10_000.0)
@@ -129,7 +128,7 @@ def test_prices_that_are_adjusted_anew_between_two_steps_of_a_session_change_sha
     if killed_after == "fill":
         then.trader.execute(15)
     else:
-        for order in then.broker.orders(then.trader._pending(15).plan, 14)[0]:
+        for order in then.broker.orders(then.trader._pending_record(15).plan, 14)[0]:
             then.broker.submit(order)
     then.prices = prices_of(STEADY, first=70.0, volume=10_000.0 / 0.7)
     then.trader = then.hired()
@@ -141,15 +140,15 @@ def test_prices_that_are_adjusted_anew_between_two_steps_of_a_session_change_sha
     assert state.differences == ()
 
 
-@pytest.mark.parametrize("account_spec", [PaperAccountSpec(), PaperAccountSpec(volume_share=0.5)])
-def test_a_placed_order_of_a_name_whose_bar_is_taken_back_before_its_fill_is_cancelled_and_nothing_differs(
+@pytest.mark.parametrize("account_spec", [SimulatedAccountSpec(), SimulatedAccountSpec(volume_share=0.5)])
+def test_placed_order_of_a_withdrawn_bar_is_cancelled(
     account_spec,
 ):
     spec, volume = spec_of(environment=DEAR.model_dump(), pipeline=PIPELINE), 1e9
     prices = prices_of(STEADY, volume=volume)
     account = Account(Deployed(STEADY, spec, Wishes()), account_spec=account_spec, prices=prices)
     account.open(10).trade(11, 14)
-    placed = account.broker.orders(account.trader._pending(15).plan, 14)[0]
+    placed = account.broker.orders(account.trader._pending_record(15).plan, 14)[0]
     for order in placed:
         account.broker.submit(order)
     there = STEADY.tradable.copy()
@@ -164,31 +163,31 @@ def test_a_placed_order_of_a_name_whose_bar_is_taken_back_before_its_fill_is_can
     account.trader = account.hired()
     state = account.session(15)
     ended = {each.order: (each.status, each.reason) for each in account.book.orders(placed[0].plan_id)}
-    reason = f"it has no price on {state.session}; what is held of it is kept"
+    reason = NO_PRICE.format(session=state.session)
     assert ended == {**dict.fromkeys(placed[:-1], ("filled", "")), placed[-1]: ("cancelled", reason)}
     assert state.differences == ()
 
 
-def test_an_account_of_whole_shares_is_near_one_of_fractions_and_the_nearer_the_more_it_has():
+def test_whole_share_account_converges_to_a_fractional_one():
     apart = []
     for capital in (20_000.0, 20_000_000.0):
-        whole = traded(DEAR, account_spec=PaperAccountSpec(whole_shares=True, capital=capital)).states
-        parts = traded(DEAR, account_spec=PaperAccountSpec(capital=capital)).states
+        whole = traded(DEAR, account_spec=SimulatedAccountSpec(whole_shares=True, capital=capital)).states
+        parts = traded(DEAR, account_spec=SimulatedAccountSpec(capital=capital)).states
         apart.append(max(abs(a.equity - b.equity) for a, b in zip(whole, parts, strict=True)))
     assert apart[1] < 1e-5 < apart[0] < 0.01
 
 
-def test_capital_changes_shares_and_nothing_else():
-    small, large = (traded(DEAR, account_spec=PaperAccountSpec(capital=c)).states for c in (1e4, 1e7))
+def test_capital_scales_shares_only():
+    small, large = (traded(DEAR, account_spec=SimulatedAccountSpec(capital=c)).states for c in (1e4, 1e7))
     assert [state.weights for state in small] == [state.weights for state in large]
     assert [state.equity for state in small] == [state.equity for state in large]
 
 
-def test_slippage_is_a_cost_in_proportion_to_what_is_traded_and_in_the_price_of_every_fill():
-    spec = PaperAccountSpec(slippage_bps=30.0)
+def test_slippage_is_in_costs_and_fill_prices():
+    spec = SimulatedAccountSpec(slippage_bps=30.0)
     slipped, dearer = (
         traded(DEAR, account_spec=spec),
-        traded(DEAR.model_copy(update={"turnover_cost_bps": 50.0}), account_spec=PaperAccountSpec()),
+        traded(DEAR.model_copy(update={"turnover_cost_bps": 50.0}), account_spec=SimulatedAccountSpec()),
     )
     for one, other in zip(slipped.states, dearer.states, strict=True):
         assert one.equity == pytest.approx(other.equity, rel=1e-12)
@@ -199,8 +198,8 @@ def test_slippage_is_a_cost_in_proportion_to_what_is_traded_and_in_the_price_of_
         assert fill.price == pytest.approx(quotes[order_id] * worse, rel=1e-12)
 
 
-@pytest.mark.parametrize("account_spec", [PaperAccountSpec(slippage_bps=50.0), WHOLE])
-def test_fees_and_slippage_of_the_fills_are_the_cost_of_the_session(account_spec):
+@pytest.mark.parametrize("account_spec", [SimulatedAccountSpec(slippage_bps=50.0), WHOLE])
+def test_session_cost_is_the_sum_of_fees_and_slippage(account_spec):
     account = traded(DEAR.model_copy(update={"fill": "same_close"}), STEADY, account_spec)
     quotes = {order_id: each.order.quote for order_id, each in account.book.placed.items()}
     paid = {}
@@ -214,8 +213,8 @@ def test_fees_and_slippage_of_the_fills_are_the_cost_of_the_session(account_spec
     assert len(paid) > 10
 
 
-def test_an_order_fills_no_more_than_its_share_of_the_sessions_volume():
-    spec = PaperAccountSpec(volume_share=0.1)
+def test_fills_are_limited_by_volume_share():
+    spec = SimulatedAccountSpec(volume_share=0.1)
     account = traded(DEAR, account_spec=spec, volume=10_000.0)
     assert max(fill.quantity for fill in account.book.filled.values()) <= 1000.0 * (1 + 1e-12)
     parts = [fill for fill in account.book.filled.values() if not fill.complete]
@@ -227,8 +226,8 @@ def test_an_order_fills_no_more_than_its_share_of_the_sessions_volume():
         assert not state.differences
 
 
-def test_without_volume_known_nothing_fills_where_it_limits_an_order():
-    account = traded(DEAR, account_spec=PaperAccountSpec(volume_share=0.1))
+def test_unknown_volume_fills_nothing_under_a_volume_limit():
+    account = traded(DEAR, account_spec=SimulatedAccountSpec(volume_share=0.1))
     assert not account.book.filled
     assert account.states[-1].weights[-1] == 1.0
     placed = {event.order_id for event in account.log.of("placed")}
@@ -257,13 +256,17 @@ def test_buys_are_within_cash_when_the_sells_were_not_placed():
     assert state.differences == ()
 
 
-def test_expected_and_actual_shares_agree_in_every_session_whatever_happens_to_names():
-    for spec in (PaperAccountSpec(), WHOLE, PaperAccountSpec(skip_below=0.03, slippage_bps=7.0, volume_share=0.2)):
+def test_expected_and_actual_shares_agree_in_every_session():
+    for spec in (
+        SimulatedAccountSpec(),
+        WHOLE,
+        SimulatedAccountSpec(skip_below=0.03, slippage_bps=7.0, volume_share=0.2),
+    ):
         account = traded(DEAR, account_spec=spec, volume=20_000.0)
         assert not any(state.differences for state in account.states)
 
 
-def test_a_corrected_history_restates_the_shares_and_is_no_difference():
+def test_corrected_history_adjusts_shares_without_differences():
     panel, half = EVENTFUL, 51
     spec = spec_of(environment=DEAR.model_dump(), pipeline=PIPELINE)
     first = Account(Deployed(cut(panel, half), spec))

@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from nvtrader_pipelines.execution.brokers.account_spec import PaperAccountSpec
+from nvtrader_pipelines.execution.brokers.account_spec import SimulatedAccountSpec
+from nvtrader_pipelines.execution.brokers.fill_simulation import NO_PRICE
 from nvtrader_pipelines.execution.brokers.live_venue import UNPAID
-from nvtrader_pipelines.execution.brokers.venue import AS_WANTED, TOO_SMALL
+from nvtrader_pipelines.execution.brokers.venue import ON_TARGET, TOO_SMALL
 from tests.execution.brokers.test_live_venue import PANEL, PRICES, Live
 from tests.execution.desks import Account, Deployed, Wants
 
@@ -25,14 +26,14 @@ def ended(account):
 MIXED = (0.4, 0.18, 0.18, 0.18, 0.06)  # of 1000: some of the first name, one share of the others
 
 
-def test_whole_shares_that_come_to_less_than_the_smallest_order_are_not_sent_to_a_broker():
+def test_live_order_rounded_below_min_order_is_not_placed():
     live = with_cash(Live(*MIXED, whole_shares=True, min_order=150.0), 1000.0).open()
     assert [order.symbol for order in live.exchange.orders.values()] == ["AAA"]
     assert not ended(live)
 
 
-def test_whole_shares_that_come_to_less_than_the_smallest_order_are_not_placed_on_paper():
-    spec = PaperAccountSpec(capital=1000.0, whole_shares=True, min_order=150.0)
+def test_simulated_order_rounded_below_min_order_is_not_placed():
+    spec = SimulatedAccountSpec(capital=1000.0, whole_shares=True, min_order=150.0)
     account = Account(Deployed(PANEL, Live().deployed.spec, Wants(*MIXED)), account_spec=spec).open(10)
     state = account.session(11)
     assert [event.symbol for event in account.log.of("placed")] == ["AAA"]
@@ -40,7 +41,7 @@ def test_whole_shares_that_come_to_less_than_the_smallest_order_are_not_placed_o
     assert not state.differences
 
 
-def test_a_buy_that_cash_scales_below_one_share_is_told_and_so_is_why_the_plan_makes_no_order():
+def test_buy_scaled_below_one_share_is_recorded_as_unpaid():
     live = with_cash(Live(0.2, 0.2, 0.2, 0.2, 0.2, whole_shares=True), 1000.0, to_spend=100.0).open()
     wanted = [name for name, close in zip(PANEL.symbols, PRICES.closes[10], strict=True) if close <= 200.0]
     assert wanted
@@ -51,38 +52,38 @@ def test_a_buy_that_cash_scales_below_one_share_is_told_and_so_is_why_the_plan_m
     assert not live.exchange.orders
 
 
-def test_a_buy_that_cash_scales_below_the_smallest_order_is_not_sent_and_told():
+def test_buy_scaled_below_min_order_is_recorded_as_unpaid():
     live = with_cash(Live(0.3, 0.1, 0.3, 0.3, 0.0, min_order=60.0), 1000.0, to_spend=500.0).open()
     assert {order.symbol for order in live.exchange.orders.values()} == {"AAA", "CCC", "DDD"}
     assert ended(live) == [("BBB", UNPAID)]
 
 
 @pytest.mark.parametrize("spec", [{"min_order": 30_000.0}, {"skip_below": 0.5}], ids=["amount", "weight"])
-def test_a_plan_whose_every_change_is_too_small_says_so(spec):
+def test_plan_of_small_changes_is_cancelled_as_too_small(spec):
     live = Live(**spec).open()
     paper = Account(
-        Deployed(PANEL, live.deployed.spec, live.policy), account_spec=PaperAccountSpec(capital=100_000.0, **spec)
+        Deployed(PANEL, live.deployed.spec, live.policy), account_spec=SimulatedAccountSpec(capital=100_000.0, **spec)
     )
     paper.open(10).session(11)
     for account in (live, paper):
         assert ended(account) == [(None, f"it makes no order: {TOO_SMALL}")]
 
 
-def test_too_little_capital_for_one_share_is_told_of_too_small_a_change_and_not_of_cash():
+def test_capital_below_one_share_is_recorded_as_too_small():
     live = with_cash(Live(0.2, 0.2, 0.2, 0.2, 0.2, whole_shares=True), 200.0).open()
     assert ended(live) == [(None, f"it makes no order: {TOO_SMALL}")]
 
 
-def test_a_plan_that_wants_what_is_held_says_so():
+def test_plan_equal_to_holdings_is_cancelled_as_on_target():
     live = Live(0.0, 0.0, 0.0, 0.0, 1.0).open()
-    assert ended(live) == [(None, f"it makes no order: {AS_WANTED}")]
+    assert ended(live) == [(None, f"it makes no order: {ON_TARGET}")]
 
 
-def test_a_plan_of_which_only_what_is_halted_changes_names_it():
+def test_plan_of_halted_changes_is_cancelled_with_their_names():
     live = Live(0.25, 0.25, 0.25, 0.25, 0.0)
     halted = replace(PANEL, tradable=PANEL.tradable.copy())
     halted.tradable[10] = False
     live.venue._panel = halted
     live.open()
-    reason = f"it has no price on {PANEL.sessions[10]}; what is held of it is kept"
+    reason = NO_PRICE.format(session=PANEL.sessions[10])
     assert ended(live) == [*((name, reason) for name in PANEL.symbols), (None, f"it makes no order: {reason}")]

@@ -6,7 +6,7 @@ import torch
 
 from nvtrader_pipelines.policies.advantages import Episodes, GaeAdvantage
 from nvtrader_pipelines.policies.advantages.generalized import generalized_advantages
-from nvtrader_pipelines.policies.advantages.masked import whitened
+from nvtrader_pipelines.policies.advantages.masked import whiten
 from tests.policies.advantages.golden import assert_close, cases, tensor
 
 
@@ -56,7 +56,7 @@ def test_generalized_advantages_are_nemo_rls(case):
         lambdas = [1.0 - 1.0 / max(alpha * length, 1.0) for length in episodes.mask.sum(dim=1).tolist()]
     advantages = with_lambdas(episodes, gamma, lambdas)
     if config["normalize_advantages"]:
-        advantages = whitened(advantages, episodes.mask)
+        advantages = whiten(advantages, episodes.mask)
     assert_close(advantages, expected["advantages"])
     assert_close(generalized_advantages(episodes, gamma, of_value)[1], expected["returns"])
 
@@ -84,7 +84,7 @@ def padded(parts, length):
 
 
 @cases("sb3_gae")
-def test_generalized_advantages_are_stable_baselines3s_with_truncation_and_termination(case):
+def test_generalized_advantages_match_sb3_at_truncation_and_termination(case):
     inputs, found = case["inputs"], list(sb3_episodes(case))
     columns, cells, rewards, values, beyond = zip(*found, strict=True)
     length = max(len(row) for row in rewards)
@@ -113,7 +113,7 @@ def random_episodes(n=3, length=5):
 
 
 @pytest.mark.parametrize("normalize", [False, True])
-def test_an_episode_that_ends_early_is_judged_as_if_it_had_no_more_steps(normalize):
+def test_masked_steps_do_not_change_generalized_advantages(normalize):
     episodes = random_episodes()
     short = replace(episodes, mask=episodes.mask.clone())
     short.mask[:, 3:] = 0.0
@@ -131,7 +131,7 @@ def test_an_episode_that_ends_early_is_judged_as_if_it_had_no_more_steps(normali
     assert not found.advantages[:, 3:].any()
 
 
-def test_normalising_leaves_the_critics_targets_alone():
+def test_normalization_leaves_the_critics_targets_unchanged():
     episodes = random_episodes()
     plain, scaled = (GaeAdvantage(normalize=normalize).estimate(episodes, 0.9) for normalize in (False, True))
     torch.testing.assert_close(plain.returns, scaled.returns, rtol=0.0, atol=0.0)

@@ -11,7 +11,7 @@ BOTH_WAYS = pytest.mark.parametrize("leave_one_out", [False, True])
 
 
 @cases("nemo_rl", function="calculate_baseline_and_std_per_prompt")
-def test_the_baseline_and_deviation_of_a_group_are_nemo_rls(case):
+def test_group_baseline_and_deviation_match_nemo_rl(case):
     inputs, expected = case["inputs"], case["expected"]
     groups, valid = group_numbers(inputs["prompts"]), tensor(inputs["valid_mask"])
     way = {"leave_one_out": inputs["leave_one_out_baseline"]}
@@ -25,7 +25,7 @@ def test_the_baseline_and_deviation_of_a_group_are_nemo_rls(case):
 
 @BOTH_WAYS
 @given(outcome=st.floats(-1e6, 1e6), n=st.integers(2, 9))
-def test_equal_outcomes_deviate_by_exactly_nothing_at_any_offset(leave_one_out, outcome, n):
+def test_deviation_of_equal_outcomes_is_exactly_zero(leave_one_out, outcome, n):
     outcomes = torch.full((n,), outcome, dtype=torch.float64)
     baseline, deviation = group_baseline(outcomes, torch.zeros(n), leave_one_out=leave_one_out)
     assert torch.equal(baseline, outcomes)
@@ -34,7 +34,7 @@ def test_equal_outcomes_deviate_by_exactly_nothing_at_any_offset(leave_one_out, 
 
 @BOTH_WAYS
 @given(outcomes=OUTCOMES, others=OUTCOMES)
-def test_baselines_are_means_of_the_own_group_and_no_other(leave_one_out, outcomes, others):
+def test_baselines_are_means_of_the_own_group(leave_one_out, outcomes, others):
     together, groups = tensor(outcomes + others), torch.tensor([0] * len(outcomes) + [5] * len(others))
     baseline, deviation = group_baseline(together, groups, leave_one_out=leave_one_out)
     for i in range(len(outcomes)):
@@ -45,7 +45,7 @@ def test_baselines_are_means_of_the_own_group_and_no_other(leave_one_out, outcom
 
 
 @given(outcomes=OUTCOMES)
-def test_a_leave_one_out_advantage_is_n_over_n_minus_1_times_the_group_means(outcomes):
+def test_leave_one_out_advantage_is_n_over_n_minus_1_of_group_mean(outcomes):
     found, groups, n = tensor(outcomes), torch.zeros(len(outcomes)), len(outcomes)
     own = found - group_baseline(found, groups, leave_one_out=False)[0]
     others = found - group_baseline(found, groups, leave_one_out=True)[0]

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from nvtrader_pipelines.policies.advantages.masked import masked_mean, masked_variance, normalized, whitened
+from nvtrader_pipelines.policies.advantages.masked import masked_mean, masked_variance, normalize, whiten
 from tests.policies.advantages.golden import assert_close, cases, tensor
 
 
@@ -25,12 +25,12 @@ def test_the_masked_variance_is_nemo_rls(case):
     mask=arrays(bool, (5, 7)),
     unbiased=st.booleans(),
 )
-def test_scaled_values_have_mean_0_and_variance_1_over_the_mask(values, mask, unbiased):
+def test_scaled_values_have_mean_0_and_variance_1(values, mask, unbiased):
     values, chosen = torch.tensor(values), torch.tensor(mask)
     seen = values[chosen]
     if len(seen) < 2 or seen.std() < 0.1:
         return
-    scaled = (whitened if unbiased else normalized)(values, chosen.double())[chosen]
+    scaled = (whiten if unbiased else normalize)(values, chosen.double())[chosen]
     torch.testing.assert_close(scaled.mean(), torch.zeros((), dtype=torch.float64), rtol=0.0, atol=1e-5)
     torch.testing.assert_close(
         scaled.var(correction=int(unbiased)), torch.ones((), dtype=torch.float64), rtol=0.0, atol=1e-5
@@ -39,5 +39,5 @@ def test_scaled_values_have_mean_0_and_variance_1_over_the_mask(values, mask, un
 
 def test_one_step_alone_scales_to_a_finite_number():
     one = torch.ones(1, 1, dtype=torch.float64)
-    assert whitened(3.0 * one, one).abs().item() < 1e-3
-    assert normalized(3.0 * one, one).abs().item() < 1e-3
+    assert whiten(3.0 * one, one).abs().item() < 1e-3
+    assert normalize(3.0 * one, one).abs().item() < 1e-3

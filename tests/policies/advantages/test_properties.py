@@ -39,7 +39,7 @@ def random_episodes(seed, n_groups=3, group_size=4, length=6):
 
 @pytest.mark.parametrize("advantage", MEAN_BASELINE, ids=repr)
 @SEEDS
-def test_with_a_group_mean_the_advantages_of_a_group_sum_to_zero(advantage, seed):
+def test_advantages_with_a_group_mean_sum_to_zero(advantage, seed):
     episodes = random_episodes(seed)
     found = advantage.estimate(episodes, 0.9).advantages[:, 0]
     sums = torch.stack([found[episodes.groups == group].sum() for group in range(3)])
@@ -48,7 +48,7 @@ def test_with_a_group_mean_the_advantages_of_a_group_sum_to_zero(advantage, seed
 
 @pytest.mark.parametrize("advantage", COMPARING, ids=repr)
 @SEEDS
-def test_a_constant_added_to_the_outcomes_of_a_group_changes_nothing(advantage, seed):
+def test_constant_added_to_a_group_changes_no_advantage(advantage, seed):
     episodes = random_episodes(seed)
     lucky = replace(episodes, rewards=episodes.rewards.clone())
     lucky.rewards[:4, 0] += 7.0
@@ -58,7 +58,7 @@ def test_a_constant_added_to_the_outcomes_of_a_group_changes_nothing(advantage, 
 
 @pytest.mark.parametrize("baseline", ["group_mean", "leave_one_out", "none"])
 @SEEDS
-def test_global_normalisation_gives_mean_0_and_variance_1_over_the_steps_taken(baseline, seed):
+def test_global_normalization_gives_mean_0_and_variance_1(baseline, seed):
     episodes = random_episodes(seed)
     found = ReinforcePlusPlusAdvantage(baseline=baseline).estimate(episodes, 0.9).advantages[episodes.mask > 0.0]
     torch.testing.assert_close(found.mean().item(), 0.0, rtol=0.0, atol=1e-6)
@@ -66,7 +66,7 @@ def test_global_normalisation_gives_mean_0_and_variance_1_over_the_steps_taken(b
 
 
 @SEEDS
-def test_leave_one_out_and_group_mean_agree_after_global_normalisation_of_groups_of_one_size(seed):
+def test_normalized_leave_one_out_equals_group_mean_for_equal_group_sizes(seed):
     episodes = random_episodes(seed)
     first, second = (
         ReinforcePlusPlusAdvantage(baseline=baseline).estimate(episodes, 0.9).advantages
@@ -77,7 +77,7 @@ def test_leave_one_out_and_group_mean_agree_after_global_normalisation_of_groups
 
 @pytest.mark.parametrize("advantage", EVERY, ids=repr)
 @SEEDS
-def test_what_lies_behind_an_episodes_end_changes_nothing(advantage, seed):
+def test_masked_steps_change_nothing(advantage, seed):
     episodes = random_episodes(seed)
     behind = episodes.mask == 0.0
     other = replace(
@@ -91,7 +91,7 @@ def test_what_lies_behind_an_episodes_end_changes_nothing(advantage, seed):
 
 @pytest.mark.parametrize("advantage", COMPARING, ids=repr)
 @SEEDS
-def test_the_order_of_the_episodes_and_the_names_of_the_groups_do_not_matter(advantage, seed):
+def test_advantages_ignore_episode_order_and_group_numbers(advantage, seed):
     episodes = random_episodes(seed)
     order = torch.randperm(12, generator=torch.Generator().manual_seed(seed))
     shuffled = Episodes(
@@ -106,5 +106,5 @@ def test_the_order_of_the_episodes_and_the_names_of_the_groups_do_not_matter(adv
 
 
 @pytest.mark.parametrize("advantage", EVERY, ids=repr)
-def test_the_critic_has_targets_where_it_is_used_and_nowhere_else(advantage):
+def test_only_critic_based_advantages_have_returns(advantage):
     assert (advantage.estimate(random_episodes(0), 0.9).returns is not None) == advantage.uses_critic

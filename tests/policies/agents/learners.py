@@ -18,7 +18,7 @@ from nvtrader_pipelines.policies.agents.callbacks import TrainingLog
 from nvtrader_pipelines.policies.agents.checkpoints import learn
 from nvtrader_pipelines.policies.vector_env import PortfolioVecEnv
 from tests.contracts.families import defaults
-from tests.policies.small import SPEC, WINDOW
+from tests.policies.small_learners import SPEC, WINDOW
 
 N, TOTAL = 6, 960
 EVERYTHING = EnvSpec(

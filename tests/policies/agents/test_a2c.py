@@ -4,12 +4,12 @@ from pydantic import ValidationError
 
 from nvtrader_pipelines.policies.agents import A2cAgent
 from tests.markets import synthetic_panel
-from tests.policies.small import SPEC, WINDOW, small
+from tests.policies.small_learners import SPEC, WINDOW, small
 
 PANEL = synthetic_panel(160, 3)
 
 
-def test_every_setting_of_the_update_changes_what_is_learned():
+def test_every_update_setting_changes_the_tensors():
     settings = [
         {},
         {"n_steps": 8},

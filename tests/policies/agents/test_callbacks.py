@@ -22,7 +22,7 @@ from tests.policies.agents.learners import (
     sac,
     trained,
 )
-from tests.policies.small import SPEC, WINDOW
+from tests.policies.small_learners import SPEC, WINDOW
 
 PANEL = synthetic_panel(160, 3)
 EVERY = pytest.mark.parametrize("make", [ppo, a2c, recurrent_ppo, sac])
@@ -39,7 +39,7 @@ def total_of(make):
 
 
 @EVERY
-def test_watching_sampling_and_saving_do_not_change_what_is_trained(make):
+def test_log_sample_and_checkpoints_do_not_change_tensors(make):
     seen, saved = [], []
     plain, log = trained(make, PANEL, total=total_of(make))
     hooks = TrainingHooks(report=seen.append, checkpoint=saved.append, sample_rate=0.5)
@@ -71,12 +71,12 @@ def assert_can_be_played_again(rollouts, spec):
 
 
 @EVERY
-def test_a_recorded_episode_can_be_played_again_step_by_step(make):
+def test_recorded_episode_can_be_replayed(make):
     _, log = trained(make, PANEL, ALL, total=total_of(make))
     assert_can_be_played_again(log.rollouts, SPEC)
 
 
-def test_a_recorded_episode_tells_every_reward_term_and_what_ended_it():
+def test_recorded_info_has_reward_terms_and_termination():
     _, log = trained(a2c, PANEL, ALL, spec=EVERYTHING)
     assert_can_be_played_again(log.rollouts, EVERYTHING)
     info = [json.loads(text) for text in log.rollouts["info"]]
@@ -88,7 +88,7 @@ def test_a_recorded_episode_tells_every_reward_term_and_what_ended_it():
 
 
 @EVERY
-def test_only_whole_episodes_are_recorded_numbered_as_they_began(make):
+def test_recorded_episodes_are_whole_and_numbered_by_start(make):
     _, log = trained(make, PANEL, ALL, total=total_of(make))
     rollouts = log.rollouts
     assert rollouts.schema == pl.Schema(STEP)
@@ -99,7 +99,7 @@ def test_only_whole_episodes_are_recorded_numbered_as_they_began(make):
         assert rows["truncated"].to_list() == [False] * (SPEC.episode_len - 1) + [True]
 
 
-def test_a_sample_is_the_stated_share_of_the_episodes_with_all_their_steps():
+def test_sampler_records_the_stated_share_of_whole_episodes():
     total = 8 * TOTAL
     rates = (1.0, 0.3)
     everything, sample = (trained(a2c, PANEL, TrainingHooks(sample_rate=rate), total=total)[1] for rate in rates)
@@ -117,7 +117,7 @@ def test_another_seed_samples_other_episodes():
 
 
 @ON_POLICY
-def test_values_and_log_probabilities_are_those_the_learner_used(make):
+def test_recorded_values_and_log_probs_are_the_learners(make):
     steps = {ppo: 16, a2c: 8, recurrent_ppo: 16}[make]
     short = SPEC.model_copy(update={"episode_len": steps})  # one rollout holds one episode of each portfolio
     model, log = trained(make, PANEL, ALL, total=steps * N, spec=short)
@@ -127,13 +127,13 @@ def test_values_and_log_probabilities_are_those_the_learner_used(make):
         np.testing.assert_array_equal(rows["log_prob"], model.rollout_buffer.log_probs.reshape(-1)[column])
 
 
-def test_an_off_policy_learner_has_no_values_and_no_log_probabilities():
+def test_off_policy_samples_have_no_values_or_log_probs():
     _, log = trained(sac, PANEL, ALL, total=240)
     assert log.rollouts["value"].is_null().all()
     assert log.rollouts["log_prob"].is_null().all()
 
 
-def test_a_learning_curve_has_at_most_so_many_points_each_the_mean_since_the_one_before():
+def test_learning_curve_points_are_means_since_the_previous_point():
     env = environment(PANEL, n=2)
     seen = []
     total = 2 * 1000
@@ -143,8 +143,8 @@ def test_a_learning_curve_has_at_most_so_many_points_each_the_mean_since_the_one
     generator = np.random.default_rng(0)
     for step in range(1, 1001):
         env.step(generator.uniform(-1.0, 1.0, (2, 4)).astype(np.float32))
-        rewards.append(env.played.step.reward.mean())
-        log.step(env.played)
+        rewards.append(env.last_step.step.reward.mean())
+        log.step(env.last_step)
         log.end_rollout(2 * step)
     assert [timesteps for timesteps, _ in log.points] == list(range(10, 2001, 10))
     assert len(log.points) == CURVE_POINTS
@@ -154,7 +154,7 @@ def test_a_learning_curve_has_at_most_so_many_points_each_the_mean_since_the_one
 
 
 @ON_POLICY
-def test_a_training_is_saved_at_each_tenth_but_not_at_its_start_or_its_end(make):
+def test_checkpoints_are_saved_at_each_inner_tenth(make):
     saved = []
     trained(make, PANEL, TrainingHooks(checkpoint=saved.append))
     assert len(saved) == CHECKPOINTS - 1

@@ -10,7 +10,7 @@ from nvtrader_pipelines.policies.agents import TrainingHooks
 from nvtrader_pipelines.policies.agents.checkpoints import CheckpointError, pack, unpack
 from tests.markets import synthetic_panel
 from tests.policies.agents.learners import EVERYTHING, TOTAL, a2c, bits, ppo, recurrent_ppo, sac, trained
-from tests.policies.small import RESIDUAL_SPEC, SPEC, WINDOW
+from tests.policies.small_learners import RESIDUAL_SPEC, SPEC, WINDOW
 
 PANEL = synthetic_panel(160, 3)
 ON_POLICY = pytest.mark.parametrize("make", [ppo, a2c, recurrent_ppo])
@@ -35,7 +35,7 @@ def checkpoint():
 
 @ON_POLICY
 @pytest.mark.parametrize("spec", [SPEC, RESIDUAL_SPEC, EVERYTHING], ids=["simplex", "residual", "everything"])
-def test_a_training_that_is_resumed_is_bit_for_bit_one_that_never_stopped(make, spec):
+def test_resumed_training_equals_an_uninterrupted_one(make, spec):
     whole, log, saved = saved_while(make, spec=spec)
     assert len(saved) == 9
     for at in (2, 8):  # far from the end, and right before it
@@ -67,20 +67,20 @@ def test_a_checkpoint_is_a_zip_of_tensors_and_json(checkpoint):
 
 
 @pytest.mark.parametrize("kept", [0.0, 0.01, 0.3, 0.9, 0.999])
-def test_a_checkpoint_that_is_cut_short_is_refused(checkpoint, kept):
-    with pytest.raises(CheckpointError, match="start it afresh"):
+def test_truncated_checkpoint_raises(checkpoint, kept):
+    with pytest.raises(CheckpointError, match="cannot be used"):
         resumed(ppo, checkpoint[: int(kept * len(checkpoint))])
 
 
 @pytest.mark.parametrize("at", [0.1, 0.5, 0.9])
-def test_a_checkpoint_with_a_changed_byte_is_refused(checkpoint, at):
+def test_damaged_checkpoint_raises(checkpoint, at):
     damaged = bytearray(checkpoint)
     damaged[int(at * len(checkpoint))] ^= 1
-    with pytest.raises(CheckpointError, match="start it afresh"):
+    with pytest.raises(CheckpointError, match="cannot be used"):
         resumed(ppo, bytes(damaged))
 
 
-def test_a_zip_of_something_else_is_refused():
+def test_zip_of_other_content_raises():
     with pytest.raises(CheckpointError, match="'algorithm'"):
         resumed(ppo, pack({"a": np.zeros(3)}, {}))
 
@@ -90,7 +90,7 @@ def other_network(env, seed):
 
 
 FOREIGN = {
-    "algorithm": ({"make": a2c}, "it is of PPO, not A2C"),
+    "algorithm": ({"make": a2c}, "PPO, not A2C"),
     "seed": ({"seed": 1}, "its seed is 0, not 1"),
     "total": ({"total": 2 * TOTAL}, "its total is 960, not 1920"),
     "rate": ({"sample_rate": 0.1}, "its rate is 0.5, not 0.1"),
@@ -102,9 +102,9 @@ FOREIGN = {
 }
 
 
-@pytest.mark.parametrize(("changed", "said"), FOREIGN.values(), ids=FOREIGN)
-def test_a_checkpoint_of_another_training_is_refused(checkpoint, changed, said):
-    with pytest.raises(CheckpointError, match=said):
+@pytest.mark.parametrize(("changed", "difference"), FOREIGN.values(), ids=FOREIGN)
+def test_checkpoint_of_another_training_raises(checkpoint, changed, difference):
+    with pytest.raises(CheckpointError, match=difference):
         resumed(**{"make": ppo, "content": checkpoint, **changed})
 
 
@@ -113,13 +113,13 @@ def exploring(env, seed):
 
 
 @pytest.mark.parametrize("make", [sac, exploring])
-def test_a_learner_that_cannot_be_resumed_refuses_and_is_never_saved(make, checkpoint):
-    with pytest.raises(CheckpointError, match="cannot be resumed; start it afresh"):
+def test_non_resumable_model_raises_and_saves_no_checkpoint(make, checkpoint):
+    with pytest.raises(CheckpointError, match="cannot be resumed"):
         resumed(make, checkpoint)
     assert saved_while(make, total=240)[2] == []
 
 
-def test_what_is_packed_comes_back_the_same():
+def test_pack_round_trips():
     arrays = {
         "weights": torch.arange(6.0).reshape(2, 3).T,  # not contiguous
         "flags": np.array([True, False]),

@@ -2,14 +2,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from nvtrader_pipelines.policies.agents.demeaning import demeaned
+from nvtrader_pipelines.policies.agents.demeaning import demean_panel
 from tests.panels import LATE, NEVER, eventful_panel
 
 
-def test_demeaning_gives_every_name_the_common_mean_and_keeps_its_moves():
+def test_demeaning_sets_the_common_mean_and_keeps_deviations():
     panel = eventful_panel()
     first, last = 10, 140
-    shifted = demeaned(panel, [(first, last)])
+    shifted = demean_panel(panel, [(first, last)])
     listed = panel.tradable[first : last + 1]
     growth, before = (np.log1p(market.close_returns[first : last + 1]) for market in (shifted, panel))
     own = [growth[listed[:, name], name].mean() for name in range(6) if name != NEVER]
@@ -18,20 +18,20 @@ def test_demeaning_gives_every_name_the_common_mean_and_keeps_its_moves():
     np.testing.assert_allclose(moved, moved[0], atol=1e-15)
 
 
-def test_demeaning_leaves_sessions_without_a_price_and_the_market_it_was_given_alone():
+def test_demeaning_leaves_missing_prices_and_the_input_panel_unchanged():
     panel = eventful_panel()
     before = panel.close_returns.copy()
-    shifted = demeaned(panel, [(10, 140)])
+    shifted = demean_panel(panel, [(10, 140)])
     assert not shifted.close_returns[~panel.tradable].any()
     np.testing.assert_array_equal(panel.close_returns, before)
 
 
-def test_demeaning_over_several_stretches_knows_nothing_between_them():
+def test_demeaning_ignores_sessions_between_stretches():
     panel = eventful_panel()
     stretches = [(10, 60), (100, 140)]
     between = replace(panel, close_returns=panel.close_returns.copy())
     between.close_returns[61:100] *= 0.5
-    shifted, other = (demeaned(market, stretches).close_returns for market in (panel, between))
+    shifted, other = (demean_panel(market, stretches).close_returns for market in (panel, between))
     inside = np.r_[10:61, 100:141]
     np.testing.assert_array_equal(shifted[inside], other[inside])
     growth = np.log1p(shifted[inside])

@@ -17,7 +17,7 @@ from nvtrader_pipelines.policies.backbones import MlpBackbone, SharedAssetBackbo
 from nvtrader_pipelines.policies.learned import open_policy
 from tests.markets import synthetic_panel
 from tests.panels import eventful_panel, with_other_future
-from tests.policies.small import RESIDUAL_SPEC, SPEC, WINDOW, card_of
+from tests.policies.small_learners import RESIDUAL_SPEC, SPEC, WINDOW, card_of
 
 PANEL = synthetic_panel(160, 3)
 ADVANTAGES = (GaeAdvantage(), GrpoAdvantage(), ReinforcePlusPlusAdvantage())
@@ -54,7 +54,7 @@ def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(advantage):
 
 
 @EVERY_ADVANTAGE
-def test_short_episodes_at_the_end_of_the_market_are_played_beside_whole_ones(advantage):
+def test_short_episodes_at_the_market_end_play_beside_whole_ones(advantage):
     stretches, hooks = ((5, 130), (145, len(PANEL.sessions) - 1)), TrainingHooks(sample_rate=1.0)
     played = agent_with(advantage).train(PANEL, SPEC, stretches, 0, hooks).rollouts
     lengths = played.group_by("episode").agg(pl.len(), pl.col("session").min())
@@ -63,7 +63,7 @@ def test_short_episodes_at_the_end_of_the_market_are_played_beside_whole_ones(ad
     assert 0 < lengths.filter(short)["len"].to_numpy().max() < SPEC.episode_len
 
 
-def test_training_depends_on_no_global_random_state_and_leaves_it_alone():
+def test_grouped_training_ignores_and_keeps_the_global_random_state():
     first = agent_with().train(PANEL, SPEC, WINDOW, 1)
     torch.rand(7)
     before = torch.get_rng_state()
@@ -87,7 +87,7 @@ def test_no_session_after_the_training_window_changes_a_trained_policy(agent, sp
 
 
 @EVERY_ADVANTAGE
-def test_a_training_resumed_from_any_checkpoint_is_the_one_that_never_stopped(advantage):
+def test_resumed_grouped_training_equals_an_uninterrupted_one(advantage):
     saved, seen = [], []
     agent = agent_with(advantage, total_timesteps=2400)
     whole = agent.train(PANEL, SPEC, WINDOW, 3, TrainingHooks(seen.append, saved.append, sample_rate=0.3))
@@ -101,7 +101,7 @@ def test_a_training_resumed_from_any_checkpoint_is_the_one_that_never_stopped(ad
 
 
 @EVERY_ADVANTAGE
-def test_being_watched_changes_nothing(advantage):
+def test_hooks_do_not_change_grouped_training(advantage):
     agent = agent_with(advantage)
     hooks = TrainingHooks(report=lambda _: None, checkpoint=lambda _: None, sample_rate=0.5)
     plain, watched = agent.train(PANEL, SPEC, WINDOW, 1), agent.train(PANEL, SPEC, WINDOW, 1, hooks)
@@ -132,27 +132,27 @@ def foreign(content):
     ],
     ids=["cut off", "empty", "of another algorithm", "of another network"],
 )
-def test_a_damaged_or_foreign_checkpoint_is_refused(broken):
+def test_damaged_or_foreign_checkpoint_raises(broken):
     hooks = TrainingHooks(resume_from=broken(checkpoint_of(agent_with())))
-    with pytest.raises(CheckpointError, match="start it afresh"):
+    with pytest.raises(CheckpointError, match="cannot be used"):
         agent_with().train(PANEL, SPEC, WINDOW, 1, hooks)
 
 
 @EVERY_ADVANTAGE
-def test_the_episodes_of_a_group_share_their_start_and_the_groups_differ(advantage):
+def test_episodes_of_a_group_share_their_start(advantage):
     starts = all_episodes(advantage=advantage).filter(pl.col("step") == 0).sort("episode")["session"].to_numpy()
     groups = starts.reshape(-1, GROUP_SIZE)
     assert (groups == groups[:, :1]).all()
     assert len(np.unique(groups[:, 0])) > len(groups) // 2
 
 
-def test_every_episode_of_a_group_takes_its_own_actions():
+def test_episodes_of_a_group_take_different_actions():
     first = all_episodes().filter(pl.col("step") == 0).sort("episode")
     assert first["action"].n_unique() == len(first)
     assert first["observation_hash"].n_unique() == first["session"].n_unique()
 
 
-def test_training_plays_whole_episodes_until_its_steps_are_spent():
+def test_training_plays_whole_episodes_up_to_its_timesteps():
     curve = agent_with().train(PANEL, SPEC, WINDOW, 0).curve
     a_round = N_GROUPS * GROUP_SIZE * SPEC.episode_len
     assert [timesteps for timesteps, _ in curve] == [a_round * k for k in (1, 2, 3)]
@@ -161,7 +161,7 @@ def test_training_plays_whole_episodes_until_its_steps_are_spent():
 
 @EVERY_ADVANTAGE
 @pytest.mark.parametrize("truncates", [True, False])
-def test_an_episode_that_a_termination_ends_plays_no_further_and_its_group_goes_on(advantage, truncates):
+def test_terminated_episode_is_masked_while_its_group_continues(advantage, truncates):
     rule = DrawdownTermination(limit=0.04, truncates=truncates)
     spec = SPEC.model_copy(update={"terminations": (rule,)})
     fit = agent_with(advantage).train(PANEL, spec, WINDOW, 0, TrainingHooks(sample_rate=1.0))
@@ -179,7 +179,7 @@ def test_an_episode_that_a_termination_ends_plays_no_further_and_its_group_goes_
     assert (groups == groups[:, :1]).all()
 
 
-def test_the_critics_value_is_recorded_where_there_is_a_critic():
+def test_values_are_recorded_only_with_a_critic():
     for advantage in ADVANTAGES:
         steps = all_episodes(advantage=advantage)
         assert steps["value"].null_count() == (0 if advantage.uses_critic else len(steps))
@@ -187,7 +187,7 @@ def test_the_critics_value_is_recorded_where_there_is_a_critic():
 
 
 @EVERY_ADVANTAGE
-def test_a_trained_policy_opens_like_any_other_and_values_nothing_without_a_critic(advantage):
+def test_policy_without_a_critic_has_no_value(advantage):
     agent = agent_with(advantage)
     fit = agent.train(PANEL, SPEC, WINDOW, 0)
     policy = open_policy(card_of(PANEL, fit, SPEC, agent), fit.tensors, PANEL)
@@ -199,7 +199,7 @@ def test_a_trained_policy_opens_like_any_other_and_values_nothing_without_a_crit
 
 
 @EVERY_ADVANTAGE
-def test_the_critic_learns_only_where_the_advantage_uses_it(advantage):
+def test_critic_learns_only_if_the_advantage_uses_it(advantage):
     first, last = (agent_with(advantage, total_timesteps=n).train(PANEL, SPEC, WINDOW, 0) for n in (1, 600))
     moved = {name for name, tensor in first.tensors.items() if not torch.equal(tensor, last.tensors[name])}
     critic = {name for name in first.tensors if name.startswith(("value_net", "mlp_extractor.value_net"))}
@@ -208,12 +208,12 @@ def test_the_critic_learns_only_where_the_advantage_uses_it(advantage):
 
 @pytest.mark.parametrize("advantage", [GrpoAdvantage(), ReinforcePlusPlusAdvantage(baseline="leave_one_out")])
 def test_an_advantage_that_compares_needs_groups(advantage):
-    with pytest.raises(ValidationError, match="group_size must be at least 2, but it is 1"):
+    with pytest.raises(ValidationError, match="at least 2, but it is 1"):
         agent_with(advantage, group_size=1)
 
 
 @pytest.mark.parametrize("advantage", [GaeAdvantage(), ReinforcePlusPlusAdvantage(baseline="none")])
-def test_an_advantage_that_does_not_compare_takes_episodes_one_by_one(advantage):
+def test_advantage_without_comparison_allows_groups_of_one(advantage):
     fit = agent_with(advantage, group_size=1).train(PANEL, SPEC, WINDOW, 0)
     assert all(tensor.isfinite().all() for tensor in fit.tensors.values())
 

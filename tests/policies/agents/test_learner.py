@@ -13,14 +13,14 @@ from nvtrader_pipelines.envs.account import opening_account
 from nvtrader_pipelines.envs.simulation import PortfolioSimulation
 from nvtrader_pipelines.envs.spaces import action_space, observation_space
 from nvtrader_pipelines.policies.agents import DEFAULT_HOOKS, Learner, PpoAgent, TrainingHooks
-from nvtrader_pipelines.policies.agents.demeaning import demeaned
+from nvtrader_pipelines.policies.agents.demeaning import demean_panel
 from nvtrader_pipelines.policies.agents.learner import EVERY_BACKBONE, EXTRACTORS
 from nvtrader_pipelines.policies.backbones import AutoencoderBackbone, Backbone, MlpBackbone, SharedAssetBackbone
 from nvtrader_pipelines.policies.learned import open_policy
 from tests.contracts.families import members
 from tests.markets import synthetic_panel
 from tests.panels import eventful_panel, with_other_future
-from tests.policies.small import AGENT, CASES, LEARNERS, SPEC, WINDOW, card_of, small
+from tests.policies.small_learners import AGENT, CASES, LEARNERS, SPEC, WINDOW, card_of, small
 
 PANEL = synthetic_panel(160, 3)
 EVERY = pytest.mark.parametrize(("spec", "agent"), CASES.values(), ids=CASES)
@@ -49,7 +49,7 @@ def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(case, spec, 
 
 
 @EVERY_CASE
-def test_training_changes_every_part_of_the_network_that_learns(case, spec, agent):
+def test_training_changes_every_learned_tensor(case, spec, agent):
     fit = fitted(case, 1)
     barely = agent.model_copy(update={"total_timesteps": 1, "learning_rate": 1e-12})
     start = barely.train(PANEL, spec, WINDOW, 1).tensors
@@ -64,7 +64,7 @@ def is_without_critic(agent):
 
 
 @EVERY_CASE
-def test_training_leaves_no_trace_of_what_came_before_it_in_the_process(case, spec, agent):
+def test_training_does_not_depend_on_earlier_trainings(case, spec, agent):
     first = fitted(case, 1)
     torch.rand(100)
     np.random.rand(100)  # noqa: NPY002 - the library shuffles with the global generator
@@ -83,7 +83,7 @@ def test_no_session_after_the_training_window_changes_a_trained_policy(spec, age
 
 
 @pytest.mark.parametrize("kind", ["ppo", "grouped_ppo"])
-def test_a_training_on_two_stretches_plays_both_and_nothing_between_them(kind):
+def test_training_on_two_stretches_plays_nothing_between_them(kind):
     agent, panel, stretches = LEARNERS[kind], synthetic_panel(260, 3), ((5, 110), (130, 259))
     between = {name: getattr(panel, name).copy() for name in ("close_returns", "overnight_returns")}
     for returns in between.values():
@@ -95,12 +95,12 @@ def test_a_training_on_two_stretches_plays_both_and_nothing_between_them(kind):
     assert frozenset(bits(trained).items()) not in alone
 
 
-def test_one_window_is_the_same_as_a_single_stretch():
+def test_one_window_equals_a_single_stretch():
     assert bits(AGENT.train(PANEL, SPEC, WINDOW, 0)) == bits(AGENT.train(PANEL, SPEC, (WINDOW,), 0))
 
 
 @EVERY_CASE
-def test_a_training_that_is_watched_sampled_and_saved_gives_the_same_policy(case, spec, agent):
+def test_hooks_do_not_change_the_trained_policy(case, spec, agent):
     seen, saved = [], []
     plain = fitted(case, 0)
     watched = agent.train(
@@ -111,12 +111,12 @@ def test_a_training_that_is_watched_sampled_and_saved_gives_the_same_policy(case
     assert len(seen) > 0
     assert plain.rollouts.is_empty()
     assert not watched.rollouts.is_empty()
-    assert bool(saved) == agent.resumable
+    assert bool(saved) == agent.is_resumable
 
 
 @EVERY
-def test_demeaned_returns_are_what_a_learner_trains_on_if_it_asks_for_them(spec, agent):
-    known = demeaned(PANEL, [WINDOW])
+def test_demean_returns_trains_on_the_demeaned_panel(spec, agent):
+    known = demean_panel(PANEL, [WINDOW])
     settings = {"demean_returns": True}, {"demean_returns": False}
     on_own, on_known = (agent.model_copy(update=update) for update in settings)
     if spec.observation.kind != "per_asset":  # whose scaler is fitted on the market as it is
@@ -138,7 +138,7 @@ def test_training_leaves_nothing_on_the_disk(spec, agent, tmp_path, monkeypatch)
 
 
 @EVERY_CASE
-def test_a_network_takes_the_tensors_of_a_fit_and_acts_the_same_on_the_same(case, spec, agent):
+def test_network_with_loaded_tensors_acts_deterministically(case, spec, agent):
     fit = fitted(case, 0)
     simulation = PortfolioSimulation(PANEL, spec, 1, scaler=fit.scaler)
     network = agent.network(simulation.builder.layout, observation_space(simulation), action_space(simulation))
@@ -167,7 +167,7 @@ SEEN = []
 
 
 @pytest.mark.parametrize("agent", LEARNERS.values(), ids=LEARNERS)
-def test_a_backbone_is_prepared_on_what_can_be_seen_in_the_training_window(agent):
+def test_backbone_pretrains_on_the_training_window_only(agent):
     SEEN.clear()
     prepared = agent.model_copy(update={"backbone": Prepared(hidden=(8,))})
     fit = prepared.train(PANEL, SPEC, WINDOW, 7)
@@ -187,7 +187,7 @@ WINDOWED = SPEC.model_copy(update={"lookback": 20})
 @pytest.mark.slow
 @pytest.mark.parametrize("backbone", WINDOW_BACKBONES)
 @pytest.mark.parametrize("agent", LEARNERS.values(), ids=LEARNERS)
-def test_every_learner_trains_and_is_used_on_every_backbone_that_reads_the_window(agent, backbone):
+def test_every_learner_trains_and_decides_with_every_window_backbone(agent, backbone):
     on = agent.model_copy(update={"backbone": backbone()})
     first, second = (on.train(PANEL, WINDOWED, WINDOW, 3) for _ in range(2))
     assert bits(first) == bits(second)
@@ -203,24 +203,24 @@ LIBRARY = {kind: agent for kind, agent in LEARNERS.items() if hasattr(agent, "al
 
 
 @pytest.mark.parametrize("agent", LIBRARY.values(), ids=LIBRARY)
-def test_no_argument_that_decides_what_is_learned_is_left_to_the_librarys_default(agent):
+def test_settings_name_every_argument_that_affects_results(agent):
     arguments = set(inspect.signature(agent.algorithm.__init__).parameters)
     assert set(library_settings(agent)) | COMMON == arguments - DECIDES_NOTHING
 
 
 @pytest.mark.parametrize("agent", LIBRARY.values(), ids=LIBRARY)
-def test_every_field_of_a_library_agent_changes_an_argument_or_the_network(agent):
+def test_every_agent_field_changes_an_argument_or_the_network(agent):
     fields = set(type(agent).model_fields) - {"kind", "total_timesteps", "n_envs", "demean_returns", "backbone"}
     arguments = set(library_settings(agent)) | {"log_std_init", "lstm_hidden_size", "n_lstm_layers", "n_quantiles"}
     assert fields - {"final_learning_rate"} <= arguments
 
 
-def test_the_learning_rate_falls_linearly_to_its_last_share():
+def test_learning_rate_falls_linearly_to_its_final_share():
     rate = PpoAgent(learning_rate=1e-3, final_learning_rate=0.1).schedule()
     assert [rate(1.0), rate(0.5), rate(0.0)] == pytest.approx([1e-3, 5.5e-4, 1e-4])
 
 
-def test_agents_with_an_actor_critic_take_every_backbone_and_the_others_those_that_extract_features():
+def test_on_policy_agents_take_every_backbone_and_others_extractors():
     assert {"shared_asset"} == EVERY_BACKBONE - EXTRACTORS
     every = {kind for kind, agent in LEARNERS.items() if agent.backbones == EVERY_BACKBONE}
     assert every == {"ppo", "a2c", "grouped_ppo"}
@@ -228,9 +228,9 @@ def test_agents_with_an_actor_critic_take_every_backbone_and_the_others_those_th
 
 
 @pytest.mark.parametrize("kind", [kind for kind, agent in LEARNERS.items() if agent.backbones == EXTRACTORS])
-def test_a_backbone_an_agent_cannot_take_is_refused_before_training(kind):
+def test_unsupported_backbone_raises_before_training(kind):
     agent = small(type(LEARNERS[kind])).model_copy(update={"backbone": SharedAssetBackbone()})
-    with pytest.raises(ValueError, match=r"the agent takes a backbone of autoencoder, .*, but it has shared_asset"):
+    with pytest.raises(ValueError, match=r"autoencoder, .*shared_asset"):
         agent.train(PANEL, SPEC, WINDOW, 0)
 
 
@@ -238,19 +238,19 @@ def test_a_backbone_an_agent_cannot_take_is_refused_before_training(kind):
 @pytest.mark.parametrize(
     ("field", "value"), [("gamma", 1.0), ("learning_rate", 0.1), ("total_timesteps", 0), ("final_learning_rate", 2.0)]
 )
-def test_hyperparameters_out_of_range_are_refused(member, field, value):
+def test_hyperparameters_out_of_range_are_invalid(member, field, value):
     with pytest.raises(ValidationError, match=field):
         member.model_validate({field: value})
 
 
-def test_every_learner_says_what_it_is():
+def test_every_learner_is_no_classical_agent():
     for agent in LEARNERS.values():
         assert isinstance(agent, Learner)
-        assert not agent.classical
+        assert not agent.is_classical
 
 
 @pytest.mark.parametrize("agent", LEARNERS.values(), ids=LEARNERS)
-def test_the_learning_rate_falls_to_its_last_share_and_never_below_however_far_a_training_overshoots(agent):
+def test_learning_rate_never_falls_below_its_final_share(agent):
     schedule = agent.schedule()
     assert schedule(1.0) == pytest.approx(agent.learning_rate)
     last = agent.learning_rate * agent.final_learning_rate
@@ -286,12 +286,12 @@ FAST = {(torch.optim.Adam, True, 1, False)}
 
 @pytest.mark.usefixtures("slow_settings")
 @EVERY
-def test_every_learner_learns_by_fused_adam_on_one_thread_and_checks_no_distributions_arguments(spec, agent):
+def test_learners_use_fused_adam_one_thread_and_no_argument_checks(spec, agent):
     assert settings_while(agent, spec) == FAST
 
 
 @pytest.mark.usefixtures("slow_settings")
-def test_a_resumed_training_and_what_a_backbone_learns_before_are_no_slower():
+def test_resumed_training_and_pretraining_use_fused_adam():
     saved = []
     agent = PpoAgent(**{**AGENT.model_dump(), "total_timesteps": 1280, "backbone": AutoencoderBackbone(epochs=1)})
     assert settings_while(agent, WINDOWED, TrainingHooks(checkpoint=saved.append)) == FAST
@@ -308,5 +308,5 @@ def test_a_training_that_diverged_gives_no_policy(monkeypatch):
         return policy, log
 
     monkeypatch.setattr(type(agent), "learn", diverged)
-    with pytest.raises(ValueError, match="does not: the training diverged; lower learning_rate"):
+    with pytest.raises(ValueError, match="diverged"):
         agent.train(PANEL, SPEC, WINDOW, 0)

@@ -10,10 +10,10 @@ from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.policies.agents import PpoAgent, RecurrentPpoAgent
 from nvtrader_pipelines.portfolio.anchors import EqualWeightAnchor
 from tests.markets import synthetic_panel
-from tests.policies.small import AGENT, WINDOW
+from tests.policies.small_learners import AGENT, WINDOW
 
 
-def test_the_learning_curve_is_the_mean_reward_of_a_step_without_the_critics_guesses():
+def test_learning_curve_excludes_the_critics_bootstrap():
     panel = synthetic_panel(160, 3)
     rising = replace(panel, close_returns=np.full_like(panel.close_returns, np.expm1(0.01)))
     spec = EnvSpec(
@@ -32,13 +32,13 @@ def test_the_learning_curve_is_the_mean_reward_of_a_step_without_the_critics_gue
 
 @pytest.mark.parametrize("member", [PpoAgent, RecurrentPpoAgent])
 def test_minibatches_must_fill_the_rollout(member):
-    with pytest.raises(ValidationError, match=r"n_envs \* n_steps = 4096 must be a multiple of batch_size = 1000"):
+    with pytest.raises(ValidationError, match=r"4096 .*1000"):
         member(n_steps=64, batch_size=1000)
 
 
 @pytest.mark.parametrize(
     ("field", "value"), [("n_steps", 7), ("clip_range", 0.0), ("batch_size", 1), ("n_epochs", 0), ("gae_lambda", 1.1)]
 )
-def test_hyperparameters_out_of_range_are_refused(field, value):
+def test_hyperparameters_out_of_range_are_invalid(field, value):
     with pytest.raises(ValidationError, match=field):
         PpoAgent.model_validate({field: value})

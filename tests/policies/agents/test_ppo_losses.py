@@ -7,7 +7,7 @@ from tests.policies.advantages.golden import assert_close, cases, tensor
 
 
 @cases("nemo_rl", function="ClippedPGLossFn")
-def test_the_clipped_policy_loss_and_its_gradient_are_nemo_rls(case):
+def test_clipped_policy_loss_and_gradient_match_nemo_rl(case):
     inputs, expected = case["inputs"], case["expected"]
     log_probs = tensor(inputs["curr_logprobs"]).requires_grad_()
     loss = clipped_policy_loss(
@@ -32,7 +32,7 @@ def test_half_the_value_loss_is_nemo_rls(case):
 
 
 @pytest.mark.parametrize(("advantage", "ratio", "pushed"), [(1.0, 1.3, False), (1.0, 1.2, True), (-1.0, 0.75, False)])
-def test_a_ratio_beyond_its_limit_is_pushed_no_further(advantage, ratio, pushed):
+def test_clipped_ratio_has_no_gradient(advantage, ratio, pushed):
     log_prob = torch.tensor(ratio).log().requires_grad_()
     clipped_policy_loss(
         log_prob, torch.zeros(()), torch.tensor(advantage), clip_range=0.2, clip_range_high=0.28

@@ -7,7 +7,7 @@ from nvtrader_pipelines.envs.simulation import PortfolioSimulation
 from nvtrader_pipelines.envs.spaces import action_space, observation_space
 from nvtrader_pipelines.policies.agents import RecurrentPpoAgent
 from tests.markets import synthetic_panel
-from tests.policies.small import SPEC, WINDOW, small
+from tests.policies.small_learners import SPEC, WINDOW, small
 
 PANEL = synthetic_panel(160, 3)
 AGENT = small(RecurrentPpoAgent)
@@ -31,7 +31,7 @@ def walk(agent, net, observations):
 
 
 @pytest.mark.parametrize("n_lstm_layers", [1, 2])
-def test_each_answer_is_the_librarys_own_with_the_memory_handed_on(n_lstm_layers):
+def test_recurrent_actions_match_the_library_with_carried_state(n_lstm_layers):
     agent = small(RecurrentPpoAgent, n_lstm_layers=n_lstm_layers)
     net, observation = network(agent)
     observations = [observation + k for k in range(4)]
@@ -41,7 +41,7 @@ def test_each_answer_is_the_librarys_own_with_the_memory_handed_on(n_lstm_layers
         np.testing.assert_array_equal(np.clip(output.action, -5.0, 5.0), action[0])
 
 
-def test_an_answer_depends_on_what_was_seen_before_it():
+def test_recurrent_action_depends_on_earlier_observations():
     net, observation = network()
     (_, after_one), (_, after_other) = (walk(AGENT, net, [seen, observation]) for seen in (observation, -observation))
     assert after_one.action.tobytes() != after_other.action.tobytes()

@@ -6,7 +6,7 @@ from nvtrader_pipelines.policies.agents.checkpoints import CheckpointError
 from nvtrader_pipelines.policies.backbones import Backbone, SharedAssetBackbone
 from tests.contracts.families import members
 from tests.markets import synthetic_panel
-from tests.policies.small import RESIDUAL_SPEC, SPEC, WINDOW
+from tests.policies.small_learners import RESIDUAL_SPEC, SPEC, WINDOW
 
 PANEL = synthetic_panel(160, 3)
 TINY = {
@@ -18,9 +18,9 @@ TINY = {
     "n_groups": 4,
     "group_size": 4,
 }
-LEARNERS = [member for member in members(Agent) if not member.classical]
-RESUMABLE = [member for member in LEARNERS if member.resumable]
-OTHERS = [member for member in LEARNERS if not member.resumable]
+LEARNERS = [member for member in members(Agent) if not member.is_classical]
+RESUMABLE = [member for member in LEARNERS if member.is_resumable]
+OTHERS = [member for member in LEARNERS if not member.is_resumable]
 
 
 def tiny(member, **settings):
@@ -45,7 +45,7 @@ def assert_resumes(agent, spec=SPEC):
 
 
 @pytest.mark.parametrize("member", RESUMABLE)
-def test_an_agent_that_says_so_resumes_bit_for_bit(member):
+def test_resumable_agent_resumes_bit_for_bit(member):
     assert_resumes(tiny(member))
 
 
@@ -56,6 +56,6 @@ def test_every_backbone_is_resumed_bit_for_bit(backbone):
 
 
 @pytest.mark.parametrize("member", OTHERS)
-def test_any_other_agent_refuses_a_checkpoint(member):
-    with pytest.raises(CheckpointError, match="cannot be resumed; start it afresh"):
+def test_non_resumable_agent_raises_for_a_checkpoint(member):
+    with pytest.raises(CheckpointError, match="cannot be resumed"):
         tiny(member).train(PANEL, SPEC, WINDOW, 0, TrainingHooks(resume_from=b"any"))

@@ -9,7 +9,7 @@ PANEL = synthetic_panel(160, 3)
 
 
 @pytest.mark.parametrize("make", [ppo, a2c])
-def test_a_training_on_it_is_bit_for_bit_one_on_the_librarys_buffer(make):
+def test_training_equals_one_on_the_library_buffer(make):
     def on(buffer):
         return trained(lambda env, seed: make(env, seed, rollout_buffer_class=buffer), PANEL)
 
@@ -19,7 +19,7 @@ def test_a_training_on_it_is_bit_for_bit_one_on_the_librarys_buffer(make):
     assert log.points == library_log.points
 
 
-def test_it_takes_its_memory_once():
+def test_buffer_allocates_once():
     model, _ = trained(lambda env, seed: ppo(env, seed, rollout_buffer_class=InPlaceRolloutBuffer), PANEL)
     buffer = model.rollout_buffer
     before = [buffer.observations.ctypes.data, buffer.actions.ctypes.data]

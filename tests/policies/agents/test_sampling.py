@@ -9,10 +9,10 @@ from nvtrader_pipelines.envs.observations.hashing import observation_hashes
 from nvtrader_pipelines.policies.agents import sampling
 from nvtrader_pipelines.policies.agents.sampling import EpisodeSampler
 from nvtrader_pipelines.policies.rollout_tables import STEP
-from nvtrader_pipelines.policies.trajectory import Played
+from nvtrader_pipelines.policies.trajectory import PlayedStep
 from tests.markets import synthetic_panel
 from tests.policies.agents.learners import EVERYTHING, N, environment
-from tests.policies.small import SPEC
+from tests.policies.small_learners import SPEC
 
 PANEL = synthetic_panel(160, 3)
 N_STEPS = 70
@@ -66,7 +66,7 @@ def game(spec, *, judged=True, n_steps=N_STEPS):
     for _ in range(n_steps):
         env.step(generator.uniform(-3.0, 3.0, (N, env.action_space.shape[0])).astype(np.float32))
         said = torch.as_tensor(generator.normal(size=(2, N)).astype(np.float32))
-        steps.append((env.played, *((said[0][:, None], said[1]) if judged else (None, None))))
+        steps.append((env.last_step, *((said[0][:, None], said[1]) if judged else (None, None))))
     return env.simulation, steps
 
 
@@ -79,7 +79,7 @@ def recorded(sampler, steps):
 @SPECS
 @pytest.mark.parametrize("judged", [True, False])
 @pytest.mark.parametrize("chunk", [40, 4096])
-def test_the_rows_are_those_of_an_oracle_that_writes_one_after_the_other(spec, judged, chunk, monkeypatch):
+def test_sampled_rows_match_a_row_by_row_oracle(spec, judged, chunk, monkeypatch):
     monkeypatch.setattr(sampling, "CHUNK", chunk)
     simulation, steps = game(spec, judged=judged)
     rollouts = recorded(EpisodeSampler(simulation, 1.0, 0), steps).rollouts()
@@ -93,19 +93,19 @@ def test_the_rows_are_those_of_an_oracle_that_writes_one_after_the_other(spec, j
     assert rollouts.drop("info").equals(oracle)
 
 
-def test_an_episode_that_stands_still_beside_others_counts_only_the_steps_it_took():
+def test_sampler_counts_only_steps_of_running_episodes():
     simulation, steps = game(SPEC)
     paused = []
     for number, (played, values, log_probs) in enumerate(steps):
         running = np.arange(N) % 3 != number % 3
         parts = (played.observation, played.action, played.t, played.drawdown, played.step)
-        paused.append((Played(*parts, running), values, log_probs))
+        paused.append((PlayedStep(*parts, running), values, log_probs))
     found = recorded(EpisodeSampler(simulation, 1.0, 0), paused).rollouts()
     expected = recorded(OracleSampler(simulation), paused).rollouts()
     assert found.select("episode", "step").rows() == [row[:2] for row in expected]
 
 
-def test_what_is_recorded_is_a_copy_of_arrays_that_may_be_used_again():
+def test_sampler_copies_arrays():
     simulation, steps = game(SPEC)
     sampler, expected = EpisodeSampler(simulation, 1.0, 0), recorded(EpisodeSampler(simulation, 1.0, 0), steps)
     for played, values, log_probs in steps:
@@ -118,7 +118,7 @@ def test_what_is_recorded_is_a_copy_of_arrays_that_may_be_used_again():
 
 
 @pytest.mark.parametrize("at", [0, 1, 13, 25, 60])
-def test_a_sampler_goes_on_from_its_state_bit_for_bit(at, monkeypatch):
+def test_restored_sampler_continues_bit_for_bit(at, monkeypatch):
     monkeypatch.setattr(sampling, "CHUNK", 32)
     simulation, steps = game(EVERYTHING)
     whole, first, second = (EpisodeSampler(simulation, 0.5, 0) for _ in range(3))
@@ -132,7 +132,7 @@ def test_a_sampler_goes_on_from_its_state_bit_for_bit(at, monkeypatch):
     assert states[0] == states[1]
 
 
-def test_rows_that_were_compressed_stay_as_they_are_in_every_later_state(monkeypatch):
+def test_compressed_chunks_never_change(monkeypatch):
     monkeypatch.setattr(sampling, "CHUNK", 32)
     simulation, steps = game(SPEC)
     sampler = recorded(EpisodeSampler(simulation, 1.0, 0), steps[:40])

@@ -16,7 +16,7 @@ from nvtrader_pipelines.policies.backbones import (
 )
 from nvtrader_pipelines.policies.vector_env import PortfolioVecEnv
 from tests.markets import synthetic_panel
-from tests.policies.small import SPEC, WINDOW
+from tests.policies.small_learners import SPEC, WINDOW
 
 N, LOOKBACK, REST = 3, 12, 5  # names, sessions, columns that are not the window's
 LAYOUT = ObservationLayout(LOOKBACK * N + REST, N, LOOKBACK)

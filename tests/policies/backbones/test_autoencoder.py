@@ -45,7 +45,7 @@ def test_the_reconstructions_error_falls(backbone):
     assert errors[-1] < errors[len(errors) // 2] < errors[0]
 
 
-def test_windows_that_two_factors_make_are_reconstructed_from_a_code_of_a_few_numbers():
+def test_autoencoder_reconstructs_two_factor_windows_from_a_small_code():
     generator = torch.Generator().manual_seed(0)
     factors, loadings = torch.randn(400, 2, generator=generator), torch.randn(2, LOOKBACK * N, generator=generator)
     windows = (factors @ loadings).unflatten(1, (LOOKBACK, N))
@@ -55,14 +55,14 @@ def test_windows_that_two_factors_make_are_reconstructed_from_a_code_of_a_few_nu
 
 
 @EITHER
-def test_the_same_seed_prepares_the_same_bytes_and_another_seed_others(backbone):
+def test_pretraining_depends_on_the_seed(backbone):
     first, again, other = (bits(prepared(backbone, seed).state_dict()) for seed in (1, 1, 2))
     assert first == again
     assert first != other
 
 
 @EITHER
-def test_preparing_fits_the_encoder_and_nothing_else(backbone):
+def test_pretraining_changes_the_encoder_only(backbone):
     before, after = bits(policy_of(backbone).state_dict()), bits(prepared(backbone).state_dict())
     assert before.keys() == after.keys()
     for name in before:
@@ -70,7 +70,7 @@ def test_preparing_fits_the_encoder_and_nothing_else(backbone):
 
 
 @EITHER
-def test_preparing_leaves_torchs_generator_as_it_was_and_no_gradient_behind(backbone):
+def test_pretraining_leaves_no_gradient_and_the_generator_unchanged(backbone):
     policy = policy_of(backbone)
     torch.manual_seed(7)
     torch.rand(3)
@@ -81,7 +81,7 @@ def test_preparing_leaves_torchs_generator_as_it_was_and_no_gradient_behind(back
 
 
 @EITHER
-def test_only_a_free_encoder_takes_part_in_learning(backbone):
+def test_only_an_unfrozen_encoder_learns(backbone):
     policy = prepared(backbone)
     values, log_prob, _ = policy.evaluate_actions(observed(), torch.ones(4, N + 1))
     (values.sum() + log_prob.sum()).backward()
@@ -98,14 +98,14 @@ def test_only_the_windows_are_learned():
     assert bits(first) == bits(second)
 
 
-def test_a_frozen_encoder_stays_as_it_was_prepared_in_training_and_the_rest_learns():
+def test_training_leaves_a_frozen_encoder_unchanged():
     before, after = trained(FROZEN)
     for name, tensor in before.items():
         assert torch.equal(tensor, after[name]) == (".encoder." in name)
 
 
 @pytest.mark.parametrize("algorithm", [SAC, TD3], ids=["sac", "td3"])
-def test_agents_whose_actor_and_critics_hold_an_extractor_each_begin_with_one_encoder(algorithm):
+def test_separate_extractors_start_with_equal_encoders(algorithm):
     env = environment()
     layout = env.simulation.builder.layout
     kwargs = {"net_arch": [8], **FROZEN.extractor(layout)}

@@ -18,7 +18,7 @@ def unrolled(network, window):
 
 
 @pytest.mark.parametrize("cell", ["gru", "lstm"])
-def test_the_encoding_is_the_state_after_the_last_session_read_from_the_oldest_on(cell):
+def test_recurrent_encoding_is_the_state_after_the_last_session(cell):
     extractor = extractor_of(RecurrentBackbone(cell=cell, hidden_size=6))
     window = extractor.window(observed())
     encoding = extractor.encoder(window)
@@ -27,6 +27,6 @@ def test_the_encoding_is_the_state_after_the_last_session_read_from_the_oldest_o
 
 
 @pytest.mark.parametrize(("field", "value"), [("cell", "rnn"), ("hidden_size", 0)])
-def test_an_unknown_cell_or_an_empty_state_is_refused(field, value):
+def test_unknown_cell_or_empty_state_is_invalid(field, value):
     with pytest.raises(ValidationError, match=field):
         RecurrentBackbone.model_validate({field: value})

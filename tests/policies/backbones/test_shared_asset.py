@@ -28,7 +28,7 @@ def means(policy, observation):
         return policy.get_distribution(observation).distribution.mean
 
 
-def test_the_shared_network_scores_names_alike_whatever_their_place():
+def test_shared_scores_do_not_depend_on_the_position_of_a_name():
     policy, observation = built(SharedAssetBackbone()), observed()
     order = torch.tensor([3, 0, 4, 2, 1])
     assets = observation[:, :-CONTEXT_COLUMNS].reshape(-1, N, ASSET_COLUMNS)[:, order].reshape(-1, N * ASSET_COLUMNS)
@@ -38,13 +38,13 @@ def test_the_shared_network_scores_names_alike_whatever_their_place():
     torch.testing.assert_close(other[:, N], scores[:, N], rtol=1e-5, atol=1e-6)
 
 
-def test_the_shared_networks_scores_are_centred_and_start_near_zero():
+def test_shared_scores_are_centered_and_start_near_zero():
     scores = means(built(SharedAssetBackbone()), observed(64))
     torch.testing.assert_close(scores[:, :N].sum(dim=1), torch.zeros(64), atol=1e-6, rtol=0)
     assert scores.abs().max() < 0.5
 
 
-def test_the_shared_network_has_the_same_number_of_parameters_for_any_number_of_names_but_the_deviations():
+def test_shared_network_size_is_independent_of_the_number_of_names():
     sizes = [
         sum(p.numel() for p in built(SharedAssetBackbone(), n * ASSET_COLUMNS + CONTEXT_COLUMNS, n + 1).parameters())
         - n
@@ -53,12 +53,12 @@ def test_the_shared_network_has_the_same_number_of_parameters_for_any_number_of_
     assert sizes[0] == sizes[1]
 
 
-def test_the_shared_network_refuses_another_observation():
+def test_shared_network_raises_for_another_observation():
     with pytest.raises(ValueError, match="needs the per_asset observation"):
         built(SharedAssetBackbone(), columns=COLUMNS + 1)
 
 
-def test_every_parameter_of_the_shared_network_learns():
+def test_every_shared_parameter_gets_a_gradient():
     policy = built(SharedAssetBackbone())
     known = {id(p) for group in policy.optimizer.param_groups for p in group["params"]}
     assert known == {id(p) for p in policy.parameters()}

@@ -24,7 +24,7 @@ EACH = pytest.mark.parametrize("backbone", WINDOWED, ids=name_of)
 
 
 @EACH
-def test_features_are_the_windows_encoding_and_then_the_rest_of_the_observation_as_it_is(backbone):
+def test_features_are_the_encoding_followed_by_the_rest_of_the_observation(backbone):
     extractor, observations = extractor_of(backbone), observed(7)
     features = extractor(observations)
     assert features.shape == (7, extractor.features_dim)
@@ -34,7 +34,7 @@ def test_features_are_the_windows_encoding_and_then_the_rest_of_the_observation_
 
 
 @EACH
-def test_a_change_in_any_session_of_any_name_changes_the_encoding(backbone):
+def test_encoding_depends_on_every_session_of_every_name(backbone):
     extractor, observation = extractor_of(backbone).double(), observed(1).double()
     changes = torch.eye(LOOKBACK * N, LAYOUT.length, dtype=torch.float64)
     moved = (extractor(observation + changes) - extractor(observation))[:, :-REST]
@@ -42,7 +42,7 @@ def test_a_change_in_any_session_of_any_name_changes_the_encoding(backbone):
 
 
 @EACH
-def test_the_rest_of_the_observation_does_not_reach_the_encoding(backbone):
+def test_encoding_depends_on_the_window_only(backbone):
     extractor, observation = extractor_of(backbone), observed(2)
     other = torch.cat([observation[:, :-REST], observation[:, -REST:] + 1.0], dim=1)
     assert torch.equal(extractor(other)[:, :-REST], extractor(observation)[:, :-REST])
@@ -50,7 +50,7 @@ def test_the_rest_of_the_observation_does_not_reach_the_encoding(backbone):
 
 @EACH
 @pytest.mark.parametrize("value", [0.0, 10.0, -10.0])
-def test_a_window_without_returns_or_at_the_bounds_has_a_finite_encoding_and_gradient(backbone, value):
+def test_encoding_and_gradient_are_finite_at_extreme_windows(backbone, value):
     policy = policy_of(backbone)
     values, log_prob, _ = policy.evaluate_actions(torch.full((2, LAYOUT.length), value), torch.zeros(2, N + 1))
     (values.sum() + log_prob.sum()).backward()
@@ -59,7 +59,7 @@ def test_a_window_without_returns_or_at_the_bounds_has_a_finite_encoding_and_gra
 
 
 @EACH
-def test_an_observation_is_encoded_the_same_whatever_is_beside_it(backbone):
+def test_encoding_does_not_depend_on_the_batch(backbone):
     extractor, observations = extractor_of(backbone), observed(6)
     together = extractor(observations)
     for i in range(6):
@@ -78,7 +78,7 @@ def test_acting_and_learning_see_the_same_network(backbone):
 
 
 @EACH
-def test_every_parameter_learns_from_actor_and_critic_through_one_shared_encoder(backbone):
+def test_shared_encoder_gets_gradients_from_actor_and_critic(backbone):
     policy = policy_of(backbone)
     assert policy.pi_features_extractor is policy.vf_features_extractor
     known = {id(p) for group in policy.optimizer.param_groups for p in group["params"]}
@@ -93,21 +93,21 @@ def test_every_parameter_learns_from_actor_and_critic_through_one_shared_encoder
 
 
 @EACH
-def test_an_extractor_is_built_the_same_from_the_same_torch_seed_and_another_from_another(backbone):
+def test_extractor_weights_depend_on_the_torch_seed_only(backbone):
     first, again, other = (extractor_of(backbone, seed=seed).state_dict() for seed in (1, 1, 2))
     assert bits(first) == bits(again)
     assert bits(first) != bits(other)
 
 
 @EACH
-def test_a_short_training_moves_every_tensor_and_gives_the_same_finite_bytes_again(backbone):
+def test_short_training_changes_every_tensor_and_is_reproducible(backbone):
     before, after = trained(backbone)
     assert all(torch.isfinite(tensor).all() for tensor in after.values())
     assert all(not torch.equal(before[name], after[name]) for name in after)
     assert bits(trained(backbone)[1]) == bits(after)
 
 
-def test_the_window_is_the_observations_own_with_the_last_return_of_each_name_last():
+def test_window_ends_with_the_last_return_of_each_name():
     panel = synthetic_panel(60, N)
     builder = LookbackObservation().start(panel, ObservationScaler(), LOOKBACK)
     observation = builder.observe(np.array([30]), AccountView(np.full((1, N + 1), 0.25), np.zeros(1)))
@@ -117,9 +117,9 @@ def test_the_window_is_the_observations_own_with_the_last_return_of_each_name_la
 
 
 @EACH
-def test_an_observation_without_a_window_is_refused(backbone):
+def test_observation_without_a_window_raises(backbone):
     assert backbone.needs_window
-    with pytest.raises(ValueError, match="needs an observation that has one"):
+    with pytest.raises(ValueError, match="window"):
         backbone.extractor(ObservationLayout(20, N, lookback=0))
 
 

@@ -22,7 +22,7 @@ def tokens():
     return torch.randn(5, LENGTH, D_MODEL, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
 
 
-def normalised(x, norm):
+def layer_norm(x, norm):
     x = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + norm.eps)
     return x * norm.weight.numpy(force=True) + norm.bias.numpy(force=True)
 
@@ -45,17 +45,17 @@ def attended(x, attention, mask):
 
 
 @pytest.mark.parametrize("mask", [None, CAUSAL.double()], ids=["full", "causal"])
-def test_a_layer_is_attention_and_a_feed_forward_network_by_their_definitions(mask):
+def test_encoder_layer_matches_its_definition(mask):
     made, x = layer(), tokens().numpy()
     shift = 0.0 if mask is None else mask.numpy()
-    x = x + attended(normalised(x, made.norm1), made.self_attn, shift)
-    hidden = np.maximum(linear(normalised(x, made.norm2), made.linear1.weight, made.linear1.bias), 0.0)
+    x = x + attended(layer_norm(x, made.norm1), made.self_attn, shift)
+    hidden = np.maximum(linear(layer_norm(x, made.norm2), made.linear1.weight, made.linear1.bias), 0.0)
     expected = x + linear(hidden, made.linear2.weight, made.linear2.bias)
     np.testing.assert_allclose(made(tokens(), LENGTH, mask).numpy(force=True), expected, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("mask", [None, CAUSAL.double()], ids=["full", "causal"])
-def test_a_layer_is_torchs_own_with_the_same_tensors(mask):
+def test_encoder_layer_matches_torch(mask):
     made = layer()
     own = nn.TransformerEncoderLayer(D_MODEL, N_HEADS, D_FF, dropout=0.0, batch_first=True, norm_first=True).double()
     own.load_state_dict(made.state_dict())
@@ -63,6 +63,6 @@ def test_a_layer_is_torchs_own_with_the_same_tensors(mask):
 
 
 @pytest.mark.parametrize("n_last", [1, 3])
-def test_the_last_tokens_are_encoded_as_they_are_among_all(n_last):
+def test_last_tokens_are_encoded_as_among_all(n_last):
     made = layer()
     torch.testing.assert_close(made(tokens(), n_last), made(tokens(), LENGTH)[:, -n_last:])

@@ -32,7 +32,7 @@ def both(hidden):
 
 
 @pytest.mark.parametrize("hidden", SHAPES, ids=str)
-def test_actions_are_judged_as_the_library_judges_them(hidden):
+def test_evaluated_actions_match_the_library(hidden):
     ours, theirs = both(hidden)
     actions = torch.randn(40, 3, generator=torch.Generator().manual_seed(1))
     for mine, library in zip(*(net.evaluate_actions(OBSERVATIONS, actions) for net in (ours, theirs)), strict=True):
@@ -56,7 +56,7 @@ def test_the_most_likely_action_is_the_librarys(hidden):
         torch.testing.assert_close(mine, library)
 
 
-def test_actions_are_drawn_from_the_distribution_they_are_judged_by():
+def test_sampled_actions_follow_the_evaluated_distribution():
     ours, _ = both((8, 4))
     observation = OBSERVATIONS[:1].expand(20_000, -1)
     with torch.no_grad():

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nvtrader_pipelines.execution.compliance import ComplianceData, findings_of
+from nvtrader_pipelines.execution.compliance import ComplianceData, compliance_findings
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits, WeightPipeline
 from nvtrader_pipelines.portfolio.pipeline.limits import (
     GrossExposure,
@@ -167,7 +167,7 @@ def test_drifted_restricted_name_causes_no_hard_finding():
     pipeline = restricted_pipeline("AAA")
     found = result_of(pipeline, proposal, situation(PANEL, held=held))
     plan = a_plan(tuple(found.weights.tolist()), held=tuple(held.tolist()), symbols=(*PANEL.symbols, "cash"))
-    findings = findings_of(plan, pipeline.risk_limits, ComplianceData(), 0.1)
+    findings = compliance_findings(plan, pipeline.risk_limits, ComplianceData(), 0.1)
     assert not [finding for finding in findings if finding.level == "hard"]
 
 

@@ -6,7 +6,7 @@ from pydantic import ValidationError
 
 from nvtrader_pipelines.components.component import canonical_json, content_hash
 from nvtrader_pipelines.desk.rows import weight_frame
-from nvtrader_pipelines.execution.invariants import off_sum
+from nvtrader_pipelines.execution.invariants import invalid_stage_sums
 from nvtrader_pipelines.execution.plan import Stage
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits, WeightPipeline
 from nvtrader_pipelines.portfolio.pipeline.limits import GrossExposure, NetExposure, PositionCap, TurnoverLimit
@@ -102,7 +102,7 @@ def test_accepted_proposal_passes_the_check_of_weights(off):
         return
     stored = tuple(Stage(name=each.name, weights=tuple(each.weights.tolist())) for each in stages)
     plan = a_plan(symbols=(*PANEL.symbols, "cash"), held=tuple(WITHIN), stages=stored)
-    assert off_sum(weight_frame(TARGET_WEIGHTS, [plan])).is_empty()
+    assert invalid_stage_sums(weight_frame(TARGET_WEIGHTS, [plan])).is_empty()
 
 
 @pytest.mark.parametrize(

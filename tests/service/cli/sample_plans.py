@@ -3,7 +3,7 @@
 import datetime as dt
 from itertools import pairwise
 
-from nvtrader_pipelines.execution.audit import About, plan_event
+from nvtrader_pipelines.execution.audit import EventDetails, plan_event
 from nvtrader_pipelines.execution.book import AccountState
 from nvtrader_pipelines.execution.plan import Finding, RebalancePlan, Stage, plan_id
 from nvtrader_pipelines.storage.account_book import SqliteBook
@@ -47,10 +47,10 @@ def plan(session: dt.date = SESSION, account: str = "paper") -> RebalancePlan:
 def keep(home: Home, found: RebalancePlan, *findings: Finding) -> RebalancePlan:
     """Put a plan into the audit, with what compliance says of it."""
     blocks = any(finding.level == "hard" for finding in findings)
-    about = About(detail={"findings": [finding.model_dump(mode="json") for finding in findings]})
+    about = EventDetails(detail={"findings": [finding.model_dump(mode="json") for finding in findings]})
     Store(home).audit.append(
         [
-            plan_event("constructed", found, AT, "desk", About(detail={"plan": found.model_dump(mode="json")})),
+            plan_event("constructed", found, AT, "desk", EventDetails(detail={"plan": found.model_dump(mode="json")})),
             plan_event("blocked" if blocks else "cleared", found, AT, "compliance", about),
         ]
     )

@@ -39,8 +39,8 @@ OF_EXPERIMENTS = [("experiments", name) for name in ("new", "list", "diff", "run
 OF_RUNS = [("runs", name) for name in ("list", "show", "compare", "replay", "forward")]
 OF_PLANS = [("plans", name) for name in ("list", "show", "approve", "override", "reject")]
 SINGLE = [(name,) for name in COMMANDS if name != "experiments"]
-README = " ".join((Path(__file__).parents[3] / "README.md").read_text().split())
-EXIT_CODES = re.search(r"Exit codes: 0 done, 1 .*, 2 .*, 3 .*, 130 interrupted\.", README)[0]
+QUICKSTART = " ".join((Path(__file__).parents[3] / "docs" / "quickstart.md").read_text().split())
+EXIT_CODES = re.search(r"Exit codes: 0 done, 1 .*, 2 .*, 3 .*, 130 interrupted\.", QUICKSTART)[0]
 COUNT = "SELECT policy, count(*) AS n FROM rl.trajectories GROUP BY policy ORDER BY policy"
 
 

@@ -6,7 +6,7 @@ from contextlib import closing
 import pytest
 
 from nvtrader_pipelines.desk.accounts import connect
-from nvtrader_pipelines.execution.audit import About, plan_event
+from nvtrader_pipelines.execution.audit import EventDetails, plan_event
 from nvtrader_pipelines.execution.book import BookedOrder
 from nvtrader_pipelines.execution.brokers.account_spec import AlpacaAccountSpec
 from nvtrader_pipelines.execution.orders import Order
@@ -39,7 +39,7 @@ def test_halting_stops_trading_with_one_sentence_and_halting_twice_says_so(home,
     assert (first.exit_code, again.exit_code) == (0, 0)
     assert first.stdout == "trading is stopped: bars look wrong [/]\n"
     assert again.stdout.startswith("trading is stopped already: ")
-    assert "bars look wrong" in (FileKillSwitch(home).engaged() or "")
+    assert "bars look wrong" in (FileKillSwitch(home).halt_reason() or "")
     rows = kinds(home)
     assert rows[0] == ("halted", getpass.getuser(), "bars look wrong [/]")
     assert [(kind, reason[:34]) for kind, _, reason in rows[1:]] == [("halted", "once more; it was stopped already:")]
@@ -51,7 +51,7 @@ def test_resuming_lets_trading_go_on_and_is_on_record(home, invoke):
     assert (found.exit_code, again.exit_code) == (0, 0)
     assert "may resume" in found.stdout
     assert "was not stopped" in again.stdout
-    assert FileKillSwitch(home).engaged() is None
+    assert FileKillSwitch(home).halt_reason() is None
     assert kinds(home)[-1] == ("resumed", getpass.getuser(), "fixed")
 
 
@@ -90,7 +90,7 @@ def place(home, stub, of, symbol):
     )  # fmt: skip
     connect("live", AlpacaAccountSpec(base_url=stub.url, retries=0)).submit(order)
     with closing(SqliteBook(home, "live")) as book:
-        book.place(BookedOrder.accepted(order))
+        book.place(BookedOrder.accept(order))
 
 
 def test_halting_cancels_what_waits_at_a_broker_and_says_so(exchange, invoke):
@@ -131,7 +131,7 @@ def test_halting_does_not_depend_on_a_broker_and_says_loudly_what_may_still_be_o
         exchange.faults["GET /v2/orders:by_client_order_id"].append("unavailable")
     found = invoke("halt", "--reason", "news")
     assert found.exit_code == FAILED
-    assert FileKillSwitch(home).engaged()
+    assert FileKillSwitch(home).halt_reason()
     stopped, loud = found.stdout.splitlines()
     assert stopped == "trading is stopped: news"
     assert loud.startswith("ORDERS MAY STILL BE OPEN on the account live: ")
@@ -154,7 +154,7 @@ def test_orders_that_the_audit_tells_of_and_a_lost_book_does_not_are_said_loudly
     with closing(SqliteBook(home, "live")) as book:
         (booked,) = book.orders(kept.plan_id)
     detail = {"order": booked.order.model_dump(mode="json")}
-    Store(home).audit.append([plan_event("placed", kept, AT, "desk", About(order_id, "AAA", detail=detail))])
+    Store(home).audit.append([plan_event("placed", kept, AT, "desk", EventDetails(order_id, "AAA", detail=detail))])
     for path in book_path(home, "live").parent.iterdir():
         path.unlink()
     if left == "an empty book":
@@ -167,7 +167,7 @@ def test_orders_that_the_audit_tells_of_and_a_lost_book_does_not_are_said_loudly
     assert stopped == "trading is stopped: news"
     assert loud.startswith(f"ORDERS MAY STILL BE OPEN on the account live: {said}")
     assert (order_id in loud) == (left != "no file")
-    Store(home).audit.append([plan_event("cancelled", kept, AT, "desk", About(order_id, "AAA"))])
+    Store(home).audit.append([plan_event("cancelled", kept, AT, "desk", EventDetails(order_id, "AAA"))])
     assert invoke("halt").exit_code == 0
 
 
@@ -175,7 +175,7 @@ def test_orders_of_an_account_kept_here_wait_nowhere_though_its_book_is_lost(hom
     kept = keep(home, plan())
     detail = {"order": {"order_id": f"{kept.plan_id}-AAA"}}
     Store(home).audit.append(
-        [plan_event("placed", kept, AT, "desk", About(f"{kept.plan_id}-AAA", "AAA", detail=detail))]
+        [plan_event("placed", kept, AT, "desk", EventDetails(f"{kept.plan_id}-AAA", "AAA", detail=detail))]
     )
     assert invoke("halt").exit_code == 0
 
@@ -217,7 +217,7 @@ def test_orders_are_cancelled_though_stopping_cannot_be_kept_and_both_are_said(
     assert found.stdout.startswith(told)
     assert is_one_line_error(found.stderr)
     assert said in found.stderr
-    assert bool(FileKillSwitch(home).engaged()) == stopped
+    assert bool(FileKillSwitch(home).halt_reason()) == stopped
 
 
 def test_as_a_document_it_says_that_stopping_could_not_be_kept_and_what_was_cancelled(

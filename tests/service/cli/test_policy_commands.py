@@ -13,9 +13,9 @@ from nvtrader_pipelines.runs.tables import complete
 from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT
 from nvtrader_pipelines.storage.errors import OtherCodeError
 from nvtrader_pipelines.storage.ledger import Ledger
-from nvtrader_pipelines.storage.panels import Panels
 from nvtrader_pipelines.storage.tables import EVALUATIONS, PROMOTION_DECISIONS, RUNS
 from nvtrader_pipelines.storage.views import query_views
+from tests.promotion.activations import forget_activations
 from tests.runs.untrained import EXPERIMENT, KEY, begun, judged, market_home, planned, sealed
 from tests.service.cli.error_lines import is_one_line_error
 
@@ -33,9 +33,7 @@ def run(store):
 
 @pytest.fixture
 def invoke(store, run, command):
-    for folder in (store.home.runtime, store.home.audit):
-        for path in folder.glob("*"):
-            path.unlink()
+    forget_activations(store)
     return command(store.home)
 
 
@@ -180,7 +178,9 @@ def test_an_active_policy_that_no_account_may_trade_is_told_to_trade_not_at_all_
     active, panel = read_active(store), planned(store).panel
     assert active is not None
     other = dataclasses.replace(panel, symbols=(*panel.symbols[:-1], "ZZZ"))
-    elsewhere = told_until(Panels(store, {EXPERIMENT.market: other}), active)
+    store.panels.known[EXPERIMENT.market] = other
+    elsewhere = told_until(store, active)
+    store.panels.known.clear()
     assert elsewhere.startswith(f"not at all: small of run {run.run_id} cannot trade on the market as it is now: ")
 
 

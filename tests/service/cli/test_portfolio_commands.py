@@ -31,7 +31,7 @@ def test_an_account_that_never_opened_says_what_to_do(invoke):
     found = invoke("portfolio")
     assert found.exit_code == 0
     assert lines(found.stdout) == [
-        "account paper (paper)",
+        "account paper (simulated)",
         "active policy none: nvtrader policies activate NAME",
         "session not opened yet: nvtrader trade",
         "last plan none yet",
@@ -69,7 +69,7 @@ def test_an_account_whose_book_is_lost_is_not_told_of_as_one_that_never_opened(h
     for words in (("portfolio",), ("trade", "--to", str(SESSION))):
         found = invoke(*words)
         assert (found.exit_code, found.stdout) == (BAD_INPUT, "")
-        assert "that of paper lacks the state of 2024-01-02 and 0 more: it is lost" in found.stderr
+        assert "that of paper lacks the state of 2024-01-02 and 0 more" in found.stderr
         assert "move it, its -wal and its -shm file away" in found.stderr
         assert is_one_line_error(found.stderr)
     assert not book_path(home, "paper").exists()

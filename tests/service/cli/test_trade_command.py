@@ -12,8 +12,7 @@ from nvtrader_pipelines.execution.journal import Journal
 from nvtrader_pipelines.execution.reconciliation import Difference
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef
 from nvtrader_pipelines.promotion.active_policy import activate
-from nvtrader_pipelines.runs.launch import evaluate_run, followed
-from nvtrader_pipelines.runs.lifecycle import Launch, now
+from nvtrader_pipelines.runs.lifecycle import now
 from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT, FAILED
 from nvtrader_pipelines.service.cli.trade_command import print_account, trade_document
 from nvtrader_pipelines.service.documents.account_facts import AccountFacts, activity
@@ -22,7 +21,7 @@ from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import AUDIT, FILLS, PORTFOLIO_STATE
 from tests.runs.small_runs import land, small_home
-from tests.runs.untrained import planned, sealed
+from tests.runs.untrained import planned, sealed, tested
 from tests.service.cli.error_lines import is_one_line_error
 from tests.service.cli.sample_plans import AT, book, plan
 
@@ -38,7 +37,7 @@ def store(tmp_path_factory):
     (store.home.compliance / "sectors.csv").write_text(SECTORS)
     store.home.accounts.mkdir()
     run = sealed(store, planned(store))
-    followed(evaluate_run(store, run.run_id, Launch("test")), lambda _: None)
+    tested(store, run)
     activate(store, PolicyRef(run.run_id, "small"), "ann", "", now)
     return store
 
@@ -54,7 +53,7 @@ def days(store):
 def account(store, request):
     """An account of this test's own."""
     name = request.node.originalname.removeprefix("test_").replace("_", "-")[:63]
-    (store.home.accounts / f"{name}.yaml").write_text("kind: paper\n")
+    (store.home.accounts / f"{name}.yaml").write_text("kind: simulated\n")
     return name
 
 
@@ -229,7 +228,7 @@ def test_an_account_that_differs_fails_the_command_until_a_person_accepts_it(sto
 def test_the_doctor_says_of_an_account_whose_book_is_lost_that_it_may_not_be_traded(store, invoke, account):
     store.audit.append([plan_event("proposed", plan(account=account), AT, "desk")])
     known = {each["what"]: each for each in json.loads(invoke("doctor", "--json").stdout)}[f"account {account}"]
-    assert known["found"] == "paper, may not be traded"
+    assert known["found"] == "simulated, may not be traded"
     assert f"that of {account} lacks the state of 2024-01-02 and 0 more: it is lost" in known["problem"]
 
 

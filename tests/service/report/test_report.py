@@ -149,8 +149,8 @@ def test_the_stress_table_holds_every_scenario_of_every_account(built_home):
     accounts = rows.filter(pl.col("kind") != "policy")["policy"].unique()
     assert grid.columns[:2] == ["scenario", "tiny"]
     assert sorted(grid.columns[1:]) == sorted(accounts)
-    (calm,) = rows.filter(policy="tiny", scenario="calm")["total_return"]
-    assert grid.rows[0][:2] == ["calm", f"{calm:+.1%}".replace("-", "\u2212")]
+    (calm,) = rows.filter(policy="tiny", scenario="unstressed")["total_return"]
+    assert grid.rows[0][:2] == ["unstressed", f"{calm:+.1%}".replace("-", "\u2212")]
     assert len(grid.rows) == rows["scenario"].n_unique() > 5
 
 

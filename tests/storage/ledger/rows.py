@@ -11,7 +11,12 @@ RUN_ID = "0123456789abcdef"
 
 def run_row(ledger: Ledger, spec: ExperimentSpec = SPEC, **changes) -> RunRow:
     """A run of a registered spec."""
-    known = {"run_id": RUN_ID, "kind": "train", "spec_hash": spec.spec_hash, "partition_key": ledger.register(spec)}
+    known = {
+        "run_id": RUN_ID,
+        "kind": "walk_forward",
+        "spec_hash": spec.spec_hash,
+        "partition_key": ledger.register(spec),
+    }
     market = {"source": "sample", "panel_digest": "d" * 64, "snapshot_ids": {"gold.returns": 7}}
     execution = {"code_version": "1", "seeds": (0, 1, 2), "task_id": "first", "started_at": AT}
     return RunRow.model_validate({**known, **market, **execution, **changes})

@@ -1,0 +1,117 @@
+"""PriceArrays of one source as arrays that a shock may change, and back to rows of `gold.returns`."""
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from nvtrader_pipelines.market.history import bar_arrays, forward_fill, lag, price_history
+from nvtrader_pipelines.market.tables import RETURNS
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class PriceArrays:
+    """Adjusted opens, closes and volumes on every session from the first to the last bar; NaN where unknown."""
+
+    source: str
+    sessions: NDArray[np.datetime64]  # (T,) days, ascending
+    symbols: tuple[str, ...]  # N names, sorted
+    opens: FloatArray  # (T, N)
+    closes: FloatArray  # (T, N); NaN where there is no bar
+    volumes: FloatArray  # (T, N)
+
+    @classmethod
+    def of(cls, returns: pl.DataFrame) -> Self:
+        """Read prices from rows of `gold.returns` of one source.
+
+        Raises:
+            ValueError: if there are no rows, or rows of several sources.
+        """
+        history = price_history(returns)
+        arrays = bar_arrays(returns, ["adj_open"], history.sessions, history.symbols)
+        source = str(returns["source"][0])
+        return cls(source, history.sessions, history.symbols, arrays["adj_open"], history.closes, history.volumes)
+
+    @property
+    def has_price(self) -> NDArray[np.bool_]:
+        """Whether a name has a bar in a session, (T, N)."""
+        return ~np.isnan(self.closes)
+
+    def returns(self) -> tuple[FloatArray, FloatArray]:
+        """Close and overnight returns from the last known close, (T, N) each; NaN without a bar and on the first."""
+        before = lag(forward_fill(self.closes), 1)
+        return self.closes / before - 1.0, self.opens / before - 1.0
+
+    def until(self, last: int) -> Self:
+        """PriceArrays known at the close of session `last`."""
+        return self._cut(slice(last + 1))
+
+    def since(self, first: int) -> Self:
+        """PriceArrays from session `first` on."""
+        return self._cut(slice(first, None))
+
+    def _cut(self, part: slice) -> Self:
+        return replace(
+            self,
+            sessions=self.sessions[part],
+            opens=self.opens[part],
+            closes=self.closes[part],
+            volumes=self.volumes[part],
+        )
+
+    def scaled(self, start: int, opens: FloatArray, closes: FloatArray) -> Self:
+        """Multiply prices by factors (n, N) from session `start` on; the last session's factors stay in force.
+
+        A factor of exactly 1 leaves the price bit-identical.
+        """
+        rest = len(self.sessions) - start - len(closes)
+        lasting = np.repeat(closes[-1:], rest, axis=0)
+        return self.with_from(
+            start,
+            self.opens[start:] * np.concatenate([opens, lasting]),
+            self.closes[start:] * np.concatenate([closes, lasting]),
+        )
+
+    def with_from(self, start: int, opens: FloatArray, closes: FloatArray, volumes: FloatArray | None = None) -> Self:
+        """Replace the prices from session `start` on."""
+        return replace(
+            self,
+            opens=np.concatenate([self.opens[:start], opens]),
+            closes=np.concatenate([self.closes[:start], closes]),
+            volumes=self.volumes if volumes is None else np.concatenate([self.volumes[:start], volumes]),
+        )
+
+    def without(self, start: int, stop: int, names: NDArray[np.bool_]) -> Self:
+        """Remove the bars of some names (N,) from session `start` up to, not including, `stop`."""
+        arrays = {name: getattr(self, name).copy() for name in ("opens", "closes", "volumes")}
+        for array in arrays.values():
+            array[start:stop, names] = np.nan
+        return replace(self, **arrays)
+
+    def rows(self) -> pl.DataFrame:
+        """Rows of `gold.returns`, in session order."""
+        bars = np.nonzero(self.has_price)
+        sessions = pl.Series("session", self.sessions[bars[0]].astype("datetime64[D]"))
+        close_return, overnight_return = self.returns()
+        index = np.where(self.has_price, np.arange(len(self.sessions), dtype=np.float64)[:, None], np.nan)
+        span = index - lag(forward_fill(index), 1)
+        frame = pl.DataFrame(
+            {
+                "source": pl.repeat(self.source, len(sessions), eager=True),
+                "symbol": pl.Series(self.symbols)[bars[1]],
+                "session": sessions,
+                "year": sessions.dt.year(),
+                "adj_open": self.opens[bars],
+                "adj_close": self.closes[bars],
+                "close_return": close_return[bars],
+                "overnight_return": overnight_return[bars],
+                "span": span[bars],
+                "volume": self.volumes[bars],
+            },
+            nan_to_null=True,
+        )
+        return frame.select(pl.col(name).cast(kind) for name, kind in RETURNS.items())

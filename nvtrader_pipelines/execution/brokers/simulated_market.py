@@ -1,0 +1,146 @@
+"""Market of a simulated account: the transition of environments and back-tests, also for partial fills."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nvtrader_pipelines.envs.account import Account
+from nvtrader_pipelines.envs.dynamics import (
+    HoldingPeriod,
+    Legs,
+    Transition,
+    drift,
+    hold,
+    holding_period,
+    market_legs,
+    resolve_fill,
+)
+from nvtrader_pipelines.envs.spec import EnvSpec
+from nvtrader_pipelines.envs.transition import DELISTED, TRADABLE
+from nvtrader_pipelines.execution.book import MIN_HOLDING
+from nvtrader_pipelines.execution.prices import PanelPrices
+from nvtrader_pipelines.market.panel import MarketPanel
+from nvtrader_pipelines.portfolio.costs import CostFunction, no_cost, proportional_cost, total_cost
+
+FloatArray = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class SimulatedMarket:
+    """Panel with legs, costs and prices for a simulated account; `t` is the session of a decision."""
+
+    panel: MarketPanel
+    legs: Legs
+    prices: PanelPrices
+    cost: CostFunction  # fees of the environment, and slippage
+
+    @classmethod
+    def from_environment(
+        cls, panel: MarketPanel, environment: EnvSpec, prices: PanelPrices, slippage_bps: float = 0.0
+    ) -> Self:
+        """Make the market of an experiment's environment."""
+        fees = total_cost(environment.cost_models, panel) if environment.cost_models else no_cost
+        legs = market_legs(panel, resolve_fill(environment.fill, panel))
+        return cls(panel, legs, prices, _with_slippage(fees, slippage_bps * 1e-4) if slippage_bps else fees)
+
+    def filled_at(self, t: int) -> int:
+        """Position of the session whose prices fill the orders of a decision."""
+        return int(self.legs.filled_at(np.array([t]))[0])
+
+    def fill_session(self, t: int) -> date:
+        """Day of the session whose prices fill the orders of a decision."""
+        return self.panel.sessions[self.filled_at(t)].item()
+
+    def fill_prices(self, t: int) -> FloatArray:
+        """Fill prices (N,) of a decision's orders; the last close of a name without a price."""
+        at = self.filled_at(t)
+        return np.where(self.tradable(t), self.prices.fill_prices(self.legs.fill)[at], self.prices.last_closes[at])
+
+    def tradable(self, t: int) -> Flags:
+        """Names with a price at the fill of a decision, (N,)."""
+        return (self.legs.condition[self.filled_at(t)] & TRADABLE).astype(np.bool_)
+
+    def delisted(self, t: int) -> Flags:
+        """Names that are delisted at the fill of a decision, (N,)."""
+        return (self.legs.condition[self.filled_at(t)] & DELISTED).astype(np.bool_)
+
+    def hold(self, account: Account, t: int, target: FloatArray | None, frozen: Flags | None = None) -> Transition:
+        """Return the transition after a decision; None as target trades nothing, `frozen` (N,) names never trade."""
+        weights = account.weights if target is None else target
+        period = self._period(t, frozen)
+        return hold(account.weights[None, :], weights[None, :], np.array([target is not None]), period, self.cost)
+
+    def drift(self, account: Account, t: int) -> tuple[FloatArray, float]:
+        """Return weights (N+1,) and growth of the session after `t` without a decision at its close."""
+        held, growth = drift(account.weights[None, :], holding_period(self.legs, np.array([t]), 1))
+        return held[0], float(growth[0])
+
+    def growth_to_fill(self, account: Account, t: int) -> float:
+        """Growth of equity from the close of a decision to just before its fill."""
+        returns = self.legs.before_fill[t + 1]
+        return float(account.weights[:-1] @ (1.0 + returns) + account.weights[-1])
+
+    def partial_fill(self, account: Account, t: int, bought: FloatArray) -> Transition:
+        """Return the transition after a partly filled decision; cash pays the costs.
+
+        Args:
+            account: the account at the decision.
+            t: session of the decision.
+            bought: (N,) value bought (negative if sold) of each name, a fraction of equity before costs.
+        """
+        drifted, cost = self.hold(account, t, None).drifted[0, :-1], self.cost_of(bought, t)
+        held = np.where(self.delisted(t), 0.0, drifted + bought)
+        names = np.where(held > MIN_HOLDING, held, 0.0) / (1.0 - cost)
+        target = np.append(names, max(0.0, 1.0 - names.sum()))
+        condition = self.legs.condition.copy()
+        condition[self.filled_at(t), ~self.delisted(t)] |= np.uint8(TRADABLE)  # names without a price pay no cost
+        period = holding_period(replace(self.legs, condition=condition), np.array([t]), 1)
+        transition = hold(account.weights[None, :], target[None, :], np.array([True]), period, _constant_cost(cost))
+        trades = np.append(bought, -bought.sum())
+        turnover = 0.5 * np.abs(trades).sum()
+        return replace(transition, trades=trades[None, :], turnover=np.array([turnover]))
+
+    def cost_of(self, bought: FloatArray, t: int) -> float:
+        """Cost of a decision's trades (N,), a fraction of equity."""
+        return min(1.0 - 1e-9, float(self.cost(bought[None, :], np.array([self.filled_at(t)]))[0]))
+
+    def affordable_share(self, account: Account, t: int, bought: FloatArray) -> float:
+        """Share of the purchases in `bought` (N,) that cash pays for after all sales and costs."""
+        drifted = self.hold(account, t, None).drifted[0]
+        purchases, paid_out = np.maximum(bought, 0.0).sum(), drifted[:-1][self.delisted(t)].sum()
+        room = drifted[-1] + paid_out - np.minimum(bought, 0.0).sum() - self.cost_of(bought, t)
+        return 1.0 if purchases <= room + MIN_HOLDING else max(0.0, room / purchases)
+
+    def _period(self, t: int, frozen: Flags | None) -> HoldingPeriod:
+        legs = self.legs
+        if frozen is not None and frozen.any():
+            condition = legs.condition.copy()
+            condition[self.filled_at(t), frozen] &= np.uint8(255 - TRADABLE)
+            legs = replace(legs, condition=condition)
+        return holding_period(legs, np.array([t]), 1)
+
+
+def to_vector(symbols: Sequence[str], quantities: Mapping[str, float]) -> FloatArray:
+    """Quantities by name as an array (N,), 0 for missing names."""
+    return np.array([quantities.get(symbol, 0.0) for symbol in symbols])
+
+
+def _constant_cost(cost: float) -> CostFunction:
+    def constant(trades: FloatArray, filled_at: NDArray[np.int64]) -> FloatArray:  # noqa: ARG001 - one signature
+        return np.array([cost])
+
+    return constant
+
+
+def _with_slippage(fees: CostFunction, rate: float) -> CostFunction:
+    slippage = proportional_cost(rate)
+
+    def total(trades: FloatArray, filled_at: NDArray[np.int64]) -> FloatArray:
+        return fees(trades, filled_at) + slippage(trades, filled_at)
+
+    return total

@@ -1,0 +1,24 @@
+"""Controls that may stop a policy's orders: kill switch, compliance and purchase bans."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+
+from nvtrader_pipelines.execution.audit import AuditEvent, EventDetails, EventKind, plan_event
+from nvtrader_pipelines.execution.kill_switch import KillSwitch
+from nvtrader_pipelines.execution.plan import Finding, RebalancePlan
+
+
+@dataclass(frozen=True)
+class RiskControls:
+    """Risk controls of an account, and the clock and author of its audit events."""
+
+    switch: KillSwitch
+    findings: Callable[[RebalancePlan, int], Sequence[Finding]]  # of a plan and the session of its decision
+    purchase_bans: Callable[[date], Mapping[str, str]]  # names that may not be bought in a session, with the reason
+    clock: Callable[[], datetime]
+    by: str  # author of events
+
+    def event(self, kind: EventKind, plan: RebalancePlan, details: EventDetails) -> AuditEvent:
+        """Make an event of a plan, at the current time."""
+        return plan_event(kind, plan, self.clock(), self.by, details)

@@ -1,0 +1,226 @@
+"""Accounts of a run: every seed or path, the experiment's ensemble and the baselines."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from nvtrader_pipelines.components.ids import short_id
+from nvtrader_pipelines.evaluation.backtest import PolicyAccount, backtest
+from nvtrader_pipelines.evaluation.splits import Block, Fold
+from nvtrader_pipelines.evaluation.statistics import sharpe_ratio
+from nvtrader_pipelines.evaluation.walk_forward_evaluation import PATH
+from nvtrader_pipelines.experiments.plan import FoldSeed, RunPlan
+from nvtrader_pipelines.policies.agents import Learner
+from nvtrader_pipelines.policies.archive import PolicyArchiveError, PolicyCard, read_archive, read_card
+from nvtrader_pipelines.policies.learned import EnsemblePolicy, Interfaces, open_policy, require_same_market
+from nvtrader_pipelines.policies.pipelined import PipelinedPolicy, SharedPipeline, without_timing
+from nvtrader_pipelines.policies.policy import Policy
+from nvtrader_pipelines.portfolio.pipeline import Thresholds
+
+Archives = Mapping[FoldSeed, bytes]
+FoldThresholds = Mapping[int, Thresholds]  # fold to the fitted thresholds of its timing
+
+
+@dataclass(frozen=True)
+class SeedChoice:
+    """Seed of a fold with the best validation Sharpe ratio."""
+
+    fold: int
+    seed: int
+    sharpe: Mapping[int, float]  # by seed, annualized, net of costs
+
+
+def build_accounts(
+    plan: RunPlan, archives: Archives, chosen: Mapping[int, int], thresholds: FoldThresholds
+) -> list[PolicyAccount]:
+    """Build the accounts of every seed or path, the experiment's ensemble and the baselines.
+
+    All but the baselines decide through the experiment's weight pipeline, with the thresholds of the fold in force.
+    The ensemble averages the weights of the seeds, or follows the seed `chosen` for each fold. A classical agent does
+    not learn and has no seeds: one policy trades one account over all folds.
+
+    With several paths, there is an account per path instead of per seed: the average of all seeds of the fold in force.
+    The ensemble then averages over seeds and paths: in each block, the mean weights of all policies that were not
+    trained on it, with the mean of their folds' thresholds.
+
+    Raises:
+        KeyError: if the archive of a fold and seed is missing.
+        ValueError: if the timing needs thresholds and those of a fold are missing.
+        PolicyArchiveError: if an archive is unusable, belongs to another fold, seed or run, or to a market with other
+            names or features (for rules too).
+    """
+    spec, n_blocks = plan.spec, len(plan.paths.blocks)
+    no_seeds = (None,) * n_blocks
+    baselines = [
+        PolicyAccount(baseline.kind, "baseline", no_seeds, (baseline.start(),) * n_blocks)
+        for baseline in spec.baselines
+    ]
+    started, fitted = SharedPipeline(spec.pipeline), _require_thresholds(plan, thresholds)
+    own = [
+        replace(
+            proposing,
+            policies=tuple(
+                PipelinedPolicy(
+                    policy, spec.pipeline, mean_thresholds([fitted[fold.index] for fold in deciding]), started
+                )
+                for policy, deciding in zip(proposing.policies, folds, strict=True)
+            ),
+        )
+        for proposing, folds in _proposals(plan, archives, chosen)
+    ]
+    return [*own, *baselines]
+
+
+def _proposals(
+    plan: RunPlan, archives: Archives, chosen: Mapping[int, int]
+) -> list[tuple[PolicyAccount, Sequence[Sequence[Fold]]]]:
+    """Accounts before the pipeline, each with the folds in force per block; the ensemble comes last."""
+    folds_by_block = list(zip(*plan.deciding, strict=True))
+    if not isinstance(plan.spec.agent, Learner):
+        for key in plan.keys:  # a rule loads nothing from its archives, but is valid on their market only
+            require_same_market(_card(plan, key, archives), plan.panel)
+        n_blocks = len(folds_by_block)
+        one = PolicyAccount(plan.spec.name, "ensemble", (None,) * n_blocks, (plan.spec.agent.start(),) * n_blocks)
+        return [(one, folds_by_block)]
+    policies = _open_policies(plan, plan.keys, archives)
+    if len(plan.deciding) == 1:
+        members = [(seed, folds_by_block) for seed in _seeds(plan, policies)]
+    else:
+        members = [
+            (path, [(fold,) for fold in folds])
+            for path, folds in zip(_paths(plan, policies), plan.deciding, strict=True)
+        ]
+    return [*members, (_ensemble(plan, policies, chosen), folds_by_block)]
+
+
+def policy_without_timing(plan: RunPlan, archives: Archives, chosen: Mapping[int, int], fold: Fold) -> Policy:
+    """Policy of the experiment in a fold, through its pipeline without the timing.
+
+    Raises:
+        KeyError: if the archive of a seed is missing.
+        PolicyArchiveError: if an archive is unusable, or belongs to another fold, seed or run.
+    """
+    spec, proposing = plan.spec, plan.spec.agent
+    if isinstance(proposing, Learner):
+        seeds = [chosen[fold.index]] if chosen else spec.seeds
+        policies = _open_policies(plan, [(fold.index, seed) for seed in seeds], archives)
+        policy = policies[fold.index, seeds[0]] if chosen else EnsemblePolicy(list(policies.values()))
+    else:
+        policy = proposing.start()
+    return PipelinedPolicy(policy, without_timing(spec.pipeline), Thresholds())
+
+
+def _require_thresholds(plan: RunPlan, fitted: FoldThresholds) -> dict[int, Thresholds]:
+    """Thresholds of each fold's timing, empty if it needs no fit; raise if some are missing."""
+    timing = plan.spec.pipeline.timing
+    missing = [fold.index for fold in plan.folds if timing.needs_fit and fold.index not in fitted]
+    if missing:
+        raise ValueError(
+            f"the {timing.kind} timing of {plan.spec.partition_key} needs thresholds fitted on the training of each "
+            f"fold, but there are none of fold {missing[0]}; train the experiment again"
+        )
+    return {fold.index: fitted.get(fold.index, Thresholds()) for fold in plan.folds}
+
+
+def mean_thresholds(several: Sequence[Thresholds]) -> Thresholds:
+    """Mean of each threshold."""
+    if len(several) == 1:
+        return several[0]
+    means = {}
+    for name in Thresholds.model_fields:
+        known = [value for value in (getattr(each, name) for each in several) if value is not None]
+        means[name] = float(np.mean(known)) if known else None
+    return Thresholds(**means)
+
+
+def _seeds(plan: RunPlan, policies: Mapping[FoldSeed, Policy]) -> list[PolicyAccount]:
+    """Build an account per seed along the one path."""
+    (path,) = plan.deciding
+    return [
+        PolicyAccount(
+            f"{plan.spec.name}/seed-{seed}",
+            "policy",
+            (seed,) * len(path),
+            tuple(policies[fold.index, seed] for fold in path),
+        )
+        for seed in plan.spec.seeds
+    ]
+
+
+def _paths(plan: RunPlan, policies: Mapping[FoldSeed, Policy]) -> list[PolicyAccount]:
+    """Build an account per path."""
+    averages = [tuple(_average(plan, policies, [fold]) for fold in path) for path in plan.deciding]
+    return [
+        PolicyAccount(f"{plan.spec.name}{PATH}{p}", "policy", (None,) * len(average), average)
+        for p, average in enumerate(averages)
+    ]
+
+
+def _ensemble(plan: RunPlan, policies: Mapping[FoldSeed, Policy], chosen: Mapping[int, int]) -> PolicyAccount:
+    """Build the ensemble's account."""
+    if chosen:
+        best = tuple(chosen[fold.index] for fold in plan.folds)
+        own = tuple(copy(policies[fold.index, chosen[fold.index]]) for fold in plan.folds)
+        return PolicyAccount(plan.spec.name, "ensemble", best, own)
+    averages = tuple(_average(plan, policies, folds) for folds in zip(*plan.deciding, strict=True))
+    return PolicyAccount(plan.spec.name, "ensemble", (None,) * len(averages), averages)
+
+
+def _average(plan: RunPlan, policies: Mapping[FoldSeed, Policy], folds: Iterable[Fold]) -> EnsemblePolicy:
+    """Average all seeds of some folds, with copies of the policies, since they may be stateful."""
+    return EnsemblePolicy([copy(policies[fold.index, seed]) for fold in folds for seed in plan.spec.seeds])
+
+
+def choose_seed(plan: RunPlan, archives: Archives, fold: Fold) -> SeedChoice:
+    """Choose the seed with the highest net Sharpe ratio on the sessions held out of a fold's training.
+
+    Each seed trades there through the pipeline, but without the timing.
+    """
+    first, last = plan.validation_window(fold)
+    held_out = Block(fold.index, first, last)
+    policies = _open_policies(plan, [(fold.index, seed) for seed in plan.spec.seeds], archives)
+    pipeline = without_timing(plan.spec.pipeline)  # thresholds are fitted later, for the chosen seed
+    started = SharedPipeline(pipeline)
+    seeds = [
+        PolicyAccount(
+            str(seed),
+            "policy",
+            (seed,),
+            (PipelinedPolicy(policies[fold.index, seed], pipeline, Thresholds(), started),),
+        )
+        for seed in plan.spec.seeds
+    ]
+    curves = backtest(plan.panel, plan.spec.environment, [held_out], seeds).equity_curves
+    returns = curves.partition_by("policy", as_dict=True)
+    sharpe = {seed: sharpe_ratio(returns[(str(seed),)]["net_return"].to_numpy()) for seed in plan.spec.seeds}
+    return SeedChoice(fold.index, max(sharpe, key=sharpe.__getitem__), sharpe)
+
+
+def _open_policies(plan: RunPlan, keys: Collection[FoldSeed], archives: Archives) -> dict[FoldSeed, Policy]:
+    """Open the policies of the run by fold and seed."""
+    shared: Interfaces = {}
+    return {key: _open(plan, key, archives, shared) for key in keys}
+
+
+def _open(plan: RunPlan, key: FoldSeed, archives: Archives, shared: Interfaces) -> Policy:
+    """Open one policy of the run."""
+    card = _card(plan, key, archives)
+    _, tensors = read_archive(archives[key])
+    return open_policy(card, tensors, plan.panel, shared)
+
+
+def _card(plan: RunPlan, key: FoldSeed, archives: Archives) -> PolicyCard:
+    """Read the card of a policy and check that it belongs to this fold, seed and run."""
+    if key not in archives:
+        raise KeyError(f"the policy of fold {key[0]} seed {key[1]} is missing; finish the training of the experiment")
+    card = read_card(archives[key])
+    trained_on = card.panel_digest if plan.kind == "walk_forward" else plan.panel_digest
+    if (card.fold, card.seed, card.spec_hash, trained_on) != (*key, plan.spec.spec_hash, plan.panel_digest):
+        raise PolicyArchiveError(
+            f"the policy of fold {key[0]} seed {key[1]} of {plan.spec.partition_key} on the market "
+            f"{short_id(plan.panel_digest)} is one of fold {card.fold} seed {card.seed} of {card.experiment} on the "
+            f"market {short_id(card.panel_digest)}; train the experiment again"
+        )
+    return card

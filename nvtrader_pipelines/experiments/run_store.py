@@ -1,0 +1,69 @@
+"""Protocol of the store that a run writes to."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import polars as pl
+
+from nvtrader_pipelines.evaluation.backtest import BacktestRecord
+from nvtrader_pipelines.experiments.plan import FoldSeed
+from nvtrader_pipelines.experiments.policy_accounts import FoldThresholds
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedPolicy:
+    """Policy file with the sampled episodes of its training."""
+
+    fold: int
+    seed: int
+    archive: bytes
+    rollouts: pl.DataFrame  # rows of a trajectory, phase train
+
+
+class RunStore(Protocol):
+    """Store of a run; every write is atomic and survives a kill."""
+
+    def done(self) -> Collection[FoldSeed]:
+        """Folds and seeds whose policies are stored."""
+        ...
+
+    def checkpoint(self, key: FoldSeed) -> bytes | None:
+        """Last checkpoint of an interrupted training."""
+        ...
+
+    def store_checkpoint(self, key: FoldSeed, content: bytes) -> None:
+        """Store a checkpoint in place of the previous one."""
+        ...
+
+    def store_policy(self, policy: TrainedPolicy) -> None:
+        """Store a policy and drop its checkpoint."""
+        ...
+
+    def archives(self) -> Mapping[FoldSeed, bytes]:
+        """Policies of the run so far; the parent's if it trains none."""
+        ...
+
+    def seal(self, chosen: Mapping[int, int], thresholds: FoldThresholds) -> None:
+        """Seal the policies with the chosen seed and fitted thresholds of each fold."""
+        ...
+
+    def chosen(self) -> Mapping[int, int]:
+        """Chosen seed by fold; empty where seeds are averaged."""
+        ...
+
+    def thresholds(self) -> FoldThresholds:
+        """Fitted thresholds by fold; empty where the timing needs no fit."""
+        ...
+
+    def store_record(self, record: BacktestRecord) -> None:
+        """Store the back-test record of every account."""
+        ...
+
+    def curves_and_actions(self) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Equity curves and action logs of the stored record."""
+        ...
+
+    def store_verdict(self, verdict: pl.DataFrame) -> None:
+        """Store the verdict, which completes the run."""
+        ...

@@ -1,0 +1,111 @@
+"""Figure of the scoreboard: net Sharpe ratios with intervals, best on top."""
+
+import polars as pl
+from matplotlib.axes import Axes
+
+from nvtrader_pipelines.figures.canvas import (
+    BLUE,
+    GREEN,
+    GREY,
+    PURPLE,
+    TEXT,
+    ink,
+    new_figure,
+    panel,
+    png,
+    readable,
+)
+
+KINDS = {"run": (BLUE, "run of this home"), "sb3": (PURPLE, "trained elsewhere"), "weights": (GREEN, "weights file")}
+BASELINE = (GREY, "baseline")
+_MAX_ROWS = 14
+_COLUMNS = (("info. ratio", 0.72), ("deflated", 0.85), ("drawdown", 0.96))
+
+
+def scoreboard_figures(board: pl.DataFrame) -> dict[str, bytes]:
+    """Draw a figure per source, by name `scoreboard_<source>`.
+
+    Args:
+        board: rows of the scoreboard.
+    """
+    ranked = board.filter(pl.col("rank").is_not_null())
+    sources = ranked.partition_by("source", as_dict=True, maintain_order=True)
+    return {f"scoreboard_{source}": scoreboard_figure(rows) for (source,), rows in sources.items()}
+
+
+def scoreboard_figure(board: pl.DataFrame, note: str | None = None) -> bytes:
+    """Draw the net Sharpe ratio of every entrant of one contest, with its interval.
+
+    Args:
+        board: rows of the scoreboard of one contest, all with a rank, best first; the first 14 are drawn.
+        note: under the figure.
+    """
+    rows = board.sort("rank", "entrant").head(_MAX_ROWS)
+    first, last = rows["first_session"][0], rows["last_session"][0]
+    title = f"Net Sharpe ratio on {rows['source'][0]}, {first:%Y-%m-%d} to {last:%Y-%m-%d}"
+    figure = new_figure(title, note)
+    figure.text(0.06, 0.085, _explanation(len(board)), fontsize=TEXT - 2, color=GREY, va="bottom")
+    axes = panel(figure, 0.22, 0.245, 0.64, 0.85)
+    _draw(axes, rows)
+    _numbers(axes, rows)
+    legend = {KINDS.get(kind, BASELINE) for kind in rows["kind"]}
+    left = 0.06
+    for color, words in (*KINDS.values(), BASELINE):
+        if (color, words) in legend:
+            figure.text(left, 0.905, words, color=ink(color), fontsize=TEXT, va="center")
+            left += 0.025 + 0.0085 * len(words)
+    return png(figure)
+
+
+def _explanation(n_entrants: int) -> str:
+    left_out = n_entrants - _MAX_ROWS
+    more = f" Not drawn: {left_out} more." if left_out > 0 else ""
+    return (
+        "Bars: 95 % intervals, stationary bootstrap. Info. ratio: information ratio against the best baseline, with\n"
+        "hindsight. Deflated: probability that it exceeds what the best of all trials reaches by luck."
+        f"{more}"
+    )
+
+
+def _draw(axes: Axes, rows: pl.DataFrame) -> None:
+    axes.axvline(0.0, color="black", linewidth=0.8)
+    for place, row in enumerate(rows.iter_rows(named=True)):
+        color = KINDS.get(row["kind"], BASELINE)[0]
+        axes.plot([row["sharpe_low"], row["sharpe_high"]], [place, place], color=color, linewidth=5, alpha=0.4)
+        axes.plot(row["sharpe"], place, "o", color=color, markersize=11)
+    axes.set_yticks(
+        range(len(rows)), [f"{row[0]}. {readable(row[1], 20)}" for row in rows.select("rank", "entrant").rows()]
+    )
+    for label, kind in zip(axes.get_yticklabels(), rows["kind"], strict=True):
+        label.set_color(ink(KINDS.get(kind, BASELINE)[0]))
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.margins(x=0.05)
+    axes.autoscale_view(scaley=False)
+    axes.grid(visible=False, axis="y")
+    axes.set_xlabel("annualized, net of costs")
+
+
+def _numbers(axes: Axes, rows: pl.DataFrame) -> None:
+    """Write the columns right of the axes."""
+    figure = axes.get_figure()
+    assert figure is not None
+    top = axes.get_position()
+    for words, left in _COLUMNS:
+        figure.text(left, top.y1 + 0.02, words, fontsize=TEXT, color=GREY, ha="right", va="center")
+    for place, row in enumerate(rows.iter_rows(named=True)):
+        height = top.y1 - (place + 0.5) / len(rows) * top.height
+        texts = (
+            _signed(row["active_sharpe"]),
+            _probability(row["active_deflated_sharpe"]),
+            f"{row['max_drawdown']:.0%}",
+        )
+        for (_, left), text in zip(_COLUMNS, texts, strict=True):
+            figure.text(left, height, text, fontsize=TEXT, ha="right", va="center")
+
+
+def _signed(value: float | None) -> str:
+    return "" if value is None else f"{value:+.2f}"
+
+
+def _probability(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"

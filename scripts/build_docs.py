@@ -1,0 +1,121 @@
+"""Build the documentation site: the pages of `docs/` beside a reference made from the code."""
+
+import html
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from importlib.resources import files
+from itertools import groupby
+from pathlib import Path
+
+from nvtrader_pipelines.service.cli.options import EPILOG
+from nvtrader_pipelines.service.documents.catalogue import FAMILIES, family_members
+from nvtrader_pipelines.storage.ledger.schema import TABLES as LEDGER_TABLES
+from nvtrader_pipelines.storage.tables import TABLES
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES, SITE = ROOT / "build" / "docs", ROOT / "site"  # `docs_dir` and `site_dir` of zensical.toml
+ELSEWHERE = {  # pages that lie outside `docs/`, for people who read the repository
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changelog.md",
+    "data/accounts/README.md": "reference/accounts.md",
+    "data/compliance/README.md": "reference/compliance.md",
+}
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Format a Markdown table."""
+    lines = [header, ["---"] * len(header), *([cell.replace("|", "\\|") for cell in row] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def components() -> str:
+    """Write the page of families, their members and the members' fields."""
+    parts = ["# Components", "Members of every family with their fields; `nvtrader components FAMILY` shows the same."]
+    for family in FAMILIES:
+        parts.append(f"## {family.capitalize()}")
+        for member in family_members(family):
+            rows = [
+                (f"`{field.name}`", f"`{field.default_text}`", field.allowed, field.comment) for field in member.fields
+            ]
+            parts += [f"### `{member.kind}` {{ #{family}-{member.kind} }}", member.doc]
+            parts += [table(("field", "default", "allowed", "meaning"), rows)] if rows else []
+    return "\n\n".join(parts) + "\n"
+
+
+def tables() -> str:
+    """Write the page of tables with their columns."""
+    parts = ["# Tables", "Every table that `nvtrader sql` reads; a schema of DuckDB is a namespace of Iceberg."]
+    header = ("column", "type", "meaning")
+    for namespace, members in groupby(TABLES, key=lambda each: each.namespace):
+        parts.append(f"## {namespace}")
+        for member in members:
+            parts.append(f"### {member.name}")
+            parts += [f"Partitioned by {', '.join(member.partition_by)}."] if member.partition_by else []
+            columns = member.iceberg_schema().fields
+            parts.append(table(header, [(f"`{each.name}`", str(each.field_type), each.doc or "") for each in columns]))
+    parts += ["## ledger", "Mirrors of the ledger's database."]
+    for member in LEDGER_TABLES:
+        rows = [(f"`{column.name}`", str(column.type).lower(), column.doc or "") for column in member.columns]
+        parts += [f"### ledger.{member.name}", table(header, rows)]
+    return "\n\n".join(parts) + "\n"
+
+
+def commands() -> str:
+    """Write the page of the command line, from its own help."""
+    app = "nvtrader_pipelines.service.cli.app"
+    command = [sys.executable, "-m", "typer", app, "utils", "docs", "--name", "nvtrader"]
+    text = html.unescape(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout)
+    text = re.sub(r"^\* `--help`: .*\n", "", text.replace(f"{EPILOG}\n", ""), flags=re.MULTILINE)
+    text = re.sub(r"^(\* `[\w-]+`): .*\.\.\.$", r"\1", text, flags=re.MULTILINE)  # each has a section of its own
+    text = text.replace("**Options**:\n\n\n", "")
+    return text.replace("# `nvtrader`\n", f"# Command line\n\n{EPILOG}\n", 1)
+
+
+def results() -> str:
+    """Write the page of results, from the README."""
+    text = (ROOT / "README.md").read_text()
+    return f"# Results\n{text.partition('## Results')[2].partition('<!-- results:end -->')[0]}"
+
+
+MADE = {  # pages made from the code and the README
+    "results.md": results,
+    "reference/components.md": components,
+    "reference/tables.md": tables,
+    "reference/commands.md": commands,
+}
+
+
+def lay_out() -> None:
+    """Put every page into one folder."""
+    shutil.rmtree(PAGES, ignore_errors=True)
+    shutil.copytree(ROOT / "docs", PAGES, ignore=shutil.ignore_patterns("theme", "results.json"))
+    for source, page in ELSEWHERE.items():
+        text = (ROOT / source).read_text().replace("](docs/", "](")
+        (PAGES / page).write_text(text)
+    for page, write in MADE.items():
+        (PAGES / page).write_text(write())
+    script = PAGES / "javascripts" / "mermaid.js"  # so that diagrams are drawn without a network
+    script.write_bytes((files("mermaidx") / "assets" / "mermaid.js").read_bytes())
+
+
+def build() -> None:
+    """Build the site, and make it load nothing from elsewhere.
+
+    Raises:
+        ValueError: if a page loads a script or a style from elsewhere.
+    """
+    subprocess.run([sys.executable, "-m", "zensical", "build", "--clean", "--strict"], cwd=ROOT, check=True)
+    for page in SITE.rglob("*.html"):
+        up = "../" * (len(page.relative_to(SITE).parts) - 1)
+        text = page.read_text().replace("https://unpkg.com/iframe-worker/shim", f"{up}javascripts/iframe-worker.js")
+        if found := re.search(r"<(script|link|img)[^>]* (src|href)=\"?https?://[^>]*>", text):
+            raise ValueError(f"a page must load nothing from elsewhere, but {page} has {found[0]}")
+        page.write_text(text)
+
+
+if __name__ == "__main__":
+    lay_out()
+    build()

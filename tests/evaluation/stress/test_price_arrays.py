@@ -1,0 +1,42 @@
+import numpy as np
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+from nvtrader_pipelines.evaluation.stress.price_arrays import PriceArrays
+from nvtrader_pipelines.market.tables import KEY
+from tests.evaluation.stress.markets import random_walks
+from tests.markets import csv_file, market_tables, synthetic_bars
+
+
+@pytest.mark.parametrize(("opens", "volume"), [(True, True), (False, False)])
+def test_price_arrays_round_trip_to_identical_rows(opens, volume):
+    bars = synthetic_bars(40, opens=opens, volume=volume)
+    gaps = (pl.col("symbol") == "AAA") & pl.int_range(pl.len()).is_in([0, 7, 8, 39])
+    returns = market_tables(csv_file(bars.filter(~gaps))).returns
+    assert_frame_equal(PriceArrays.of(returns).rows().sort(KEY), returns.sort(KEY), check_exact=True)
+
+
+def test_price_arrays_reject_two_sources():
+    rows = random_walks().rows()
+    with pytest.raises(ValueError, match="exactly one source"):
+        PriceArrays.of(pl.concat([rows, rows.with_columns(source=pl.lit("other"))]))
+
+
+def test_scaled_keeps_bits_at_factor_one_and_extends_the_last_factor():
+    prices = random_walks()
+    factors = np.array([[0.5] * 4, [1.0] * 4])
+    scaled = prices.scaled(100, factors, factors)
+    np.testing.assert_array_equal(scaled.closes[100], 0.5 * prices.closes[100])
+    for name in ("opens", "closes"):
+        np.testing.assert_array_equal(
+            np.delete(getattr(scaled, name), 100, 0), np.delete(getattr(prices, name), 100, 0)
+        )
+    np.testing.assert_array_equal(prices.scaled(100, factors[:1], factors[:1]).opens[100:], 0.5 * prices.opens[100:])
+
+
+def test_without_does_not_change_the_original_prices():
+    prices = random_walks()
+    missing = prices.without(10, 12, np.array([True, False, False, True]))
+    assert np.argwhere(~missing.has_price).tolist() == [[10, 0], [10, 3], [11, 0], [11, 3]]
+    assert prices.has_price.all()

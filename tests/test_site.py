@@ -1,0 +1,73 @@
+"""The documentation site: its generated reference, its navigation and its links."""
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.main import get_command
+
+from nvtrader_pipelines.service.cli.app import app
+from nvtrader_pipelines.service.documents.catalogue import FAMILIES, family_members
+from nvtrader_pipelines.storage.tables import TABLES
+from scripts.build_docs import ELSEWHERE, MADE, commands, components, results, tables
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+WRITTEN = {page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md")}
+PAGES = WRITTEN | MADE.keys() | set(ELSEWHERE.values())
+
+
+def leaves(nav: Any) -> list[str]:
+    if isinstance(nav, str):
+        return [nav]
+    return [leaf for part in (nav.values() if isinstance(nav, dict) else nav) for leaf in leaves(part)]
+
+
+def command_names(command: Any, path: str) -> set[str]:
+    names = {path}
+    for name, inner in getattr(command, "commands", {}).items():
+        names |= command_names(inner, f"{path} {name}")
+    return names
+
+
+def test_navigation_has_every_page_once():
+    nav = leaves(tomllib.loads((ROOT / "zensical.toml").read_text())["project"]["nav"])
+    assert sorted(nav) == sorted(PAGES)
+
+
+@pytest.mark.parametrize("page", sorted(WRITTEN))
+def test_links_of_a_page_lead_to_pages_and_pictures(page):
+    folder = (DOCS / page).parent
+    targets = re.findall(
+        r"\]\(([^)#:]+)(?:#[^)]*)?\)", re.sub(r"```.*?```", "", (DOCS / page).read_text(), flags=re.DOTALL)
+    )
+    found = [(folder / target).resolve().relative_to(DOCS).as_posix() for target in targets]
+    assert [path for path in found if path not in PAGES and not (DOCS / path).is_file()] == []
+
+
+def test_components_page_has_every_member_and_field():
+    text = components()
+    sections = re.split(r"^### ", text, flags=re.MULTILINE)
+    by_anchor = {found[1]: section for section in sections if (found := re.search(r"\{ #(\S+) \}", section))}
+    known = {f"{family}-{member.kind}": member for family in FAMILIES for member in family_members(family)}
+    assert by_anchor.keys() == known.keys()
+    for anchor, member in known.items():
+        assert all(f"| `{field.name}` |" in by_anchor[anchor] for field in member.fields)
+
+
+def test_tables_page_has_every_table_and_column():
+    sections = {part.partition("\n")[0]: part for part in re.split(r"^### ", tables(), flags=re.MULTILINE)}
+    for table in TABLES:
+        assert all(f"| `{name}` |" in sections[table.name] for name in table.schema)
+
+
+@pytest.mark.slow
+def test_commands_page_has_every_command():
+    titles = re.findall(r"^##+ `(nvtrader [^`]+)`$", commands(), flags=re.MULTILINE)
+    assert {*titles, "nvtrader"} == command_names(get_command(app), "nvtrader")
+
+
+def test_results_page_is_the_readmes_table():
+    assert "| minimum variance |" in results()
