@@ -22,7 +22,7 @@ READING = (
     "Intervals are 95 % by stationary bootstrap of the sessions, paired for differences; they take the trained "
     "policies as given. The best baseline of a period is picked with hindsight, in its favor. Alpha is the intercept "
     "on the other account's returns, its t statistic by Newey and West. The information ratio is the Sharpe ratio of "
-    "the active return, another number than the difference of Sharpe ratios. Turnover is one-way."
+    "the active return, not the difference of Sharpe ratios. Turnover is one-way."
 )
 
 
@@ -113,8 +113,8 @@ def _over_baselines(results: Results) -> str:
     if apart:
         return " ".join(apart)
     return (
-        "No interval of the difference to the best baseline excludes zero, so none of these policies may be said to "
-        "beat its best baseline, or to be worse."
+        "No interval of the difference to the best baseline excludes zero, so none of these policies is shown to be "
+        "better or worse than its best baseline."
     )
 
 
@@ -139,8 +139,8 @@ def _luck(results: Results) -> str:
     overfitting = UNKNOWN if results.overfitting is None else told(results.overfitting, MOST_OVERFITTING)
     return (
         f"Among the {results.n_trials} trials the information ratio of the best ranked against its best baseline is "
-        f"more than luck with probability {deflated} ({LEAST_DEFLATED} is asked for), and the choice of the best is "
-        f"overfitted with probability {overfitting} ({MOST_OVERFITTING} at most)."
+        f"more than luck with probability {deflated} (required: {LEAST_DEFLATED}), and the choice of the best is "
+        f"overfitted with probability {overfitting} (at most {MOST_OVERFITTING} allowed)."
     )
 
 

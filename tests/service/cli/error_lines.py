@@ -1,6 +1,6 @@
-"""What a person may be told."""
+"""Checks of error output."""
 
 
 def is_one_line_error(text: str) -> bool:
-    """An error of one line, without a trace."""
+    """Whether the text is an error in one line, without a trace."""
     return text.startswith("error: ") and "Traceback" not in text and len(text.strip().splitlines()) == 1

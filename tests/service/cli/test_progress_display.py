@@ -11,12 +11,12 @@ AT = dt.datetime(2024, 1, 2, 12, tzinfo=dt.UTC)
 
 
 def step(stage, share=None, message="", run_id="run") -> Progress:
-    said = {"message": message or stage, "timestamp": AT}
-    return Progress(task_id="task", run_id=run_id, stage=stage, share=share, **said)
+    fields = {"message": message or stage, "timestamp": AT}
+    return Progress(task_id="task", run_id=run_id, stage=stage, share=share, **fields)
 
 
 def steps(run_id="run"):
-    """A run of a hundred small steps."""
+    """Yield the steps of a run: start, a hundred training steps, done."""
     yield step("start", 0.0, run_id=run_id)
     for i in range(100):
         yield step("train.step", i / 100, f"step {i}", run_id)
@@ -28,46 +28,46 @@ def console(request):
     return Console(file=io.StringIO(), force_terminal=request.param, width=120)
 
 
-def test_following_a_run_gives_its_id(console):
-    with show_progress(console) as watch:
-        assert follow_run(steps("the-run"), watch) == "the-run"
+def test_follow_run_returns_run_id(console):
+    with show_progress(console) as on_progress:
+        assert follow_run(steps("the-run"), on_progress) == "the-run"
 
 
-def test_elsewhere_a_line_is_written_at_the_begin_the_end_and_each_tenth():
+def test_progress_in_a_pipe_prints_start_end_and_tenths():
     console = Console(file=io.StringIO(), width=120)
-    with show_progress(console) as watch:
-        follow_run(steps(), watch)
+    with show_progress(console) as on_progress:
+        follow_run(steps(), on_progress)
     lines = console.file.getvalue().splitlines()
     assert lines[0] == "12:00:00 start: start"
     assert lines[1:-1] == [f"12:00:00 train.step: step {100 * part // N_LINES}" for part in range(1, N_LINES)]
     assert lines[-1] == "12:00:00 done: all done [/] of it"
 
 
-def test_on_a_terminal_there_is_one_bar_per_run_until_it_ends():
+def test_progress_on_terminal_shows_one_bar_per_run():
     console = Console(file=io.StringIO(), force_terminal=True, width=120)
-    with show_progress(console) as watch:
+    with show_progress(console) as on_progress:
         for each in (step("start", 0.0), step("start", 0.0, run_id="other"), step("train.step", 0.25, "a quarter")):
-            watch(each)
-        watch(step("error", message="it broke", run_id="other"))
-        watch(step("done", 1.0, "net Sharpe 0.34"))
+            on_progress(each)
+        on_progress(step("error", message="it broke", run_id="other"))
+        on_progress(step("done", 1.0, "net Sharpe 0.34"))
     shown = console.file.getvalue()
     assert "━" in shown
     assert "net Sharpe 0.34\n" in shown
     assert "it broke\n" in shown
 
 
-def test_a_quiet_run_shows_nothing(console):
-    with show_progress(console, quiet=True) as watch:
-        assert follow_run(steps(), watch) == "run"
+def test_quiet_progress_prints_nothing(console):
+    with show_progress(console, quiet=True) as on_progress:
+        assert follow_run(steps(), on_progress) == "run"
     assert console.file.getvalue() == ""
 
 
-def test_a_run_that_fails_ends_the_bar_and_its_error_goes_on(console):
+def test_failing_run_ends_its_bar_and_raises(console):
     def failing():
         yield step("start", 0.0)
         yield step("error", message="the market is gone")
         raise ValueError("the market is gone")
 
-    with pytest.raises(ValueError, match="the market is gone"), show_progress(console) as watch:
-        follow_run(failing(), watch)
+    with pytest.raises(ValueError, match="the market is gone"), show_progress(console) as on_progress:
+        follow_run(failing(), on_progress)
     assert "the market is gone" in console.file.getvalue()
