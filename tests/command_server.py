@@ -28,7 +28,7 @@ POLL_SECONDS = 5.0  # seconds between checks that the user process is alive
 
 
 def start_server_once(folder: Path, user: int) -> Path:
-    """Start the server unless it runs, and return a folder with an `nvtrader` that sends it commands.
+    """Start the server unless it runs; return a folder with an `nvtrader` as its client.
 
     The server ends some seconds after process `user`.
     """

@@ -1,4 +1,4 @@
-"""Compiled loops: Numba caches them by file, so a change in another file would not recompile them."""
+"""Compiled loops: Numba caches by file, so a change in another file would not recompile."""
 
 import ast
 from pathlib import Path

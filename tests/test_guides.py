@@ -1,4 +1,4 @@
-"""Guides: each runs in a home of its own, with all commands, queries, documents and programs."""
+"""Guides: each runs in a home of its own, with all commands, queries and documents."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""`nvtrader components` and `nvtrader schema`: the components of an experiment and their JSON Schema."""
+"""`nvtrader components` and `nvtrader schema`: components and their JSON Schemas."""
 
 import json
 import sys
@@ -15,7 +15,7 @@ Family = Annotated[str | None, typer.Argument(help="Family to show; default: lis
 
 
 def components(family: Family = None, *, as_json: AsJson = False, verbose: Verbose = False) -> None:
-    """List the families of components, or the members of one with their fields, defaults and bounds."""
+    """List the families of components, or the members of one with fields, defaults and bounds."""
     import polars as pl
 
     from nvtrader_pipelines.service.documents.catalogue import FAMILIES, family_members

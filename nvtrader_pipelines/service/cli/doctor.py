@@ -130,7 +130,7 @@ def check_tradable(store: Store, account: str, kind: str) -> CheckResult:
 
 
 def check_broker_keys(account: str) -> CheckResult:
-    """Check that the keys of an Alpaca account are in the environment and its client is installed."""
+    """Check that the keys of an Alpaca account are set and its client is installed."""
     from nvtrader_pipelines.execution.brokers.account_spec import KEY_ID, SECRET_KEY
 
     missing = [name for name in (KEY_ID, SECRET_KEY) if not os.environ.get(name)]

@@ -29,7 +29,7 @@ def new(
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
-    """Write data/experiments/NAME.yaml with the most often changed fields; never overwrite a file."""
+    """Write data/experiments/NAME.yaml with common fields; never overwrite a file."""
     from nvtrader_pipelines.storage.specs import write_experiment
 
     with exit_on_error(verbose=verbose):

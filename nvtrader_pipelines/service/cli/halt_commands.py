@@ -39,7 +39,7 @@ def halt(reason: Reason = NO_REASON, *, as_json: AsJson = False, verbose: Verbos
 
         cancelled, still_open = withdraw_all(store, Stop(f"trading was stopped by {by}: {reason}", by, _now))
         if as_json:
-            _write(store, message, cancelled=cancelled, still_open=still_open)
+            _write_json(store, message, cancelled=cancelled, still_open=still_open)
         else:
             _print_cancelled(cancelled, still_open)
         if failure is not None:
@@ -56,7 +56,7 @@ def resume(reason: Reason = NO_REASON, *, as_json: AsJson = False, verbose: Verb
         store = open_store()
         message = release(store, current_user(), reason, _now)
         if as_json:
-            _write(store, message)
+            _write_json(store, message)
         else:
             _print_message(store, message)
 
@@ -72,7 +72,7 @@ def _halt_reason(store: Store) -> str | None:
     return FileKillSwitch(store.home).halt_reason()
 
 
-def _write(store: Store, message: str, **more: Any) -> None:
+def _write_json(store: Store, message: str, **more: Any) -> None:
     """Write the outcome as JSON."""
     document = {"message": message, "kill_switch": _halt_reason(store), **more}
     sys.stdout.write(json.dumps(document, indent=1) + "\n")

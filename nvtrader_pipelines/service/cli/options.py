@@ -58,7 +58,7 @@ def open_store() -> Store:
 
 
 def current_user() -> str:
-    """Name of the user who runs the command, for the audit; the user's number if there is no name."""
+    """Name of the user for the audit; the user's number if there is no name."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):  # which of them depends on the version of Python

@@ -30,7 +30,7 @@ def wide_console() -> Console:
     return console if console.is_terminal else Console(width=WIDTH)
 
 
-def cell(value: object) -> str:
+def format_cell(value: object) -> str:
     """Format a value of a table; numbers have four digits, or no decimals from 10,000 on."""
     if value is None:
         return ""
@@ -41,17 +41,17 @@ def cell(value: object) -> str:
     return str(value)
 
 
-def flat(values: "pl.Series") -> "pl.Series":
+def flatten_column(values: "pl.Series") -> "pl.Series":
     """Flatten a column for CSV: lists are joined by |, deeper nesting is written as text."""
     import polars as pl
 
     if not values.dtype.is_nested():
         return values
-    texts = [None if value is None else _joined(value) for value in values.to_list()]
+    texts = [None if value is None else _join(value) for value in values.to_list()]
     return pl.Series(values.name, texts, dtype=pl.String)
 
 
-def _joined(value: object) -> str:
+def _join(value: object) -> str:
     return "|".join(str(part) for part in value) if isinstance(value, list) else str(value)
 
 
@@ -60,13 +60,13 @@ def write_rows(rows: "pl.DataFrame", form: Format) -> None:
     if form is Format.JSON:
         sys.stdout.write(rows.write_json() + "\n")
     elif form is Format.CSV:
-        sys.stdout.write(rows.select(flat(rows[name]) for name in rows.columns).write_csv())
+        sys.stdout.write(rows.select(flatten_column(rows[name]) for name in rows.columns).write_csv())
     else:
         table = Table(box=None, header_style="bold")
         for name, kind in rows.schema.items():
             table.add_column(name, justify="right" if kind.is_numeric() else "left", overflow="fold")
         for row in rows.iter_rows():
-            table.add_row(*(cell(value) for value in row))
+            table.add_row(*(format_cell(value) for value in row))
         console = wide_console()
         console.print(table)
         console.print(f"{len(rows)} row{'' if len(rows) == 1 else 's'}", style="dim")

@@ -31,7 +31,7 @@ Reason = Annotated[str, typer.Option("--reason", help="Why; recorded in the audi
 def policies(
     context: typer.Context, *, everything: All = False, as_json: AsJson = False, verbose: Verbose = False
 ) -> None:
-    """List all trained policies, newest first, with a mark at the active one, or run a subcommand."""
+    """List all trained policies, newest first, the active one marked; or run a subcommand."""
     refuse_options_before_command(context)
     if context.invoked_subcommand is None:
         list_(everything=everything, as_json=as_json, verbose=verbose)
@@ -39,7 +39,7 @@ def policies(
 
 @app.command("list", epilog=EPILOG)
 def list_(*, everything: All = False, as_json: AsJson = False, verbose: Verbose = False) -> None:
-    """List all trained policies, newest first, with a mark at the active one."""
+    """List all trained policies, newest first, the active one marked."""
     from nvtrader_pipelines.promotion.library import library_of
     from nvtrader_pipelines.promotion.rounds import newer_than_active
     from nvtrader_pipelines.service.cli.pages.policy_pages import print_library
@@ -50,7 +50,7 @@ def list_(*, everything: All = False, as_json: AsJson = False, verbose: Verbose 
         newer = newer_than_active(store, library.active) if library.active else None
         if as_json:
             cards = [card.document() for card in library.cards]
-            _write({"policies": cards, "newer": newer, "problems": library.problems})
+            _write_json({"policies": cards, "newer": newer, "problems": library.problems})
         else:
             print_library(library, newer, everything=everything)
 
@@ -67,14 +67,14 @@ def show(policy: Policy, *, as_json: AsJson = False, verbose: Verbose = False) -
         card = card_of(store, named_policy(store, policy))
         promotions = promotions_of(store, card.ref)
         if as_json:
-            _write({**card.document(), "promotions": promotions.to_dicts()})
+            _write_json({**card.document(), "promotions": promotions.to_dicts()})
         else:
             print_card(card, promotions)
 
 
 @app.command(epilog=EPILOG)
 def activate(policy: Policy, reason: Reason = "", *, as_json: AsJson = False, verbose: Verbose = False) -> None:
-    """Activate a policy from the next close on; the gate's verdict is recorded but does not bind."""
+    """Activate a policy from the next close on; the gate's verdict is only recorded."""
     _decide(policy, reason, through_gate=False, as_json=as_json, verbose=verbose)
 
 
@@ -97,10 +97,10 @@ def _decide(policy: str, reason: str, *, through_gate: bool, as_json: bool, verb
         decision = consider(store, policy, by, now) if through_gate else decide(store, policy, by, reason, now)
         publish(store)
         if as_json:
-            _write(decision.row())
+            _write_json(decision.row())
         else:
             print_decision(decision)
 
 
-def _write(document: dict[str, Any]) -> None:
+def _write_json(document: dict[str, Any]) -> None:
     sys.stdout.write(json.dumps(document, indent=1, default=str) + "\n")

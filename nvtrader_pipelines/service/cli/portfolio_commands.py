@@ -53,8 +53,8 @@ def accept_differences(
         if as_json:
             sys.stdout.write(json.dumps(event.model_dump(mode="json"), indent=1) + "\n")
         else:
-            found = "; ".join(event.detail["differences"])
-            print_line(f"holdings of {account} at the close of {event.session} are accepted by {by}: {found}")
+            differences = "; ".join(event.detail["differences"])
+            print_line(f"holdings of {account} at the close of {event.session} are accepted by {by}: {differences}")
 
 
 def _show(account: str, *, as_json: bool, verbose: bool) -> None:

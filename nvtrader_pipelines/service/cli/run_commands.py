@@ -129,10 +129,10 @@ def replay(
 
 @app.command(epilog=EPILOG)
 def forward(run: Prefix, *, as_json: AsJson = False, verbose: Verbose = False) -> None:
-    """Walk a run's last policies over every session since its tests, as a new run; no order is placed.
+    """Walk a run's last policies over all sessions since its tests; no order is placed.
 
-    The new run shows whether the policies have held up; it has no account. `nvtrader trade` trades: the active policy
-    on an account, with orders that pass compliance.
+    The walk is a new run. It shows whether the policies have held up, and it has no account. `nvtrader trade` trades:
+    the active policy on an account, with orders that pass compliance.
     """
     from nvtrader_pipelines.runs.launch import forward_run
     from nvtrader_pipelines.runs.lifecycle import Launch

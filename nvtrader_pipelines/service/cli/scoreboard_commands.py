@@ -12,7 +12,7 @@ from rich.text import Text
 
 from nvtrader_pipelines.service.cli.exit_codes import exit_on_error
 from nvtrader_pipelines.service.cli.options import EPILOG, AsJson, Verbose, open_store, refuse_options_before_command
-from nvtrader_pipelines.service.cli.output import cell, print_line, wide_console
+from nvtrader_pipelines.service.cli.output import format_cell, print_line, wide_console
 
 if TYPE_CHECKING:
     import polars as pl
@@ -78,19 +78,19 @@ def _ignore_progress(_: str) -> None:
 
 def _show(board: "pl.DataFrame", *, as_json: bool) -> None:
     if as_json:
-        _write(board)
+        _write_json(board)
         return
     console = wide_console()
     for (contest,), rows in board.partition_by("contest", as_dict=True, maintain_order=True).items():
         ranked, unranked = rows.filter(rows["rank"].is_not_null()), rows.filter(rows["rank"].is_null())
         if len(ranked):
-            console.print(_table(ranked, str(contest)))
+            console.print(_contest_table(ranked, str(contest)))
         for name, note in unranked.select("entrant", "note").iter_rows():
             console.print(f"not ranked: {name}: {note}", style="yellow", soft_wrap=True, markup=False, highlight=False)
     console.print(LEGEND, style="dim")
 
 
-def _table(rows: "pl.DataFrame", contest: str) -> Table:
+def _contest_table(rows: "pl.DataFrame", contest: str) -> Table:
     source, first, last, n_sessions = rows.select("source", "first_session", "last_session", "n_sessions").row(0)
     title = f"{source}, {first} to {last} ({n_sessions} sessions), contest {contest}"
     table = Table(title=Text(title), title_justify="left", box=SIMPLE_HEAD)
@@ -107,9 +107,9 @@ def _cells(row: dict[str, Any]) -> list[str]:
         str(row["rank"]),
         row["entrant"],
         row["kind"],
-        _bounded(row, "sharpe", "sharpe", ".2f"),
-        _bounded(row, "sharpe_difference", "difference", "+.2f"),
-        _bounded(row, "active_sharpe", "active", "+.2f"),
+        _format_bounded(row, "sharpe", "sharpe", ".2f"),
+        _format_bounded(row, "sharpe_difference", "difference", "+.2f"),
+        _format_bounded(row, "active_sharpe", "active", "+.2f"),
         "" if row["active_deflated_sharpe"] is None else f"{row['active_deflated_sharpe']:.2f}",
         f"{row['cagr']:.1%}",
         f"{row['max_drawdown']:.0%}",
@@ -118,7 +118,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
     ]
 
 
-def _bounded(row: dict[str, Any], name: str, bounds: str, form: str) -> str:
+def _format_bounded(row: dict[str, Any], name: str, bounds: str, form: str) -> str:
     if row[name] is None:
         return ""
     return f"{row[name]:{form}} [{row[f'{bounds}_low']:{form}}, {row[f'{bounds}_high']:{form}}]"
@@ -126,16 +126,16 @@ def _bounded(row: dict[str, Any], name: str, bounds: str, form: str) -> str:
 
 def _show_history(rows: "pl.DataFrame", name: str, *, as_json: bool) -> None:
     if as_json:
-        _write(rows)
+        _write_json(rows)
         return
     title = Text(f"{name}: all scorings, newest first")  # names and notes may contain rich markup
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
     for column in (*HISTORY, "note"):
         table.add_column(column.replace("_", " "), overflow="fold")
     for row in rows.iter_rows(named=True):
-        table.add_row(*(Text(cell(row[column])) for column in (*HISTORY, "note")))
+        table.add_row(*(Text(format_cell(row[column])) for column in (*HISTORY, "note")))
     wide_console().print(table)
 
 
-def _write(rows: "pl.DataFrame") -> None:
+def _write_json(rows: "pl.DataFrame") -> None:
     sys.stdout.write(json.dumps(rows.to_dicts(), indent=1, default=str) + "\n")

@@ -24,7 +24,7 @@ NEXT = (
 
 
 def summary_rows(store: Store, names: Sequence[str] = ()) -> pl.DataFrame:
-    """Read the verdicts of the latest run of each experiment and market, without single folds and seeds.
+    """Read the verdicts of the latest run per experiment and market, without folds and seeds.
 
     The columns are those of the verdicts, and `validation_only`.
 
@@ -78,7 +78,7 @@ def period_table(verdicts: pl.DataFrame, period: str) -> Table:
 
 
 def with_distinct_names(verdicts: pl.DataFrame) -> pl.DataFrame:
-    """Append the experiment to names that occur more than once (a baseline in several environments)."""
+    """Append the experiment to names of baselines that occur in several environments."""
     if "experiment" not in verdicts.columns:
         return verdicts
     named = pl.format("{} ({})", "policy", "experiment")

@@ -38,7 +38,7 @@ def trade(
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
-    """Trade the active policy on an account over all due sessions; --from and --to replay a history.
+    """Trade the active policy over all due sessions; --from and --to replay a history.
 
     A replay approves soft findings itself, unless --wait is given. Otherwise trading stops at a plan that waits for
     you; the next call resumes, and a plan that is not approved by then has expired. If the account's holdings differ

@@ -49,7 +49,7 @@ class AccountFacts:
 
     @property
     def curve(self) -> pl.DataFrame:
-        """Rows per close, opening first: session, equity, net_return, drawdown, turnover, cost, cash."""
+        """Rows per close, opening first: equity, net return, drawdown, turnover, cost and cash."""
         names = ("session", "equity", "net_return", "drawdown", "turnover", "cost")
         rows = [(*(getattr(state, name) for name in names), state.weights[-1]) for state in self.states]
         return pl.DataFrame(rows, schema=[*names, CASH], orient="row")

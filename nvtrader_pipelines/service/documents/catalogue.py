@@ -79,8 +79,8 @@ class FieldFacts(BaseModel):
 
     @property
     def default_text(self) -> str:
-        """Default, of a component its kind alone."""
-        return _brief(self.default)
+        """Default as text; a component is shortened to its kind."""
+        return _format_default(self.default)
 
 
 class ComponentFacts(BaseModel):
@@ -98,7 +98,7 @@ def family_members(family: str) -> list[ComponentFacts]:
     Raises:
         ValueError: if the family does not exist.
     """
-    return [_info(member) for member in members(_family(family))]
+    return [_component_facts(member) for member in members(_family(family))]
 
 
 def json_schema_of(name: str) -> dict[str, Any]:
@@ -122,13 +122,13 @@ def _family(name: str) -> Any:
     return FAMILIES[name]
 
 
-def _info(member: type[Component]) -> ComponentFacts:
+def _component_facts(member: type[Component]) -> ComponentFacts:
     schema = member.model_json_schema()
-    fields = tuple(_field(name, node, schema) for name, node in schema["properties"].items() if name != "kind")
+    fields = tuple(_field_facts(name, node, schema) for name, node in schema["properties"].items() if name != "kind")
     return ComponentFacts(kind=kind_of(member), doc=(member.__doc__ or "").partition("\n")[0], fields=fields)
 
 
-def _field(name: str, node: Node, schema: Node) -> FieldFacts:
+def _field_facts(name: str, node: Node, schema: Node) -> FieldFacts:
     return FieldFacts(
         name=name,
         default=node.get("default"),
@@ -137,10 +137,10 @@ def _field(name: str, node: Node, schema: Node) -> FieldFacts:
     )
 
 
-def _brief(default: JsonValue) -> str:
+def _format_default(default: JsonValue) -> str:
     """Format a default; a component is shortened to its kind."""
     if isinstance(default, dict) and "kind" in default:
         return str(default["kind"])
     if isinstance(default, list):
-        return f"[{', '.join(map(_brief, default))}]"
+        return f"[{', '.join(map(_format_default, default))}]"
     return json.dumps(default)

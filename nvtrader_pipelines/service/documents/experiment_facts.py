@@ -1,4 +1,4 @@
-"""Tables of experiments: files with registered versions, and differences between two of them."""
+"""Tables of experiments: files and registered versions, and differences between two."""
 
 import json
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ LIST_SCHEMA = {
 
 
 def list_experiments(store: Store) -> tuple[pl.DataFrame, list[str]]:
-    """List registered versions and files, by name and newest first, with problems of invalid files."""
+    """List registered versions and files, newest first by name, with problems of files."""
     found = read_experiments(store.home)
     in_files = {each.partition_key: each for spec in found.specs for each in (spec, *spec.variants())}
     rows = [

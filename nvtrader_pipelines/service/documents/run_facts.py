@@ -21,7 +21,7 @@ LIST_COLUMNS = ("run_id", "kind", "status", "partition_key", "source", "window_f
 
 
 def find_run_by_name(ledger: Ledger, text: str) -> LedgerRun:
-    """Find a run by the beginning of its id, or the newest training run of an experiment or version.
+    """Find a run by its id, or the newest training run of an experiment or version.
 
     Raises:
         StorageError: if no run or several runs match.
@@ -55,11 +55,13 @@ def require_trained_run(store: Store, text: str) -> LedgerRun:
 
 
 def list_runs(store: Store) -> pl.DataFrame:
-    """List all runs, newest first, with the figures of the experiment's account if there is a verdict."""
-    shown = _own(store.tables.read(EVALUATIONS)).select("run_id", "sharpe", "sharpe_low", "sharpe_high", "max_drawdown")
+    """List all runs, newest first, with the figures of verdicts where there are any."""
+    shown = _ensemble_rows(store.tables.read(EVALUATIONS)).select(
+        "run_id", "sharpe", "sharpe_low", "sharpe_high", "max_drawdown"
+    )
     runs = store.ledger.runs().select(*LIST_COLUMNS, "started_at", "finished_at", "message")
     marks = walk_forward_runs(store, ["run_id", "validation_only"])
-    known = runs.join(shown, on="run_id", how="left").join(marks, on="run_id", how="left")
+    known = runs.join(figures, on="run_id", how="left").join(marks, on="run_id", how="left")
     return known.with_columns(pl.col("validation_only").fill_null(value=False)).sort("started_at", descending=True)
 
 
@@ -95,12 +97,12 @@ def compare_runs(store: Store, runs: Sequence[LedgerRun]) -> pl.DataFrame:
     columns = ("run_id", "partition_key", "kind", "window_first", "window_last")
     rows = pl.DataFrame([{name: getattr(run, name) for name in columns} for run in runs])
     verdicts = store.tables.read(EVALUATIONS, {"run_id": [run.run_id for run in runs]})
-    own = _own(verdicts).drop("spec_hash", "experiment", "fold", "policy", "kind", "period")
+    own = _ensemble_rows(verdicts).drop("spec_hash", "experiment", "fold", "policy", "kind", "period")
     return rows.join(own, on="run_id", how="left", maintain_order="left")
 
 
 def compare_specs(ledger: Ledger, runs: Sequence[LedgerRun]) -> pl.DataFrame:
-    """Rows of fields in which specs differ from the first run's: run, field, left (first), right."""
+    """Rows of fields that differ from the first run's spec: run, field, left (first), right."""
     first = content(ledger, runs[0].partition_key)
     parts = [
         differences(first, content(ledger, run.partition_key)).select(
@@ -111,5 +113,5 @@ def compare_specs(ledger: Ledger, runs: Sequence[LedgerRun]) -> pl.DataFrame:
     return pl.concat(parts)
 
 
-def _own(verdicts: pl.DataFrame) -> pl.DataFrame:
+def _ensemble_rows(verdicts: pl.DataFrame) -> pl.DataFrame:
     return verdicts.filter(pl.col("kind") == "ensemble", pl.col("period") == "all")

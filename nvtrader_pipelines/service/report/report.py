@@ -15,11 +15,11 @@ from nvtrader_pipelines.service.report.report_parts import (
     UNKNOWN,
     Evidence,
     Part,
-    findings,
     headline,
     picture_part,
     pluralize,
     portfolio,
+    promotion_findings,
     prudex,
     runs_and_markets,
     scoreboard,
@@ -73,20 +73,20 @@ def write_report(store: Store, path: Path) -> tuple[Path, dict[str, Any]]:
         Its path, and facts: bytes, runs, findings, parts, and missing parts with the commands that make them.
     """
     evidence = Evidence.of(store)
-    parts, found = [part(evidence) for part in PARTS], findings(evidence)
-    page = render_page(evidence, parts, found).encode()
+    parts, findings = [part(evidence) for part in PARTS], promotion_findings(evidence)
+    page = render_page(evidence, parts, findings).encode()
     path = path.expanduser().resolve()
     write_atomically(path, page)
     return path, {
         "bytes": len(page),
         "runs": len(evidence.runs),
-        "findings": [asdict(each) for each in found],
+        "findings": [asdict(each) for each in findings],
         "parts": [part.name for part in parts if not part.is_missing],
         "missing": {part.title: part.command for part in parts if part.is_missing},
     }
 
 
-def render_page(evidence: Evidence, parts: Sequence[Part], found: Sequence[Finding]) -> str:
+def render_page(evidence: Evidence, parts: Sequence[Part], findings: Sequence[Finding]) -> str:
     """Render the page as HTML."""
     pages = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined)
     pages.filters["base64"] = lambda path: base64.b64encode(path.read_bytes()).decode()
@@ -97,10 +97,10 @@ def render_page(evidence: Evidence, parts: Sequence[Part], found: Sequence[Findi
             "over": OVER[each.against],
             "sentence": with_minus_sign(each.sentence),
         }
-        for each in found
+        for each in findings
     ]
     reading = [*READING, ("promotion", evidence.gate.rule)]
-    texts = {"title": TITLE, "lead": summarize_verdict(evidence, found), "footer": FOOTER, "reading": reading}
+    texts = {"title": TITLE, "lead": summarize_verdict(evidence, findings), "footer": FOOTER, "reading": reading}
     return pages.get_template("report.html.j2").render(parts=parts, findings=shown, **texts)
 
 
@@ -116,7 +116,7 @@ def format_finding_value(finding: Finding) -> str:
     return told(finding.value, LEAST_DEFLATED if finding.figure == DEFLATED else MOST_OVERFITTING)
 
 
-def summarize_verdict(evidence: Evidence, found: Sequence[Finding]) -> str:
+def summarize_verdict(evidence: Evidence, findings: Sequence[Finding]) -> str:
     """Summarize the runs and the verdict on the best ranked in two sentences."""
     if evidence.runs.is_empty():
         return "No completed run yet: nvtrader materialize."
@@ -126,9 +126,9 @@ def summarize_verdict(evidence: Evidence, found: Sequence[Finding]) -> str:
         pluralize(evidence.latest["experiment"].n_unique(), "experiment"),
     )
     completed = f"{runs} of {experiments}, the last of {until}."
-    if not found:
+    if not findings:
         return f"{completed} They have not been compared yet: nvtrader materialize."
-    if all(each.passed for each in found):
+    if all(each.passed for each in findings):
         return (
             f"{completed} The best ranked passes both thresholds: deflated probability at least {LEAST_DEFLATED}, "
             f"probability of overfitting at most {MOST_OVERFITTING}."

@@ -120,7 +120,7 @@ def label_runs(latest: pl.DataFrame) -> pl.DataFrame:
     return latest.with_columns(pl.concat_str("experiment", market, mark).alias("label"))
 
 
-def findings(evidence: Evidence) -> list[Finding]:
+def promotion_findings(evidence: Evidence) -> list[Finding]:
     """Findings for and against promoting the best-ranked run of each source."""
     curve = evidence.store.tables.read(RATIO_CURVE)
     return deflated_findings(curve, evidence.validation) + overfitting_findings(evidence.overfitting)
@@ -141,7 +141,7 @@ def runs_and_markets(evidence: Evidence) -> Part:
         for row in evidence.latest.iter_rows(named=True)
     ]  # fmt: skip
     return Part(
-        "judged",
+        "runs",
         "Runs and markets",
         "The newest run of each experiment on each market; earlier runs count as trials.",
         [
@@ -152,7 +152,7 @@ def runs_and_markets(evidence: Evidence) -> Part:
 
 
 def headline(evidence: Evidence) -> Part:
-    """Part with the newest run of each experiment, deflated for all trials, beside the baselines."""
+    """Part with each experiment's newest run, deflated for all trials, beside the baselines."""
     newest = evidence.validation.join(evidence.latest.select("run_id", "label"), on="run_id")
     newest = newest.filter(pl.col("first_session").is_not_null().any().over("source", "period"))
     grids = [

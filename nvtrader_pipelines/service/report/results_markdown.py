@@ -34,7 +34,7 @@ def render_results(results: Results) -> str:
         f"{period[0].upper()}{period[1:]} ({results.first_session} to {results.last_session}; {seeds}):",
         "\n".join([*HEAD, *map(_account_line, results.accounts)]),
         "\n".join(_wrap(f"- {describe_comparison(row)}", "  ") for row in results.comparisons),
-        _wrap(" ".join([_over_baselines(results), *_before(results), _luck(results)])),
+        _wrap(" ".join([_baseline_sentence(results), *_earlier_sentence(results), _luck_sentence(results)])),
         _wrap(READING),
     ]
     return "\n\n".join(part for part in paragraphs if part)
@@ -56,10 +56,10 @@ def replace_block(text: str, block: str) -> str:
 def describe_comparison(row: ComparisonRow) -> str:
     """Describe a comparison in a sentence; only an interval without zero is called a difference."""
     parts = [
-        _difference("Sharpe ratio", row.sharpe, "", 1.0, ".2f"),
-        _difference("volatility", row.volatility, " points", 100.0, ".1f"),
-        _difference("CVaR of a session", row.cvar, " points", 100.0, ".2f"),
-        _difference("exposure", row.exposure, " points", 100.0, ".1f"),
+        _describe_difference("Sharpe ratio", row.sharpe, "", 1.0, ".2f"),
+        _describe_difference("volatility", row.volatility, " points", 100.0, ".1f"),
+        _describe_difference("CVaR of a session", row.cvar, " points", 100.0, ".2f"),
+        _describe_difference("exposure", row.exposure, " points", 100.0, ".1f"),
     ]
     t = "" if row.alpha_t is None else f" (t {format_number(row.alpha_t)})"
     other = "its anchor" if row.other == "anchor" else label(row.other, is_learned=row.is_other_learned)
@@ -70,7 +70,7 @@ def describe_comparison(row: ComparisonRow) -> str:
     )
 
 
-def _difference(statistic: str, found: Interval, unit: str, scale: float, form: str) -> str:
+def _describe_difference(statistic: str, found: Interval, unit: str, scale: float, form: str) -> str:
     """Describe the difference of a statistic with its interval."""
     point, low, high = (format_signed(scale * value, form) for value in (found.point, found.low, found.high))
     if not found.excludes_zero:
@@ -84,10 +84,10 @@ def label(policy: str, *, is_learned: bool) -> str:
 
 
 def _account_line(row: AccountRow) -> str:
-    difference = "" if row.difference is None else _with_bounds(row.difference, "+.2f")
+    difference = "" if row.difference is None else _format_interval(row.difference, "+.2f")
     cells = [
         label(row.policy, is_learned=row.is_learned),
-        _with_bounds(row.sharpe, ".2f"),
+        _format_interval(row.sharpe, ".2f"),
         f"{format_number(100.0 * row.cagr, '.1f')} %",
         f"{100.0 * row.max_drawdown:.0f} %",
         f"{row.turnover_per_year:.1f}",
@@ -97,17 +97,17 @@ def _account_line(row: AccountRow) -> str:
     return f"| {' | '.join(cells)} |".replace("|  |", "| |")
 
 
-def _with_bounds(found: Interval, form: str) -> str:
+def _format_interval(found: Interval, form: str) -> str:
     return f"{format_number(found.point, form)} [{format_number(found.low, form)}, {format_number(found.high, form)}]"
 
 
-def _over_baselines(results: Results) -> str:
+def _baseline_sentence(results: Results) -> str:
     """State which policies differ from their best baselines."""
-    judged = [(row, row.difference) for row in results.accounts if row.difference is not None]
+    compared = [(row, row.difference) for row in results.accounts if row.difference is not None]
     apart = [
         f"{label(row.policy, is_learned=True)} ends {'above' if found.low > 0.0 else 'below'} its best baseline: the "
         "interval of the difference excludes zero."
-        for row, found in judged
+        for row, found in compared
         if found.excludes_zero
     ]
     if apart:
@@ -118,7 +118,7 @@ def _over_baselines(results: Results) -> str:
     )
 
 
-def _before(results: Results) -> list[str]:
+def _earlier_sentence(results: Results) -> list[str]:
     """Describe the Sharpe ratios on the folds that were tuned on."""
     if not results.earlier:
         return []
@@ -133,7 +133,7 @@ def _before(results: Results) -> list[str]:
     return [f"Before {year}, on the folds that were tuned on, {'; '.join(rows)}."]
 
 
-def _luck(results: Results) -> str:
+def _luck_sentence(results: Results) -> str:
     """State the deflated probability and the PBO with their thresholds."""
     deflated = UNKNOWN if results.deflated is None else told(results.deflated, LEAST_DEFLATED)
     overfitting = UNKNOWN if results.overfitting is None else told(results.overfitting, MOST_OVERFITTING)

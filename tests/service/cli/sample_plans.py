@@ -60,7 +60,7 @@ def append_plan(home: Home, found: RebalancePlan, *findings: Finding) -> Rebalan
 def write_book(
     home: Home, *equities: float, account: str = "paper", held: RebalancePlan | None = None
 ) -> list[AccountState]:
-    """Write a book with these equities, one session each; from the second on it holds the plan's target."""
+    """Write a book with these equities, one session each, holding the plan's target."""
     target = (held or plan()).target
     book, peak, states = SqliteBook(home, account), 1.0, []
     for n, (before, equity) in enumerate(pairwise((1.0, *equities))):

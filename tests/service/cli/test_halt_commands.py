@@ -74,11 +74,11 @@ def exchange(home, monkeypatch):
     """A stub of Alpaca's API with an account `live` and an open order."""
     monkeypatch.setenv("APCA_API_KEY_ID", KEYS[0])
     monkeypatch.setenv("APCA_API_SECRET_KEY", KEYS[1])
-    kept = append_plan(home, plan(account="live"))
+    live_plan = append_plan(home, plan(account="live"))
     with serving(AlpacaStub()) as stub:
         home.accounts.mkdir(parents=True)
         (home.accounts / "live.yaml").write_text(f"kind: alpaca\nbase_url: {stub.url}\nretries: 0\n")
-        place(home, stub, kept, "AAA")
+        place(home, stub, live_plan, "AAA")
         yield stub
 
 
@@ -107,14 +107,14 @@ def test_halt_cancels_other_orders_after_one_failed_cancellation(exchange, home,
         place(home, exchange, plan(account="live"), symbol)
     exchange.faults["GET /v2/orders:by_client_order_id"].append("unavailable")  # to the first
     found = invoke("halt", "--reason", "news")
-    stuck, *gone = exchange.orders
+    stuck, *cancelled_orders = exchange.orders
     assert [order["status"] for order in exchange.orders] == ["accepted", "canceled", "canceled"]
     assert found.exit_code == FAILED
     _, cancelled, loud = found.stdout.splitlines()
-    assert cancelled == f"cancelled: {gone[0]['client_order_id']}, {gone[1]['client_order_id']}"
+    assert cancelled == f"cancelled: {cancelled_orders[0]['client_order_id']}, {cancelled_orders[1]['client_order_id']}"
     assert stuck["client_order_id"] in loud
     recorded = [event.order_id for event in Store(home).audit.events() if event.kind == "cancelled"]
-    assert recorded == [order["client_order_id"] for order in gone]
+    assert recorded == [order["client_order_id"] for order in cancelled_orders]
     assert invoke("halt").exit_code == 0
     assert stuck["status"] == "canceled"
 
@@ -148,11 +148,13 @@ def test_halt_with_unreachable_broker_engages_and_names_open_account(
     ],
 )
 def test_halt_with_missing_book_names_orders_of_the_audit_until_they_end(exchange, home, invoke, left, reason):
-    kept, order_id = plan(account="live"), exchange.orders[0]["client_order_id"]
+    live_plan, order_id = plan(account="live"), exchange.orders[0]["client_order_id"]
     with closing(SqliteBook(home, "live")) as book:
-        (booked,) = book.orders(kept.plan_id)
+        (booked,) = book.orders(live_plan.plan_id)
     detail = {"order": booked.order.model_dump(mode="json")}
-    Store(home).audit.append([plan_event("placed", kept, AT, "desk", EventDetails(order_id, "AAA", detail=detail))])
+    Store(home).audit.append(
+        [plan_event("placed", live_plan, AT, "desk", EventDetails(order_id, "AAA", detail=detail))]
+    )
     for path in book_path(home, "live").parent.iterdir():
         path.unlink()
     if left == "an empty book":
@@ -165,15 +167,15 @@ def test_halt_with_missing_book_names_orders_of_the_audit_until_they_end(exchang
     assert stopped == "trading is stopped: news"
     assert loud.startswith(f"ORDERS MAY STILL BE OPEN on the account live: {reason}")
     assert (order_id in loud) == (left != "no file")
-    Store(home).audit.append([plan_event("cancelled", kept, AT, "desk", EventDetails(order_id, "AAA"))])
+    Store(home).audit.append([plan_event("cancelled", live_plan, AT, "desk", EventDetails(order_id, "AAA"))])
     assert invoke("halt").exit_code == 0
 
 
 def test_halt_of_simulated_account_with_missing_book_succeeds(home, invoke):
-    kept = append_plan(home, plan())
-    detail = {"order": {"order_id": f"{kept.plan_id}-AAA"}}
+    live_plan = append_plan(home, plan())
+    detail = {"order": {"order_id": f"{live_plan.plan_id}-AAA"}}
     Store(home).audit.append(
-        [plan_event("placed", kept, AT, "desk", EventDetails(f"{kept.plan_id}-AAA", "AAA", detail=detail))]
+        [plan_event("placed", live_plan, AT, "desk", EventDetails(f"{live_plan.plan_id}-AAA", "AAA", detail=detail))]
     )
     assert invoke("halt").exit_code == 0
 

@@ -46,10 +46,10 @@ def test_plans_are_listed_newest_first_with_findings_by_level(home, invoke):
 
 
 def test_show_prints_findings_stages_and_weights(home, invoke):
-    kept = append_plan(home, plan(), FEW_NAMES, TURNOVER)
-    shown = invoke("plans", "show", kept.plan_id[:5]).stdout
+    stored_plan = append_plan(home, plan(), FEW_NAMES, TURNOVER)
+    shown = invoke("plans", "show", stored_plan.plan_id[:5]).stdout
     lines = [" ".join(line.split()) for line in shown.splitlines()]
-    assert f"plan {kept.plan_id}" in lines
+    assert f"plan {stored_plan.plan_id}" in lines
     assert "status waiting" in lines
     findings = lines.index("level rule symbol figure bound sentence")
     assert lines[findings + 1].startswith("soft turnover_pct_warn 0.75 0.2 75 % is turned over")
@@ -65,9 +65,9 @@ def test_show_prints_findings_stages_and_weights(home, invoke):
 
 
 def test_show_json_holds_plan_status_and_findings(home, invoke):
-    kept = append_plan(home, plan(), ABOVE_CAP)
-    document = json.loads(invoke("plans", "show", kept.plan_id, "--json").stdout)
-    assert kept.model_dump(mode="json").items() <= document.items()
+    stored_plan = append_plan(home, plan(), ABOVE_CAP)
+    document = json.loads(invoke("plans", "show", stored_plan.plan_id, "--json").stdout)
+    assert stored_plan.model_dump(mode="json").items() <= document.items()
     assert document["status"] == "blocked"
     assert document["findings"] == [ABOVE_CAP.model_dump(mode="json")]
 

@@ -51,15 +51,15 @@ def test_reading_an_account_leaves_no_journal_files_beside_its_book(home, invoke
 
 
 def test_portfolio_shows_shares_weights_and_waiting_plans(home, invoke):
-    kept = append_plan(home, plan(), TURNOVER)
+    waiting = append_plan(home, plan(), TURNOVER)
     write_book(home, 1.0, 1.2, 1.08)
     shown = lines(invoke("portfolio").stdout)
     assert "equity 1,080,000.00, +8.00% since the opening" in shown
     assert "drawdown 10.0%" in shown
     assert "cash 540,000.00 (50.0%)" in shown
     assert "reconciliation as expected" in shown
-    assert f"last plan {kept.plan_id} of {SESSION}, waiting" in shown
-    assert f"waits for you {kept.plan_id}" in shown
+    assert f"last plan {waiting.plan_id} of {SESSION}, waiting" in shown
+    assert f"waits for you {waiting.plan_id}" in shown
     positions = shown.index("symbol shares price value weight %")
     assert shown[positions + 1 : positions + 3] == ["AAA 5400 50 270,000 25", "BBB 5400 50 270,000 25"]
 

@@ -39,7 +39,7 @@ def failed_home(tmp_path):
     ledger = Store(home).ledger
     for run_id in ("aa11" + "0" * 12, "aa22" + "0" * 12):
         ledger.begin(run_row(ledger, SPEC, run_id=run_id, kind="walk_forward"))
-    ledger.finish("aa11" + "0" * 12, "failed", message="the market is gone")
+    ledger.finish("aa11" + "0" * 12, "failed", message="no data")
     return home
 
 
@@ -72,7 +72,7 @@ def test_runs_of_empty_home_show_next_command(tmp_path, command):
 
 
 def test_message_of_failed_run_is_below_the_table(failed_home, command):
-    assert "\naa110000 failed: the market is gone\n" in command(failed_home)("runs").stdout
+    assert "\naa110000 failed: no data\n" in command(failed_home)("runs").stdout
 
 
 def test_show_prints_spec_policies_figures_events_and_views(invoke, run):

@@ -41,7 +41,7 @@ from nvtrader_pipelines.storage.tables import (
 from tests.homes import KEY
 from tests.storage.frames import AT, in_shape
 
-NEEDED = ["headline", "judged", "equity", "time", "validation", "regimes", "prudex", "stress", "scoreboard"]
+NEEDED = ["headline", "runs", "equity", "time", "validation", "regimes", "prudex", "stress", "scoreboard"]
 PARTS = [*NEEDED, "portfolio", "warnings"]
 
 
@@ -215,7 +215,7 @@ def write_table(store, table, rows):
 
 @pytest.fixture
 def evaluated_home(empty):
-    """A home with an experiment on two markets and one for validation only; no session before 2010."""
+    """A home with a run on two markets and one for validation only, none before 2010."""
     store = Store(empty)
     facts = {"kind": "walk_forward", "finished_at": AT, "n_policies": 1, "warnings": []}
     spans = {run_id: SPANS.get(run_id, SPANS["a"]) for run_id in RUN_KEYS}

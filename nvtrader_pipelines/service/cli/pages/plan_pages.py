@@ -95,7 +95,7 @@ def stage_rows(plan: RebalancePlan) -> pl.DataFrame:
 
 
 def weight_rows(plan: RebalancePlan) -> pl.DataFrame:
-    """Rows of names with weights in percent of equity: held, then after each stage with a change."""
+    """Rows of weights by name in percent of equity: held, then after each stage with a change."""
     changed = [after for before, after in pairwise(plan.stages) if after.weights != before.weights]
     columns = {"held": plan.held, **{stage.name: stage.weights for stage in (plan.stages[0], *changed)}}
     table = pl.DataFrame(

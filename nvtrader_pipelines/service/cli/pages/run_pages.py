@@ -9,7 +9,7 @@ import polars as pl
 from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.service.cli.output import (
     Format,
-    cell,
+    format_cell,
     print_line,
     print_part,
     print_title,
@@ -49,7 +49,7 @@ def print_run(document: Mapping[str, Any]) -> None:
     """Print a run: facts, spec, policies, figures, events, views and warnings."""
     for name, value in document["run"].items():
         if value not in (None, {}, []):
-            print_line(f"{name:<20} {_text(value)}")
+            print_line(f"{name:<20} {_format_value(value)}")
     print_part("spec", _spec_rows(document["spec"]), "")
     print_part("policies", pl.DataFrame(document["policies"]), "no trained policy yet")
     if document["figures"]:
@@ -79,7 +79,7 @@ def print_comparison(runs: pl.DataFrame, differ: pl.DataFrame) -> None:
     for run in runs.iter_rows(named=True):
         has_verdict = run["sharpe"] is not None
         own = (
-            [*figure_cells({**run, "policy": ""})[1:], cell(run["best_baseline"])]
+            [*figure_cells({**run, "policy": ""})[1:], format_cell(run["best_baseline"])]
             if has_verdict
             else [""] * (len(FIGURES) + 1)
         )
@@ -94,7 +94,7 @@ def format_window(run: Mapping[str, Any]) -> str:
     return f"{run['window_first']} to {run['window_last']}"
 
 
-def _text(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, dict):
         return json.dumps({name: round(each, 4) if isinstance(each, float) else each for name, each in value.items()})
     return json.dumps(value) if isinstance(value, list) else str(value)
