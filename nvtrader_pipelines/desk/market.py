@@ -26,9 +26,9 @@ from nvtrader_pipelines.experiments.progress import Progress
 from nvtrader_pipelines.market.calendar import EXCHANGE_TIME, sessions
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits
-from nvtrader_pipelines.promotion.active_policy import ActivePolicy, read_active, sealed_of
-from nvtrader_pipelines.promotion.compatibility import cannot_trade
-from nvtrader_pipelines.promotion.recency import RECENT, require_evaluation
+from nvtrader_pipelines.promotion.active_policy import ActivePolicy, read_active, read_active_run
+from nvtrader_pipelines.promotion.compatibility import market_mismatch
+from nvtrader_pipelines.promotion.recency import MAX_TEST_AGE, require_evaluation
 from nvtrader_pipelines.storage.compliance import read_compliance, read_limits
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.medallion import pinned_snapshots
@@ -137,9 +137,9 @@ class DeskMarket:
         begun = [each.session for each in in_force if (each.run_id, each.policy) == own]
         since = begun[0] if begun and not self.is_live else stands_at
         gap = self.panel.index_of(np.datetime64(since)) + 1 - self.panel.index_of(np.datetime64(self.tested_to))
-        if gap > RECENT:
+        if gap > MAX_TEST_AGE:
             raise ExecutionError(
-                f"a policy must have been tested within {RECENT} sessions of what it trades, but {own[1]} of run "
+                f"a policy must have been tested within {MAX_TEST_AGE} sessions of what it trades, but {own[1]} of run "
                 f"{own[0]} was tested to {self.tested_to}, {gap} sessions before; train and test it on the market as "
                 "it is now, and activate that run"
             )
@@ -263,12 +263,12 @@ def desk_market(store: Store, active: ActivePolicy, name: str, now: datetime) ->
         StorageError: if the policy's files are not those activated, it was never tested to the end, it cannot decide on
             the market as it is now, or the account, the limits or the market cannot be read.
     """
-    account, run = read_account(store.home, name), sealed_of(store, active)
+    account, run = read_account(store.home, name), read_active_run(store, active)
     require_evaluation(store, active)
     try:
         deployment = deployment_of(store, active.run_id, active.policy)
     except ValueError as error:
-        raise cannot_trade(run, active.policy, error) from error
+        raise market_mismatch(run, active.policy, error) from error
     return DeskMarket(
         name=name,
         account=account,

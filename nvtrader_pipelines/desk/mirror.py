@@ -35,7 +35,6 @@ from nvtrader_pipelines.storage.tables import (
 )
 
 NEAR = 2  # years: a plan is filled in its own or the next, beside orders of the year before
-LATER = ("flow", "income")  # columns that rows of before they were there lack
 Changed = tuple[Table, pl.DataFrame, Where]  # rows that take the place of those under the keys
 
 
@@ -126,13 +125,13 @@ def _of_audit(name: str, events: Sequence[AuditEvent], fresh: Sequence[AuditEven
 
 
 def _of_book(store: Store, name: str) -> Iterator[Changed]:
-    """States of the years that have sessions which are not there yet, or were before the table had all its columns.
+    """Yield the states of the years that have sessions which are not mirrored yet.
 
     Raises:
         StorageError: if the book does not have a state any more that was mirrored from it.
     """
-    mirrored = store.tables.read(PORTFOLIO_STATE, {"account": [name]}, ["session", "value", "weights", *LATER])
-    known = {session: (value, weights) for session, value, weights, *_ in mirrored.iter_rows()}
+    mirrored = store.tables.read(PORTFOLIO_STATE, {"account": [name]}, ["session", "value", "weights"])
+    known = {session: (value, weights) for session, value, weights in mirrored.iter_rows()}
     states = SqliteBook(store.home, name).states()
     kept = {state.session: (state.value, list(state.weights)) for state in states}
     lost = sorted(session for session, of_close in known.items() if kept.get(session) != of_close)
@@ -141,8 +140,7 @@ def _of_book(store: Store, name: str) -> Iterator[Changed]:
             f"the state of {lost[0]} in the book {book_path(store.home, name)} is not the one that "
             f"portfolio.portfolio_state has: the book was replaced; {RESTORE_STEPS}, or open another account"
         )
-    whole = set(mirrored.drop_nulls(LATER)["session"])
-    years = {state.session.year for state in states if state.session not in whole}
+    years = {state.session.year for state in states if state.session not in known}
     yield _changed(PORTFOLIO_STATE, name, to_frame(PORTFOLIO_STATE, state_rows(name, states)), years)
 
 

@@ -231,19 +231,19 @@ PRUDEX = TableSchema(
     Column("reported", pl.Boolean, "whether the measure could be computed: a filled field of the compass's ring"),
     Column("note", pl.String, "why value or score are null; null where neither is"),
 )
-STRESS = TableSchema(  # one account in one scenario, and of a scenario of several worlds one statistic
+STRESS = TableSchema(  # one account in one scenario, and of a scenario of several markets one statistic
     _WHO,
-    Column("scenario", pl.String, "what happened to the market; calm is the window as it was"),
+    Column("scenario", pl.String, "what happened to the market; unstressed is the window as it was"),
     Column(
         "statistic",
         pl.String,
-        "value, or of several worlds the median, worst_5_percent or worst of each measure by itself",
+        "value, or of several markets the median, worst_5_percent or worst of each measure by itself",
     ),
     Column("first_session", pl.Date, "first session of the account, opened in cash at the close before"),
     Column("last_session", pl.Date, "last session of the account"),
     Column("shock_session", pl.Date, "first session that is not as it was, where there is one"),
     EVALUATION.only("n_sessions"),
-    Column("n_worlds", pl.Int64, "number of worlds; 0 where the scenario could not be played"),
+    Column("n_worlds", pl.Int64, "number of markets; 0 where the scenario is unavailable"),
     Column("total_return", pl.Float64, "growth over the sessions, net of costs"),
     EVALUATION.only("max_drawdown"),
     Column("worst_session", pl.Float64, "lowest net return of a session"),
@@ -255,7 +255,7 @@ STRESS = TableSchema(  # one account in one scenario, and of a scenario of sever
         pl.Int64,
         "from the bottom of the largest drawdown to its peak, null where it is not reached",
     ),
-    Column("difference_to_calm", pl.Float64, "total return less that of the calm window"),
-    Column("difference_to_equal_weight", pl.Float64, "total return less that of 1/N in the same world"),
+    Column("difference_to_unstressed", pl.Float64, "total return less that of the unstressed window"),
+    Column("difference_to_equal_weight", pl.Float64, "total return less that of 1/N in the same market"),
     Column("note", pl.String, "what a reader must know, and why something is null"),
 )

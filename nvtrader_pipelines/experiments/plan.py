@@ -27,8 +27,8 @@ VALIDATION_ONLY = (
     "could have been earned"
 )
 INPUTS_OF_TESTS = (
-    "inputs look back {look_back} sessions, but only {wait} are left out after a test, so the first inputs of training "
-    "after it contain tested prices (no returns); raise the splitter's embargo_size by {missing} to separate them"
+    "inputs look back further than the sessions left out after a test ({wait} of {look_back}), so the first of a "
+    "training after it contain tested prices (no returns); raise the splitter's embargo_size by {missing}"
 )
 FoldSeed = tuple[int, int]
 PlanKind = Literal["walk_forward", "replay", "forward"]

@@ -25,9 +25,9 @@ from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.reports import asset_key
 from nvtrader_pipelines.promotion.findings import (
     FINDINGS,
-    LEAST_DEFLATED,
-    MOST_OVERFITTING,
-    Finding,
+    MAX_OVERFITTING,
+    MIN_DEFLATED,
+    PromotionFinding,
     deflated_findings,
     overfitting_findings,
 )
@@ -234,7 +234,11 @@ def like_with_like(store: dg.ResourceParam[Store]) -> dg.AssetCheckResult:
 
 
 def promotion_check(
-    table: Table, name: str, tables: tuple[Table, ...], findings: Callable[..., list[Finding]], description: str
+    table: Table,
+    name: str,
+    tables: tuple[Table, ...],
+    findings: Callable[..., list[PromotionFinding]],
+    description: str,
 ) -> dg.AssetChecksDefinition:
     """A warning where something speaks against promoting what ranks best; nothing stops for it."""
 
@@ -299,13 +303,13 @@ CHECKS = [
         "candidate_is_more_than_luck",
         (RATIO_CURVE, VALIDATION),
         deflated_findings,
-        f"In the reported period the best-ranked run has a deflated information ratio of {LEAST_DEFLATED} or more.",
+        f"In the reported period the best-ranked run has a deflated information ratio of {MIN_DEFLATED} or more.",
     ),
     promotion_check(
         OVERFITTING,
         "choice_is_not_overfitted",
         (OVERFITTING,),
         overfitting_findings,
-        f"In the reported period the probability of backtest overfitting is {MOST_OVERFITTING} or less.",
+        f"In the reported period the probability of backtest overfitting is {MAX_OVERFITTING} or less.",
     ),
 ]

@@ -17,7 +17,7 @@ from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import locked, write_atomically
 from nvtrader_pipelines.storage.store import Store
 
-Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 RunId = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
 
 
@@ -28,8 +28,8 @@ class ActivePolicy(BaseModel):
     partition_key: str  # experiment, name@hash8
     run_id: RunId
     policy: str  # the name its account had in the evaluation
-    sha256: Digest  # of the run's manifest, which names its policy files by theirs
-    spec_hash: Digest
+    sha256: Sha256  # of the run's manifest, which names its policy files by theirs
+    spec_hash: Sha256
     snapshot_ids: dict[str, int]  # of the panel it was trained on
     symbols: tuple[str, ...]  # names it trades
     code_version: str  # that its run was made with
@@ -176,13 +176,13 @@ def _audited(store: Store) -> ActivePolicy | None:
 
 def _difference(active: ActivePolicy | None, kept: AuditEvent | None, last: AuditEvent | None) -> str:
     """What the pointer has otherwise than its own event in the audit, or than the last one there."""
-    told = f"of {last.policy} of run {last.run_id} on {last.at:%Y-%m-%d}" if last else ""
+    format_probability = f"of {last.policy} of run {last.run_id} on {last.at:%Y-%m-%d}" if last else ""
     if active is None:
-        return f"it is gone, and the audit has one, {told}"
+        return f"it is gone, and the audit has one, {format_probability}"
     if kept is None:
         return "the audit has no such activation"
     if kept == active.event:
-        return f"the audit has a later one, {told}"
+        return f"the audit has a later one, {format_probability}"
     others = [name for name, value in _flat(active.event).items() if _flat(kept).get(name) != value]
     return f"the audit has another {', '.join(others)}"
 
@@ -221,7 +221,7 @@ def _lock(store: Store) -> Path:
     return store.home.runtime / ".active_policy.lock"
 
 
-def sealed_of(store: Store, active: ActivePolicy) -> SealedRun:
+def read_active_run(store: Store, active: ActivePolicy) -> SealedRun:
     """The run of the active policy, whose manifest is the one that was activated.
 
     Raises:

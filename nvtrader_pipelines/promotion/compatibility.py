@@ -22,11 +22,11 @@ def require_market(store: Store, spec: ExperimentSpec, run: SealedRun, policy: s
         panel = store.panels.of(spec.market)
         require_same_market(_any_card(library, run), panel)
     except ValueError as error:  # what does not make a panel, and policies of another one
-        raise cannot_trade(run, policy, error) from error
+        raise market_mismatch(run, policy, error) from error
     return panel
 
 
-def cannot_trade(run: SealedRun, policy: str, why: ValueError) -> StorageError:
+def market_mismatch(run: SealedRun, policy: str, why: ValueError) -> StorageError:
     """What is said of a policy that does not fit the market as it is now."""
     said = " ".join(str(why).split())
     return StorageError(f"{policy} of run {run.run_id} cannot trade on the market as it is now: {said}")

@@ -14,10 +14,17 @@ from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.portfolio.costs import CostModel
 from nvtrader_pipelines.promotion.active_policy import ActivePolicy, activate, read_active
 from nvtrader_pipelines.promotion.gate import GateVerdict, PromotionGate, TrackRecord
-from nvtrader_pipelines.promotion.library import named_policy
-from nvtrader_pipelines.promotion.log import Decision, PromotionRow, claimed, keep, lock_of, settle
-from nvtrader_pipelines.promotion.recency import trades_until
-from nvtrader_pipelines.promotion.verification import other_code, require_usable, sealed_run
+from nvtrader_pipelines.promotion.library import find_policy
+from nvtrader_pipelines.promotion.log import (
+    Decision,
+    PromotionRow,
+    claim_activation,
+    promotion_lock,
+    settle_claim,
+    write_promotion,
+)
+from nvtrader_pipelines.promotion.recency import start_deadline
+from nvtrader_pipelines.promotion.verification import code_mismatch, require_usable, sealed_run
 from nvtrader_pipelines.storage.documents import read_document
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import is_given, locked
@@ -30,7 +37,7 @@ from nvtrader_pipelines.storage.tables import ACTIVE_POLICY, EQUITY_CURVES, RUNS
 Clock = Callable[[], datetime]
 
 
-def consider(store: Store, policy: str, by: str, clock: Clock) -> PromotionRow:
+def evaluate_candidate(store: Store, policy: str, by: str, clock: Clock) -> PromotionRow:
     """Ask the gate whether a policy shall trade; where it says yes, it decides from the next close on.
 
     The answer is a row, yes or no; what is said again of the same two policies is the same row. The policy that trades
@@ -49,7 +56,7 @@ def consider(store: Store, policy: str, by: str, clock: Clock) -> PromotionRow:
     return _decide(store, policy, ("gate", by, ""), clock)
 
 
-def decide(store: Store, policy: str, by: str, reason: str, clock: Clock) -> PromotionRow:
+def activate_manually(store: Store, policy: str, by: str, reason: str, clock: Clock) -> PromotionRow:
     """Make a policy the one that trades because a person says so; what the gate says is heard and kept.
 
     Raises:
@@ -73,12 +80,12 @@ def read_gate(home: Home) -> PromotionGate:
         raise StorageError(f"{path.name} is no valid promotion gate: {explained(error, PromotionGate)}") from error
 
 
-def called(ref: PolicyRef) -> str:
+def label(ref: PolicyRef) -> str:
     """A policy as a sentence calls it."""
     return f"{ref.policy} (run {short_id(ref.run_id)})"
 
 
-def by_hand(ref: PolicyRef) -> str:
+def activation_command(ref: PolicyRef) -> str:
     """The command by which a person lets a policy trade that the gate did not promote."""
     _, slash, seed = ref.policy.partition("/")
     return f"`nvtrader policies activate {short_id(ref.run_id)}{slash}{seed} --reason WHY`"
@@ -104,17 +111,17 @@ def mirror_active(store: Store) -> None:
 def _decide(store: Store, policy: str, who: tuple[Decision, str, str], clock: Clock) -> PromotionRow:
     """The answer, kept and carried out."""
     decision, by, reason = who
-    ref, gate = named_policy(store, policy), read_gate(store.home)
+    ref, gate = find_policy(store, policy), read_gate(store.home)
     run = sealed_run(store, ref)
-    with locked(lock_of(store.home)):
-        settle(store)
+    with locked(promotion_lock(store.home)):
+        settle_claim(store)
         active = _trading(store, replaceable=decision == "person")
         late = None
         trades_already = active is not None and (active.ref, active.sha256) == (ref, run.sha256)
         if trades_already:
-            said = GateVerdict(passed=False, sentence=f"{called(ref)} is the policy that trades already")
+            said = GateVerdict(passed=False, sentence=f"{label(ref)} is the policy that trades already")
         else:
-            unusable = _usable(store, run, ref, decision) or other_code(run.code_version)
+            unusable = _usable(store, run, ref, decision) or code_mismatch(run.code_version)
             said = _refused(ref, unusable) if unusable else _verdict(store, ref, active, gate)
             late = _too_late(store, run) if said.passed or decision == "person" else None
             said = _held_back(said, late) if said.passed and late else said
@@ -131,7 +138,7 @@ def _decide(store: Store, policy: str, who: tuple[Decision, str, str], clock: Cl
             by=by,
             reason=reason,
             considered_at=clock(),
-            warning="; ".join(filter(None, (other_code(run.code_version), late))) or None,
+            warning="; ".join(filter(None, (code_mismatch(run.code_version), late))) or None,
         )
         return row if trades_already else _carry_out(store, row, clock)
 
@@ -167,7 +174,7 @@ def _too_late(store: Store, run: SealedRun) -> str | None:
         run.as_parent.window[1],
         store.panels.of(store.ledger.read(run.partition_key).market).sessions[-1].item(),
     )
-    until = trades_until(tested_to)
+    until = start_deadline(tested_to)
     if last < until:
         return None
     return (  # the market's end is not named: it moves on, and the answer stays the same row
@@ -202,21 +209,21 @@ def _of_active(store: Store, ref: PolicyRef) -> TrackRecord:
         return _track_record(store, ref)
     except (StorageError, ValueError) as error:
         raise StorageError(
-            f"it cannot be held against {called(ref)}, which is active: {error}; while that lasts only a person "
+            f"it cannot be held against {label(ref)}, which is active: {error}; while that lasts only a person "
             "replaces it: `nvtrader policies activate`"
         ) from error
 
 
 def _refused(ref: PolicyRef, why: object) -> GateVerdict:
-    return GateVerdict(passed=False, sentence=f"{called(ref)} is not promoted: {why}")
+    return GateVerdict(passed=False, sentence=f"{label(ref)} is not promoted: {why}")
 
 
 def _carry_out(store: Store, row: PromotionRow, clock: Clock) -> PromotionRow:
     """Keep the answer and act on it; what a kill stopped in between, the next attempt does."""
     if not row.activated:
-        return keep(store, row)
+        return write_promotion(store, row)
     why = row.verdict.sentence if row.decision == "gate" else row.reason
-    with claimed(store, row) as kept:
+    with claim_activation(store, row) as kept:
         activate(store, row.candidate, row.by, why, clock)
     mirror_active(store)
     return kept
@@ -242,10 +249,10 @@ def _track_record(store: Store, ref: PolicyRef) -> TrackRecord:
     if (
         own.is_empty() or store.tables.read(RUNS, {"run_id": [ref.run_id]}, ["run_id"]).is_empty()
     ):  # it is a run's last row
-        raise StorageError(f"{called(ref)} was not tested to the end; `nvtrader experiments run {spec.name}` judges it")
+        raise StorageError(f"{label(ref)} was not tested to the end; `nvtrader experiments run {spec.name}` judges it")
     baselines = rows.filter(pl.col("kind") == "baseline").partition_by("policy", as_dict=True, maintain_order=True)
     return TrackRecord(
-        name=called(ref),
+        name=label(ref),
         sessions=own["session"].to_numpy().astype("datetime64[D]"),
         net=own["net_return"].to_numpy(),
         baselines={str(name): each["net_return"].to_numpy() for (name,), each in sorted(baselines.items())},

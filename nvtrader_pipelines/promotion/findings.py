@@ -10,8 +10,8 @@ import polars as pl
 from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.evaluation.trial_validation import reported_period
 
-LEAST_DEFLATED = 0.95  # deflated information ratio below which luck explains it as well; our choice
-MOST_OVERFITTING = 0.5  # the best in sample is then no better than the median out of sample
+MIN_DEFLATED = 0.95  # deflated information ratio below which luck explains it as well; our choice
+MAX_OVERFITTING = 0.5  # the best in sample is then no better than the median out of sample
 ACTIVE = {"best_baseline": "its best baseline", "anchor": "its own anchor"}  # never returns over zero
 FINDINGS = {
     "figure": pl.String,
@@ -26,7 +26,7 @@ DEFLATED, OVERFITTING = "deflated information ratio", "probability of overfittin
 
 
 @dataclass(frozen=True)
-class Finding:
+class PromotionFinding:
     """One figure of a market in its reported period, held against its limit."""
 
     figure: str
@@ -38,7 +38,7 @@ class Finding:
     sentence: str
 
 
-def deflated_findings(curve: pl.DataFrame, validation: pl.DataFrame) -> list[Finding]:
+def deflated_findings(curve: pl.DataFrame, validation: pl.DataFrame) -> list[PromotionFinding]:
     """Deflated information ratios of each source's best-ranked run, against best baseline and anchor.
 
     Both the rank and the ratio are those of the source's reported period: what was tuned on is no evidence.
@@ -55,7 +55,7 @@ def deflated_findings(curve: pl.DataFrame, validation: pl.DataFrame) -> list[Fin
     return [_deflated(row) for row in best.sort("source", pl.col("against") != "best_baseline").iter_rows(named=True)]
 
 
-def overfitting_findings(overfitting: pl.DataFrame) -> list[Finding]:
+def overfitting_findings(overfitting: pl.DataFrame) -> list[PromotionFinding]:
     """Probabilities of backtest overfitting of each source, of active returns in its reported period.
 
     Args:
@@ -68,7 +68,7 @@ def overfitting_findings(overfitting: pl.DataFrame) -> list[Finding]:
     ]
 
 
-def told(value: float, limit: float) -> str:
+def format_probability(value: float, limit: float) -> str:
     """A probability as text, to two digits or as many more as tell it from its limit."""
     texts = (f"{value:.{digits}f}" for digits in range(2, 16))
     return next((text for text in texts if float(text) != limit or value == limit), str(value))
@@ -81,39 +81,40 @@ def _reported(rows: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([active.clear(), *(part.filter(period=reported_period(part["period"])) for part in parts)])
 
 
-def _deflated(row: Mapping[str, Any]) -> Finding:
+def _deflated(row: Mapping[str, Any]) -> PromotionFinding:
     value, over = row["deflated_sharpe"], ACTIVE[row["against"]]
     run = f"{_where(row)}: {row['experiment']} (run {short_id(row['run_id'])}), the best ranked of {_trials(row)},"
-    found = partial(Finding, DEFLATED, row["source"], row["period"], row["against"], value)
+    found = partial(PromotionFinding, DEFLATED, row["source"], row["period"], row["against"], value)
     if value is None:
         return found(
             passed=False,
             sentence=f"{run} has no deflated information ratio against {over}, it cannot be computed: {row['note']}",
         )
-    passed = value >= LEAST_DEFLATED
+    passed = value >= MIN_DEFLATED
     verdict = "at least" if passed else "less than"
     sentence = (
         f"{run} has an information ratio of {row['sharpe']:+.2f} against {over} ({row['reference']}); that it is more "
-        f"than the luck of so many trials has probability {told(value, LEAST_DEFLATED)}, {verdict} {LEAST_DEFLATED}"
+        f"than the luck of so many trials has probability {format_probability(value, MIN_DEFLATED)}, {verdict} "
+        f"{MIN_DEFLATED}"
     )
     return found(passed=passed, sentence=sentence)
 
 
-def _overfit(row: Mapping[str, Any]) -> Finding:
+def _overfit(row: Mapping[str, Any]) -> PromotionFinding:
     value, over = row["probability_of_overfitting"], ACTIVE[row["against"]]
-    found = partial(Finding, OVERFITTING, row["source"], row["period"], row["against"], value)
+    found = partial(PromotionFinding, OVERFITTING, row["source"], row["period"], row["against"], value)
     if value is None:
         why = "with one trial there is nothing to choose from" if row["n_trials"] == 1 else row["note"]
         return found(
             passed=False,
             sentence=f"{_where(row)}: the probability of overfitting against {over} cannot be computed: {why}",
         )
-    passed = value <= MOST_OVERFITTING
+    passed = value <= MAX_OVERFITTING
     verdict = "not more than" if passed else "more than"
     sentence = (
         f"{_where(row)}: of {row['n_compared']} trials compared the best against {over} in one half of the sessions is "
         "in the worse half of the trials in the other with probability "
-        f"{told(value, MOST_OVERFITTING)}, {verdict} {MOST_OVERFITTING}"
+        f"{format_probability(value, MAX_OVERFITTING)}, {verdict} {MAX_OVERFITTING}"
     )
     return found(passed=passed, sentence=sentence)
 

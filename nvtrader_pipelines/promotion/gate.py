@@ -14,10 +14,10 @@ from nvtrader_pipelines.evaluation.active import NO_ACTIVE_SPREAD
 from nvtrader_pipelines.evaluation.intervals import SharpeIntervals
 from nvtrader_pipelines.evaluation.statistics import sharpe_ratio, varies
 from nvtrader_pipelines.market.calendar import SESSIONS_PER_YEAR
-from nvtrader_pipelines.promotion.findings import LEAST_DEFLATED, describe_period, told
+from nvtrader_pipelines.promotion.findings import MIN_DEFLATED, describe_period, format_probability
 
 FloatArray = NDArray[np.float64]
-Days = NDArray[np.datetime64]
+SessionDays = NDArray[np.datetime64]
 Opponent = Literal["active", "baseline"]
 
 
@@ -30,7 +30,7 @@ class TrackRecord:
     """
 
     name: str  # as a sentence calls it
-    sessions: Days  # (T,), ascending
+    sessions: SessionDays  # (T,), ascending
     net: FloatArray  # (T,)
     baselines: Mapping[str, FloatArray]  # each (T,)
     period: str = "all"  # of the sessions: from_<year> where some are reported apart; what was tuned on is left out
@@ -52,7 +52,7 @@ class TrackRecord:
         """Where the sessions are from, as a sentence takes it after their number."""
         return "" if self.period == "all" else f" of the {describe_period(self.period)}"
 
-    def on(self, sessions: Days) -> tuple[FloatArray, dict[str, FloatArray]]:
+    def on(self, sessions: SessionDays) -> tuple[FloatArray, dict[str, FloatArray]]:
         """Its returns and those of its baselines over some of its sessions."""
         inside = np.isin(self.sessions, sessions)
         return self.net[inside], {name: returns[inside] for name, returns in self.baselines.items()}
@@ -133,7 +133,7 @@ class PromotionGate(Component):
         return (
             f"The lower bound of the {level} interval of the Sharpe ratio less that of the policy that trades, and "
             f"less that of the best baseline, must be above 0, on at least {self.least_sessions} sessions of the "
-            f"reported period. A deflated information ratio of {LEAST_DEFLATED} {deflated}."
+            f"reported period. A deflated information ratio of {MIN_DEFLATED} {deflated}."
         )
 
     def judge(self, candidate: TrackRecord, active: TrackRecord | None, deflated: float | None = None) -> GateVerdict:
@@ -161,7 +161,7 @@ class PromotionGate(Component):
         return self._compared(candidate, active, common, deflated)
 
     def _compared(
-        self, candidate: TrackRecord, active: TrackRecord | None, common: Days, deflated: float | None
+        self, candidate: TrackRecord, active: TrackRecord | None, common: SessionDays, deflated: float | None
     ) -> GateVerdict:
         """The verdict on the sessions that both were tested on."""
         own, baselines = candidate.on(common)
@@ -182,7 +182,7 @@ class PromotionGate(Component):
         if active is not None:
             against.insert(0, ("active", active.name, active.on(common)[0]))
         differences = self._differences(own, against)
-        enough = deflated is not None and deflated >= LEAST_DEFLATED
+        enough = deflated is not None and deflated >= MIN_DEFLATED
         passed = all(each.passed for each in differences) and (enough or not self.require_deflated)
         figures = "; ".join([*(each.sentence for each in differences), self._of_deflated(deflated)])
         sessions = f"{len(common)} sessions{candidate.period_words}, {first} to {last}"
@@ -207,8 +207,8 @@ class PromotionGate(Component):
 
     def _of_deflated(self, deflated: float | None) -> str:
         """The deflated information ratio in words."""
-        needed = f"{LEAST_DEFLATED} needed" if self.require_deflated else f"{LEAST_DEFLATED} not asked for"
-        value = "not known" if deflated is None else told(deflated, LEAST_DEFLATED)
+        needed = f"{MIN_DEFLATED} needed" if self.require_deflated else f"{MIN_DEFLATED} not asked for"
+        value = "not known" if deflated is None else format_probability(deflated, MIN_DEFLATED)
         return f"deflated information ratio {value} ({needed})"
 
 

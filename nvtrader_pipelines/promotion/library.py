@@ -9,8 +9,14 @@ import polars as pl
 from nvtrader_pipelines.evaluation.trial_validation import reported_period
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef, SealedRun, fold_and_seed
 from nvtrader_pipelines.promotion.active_policy import ActivePolicy, read_active
-from nvtrader_pipelines.promotion.recency import told_until
-from nvtrader_pipelines.promotion.verification import other_code, policies_of, require_fit, require_usable, sealed_run
+from nvtrader_pipelines.promotion.recency import eligibility_message
+from nvtrader_pipelines.promotion.verification import (
+    code_mismatch,
+    policy_names,
+    require_fit,
+    require_usable,
+    sealed_run,
+)
 from nvtrader_pipelines.storage.errors import OtherCodeError, StorageError
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EVALUATIONS, VALIDATION
@@ -80,7 +86,7 @@ class Library:
     active: ActivePolicy | None  # which one trades; None where none does, or nobody can tell
 
 
-def library_of(store: Store, *, seeds: bool = False) -> Library:
+def read_library(store: Store, *, seeds: bool = False) -> Library:
     """The experiments' own policies, and those of single seeds where asked for.
 
     Of each it is told whether its files, limits and market fit; only `card_of` opens the networks.
@@ -101,12 +107,12 @@ def library_of(store: Store, *, seeds: bool = False) -> Library:
             problems.append(str(error))
             continue
         obstacle = _obstacle(require_fit, store, run, run.experiment)
-        named = policies_of(run) if seeds else [run.experiment]
+        named = policy_names(run) if seeds else [run.experiment]
         cards += [reader.card(run, policy, active, obstacle) for policy in named]
     return Library(tuple(cards), tuple(problems), active)
 
 
-def card_of(store: Store, ref: PolicyRef) -> LibraryCard:
+def read_library_card(store: Store, ref: PolicyRef) -> LibraryCard:
     """The card of one policy, opened on the market as it is now.
 
     Raises:
@@ -117,7 +123,7 @@ def card_of(store: Store, ref: PolicyRef) -> LibraryCard:
     return reader.card(run, ref.policy, read_active(store), obstacle)
 
 
-def named_policy(store: Store, text: str) -> PolicyRef:
+def find_policy(store: Store, text: str) -> PolicyRef:
     """The policy meant by an experiment, one of its versions or the begin of a run's id, with /seed-<k> or without.
 
     Of an experiment or version it is of the run begun last of those whose policies are all trained.
@@ -203,8 +209,8 @@ class _Reader:
             files=self._files(run, set(seeds)),
             warnings=run.warnings,
             active=active is not None and active.ref == ref,
-            other_code=other_code(run.code_version),
-            may_trade=told_until(self.store, active) if active is not None and active.ref == ref else None,
+            other_code=code_mismatch(run.code_version),
+            may_trade=eligibility_message(self.store, active) if active is not None and active.ref == ref else None,
             outdated=isinstance(obstacle, OtherCodeError),
             obstacle=str(obstacle) if obstacle else None,
         )

@@ -24,7 +24,7 @@ from nvtrader_pipelines.storage.table import to_frame
 from nvtrader_pipelines.storage.tables import PROMOTION_DECISIONS
 
 Decision = Literal["gate", "person"]
-OF_THE_MOMENT = ("considered_at", "by")
+UNCOMPARED_COLUMNS = ("considered_at", "by")
 
 
 @dataclass(frozen=True)
@@ -52,8 +52,8 @@ class PromotionRow:
         The gate's is another one where a figure or the rule is, and whenever it replaces a policy; a person's with
         every policy that is replaced, and where none is, with the moment.
         """
-        told = json.dumps(self._figures(), sort_keys=True, default=str)
-        since = [told] if self.decision == "gate" else [self.activation or self.considered_at.isoformat()]
+        format_probability = json.dumps(self._figures(), sort_keys=True, default=str)
+        since = [format_probability] if self.decision == "gate" else [self.activation or self.considered_at.isoformat()]
         if self.decision == "gate" and self.verdict.passed and self.activation:  # it may pass, be replaced, pass again
             since.append(self.activation)
         return event_id("promoted", self.decision, *self.candidate, *(self.active or ("", "")), *since)
@@ -99,32 +99,32 @@ class PromotionRow:
         }
 
 
-def promotions(store: Store) -> pl.DataFrame:
+def read_promotions(store: Store) -> pl.DataFrame:
     """Every answer that was ever given, once the row of an activation that died is put right.
 
     Raises:
         StorageError: if an activation died and nobody can tell whether it came about, as the audit cannot be read.
     """
     if _claim(store.home).exists():
-        with locked(lock_of(store.home)):
-            settle(store)
+        with locked(promotion_lock(store.home)):
+            settle_claim(store)
     return store.tables.read(PROMOTION_DECISIONS)
 
 
-def promotions_of(store: Store, ref: PolicyRef) -> pl.DataFrame:
+def read_promotions_of(store: Store, ref: PolicyRef) -> pl.DataFrame:
     """What the gate ever said of a policy, the last first.
 
     Raises:
         StorageError: as `promotions`.
     """
-    return promotions(store).filter(run_id=ref.run_id, policy=ref.policy).sort("considered_at", descending=True)
+    return read_promotions(store).filter(run_id=ref.run_id, policy=ref.policy).sort("considered_at", descending=True)
 
 
-def keep(store: Store, row: PromotionRow) -> PromotionRow:
+def write_promotion(store: Store, row: PromotionRow) -> PromotionRow:
     """Write the answer, unless it is kept already; then as it was given first."""
     key = {"promotion_id": [row.promotion_id]}
     new, known = to_frame(PROMOTION_DECISIONS, [row.row()]), store.tables.read(PROMOTION_DECISIONS, key)
-    if known.drop(OF_THE_MOMENT).equals(new.drop(OF_THE_MOMENT)):
+    if known.drop(UNCOMPARED_COLUMNS).equals(new.drop(UNCOMPARED_COLUMNS)):
         by, at = known.select("by", "considered_at").row(0)
         return dataclasses.replace(row, by=by, considered_at=at)
     store.tables.replace(PROMOTION_DECISIONS, new, key)
@@ -132,7 +132,7 @@ def keep(store: Store, row: PromotionRow) -> PromotionRow:
 
 
 @contextlib.contextmanager
-def claimed(store: Store, row: PromotionRow) -> Iterator[PromotionRow]:
+def claim_activation(store: Store, row: PromotionRow) -> Iterator[PromotionRow]:
     """Keep an answer while it is acted on; if that fails the row says so, after a kill once the next one looks.
 
     The caller holds `lock_of`.
@@ -143,15 +143,15 @@ def claimed(store: Store, row: PromotionRow) -> Iterator[PromotionRow]:
     claim = f"{row.promotion_id} {last_activation(store) or ''}\n"
     write_atomically(_claim(store.home), claim.encode())
     try:
-        yield keep(store, row)
+        yield write_promotion(store, row)
     except Exception:
         with contextlib.suppress(OSError, StorageError):  # what failed first is told; the next one who looks settles
-            settle(store)
+            settle_claim(store)
         raise
     _claim(store.home).unlink()
 
 
-def settle(store: Store) -> None:
+def settle_claim(store: Store) -> None:
     """Put the row of an activation right that died before it came about; the caller holds `lock_of`.
 
     Raises:
@@ -167,7 +167,7 @@ def settle(store: Store) -> None:
     _claim(store.home).unlink()
 
 
-def lock_of(home: Home) -> Path:
+def promotion_lock(home: Home) -> Path:
     """The lock of who decides who trades."""
     return home.runtime / ".promotion.lock"
 

@@ -5,34 +5,36 @@ from datetime import date, timedelta
 import polars as pl
 
 from nvtrader_pipelines.market.calendar import sessions
-from nvtrader_pipelines.promotion.active_policy import ActivePolicy, sealed_of
+from nvtrader_pipelines.promotion.active_policy import ActivePolicy, read_active_run
 from nvtrader_pipelines.promotion.compatibility import require_market
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EVALUATIONS
 
 
-def trades_until(tested_to: date) -> date:
+def start_deadline(tested_to: date) -> date:
     """The last session of the exchange that a policy may trade which was tested to a day."""
-    return sessions(tested_to + timedelta(days=1), tested_to + timedelta(days=2 * RECENT))[RECENT - 1].item()
+    return sessions(tested_to + timedelta(days=1), tested_to + timedelta(days=2 * MAX_TEST_AGE))[
+        MAX_TEST_AGE - 1
+    ].item()
 
 
-def told_until(store: Store, active: ActivePolicy) -> str:
+def eligibility_message(store: Store, active: ActivePolicy) -> str:
     """Until which session the active policy may trade, in words, or why it may not at all; no network is opened."""
     try:
-        run = sealed_of(store, active)
+        run = read_active_run(store, active)
         require_evaluation(store, active)
         require_market(store, store.ledger.read(active.partition_key), run, active.policy)
     except StorageError as error:
         return f"not at all: {error}"
     tested_to = run.as_parent.window[1]
     return (
-        f"until {trades_until(tested_to)}, {RECENT} sessions after its tests; an account kept here that it has begun "
-        "to trade by then goes on"
+        f"until {start_deadline(tested_to)}, {MAX_TEST_AGE} sessions after its tests; a simulated account that it has "
+        "begun to trade by then continues"
     )
 
 
-RECENT = 126  # sessions from the last one tested to the first that a policy trades on an account
+MAX_TEST_AGE = 126  # sessions from the last one tested to the first that a policy trades on an account
 
 
 def require_evaluation(store: Store, active: ActivePolicy) -> None:

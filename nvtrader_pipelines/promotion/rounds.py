@@ -7,9 +7,9 @@ import polars as pl
 from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef
 from nvtrader_pipelines.promotion.active_policy import ActivePolicy
-from nvtrader_pipelines.promotion.decide import Clock, by_hand, called, consider
-from nvtrader_pipelines.promotion.library import named_policy
-from nvtrader_pipelines.promotion.log import PromotionRow, promotions, promotions_of
+from nvtrader_pipelines.promotion.decide import Clock, activation_command, evaluate_candidate, label
+from nvtrader_pipelines.promotion.library import find_policy
+from nvtrader_pipelines.promotion.log import PromotionRow, read_promotions, read_promotions_of
 from nvtrader_pipelines.promotion.verification import sealed_run
 from nvtrader_pipelines.runs.tables import walk_forward_runs
 from nvtrader_pipelines.storage.errors import StorageError
@@ -25,18 +25,20 @@ def newest_runs(store: Store) -> pl.DataFrame:
     return runs.unique("experiment", keep="last", maintain_order=True).select("experiment", "run_id")
 
 
-def newer_than_active(store: Store, active: ActivePolicy) -> str | None:
+def newer_run_message(store: Store, active: ActivePolicy) -> str | None:
     """What became of the last run of the active policy's experiment, in words; None where that run trades."""
     experiment = active.partition_key.partition("@")[0]
     run_id = dict(newest_runs(store).iter_rows()).get(experiment, active.run_id)
     if run_id == active.run_id:
         return None
     ref = PolicyRef(run_id, experiment)
-    asked = promotions_of(store, ref).filter(active_run_id=active.run_id, active_policy=active.policy, decision="gate")
+    asked = read_promotions_of(store, ref).filter(
+        active_run_id=active.run_id, active_policy=active.policy, decision="gate"
+    )
     last = asked["sentence"][0] if len(asked) else "the gate was not asked yet: `nvtrader policies promote`"
     said = _replaced_by_a_person(store, ref) or last
     newer = f"run {short_id(run_id)} of {experiment} is newer than the one that trades"
-    return f"{newer}: {said}; to let it trade all the same: {by_hand(ref)}"
+    return f"{newer}: {said}; to let it trade all the same: {activation_command(ref)}"
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ class PromotionRound:
         return f"{self.answers[-1].verdict.sentence}{rest}{left_out}"
 
 
-def consider_newest(store: Store, by: str, clock: Clock) -> PromotionRound:
+def evaluate_newest(store: Store, by: str, clock: Clock) -> PromotionRound:
     """Ask the gate about each of `newest_runs`; who passes decides from the next close on, and the next must beat it.
 
     One whose policies are not there any more, or that a person replaced, is a problem of its own and keeps nobody else
@@ -71,7 +73,7 @@ def consider_newest(store: Store, by: str, clock: Clock) -> PromotionRound:
     found = PromotionRound()
     for experiment, run_id in newest_runs(store).iter_rows():
         try:
-            ref = named_policy(store, run_id)
+            ref = find_policy(store, run_id)
             sealed_run(store, ref)
         except StorageError as error:
             found.problems[experiment] = str(error)
@@ -80,13 +82,13 @@ def consider_newest(store: Store, by: str, clock: Clock) -> PromotionRound:
         if replaced:
             found.problems[experiment] = replaced
         else:
-            found.answers.append(consider(store, run_id, by, clock))
+            found.answers.append(evaluate_candidate(store, run_id, by, clock))
     return found
 
 
 def _replaced_by_a_person(store: Store, ref: PolicyRef) -> str | None:
     """How a person took a policy out of trading, in words; None where nobody did, or it was put forward since."""
-    rows = promotions(store).filter("activated").sort("considered_at")
+    rows = read_promotions(store).filter("activated").sort("considered_at")
     ours = (pl.col("run_id") == ref.run_id) & (pl.col("policy") == ref.policy)
     before = (pl.col("active_run_id") == ref.run_id) & (pl.col("active_policy") == ref.policy)
     moves = rows.filter(ours | before).tail(1).filter(before, decision="person").to_dicts()
@@ -95,7 +97,7 @@ def _replaced_by_a_person(store: Store, ref: PolicyRef) -> str | None:
     (move,) = moves
     reason = f" ({move['reason']})" if move["reason"] else ""
     return (
-        f"{move['by']} replaced {called(ref)} by {called(PolicyRef(move['run_id'], move['policy']))} on "
+        f"{move['by']} replaced {label(ref)} by {label(PolicyRef(move['run_id'], move['policy']))} on "
         f"{move['considered_at']:%Y-%m-%d}{reason}, which is not undone without a person: `nvtrader policies promote "
         f"{short_id(ref.run_id)}` asks the gate again"
     )

@@ -5,13 +5,13 @@ from nvtrader_pipelines.experiments.identity import run_code
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef, SealedRun
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.market.panel import MarketPanel
-from nvtrader_pipelines.promotion.compatibility import cannot_trade, require_market
+from nvtrader_pipelines.promotion.compatibility import market_mismatch, require_market
 from nvtrader_pipelines.storage.compliance import read_limits, require_no_looser
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import RUNS
 
-OF_THE_LEDGER = ("spec_hash", "partition_key", "source", "panel_digest", "code_version", "seeds", "parent_run_id")
+LEDGER_FIELDS = ("spec_hash", "partition_key", "source", "panel_digest", "code_version", "seeds", "parent_run_id")
 
 
 def sealed_run(store: Store, ref: PolicyRef) -> SealedRun:
@@ -29,13 +29,13 @@ def sealed_run(store: Store, ref: PolicyRef) -> SealedRun:
             f"`nvtrader experiments run {name}` goes on with it"
         )
     run = library.sealed(found.partition_key, run_id)
-    names = policies_of(run)
+    names = policy_names(run)
     if ref.policy not in names:
         raise StorageError(f"run {run_id} has no policy {ref.policy!r}; it has {', '.join(names)}")
     return run
 
 
-def other_code(code_version: str) -> str | None:
+def code_mismatch(code_version: str) -> str | None:
     """What must be known of a run that was made with other code than this; None where it was made with this."""
     if code_version == run_code():
         return None
@@ -45,7 +45,7 @@ def other_code(code_version: str) -> str | None:
     )
 
 
-def policies_of(run: SealedRun) -> list[str]:
+def policy_names(run: SealedRun) -> list[str]:
     """The names of a run's policies: the experiment's own, then that of each seed where there are several."""
     seeds = [f"{run.experiment}/seed-{seed}" for seed in run.seeds] if len(run.seeds) > 1 else []
     return [run.experiment, *seeds]
@@ -62,7 +62,7 @@ def require_usable(store: Store, run: SealedRun, policy: str) -> tuple[str, ...]
         archives = store.policies.read_run(run)
         deploy(spec, panel, run.as_parent, archives, run.chosen, run.thresholds, policy)
     except ValueError as error:
-        raise cannot_trade(run, policy, error) from error
+        raise market_mismatch(run, policy, error) from error
     return panel.symbols
 
 
@@ -90,7 +90,7 @@ def _require_as_recorded(store: Store, run: SealedRun) -> None:
     if not known:
         raise _unknown(run, "policies")
     begun = store.ledger.run(run.run_id)
-    differ = [name for name in OF_THE_LEDGER if getattr(begun, name) != getattr(run, name)]
+    differ = [name for name in LEDGER_FIELDS if getattr(begun, name) != getattr(run, name)]
     if (begun.window_first, begun.window_last) != run.as_parent.window:
         differ.append("test windows")
     if known != run.policies:

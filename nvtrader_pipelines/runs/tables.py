@@ -84,9 +84,5 @@ def walk_forward_runs(store: Store, columns: Sequence[str] | None = None) -> pl.
 
     Those that are `validation_only` are; where results are ranked or summed up, they are left out or marked.
     """
-    runs = (
-        store.tables.read(RUNS)
-        .filter(pl.col("kind") == WALK_FORWARD)
-        .with_columns(pl.col("validation_only").fill_null(value=False))
-    )
+    runs = store.tables.read(RUNS).filter(pl.col("kind") == WALK_FORWARD)
     return runs if columns is None else runs.select(columns)

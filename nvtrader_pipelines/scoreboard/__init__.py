@@ -1,1 +1,1 @@
-"""Who competes, how entrants are scored, and how scorecards are ranked."""
+"""Entrants of a contest, their scorecards and their ranking."""

@@ -1,4 +1,4 @@
-"""One judge for every kind of policy: the same sessions, fills, costs, leverage and start in cash."""
+"""Contest backtests: equal sessions, fills, costs, leverage and start in cash for every entrant."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,83 +21,83 @@ from nvtrader_pipelines.evaluation.steps import Steps
 from nvtrader_pipelines.evaluation.weights_backtest import STANDARD_EXECUTION, Execution
 from nvtrader_pipelines.market.panel import MarketPanel, panel_digest
 from nvtrader_pipelines.policies.policy import Decision, Policy
-from nvtrader_pipelines.scoreboard.candidates import Candidate, Untimed
+from nvtrader_pipelines.scoreboard.entrants import Entrant, UntimedTwin
 from nvtrader_pipelines.scoreboard.scorecard import Contest
 
-LEAST_SESSIONS = 252  # that an entrant must leave of the window of the others; our choice
-ROUNDING = 1e-9  # how far weights may be from what they must be
+MIN_WINDOW_SESSIONS = 252  # sessions an entrant must leave in the common window; our choice
+WEIGHT_TOLERANCE = 1e-9  # allowed deviation of the sum and the gross of weights
 
 
 @dataclass(frozen=True)
 class Meter:
-    """What the judge measures by."""
+    """Clock and memory probe of a backtest."""
 
-    clock: Callable[[], float]  # seconds, never backwards
-    memory: Callable[[], int]  # bytes that the process holds
+    clock: Callable[[], float]  # seconds, monotonic
+    memory: Callable[[], int]  # resident bytes of the process
 
 
-class Contenders(NamedTuple):
-    """Who takes part in a contest, and why the others do not."""
+class Admission(NamedTuple):
+    """Contest with its admitted entrants, and the reasons of those refused."""
 
     contest: Contest
-    admitted: tuple[Candidate, ...]
-    refused: Mapping[str, str]
+    admitted: tuple[Entrant, ...]
+    refused: Mapping[str, str]  # entrant to reason
 
 
 @dataclass(frozen=True, eq=False)
-class Walked:
-    """What one entrant did in the window."""
+class ContestRun:
+    """Backtest of one entrant over the contest window."""
 
-    candidate: Candidate
+    entrant: Entrant
     panel: MarketPanel
-    curves: pl.DataFrame  # EQUITY, one account
-    actions: pl.DataFrame  # ACTION_LOG
+    curves: pl.DataFrame  # columns of EQUITY, one account
+    actions: pl.DataFrame  # columns of ACTION_LOG
     seconds: float
     latencies: NDArray[np.float64]  # (D,) seconds from a close to the weights
     peak_memory: int  # bytes
-    n_acted: int = 0  # decisions whose weights the timing of its pipeline changed
-    untimed: pl.DataFrame | None = None  # EQUITY of its twin without the timing, on an account of its own
+    n_acted: int = 0  # decisions whose weights the timing stage changed
+    untimed_curves: pl.DataFrame | None = None  # EQUITY of its twin without the timing stage
 
 
-def contenders(
+def admit_entrants(
     whole: MarketPanel,
-    candidates: Sequence[Candidate],
+    entrants: Sequence[Entrant],
     panels: Mapping[str, MarketPanel],
     execution: Execution = STANDARD_EXECUTION,
-) -> Contenders:
-    """The contest of one source: the sessions up to the last one that everybody may be judged on.
+) -> Admission:
+    """Choose the common window of the entrants on one source and admit those that leave it long enough.
 
-    The window begins where the last of the entrants may be judged. A year must be left of it; where nobody learned may
-    be judged for a year, as much as the longest run has, or without runs the longest of the learned. Who would leave
-    less is refused, whatever its place in the sequence.
+    The window ends with the market and begins at the latest first unseen session of the admitted entrants. It must keep
+    at least a year; where no trained entrant has a year, as many sessions as the longest run has, or without runs the
+    longest trained entrant. An entrant that would leave less is refused, independent of the order of the entrants.
 
     Args:
-        whole: the source's panel of all names.
-        candidates: the entrants on this source, with different names.
-        panels: the panel that each of them decides on, by its name.
-        execution: fills, costs and leverage of all of them; interest is the standard one.
+        whole: panel of the source with all names.
+        entrants: the entrants on this source, with distinct names.
+        panels: entrant name to the panel it decides on.
+        execution: fills, costs and leverage of every account; interest is the standard one.
 
     Raises:
         ValueError: if the market has fewer than two sessions.
     """
     admitted, refused, end = [], {}, len(whole.sessions) - 1
     firsts: dict[str, int] = {}
-    for candidate in candidates:
+    for entrant in entrants:
         try:
-            firsts[candidate.name] = _first_of(candidate, whole, panels[candidate.name])
+            firsts[entrant.name] = _first_session(entrant, whole, panels[entrant.name])
         except ValueError as error:
-            refused[candidate.name] = str(error)
-    least = _least([(each, end - firsts[each.name] + 1) for each in candidates if each.name in firsts])
+            refused[entrant.name] = str(error)
+    min_sessions = _min_sessions([(each, end - firsts[each.name] + 1) for each in entrants if each.name in firsts])
     start = 1  # the first decision is made at the close before
-    for candidate in (each for each in candidates if each.name in firsts):
+    for entrant in (each for each in entrants if each.name in firsts):
         try:
-            first = max(start, firsts[candidate.name])
-            _require_window(candidate, whole, (start, first), least)
-            candidate.require_unseen((whole.sessions[first].item(), whole.sessions[end].item()))
+            first = max(start, firsts[entrant.name])
+            _require_window(entrant, whole, (start, first), min_sessions)
+            entrant.require_unseen((whole.sessions[first].item(), whole.sessions[end].item()))
         except ValueError as error:
-            refused[candidate.name] = str(error)
+            refused[entrant.name] = str(error)
         else:
-            admitted.append(candidate)
+            admitted.append(entrant)
             start = first
     contest = Contest(
         source=whole.source,
@@ -109,40 +109,40 @@ def contenders(
         costs=execution.costs,
         gross_limit=execution.gross_limit,
     )
-    return Contenders(contest, tuple(admitted), refused)
+    return Admission(contest, tuple(admitted), refused)
 
 
-def _first_of(candidate: Candidate, whole: MarketPanel, panel: MarketPanel) -> int:
-    """The first session of the whole market that an entrant alone might be judged on."""
-    first = max(1, whole.index_of(np.datetime64(candidate.first_unseen(panel))))
-    candidate.require_unseen((whole.sessions[first].item(), whole.sessions[-1].item()))
+def _first_session(entrant: Entrant, whole: MarketPanel, panel: MarketPanel) -> int:
+    """First position on the whole market that may score an entrant on its own."""
+    first = max(1, whole.index_of(np.datetime64(entrant.first_unseen_session(panel))))
+    entrant.require_unseen((whole.sessions[first].item(), whole.sessions[-1].item()))
     return first
 
 
-def _least(alone: Sequence[tuple[Candidate, int]]) -> int:
-    """The fewest sessions that must be left, from how many each entrant alone might be judged on."""
-    learned = [(each.kind, n_sessions) for each, n_sessions in alone if each.is_bound]
-    longest = max((n_sessions for _, n_sessions in learned), default=0)
-    runs = [n_sessions for kind, n_sessions in learned if kind == "run"]  # that a file drives no run out
-    wanted = LEAST_SESSIONS if longest >= LEAST_SESSIONS else max(runs, default=longest)
-    return max(MIN_TEST_SESSIONS, wanted)
+def _min_sessions(alone: Sequence[tuple[Entrant, int]]) -> int:
+    """Minimum length of the window, from the sessions that each entrant alone could be scored on."""
+    restricted = [(each.kind, n_sessions) for each, n_sessions in alone if each.is_restricted]
+    longest = max((n_sessions for _, n_sessions in restricted), default=0)
+    runs = [n_sessions for kind, n_sessions in restricted if kind == "run"]  # so that a file never displaces a run
+    n_sessions = MIN_WINDOW_SESSIONS if longest >= MIN_WINDOW_SESSIONS else max(runs, default=longest)
+    return max(MIN_TEST_SESSIONS, n_sessions)
 
 
-def _require_window(candidate: Candidate, whole: MarketPanel, starts: tuple[int, int], least: int) -> None:
-    """Refuse an entrant that would cut the window shorter than the least that must remain."""
+def _require_window(entrant: Entrant, whole: MarketPanel, starts: tuple[int, int], min_sessions: int) -> None:
+    """Raise if an entrant would leave fewer sessions of the window than the minimum."""
     after = len(whole.sessions) - starts[1]
-    if after < least:
-        sessions, trained = whole.sessions, candidate.trained
-        card = f" was by its card trained from {trained[0].first} to {trained[-1].last} and" if trained else ""
+    if after < min_sessions:
+        sessions, trained = whole.sessions, entrant.trained
+        card = f" (trained from {trained[0].first} to {trained[-1].last})" if trained else ""
         raise ValueError(
-            f"{candidate.name}{card} may be judged from {sessions[starts[1]]} on only, which leaves {after} sessions "
-            f"of the window {sessions[starts[0]]} to {sessions[-1]}, of which at least {least} must remain; train it "
-            "on earlier sessions, or judge it in a home without those whose window it is"
+            f"at least {min_sessions} sessions of the window {sessions[starts[0]]} to {sessions[-1]} must remain, but "
+            f"{entrant.name}{card} may be scored from {sessions[starts[1]]} only, which leaves {after} sessions; train "
+            "it on earlier sessions, or score it in a home of its own"
         )
 
 
-def judging_environment(contest: Contest, rebal_freq: int) -> EnvSpec:
-    """The contest's fills and costs, at one entrant's cadence; what a reward would be plays no part."""
+def contest_environment(contest: Contest, rebal_freq: int) -> EnvSpec:
+    """Environment with the contest's fills and costs at one entrant's cadence; its reward is unused."""
     return EnvSpec(
         rebal_freq=rebal_freq,
         turnover_cost_bps=0.0,
@@ -153,42 +153,38 @@ def judging_environment(contest: Contest, rebal_freq: int) -> EnvSpec:
     )
 
 
-def walked(
-    candidate: Candidate,
+def run_contest_backtest(
+    entrant: Entrant,
     panel: MarketPanel,
     contest: Contest,
     meter: Meter,
-    told: Callable[[float], None] = lambda _: None,
-) -> Walked:
-    """Walk an entrant's own account through the contest's window; `told` hears the share that is done.
-
-    Where its pipeline has a timing, its twin without it walks through the same window.
+) -> ContestRun:
+    """Backtest an entrant on an account of its own, and its untimed twin on another.
 
     Raises:
-        ValueError: if it was trained on a session of the window, cannot be opened on this panel, or wants what is no
-            portfolio within the gross limit.
+        ValueError: if it was trained on a session of the window, cannot be opened on this panel, or decides weights
+            that are not a portfolio within the gross limit.
     """
-    candidate.require_unseen(contest.window)
-    first, last = _indices(candidate, panel, contest)
+    entrant.require_unseen(contest.window)
+    first, last = _indices(entrant, panel, contest)
     began = meter.clock()
-    policy = JudgedPolicy(candidate.name, candidate.open(panel, contest.window), contest.gross_limit, meter.clock)
-    kind = "baseline" if candidate.kind == "baseline" else "ensemble"
-    who = [PolicyAccount(candidate.name, kind, (None,), (policy,))]
+    policy = ScoringPolicy(entrant.name, entrant.open(panel, contest.window), contest.gross_limit, meter.clock)
+    kind = "baseline" if entrant.kind == "baseline" else "ensemble"
+    accounts = [PolicyAccount(entrant.name, kind, (None,), (policy,))]
     window = [Fold(0, 0, first - 1, first, last)]
-    environment = judging_environment(contest, candidate.rebal_freq)
-    steps = Steps(walk(panel, environment, window, who))
+    environment = contest_environment(contest, entrant.rebal_freq)
+    steps = Steps(walk(panel, environment, window, accounts))
     peak, n_acted = meter.memory(), 0
     for step in steps:
         peak = max(peak, meter.memory())
-        n_acted += _timing_acted(candidate.untimed, step.decisions[0])
-        told((step.t - first + 1) / (last - first + 1))
+        n_acted += _timing_acted(entrant.untimed_twin, step.decisions[0])
     seconds, record = meter.clock() - began, steps.result
-    untimed = None
-    if candidate.untimed is not None:
-        twin = PolicyAccount(candidate.name, kind, (None,), (candidate.untimed.open(panel, contest.window),))
-        untimed = backtest(panel, environment, window, [twin]).equity_curves.select(list(EQUITY))
-    return Walked(
-        candidate=candidate,
+    untimed_curves = None
+    if entrant.untimed_twin is not None:
+        twin = PolicyAccount(entrant.name, kind, (None,), (entrant.untimed_twin.open(panel, contest.window),))
+        untimed_curves = backtest(panel, environment, window, [twin]).equity_curves.select(list(EQUITY))
+    return ContestRun(
+        entrant=entrant,
         panel=panel,
         curves=record.equity_curves.select(list(EQUITY)),
         actions=record.action_logs.select(list(ACTION_LOG)),
@@ -196,38 +192,38 @@ def walked(
         latencies=np.array(policy.latencies),
         peak_memory=peak,
         n_acted=n_acted,
-        untimed=untimed,
+        untimed_curves=untimed_curves,
     )
 
 
-def _timing_acted(untimed: Untimed | None, decision: Decision) -> bool:
-    """Whether the timing of the entrant's pipeline changed the weights of a decision."""
-    if untimed is None or decision.pipeline is None:
+def _timing_acted(twin: UntimedTwin | None, decision: Decision) -> bool:
+    """Whether the timing stage changed the weights of a decision."""
+    if twin is None or decision.pipeline is None:
         return False
-    return any(stage.name == untimed.timing and stage.reason for stage in decision.pipeline.stages)
+    return any(stage.name == twin.timing and stage.reason for stage in decision.pipeline.stages)
 
 
-def _indices(candidate: Candidate, panel: MarketPanel, contest: Contest) -> tuple[int, int]:
-    """First and last session of the window on the entrant's own panel."""
+def _indices(entrant: Entrant, panel: MarketPanel, contest: Contest) -> tuple[int, int]:
+    """Positions of the first and last session of the window on the entrant's panel."""
     sessions, (begin, end) = panel.sessions, contest.window
     first, last = panel.index_of(np.datetime64(begin)), panel.index_of(np.datetime64(end))
     if last >= len(sessions) or first < 1 or last - first + 1 != contest.n_sessions:
         raise ValueError(
-            f"{candidate.name} must have a market on each of the {contest.n_sessions} sessions from {begin} to {end} "
-            f"and on the one before, but its names have bars from {sessions[0]} to {sessions[-1]}; name others, or "
-            "deliver the bars that are missing"
+            f"{entrant.name} needs bars on each of the {contest.n_sessions} sessions from {begin} to {end} and on the "
+            f"session before, but its names have bars from {sessions[0]} to {sessions[-1]}; choose other names, or "
+            "deliver the missing bars"
         )
     if resolve_fill(contest.fill, panel) != contest.fill:
         raise ValueError(
-            f"orders of {candidate.name} must fill at the {contest.fill} as those of the others, but its names have no "
-            "opens; deliver them, or name others"
+            f"orders of {entrant.name} must fill at the {contest.fill} like those of all entrants, but its names have "
+            "no opens; deliver them, or choose other names"
         )
     return first, last
 
 
 @dataclass(eq=False)
-class JudgedPolicy:
-    """A policy whose answers are timed, and refused where they are no portfolio within the limit."""
+class ScoringPolicy:
+    """Policy wrapper that times decisions and requires portfolios within the gross limit."""
 
     name: str
     policy: Policy
@@ -236,10 +232,10 @@ class JudgedPolicy:
     latencies: list[float] = field(default_factory=list)
 
     def decide(self, panel: MarketPanel, t: int, account: Account) -> Decision:
-        """What the policy decides.
+        """Return the decision of the policy.
 
         Raises:
-            ValueError: if weights are not finite, do not sum to 1 or are above the gross limit.
+            ValueError: if weights are not finite, do not sum to 1 or exceed the gross limit.
         """
         began = self.clock()
         decision = self.policy.decide(panel, t, account)
@@ -250,8 +246,9 @@ class JudgedPolicy:
 
     def _require_portfolio(self, target: NDArray[np.float64], day: date) -> None:
         total, gross = float(target.sum()), float(np.abs(target[:-1]).sum())
-        if not (abs(total - 1.0) <= ROUNDING and gross <= self.gross_limit + ROUNDING):  # false for a NaN, too
+        # negated, so that NaN raises too
+        if not (abs(total - 1.0) <= WEIGHT_TOLERANCE and gross <= self.gross_limit + WEIGHT_TOLERANCE):
             raise ValueError(
-                f"weights must be finite, sum to 1 with cash, and names to at most {self.gross_limit:g} in absolute "
-                f"terms, but on {day} {self.name} wants a sum of {total:.6g} and a gross of {gross:.6g}"
+                f"weights must be finite, sum to 1 with cash and have a gross of at most {self.gross_limit:g}, but on "
+                f"{day} those of {self.name} have a sum of {total:.6g} and a gross of {gross:.6g}"
             )

@@ -1,4 +1,4 @@
-"""The scoreboard: of each contest the entrants by net Sharpe ratio, like with like, with where they stood before."""
+"""Ranking of entrants by net Sharpe ratio within each contest, with their previous rank."""
 
 from collections.abc import Mapping
 
@@ -9,39 +9,38 @@ from nvtrader_pipelines.storage.tables import SCOREBOARD
 _KEY = ["contest", "entrant"]
 
 
-def scoreboard(history: pl.DataFrame, standing: Mapping[str, str]) -> pl.DataFrame:
-    """Where everybody of the last judgement stands (`SCOREBOARD`), the best first; who was not judged comes last.
+def rank_entrants(history: pl.DataFrame, latest: Mapping[str, str]) -> pl.DataFrame:
+    """Rank the entrants of the last update by net Sharpe ratio, best first; refused entrants come last.
 
-    Ranked is the net Sharpe ratio, within a contest only: nothing is compared that had other sessions, costs, fills or
-    leverage. A score of 0 is better than a negative one; without a score there is no rank, and the note says why.
-    Equal scores share a rank. The previous rank and score are those before the contest's last new judgement, of those
-    who take part now: who left moves nobody.
+    Entrants are ranked within a contest only: sessions, costs, fills and leverage are equal. Equal Sharpe ratios share
+    a rank; an entrant without one has no rank, and its note gives the reason. The previous rank and Sharpe ratio are
+    those before the contest's last new scorecard, among the entrants of now: one that left changes no rank.
 
     Args:
-        history: rows of `SCORECARDS`, all ever written.
-        standing: entrant to the digest of its card, for those of the last judgement.
+        history: all rows of `SCORECARDS`.
+        latest: entrant to the digest of its card in the last update.
     """
     wanted = pl.DataFrame(
-        {"entrant": list(standing), "digest": list(standing.values())},
+        {"entrant": list(latest), "digest": list(latest.values())},
         schema={"entrant": pl.String, "digest": pl.String},
     )
-    now = _last_of_each(history.join(wanted, on=["entrant", "digest"], how="semi"))
+    now = _newest_rows(history.join(wanted, on=["entrant", "digest"], how="semi"))
     judged = now.filter(pl.col("contest").is_not_null())
     newest = judged.group_by("contest").agg(newest=pl.col("judged_at").max())
     present = history.join(wanted, on="entrant", how="semi")
     older = present.join(newest, on="contest").filter(pl.col("judged_at") < pl.col("newest"))
-    before = _ranked(_last_of_each(older)).select(*_KEY, previous_rank="rank", previous_sharpe="sharpe")
-    rows = _ranked(now).join(before, on=_KEY, how="left")
+    before = _with_rank(_newest_rows(older)).select(*_KEY, previous_rank="rank", previous_sharpe="sharpe")
+    rows = _with_rank(now).join(before, on=_KEY, how="left")
     return rows.sort("source", "rank", "entrant", nulls_last=True).select(
         pl.col(name).cast(kind) for name, kind in SCOREBOARD.schema.items()
     )
 
 
-def _last_of_each(rows: pl.DataFrame) -> pl.DataFrame:
-    """The newest row of each entrant in each contest."""
+def _newest_rows(rows: pl.DataFrame) -> pl.DataFrame:
+    """Select the newest row of each entrant in each contest."""
     return rows.sort("judged_at", maintain_order=True).unique(_KEY, keep="last", maintain_order=True)
 
 
-def _ranked(rows: pl.DataFrame) -> pl.DataFrame:
-    """The rows with their rank in their contest."""
+def _with_rank(rows: pl.DataFrame) -> pl.DataFrame:
+    """Add the rank within the contest."""
     return rows.with_columns(rank=pl.col("sharpe").rank("min", descending=True).over("contest").cast(pl.Int32))

@@ -1,4 +1,4 @@
-"""Who is judged: the files of `data/entrants`, the last run of every experiment, and every distinct baseline."""
+"""Entrants of a home: files of `data/entrants`, each experiment's last run, distinct baselines."""
 
 import hashlib
 import io
@@ -18,60 +18,60 @@ from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.policies.activations import MAX_BYTES
 from nvtrader_pipelines.policies.weights_table import WeightsTable
 from nvtrader_pipelines.runs.tables import walk_forward_runs
-from nvtrader_pipelines.scoreboard.candidates import (
-    Candidate,
-    baseline_candidate,
-    run_candidate,
-    sb3_candidate,
-    weights_candidate,
+from nvtrader_pipelines.scoreboard.entrant_specs import (
+    BaselineEntrantSpec,
+    EntrantFile,
+    EntrantSpec,
+    RunEntrantSpec,
+    Sb3EntrantSpec,
+    WeightsEntrantSpec,
 )
 from nvtrader_pipelines.scoreboard.entrants import (
-    BaselineEntrant,
     Entrant,
-    EntrantDocument,
-    RunEntrant,
-    Sb3Entrant,
-    WeightsEntrant,
+    baseline_entrant,
+    run_entrant,
+    sb3_entrant,
+    weights_entrant,
 )
 from nvtrader_pipelines.storage.documents import read_document
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.store import Store
 
-NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")  # of a file: it becomes a folder of scorecards
+ENTRANT_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")  # becomes a folder of scorecards
 SUFFIXES = {".yaml", ".yml"}
 
 
 @dataclass(frozen=True)
 class Roster:
-    """Everybody who is judged, in the order of their right of way, and why some cannot be."""
+    """Entrants in the order of precedence, and the reasons of those that cannot be scored."""
 
-    candidates: list[Candidate] = field(default_factory=list)
-    problems: dict[str, str] = field(default_factory=dict)
+    entrants: list[Entrant] = field(default_factory=list)
+    problems: dict[str, str] = field(default_factory=dict)  # name to reason
 
 
 @dataclass(frozen=True)
-class _Reader:
-    """Makes candidates of what a home holds."""
+class _EntrantReader:
+    """Builder of entrants from the runs and files of a home."""
 
     store: Store
     gross_limit: float
 
-    def run(self, name: str, wanted: str) -> Candidate:
-        """The last completed run whose id or experiment's name is the wanted one."""
+    def from_run(self, name: str, key: str) -> Entrant:
+        """Build the entrant of the last completed run of an experiment, or of the run with an id prefix."""
         runs = walk_forward_runs(self.store, ["run_id", "experiment", "partition_key", "finished_at"])
-        found = runs.filter(pl.col("experiment") == wanted).sort("finished_at", "run_id")
+        found = runs.filter(pl.col("experiment") == key).sort("finished_at", "run_id")
         if found.is_empty():
-            found = runs.filter(pl.col("run_id").str.starts_with(wanted))
+            found = runs.filter(pl.col("run_id").str.starts_with(key))
             if len(found) != 1:
-                called = "several completed runs are" if len(found) else "no completed run is"
                 raise StorageError(
-                    f"{name} must name one run or an experiment, but {called} called {wanted!r}; see `nvtrader runs`"
+                    f"{name} must name one run or an experiment, but {len(found) or 'no'} completed runs match "
+                    f"{key!r}; see `nvtrader runs`"
                 )
         row = found.row(-1, named=True)
         library = self.store.policies
         sealed = library.sealed(row["partition_key"], row["run_id"])
-        return run_candidate(
+        return run_entrant(
             name,
             self.store.ledger.read(row["partition_key"]),
             sealed.as_parent,
@@ -83,85 +83,86 @@ class _Reader:
             warnings=sealed.warnings,
         )
 
-    def file(self, path: Path) -> Candidate:
-        """The entrant of one file."""
-        if not NAME.fullmatch(path.stem):
+    def from_file(self, path: Path) -> Entrant:
+        """Build the entrant of a spec file."""
+        if not ENTRANT_NAME.fullmatch(path.stem):
             raise StorageError(
-                f"{path.name} names its entrant, so it must be of small letters, digits, - and _; rename the file"
+                f"an entrant's name must be lowercase letters, digits, - and _, but the file is {path.name}; rename it"
             )
-        entrant = read_entrant(path)
-        if isinstance(entrant, RunEntrant):
-            return self.run(path.stem, entrant.run or path.stem)
-        if isinstance(entrant, BaselineEntrant):
-            return baseline_candidate(path.stem, entrant)
-        if isinstance(entrant, Sb3Entrant):
+        spec = read_entrant_spec(path)
+        if isinstance(spec, RunEntrantSpec):
+            return self.from_run(path.stem, spec.run or path.stem)
+        if isinstance(spec, BaselineEntrantSpec):
+            return baseline_entrant(path.stem, spec)
+        if isinstance(spec, Sb3EntrantSpec):
             from nvtrader_pipelines.policies.sb3_zip import read_sb3_zip  # PyTorch takes seconds to import
 
-            saved = read_sb3_zip(_content(path, entrant.file, ".zip"))
-            return sb3_candidate(path.stem, entrant, saved, self.store.panels.of(entrant.market))
-        table = _table(path, entrant)
-        return weights_candidate(path.stem, entrant, table, self.store.panels.of(entrant.market), self.gross_limit)
+            saved = read_sb3_zip(_read_beside(path, spec.file, ".zip"))
+            return sb3_entrant(path.stem, spec, saved, self.store.panels.of(spec.market))
+        table = _read_weights(path, spec)
+        return weights_entrant(path.stem, spec, table, self.store.panels.of(spec.market), self.gross_limit)
 
 
 def read_roster(store: Store, gross_limit: float) -> Roster:
-    """Runs, newest first, then files, then baselines; a file takes the place of what has its name and kind.
+    """Read the entrants of a home: runs, newest first, then files, then baselines.
 
-    A file that may not have its name, or cannot be read, keeps nobody of that name away.
+    A file replaces the run or baseline of its name and kind; an invalid file replaces none.
     """
-    reader, roster = _Reader(store, gross_limit), Roster()
+    reader, roster = _EntrantReader(store, gross_limit), Roster()
     runs = walk_forward_runs(store, ["experiment", "finished_at"]).sort("finished_at", descending=True)
     experiments = runs["experiment"].unique(maintain_order=True).to_list()
-    rules = baselines_of(_last_specs(store, roster), experiments)
+    rules = distinct_baselines(_last_specs(store, roster), experiments)
     paths = sorted(
         path for path in store.home.entrants.glob("*") if path.suffix in SUFFIXES and not path.name.startswith(".")
     )
-    times = Counter(path.stem for path in paths)
-    from_files: dict[str, Candidate] = {}
+    n_files = Counter(path.stem for path in paths)
+    from_files: dict[str, Entrant] = {}
     for path in paths:
         try:
-            _require_once(path, times)
-            from_files[path.stem] = _as_named(reader.file(path), experiments, rules)
+            _require_unique(path, n_files)
+            entrant = reader.from_file(path)
+            _require_own_name(entrant, experiments, rules)
+            from_files[path.stem] = entrant
         except (StorageError, ValueError) as error:
             taken = path.stem in experiments or path.stem in rules
             roster.problems[path.name if taken else path.stem] = str(error)
     for name in experiments:
         try:
-            roster.candidates.append(from_files.pop(name, None) or reader.run(name, name))
+            roster.entrants.append(from_files.pop(name, None) or reader.from_run(name, name))
         except (StorageError, ValueError) as error:
             roster.problems[name] = str(error)
-    roster.candidates.extend(from_files.values())
-    roster.candidates.extend(baseline_candidate(name, rule) for name, rule in rules.items() if name not in from_files)
+    roster.entrants.extend(from_files.values())
+    roster.entrants.extend(baseline_entrant(name, rule) for name, rule in rules.items() if name not in from_files)
     return roster
 
 
-def _require_once(path: Path, times: Mapping[str, int]) -> None:
-    """Refuse a file beside another of its name."""
-    if times[path.stem] > 1:
+def _require_unique(path: Path, n_files: Mapping[str, int]) -> None:
+    """Raise if two spec files have the same name."""
+    if n_files[path.stem] > 1:
         raise StorageError(
-            f"a file names its entrant, but there are {path.stem}.yaml and {path.stem}.yml; remove one of the two"
+            f"an entrant must have one file, but there are {path.stem}.yaml and {path.stem}.yml; remove one of the two"
         )
 
 
-def _as_named(candidate: Candidate, experiments: Collection[str], rules: Mapping[str, BaselineEntrant]) -> Candidate:
-    """The candidate, whose name another may only have if it is a run of that experiment, or that rule."""
-    if candidate.name in experiments and candidate.kind != "run":
+def _require_own_name(entrant: Entrant, experiments: Collection[str], rules: Mapping[str, BaselineEntrantSpec]) -> None:
+    """Raise if the entrant has the name of an experiment or a baseline without being it."""
+    if entrant.name in experiments and entrant.kind != "run":
         raise StorageError(
-            f"{candidate.name} is the name of an experiment, and its history is that of its runs; give the file of "
-            f"the {candidate.kind} another name"
+            f"{entrant.name} is the name of an experiment, whose runs have its history; give the file of the "
+            f"{entrant.kind} another name"
         )
-    rule = rules.get(candidate.name)
+    rule = rules.get(entrant.name)
     if rule is not None:
-        own = candidate.configuration.get("rule", {}).get("kind") if candidate.kind == "baseline" else candidate.kind
+        own = entrant.configuration.get("rule", {}).get("kind") if entrant.kind == "baseline" else entrant.kind
         if own != rule.rule.kind:
             raise StorageError(
-                f"{candidate.name} is the name of a baseline, and its history is that of {rule.rule.kind}; give the "
-                f"file of the {own} another name"
+                f"{entrant.name} is the name of a baseline, whose history is that of {rule.rule.kind}; give the file "
+                f"of the {own} another name"
             )
-    return candidate
 
 
 def _last_specs(store: Store, roster: Roster) -> list[ExperimentSpec]:
-    """The version of every experiment that ran last; one that this code cannot read is a problem of the roster."""
+    """Read the last version run of every experiment; unreadable ones become problems of the roster."""
     runs = walk_forward_runs(store, ["experiment", "partition_key", "finished_at"]).sort("finished_at")
     last = runs.group_by("experiment", maintain_order=True).last()
     found = []
@@ -173,20 +174,20 @@ def _last_specs(store: Store, roster: Roster) -> list[ExperimentSpec]:
     return found
 
 
-def baselines_of(specs: list[ExperimentSpec], taken: Collection[str] = ()) -> dict[str, BaselineEntrant]:
-    """Every distinct baseline of the experiments, the first called by its kind, further ones by more than it.
+def distinct_baselines(specs: list[ExperimentSpec], taken: Collection[str] = ()) -> dict[str, BaselineEntrantSpec]:
+    """Name every distinct baseline: the first of a kind by its kind, later ones with a suffix.
 
-    So one that joins later renames nobody.
+    A baseline that is added later renames no earlier one.
 
     Args:
-        specs: the experiments, first the one that ran first.
-        taken: names that others have.
+        specs: the experiments in the order of their runs.
+        taken: names already in use.
     """
-    found: dict[str, BaselineEntrant] = {}
+    found: dict[str, BaselineEntrantSpec] = {}
     known = set()
     for spec in specs:
         for rule in spec.baselines:
-            each = BaselineEntrant(rule=rule, rebal_freq=spec.environment.rebal_freq, market=spec.market)
+            each = BaselineEntrantSpec(rule=rule, rebal_freq=spec.environment.rebal_freq, market=spec.market)
             digest = content_hash(each)
             if digest in known:
                 continue
@@ -198,35 +199,35 @@ def baselines_of(specs: list[ExperimentSpec], taken: Collection[str] = ()) -> di
     return found
 
 
-def read_entrant(path: Path) -> Entrant:
-    """The entrant that a file describes.
+def read_entrant_spec(path: Path) -> EntrantSpec:
+    """Read the spec file of an entrant.
 
     Raises:
-        StorageError: if the file is no YAML mapping or no valid entrant.
+        StorageError: if the file is not a YAML mapping or not a valid entrant.
     """
     try:
-        return EntrantDocument.model_validate(read_document(path)).root
+        return EntrantFile.model_validate(read_document(path)).root
     except ValidationError as error:
-        raise StorageError(f"{path.name} is no valid entrant: {explain(error, EntrantDocument)}") from error
+        raise StorageError(f"{path.name} is not a valid entrant: {explain(error, EntrantFile)}") from error
 
 
-def _content(path: Path, named: str | None, suffix: str) -> bytes:
-    """The file beside an entrant's, in the same folder or below it.
+def _read_beside(path: Path, file: str | None, suffix: str) -> bytes:
+    """Read a data file in the folder of the spec file or below it.
 
     Raises:
-        StorageError: if it is elsewhere, too large, or cannot be read.
+        StorageError: if it is outside the folder, too large or unreadable.
     """
     folder = path.parent.resolve()
-    beside = (folder / (named or path.with_suffix(suffix).name)).resolve()
+    beside = (folder / (file or path.with_suffix(suffix).name)).resolve()
     if not beside.is_relative_to(folder):
-        raise StorageError(f"{path.name}: file must be in {folder}, but is {named!r}; put it there")
+        raise StorageError(f"{path.name}: file must be in {folder}, but is {file!r}; move it there")
     try:
         n_bytes = beside.stat().st_size
         content = beside.read_bytes() if n_bytes <= MAX_BYTES else b""
     except OSError as error:
         raise StorageError(
-            f"{path.name} needs {beside}, but that cannot be read ({error.strerror}); put it there, or name another as "
-            "`file`"
+            f"{path.name} needs {beside}, but it cannot be read ({error.strerror}); put it there, or set `file` to "
+            "another one"
         ) from error
     if n_bytes > MAX_BYTES:
         raise StorageError(
@@ -235,8 +236,8 @@ def _content(path: Path, named: str | None, suffix: str) -> bytes:
     return content
 
 
-def _table(path: Path, entrant: WeightsEntrant) -> WeightsTable:
-    content = _content(path, entrant.file, ".csv")
+def _read_weights(path: Path, spec: WeightsEntrantSpec) -> WeightsTable:
+    content = _read_beside(path, spec.file, ".csv")
     if content.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise StorageError(f"{path.name}: weights must be a CSV in UTF-8, but the file is in UTF-16; save it as UTF-8")
     first = content.split(b"\n", 1)[0]
@@ -250,13 +251,13 @@ def _table(path: Path, entrant: WeightsEntrant) -> WeightsTable:
     except (pl.exceptions.PolarsError, UnicodeDecodeError) as error:
         raise StorageError(
             f"{path.name}: weights must be a CSV with a column `date`, a column per symbol and a row per decision, but "
-            f"the file cannot be read so ({str(error).partition(chr(10))[0]})"
+            f"the file cannot be parsed ({str(error).partition(chr(10))[0]})"
         ) from error
     return WeightsTable.from_frame(rows, hashlib.sha256(content).hexdigest())
 
 
 def training_seconds(ledger: Ledger, run_id: str) -> float | None:
-    """How long a run's executions trained, from the begin of each to its last step of training; None if not known."""
+    """Seconds from the begin of each execution of a run to its last training step; None if unknown."""
     events = ledger.events(run_id)
     last = pl.col("timestamp").filter(pl.col("stage").str.starts_with("train")).max()
     spans = events.group_by("task_id").agg((last - pl.col("timestamp").min()).dt.total_microseconds())

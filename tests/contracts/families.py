@@ -25,7 +25,7 @@ from nvtrader_pipelines.portfolio.pipeline.limits import Limit
 from nvtrader_pipelines.portfolio.pipeline.selectors import Selector
 from nvtrader_pipelines.portfolio.pipeline.timings import Timing
 from nvtrader_pipelines.portfolio.scenarios import Scenarios
-from nvtrader_pipelines.scoreboard.entrants import Entrant
+from nvtrader_pipelines.scoreboard.entrant_specs import EntrantSpec
 
 FAMILIES = {
     "action": Action,
@@ -36,7 +36,7 @@ FAMILIES = {
     "baseline": Baseline,
     "backbone": Backbone,
     "design": ExperimentDesign,
-    "entrant": Entrant,
+    "entrant": EntrantSpec,
     "feature": Feature,
     "observation": Observation,
     "cost_model": CostModel,

@@ -11,7 +11,7 @@ from tests.evaluation.stress.markets import random_walks, unstressed_market
 from tests.panels import ARRAYS
 
 TESTED = HistoricWindow(first=date(2016, 10, 1), last=date(2017, 2, 28))
-SMALL = {"n_samples": 2, "n_sessions": 21}
+SMALL = {"n_worlds": 2, "n_sessions": 21}
 
 
 def shrink(stress):

@@ -142,7 +142,7 @@ def test_a_policy_whose_tests_lie_too_far_back_does_not_begin_to_trade(home, mon
     store, run = home
     days, last = days_of(store), run.as_parent.window[1]
     trade(store, days[-3], days[-2])
-    monkeypatch.setattr(market, "RECENT", -1)
+    monkeypatch.setattr(market, "MAX_TEST_AGE", -1)
     add_account(store, "late")
     with pytest.raises(ExecutionError, match=f"was tested to {last}"):
         trade(store, account="late")

@@ -4,7 +4,6 @@ import json
 from datetime import UTC, date, datetime
 
 import duckdb
-import polars as pl
 import pytest
 
 from nvtrader_pipelines.desk.halt import halt
@@ -193,17 +192,6 @@ def test_a_book_that_was_replaced_is_refused_and_the_table_stays(store, home, re
     with pytest.raises(StorageError, match=r"the state of 2022-01-03 in the book .* is not the one"):
         mirror(store, "paper")
     assert [row["equity"] for row in rows(store, PORTFOLIO_STATE)] == [1.1]
-
-
-def test_rows_of_before_a_column_was_there_get_what_the_book_has(store, home):
-    settle(home, a_state(date(2021, 12, 31)), a_state(date(2022, 1, 3), flow=5.0))
-    mirror(store)
-    whole = store.tables.read(PORTFOLIO_STATE)
-    lacking = whole.with_columns(pl.lit(None, pl.Float64).alias(name) for name in ("flow", "income"))
-    store.tables.replace(PORTFOLIO_STATE, lacking, {"account": ["paper"]})
-    assert mirror(store) == {PORTFOLIO_STATE.name: 2}
-    assert store.tables.read(PORTFOLIO_STATE).sort("session").equals(whole.sort("session"))
-    assert mirror(store) == {}
 
 
 def test_what_is_mirrored_is_not_written_again(store, log, home):

@@ -77,7 +77,7 @@ def test_an_order_that_has_not_filled_holds_nothing(curves, verdict):
 
 def test_an_account_whose_first_decision_comes_late_is_refused_by_name(curves):
     late = action_logs(curves).filter((pl.col("policy") != "ppo") | (pl.col("step") > 0))
-    with pytest.raises(ValueError, match=f"ppo has no decision that filled before {curves['session'].min()}"):
+    with pytest.raises(ValueError, match=f"ppo has no fill before {curves['session'].min()}"):
         evaluate(curves, late, REPORT_FROM, QUICK)
 
 

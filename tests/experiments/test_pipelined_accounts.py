@@ -11,8 +11,8 @@ from nvtrader_pipelines.experiments.replay import Parent, fold_dates
 from nvtrader_pipelines.experiments.stress_run import stressed_accounts
 from nvtrader_pipelines.policies.pipelined import PipelinedPolicy
 from nvtrader_pipelines.portfolio.pipeline import WeightPipeline
-from nvtrader_pipelines.scoreboard.candidates import run_candidate
-from nvtrader_pipelines.scoreboard.harness import walked
+from nvtrader_pipelines.scoreboard.entrants import run_entrant
+from nvtrader_pipelines.scoreboard.harness import run_contest_backtest
 from tests.experiments.pipelines import TIMINGS, piped
 from tests.experiments.small import TABLES
 from tests.scoreboard.test_harness import contest_on, metered
@@ -36,10 +36,10 @@ def judged_as(timed):
     """A run as an entrant of a contest under its own environment, and what it did there."""
     plan, store = timed
     parent = Parent(plan.run_id, fold_dates(plan))
-    entrant = run_candidate("tiny", plan.spec, parent, store.archives(), store.chosen(), store.thresholds())
+    entrant = run_entrant("tiny", plan.spec, parent, store.archives(), store.chosen(), store.thresholds())
     environment = plan.spec.environment
     terms = Execution(fill=environment.fill, costs=environment.cost_models)
-    return walked(entrant, plan.panel, contest_on(plan.panel, plan.window, terms), metered())
+    return run_contest_backtest(entrant, plan.panel, contest_on(plan.panel, plan.window, terms), metered())
 
 
 def test_the_weights_on_record_are_those_that_the_pipeline_gave(timed):
@@ -106,10 +106,10 @@ def test_the_twin_of_a_judged_run_is_the_account_without_timing(timed, run):
     plan, _ = timed
     found, recorded = judged_as(timed), run.record.equity_curves.filter(OWN)
     if plan.spec.pipeline.timing.kind == "constant":
-        assert found.untimed is None
+        assert found.untimed_curves is None
         assert found.n_acted == 0
         return
-    assert found.untimed["equity"].to_numpy().tobytes() == recorded["equity"].to_numpy().tobytes()
+    assert found.untimed_curves["equity"].to_numpy().tobytes() == recorded["equity"].to_numpy().tobytes()
     assert 0 < found.n_acted < len(found.actions)
 
 

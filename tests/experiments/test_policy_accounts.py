@@ -51,8 +51,8 @@ def test_choose_seed_maximizes_validation_sharpe_ratio(best_plan, best):
         assert best.sealed[fold.index] == choice.seed == max(found, key=found.__getitem__)
 
 
-def test_the_choice_is_told_with_the_figures_it_was_made_on(best_plan, best):
-    choices = [step for step in best.told if step.stage == "evaluate.step" and "held out" in step.message]
+def test_seed_choice_is_reported_with_its_sharpe_ratios(best_plan, best):
+    choices = [step for step in best.told if step.stage == "evaluate.step" and "validation Sharpe" in step.message]
     assert [(step.fold, step.seed) for step in choices] == sorted(best.sealed.items())
     for step in choices:
         assert set(step.metrics) == {f"sharpe/seed-{seed}" for seed in BEST_OF.seeds}

@@ -27,7 +27,7 @@ PANEL = build_panel(ROWS, compute_features(ROWS))
 TEST_FIRST = PANEL.sessions[250].item()
 SPEC = EXPERIMENT.model_copy(update={"splitter": Holdout(test_first=TEST_FIRST), "seeds": (0, 1, 5)})
 STRESS_TEST = StressTest(
-    scenarios=(Gap(), CostTimes(), BootstrappedWindow(n_samples=2, n_sessions=63), HistoricWindow()),
+    scenarios=(Gap(), CostTimes(), BootstrappedWindow(n_worlds=2, n_sessions=63), HistoricWindow()),
     window_sessions=100,
     history_sessions=BEFORE,
 )

@@ -43,7 +43,7 @@ def moved(plan, t):
 
 def test_fitted_timing_stores_and_reports_thresholds_per_fold(walked):
     plan, store = walked
-    told = [step for step in store.told if "timing was fitted" in step.message]
+    told = [step for step in store.told if "fitted the" in step.message]
     if not plan.spec.pipeline.timing.needs_fit:
         assert store.fitted == {}
         assert told == []
@@ -135,8 +135,8 @@ def test_replay_is_bit_identical_with_every_timing(walked):
     plan, run = walked
     parent = Parent(plan.run_id, fold_dates(plan))
     again, store = replay_plan(plan.spec, plan.panel, parent), MemoryStore(parent=run)
-    told = list(walk_and_judge(again, store))
-    assert not [step for step in told if "timing was fitted" in step.message]
+    steps = list(walk_and_judge(again, store))
+    assert not [step for step in steps if "fitted the" in step.message]
     for name in TABLES:
         was, is_now = getattr(run.record, name), getattr(store.record, name)
         if name == "trajectories":

@@ -30,7 +30,7 @@ def test_a_long_note_is_cut_after_three_lines_and_says_so():
     figure = new_figure("title", "; ".join(f"warning number {i} of the runs" for i in range(60)))
     lines = figure.texts[-1].get_text().splitlines()
     assert len(lines) == 3
-    assert lines[-1].endswith("… and more, which the table holds")
+    assert lines[-1].endswith("… (more in the table)")
     assert new_figure("title", "one short note").texts[-1].get_text() == "one short note"
 
 

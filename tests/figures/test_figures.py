@@ -186,7 +186,7 @@ def test_of_several_accounts_the_ensemble_is_drawn(figure, record):
     others = record(n_decisions=20).with_columns(policy=pl.lit("equal_weight"), kind=pl.lit("baseline"))
     several = pl.concat([others, rows.with_columns(policy=pl.lit("ppo"), kind=pl.lit("ensemble"))])
     assert figure(several) == figure(rows)
-    with pytest.raises(ValueError, match="draws one account, but found a, b and not one ensemble"):
+    with pytest.raises(ValueError, match="found a, b without a single ensemble"):
         figure(pl.concat([rows.with_columns(policy=pl.lit(name), kind=pl.lit("policy")) for name in "ab"]))
 
 

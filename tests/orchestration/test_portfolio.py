@@ -20,7 +20,7 @@ from nvtrader_pipelines.orchestration.portfolio_checks import audit_is_whole, ou
 from nvtrader_pipelines.orchestration.rebalancing import SESSION
 from nvtrader_pipelines.orchestration.resources import DeskResource, StoreResource
 from nvtrader_pipelines.promotion.active_policy import read_active
-from nvtrader_pipelines.promotion.rounds import consider_newest, newest_runs
+from nvtrader_pipelines.promotion.rounds import evaluate_newest, newest_runs
 from nvtrader_pipelines.runs.fingerprints import question_state
 from nvtrader_pipelines.runs.lifecycle import now
 from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
@@ -128,7 +128,7 @@ def test_of_several_runs_of_an_experiment_the_last_completed_is_the_candidate(as
 
 def test_a_home_without_runs_has_nothing_to_promote(tmp_path):
     home = small_home(tmp_path / "home")
-    found = consider_newest(Store(home), "gate", now)
+    found = evaluate_newest(Store(home), "gate", now)
     assert (found.answers, found.problems) == ([], {})
     assert found.summary == "no run may trade yet"
 
@@ -138,7 +138,7 @@ def test_an_experiment_whose_policies_were_removed_keeps_nobody_else_from_the_ga
     (manifest,) = store.home.policies.glob("worse@*/*/manifest.json")
     removed = manifest.rename(manifest.with_name("removed.json"))
     try:
-        found = consider_newest(store, "gate", now)
+        found = evaluate_newest(store, "gate", now)
     finally:
         removed.rename(manifest)
     assert "its policies are not all trained" in found.problems["worse"]

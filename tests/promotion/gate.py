@@ -12,7 +12,7 @@ from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.policies.baselines import BuyAndHold, EqualWeight, Momentum
 from nvtrader_pipelines.promotion import decide as decide_module
 from nvtrader_pipelines.promotion.active_policy import read_active
-from nvtrader_pipelines.promotion.decide import consider, decide
+from nvtrader_pipelines.promotion.decide import activate_manually, evaluate_candidate
 from nvtrader_pipelines.promotion.log import PromotionRow
 from nvtrader_pipelines.runs.tables import complete, replace_run
 from nvtrader_pipelines.storage.store import Store
@@ -73,12 +73,12 @@ def earned(store: Store, run: SealedRun, net: np.ndarray, baseline: np.ndarray =
 
 def ask(store: Store, policy: str, by: str = "gate", at: dt.datetime = AT) -> PromotionRow:
     """What the gate says."""
-    return consider(store, policy, by, lambda: at)
+    return evaluate_candidate(store, policy, by, lambda: at)
 
 
 def say(store: Store, policy: str, reason: str = "I know it", at: dt.datetime = AT) -> PromotionRow:
     """A person decides."""
-    return decide(store, policy, "ann", reason, lambda: at)
+    return activate_manually(store, policy, "ann", reason, lambda: at)
 
 
 def trades(store: Store) -> str | None:

@@ -6,7 +6,7 @@ import pytest
 import sqlalchemy as sa
 
 from nvtrader_pipelines.evaluation.splits import PurgedKFold
-from nvtrader_pipelines.promotion.active_policy import read_active, sealed_of
+from nvtrader_pipelines.promotion.active_policy import read_active, read_active_run
 from nvtrader_pipelines.runs.tables import complete
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.ledger.database import Database
@@ -51,7 +51,7 @@ def test_an_activated_policy_is_read_back_and_its_event_names_who_and_why(store,
     assert active.symbols == ("AAA", "BBB", "CCC")
     assert (active.previous_run_id, active.previous_policy) == (None, None)
     assert promoted(store) == [(run.run_id, "small", "ann", "it is time", AT)]
-    assert sealed_of(store, active) == run
+    assert read_active_run(store, active) == run
 
 
 def test_a_single_seed_may_trade_and_the_pointer_names_what_traded_before(store, run, other):
@@ -132,13 +132,13 @@ def test_whatever_decides_is_changed_in_the_manifest_the_active_policy_does_not_
     later = [{**manifest["folds"][0], "test_first": str(run.folds[0].test_last)}, *manifest["folds"][1:]]
     path.write_text(json.dumps({**manifest, field: later if value is None else value}))
     with pytest.raises(StorageError, match="was activated with a manifest of digest"):
-        sealed_of(store, active)
+        read_active_run(store, active)
 
 
 def test_the_active_run_is_the_one_that_was_activated(store, run):
     active = put(store, (run.run_id, "small")).model_copy(update={"sha256": "0" * 64})
     with pytest.raises(StorageError, match="was activated with a manifest of digest 0000000000000000, but that is"):
-        sealed_of(store, active)
+        read_active_run(store, active)
 
 
 @pytest.mark.usefixtures("trading")

@@ -13,9 +13,9 @@ from nvtrader_pipelines.experiments.sealed_run import PolicyRef
 from nvtrader_pipelines.promotion import active_policy, verification
 from nvtrader_pipelines.promotion import decide as decide_module
 from nvtrader_pipelines.promotion.active_policy import activate
-from nvtrader_pipelines.promotion.decide import decide, mirror_active, read_gate
+from nvtrader_pipelines.promotion.decide import activate_manually, mirror_active, read_gate
 from nvtrader_pipelines.promotion.gate import PromotionGate
-from nvtrader_pipelines.promotion.log import PromotionRow, promotions_of
+from nvtrader_pipelines.promotion.log import PromotionRow, read_promotions_of
 from nvtrader_pipelines.runs.tables import complete
 from nvtrader_pipelines.storage.errors import OtherCodeError, StorageError
 from nvtrader_pipelines.storage.ledger import Ledger
@@ -50,7 +50,7 @@ def test_a_better_policy_takes_the_place_and_the_row_has_every_figure(store, run
     said = ask(store, "still", at=LATER)
     assert said.activated
     assert trades(store) == "still"
-    (row,) = promotions_of(store, PolicyRef(runs["still"].run_id, "still")).to_dicts()
+    (row,) = read_promotions_of(store, PolicyRef(runs["still"].run_id, "still")).to_dicts()
     assert row == {**said.row(), "considered_at": LATER}
     assert row["active_run_id"] == runs["steady"].run_id
     assert 0.0 < row["active_low"] < row["active_difference"] < row["active_high"]
@@ -97,7 +97,7 @@ def test_every_time_that_a_person_replaces_a_policy_is_a_row_with_who_and_when(s
     before = PolicyRef(runs["steady"].run_id, "steady")
     for who, at in (("ann", AT), ("bob", LATER)):
         activate(store, before, "desk", "", lambda at=at: at)
-        decide(store, "trend", who, "", lambda at=at: at)
+        activate_manually(store, "trend", who, "", lambda at=at: at)
     rows = store.tables.read(PROMOTION_DECISIONS).sort("considered_at")
     assert rows.select("policy", "active_policy", "by").rows() == [
         ("trend", "steady", "ann"),
@@ -208,17 +208,17 @@ def test_an_active_policy_that_nothing_can_be_held_against_is_named_with_what_a_
 
 def test_one_with_which_only_a_replay_could_begin_is_not_promoted_and_a_person_is_told_so(store, monkeypatch):
     last = read_panel(store.tables, "landing").sessions[-1].item()
-    monkeypatch.setattr(decide_module, "trades_until", lambda _: last)
+    monkeypatch.setattr(decide_module, "start_deadline", lambda _: last)
     said = ask(store, "steady")
     assert not said.activated
     told = f"may begin to trade until {last}, but the market goes on, so an account could begin with it only in a"
     assert told in said.verdict.sentence
     assert f"by its figures it would be: on {REPORTED}, Sharpe ratio" in said.verdict.sentence
     assert said.verdict.against("baseline") is not None
-    monkeypatch.setattr(decide_module, "trades_until", lambda _: last + dt.timedelta(days=1))
+    monkeypatch.setattr(decide_module, "start_deadline", lambda _: last + dt.timedelta(days=1))
     assert ask(store, "steady").activated
     assert say(store, "still").warning is None
-    monkeypatch.setattr(decide_module, "trades_until", lambda _: last)
+    monkeypatch.setattr(decide_module, "start_deadline", lambda _: last)
     assert told in (say(store, "steady", at=LATER).warning or "")
     assert trades(store) == "steady"
 

@@ -3,7 +3,7 @@
 import polars as pl
 import pytest
 
-from nvtrader_pipelines.promotion.findings import deflated_findings, overfitting_findings, told
+from nvtrader_pipelines.promotion.findings import deflated_findings, format_probability, overfitting_findings
 
 CURVE = pl.DataFrame(
     {"run_id": ["first", "second", "third"], "period": ["all"] * 3, "rank": [2, 1, 3]},
@@ -108,4 +108,4 @@ def test_without_a_trial_there_is_nothing_to_say():
     [(0.5, 0.5, "0.50"), (0.4991, 0.5, "0.499"), (0.9499, 0.95, "0.9499"), (0.2, 0.5, "0.20"), (1.0, 0.95, "1.00")],
 )
 def test_a_probability_is_told_apart_from_its_limit(value, limit, text):
-    assert told(value, limit) == text
+    assert format_probability(value, limit) == text

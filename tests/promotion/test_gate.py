@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from nvtrader_pipelines.evaluation.intervals import SharpeIntervals
 from nvtrader_pipelines.evaluation.statistics import sharpe_ratio
-from nvtrader_pipelines.promotion.findings import LEAST_DEFLATED
+from nvtrader_pipelines.promotion.findings import MIN_DEFLATED
 from nvtrader_pipelines.promotion.gate import PromotionGate, SharpeDifference, TrackRecord
 
 FIRST = np.datetime64("2020-01-01")
@@ -135,14 +135,14 @@ def test_the_least_number_and_the_level_are_settings():
 
 @pytest.mark.parametrize(
     ("deflated", "required", "passed"),
-    [(None, False, True), (0.2, False, True), (None, True, False), (0.949, True, False), (LEAST_DEFLATED, True, True)],
+    [(None, False, True), (0.2, False, True), (None, True, False), (0.949, True, False), (MIN_DEFLATED, True, True)],
 )
 def test_the_active_deflated_sharpe_ratio_is_shown_always_and_decides_only_where_asked(deflated, required, passed):
     gate = GATE.model_copy(update={"require_deflated": required})
     verdict = gate.judge(record("new", better(0.0005)), record("old", MARKET), deflated)
     assert verdict.passed is passed
     assert verdict.deflated == deflated
-    asked = f"{LEAST_DEFLATED} needed" if required else f"{LEAST_DEFLATED} not asked for"
+    asked = f"{MIN_DEFLATED} needed" if required else f"{MIN_DEFLATED} not asked for"
     assert verdict.sentence.endswith(f"({asked})")
     assert f"ratio {'not known' if deflated is None else ''}" in verdict.sentence
 
@@ -211,4 +211,4 @@ def test_the_rule_of_a_gate_says_what_it_asks(required, asked):
     assert "best baseline" in gate.rule
     assert "300 sessions" in gate.rule
     assert "95 %" in gate.rule
-    assert gate.rule.endswith(f"A deflated information ratio of {LEAST_DEFLATED} {asked}.")
+    assert gate.rule.endswith(f"A deflated information ratio of {MIN_DEFLATED} {asked}.")

@@ -6,7 +6,7 @@ import pytest
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef
 from nvtrader_pipelines.policies.baselines import EqualWeight
 from nvtrader_pipelines.promotion.active_policy import activate
-from nvtrader_pipelines.promotion.library import card_of, library_of, named_policy
+from nvtrader_pipelines.promotion.library import find_policy, read_library, read_library_card
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.tables import EVALUATIONS, VALIDATION
 from tests.promotion.activations import forget_activations
@@ -35,10 +35,10 @@ def ledger(store):
 
 
 def test_the_library_has_a_card_for_every_policy_of_every_sealed_run(store, run, ledger):
-    library = library_of(store)
+    library = read_library(store)
     assert {card.policy for card in library.cards} == {"small", "rule"}
     assert library.problems == ()
-    whole = library_of(store, seeds=True)
+    whole = read_library(store, seeds=True)
     assert {card.policy for card in whole.cards} == {"small", "small/seed-0", "small/seed-1", "small/seed-2", "rule"}
     assert {card.obstacle for card in whole.cards} == {None}
     assert not any(card.active for card in whole.cards)
@@ -48,18 +48,18 @@ def test_the_library_has_a_card_for_every_policy_of_every_sealed_run(store, run,
 def test_the_scores_and_their_intervals_are_those_of_the_verdict(store, run, ledger):
     verdict = store.tables.read(EVALUATIONS, {"run_id": [run.run_id]}).filter(pl.col("period") == "from_2010")
     for policy in ("small", "small/seed-1"):
-        score = card_of(store, PolicyRef(run.run_id, policy)).score or {}
+        score = read_library_card(store, PolicyRef(run.run_id, policy)).score or {}
         (row,) = verdict.filter(pl.col("policy") == policy).to_dicts()
         assert score == {name: row[name] for name in score}
         assert score["sharpe_low"] < score["sharpe"] < score["sharpe_high"]
         assert score["difference_low"] < score["sharpe_difference"] < score["difference_high"]
-    card = card_of(store, PolicyRef(run.run_id, "small"))
+    card = read_library_card(store, PolicyRef(run.run_id, "small"))
     assert [row["period"] for row in card.scores] == ["from_2010", "all"]
     assert {row["policy"] for row in card.baselines} == {"equal_weight", "buy_and_hold"}
 
 
 def test_a_card_tells_where_its_policy_comes_from(store, run, ledger):
-    card = card_of(store, PolicyRef(run.run_id, "small"))
+    card = read_library_card(store, PolicyRef(run.run_id, "small"))
     assert (card.partition_key, card.spec_hash, card.code_version) == (KEY, run.spec_hash, run.code_version)
     assert (card.panel_digest, dict(card.snapshot_ids), card.source) == (run.panel_digest, run.snapshot_ids, "landing")
     assert card.seeds == (0, 1, 2)
@@ -74,18 +74,18 @@ def test_a_card_tells_where_its_policy_comes_from(store, run, ledger):
 def test_a_version_names_the_one_it_was_made_from(store, run, ledger):
     child = RULE.model_copy(update={"description": "the same, found by a search"})
     ledger.register(child, parent=RULE.partition_key)
-    card = card_of(store, PolicyRef(sealed(store, planned(store, child)).run_id, "rule"))
+    card = read_library_card(store, PolicyRef(sealed(store, planned(store, child)).run_id, "rule"))
     assert card.made_from == RULE.partition_key
 
 
 def test_the_card_of_a_seed_has_the_files_of_that_seed(store, run, ledger):
-    card = card_of(store, PolicyRef(run.run_id, "small/seed-2"))
+    card = read_library_card(store, PolicyRef(run.run_id, "small/seed-2"))
     assert card.seeds == (2,)
     assert {file["file"] for file in card.files} == {name for name in run.policies if name.endswith("-seed-2.zip")}
 
 
 def test_a_policy_that_was_not_judged_has_a_card_without_scores(store, run, ledger):
-    (card,) = [card for card in library_of(store).cards if card.partition_key == RULE.partition_key]
+    (card,) = [card for card in read_library(store).cards if card.partition_key == RULE.partition_key]
     assert (card.scores, card.baselines, card.score, card.deflated_sharpe) == ((), (), None, None)
 
 
@@ -93,15 +93,15 @@ def test_deflated_information_ratio_is_that_of_the_reported_period(store, run, l
     rows = [("best_baseline", "all", 0.41), ("best_baseline", "from_2010", 0.2), ("zero", "all", 0.9)]
     known = [{"run_id": run.run_id, "against": against, "period": p, "deflated_sharpe": v} for against, p, v in rows]
     store.tables.replace(VALIDATION, pl.DataFrame(known, schema=VALIDATION.schema), {})
-    assert card_of(store, PolicyRef(run.run_id, "small")).deflated_sharpe == 0.2
-    assert card_of(store, PolicyRef(run.run_id, "small/seed-0")).deflated_sharpe is None
+    assert read_library_card(store, PolicyRef(run.run_id, "small")).deflated_sharpe == 0.2
+    assert read_library_card(store, PolicyRef(run.run_id, "small/seed-0")).deflated_sharpe is None
 
 
 def test_files_that_do_not_match_any_more_are_marked_and_say_why_the_policy_cannot_trade(store, run, ledger):
     path = store.policies.folder(run.partition_key, run.run_id) / "fold-0-seed-0.zip"
     content = path.read_bytes()
     path.write_bytes(content[:-9])
-    for card in (library_of(store).cards[0], card_of(store, PolicyRef(run.run_id, "small"))):
+    for card in (read_library(store).cards[0], read_library_card(store, PolicyRef(run.run_id, "small"))):
         assert [file["file"] for file in card.files if not file["matches"]] == ["fold-0-seed-0.zip"]
         assert "are not those that were sealed" in (card.obstacle or "")
     path.write_bytes(content)
@@ -111,17 +111,17 @@ def test_limits_looser_than_the_desks_are_an_obstacle(store, run, ledger):
     path = store.home.compliance / "limits.yaml"
     path.parent.mkdir()
     path.write_text("max_position: 0.2\n")
-    card = card_of(store, PolicyRef(run.run_id, "small"))
+    card = read_library_card(store, PolicyRef(run.run_id, "small"))
     assert "risk_limits.max_position is 0.25, looser than the 0.2 of the desk" in (card.obstacle or "")
     path.unlink()
 
 
 def test_the_policy_that_trades_is_marked_and_a_damaged_pointer_told(store, run, ledger):
     activate(store, PolicyRef(run.run_id, "small/seed-1"), "ann", "", lambda: AT)
-    marked = [card.policy for card in library_of(store, seeds=True).cards if card.active]
+    marked = [card.policy for card in read_library(store, seeds=True).cards if card.active]
     assert marked == ["small/seed-1"]
     store.home.active_policy.write_text("{")
-    library = library_of(store)
+    library = read_library(store)
     assert not any(card.active for card in library.cards)
     assert "cannot be read as the active policy" in library.problems[0]
     forget_activations(store)
@@ -132,7 +132,7 @@ def test_a_damaged_manifest_is_told_and_hides_no_other_policy(store, run, ledger
     content = path.read_bytes()
     for damaged in (content[:50], json.dumps({**json.loads(content), "folds": []}).encode()):
         path.write_bytes(damaged)
-        library = library_of(store)
+        library = read_library(store)
         assert {card.policy for card in library.cards} == {"rule"}
         assert "manifest.json is missing or damaged" in library.problems[0]
     path.write_bytes(content)
@@ -140,8 +140,8 @@ def test_a_damaged_manifest_is_told_and_hides_no_other_policy(store, run, ledger
 
 def test_a_policy_is_named_by_its_experiment_its_version_or_the_begin_of_its_run(store, run, ledger):
     for text in ("small", KEY, run.run_id, run.run_id[:5]):
-        assert named_policy(store, text) == PolicyRef(run.run_id, "small")
-        assert named_policy(store, f"{text}/seed-1") == PolicyRef(run.run_id, "small/seed-1")
+        assert find_policy(store, text) == PolicyRef(run.run_id, "small")
+        assert find_policy(store, f"{text}/seed-1") == PolicyRef(run.run_id, "small/seed-1")
 
 
 @pytest.mark.parametrize(
@@ -155,4 +155,4 @@ def test_a_policy_is_named_by_its_experiment_its_version_or_the_begin_of_its_run
 @pytest.mark.usefixtures("run")
 def test_who_is_not_in_the_library_is_said(store, text, sentence):
     with pytest.raises(StorageError, match=sentence):
-        named_policy(store, text)
+        find_policy(store, text)

@@ -7,8 +7,8 @@ from nvtrader_pipelines.experiments.sealed_run import PolicyRef
 from nvtrader_pipelines.promotion import active_policy, log
 from nvtrader_pipelines.promotion import decide as decide_module
 from nvtrader_pipelines.promotion.active_policy import read_active
-from nvtrader_pipelines.promotion.log import promotions, promotions_of
-from nvtrader_pipelines.promotion.rounds import consider_newest, newer_than_active
+from nvtrader_pipelines.promotion.log import read_promotions, read_promotions_of
+from nvtrader_pipelines.promotion.rounds import evaluate_newest, newer_run_message
 from nvtrader_pipelines.runs.tables import complete
 from nvtrader_pipelines.storage.audit_log import JsonlAudit
 from nvtrader_pipelines.storage.errors import StorageError
@@ -26,7 +26,7 @@ def test_what_a_person_replaced_no_round_puts_back_until_it_is_put_forward_again
         complete(store, runs[name], AT + dt.timedelta(days=day))
 
     def asked(day):
-        return consider_newest(store, "gate", lambda: AT + dt.timedelta(days=day))
+        return evaluate_newest(store, "gate", lambda: AT + dt.timedelta(days=day))
 
     def answered(found):
         return [(answer.candidate.policy, answer.activated) for answer in found.answers], trades(store)
@@ -60,7 +60,7 @@ def test_killed_at_any_write_a_decision_is_told_as_carried_out_if_its_policy_tra
     with monkeypatch.context() as patch:
         for module, name in [
             (log, "write_atomically"),
-            (log, "keep"),  # step 1: there is no row
+            (log, "write_promotion"),  # step 1: there is no row
             (decide_module, "activate"),
             (active_policy, "write_atomically"),  # twice; at step 4 the pointer is the old one
             (JsonlAudit, "append"),  # 5: its event is not kept
@@ -70,10 +70,10 @@ def test_killed_at_any_write_a_decision_is_told_as_carried_out_if_its_policy_tra
         with pytest.raises(Killed):
             say(store, "steady", at=LATER)
     replaced = step > 4
-    found = consider_newest(store, "gate", lambda: LATER)
+    found = evaluate_newest(store, "gate", lambda: LATER)
     assert ("ann replaced still" in found.problems.get("still", "")) == replaced
     assert trades(store) == ("steady" if replaced else "still")
-    said = promotions_of(store, PolicyRef(runs["steady"].run_id, "steady")).filter(decision="person")
+    said = read_promotions_of(store, PolicyRef(runs["steady"].run_id, "steady")).filter(decision="person")
     told = said["activated"].to_list()
     assert told == ([] if step < 2 else [replaced])
     assert not list(store.home.runtime.glob("*.pending"))
@@ -105,8 +105,8 @@ def test_an_activation_whose_event_could_not_be_kept_yet_is_told_once_it_is(stor
         with pytest.raises(StorageError, match="the audit cannot be written"):
             say(store, "still")
         with pytest.raises(StorageError, match="the audit cannot be written"):
-            promotions(store)
-    assert promotions_of(store, PolicyRef(runs["still"].run_id, "still"))["activated"].to_list() == [True]
+            read_promotions(store)
+    assert read_promotions_of(store, PolicyRef(runs["still"].run_id, "still"))["activated"].to_list() == [True]
     assert trades(store) == "still"
 
 
@@ -132,20 +132,20 @@ def test_what_became_of_a_newer_run_of_the_experiment_that_trades_is_told_with_w
     ask(store, before.run_id)
     active = read_active(store)
     assert active is not None
-    told = newer_than_active(store, active)
-    by_hand = f"to let it trade all the same: `nvtrader policies activate {after.run_id[:8]} --reason WHY`"
+    told = newer_run_message(store, active)
+    activation_command = f"to let it trade all the same: `nvtrader policies activate {after.run_id[:8]} --reason WHY`"
     newer = f"run {after.run_id[:8]} of again is newer than the one that trades"
-    assert told == f"{newer}: the gate was not asked yet: `nvtrader policies promote`; {by_hand}"
+    assert told == f"{newer}: the gate was not asked yet: `nvtrader policies promote`; {activation_command}"
     said = ask(store, after.run_id)
     assert f"Sharpe ratio is the same as that of again (run {before.run_id[:8]}), which" in said.verdict.sentence
-    assert newer_than_active(store, active) == f"{newer}: {said.verdict.sentence}; {by_hand}"
+    assert newer_run_message(store, active) == f"{newer}: {said.verdict.sentence}; {activation_command}"
     activated = say(store, after.run_id)
     assert activated.activated
     latest = read_active(store)
     assert latest is not None
-    assert newer_than_active(store, latest) is None
+    assert newer_run_message(store, latest) is None
     say(store, before.run_id, "it was steadier", LATER)
     back = read_active(store)
     assert back is not None
     replaced = f"ann replaced again (run {after.run_id[:8]}) by again (run {before.run_id[:8]}) on 2024-01-04 (it was"
-    assert (newer_than_active(store, back) or "").startswith(f"{newer}: {replaced} steadier), which is not undone")
+    assert (newer_run_message(store, back) or "").startswith(f"{newer}: {replaced} steadier), which is not undone")

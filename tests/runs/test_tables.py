@@ -109,12 +109,6 @@ def test_a_run_that_trained_on_what_came_after_its_tests_is_marked(store):
     ]
 
 
-def test_a_run_that_was_completed_before_there_was_the_mark_has_none(store):
-    complete(store, run_named("1" * 16), AT)
-    store.tables.replace(RUNS, store.tables.read(RUNS).with_columns(validation_only=pl.lit(None, pl.Boolean)), {})
-    assert walk_forward_runs(store)["validation_only"].to_list() == [False]
-
-
 def test_the_tests_of_a_run_are_written_beside_the_episodes_of_its_training(store):
     run = run_named("1" * 16)
     steps = in_shape(TRAJECTORIES, pl.DataFrame({"policy": ["a"], "phase": ["train"], "fold": [0], "seed": [1]}))

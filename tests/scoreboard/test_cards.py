@@ -16,8 +16,14 @@ from nvtrader_pipelines.policies.rollout_tables import TRAJECTORY
 from nvtrader_pipelines.runs.lifecycle import Launch
 from nvtrader_pipelines.runs.planning import read_plan
 from nvtrader_pipelines.runs.store import StoredRun
-from nvtrader_pipelines.scoreboard.cards import attempts_on, history_of, judge_all, rank, scoreboard_of
-from nvtrader_pipelines.scoreboard.roster import baselines_of
+from nvtrader_pipelines.scoreboard.cards import (
+    external_attempts,
+    read_history,
+    read_scoreboard,
+    score_all,
+    update_scoreboard,
+)
+from nvtrader_pipelines.scoreboard.roster import distinct_baselines
 from nvtrader_pipelines.scoreboard.scorecard import Scorecard
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.medallion import read_panel
@@ -33,17 +39,17 @@ MARKET = "market: {source: landing}"
 
 
 def files(home, **contents):
-    """Write entrants: name with __ for the dot to content."""
+    """Write entrant files, with __ for dots in their names."""
     home.entrants.mkdir(parents=True, exist_ok=True)
     for name, content in contents.items():
         path = home.entrants / name.replace("__", ".")
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
 
 
-def judged(store, day):
-    """Everybody, judged on another day; the number of new cards, and the board."""
-    found = judge_all(store, START + dt.timedelta(days=day), lambda _: None)
-    return found, rank(store)
+def update(store, day):
+    """Score every entrant on another day; return the result and the board."""
+    found = score_all(store, START + dt.timedelta(days=day), lambda _: None)
+    return found, update_scoreboard(store)
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +70,7 @@ def store(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def trained_zip(store, tmp_path_factory):
-    """What Stable-Baselines3 saves of a model trained on the first 60 sessions, and the last of these."""
+    """Zip of a Stable-Baselines3 model, its first and last training session, and the panel."""
     panel = read_panel(store.tables, "landing")
     env = PortfolioEnv(panel, SPEC, first=0, last=60)
     path = tmp_path_factory.mktemp("zip") / "model.zip"
@@ -74,12 +80,12 @@ def trained_zip(store, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def season(store, trained_zip):
-    """Three judgements: without files, with some, and with changed weights."""
+    """Three updates: without files, with some, and with changed weights."""
     content, first, last, panel = trained_zip
     days = panel.sessions[[0, 80, 120]]
     rows = pl.DataFrame({"date": days, panel.symbols[0]: [0.5, 0.2, 0.9], "cash": [0.5, 0.8, 0.1]})
     spec = f"environment: {json.dumps(SPEC.model_dump(mode='json', exclude={'costs'}))}"
-    alone = judged(store, 0)
+    alone = update(store, 0)
     files(
         store.home,
         mine__yaml=f"kind: weights\n{MARKET}",
@@ -113,13 +119,13 @@ def season(store, trained_zip):
         __lock__yaml="kind: weights",
         prefix__yaml="kind: run\nrun: ''",
     )
-    joined = judged(store, 1)
+    joined = update(store, 1)
     files(store.home, mine__csv=rows.with_columns(pl.lit(0.0).alias(panel.symbols[0]), cash=1.0).write_csv())
-    changed = judged(store, 2)
+    changed = update(store, 2)
     return {"alone": alone, "joined": joined, "changed": changed}
 
 
-def test_without_files_the_runs_and_their_baselines_are_judged(season):
+def test_home_without_files_scores_runs_and_baselines(season):
     found, board = season["alone"]
     assert [card.entrant for card in found.cards] == ["rules", "equal_weight", "buy_and_hold"]
     assert [card.refusal for card in found.cards] == ["", "", ""]
@@ -128,15 +134,15 @@ def test_without_files_the_runs_and_their_baselines_are_judged(season):
     assert found.n_new == 3
 
 
-def test_what_says_the_same_as_before_adds_nothing(store, season):
+def test_unchanged_card_adds_no_row(store, season):
     before, after = season["joined"][0], season["changed"][0]
     assert before.n_new == len(before.cards) - 2  # the baselines were judged before, and the run with fewer trials
     assert after.n_new == 3  # what was changed is another trial, by which the run and the network are discounted, too
     assert len(store.tables.read(SCORECARDS)) == 3 + before.n_new + after.n_new
-    assert len(history_of(store, "equal_weight")) == 1
+    assert len(read_history(store, "equal_weight")) == 1
 
 
-def test_files_are_judged_beside_the_runs(season):
+def test_entrant_files_are_ranked_beside_runs(season):
     _, board = season["joined"]
     ranked = board.filter(pl.col("rank").is_not_null())
     assert set(ranked["entrant"]) == {"rules", "equal_weight", "buy_and_hold", "mine", "foreign", "tail"}
@@ -146,40 +152,40 @@ def test_files_are_judged_beside_the_runs(season):
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("seen", "seen was by its card trained from 2016-01-04 to 2016-10-03 and may be judged from"),
-        ("undated", "must state the first and last session it was trained on"),
+        ("seen", "seen (trained from 2016-01-04 to 2016-10-03)"),
+        ("undated", "train_first and train_last"),
         ("typo", "there is no field 'fiel'; did you mean 'file'"),
         ("nowhere", "the market has no panel of source 'yahoo'"),
-        ("nothing", "nothing.csv, but that cannot be read"),
+        ("nothing", "nothing.csv, but it cannot be read"),
         ("empty", "empty.yaml: weights must be a CSV"),
         ("rules.yaml", "rules is the name of an experiment"),
         ("equal_weight.yaml", "there is no field 'fiel'"),
-        ("buy_and_hold.yaml", "buy_and_hold is the name of a baseline, and its history is that of buy_and_hold"),
-        ("both", "there are both.yaml and both.yml; remove one of the two"),
+        ("buy_and_hold.yaml", "buy_and_hold is the name of a baseline"),
+        ("both", "both.yaml and both.yml"),
         ("outside", "outside.yaml: file must be in"),
         ("semicolons", "separated by commas, but the file has semicolons"),
         ("wide", "in UTF-8, but the file is in UTF-16"),
         ("broken", "zip of model.save()"),
         ("deep", "deep.yaml is nested too deep"),
-        ("standing.json", "standing.json.yaml names its entrant"),
-        ("prefix", "no completed run is called 'prefix'"),
+        ("standing.json", "the file is standing.json.yaml"),
+        ("prefix", "no completed runs match 'prefix'"),
     ],
 )
-def test_who_cannot_be_judged_is_listed_without_a_rank_and_with_the_reason(season, name, sentence):
+def test_refused_entrant_is_listed_without_rank_with_reason(season, name, sentence):
     row = season["joined"][1].filter(entrant=name).row(0, named=True)
     assert (row["rank"], row["sharpe"]) == (None, None)
     assert sentence in row["note"]
 
 
-def test_the_board_knows_what_was_before(store, season):
+def test_board_has_previous_rank_and_sharpe(store, season):
     before = season["joined"][1].filter(entrant="mine").row(0, named=True)
     mine = season["changed"][1].filter(entrant="mine").row(0, named=True)
     assert mine["sharpe"] == 0.0
     assert (mine["previous_sharpe"], mine["previous_rank"]) == (before["sharpe"], before["rank"])
-    assert len(history_of(store, "mine")) == 2
+    assert len(read_history(store, "mine")) == 2
 
 
-def test_cards_lie_as_documents_and_pages_in_a_folder_of_each_entrant(store, season):
+def test_cards_are_written_to_a_folder_per_entrant(store, season):
     names = {path.name for path in store.home.scorecards.iterdir() if path.is_dir()}
     cards = [card for card in season["changed"][0].cards if card.entrant in names]
     assert names == {card.entrant for card in season["changed"][0].cards if "." not in card.entrant}
@@ -190,30 +196,30 @@ def test_cards_lie_as_documents_and_pages_in_a_folder_of_each_entrant(store, sea
         assert (folder / "scorecard.md").read_text().startswith(f"# Scorecard: {card.entrant}\n")
 
 
-def test_the_board_is_read_as_it_was_written(store, season):
-    assert scoreboard_of(store).equals(season["changed"][1])
+def test_scoreboard_round_trips_through_its_table(store, season):
+    assert read_scoreboard(store).equals(season["changed"][1])
 
 
-def test_a_history_of_nobody_names_who_there_is(store, season):
-    with pytest.raises(StorageError, match=r"no entrant is called 'min'; there are .*; did you mean 'mine'"):
-        history_of(store, "min")
+def test_history_of_unknown_entrant_raises_with_names(store, season):
+    with pytest.raises(StorageError, match=r"did you mean 'mine'"):
+        read_history(store, "min")
 
 
-def test_before_anybody_was_judged_the_sentence_says_what_to_run(tmp_path):
+def test_reading_before_the_first_update_raises_with_commands(tmp_path):
     place = small_home(tmp_path / "home")
-    for ask in (scoreboard_of, rank, lambda store: history_of(store, "x")):
+    for ask in (read_scoreboard, update_scoreboard, lambda store: read_history(store, "x")):
         with pytest.raises(StorageError, match=r"nvtrader materialize.*nvtrader scoreboard update"):
             ask(place)
 
 
-def test_a_card_says_which_bytes_it_judged(store, season):
+def test_card_has_the_digest_of_the_scored_file(store, season):
     cards = {card.entrant: card for card in season["changed"][0].cards}
     for name in ("mine.csv", "foreign.zip"):
         digest = hashlib.sha256((store.home.entrants / name).read_bytes()).hexdigest()
         assert cards[name.partition(".")[0]].configuration["sha256"] == digest
 
 
-def test_every_file_ever_judged_is_a_trial(store, season):
+def test_every_scored_file_counts_as_a_trial(store, season):
     n_trials = {
         when: {card.entrant: card.inference.n_trials for card in found.cards if card.inference and not card.refusal}
         for when, (found, _) in season.items()
@@ -221,17 +227,17 @@ def test_every_file_ever_judged_is_a_trial(store, season):
     assert n_trials["alone"]["rules"] == 1
     assert {n_trials["joined"][name] for name in ("rules", "mine", "foreign")} == {3}
     assert {n_trials["changed"][name] for name in ("rules", "mine", "foreign")} == {4}
-    assert len(attempts_on(store, "landing")) == 3
-    assert attempts_on(store, "sample") == {}
+    assert len(external_attempts(store, "landing")) == 3
+    assert external_attempts(store, "sample") == {}
 
 
-def test_what_joins_later_renames_no_baseline():
+def test_later_baseline_renames_no_earlier_one():
     first, second = (
         RULES,
         RULES.model_copy(update={"name": "slow", "environment": SPEC.model_copy(update={"rebal_freq": 10})}),
     )
     third = second.model_copy(update={"market": MarketChoice(source="sample")})
-    alone, all_three = baselines_of([first]), baselines_of([first, second, third], ["buy_and_hold-sample"])
+    alone, all_three = distinct_baselines([first]), distinct_baselines([first, second, third], ["buy_and_hold-sample"])
     assert {name: all_three[name] for name in alone} == alone
     assert [re.sub("-[0-9a-f]{8}$", "-?", name) for name in all_three] == [
         "equal_weight",

@@ -3,8 +3,13 @@ import pytest
 
 from nvtrader_pipelines.policies.baselines import MeanCvar
 from nvtrader_pipelines.scoreboard import roster as roster_module
-from nvtrader_pipelines.scoreboard.entrants import BaselineEntrant, RunEntrant, Sb3Entrant, WeightsEntrant
-from nvtrader_pipelines.scoreboard.roster import read_entrant, read_roster
+from nvtrader_pipelines.scoreboard.entrant_specs import (
+    BaselineEntrantSpec,
+    RunEntrantSpec,
+    Sb3EntrantSpec,
+    WeightsEntrantSpec,
+)
+from nvtrader_pipelines.scoreboard.roster import read_entrant_spec, read_roster
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger import Ledger
@@ -16,15 +21,15 @@ from tests.storage.frames import AT
 def read(tmp_path, text):
     path = tmp_path / "mine.yaml"
     path.write_text(text)
-    return read_entrant(path)
+    return read_entrant_spec(path)
 
 
-def test_an_entrant_is_a_kind_with_its_defaults(tmp_path):
-    assert read(tmp_path, "kind: weights") == WeightsEntrant()
-    assert read(tmp_path, "kind: run\nrun: 12ab") == RunEntrant(run="12ab")
-    assert read(tmp_path, "kind: baseline\nrule: {kind: mean_cvar}") == BaselineEntrant(rule=MeanCvar())
+def test_entrant_spec_has_defaults(tmp_path):
+    assert read(tmp_path, "kind: weights") == WeightsEntrantSpec()
+    assert read(tmp_path, "kind: run\nrun: 12ab") == RunEntrantSpec(run="12ab")
+    assert read(tmp_path, "kind: baseline\nrule: {kind: mean_cvar}") == BaselineEntrantSpec(rule=MeanCvar())
     found = read(tmp_path, "kind: sb3\ntrain_first: 2001-01-02\ntrain_last: 2009-12-31\nenvironment: {lookback: 10}")
-    assert isinstance(found, Sb3Entrant)
+    assert isinstance(found, Sb3EntrantSpec)
     assert (str(found.train_last), found.environment.lookback) == ("2009-12-31", 10)
 
 
@@ -44,12 +49,12 @@ def test_an_entrant_is_a_kind_with_its_defaults(tmp_path):
         ("kind: !!python/object/apply:os.system ['true']", "is no YAML"),
     ],
 )
-def test_a_file_that_is_no_entrant_is_refused_with_what_is_wrong_and_what_was_meant(tmp_path, text, sentence):
+def test_invalid_entrant_file_is_refused_with_a_suggestion(tmp_path, text, sentence):
     with pytest.raises(StorageError, match=f"mine.yaml.*{sentence}"):
         read(tmp_path, text)
 
 
-def test_an_experiment_whose_version_this_code_cannot_read_keeps_nobody_else_from_being_judged(tmp_path, monkeypatch):
+def test_unreadable_version_does_not_exclude_other_entrants(tmp_path, monkeypatch):
     store = Store(Home(tmp_path))
     ledger = store.ledger
     ledger.register(EXPERIMENT)
@@ -66,4 +71,4 @@ def test_an_experiment_whose_version_this_code_cannot_read_keeps_nobody_else_fro
     monkeypatch.setattr(roster_module, "walk_forward_runs", lambda _, columns: runs.select(columns))
     roster = read_roster(store, 1.0)
     assert "retired@00000000" in roster.problems["retired"]
-    assert [candidate.name for candidate in roster.candidates] == ["equal_weight", "buy_and_hold"]
+    assert [entrant.name for entrant in roster.entrants] == ["equal_weight", "buy_and_hold"]

@@ -30,7 +30,7 @@ class BootstrappedWindow(Component):
     """
 
     kind: Literal["block_bootstrap"] = "block_bootstrap"
-    n_samples: Annotated[int, Field(ge=1, le=1000)] = 12
+    n_worlds: Annotated[int, Field(ge=1, le=1000)] = 12
     n_sessions: Annotated[int, Field(ge=21, le=2520)] = 63  # of each sample, from the first session of the window
     mean_block: Annotated[int, Field(ge=1, le=252)] = 21  # sessions
 
@@ -40,7 +40,7 @@ class BootstrappedWindow(Component):
         return self.kind
 
     def apply(self, market: UnstressedMarket, generator: np.random.Generator) -> Iterator[StressedMarket]:
-        """Draw `n_samples` stressed markets.
+        """Draw `n_worlds` stressed markets.
 
         Raises:
             ScenarioUnavailableError: if the window or the pool of sessions is shorter than a sample.
@@ -55,7 +55,7 @@ class BootstrappedWindow(Component):
         from arch.bootstrap import StationaryBootstrap  # it takes a second to import
 
         draws = StationaryBootstrap(self.mean_block, pool, seed=generator)
-        sessions = (pool[draws.update_indices()[: self.n_sessions]] for _ in range(self.n_samples))
+        sessions = (pool[draws.update_indices()[: self.n_sessions]] for _ in range(self.n_worlds))
         samples = (_resample(market.prices, first, drawn, alive) for drawn in sessions)
         return (replace(market.stressed(self.name, prices, first, note), has_twin=False) for prices in samples)
 

@@ -75,7 +75,7 @@ class StressTest(Component):
     @property
     def n_markets(self) -> int:
         """Number of markets if every scenario can be applied, the unstressed one included."""
-        drawn = [each.n_samples for each in self.scenarios if isinstance(each, BootstrappedWindow)]
+        drawn = [each.n_worlds for each in self.scenarios if isinstance(each, BootstrappedWindow)]
         return 1 + len(self.scenarios) - len(drawn) + sum(drawn)
 
 

@@ -20,7 +20,7 @@ MAX_COARSE_SAMPLES = 20  # up to which the 5 % quantile lies between the two wor
 REFERENCE = "equal_weight"  # baseline of the differences
 VALUE, MEDIAN, FIVE_PERCENT, WORST = "value", "median", "worst_5_percent", "worst"  # value: of one market or none
 STATISTICS = {MEDIAN: 0.5, FIVE_PERCENT: 0.05, WORST: 0.0}  # quantile over the markets of a scenario
-_BAD_IF_LOW = ("total_return", "worst_session", "sharpe", "difference_to_calm", "difference_to_equal_weight")
+_BAD_IF_LOW = ("total_return", "worst_session", "sharpe", "difference_to_unstressed", "difference_to_equal_weight")
 _MEASURES = (*_BAD_IF_LOW, "max_drawdown", "turnover", "cost", "sessions_to_recover")
 _COMMON = ("scenario", "first_session", "last_session", "shock_session", "n_sessions", "note")
 
@@ -148,7 +148,7 @@ def _with_differences(rows: pl.DataFrame) -> pl.DataFrame:
     notes = [pl.when(applies).then(pl.lit(reason)) for reason, applies in reasons.items()]
     own = pl.when(pl.col("note") != "").then(pl.col("note"))
     return joined.with_columns(
-        difference_to_calm=pl.when(pl.col("has_twin")).then(pl.col("total_return") - pl.col("unstressed")),
+        difference_to_unstressed=pl.when(pl.col("has_twin")).then(pl.col("total_return") - pl.col("unstressed")),
         difference_to_equal_weight=pl.col("total_return") - pl.col("reference"),
         note=pl.concat_str(own, *notes, separator="; ", ignore_nulls=True).replace("", None),
     )

@@ -6,7 +6,7 @@ import polars as pl
 from nvtrader_pipelines.orchestration.reports import markdown_table, shown_snapshots, written
 from nvtrader_pipelines.promotion.active_policy import read_active
 from nvtrader_pipelines.promotion.decide import mirror_active
-from nvtrader_pipelines.promotion.rounds import consider_newest
+from nvtrader_pipelines.promotion.rounds import evaluate_newest
 from nvtrader_pipelines.runs.lifecycle import now
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import ACTIVE_POLICY
@@ -25,7 +25,7 @@ VERDICT = "verdict"
 )
 def active_policy(store: dg.ResourceParam[Store]) -> dg.MaterializeResult:
     """The policy that decides from the next close on: another one only where the gate says that it is better."""
-    found = consider_newest(store, "gate", now)
+    found = evaluate_newest(store, "gate", now)
     mirror_active(store)
     rows = [(answer.candidate.run_id, answer.candidate.policy, answer.verdict.sentence) for answer in found.answers]
     rows += [("", experiment, problem) for experiment, problem in found.problems.items()]

@@ -7,7 +7,7 @@ from nvtrader_pipelines.figures import prudex_figures
 from nvtrader_pipelines.orchestration.assets.evaluation import EVALUATION_KEY
 from nvtrader_pipelines.orchestration.partitions import all_partitions
 from nvtrader_pipelines.orchestration.reports import keep_pictures, markdown_table, written
-from nvtrader_pipelines.scoreboard.prudex import read_record
+from nvtrader_pipelines.scoreboard.prudex_rows import read_prudex_record
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import PRUDEX
 
@@ -27,7 +27,7 @@ from nvtrader_pipelines.storage.tables import PRUDEX
 )
 def prudex(store: dg.ResourceParam[Store]) -> dg.MaterializeResult:
     """Profitability, risk-control, universality, diversity, reliability and explainability; 50 is 1/N."""
-    compass = prudex_compass(read_record(store))
+    compass = prudex_compass(read_prudex_record(store))
     store.tables.replace(PRUDEX, compass.table, {})
     pictures = keep_pictures(store.home, "prudex", prudex_figures(compass))
     scores = dg.MetadataValue.md(markdown_table(axis_scores(compass.table)))

@@ -9,7 +9,7 @@ from nvtrader_pipelines.orchestration.assets.evaluation import EVALUATION_KEY
 from nvtrader_pipelines.orchestration.partitions import all_partitions
 from nvtrader_pipelines.orchestration.reports import keep_pictures, written
 from nvtrader_pipelines.runs.tables import walk_forward_runs
-from nvtrader_pipelines.scoreboard.trials import trial_curves, trial_runs
+from nvtrader_pipelines.scoreboard.trial_history import trial_curves, trial_runs
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EVALUATIONS, RATIO_CURVE
 from nvtrader_pipelines.storage.views import create_views, read_query

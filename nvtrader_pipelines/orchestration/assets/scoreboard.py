@@ -5,7 +5,7 @@ import dagster as dg
 from nvtrader_pipelines.figures import scoreboard_figures
 from nvtrader_pipelines.orchestration.assets.scorecards import SCORECARDS_KEY
 from nvtrader_pipelines.orchestration.reports import keep_pictures, markdown_table, written
-from nvtrader_pipelines.scoreboard.cards import rank
+from nvtrader_pipelines.scoreboard.cards import update_scoreboard
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import SCOREBOARD
 
@@ -19,7 +19,7 @@ from nvtrader_pipelines.storage.tables import SCOREBOARD
 )
 def scoreboard(store: dg.ResourceParam[Store]) -> dg.MaterializeResult:
     """Where everybody of the last judgement stands, and stood before."""
-    board = rank(store)
+    board = update_scoreboard(store)
     table = dg.MetadataValue.md(markdown_table(board.select("rank", "entrant", "kind", "sharpe", "note")))
     pictures = keep_pictures(store.home, "scoreboard", scoreboard_figures(board))
     return written(store, SCOREBOARD, len(board), {"scoreboard": table, **pictures})

@@ -1,4 +1,4 @@
-"""Scorecards: every entrant judged by one harness, runs, rules, weights from outside and foreign networks alike."""
+"""Scorecards of all entrants: runs, rules, weights files and foreign networks on equal terms."""
 
 from datetime import UTC, datetime
 
@@ -7,7 +7,7 @@ import dagster as dg
 from nvtrader_pipelines.orchestration.assets.evaluation import EVALUATION_KEY
 from nvtrader_pipelines.orchestration.partitions import all_partitions
 from nvtrader_pipelines.orchestration.reports import written
-from nvtrader_pipelines.scoreboard.cards import judge_all
+from nvtrader_pipelines.scoreboard.cards import score_all
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import SCORECARDS
 
@@ -23,7 +23,7 @@ SCORECARDS_KEY = dg.AssetKey(["evaluation", "scorecards"])
 )
 def scorecards(context: dg.AssetExecutionContext, store: dg.ResourceParam[Store]) -> dg.MaterializeResult:
     """A card for every entrant on the same sessions, fills, costs and leverage; a row where it says something new."""
-    judged = judge_all(store, datetime.now(UTC), context.log.info)
-    pages = {card.entrant: dg.MetadataValue.md(page) for card, page in judged.pages}
-    told = {"entrants": len(judged.cards), "folder": dg.MetadataValue.path(str(store.home.scorecards)), **pages}
-    return written(store, SCORECARDS, judged.n_new, told)
+    result = score_all(store, datetime.now(UTC), context.log.info)
+    pages = {card.entrant: dg.MetadataValue.md(page) for card, page in result.pages}
+    metadata = {"entrants": len(result.cards), "folder": dg.MetadataValue.path(str(store.home.scorecards)), **pages}
+    return written(store, SCORECARDS, result.n_new, metadata)

@@ -73,26 +73,26 @@ def check_kill_switch(store: Store) -> CheckResult:
 
 def check_active_policy(store: Store) -> list[CheckResult]:
     """Check the active policy: its files, its code, how long it may trade, and newer runs."""
-    from nvtrader_pipelines.promotion.active_policy import read_active, sealed_of
-    from nvtrader_pipelines.promotion.recency import told_until
-    from nvtrader_pipelines.promotion.rounds import newer_than_active
-    from nvtrader_pipelines.promotion.verification import other_code
+    from nvtrader_pipelines.promotion.active_policy import read_active, read_active_run
+    from nvtrader_pipelines.promotion.recency import eligibility_message
+    from nvtrader_pipelines.promotion.rounds import newer_run_message
+    from nvtrader_pipelines.promotion.verification import code_mismatch
 
     check = "active policy"
     try:
         active = read_active(store)
         if active is None:
             return [CheckResult(check, "none yet: `nvtrader policies activate NAME`")]
-        broken = store.policies.tampered(sealed_of(store, active))
-        newer = newer_than_active(store, active)
+        broken = store.policies.tampered(read_active_run(store, active))
+        newer = newer_run_message(store, active)
     except StorageError as error:
         return [CheckResult(check, "cannot be used", str(error))]
     result = f"{active.policy} of run {active.run_id}, activated by {active.by} on {active.activated_at:%Y-%m-%d}"
     changed = ", ".join(broken["file"])
     return [
         CheckResult(check, result, f"files changed since the activation: {changed}; restore them" if changed else ""),
-        CheckResult("its code digest", active.code_version, other_code(active.code_version) or ""),
-        CheckResult("it may trade", told_until(store, active)),
+        CheckResult("its code digest", active.code_version, code_mismatch(active.code_version) or ""),
+        CheckResult("it may trade", eligibility_message(store, active)),
         *([CheckResult("a newer run", newer)] if newer else []),
     ]
 

@@ -40,14 +40,14 @@ def policies(
 @app.command("list", epilog=EPILOG)
 def list_(*, everything: All = False, as_json: AsJson = False, verbose: Verbose = False) -> None:
     """List all trained policies, newest first, the active one marked."""
-    from nvtrader_pipelines.promotion.library import library_of
-    from nvtrader_pipelines.promotion.rounds import newer_than_active
+    from nvtrader_pipelines.promotion.library import read_library
+    from nvtrader_pipelines.promotion.rounds import newer_run_message
     from nvtrader_pipelines.service.cli.pages.policy_pages import print_library
 
     with exit_on_error(verbose=verbose):
         store = open_store()
-        library = library_of(store, seeds=everything)
-        newer = newer_than_active(store, library.active) if library.active else None
+        library = read_library(store, seeds=everything)
+        newer = newer_run_message(store, library.active) if library.active else None
         if as_json:
             cards = [card.document() for card in library.cards]
             _write_json({"policies": cards, "newer": newer, "problems": library.problems})
@@ -58,14 +58,14 @@ def list_(*, everything: All = False, as_json: AsJson = False, verbose: Verbose 
 @app.command(epilog=EPILOG)
 def show(policy: Policy, *, as_json: AsJson = False, verbose: Verbose = False) -> None:
     """Show the card of a policy: scores, files, origin, and decisions of the promotion gate."""
-    from nvtrader_pipelines.promotion.library import card_of, named_policy
-    from nvtrader_pipelines.promotion.log import promotions_of
+    from nvtrader_pipelines.promotion.library import find_policy, read_library_card
+    from nvtrader_pipelines.promotion.log import read_promotions_of
     from nvtrader_pipelines.service.cli.pages.policy_pages import print_card
 
     with exit_on_error(verbose=verbose):
         store = open_store()
-        card = card_of(store, named_policy(store, policy))
-        promotions = promotions_of(store, card.ref)
+        card = read_library_card(store, find_policy(store, policy))
+        promotions = read_promotions_of(store, card.ref)
         if as_json:
             _write_json({**card.document(), "promotions": promotions.to_dicts()})
         else:
@@ -86,7 +86,7 @@ def promote(policy: Policy, *, as_json: AsJson = False, verbose: Verbose = False
 
 def _decide(policy: str, reason: str, *, through_gate: bool, as_json: bool, verbose: bool) -> None:
     """Let the gate or the person decide, and print the decision."""
-    from nvtrader_pipelines.promotion.decide import consider, decide
+    from nvtrader_pipelines.promotion.decide import activate_manually, evaluate_candidate
     from nvtrader_pipelines.runs.lifecycle import now
     from nvtrader_pipelines.service.cli.pages.policy_pages import print_decision
     from nvtrader_pipelines.storage.views import publish
@@ -94,7 +94,11 @@ def _decide(policy: str, reason: str, *, through_gate: bool, as_json: bool, verb
     with exit_on_error(verbose=verbose):
         store = open_store()
         by = current_user()
-        decision = consider(store, policy, by, now) if through_gate else decide(store, policy, by, reason, now)
+        decision = (
+            evaluate_candidate(store, policy, by, now)
+            if through_gate
+            else activate_manually(store, policy, by, reason, now)
+        )
         publish(store)
         if as_json:
             _write_json(decision.row())

@@ -61,8 +61,8 @@ def _show(account: str, *, as_json: bool, verbose: bool) -> None:
     """Write the account as JSON or print it."""
     from nvtrader_pipelines.desk.accounts import read_account
     from nvtrader_pipelines.promotion.active_policy import read_active
-    from nvtrader_pipelines.promotion.recency import told_until
-    from nvtrader_pipelines.promotion.rounds import newer_than_active
+    from nvtrader_pipelines.promotion.recency import eligibility_message
+    from nvtrader_pipelines.promotion.rounds import newer_run_message
     from nvtrader_pipelines.service.documents.account_facts import AccountFacts, snapshot
 
     with exit_on_error(verbose=verbose):
@@ -74,8 +74,8 @@ def _show(account: str, *, as_json: bool, verbose: bool) -> None:
             and {
                 "policy": active.policy,
                 "run_id": active.run_id,
-                "may_trade": told_until(store, active),
-                "newer": newer_than_active(store, active),
+                "may_trade": eligibility_message(store, active),
+                "newer": newer_run_message(store, active),
             },
             **snapshot(AccountFacts.of(store, account)),
         }

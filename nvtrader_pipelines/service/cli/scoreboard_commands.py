@@ -36,14 +36,14 @@ app = typer.Typer(help="All entrants on common sessions, ranked within contests.
 @app.command(epilog=EPILOG)
 def update(*, as_json: AsJson = False, verbose: Verbose = False) -> None:
     """Score all entrants on common sessions: runs, baselines, and files of data/entrants."""
-    from nvtrader_pipelines.scoreboard.cards import judge_all, rank
+    from nvtrader_pipelines.scoreboard.cards import score_all, update_scoreboard
     from nvtrader_pipelines.storage.views import publish
 
     with exit_on_error(verbose=verbose):
         store = open_store()
         on_progress = _ignore_progress if as_json else lambda text: print_line(text, "dim")
-        scored = judge_all(store, datetime.now(UTC), on_progress)
-        board = rank(store)
+        scored = score_all(store, datetime.now(UTC), on_progress)
+        board = update_scoreboard(store)
         publish(store)
         _show(board, as_json=as_json)
         if not as_json:
@@ -62,14 +62,14 @@ def scoreboard(
     refuse_options_before_command(context)
     if context.invoked_subcommand is not None:
         return
-    from nvtrader_pipelines.scoreboard.cards import history_of, scoreboard_of
+    from nvtrader_pipelines.scoreboard.cards import read_history, read_scoreboard
 
     with exit_on_error(verbose=verbose):
         store = open_store()
         if history is None:
-            _show(scoreboard_of(store), as_json=as_json)
+            _show(read_scoreboard(store), as_json=as_json)
         else:
-            _show_history(history_of(store, history), history, as_json=as_json)
+            _show_history(read_history(store, history), history, as_json=as_json)
 
 
 def _ignore_progress(_: str) -> None:

@@ -29,7 +29,7 @@ from nvtrader_pipelines.portfolio.pipeline.limits import Limit
 from nvtrader_pipelines.portfolio.pipeline.selectors import Selector
 from nvtrader_pipelines.portfolio.pipeline.timings import Timing
 from nvtrader_pipelines.portfolio.scenarios import Scenarios
-from nvtrader_pipelines.scoreboard.entrants import Entrant
+from nvtrader_pipelines.scoreboard.entrant_specs import EntrantSpec
 
 FAMILIES: dict[str, Any] = {
     "sources": Source,
@@ -52,7 +52,7 @@ FAMILIES: dict[str, Any] = {
     "stresses": StressScenario,
     "baselines": Baseline,
     "designs": ExperimentDesign,
-    "entrants": Entrant,
+    "entrants": EntrantSpec,
 }
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 EXTENDS = {

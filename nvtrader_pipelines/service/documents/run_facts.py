@@ -56,7 +56,7 @@ def require_trained_run(store: Store, text: str) -> LedgerRun:
 
 def list_runs(store: Store) -> pl.DataFrame:
     """List all runs, newest first, with the figures of verdicts where there are any."""
-    shown = _ensemble_rows(store.tables.read(EVALUATIONS)).select(
+    figures = _ensemble_rows(store.tables.read(EVALUATIONS)).select(
         "run_id", "sharpe", "sharpe_low", "sharpe_high", "max_drawdown"
     )
     runs = store.ledger.runs().select(*LIST_COLUMNS, "started_at", "finished_at", "message")

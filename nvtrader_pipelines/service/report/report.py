@@ -9,7 +9,13 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from nvtrader_pipelines.promotion.findings import DEFLATED, LEAST_DEFLATED, MOST_OVERFITTING, Finding, told
+from nvtrader_pipelines.promotion.findings import (
+    DEFLATED,
+    MAX_OVERFITTING,
+    MIN_DEFLATED,
+    PromotionFinding,
+    format_probability,
+)
 from nvtrader_pipelines.service.report.report_parts import (
     MINUS,
     UNKNOWN,
@@ -57,9 +63,9 @@ READING = (
     ("trial", "Any walk-forward run ever completed on a market, of any version. The more trials, the better the best "
      "one looks by luck alone."),
     ("deflated", f"Probability that the ratio exceeds what the best of all trials reaches by luck "
-     f"(Bailey and López de Prado 2014); required: at least {LEAST_DEFLATED}."),
+     f"(Bailey and López de Prado 2014); required: at least {MIN_DEFLATED}."),
     ("probability of overfitting", f"How often the best trial in one half of the sessions is in the worse half of the "
-     f"trials in the other (PBO, by CSCV). Above {MOST_OVERFITTING} choosing the best is no better than chance."),
+     f"trials in the other (PBO, by CSCV). Above {MAX_OVERFITTING} choosing the best is no better than chance."),
     ("alpha, beta", "Of the net returns on those of the best baseline; alpha per year."),
     ("stress", "Artificial or historic shocks, the same for every account. They show what breaks, not how likely."),
     ("scoreboard", "Ranks hold within one contest only: the same market, sessions, costs and fills."),
@@ -86,7 +92,7 @@ def write_report(store: Store, path: Path) -> tuple[Path, dict[str, Any]]:
     }
 
 
-def render_page(evidence: Evidence, parts: Sequence[Part], findings: Sequence[Finding]) -> str:
+def render_page(evidence: Evidence, parts: Sequence[Part], findings: Sequence[PromotionFinding]) -> str:
     """Render the page as HTML."""
     pages = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined)
     pages.filters["base64"] = lambda path: base64.b64encode(path.read_bytes()).decode()
@@ -109,14 +115,14 @@ def with_minus_sign(sentence: str) -> str:
     return re.sub(r"(?<!\S)-(?=\d)", MINUS, sentence)
 
 
-def format_finding_value(finding: Finding) -> str:
+def format_finding_value(finding: PromotionFinding) -> str:
     """Format the value of a finding with enough digits to differ from its threshold."""
     if finding.value is None:
         return UNKNOWN
-    return told(finding.value, LEAST_DEFLATED if finding.figure == DEFLATED else MOST_OVERFITTING)
+    return format_probability(finding.value, MIN_DEFLATED if finding.figure == DEFLATED else MAX_OVERFITTING)
 
 
-def summarize_verdict(evidence: Evidence, findings: Sequence[Finding]) -> str:
+def summarize_verdict(evidence: Evidence, findings: Sequence[PromotionFinding]) -> str:
     """Summarize the runs and the verdict on the best ranked in two sentences."""
     if evidence.runs.is_empty():
         return "No completed run yet: nvtrader materialize."
@@ -130,7 +136,7 @@ def summarize_verdict(evidence: Evidence, findings: Sequence[Finding]) -> str:
         return f"{completed} They have not been compared yet: nvtrader materialize."
     if all(each.passed for each in findings):
         return (
-            f"{completed} The best ranked passes both thresholds: deflated probability at least {LEAST_DEFLATED}, "
-            f"probability of overfitting at most {MOST_OVERFITTING}."
+            f"{completed} The best ranked passes both thresholds: deflated probability at least {MIN_DEFLATED}, "
+            f"probability of overfitting at most {MAX_OVERFITTING}."
         )
     return f"{completed} The best ranked misses a threshold; see below."

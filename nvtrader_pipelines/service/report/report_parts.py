@@ -11,11 +11,11 @@ from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.evaluation.prudex import axis_scores
 from nvtrader_pipelines.promotion.decide import read_gate
 from nvtrader_pipelines.promotion.findings import (
-    MOST_OVERFITTING,
-    Finding,
+    MAX_OVERFITTING,
+    PromotionFinding,
     deflated_findings,
+    format_probability,
     overfitting_findings,
-    told,
 )
 from nvtrader_pipelines.promotion.gate import PromotionGate
 from nvtrader_pipelines.runs.tables import walk_forward_runs
@@ -120,7 +120,7 @@ def label_runs(latest: pl.DataFrame) -> pl.DataFrame:
     return latest.with_columns(pl.concat_str("experiment", market, mark).alias("label"))
 
 
-def promotion_findings(evidence: Evidence) -> list[Finding]:
+def promotion_findings(evidence: Evidence) -> list[PromotionFinding]:
     """Findings for and against promoting the best-ranked run of each source."""
     curve = evidence.store.tables.read(RATIO_CURVE)
     return deflated_findings(curve, evidence.validation) + overfitting_findings(evidence.overfitting)
@@ -200,7 +200,11 @@ def overfitting_note(evidence: Evidence, source: str, period: str) -> str:
     rows = evidence.overfitting.filter(pl.col("source") == source, pl.col("period") == period)
     values = dict(rows.select("against", "probability_of_overfitting").iter_rows())
     found = [(values.get(name), name) for name in ("best_baseline", "anchor")]
-    known = [f"{told(value, MOST_OVERFITTING)} over {to_words(name)}" for value, name in found if value is not None]
+    known = [
+        f"{format_probability(value, MAX_OVERFITTING)} over {to_words(name)}"
+        for value, name in found
+        if value is not None
+    ]
     return f"; probability of overfitting {', '.join(known)}" if known else "; overfitting cannot be computed"
 
 

@@ -3,7 +3,7 @@
 import textwrap
 
 from nvtrader_pipelines.evaluation.intervals import Interval
-from nvtrader_pipelines.promotion.findings import LEAST_DEFLATED, MOST_OVERFITTING, describe_period, told
+from nvtrader_pipelines.promotion.findings import MAX_OVERFITTING, MIN_DEFLATED, describe_period, format_probability
 from nvtrader_pipelines.service.report.report_parts import UNKNOWN, format_number, format_signed, to_words
 from nvtrader_pipelines.service.report.results import AccountRow, ComparisonRow, Results
 
@@ -135,12 +135,12 @@ def _earlier_sentence(results: Results) -> list[str]:
 
 def _luck_sentence(results: Results) -> str:
     """State the deflated probability and the PBO with their thresholds."""
-    deflated = UNKNOWN if results.deflated is None else told(results.deflated, LEAST_DEFLATED)
-    overfitting = UNKNOWN if results.overfitting is None else told(results.overfitting, MOST_OVERFITTING)
+    deflated = UNKNOWN if results.deflated is None else format_probability(results.deflated, MIN_DEFLATED)
+    overfitting = UNKNOWN if results.overfitting is None else format_probability(results.overfitting, MAX_OVERFITTING)
     return (
         f"Among the {results.n_trials} trials the information ratio of the best ranked against its best baseline is "
-        f"more than luck with probability {deflated} (required: {LEAST_DEFLATED}), and the choice of the best is "
-        f"overfitted with probability {overfitting} (at most {MOST_OVERFITTING} allowed)."
+        f"more than luck with probability {deflated} (required: {MIN_DEFLATED}), and the choice of the best is "
+        f"overfitted with probability {overfitting} (at most {MAX_OVERFITTING} allowed)."
     )
 
 

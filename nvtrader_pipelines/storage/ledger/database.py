@@ -15,7 +15,7 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import locked
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.ledger.schema import HEAD, REVISIONS, VERSION_TABLE
+from nvtrader_pipelines.storage.ledger.schema import HEAD, VERSION_TABLE
 
 VARIABLE = "NVTRADER_LEDGER_URL"
 SCHEMA = "ledger"  # of Postgres, where Dagster and MLflow have tables of the same names
@@ -58,14 +58,14 @@ class Database:
 
     @classmethod
     def open(cls, home: Home) -> "Database":
-        """The database of a home, made or brought up to date where it is not; quick where it is.
+        """Open the database of a home, and create its tables where there are none.
 
         Raises:
-            StorageError: if it cannot be reached, or newer code has written it.
+            StorageError: if it cannot be reached, or has another revision.
         """
         database = cls.connect(ledger_url(home))
         if database.revision() != HEAD:
-            database.migrate()
+            database.create()
         return database
 
     @classmethod
@@ -114,33 +114,33 @@ class Database:
         with self.reading() as connection:
             return _revision(connection)
 
-    def migrate(self) -> None:
-        """Make the tables, or change them to what this code needs; of many processes at once, one does.
+    def create(self) -> None:
+        """Create the tables; of many processes at once, one does.
 
         Raises:
-            StorageError: if newer code has written them.
+            StorageError: if the tables have another revision.
         """
         if self._file is None:
             with self.writing() as connection:
                 connection.execute(sa.select(sa.func.pg_advisory_xact_lock(LOCK)))
                 if SCHEMA not in sa.inspect(connection).get_schema_names():
                     connection.execute(sa.schema.CreateSchema(SCHEMA))
-                self._upgrade(connection)
+                self._create(connection)
             return
         with locked(self._file.with_name(f"{self._file.name}.lock")):
             with self._told(), closing(self._engine.raw_connection()) as connection:
                 connection.cursor().execute("PRAGMA journal_mode = WAL")  # outside a transaction; the file remembers it
             with self.writing() as connection:
-                self._upgrade(connection)
+                self._create(connection)
 
-    def _upgrade(self, connection: sa.Connection) -> None:
+    def _create(self, connection: sa.Connection) -> None:
         found = _revision(connection)
         if found == HEAD:  # another process was first
             return
-        if found is not None and found not in REVISIONS:
+        if found is not None:
             raise StorageError(
-                f"the ledger {self.name} has revision {found}, but this code knows none after {HEAD}: newer code has "
-                f"written it; update nvtrader-pipelines, or name another ledger in {VARIABLE}"
+                f"the ledger {self.name} must have revision {HEAD}, but has {found}: another version of "
+                "nvtrader-pipelines built this home; move the home away and start a new one, or install that version"
             )
         from alembic import command  # a third of a second, which an up-to-date ledger does not need
         from alembic.config import Config

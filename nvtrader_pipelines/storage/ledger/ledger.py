@@ -35,7 +35,7 @@ class Ledger:
         """The ledger of a home, in the database that $NVTRADER_LEDGER_URL names, else in `warehouse/ledger.db`.
 
         Raises:
-            StorageError: if it cannot be reached, or newer code has written it.
+            StorageError: if it cannot be reached, or has another revision.
         """
         return cls(home, Database.open(home))
 

@@ -70,7 +70,7 @@ class LedgerRun(RunRow):
     metrics: dict[str, float | None] | None
     mlflow_run_id: str | None
     message: str | None  # why it failed or was interrupted
-    policies_sha256: str | None  # digest of the manifest it was sealed with; None of runs of before it was kept
+    policies_sha256: str | None  # digest of the manifest; None until all policies are trained
 
     @classmethod
     def read(cls, row: Mapping[str, Any]) -> Self:

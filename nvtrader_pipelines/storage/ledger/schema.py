@@ -5,8 +5,7 @@ from datetime import UTC, datetime
 import polars as pl
 import sqlalchemy as sa
 
-REVISIONS = ("0001", "0002")  # of the migrations, oldest first
-HEAD = REVISIONS[-1]
+HEAD = "0.2.0"  # revision that this code needs, named after the first release that has it
 VERSION_TABLE = "ledger_schema"  # which revision a database has
 METADATA = sa.MetaData()
 Id = sa.BigInteger().with_variant(sa.Integer, "sqlite")  # SQLite counts up only an INTEGER

@@ -14,7 +14,7 @@ from tests.evaluation.stress.markets import (
     unstressed_market,
 )
 
-SMALL = BootstrappedWindow(n_samples=3, n_sessions=63, mean_block=5)
+SMALL = BootstrappedWindow(n_worlds=3, n_sessions=63, mean_block=5)
 
 
 def drawn(stressed, prices):

@@ -28,7 +28,7 @@ from nvtrader_pipelines.policies.policy import Decision
 from tests.evaluation.stress.markets import BEFORE, WINDOW, judged, random_walks, rules, still
 
 FREE = EnvSpec(turnover_cost_bps=0.0)
-DRAWN = BootstrappedWindow(n_samples=7, n_sessions=63)
+DRAWN = BootstrappedWindow(n_worlds=7, n_sessions=63)
 
 
 class HalfInCash:
@@ -61,7 +61,7 @@ def test_gap_costs_its_share_of_the_invested_weight():
         assert found["total_return"] == pytest.approx(-lost, abs=1e-15)
         assert found["worst_session"] == pytest.approx(-lost, abs=1e-15)
         assert found["max_drawdown"] == pytest.approx(lost, abs=1e-15)
-        assert found["difference_to_calm"] == pytest.approx(-lost, abs=1e-15)
+        assert found["difference_to_unstressed"] == pytest.approx(-lost, abs=1e-15)
         assert found["difference_to_equal_weight"] == pytest.approx(0.2 - lost, abs=1e-15)
         assert found["sessions_to_recover"] is None
         assert row(rows, "unstressed", policy)["total_return"] == 0.0
@@ -160,7 +160,7 @@ def test_several_markets_give_median_worst_five_percent_and_worst():
             drawn = each.filter(policy=policy)[measure].to_numpy()
             expected = np.quantile(drawn, [0.5, abs(bad - 0.05), bad])
             np.testing.assert_allclose([each[measure] for each in found], expected, rtol=1e-12)
-        assert all(each["difference_to_calm"] is None for each in found)
+        assert all(each["difference_to_unstressed"] is None for each in found)
         assert "not the sessions of the unstressed window" in found[0]["note"]
         assert ["5 % of 7 samples lie between the two worst" in each["note"] for each in found] == [False, True, False]
     to_reference = each.filter(policy="buy_and_hold")["difference_to_equal_weight"]
@@ -190,7 +190,11 @@ def test_short_historic_window_has_nulls_and_notes():
     short = HistoricWindow(first=prices.sessions[450].item(), last=prices.sessions[490].item())
     rows = table(prices, short, contest=lambda stressed: rules(stressed, Momentum(months=2)))
     found = row(rows, "historic_2016", "momentum")
-    assert (found["sharpe"], found["difference_to_calm"], found["difference_to_equal_weight"]) == (None, None, None)
+    assert (found["sharpe"], found["difference_to_unstressed"], found["difference_to_equal_weight"]) == (
+        None,
+        None,
+        None,
+    )
     assert found["note"] == (
         "fewer than 63 sessions, so no Sharpe ratio; "
         "not the sessions of the unstressed window, so no difference to it; "
@@ -216,13 +220,13 @@ def test_failing_market_ends_the_test_unless_its_error_is_skipped():
     rows = stress_test(FREE, markets, refusing("gap_20_percent"), (ArithmeticError,))
     failed = row(rows, "gap_20_percent")
     assert (failed["n_worlds"], failed["total_return"], failed["note"]) == (0, None, "no account in gap_20_percent")
-    assert row(rows, "flash_crash_20_percent")["difference_to_calm"] == pytest.approx(0.0, abs=1e-15)
+    assert row(rows, "flash_crash_20_percent")["difference_to_unstressed"] == pytest.approx(0.0, abs=1e-15)
 
 
 def test_difference_is_null_without_the_unstressed_market():
     rows = stress_test(FREE, markets_of(still(), Gap()), refusing("unstressed"), (ArithmeticError,))
     found = row(rows, "gap_20_percent")
-    assert found["difference_to_calm"] is None
+    assert found["difference_to_unstressed"] is None
     assert found["note"] == "the unstressed window is unavailable, so no difference to it"
 
 

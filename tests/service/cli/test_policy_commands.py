@@ -8,7 +8,7 @@ import pytest
 from nvtrader_pipelines.desk import market
 from nvtrader_pipelines.promotion import active_policy, verification
 from nvtrader_pipelines.promotion.active_policy import read_active
-from nvtrader_pipelines.promotion.recency import told_until, trades_until
+from nvtrader_pipelines.promotion.recency import eligibility_message, start_deadline
 from nvtrader_pipelines.runs.tables import complete
 from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT
 from nvtrader_pipelines.storage.errors import OtherCodeError
@@ -148,7 +148,7 @@ def test_policy_of_other_code_is_marked_in_list_and_activation(invoke, run, monk
 
 def test_trading_period_of_active_policy_is_shown_by_three_commands(invoke, store, run):
     invoke("policies", "activate", "small")
-    until = f"until {trades_until(run.as_parent.window[1])}, 126 sessions after its tests; an account kept here"
+    until = f"until {start_deadline(run.as_parent.window[1])}, 126 sessions after its tests; an account kept here"
     assert f"small of run {run.run_id[:8]} may trade {until}" in invoke("policies").stdout
     assert f"it may trade {until}" in " ".join(words(invoke("portfolio").stdout))
     findings = doctor_checks(invoke)
@@ -179,7 +179,7 @@ def test_may_trade_states_why_active_policy_cannot_trade(invoke, store, run):
     assert active is not None
     other = dataclasses.replace(panel, symbols=(*panel.symbols[:-1], "ZZZ"))
     store.panels.known[EXPERIMENT.market] = other
-    elsewhere = told_until(store, active)
+    elsewhere = eligibility_message(store, active)
     store.panels.known.clear()
     assert elsewhere.startswith(f"not at all: small of run {run.run_id} cannot trade on the market as it is now: ")
 
@@ -190,11 +190,11 @@ def test_newer_run_of_active_experiment_is_shown_by_three_commands(invoke, store
     newer = sealed(store, planned(store, EXPERIMENT.model_copy(update={"description": "trained again"})))
     complete(store, newer, before["finished_at"][0] + dt.timedelta(days=1))
     message = f"run {newer.run_id[:8]} of small is newer than the one that trades: the gate was not asked yet: "
-    by_hand = f"to let it trade all the same: `nvtrader policies activate {newer.run_id[:8]} --reason WHY`"
+    activation_command = f"to let it trade all the same: `nvtrader policies activate {newer.run_id[:8]} --reason WHY`"
     for command in ("policies", "portfolio"):
         shown = " ".join(words(invoke(command).stdout))
         assert message in shown
-        assert by_hand in shown
+        assert activation_command in shown
     assert doctor_checks(invoke)["a newer run"]["result"].startswith(message)
     assert json.loads(invoke("policies", "--json").stdout)["newer"].startswith(message)
     store.tables.replace(RUNS, before, {})
@@ -206,7 +206,7 @@ def test_doctor_states_why_account_may_not_be_traded(invoke, store, monkeypatch)
     invoke("policies", "activate", "small")
     for module in (active_policy, verification):
         monkeypatch.setattr(module, "run_code", lambda: "ffffffffffff")
-    monkeypatch.setattr(market, "RECENT", -1)
+    monkeypatch.setattr(market, "MAX_TEST_AGE", -1)
     findings = doctor_checks(invoke)
     assert "was tested to" in findings["account paper"]["problem"]
     assert "ffffffffffff is installed" in findings["its code digest"]["problem"]

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from nvtrader_pipelines.promotion.findings import OVERFITTING as OVERFITTING_FIGURE
-from nvtrader_pipelines.promotion.findings import Finding
+from nvtrader_pipelines.promotion.findings import PromotionFinding
 from nvtrader_pipelines.promotion.gate import PromotionGate
 from nvtrader_pipelines.service.report.report import render_page, summarize_verdict, with_minus_sign, write_report
 from nvtrader_pipelines.service.report.report_parts import (
@@ -318,7 +318,7 @@ def test_with_minus_sign_keeps_hyphens_of_words_and_dates():
 
 
 def test_value_near_threshold_is_shown_with_more_digits(evaluated_home):
-    near = Finding(OVERFITTING_FIGURE, "sample", "all", "anchor", 0.4991, passed=True, sentence="near")
+    near = PromotionFinding(OVERFITTING_FIGURE, "sample", "all", "anchor", 0.4991, passed=True, sentence="near")
     evidence = Evidence.of(evaluated_home)
     assert "passes both thresholds: deflated probability at least 0.95" in summarize_verdict(evidence, [near])
     assert "0.499" in Page(render_page(evidence, [], [near])).text

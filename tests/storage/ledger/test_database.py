@@ -11,9 +11,9 @@ from alembic.script import ScriptDirectory
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.ledger.database import VARIABLE, Database, ledger_url
-from nvtrader_pipelines.storage.ledger.schema import HEAD, METADATA, REVISIONS, VERSION_TABLE
+from nvtrader_pipelines.storage.ledger.schema import HEAD, METADATA, VERSION_TABLE
 from tests.storage.frames import start
-from tests.storage.ledger.rows import RUN_ID, SPEC, run_row
+from tests.storage.ledger.rows import SPEC
 
 SECRET = "correct-horse-battery-staple"
 
@@ -91,38 +91,28 @@ def test_the_migrations_make_the_tables_that_the_code_knows(kind, home):
         assert compare_metadata(context, METADATA) == []
 
 
-def test_the_revisions_that_the_code_knows_are_those_of_the_migrations(kind, home):
+def test_ledger_migrations_are_one_revision_the_head(kind, home):
     config = Config()
     config.set_main_option("script_location", str(files("nvtrader_pipelines.storage.ledger") / "migrations"))
     scripts = ScriptDirectory.from_config(config)
-    assert tuple(script.revision for script in reversed(list(scripts.walk_revisions()))) == REVISIONS
+    assert [script.revision for script in scripts.walk_revisions()] == [HEAD]
     assert Database.connect(ledger_url(home)).revision() is None
     assert Database.open(home).revision() == HEAD
 
 
 def test_opening_again_changes_nothing(kind, home):
     key = Ledger.open(home).register(SPEC)
-    Database.open(home).migrate()
+    Database.open(home).create()
     assert Ledger.open(home).read(key) == SPEC
 
 
-def test_a_ledger_of_before_keeps_its_runs_and_knows_no_digest_of_what_they_were_sealed_with(home):
-    ledger = Ledger.open(home)
-    ledger.begin(run_row(ledger))
-    ledger.keep_policies(RUN_ID, {}, "d" * 64)
+@pytest.mark.parametrize("revision", ["0001", "9.9.9"])
+def test_ledger_of_another_revision_is_refused_and_unchanged(kind, home, revision):
     with Database.open(home).writing() as connection:
-        connection.execute(sa.text("ALTER TABLE runs DROP COLUMN policies_sha256"))
-        connection.execute(sa.text(f"UPDATE {VERSION_TABLE} SET version_num = '0001'"))
-    run = Ledger.open(home).run(RUN_ID)
-    assert (run.spec_hash, run.policies_sha256) == (SPEC.spec_hash, None)
-
-
-def test_a_ledger_of_newer_code_is_refused_and_left_alone(kind, home):
-    with Database.open(home).writing() as connection:
-        connection.execute(sa.text(f"UPDATE {VERSION_TABLE} SET version_num = '9999'"))
-    with pytest.raises(StorageError, match=f"has revision 9999, but this code knows none after {HEAD}: newer code has"):
+        connection.execute(sa.text(f"UPDATE {VERSION_TABLE} SET version_num = '{revision}'"))
+    with pytest.raises(StorageError, match=f"must have revision {HEAD}, but has {revision}: .* move the home away"):
         Ledger.open(home)
-    assert Database.connect(ledger_url(home)).revision() == "9999"
+    assert Database.connect(ledger_url(home)).revision() == revision
 
 
 def test_a_migration_that_fails_leaves_nothing_behind(kind, home):

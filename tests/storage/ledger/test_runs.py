@@ -101,7 +101,7 @@ def test_policies_are_kept_by_the_names_of_the_library(ledger):
 
 def test_a_file_that_is_no_policy_is_refused(ledger):
     ledger.begin(run_row(ledger))
-    with pytest.raises(ValueError, match=r"must be called fold-<k>-seed-<s>\.zip, but is 'manifest.json'"):
+    with pytest.raises(ValueError, match=r"must be named fold-<k>-seed-<s>\.zip, got 'manifest.json'"):
         ledger.keep_policies(RUN_ID, {"manifest.json": "a"}, "d")
 
 

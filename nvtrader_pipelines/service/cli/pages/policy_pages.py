@@ -3,7 +3,7 @@
 import polars as pl
 
 from nvtrader_pipelines.components.ids import short_id
-from nvtrader_pipelines.promotion.decide import by_hand
+from nvtrader_pipelines.promotion.decide import activation_command
 from nvtrader_pipelines.promotion.findings import describe_period
 from nvtrader_pipelines.promotion.library import Library, LibraryCard, Row
 from nvtrader_pipelines.promotion.log import PromotionRow
@@ -98,7 +98,7 @@ def print_decision(row: PromotionRow) -> None:
     else:
         print_line(f"{row.active.policy} of run {short_id(row.active.run_id)} keeps trading", "dim")
     if row.verdict.differences and not row.activated:
-        print_line(f"to activate it all the same: {by_hand(row.candidate)}", "dim")
+        print_line(f"to activate it all the same: {activation_command(row.candidate)}", "dim")
 
 
 def _library_row(card: LibraryCard) -> Row:

@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0001"
+revision = "0.2.0"
 down_revision = None
 
 Id = sa.BigInteger().with_variant(sa.Integer, "sqlite")
@@ -85,6 +85,7 @@ def _create_runs() -> None:
         sa.Column("finished_at", UtcTime),
         sa.Column("attempts", sa.Integer, nullable=False),
         sa.Column("message", sa.Text),
+        sa.Column("policies_sha256", sa.Text),
     )
 
 

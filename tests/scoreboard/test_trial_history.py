@@ -5,8 +5,8 @@ import pytest
 
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.runs.tables import complete
-from nvtrader_pipelines.scoreboard import trials
-from nvtrader_pipelines.scoreboard.trials import trial_curves, trial_runs
+from nvtrader_pipelines.scoreboard import trial_history
+from nvtrader_pipelines.scoreboard.trial_history import trial_curves, trial_runs
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES
 from tests.runs.test_tables import FORESEEING, run_named
@@ -43,7 +43,7 @@ def curve(run_id, kind):
     return keyed(EQUITY_CURVES, run_id, n_rows=2, kind=kind, policy=kind, session=day, net_return=0.01)
 
 
-def test_trials_are_the_completed_walk_forward_runs_of_every_version_in_the_order_they_finished(runs):
+def test_trials_are_completed_walk_forward_runs_by_finish_time(runs):
     assert runs.columns == ["run_id", "source", "finished_at", "experiment", "validation_only"]
     assert runs["run_id"].to_list() == ["a", "b", "c"]
     assert runs["source"].to_list() == ["sample", "landing", "sample"]
@@ -51,7 +51,7 @@ def test_trials_are_the_completed_walk_forward_runs_of_every_version_in_the_orde
     assert runs["finished_at"].is_sorted()
 
 
-def test_a_run_that_trained_on_what_came_after_its_tests_is_known_as_such(store, home, runs):
+def test_run_trained_past_its_tests_is_validation_only(store, home, runs):
     complete(store, run_named("a"), AT)
     complete(store, run_named("b", folds=FORESEEING), AT)
     found = trial_runs(store)
@@ -59,8 +59,8 @@ def test_a_run_that_trained_on_what_came_after_its_tests_is_known_as_such(store,
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 20])
-def test_returns_of_ensembles_and_baselines_are_read_and_nothing_else(store, runs, at_once, monkeypatch):
-    monkeypatch.setattr(trials, "RUNS_AT_ONCE", at_once)
+def test_trial_curves_are_of_ensembles_and_baselines_only(store, runs, at_once, monkeypatch):
+    monkeypatch.setattr(trial_history, "RUNS_PER_READ", at_once)
     rows = [curve(run_id, kind) for run_id in ("a", "b", "replayed") for kind in KINDS]
     store.tables.replace(EQUITY_CURVES, pl.concat(rows), {})
     found = trial_curves(store, runs)
@@ -69,7 +69,7 @@ def test_returns_of_ensembles_and_baselines_are_read_and_nothing_else(store, run
     assert counts == {(run_id, kind): 2 for run_id in ("a", "b") for kind in ("ensemble", "baseline")}
 
 
-def test_a_home_without_runs_has_no_trials(store, home):
+def test_home_without_runs_has_no_trials(store, home):
     runs = trial_runs(store)
     assert runs.is_empty()
     assert trial_curves(store, runs).is_empty()

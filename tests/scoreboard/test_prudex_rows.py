@@ -5,7 +5,7 @@ import pytest
 
 from nvtrader_pipelines.evaluation.prudex import prudex_compass
 from nvtrader_pipelines.evaluation.prudex.record import ACTIONS, CURVES, RETURNS, RUNS
-from nvtrader_pipelines.scoreboard.prudex import read_record
+from nvtrader_pipelines.scoreboard.prudex_rows import read_prudex_record
 from nvtrader_pipelines.storage import tables
 from tests.evaluation.prudex.records import market_of, run_of
 from tests.storage.frames import SPEC_HASH, in_shape
@@ -23,7 +23,7 @@ def yearly(rows):
 
 @pytest.fixture
 def record(store):
-    """What is read of a home with two walks of one experiment, a replay, and a newer run for validation only."""
+    """Record of a home with two runs of one experiment, a replay and a newer validation-only run."""
     runs = {run_id: run_of("ppo", run_id, seed=day, days=day) for day, run_id in enumerate(KINDS)}
     span = {"snapshot_ids": "{}", "window_first": dt.date(2015, 1, 5), "window_last": dt.date(2015, 12, 14)}
     for table, part in ((tables.RUNS, 0), (tables.EQUITY_CURVES, 1), (tables.ACTION_LOGS, 2)):
@@ -39,20 +39,20 @@ def record(store):
     later = returns.with_columns(pl.col("session").dt.offset_by("1y"), year=pl.lit(2016))
     store.tables.replace(tables.RETURNS, stored(tables.RETURNS, pl.concat([returns, elsewhere, later])), {})
     store.tables.replace(tables.FEATURES, stored(tables.FEATURES, features.drop("momentum"), momentum_12_1=0.5), {})
-    return read_record(store)
+    return read_prudex_record(store)
 
 
-def test_only_the_latest_walk_of_an_experiment_is_read(record):
+def test_record_holds_the_latest_run_of_an_experiment(record):
     assert record.runs["run_id"].to_list() == ["latest"]
     assert {*record.curves["run_id"], *record.actions["run_id"]} == {"latest"}
 
 
-def test_a_run_that_trained_on_what_came_after_its_tests_is_left_out_with_a_sentence(record):
-    assert record.left_out == "for validation only, not judged here: ppo (run purged)"
+def test_validation_only_run_is_left_out_with_a_note(record):
+    assert "ppo (run purged)" in record.left_out
     assert prudex_compass(record).note.startswith(record.left_out)
 
 
-def test_only_the_columns_and_the_market_that_are_needed_are_read(record):
+def test_record_holds_only_needed_columns_and_market(record):
     columns = (RUNS, CURVES, ACTIONS, RETURNS)
     frames = (record.runs, record.curves, record.actions, record.returns)
     assert [tuple(frame.columns) for frame in frames] == list(columns)
@@ -60,16 +60,16 @@ def test_only_the_columns_and_the_market_that_are_needed_are_read(record):
     assert record.returns["session"].dt.year().unique().to_list() == [2015]
 
 
-def test_features_are_those_of_the_decisions_sessions(record):
+def test_features_are_of_decision_sessions(record):
     assert set(record.features["session"]) == set(record.actions["session"])
     assert record.features["momentum_12_1"].unique().to_list() == [0.5]
 
 
-def test_a_home_without_runs_has_an_empty_record(store):
-    assert not any(map(len, vars(read_record(store)).values()))
+def test_home_without_runs_gives_an_empty_record(store):
+    assert not any(map(len, vars(read_prudex_record(store)).values()))
 
 
-def test_the_table_takes_the_answers(store, record):
+def test_prudex_table_stores_the_compass(store, record):
     answers = prudex_compass(record).table
     store.tables.replace(tables.PRUDEX, answers, {})
     assert store.tables.read(tables.PRUDEX).equals(answers)

@@ -1,4 +1,4 @@
-"""What PRUDEX-Compass is computed from, read from the tables: only the latest runs, only the columns it needs."""
+"""Rows of the PRUDEX-Compass, read from the tables: latest runs and needed columns only."""
 
 import polars as pl
 
@@ -11,13 +11,13 @@ from nvtrader_pipelines.storage.tables import ACTION_LOGS, EQUITY_CURVES, FEATUR
 from nvtrader_pipelines.storage.tables import RETURNS as RETURNS_TABLE
 
 
-def read_record(store: Store) -> PrudexRecord:
-    """The rows of each experiment's latest completed run on each market, and of the markets in their years."""
+def read_prudex_record(store: Store) -> PrudexRecord:
+    """Read each experiment's latest completed run per market, and the market rows of their years."""
     every = walk_forward_runs(store, [*RUNS, "spec_hash", "window_first", "window_last", "validation_only"])
     runs = latest_runs(every.filter(~pl.col("validation_only")))
     where = {"spec_hash": runs["spec_hash"].unique().to_list(), "run_id": runs["run_id"].to_list()}
     actions = store.tables.read(ACTION_LOGS, where, ACTIONS)
-    # the first decision is made before the first test session, which may be in the year before
+    # the first decision precedes the first test session, perhaps in the year before
     spans = pl.int_ranges(pl.col("window_first").dt.year() - 1, pl.col("window_last").dt.year() + 1)
     years = runs.select(spans).to_series().explode().unique().drop_nulls().to_list()
     market = {"source": runs["source"].unique().to_list(), "year": years}
@@ -31,11 +31,11 @@ def read_record(store: Store) -> PrudexRecord:
         actions,
         store.tables.read(RETURNS_TABLE, market, RETURNS),
         features,
-        _left_out(latest_runs(every.filter("validation_only"))),
+        _exclusion_note(latest_runs(every.filter("validation_only"))),
     )
 
 
-def _left_out(runs: pl.DataFrame) -> str:
-    """A sentence on runs whose policies were trained on what came after their tests; nothing where there are none."""
+def _exclusion_note(runs: pl.DataFrame) -> str:
+    """Note on runs left out because they are for validation only; empty without any."""
     named = [f"{name} (run {short_id(run_id)})" for name, run_id in runs.select("experiment", "run_id").iter_rows()]
-    return f"for validation only, not judged here: {', '.join(named)}" if named else ""
+    return f"left out, for validation only: {', '.join(named)}" if named else ""

@@ -6,10 +6,10 @@ import pytest
 from nvtrader_pipelines.evaluation.stress import Gap
 from nvtrader_pipelines.evaluation.stress.suite import StressTest
 from nvtrader_pipelines.policies.baselines import EqualWeight, Momentum
-from nvtrader_pipelines.scoreboard.candidates import baseline_candidate
-from nvtrader_pipelines.scoreboard.entrants import BaselineEntrant
+from nvtrader_pipelines.scoreboard.entrant_specs import BaselineEntrantSpec
+from nvtrader_pipelines.scoreboard.entrant_stress import stress_results
+from nvtrader_pipelines.scoreboard.entrants import baseline_entrant
 from nvtrader_pipelines.scoreboard.scorecard import Contest
-from nvtrader_pipelines.scoreboard.stress import stress_results
 from tests.evaluation.stress.markets import BEFORE, FIRST, WINDOW, day, random_walks
 
 PRICES = random_walks()
@@ -27,16 +27,16 @@ CONTEST = Contest(
 )
 
 
-def results(*candidates, contest=CONTEST):
-    found = stress_results(contest, candidates, ROWS, lambda _: None, STRESS)
+def results(*entrants, contest=CONTEST):
+    found = stress_results(contest, entrants, ROWS, lambda _: None, STRESS)
     return {name: {each.scenario: each for each in worlds} for name, worlds in found.items()}
 
 
 def rule(name, rule=None):
-    return baseline_candidate(name, BaselineEntrant(rule=rule or EqualWeight()))
+    return baseline_entrant(name, BaselineEntrantSpec(rule=rule or EqualWeight()))
 
 
-def test_a_rule_that_looks_back_further_than_the_standard_history_is_not_judged_as_equal_weight():
+def test_history_grows_with_the_lookback_of_a_rule():
     momentum = rule("momentum", Momentum(months=14))
     assert momentum.lookback == 14 * 21 + 1
     found = results(momentum, rule("equal_weight"))
@@ -44,7 +44,7 @@ def test_a_rule_that_looks_back_further_than_the_standard_history_is_not_judged_
     assert [each.over_equal_weight for each in found["equal_weight"].values()] == [0.0, 0.0]
 
 
-def test_one_over_n_is_told_by_its_rule_and_not_by_its_name():
+def test_equal_weight_is_identified_by_rule_not_by_name():
     plain, called = results(rule("momentum", Momentum())), results(rule("equal_weight", Momentum()))
     differences = [each.over_equal_weight for each in called["equal_weight"].values()]
     assert differences == [each.over_equal_weight for each in plain["momentum"].values()]
@@ -52,7 +52,7 @@ def test_one_over_n_is_told_by_its_rule_and_not_by_its_name():
 
 
 class Afraid:
-    """Decides nothing after a crash."""
+    """Policy that fails after a crash."""
 
     def decide(self, panel, t, account):
         if panel.close_returns[t].max() < -0.1:
@@ -60,7 +60,7 @@ class Afraid:
         return EqualWeight().start().decide(panel, t, account)
 
 
-def test_an_entrant_that_fails_in_one_world_is_known_from_the_others():
+def test_entrant_failing_in_one_scenario_keeps_the_others():
     afraid = replace(rule("afraid"), rebal_freq=1, open=lambda *_: Afraid())
     found = results(afraid)["afraid"]
     assert found["unstressed"].total_return == pytest.approx(
@@ -69,7 +69,7 @@ def test_an_entrant_that_fails_in_one_world_is_known_from_the_others():
     assert (found["gap_20_percent"].total_return, found["gap_20_percent"].note) == (None, "it fell")
 
 
-def test_where_no_world_can_be_made_the_reason_is_told():
+def test_window_without_scenario_gives_one_note():
     late = CONTEST.model_copy(update={"last_session": CONTEST.last_session + timedelta(days=30)})
     (only,) = results(rule("equal_weight"), contest=late)["equal_weight"].values()
     assert only.scenario == "none"

@@ -1,0 +1,96 @@
+"""Stress test of scorecards: every entrant of a contest in the same stressed markets."""
+
+from collections.abc import Callable, Sequence
+
+import polars as pl
+
+from nvtrader_pipelines.evaluation.backtest import Kind, PolicyAccount
+from nvtrader_pipelines.evaluation.stress.scenario import OutOfSample, ScenarioUnavailable, StressedMarket
+from nvtrader_pipelines.evaluation.stress.suite import SCENARIOS, StressTest, apply_scenarios
+from nvtrader_pipelines.evaluation.stress.verdict import REFERENCE, stress_test
+from nvtrader_pipelines.policies.baselines import EqualWeight
+from nvtrader_pipelines.policies.policy import Policy
+from nvtrader_pipelines.scoreboard.entrants import Entrant
+from nvtrader_pipelines.scoreboard.harness import contest_environment
+from nvtrader_pipelines.scoreboard.scorecard import Contest, StressResult
+
+# Block bootstraps are left out: their unseen sessions differ from entrant to entrant.
+OWN_ACCOUNT = "entrant"  # account name of any entrant, so that none collides with 1/N
+CARD_STRESS_TEST = StressTest(scenarios=tuple(each for each in SCENARIOS if each.kind != "block_bootstrap"))
+
+
+def stress_results(
+    contest: Contest,
+    entrants: Sequence[Entrant],
+    returns: pl.DataFrame,
+    report: Callable[[str], None],
+    stress: StressTest = CARD_STRESS_TEST,
+) -> dict[str, tuple[StressResult, ...]]:
+    """Run the stress test of every entrant at the contest's fills and costs.
+
+    Args:
+        contest: terms and window of all entrants.
+        entrants: the entrants.
+        returns: rows of `gold.returns` of the source.
+        report: receives one progress line per entrant.
+        stress: scenarios, window and history; the history grows with the lookback of the entrants.
+
+    Returns:
+        Entrant name to its results.
+    """
+    window = [OutOfSample(0, contest.first_session, contest.last_session)]
+    found: dict[str, tuple[StressResult, ...]] = {}
+    for market in dict.fromkeys(each.market for each in entrants):
+        own = [each for each in entrants if each.market == market]
+        longer = stress.with_history(max(each.lookback for each in own))
+        try:
+            markets = list(apply_scenarios(returns, window, longer, market.symbols, market.max_gap))
+        except ValueError as error:
+            found |= {each.name: _no_results(error) for each in own}
+            continue
+        for number, entrant in enumerate(own, start=1):
+            report(f"{entrant.name} ({number} of {len(own)}): {len(markets)} stress scenarios")
+            found[entrant.name] = _results(contest, markets, entrant)
+    return found
+
+
+def _results(
+    contest: Contest, markets: Sequence[StressedMarket | ScenarioUnavailable], entrant: Entrant
+) -> tuple[StressResult, ...]:
+    """Results of one entrant, beside 1/N at the same cadence."""
+    kind: Kind = "baseline" if entrant.kind == "baseline" else "ensemble"
+
+    def accounts_in(stressed: StressedMarket) -> list[PolicyAccount]:
+        days, n_blocks = stressed.panel.sessions, len(stressed.blocks)
+        own = entrant.open(stressed.panel, (days[stressed.first].item(), days[stressed.last].item()))
+        accounts: list[tuple[str, Kind, Policy]] = [
+            (OWN_ACCOUNT, kind, own),
+            (REFERENCE, "baseline", EqualWeight().start()),
+        ]
+        return [PolicyAccount(name, of, (None,) * n_blocks, (policy,) * n_blocks) for name, of, policy in accounts]
+
+    try:
+        table = stress_test(contest_environment(contest, entrant.rebal_freq), markets, accounts_in, (ValueError,))
+    except ValueError as error:
+        return _no_results(error)
+    return tuple(_result(row) for row in table.filter(pl.col("policy") == OWN_ACCOUNT).iter_rows(named=True))
+
+
+def _no_results(error: ValueError) -> tuple[StressResult, ...]:
+    """Result that carries only the reason why there is no scenario."""
+    return (StressResult(scenario="none", note=str(error)),)
+
+
+def _result(row: dict[str, object]) -> StressResult:
+    return StressResult(
+        scenario=str(row["scenario"]),
+        total_return=_float_or_none(row["total_return"]),
+        max_drawdown=_float_or_none(row["max_drawdown"]),
+        difference=_float_or_none(row["difference_to_unstressed"]),
+        over_equal_weight=_float_or_none(row["difference_to_equal_weight"]),
+        note=str(row["note"] or ""),
+    )
+
+
+def _float_or_none(value: object) -> float | None:
+    return value if isinstance(value, float) else None

@@ -1,0 +1,313 @@
+"""Scorecards from contest runs: metrics with intervals, deflated inference, stress and timing."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from nvtrader_pipelines.evaluation.account_statistics import execution_latency
+from nvtrader_pipelines.evaluation.active import active_returns
+from nvtrader_pipelines.evaluation.intervals import SharpeIntervals
+from nvtrader_pipelines.evaluation.sharpe.deflation import Deflation
+from nvtrader_pipelines.evaluation.sharpe.inference import (
+    deflated_sharpe_ratio,
+    probabilistic_sharpe_ratio,
+    sharpe_moments,
+)
+from nvtrader_pipelines.evaluation.statistics import sharpe_ratio
+from nvtrader_pipelines.evaluation.trials import Trials, sharpe_ratios
+from nvtrader_pipelines.evaluation.verdict_tables import EVALUATION
+from nvtrader_pipelines.evaluation.walk_forward_evaluation import evaluate
+from nvtrader_pipelines.evaluation.weights_backtest import STANDARD_EXECUTION, Execution
+from nvtrader_pipelines.experiments.identity import scoring_code
+from nvtrader_pipelines.experiments.plan import SURVIVORSHIP
+from nvtrader_pipelines.market.panel import MarketPanel, panel_digest
+from nvtrader_pipelines.scoreboard.entrant_specs import EntrantKind
+from nvtrader_pipelines.scoreboard.entrant_stress import stress_results
+from nvtrader_pipelines.scoreboard.entrants import Entrant
+from nvtrader_pipelines.scoreboard.harness import ContestRun, Meter, admit_entrants, run_contest_backtest
+from nvtrader_pipelines.scoreboard.scorecard import (
+    EXTERNAL_KINDS,
+    Contest,
+    DataProvenance,
+    Inference,
+    Measurements,
+    Metric,
+    Scorecard,
+    StressResult,
+    attempt_id,
+)
+from nvtrader_pipelines.scoreboard.timing_effect import timing_effect
+
+BOUNDS = {"sharpe": "sharpe", "sharpe_difference": "difference"}  # metric to the prefix of its bounds
+METRICS = [
+    name for name, kind in EVALUATION.items() if kind in (pl.Float64, pl.Int64) and not name.endswith(("_low", "_high"))
+]
+OMITTED = {"n_sessions", "iqm_sharpe"}  # a field of the contest; a mean over seeds
+
+FloatArray = NDArray[np.float64]
+StressResults = Mapping[str, tuple[StressResult, ...]]  # entrant to its results
+
+
+@dataclass(frozen=True, eq=False)
+class TrialPopulation:
+    """Trials of a market that every result is deflated for: runs and external attempts."""
+
+    run_ids: tuple[str, ...]
+    active_sharpe: FloatArray  # per session, against each run's best baseline; of runs with known returns
+    n_trials: int  # completed runs
+    attempts: Mapping[str, float | None] = field(default_factory=dict)  # external: id to information ratio, if known
+
+    @classmethod
+    def of(cls, trials: Trials, attempts: Mapping[str, float | None]) -> "TrialPopulation":
+        """Build from all trials of a market and its earlier external attempts."""
+        return cls(trials.names, trials.sharpe("best_baseline"), trials.n_trials, attempts)
+
+    def with_attempts(self, attempts: Mapping[str, float | None]) -> "TrialPopulation":
+        """Return a copy that also holds these attempts; a known attempt counts once."""
+        return replace(self, attempts={**self.attempts, **attempts})
+
+    def deflation(self, entrant: Entrant, own: float) -> Deflation:
+        """Deflation of one entrant, which adds a trial unless it is one already."""
+        known = [sharpe for sharpe in self.attempts.values() if sharpe is not None]
+        sharpes, n_trials = np.append(self.active_sharpe, known), self.n_trials + len(self.attempts)
+        if entrant.run_id in self.run_ids or attempt_id(entrant.configuration) in self.attempts:
+            return Deflation.of(sharpes, n_trials)
+        return Deflation.of(np.append(sharpes, own), n_trials + 1)
+
+
+@dataclass(frozen=True, eq=False)
+class SourceMarket:
+    """Panels, returns and trials of one source."""
+
+    whole: MarketPanel  # of all names
+    panels: Mapping[str, MarketPanel]  # entrant to the panel of its names
+    returns: pl.DataFrame  # rows of gold.returns, source of the stress scenarios
+    read_population: Callable[[Contest], TrialPopulation]
+
+
+def score_entrants(
+    entrants: Sequence[Entrant],
+    market: SourceMarket,
+    meter: Meter,
+    judged_at: datetime,
+    report: Callable[[str], None],
+    execution: Execution = STANDARD_EXECUTION,
+) -> list[Scorecard]:
+    """Score every entrant on one source; a refused entrant gets a card with the reason.
+
+    Refused entrants do not shape the window: after a failed backtest the window is chosen again without them.
+    """
+    failed: dict[str, str] = {}
+    scored_in, runs = None, []
+    while True:
+        eligible = [entrant for entrant in entrants if entrant.name not in failed]
+        found = admit_entrants(market.whole, eligible, market.panels, execution)
+        if (scored_in, tuple(run.entrant for run in runs)) == (found.contest, found.admitted):
+            break
+        scored_in = found.contest
+        runs, more = _run_all(scored_in, found.admitted, market, meter, report)
+        failed |= more
+    contest, reasons = found.contest, {**found.refused, **failed}
+    cards = []
+    if runs:
+        stress = stress_results(contest, [run.entrant for run in runs], market.returns, report)
+        cards = score_runs(contest, runs, market.read_population(contest), stress, judged_at)
+    by_name = {entrant.name: entrant for entrant in entrants}
+    return [
+        *cards,
+        *(refusal_card(name, reason, judged_at, by_name[name], contest) for name, reason in reasons.items()),
+    ]
+
+
+def _run_all(
+    contest: Contest, admitted: Sequence[Entrant], market: SourceMarket, meter: Meter, report: Callable[[str], None]
+) -> tuple[list[ContestRun], dict[str, str]]:
+    """Backtest the admitted entrants; return their runs and the reasons of failed ones."""
+    window = f"{contest.first_session} to {contest.last_session} on {contest.source}"
+    runs, failed = [], {}
+    for number, entrant in enumerate(admitted, start=1):
+        report(f"{entrant.name} ({number} of {len(admitted)}): {window}")
+        try:
+            runs.append(run_contest_backtest(entrant, market.panels[entrant.name], contest, meter))
+        except ValueError as error:
+            failed[entrant.name] = str(error)
+            report(f"{entrant.name} is refused: {error}")
+    return runs, failed
+
+
+def score_runs(
+    contest: Contest,
+    runs: Sequence[ContestRun],
+    population: TrialPopulation,
+    stress: StressResults,
+    judged_at: datetime,
+) -> list[Scorecard]:
+    """Build a card for each contest run; the best baseline is one of the runs."""
+    curves = pl.concat([each.curves for each in runs])
+    verdict = evaluate(curves, pl.concat(_pad_weights(runs)), contest.first_session)
+    whole = verdict.filter(pl.col("period") == "all").rows_by_key("policy", named=True, unique=True)
+    net = {each.entrant.name: each.curves["net_return"].to_numpy() for each in runs}
+    attempts = {}
+    for each in runs:
+        if each.entrant.kind in EXTERNAL_KINDS:
+            best = whole[each.entrant.name]["best_baseline"]
+            attempts[attempt_id(each.entrant.configuration)] = _active_sharpe(net, each.entrant.name, best)
+    population = population.with_attempts(attempts)
+    return [
+        _build_card(contest, each, whole[each.entrant.name], judged_at).model_copy(
+            update={
+                "inference": _infer(each.entrant, net, whole[each.entrant.name]["best_baseline"], population),
+                "stress": stress.get(each.entrant.name, ()),
+            }
+        )
+        for each in runs
+    ]
+
+
+def refusal_card(
+    name: str,
+    reason: str,
+    judged_at: datetime,
+    entrant: Entrant | None = None,
+    contest: Contest | None = None,
+) -> Scorecard:
+    """Build the card of an entrant that was refused."""
+    kind: EntrantKind | None = entrant.kind if entrant else None
+    return Scorecard(
+        entrant=name,
+        kind=kind,
+        source=contest.source if contest else None,
+        contest=contest,
+        rebal_freq=entrant.rebal_freq if entrant else None,
+        run_id=entrant.run_id if entrant else None,
+        configuration=dict(entrant.configuration) if entrant else {},
+        data=DataProvenance(
+            panel_digest=None, snapshot_ids={}, n_symbols=None, trained=entrant.trained if entrant else ()
+        ),
+        training_seconds=entrant.training_seconds if entrant else None,
+        refusal=reason,
+        code_version=scoring_code(),
+        measured=Measurements(
+            judged_at=judged_at, judging_seconds=None, latency_seconds=None, latency_99=None, peak_memory_bytes=None
+        ),
+    )
+
+
+def _build_card(contest: Contest, run: ContestRun, row: Mapping[str, object], judged_at: datetime) -> Scorecard:
+    entrant, panel = run.entrant, run.panel
+    metrics = {
+        name: Metric(
+            value=_float(row[name]),
+            low=_float(row.get(f"{BOUNDS.get(name, name)}_low")),
+            high=_float(row.get(f"{BOUNDS.get(name, name)}_high")),
+        )
+        for name in METRICS
+        if name not in OMITTED
+    }
+    latency = execution_latency(run.latencies)
+    return Scorecard(
+        entrant=entrant.name,
+        kind=entrant.kind,
+        source=contest.source,
+        contest=contest,
+        rebal_freq=entrant.rebal_freq,
+        run_id=entrant.run_id,
+        configuration=dict(entrant.configuration),
+        data=DataProvenance(
+            panel_digest=panel_digest(panel),
+            snapshot_ids=dict(panel.snapshot_ids),
+            n_symbols=len(panel.symbols),
+            trained=entrant.trained,
+        ),
+        training_seconds=entrant.training_seconds,
+        metrics=metrics,
+        timing=timing_effect(run),
+        warnings=tuple(dict.fromkeys((*_warnings(contest, run), *entrant.warnings))),
+        code_version=scoring_code(),
+        measured=Measurements(
+            judged_at=judged_at,
+            judging_seconds=run.seconds,
+            latency_seconds=latency.median,
+            latency_99=latency.p99,
+            peak_memory_bytes=run.peak_memory,
+        ),
+    )
+
+
+def _warnings(contest: Contest, run: ContestRun) -> list[str]:
+    found = [SURVIVORSHIP] if contest.source == "sample" else []
+    if contest.fill == "next_close":
+        found.append("orders fill at the next_close instead of the next_open: the market has no opens")
+    if run.panel.delisted.any():
+        found.append("a delisted name pays its last price in cash without cost: an optimistic assumption")
+    return found
+
+
+def _float(value: object) -> float | None:
+    return float(value) if isinstance(value, float | int) else None
+
+
+def _infer(entrant: Entrant, net: Mapping[str, FloatArray], best: object, population: TrialPopulation) -> Inference:
+    """Infer from one entrant's returns; a statistic that cannot be computed is null, with a note."""
+    own, notes = net[entrant.name], []
+    probabilistic = _try_statistic(lambda: probabilistic_sharpe_ratio(sharpe_moments(own)), notes)
+    if not isinstance(best, str):
+        note = "it is a baseline" if entrant.kind == "baseline" else "the contest has no baseline"
+        return Inference(
+            probabilistic_sharpe=probabilistic,
+            best_baseline=None,
+            active_sharpe=Metric(value=None),
+            active_deflated_sharpe=None,
+            n_trials=None,
+            note="; ".join([*notes, note]),
+        )
+    active = active_returns(own, net[best])
+    low, high = SharpeIntervals().draw(active[:, None]).interval(0)
+    deflation = population.deflation(entrant, float(sharpe_ratios(active[:, None])[0]))
+    deflated = None
+    if deflation.variance is not None:
+        variance = deflation.variance
+        deflated = _try_statistic(
+            lambda: deflated_sharpe_ratio(sharpe_moments(active), deflation.n_trials, variance), notes
+        )
+    return Inference(
+        probabilistic_sharpe=probabilistic,
+        best_baseline=best,
+        active_sharpe=Metric(value=sharpe_ratio(active), low=low, high=high),
+        active_deflated_sharpe=deflated,
+        n_trials=deflation.n_trials,
+        note="; ".join([*notes, *deflation.notes]),
+    )
+
+
+def _active_sharpe(net: Mapping[str, FloatArray], name: str, best: object) -> float | None:
+    """Information ratio per session; None without a baseline."""
+    if not isinstance(best, str):
+        return None
+    return float(sharpe_ratios(active_returns(net[name], net[best])[:, None])[0])
+
+
+def _try_statistic(statistic: Callable[[], float], notes: list[str]) -> float | None:
+    """Compute a statistic, or add the reason to the notes and return None."""
+    try:
+        return statistic()
+    except ValueError as error:
+        notes.append(str(error))
+        return None
+
+
+def _pad_weights(runs: Sequence[ContestRun]) -> list[pl.DataFrame]:
+    """Pad the weights of the action logs to equal length, with 0 for absent names."""
+    widest = max(len(each.panel.symbols) for each in runs)
+    return [
+        each.actions.with_columns(
+            executed_weights=pl.concat_list(
+                pl.lit([0.0] * (widest - len(each.panel.symbols)), dtype=pl.List(pl.Float64)), "executed_weights"
+            )
+        )
+        for each in runs
+    ]
