@@ -20,6 +20,7 @@ from nvtrader_pipelines.storage.files import locked
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import (
+    ACTIVE_POLICY,
     BARS,
     DELIVERIES,
     MARKET_PANEL,
@@ -78,6 +79,7 @@ OF_THE_MOMENT = {  # columns that tell when and as what commit a row was written
     ],
     SCOREBOARD.name: ["judged_at"],
     PROMOTION_DECISIONS.name: ["considered_at"],
+    ACTIVE_POLICY.name: ["event_id", "activated_at"],
     MARKET_PANEL.name: ["built_at", *(f"{name}_snapshot_id" for name in ("returns", "features", "clean_bars", "bars"))],
 }
 

@@ -5,6 +5,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from nvtrader_pipelines.service.cli.errors import BAD_INPUT, USAGE
+from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import ACTION_LOGS, EQUITY_CURVES, REWARD_DECOMPOSITION, TRAJECTORIES
 from tests.homes import KEY, N_POLICIES, SPEC, SWEPT, on_terminal, small_home
@@ -67,8 +68,8 @@ def test_runs_in_csv_are_as_wide(invoke, run):
 
 
 def test_a_home_without_runs_says_what_to_do(tmp_path, command):
-    assert command(tmp_path)("runs").stdout == "no run yet: nvtrader materialize\n"
-    assert json.loads(command(tmp_path)("runs", "--json").stdout) == []
+    assert command(Home(tmp_path))("runs").stdout == "no run yet: nvtrader materialize\n"
+    assert json.loads(command(Home(tmp_path))("runs", "--json").stdout) == []
 
 
 def test_why_a_run_failed_stands_below_the_table(crowded, command):
@@ -220,9 +221,9 @@ def test_a_replay_of_a_replay_uses_the_policies_of_the_run_that_trained_them(swe
 @pytest.mark.parametrize(
     ("window", "words"),
     [
-        (("--from", "2016-12-30"), "a replay begins at the first session its policies were not trained on, 2017-01-03"),
-        (("--from", "2018-03-01"), "holds no session that can be replayed: the market runs from 2016-01-04 to"),
-        (("--from", "2017-06-01", "--to", "2017-03-01"), "holds no session that can be replayed"),
+        (("--from", "2016-12-30"), "a replay must begin on 2017-01-03, the first out-of-sample session"),
+        (("--from", "2018-03-01"), "has no session that can be replayed: the market runs from 2016-01-04 to"),
+        (("--from", "2017-06-01", "--to", "2017-03-01"), "has no session that can be replayed"),
     ],
 )
 def test_a_window_that_cannot_be_replayed_is_refused_and_leaves_no_run(swept_home, sweep, window, words):
