@@ -50,7 +50,7 @@ class TableState:
 
 
 class Warehouse:
-    """Iceberg tables in `warehouse/iceberg` with a SQLite catalog; tables are created on first write."""
+    """Iceberg tables in `warehouse/iceberg`; a table is created on its first write."""
 
     def __init__(self, home: Home, begun_snapshots: Callable[[], Iterable[str]]) -> None:
         """Set up the warehouse; the catalog opens on first use.
@@ -136,7 +136,7 @@ class Warehouse:
         return named_snapshots(self.read(MARKET_PANEL), set(chain(*named, self._begun_snapshots())))
 
     def replace_years(self, table: Table, rows: pl.DataFrame, years: Sequence[int]) -> int:
-        """Replace the partitions of the given years by the rows of those years; return the number written."""
+        """Replace the given years by the rows of those years, and return their number."""
         inside = rows.filter(pl.col("year").is_in(list(years)))
         self.replace(table, inside, {"year": years})
         return len(inside)
