@@ -89,7 +89,7 @@ class AuditState:
 
     n_rows: int
     chain: str  # of the last row; a copy elsewhere proves later that nothing before it was changed or cut off
-    torn: bool  # whether the file ends in an incomplete row, which the next append sets aside
+    is_torn: bool  # whether the file ends in an incomplete row, which the next append sets aside
     set_aside: tuple[Path, ...]  # incomplete rows that a power cut or a full disk left, each in a file of its own
 
 

@@ -36,14 +36,14 @@ class FileKillSwitch:
 
     def halt_reason(self) -> str | None:
         """Reason why trading is stopped, or None; an unreadable switch counts as engaged."""
-        return self.engaged_by_variable() or self.engaged_by_file()
+        return self.variable_reason() or self.file_reason()
 
-    def engaged_by_variable(self) -> str | None:
+    def variable_reason(self) -> str | None:
         """Reason given by the variable, as a sentence, or None if it does not stop trading."""
         value = os.environ.get(VARIABLE, "")
         return None if value in RELEASED else f"the environment has {VARIABLE}={value}"
 
-    def engaged_by_file(self) -> str | None:
+    def file_reason(self) -> str | None:
         """Reason given by the file, as a sentence, or None if there is no file."""
         try:
             self.path.lstat()
