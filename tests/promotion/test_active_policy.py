@@ -234,7 +234,7 @@ def test_networks_for_observations_of_another_size_are_refused_and_both_sizes_na
     run = sealed(store, dataclasses.replace(plan, panel=changed, panel_digest="e" * 64), lookback=9)
     sizes = [plan.spec.environment.observation.start(plan.panel, plan_scaler(plan), n).length for n in (9, 5)]
     ours, theirs = (rf"torch\.Size\(\[8, {size}\]\)" for size in sizes)
-    refused(store, (run.run_id, "small"), f"tensors do not fit the network.* {ours} .*{theirs}")
+    refused(store, (run.run_id, "small"), f"tensors must fit the network.* {ours} .*{theirs}")
 
 
 def plan_scaler(plan):
