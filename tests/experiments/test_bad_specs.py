@@ -8,13 +8,13 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from nvtrader_pipelines.service.documents.catalogue import schema
+from nvtrader_pipelines.service.documents.catalogue import json_schema_of
 from nvtrader_pipelines.storage.documents import read_document
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.specs import read_experiment
 
 CASES = yaml.safe_load(Path(__file__).with_name("bad_specs.yaml").read_text(encoding="utf-8"))
-VALIDATOR = Draft202012Validator(schema("experiment"), format_checker=Draft202012Validator.FORMAT_CHECKER)
+VALIDATOR = Draft202012Validator(json_schema_of("experiment"), format_checker=Draft202012Validator.FORMAT_CHECKER)
 NAMED = pytest.mark.parametrize("case", CASES, ids=[case["case"] for case in CASES])
 
 

@@ -33,11 +33,11 @@ from tests.homes import (
     SECRET,
     SWEEP,
     SWEPT,
-    contents,
     environment,
     nvtrader,
-    session,
+    session_processes,
     small_home,
+    table_contents,
     write_experiment,
 )
 from tests.storage.ledger.run_rows import RUN_ID, run_row
@@ -60,7 +60,7 @@ def running(home, *arguments):
         try:
             yield process
         finally:
-            for left in session(process.pid):
+            for left in session_processes(process.pid):
                 left.kill()
 
 
@@ -107,7 +107,7 @@ def test_training_that_is_interrupted_and_killed_is_taken_up_where_it_was(tmp_pa
         wait_for(lambda: len(policies(home)) > len(kept), process)
         process.kill()
         process.communicate(timeout=PATIENCE)
-        wait_for(lambda: not session(process.pid))  # its workers end with it
+        wait_for(lambda: not session_processes(process.pid))  # its workers end with it
     assert_no_half_run(home)
     kept |= policies(home)
     assert Store(home).ledger.run(run["run_id"]).status == "running"  # nobody could say so any more
@@ -123,7 +123,7 @@ def test_training_that_is_interrupted_and_killed_is_taken_up_where_it_was(tmp_pa
     now, theirs = policies(home), policies(built_home)
     assert {name: now[name] for name in kept} == kept  # what was there is not trained again
     assert {name: content for name, (content, _) in now.items()} == {name: each for name, (each, _) in theirs.items()}
-    mine, other = contents(home), contents(built_home)
+    mine, other = table_contents(home), table_contents(built_home)
     for name, frame in other.items():
         assert_frame_equal(mine[name], frame, check_exact=True)
 
@@ -157,7 +157,7 @@ def test_an_interrupt_that_no_step_of_the_run_sees_closes_it_as_interrupted(tmp_
 @pytest.mark.slow
 def test_a_second_run_computes_nothing_again_and_writes_json_and_nothing_else(built_home, forked):
     before = Store(built_home).tables.describe_all()
-    again = nvtrader(built_home, "run", "tiny", "--json", command=forked)
+    again = nvtrader(built_home, "materialize", "tiny", "--json", command=forked)
     assert (again.returncode, again.stderr) == (0, "")
     rows = json.loads(again.stdout)
     assert {row["period"] for row in rows} == {"before_2017", "from_2017", "all"}

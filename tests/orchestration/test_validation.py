@@ -14,7 +14,7 @@ from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES, EVALUATIONS, OVERFITTING, RATIO_CURVE, RUNS, VALIDATION
 from tests.evaluation.accounts import REPORT_FROM, action_logs, equity_curves
-from tests.homes import problems, run_job
+from tests.homes import run_job, step_errors
 from tests.storage.ledger.run_rows import run_row
 from tests.storage.table_rows import conform
 
@@ -49,7 +49,7 @@ def judged(tmp_path_factory):
         add_run(home, number)
     with dg.DagsterInstance.ephemeral() as instance:
         finished = run_job(home, "judgement", instance, asset_selection=KEYS)
-    assert finished.success, problems(finished)
+    assert finished.success, step_errors(finished)
     return home, {
         event.asset_key.path[-1]: event.materialization.metadata
         for event in finished.get_asset_materialization_events()

@@ -1,4 +1,4 @@
-"""`nvtrader components` and `nvtrader schema`: what an experiment can be made of, for people and for editors."""
+"""`nvtrader components` and `nvtrader schema`: components and their JSON Schemas."""
 
 import json
 import sys
@@ -7,20 +7,20 @@ from typing import Annotated
 
 import typer
 
-from nvtrader_pipelines.service.cli.errors import one_sentence
+from nvtrader_pipelines.service.cli.exit_codes import exit_on_error
 from nvtrader_pipelines.service.cli.options import AsJson, Verbose
-from nvtrader_pipelines.service.cli.tables import Format, wide_console, write_rows
+from nvtrader_pipelines.service.cli.output import Format, wide_console, write_rows
 
-Family = Annotated[str | None, typer.Argument(help="One family; without one, all of them.")]
+Family = Annotated[str | None, typer.Argument(help="Family to show; default: list all families.")]
 
 
 def components(family: Family = None, *, as_json: AsJson = False, verbose: Verbose = False) -> None:
-    """List the families of components, or the members of one with their fields, defaults and bounds."""
+    """List the families of components, or the members of one with fields, defaults and bounds."""
     import polars as pl
 
     from nvtrader_pipelines.service.documents.catalogue import FAMILIES, family_members
 
-    with one_sentence(verbose=verbose):
+    with exit_on_error(verbose=verbose):
         if family is None:
             rows = [(name, [member.kind for member in family_members(name)]) for name in FAMILIES]
             if as_json:
@@ -41,17 +41,17 @@ def components(family: Family = None, *, as_json: AsJson = False, verbose: Verbo
 
 
 def schema(
-    what: Annotated[str, typer.Argument(help="experiment, or a family of components.")] = "experiment",
+    name: Annotated[str, typer.Argument(metavar="NAME", help="`experiment` or a family of components.")] = "experiment",
     *,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="A file to write.")] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="File; default: standard output.")] = None,
     verbose: Verbose = False,
 ) -> None:
-    """Write the JSON Schema of an experiment or of a family, for editors that check YAML as it is typed."""
-    from nvtrader_pipelines.service.documents.catalogue import schema as schema_of
+    """Write the JSON Schema of an experiment or a family, for editors that check YAML."""
+    from nvtrader_pipelines.service.documents.catalogue import json_schema_of
     from nvtrader_pipelines.storage.files import write_atomically
 
-    with one_sentence(verbose=verbose):
-        text = json.dumps(schema_of(what), indent=1) + "\n"
+    with exit_on_error(verbose=verbose):
+        text = json.dumps(json_schema_of(name), indent=1) + "\n"
         if output is None:
             sys.stdout.write(text)
         else:

@@ -1,4 +1,4 @@
-"""A run as a person follows it: a live bar on a terminal, a line now and then elsewhere."""
+"""Progress of runs: a live bar on a terminal, lines elsewhere."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -8,13 +8,13 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from nvtrader_pipelines.experiments.progress import Progress as Step
 
-PARTS = 10  # lines of a run where there is no terminal
-Watch = Callable[[Step], None]
+N_LINES = 10  # lines per run without a terminal, at equal shares
+OnProgress = Callable[[Step], None]
 
 
 @contextmanager
-def watching(console: Console, *, quiet: bool = False) -> Iterator[Watch]:
-    """What takes each step of a run and shows how far it is; nothing at all if `quiet`."""
+def show_progress(console: Console, *, quiet: bool = False) -> Iterator[OnProgress]:
+    """Yield a function that shows each progress step; one that shows nothing if `quiet`."""
     if quiet:
         yield lambda _: None
     elif console.is_terminal:
@@ -24,11 +24,11 @@ def watching(console: Console, *, quiet: bool = False) -> Iterator[Watch]:
         yield _Lines(console)
 
 
-def follow(steps: Iterable[Step], watch: Watch) -> str:
-    """Run to the end, showing each step; the id of the run."""
+def follow_run(steps: Iterable[Step], on_progress: OnProgress) -> str:
+    """Run to the end, show each step, and return the run's id."""
     run_id = ""
     for step in steps:
-        watch(step)
+        on_progress(step)
         run_id = step.run_id
     return run_id
 
@@ -46,14 +46,14 @@ def _bar(console: Console) -> Progress:
 
 
 class _Bar:
-    """One bar per run."""
+    """Progress bars, one per run."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
         self._tasks = {}
 
     def __call__(self, step: Step) -> None:
-        """Move the run's bar."""
+        """Show a step in the bar of its run."""
         if step.run_id not in self._tasks:
             self._tasks[step.run_id] = self._progress.add_task(step.message, total=1.0)
         task = self._tasks[step.run_id]
@@ -66,15 +66,15 @@ class _Bar:
 
 
 class _Lines:
-    """A line where a run begins, ends, and comes to another tenth."""
+    """Lines at the start and the end of a run and at each tenth."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._parts: dict[str, int] = {}
 
     def __call__(self, step: Step) -> None:
-        """Write a line, if it is time for one."""
-        part = int(PARTS * (step.share or 0.0))
+        """Print a step if it starts or ends its run or reaches the next tenth."""
+        part = int(N_LINES * (step.share or 0.0))
         if step.stage in ("start", "done", "error") or part > self._parts.get(step.run_id, 0):
             self._parts[step.run_id] = part
             self._console.print(

@@ -1,4 +1,4 @@
-"""`nvtrader portfolio`: where an account stands; a person accepts what it holds where that differs."""
+"""`nvtrader portfolio`: show an account; accept holdings that differ from what was expected."""
 
 import json
 import sys
@@ -7,30 +7,30 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nvtrader_pipelines.service.cli.errors import one_sentence
+from nvtrader_pipelines.service.cli.exit_codes import exit_on_error
 from nvtrader_pipelines.service.cli.options import (
     EPILOG,
     Account,
     AsJson,
     Verbose,
+    current_user,
     open_store,
-    person,
     refuse_options_before_command,
 )
-from nvtrader_pipelines.service.cli.tables import print_line, print_lines, print_part
+from nvtrader_pipelines.service.cli.output import print_line, print_lines, print_part
 
 if TYPE_CHECKING:
     import polars as pl
 
-app = typer.Typer(help="Where an account stands, and what it holds otherwise than expected.", epilog=EPILOG)
-Why = Annotated[str, typer.Option("--reason", help="Why; kept in the audit.")]
+app = typer.Typer(help="State of an account, and differences from its expected holdings.", epilog=EPILOG)
+Reason = Annotated[str, typer.Option("--reason", help="Why; recorded in the audit.")]
 
 
 @app.callback(invoke_without_command=True, epilog=EPILOG)
 def portfolio(
     context: typer.Context, account: Account = "paper", *, as_json: AsJson = False, verbose: Verbose = False
 ) -> None:
-    """Show where an account stands: positions, cash, equity, the last plan, what waits, whether trading is stopped."""
+    """Show an account: positions, cash, equity, last plan, waiting plans and the kill switch."""
     refuse_options_before_command(context)
     if context.invoked_subcommand is None:
         _show(account, as_json=as_json, verbose=verbose)
@@ -38,14 +38,14 @@ def portfolio(
 
 @app.command("accept-differences", epilog=EPILOG)
 def accept_differences(
-    reason: Why, account: Account = "paper", *, as_json: AsJson = False, verbose: Verbose = False
+    reason: Reason, account: Account = "paper", *, as_json: AsJson = False, verbose: Verbose = False
 ) -> None:
-    """Take what an account holds as it is, where it differs from what was expected; it then trades on."""
+    """Accept holdings that differ from what was expected; trading then resumes."""
     from nvtrader_pipelines.desk.desk import Desk
     from nvtrader_pipelines.storage.views import publish
 
-    with one_sentence(verbose=verbose):
-        store, by = open_store(), person()
+    with exit_on_error(verbose=verbose):
+        store, by = open_store(), current_user()
         desk = Desk.open(store, account, by=by)
         event = desk.accept(by, reason)
         desk.mirror()
@@ -53,19 +53,19 @@ def accept_differences(
         if as_json:
             sys.stdout.write(json.dumps(event.model_dump(mode="json"), indent=1) + "\n")
         else:
-            found = "; ".join(event.detail["differences"])
-            print_line(f"what {account} held at the close of {event.session} is accepted by {by}: {found}")
+            differences = "; ".join(event.detail["differences"])
+            print_line(f"holdings of {account} at the close of {event.session} are accepted by {by}: {differences}")
 
 
 def _show(account: str, *, as_json: bool, verbose: bool) -> None:
-    """Where the account stands, as a document or for a person."""
+    """Write the account as JSON or print it."""
     from nvtrader_pipelines.desk.accounts import read_account
     from nvtrader_pipelines.promotion.active_policy import read_active
     from nvtrader_pipelines.promotion.recency import eligibility_message
     from nvtrader_pipelines.promotion.rounds import newer_run_message
-    from nvtrader_pipelines.service.documents.account_facts import AccountFacts, standing
+    from nvtrader_pipelines.service.documents.account_facts import AccountFacts, snapshot
 
-    with one_sentence(verbose=verbose):
+    with exit_on_error(verbose=verbose):
         store = open_store()
         kind, active = read_account(store.home, account).kind, read_active(store)
         document = {
@@ -77,16 +77,16 @@ def _show(account: str, *, as_json: bool, verbose: bool) -> None:
                 "may_trade": eligibility_message(store, active),
                 "newer": newer_run_message(store, active),
             },
-            **standing(AccountFacts.of(store, account)),
+            **snapshot(AccountFacts.of(store, account)),
         }
         if as_json:
             sys.stdout.write(json.dumps(document, indent=1, default=str) + "\n")
         else:
-            print_standing(document)
+            print_snapshot(document)
 
 
-def print_standing(document: Mapping[str, Any]) -> None:
-    """The account as a person reads it."""
+def print_snapshot(document: Mapping[str, Any]) -> None:
+    """Print an account."""
     active = document["active_policy"]
     lines = {
         "account": f"{document['account']} ({document['kind']})",
@@ -100,15 +100,15 @@ def print_standing(document: Mapping[str, Any]) -> None:
         "open orders": ", ".join(document["open_orders"]),
     }
     print_lines(lines)
-    stopped = document["kill_switch"]
-    switch = f"engaged: {stopped}" if stopped else "not engaged"
-    print_line(f"{'kill switch':<16} {switch}", "bold red" if stopped else None)
+    reason = document["kill_switch"]
+    switch = f"engaged: {reason}" if reason else "not engaged"
+    print_line(f"{'kill switch':<16} {switch}", "bold red" if reason else None)
     if "session" in document:
         print_part("positions", _positions(document["positions"]), "all in cash")
 
 
 def _positions(held: Sequence[Mapping[str, Any]]) -> "pl.DataFrame":
-    """A row for each name held."""
+    """Rows of the positions held."""
     import polars as pl
 
     numbers = ("shares", "price", "value", "weight")
@@ -131,10 +131,10 @@ def _book_lines(document: Mapping[str, Any]) -> dict[str, str]:
 def _reconciliation_line(document: Mapping[str, Any]) -> str:
     if not document["differences"]:
         return "as expected"
-    found, accepted = "; ".join(document["differences"]), document["accepted"]
+    differences, accepted = "; ".join(document["differences"]), document["accepted"]
     if accepted:
-        return f"differs: {found}; accepted by {accepted['by']}: {accepted['reason']}"
-    return f"DIFFERS: {found}; nothing trades on until it is put right, or: nvtrader portfolio accept-differences"
+        return f"differs: {differences}; accepted by {accepted['by']}: {accepted['reason']}"
+    return f"DIFFERS: {differences}; nothing trades until you correct it, or: nvtrader portfolio accept-differences"
 
 
 def _plan_line(plan: Mapping[str, Any] | None) -> str:

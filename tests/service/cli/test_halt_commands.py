@@ -10,14 +10,14 @@ from nvtrader_pipelines.execution.audit import EventDetails, plan_event
 from nvtrader_pipelines.execution.book import BookedOrder
 from nvtrader_pipelines.execution.brokers.account_spec import AlpacaAccountSpec
 from nvtrader_pipelines.execution.orders import Order
-from nvtrader_pipelines.service.cli.errors import BAD_INPUT, FAILED
+from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT, FAILED
 from nvtrader_pipelines.storage.account_book import SqliteBook, book_path
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.kill_switch import VARIABLE, FileKillSwitch
 from nvtrader_pipelines.storage.store import Store
 from tests.execution.brokers.alpaca_stub import KEYS, AlpacaStub, serving
-from tests.service.cli.desks import AT, SESSION, keep, plan
-from tests.service.cli.words import is_one_sentence
+from tests.service.cli.error_lines import is_one_line_error
+from tests.service.cli.sample_plans import AT, SESSION, append_plan, plan
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def kinds(home):
     return [(event.kind, event.by, event.reason) for event in Store(home).audit.events()]
 
 
-def test_halting_stops_trading_with_one_sentence_and_halting_twice_says_so(home, invoke):
+def test_halt_engages_kill_switch_and_halting_twice_is_recorded(home, invoke):
     first, again = invoke("halt", "--reason", "bars look wrong [/]"), invoke("halt", "--reason", "once more")
     assert (first.exit_code, again.exit_code) == (0, 0)
     assert first.stdout == "trading is stopped: bars look wrong [/]\n"
@@ -45,7 +45,7 @@ def test_halting_stops_trading_with_one_sentence_and_halting_twice_says_so(home,
     assert [(kind, reason[:34]) for kind, _, reason in rows[1:]] == [("halted", "once more; it was stopped already:")]
 
 
-def test_resuming_lets_trading_go_on_and_is_on_record(home, invoke):
+def test_resume_releases_kill_switch_and_is_recorded(home, invoke):
     invoke("halt", "--reason", "why")
     found, again = invoke("resume", "--reason", "fixed"), invoke("resume")
     assert (found.exit_code, again.exit_code) == (0, 0)
@@ -55,15 +55,15 @@ def test_resuming_lets_trading_go_on_and_is_on_record(home, invoke):
     assert kinds(home)[-1] == ("resumed", getpass.getuser(), "fixed")
 
 
-def test_resuming_says_what_still_stops_trading(home, invoke, monkeypatch):
+def test_resume_names_variable_that_still_stops_trading(home, invoke, monkeypatch):
     monkeypatch.setenv(VARIABLE, "1")
     invoke("halt")
     document = json.loads(invoke("resume", "--json").stdout)
-    assert VARIABLE in document["said"]
+    assert VARIABLE in document["message"]
     assert VARIABLE in document["kill_switch"]
 
 
-def test_a_person_without_a_name_can_halt_too(home, invoke, monkeypatch):
+def test_halt_by_user_without_name_records_user_number(home, invoke, monkeypatch):
     monkeypatch.setattr(getpass, "getuser", lambda: {}["nobody"])
     assert invoke("halt").exit_code == 0
     assert kinds(home) == [("halted", f"user {os.getuid()}", "no reason was given")]
@@ -71,19 +71,19 @@ def test_a_person_without_a_name_can_halt_too(home, invoke, monkeypatch):
 
 @pytest.fixture
 def exchange(home, monkeypatch):
-    """An account `live` at a server of Alpaca's API, with one order that waits for the open."""
+    """A stub of Alpaca's API with an account `live` and an open order."""
     monkeypatch.setenv("APCA_API_KEY_ID", KEYS[0])
     monkeypatch.setenv("APCA_API_SECRET_KEY", KEYS[1])
-    kept = keep(home, plan(account="live"))
+    live_plan = append_plan(home, plan(account="live"))
     with serving(AlpacaStub()) as stub:
         home.accounts.mkdir(parents=True)
         (home.accounts / "live.yaml").write_text(f"kind: alpaca\nbase_url: {stub.url}\nretries: 0\n")
-        place(home, stub, kept, "AAA")
+        place(home, stub, live_plan, "AAA")
         yield stub
 
 
 def place(home, stub, of, symbol):
-    """One order of a plan that waits at the exchange, and is in the book."""
+    """Place an order of a plan at the stub and in the book."""
     order = Order(
         order_id=f"{of.plan_id}-{symbol}", plan_id=of.plan_id, account="live", symbol=symbol, side="buy", quantity=2.0,
         quote=100.0, target_weight=0.25, session=SESSION,
@@ -93,7 +93,7 @@ def place(home, stub, of, symbol):
         book.place(BookedOrder.accept(order))
 
 
-def test_halting_cancels_what_waits_at_a_broker_and_says_so(exchange, invoke):
+def test_halt_cancels_open_orders_at_broker(exchange, invoke):
     found = invoke("halt", "--reason", "news")
     assert found.exit_code == 0
     order = exchange.orders[0]
@@ -102,28 +102,28 @@ def test_halting_cancels_what_waits_at_a_broker_and_says_so(exchange, invoke):
     assert json.loads(invoke("halt", "--json").stdout)["still_open"] == {}
 
 
-def test_an_order_that_cannot_be_cancelled_keeps_no_other_from_being_cancelled(exchange, home, invoke):
+def test_halt_cancels_other_orders_after_one_failed_cancellation(exchange, home, invoke):
     for symbol in ("BBB", "CCC"):
         place(home, exchange, plan(account="live"), symbol)
     exchange.faults["GET /v2/orders:by_client_order_id"].append("unavailable")  # to the first
     found = invoke("halt", "--reason", "news")
-    stuck, *gone = exchange.orders
+    stuck, *cancelled_orders = exchange.orders
     assert [order["status"] for order in exchange.orders] == ["accepted", "canceled", "canceled"]
     assert found.exit_code == FAILED
     _, cancelled, loud = found.stdout.splitlines()
-    assert cancelled == f"cancelled: {gone[0]['client_order_id']}, {gone[1]['client_order_id']}"
+    assert cancelled == f"cancelled: {cancelled_orders[0]['client_order_id']}, {cancelled_orders[1]['client_order_id']}"
     assert stuck["client_order_id"] in loud
-    told = [event.order_id for event in Store(home).audit.events() if event.kind == "cancelled"]
-    assert told == [order["client_order_id"] for order in gone]
+    recorded = [event.order_id for event in Store(home).audit.events() if event.kind == "cancelled"]
+    assert recorded == [order["client_order_id"] for order in cancelled_orders]
     assert invoke("halt").exit_code == 0
     assert stuck["status"] == "canceled"
 
 
 @pytest.mark.parametrize(
-    ("fault", "said"), [("keys", "APCA_API_SECRET_KEY is not set"), ("silence", "did not answer (HTTP 503)")]
+    ("fault", "reason"), [("keys", "APCA_API_SECRET_KEY is not set"), ("silence", "did not answer (HTTP 503)")]
 )
-def test_halting_does_not_depend_on_a_broker_and_says_loudly_what_may_still_be_open(
-    exchange, home, invoke, monkeypatch, fault, said
+def test_halt_with_unreachable_broker_engages_and_names_open_account(
+    exchange, home, invoke, monkeypatch, fault, reason
 ):
     if fault == "keys":
         monkeypatch.delenv("APCA_API_SECRET_KEY")
@@ -135,26 +135,26 @@ def test_halting_does_not_depend_on_a_broker_and_says_loudly_what_may_still_be_o
     stopped, loud = found.stdout.splitlines()
     assert stopped == "trading is stopped: news"
     assert loud.startswith("ORDERS MAY STILL BE OPEN on the account live: ")
-    assert said in loud
+    assert reason in loud
     assert exchange.orders[0]["status"] == "accepted"
 
 
 @pytest.mark.parametrize(
-    ("left", "said"),
+    ("left", "reason"),
     [
         ("no book", "the audit tells of orders that its book lacks: "),
         ("an empty book", "the audit tells of orders that its book lacks: "),
         ("no file", "there is no account 'live'"),
     ],
 )
-def test_orders_that_the_audit_tells_of_and_a_lost_book_does_not_are_said_loudly_until_they_have_ended(
-    exchange, home, invoke, left, said
-):
-    kept, order_id = plan(account="live"), exchange.orders[0]["client_order_id"]
+def test_halt_with_missing_book_names_orders_of_the_audit_until_they_end(exchange, home, invoke, left, reason):
+    live_plan, order_id = plan(account="live"), exchange.orders[0]["client_order_id"]
     with closing(SqliteBook(home, "live")) as book:
-        (booked,) = book.orders(kept.plan_id)
+        (booked,) = book.orders(live_plan.plan_id)
     detail = {"order": booked.order.model_dump(mode="json")}
-    Store(home).audit.append([plan_event("placed", kept, AT, "desk", EventDetails(order_id, "AAA", detail=detail))])
+    Store(home).audit.append(
+        [plan_event("placed", live_plan, AT, "desk", EventDetails(order_id, "AAA", detail=detail))]
+    )
     for path in book_path(home, "live").parent.iterdir():
         path.unlink()
     if left == "an empty book":
@@ -165,41 +165,41 @@ def test_orders_that_the_audit_tells_of_and_a_lost_book_does_not_are_said_loudly
     assert found.exit_code == FAILED
     stopped, loud = found.stdout.splitlines()
     assert stopped == "trading is stopped: news"
-    assert loud.startswith(f"ORDERS MAY STILL BE OPEN on the account live: {said}")
+    assert loud.startswith(f"ORDERS MAY STILL BE OPEN on the account live: {reason}")
     assert (order_id in loud) == (left != "no file")
-    Store(home).audit.append([plan_event("cancelled", kept, AT, "desk", EventDetails(order_id, "AAA"))])
+    Store(home).audit.append([plan_event("cancelled", live_plan, AT, "desk", EventDetails(order_id, "AAA"))])
     assert invoke("halt").exit_code == 0
 
 
-def test_orders_of_an_account_kept_here_wait_nowhere_though_its_book_is_lost(home, invoke):
-    kept = keep(home, plan())
-    detail = {"order": {"order_id": f"{kept.plan_id}-AAA"}}
+def test_halt_of_simulated_account_with_missing_book_succeeds(home, invoke):
+    live_plan = append_plan(home, plan())
+    detail = {"order": {"order_id": f"{live_plan.plan_id}-AAA"}}
     Store(home).audit.append(
-        [plan_event("placed", kept, AT, "desk", EventDetails(f"{kept.plan_id}-AAA", "AAA", detail=detail))]
+        [plan_event("placed", live_plan, AT, "desk", EventDetails(f"{live_plan.plan_id}-AAA", "AAA", detail=detail))]
     )
     assert invoke("halt").exit_code == 0
 
 
-def spoiled(home, monkeypatch):
+def damage_audit(home, monkeypatch):
     path = Store(home).audit.path
     path.write_bytes(path.read_bytes().replace(b"BBB", b"XXX", 1))
 
 
-def full(home, monkeypatch):
+def fill_disk(home, monkeypatch):
     def refuse(path, content):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("nvtrader_pipelines.storage.kill_switch.write_atomically", refuse)
-    shared = book_path(home, "live").with_name("live.db-shm")  # the book can be read alone, and not written
+    shared = book_path(home, "live").with_name("live.db-shm")  # the book can be read but not written
     shared.mkdir()
 
 
 @pytest.mark.parametrize(
-    ("spoil", "said", "told", "stopped"),
+    ("spoil", "error", "output", "is_halted"),
     [
-        (spoiled, "trading is stopped, but the audit lacks the event: line 1 of the audit", "cancelled: ", True),
+        (damage_audit, "trading is stopped, but the audit lacks the event: line 1 of the audit", "cancelled: ", True),
         (
-            full,
+            fill_disk,
             "cannot be written (No space left on device), so it stops nothing; set NVTRADER_KILL_SWITCH=1",
             "ORDERS MAY",
             False,
@@ -207,25 +207,23 @@ def full(home, monkeypatch):
     ],
     ids=["audit", "disk"],
 )
-def test_orders_are_cancelled_though_stopping_cannot_be_kept_and_both_are_said(
-    exchange, home, invoke, monkeypatch, spoil, said, told, stopped
+def test_halt_that_cannot_be_stored_cancels_orders_and_exits_with_3(
+    exchange, home, invoke, monkeypatch, spoil, error, output, is_halted
 ):
     spoil(home, monkeypatch)
     found = invoke("halt", "--reason", "news")
     assert exchange.orders[0]["status"] == "canceled"
     assert found.exit_code == BAD_INPUT
-    assert found.stdout.startswith(told)
-    assert is_one_sentence(found.stderr)
-    assert said in found.stderr
-    assert bool(FileKillSwitch(home).halt_reason()) == stopped
+    assert found.stdout.startswith(output)
+    assert is_one_line_error(found.stderr)
+    assert error in found.stderr
+    assert bool(FileKillSwitch(home).halt_reason()) == is_halted
 
 
-def test_as_a_document_it_says_that_stopping_could_not_be_kept_and_what_was_cancelled(
-    exchange, home, invoke, monkeypatch
-):
-    spoiled(home, monkeypatch)
+def test_halt_json_with_damaged_audit_holds_error_and_cancelled_orders(exchange, home, invoke, monkeypatch):
+    damage_audit(home, monkeypatch)
     found = invoke("halt", "--json")
     document = json.loads(found.stdout)
     assert found.exit_code == BAD_INPUT
-    assert document["said"].startswith("trading is stopped, but the audit lacks the event: ")
+    assert document["message"].startswith("trading is stopped, but the audit lacks the event: ")
     assert (document["cancelled"], document["still_open"]) == ([exchange.orders[0]["client_order_id"]], {})

@@ -1,25 +1,25 @@
 import pytest
 import typer
 
-from nvtrader_pipelines.service.cli.errors import BAD_INPUT, FAILED, one_sentence
+from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT, FAILED, exit_on_error
 
 
-def test_the_code_a_command_ends_with_is_no_error(capsys):
-    with pytest.raises(typer.Exit) as ended, one_sentence(verbose=False):
+def test_exit_of_a_command_keeps_its_code(capsys):
+    with pytest.raises(typer.Exit) as ended, exit_on_error(verbose=False):
         raise typer.Exit(FAILED)
     assert ended.value.exit_code == FAILED
     assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize(
-    ("error", "code", "said"),
+    ("error", "code", "line"),
     [
         (ValueError("caps must sum to 1"), BAD_INPUT, "error: caps must sum to 1\n"),
         (RuntimeError("no\nluck"), FAILED, "error: unexpected RuntimeError: no luck; run again with --verbose\n"),
     ],
 )
-def test_an_error_is_one_sentence_and_a_code(capsys, error, code, said):
-    with pytest.raises(SystemExit) as ended, one_sentence(verbose=False):
+def test_error_is_printed_in_one_line_with_its_exit_code(capsys, error, code, line):
+    with pytest.raises(SystemExit) as ended, exit_on_error(verbose=False):
         raise error
     assert ended.value.code == code
-    assert capsys.readouterr().err == said
+    assert capsys.readouterr().err == line

@@ -4,13 +4,13 @@ import jsonschema
 import pytest
 import yaml
 
-from nvtrader_pipelines.service.cli.errors import BAD_INPUT
+from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT
 from nvtrader_pipelines.service.documents.catalogue import FAMILIES
 from tests.homes import EXPERIMENT
-from tests.service.cli.words import is_one_sentence
+from tests.service.cli.error_lines import is_one_line_error
 
 
-def test_the_families_are_listed_with_their_members(invoke):
+def test_components_lists_families_with_members(invoke):
     found = invoke("components")
     assert found.exit_code == 0
     assert all(f" {family} " in found.stdout for family in FAMILIES)
@@ -18,37 +18,37 @@ def test_the_families_are_listed_with_their_members(invoke):
     assert f"{len(FAMILIES)} rows" in found.stdout
 
 
-def test_the_families_in_json_are_their_members_by_name(invoke):
+def test_components_json_maps_families_to_members(invoke):
     listed = json.loads(invoke("components", "--json").stdout)
     assert set(listed) == set(FAMILIES)
     assert listed["splitters"] == ["walk_forward", "holdout", "combinatorial_purged", "purged_kfold"]
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_family_is_told_member_by_member_in_words_and_in_json(invoke, family):
-    told, listed = invoke("components", family), json.loads(invoke("components", family, "--json").stdout)
-    assert told.exit_code == 0
+def test_family_output_lists_members_and_fields_as_in_json(invoke, family):
+    shown, listed = invoke("components", family), json.loads(invoke("components", family, "--json").stdout)
+    assert shown.exit_code == 0
     for member in listed:
-        assert f"{member['kind']}  {member['doc']}" in told.stdout
-        assert all(f"\n  {field['name']}: " in told.stdout for field in member["fields"])
+        assert f"{member['kind']}  {member['doc']}" in shown.stdout
+        assert all(f"\n  {field['name']}: " in shown.stdout for field in member["fields"])
 
 
-def test_a_member_is_told_with_defaults_bounds_and_units(invoke):
-    told = invoke("components", "rewards").stdout
-    assert "\n  eta: 0.01  (a number above 0 and at most 0.5)" in told
-    assert "# reward per unit of one-way turnover" in told
+def test_member_is_printed_with_defaults_bounds_and_units(invoke):
+    shown = invoke("components", "rewards").stdout
+    assert "\n  eta: 0.01  (a number above 0 and at most 0.5)" in shown
+    assert "# reward per unit of one-way turnover" in shown
 
 
-@pytest.mark.parametrize("asked", ["components", "schema"])
-def test_a_family_that_is_not_there_is_answered_with_those_that_are_and_the_nearest(invoke, asked):
-    found = invoke(asked, "reward")
+@pytest.mark.parametrize("command", ["components", "schema"])
+def test_unknown_family_exits_with_3_and_nearest_name(invoke, command):
+    found = invoke(command, "reward")
     assert found.exit_code == BAD_INPUT
-    assert is_one_sentence(found.stderr)
+    assert is_one_line_error(found.stderr)
     assert "there is no family 'reward'; there are sources, features" in found.stderr
     assert "did you mean 'rewards'?" in found.stderr
 
 
-def test_the_schema_of_an_experiment_lets_through_what_is_one_and_nothing_else(invoke):
+def test_experiment_schema_accepts_valid_and_rejects_invalid_documents(invoke):
     checker = jsonschema.Draft202012Validator(json.loads(invoke("schema").stdout))
     assert list(checker.iter_errors(yaml.safe_load(yaml.safe_dump(EXPERIMENT)))) == []
     assert list(checker.iter_errors({**EXPERIMENT, "sees": [0, 1, 2]}))
@@ -62,7 +62,7 @@ def test_every_family_has_a_schema(invoke, family):
     jsonschema.Draft202012Validator.check_schema(json.loads(found.stdout))
 
 
-def test_a_schema_can_be_written_to_a_file_which_is_named(invoke, tmp_path):
+def test_schema_with_output_writes_file_and_prints_its_path(invoke, tmp_path):
     path = tmp_path / "new" / "experiment.schema.json"
     found = invoke("schema", "--output", str(path))
     assert found.stdout.strip() == str(path)

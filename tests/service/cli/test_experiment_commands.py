@@ -7,19 +7,19 @@ import polars as pl
 import pytest
 import yaml
 
-from nvtrader_pipelines.service.cli.errors import BAD_INPUT, USAGE
+from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT, USAGE
 from nvtrader_pipelines.storage.specs import read_experiments
 from nvtrader_pipelines.storage.store import Store
 from tests.homes import KEY, SPEC, SWEEP, SWEPT, small_home, write_experiment
-from tests.service.cli.words import is_one_sentence
+from tests.service.cli.error_lines import is_one_line_error
 
 BAR = "━"
-SPELT = ["table", "csv", "json"]
+FORMATS = ["table", "csv", "json"]
 
 
 @pytest.fixture
 def home(tmp_path):
-    """A home with an experiment that was never run."""
+    """A home with an experiment without runs."""
     return small_home(tmp_path / "home")
 
 
@@ -29,11 +29,11 @@ def at_home(home, command):
 
 
 def specs(home):
-    """The experiments of the files by their names."""
+    """Read the experiments of the files, by name."""
     return {spec.name: spec for spec in read_experiments(home).specs}
 
 
-def test_a_new_experiment_is_a_file_with_the_defaults_and_the_next_command_is_told(home, at_home):
+def test_new_writes_file_with_defaults_and_prints_next_command(home, at_home):
     found = at_home("experiments", "new", "first")
     path = home.experiments / "first.yaml"
     assert found.exit_code == 0
@@ -41,7 +41,7 @@ def test_a_new_experiment_is_a_file_with_the_defaults_and_the_next_command_is_to
     assert specs(home)["first"].agent.kind == yaml.safe_load(path.read_text())["agent"]["kind"]
 
 
-def test_a_new_experiment_like_another_extends_its_file(home, at_home):
+def test_new_with_like_extends_the_other_file(home, at_home):
     written = json.loads(at_home("experiments", "new", "second", "--like", "tiny", "--json").stdout)
     assert written == {"name": "second", "path": str(home.experiments / "second.yaml")}
     assert specs(home)["second"] == SPEC.model_copy(update={"name": "second"})
@@ -60,27 +60,27 @@ def test_a_new_experiment_like_another_extends_its_file(home, at_home):
         (("run", "huge"), "no experiment is named huge; there are: tiny"),
     ],
 )
-def test_what_cannot_be_done_is_told_in_one_sentence(home, at_home, arguments, words):
+def test_invalid_request_exits_with_3_in_one_line(home, at_home, arguments, words):
     before = {path: path.read_bytes() for path in home.experiments.iterdir()}
     found = at_home("experiments", *arguments)
     assert found.exit_code == BAD_INPUT
     assert words in found.stderr
-    assert is_one_sentence(found.stderr)
+    assert is_one_line_error(found.stderr)
     assert found.stdout == ""
     assert {path: path.read_bytes() for path in home.experiments.iterdir()} == before
 
 
-def test_what_to_run_must_be_named(at_home):
+def test_run_without_name_exits_with_2(at_home):
     assert at_home("experiments", "run").exit_code == USAGE
 
 
-def test_files_are_listed_before_they_are_registered(at_home):
+def test_list_shows_unregistered_files(at_home):
     (row,) = json.loads(at_home("experiments", "list", "--json").stdout)
     known = {"partition_key": KEY, "in_files": True, "agent": "ppo", "design": "walk_forward"}
     assert row == {**known, "registered_at": None, "runs": 0, "last_status": None}
 
 
-@pytest.mark.parametrize("form", SPELT)
+@pytest.mark.parametrize("form", FORMATS)
 def test_versions_are_listed_with_their_runs(invoke, form):
     found = invoke("experiments", "list", "-f", form)
     assert found.exit_code == 0
@@ -88,14 +88,14 @@ def test_versions_are_listed_with_their_runs(invoke, form):
     assert "done" in found.stdout
 
 
-def test_a_file_that_holds_no_experiment_is_left_out_of_the_list_with_the_reason(home, at_home):
+def test_list_skips_invalid_file_with_reason(home, at_home):
     write_experiment(home, "broken.yaml", name="broken", seeds=[1])
     found = at_home("experiments", "list", "--json")
     assert [row["partition_key"] for row in json.loads(found.stdout)] == [KEY]
-    assert "left out: broken.yaml is not a valid experiment: seeds" in found.stderr
+    assert "skipped: broken.yaml is not a valid experiment: seeds" in found.stderr
 
 
-def test_a_version_stays_in_the_list_when_its_file_has_changed(home, at_home):
+def test_list_keeps_version_whose_file_has_changed(home, at_home):
     Store(home).ledger.register(SPEC)
     write_experiment(home, seeds=[3, 4, 5])
     rows = json.loads(at_home("experiments", "list", "--json").stdout)
@@ -106,7 +106,7 @@ def test_a_version_stays_in_the_list_when_its_file_has_changed(home, at_home):
 
 
 @pytest.mark.parametrize("right", ["name", "version", "file"])
-def test_two_experiments_are_compared_by_name_version_or_file(home, at_home, right):
+def test_diff_accepts_name_version_or_file(home, at_home, right):
     Store(home).ledger.register(SPEC)
     write_experiment(home, "other.yaml", name="other", report_from="2018-01-01")
     path = home.experiments / "other.yaml"
@@ -123,7 +123,7 @@ def test_two_experiments_are_compared_by_name_version_or_file(home, at_home, rig
     assert comma == rows
 
 
-def test_a_changed_file_is_compared_with_the_version_before_it_registered_or_not(home, at_home):
+def test_diff_of_changed_file_uses_version_before_it(home, at_home):
     ledger = Store(home).ledger
     ledger.register(SPEC)
     write_experiment(home, seeds=[0, 1, 5])
@@ -135,17 +135,17 @@ def test_a_changed_file_is_compared_with_the_version_before_it_registered_or_not
     assert at_home("experiments", "diff", "tiny").stdout.split()[:3] == ["field", KEY, "tiny"]
 
 
-def test_experiments_that_do_not_differ_are_called_the_same(at_home):
+def test_diff_of_equal_experiments_prints_the_same(at_home):
     assert at_home("experiments", "diff", "tiny", "tiny").stdout == "tiny and tiny are the same\n"
 
 
-def test_a_first_version_has_none_before_it(at_home, invoke):
-    assert at_home("experiments", "diff", "tiny").stdout == "no version of tiny was registered before it\n"
+def test_diff_of_first_version_is_empty(at_home, invoke):
+    assert at_home("experiments", "diff", "tiny").stdout == "tiny has no earlier registered version\n"
     assert json.loads(invoke("experiments", "diff", KEY, "--json").stdout) == []
 
 
 @pytest.mark.slow
-def test_an_ablation_is_one_version_and_one_run_per_value_under_its_own_version(swept_home):
+def test_ablation_has_one_child_version_and_run_per_value(swept_home):
     ledger = Store(swept_home).ledger
     versions = ledger.versions()
     (parent,) = versions.filter(name="sweep")["spec_hash"]
@@ -159,18 +159,18 @@ def test_an_ablation_is_one_version_and_one_run_per_value_under_its_own_version(
 
 
 @pytest.mark.slow
-def test_on_a_terminal_a_bar_shows_how_far_the_run_is_and_makes_room_for_the_result(swept_home):
+def test_run_on_terminal_shows_bar_and_then_results(swept_home):
     shown = (swept_home.root.parent / "swept-home.txt").read_text()
     assert re.search(rf"{BAR}.*\b\d+%", shown)
     assert "fold 0 seed" in shown
     result = shown[shown.rindex(BAR) :]
-    assert "\x1b[?25h" in result  # the cursor is back
+    assert "\x1b[?25h" in result  # shows the cursor again
     assert "net Sharpe [95 %]" in result
     assert all(f"equal_weight ({key.partition('@')[0]})" in result for key in SWEPT)
 
 
 @pytest.mark.slow
-def test_an_ablation_that_is_done_is_not_run_again_and_its_json_is_nothing_else(swept_home, command):
+def test_completed_ablation_is_not_run_again(swept_home, command):
     before = Store(swept_home).ledger.runs().filter(kind="walk_forward")
     found = command(swept_home)("experiments", "run", "sweep", "--json")
     assert found.exit_code == 0
@@ -180,14 +180,14 @@ def test_an_ablation_that_is_done_is_not_run_again_and_its_json_is_nothing_else(
 
 
 @pytest.mark.slow
-def test_in_a_pipe_there_is_no_bar(swept_home, command):
+def test_run_in_a_pipe_shows_no_bar(swept_home, command):
     found = command(swept_home)("experiments", "run", "sweep")
     assert BAR not in found.stdout
     assert "\x1b" not in found.stdout
     assert f"experiment 2 of 2: {SWEPT[1]} is up to date" in found.stdout
 
 
-def test_the_variants_of_an_ablation_are_compared_by_their_names(home, at_home):
+def test_diff_compares_variants_by_name(home, at_home):
     write_experiment(home, "sweep.yaml", **SWEEP)
     names = [key.partition("@")[0] for key in SWEPT]
     rows = json.loads(at_home("experiments", "diff", *names, "--json").stdout)
@@ -198,7 +198,7 @@ def test_the_variants_of_an_ablation_are_compared_by_their_names(home, at_home):
 
 
 @pytest.mark.slow
-def test_a_variant_that_is_run_alone_is_of_its_ablation(swept_home, command):
+def test_variant_run_alone_keeps_parent_version(swept_home, command):
     name = SWEPT[1].partition("@")[0]
     assert f"experiment 1 of 1: {SWEPT[1]} is up to date" in command(swept_home)("experiments", "run", name).stdout
     versions = Store(swept_home).ledger.versions()
@@ -207,9 +207,9 @@ def test_a_variant_that_is_run_alone_is_of_its_ablation(swept_home, command):
 
 
 @pytest.mark.slow
-def test_the_experiments_of_a_sweep_are_all_in_the_files(swept_home, command):
+def test_list_marks_variants_of_a_sweep_as_in_files(swept_home, command):
     rows = json.loads(command(swept_home)("experiments", "list", "--json").stdout)
     listed = {row["partition_key"]: (row["in_files"], row["runs"] > 0) for row in rows}
     assert all(listed[key] == (True, True) for key in SWEPT)
     (sweep,) = (row for row in rows if row["design"] == "ablation")
-    assert (sweep["runs"], sweep["last_status"]) == (0, None)  # it runs nothing itself
+    assert (sweep["runs"], sweep["last_status"]) == (0, None)  # the parent of a sweep has no runs

@@ -4,11 +4,12 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from nvtrader_pipelines.service.cli.errors import BAD_INPUT, USAGE
+from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT, USAGE
+from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import ACTION_LOGS, EQUITY_CURVES, REWARD_DECOMPOSITION, TRAJECTORIES
-from tests.homes import KEY, N_POLICIES, SPEC, SWEPT, on_terminal, small_home
-from tests.service.cli.words import is_one_sentence
+from tests.homes import KEY, N_POLICIES, SPEC, SWEPT, run_on_terminal, small_home
+from tests.service.cli.error_lines import is_one_line_error
 from tests.storage.ledger.run_rows import run_row
 
 FREE = SWEPT[0].partition("@")[0]  # the experiment without costs
@@ -22,28 +23,28 @@ def run(built_home):
 
 @pytest.fixture(scope="module")
 def swept_run(swept_home):
-    """A sealed run of the home to which others may be added."""
+    """A sealed run of the swept home."""
     return Store(swept_home).policies.read_latest(SWEPT[0])
 
 
 @pytest.fixture
 def sweep(swept_home, command):
-    """The command on that home."""
+    """The command on the swept home."""
     return command(swept_home)
 
 
 @pytest.fixture
-def crowded(tmp_path):
-    """A home whose ledger has runs that were begun and never trained."""
+def failed_home(tmp_path):
+    """A home with a failed run and one in progress, both without policies."""
     home = small_home(tmp_path / "home")
     ledger = Store(home).ledger
     for run_id in ("aa11" + "0" * 12, "aa22" + "0" * 12):
         ledger.begin(run_row(ledger, SPEC, run_id=run_id, kind="walk_forward"))
-    ledger.finish("aa11" + "0" * 12, "failed", message="the market is gone")
+    ledger.finish("aa11" + "0" * 12, "failed", message="no data")
     return home
 
 
-def test_runs_are_listed_on_lines_that_fit_a_page(invoke, run):
+def test_runs_table_is_at_most_130_wide(invoke, run):
     found = invoke("runs")
     heads, line, count = found.stdout.splitlines()[:3]
     assert " ".join(heads.split()) == "run kind status experiment window parent net Sharpe [95 %] started"
@@ -54,28 +55,28 @@ def test_runs_are_listed_on_lines_that_fit_a_page(invoke, run):
 
 
 @pytest.mark.parametrize("arguments", [("--json",), ("list", "--json"), ("-f", "json"), ("list", "-f", "json")])
-def test_runs_in_json_are_whole_and_nothing_but_json(invoke, run, arguments):
+def test_runs_json_holds_full_ids_and_intervals(invoke, run, arguments):
     (row,) = json.loads(invoke("runs", *arguments).stdout)
     assert (row["run_id"], row["partition_key"], row["source"]) == (run.run_id, KEY, "landing")
     assert row["sharpe_low"] < row["sharpe"] < row["sharpe_high"]
 
 
-def test_runs_in_csv_are_as_wide(invoke, run):
+def test_runs_csv_has_all_columns(invoke, run):
     heads, line = invoke("runs", "list", "-f", "csv").stdout.splitlines()
     assert heads.startswith("run_id,kind,status,partition_key,source,window_first,window_last,parent_run_id,started_at")
     assert line.startswith(f"{run.run_id},walk_forward,done,{KEY},landing,")
 
 
-def test_a_home_without_runs_says_what_to_do(tmp_path, command):
-    assert command(tmp_path)("runs").stdout == "no run yet: nvtrader materialize\n"
-    assert json.loads(command(tmp_path)("runs", "--json").stdout) == []
+def test_runs_of_empty_home_show_next_command(tmp_path, command):
+    assert command(Home(tmp_path))("runs").stdout == "no run yet: nvtrader materialize\n"
+    assert json.loads(command(Home(tmp_path))("runs", "--json").stdout) == []
 
 
-def test_why_a_run_failed_stands_below_the_table(crowded, command):
-    assert "\naa110000 failed: the market is gone\n" in command(crowded)("runs").stdout
+def test_message_of_failed_run_is_below_the_table(failed_home, command):
+    assert "\naa110000 failed: no data\n" in command(failed_home)("runs").stdout
 
 
-def test_a_run_is_shown_with_all_that_is_known_of_it(invoke, run):
+def test_show_prints_spec_policies_figures_events_and_views(invoke, run):
     shown = invoke("runs", "show", run.run_id[:6]).stdout
     assert shown.startswith(f"run_id               {run.run_id}\n")
     assert run.spec_hash in shown
@@ -87,11 +88,11 @@ def test_a_run_is_shown_with_all_that_is_known_of_it(invoke, run):
     assert " fold 2 seed 2: trained" in shown
     assert f"\n  rl_trajectories_run_{run.run_id[:8]}\n" in shown
     policies = shown.partition("\npolicies\n")[2]
-    assert policies.split()[:4] == ["file", "sha256", "fold", "seed"]  # and not the id on every line
+    assert policies.split()[:4] == ["file", "sha256", "fold", "seed"]  # without the run id on every line
 
 
 @pytest.mark.parametrize("name", ["tiny", KEY])
-def test_an_experiment_or_version_names_its_newest_run_that_trained(invoke, run, name):
+def test_show_by_experiment_or_version_finds_newest_training_run(invoke, run, name):
     document = json.loads(invoke("runs", "show", name, "--json").stdout)
     assert document["run"]["run_id"] == run.run_id
     assert document["spec"] == SPEC.model_dump(mode="json")
@@ -102,34 +103,34 @@ def test_an_experiment_or_version_names_its_newest_run_that_trained(invoke, run,
     assert document["warnings"] == list(run.warnings)
 
 
-def test_a_run_without_a_verdict_can_be_shown(crowded, command):
-    shown = command(crowded)("runs", "show", "aa11").stdout
-    for nothing in ("no policy is trained yet", "no verdict yet", "nothing yet"):
-        assert nothing in shown
+def test_a_run_without_a_verdict_can_be_shown(failed_home, command):
+    shown = command(failed_home)("runs", "show", "aa11").stdout
+    for message in ("no trained policy yet", "no verdict yet", "no event yet"):
+        assert message in shown
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("show", "zz"), "no run's id begins with 'zz', and no experiment of that name was run; see `nvtrader runs`"),
+        (("show", "zz"), "no run's id begins with 'zz', and no experiment of that name has a run; see `nvtrader runs`"),
         (("show", "aa"), "2 runs begin with 'aa' (aa11"),
-        (("replay", "aa11"), "its policies are not all trained; `nvtrader experiments run tiny` goes on with it"),
-        (("forward", "tiny"), "its policies are not all trained; `nvtrader experiments run tiny` goes on with it"),
-        (("compare", "aa11"), "a comparison needs two runs or more"),
+        (("replay", "aa11"), "must be trained, but it is failed; `nvtrader experiments run tiny` resumes it"),
+        (("forward", "tiny"), "must be trained, but it is failed; `nvtrader experiments run tiny` resumes it"),
+        (("compare", "aa11"), "a comparison needs at least two runs"),
         (("compare", "aa11", "aa110"), "one is named twice"),
         (("compare", "aa11", "zz"), "no run's id begins with 'zz'"),
     ],
 )
-def test_what_cannot_be_done_is_told_in_one_sentence(crowded, command, arguments, words):
-    found = command(crowded)("runs", *arguments)
+def test_invalid_request_exits_with_3_in_one_line(failed_home, command, arguments, words):
+    found = command(failed_home)("runs", *arguments)
     assert found.exit_code == BAD_INPUT
     assert words in found.stderr
-    assert is_one_sentence(found.stderr)
+    assert is_one_line_error(found.stderr)
     assert found.stdout == ""
 
 
 @pytest.mark.parametrize("arguments", [("show",), ("replay", "x", "--from", "yesterday"), ("compare",)])
-def test_wrong_usage_ends_with_2(invoke, arguments):
+def test_wrong_usage_exits_with_2(invoke, arguments):
     assert invoke("runs", *arguments).exit_code == USAGE
 
 
@@ -139,7 +140,7 @@ def test_runs_are_compared_side_by_side(sweep):
     shown = sweep("runs", "compare", *names).stdout
     for line in ("experiment", "kind", "window", "net Sharpe [95 %]", "CAGR", "max DD", "turnover/y", "best baseline"):
         assert f"\n {line} " in shown
-    assert "environment.turnover_cost_bps" in shown.partition("where the specs differ\n")[2]
+    assert "environment.turnover_cost_bps" in shown.partition("differences of the specs\n")[2]
     document = json.loads(sweep("runs", "compare", *names, "--json").stdout)
     assert [row["partition_key"] for row in document["runs"]] == SWEPT
     assert all(isinstance(row["sharpe"], float) for row in document["runs"])
@@ -147,15 +148,15 @@ def test_runs_are_compared_side_by_side(sweep):
     assert fields == {"name": tuple(names), "environment.turnover_cost_bps": ("0.0", "20.0")}
 
 
-def test_a_run_without_a_verdict_is_compared_without_figures(crowded, command):
-    shown = command(crowded)("runs", "compare", "aa11", "aa22").stdout
+def test_compare_of_runs_without_verdict_has_empty_figures(failed_home, command):
+    shown = command(failed_home)("runs", "compare", "aa11", "aa22").stdout
     assert "the specs are the same" in shown
     (line,) = (line for line in shown.splitlines() if line.startswith(" CAGR"))
     assert line.split() == ["CAGR"]
 
 
 def rows_of(home, run_id) -> dict[str, pl.DataFrame]:
-    """What a run has done in its tests, by table."""
+    """Read the rows of a run's tests, by table."""
     found = {}
     for table in (TRAJECTORIES, EQUITY_CURVES, ACTION_LOGS, REWARD_DECOMPOSITION):
         rows = Store(home).tables.read(table, {"run_id": [run_id]})
@@ -166,7 +167,7 @@ def rows_of(home, run_id) -> dict[str, pl.DataFrame]:
 
 
 @pytest.mark.slow
-def test_a_replay_of_its_own_tests_is_one_run_however_often_with_the_rows_of_the_run(swept_home, sweep, swept_run):
+def test_replay_of_own_tests_is_idempotent_with_equal_rows(swept_home, sweep, swept_run):
     first, again = (json.loads(sweep("runs", "replay", FREE, "--json").stdout) for _ in range(2))
     assert first["run"]["run_id"] == again["run"]["run_id"] != swept_run.run_id
     assert first["figures"] == again["figures"]
@@ -180,7 +181,7 @@ def test_a_replay_of_its_own_tests_is_one_run_however_often_with_the_rows_of_the
 
 
 @pytest.mark.slow
-def test_a_replay_elsewhere_is_told_line_by_line_and_named_at_its_end(swept_home, sweep, swept_run):
+def test_replay_of_window_prints_lines_and_its_run_id(swept_home, sweep, swept_run):
     found = sweep("runs", "replay", swept_run.run_id[:8], "--from", "2017-03-01", "--to", "2017-05-31")
     assert found.exit_code == 0
     run_id = found.stdout.rpartition("\nrun ")[2].partition(":")[0]
@@ -197,18 +198,18 @@ def test_a_replay_elsewhere_is_told_line_by_line_and_named_at_its_end(swept_home
 
 
 @pytest.mark.slow
-def test_on_a_terminal_a_replay_has_a_bar_and_its_json_none(swept_home, forked):
+def test_replay_on_terminal_shows_bar_unless_json(swept_home, forked):
     window = ("--from", "2017-09-01", "--to", "2017-10-31")
-    code, shown = on_terminal(swept_home, "runs", "replay", FREE, *window, command=forked)
+    code, shown = run_on_terminal(swept_home, "runs", "replay", FREE, *window, command=forked)
     assert code == 0, shown
     assert "━" in shown
-    code, plain = on_terminal(swept_home, "runs", "replay", FREE, *window, "--json", command=forked)
+    code, plain = run_on_terminal(swept_home, "runs", "replay", FREE, *window, "--json", command=forked)
     assert code == 0, plain
     assert json.loads(plain)["run"]["window_first"] == "2017-09-01"
 
 
 @pytest.mark.slow
-def test_a_replay_of_a_replay_uses_the_policies_of_the_run_that_trained_them(sweep, swept_run):
+def test_replay_of_a_replay_has_the_training_run_as_parent(sweep, swept_run):
     window = ("--from", "2017-06-01", "--to", "2017-08-31", "--json")
     first = json.loads(sweep("runs", "replay", FREE, *window).stdout)["run"]
     again = json.loads(sweep("runs", "replay", first["run_id"], *window, "--pinned").stdout)["run"]
@@ -220,25 +221,25 @@ def test_a_replay_of_a_replay_uses_the_policies_of_the_run_that_trained_them(swe
 @pytest.mark.parametrize(
     ("window", "words"),
     [
-        (("--from", "2016-12-30"), "a replay begins at the first session its policies were not trained on, 2017-01-03"),
-        (("--from", "2018-03-01"), "holds no session that can be replayed: the market runs from 2016-01-04 to"),
-        (("--from", "2017-06-01", "--to", "2017-03-01"), "holds no session that can be replayed"),
+        (("--from", "2016-12-30"), "a replay must begin on 2017-01-03, the first out-of-sample session"),
+        (("--from", "2018-03-01"), "has no session that can be replayed: the market runs from 2016-01-04 to"),
+        (("--from", "2017-06-01", "--to", "2017-03-01"), "has no session that can be replayed"),
     ],
 )
-def test_a_window_that_cannot_be_replayed_is_refused_and_leaves_no_run(swept_home, sweep, window, words):
+def test_replay_of_invalid_window_exits_with_3_and_records_no_run(swept_home, sweep, window, words):
     before = set(Store(swept_home).ledger.runs().filter(status="failed")["run_id"])
     found = sweep("runs", "replay", FREE, *window)
     assert found.exit_code == BAD_INPUT
     assert words in found.stderr
-    assert is_one_sentence(found.stderr)
+    assert is_one_line_error(found.stderr)
     assert set(Store(swept_home).ledger.runs().filter(status="failed")["run_id"]) == before
 
 
 @pytest.mark.slow
-def test_a_paper_account_tells_its_last_signal_and_is_one_run_however_often(sweep, swept_run):
-    told = sweep("runs", "forward", FREE)
-    assert told.exit_code == 0
-    account = told.stdout.partition("\nthe account\n")[2]
+def test_forward_run_shows_last_signal_and_is_idempotent(sweep, swept_run):
+    shown = sweep("runs", "forward", FREE)
+    assert shown.exit_code == 0
+    account = shown.stdout.partition("\nthe account\n")[2]
     assert "signal.emitted" in account
     assert "2018-01-02: order for the next fill" in account
     first, again = (json.loads(sweep("runs", "forward", FREE, "--json").stdout)["run"] for _ in range(2))

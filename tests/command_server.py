@@ -1,4 +1,4 @@
-"""`nvtrader` for many commands: each in a fork of one process that has imported everything already."""
+"""Server of `nvtrader` commands: each runs in a fork of a process with all imports done."""
 
 import gc
 import json
@@ -17,26 +17,26 @@ CLIENT = """#!{python} -IS
 import json, os, socket, sys
 with socket.socket(socket.AF_UNIX) as server:
     server.connect({address!r})
-    asked = json.dumps([sys.argv[1:], os.getcwd(), dict(os.environ)]).encode()
-    socket.send_fds(server, [len(asked).to_bytes(8, "big")], [0, 1, 2])
-    server.sendall(asked)
+    request = json.dumps([sys.argv[1:], os.getcwd(), dict(os.environ)]).encode()
+    socket.send_fds(server, [len(request).to_bytes(8, "big")], [0, 1, 2])
+    server.sendall(request)
     code = server.makefile().read()
 sys.exit(int(code or 1))
 """
 ROOT = Path(__file__).resolve().parents[1]
-PATIENCE = 5.0  # seconds after which the server looks whether somebody may still ask
+POLL_SECONDS = 5.0  # seconds between checks that the user process is alive
 
 
-def serve_once(folder: Path, user: int) -> Path:
-    """A folder for the path with an `nvtrader` whose commands need nothing imported.
+def start_server_once(folder: Path, user: int) -> Path:
+    """Start the server unless it runs; return a folder with an `nvtrader` as its client.
 
-    What they are forks of is begun by the first process that asks, and ends some seconds after process `user`.
+    The server ends some seconds after process `user`.
     """
     folder.mkdir(parents=True, exist_ok=True)
     client, address = folder / "nvtrader", folder / "socket"
     with file_lock(folder.with_suffix(".lock")):
         if not client.exists():
-            command = [sys.executable, "-m", "tests.commands", str(address), str(user)]
+            command = [sys.executable, "-m", "tests.command_server", str(address), str(user)]
             subprocess.run(command, cwd=ROOT, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
             client.write_text(CLIENT.format(python=sys.executable, address=str(address)))
             client.chmod(0o755)
@@ -44,15 +44,15 @@ def serve_once(folder: Path, user: int) -> Path:
 
 
 def serve(address: str, user: int) -> None:
-    """Begin, then go on in the background: run each command in a fork of its own, and answer with its exit code."""
+    """Serve in the background: run each command in a fork and reply with its exit code."""
     from nvtrader_pipelines.service.cli.app import main
     from tests.forkserver import share_forkserver
 
-    import_module("nvtrader_pipelines.orchestration.pipeline")  # and all that a command imports when it needs it
+    import_module("nvtrader_pipelines.orchestration.pipeline")  # with all that commands import lazily
     share_forkserver()
-    gc.freeze()  # no fork looks for garbage in what was imported, and so copies none of it
+    gc.freeze()  # forks then copy no page of imported modules for garbage collection
     with socket.socket(socket.AF_UNIX) as listening:
-        listening.settimeout(PATIENCE)
+        listening.settimeout(POLL_SECONDS)
         listening.bind(address)
         listening.listen()
         if os.fork():
@@ -67,12 +67,12 @@ def serve(address: str, user: int) -> None:
                 return
             if os.fork() == 0:
                 listening.close()
-                answer(connection, main)
+                run_command(connection, main)
             connection.close()
 
 
-def answer(connection: socket.socket, main) -> None:
-    """The command of one connection, in a fork that ends as a program does; this one waits for it."""
+def run_command(connection: socket.socket, main) -> None:
+    """Run the command of a connection in a fork, wait for it, and reply with its exit code."""
     size, descriptors, _, _ = socket.recv_fds(connection, 8, 3)
     arguments, folder, environment = json.loads(connection.makefile("rb").read(int.from_bytes(size, "big")))
     command = os.fork()

@@ -1,4 +1,4 @@
-"""The account as people move it, on a home whose policies were not trained: networks as they begin."""
+"""The command `nvtrader trade`, on a home with untrained policies."""
 
 import datetime as dt
 import json
@@ -13,18 +13,17 @@ from nvtrader_pipelines.execution.reconciliation import Difference
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef
 from nvtrader_pipelines.promotion.active_policy import activate
 from nvtrader_pipelines.runs.lifecycle import now
-from nvtrader_pipelines.service.cli.errors import BAD_INPUT, FAILED
-from nvtrader_pipelines.service.cli.trade import print_account
-from nvtrader_pipelines.service.cli.trade import told as document_of
-from nvtrader_pipelines.service.documents.account_facts import AccountFacts, happened
+from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT, FAILED
+from nvtrader_pipelines.service.cli.trade_command import print_account, trade_document
+from nvtrader_pipelines.service.documents.account_facts import AccountFacts, activity
 from nvtrader_pipelines.storage.account_book import SqliteBook, book_path
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import AUDIT, FILLS, PORTFOLIO_STATE
 from tests.runs.small_runs import land, small_home
 from tests.runs.untrained import planned, sealed, tested
-from tests.service.cli.desks import AT, book, plan
-from tests.service.cli.words import is_one_sentence
+from tests.service.cli.error_lines import is_one_line_error
+from tests.service.cli.sample_plans import AT, plan, write_book
 
 SECTORS = "symbol,sector\nAAA,one\nBBB,two\nCCC,three\n"
 SOFT = "soft turnover_pct_warn"  # of the first plan, which buys everything
@@ -52,7 +51,7 @@ def days(store):
 
 @pytest.fixture
 def account(store, request):
-    """An account of this test's own."""
+    """A simulated account named after the test."""
     name = request.node.originalname.removeprefix("test_").replace("_", "-")[:63]
     (store.home.accounts / f"{name}.yaml").write_text("kind: simulated\n")
     return name
@@ -63,32 +62,33 @@ def invoke(store, command):
     return command(store.home)
 
 
-def told(invoke, account, *arguments):
+def trade(invoke, account, *arguments):
     found = invoke("trade", "--account", account, *map(str, arguments), "--json")
     assert found.exit_code == 0, found.stderr
     return json.loads(found.stdout)
 
 
-def said_again(found, document):
-    """The same command once more: nothing happens, and a person is told the same line by line."""
+def assert_printed(found, document):
+    """Check the output of a repeated command: the same figures, line by line."""
     assert found.exit_code == 0, found.stderr
     lines = [" ".join(line.split()) for line in found.stdout.splitlines()]
     assert f"sessions 12, {document['first_session']} to {document['last_session']}" in lines
     assert f"orders {document['n_orders']} placed, {document['n_fills']} filled, 0 cancelled" in lines
     for name in ("equity", "return", "net Sharpe", "max drawdown", "turnover/y", "cost/y", "plans", "picture"):
         assert any(line.startswith(f"{name} ") for line in lines), name
-    (compared,) = [line for line in lines if line.startswith("back-test ")]
-    assert f" on {document['last_session']}; over 12 sessions from {document['first_session']} the account" in compared
+    (comparison,) = [line for line in lines if line.startswith("back-test ")]
+    assert f" on {document['last_session']}; largest difference" in comparison
+    assert f" over 12 sessions from {document['first_session']}" in comparison
     assert "━" not in found.stdout
 
 
-def test_a_history_is_replayed_to_the_equity_of_its_back_test_and_goes_on_where_it_ended(store, invoke, account, days):
-    first = told(invoke, account, "--from", days[0], "--to", days[11])
-    said_again(invoke("trade", "--account", account, "--from", str(days[0]), "--to", str(days[11])), first)
-    later = told(invoke, account, "--to", days[23])
+def test_replayed_history_equals_backtest_and_resumes_at_its_end(store, invoke, account, days):
+    first = trade(invoke, account, "--from", days[0], "--to", days[11])
+    assert_printed(invoke("trade", "--account", account, "--from", str(days[0]), "--to", str(days[11])), first)
+    later = trade(invoke, account, "--to", days[23])
     assert (first["n_sessions"], first["first_session"], first["last_session"]) == (12, str(days[0]), str(days[11]))
     assert (later["n_sessions"], later["last_session"]) == (24, str(days[23]))
-    assert told(invoke, account, "--to", days[11])["backtest"] == first["backtest"]
+    assert trade(invoke, account, "--to", days[11])["backtest"] == first["backtest"]
     for document in (first, later):
         assert document["backtest"]["n_sessions"] == document["n_sessions"]
         assert document["backtest"]["first_session"] == document["first_session"]
@@ -103,9 +103,9 @@ def test_a_history_is_replayed_to_the_equity_of_its_back_test_and_goes_on_where_
     assert (store.home.pictures / "paper" / f"{account}.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_plan_that_waits_stops_the_account_until_a_person_approves_it_once(invoke, account, days):
+def test_waiting_plan_stops_trading_until_approved_once(invoke, account, days):
     window = ("--from", str(days[0]), "--to", str(days[9]))
-    first = told(invoke, account, *window, "--wait")
+    first = trade(invoke, account, *window, "--wait")
     (plan,) = first["waiting"]
     assert (first["n_sessions"], first["n_orders"], first["plans"]) == (0, 0, {"waiting": 1})
     shown = invoke("portfolio", "--account", account).stdout
@@ -114,25 +114,25 @@ def test_a_plan_that_waits_stops_the_account_until_a_person_approves_it_once(inv
     assert approved.exit_code == 0, approved.stderr
     assert "is approved by" in approved.stdout
     assert again.exit_code == BAD_INPUT
-    assert is_one_sentence(again.stderr)
-    then = told(invoke, account, *window, "--wait")
+    assert is_one_line_error(again.stderr)
+    then = trade(invoke, account, *window, "--wait")
     assert then["n_fills"] > 0
     assert then["plans"]["filled"] == then["n_plans"] - 1 or then["plans"] == {"filled": then["n_plans"]}
     assert then["backtest"]["largest_difference"] <= 1e-12
 
 
-def test_days_before_the_account_was_opened_have_no_back_test(invoke, account, days):
-    told(invoke, account, "--from", days[4], "--to", days[5])
-    before = told(invoke, account, "--to", days[2])
+def test_days_before_the_opening_have_no_backtest(invoke, account, days):
+    trade(invoke, account, "--from", days[4], "--to", days[5])
+    before = trade(invoke, account, "--to", days[2])
     assert (before["n_sessions"], before["equity"]) == (0, 1.0)
     assert before["backtest"] == {"missing": "no session of these days has been traded"}
 
 
-def test_an_account_whose_policy_the_market_has_left_is_told_of_without_a_back_test(store, invoke, account, days):
-    traded = told(invoke, account, "--from", days[0], "--to", days[1])
+def test_account_of_policy_for_another_market_has_no_backtest(store, invoke, account, days):
+    traded = trade(invoke, account, "--from", days[0], "--to", days[1])
     try:
         land(store, n_symbols=4)
-        found = document_of(store, account, (None, None))
+        found = trade_document(store, account, (None, None))
         states = store.tables.read(PORTFOLIO_STATE, {"account": [account]}).sort("session")
         assert "back-test" not in rivals(store, states)
     finally:
@@ -141,24 +141,24 @@ def test_an_account_whose_policy_the_market_has_left_is_told_of_without_a_back_t
     assert found["equity"] == traded["equity"]
 
 
-def test_whether_a_plan_waits_is_asked_of_no_other_plan(invoke, account, days, monkeypatch):
-    told(invoke, account, "--from", days[0], "--to", days[11])
-    monkeypatch.delattr(Journal, "records")  # of every plan
-    shown = told(invoke, account, "--to", days[20], "--wait")
+def test_waiting_check_reads_only_the_last_plan(invoke, account, days, monkeypatch):
+    trade(invoke, account, "--from", days[0], "--to", days[11])
+    monkeypatch.delattr(Journal, "records")  # reads every plan
+    shown = trade(invoke, account, "--to", days[20], "--wait")
     assert (shown["last_session"], shown["waiting"]) == (str(days[20]), [])
 
 
-def test_a_plan_that_is_overridden_makes_no_order_and_the_account_holds(invoke, account, days):
-    (plan,) = told(invoke, account, "--from", days[0], "--to", days[2], "--wait")["waiting"]
+def test_overridden_plan_places_no_order(invoke, account, days):
+    (plan,) = trade(invoke, account, "--from", days[0], "--to", days[2], "--wait")["waiting"]
     answered = invoke("plans", "override", plan, "--reason", "not today", "--json")
     assert (json.loads(answered.stdout)["kind"], json.loads(answered.stdout)["reason"]) == ("overridden", "not today")
-    document = told(invoke, account, "--to", days[2], "--wait")
+    document = trade(invoke, account, "--to", days[2], "--wait")
     assert (document["n_orders"], document["equity"]) == (0, 1.0)
     assert document["backtest"]["largest_difference"] > 0.0
 
 
-def test_while_the_kill_switch_is_engaged_no_order_is_placed_and_the_command_says_so(store, invoke, account, days):
-    assert told(invoke, account, "--from", days[0], "--to", days[0], "--wait")["waiting"]
+def test_trade_with_engaged_kill_switch_places_no_order(store, invoke, account, days):
+    assert trade(invoke, account, "--from", days[0], "--to", days[0], "--wait")["waiting"]
     invoke("halt", "--reason", "a drill")
     try:
         shown = invoke("trade", "--account", account, "--to", str(days[5])).stdout
@@ -168,104 +168,104 @@ def test_while_the_kill_switch_is_engaged_no_order_is_placed_and_the_command_say
     assert "a drill" in switch
     assert "0 placed, 0 filled" in shown
     assert [state.equity for state in SqliteBook(store.home, account).states()] == [1.0] * 7
-    assert told(invoke, account, "--to", days[23])["n_orders"] > 0
+    assert trade(invoke, account, "--to", days[23])["n_orders"] > 0
     assert SqliteBook(store.home, account).open_orders() == []
 
 
-def test_while_the_kill_switch_is_engaged_no_account_is_opened(store, invoke, account, days):
+def test_trade_with_engaged_kill_switch_opens_no_account(store, invoke, account, days):
     invoke("halt", "--reason", "a drill")
     try:
         refused = invoke("trade", "--account", account, "--from", str(days[0]), "--to", str(days[5]))
     finally:
         invoke("resume")
     assert refused.exit_code == BAD_INPUT
-    assert is_one_sentence(refused.stderr)
+    assert is_one_line_error(refused.stderr)
     assert f"the account {account} is not open yet" in refused.stderr
     assert "a drill" in refused.stderr
     assert not book_path(store.home, account).exists()
     assert store.audit.events(account) == []
-    assert told(invoke, account, "--from", days[2], "--to", days[3])["first_session"] == str(days[2])
+    assert trade(invoke, account, "--from", days[2], "--to", days[3])["first_session"] == str(days[2])
 
 
-def test_without_an_active_policy_the_command_says_how_to_have_one(tmp_path, command):
+def test_trade_without_active_policy_exits_with_3(tmp_path, command):
     found = command(small_home(tmp_path / "home").home)("trade")
     assert found.exit_code == BAD_INPUT
     assert "`nvtrader policies activate" in found.stderr
-    assert is_one_sentence(found.stderr)
+    assert is_one_line_error(found.stderr)
 
 
-def test_a_history_without_a_first_day_is_refused_where_nothing_is_open(store, invoke, account, days):
+def test_history_without_first_day_on_unopened_account_exits_with_3(store, invoke, account, days):
     found = invoke("trade", "--account", account, "--to", str(days[5]))
     assert found.exit_code == BAD_INPUT
     assert "give --from, too" in found.stderr
-    assert is_one_sentence(found.stderr)
+    assert is_one_line_error(found.stderr)
     assert SqliteBook(store.home, account).last() is None
 
 
-def test_an_account_that_differs_fails_the_command_until_a_person_accepts_it(store, invoke, account, days, monkeypatch):
+def test_trade_exits_with_1_until_differences_are_accepted(store, invoke, account, days, monkeypatch):
     window = ("--account", account, "--from", str(days[0]), "--to", str(days[5]))
     found = [[], [Difference("AAA", 10.0, 7.0)]]
     monkeypatch.setattr(simulated_venue, "reconcile", lambda *_: found.pop(0) if found else [])
     failed = invoke("trade", *window)
     assert failed.exit_code == FAILED
-    assert is_one_sentence(failed.stderr)
+    assert is_one_line_error(failed.stderr)
     assert f"{account} differed at the close of {days[1]}: AAA: 10 shares expected, 7 held (-3);" in failed.stderr
-    assert f"DIFFERS          at the close of {days[1]}" in failed.stdout  # the account is still told of
+    assert f"DIFFERS          at the close of {days[1]}" in failed.stdout  # the account is still printed
     assert store.tables.read(PORTFOLIO_STATE, {"account": [account]})["n_differences"].sum() == 1
     again = invoke("trade", *window, "--json")
     assert (again.exit_code, again.stderr) == (FAILED, failed.stderr)
     assert json.loads(again.stdout)["last_session"] == str(days[1])
-    assert "nothing trades on until" in invoke("portfolio", "--account", account).stdout
-    known = {each["what"]: each["problem"] for each in json.loads(invoke("doctor", "--json").stdout)}
+    assert "nothing trades until" in invoke("portfolio", "--account", account).stdout
+    known = {each["check"]: each["problem"] for each in json.loads(invoke("doctor", "--json").stdout)}
     assert f"{account} differed at the close of {days[1]}" in known[f"account {account}"]
     accepted = invoke("portfolio", "accept-differences", "--account", account, "--reason", "I looked")
     assert accepted.exit_code == 0, accepted.stderr
     assert "AAA: 10 shares expected, 7 held (-3)" in accepted.stdout
     assert "accepted by" in invoke("portfolio", "--account", account).stdout
-    assert told(invoke, account, "--to", days[5])["last_session"] == str(days[5])
+    assert trade(invoke, account, "--to", days[5])["last_session"] == str(days[5])
     assert "accepted" in store.tables.read(AUDIT, columns=["kind"])["kind"].to_list()
 
 
-def test_the_doctor_says_of_an_account_whose_book_is_lost_that_it_may_not_be_traded(store, invoke, account):
+def test_doctor_forbids_trading_account_with_missing_book(store, invoke, account):
     store.audit.append([plan_event("proposed", plan(account=account), AT, "desk")])
-    known = {each["what"]: each for each in json.loads(invoke("doctor", "--json").stdout)}[f"account {account}"]
-    assert known["found"] == "simulated, may not be traded"
+    known = {each["check"]: each for each in json.loads(invoke("doctor", "--json").stdout)}[f"account {account}"]
+    assert known["result"] == "simulated, may not be traded"
     assert f"that of {account} lacks the state of 2024-01-02 and 0 more: it is lost" in known["problem"]
 
 
-def test_what_does_not_differ_is_not_accepted(invoke, account):
+def test_accept_differences_of_unopened_account_exits_with_3(invoke, account):
     found = invoke("portfolio", "accept-differences", "--account", account, "--reason", "I looked")
     assert found.exit_code == BAD_INPUT
     assert "is not open yet" in found.stderr
-    assert is_one_sentence(found.stderr)
+    assert is_one_line_error(found.stderr)
 
 
-def test_a_holding_that_is_not_as_expected_is_in_the_document_and_printed(tmp_path, capsys):
+def test_differing_holding_is_in_document_and_printed(tmp_path, capsys):
     home = Home(tmp_path)
-    *_, last = book(home, 1.0, 1.01, 1.02)
+    *_, last = write_book(home, 1.0, 1.01, 1.02)
     differs = {"session": last.session + dt.timedelta(days=1), "differences": ("AAA: 7 shares expected, 0 held",)}
     SqliteBook(home, "paper").settle(last.model_copy(update=differs))
-    document = happened(AccountFacts.of(Store(home), "paper"))
+    document = activity(AccountFacts.of(Store(home), "paper"))
     assert document["differences"] == {str(differs["session"]): ["AAA: 7 shares expected, 0 held"]}
     print_account({**document, "backtest": {"missing": "none"}, "picture": None})
     (line,) = [each for each in capsys.readouterr().out.splitlines() if each.startswith("DIFFERS ")]
-    assert f"at the close of {differs['session']} from what was expected: AAA: 7 shares expected, 0 held" in line
+    assert f"at the close of {differs['session']}: AAA: 7 shares expected, 0 held" in line
 
 
 @pytest.mark.parametrize("option", ["--from", "--to"])
-def test_a_history_is_not_replayed_at_a_broker(store, invoke, account, days, option):
+def test_history_on_broker_account_exits_with_3(store, invoke, account, days, option):
     (store.home.accounts / f"{account}.yaml").write_text("kind: alpaca\n")
     found = invoke("trade", "--account", account, option, str(days[5]))
     assert found.exit_code == BAD_INPUT
-    assert "is at a broker (kind: alpaca), where the past cannot be traded" in found.stderr
-    assert is_one_sentence(found.stderr)
+    assert "is at a broker (kind: alpaca)" in found.stderr
+    assert is_one_line_error(found.stderr)
     assert SqliteBook(store.home, account).last() is None
 
 
-def test_the_help_says_when_a_plan_waits_and_which_of_two_commands_trades(invoke):
-    said = " ".join(invoke("trade", "--help", env={"COLUMNS": "300"}).stdout.split())
-    assert "`nvtrader runs forward` places none" in said
-    walked = " ".join(invoke("runs", "forward", "--help", env={"COLUMNS": "300"}).stdout.split())
-    assert "no order is placed" in walked
-    assert "`nvtrader trade` trades" in walked
-    assert "With --from or --to: leave soft findings to a person, too; without them they always wait." in said
+def test_help_of_trade_and_forward_states_which_one_trades(invoke):
+    trade_help = " ".join(invoke("trade", "--help", env={"COLUMNS": "300"}).stdout.split())
+    assert "`nvtrader runs forward` places none" in trade_help
+    forward_help = " ".join(invoke("runs", "forward", "--help", env={"COLUMNS": "300"}).stdout.split())
+    assert "no order is placed" in forward_help
+    assert "`nvtrader trade` trades" in forward_help
+    assert "With --from or --to: wait for a person at soft findings" in trade_help

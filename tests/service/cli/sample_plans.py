@@ -1,4 +1,4 @@
-"""An audit with plans in every state a person may meet, without anything that was trained."""
+"""Sample plans, findings and account books, without trained policies."""
 
 import datetime as dt
 from itertools import pairwise
@@ -14,15 +14,15 @@ AT = dt.datetime(2024, 1, 2, 21, 30, tzinfo=dt.UTC)
 SESSION = dt.date(2024, 1, 2)
 RUN = "ab" * 8
 NAMES = ("AAA", "BBB", "CCC")
-TOO_MUCH = Finding(rule="max_position_pct", level="hard", symbol="AAA", figure=0.5, bound=0.25, sentence="AAA is 50 %")
+ABOVE_CAP = Finding(rule="max_position_pct", level="hard", symbol="AAA", figure=0.5, bound=0.25, sentence="AAA is 50 %")
 TURNOVER = Finding(
     rule="turnover_pct_warn", level="soft", figure=0.75, bound=0.2, sentence="75 % is turned over, above the 20 %"
 )
-FEW = Finding(rule="min_diversification", level="warn", figure=2, bound=4, sentence="2 names are held, fewer than 4")
+FEW_NAMES = Finding(rule="min_diversification", level="warn", figure=2, bound=4, sentence="2 names are held, not 4")
 
 
 def plan(session: dt.date = SESSION, account: str = "paper") -> RebalancePlan:
-    """From cash to a half and a quarter, of which a limit leaves a quarter each."""
+    """Build a plan from cash to 50 % and 25 %, cut to 25 % each by a position cap."""
     return RebalancePlan(
         plan_id=plan_id(account, session, RUN, "tiny"),
         account=account,
@@ -44,8 +44,8 @@ def plan(session: dt.date = SESSION, account: str = "paper") -> RebalancePlan:
     )
 
 
-def keep(home: Home, found: RebalancePlan, *findings: Finding) -> RebalancePlan:
-    """Put a plan into the audit, with what compliance says of it."""
+def append_plan(home: Home, found: RebalancePlan, *findings: Finding) -> RebalancePlan:
+    """Append a plan and its compliance findings to the audit."""
     blocks = any(finding.level == "hard" for finding in findings)
     about = EventDetails(detail={"findings": [finding.model_dump(mode="json") for finding in findings]})
     Store(home).audit.append(
@@ -57,8 +57,10 @@ def keep(home: Home, found: RebalancePlan, *findings: Finding) -> RebalancePlan:
     return found
 
 
-def book(home: Home, *equities: float, account: str = "paper", held: RebalancePlan | None = None) -> list[AccountState]:
-    """An account of these equities, one session after the other from the plan's on; the plan's target is held."""
+def write_book(
+    home: Home, *equities: float, account: str = "paper", held: RebalancePlan | None = None
+) -> list[AccountState]:
+    """Write a book with these equities, one session each, holding the plan's target."""
     target = (held or plan()).target
     book, peak, states = SqliteBook(home, account), 1.0, []
     for n, (before, equity) in enumerate(pairwise((1.0, *equities))):
