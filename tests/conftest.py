@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 Invoke = Callable[..., Result]
 
-settings.register_profile("shared_machine", deadline=None)
-settings.load_profile("shared_machine")
+settings.register_profile("desk", deadline=None, max_examples=25)
+settings.register_profile("nightly", deadline=None, max_examples=200)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "desk"))
 gc.set_threshold(50_000, 20, 20)  # a search for garbage at every 700 objects is a fifth of what imports take
 atexit.register(gc.freeze)  # after pytest's own last search for garbage, Python needs none, which takes seconds
 
