@@ -6,7 +6,7 @@ What takes seconds to import is imported by the fixtures that need it, for the p
 import atexit
 import gc
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -56,6 +56,14 @@ def _own_ledger() -> None:
     from nvtrader_pipelines.storage.ledger.database import VARIABLE
 
     os.environ.pop(VARIABLE, None)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _unsynced() -> Iterator[None]:
+    """Leave the files of tests to the operating system: only a failure of power would lose them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
+        yield
 
 
 @pytest.fixture(scope="session")
