@@ -6,6 +6,7 @@ What takes seconds to import is imported by the fixtures that need it, for the p
 import atexit
 import gc
 import os
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -95,6 +96,14 @@ def swept_home(shared_folder: Path, forked: Path) -> Home:
     from tests.homes import sweep_once
 
     return sweep_once(shared_folder, forked)
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Let the processes of a test be interrupted, also where its runner ignores interrupts (in the background)."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture
