@@ -34,12 +34,16 @@ BUILT = {"built_home", "swept_home", "worked"}  # fixtures of half a minute or m
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what is built once and with what is slow, each in the order it has.
+    """Begin with the modules that take what is built once, then with those that have slow tests; none is split.
 
     One process begins there and the other with the quick half, so that neither waits for what the other builds, and
-    nothing long is left for the end.
+    nothing long is left for the end. The fixtures of a module are built once, not for its slow and its quick tests.
     """
-    items.sort(key=lambda item: (not BUILT.intersection(_fixtures(item)), item.get_closest_marker("slow") is None))
+    ranks: dict[Path, tuple[bool, bool]] = {}
+    for item in items:
+        rank = not BUILT.intersection(_fixtures(item)), item.get_closest_marker("slow") is None
+        ranks[item.path] = min(rank, ranks.get(item.path, rank))
+    items.sort(key=lambda item: ranks[item.path])
 
 
 def pytest_collection_finish() -> None:
