@@ -32,12 +32,17 @@ atexit.register(gc.freeze)  # after pytest's own last search for garbage, Python
 BUILT = {"built_home", "swept_home", "worked"}  # fixtures of half a minute or more, each built once for all processes
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark as slow what takes a fixture that is."""
+    if BUILT.intersection(_fixtures(item)):
+        item.add_marker("slow")
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the modules that take what is built once, then with those that have slow tests; none is split.
+    """Begin with the modules that take what is built once, then with those that have slow tests.
 
-    One process begins there and the other with the quick half, so that neither waits for what the other builds, and
-    nothing long is left for the end. The fixtures of a module are built once, not for its slow and its quick tests.
+    So nothing long is left for the end. A module stays together: one process builds its fixtures once.
     """
     ranks: dict[Path, tuple[bool, bool]] = {}
     for item in items:

@@ -140,6 +140,7 @@ def test_killed_worker_raises_and_ends_the_other_workers():
     assert wait_until(lambda: descendants() <= before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGKILL], ids=["interrupted", "killed"])
 @pytest.mark.usefixtures("interruptible")
 def test_no_worker_outlives_a_process_that_is(sent):
