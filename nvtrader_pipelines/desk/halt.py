@@ -20,7 +20,7 @@ def halt(store: Store, by: str, reason: str, clock: Callable[[], datetime]) -> s
     """
     switch = FileKillSwitch(store.home)
     with switch.lock():
-        order, before, earlier = Halt(reason=reason, by=by, at=clock()), switch.engaged_by_file(), switch.read()
+        order, before, earlier = Halt(reason=reason, by=by, at=clock()), switch.file_reason(), switch.read()
         if before is None:
             switch.write(order)
             _record(store, order)
@@ -39,10 +39,10 @@ def resume(store: Store, by: str, reason: str, clock: Callable[[], datetime]) ->
         StorageError: if the file cannot be removed.
     """
     switch = FileKillSwitch(store.home)
-    variable = switch.engaged_by_variable()
+    variable = switch.variable_reason()
     still = f"; it is still stopped here, for {variable}: unset it" if variable else ""
     with switch.lock():
-        if switch.engaged_by_file() is None:
+        if switch.file_reason() is None:
             return f"trading was not stopped by the file {switch.path}{still}"
         store.audit.append([_event("resumed", Halt(reason=reason, by=by, at=clock()))])
         try:

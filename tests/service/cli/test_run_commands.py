@@ -5,6 +5,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT, USAGE
+from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import ACTION_LOGS, EQUITY_CURVES, REWARD_DECOMPOSITION, TRAJECTORIES
 from tests.homes import KEY, N_POLICIES, SPEC, SWEPT, run_on_terminal, small_home
@@ -67,8 +68,8 @@ def test_runs_csv_has_all_columns(invoke, run):
 
 
 def test_runs_of_empty_home_show_next_command(tmp_path, command):
-    assert command(tmp_path)("runs").stdout == "no run yet: nvtrader materialize\n"
-    assert json.loads(command(tmp_path)("runs", "--json").stdout) == []
+    assert command(Home(tmp_path))("runs").stdout == "no run yet: nvtrader materialize\n"
+    assert json.loads(command(Home(tmp_path))("runs", "--json").stdout) == []
 
 
 def test_message_of_failed_run_is_below_the_table(failed_home, command):
@@ -220,9 +221,9 @@ def test_replay_of_a_replay_has_the_training_run_as_parent(sweep, swept_run):
 @pytest.mark.parametrize(
     ("window", "words"),
     [
-        (("--from", "2016-12-30"), "a replay begins at the first session its policies were not trained on, 2017-01-03"),
-        (("--from", "2018-03-01"), "holds no session that can be replayed: the market runs from 2016-01-04 to"),
-        (("--from", "2017-06-01", "--to", "2017-03-01"), "holds no session that can be replayed"),
+        (("--from", "2016-12-30"), "a replay must begin on 2017-01-03, the first out-of-sample session"),
+        (("--from", "2018-03-01"), "has no session that can be replayed: the market runs from 2016-01-04 to"),
+        (("--from", "2017-06-01", "--to", "2017-03-01"), "has no session that can be replayed"),
     ],
 )
 def test_replay_of_invalid_window_exits_with_3_and_records_no_run(swept_home, sweep, window, words):
