@@ -86,7 +86,7 @@ class Figure:
         return "ok" if self.ok else "short"
 
 
-def peer(module: str) -> Any | None:
+def import_peer(module: str) -> Any | None:
     """A peer's module to measure against; None, and a sentence that says so, where it is not installed.
 
     A goal on a ratio that is then reported without one is left open.
@@ -142,7 +142,7 @@ def _record(figure: Figure) -> dict[str, Any]:
     }
 
 
-def rounds(
+def time_rounds(
     implementations: Mapping[str, Callable[[int], object]], n_rounds: int, *, clock: Callable[[], float] = perf_counter
 ) -> dict[str, list[float]]:
     """Seconds of each contestant in each round, one after the other within it and every other round backwards.

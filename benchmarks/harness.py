@@ -37,29 +37,29 @@ class Outcome:
     error: str | None = None  # the last line of it
 
 
-def benchmarks_in(folder: Path) -> list[Benchmark]:
+def find_benchmarks(folder: Path) -> list[Benchmark]:
     """The modules of a folder that have a `main`, by name; read and not imported, so that no peer is needed."""
     found = []
-    for path in sorted(folder.glob("[!_]*.py"), key=lambda path: _natural(path.stem)):
+    for path in sorted(folder.glob("[!_]*.py"), key=lambda path: _natural_key(path.stem)):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         if any(isinstance(node, ast.FunctionDef) and node.name == "main" for node in tree.body):
             found.append(Benchmark(path.stem, (ast.get_docstring(tree) or "").partition("\n")[0]))
     return found
 
 
-def _natural(name: str) -> list[tuple[bool, int, str]]:
+def _natural_key(name: str) -> list[tuple[bool, int, str]]:
     """A key that puts 8 before 20."""
     return [(part.isdigit(), int(part) if part.isdigit() else 0, part) for part in re.split(r"(\d+)", name)]
 
 
-def figures_in(folder: Path, benchmark: str | None = None) -> list[dict[str, Any]]:
+def read_figures(folder: Path, benchmark: str | None = None) -> list[dict[str, Any]]:
     """The kept figures, in the order they were measured; of one benchmark where it is named."""
-    records = [json.loads(path.read_text(encoding="utf-8")) for path in _files(folder)]
+    records = [json.loads(path.read_text(encoding="utf-8")) for path in _result_files(folder)]
     own = [record for record in records if benchmark in (None, record["benchmark"])]
     return sorted(own, key=lambda record: record["measured_at"])
 
 
-def _files(folder: Path) -> list[Path]:
+def _result_files(folder: Path) -> list[Path]:
     return sorted((folder / "results").glob("*.json"), key=lambda path: path.stat().st_mtime_ns)
 
 
@@ -70,8 +70,8 @@ def measure(folder: Path, benchmarks: Sequence[Benchmark]) -> Iterator[Outcome]:
     `interrupted`, when it is interrupted or terminated.
     """
     for number, benchmark in enumerate(benchmarks, 1):
-        say(f"{number} of {len(benchmarks)}: {benchmark.name}: {benchmark.summary}")
-        _forget(folder, benchmark.name)
+        print_comment(f"{number} of {len(benchmarks)}: {benchmark.name}: {benchmark.summary}")
+        _delete_figures(folder, benchmark.name)
         outcome = Outcome(benchmark.name)
         start = perf_counter()
         try:
@@ -79,18 +79,18 @@ def measure(folder: Path, benchmarks: Sequence[Benchmark]) -> Iterator[Outcome]:
         except KeyboardInterrupt:
             outcome.error = INTERRUPTED
         outcome.seconds = round(perf_counter() - start, 3)
-        outcome.figures = figures_in(folder, benchmark.name)
+        outcome.figures = read_figures(folder, benchmark.name)
         if outcome.error is None and not outcome.figures:
             outcome.error = "it ended without a figure"
         if outcome.error:
-            say(f"{benchmark.name} failed after {outcome.seconds:.0f} s: {outcome.error}")
+            print_comment(f"{benchmark.name} failed after {outcome.seconds:.0f} s: {outcome.error}")
         yield outcome
         if outcome.error == INTERRUPTED:
             return
 
 
-def _forget(folder: Path, benchmark: str) -> None:
-    for path in _files(folder):
+def _delete_figures(folder: Path, benchmark: str) -> None:
+    for path in _result_files(folder):
         if json.loads(path.read_text(encoding="utf-8"))["benchmark"] == benchmark:
             path.unlink()
 
@@ -103,7 +103,7 @@ def _run(folder: Path, name: str) -> str | None:
     own = {**os.environ, "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(command, cwd=root, env=own, **options) as process:
         last = ""
-        with _ended(process):
+        with _terminate_on_interrupt(process):
             for line in process.stderr or ():
                 sys.stderr.write(line)
                 last = line.strip() or last
@@ -116,7 +116,7 @@ def _run(folder: Path, name: str) -> str | None:
 
 
 @contextmanager
-def _ended(process: subprocess.Popen[str]) -> Iterator[None]:
+def _terminate_on_interrupt(process: subprocess.Popen[str]) -> Iterator[None]:
     """When interrupted or terminated, end the process with all it has started, and raise `KeyboardInterrupt`."""
     signals = (signal.SIGTERM, signal.SIGHUP)
     before = [signal.signal(each, signal.default_int_handler) for each in signals]
@@ -134,7 +134,7 @@ def _ended(process: subprocess.Popen[str]) -> Iterator[None]:
             signal.signal(each, handler)
 
 
-def say(text: str) -> None:
+def print_comment(text: str) -> None:
     """A line that is no figure's."""
     sys.stdout.write("".join(f"# {line}\n" for line in text.splitlines()))
     sys.stdout.flush()

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")
-OURS = (
+LIBRARIES = (
     "numpy",
     "numba",
     "polars",
@@ -50,7 +50,7 @@ class Machine:
             system=f"{platform.system()} {platform.machine()}",
             python=platform.python_version(),
             threads=" ".join(f"{name}={os.environ.get(name, 'unset')}" for name in THREADS),
-            libraries={name: _version(name) for name in OURS},
+            libraries={name: _version(name) for name in LIBRARIES},
             peers={name: _version(name) for name in _peers()},
         )
 
@@ -59,13 +59,13 @@ class Machine:
             (
                 f"{self.cpu}, {self.cores} cores, {self.memory_gib:g} GiB, {self.system}, Python {self.python}",
                 f"threads: {self.threads}",
-                f"libraries: {listed(self.libraries)}",
-                f"peers: {listed(self.peers)}",
+                f"libraries: {format_versions(self.libraries)}",
+                f"peers: {format_versions(self.peers)}",
             )
         )
 
 
-def listed(versions: dict[str, str]) -> str:
+def format_versions(versions: dict[str, str]) -> str:
     """Names with their versions on one line."""
     return ", ".join(f"{name} {number}" for name, number in versions.items())
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness import Benchmark, benchmarks_in, figures_in
-from benchmarks.machine import Machine, listed
+from benchmarks.harness import Benchmark, find_benchmarks, read_figures
+from benchmarks.machine import Machine, format_versions
 
 FOLDER = Path(__file__).parent / "claims"
 PAGE = FOLDER.parents[1] / "docs" / "benchmarks.md"
@@ -27,11 +27,11 @@ def write_page(page: Path, folder: Path) -> None:
     if not (found_begin and found_end):
         raise ValueError(f"{page} must have the lines {BEGIN!r} and {END!r} around the figures; put them in")
     pictures = page.parent / "images"
-    text = rendered(figures_in(folder), benchmarks_in(folder), pictures)
+    text = render_figures(read_figures(folder), find_benchmarks(folder), pictures)
     page.write_text(f"{before}{BEGIN}\n\n{text}\n{END}{after}", encoding="utf-8")
 
 
-def rendered(figures: Sequence[dict[str, Any]], benchmarks: Sequence[Benchmark], pictures: Path) -> str:
+def render_figures(figures: Sequence[dict[str, Any]], benchmarks: Sequence[Benchmark], pictures: Path) -> str:
     """The figures as Markdown: what they were measured on, and a table with a picture for each benchmark.
 
     Figures of benchmarks that are no more are left out.
@@ -55,8 +55,8 @@ def _conditions(figures: Sequence[dict[str, Any]]) -> str:
         "load average": f"{min(loads):.1f} to {max(loads):.1f}, the benchmark's own share in it",
         "threads": f"`{machine.threads}`",
         "Python": machine.python,
-        "libraries": listed(machine.libraries),
-        "peers": listed(machine.peers),
+        "libraries": format_versions(machine.libraries),
+        "peers": format_versions(machine.peers),
         "goals": f"{verdicts.count('ok')} of {len(verdicts)} reached",
     }
     return "| | |\n|---|---|\n" + "\n".join(f"| {name} | {_cell(text)} |" for name, text in rows.items())

@@ -15,13 +15,13 @@ import pandas as pd
 from skfolio import RiskMeasure
 from skfolio.optimization import MeanRisk, ObjectiveFunction
 
-from benchmarks.claim import Goal, median_ratio, peer, report, rounds
+from benchmarks.claim import Goal, import_peer, median_ratio, report, time_rounds
 from benchmarks.fat_tailed import FloatArray, kernel_scenarios, names
 from nvtrader_pipelines.portfolio.mean_cvar import Constraints, MeanCvar, Objective
 
 CONFIDENCE_LEVEL = 0.95
 COST_BPS, TURNOVER = 10.0, 0.2
-SAME_OBJECTIVE, FEASIBLE = 1e-4, 1e-6
+OBJECTIVE_TOLERANCE, FEASIBILITY_TOLERANCE = 1e-4, 1e-6
 SETTINGS = {
     "skfolio": "Clarabel, its gaps at 1e-9 (its default)",
     "riskfolio": "Clarabel at its own 1e-8 (its default)",
@@ -63,8 +63,8 @@ class Problem:
         traded = np.abs(weights - self.current).sum()
         if self.rebalances:
             broken = max(broken, 0.5 * traded - TURNOVER)
-        if not broken <= FEASIBLE:
-            raise RuntimeError(f"weights must keep the constraints to {FEASIBLE:g}, but break one by {broken:.3g}")
+        if not broken <= FEASIBILITY_TOLERANCE:
+            raise RuntimeError(f"weights must keep the constraints to {FEASIBILITY_TOLERANCE:g}, but break one by {broken:.3g}")
         losses = -(self.scenarios @ weights)
         level = np.quantile(losses, CONFIDENCE_LEVEL, method="inverted_cdf")
         cvar = level + np.maximum(losses - level, 0.0).mean() / (1.0 - CONFIDENCE_LEVEL)
@@ -131,9 +131,9 @@ PEERS: Mapping[str, tuple[str, Callable[[Problem], FloatArray]]] = {
 }
 
 
-def held_against_peers(n_names: int, cap: float, n_rounds: int, goal: Goal, *, rebalances: bool = False) -> None:
+def report_against_peers(n_names: int, cap: float, n_rounds: int, goal: Goal, *, rebalances: bool = False) -> None:
     """Report how many times longer each peer takes than this package, once all have found the same optimum."""
-    present = [name for name in PEERS if peer(name) and not (rebalances and name == "riskfolio")]
+    present = [name for name in PEERS if import_peer(name) and not (rebalances and name == "riskfolio")]
     problems = [Problem(kernel_scenarios(n_names, 5000, seed), cap, rebalances) for seed in range(n_rounds)]
     warnings.simplefilter("ignore")  # of the peers, about versions to come
     found: dict[str, list[FloatArray]] = {name: [np.empty(0)] * n_rounds for name in ("ours", *present)}
@@ -145,7 +145,7 @@ def held_against_peers(n_names: int, cap: float, n_rounds: int, goal: Goal, *, r
         return one
 
     implementations = {name: timed(name, PEERS[name][1]) for name in present}
-    seconds = rounds({"ours": timed("ours", by_this_package), **implementations}, n_rounds, clock=process_time)
+    seconds = time_rounds({"ours": timed("ours", by_this_package), **implementations}, n_rounds, clock=process_time)
     what = "best rebalance (mean - CVaR - L1 cost, turnover budget)" if rebalances else "least CVaR"
     case = f"mean_cvar_{n_names}x5000{'_rebalance' if rebalances else ''}"
     for name in PEERS if not rebalances else present:
@@ -158,7 +158,7 @@ def held_against_peers(n_names: int, cap: float, n_rounds: int, goal: Goal, *, r
             ratio=median_ratio(seconds, name, "ours") if name in present else None,
             note=f"CPU time, {what}, long-only, cap {cap:g}, fully invested, from scenarios to weights, our structure "
             "compiled once before (no peer keeps one); against "
-            f"{_described(name, seconds)}; {n_rounds} rounds of other scenarios, objectives equal to {difference:.0e}",
+            f"{_describe_peer(name, seconds)}; {n_rounds} rounds of other scenarios, objectives equal to {difference:.0e}",
         )
 
 
@@ -172,12 +172,12 @@ def largest_difference(problems: list[Problem], found: Mapping[str, list[FloatAr
         abs(problem.objective(theirs) / problem.objective(ours) - 1.0)
         for problem, theirs, ours in zip(problems, found[name], found["ours"], strict=True)
     ]
-    if not max(differences) <= SAME_OBJECTIVE:
-        raise RuntimeError(f"{name}'s objective must be ours to {SAME_OBJECTIVE:g}, but differs by {max(differences)}")
+    if not max(differences) <= OBJECTIVE_TOLERANCE:
+        raise RuntimeError(f"{name}'s objective must be ours to {OBJECTIVE_TOLERANCE:g}, but differs by {max(differences)}")
     return max(differences)
 
 
-def _described(name: str, seconds: Mapping[str, list[float]]) -> str:
+def _describe_peer(name: str, seconds: Mapping[str, list[float]]) -> str:
     if name not in seconds:
         return f"{PEERS[name][0]}, not installed"
     return f"{PEERS[name][0]} {version(PEERS[name][0])} ({1e3 * median(seconds[name]):.0f} ms; {SETTINGS[name]})"

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from benchmarks.claim import Goal, peer, report
+from benchmarks.claim import Goal, import_peer, report
 from nvtrader_pipelines.evaluation.weights_backtest import Execution, weights_backtest
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.market.sample import sample_panel
@@ -64,7 +64,7 @@ def difference(test: Any, panel: MarketPanel, weights: NDArray[np.float64], bps:
     return float(np.abs(theirs / equity - 1.0)[:-1].max())  # bt pays for a last order too, which is no decision here
 
 
-def measured(bt: Any, panel: MarketPanel, weights: NDArray[np.float64]) -> tuple[float, str]:
+def time_bt(bt: Any, panel: MarketPanel, weights: NDArray[np.float64]) -> tuple[float, str]:
     """Seconds bt takes with costs, and how far its equity is from ours without and with them."""
     gaps = []
     for bps, tolerance in ((0.0, FREE_TOLERANCE), (BPS, COST_TOLERANCE)):
@@ -98,8 +98,8 @@ def main() -> None:
         f"sample market, the first {n_again} sessions again at its end; daily weights, {BPS:g} bps, fills at the close"
     )
     report("backtest_20x8300", 1e3 * seconds, "ms", Goal(value_at_most=50.0), note=note)
-    bt = peer("bt")
-    theirs, compared = (None, "bt is not installed") if bt is None else measured(bt, panel, weights)
+    bt = import_peer("bt")
+    theirs, compared = (None, "bt is not installed") if bt is None else time_bt(bt, panel, weights)
     ratio = None if theirs is None else theirs / seconds
     report("backtest_over_bt", 1e3 * seconds, "ms", Goal(ratio_at_least=100.0), ratio=ratio, note=f"{compared}; {note}")
 

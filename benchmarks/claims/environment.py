@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from benchmarks.claim import Goal, peer, report, rounds
+from benchmarks.claim import Goal, import_peer, report, time_rounds
 from nvtrader_pipelines.envs.portfolio_env import PortfolioEnv
 from nvtrader_pipelines.envs.simulation import PortfolioSimulation
 from nvtrader_pipelines.envs.spec import EnvSpec
@@ -26,17 +26,17 @@ def main() -> None:
     panel, generator = sample_panel(), np.random.default_rng(0)
     actions = generator.standard_normal((N_STEPS, N_PORTFOLIOS, len(panel.symbols) + 1)).astype(np.float32)
     specs = {f"every_{n}": EnvSpec(rebal_freq=n) for n in SESSIONS_BETWEEN}
-    envs = {name: begun(panel, spec) for name, spec in specs.items()}
+    envs = {name: reset_env(panel, spec) for name, spec in specs.items()}
     for spec in specs.values():
         require_same_as_scalar(panel, spec, actions)
     implementations: dict[str, Any] = {name: lambda _, env=env: play(env, actions) for name, env in envs.items()}
-    theirs = peer("gym_trading_env.environments")
+    theirs = import_peer("gym_trading_env.environments")
     if theirs is not None:
         single = single_asset(theirs, panel)
         implementations["peer"] = lambda _: play_single(single, actions[:, 0, 0] > 0.0)
-    fastest = {name: min(times) for name, times in rounds(implementations, N_ROUNDS, clock=process_time).items()}
+    fastest = {name: min(times) for name, times in time_rounds(implementations, N_ROUNDS, clock=process_time).items()}
     speed = {name: N_STEPS * N_PORTFOLIOS / fastest[name] for name in envs}
-    note = stated(panel, envs["every_1"])
+    note = describe(panel, envs["every_1"])
     report("environment_64x20", speed["every_1"], "steps/s", GOAL, note=f"a decision every session; {note}")
     report("environment_64x20_weekly", speed["every_5"], "steps/s", GOAL, note=f"a decision every 5 sessions; {note}")
     report(
@@ -50,7 +50,7 @@ def main() -> None:
     )
 
 
-def begun(panel: MarketPanel, spec: EnvSpec) -> PortfolioVecEnv:
+def reset_env(panel: MarketPanel, spec: EnvSpec) -> PortfolioVecEnv:
     """The environment at the start of its episodes."""
     env = PortfolioVecEnv(PortfolioSimulation(panel, spec, N_PORTFOLIOS))
     env.reset()
@@ -107,7 +107,7 @@ def play_single(env: Any, invested: NDArray[np.bool_]) -> None:
             env.reset()
 
 
-def stated(panel: MarketPanel, env: PortfolioVecEnv) -> str:
+def describe(panel: MarketPanel, env: PortfolioVecEnv) -> str:
     """What exactly is stepped."""
     columns, spec = env.simulation.builder.length, env.simulation.spec
     terms = ", ".join(term.kind for term in spec.reward_terms)

@@ -101,7 +101,7 @@ def main() -> None:
     tasks = [Task(setting, *fold, seed) for seed in SEEDS for fold in folds() for setting in SETTINGS]
     context = multiprocessing.get_context("forkserver")
     with ProcessPoolExecutor(min(2, os.cpu_count() or 1), mp_context=context) as pool:
-        curves = list(pool.map(trained, tasks))
+        curves = list(pool.map(train_curve, tasks))
     draw(curves, PICTURE)
     default = next(setting for setting in SETTINGS if setting.is_default)
     end = min(seconds(curves, setting)[-1] for setting in SETTINGS)
@@ -132,7 +132,7 @@ def folds() -> list[tuple[Window, Window]]:
     return [((fold.train_first, fold.train_last), (fold.test_first, fold.test_last)) for fold in (early[0], early[-1])]
 
 
-def trained(task: Task) -> Curve:
+def train_curve(task: Task) -> Curve:
     """Train one policy, and judge it before, at its checkpoints and after."""
     torch.set_num_threads(1)
     agent, judge = task.setting.agent(), _Judge(task)
@@ -152,7 +152,7 @@ class _Judge:
         self.rewards: list[list[float]] = []
         self._agent, self._windows = task.setting.agent(), (task.trained_on, task.held_out)
         self._scaler = EnvSpec().observation.fit(sample_panel(), *task.trained_on)
-        simulation = opened(task.trained_on, self._scaler)
+        simulation = open_episodes(task.trained_on, self._scaler)
         self._layout = simulation.builder.layout
         self._spaces = observation_space(simulation), action_space(simulation)
         torch.manual_seed(task.seed)  # as the training begins
@@ -176,7 +176,7 @@ class _Judge:
         self.rewards.append([self._played(network, window) for window in self._windows])
 
     def _played(self, network: torch.nn.Module, window: Window) -> float:
-        simulation, rewards = opened(window, self._scaler), []
+        simulation, rewards = open_episodes(window, self._scaler), []
         observation = simulation.observe()
         for _ in range(simulation.spec.episode_len):
             with torch.no_grad():
@@ -187,7 +187,7 @@ class _Judge:
         return float(np.mean(rewards))
 
 
-def opened(window: Window, scaler: ObservationScaler) -> PortfolioSimulation:
+def open_episodes(window: Window, scaler: ObservationScaler) -> PortfolioSimulation:
     """Episodes that lie within a window, begun evenly over it."""
     env, (first, last) = EnvSpec(), window
     simulation = PortfolioSimulation(sample_panel(), env, N_EPISODES, first=first, last=last, scaler=scaler)

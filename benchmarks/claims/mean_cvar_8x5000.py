@@ -7,7 +7,7 @@ import numpy as np
 
 from benchmarks.claim import Goal, report
 from benchmarks.fat_tailed import fat_tailed_returns, names
-from benchmarks.portfolio_peers import held_against_peers
+from benchmarks.portfolio_peers import report_against_peers
 from nvtrader_pipelines.portfolio.mean_cvar import Constraints, MeanCvar, Objective
 from nvtrader_pipelines.portfolio.scenarios import KernelDensity
 
@@ -43,8 +43,8 @@ def main() -> None:
         f"solve {median(solving):.2f} ms with turnover budget, L1 cost, mean and cash floor, each certified to 1e-7; "
         "level, cap and budget differ in every trial",
     )
-    held_against_peers(N_NAMES, 0.3, 20, Goal(ratio_at_least=8.0))
-    held_against_peers(N_NAMES, 0.3, 10, Goal(ratio_at_least=8.0), rebalances=True)
+    report_against_peers(N_NAMES, 0.3, 20, Goal(ratio_at_least=8.0))
+    report_against_peers(N_NAMES, 0.3, 10, Goal(ratio_at_least=8.0), rebalances=True)
 
 
 if __name__ == "__main__":

@@ -68,7 +68,7 @@ def difference(seed: int) -> tuple[float, str] | None:
         optimizer = MeanCvar(names(n_names), constraints, objective)
         found = optimizer.solve(scenarios, **market).objective
     except InfeasibleError as failure:
-        if attainable(constraints, n_names, market["current"]):
+        if is_feasible(constraints, n_names, market["current"]):
             raise RuntimeError(f"no portfolio must keep the constraints of seed {seed}, but one does") from failure
         return None
     reference = optimizer.reference(scenarios, **market)
@@ -78,7 +78,7 @@ def difference(seed: int) -> tuple[float, str] | None:
     return abs(found - expected) / max(abs(expected), smallest), solver
 
 
-def attainable(constraints: Constraints, n_names: int, current: FloatArray | None) -> bool:
+def is_feasible(constraints: Constraints, n_names: int, current: FloatArray | None) -> bool:
     """Whether a portfolio keeps the constraints, by a program that shares nothing with the package."""
     weights = cp.Variable(n_names)
     cash = 1.0 - cp.sum(weights)

@@ -18,7 +18,7 @@ from nvtrader_pipelines.storage.home import Home
 NVTRADER = str(Path(sys.executable).with_name("nvtrader"))
 YEAR = ("2018-01-01", "2018-12-31")
 N_ROUNDS = 3
-MOST_APART = 1e-12  # of equity, from that of the back-test
+MAX_EQUITY_DIFFERENCE = 1e-12  # of equity, from that of the back-test
 EXPERIMENT = {
     "name": "year",
     "agent": {"kind": "ppo", "total_timesteps": 10_240},
@@ -38,8 +38,8 @@ def main() -> None:
             (home.accounts / f"round-{i}.yaml").write_text("kind: simulated\n")
         _nvtrader(folder, "experiments", "run", "year")
         _nvtrader(folder, "policies", "activate", "year")
-        seconds, told = zip(*(_replayed(folder, f"round-{i}") for i in range(N_ROUNDS)), strict=True)
-    first = told[0]
+        seconds, summaries = zip(*(_replay_year(folder, f"round-{i}") for i in range(N_ROUNDS)), strict=True)
+    first = summaries[0]
     report(
         "paper_year",
         median(seconds),
@@ -52,14 +52,20 @@ def main() -> None:
     )
 
 
-def _replayed(folder: str, account: str) -> tuple[float, dict[str, Any]]:
+def _replay_year(folder: str, account: str) -> tuple[float, dict[str, Any]]:
     """Seconds of one year on a new account, and what the command told."""
     start = perf_counter()
-    told = json.loads(_nvtrader(folder, "paper", "--account", account, "--from", YEAR[0], "--to", YEAR[1], "--json"))
+    summaries = json.loads(
+        _nvtrader(folder, "paper", "--account", account, "--from", YEAR[0], "--to", YEAR[1], "--json")
+    )
     seconds = perf_counter() - start
-    if not (told["backtest"] and told["backtest"]["largest_difference"] <= MOST_APART and told["n_fills"]):
+    if not (
+        summaries["backtest"]
+        and summaries["backtest"]["largest_difference"] <= MAX_EQUITY_DIFFERENCE
+        and summaries["n_fills"]
+    ):
         raise AssertionError(f"the account must trade and its equity be the back-test's, but it told {told}")
-    return seconds, told
+    return seconds, summaries
 
 
 def _nvtrader(folder: str, *arguments: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.claim import Goal, median_ratio, peer, report, rounds
+from benchmarks.claim import Goal, import_peer, median_ratio, report, time_rounds
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.market.sample import sample_panel
 from nvtrader_pipelines.policies.agents import PpoAgent, TrainingHooks
@@ -32,10 +32,10 @@ def main() -> None:
         "small_batches": lambda _: SMALL_BATCHES.train(narrow, EnvSpec(), WINDOW, SEED, HOOKS),
     }
     steps = {"defaults": DEFAULTS.total_timesteps, "small_batches": SMALL_BATCHES.total_timesteps}
-    module = peer("gym_trading_env.environments")
+    module = import_peer("gym_trading_env.environments")
     if module is not None:
         implementations["peer"] = lambda _: train_peer(module)
-    seconds = rounds(implementations, 3, clock=process_time)
+    seconds = time_rounds(implementations, 3, clock=process_time)
     speed = {name: count / min(seconds[name]) for name, count in steps.items()}
     how = (
         "CPU seconds of the whole train(), checkpoints included, best of 3 after one that warms up, "

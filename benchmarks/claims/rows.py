@@ -10,7 +10,7 @@ from unittest.mock import patch
 import numpy as np
 import torch
 
-from benchmarks.claim import Goal, report, rounds
+from benchmarks.claim import Goal, report, time_rounds
 from nvtrader_pipelines.envs.account import Account
 from nvtrader_pipelines.envs.simulation import PortfolioSimulation
 from nvtrader_pipelines.envs.spec import EnvSpec
@@ -50,14 +50,14 @@ def main() -> None:
     """Report rows per CPU second from arrays, and the ratios of trainings that are sampled to one that is not."""
     panel = sample_panel()
     simulation = PortfolioSimulation(panel, SPEC, N_PORTFOLIOS, first=WINDOW[0], last=WINDOW[1])
-    game = played(simulation)
-    who, steps = walked(panel)
+    game = random_game(simulation)
+    who, steps = scripted_walk(panel)
     n_rows = {"sampler": sample(simulation, game), "recorder": record(panel, who, steps)}
     writers = {
         "sampler": lambda _: sample(simulation, game),
         "recorder": lambda _: record(panel, who, steps),
     }
-    seconds = rounds(writers, 5, clock=process_time)
+    seconds = time_rounds(writers, 5, clock=process_time)
     speed = {name: n / min(seconds[name]) for name, n in n_rows.items()}
     how = "rows per CPU second, best of 5, all threads of the process counted"
     sizes = f"{N_PORTFOLIOS} portfolios by {N_STEPS} steps, 20 names, every episode taken, hashed and compressed"
@@ -65,7 +65,7 @@ def main() -> None:
     sizes = f"{N_ACCOUNTS} accounts by {len(steps)} steps of 5 sessions, 20 names, into four tables"
     report("rows_recorder", speed["recorder"], "rows/s", Goal(value_at_least=200_000), note=f"{sizes}; {how}")
     trainings = {name: lambda _, rate=rate: train(panel, rate) for name, rate in RATES.items()}
-    seconds = rounds(trainings, N_ROUNDS, clock=process_time)
+    seconds = time_rounds(trainings, N_ROUNDS, clock=process_time)
     fastest = {name: min(times) for name, times in seconds.items()}
     sizes = f"PPO, {AGENT.total_timesteps} steps by {AGENT.n_envs} portfolios, 20 names, with its checkpoints"
     report(
@@ -88,7 +88,7 @@ def main() -> None:
     )
 
 
-def played(simulation: PortfolioSimulation) -> list[PlayedStep]:
+def random_game(simulation: PortfolioSimulation) -> list[PlayedStep]:
     """A game at random."""
     env, generator = PortfolioVecEnv(simulation), np.random.default_rng(0)
     env.reset()
@@ -108,7 +108,7 @@ def sample(simulation: PortfolioSimulation, game: list[PlayedStep]) -> int:
     return N_PORTFOLIOS * len(game)
 
 
-def walked(panel: MarketPanel) -> tuple[list[PolicyAccount], list[WalkStep]]:
+def scripted_walk(panel: MarketPanel) -> tuple[list[PolicyAccount], list[WalkStep]]:
     """A walk of scripted accounts, and its steps."""
     fold = Fold(0, WINDOW[0], WINDOW[0] + 1, WINDOW[0] + 2, WINDOW[1])
     who = [PolicyAccount(f"account-{i}", "policy", (i,), (Scripted(panel, i),)) for i in range(N_ACCOUNTS)]

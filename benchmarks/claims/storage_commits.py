@@ -7,7 +7,7 @@ from time import perf_counter, process_time
 import polars as pl
 
 from benchmarks.claim import Goal, report
-from benchmarks.storage_rows import SPEC_HASH, scratch, trajectories
+from benchmarks.storage_rows import SPEC_HASH, scratch_store, trajectories
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import TRAJECTORIES
 
@@ -19,7 +19,7 @@ EARLY, LATE = slice(5, 15), slice(N_COMMITS - 100, N_COMMITS)  # about the tenth
 def main() -> None:
     """Every commit is a run's own rows, under the shipped configuration and without upkeep."""
     rows = trajectories(N_ROWS)
-    with scratch() as (_, store):
+    with scratch_store() as (_, store):
         wall, cpu = zip(*(_commit(store, rows, f"{i:016x}") for i in range(N_COMMITS)), strict=True)
         state, n_snapshots = store.tables.describe(TRAJECTORIES), len(store.tables.load(TRAJECTORIES).snapshots())
     assert state.n_rows == N_COMMITS * N_ROWS

@@ -11,13 +11,13 @@ class ProgressHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write one record, if it is of interest."""
-        line = progress_line(record)
+        line = format_record(record)
         if line:
             sys.stdout.write(f"{line}\n")
             sys.stdout.flush()
 
 
-def progress_line(record: logging.LogRecord) -> str | None:
+def format_record(record: logging.LogRecord) -> str | None:
     """The line for a record of Dagster's, or None: finished and failed steps, failed checks, what assets say."""
     meta = getattr(record, "dagster_meta", {})
     event: dg.DagsterEvent | None = meta.get("dagster_event")

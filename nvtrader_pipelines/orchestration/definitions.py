@@ -7,15 +7,15 @@ import dagster as dg
 from dagster_duckdb import DuckDBResource
 
 from nvtrader_pipelines.orchestration.assets import ASSETS
-from nvtrader_pipelines.orchestration.checks import CHECKS
 from nvtrader_pipelines.orchestration.console import console_logger
 from nvtrader_pipelines.orchestration.jobs import JOBS
 from nvtrader_pipelines.orchestration.mlflow_tracking import MlflowTracking
 from nvtrader_pipelines.orchestration.portfolio_checks import PORTFOLIO_CHECKS
-from nvtrader_pipelines.orchestration.progress import ProgressLog
+from nvtrader_pipelines.orchestration.progress_log import ProgressLog
 from nvtrader_pipelines.orchestration.resources import DeskResource, StoreResource
 from nvtrader_pipelines.orchestration.schedules import SCHEDULES
 from nvtrader_pipelines.orchestration.sensors import SENSORS
+from nvtrader_pipelines.orchestration.table_checks import CHECKS
 from nvtrader_pipelines.storage.home import Home
 
 EXECUTOR = dg.multiprocess_executor.configured(

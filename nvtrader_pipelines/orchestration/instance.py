@@ -17,7 +17,7 @@ SETTINGS = Path(__file__).with_name("dagster.yaml")
 IN_PROCESS = "in-process.yaml"  # the same settings but for this
 PROCESS_TAG = "nvtrader/process"
 # Dagster documents this class, and dagster.yaml names one by the path of its module.
-NOT_CAPTURED = {"module": "dagster._core.storage.noop_compute_log_manager", "class": "NoOpComputeLogManager"}
+NO_COMPUTE_LOGS = {"module": "dagster._core.storage.noop_compute_log_manager", "class": "NoOpComputeLogManager"}
 
 
 def dagster_home(home: Home) -> Path:
@@ -38,14 +38,14 @@ def open_instance(store: Store) -> dg.DagsterInstance:
     folder = dagster_home(store.home)
     os.environ["DAGSTER_HOME"] = str(folder)  # child processes of a run find the instance by it
     settings = yaml.safe_load((folder / "dagster.yaml").read_bytes())
-    write_atomically(folder / IN_PROCESS, yaml.safe_dump({**settings, "compute_logs": NOT_CAPTURED}).encode())
+    write_atomically(folder / IN_PROCESS, yaml.safe_dump({**settings, "compute_logs": NO_COMPUTE_LOGS}).encode())
     instance = dg.DagsterInstance.from_config(str(folder), IN_PROCESS)
-    end_dead_runs(instance)
-    close_ended(store.ledger, instance)
+    cancel_dead_runs(instance)
+    close_ended_runs(store.ledger, instance)
     return instance
 
 
-def close_ended(ledger: Ledger, instance: dg.DagsterInstance) -> list[str]:
+def close_ended_runs(ledger: Ledger, instance: dg.DagsterInstance) -> list[str]:
     """Close in the ledger the runs on which nobody works any more: their process is dead, or their Dagster run ended.
 
     Returns:
@@ -58,10 +58,10 @@ def close_ended(ledger: Ledger, instance: dg.DagsterInstance) -> list[str]:
 
 def process_tag() -> dict[str, str]:
     """The tag by which a run in this process is known to be dead when the process is."""
-    return {PROCESS_TAG: _mark(psutil.Process())}
+    return {PROCESS_TAG: _process_key(psutil.Process())}
 
 
-def end_dead_runs(instance: dg.DagsterInstance) -> list[str]:
+def cancel_dead_runs(instance: dg.DagsterInstance) -> list[str]:
     """Cancel the runs whose process was killed, and free what they held of a pool: the next run would wait for it.
 
     Returns:
@@ -77,12 +77,12 @@ def end_dead_runs(instance: dg.DagsterInstance) -> list[str]:
     return ended
 
 
-def _mark(process: psutil.Process) -> str:
+def _process_key(process: psutil.Process) -> str:
     return f"{process.pid}@{process.create_time():.0f}"  # a number is used again, but not with the same time
 
 
 def _is_alive(mark: str) -> bool:
     try:
-        return _mark(psutil.Process(int(mark.partition("@")[0]))) == mark
+        return _process_key(psutil.Process(int(mark.partition("@")[0]))) == mark
     except psutil.NoSuchProcess:
         return False

@@ -10,7 +10,7 @@ from nvtrader_pipelines.evaluation.steps import drain
 from nvtrader_pipelines.orchestration.assets import ASSETS
 from nvtrader_pipelines.orchestration.assets.active_policy import ACTIVE_POLICY_KEY
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
-from nvtrader_pipelines.orchestration.progress import ProgressLog
+from nvtrader_pipelines.orchestration.progress_log import ProgressLog
 from nvtrader_pipelines.runs.launch import replay_run, replay_window
 from nvtrader_pipelines.runs.lifecycle import Launch
 from nvtrader_pipelines.storage.iceberg.upkeep import tidy
@@ -66,17 +66,17 @@ REBALANCE = dg.define_asset_job(
 CONTEST = "nvtrader/contest"  # the tag of a judgement: the state of what competes; of a promotion: and of its gate
 
 
-def is_judged(instance: dg.DagsterInstance, contest: str) -> bool:
+def is_contest_judged(instance: dg.DagsterInstance, contest: str) -> bool:
     """Whether the last judgement that ended well was of what competes now."""
-    return _is_done(instance, JUDGEMENT.name, contest)
+    return _is_last_success(instance, JUDGEMENT.name, contest)
 
 
-def is_promoted(instance: dg.DagsterInstance, question: str) -> bool:
+def is_promotion_current(instance: dg.DagsterInstance, question: str) -> bool:
     """Whether the gate, as it is now, was last asked about what competes now."""
-    return _is_done(instance, PROMOTION.name, question)
+    return _is_last_success(instance, PROMOTION.name, question)
 
 
-def _is_done(instance: dg.DagsterInstance, job: str, contest: str) -> bool:
+def _is_last_success(instance: dg.DagsterInstance, job: str, contest: str) -> bool:
     done = dg.RunsFilter(job_name=job, statuses=[dg.DagsterRunStatus.SUCCESS])
     return [run.tags.get(CONTEST) for run in instance.get_runs(done, limit=1)] == [contest]
 
@@ -112,13 +112,13 @@ def replay_policies(
     progress: dg.ResourceParam[ProgressLog],
 ) -> None:
     """A new run of the same version, whose parent is the run that trained the policies."""
-    days = (day_of(config.first), day_of(config.last))
+    days = (parse_day(config.first), parse_day(config.last))
     window = replay_window(store, config.run_id, days)
     launch = Launch(context.run_id, context.run_id)
     drain(replay_run(store, config.run_id, launch, window, pinned=config.pinned), progress.to(context))
 
 
-def day_of(text: str | None) -> date | None:
+def parse_day(text: str | None) -> date | None:
     """A day from its text."""
     return None if text is None else date.fromisoformat(text)
 

@@ -41,7 +41,7 @@ class TrackedRun:
 
     def log_training(self, plan: RunPlan, curves: pl.DataFrame, folder: Path) -> None:
         """The spec's fields, the warnings, the mean learning curve over folds and seeds, and the policy files."""
-        self.log({**flat(plan.spec.model_dump(mode="json")), "warnings": " ".join(plan.warnings)}, {})
+        self.log({**flatten(plan.spec.model_dump(mode="json")), "warnings": " ".join(plan.warnings)}, {})
         mean = curves.group_by("timesteps").agg(pl.col("mean_reward").mean()).sort("timesteps")
         self.log_curve("mean_reward", list(mean.iter_rows()))
         self.log_files(folder)
@@ -81,11 +81,11 @@ class TrackedRun:
         self.client.log_artifacts(self.mlflow_run_id, str(folder), folder.name)
 
 
-def flat(content: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+def flatten(content: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     """A nested document as dotted names and text."""
     named = {}
     for key, value in content.items():
-        named |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": str(value)}
+        named |= flatten(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": str(value)}
     return named
 
 

@@ -33,20 +33,20 @@ def all_partitions(key: dg.AssetKey | Sequence[str]) -> dg.AssetDep:
     return dg.AssetDep(key, partition_mapping=dg.AllPartitionMapping())
 
 
-def whole_history() -> dict[str, str]:
+def whole_history_tags() -> dict[str, str]:
     """Run tags that materialise every year in one run."""
     keys = YEARS.get_partition_keys()
     return {RANGE_START: keys[0], RANGE_END: keys[-1]}
 
 
-def years_of(context: dg.AssetExecutionContext) -> list[int]:
+def partition_years(context: dg.AssetExecutionContext) -> list[int]:
     """The years this run materialises; the first partition also holds what came before it."""
     years = [int(key) for key in context.partition_keys]
     first = int(YEARS.get_first_partition_key() or years[0])
     return [*range(FIRST_YEAR, first), *years] if first in years else years
 
 
-def register_all(ledger: Ledger, specs: Sequence[ExperimentSpec]) -> list[str]:
+def register_specs(ledger: Ledger, specs: Sequence[ExperimentSpec]) -> list[str]:
     """Keep the specs in the ledger; the partitions that run: their own, or those of an ablation's variants."""
     keys = []
     for spec in specs:

@@ -9,20 +9,20 @@ import dagster as dg
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.orchestration.assets.active_policy import VERDICT
 from nvtrader_pipelines.orchestration.definitions import build_defs
-from nvtrader_pipelines.orchestration.errors import PipelineError
 from nvtrader_pipelines.orchestration.instance import open_instance, process_tag
-from nvtrader_pipelines.orchestration.jobs import CONTEST, JUDGEMENT, PROMOTION, is_judged, is_promoted
-from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, register_all, whole_history
-from nvtrader_pipelines.orchestration.progress import ProgressLog, Watch
+from nvtrader_pipelines.orchestration.jobs import CONTEST, JUDGEMENT, PROMOTION, is_contest_judged, is_promotion_current
+from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, register_specs, whole_history_tags
+from nvtrader_pipelines.orchestration.pipeline_error import PipelineError
+from nvtrader_pipelines.orchestration.progress_log import ProgressLog, Watch
 from nvtrader_pipelines.runs.fingerprints import (
     contest_state,
     market_is_current,
     market_state,
-    question_state,
-    remember_market,
+    promotion_state,
+    record_market_state,
 )
 from nvtrader_pipelines.runs.lifecycle import INTERRUPTED
-from nvtrader_pipelines.runs.planning import completed_run, unwritten
+from nvtrader_pipelines.runs.planning import completed_run, missing_tables
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.specs import read_experiments
 from nvtrader_pipelines.storage.store import Store
@@ -32,7 +32,7 @@ from nvtrader_pipelines.storage.views import publish
 INTERRUPTS = (KeyboardInterrupt.__name__, dg.DagsterExecutionInterruptedError.__name__)
 
 
-class _Run:
+class _Materialization:
     """Jobs of one `nvtrader materialize`, one after the other on one instance."""
 
     def __init__(self, store: Store, instance: dg.DagsterInstance, watch: Watch | None, *, quiet: bool) -> None:
@@ -86,7 +86,7 @@ class _Run:
         if run_id is None:
             self.say(title)
             self.launch("experiment", key)
-        elif lacking := unwritten(self.store, run_id):
+        elif lacking := missing_tables(self.store, run_id):
             self.say(f"{title} lacks {', '.join(table.name for table in lacking)}")
             self.launch("experiment", key, tables=lacking)
         else:
@@ -94,7 +94,7 @@ class _Run:
 
     def promotion(self, question: str) -> None:
         """Ask the gate about what was judged, once, and say in one line what it answered."""
-        if is_promoted(self.instance, question):
+        if is_promotion_current(self.instance, question):
             self.say("promotion: up to date")
             return
         result = self.launch(PROMOTION.name, tags={CONTEST: question})
@@ -116,7 +116,7 @@ def _failure(job: str, result: dg.ExecuteInProcessResult) -> PipelineError | Key
     return PipelineError(f"{job}: a blocking check failed; see the run {result.run_id} in `nvtrader ui`")
 
 
-def chosen_specs(home: Home, names: Sequence[str]) -> list[ExperimentSpec]:
+def select_specs(home: Home, names: Sequence[str]) -> list[ExperimentSpec]:
     """The experiments to run, by the names of files' experiments or of an ablation's variants.
 
     Raises:
@@ -148,27 +148,27 @@ def run_pipeline(store: Store, names: Sequence[str], watch: Watch | None = None,
         PipelineError: if a step fails.
         ValueError: if an experiment is invalid or unknown.
     """
-    home, specs = store.home, chosen_specs(store.home, names)
+    home, specs = store.home, select_specs(store.home, names)
     with open_instance(store) as instance:
-        run = _Run(store, instance, watch, quiet=quiet)
+        run = _Materialization(store, instance, watch, quiet=quiet)
         state = market_state(home)
         if market_is_current(store):
             run.say("market: up to date")
         else:
             run.say("market: ingesting, cleaning, deriving")
-            run.launch("market", tags=whole_history())
-            remember_market(home, state)
-        register_all(store.ledger, read_experiments(home).specs)  # a variant run alone has its ablation as parent too
-        keys = register_all(store.ledger, specs)
+            run.launch("market", tags=whole_history_tags())
+            record_market_state(home, state)
+        register_specs(store.ledger, read_experiments(home).specs)  # a variant run alone has its ablation as parent too
+        keys = register_specs(store.ledger, specs)
         instance.add_dynamic_partitions(EXPERIMENTS.name or "", keys)
         for count, key in enumerate(keys, start=1):
             run.experiment(key, f"experiment {count} of {len(keys)}: {key}")
         contest = contest_state(store)
-        if is_judged(instance, contest):
+        if is_contest_judged(instance, contest):
             run.say("judgement: up to date")
         else:
             run.say("judgement: every run beside all others")
             run.launch(JUDGEMENT.name, tags={CONTEST: contest})
-        run.promotion(question_state(home, contest))
+        run.promotion(promotion_state(home, contest))
         publish(store)
     return [key.partition("@")[0] for key in keys]

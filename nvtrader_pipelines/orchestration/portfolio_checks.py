@@ -10,16 +10,16 @@ from nvtrader_pipelines.desk.row_checks import EVERY_ACCOUNT, hold, release
 from nvtrader_pipelines.execution.compliance import tightest_limits
 from nvtrader_pipelines.execution.invariants import invalid_stage_sums, limit_breaches, missing_numbers
 from nvtrader_pipelines.execution.plan_records import PLACEABLE
-from nvtrader_pipelines.orchestration.assets.portfolio import STATE_KEY, of_account
-from nvtrader_pipelines.orchestration.checks import verdict
+from nvtrader_pipelines.orchestration.assets.portfolio import STATE_KEY, read_account_rows
 from nvtrader_pipelines.orchestration.reports import asset_key
 from nvtrader_pipelines.orchestration.resources import DeskResource
+from nvtrader_pipelines.orchestration.table_checks import check_result
 from nvtrader_pipelines.storage.compliance import read_limits
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import ORDERS, PORTFOLIO_STATE, REBALANCE_PLAN, TARGET_WEIGHTS, Table
 
-MAY_BE_TRADED = {"waiting", *PLACEABLE}  # not blocked, and not all of its orders have ended
+TRADABLE_STATUSES = {"waiting", *PLACEABLE}  # not blocked, and not all of its orders have ended
 NUMBERS = {
     ORDERS: ("quantity", "quote", "target_weight", "filled_quantity"),
     PORTFOLIO_STATE: ("equity", "value", "net_return", "drawdown", "turnover", "cost", "cash", "weights"),
@@ -37,8 +37,8 @@ def account_check(
     def check(store: dg.ResourceParam[Store], desk: DeskResource) -> dg.AssetCheckResult:
         hold(store.home, desk.account, f"{table.name}.{name}")
         trading = desk.of(store)
-        rows = of_account(trading, table)
-        found = verdict(broken(trading, rows), len(rows))
+        rows = read_account_rows(trading, table)
+        found = check_result(broken(trading, rows), len(rows))
         if found.passed:
             release(store.home, desk.account, f"{table.name}.{name}")
         return dg.AssetCheckResult(passed=found.passed, metadata={**(found.metadata or {}), "account": desk.account})
@@ -63,10 +63,10 @@ def outside_limits(desk: Desk, plans: pl.DataFrame) -> pl.DataFrame:
     a person rejects it; what waits at a broker `nvtrader halt` cancels, and `nvtrader trade` then brings the rows up to
     date. Plans before were made under the limits of their time.
     """
-    target_weights = of_account(desk, TARGET_WEIGHTS)
+    target_weights = read_account_rows(desk, TARGET_WEIGHTS)
     ledger, of_desk = desk.store.ledger, read_limits(desk.store.home)
     found = [limit_breaches(target_weights.clear(), of_desk)]
-    alive = plans.filter(pl.col("status").is_in(MAY_BE_TRADED))
+    alive = plans.filter(pl.col("status").is_in(TRADABLE_STATUSES))
     for (key,), version in alive.partition_by("partition_key", as_dict=True).items():
         limits = tightest_limits(ledger.read(str(key)).pipeline.risk_limits, of_desk)
         found.append(limit_breaches(target_weights.join(version, on="plan_id", how="semi"), limits))

@@ -14,7 +14,7 @@ from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import Table
 
-IN_A_WINDOW = (1120, 1120)  # pixels at the most; of a screen 1,440 wide Dagster's window takes 1,152
+MAX_PICTURE_SIZE = (1120, 1120)  # pixels at the most; of a screen 1,440 wide Dagster's window takes 1,152
 
 
 def asset_key(table: Table) -> dg.AssetKey:
@@ -33,21 +33,21 @@ def table_metadata(table: Table) -> dict[str, Any]:
     return {"dagster/column_schema": column_schema(table), "dagster/table_name": table.name}
 
 
-def shown_snapshots(snapshot_ids: Mapping[str, int]) -> dict[str, str]:
+def format_snapshot_ids(snapshot_ids: Mapping[str, int]) -> dict[str, str]:
     """Snapshot ids by table as text: a browser rounds whole numbers of 64 bits."""
     return {table: str(snapshot_id) for table, snapshot_id in snapshot_ids.items()}
 
 
-def picture(png: bytes) -> dg.MarkdownMetadataValue:
+def picture_metadata(png: bytes) -> dg.MarkdownMetadataValue:
     """A PNG that the UI shows, made as small as the window that it opens for it; its Markdown knows no width."""
     content = BytesIO()
     with Image.open(BytesIO(png)) as shown:
-        shown.thumbnail(IN_A_WINDOW)
+        shown.thumbnail(MAX_PICTURE_SIZE)
         shown.save(content, "PNG")
     return dg.MetadataValue.md(f"![plot](data:image/png;base64,{base64.b64encode(content.getvalue()).decode()})")
 
 
-def keep_pictures(
+def store_pictures(
     home: Home, asset: str, pictures: Mapping[str, bytes], partition_key: str | None = None
 ) -> dict[str, Any]:
     """Keep an asset's plots as PNG files, and show them.
@@ -67,7 +67,10 @@ def keep_pictures(
     for former in folder.glob("*.png"):
         if former.stem not in pictures:
             former.unlink(missing_ok=True)
-    return {**{name: picture(png) for name, png in pictures.items()}, "pictures": dg.MetadataValue.path(str(folder))}
+    return {
+        **{name: picture_metadata(png) for name, png in pictures.items()},
+        "pictures": dg.MetadataValue.path(str(folder)),
+    }
 
 
 def markdown_table(rows: pl.DataFrame) -> str:
@@ -81,7 +84,9 @@ def _cell(value: object) -> str:
     return "" if value is None else " ".join(str(value).split()).replace("|", r"\|")
 
 
-def written(store: Store, table: Table, n_rows: int, extra: Mapping[str, Any] | None = None) -> dg.MaterializeResult:
+def table_result(
+    store: Store, table: Table, n_rows: int, extra: Mapping[str, Any] | None = None
+) -> dg.MaterializeResult:
     """The report of a table just written: its snapshot is its data version."""
     state = store.tables.describe(table)
     return dg.MaterializeResult(

@@ -5,14 +5,14 @@ from contextlib import contextmanager
 
 import dagster as dg
 
-MOST_RETRIES = 2
+MAX_RETRIES = 2
 WAIT_SECONDS = 5.0
 
 
 @contextmanager
-def tried_again(*errors: type[Exception]) -> Iterator[None]:
+def retry_on(*errors: type[Exception]) -> Iterator[None]:
     """Let Dagster try the step again after one of these errors; every other error needs a person."""
     try:
         yield
     except errors as error:
-        raise dg.RetryRequested(max_retries=MOST_RETRIES, seconds_to_wait=WAIT_SECONDS) from error
+        raise dg.RetryRequested(max_retries=MAX_RETRIES, seconds_to_wait=WAIT_SECONDS) from error

@@ -9,23 +9,23 @@ from nvtrader_pipelines.desk.rebalancing import nothing_to_trade
 from nvtrader_pipelines.market.calendar import EXCHANGE_TIME, is_session
 from nvtrader_pipelines.orchestration.jobs import DPO_CHECK, EXPERIMENT, MARKET, PREFERENCES, REBALANCE, upkeep
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
-from nvtrader_pipelines.orchestration.rebalancing import SESSION
+from nvtrader_pipelines.orchestration.rebalance_steps import SESSION
 from nvtrader_pipelines.orchestration.resources import DeskResource
 from nvtrader_pipelines.storage.specs import read_experiments
 from nvtrader_pipelines.storage.store import Store
 
-on_new_york_time = partial(
+new_york_schedule = partial(
     dg.schedule, execution_timezone=EXCHANGE_TIME.key, default_status=dg.DefaultScheduleStatus.RUNNING
 )
 
 
-def experiments(context: dg.ScheduleEvaluationContext, store: dg.ResourceParam[Store]) -> list[str]:
+def current_experiments(context: dg.ScheduleEvaluationContext, store: dg.ResourceParam[Store]) -> list[str]:
     """The registered experiments that `data/experiments` still holds; superseded versions are left in peace."""
     current = {each.partition_key for spec in read_experiments(store.home).specs for each in spec.variants()}
     return [key for key in context.instance.get_dynamic_partitions(EXPERIMENTS.name or "") if key in current]
 
 
-@on_new_york_time(
+@new_york_schedule(
     cron_schedule="30 17 * * 1-5",
     job=MARKET,
     description="After the close of every session of the exchange: ingest, clean and derive the running year.",
@@ -38,7 +38,7 @@ def eod_ingest(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.Skip
     return dg.RunRequest(run_key=day.isoformat(), partition_key=str(day.year))
 
 
-@on_new_york_time(
+@new_york_schedule(
     cron_schedule="0 18 * * 1-5",
     job=REBALANCE,
     description="After the ingest of every session of the exchange: an account's orders, state, weights and next plan.",
@@ -56,11 +56,11 @@ def eod_rebalance(
     return dg.RunRequest(run_key=day.isoformat(), tags={SESSION: day.isoformat()})
 
 
-def per_experiment(
+def experiment_run_requests(
     context: dg.ScheduleEvaluationContext, store: dg.ResourceParam[Store], period: str
 ) -> Iterator[dg.RunRequest | dg.SkipReason]:
     """One run per current experiment and period."""
-    keys = experiments(context, store)
+    keys = current_experiments(context, store)
     if not keys:
         yield dg.SkipReason(
             "no experiment is registered yet; put a spec into data/experiments or run `nvtrader materialize`"
@@ -69,7 +69,7 @@ def per_experiment(
         yield dg.RunRequest(run_key=f"{period}:{key}", partition_key=key)
 
 
-@on_new_york_time(
+@new_york_schedule(
     cron_schedule="0 2 * * *",
     job=PREFERENCES,
     description="Every night: preference pairs of every experiment, whose outcomes may have come in.",
@@ -78,10 +78,10 @@ def nightly_preference_extract(
     context: dg.ScheduleEvaluationContext, store: dg.ResourceParam[Store]
 ) -> Iterator[dg.RunRequest | dg.SkipReason]:
     """One run per experiment and night."""
-    yield from per_experiment(context, store, context.scheduled_execution_time.date().isoformat())
+    yield from experiment_run_requests(context, store, context.scheduled_execution_time.date().isoformat())
 
 
-@on_new_york_time(
+@new_york_schedule(
     cron_schedule="0 3 * * *",
     job=DPO_CHECK,
     description="Every night after the extract: are there enough preference pairs to tune on?",
@@ -91,7 +91,7 @@ def dpo_check(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
     return dg.RunRequest(run_key=context.scheduled_execution_time.date().isoformat())
 
 
-@on_new_york_time(
+@new_york_schedule(
     cron_schedule="0 6 * * 0",
     job=EXPERIMENT,
     description="Every Sunday: train every experiment on the market as it stands; unchanged ones are found done.",
@@ -100,10 +100,10 @@ def weekly_retrain(
     context: dg.ScheduleEvaluationContext, store: dg.ResourceParam[Store]
 ) -> Iterator[dg.RunRequest | dg.SkipReason]:
     """One run per experiment and week."""
-    yield from per_experiment(context, store, context.scheduled_execution_time.strftime("%G-W%V"))
+    yield from experiment_run_requests(context, store, context.scheduled_execution_time.strftime("%G-W%V"))
 
 
-@on_new_york_time(
+@new_york_schedule(
     cron_schedule="0 5 * * 0",
     job=upkeep,
     description="Every Sunday before the retrain: keep the warehouse small.",

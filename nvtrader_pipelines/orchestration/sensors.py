@@ -10,24 +10,24 @@ from nvtrader_pipelines.orchestration.jobs import (
     MARKET,
     PROMOTION,
     REBALANCE,
-    is_judged,
-    is_promoted,
+    is_contest_judged,
+    is_promotion_current,
 )
-from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, register_all, whole_history
-from nvtrader_pipelines.runs.fingerprints import contest_state, market_is_current, question_state
+from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, register_specs, whole_history_tags
+from nvtrader_pipelines.runs.fingerprints import contest_state, market_is_current, promotion_state
 from nvtrader_pipelines.runs.planning import has_panel
 from nvtrader_pipelines.storage.landing import fingerprint
 from nvtrader_pipelines.storage.specs import read_experiments
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.views import publish
 
-RUNNING = dg.DefaultSensorStatus.RUNNING
+STARTED_BY_DEFAULT = dg.DefaultSensorStatus.RUNNING
 
 
 @dg.sensor(
     job=MARKET,
     minimum_interval_seconds=30,
-    default_status=RUNNING,
+    default_status=STARTED_BY_DEFAULT,
     description="A file new or changed in `data/landing`: ingest it and derive the market again.",
 )
 def landed_file(context: dg.SensorEvaluationContext, store: dg.ResourceParam[Store]) -> dg.SensorResult | dg.SkipReason:
@@ -37,13 +37,13 @@ def landed_file(context: dg.SensorEvaluationContext, store: dg.ResourceParam[Sto
         return dg.SkipReason("nothing new in data/landing")
     if market_is_current(store):  # `nvtrader materialize` was here first
         return dg.SensorResult(cursor=found, skip_reason="the market was already built from these files")
-    return dg.SensorResult(run_requests=[dg.RunRequest(run_key=found, tags=whole_history())], cursor=found)
+    return dg.SensorResult(run_requests=[dg.RunRequest(run_key=found, tags=whole_history_tags())], cursor=found)
 
 
 @dg.sensor(
     job=EXPERIMENT,
     minimum_interval_seconds=30,
-    default_status=RUNNING,
+    default_status=STARTED_BY_DEFAULT,
     description="A spec new or changed in `data/experiments`: register it, or its variants, as partitions; run them.",
 )
 def experiment_file(
@@ -54,7 +54,7 @@ def experiment_file(
     for path, problem in found.problems.items():
         context.log.warning("%s is left out: %s", path, problem)
     known = set(context.instance.get_dynamic_partitions(EXPERIMENTS.name or ""))
-    new = [key for key in register_all(store.ledger, found.specs) if key not in known]
+    new = [key for key in register_specs(store.ledger, found.specs) if key not in known]
     if not new:
         return dg.SkipReason("no new or changed experiment")
     if not has_panel(store):
@@ -68,7 +68,7 @@ def experiment_file(
 @dg.asset_sensor(
     asset_key=dg.AssetKey(["evaluation", "walk_forward_evaluation"]),
     job=JUDGEMENT,
-    default_status=RUNNING,
+    default_status=STARTED_BY_DEFAULT,
     description="A policy newly trained and tested: judge it among all runs.",
 )
 def policy_retrained(
@@ -76,7 +76,7 @@ def policy_retrained(
 ) -> dg.RunRequest | dg.SkipReason:
     """One judgement for all that came since the last; none where `nvtrader materialize` has judged it."""
     state = contest_state(store)
-    if is_judged(context.instance, state):  # `nvtrader materialize` was here first
+    if is_contest_judged(context.instance, state):  # `nvtrader materialize` was here first
         return dg.SkipReason("all that competes was already judged")
     return dg.RunRequest(run_key=state, tags={CONTEST: state})
 
@@ -85,15 +85,15 @@ def policy_retrained(
     run_status=dg.DagsterRunStatus.SUCCESS,
     monitored_jobs=[JUDGEMENT],
     request_job=PROMOTION,
-    default_status=RUNNING,
+    default_status=STARTED_BY_DEFAULT,
     minimum_interval_seconds=30,
     description="A judgement that ended well: ask the promotion gate about every experiment's newest policy.",
 )
-def judged(context: dg.RunStatusSensorContext, store: dg.ResourceParam[Store]) -> dg.RunRequest | dg.SkipReason:
+def run_scored(context: dg.RunStatusSensorContext, store: dg.ResourceParam[Store]) -> dg.RunRequest | dg.SkipReason:
     """One question per judgement; none where the gate, as it is now, was asked about the same."""
     contest = context.dagster_run.tags.get(CONTEST) or contest_state(store)
-    state = question_state(store.home, contest)
-    if is_promoted(context.instance, state):  # `nvtrader materialize` was here first
+    state = promotion_state(store.home, contest)
+    if is_promotion_current(context.instance, state):  # `nvtrader materialize` was here first
         return dg.SkipReason("the gate was asked about all that was judged")
     return dg.RunRequest(run_key=context.dagster_run.run_id, tags={CONTEST: state})
 
@@ -101,7 +101,7 @@ def judged(context: dg.RunStatusSensorContext, store: dg.ResourceParam[Store]) -
 @dg.asset_sensor(
     asset_key=ACTIVE_POLICY_KEY,
     job=REBALANCE,
-    default_status=RUNNING,
+    default_status=STARTED_BY_DEFAULT,
     description="The promotion gate was asked: rebalance with the policy that trades, once per activation.",
 )
 def policy_activated(_context: dg.SensorEvaluationContext, event: dg.EventLogEntry) -> dg.RunRequest | dg.SkipReason:
@@ -118,7 +118,7 @@ def policy_activated(_context: dg.SensorEvaluationContext, event: dg.EventLogEnt
 
 @dg.run_status_sensor(
     run_status=dg.DagsterRunStatus.SUCCESS,
-    default_status=RUNNING,
+    default_status=STARTED_BY_DEFAULT,
     minimum_interval_seconds=30,
     description="A run that ended well: publish the DuckDB views over what it wrote.",
 )
@@ -129,7 +129,7 @@ def publish_views(context: dg.RunStatusSensorContext, store: dg.ResourceParam[St
 
 
 @dg.run_failure_sensor(
-    default_status=RUNNING,
+    default_status=STARTED_BY_DEFAULT,
     minimum_interval_seconds=30,
     description="A run that failed or crashed: close what the ledger has as running under it.",
 )
@@ -140,7 +140,7 @@ def close_failed(context: dg.RunFailureSensorContext, store: dg.ResourceParam[St
 
 @dg.run_status_sensor(
     run_status=dg.DagsterRunStatus.CANCELED,
-    default_status=RUNNING,
+    default_status=STARTED_BY_DEFAULT,
     minimum_interval_seconds=30,
     description="A run that was canceled: close what the ledger has as running under it.",
 )
@@ -153,7 +153,7 @@ SENSORS = [
     landed_file,
     experiment_file,
     policy_retrained,
-    judged,
+    run_scored,
     policy_activated,
     publish_views,
     close_failed,

@@ -18,7 +18,7 @@ HOST = "127.0.0.1"
 GRACE_SECONDS = 10.0
 
 
-def command(home: Home, port: int) -> list[str]:
+def server_command(home: Home, port: int) -> list[str]:
     """The command that serves this checkout's code location."""
     dagster = str(Path(sys.executable).with_name("dagster"))
     module = ["-m", "nvtrader_pipelines.orchestration.location"]
@@ -40,7 +40,7 @@ def serve(home: Home, port: int) -> int:
     environment = {**os.environ, "DAGSTER_HOME": str(folder), "NVTRADER_HOME": str(home.root)}
     sys.stdout.write(f"Dagster UI on http://{HOST}:{port} (Ctrl-C stops it)\n")
     sys.stdout.flush()
-    server = subprocess.Popen(command(home, port), env=environment, cwd=home.root, start_new_session=True)
+    server = subprocess.Popen(server_command(home, port), env=environment, cwd=home.root, start_new_session=True)
 
     def stop(_signal: int, _frame: FrameType | None) -> None:
         server.terminate()
@@ -50,7 +50,7 @@ def serve(home: Home, port: int) -> int:
     try:
         return server.wait()
     finally:
-        end_session(server.pid)
+        terminate_session(server.pid)
 
 
 def require_free(port: int) -> None:
@@ -67,7 +67,7 @@ def require_free(port: int) -> None:
             raise ValueError(f"port {port} of {HOST} is taken; name another with --port") from error
 
 
-def end_session(session: int) -> None:
+def terminate_session(session: int) -> None:
     """End what the server left behind: its code server and runs in progress, which resume when run again."""
     left = [process for process in psutil.process_iter() if _session_of(process) == session]
     for process in left:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from nvtrader_pipelines.experiments.identity import run_code, scoring_code
 from nvtrader_pipelines.runs.planning import has_panel
-from nvtrader_pipelines.runs.tables import walk_forward_runs
+from nvtrader_pipelines.runs.run_tables import walk_forward_runs
 from nvtrader_pipelines.storage.files import write_atomically
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.landing import fingerprint
@@ -45,12 +45,12 @@ def contest_state(store: Store) -> str:
     return state.hexdigest()[:32]
 
 
-def question_state(home: Home, contest: str) -> str:
+def promotion_state(home: Home, contest: str) -> str:
     """A digest of what the promotion gate is asked: what competes, and the gate's own file."""
     gate = home.promotion_file.read_bytes() if home.promotion_file.exists() else b""
     return hashlib.sha256(contest.encode() + b"|" + gate).hexdigest()[:32]
 
 
-def remember_market(home: Home, state: str) -> None:
+def record_market_state(home: Home, state: str) -> None:
     """Keep the state the market was built from; take it before the build begins."""
     write_atomically(home.warehouse / "market.json", json.dumps({"state": state}).encode())

@@ -10,9 +10,9 @@ from nvtrader_pipelines.experiments.plan import RunPlan
 from nvtrader_pipelines.experiments.progress import Progress
 from nvtrader_pipelines.experiments.runtime import Runtime
 from nvtrader_pipelines.experiments.sealed_run import SealedRun
-from nvtrader_pipelines.runs.lifecycle import Launch, now, recorded
-from nvtrader_pipelines.runs.planning import read_forward, read_replay
-from nvtrader_pipelines.runs.store import StoredRun
+from nvtrader_pipelines.runs.lifecycle import Launch, now, record_run
+from nvtrader_pipelines.runs.planning import read_forward_plan, read_replay_plan
+from nvtrader_pipelines.runs.stored_run import StoredRun
 from nvtrader_pipelines.storage.store import Store
 
 Steps = Generator[Progress, None, None]
@@ -21,13 +21,13 @@ Window = tuple[date, date]
 
 def train_run(store: Store, plan: RunPlan, launch: Launch) -> Steps:
     """Train what a plan's run lacks, and seal its policies; the run stays open to be walked and judged."""
-    steps = _with_policies(store, plan, _runtime(store, plan, launch).train())
-    return recorded(store.ledger, launch.row(plan), steps, closes=False)
+    steps = _record_policies(store, plan, _runtime(store, plan, launch).train())
+    return record_run(store.ledger, launch.row(plan), steps, closes=False)
 
 
 def walk_run(store: Store, plan: RunPlan, launch: Launch) -> Generator[Progress, None, BacktestRecord]:
     """Walk a sealed run through its tests and store the record; the run stays open to be judged."""
-    return recorded(store.ledger, launch.row(plan), _runtime(store, plan, launch).walk(), closes=False)
+    return record_run(store.ledger, launch.row(plan), _runtime(store, plan, launch).walk(), closes=False)
 
 
 def judge_run(
@@ -35,7 +35,7 @@ def judge_run(
 ) -> Generator[Progress, None, pl.DataFrame]:
     """Give and store the verdict on a run that was walked, which completes it; return the verdict."""
     steps = _runtime(store, plan, launch, mlflow_run_id=mlflow_run_id).judge()
-    return recorded(store.ledger, launch.row(plan), steps, mlflow_run_id=mlflow_run_id)
+    return record_run(store.ledger, launch.row(plan), steps, mlflow_run_id=mlflow_run_id)
 
 
 def replay_run(
@@ -54,9 +54,9 @@ def replay_run(
         StorageError: if there is no such run, it is not sealed, or its recorded market is gone.
         ValueError: if the window holds sessions its policies were trained on, or none.
     """
-    parent = sealed_run(store, run_id)
-    plan = read_replay(store, parent, window, parent.snapshot_ids if pinned else None)
-    return recorded(store.ledger, launch.row(plan), _walk_and_judge(store, plan, launch, parent))
+    parent = find_sealed_run(store, run_id)
+    plan = read_replay_plan(store, parent, window, parent.snapshot_ids if pinned else None)
+    return record_run(store.ledger, launch.row(plan), _walk_and_judge(store, plan, launch, parent))
 
 
 def forward_run(store: Store, run_id: str, launch: Launch) -> Steps:
@@ -66,9 +66,9 @@ def forward_run(store: Store, run_id: str, launch: Launch) -> Steps:
         StorageError: if there is no such run, or it is not sealed.
         ValueError: if the market ends before its tests did.
     """
-    parent = sealed_run(store, run_id)
-    plan = read_forward(store, parent)
-    return recorded(store.ledger, launch.row(plan), _walk_and_judge(store, plan, launch, parent))
+    parent = find_sealed_run(store, run_id)
+    plan = read_forward_plan(store, parent)
+    return record_run(store.ledger, launch.row(plan), _walk_and_judge(store, plan, launch, parent))
 
 
 def replay_window(store: Store, run_id: str, days: tuple[date | None, date | None]) -> Window | None:
@@ -77,11 +77,11 @@ def replay_window(store: Store, run_id: str, days: tuple[date | None, date | Non
     Raises:
         StorageError: if there is no such run, or it is not sealed.
     """
-    first, last = sealed_run(store, run_id).as_parent.window
+    first, last = find_sealed_run(store, run_id).as_parent.window
     return None if days == (None, None) else (days[0] or first, days[1] or last)
 
 
-def sealed_run(store: Store, run_id: str) -> SealedRun:
+def find_sealed_run(store: Store, run_id: str) -> SealedRun:
     """The run whose policies are meant by the begin of a run's id; of a replay or forward run, its parent's.
 
     Raises:
@@ -94,7 +94,7 @@ def sealed_run(store: Store, run_id: str) -> SealedRun:
 def _walk_and_judge(store: Store, plan: RunPlan, launch: Launch, parent: SealedRun) -> Steps:
     """Walk and judge with the policies of a parent."""
     runtime = _runtime(store, plan, launch, parent)
-    yield from _with_policies(store, plan, runtime.walk(), parent)
+    yield from _record_policies(store, plan, runtime.walk(), parent)
     yield from runtime.judge()
 
 
@@ -109,7 +109,7 @@ def _runtime(
     return Runtime(plan, StoredRun(store, plan, now, parent, mlflow_run_id), launch.task_id, now)
 
 
-def _with_policies(
+def _record_policies(
     store: Store, plan: RunPlan, steps: Generator[Progress, None, object], parent: SealedRun | None = None
 ) -> Steps:
     """The steps, after which the ledger knows the policies by their digests."""

@@ -11,7 +11,7 @@ from nvtrader_pipelines.experiments.progress import Progress
 from nvtrader_pipelines.storage.ledger import Ledger, RunRow
 
 Result = TypeVar("Result")
-FREQUENT = ("train.step", "evaluate.step")
+FREQUENT_STAGES = ("train.step", "evaluate.step")
 INTERRUPTED = "the run was interrupted; run it again to go on where it stopped"
 
 
@@ -32,7 +32,7 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
-def recorded(
+def record_run(
     ledger: Ledger,
     row: RunRow,
     steps: Generator[Progress, None, Result],
@@ -46,7 +46,7 @@ def recorded(
     that stops early closes it as interrupted. With `closes` off, a run that ends well stays open for what follows.
     """
     ledger.begin(row)
-    sparse, running, last = _Sparse(), Steps(steps), None
+    sparse, running, last = _ProgressThinner(), Steps(steps), None
     try:
         for last in running:
             if sparse.wants(last):
@@ -57,7 +57,7 @@ def recorded(
         if not isinstance(error, Exception):  # Ctrl-C, a signal, or a caller that has seen enough
             ledger.finish(row.run_id, "interrupted", message=INTERRUPTED)
             raise
-        told = _error(row, error)
+        told = _error_step(row, error)
         ledger.note(told)
         ledger.finish(row.run_id, "failed", message=told.message)
         yield told
@@ -68,7 +68,7 @@ def recorded(
     return running.result
 
 
-def _error(row: RunRow, error: Exception) -> Progress:
+def _error_step(row: RunRow, error: Exception) -> Progress:
     message = _sentence(error)
     return Progress(task_id=row.task_id, run_id=row.run_id, stage="error", message=message, timestamp=now())
 
@@ -77,7 +77,7 @@ def _sentence(error: Exception) -> str:
     return " ".join(str(error).split()) or type(error).__name__
 
 
-class _Sparse:
+class _ProgressThinner:
     """Of the frequent steps, those that come to another tenth of their training or of their run."""
 
     def __init__(self) -> None:
@@ -85,7 +85,7 @@ class _Sparse:
 
     def wants(self, step: Progress) -> bool:
         """Whether the ledger keeps this step."""
-        if step.stage not in FREQUENT:
+        if step.stage not in FREQUENT_STAGES:
             return True
         key, reached = (step.stage, step.fold, step.seed), self._place(step)
         wanted = self._reached.get(key) != reached

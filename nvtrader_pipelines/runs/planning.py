@@ -10,13 +10,13 @@ from nvtrader_pipelines.experiments.identity import run_code
 from nvtrader_pipelines.experiments.plan import RunPlan
 from nvtrader_pipelines.experiments.replay import forward_plan, replay_plan
 from nvtrader_pipelines.experiments.sealed_run import SealedRun
-from nvtrader_pipelines.runs.tables import walk_forward_runs
+from nvtrader_pipelines.runs.run_tables import walk_forward_runs
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.medallion import pinned_snapshots, read_panel
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import MARKET_PANEL, REGIME_EVALUATION, STRESS, Table
 
-AFTER_THE_VERDICT = (REGIME_EVALUATION, STRESS)  # of a run: they may be missing where its verdict is there
+TABLES_AFTER_VERDICT = (REGIME_EVALUATION, STRESS)  # of a run: they may be missing where its verdict is there
 
 
 def read_plan(store: Store, partition_key: str, snapshot_ids: dict[str, int] | None = None) -> RunPlan:
@@ -46,7 +46,7 @@ def reopen_plan(store: Store, run: SealedRun) -> RunPlan:
     return plan
 
 
-def read_replay(
+def read_replay_plan(
     store: Store,
     parent: SealedRun,
     window: tuple[date, date] | None = None,
@@ -69,7 +69,7 @@ def read_replay(
     return plan
 
 
-def read_forward(store: Store, parent: SealedRun) -> RunPlan:
+def read_forward_plan(store: Store, parent: SealedRun) -> RunPlan:
     """The forward run of a sealed run on the market as it is now.
 
     Raises:
@@ -93,10 +93,10 @@ def completed_run(store: Store, partition_key: str) -> str | None:
     return planned if planned in runs["run_id"] else None  # other snapshots may hold the same rows
 
 
-def unwritten(store: Store, run_id: str) -> list[Table]:
+def missing_tables(store: Store, run_id: str) -> list[Table]:
     """The tables that lack the rows of a judged run: it was interrupted after its verdict."""
     return [
-        table for table in AFTER_THE_VERDICT if store.tables.read(table, {"run_id": [run_id]}, ["run_id"]).is_empty()
+        table for table in TABLES_AFTER_VERDICT if store.tables.read(table, {"run_id": [run_id]}, ["run_id"]).is_empty()
     ]
 
 

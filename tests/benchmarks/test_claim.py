@@ -3,7 +3,7 @@ import json
 import pytest
 
 from benchmarks import claim
-from benchmarks.claim import Figure, Goal, median_ratio, peer, report, rounds
+from benchmarks.claim import Figure, Goal, import_peer, median_ratio, report, time_rounds
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_a_line_that_could_not_be_read_back_or_judged_is_refused(results, capsys
 
 def test_without_its_peer_a_ratio_is_open_and_a_value_is_judged(results, capsys, monkeypatch):
     monkeypatch.setattr(claim, "_missing", set())
-    assert peer("no_such_peer.of_ours") is None
+    assert import_peer("no_such_peer.of_ours") is None
     assert "`make bench` installs it" in capsys.readouterr().err
     assert report("faster", 1.0, "s", Goal(ratio_at_least=2)).ok is None
     assert report("fast", 1.0, "s", Goal(value_at_most=2)).ok
@@ -90,16 +90,16 @@ def test_without_its_peer_a_ratio_is_open_and_a_value_is_judged(results, capsys,
 
 
 def test_broken_peer_raises_and_is_not_reported_missing():
-    assert peer("json") is json
+    assert import_peer("json") is json
     with pytest.raises(ModuleNotFoundError, match="no_such_part"):
-        peer("json.no_such_part")
+        import_peer("json.no_such_part")
 
 
 def test_every_implementation_runs_in_every_round_after_a_warm_up():
     ticks = iter(range(1000))
     met = {"ours": [], "theirs": []}
     implementations = {name: calls.append for name, calls in met.items()}
-    seconds = rounds(implementations, 3, clock=lambda: float(next(ticks)))
+    seconds = time_rounds(implementations, 3, clock=lambda: float(next(ticks)))
     assert met == {"ours": [0, 0, 1, 2], "theirs": [0, 0, 1, 2]}
     assert seconds == {"ours": [1.0] * 3, "theirs": [1.0] * 3}
 

@@ -9,17 +9,17 @@ import pytest
 
 from benchmarks import __main__ as harness
 from benchmarks.claim import RESULTS
-from benchmarks.harness import benchmarks_in
+from benchmarks.harness import find_benchmarks
 from tests.benchmarks.conftest import REPORT
 
 FAST = 'report("fast", 1.0, "s", Goal(value_at_most=2))'
 SLOW = 'report("slow", 3.0, "s", Goal(value_at_most=2))'
-OURS = [each.name for each in benchmarks_in(RESULTS.parent)]
+OURS = [each.name for each in find_benchmarks(RESULTS.parent)]
 
 
 @pytest.mark.parametrize("name", OURS)
 def test_every_benchmark_says_in_a_sentence_what_it_measures(name):
-    (benchmark,) = [each for each in benchmarks_in(RESULTS.parent) if each.name == name]
+    (benchmark,) = [each for each in find_benchmarks(RESULTS.parent) if each.name == name]
     assert benchmark.summary.endswith(".")
 
 
@@ -27,8 +27,8 @@ def test_benchmarks_are_modules_with_main_in_order(fakes):
     for name in ("of_20", "of_8", "environment"):
         folder = fakes(name, FAST)
     (folder / "no_benchmark.py").write_text("import a_peer_that_is_missing\n")
-    assert [each.name for each in benchmarks_in(folder)] == ["environment", "of_8", "of_20"]
-    assert benchmarks_in(folder)[0].summary == "How environment it is."
+    assert [each.name for each in find_benchmarks(folder)] == ["environment", "of_8", "of_20"]
+    assert find_benchmarks(folder)[0].summary == "How environment it is."
 
 
 def test_failing_benchmark_does_not_stop_the_others(fakes, tmp_path, capfd):

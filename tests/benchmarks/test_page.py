@@ -3,8 +3,8 @@ import re
 
 import pytest
 
-from benchmarks.harness import Benchmark, benchmarks_in
-from benchmarks.page import BEGIN, END, FOLDER, PAGE, rendered, write_page
+from benchmarks.harness import Benchmark, find_benchmarks
+from benchmarks.page import BEGIN, END, FOLDER, PAGE, render_figures, write_page
 
 MACHINE = {
     "cpu": "Some CPU",
@@ -35,7 +35,7 @@ BENCHMARKS = [Benchmark("environment", "How fast it steps."), Benchmark("learnin
 
 
 def test_every_figure_is_a_row_under_its_benchmark(tmp_path):
-    text = rendered([FIGURE, SHORT], BENCHMARKS, tmp_path)
+    text = render_figures([FIGURE, SHORT], BENCHMARKS, tmp_path)
     assert "| `env-steps` | 1,234,568 | steps/s | 12.3 | ≥ 10x | ok | 8 names \\| wall |" in text
     assert "| `reset` | 0.0123 | steps/s |  | ≤ 0.01 | **short** |" in text
     environment, learning = text.split("### `")[1:]
@@ -44,34 +44,36 @@ def test_every_figure_is_a_row_under_its_benchmark(tmp_path):
 
 
 def test_the_page_says_what_was_measured_on_what_and_when(tmp_path):
-    text = rendered([FIGURE, {**SHORT, "measured_at": "2026-01-03T00:00:00+00:00", "load": 1.5}], BENCHMARKS, tmp_path)
+    text = render_figures(
+        [FIGURE, {**SHORT, "measured_at": "2026-01-03T00:00:00+00:00", "load": 1.5}], BENCHMARKS, tmp_path
+    )
     for said in ("Some CPU, 2 cores, 8 GiB", "2026-01-02 to 2026-01-03", "0.2 to 1.5", "numpy 2.4.1", "bt 1.1.2"):
         assert said in text
     assert "1 of 2 reached" in text
 
 
 def test_a_picture_stands_by_its_benchmark_where_there_is_one(tmp_path):
-    assert "![" not in rendered([FIGURE], BENCHMARKS, tmp_path)
+    assert "![" not in render_figures([FIGURE], BENCHMARKS, tmp_path)
     (tmp_path / "learning-curves.png").touch()
-    assert "![How fast it learns.](images/learning-curves.png)" in rendered([FIGURE], BENCHMARKS, tmp_path)
+    assert "![How fast it learns.](images/learning-curves.png)" in render_figures([FIGURE], BENCHMARKS, tmp_path)
 
 
 def test_figures_of_two_machines_make_no_page(tmp_path):
     other = {**SHORT, "machine": {**MACHINE, "libraries": {"numpy": "2.5.0"}}}
     with pytest.raises(ValueError, match="differ in their libraries; run `make bench`"):
-        rendered([FIGURE, other], BENCHMARKS, tmp_path)
+        render_figures([FIGURE, other], BENCHMARKS, tmp_path)
 
 
 def test_figures_of_benchmarks_that_are_no_more_are_left_out(tmp_path):
     gone = {**SHORT, "benchmark": "gone", "machine": {**MACHINE, "cpu": "Another CPU"}}
-    text = rendered([gone, FIGURE], BENCHMARKS, tmp_path)
+    text = render_figures([gone, FIGURE], BENCHMARKS, tmp_path)
     assert "1 of 1 reached" in text
     assert "gone" not in text
 
 
 def test_no_figures_make_no_page(tmp_path):
     with pytest.raises(ValueError, match="run `make bench`"):
-        rendered([], BENCHMARKS, tmp_path)
+        render_figures([], BENCHMARKS, tmp_path)
 
 
 def test_what_is_kept_is_put_between_the_markers_and_the_rest_is_left(tmp_path, fakes):
@@ -105,4 +107,4 @@ def test_the_page_of_the_documentation_has_its_markers():
 
 def test_the_benchmarks_that_the_page_names_to_run_are_there():
     (named,) = re.findall(r'make bench NAMES="([^"]+)"', PAGE.read_text())
-    assert set(named.split()) <= {each.name for each in benchmarks_in(FOLDER)}
+    assert set(named.split()) <= {each.name for each in find_benchmarks(FOLDER)}

@@ -18,7 +18,7 @@ from nvtrader_pipelines.orchestration.partitions import RANGE_END, RANGE_START
 from nvtrader_pipelines.runs.launch import walk_run
 from nvtrader_pipelines.runs.lifecycle import Launch
 from nvtrader_pipelines.runs.planning import read_plan
-from nvtrader_pipelines.runs.store import StoredRun
+from nvtrader_pipelines.runs.stored_run import StoredRun
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import BARS, EVALUATIONS, RUNS, TRAJECTORIES
 from tests.homes import (

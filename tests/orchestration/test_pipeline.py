@@ -15,10 +15,10 @@ from polars.testing import assert_frame_equal
 from nvtrader_pipelines.orchestration import pipeline
 from nvtrader_pipelines.orchestration.console import console_logger
 from nvtrader_pipelines.orchestration.instance import dagster_home
-from nvtrader_pipelines.orchestration.jobs import is_judged, is_promoted
-from nvtrader_pipelines.orchestration.pipeline import chosen_specs, run_pipeline
+from nvtrader_pipelines.orchestration.jobs import is_contest_judged, is_promotion_current
+from nvtrader_pipelines.orchestration.pipeline import run_pipeline, select_specs
 from nvtrader_pipelines.policies.archive import read_archive
-from nvtrader_pipelines.runs.fingerprints import contest_state, market_is_current, question_state
+from nvtrader_pipelines.runs.fingerprints import contest_state, market_is_current, promotion_state
 from nvtrader_pipelines.runs.lifecycle import INTERRUPTED
 from nvtrader_pipelines.runs.planning import completed_run
 from nvtrader_pipelines.storage.home import Home
@@ -170,10 +170,10 @@ def test_after_a_run_everything_is_current(built_home):
     assert market_is_current(store)
     assert completed_run(store, KEY)
     with dg.DagsterInstance.from_config(str(dagster_home(built_home))) as instance:
-        assert is_judged(instance, contest_state(store))
-        assert is_promoted(instance, question_state(store.home, contest_state(store)))
-        assert not is_judged(instance, "another contest")
-        assert not is_promoted(instance, "another contest")
+        assert is_contest_judged(instance, contest_state(store))
+        assert is_promotion_current(instance, promotion_state(store.home, contest_state(store)))
+        assert not is_contest_judged(instance, "another contest")
+        assert not is_promotion_current(instance, "another contest")
 
 
 def test_a_run_says_in_a_line_what_the_promotion_gate_answered(built_home):
@@ -224,34 +224,34 @@ def test_no_file_tells_a_secret_of_the_environment(built_home):
 def test_the_experiments_asked_for_are_run_in_that_order(tmp_path):
     home = small_home(tmp_path / "home")
     write_experiment(home, "other.yaml", name="other")
-    assert [spec.name for spec in chosen_specs(home, [])] == ["other", "tiny"]
-    assert [spec.name for spec in chosen_specs(home, ["tiny", "other"])] == ["tiny", "other"]
+    assert [spec.name for spec in select_specs(home, [])] == ["other", "tiny"]
+    assert [spec.name for spec in select_specs(home, ["tiny", "other"])] == ["tiny", "other"]
 
 
 def test_a_variant_of_an_ablation_can_be_asked_for_alone(tmp_path):
     home = small_home(tmp_path / "home")
     write_experiment(home, "sweep.yaml", **SWEEP)
-    assert [spec.partition_key for spec in chosen_specs(home, [SWEPT[1].partition("@")[0]])] == [SWEPT[1]]
-    assert [spec.name for spec in chosen_specs(home, ["sweep"])] == ["sweep"]
+    assert [spec.partition_key for spec in select_specs(home, [SWEPT[1].partition("@")[0]])] == [SWEPT[1]]
+    assert [spec.name for spec in select_specs(home, ["sweep"])] == ["sweep"]
 
 
 def test_a_broken_file_is_told_unless_another_was_asked_for(tmp_path):
     home = small_home(tmp_path / "home")
     write_experiment(home, "broken.yaml", seeds=[1])
     with pytest.raises(ValueError, match=r"broken.yaml is no valid experiment: seeds"):
-        chosen_specs(home, [])
+        select_specs(home, [])
     with pytest.raises(ValueError, match=r"broken.yaml is no valid experiment: seeds"):
-        chosen_specs(home, ["broken"])
-    assert [spec.name for spec in chosen_specs(home, ["tiny"])] == ["tiny"]
+        select_specs(home, ["broken"])
+    assert [spec.name for spec in select_specs(home, ["tiny"])] == ["tiny"]
 
 
 def test_an_unknown_name_is_answered_with_the_known_ones(tmp_path):
     with pytest.raises(ValueError, match="no experiment is named huge; there are: tiny"):
-        chosen_specs(small_home(tmp_path / "home"), ["huge", "tiny"])
+        select_specs(small_home(tmp_path / "home"), ["huge", "tiny"])
 
 
 def test_a_home_without_experiments_says_where_to_put_one(tmp_path):
     home = small_home(tmp_path / "home")
     (home.experiments / "tiny.yaml").unlink()
     with pytest.raises(ValueError, match=r"no experiment in .*data/experiments; put a YAML file there"):
-        chosen_specs(home, [])
+        select_specs(home, [])

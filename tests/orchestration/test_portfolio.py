@@ -12,16 +12,16 @@ from nvtrader_pipelines.desk.halt import halt, resume
 from nvtrader_pipelines.execution.brokers import simulated_venue
 from nvtrader_pipelines.execution.brokers.simulated_venue import SimulatedVenue
 from nvtrader_pipelines.execution.reconciliation import Difference
-from nvtrader_pipelines.orchestration import rebalancing, retries, sensors
+from nvtrader_pipelines.orchestration import rebalance_steps, retries, sensors
 from nvtrader_pipelines.orchestration.assets import portfolio
 from nvtrader_pipelines.orchestration.assets.active_policy import ACTIVATION, VERDICT
 from nvtrader_pipelines.orchestration.jobs import CONTEST
 from nvtrader_pipelines.orchestration.portfolio_checks import audit_is_whole, outside_limits
-from nvtrader_pipelines.orchestration.rebalancing import SESSION
+from nvtrader_pipelines.orchestration.rebalance_steps import SESSION
 from nvtrader_pipelines.orchestration.resources import DeskResource, StoreResource
 from nvtrader_pipelines.promotion.active_policy import read_active
 from nvtrader_pipelines.promotion.rounds import evaluate_newest, newest_runs
-from nvtrader_pipelines.runs.fingerprints import question_state
+from nvtrader_pipelines.runs.fingerprints import promotion_state
 from nvtrader_pipelines.runs.lifecycle import now
 from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 from nvtrader_pipelines.storage.store import Store
@@ -55,7 +55,7 @@ def asked(tmp_path_factory, instance):
     store = desk_home(tmp_path_factory.mktemp("desk") / "home", WORSE, BETTER)
     told = []
     for _ in range(2):
-        state = question_state(store.home, CONTEST_STATE)
+        state = promotion_state(store.home, CONTEST_STATE)
         finished = run_job(store.home, "promotion", instance, tags={CONTEST: state})
         assert finished.success, problems(finished)
         (event,) = finished.get_asset_materialization_events()
@@ -161,7 +161,7 @@ def judgement_ended(home, instance, **tags):
     context = dg.build_run_status_sensor_context(
         sensor_name="judged", dagster_instance=instance, dagster_run=result.dagster_run, dagster_event=event
     )
-    return result.run_id, sensors.judged(context, store=Store(home))
+    return result.run_id, sensors.run_scored(context, store=Store(home))
 
 
 def test_a_judgement_asks_the_gate_unless_it_was_asked_about_the_same(asked, instance):
@@ -170,7 +170,7 @@ def test_a_judgement_asks_the_gate_unless_it_was_asked_about_the_same(asked, ins
     assert isinstance(skipped, dg.SkipReason)
     run_id, request = judgement_ended(store.home, instance, **{CONTEST: "another"})
     assert isinstance(request, dg.RunRequest)
-    assert (request.run_key, request.tags[CONTEST]) == (run_id, question_state(store.home, "another"))
+    assert (request.run_key, request.tags[CONTEST]) == (run_id, promotion_state(store.home, "another"))
 
 
 def test_a_gate_that_was_changed_since_is_asked_again(asked, instance):
@@ -209,10 +209,10 @@ def story(asked, instance):
         halt(store, "ann", "a fire drill", now)
         told["halted"] = evenings.rebalance()
         resume(store, "ann", "it was a drill", now)
-        patch.setattr(rebalancing, "BETWEEN_WAITS", 0.0)
+        patch.setattr(rebalance_steps, "WAIT_SECONDS", 0.0)
         told["too early"] = evenings.rebalance(tags={SESSION: "2030-01-02"})
         with pytest.MonkeyPatch.context() as late:
-            late.setattr(rebalancing, "read_active", landing_meanwhile(store, 486))
+            late.setattr(rebalance_steps, "read_active", landing_meanwhile(store, 486))
             told["late"] = evenings.rebalance(tags={SESSION: "2016-12-05"})
     return told
 
@@ -321,7 +321,7 @@ def test_an_account_that_another_process_has_is_asked_for_again(story, asked):
     warehouse, second = StoreResource(root=str(asked[0].home.root)), DeskResource()
     desk = second.of(warehouse)
     steps = (
-        lambda: rebalancing.executed(desk, lambda _: None, acknowledge=False),
+        lambda: rebalance_steps.execute_due_sessions(desk, lambda _: None, acknowledge=False),
         lambda: portfolio.portfolio_state(warehouse, second),
         lambda: portfolio.target_weights(warehouse, second),
         lambda: portfolio.rebalance_plan(warehouse, second),

@@ -11,7 +11,7 @@ from nvtrader_pipelines.execution.errors import NotReconciled
 from nvtrader_pipelines.execution.reconciliation import Difference
 from nvtrader_pipelines.orchestration.assets.portfolio import CHECKED, ORDERS_KEY, PLAN_KEY, STATE_KEY, TARGET_KEY
 from nvtrader_pipelines.orchestration.definitions import build_defs
-from nvtrader_pipelines.orchestration.rebalancing import require_passed
+from nvtrader_pipelines.orchestration.rebalance_steps import require_checks_passed
 from nvtrader_pipelines.orchestration.reports import asset_key
 from nvtrader_pipelines.orchestration.resources import DeskResource
 from nvtrader_pipelines.storage.medallion import read_panel
@@ -67,7 +67,7 @@ def with_fault(rows: pl.DataFrame, fault) -> pl.DataFrame:
 
 def trades(store) -> bool:
     try:
-        require_passed(store.home, "paper")
+        require_checks_passed(store.home, "paper")
     except dg.Failure:
         return False
     return True

@@ -10,13 +10,13 @@ import yaml
 from polars.testing import assert_frame_equal
 
 from nvtrader_pipelines.orchestration import pipeline, sensors
-from nvtrader_pipelines.orchestration.errors import PipelineError
 from nvtrader_pipelines.orchestration.instance import open_instance
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.pipeline import run_pipeline
-from nvtrader_pipelines.runs.fingerprints import market_state, remember_market
-from nvtrader_pipelines.runs.planning import completed_run, unwritten
-from nvtrader_pipelines.runs.store import StoredRun
+from nvtrader_pipelines.orchestration.pipeline_error import PipelineError
+from nvtrader_pipelines.runs.fingerprints import market_state, record_market_state
+from nvtrader_pipelines.runs.planning import completed_run, missing_tables
+from nvtrader_pipelines.runs.stored_run import StoredRun
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import STRESS
 from tests.homes import SWEEP, SWEPT, problems, run_job, run_market, small_home
@@ -40,7 +40,7 @@ def market_home(swept_home, tmp_path_factory):
     state = market_state(home)
     with dg.DagsterInstance.ephemeral() as instance:
         assert run_market(home, instance).success
-    remember_market(home, state)
+    record_market_state(home, state)
     return home
 
 
@@ -80,7 +80,7 @@ def test_a_sweep_from_the_command_line_is_one_run_of_dagster_per_partition(swept
 def test_a_run_that_a_check_stops_between_two_steps_is_closed_and_goes_on_when_run_again(home, monkeypatch):
     keep, store, key = StoredRun.store_record, Store(home), SWEPT[1]
     name = key.partition("@")[0]
-    for is_known in ("is_judged", "is_promoted"):  # what follows the runs is the same after every run
+    for is_known in ("is_contest_judged", "is_promotion_current"):  # what follows the runs is the same after every run
         monkeypatch.setattr(pipeline, is_known, lambda *_: True)
 
     def spoilt(store, record) -> None:
@@ -102,9 +102,9 @@ def test_a_run_that_a_check_stops_between_two_steps_is_closed_and_goes_on_when_r
 
     before, rows = store.ledger.runs(), store.tables.read(STRESS)
     store.tables.replace(STRESS, rows.clear(), {"spec_hash": [store.ledger.run(run_id).spec_hash], "run_id": [run_id]})
-    assert unwritten(store, run_id) == [STRESS]
+    assert missing_tables(store, run_id) == [STRESS]
     run_pipeline(Store(home), [name], quiet=True)
-    assert unwritten(store, run_id) == []
+    assert missing_tables(store, run_id) == []
     assert_frame_equal(store.tables.read(STRESS), rows, check_row_order=False)
     assert store.ledger.runs().equals(before)  # nothing was trained or tested for it
 

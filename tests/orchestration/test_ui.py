@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 import psutil
 import pytest
 
-from nvtrader_pipelines.orchestration.ui import HOST, command, require_free
+from nvtrader_pipelines.orchestration.ui import HOST, require_free, server_command
 from nvtrader_pipelines.storage.home import Home
 from tests.homes import KEY, NVTRADER, SPEC, environment, session, small_home
 
@@ -153,6 +153,6 @@ def test_a_port_that_is_taken_is_refused():
 
 
 def test_a_checkout_is_served_by_its_workspace_and_any_other_home_by_the_package(tmp_path):
-    assert command(Home(tmp_path), 3000)[-2:] == ["-m", LOCATION]
+    assert server_command(Home(tmp_path), 3000)[-2:] == ["-m", LOCATION]
     (tmp_path / "workspace.yaml").touch()
-    assert command(Home(tmp_path), 3000)[-2:] == ["-w", str(tmp_path / "workspace.yaml")]
+    assert server_command(Home(tmp_path), 3000)[-2:] == ["-w", str(tmp_path / "workspace.yaml")]

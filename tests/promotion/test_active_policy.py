@@ -7,7 +7,7 @@ import sqlalchemy as sa
 
 from nvtrader_pipelines.evaluation.splits import PurgedKFold
 from nvtrader_pipelines.promotion.active_policy import read_active, read_active_run
-from nvtrader_pipelines.runs.tables import complete
+from nvtrader_pipelines.runs.run_tables import complete_run
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.ledger.database import Database
 from nvtrader_pipelines.storage.store import Store
@@ -163,7 +163,7 @@ def test_a_manifest_that_says_what_the_ledger_does_not_is_refused(store, run, fo
 
 @pytest.mark.usefixtures("trading")
 def test_a_judged_run_whose_manifest_chooses_another_seed_is_refused(store, run, folder):
-    complete(store, run, AT)
+    complete_run(store, run, AT)
     path = folder / "manifest.json"
     path.write_text(json.dumps({**json.loads(path.read_bytes()), "chosen": {"0": 2}}))
     refused(store, (run.run_id, "small"), "it has other digest than the run that was sealed and judged")

@@ -16,7 +16,7 @@ from nvtrader_pipelines.promotion.active_policy import activate
 from nvtrader_pipelines.promotion.decide import activate_manually, mirror_active, read_gate
 from nvtrader_pipelines.promotion.gate import PromotionGate
 from nvtrader_pipelines.promotion.log import PromotionRow, read_promotions_of
-from nvtrader_pipelines.runs.tables import complete
+from nvtrader_pipelines.runs.run_tables import complete_run
 from nvtrader_pipelines.storage.errors import OtherCodeError, StorageError
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.medallion import read_panel
@@ -139,7 +139,7 @@ def test_figures_of_tests_that_were_killed_before_their_end_promote_nobody(store
     said = ask(store, "trend")
     assert not said.activated
     assert "was not tested to the end; `nvtrader experiments run trend` judges it" in said.verdict.sentence
-    complete(store, runs["trend"], AT)
+    complete_run(store, runs["trend"], AT)
     assert ask(store, "trend").activated
     earned(store, runs["trend"], MARKET[:0])
 
@@ -256,7 +256,7 @@ def test_accounts_that_paid_or_filled_otherwise_are_not_compared(store, runs, ch
     other = spec("other", environment=EXPERIMENT.environment.model_copy(update=changes), description=said)
     run = sealed(store, planned(store, other))
     earned(store, run, MARKET + 0.002)
-    complete(store, run, AT)
+    complete_run(store, run, AT)
     ask(store, "steady")
     answer = ask(store, run.run_id)
     assert not answer.activated

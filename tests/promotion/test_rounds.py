@@ -9,7 +9,7 @@ from nvtrader_pipelines.promotion import decide as decide_module
 from nvtrader_pipelines.promotion.active_policy import read_active
 from nvtrader_pipelines.promotion.log import read_promotions, read_promotions_of
 from nvtrader_pipelines.promotion.rounds import evaluate_newest, newer_run_message
-from nvtrader_pipelines.runs.tables import complete
+from nvtrader_pipelines.runs.run_tables import complete_run
 from nvtrader_pipelines.storage.audit_log import JsonlAudit
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.tables import PROMOTION_DECISIONS
@@ -23,7 +23,7 @@ market, store, runs, nothing_asked = activations.market, activations.store, gate
 
 def test_what_a_person_replaced_no_round_puts_back_until_it_is_put_forward_again(store, runs):
     for day, name in enumerate(("steady", "still")):
-        complete(store, runs[name], AT + dt.timedelta(days=day))
+        complete_run(store, runs[name], AT + dt.timedelta(days=day))
 
     def asked(day):
         return evaluate_newest(store, "gate", lambda: AT + dt.timedelta(days=day))
@@ -56,7 +56,7 @@ def test_what_a_person_replaced_no_round_puts_back_until_it_is_put_forward_again
 def test_killed_at_any_write_a_decision_is_told_as_carried_out_if_its_policy_trades(store, runs, step, monkeypatch):
     dies = dying_at(step)
     say(store, "still")
-    complete(store, runs["still"], AT)
+    complete_run(store, runs["still"], AT)
     with monkeypatch.context() as patch:
         for module, name in [
             (log, "write_atomically"),
@@ -128,7 +128,7 @@ def test_what_became_of_a_newer_run_of_the_experiment_that_trades_is_told_with_w
     before, after = (sealed(store, planned(store, spec("again", description=text))) for text in ("", "once more"))
     for run, at in ((before, AT), (after, LATER)):
         earned(store, run, MARKET)
-        complete(store, run, at)
+        complete_run(store, run, at)
     ask(store, before.run_id)
     active = read_active(store)
     assert active is not None

@@ -3,7 +3,7 @@
 import dagster as dg
 import polars as pl
 
-from nvtrader_pipelines.orchestration.reports import markdown_table, shown_snapshots, written
+from nvtrader_pipelines.orchestration.reports import format_snapshot_ids, markdown_table, table_result
 from nvtrader_pipelines.promotion.active_policy import read_active
 from nvtrader_pipelines.promotion.decide import mirror_active
 from nvtrader_pipelines.promotion.rounds import evaluate_newest
@@ -31,15 +31,17 @@ def active_policy(store: dg.ResourceParam[Store]) -> dg.MaterializeResult:
     rows += [("", experiment, problem) for experiment, problem in found.problems.items()]
     table = pl.DataFrame(rows, schema=["run_id", "policy", "sentence"], orient="row")
     said = {VERDICT: found.summary, "answers": dg.MetadataValue.md(markdown_table(table))}
-    return written(store, ACTIVE_POLICY, len(store.tables.read(ACTIVE_POLICY)), {**said, **pointer(store)})
+    return table_result(
+        store, ACTIVE_POLICY, len(store.tables.read(ACTIVE_POLICY)), {**said, **activation_metadata(store)}
+    )
 
 
-def pointer(store: Store) -> dict[str, object]:
+def activation_metadata(store: Store) -> dict[str, object]:
     """What says which policy trades, and by which activation."""
     active = read_active(store)
     if active is None:
         return {"policy": "no policy trades", ACTIVATION: ""}
-    said = active.model_dump(mode="json") | {"snapshot_ids": shown_snapshots(active.snapshot_ids)}
+    said = active.model_dump(mode="json") | {"snapshot_ids": format_snapshot_ids(active.snapshot_ids)}
     return {
         "policy": active.policy,
         "run_id": active.run_id,

@@ -8,8 +8,8 @@ from nvtrader_pipelines.figures import regimes_figures
 from nvtrader_pipelines.market.features import compute_features
 from nvtrader_pipelines.market.regimes import SliceAndMergeRegimeParams, regime_labels
 from nvtrader_pipelines.market.returns import bar_returns
-from nvtrader_pipelines.orchestration.partitions import ONE_RUN, YEARS, all_partitions, years_of
-from nvtrader_pipelines.orchestration.reports import keep_pictures, written
+from nvtrader_pipelines.orchestration.partitions import ONE_RUN, YEARS, all_partitions, partition_years
+from nvtrader_pipelines.orchestration.reports import store_pictures, table_result
 from nvtrader_pipelines.storage.medallion import pin_panels
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import CLEAN_BARS, FEATURES, MARKET_PANEL, REGIMES, RETURNS
@@ -29,8 +29,8 @@ REGIMES_KEY = dg.AssetKey(["gold", "regimes"])
 )
 def returns(context: dg.AssetExecutionContext, store: dg.ResourceParam[Store]) -> dg.MaterializeResult:
     """Simple returns per symbol and session, from prices aligned first; none is ever filled."""
-    n_rows = store.tables.replace_years(RETURNS, bar_returns(store.tables.read(CLEAN_BARS)), years_of(context))
-    return written(store, RETURNS, n_rows)
+    n_rows = store.tables.replace_years(RETURNS, bar_returns(store.tables.read(CLEAN_BARS)), partition_years(context))
+    return table_result(store, RETURNS, n_rows)
 
 
 @dg.asset(
@@ -44,8 +44,10 @@ def returns(context: dg.AssetExecutionContext, store: dg.ResourceParam[Store]) -
 )
 def features(context: dg.AssetExecutionContext, store: dg.ResourceParam[Store]) -> dg.MaterializeResult:
     """Point-in-time features per symbol and session: each uses what was known at that close."""
-    n_rows = store.tables.replace_years(FEATURES, compute_features(store.tables.read(RETURNS)), years_of(context))
-    return written(store, FEATURES, n_rows)
+    n_rows = store.tables.replace_years(
+        FEATURES, compute_features(store.tables.read(RETURNS)), partition_years(context)
+    )
+    return table_result(store, FEATURES, n_rows)
 
 
 @dg.asset(
@@ -59,7 +61,7 @@ def market_panel(context: dg.AssetExecutionContext, store: dg.ResourceParam[Stor
     """One row per source: what its panel holds, and the snapshots of bronze, silver and gold it is made of."""
     panels = pin_panels(store.tables, datetime.now(UTC))
     context.log.info(panels.summary)
-    return written(store, MARKET_PANEL, panels.n_panels, {"left_out": panels.left_out})
+    return table_result(store, MARKET_PANEL, panels.n_panels, {"left_out": panels.left_out})
 
 
 @dg.asset(
@@ -76,5 +78,5 @@ def market_regimes(context: dg.AssetExecutionContext, store: dg.ResourceParam[St
     store.tables.replace(REGIMES, labels.rows, {})
     context.log.info(labels.summary)
     report = {"left_out": labels.left_out, "params": params.model_dump(mode="json")}
-    pictures = keep_pictures(store.home, "regimes", regimes_figures(labels.rows))
-    return written(store, REGIMES, len(labels.rows), {**report, **pictures})
+    pictures = store_pictures(store.home, "regimes", regimes_figures(labels.rows))
+    return table_result(store, REGIMES, len(labels.rows), {**report, **pictures})

@@ -6,10 +6,10 @@ import polars as pl
 from nvtrader_pipelines.envs.dynamics import resolve_fill
 from nvtrader_pipelines.orchestration.assets.trajectories import ACTION_LOGS_KEY
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
-from nvtrader_pipelines.orchestration.reports import written
+from nvtrader_pipelines.orchestration.reports import table_result
 from nvtrader_pipelines.preferences.pairs import preference_pairs as compare_proposals
 from nvtrader_pipelines.runs.planning import reopen_plan
-from nvtrader_pipelines.runs.tables import read_run, replace_run
+from nvtrader_pipelines.runs.run_tables import read_run, replace_run
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import ACTION_LOGS, PREFERENCE_PAIRS
 
@@ -32,4 +32,4 @@ def preference_pairs(context: dg.AssetExecutionContext, store: dg.ResourceParam[
     n_rows = replace_run(store, PREFERENCE_PAIRS, pairs, run)
     held_out = int(pairs["holdout"].sum())
     won = len(pairs.filter(pl.col("chosen") == run.experiment))
-    return written(store, PREFERENCE_PAIRS, n_rows, {"holdout": held_out, "won_by_policy": won})
+    return table_result(store, PREFERENCE_PAIRS, n_rows, {"holdout": held_out, "won_by_policy": won})

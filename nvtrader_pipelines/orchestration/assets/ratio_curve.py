@@ -7,8 +7,8 @@ from nvtrader_pipelines.evaluation.sharpe.ratio_curve import sharpe_ratio_curve 
 from nvtrader_pipelines.figures import ratio_curve_figure
 from nvtrader_pipelines.orchestration.assets.evaluation import EVALUATION_KEY
 from nvtrader_pipelines.orchestration.partitions import all_partitions
-from nvtrader_pipelines.orchestration.reports import keep_pictures, written
-from nvtrader_pipelines.runs.tables import walk_forward_runs
+from nvtrader_pipelines.orchestration.reports import store_pictures, table_result
+from nvtrader_pipelines.runs.run_tables import walk_forward_runs
 from nvtrader_pipelines.scoreboard.trial_history import trial_curves, trial_runs
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EVALUATIONS, RATIO_CURVE
@@ -32,4 +32,4 @@ def sharpe_ratio_curve(store: dg.ResourceParam[Store], duckdb: DuckDBResource) -
     store.tables.replace(RATIO_CURVE, curve, {})
     notes = dict.fromkeys(warning for warnings in runs["warnings"] for warning in warnings)
     figures = {"ratio_curve": ratio_curve_figure(curve, note="; ".join(notes))}
-    return written(store, RATIO_CURVE, len(curve), keep_pictures(store.home, "sharpe_ratio_curve", figures))
+    return table_result(store, RATIO_CURVE, len(curve), store_pictures(store.home, "sharpe_ratio_curve", figures))

@@ -7,8 +7,8 @@ from nvtrader_pipelines.figures import regime_evaluation_figure
 from nvtrader_pipelines.figures.regime_figures import HINDSIGHT
 from nvtrader_pipelines.orchestration.assets.gold import REGIMES_KEY
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
-from nvtrader_pipelines.orchestration.reports import keep_pictures, markdown_table, written
-from nvtrader_pipelines.runs.tables import read_run, replace_run
+from nvtrader_pipelines.orchestration.reports import markdown_table, store_pictures, table_result
+from nvtrader_pipelines.runs.run_tables import read_run, replace_run
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES, REGIME_EVALUATION, REGIMES
 
@@ -31,7 +31,7 @@ def regime_evaluation(context: dg.AssetExecutionContext, store: dg.ResourceParam
     n_rows = replace_run(store, REGIME_EVALUATION, verdict, run)
     note = "; ".join((HINDSIGHT.rstrip("."), *run.warnings))
     figure = regime_evaluation_figure(verdict, f"{run.experiment} in each regime", note)
-    pictures = keep_pictures(store.home, "regime_evaluation", {"regimes": figure}, key)
+    pictures = store_pictures(store.home, "regime_evaluation", {"regimes": figure}, key)
     table = dg.MetadataValue.md(markdown_table(summary(verdict)))
     labelled = {"run_id": run.run_id, "regimes_snapshot_id": str(store.tables.snapshot_id(REGIMES)), "table": table}
-    return written(store, REGIME_EVALUATION, n_rows, {**labelled, **pictures})
+    return table_result(store, REGIME_EVALUATION, n_rows, {**labelled, **pictures})

@@ -7,8 +7,8 @@ import dagster as dg
 import polars as pl
 
 from nvtrader_pipelines.market.cleaning import clean
-from nvtrader_pipelines.orchestration.partitions import ONE_RUN, YEARS, years_of
-from nvtrader_pipelines.orchestration.reports import written
+from nvtrader_pipelines.orchestration.partitions import ONE_RUN, YEARS, partition_years
+from nvtrader_pipelines.orchestration.reports import table_result
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import BARS, CLEAN_BARS, DELIVERIES, QUARANTINE
 
@@ -40,10 +40,10 @@ BRONZE = dg.AssetKey(["bronze", "bars"])
 )
 def refine(context: dg.AssetExecutionContext, store: dg.ResourceParam[Store]) -> Iterator[dg.MaterializeResult]:
     """Sort the delivered bars into valid ones and refused ones."""
-    years = years_of(context)
+    years = partition_years(context)
     good, refused = clean(store.tables.read(BARS), store.tables.read(DELIVERIES), datetime.now(UTC).date())
     n_good = store.tables.replace_years(CLEAN_BARS, good, years)
     n_refused = store.tables.replace_years(QUARANTINE, refused, years)
-    yield written(store, CLEAN_BARS, n_good)
+    yield table_result(store, CLEAN_BARS, n_good)
     rules = refused.group_by("rule").agg(pl.len().alias("rows")).sort("rule")
-    yield written(store, QUARANTINE, n_refused, {"by_rule": dict(rules.iter_rows())})
+    yield table_result(store, QUARANTINE, n_refused, {"by_rule": dict(rules.iter_rows())})

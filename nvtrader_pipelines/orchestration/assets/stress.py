@@ -7,11 +7,11 @@ from nvtrader_pipelines.evaluation.stress.verdict import summary
 from nvtrader_pipelines.figures import stress_figures
 from nvtrader_pipelines.orchestration.assets.policies import POLICY_KEY
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
-from nvtrader_pipelines.orchestration.progress import ProgressLog
-from nvtrader_pipelines.orchestration.reports import keep_pictures, markdown_table, written
+from nvtrader_pipelines.orchestration.progress_log import ProgressLog
+from nvtrader_pipelines.orchestration.reports import markdown_table, store_pictures, table_result
 from nvtrader_pipelines.runs.planning import reopen_plan
-from nvtrader_pipelines.runs.stress import stress_run
-from nvtrader_pipelines.runs.tables import replace_run
+from nvtrader_pipelines.runs.replay_scenarios import stress_run
+from nvtrader_pipelines.runs.run_tables import replace_run
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import STRESS
 
@@ -34,6 +34,6 @@ def stress(
     verdict = drain(stress_run(store, plan, run, context.run.run_id), progress.to(context))
     n_rows = replace_run(store, STRESS, verdict, run)
     figures = stress_figures(verdict, run.experiment, "; ".join(plan.warnings))
-    pictures = keep_pictures(store.home, "stress", figures, key)
+    pictures = store_pictures(store.home, "stress", figures, key)
     table = dg.MetadataValue.md(markdown_table(summary(verdict)))
-    return written(store, STRESS, n_rows, {"run_id": run.run_id, "table": table, **pictures})
+    return table_result(store, STRESS, n_rows, {"run_id": run.run_id, "table": table, **pictures})

@@ -9,8 +9,8 @@ from nvtrader_pipelines.evaluation.steps import drain
 from nvtrader_pipelines.figures import equity_figure, reward_terms_figure, weights_figure
 from nvtrader_pipelines.orchestration.assets.policies import POLICY_KEY
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
-from nvtrader_pipelines.orchestration.progress import ProgressLog
-from nvtrader_pipelines.orchestration.reports import keep_pictures, written
+from nvtrader_pipelines.orchestration.progress_log import ProgressLog
+from nvtrader_pipelines.orchestration.reports import store_pictures, table_result
 from nvtrader_pipelines.runs.launch import walk_run
 from nvtrader_pipelines.runs.lifecycle import Launch
 from nvtrader_pipelines.runs.planning import reopen_plan
@@ -33,7 +33,7 @@ DESCRIPTIONS = {
 }
 
 
-def spec_of(table: Table) -> dg.AssetSpec:
+def trajectory_spec(table: Table) -> dg.AssetSpec:
     """The asset of one trajectory table."""
     return dg.AssetSpec(
         [table.namespace, table.table],
@@ -46,7 +46,7 @@ def spec_of(table: Table) -> dg.AssetSpec:
 
 
 @dg.multi_asset(
-    specs=[spec_of(table) for table in DESCRIPTIONS],
+    specs=[trajectory_spec(table) for table in DESCRIPTIONS],
     partitions_def=EXPERIMENTS,
     name="walk_forward",
 )
@@ -60,13 +60,13 @@ def walk_forward(
     )
     record = drain(walk_run(store, plan, launch), progress.to(context))
     note, name = "; ".join(plan.warnings), plan.spec.name
-    kept = partial(keep_pictures, store.home, partition_key=context.partition_key)
-    yield written(store, TRAJECTORIES, len(record.trajectories))
+    kept = partial(store_pictures, store.home, partition_key=context.partition_key)
+    yield table_result(store, TRAJECTORIES, len(record.trajectories))
     curves = equity_figure(record.equity_curves, f"{name}: equity after costs", plan.spec.report_from, note)
-    yield written(store, EQUITY_CURVES, len(record.equity_curves), kept("equity_curves", {"equity": curves}))
+    yield table_result(store, EQUITY_CURVES, len(record.equity_curves), kept("equity_curves", {"equity": curves}))
     weights = weights_figure(record.action_logs, f"{name}: weights over time", note)
-    yield written(store, ACTION_LOGS, len(record.action_logs), kept("action_logs", {"weights": weights}))
+    yield table_result(store, ACTION_LOGS, len(record.action_logs), kept("action_logs", {"weights": weights}))
     terms = reward_terms_figure(record.reward_decomposition, f"{name}: reward by term, summed over time", note)
-    yield written(
+    yield table_result(
         store, REWARD_DECOMPOSITION, len(record.reward_decomposition), kept("reward_decomposition", {"terms": terms})
     )

@@ -8,7 +8,7 @@ from nvtrader_pipelines.evaluation.trial_validation import headlines, validate_s
 from nvtrader_pipelines.figures import validation_figures
 from nvtrader_pipelines.orchestration.assets.evaluation import EVALUATION_KEY
 from nvtrader_pipelines.orchestration.partitions import all_partitions
-from nvtrader_pipelines.orchestration.reports import keep_pictures, markdown_table, written
+from nvtrader_pipelines.orchestration.reports import markdown_table, store_pictures, table_result
 from nvtrader_pipelines.scoreboard.trial_history import trial_curves, trial_runs
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EVALUATIONS, OVERFITTING, RUNS, VALIDATION
@@ -46,8 +46,8 @@ def validation(store: dg.ResourceParam[Store]) -> Iterator[dg.MaterializeResult]
     notes = dict.fromkeys(warning for warnings in store.tables.read(RUNS)["warnings"] for warning in warnings)
     figures = validation_figures(judged.trials, judged.overfitting, note="; ".join(notes))
     trials, overfitting = headlines(judged)
-    pictures = keep_pictures(store.home, "validation", figures)
+    pictures = store_pictures(store.home, "validation", figures)
     told = {"trials": dg.MetadataValue.md(markdown_table(trials)), **pictures}
-    yield written(store, VALIDATION, len(judged.trials), told)
+    yield table_result(store, VALIDATION, len(judged.trials), told)
     table = dg.MetadataValue.md(markdown_table(overfitting))
-    yield written(store, OVERFITTING, len(judged.overfitting), {"overfitting": table, **pictures})
+    yield table_result(store, OVERFITTING, len(judged.overfitting), {"overfitting": table, **pictures})

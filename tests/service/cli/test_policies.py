@@ -9,7 +9,7 @@ from nvtrader_pipelines.desk import market
 from nvtrader_pipelines.promotion import active_policy, verification
 from nvtrader_pipelines.promotion.active_policy import read_active
 from nvtrader_pipelines.promotion.recency import eligibility_message, start_deadline
-from nvtrader_pipelines.runs.tables import complete
+from nvtrader_pipelines.runs.run_tables import complete_run
 from nvtrader_pipelines.service.cli.errors import BAD_INPUT
 from nvtrader_pipelines.storage.errors import OtherCodeError
 from nvtrader_pipelines.storage.ledger import Ledger
@@ -188,7 +188,7 @@ def test_a_newer_run_of_the_experiment_that_trades_is_told_where_a_person_looks(
     invoke("policies", "activate", "small")
     before = store.tables.read(RUNS)
     newer = sealed(store, planned(store, EXPERIMENT.model_copy(update={"description": "trained again"})))
-    complete(store, newer, before["finished_at"][0] + dt.timedelta(days=1))
+    complete_run(store, newer, before["finished_at"][0] + dt.timedelta(days=1))
     told = f"run {newer.run_id[:8]} of small is newer than the one that trades: the gate was not asked yet: "
     activation_command = f"to let it trade all the same: `nvtrader policies activate {newer.run_id[:8]} --reason WHY`"
     for command in ("policies", "portfolio"):

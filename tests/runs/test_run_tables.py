@@ -8,7 +8,7 @@ from nvtrader_pipelines.evaluation.backtest import BacktestRecord
 from nvtrader_pipelines.experiments.replay import FoldDates
 from nvtrader_pipelines.experiments.sealed_run import SealedRun
 from nvtrader_pipelines.policies.rollout_tables import TRAJECTORY
-from nvtrader_pipelines.runs.tables import complete, read_run, replace_run, walk_forward_runs, write_record
+from nvtrader_pipelines.runs.run_tables import complete_run, read_run, replace_run, walk_forward_runs, write_record
 from nvtrader_pipelines.storage.tables import EVALUATIONS, RUNS, TRAINING_CURVES, TRAJECTORIES
 from tests.storage.frames import AT, SPEC_HASH, in_shape
 
@@ -83,7 +83,7 @@ def test_the_experiment_is_named_where_the_table_has_a_column_for_it(store):
 def test_a_judged_run_has_one_row_however_often_it_is_judged(store):
     run = run_named("1" * 16)
     for hours in (0, 1):
-        complete(store, run, AT + dt.timedelta(hours=hours), "mlflow")
+        complete_run(store, run, AT + dt.timedelta(hours=hours), "mlflow")
     (row,) = store.tables.read(RUNS).rows(named=True)
     assert (row["seeds"], row["n_policies"], row["warnings"]) == ([0, 1, 2], 1, ["w"])
     assert row["finished_at"] == AT + dt.timedelta(hours=1)
@@ -95,14 +95,14 @@ def test_a_judged_run_has_one_row_however_often_it_is_judged(store):
 
 def test_replays_and_paper_accounts_are_not_among_the_runs_that_trained(store):
     for number, kind in enumerate(("walk_forward", "replay", "forward")):
-        complete(store, run_named(str(number) * 16, kind), AT)
+        complete_run(store, run_named(str(number) * 16, kind), AT)
     assert walk_forward_runs(store, ["run_id"])["run_id"].to_list() == ["0" * 16]
     assert store.tables.read(RUNS).sort("run_id")["parent_run_id"].to_list() == [None, "0" * 16, "0" * 16]
 
 
 def test_a_run_that_trained_on_what_came_after_its_tests_is_marked(store):
-    complete(store, run_named("1" * 16), AT)
-    complete(store, run_named("2" * 16, folds=FORESEEING), AT)
+    complete_run(store, run_named("1" * 16), AT)
+    complete_run(store, run_named("2" * 16, folds=FORESEEING), AT)
     assert walk_forward_runs(store, ["run_id", "validation_only"]).sort("run_id").rows() == [
         ("1" * 16, False),
         ("2" * 16, True),

@@ -1,14 +1,14 @@
 import dagster as dg
 
 from nvtrader_pipelines.desk.row_checks import EVERY_ACCOUNT, hold, release
-from nvtrader_pipelines.orchestration.rebalancing import require_passed
+from nvtrader_pipelines.orchestration.rebalance_steps import require_checks_passed
 
 CHECK = "portfolio.orders.no_nan"
 
 
 def trades(home, account="paper") -> bool:
     try:
-        require_passed(home, account)
+        require_checks_passed(home, account)
     except dg.Failure as refusal:
         return CHECK not in f"{refusal}"
     return True

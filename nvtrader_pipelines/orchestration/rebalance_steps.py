@@ -15,16 +15,16 @@ from nvtrader_pipelines.execution.audit import AuditEvent
 from nvtrader_pipelines.execution.brokers.broker import BrokerTimeout
 from nvtrader_pipelines.execution.errors import ExecutionError, NotReconciled
 from nvtrader_pipelines.experiments.progress import Progress
-from nvtrader_pipelines.orchestration.retries import tried_again
+from nvtrader_pipelines.orchestration.retries import retry_on
 from nvtrader_pipelines.promotion.active_policy import read_active
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 
 SESSION = "nvtrader/session"  # the tag of a scheduled rebalance: the session after whose close it comes
-_MOST_WAITS, BETWEEN_WAITS = 12, 300.0  # for bars, seconds: an hour, longer than the ingest of a day
+MAX_WAITS, WAIT_SECONDS = 12, 300.0  # for bars, seconds: an hour, longer than the ingest of a day
 
 
-def executed(desk: Desk, report: Callable[[Progress], None], *, acknowledge: bool) -> None:
+def execute_due_sessions(desk: Desk, report: Callable[[Progress], None], *, acknowledge: bool) -> None:
     """Go whole through the due sessions before the last, then place what waits for the last.
 
     A broker that does not answer is asked again by the step's retry, which places nothing twice. The first session
@@ -36,7 +36,7 @@ def executed(desk: Desk, report: Callable[[Progress], None], *, acknowledge: boo
     """
     if acknowledge:
         desk.require_kept_here("has its soft findings acknowledged by the run itself")
-    with asked_again():
+    with retry_when_unavailable():
         desk.require_reconciled()
         due = desk.due()
         if len(due) > 1:
@@ -46,7 +46,7 @@ def executed(desk: Desk, report: Callable[[Progress], None], *, acknowledge: boo
             desk.execute()
 
 
-def said_since(desk: Desk, instance: dg.DagsterInstance, run_id: str) -> list[AuditEvent]:
+def audit_events_since(desk: Desk, instance: dg.DagsterInstance, run_id: str) -> list[AuditEvent]:
     """What the audit says of an account since a run began, whose step may have been tried before."""
     (record,) = instance.get_run_records(dg.RunsFilter(run_ids=[run_id]))
     began = datetime.fromtimestamp(record.start_time or record.create_timestamp.timestamp(), UTC)
@@ -54,9 +54,9 @@ def said_since(desk: Desk, instance: dg.DagsterInstance, run_id: str) -> list[Au
     return [event for event in events if event.account == desk.account and event.at >= began]
 
 
-def cleared(desk: Desk, *, acknowledge: bool) -> None:
+def clear_plan(desk: Desk, *, acknowledge: bool) -> None:
     """Have compliance look at the plan, and acknowledge its soft findings where the run was told to."""
-    with asked_again():  # at a market, what is cleared is placed at once
+    with retry_when_unavailable():  # at a market, what is cleared is placed at once
         desk.clear()
         plans = desk.plans()
         if acknowledge and len(plans) and plans["status"][0] == "waiting":
@@ -65,9 +65,9 @@ def cleared(desk: Desk, *, acknowledge: bool) -> None:
 
 
 @contextmanager
-def asked_again() -> Iterator[None]:
+def retry_when_unavailable() -> Iterator[None]:
     """Let Dagster try the step again where the broker did not answer, whoever says so, or another has the account."""
-    with tried_again(BrokerTimeout, AccountInUse):
+    with retry_on(BrokerTimeout, AccountInUse):
         try:
             yield
         except ExecutionError as error:
@@ -76,7 +76,7 @@ def asked_again() -> Iterator[None]:
             raise
 
 
-def require_bars(store: Store, session: str | None) -> None:
+def wait_for_bars(store: Store, session: str | None) -> None:
     """Wait for the bars of the session after which a rebalance comes; without one it goes as far as they do.
 
     The run that ingests them may have begun together with this one.
@@ -93,10 +93,10 @@ def require_bars(store: Store, session: str | None) -> None:
             f"the rebalance of {session} needs the bars of that session, but the market {source} ends on {ends}; "
             "deliver the bars, run the market job, and launch the rebalance again: it catches up"
         )
-        raise dg.RetryRequested(_MOST_WAITS, BETWEEN_WAITS) from missing
+        raise dg.RetryRequested(MAX_WAITS, WAIT_SECONDS) from missing
 
 
-def require_passed(home: Home, account: str) -> None:
+def require_checks_passed(home: Home, account: str) -> None:
     """Refuse to trade an account after a blocking check of its rows that failed or never ended.
 
     Raises:

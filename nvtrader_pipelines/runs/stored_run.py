@@ -13,7 +13,7 @@ from nvtrader_pipelines.experiments.policy_accounts import FoldThresholds
 from nvtrader_pipelines.experiments.run_store import TrainedPolicy
 from nvtrader_pipelines.experiments.runtime import training_curves
 from nvtrader_pipelines.experiments.sealed_run import SealedRun
-from nvtrader_pipelines.runs.tables import complete, keyed, read_run, replace_run, write_record
+from nvtrader_pipelines.runs.run_tables import complete_run, read_run, replace_run, with_run_keys, write_record
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import write_atomically
 from nvtrader_pipelines.storage.policy_library import PolicyLibrary
@@ -60,7 +60,7 @@ class StoredRun:
         """The sampled episodes first: a kill after them leaves rows that the next attempt replaces."""
         keys = {"spec_hash": self.plan.spec.spec_hash, "run_id": self.plan.run_id}
         own = {"phase": ["train"], "fold": [policy.fold], "seed": [policy.seed]}
-        rows = keyed(TRAJECTORIES, policy.rollouts, keys)
+        rows = with_run_keys(TRAJECTORIES, policy.rollouts, keys)
         self.store.tables.replace(TRAJECTORIES, rows, {**{name: [value] for name, value in keys.items()}, **own})
         self.library.save(*self._place, policy)
 
@@ -94,7 +94,7 @@ class StoredRun:
             StorageError: if a forward run already has another past.
         """
         if self.plan.kind == "forward":
-            require_same_past(read_run(self.store, EQUITY_CURVES, self.run), record.equity_curves)
+            require_unchanged_past(read_run(self.store, EQUITY_CURVES, self.run), record.equity_curves)
         for _ in write_record(self.store, self.run, record):
             pass
 
@@ -105,7 +105,7 @@ class StoredRun:
     def store_verdict(self, verdict: pl.DataFrame) -> None:
         """Write the verdict, then the row that marks the run as complete."""
         replace_run(self.store, EVALUATIONS, verdict, self.run)
-        complete(self.store, self.run, self.clock(), self.mlflow_run_id)
+        complete_run(self.store, self.run, self.clock(), self.mlflow_run_id)
 
     @property
     def run(self) -> SealedRun:
@@ -119,7 +119,7 @@ class StoredRun:
         return SealedRun.of(self.plan, self.parent.policies, self.parent.chosen, self.parent.thresholds)
 
 
-def require_same_past(known: pl.DataFrame, now: pl.DataFrame) -> None:
+def require_unchanged_past(known: pl.DataFrame, now: pl.DataFrame) -> None:
     """Refuse to rewrite what an account did; prices adjusted anew change it by a rounding.
 
     Raises:

@@ -8,7 +8,7 @@ import dagster as dg
 from nvtrader_pipelines.experiments.progress import Progress
 
 Watch = Callable[[Progress], None]
-UNTOLD = ("train.step", "evaluate.step")  # too many for an event log
+UNLOGGED_STAGES = ("train.step", "evaluate.step")  # too many for an event log
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class ProgressLog:
         """What takes the steps of a run inside a step of Dagster's."""
 
         def tell(step: Progress) -> None:
-            if step.stage not in UNTOLD and (step.stage != "train.checkpoint" or step.timesteps is not None):
+            if step.stage not in UNLOGGED_STAGES and (step.stage != "train.checkpoint" or step.timesteps is not None):
                 context.log.info(step.message)
             if self.watch is not None:
                 self.watch(step)

@@ -31,7 +31,7 @@ from nvtrader_pipelines.promotion.findings import (
     deflated_findings,
     overfitting_findings,
 )
-from nvtrader_pipelines.runs.tables import read_run
+from nvtrader_pipelines.runs.run_tables import read_run
 from nvtrader_pipelines.storage.medallion import panel_nans
 from nvtrader_pipelines.storage.policy_library import LATEST
 from nvtrader_pipelines.storage.store import Store
@@ -60,8 +60,8 @@ from nvtrader_pipelines.storage.tables import (
 )
 
 PARTITION_TAG = "dagster/partition"
-PAIRS_FOR_DPO = 500
-SHOWN = 20  # violations listed in the metadata
+MIN_DPO_PAIRS = 500
+MAX_ROWS_SHOWN = 20  # violations listed in the metadata
 PROBABILITIES = (
     "probabilistic_sharpe",
     "deflated_sharpe",
@@ -72,17 +72,19 @@ PROBABILITIES = (
 )
 
 
-def shown(rows: pl.DataFrame) -> dg.MarkdownMetadataValue:
+def first_rows(rows: pl.DataFrame) -> dg.MarkdownMetadataValue:
     """The first rows as a Markdown table."""
-    with pl.Config(tbl_formatting="MARKDOWN", tbl_hide_dataframe_shape=True, tbl_rows=SHOWN, tbl_cols=20):
-        return dg.MetadataValue.md(str(rows.head(SHOWN)))
+    with pl.Config(tbl_formatting="MARKDOWN", tbl_hide_dataframe_shape=True, tbl_rows=MAX_ROWS_SHOWN, tbl_cols=20):
+        return dg.MetadataValue.md(str(rows.head(MAX_ROWS_SHOWN)))
 
 
-def verdict(broken: pl.DataFrame, checked: int, severity: Any = dg.AssetCheckSeverity.ERROR) -> dg.AssetCheckResult:
+def check_result(
+    broken: pl.DataFrame, checked: int, severity: Any = dg.AssetCheckSeverity.ERROR
+) -> dg.AssetCheckResult:
     """Passed where no row is broken."""
     metadata: dict[str, Any] = {"checked": checked, "broken": len(broken)}
     if len(broken):
-        metadata["rows"] = shown(broken)
+        metadata["rows"] = first_rows(broken)
     return dg.AssetCheckResult(passed=broken.is_empty(), severity=severity, metadata=metadata)
 
 
@@ -95,8 +97,8 @@ def schema_check(table: Table, schema: DataFrameSchema) -> dg.AssetChecksDefinit
         try:
             schema.validate(rows, lazy=True)
         except pandera.errors.SchemaErrors as errors:
-            return verdict(pl.DataFrame(errors.failure_cases), len(rows))
-        return verdict(rows.clear(), len(rows))
+            return check_result(pl.DataFrame(errors.failure_cases), len(rows))
+        return check_result(rows.clear(), len(rows))
 
     return check
 
@@ -106,15 +108,15 @@ def calendar_has_no_gaps(store: dg.ResourceParam[Store]) -> dg.AssetCheckResult:
     """A warning: short gaps are borne by the environment, long ones stop the experiment that meets them."""
     rows = store.tables.read(RETURNS, columns=["source", "symbol", "session", "span"])
     gaps = calendar_gaps(rows)
-    found = verdict(gaps, len(rows), dg.AssetCheckSeverity.WARN)
-    return found._replace(description="\n".join(describe_gaps(gaps, MarketChoice().max_gap)[-SHOWN:]))
+    found = check_result(gaps, len(rows), dg.AssetCheckSeverity.WARN)
+    return found._replace(description="\n".join(describe_gaps(gaps, MarketChoice().max_gap)[-MAX_ROWS_SHOWN:]))
 
 
 @dg.asset_check(asset=asset_key(CLEAN_BARS), description="Every delivered file gave at least one valid bar.")
 def every_file_has_a_good_bar(store: dg.ResourceParam[Store]) -> dg.AssetCheckResult:
     """Not blocking: one bad file never stops the good ones."""
     delivered = store.tables.read(DELIVERIES)
-    return verdict(files_without_good_rows(store.tables.read(BARS), store.tables.read(QUARANTINE)), len(delivered))
+    return check_result(files_without_good_rows(store.tables.read(BARS), store.tables.read(QUARANTINE)), len(delivered))
 
 
 def no_nan_check(table: Table) -> dg.AssetChecksDefinition:
@@ -125,7 +127,7 @@ def no_nan_check(table: Table) -> dg.AssetChecksDefinition:
         rows = store.tables.read(table)
         floats = [name for name, kind in rows.schema.items() if kind.is_float()]
         broken = rows.filter(pl.any_horizontal(pl.col(name).is_nan() | pl.col(name).is_infinite() for name in floats))
-        return verdict(broken, len(rows))
+        return check_result(broken, len(rows))
 
     return check
 
@@ -138,7 +140,7 @@ def runs_to_check(context: dg.AssetCheckExecutionContext, store: Store) -> list[
     return [library.latest(key) for key in ([asked] if asked else trained)]
 
 
-def concat(parts: Iterable[pl.DataFrame]) -> pl.DataFrame:
+def concat_frames(parts: Iterable[pl.DataFrame]) -> pl.DataFrame:
     """The rows of all parts."""
     return pl.concat([pl.DataFrame(), *parts], how="diagonal")
 
@@ -146,7 +148,7 @@ def concat(parts: Iterable[pl.DataFrame]) -> pl.DataFrame:
 @dg.asset_check(asset=asset_key(MARKET_PANEL), name="no_nan", blocking=True, description="No panel array holds NaN.")
 def panel_has_no_nan(store: dg.ResourceParam[Store]) -> dg.AssetCheckResult:
     """Builds every pinned panel again."""
-    return verdict(panel_nans(store.tables), len(store.tables.read(MARKET_PANEL, columns=["source"])))
+    return check_result(panel_nans(store.tables), len(store.tables.read(MARKET_PANEL, columns=["source"])))
 
 
 def run_check(
@@ -157,7 +159,9 @@ def run_check(
     @dg.asset_check(asset=asset_key(table), name=name, blocking=True, description=description)
     def check(context: dg.AssetCheckExecutionContext, store: dg.ResourceParam[Store]) -> dg.AssetCheckResult:
         recorded = [[read_run(store, each, run) for each in tables] for run in runs_to_check(context, store)]
-        return verdict(concat(broken(*frames) for frames in recorded), sum(len(frames[0]) for frames in recorded))
+        return check_result(
+            concat_frames(broken(*frames) for frames in recorded), sum(len(frames[0]) for frames in recorded)
+        )
 
     return check
 
@@ -181,7 +185,7 @@ def no_training_in_test(context: dg.AssetCheckExecutionContext, store: dg.Resour
         )
         for run, splitter in zip(runs, splitters, strict=True)
     )
-    return verdict(concat(leaks), sum(len(run.policies) for run in runs))
+    return check_result(concat_frames(leaks), sum(len(run.policies) for run in runs))
 
 
 @dg.asset_check(
@@ -192,20 +196,20 @@ def no_training_in_test(context: dg.AssetCheckExecutionContext, store: dg.Resour
 def policy_digest(context: dg.AssetCheckExecutionContext, store: dg.ResourceParam[Store]) -> dg.AssetCheckResult:
     """Reads every file of the run again."""
     library, runs = store.policies, runs_to_check(context, store)
-    return verdict(concat(library.tampered(run) for run in runs), sum(len(run.policies) for run in runs))
+    return check_result(concat_frames(library.tampered(run) for run in runs), sum(len(run.policies) for run in runs))
 
 
 @dg.asset_check(
-    asset=asset_key(PREFERENCE_PAIRS), description=f"At least {PAIRS_FOR_DPO} pairs outside the hold-out to tune on."
+    asset=asset_key(PREFERENCE_PAIRS), description=f"At least {MIN_DPO_PAIRS} pairs outside the hold-out to tune on."
 )
 def enough_pairs_for_dpo(store: dg.ResourceParam[Store]) -> dg.AssetCheckResult:
     """A warning until there are; the number is our own choice."""
     pairs = store.tables.read(PREFERENCE_PAIRS, columns=["holdout"])
     free = len(pairs) - int(pairs["holdout"].sum())
     return dg.AssetCheckResult(
-        passed=free >= PAIRS_FOR_DPO,
+        passed=free >= MIN_DPO_PAIRS,
         severity=dg.AssetCheckSeverity.WARN,
-        metadata={"pairs": len(pairs), "outside_holdout": free, "needed": PAIRS_FOR_DPO},
+        metadata={"pairs": len(pairs), "outside_holdout": free, "needed": MIN_DPO_PAIRS},
     )
 
 
@@ -217,7 +221,7 @@ def probabilities_check(table: Table, *columns: str) -> dg.AssetChecksDefinition
     )
     def check(store: dg.ResourceParam[Store]) -> dg.AssetCheckResult:
         rows = store.tables.read(table)
-        return verdict(outside_unit_interval(rows, columns), len(rows))
+        return check_result(outside_unit_interval(rows, columns), len(rows))
 
     return check
 
@@ -230,7 +234,7 @@ def probabilities_check(table: Table, *columns: str) -> dg.AssetChecksDefinition
 def like_with_like(store: dg.ResourceParam[Store]) -> dg.AssetCheckResult:
     """Never a rank across markets, windows or costs."""
     rows = store.tables.read(SCOREBOARD)
-    return verdict(differs_from_rivals(rows), len(rows))
+    return check_result(differs_from_rivals(rows), len(rows))
 
 
 def promotion_check(
@@ -254,7 +258,7 @@ def promotion_check(
             passed=all(each.passed for each in found),
             severity=dg.AssetCheckSeverity.WARN,
             description="\n".join(each.sentence for each in found) or "no trial is judged yet: nvtrader materialize",
-            metadata={"figures": shown(pl.DataFrame(found, schema=FINDINGS).drop("sentence"))},
+            metadata={"figures": first_rows(pl.DataFrame(found, schema=FINDINGS).drop("sentence"))},
         )
 
     return check

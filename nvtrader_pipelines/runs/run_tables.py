@@ -23,24 +23,24 @@ from nvtrader_pipelines.storage.tables import (
 WALK_FORWARD = "walk_forward"  # the kind of run that counts and is summed up: the only one that trained its policies
 
 
-def keyed(table: Table, rows: pl.DataFrame, keys: dict[str, str]) -> pl.DataFrame:
+def with_run_keys(table: Table, rows: pl.DataFrame, keys: dict[str, str]) -> pl.DataFrame:
     """The rows with those keys of a run that the table has columns for."""
     return rows.with_columns(pl.lit(value).alias(name) for name, value in keys.items() if name in table.schema)
 
 
 def replace_run(store: Store, table: Table, rows: pl.DataFrame, run: SealedRun, **among: Sequence[str]) -> int:
     """Replace exactly a run's rows, or those of them with the given values; the number written."""
-    named = keyed(table, rows, {"spec_hash": run.spec_hash, "run_id": run.run_id, "experiment": run.experiment})
-    store.tables.replace(table, named, {**_of(run), **among})
+    named = with_run_keys(table, rows, {"spec_hash": run.spec_hash, "run_id": run.run_id, "experiment": run.experiment})
+    store.tables.replace(table, named, {**_run_filter(run), **among})
     return len(rows)
 
 
 def read_run(store: Store, table: Table, run: SealedRun, **among: Sequence[str]) -> pl.DataFrame:
     """A run's rows, or those of them with the given values."""
-    return store.tables.read(table, {**_of(run), **among})
+    return store.tables.read(table, {**_run_filter(run), **among})
 
 
-def _of(run: SealedRun) -> Where:
+def _run_filter(run: SealedRun) -> Where:
     return {"spec_hash": [run.spec_hash], "run_id": [run.run_id]}
 
 
@@ -52,7 +52,7 @@ def write_record(store: Store, run: SealedRun, record: BacktestRecord) -> Iterat
     yield REWARD_DECOMPOSITION, replace_run(store, REWARD_DECOMPOSITION, record.reward_decomposition, run)
 
 
-def complete(store: Store, run: SealedRun, at: datetime, mlflow_run_id: str | None = None) -> None:
+def complete_run(store: Store, run: SealedRun, at: datetime, mlflow_run_id: str | None = None) -> None:
     """Write the row that marks a run as judged; it comes after all its other rows."""
     row = {
         "spec_hash": run.spec_hash,
