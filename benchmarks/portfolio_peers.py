@@ -64,7 +64,9 @@ class Problem:
         if self.rebalances:
             broken = max(broken, 0.5 * traded - TURNOVER)
         if not broken <= FEASIBILITY_TOLERANCE:
-            raise RuntimeError(f"weights must keep the constraints to {FEASIBILITY_TOLERANCE:g}, but break one by {broken:.3g}")
+            raise RuntimeError(
+                f"weights must keep the constraints to {FEASIBILITY_TOLERANCE:g}, but break one by {broken:.3g}"
+            )
         losses = -(self.scenarios @ weights)
         level = np.quantile(losses, CONFIDENCE_LEVEL, method="inverted_cdf")
         cvar = level + np.maximum(losses - level, 0.0).mean() / (1.0 - CONFIDENCE_LEVEL)
@@ -173,7 +175,9 @@ def largest_difference(problems: list[Problem], found: Mapping[str, list[FloatAr
         for problem, theirs, ours in zip(problems, found[name], found["ours"], strict=True)
     ]
     if not max(differences) <= OBJECTIVE_TOLERANCE:
-        raise RuntimeError(f"{name}'s objective must be ours to {OBJECTIVE_TOLERANCE:g}, but differs by {max(differences)}")
+        raise RuntimeError(
+            f"{name}'s objective must be ours to {OBJECTIVE_TOLERANCE:g}, but differs by {max(differences)}"
+        )
     return max(differences)
 
 

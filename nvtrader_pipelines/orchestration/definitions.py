@@ -1,4 +1,4 @@
-"""All definitions by name; tests and the command line build them through the same seam."""
+"""All Dagster definitions of a home folder."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -27,11 +27,11 @@ EXECUTOR = dg.multiprocess_executor.configured(
 
 
 def build_defs(overrides: Mapping[str, Any] | None = None, home: Home | None = None) -> dg.Definitions:
-    """The code location over one home folder (by default the one found from here).
+    """Build the definitions of a home folder.
 
     Args:
-        overrides: resources by name to use instead.
-        home: where data and warehouse lie.
+        overrides: resources by name that replace the default ones.
+        home: root folder with `data/` and `warehouse/`; by default found from the environment.
     """
     home = home or Home.find()
     resources = {

@@ -1,5 +1,5 @@
-"""What a caller of the pipeline may catch."""
+"""Error that a caller of the pipeline may catch."""
 
 
 class PipelineError(RuntimeError):
-    """A step failed; its own message says what to do."""
+    """Failure of a pipeline step, with the message of the step."""

@@ -1,4 +1,4 @@
-"""What a run says on its way: what matters to Dagster's log, every step to whoever watches in this process."""
+"""Progress of a run: main steps to Dagster's log, every step to a callback in this process."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,22 +8,22 @@ import dagster as dg
 from nvtrader_pipelines.experiments.progress import Progress
 
 Watch = Callable[[Progress], None]
-UNLOGGED_STAGES = ("train.step", "evaluate.step")  # too many for an event log
+UNLOGGED_STAGES = ("train.step", "evaluate.step")  # too frequent for an event log
 
 
 @dataclass(frozen=True)
 class ProgressLog:
-    """A resource that asks for no configuration."""
+    """Resource that reports progress steps; it needs no configuration."""
 
     watch: Watch | None = None
 
-    def to(self, context: dg.AssetExecutionContext | dg.OpExecutionContext) -> Watch:
-        """What takes the steps of a run inside a step of Dagster's."""
+    def reporter(self, context: dg.AssetExecutionContext | dg.OpExecutionContext) -> Watch:
+        """Return the callback that reports the progress of a run within a Dagster step."""
 
-        def tell(step: Progress) -> None:
+        def report(step: Progress) -> None:
             if step.stage not in UNLOGGED_STAGES and (step.stage != "train.checkpoint" or step.timesteps is not None):
                 context.log.info(step.message)
             if self.watch is not None:
                 self.watch(step)
 
-        return tell
+        return report

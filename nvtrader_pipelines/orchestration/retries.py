@@ -1,4 +1,4 @@
-"""Retries where waiting can help, and only there."""
+"""Retries of steps after errors that may pass by themselves."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ WAIT_SECONDS = 5.0
 
 @contextmanager
 def retry_on(*errors: type[Exception]) -> Iterator[None]:
-    """Let Dagster try the step again after one of these errors; every other error needs a person."""
+    """Let Dagster retry the step after one of these errors; every other error needs a person."""
     try:
         yield
     except errors as error:

@@ -1,4 +1,4 @@
-"""Schedules in the exchange's time zone; the times are our own choice, after the close and before the open."""
+"""Schedules in the time zone of the exchange, after the close and before the open."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -20,7 +20,7 @@ new_york_schedule = partial(
 
 
 def current_experiments(context: dg.ScheduleEvaluationContext, store: dg.ResourceParam[Store]) -> list[str]:
-    """The registered experiments that `data/experiments` still holds; superseded versions are left in peace."""
+    """Registered experiments that `data/experiments` still has; superseded versions are skipped."""
     current = {each.partition_key for spec in read_experiments(store.home).specs for each in spec.variants()}
     return [key for key in context.instance.get_dynamic_partitions(EXPERIMENTS.name or "") if key in current]
 
@@ -28,28 +28,28 @@ def current_experiments(context: dg.ScheduleEvaluationContext, store: dg.Resourc
 @new_york_schedule(
     cron_schedule="30 17 * * 1-5",
     job=MARKET,
-    description="After the close of every session of the exchange: ingest, clean and derive the running year.",
+    description="After the close of every session: ingest the bars of the current year, derive returns and features.",
 )
 def eod_ingest(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
-    """One run a session, also of one that closes early."""
+    """Request one run per session, early closes included."""
     day = context.scheduled_execution_time.date()
     if not is_session(day):
-        return dg.SkipReason(f"{day} is no session of the exchange")
+        return dg.SkipReason(f"{day} is not a session of the exchange")
     return dg.RunRequest(run_key=day.isoformat(), partition_key=str(day.year))
 
 
 @new_york_schedule(
     cron_schedule="0 18 * * 1-5",
     job=REBALANCE,
-    description="After the ingest of every session of the exchange: an account's orders, state, weights and next plan.",
+    description="After the ingest of every session: orders, state, target weights and next plan of an account.",
 )
 def eod_rebalance(
     context: dg.ScheduleEvaluationContext, store: dg.ResourceParam[Store], desk: DeskResource
 ) -> dg.RunRequest | dg.SkipReason:
-    """One run a session, also of one that closes early; it waits for bars that are still being ingested."""
+    """Request one run per session; the run waits for bars that are still being ingested."""
     day = context.scheduled_execution_time.date()
     if not is_session(day):
-        return dg.SkipReason(f"{day} is no session of the exchange")
+        return dg.SkipReason(f"{day} is not a session of the exchange")
     reason = nothing_to_trade(store, desk.account, day)
     if reason is not None:
         return dg.SkipReason(reason)
@@ -59,7 +59,7 @@ def eod_rebalance(
 def experiment_run_requests(
     context: dg.ScheduleEvaluationContext, store: dg.ResourceParam[Store], period: str
 ) -> Iterator[dg.RunRequest | dg.SkipReason]:
-    """One run per current experiment and period."""
+    """Request one run per current experiment and period."""
     keys = current_experiments(context, store)
     if not keys:
         yield dg.SkipReason(
@@ -72,44 +72,44 @@ def experiment_run_requests(
 @new_york_schedule(
     cron_schedule="0 2 * * *",
     job=PREFERENCES,
-    description="Every night: preference pairs of every experiment, whose outcomes may have come in.",
+    description="Every night: preference pairs of every experiment, whose outcomes may have become known.",
 )
 def nightly_preference_extract(
     context: dg.ScheduleEvaluationContext, store: dg.ResourceParam[Store]
 ) -> Iterator[dg.RunRequest | dg.SkipReason]:
-    """One run per experiment and night."""
+    """Request one run per experiment and night."""
     yield from experiment_run_requests(context, store, context.scheduled_execution_time.date().isoformat())
 
 
 @new_york_schedule(
     cron_schedule="0 3 * * *",
     job=DPO_CHECK,
-    description="Every night after the extract: are there enough preference pairs to tune on?",
+    description="Every night after the extract: check that there are enough preference pairs to tune a policy on.",
 )
 def dpo_check(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
-    """One run a night."""
+    """Request one run per night."""
     return dg.RunRequest(run_key=context.scheduled_execution_time.date().isoformat())
 
 
 @new_york_schedule(
     cron_schedule="0 6 * * 0",
     job=EXPERIMENT,
-    description="Every Sunday: train every experiment on the market as it stands; unchanged ones are found done.",
+    description="Every Sunday: train every experiment on the current market; up-to-date ones are skipped.",
 )
 def weekly_retrain(
     context: dg.ScheduleEvaluationContext, store: dg.ResourceParam[Store]
 ) -> Iterator[dg.RunRequest | dg.SkipReason]:
-    """One run per experiment and week."""
+    """Request one run per experiment and week."""
     yield from experiment_run_requests(context, store, context.scheduled_execution_time.strftime("%G-W%V"))
 
 
 @new_york_schedule(
     cron_schedule="0 5 * * 0",
     job=upkeep,
-    description="Every Sunday before the retrain: keep the warehouse small.",
+    description="Every Sunday before the training: expire old snapshots and delete orphaned files.",
 )
 def weekly_upkeep(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
-    """One run a week."""
+    """Request one run per week."""
     return dg.RunRequest(run_key=context.scheduled_execution_time.strftime("%G-W%V"))
 
 

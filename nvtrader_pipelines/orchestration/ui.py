@@ -1,4 +1,4 @@
-"""The Dagster UI with its daemon, as a child that stops when it is told to."""
+"""Dagster UI and daemon as a child process."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ GRACE_SECONDS = 10.0
 
 
 def server_command(home: Home, port: int) -> list[str]:
-    """The command that serves this checkout's code location."""
+    """Build the command that serves the code location of a home."""
     dagster = str(Path(sys.executable).with_name("dagster"))
     module = ["-m", "nvtrader_pipelines.orchestration.location"]
     workspace = home.root / "workspace.yaml"
@@ -28,9 +28,9 @@ def server_command(home: Home, port: int) -> list[str]:
 
 
 def serve(home: Home, port: int) -> int:
-    """Serve until stopped; the exit code of the server.
+    """Serve until stopped and return the exit code of the server.
 
-    The server runs in a session of its own: started from a shell in the background it would ignore SIGTERM.
+    The server has a process session of its own; started in the background of a shell it would ignore SIGTERM.
 
     Raises:
         ValueError: if another program listens on the port.
@@ -54,13 +54,13 @@ def serve(home: Home, port: int) -> int:
 
 
 def require_free(port: int) -> None:
-    """Refuse a port that is taken, before anything is started.
+    """Raise if a port is taken.
 
     Raises:
-        ValueError: if another program listens on it.
+        ValueError: if another program listens on the port.
     """
     with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # one just closed is free
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port that was just closed is free
         try:
             probe.bind((HOST, port))
         except OSError as error:
@@ -68,7 +68,7 @@ def require_free(port: int) -> None:
 
 
 def terminate_session(session: int) -> None:
-    """End what the server left behind: its code server and runs in progress, which resume when run again."""
+    """Terminate processes left by the server: its code server and resumable runs."""
     left = [process for process in psutil.process_iter() if _session_of(process) == session]
     for process in left:
         with suppress(psutil.NoSuchProcess):

@@ -1,4 +1,4 @@
-"""Use cases of a run: train, walk, judge, replay, carry forward; each yields its progress step by step."""
+"""Use cases of a run: train, walk, judge, replay, forward; each yields its progress."""
 
 from collections.abc import Generator
 from datetime import date
@@ -20,20 +20,20 @@ Window = tuple[date, date]
 
 
 def train_run(store: Store, plan: RunPlan, launch: Launch) -> Steps:
-    """Train what a plan's run lacks, and seal its policies; the run stays open to be walked and judged."""
+    """Train the missing policies of a run and seal them; the run stays open."""
     steps = _record_policies(store, plan, _runtime(store, plan, launch).train())
     return record_run(store.ledger, launch.row(plan), steps, closes=False)
 
 
 def walk_run(store: Store, plan: RunPlan, launch: Launch) -> Generator[Progress, None, BacktestRecord]:
-    """Walk a sealed run through its tests and store the record; the run stays open to be judged."""
+    """Walk a sealed run through its tests and store the record; the run stays open."""
     return record_run(store.ledger, launch.row(plan), _runtime(store, plan, launch).walk(), closes=False)
 
 
 def judge_run(
     store: Store, plan: RunPlan, launch: Launch, mlflow_run_id: str | None = None
 ) -> Generator[Progress, None, pl.DataFrame]:
-    """Give and store the verdict on a run that was walked, which completes it; return the verdict."""
+    """Evaluate a run that was walked, store its verdict, close the run; return the verdict."""
     steps = _runtime(store, plan, launch, mlflow_run_id=mlflow_run_id).judge()
     return record_run(store.ledger, launch.row(plan), steps, mlflow_run_id=mlflow_run_id)
 
@@ -46,12 +46,12 @@ def replay_run(
     *,
     pinned: bool = False,
 ) -> Steps:
-    """Walk the policies of a sealed run, named by the begin of its id, through another window or its own again.
+    """Replay the policies of a sealed run on another window, or again on its test window.
 
-    The market is the one that is pinned now, or with `pinned` the one the run recorded.
+    The market is the current one, or with `pinned` that of the snapshots the run recorded.
 
     Raises:
-        StorageError: if there is no such run, it is not sealed, or its recorded market is gone.
+        StorageError: if there is no such run, it is not sealed, or its recorded market is missing.
         ValueError: if the window holds sessions its policies were trained on, or none.
     """
     parent = find_sealed_run(store, run_id)
@@ -60,11 +60,11 @@ def replay_run(
 
 
 def forward_run(store: Store, run_id: str, launch: Launch) -> Steps:
-    """Carry the last policies of a sealed run on over every session since its tests, on the market as it is now.
+    """Walk the last policies of a sealed run through all sessions since its tests.
 
     Raises:
         StorageError: if there is no such run, or it is not sealed.
-        ValueError: if the market ends before its tests did.
+        ValueError: if the market ends before its tests.
     """
     parent = find_sealed_run(store, run_id)
     plan = read_forward_plan(store, parent)
@@ -72,7 +72,7 @@ def forward_run(store: Store, run_id: str, launch: Launch) -> Steps:
 
 
 def replay_window(store: Store, run_id: str, days: tuple[date | None, date | None]) -> Window | None:
-    """The window of a replay whose first or last day is left open: there it is that of the run's own tests.
+    """Window of a replay; an open end is that of the run's test window.
 
     Raises:
         StorageError: if there is no such run, or it is not sealed.
@@ -82,10 +82,10 @@ def replay_window(store: Store, run_id: str, days: tuple[date | None, date | Non
 
 
 def find_sealed_run(store: Store, run_id: str) -> SealedRun:
-    """The run whose policies are meant by the begin of a run's id; of a replay or forward run, its parent's.
+    """Find a sealed run by a prefix of its id; for a replay or forward run, its parent.
 
     Raises:
-        StorageError: if no run or several begin so, or its policies are not all there.
+        StorageError: if no run or several runs have this prefix, or a policy is missing.
     """
     found = store.ledger.find_run(run_id)
     return store.policies.sealed(found.partition_key, found.parent_run_id or found.run_id)
@@ -105,14 +105,14 @@ def _runtime(
     parent: SealedRun | None = None,
     mlflow_run_id: str | None = None,
 ) -> Runtime:
-    """Runtime of a plan that stores its results in this home."""
+    """Build the runtime of a plan that stores its results in this store."""
     return Runtime(plan, StoredRun(store, plan, now, parent, mlflow_run_id), launch.task_id, now)
 
 
 def _record_policies(
     store: Store, plan: RunPlan, steps: Generator[Progress, None, object], parent: SealedRun | None = None
 ) -> Steps:
-    """The steps, after which the ledger knows the policies by their digests."""
+    """Yield the steps, then record the digests of the policies in the ledger."""
     yield from steps
     run = StoredRun(store, plan, now, parent).run
     store.ledger.keep_policies(plan.run_id, run.policies, run.sha256)

@@ -1,4 +1,4 @@
-"""The asset graph, one module per group; what is the same of all is said here."""
+"""Asset graph, one module per group, with the owners and columns of every asset."""
 
 import dagster as dg
 
@@ -27,7 +27,7 @@ COLUMNS = {asset_key(table): table_metadata(table) for table in TABLES}
 
 
 def add_owners_and_columns(spec: dg.AssetSpec) -> dg.AssetSpec:
-    """The spec with its owners, and with the columns of its table where it has one."""
+    """Add the owners, and the columns of the table if the asset has one."""
     return spec.merge_attributes(owners=OWNERS, metadata=COLUMNS.get(spec.key, {}))
 
 

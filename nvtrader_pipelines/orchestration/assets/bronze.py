@@ -1,4 +1,4 @@
-"""Bronze: bars as they were delivered."""
+"""Bronze: bars as delivered."""
 
 from datetime import UTC, datetime
 
@@ -23,7 +23,7 @@ from nvtrader_pipelines.storage.tables import BARS
     pool="bronze",
 )
 def bars(context: dg.AssetExecutionContext, store: dg.ResourceParam[Store]) -> dg.MaterializeResult:
-    """Bars of every source as delivered, text untouched; a file already ingested is not read again."""
+    """Bars of every source as delivered, text unchanged; an ingested file is not read again."""
     with retry_on(SourceUnavailable):
         ingested = ingest_market(store.tables, partition_years(context), datetime.now(UTC))
     context.log.info(ingested.summary)

@@ -1,4 +1,4 @@
-"""Evaluation: the verdict on each run."""
+"""Evaluation: the verdict on a run."""
 
 import dagster as dg
 
@@ -30,10 +30,10 @@ def walk_forward_evaluation(
     mlflow: MlflowTracking,
     progress: dg.ResourceParam[ProgressLog],
 ) -> dg.MaterializeResult:
-    """Net Sharpe with intervals, growth, drawdown, turnover and cost per fold and period, policy by baseline."""
+    """Sharpe ratio with interval, growth, drawdown, turnover and cost per account and period."""
     plan = reopen_plan(store, store.policies.latest(context.partition_key))
     launch = Launch(context.run.run_id, context.run.run_id)
     with mlflow.run(plan.run_id, context.partition_key) as tracked:
-        verdict = drain(judge_run(store, plan, launch, tracked.mlflow_run_id), progress.to(context))
+        verdict = drain(judge_run(store, plan, launch, tracked.mlflow_run_id), progress.reporter(context))
         tracked.log_verdict(verdict)
     return table_result(store, EVALUATIONS, len(verdict), {"run_id": plan.run_id, **tracked.metadata})

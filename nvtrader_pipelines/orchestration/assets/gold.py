@@ -1,4 +1,4 @@
-"""Gold: returns, point-in-time features, and the panel that pins their snapshots."""
+"""Gold: returns, point-in-time features, regimes, and the panels that pin their snapshots."""
 
 from datetime import UTC, datetime
 
@@ -28,7 +28,7 @@ REGIMES_KEY = dg.AssetKey(["gold", "regimes"])
     code_version="1",
 )
 def returns(context: dg.AssetExecutionContext, store: dg.ResourceParam[Store]) -> dg.MaterializeResult:
-    """Simple returns per symbol and session, from prices aligned first; none is ever filled."""
+    """Simple returns per symbol and session from aligned prices; missing returns are not filled."""
     n_rows = store.tables.replace_years(RETURNS, bar_returns(store.tables.read(CLEAN_BARS)), partition_years(context))
     return table_result(store, RETURNS, n_rows)
 
@@ -43,7 +43,7 @@ def returns(context: dg.AssetExecutionContext, store: dg.ResourceParam[Store]) -
     code_version="1",
 )
 def features(context: dg.AssetExecutionContext, store: dg.ResourceParam[Store]) -> dg.MaterializeResult:
-    """Point-in-time features per symbol and session: each uses what was known at that close."""
+    """Point-in-time features per symbol and session, from data known at that close."""
     n_rows = store.tables.replace_years(
         FEATURES, compute_features(store.tables.read(RETURNS)), partition_years(context)
     )
@@ -58,7 +58,7 @@ def features(context: dg.AssetExecutionContext, store: dg.ResourceParam[Store]) 
     code_version="1",
 )
 def market_panel(context: dg.AssetExecutionContext, store: dg.ResourceParam[Store]) -> dg.MaterializeResult:
-    """One row per source: what its panel holds, and the snapshots of bronze, silver and gold it is made of."""
+    """Market panel per source: its size and the pinned snapshots of bronze, silver and gold."""
     panels = pin_panels(store.tables, datetime.now(UTC))
     context.log.info(panels.summary)
     return table_result(store, MARKET_PANEL, panels.n_panels, {"left_out": panels.left_out})
@@ -72,7 +72,7 @@ def market_panel(context: dg.AssetExecutionContext, store: dg.ResourceParam[Stor
     code_version="1",
 )
 def market_regimes(context: dg.AssetExecutionContext, store: dg.ResourceParam[Store]) -> dg.MaterializeResult:
-    """Regime of every session, labelled with hindsight: only to judge by regime, never to observe or decide by."""
+    """Regime of every session, labeled with hindsight: for evaluation, never to observe."""
     params = SliceAndMergeRegimeParams()
     labels = regime_labels(store.tables.read(RETURNS), params)
     store.tables.replace(REGIMES, labels.rows, {})

@@ -1,4 +1,4 @@
-"""Policies: trained networks as files, and how their training went."""
+"""Policies: trained networks as files, and their training curves."""
 
 import dagster as dg
 
@@ -35,15 +35,15 @@ def trained_policy(
     mlflow: MlflowTracking,
     progress: dg.ResourceParam[ProgressLog],
 ) -> dg.MaterializeResult:
-    """One policy per fold and seed, trained on the fold's training window only; kept as safetensors with a card."""
+    """One policy per fold and seed, trained on the fold's training window; safetensors files."""
     plan, launch = read_plan(store, context.partition_key), Launch(context.run.run_id, context.run.run_id)
     with mlflow.run(plan.run_id, context.partition_key) as tracked:
-        drain(train_run(store, plan, launch), progress.to(context))
+        drain(train_run(store, plan, launch), progress.reporter(context))
         run = store.policies.latest(context.partition_key)
         archives = store.policies.read_run(run)
         curves, folder = training_curves(archives), store.policies.folder(run.partition_key, run.run_id)
         tracked.log_training(plan, curves, folder)
-    title, note = f"{plan.spec.name}: mean reward while training", "; ".join(plan.warnings)
+    title, note = f"{plan.spec.name}: mean reward in training", "; ".join(plan.warnings)
     figures = {"learning_curve": learning_figure(curves, title, note)}
     return dg.MaterializeResult(
         metadata={
@@ -71,7 +71,7 @@ def trained_policy(
     code_version="1",
 )
 def training_curve(context: dg.AssetExecutionContext, store: dg.ResourceParam[Store]) -> dg.MaterializeResult:
-    """Mean reward of a step over each rollout, per fold and seed."""
+    """Mean reward per step of each rollout, per fold and seed."""
     run = store.policies.latest(context.partition_key)
     n_rows = replace_run(store, TRAINING_CURVES, training_curves(store.policies.read_run(run)), run)
     return table_result(store, TRAINING_CURVES, n_rows)

@@ -1,7 +1,7 @@
-"""One session of an account after its close: orders, state, target weights, plan; each mirrored when it is done."""
+"""Rebalance of an account after a close: orders, state, target weights and the next plan."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,6 +11,7 @@ import polars as pl
 from nvtrader_pipelines.desk.desk import Desk
 from nvtrader_pipelines.desk.rebalancing import rivals
 from nvtrader_pipelines.desk.row_checks import hold
+from nvtrader_pipelines.execution.audit import AuditEvent
 from nvtrader_pipelines.figures import account_figures, plan_figures, stages_figures
 from nvtrader_pipelines.orchestration.assets.active_policy import ACTIVE_POLICY_KEY
 from nvtrader_pipelines.orchestration.progress_log import ProgressLog
@@ -39,13 +40,13 @@ ORDERS_KEY = dg.AssetKey(["portfolio", "orders"])
 STATE_KEY = dg.AssetKey(["portfolio", "portfolio_state"])
 TARGET_KEY = dg.AssetKey(["portfolio", "target_weights"])
 PLAN_KEY = dg.AssetKey(["portfolio", "rebalance_plan"])
-CHECKED = {  # checks that hold an account from when its rows are written until they pass
+CHECKED = {  # checks that put an account on hold from the write of its rows until they pass
     ORDERS: ("no_nan",),
     PORTFOLIO_STATE: ("no_nan",),
     TARGET_WEIGHTS: ("weights_sum_to_one", "no_nan"),
     REBALANCE_PLAN: ("limits_hold", "no_nan"),
 }
-# One at a time, as the pool allows: a run by hand lacks the tag that holds back a second run of the job `rebalance`.
+# The pool admits one step at a time: a run started by hand lacks the tag that limits runs of `rebalance`.
 account_asset = partial(dg.asset, group_name="portfolio", code_version="1", pool="account")
 
 
@@ -60,20 +61,14 @@ def orders(
     desk: DeskResource,
     progress: dg.ResourceParam[ProgressLog],
 ) -> dg.MaterializeResult:
-    """What the plan that waited made of the session: orders from drifted holdings, sells first, each placed once."""
+    """Orders of the previous plan, from drifted holdings, sells first, each placed once."""
     require_checks_passed(store.home, desk.account)
     trading = desk.of(store)
     wait_for_bars(trading.store, context.run.tags.get(SESSION))
-    execute_due_sessions(trading, progress.to(context), acknowledge=desk.acknowledge)
+    execute_due_sessions(trading, progress.reporter(context), acknowledge=desk.acknowledge)
     events = audit_events_since(trading, context.instance, context.run.run_id)
     trading.mirror()
-    table = pl.DataFrame(
-        [(event.session, event.kind, event.symbol, event.reason) for event in events],
-        ["session", "event", "symbol", "reason"],
-        orient="row",
-        infer_schema_length=None,
-    )
-    return account_result(trading, ORDERS, {"events": dg.MetadataValue.md(markdown_table(table))})
+    return account_result(trading, ORDERS, {"events": dg.MetadataValue.md(markdown_table(event_rows(events)))})
 
 
 @account_asset(
@@ -82,7 +77,7 @@ def orders(
     deps=[ORDERS_KEY],
 )
 def portfolio_state(store: dg.ResourceParam[Store], desk: DeskResource) -> dg.MaterializeResult:
-    """The account marked to the close, and its holdings against those of the broker's books."""
+    """Account valued at the close and reconciled with the broker's books."""
     trading = desk.of(store)
     with retry_when_unavailable():
         trading.settle()
@@ -99,7 +94,7 @@ def portfolio_state(store: dg.ResourceParam[Store], desk: DeskResource) -> dg.Ma
     deps=[STATE_KEY],
 )
 def target_weights(store: dg.ResourceParam[Store], desk: DeskResource) -> dg.MaterializeResult:
-    """What the active policy wants at the close, after each stage of the weight pipeline."""
+    """Weights of the active policy at the close after each stage of the weight pipeline."""
     trading = desk.of(store)
     with retry_when_unavailable():
         trading.propose()
@@ -114,7 +109,7 @@ def target_weights(store: dg.ResourceParam[Store], desk: DeskResource) -> dg.Mat
     deps=[TARGET_KEY],
 )
 def rebalance_plan(store: dg.ResourceParam[Store], desk: DeskResource) -> dg.MaterializeResult:
-    """The plan for the next session, with what compliance found: cleared, waiting for a person, or blocked."""
+    """Plan for the next session with its compliance findings and status."""
     trading = desk.of(store)
     clear_plan(trading, acknowledge=desk.acknowledge)
     trading.mirror()
@@ -123,13 +118,23 @@ def rebalance_plan(store: dg.ResourceParam[Store], desk: DeskResource) -> dg.Mat
     return account_result(trading, REBALANCE_PLAN, {**pictures, **plan_metadata(plans)})
 
 
+def event_rows(events: Sequence[AuditEvent]) -> pl.DataFrame:
+    """Tabulate audit events."""
+    return pl.DataFrame(
+        [(event.session, event.kind, event.symbol, event.reason) for event in events],
+        ["session", "event", "symbol", "reason"],
+        orient="row",
+        infer_schema_length=None,
+    )
+
+
 def read_account_rows(desk: Desk, table: Table) -> pl.DataFrame:
-    """The account's rows, oldest session first."""
+    """Read the rows of an account, oldest session first."""
     return desk.store.tables.read(table, {"account": [desk.account]}).sort("session", maintain_order=True)
 
 
 def account_result(desk: Desk, table: Table, extra: Mapping[str, Any]) -> dg.MaterializeResult:
-    """Hold the account until the table's checks pass, and report its rows and the state of the kill switch."""
+    """Put the account on hold until the table's checks pass, and report the table."""
     for check in CHECKED[table]:
         hold(desk.store.home, desk.account, f"{table.name}.{check}")
     halted = FileKillSwitch(desk.store.home).halt_reason()
@@ -138,16 +143,16 @@ def account_result(desk: Desk, table: Table, extra: Mapping[str, Any]) -> dg.Mat
 
 
 def latest_state_metadata(states: pl.DataFrame) -> dict[str, float | str]:
-    """The last session's figures, which the UI draws over the runs."""
+    """Figures of the last session, which the UI plots over materializations."""
     names = ("session", "equity", "value", "net_return", "drawdown", "turnover", "cash")
     last = states.select(names).tail(1).with_columns(pl.col("session").cast(pl.String))
     return {"sessions": len(states), **(last.row(0, named=True) if len(last) else {})}
 
 
 def plan_metadata(plans: pl.DataFrame) -> dict[str, Any]:
-    """The last plan's state and what compliance found."""
+    """Status of the last plan and its compliance findings."""
     if plans.is_empty():
-        return {"status": "no plan was made yet"}
+        return {"status": "no plan yet"}
     plan = plans.row(-1, named=True)
     found = pl.DataFrame(
         json.loads(plan["findings"]), schema=["level", "rule", "symbol", "figure", "bound", "sentence"]

@@ -1,4 +1,4 @@
-"""PRUDEX-Compass: every experiment on six axes beside the market's average."""
+"""PRUDEX-Compass: six axes of every experiment, compared with the market average."""
 
 import dagster as dg
 
@@ -26,7 +26,7 @@ from nvtrader_pipelines.storage.tables import PRUDEX
     code_version="1",
 )
 def prudex(store: dg.ResourceParam[Store]) -> dg.MaterializeResult:
-    """Profitability, risk-control, universality, diversity, reliability and explainability; 50 is 1/N."""
+    """Scores of every experiment on the six axes of PRUDEX; equal weight scores 50."""
     compass = prudex_compass(read_prudex_record(store))
     store.tables.replace(PRUDEX, compass.table, {})
     pictures = store_pictures(store.home, "prudex", prudex_figures(compass))

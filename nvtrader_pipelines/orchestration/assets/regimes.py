@@ -1,4 +1,4 @@
-"""Regime evaluation: what each run's accounts earned in each regime of their market."""
+"""Regime evaluation: results of each account of a run in each market regime."""
 
 import dagster as dg
 
@@ -22,7 +22,7 @@ from nvtrader_pipelines.storage.tables import EQUITY_CURVES, REGIME_EVALUATION, 
     code_version="1",
 )
 def regime_evaluation(context: dg.AssetExecutionContext, store: dg.ResourceParam[Store]) -> dg.MaterializeResult:
-    """Sharpe with intervals, growth, drawdown and active return of every account in each regime of its market."""
+    """Sharpe ratio with interval, growth, drawdown and active return per account and regime."""
     key = context.partition_key
     run = store.policies.latest(key)
     verdict = evaluate_regimes(
@@ -33,5 +33,5 @@ def regime_evaluation(context: dg.AssetExecutionContext, store: dg.ResourceParam
     figure = regime_evaluation_figure(verdict, f"{run.experiment} in each regime", note)
     pictures = store_pictures(store.home, "regime_evaluation", {"regimes": figure}, key)
     table = dg.MetadataValue.md(markdown_table(summary(verdict)))
-    labelled = {"run_id": run.run_id, "regimes_snapshot_id": str(store.tables.snapshot_id(REGIMES)), "table": table}
-    return table_result(store, REGIME_EVALUATION, n_rows, {**labelled, **pictures})
+    metadata = {"run_id": run.run_id, "regimes_snapshot_id": str(store.tables.snapshot_id(REGIMES)), "table": table}
+    return table_result(store, REGIME_EVALUATION, n_rows, {**metadata, **pictures})

@@ -1,4 +1,4 @@
-"""The scoreboard: like with like, by net Sharpe ratio, with what each is worth over the best baseline."""
+"""Scoreboard: entrants of each contest by Sharpe ratio."""
 
 import dagster as dg
 
@@ -18,7 +18,7 @@ from nvtrader_pipelines.storage.tables import SCOREBOARD
     code_version="1",
 )
 def scoreboard(store: dg.ResourceParam[Store]) -> dg.MaterializeResult:
-    """Where everybody of the last judgement stands, and stood before."""
+    """Ranking of all entrants by Sharpe ratio within their contest, with their former ranks."""
     board = update_scoreboard(store)
     table = dg.MetadataValue.md(markdown_table(board.select("rank", "entrant", "kind", "sharpe", "note")))
     pictures = store_pictures(store.home, "scoreboard", scoreboard_figures(board))

@@ -1,4 +1,4 @@
-"""Silver: one valid bar per symbol and session, and every refused row with its reason."""
+"""Silver: one valid bar per symbol and session; refused rows with their reasons."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -20,7 +20,7 @@ BRONZE = dg.AssetKey(["bronze", "bars"])
         dg.AssetSpec(
             ["silver", "clean_bars"],
             deps=[BRONZE],
-            description="One bar per symbol and session of the exchange, adjusted and validated.",
+            description="One adjusted and validated bar per symbol and session.",
             group_name="silver",
             kinds={"iceberg", "polars", "pandera"},
             code_version="1",
@@ -28,7 +28,7 @@ BRONZE = dg.AssetKey(["bronze", "bars"])
         dg.AssetSpec(
             ["silver", "quarantine"],
             deps=[BRONZE],
-            description="Every refused row with its rule, value, file and line.",
+            description="Refused rows with rule, value, file and line.",
             group_name="silver",
             kinds={"iceberg", "polars"},
             code_version="1",
@@ -39,7 +39,7 @@ BRONZE = dg.AssetKey(["bronze", "bars"])
     name="refine",
 )
 def refine(context: dg.AssetExecutionContext, store: dg.ResourceParam[Store]) -> Iterator[dg.MaterializeResult]:
-    """Sort the delivered bars into valid ones and refused ones."""
+    """Split the delivered bars into valid and refused ones."""
     years = partition_years(context)
     good, refused = clean(store.tables.read(BARS), store.tables.read(DELIVERIES), datetime.now(UTC).date())
     n_good = store.tables.replace_years(CLEAN_BARS, good, years)

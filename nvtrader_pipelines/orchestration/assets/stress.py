@@ -1,4 +1,4 @@
-"""Stress: what every account of a run makes of shocks, dearer trading, drawn worlds and the crises of the past."""
+"""Stress test of every account: shocks, higher costs, sampled markets and past crises."""
 
 import dagster as dg
 
@@ -27,11 +27,11 @@ from nvtrader_pipelines.storage.tables import STRESS
 def stress(
     context: dg.AssetExecutionContext, store: dg.ResourceParam[Store], progress: dg.ResourceParam[ProgressLog]
 ) -> dg.MaterializeResult:
-    """Growth, drawdown, worst session, costs and recovery of every account in every stressed world."""
+    """Growth, drawdown, worst session, cost and recovery of every account in every scenario."""
     key = context.partition_key
     run = store.policies.latest(key)
     plan = reopen_plan(store, run)
-    verdict = drain(stress_run(store, plan, run, context.run.run_id), progress.to(context))
+    verdict = drain(stress_run(store, plan, run, context.run.run_id), progress.reporter(context))
     n_rows = replace_run(store, STRESS, verdict, run)
     figures = stress_figures(verdict, run.experiment, "; ".join(plan.warnings))
     pictures = store_pictures(store.home, "stress", figures, key)
