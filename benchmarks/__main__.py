@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: every claim of speed, or those that are named."""
+"""`python -m benchmarks`: measure all claims of speed, or the named ones."""
 
 import argparse
 import json
@@ -17,11 +17,11 @@ OK, FAILED, STOPPED = 0, 1, 130
 
 
 def main(arguments: Sequence[str] | None = None, folder: Path = Path(__file__).parent / "claims") -> int:
-    """Run benchmarks; 0 unless one fails, also where a goal is missed."""
+    """Run benchmarks; exit code 0 unless one fails, even if a goal is missed."""
     parser = argparse.ArgumentParser("python -m benchmarks", description="Measure every claim of speed.")
-    parser.add_argument("names", nargs="*", metavar="NAME", help="benchmarks to run; all without")
-    parser.add_argument("--list", action="store_true", help="name them and run none")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the whole run, with its machine, to a file")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="benchmarks to run; by default all")
+    parser.add_argument("--list", action="store_true", help="list the benchmarks and run none")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures, with the machine, to a file")
     options = parser.parse_args(arguments)
     known = find_benchmarks(folder)
     unknown = [name for name in options.names if name not in {each.name for each in known}]
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None, folder: Path = Path(__file__).p
 
 def _unknown_name_message(name: str, known: list[str]) -> str:
     nearest = get_close_matches(name, known, n=1)
-    return f"no benchmark is named {name!r}; {f'did you mean {nearest[0]}?' if nearest else '--list names them all'}"
+    return f"no benchmark is named {name!r}; {f'did you mean {nearest[0]}?' if nearest else 'see --list'}"
 
 
 def _run(folder: Path, chosen: Sequence[Benchmark], document: Path | None) -> int:
@@ -47,7 +47,7 @@ def _run(folder: Path, chosen: Sequence[Benchmark], document: Path | None) -> in
     outcomes: list[Outcome] = []
     for outcome in measure(folder, chosen):
         outcomes.append(outcome)
-        if document:  # after each, so that an end of any kind leaves what was measured
+        if document:  # after each, so that an interrupted run leaves its figures
             whole = {"began_at": began.isoformat(timespec="seconds"), "load": load, "machine": asdict(machine)}
             whole["benchmarks"] = [asdict(each) for each in outcomes]
             document.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Runs benchmarks, each in a process of its own, one after the other."""
+"""Runner of benchmarks, one after the other, each in a process of its own."""
 
 import ast
 import json
@@ -21,7 +21,7 @@ MISSING = re.compile(r"ModuleNotFoundError: No module named '(\w+)")
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A module with a `main` that reports figures."""
+    """Module with a `main` that reports figures."""
 
     name: str
     summary: str  # first line of its docstring
@@ -29,16 +29,16 @@ class Benchmark:
 
 @dataclass
 class Outcome:
-    """What came of running a benchmark."""
+    """Result of running a benchmark."""
 
     benchmark: str
     figures: list[dict[str, Any]] = field(default_factory=list)
     seconds: float = 0.0  # of wall clock, with imports
-    error: str | None = None  # the last line of it
+    error: str | None = None  # its last line
 
 
 def find_benchmarks(folder: Path) -> list[Benchmark]:
-    """The modules of a folder that have a `main`, by name; read and not imported, so that no peer is needed."""
+    """Modules of a folder with a `main`, by name; parsed, not imported, as peers may be missing."""
     found = []
     for path in sorted(folder.glob("[!_]*.py"), key=lambda path: _natural_key(path.stem)):
         tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -48,12 +48,12 @@ def find_benchmarks(folder: Path) -> list[Benchmark]:
 
 
 def _natural_key(name: str) -> list[tuple[bool, int, str]]:
-    """A key that puts 8 before 20."""
+    """Sort key that puts 8 before 20."""
     return [(part.isdigit(), int(part) if part.isdigit() else 0, part) for part in re.split(r"(\d+)", name)]
 
 
 def read_figures(folder: Path, benchmark: str | None = None) -> list[dict[str, Any]]:
-    """The kept figures, in the order they were measured; of one benchmark where it is named."""
+    """Stored figures by time of measurement, of all benchmarks or of one."""
     records = [json.loads(path.read_text(encoding="utf-8")) for path in _result_files(folder)]
     own = [record for record in records if benchmark in (None, record["benchmark"])]
     return sorted(own, key=lambda record: record["measured_at"])
@@ -64,10 +64,10 @@ def _result_files(folder: Path) -> list[Path]:
 
 
 def measure(folder: Path, benchmarks: Sequence[Benchmark]) -> Iterator[Outcome]:
-    """Run benchmarks one after the other, and say which; their lines go to standard output as they come.
+    """Run benchmarks one after the other; their lines go to standard output.
 
-    What a benchmark reported before is forgotten when it begins. It ends early, with the last outcome's error
-    `interrupted`, when it is interrupted or terminated.
+    Earlier figures of a benchmark are deleted when it starts. An interrupt or a termination ends the run with
+    `interrupted` as the error of the last outcome.
     """
     for number, benchmark in enumerate(benchmarks, 1):
         print_comment(f"{number} of {len(benchmarks)}: {benchmark.name}: {benchmark.summary}")
@@ -81,7 +81,7 @@ def measure(folder: Path, benchmarks: Sequence[Benchmark]) -> Iterator[Outcome]:
         outcome.seconds = round(perf_counter() - start, 3)
         outcome.figures = read_figures(folder, benchmark.name)
         if outcome.error is None and not outcome.figures:
-            outcome.error = "it ended without a figure"
+            outcome.error = "it reported no figure"
         if outcome.error:
             print_comment(f"{benchmark.name} failed after {outcome.seconds:.0f} s: {outcome.error}")
         yield outcome
@@ -96,7 +96,7 @@ def _delete_figures(folder: Path, benchmark: str) -> None:
 
 
 def _run(folder: Path, name: str) -> str | None:
-    """Run a benchmark in a process; the last line of its error, or None where it succeeds."""
+    """Run a benchmark in a process; return the last line of its error, None on success."""
     root = next(each for each in folder.parents if not (each / "__init__.py").exists())
     command = [sys.executable, "-m", ".".join((*folder.relative_to(root).parts, name))]
     options: dict[str, Any] = {"stderr": subprocess.PIPE, "text": True, "errors": "replace", "start_new_session": True}
@@ -111,13 +111,13 @@ def _run(folder: Path, name: str) -> str | None:
     if code == 0:
         return None
     missing = MISSING.match(last)
-    remedy = f"; `make bench` installs the peers, of which {missing[1]} may be one" if missing else ""
+    remedy = f"; `make bench` installs the peers, perhaps {missing[1]} among them" if missing else ""
     return f"{last or f'exit code {code}'}{remedy}"
 
 
 @contextmanager
 def _terminate_on_interrupt(process: subprocess.Popen[str]) -> Iterator[None]:
-    """When interrupted or terminated, end the process with all it has started, and raise `KeyboardInterrupt`."""
+    """On an interrupt or a signal, terminate the process group and raise `KeyboardInterrupt`."""
     signals = (signal.SIGTERM, signal.SIGHUP)
     before = [signal.signal(each, signal.default_int_handler) for each in signals]
     try:
@@ -135,13 +135,13 @@ def _terminate_on_interrupt(process: subprocess.Popen[str]) -> Iterator[None]:
 
 
 def print_comment(text: str) -> None:
-    """A line that is no figure's."""
+    """Print lines that are not figures."""
     sys.stdout.write("".join(f"# {line}\n" for line in text.splitlines()))
     sys.stdout.flush()
 
 
 def summary(outcomes: Sequence[Outcome]) -> str:
-    """How many figures reached their goals, how many benchmarks failed, and how long it took."""
+    """Number of goals reached, benchmarks failed and seconds taken."""
     verdicts = [figure["verdict"] for outcome in outcomes for figure in outcome.figures]
     failed = sum(outcome.error is not None for outcome in outcomes)
     counts = {name: verdicts.count(name) for name in ("ok", "short", "open")}

@@ -1,4 +1,4 @@
-"""The same mean-CVaR portfolio from this package and from its peers, on the same scenarios and in turns."""
+"""The same mean-CVaR portfolio from this package and its peers, on the same scenarios."""
 
 import warnings
 from collections.abc import Callable, Mapping
@@ -31,30 +31,30 @@ SETTINGS = {
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """A fully invested long-only portfolio: of least CVaR, or the best rebalance of the weights it has now."""
+    """Fully invested long-only portfolio: minimum CVaR, or best rebalance of current weights."""
 
     scenarios: FloatArray  # (S, N)
     cap: float
-    rebalances: bool  # mean - CVaR - 10 bps of what is traded, with at most 20 % one-way turnover from equal weights
+    rebalances: bool  # mean - CVaR - 10 bps of traded value, with at most 20 % one-way turnover from equal weights
 
     @cached_property
     def frame(self) -> pd.DataFrame:
-        """The scenarios as the peers want them."""
+        """Scenarios as the data frame that the peers take."""
         return pd.DataFrame(self.scenarios, columns=names(self.scenarios.shape[1]))
 
     @property
     def mean(self) -> FloatArray:
-        """Of the scenarios, (N,)."""
+        """Mean of the scenarios (N,)."""
         return self.scenarios.mean(axis=0)
 
     @property
     def current(self) -> FloatArray:
-        """Equal weights, (N,)."""
+        """Current weights, equal (N,)."""
         n_names = self.scenarios.shape[1]
         return np.full(n_names, 1.0 / n_names)
 
     def objective(self, weights: FloatArray) -> float:
-        """What is minimised, by the formula of Rockafellar & Uryasev (2000) at the value at risk.
+        """Minimized objective, by Rockafellar & Uryasev (2000) at the value at risk.
 
         Raises:
             RuntimeError: if the weights break a constraint.
@@ -64,9 +64,7 @@ class Problem:
         if self.rebalances:
             broken = max(broken, 0.5 * traded - TURNOVER)
         if not broken <= FEASIBILITY_TOLERANCE:
-            raise RuntimeError(
-                f"weights must keep the constraints to {FEASIBILITY_TOLERANCE:g}, but break one by {broken:.3g}"
-            )
+            raise RuntimeError(f"weights break a constraint by {broken:.3g}, more than {FEASIBILITY_TOLERANCE:g}")
         losses = -(self.scenarios @ weights)
         level = np.quantile(losses, CONFIDENCE_LEVEL, method="inverted_cdf")
         cvar = level + np.maximum(losses - level, 0.0).mean() / (1.0 - CONFIDENCE_LEVEL)
@@ -74,7 +72,7 @@ class Problem:
 
 
 def by_this_package(problem: Problem) -> FloatArray:
-    """Weights (N,); the model of this structure is compiled at its first use and kept."""
+    """Weights (N,) of this package; the model is compiled once per structure."""
     assets = problem.frame.columns.to_list()
     if not problem.rebalances:
         optimizer = MeanCvar(assets, Constraints(cap=problem.cap), Objective(CONFIDENCE_LEVEL))
@@ -134,10 +132,10 @@ PEERS: Mapping[str, tuple[str, Callable[[Problem], FloatArray]]] = {
 
 
 def report_against_peers(n_names: int, cap: float, n_rounds: int, goal: Goal, *, rebalances: bool = False) -> None:
-    """Report how many times longer each peer takes than this package, once all have found the same optimum."""
+    """Report how many times longer each peer takes to the same optimum."""
     present = [name for name in PEERS if import_peer(name) and not (rebalances and name == "riskfolio")]
     problems = [Problem(kernel_scenarios(n_names, 5000, seed), cap, rebalances) for seed in range(n_rounds)]
-    warnings.simplefilter("ignore")  # of the peers, about versions to come
+    warnings.simplefilter("ignore")  # deprecation warnings of the peers
     found: dict[str, list[FloatArray]] = {name: [np.empty(0)] * n_rounds for name in ("ours", *present)}
 
     def timed(name: str, solve: Callable[[Problem], FloatArray]) -> Callable[[int], None]:
@@ -160,24 +158,23 @@ def report_against_peers(n_names: int, cap: float, n_rounds: int, goal: Goal, *,
             ratio=median_ratio(seconds, name, "ours") if name in present else None,
             note=f"CPU time, {what}, long-only, cap {cap:g}, fully invested, from scenarios to weights, our structure "
             "compiled once before (no peer keeps one); against "
-            f"{_describe_peer(name, seconds)}; {n_rounds} rounds of other scenarios, objectives equal to {difference:.0e}",
+            f"{_describe_peer(name, seconds)}; {n_rounds} rounds of other scenarios, "
+            f"objectives equal to {difference:.0e}",
         )
 
 
 def largest_difference(problems: list[Problem], found: Mapping[str, list[FloatArray]], name: str) -> float:
-    """Of the objective of a peer from ours, relative to ours, over the rounds.
+    """Largest relative difference of a peer's objective from ours over the rounds.
 
     Raises:
-        RuntimeError: if it is more than 1e-4, or either's weights break a constraint.
+        RuntimeError: if it is more than 1e-4, or weights break a constraint.
     """
     differences = [
         abs(problem.objective(theirs) / problem.objective(ours) - 1.0)
         for problem, theirs, ours in zip(problems, found[name], found["ours"], strict=True)
     ]
     if not max(differences) <= OBJECTIVE_TOLERANCE:
-        raise RuntimeError(
-            f"{name}'s objective must be ours to {OBJECTIVE_TOLERANCE:g}, but differs by {max(differences)}"
-        )
+        raise RuntimeError(f"{name}'s objective differs by {max(differences)}, more than {OBJECTIVE_TOLERANCE:g}")
     return max(differences)
 
 

@@ -1,4 +1,4 @@
-"""Trajectories as a training leaves them, and a home in a folder of its own on the disk."""
+"""Trajectory rows as a training writes them, and a temporary store on disk."""
 
 import contextlib
 import shutil
@@ -23,7 +23,7 @@ RUN: Where = {"spec_hash": [SPEC_HASH], "run_id": [RUN_ID]}
 
 @contextlib.contextmanager
 def scratch_store() -> Iterator[tuple[Path, Store]]:
-    """A folder and the tables of a home in it; both are gone afterwards."""
+    """Open a store in a temporary folder that is deleted afterwards."""
     folder = Path(tempfile.mkdtemp(prefix="nvtrader-storage-", dir="/var/tmp"))
     try:
         yield folder, Store(Home(folder / "home"))
@@ -32,7 +32,7 @@ def scratch_store() -> Iterator[tuple[Path, Store]]:
 
 
 def trajectories(n_steps: int) -> pl.DataFrame:
-    """Steps of 20 weights in episodes of a year, of random numbers, which do not compress."""
+    """Steps of 20 weights in episodes of a year; random numbers, so that nothing compresses."""
     draw = np.random.default_rng(0)
     step = np.arange(n_steps) % EPISODE
     terms = zip(draw.normal(0.0, 0.01, n_steps), draw.random(n_steps), strict=True)
@@ -58,7 +58,7 @@ def trajectories(n_steps: int) -> pl.DataFrame:
 
 
 def equity_curves(n_steps: int) -> pl.DataFrame:
-    """The sessions of accounts, of four folds each."""
+    """Sessions of accounts, with four folds each."""
     draw = np.random.default_rng(1)
     columns = _account(n_steps) | {
         "session": _sessions(np.arange(n_steps) % EPISODE),

@@ -1,4 +1,4 @@
-"""Mean-CVaR of 8 names on 5,000 scenarios: a trial from past returns to weights, and the solve against three peers."""
+"""Mean-CVaR of 8 names on 5,000 scenarios: whole trials, and solves against three peers."""
 
 from statistics import median
 from time import process_time
@@ -15,7 +15,7 @@ N_NAMES, N_TRIALS = 8, 60
 
 
 def trial(seed: int) -> tuple[float, float]:
-    """CPU seconds of drawing the scenarios and of solving for the weights; the numbers differ from trial to trial."""
+    """CPU seconds of drawing the scenarios and of solving, with random parameters."""
     generator = np.random.default_rng(seed)
     past, current = fat_tailed_returns(N_NAMES), generator.dirichlet(np.full(N_NAMES, 4.0))
     cap, turnover, level = generator.uniform(0.3, 0.5), generator.uniform(0.3, 0.6), generator.uniform(0.9, 0.99)

@@ -1,4 +1,4 @@
-"""Mean-CVaR over names, scenarios and correlation, against the whole Rockafellar-Uryasev program in HiGHS."""
+"""Mean-CVaR by names, scenarios and correlation against the whole program in HiGHS."""
 
 from functools import partial
 from itertools import product
@@ -27,7 +27,7 @@ def equicorrelated_returns(n_names: int, n_scenarios: int, correlation: float, s
 
 
 def compare_methods(n_names: int, n_scenarios: int, correlation: float) -> tuple[float, float, str]:
-    """CPU milliseconds of a solve, its ratio to the whole program's, and the method that ended the solve.
+    """CPU milliseconds of a solve, its ratio to the whole program, and the method that ended it.
 
     Raises:
         RuntimeError: if the two objectives differ by more than 1e-6.

@@ -1,4 +1,4 @@
-"""Steps of PPO per second of a whole training, beside a peer's environment under the same PPO."""
+"""Steps of PPO per second of a whole training, beside PPO on a peer's environment."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -24,7 +24,7 @@ SMALL_BATCHES = PpoAgent(  # the defaults of SB3 and FinRL
 
 
 def main() -> None:
-    """Report steps per CPU second of our training, at FinRL's and at our settings, and the ratio to a peer's."""
+    """Report steps per CPU second at SB3's and at our settings, and the ratio to a peer."""
     panel = sample_panel()
     narrow = replace(panel, features=np.zeros((*panel.eligible.shape, 0)), feature_names=())  # 422 columns
     implementations: dict[str, Callable[[int], object]] = {
@@ -73,7 +73,7 @@ def main() -> None:
 
 
 def train_peer(module: Any) -> None:
-    """SB3's PPO on one asset of the sample in gym-trading-env, both at their own defaults."""
+    """Train SB3's PPO on one asset in gym-trading-env, both with their defaults."""
     import pandas as pd  # the peer's own table
     from stable_baselines3 import PPO
 

@@ -1,4 +1,4 @@
-"""Queries of docs/reference/sql.md over a million steps, against DuckDB on plain Parquet files of the same rows."""
+"""Documented queries over a million steps against DuckDB on plain Parquet files."""
 
 import re
 from collections.abc import Callable
@@ -33,7 +33,7 @@ QUERIES = {
 
 
 def main() -> None:
-    """Each query on the published views, as any client opens them, and on views of the plain files."""
+    """Run each query on the published views and on views of the plain files."""
     page = (Path(__file__).parents[2] / "docs/reference/sql.md").read_text()
     texts = re.findall(r"## (.+)\n\n```sql\n([^`]+)```", page)
     queries = {name: dict(texts)[title] for name, title in QUERIES.items()}

@@ -1,4 +1,4 @@
-"""A million steps of trajectories into Iceberg, against the same rows as a plain Parquet file."""
+"""A million trajectory steps into Iceberg, against the same rows as a Parquet file."""
 
 from importlib.metadata import version
 from statistics import median
@@ -16,7 +16,7 @@ N_ROUNDS = 5
 
 
 def main() -> None:
-    """Checks, files, sync and one commit that replaces the last round's rows, against `pq.write_table` alone."""
+    """Report checked, synced and committed writes against `pq.write_table` alone."""
     rows = trajectories(N_STEPS)
     table = rows.to_arrow()
     with scratch_store() as (folder, store):

@@ -133,8 +133,8 @@ def select_specs(home: Home, names: Sequence[str]) -> list[ExperimentSpec]:
             f"there is no experiment in {home.experiments}; put a YAML file there, or `nvtrader experiments new NAME`"
         )
     if unknown:
-        available = ", ".join(spec.name for spec in found.specs)
-        raise ValueError(f"no experiment is named {', '.join(unknown)}; available: {available}")
+        known_names = ", ".join(spec.name for spec in found.specs)
+        raise ValueError(f"no experiment is named {', '.join(unknown)}; there are: {known_names}")
     return [known[name] for name in names] if names else list(found.specs)
 
 

@@ -21,7 +21,7 @@ from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 
 SESSION = "nvtrader/session"  # tag of a scheduled rebalance: the session after whose close it runs
-MAX_WAITS, WAIT_SECONDS = 12, 300.0  # seconds; an hour in all, longer than the ingest of a day
+MAX_WAITS, BAR_WAIT_SECONDS = 12, 300.0  # seconds; an hour in all, longer than the ingest of a day
 
 
 def execute_due_sessions(desk: Desk, report: Callable[[Progress], None], *, acknowledge: bool) -> None:
@@ -93,7 +93,7 @@ def wait_for_bars(store: Store, session: str | None) -> None:
             f"the rebalance of {session} needs the bars of that session, but the market {source} ends on {ends}; "
             "deliver the bars, run the market job, and launch the rebalance again: it catches up"
         )
-        raise dg.RetryRequested(MAX_WAITS, WAIT_SECONDS) from missing
+        raise dg.RetryRequested(MAX_WAITS, BAR_WAIT_SECONDS) from missing
 
 
 def require_checks_passed(home: Home, account: str) -> None:

@@ -18,7 +18,7 @@ OURS = [each.name for each in find_benchmarks(RESULTS.parent)]
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_every_benchmark_says_in_a_sentence_what_it_measures(name):
+def test_every_benchmark_has_a_one_sentence_summary(name):
     (benchmark,) = [each for each in find_benchmarks(RESULTS.parent) if each.name == name]
     assert benchmark.summary.endswith(".")
 
@@ -51,12 +51,12 @@ def test_failing_benchmark_does_not_stop_the_others(fakes, tmp_path, capfd):
     assert found == {
         "a_fast": (None, ["fast"]),
         "b_broken": ("OSError: the disk is full", ["before"]),
-        "c_silent": ("it ended without a figure", []),
+        "c_silent": ("it reported no figure", []),
         "d_slow": (None, ["slow"]),
     }
 
 
-def test_a_goal_that_is_missed_is_no_failure(fakes, capfd):
+def test_missed_goal_is_not_a_failure(fakes, capfd):
     assert harness.main(["slow"], fakes("slow", SLOW)) == harness.OK
 
 
@@ -69,13 +69,13 @@ def test_only_named_benchmarks_run_and_replace_earlier_results(fakes, capfd):
     assert {path.stem for path in (folder / "results").iterdir()} == {"fast", "slow"}
 
 
-def test_a_benchmark_that_is_not_there_is_refused_with_the_nearest(fakes, capsys):
+def test_unknown_benchmark_suggests_the_nearest_name(fakes, capsys):
     with pytest.raises(SystemExit, match="2"):
         harness.main(["environmant"], fakes("environment", FAST))
     assert "did you mean environment?" in capsys.readouterr().err
 
 
-def test_a_list_runs_nothing(fakes, capsys):
+def test_list_runs_no_benchmark(fakes, capsys):
     folder = fakes("environment", FAST)
     assert harness.main(["--list"], folder) == harness.OK
     assert capsys.readouterr().out == "environment  How environment it is.\n"

@@ -14,11 +14,11 @@ def trades(home, account="paper") -> bool:
     return True
 
 
-def test_require_passed_without_evaluations_trades(home):
+def test_require_checks_passed_without_evaluations_passes(home):
     assert trades(home)
 
 
-def test_require_passed_failed_check_holds_its_account_until_it_passes(home):
+def test_require_checks_passed_raises_until_the_failed_check_passes(home):
     for _ in range(2):
         hold(home, "paper", CHECK)
     assert not trades(home)
@@ -29,7 +29,7 @@ def test_require_passed_failed_check_holds_its_account_until_it_passes(home):
     assert trades(home)
 
 
-def test_require_passed_failed_check_of_every_account_holds_all(home):
+def test_require_checks_passed_failed_audit_check_holds_all_accounts(home):
     hold(home, EVERY_ACCOUNT, CHECK)
     assert not trades(home)
     assert not trades(home, "another")

@@ -1,4 +1,4 @@
-"""A sweep is a set of partitions, each a run of its own; the policies of this one were trained by another process."""
+"""A sweep is a set of partitions with a run each; another process trained its policies."""
 
 import shutil
 from dataclasses import replace
@@ -52,7 +52,7 @@ def home(market_home, monkeypatch):
 
 
 @pytest.mark.slow
-def test_what_the_sensor_asks_for_materialises_one_variant_at_a_time(home, instance):
+def test_sensor_requests_materialize_one_variant_each(home, instance):
     with dg.build_sensor_context(instance=instance) as context:
         result = sensors.experiment_file(context, store=Store(home))
     (added,) = result.dynamic_partitions_requests
@@ -67,7 +67,7 @@ def test_what_the_sensor_asks_for_materialises_one_variant_at_a_time(home, insta
 
 
 @pytest.mark.slow
-def test_a_sweep_from_the_command_line_is_one_run_of_dagster_per_partition(swept_home, monkeypatch):
+def test_sweep_is_one_dagster_run_per_partition(swept_home, monkeypatch):
     monkeypatch.setenv("DAGSTER_HOME", "")
     with open_instance(Store(swept_home)) as instance:
         assert instance.get_dynamic_partitions(EXPERIMENTS.name) == SWEPT
@@ -77,7 +77,7 @@ def test_a_sweep_from_the_command_line_is_one_run_of_dagster_per_partition(swept
 
 
 @pytest.mark.slow
-def test_a_run_that_a_check_stops_between_two_steps_is_closed_and_goes_on_when_run_again(home, monkeypatch):
+def test_run_stopped_by_a_check_is_closed_and_resumes(home, monkeypatch):
     keep, store, key = StoredRun.store_record, Store(home), SWEPT[1]
     name = key.partition("@")[0]
     for is_known in ("is_contest_judged", "is_promotion_current"):  # what follows the runs is the same after every run
@@ -115,7 +115,7 @@ def replayed(home, instance, **config) -> dg.ExecuteInProcessResult:
 
 
 @pytest.mark.slow
-def test_the_replay_job_is_a_run_of_the_same_version_under_its_run(swept_home, instance):
+def test_replay_job_is_a_child_run_of_the_same_version(swept_home, instance):
     parent = Store(swept_home).policies.latest(SWEPT[1])
     window = {"first": "2017-02-01", "last": "2017-04-28"}
     finished = replayed(swept_home, instance, run_id=parent.run_id[:8], **window)
@@ -138,7 +138,7 @@ def test_the_replay_job_is_a_run_of_the_same_version_under_its_run(swept_home, i
         ({"run_id": "zz"}, "no run's id begins with 'zz'"),
     ],
 )
-def test_a_replay_that_cannot_be_ends_the_job_with_the_reason(swept_home, instance, config, words):
+def test_impossible_replay_fails_the_job_with_the_reason(swept_home, instance, config, words):
     asked = {"run_id": Store(swept_home).policies.latest(SWEPT[0]).run_id, **config}
     finished = replayed(swept_home, instance, **asked)
     assert not finished.success

@@ -1,6 +1,7 @@
 """Active policy, as decided by the promotion gate on the newest run of every experiment."""
 
 import dagster as dg
+import polars as pl
 
 from nvtrader_pipelines.orchestration.reports import format_snapshot_ids, markdown_table, table_result
 from nvtrader_pipelines.promotion.active_policy import read_active
