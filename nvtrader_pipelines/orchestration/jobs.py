@@ -84,7 +84,9 @@ def _is_last_success(instance: dg.DagsterInstance, job: str, state: str) -> bool
 @dg.op(description="Merge small files, expire superseded snapshots and delete orphaned files.")
 def expire_and_sweep(context: dg.OpExecutionContext, store: dg.ResourceParam[Store]) -> None:
     """Tidy every table; snapshots pinned by a panel or a run stay readable."""
-    removed = tidy(store.tables, datetime.now(UTC), tell=lambda table, part: context.log.info("%s: %s", table, part))
+    removed = tidy(
+        store.tables, datetime.now(UTC), on_table=lambda table, part: context.log.info("%s: %s", table, part)
+    )
     context.log.info("%s", removed)
     context.add_output_metadata(asdict(removed))
 

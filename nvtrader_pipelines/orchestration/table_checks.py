@@ -32,7 +32,7 @@ from nvtrader_pipelines.promotion.findings import (
     overfitting_findings,
 )
 from nvtrader_pipelines.runs.run_tables import read_run
-from nvtrader_pipelines.storage.medallion import panel_nans
+from nvtrader_pipelines.storage.medallion import count_non_finite
 from nvtrader_pipelines.storage.policy_library import LATEST
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import (
@@ -139,7 +139,7 @@ def runs_to_check(context: dg.AssetCheckExecutionContext, store: Store) -> list[
     library, partition_key = store.policies, context.run.tags.get(PARTITION_TAG)
     known = context.instance.get_dynamic_partitions(EXPERIMENTS.name or "")
     trained = [key for key in known if (store.home.policies / key / LATEST).exists()]
-    return [library.latest(key) for key in ([partition_key] if partition_key else trained)]
+    return [library.read_latest(key) for key in ([partition_key] if partition_key else trained)]
 
 
 def concat_frames(parts: Iterable[pl.DataFrame]) -> pl.DataFrame:
@@ -152,7 +152,7 @@ def concat_frames(parts: Iterable[pl.DataFrame]) -> pl.DataFrame:
 )
 def panel_has_no_nan(store: dg.ResourceParam[Store]) -> dg.AssetCheckResult:
     """Rebuild every pinned panel and look for NaN."""
-    return check_result(panel_nans(store.tables), len(store.tables.read(MARKET_PANEL, columns=["source"])))
+    return check_result(count_non_finite(store.tables), len(store.tables.read(MARKET_PANEL, columns=["source"])))
 
 
 def run_check(
@@ -200,7 +200,9 @@ def no_training_in_test(context: dg.AssetCheckExecutionContext, store: dg.Resour
 def policy_digest(context: dg.AssetCheckExecutionContext, store: dg.ResourceParam[Store]) -> dg.AssetCheckResult:
     """Hash every policy file of the run again."""
     library, runs = store.policies, runs_to_check(context, store)
-    return check_result(concat_frames(library.tampered(run) for run in runs), sum(len(run.policies) for run in runs))
+    return check_result(
+        concat_frames(library.find_tampered_files(run) for run in runs), sum(len(run.policies) for run in runs)
+    )
 
 
 @dg.asset_check(

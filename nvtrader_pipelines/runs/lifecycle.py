@@ -50,7 +50,7 @@ def record_run(
     try:
         for last in running:
             if thinner.wants(last):
-                ledger.note(last)
+                ledger.record_event(last)
             yield last
     except BaseException as error:
         steps.close()
@@ -58,7 +58,7 @@ def record_run(
             ledger.finish(row.run_id, "interrupted", message=INTERRUPTED)
             raise
         failure = _error_step(row, error)
-        ledger.note(failure)
+        ledger.record_event(failure)
         ledger.finish(row.run_id, "failed", message=failure.message)
         yield failure
         raise

@@ -44,17 +44,17 @@ class StoredRun:
 
     def done(self) -> Collection[FoldSeed]:
         """Folds and seeds with a stored policy."""
-        return self.library.done(*self._key)
+        return self.library.trained_keys(*self._key)
 
     def checkpoint(self, key: FoldSeed) -> bytes | None:
         """Last checkpoint of an interrupted training, or None."""
         with contextlib.suppress(FileNotFoundError):
-            return self.library.checkpoint(*self._key, key).read_bytes()
+            return self.library.checkpoint_path(*self._key, key).read_bytes()
         return None
 
     def store_checkpoint(self, key: FoldSeed, content: bytes) -> None:
         """Replace the checkpoint of a training."""
-        write_atomically(self.library.checkpoint(*self._key, key), content)
+        write_atomically(self.library.checkpoint_path(*self._key, key), content)
 
     def store_policy(self, policy: TrainedPolicy) -> None:
         """Store the sampled episodes, then the policy: a retry replaces the episodes."""
@@ -71,7 +71,7 @@ class StoredRun:
             StorageError: if a sealed file is missing or was changed.
         """
         if self.parent is None and not self.library.is_sealed(*self._key):
-            return self.library.kept(self.plan)
+            return self.library.read_unsealed(self.plan)
         return self.library.read_run(self.parent or self.run)
 
     def seal(self, chosen: Mapping[int, int], thresholds: FoldThresholds) -> None:
@@ -115,7 +115,7 @@ class StoredRun:
             StorageError: if the policies are not sealed.
         """
         if self.parent is None:
-            return self.library.sealed(*self._key)
+            return self.library.read_sealed(*self._key)
         return SealedRun.of(self.plan, self.parent.policies, self.parent.chosen, self.parent.thresholds)
 
 

@@ -67,7 +67,7 @@ def test_mlflow_metrics_are_the_figures_of_the_ensemble(logged):
 
 def test_mlflow_artifacts_include_the_policies(logged, built_home):
     client, run = logged
-    sealed = Store(built_home).policies.latest(KEY)
+    sealed = Store(built_home).policies.read_latest(KEY)
     kept = {Path(each.path).name for each in client.list_artifacts(run.info.run_id, sealed.run_id)}
     assert len(sealed.policies) == N_POLICIES
     assert kept == {*sealed.policies, "manifest.json"}

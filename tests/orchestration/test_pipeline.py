@@ -33,14 +33,14 @@ from tests.homes import (
     SECRET,
     SWEEP,
     SWEPT,
-    contents,
     environment,
     nvtrader,
-    session,
+    session_processes,
     small_home,
+    table_contents,
     write_experiment,
 )
-from tests.storage.ledger.rows import RUN_ID, run_row
+from tests.storage.ledger.run_rows import RUN_ID, run_row
 
 PATIENCE = 300.0  # seconds
 
@@ -60,7 +60,7 @@ def running(home, *arguments):
         try:
             yield process
         finally:
-            for left in session(process.pid):
+            for left in session_processes(process.pid):
                 left.kill()
 
 
@@ -107,7 +107,7 @@ def test_interrupted_and_killed_training_resumes(tmp_path, built_home, forked):
         wait_for(lambda: len(policies(home)) > len(kept), process)
         process.kill()
         process.communicate(timeout=PATIENCE)
-        wait_for(lambda: not session(process.pid))  # its workers end with it
+        wait_for(lambda: not session_processes(process.pid))  # its workers end with it
     assert_no_half_run(home)
     kept |= policies(home)
     assert Store(home).ledger.run(run["run_id"]).status == "running"  # nobody could say so any more
@@ -123,7 +123,7 @@ def test_interrupted_and_killed_training_resumes(tmp_path, built_home, forked):
     now, theirs = policies(home), policies(built_home)
     assert {name: now[name] for name in kept} == kept  # what was there is not trained again
     assert {name: content for name, (content, _) in now.items()} == {name: each for name, (each, _) in theirs.items()}
-    mine, other = contents(home), contents(built_home)
+    mine, other = table_contents(home), table_contents(built_home)
     for name, frame in other.items():
         assert_frame_equal(mine[name], frame, check_exact=True)
 
@@ -157,7 +157,7 @@ def test_interrupt_between_steps_closes_the_run_as_interrupted(tmp_path, monkeyp
 @pytest.mark.slow
 def test_second_run_computes_nothing_and_prints_only_json(built_home, forked):
     before = Store(built_home).tables.describe_all()
-    again = nvtrader(built_home, "run", "tiny", "--json", command=forked)
+    again = nvtrader(built_home, "materialize", "tiny", "--json", command=forked)
     assert (again.returncode, again.stderr) == (0, "")
     rows = json.loads(again.stdout)
     assert {row["period"] for row in rows} == {"before_2017", "from_2017", "all"}
@@ -238,9 +238,9 @@ def test_select_specs_accepts_a_single_ablation_variant(tmp_path):
 def test_select_specs_raises_for_a_broken_file_unless_others_are_named(tmp_path):
     home = small_home(tmp_path / "home")
     write_experiment(home, "broken.yaml", seeds=[1])
-    with pytest.raises(ValueError, match=r"broken.yaml is no valid experiment: seeds"):
+    with pytest.raises(ValueError, match=r"broken.yaml is not a valid experiment: seeds"):
         select_specs(home, [])
-    with pytest.raises(ValueError, match=r"broken.yaml is no valid experiment: seeds"):
+    with pytest.raises(ValueError, match=r"broken.yaml is not a valid experiment: seeds"):
         select_specs(home, ["broken"])
     assert [spec.name for spec in select_specs(home, ["tiny"])] == ["tiny"]
 

@@ -18,7 +18,7 @@ from nvtrader_pipelines.orchestration.assets.active_policy import ACTIVATION, VE
 from nvtrader_pipelines.orchestration.jobs import CONTEST
 from nvtrader_pipelines.orchestration.portfolio_checks import audit_is_whole, outside_limits
 from nvtrader_pipelines.orchestration.rebalance_steps import SESSION
-from nvtrader_pipelines.orchestration.resources import DeskResource, StoreResource
+from nvtrader_pipelines.orchestration.resources import DeskResource
 from nvtrader_pipelines.promotion.active_policy import read_active
 from nvtrader_pipelines.promotion.rounds import evaluate_newest, newest_runs
 from nvtrader_pipelines.runs.fingerprints import promotion_state
@@ -34,7 +34,7 @@ from nvtrader_pipelines.storage.tables import (
     REBALANCE_PLAN,
     RUNS,
 )
-from tests.homes import evaluations, materialized, problems, run_job, small_home
+from tests.homes import check_outcomes, materialized_assets, run_job, small_home, step_errors
 from tests.orchestration.desk_home import BETTER, LIMITS, WORSE, desk_home
 from tests.orchestration.evenings import Evenings, landing_meanwhile, metadata, retried, unanswered_once
 from tests.runs.small_runs import land
@@ -57,7 +57,7 @@ def asked(tmp_path_factory, instance):
     for _ in range(2):
         state = promotion_state(store.home, CONTEST_STATE)
         finished = run_job(store.home, "promotion", instance, tags={CONTEST: state})
-        assert finished.success, problems(finished)
+        assert finished.success, step_errors(finished)
         (event,) = finished.get_asset_materialization_events()
         told.append((event.materialization.metadata, activated(instance)))
     return store, told
@@ -219,8 +219,8 @@ def story(asked, instance):
 
 def test_first_rebalance_opens_the_account_and_plans_with_pictures(story, asked):
     finished, statuses = story["opening"]
-    assert finished.success, problems(finished)
-    assert materialized(finished) == {f"portfolio/{name}" for name in CHAIN}
+    assert finished.success, step_errors(finished)
+    assert materialized_assets(finished) == {f"portfolio/{name}" for name in CHAIN}
     assert statuses == ["cleared"]
     assert all(metadata(finished, asset)["account"] == "paper" for asset in CHAIN)
     assert metadata(finished, "orders")["events"] == "nothing"
@@ -243,28 +243,28 @@ def test_first_rebalance_opens_the_account_and_plans_with_pictures(story, asked)
 
 def test_broker_timeout_is_retried_without_placing_twice(story, asked):
     finished, statuses = story["no answer"]
-    assert finished.success, problems(finished)
+    assert finished.success, step_errors(finished)
     assert retried(finished) == ["portfolio__orders"]
     assert statuses == ["filled"]
     said = metadata(finished, "orders")["events"]  # by both attempts
     assert (said.count("| placed |"), said.count("| filled |")) == (3, 3)
     first = pl.col("session") == pl.col("session").min()
-    placed = asked[0].read(ORDERS).filter(first)
+    placed = asked[0].tables.read(ORDERS).filter(first)
     assert placed["symbol"].sort().to_list() == ["AAA", "BBB", "CCC"]
-    assert asked[0].read(FILLS).filter(first)["order_id"].sort().equals(placed["order_id"].sort())
+    assert asked[0].tables.read(FILLS).filter(first)["order_id"].sort().equals(placed["order_id"].sort())
     events = [event for event in asked[0].audit.events() if event.order_id in set(placed["order_id"])]
     assert sorted(event.kind for event in events) == ["filled"] * 3 + ["placed"] * 3
 
 
 def test_weights_beyond_tightened_limits_block_only_their_plan(story):
     finished, statuses = story["beyond"]
-    assert finished.success, problems(finished)
+    assert finished.success, step_errors(finished)
     assert statuses == ["filled", "blocked"]
     assert "| hard | max_position_pct |" in metadata(finished, "rebalance_plan")["findings"]
-    assert evaluations(finished)["portfolio/rebalance_plan:limits_hold"]
+    assert check_outcomes(finished)["portfolio/rebalance_plan:limits_hold"]
     following, statuses = story["after beyond"]
-    assert following.success, problems(following)
-    assert materialized(following) == {f"portfolio/{name}" for name in CHAIN}
+    assert following.success, step_errors(following)
+    assert materialized_assets(following) == {f"portfolio/{name}" for name in CHAIN}
     assert statuses == ["filled", "blocked", "waiting"]
     assert "| soft | turnover_pct_warn |" in metadata(following, "rebalance_plan")["findings"]
 
@@ -272,7 +272,7 @@ def test_weights_beyond_tightened_limits_block_only_their_plan(story):
 def test_tradable_plan_beyond_limits_fails_its_check(story, asked):
     assert story
     desk = Desk.open(asked[0])
-    plans = asked[0].read(REBALANCE_PLAN, {"account": ["paper"]}).sort("session").tail(1)
+    plans = asked[0].tables.read(REBALANCE_PLAN, {"account": ["paper"]}).sort("session").tail(1)
     statuses = ("blocked", "waiting", "cleared", "placed", "filled")  # at a broker what is cleared is placed at once
     let_through = {status: plans.with_columns(status=pl.lit(status)) for status in statuses}
     limits = asked[0].home.compliance / "limits.yaml"
@@ -294,37 +294,37 @@ def test_acknowledging_run_approves_soft_findings_in_the_audit(story, asked):
 
 def test_halted_desk_trades_nothing_and_its_run_succeeds(story, asked):
     finished, statuses = story["halted"]
-    assert finished.success, problems(finished)
+    assert finished.success, step_errors(finished)
     assert statuses == ["filled", "blocked", "cancelled"]
     for asset in CHAIN:
         assert metadata(finished, asset)["kill_switch"].startswith("HALTED: ann stopped trading")
     assert "| 2016-12-02 | halted |  | ann stopped trading" in metadata(finished, "orders")["events"]
-    assert asked[0].read(PORTFOLIO_STATE).sort("session")["turnover"].to_list()[-1] == 0.0
+    assert asked[0].tables.read(PORTFOLIO_STATE).sort("session")["turnover"].to_list()[-1] == 0.0
 
 
 def test_rebalance_without_bars_retries_then_fails(story):
     finished, _ = story["too early"]
     assert not finished.success
     assert len(retried(finished)) == 12
-    assert "needs the bars of that session, but the market landing ends on 2016-12-02" in problems(finished)
+    assert "needs the bars of that session, but the market landing ends on 2016-12-02" in step_errors(finished)
 
 
 def test_rebalance_during_the_ingest_waits_for_its_bars(story):
     finished, _ = story["late"]
-    assert finished.success, problems(finished)
+    assert finished.success, step_errors(finished)
     assert retried(finished) == ["portfolio__orders"]
     assert metadata(finished, "portfolio_state")["session"] == "2016-12-05"
 
 
 def test_account_in_use_by_another_process_is_retried(story, asked):
     assert story
-    warehouse, second = StoreResource(root=str(asked[0].home.root)), DeskResource()
-    desk = second.of(warehouse)
+    store, second = asked[0], DeskResource()
+    desk = second.of(store)
     steps = (
         lambda: rebalance_steps.execute_due_sessions(desk, lambda _: None, acknowledge=False),
-        lambda: portfolio.portfolio_state(warehouse, second),
-        lambda: portfolio.target_weights(warehouse, second),
-        lambda: portfolio.rebalance_plan(warehouse, second),
+        lambda: portfolio.portfolio_state(store, second),
+        lambda: portfolio.target_weights(store, second),
+        lambda: portfolio.rebalance_plan(store, second),
     )
     with held_account(asked[0].home, "paper"):
         for step in steps:
@@ -343,18 +343,18 @@ def test_catching_up_stops_at_the_first_session_with_differences(story, asked, i
     found = [[Difference("AAA", 1.0, 2.0)]]
     monkeypatch.setattr(simulated_venue, "reconcile", lambda *_: found.pop() if found else [])
     finished = run_job(store.home, "rebalance", instance, {"desk": DeskResource(account="second")})
-    assert materialized(finished) == {"portfolio/orders", "portfolio/portfolio_state"}
-    assert not evaluations(finished)["portfolio/portfolio_state:reconciliation"]
+    assert materialized_assets(finished) == {"portfolio/orders", "portfolio/portfolio_state"}
+    assert not check_outcomes(finished)["portfolio/portfolio_state:reconciliation"]
     states = store.tables.read(PORTFOLIO_STATE, {"account": ["second"]}).sort("session")
     assert states["session"].to_list()[-2:] == [days[-4], days[-3]]
     assert states["n_differences"].to_list()[-1] == 1
     assert Desk.open(store, "second").due() == days[-3:].to_list()  # nothing was decided there yet
     refused = run_job(store.home, "rebalance", instance, {"desk": DeskResource(account="second")})
-    assert materialized(refused) == set()
-    assert "AAA: 1 shares expected, 2 held (+1); bring it in order where it is held, or take it" in problems(refused)
+    assert materialized_assets(refused) == set()
+    assert "AAA: 1 shares expected, 2 held (+1); bring it in order where it is held, or take it" in step_errors(refused)
     Desk.open(store, "second").accept("ann", "a drill")
     gone_on = run_job(store.home, "rebalance", instance, {"desk": DeskResource(account="second", acknowledge=True)})
-    assert gone_on.success, problems(gone_on)
+    assert gone_on.success, step_errors(gone_on)
     assert metadata(gone_on, "portfolio_state")["session"] == str(days[-1])
 
 
@@ -363,15 +363,14 @@ def test_audit_changed_by_hand_fails_its_check(story, asked):
     home = asked[0].home
     path = Store(home).audit.path
     before = path.read_bytes()
-    warehouse = StoreResource(root=str(home.root))
-    whole = audit_is_whole(warehouse)
+    whole = audit_is_whole(Store(home))
     assert isinstance(whole, dg.AssetCheckResult)
     assert whole.passed
     path.write_bytes(before.replace(b"a fire drill", b"b fire drill", 1))
     try:
-        changed = audit_is_whole(warehouse)
+        changed = audit_is_whole(Store(home))
     finally:
         path.write_bytes(before)
     assert isinstance(changed, dg.AssetCheckResult)
     assert not changed.passed
-    assert "is not what was appended" in (changed.description or "")
+    assert "does not follow line" in (changed.description or "")

@@ -19,7 +19,7 @@ from nvtrader_pipelines.runs.planning import completed_run, missing_tables
 from nvtrader_pipelines.runs.stored_run import StoredRun
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import STRESS
-from tests.homes import SWEEP, SWEPT, problems, run_job, run_market, small_home
+from tests.homes import SWEEP, SWEPT, run_job, run_market, small_home, step_errors
 
 TRAINED = dg.AssetKey(["policies", "trained_policy"])
 
@@ -59,9 +59,9 @@ def test_sensor_requests_materialize_one_variant_each(home, instance):
     instance.add_dynamic_partitions(added.partitions_def_name, added.partition_keys)
     first = result.run_requests[0]
     finished = run_job(home, "experiment", instance, partition_key=first.partition_key)
-    assert finished.success, problems(finished)
+    assert finished.success, step_errors(finished)
     assert instance.get_materialized_partitions(TRAINED) == {SWEPT[0]}
-    (run,) = Store(home).store.ledger.runs().filter(partition_key=SWEPT[0]).to_dicts()
+    (run,) = Store(home).ledger.runs().filter(partition_key=SWEPT[0]).to_dicts()
     assert run["status"] == "done"
     assert run["dagster_run_id"] == finished.run_id
 
@@ -116,31 +116,31 @@ def replayed(home, instance, **config) -> dg.ExecuteInProcessResult:
 
 @pytest.mark.slow
 def test_replay_job_is_a_child_run_of_the_same_version(swept_home, instance):
-    parent = Store(swept_home).policies.latest(SWEPT[1])
+    parent = Store(swept_home).policies.read_latest(SWEPT[1])
     window = {"first": "2017-02-01", "last": "2017-04-28"}
     finished = replayed(swept_home, instance, run_id=parent.run_id[:8], **window)
-    assert finished.success, problems(finished)
-    (row,) = Store(swept_home).store.ledger.runs().filter(dagster_run_id=finished.run_id).to_dicts()
+    assert finished.success, step_errors(finished)
+    (row,) = Store(swept_home).ledger.runs().filter(dagster_run_id=finished.run_id).to_dicts()
     assert (row["kind"], row["status"], row["parent_run_id"]) == ("replay", "done", parent.run_id)
     assert (str(row["window_first"]), str(row["window_last"])) == tuple(window.values())
     assert row["spec_hash"] == parent.spec_hash
     again = replayed(swept_home, instance, run_id=parent.run_id, pinned=True, **window)
-    assert again.success, problems(again)
-    assert Store(swept_home).store.ledger.run(row["run_id"]).dagster_run_id == again.run_id  # the same run once more
+    assert again.success, step_errors(again)
+    assert Store(swept_home).ledger.run(row["run_id"]).dagster_run_id == again.run_id  # the same run once more
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("config", "words"),
     [
-        ({"first": "2016-01-04"}, "a replay begins at the first session its policies were not trained on, 2017-01-03"),
+        ({"first": "2016-01-04"}, "a replay must begin on 2017-01-03, the first out-of-sample session"),
         ({"first": "yesterday"}, "Invalid isoformat string"),
         ({"run_id": "zz"}, "no run's id begins with 'zz'"),
     ],
 )
 def test_impossible_replay_fails_the_job_with_the_reason(swept_home, instance, config, words):
-    asked = {"run_id": Store(swept_home).policies.latest(SWEPT[0]).run_id, **config}
+    asked = {"run_id": Store(swept_home).policies.read_latest(SWEPT[0]).run_id, **config}
     finished = replayed(swept_home, instance, **asked)
     assert not finished.success
-    assert words in problems(finished)
-    assert Store(swept_home).store.ledger.runs().filter(dagster_run_id=finished.run_id).is_empty()
+    assert words in step_errors(finished)
+    assert Store(swept_home).ledger.runs().filter(dagster_run_id=finished.run_id).is_empty()

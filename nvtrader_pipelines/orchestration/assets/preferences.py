@@ -20,6 +20,6 @@ from nvtrader_pipelines.storage.tables import PREFERENCE_PAIRS
 )
 def preference_pairs(context: dg.AssetExecutionContext, store: dg.ResourceParam[Store]) -> dg.MaterializeResult:
     """Weights of the policy and of each baseline from the same state, ordered by outcome."""
-    counts = write_preference_pairs(store, store.policies.latest(context.partition_key))
+    counts = write_preference_pairs(store, store.policies.read_latest(context.partition_key))
     metadata = {"holdout": counts.n_held_out, "won_by_policy": counts.n_won}
     return table_result(store, PREFERENCE_PAIRS, counts.n_pairs, metadata)
