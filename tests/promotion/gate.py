@@ -14,7 +14,7 @@ from nvtrader_pipelines.promotion import decide as decide_module
 from nvtrader_pipelines.promotion.active_policy import read_active
 from nvtrader_pipelines.promotion.decide import activate_manually, evaluate_candidate
 from nvtrader_pipelines.promotion.log import PromotionRow
-from nvtrader_pipelines.runs.tables import complete, replace_run
+from nvtrader_pipelines.runs.run_tables import complete_run, replace_run
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES, PROMOTION_DECISIONS, RUNS
 from tests.promotion.activations import forget_activations
@@ -31,7 +31,7 @@ def runs(market: Store) -> dict[str, SealedRun]:
     found = {name: sealed(market, planned(market, spec(name))) for name in RULES}
     for day, (name, more) in enumerate(TESTED.items()):
         write_returns(market, found[name], MARKET + more)
-        complete(market, found[name], AT + dt.timedelta(days=day))
+        complete_run(market, found[name], AT + dt.timedelta(days=day))
     return found
 
 

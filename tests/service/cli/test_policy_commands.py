@@ -9,7 +9,7 @@ from nvtrader_pipelines.desk import desk_market
 from nvtrader_pipelines.promotion import active_policy, verification
 from nvtrader_pipelines.promotion.active_policy import read_active
 from nvtrader_pipelines.promotion.recency import eligibility_message, start_deadline
-from nvtrader_pipelines.runs.tables import complete
+from nvtrader_pipelines.runs.run_tables import complete_run
 from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT
 from nvtrader_pipelines.storage.errors import CodeMismatchError
 from nvtrader_pipelines.storage.ledger import Ledger
@@ -188,7 +188,7 @@ def test_newer_run_of_active_experiment_is_shown_by_three_commands(invoke, store
     invoke("policies", "activate", "small")
     before = store.tables.read(RUNS)
     newer = sealed(store, planned(store, EXPERIMENT.model_copy(update={"description": "trained again"})))
-    complete(store, newer, before["finished_at"][0] + dt.timedelta(days=1))
+    complete_run(store, newer, before["finished_at"][0] + dt.timedelta(days=1))
     message = f"run {newer.run_id[:8]} of small is newer than the active one: the gate has not judged it yet: "
     activation_command = f"to let it trade all the same: `nvtrader policies activate {newer.run_id[:8]} --reason WHY`"
     for command in ("policies", "portfolio"):
