@@ -113,8 +113,8 @@ def test_a_run_without_a_verdict_can_be_shown(failed_home, command):
     [
         (("show", "zz"), "no run's id begins with 'zz', and no experiment of that name has a run; see `nvtrader runs`"),
         (("show", "aa"), "2 runs begin with 'aa' (aa11"),
-        (("replay", "aa11"), "must be trained, but it is failed; `nvtrader experiments run tiny` resumes it"),
-        (("forward", "tiny"), "must be trained, but it is failed; `nvtrader experiments run tiny` resumes it"),
+        (("replay", "aa11"), "`nvtrader experiments run tiny` resumes it"),
+        (("forward", "tiny"), "`nvtrader experiments run tiny` resumes it"),
         (("compare", "aa11"), "a comparison needs at least two runs"),
         (("compare", "aa11", "aa110"), "one is named twice"),
         (("compare", "aa11", "zz"), "no run's id begins with 'zz'"),
