@@ -1,59 +1,18 @@
-"""A home with a market and two runs whose policies may trade: fixtures of the files that name them, and who activates.
-
-Nothing of the home is changed for good.
-"""
+"""Sample specs and helpers that activate policies and kill a process in the middle of it."""
 
 import datetime as dt
 import itertools
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
-from nvtrader_pipelines.experiments.sealed_run import PolicyRef, SealedRun
+from nvtrader_pipelines.experiments.sealed_run import PolicyRef
 from nvtrader_pipelines.policies.baselines import EqualWeight
 from nvtrader_pipelines.promotion.active_policy import ActivePolicy, activate
 from nvtrader_pipelines.storage.store import Store
-from tests.runs.untrained import AT, EXPERIMENT, market_home, planned, sealed
+from tests.runs.untrained import AT, EXPERIMENT
 
 OTHER = EXPERIMENT.model_copy(update={"name": "other", "agent": EqualWeight(), "seeds": (0,)})
 LATER = AT + dt.timedelta(days=1)
-
-
-@pytest.fixture(scope="module")
-def market(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    """A home with a market."""
-    return market_home(tmp_path_factory.mktemp("market") / "home")
-
-
-@pytest.fixture
-def store(market: Store) -> Store:
-    """The same home as another process opens it."""
-    return Store(market.home)
-
-
-@pytest.fixture(scope="module")
-def run(market: Store) -> SealedRun:
-    """A run of three seeds."""
-    return sealed(market, planned(market))
-
-
-@pytest.fixture(scope="module")
-def other(market: Store) -> SealedRun:
-    """A run of a rule."""
-    return sealed(market, planned(market, OTHER))
-
-
-@pytest.fixture(autouse=True)
-def nothing_trades(store: Store) -> None:
-    """Before every test: no pointer and no audit."""
-    forget_activations(store)
-
-
-@pytest.fixture
-def trading(store: Store, other: SealedRun) -> ActivePolicy:
-    """Another policy trades."""
-    return put(store, (other.run_id, "other"))
 
 
 class Killed(BaseException):

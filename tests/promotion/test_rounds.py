@@ -13,12 +13,11 @@ from nvtrader_pipelines.runs.tables import complete
 from nvtrader_pipelines.storage.audit_log import JsonlAudit
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.tables import PROMOTION_DECISIONS
-from tests.promotion import activations, gate
 from tests.promotion.activations import LATER, Killed, dying_at
 from tests.promotion.gate import MARKET, answers, ask, earned, say, spec, trades
 from tests.runs.untrained import AT, planned, sealed
 
-market, store, runs, nothing_asked = activations.market, activations.store, gate.runs, gate.nothing_asked  # fixtures
+pytestmark = pytest.mark.usefixtures("no_decision")
 
 
 def test_what_a_person_replaced_no_round_puts_back_until_it_is_put_forward_again(store, runs):
