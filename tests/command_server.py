@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from nvtrader_pipelines.storage.files import locked
+from nvtrader_pipelines.storage.files import file_lock
 
 CLIENT = """#!{python} -IS
 import json, os, socket, sys
@@ -34,7 +34,7 @@ def start_server_once(folder: Path, user: int) -> Path:
     """
     folder.mkdir(parents=True, exist_ok=True)
     client, address = folder / "nvtrader", folder / "socket"
-    with locked(folder.with_suffix(".lock")):
+    with file_lock(folder.with_suffix(".lock")):
         if not client.exists():
             command = [sys.executable, "-m", "tests.command_server", str(address), str(user)]
             subprocess.run(command, cwd=ROOT, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)

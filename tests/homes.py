@@ -16,7 +16,7 @@ import yaml
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.orchestration.definitions import build_defs
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, whole_history
-from nvtrader_pipelines.storage.files import locked
+from nvtrader_pipelines.storage.files import file_lock
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import (
@@ -113,7 +113,7 @@ def nvtrader(home: Home, *arguments: str, command: Path = NVTRADER, **options: A
 def build_home_once(shared: Path) -> Home:
     """Build a home by `nvtrader materialize`, once per test session; tests only read it."""
     root, output = shared / "built-home", shared / "built-home.txt"
-    with locked(shared / "built-home.lock"):
+    with file_lock(shared / "built-home.lock"):
         if not output.exists():
             finished = nvtrader(small_home(root), "materialize")
             assert finished.returncode == 0, finished.stdout + finished.stderr
@@ -147,7 +147,7 @@ def build_sweep_once(shared: Path, command: Path) -> Home:
     Tests may add replays and forward runs to it; its training runs are only read.
     """
     root, output = shared / "swept-home", shared / "swept-home.txt"
-    with locked(shared / "swept-home.lock"):
+    with file_lock(shared / "swept-home.lock"):
         if not output.exists():
             home = small_home(root)
             (home.experiments / "sweep.yaml").write_text(yaml.safe_dump(SWEEP))

@@ -16,7 +16,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from nvtrader_pipelines.storage.files import locked
+from nvtrader_pipelines.storage.files import file_lock
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.specs import read_experiments
 from nvtrader_pipelines.storage.store import Store
@@ -91,7 +91,7 @@ def worked(shared_folder: Path, forked: Path) -> Callable[[Path], tuple[Home, di
         before = CONTINUES.get(guide.stem)
         home = once(before)[0] if before else Home(shared_folder / f"guide-{guide.stem}")
         outcome = shared_folder / f"guide-{guide.stem}.json"
-        with locked(shared_folder / f"guide-{guide.stem}.lock"):
+        with file_lock(shared_folder / f"guide-{guide.stem}.lock"):
             if not outcome.exists():
                 outcome.write_text(json.dumps(run_script(guide, home, forked)))
         return home, json.loads(outcome.read_text())

@@ -29,7 +29,7 @@ def test_a_bad_spec_is_refused_in_a_sentence_with_path_found_and_allowed(case, t
     with pytest.raises(StorageError) as caught:
         read_experiment(written(case, tmp_path))
     said = ".*".join(re.escape(part) for part in case["message"].split("…"))
-    assert re.fullmatch(f"a\\.yaml is no valid experiment: {said}", str(caught.value)), str(caught.value)
+    assert re.fullmatch(f"a\\.yaml is not a valid experiment: {said}", str(caught.value)), str(caught.value)
 
 
 @NAMED

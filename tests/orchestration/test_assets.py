@@ -158,12 +158,12 @@ def test_a_policy_asset_links_its_mlflow_run_and_its_version_is_its_digest(first
     runs = Store(own_home).tables.read(RUNS)
     assert found["mlflow_run_id"].value == runs["mlflow_run_id"][0]
     assert found["mlflow_path"].value.endswith(found["mlflow_run_id"].value)
-    assert found["sha256"].value == Store(own_home).policies.latest(KEY).sha256
+    assert found["sha256"].value == Store(own_home).policies.read_latest(KEY).sha256
 
 
 def test_a_policy_asset_leads_back_to_its_run_its_version_and_the_snapshots_of_its_market(first_runs, own_home):
     found, version = (metadata(first_runs, f"policies/{name}") for name in ("trained_policy", "experiment_version"))
-    assert found["run_id"].value == Store(own_home).policies.latest(KEY).run_id
+    assert found["run_id"].value == Store(own_home).policies.read_latest(KEY).run_id
     assert found["spec_hash"].value == version["spec_hash"].value == SPEC.spec_hash
     tables = {name: metadata(first_runs, name.replace(".", "/")) for name in found["snapshots"].value}
     assert set(tables) == {"bronze.bars", "silver.clean_bars", "gold.returns", "gold.features"}
@@ -172,7 +172,7 @@ def test_a_policy_asset_leads_back_to_its_run_its_version_and_the_snapshots_of_i
 
 
 def test_the_run_is_done_in_the_ledger_with_its_figures_and_who_launched_it(first_state, own_home):
-    ledger, run = Store(own_home).ledger, Store(own_home).policies.latest(KEY)
+    ledger, run = Store(own_home).ledger, Store(own_home).policies.read_latest(KEY)
     first_runs, row, _ = first_state
     assert (row.status, row.kind, row.dagster_run_id) == ("done", "walk_forward", first_runs[1].run_id)
     assert row.mlflow_run_id == metadata(first_runs, "policies/trained_policy")["mlflow_run_id"].value
@@ -244,7 +244,7 @@ def test_a_policy_trained_on_sessions_it_is_tested_on_is_not_judged(own_home, in
 
 def test_a_policy_file_that_was_changed_is_found_and_not_used(own_home, first_runs, instance, monkeypatch):
     library = Store(own_home).policies
-    run = library.latest(KEY)
+    run = library.read_latest(KEY)
     path = library.folder(KEY, run.run_id) / "fold-1-seed-1.zip"
     content = path.read_bytes()
     path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
@@ -258,14 +258,14 @@ def test_a_policy_file_that_was_changed_is_found_and_not_used(own_home, first_ru
         assert not walked.success
         assert materialized_assets(walked) == set()
         assert Store(own_home).ledger.run(run.run_id).status == "failed"
-        assert "not those that were sealed" in Store(own_home).ledger.run(run.run_id).message
+        assert "missing or were changed after sealing" in Store(own_home).ledger.run(run.run_id).message
     finally:
         path.write_bytes(content)
 
 
 def test_a_changed_policy_is_trained_again_to_the_same_bytes(own_home, first_runs, instance):
     library = Store(own_home).policies
-    path = library.folder(KEY, library.latest(KEY).run_id) / "fold-0-seed-2.zip"
+    path = library.folder(KEY, library.read_latest(KEY).run_id) / "fold-0-seed-2.zip"
     content = path.read_bytes()
     path.write_bytes(content[:100])
     finished = run_job(own_home, "experiment", instance, partition_key=KEY)

@@ -40,7 +40,7 @@ from tests.homes import (
     table_contents,
     write_experiment,
 )
-from tests.storage.ledger.rows import RUN_ID, run_row
+from tests.storage.ledger.run_rows import RUN_ID, run_row
 
 PATIENCE = 300.0  # seconds
 
@@ -238,9 +238,9 @@ def test_a_variant_of_an_ablation_can_be_asked_for_alone(tmp_path):
 def test_a_broken_file_is_told_unless_another_was_asked_for(tmp_path):
     home = small_home(tmp_path / "home")
     write_experiment(home, "broken.yaml", seeds=[1])
-    with pytest.raises(ValueError, match=r"broken.yaml is no valid experiment: seeds"):
+    with pytest.raises(ValueError, match=r"broken.yaml is not a valid experiment: seeds"):
         chosen_specs(home, [])
-    with pytest.raises(ValueError, match=r"broken.yaml is no valid experiment: seeds"):
+    with pytest.raises(ValueError, match=r"broken.yaml is not a valid experiment: seeds"):
         chosen_specs(home, ["broken"])
     assert [spec.name for spec in chosen_specs(home, ["tiny"])] == ["tiny"]
 

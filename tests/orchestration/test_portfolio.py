@@ -374,4 +374,4 @@ def test_an_audit_that_was_changed_by_hand_does_not_pass(story, asked):
         path.write_bytes(before)
     assert isinstance(changed, dg.AssetCheckResult)
     assert not changed.passed
-    assert "is not what was appended" in (changed.description or "")
+    assert "does not follow line" in (changed.description or "")

@@ -11,7 +11,7 @@ from nvtrader_pipelines.runs.fingerprints import contest_state
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import CLEAN_BARS
 from tests.homes import KEY, SWEEP, SWEPT, run_job, small_home, step_errors, write_experiment
-from tests.storage.ledger.rows import RUN_ID, run_row
+from tests.storage.ledger.run_rows import RUN_ID, run_row
 
 
 @pytest.fixture

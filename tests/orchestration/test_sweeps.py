@@ -116,7 +116,7 @@ def replayed(home, instance, **config) -> dg.ExecuteInProcessResult:
 
 @pytest.mark.slow
 def test_the_replay_job_is_a_run_of_the_same_version_under_its_run(swept_home, instance):
-    parent = Store(swept_home).policies.latest(SWEPT[1])
+    parent = Store(swept_home).policies.read_latest(SWEPT[1])
     window = {"first": "2017-02-01", "last": "2017-04-28"}
     finished = replayed(swept_home, instance, run_id=parent.run_id[:8], **window)
     assert finished.success, step_errors(finished)
@@ -139,7 +139,7 @@ def test_the_replay_job_is_a_run_of_the_same_version_under_its_run(swept_home, i
     ],
 )
 def test_a_replay_that_cannot_be_ends_the_job_with_the_reason(swept_home, instance, config, words):
-    asked = {"run_id": Store(swept_home).policies.latest(SWEPT[0]).run_id, **config}
+    asked = {"run_id": Store(swept_home).policies.read_latest(SWEPT[0]).run_id, **config}
     finished = replayed(swept_home, instance, **asked)
     assert not finished.success
     assert words in step_errors(finished)

@@ -83,7 +83,7 @@ def check_active_policy(store: Store) -> list[CheckResult]:
         active = read_active(store)
         if active is None:
             return [CheckResult(check, "none yet: `nvtrader policies activate NAME`")]
-        broken = store.policies.tampered(read_active_run(store, active))
+        broken = store.policies.find_tampered_files(read_active_run(store, active))
         newer = newer_run_message(store, active)
     except StorageError as error:
         return [CheckResult(check, "cannot be used", str(error))]

@@ -10,9 +10,9 @@ import polars as pl
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger import Ledger
-from nvtrader_pipelines.storage.specs import differences, read_experiment, read_experiments
+from nvtrader_pipelines.storage.spec_versions import version_content
+from nvtrader_pipelines.storage.specs import document_differences, read_experiment, read_experiments
 from nvtrader_pipelines.storage.store import Store
-from nvtrader_pipelines.storage.versions import content
 
 LIST_SCHEMA = {
     "partition_key": pl.String,
@@ -69,15 +69,13 @@ def compare_experiments(store: Store, left: str, right: str | None) -> Experimen
     Raises:
         StorageError: if a name is unknown, or a file holds no valid experiment.
     """
-    if right is not None:
-        return ExperimentComparison(left, right, differences(*(_document(store, each) for each in (left, right))))
     own = _document(store, left)
-    before = _version_before(
-        store.ledger, left if "@" in left else read_named_experiment(store.home, left).partition_key
-    )
-    return ExperimentComparison(
-        before, left, differences(own if before is None else content(store.ledger, before), own)
-    )
+    if right is not None:
+        return ExperimentComparison(left, right, document_differences(own, _document(store, right)))
+    key = left if "@" in left else read_named_experiment(store.home, left).partition_key
+    before = _version_before(store.ledger, key)
+    earlier = own if before is None else version_content(store.ledger, before)
+    return ExperimentComparison(before, left, document_differences(earlier, own))
 
 
 def _version_before(ledger: Ledger, key: str) -> str | None:
@@ -92,7 +90,7 @@ def _version_before(ledger: Ledger, key: str) -> str | None:
 def _document(store: Store, name: str) -> dict[str, Any]:
     """Content of a version (name@hash8), a YAML file, or an experiment of data/experiments."""
     if "@" in name:
-        return content(store.ledger, name)
+        return version_content(store.ledger, name)
     return read_named_experiment(store.home, name).model_dump(mode="json")
 
 

@@ -10,10 +10,10 @@ from nvtrader_pipelines.runs.tables import walk_forward_runs
 from nvtrader_pipelines.service.cli.summary import sort_accounts
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.ledger import Ledger, LedgerRun
-from nvtrader_pipelines.storage.specs import differences
+from nvtrader_pipelines.storage.spec_versions import version_content
+from nvtrader_pipelines.storage.specs import document_differences
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EVALUATIONS, RUNS
-from nvtrader_pipelines.storage.versions import content
 from nvtrader_pipelines.storage.views import run_views
 
 KEYS = ("spec_hash", "run_id", "experiment", "fold")  # columns of a verdict that are the same in all rows of a run
@@ -76,7 +76,7 @@ def run_document(store: Store, run: LedgerRun) -> dict[str, Any]:
     completed = store.tables.read(RUNS, {"run_id": [run.run_id]}, ["warnings"])["warnings"].to_list()
     return {
         "run": run.model_dump(mode="json"),
-        "spec": content(store.ledger, run.partition_key),
+        "spec": version_content(store.ledger, run.partition_key),
         "policies": store.ledger.policies(run.run_id).drop("run_id").to_dicts(),
         "figures": verdict_rows(store, run.run_id).to_dicts(),
         "events": store.ledger.events(run.run_id).select("timestamp", "stage", "fold", "seed", "message").to_dicts(),
@@ -103,9 +103,9 @@ def compare_runs(store: Store, runs: Sequence[LedgerRun]) -> pl.DataFrame:
 
 def compare_specs(ledger: Ledger, runs: Sequence[LedgerRun]) -> pl.DataFrame:
     """Rows of fields that differ from the first run's spec: run, field, left (first), right."""
-    first = content(ledger, runs[0].partition_key)
+    first = version_content(ledger, runs[0].partition_key)
     parts = [
-        differences(first, content(ledger, run.partition_key)).select(
+        document_differences(first, version_content(ledger, run.partition_key)).select(
             pl.lit(short_id(run.run_id)).alias("run"), pl.all()
         )
         for run in runs[1:]

@@ -201,7 +201,7 @@ def test_invalid_document_exits_with_3_and_failing_step_with_1(tmp_path, command
     found = command(home)("materialize", "--json")
     assert found.exit_code == BAD_INPUT
     assert is_one_line_error(found.stderr), found.stderr
-    assert "market.yaml is no valid market" in found.stderr
+    assert "market.yaml is not a valid market" in found.stderr
 
     home.market_file.write_text("sources:\n  - kind: landing\n")
     home.warehouse.mkdir(exist_ok=True)

@@ -50,7 +50,7 @@ def test_new_with_like_extends_the_other_file(home, at_home):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("new", "tiny"), "experiment tiny is there already, in "),
+        (("new", "tiny"), "experiment tiny already exists in "),
         (("new", "Bad Name"), "'Bad Name' cannot be the name of an experiment"),
         (("new", "other", "--like", "tinny"), "there is no experiment 'tinny'; there are tiny; did you mean 'tiny'?"),
         (("diff", "huge"), "no experiment is named 'huge'; there are: tiny"),
@@ -92,7 +92,7 @@ def test_list_skips_invalid_file_with_reason(home, at_home):
     write_experiment(home, "broken.yaml", name="broken", seeds=[1])
     found = at_home("experiments", "list", "--json")
     assert [row["partition_key"] for row in json.loads(found.stdout)] == [KEY]
-    assert "skipped: broken.yaml is no valid experiment: seeds" in found.stderr
+    assert "skipped: broken.yaml is not a valid experiment: seeds" in found.stderr
 
 
 def test_list_keeps_version_whose_file_has_changed(home, at_home):

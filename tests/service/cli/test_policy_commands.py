@@ -11,7 +11,7 @@ from nvtrader_pipelines.promotion.active_policy import read_active
 from nvtrader_pipelines.promotion.recency import eligibility_message, start_deadline
 from nvtrader_pipelines.runs.tables import complete
 from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT
-from nvtrader_pipelines.storage.errors import OtherCodeError
+from nvtrader_pipelines.storage.errors import CodeMismatchError
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.tables import EVALUATIONS, PROMOTION_DECISIONS, RUNS
 from nvtrader_pipelines.storage.views import query_views
@@ -62,7 +62,7 @@ def test_policies_all_lists_single_seeds(invoke, run):
 
 def test_outdated_policies_are_counted_and_listed_with_all(invoke, run, monkeypatch):
     def other(ledger, key):
-        raise OtherCodeError(f"version {key} would be another with the defaults of this code; run the new version")
+        raise CodeMismatchError(f"version {key} would be another with the defaults of this code; run the new version")
 
     monkeypatch.setattr(Ledger, "read", other)
     shown = invoke("policies").stdout
@@ -174,7 +174,7 @@ def test_may_trade_states_why_active_policy_cannot_trade(invoke, store, run):
     (tampered,) = may_trade()
     path.joinpath("fold-0-seed-0.zip").write_bytes(content)
     assert untested.startswith("not at all: a policy must have been tested before it trades")
-    assert tampered.startswith(f"not at all: 1 policy files of {KEY} are not those that were sealed")
+    assert tampered.startswith(f"not at all: 1 policy files of {KEY} are missing or were changed after sealing")
     active, panel = read_active(store), planned(store).panel
     assert active is not None
     other = dataclasses.replace(panel, symbols=(*panel.symbols[:-1], "ZZZ"))
@@ -226,7 +226,7 @@ def test_doctor_checks_broker_keys_without_showing_them(invoke, store, monkeypat
     findings = doctor_checks(invoke)
     assert findings["keys of broker"]["result"] == "APCA_API_KEY_ID set, APCA_API_SECRET_KEY not set"
     assert "APCA_API_SECRET_KEY not set: export them" in findings["keys of broker"]["problem"]
-    assert "odd.yaml is no valid account" in findings["account odd"]["problem"]
+    assert "odd.yaml" in findings["account odd"]["problem"]
     assert "never-shown" not in str(findings)
     assert "alpaca-py (extra)" in findings
     shutil.rmtree(store.home.accounts)
@@ -265,7 +265,7 @@ def test_tampered_policy_is_not_activated_and_listed_with_reason(invoke, store, 
     path.write_bytes(content + b"x")
     found = invoke("policies", "activate", "small")
     assert found.exit_code == BAD_INPUT
-    assert "are not those that were sealed (fold-0-seed-0.zip)" in found.stderr
+    assert "are missing or were changed after sealing (fold-0-seed-0.zip)" in found.stderr
     shown = invoke("policies").stdout
     assert "cannot trade" in words(shown)[1]
     assert f"\ncannot trade: small of run {run.run_id[:8]}: 1 policy files of {KEY} are not those" in shown

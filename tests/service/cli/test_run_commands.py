@@ -9,7 +9,7 @@ from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import ACTION_LOGS, EQUITY_CURVES, REWARD_DECOMPOSITION, TRAJECTORIES
 from tests.homes import KEY, N_POLICIES, SPEC, SWEPT, run_on_terminal, small_home
 from tests.service.cli.error_lines import is_one_line_error
-from tests.storage.ledger.rows import run_row
+from tests.storage.ledger.run_rows import run_row
 
 FREE = SWEPT[0].partition("@")[0]  # the experiment without costs
 
@@ -17,13 +17,13 @@ FREE = SWEPT[0].partition("@")[0]  # the experiment without costs
 @pytest.fixture(scope="module")
 def run(built_home):
     """The sealed run of the built home."""
-    return Store(built_home).policies.latest(KEY)
+    return Store(built_home).policies.read_latest(KEY)
 
 
 @pytest.fixture(scope="module")
 def swept_run(swept_home):
     """A sealed run of the swept home."""
-    return Store(swept_home).policies.latest(SWEPT[0])
+    return Store(swept_home).policies.read_latest(SWEPT[0])
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EVALUATIONS
 from tests.runs.test_tables import FOLDS, FORESEEING, run_named
-from tests.storage.frames import AT, in_shape
+from tests.storage.table_rows import AT, conform
 
 FIGURES = {"sharpe": 0.5, "sharpe_low": 0.1, "sharpe_high": 0.9, "cagr": 0.1, "max_drawdown": 0.2, "cost_per_year": 0.0}
 
@@ -24,7 +24,7 @@ def evaluated_home(tmp_path):
         run = run_named(run_id, folds=folds).model_copy(update={"experiment": name, "warnings": warnings})
         verdict = {"policy": [name], "kind": ["ensemble"], "period": ["all"], "turnover_per_year": [1.0]}
         rows = pl.DataFrame(verdict).with_columns(pl.lit(value).alias(figure) for figure, value in FIGURES.items())
-        replace_run(store, EVALUATIONS, in_shape(EVALUATIONS, rows), run)
+        replace_run(store, EVALUATIONS, conform(EVALUATIONS, rows), run)
         complete(store, run, AT)
     return home
 

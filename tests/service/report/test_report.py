@@ -39,7 +39,7 @@ from nvtrader_pipelines.storage.tables import (
     VALIDATION,
 )
 from tests.homes import KEY
-from tests.storage.frames import AT, in_shape
+from tests.storage.table_rows import AT, conform
 
 NEEDED = ["headline", "runs", "equity", "time", "validation", "regimes", "prudex", "stress", "scoreboard"]
 PARTS = [*NEEDED, "portfolio", "warnings"]
@@ -113,7 +113,7 @@ def test_page_holds_every_picture_of_the_latest_run(reported, built_home):
 
 def test_page_names_run_data_findings_and_warnings(reported, built_home):
     page, facts = reported
-    run = Store(built_home).policies.latest(KEY)
+    run = Store(built_home).policies.read_latest(KEY)
     assert run.run_id[:8] in page.text
     assert "landing, from 2017" in page.text
     assert [each["passed"] for each in facts["findings"]] == [False] * 4
@@ -198,7 +198,7 @@ def test_scoreboard_part_has_a_grid_per_contest_and_unranked_entrants(empty):
             "note": "trained on the test",
         },
     ]
-    Store(empty).tables.replace(SCOREBOARD, in_shape(SCOREBOARD, pl.DataFrame(rows, infer_schema_length=None)), {})
+    Store(empty).tables.replace(SCOREBOARD, conform(SCOREBOARD, pl.DataFrame(rows, infer_schema_length=None)), {})
     *contests, left = scoreboard(Evidence.of(empty)).grids
     assert [[row[0] for row in grid.rows] for grid in contests] == [["1. rule", "2. slow"], ["1. mine"]]
     assert contests[0].rows[1][1].startswith("\u22120.50")
@@ -210,7 +210,7 @@ SPANS = {"a": (dt.date(2015, 1, 5), dt.date(2016, 1, 4)), "b": (dt.date(2014, 1,
 
 
 def write_table(store, table, rows):
-    store.tables.replace(table, in_shape(table, pl.DataFrame(rows, infer_schema_length=None)), {})
+    store.tables.replace(table, conform(table, pl.DataFrame(rows, infer_schema_length=None)), {})
 
 
 @pytest.fixture

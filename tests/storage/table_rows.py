@@ -1,4 +1,4 @@
-"""Rows of a few tables, and scripts in processes of their own."""
+"""Rows of a few tables, and Python scripts in separate processes."""
 
 import datetime as dt
 import os
@@ -13,34 +13,34 @@ AT = dt.datetime(2024, 1, 2, 22, tzinfo=dt.UTC)
 SPEC_HASH = "5" * 64
 
 
-def in_shape(table: Table, rows: pl.DataFrame) -> pl.DataFrame:
-    """The rows with the table's columns and types; columns that are not given are null."""
+def conform(table: Table, rows: pl.DataFrame) -> pl.DataFrame:
+    """Conform rows to a table's columns and types; missing columns are null."""
     return rows.with_columns(pl.lit(None).alias(name) for name in table.schema if name not in rows.columns).select(
         pl.col(name).cast(kind) for name, kind in table.schema.items()
     )
 
 
-def yearly(table: Table, years, value=1.0, n_rows=3, column="adj_close", source="sample") -> pl.DataFrame:
-    """`n_rows` bars in each of the years, all with the same value."""
+def bar_rows(table: Table, years, value=1.0, n_rows=3, column="adj_close", source="sample") -> pl.DataFrame:
+    """Build `n_rows` bars per year, all with the same value."""
     rows = [(source, f"N{i}", dt.date(year, 1, 2 + i), year, value) for year in years for i in range(n_rows)]
     names = ["source", "symbol", "session", "year", column]
-    return in_shape(table, pl.DataFrame(rows, schema=names, orient="row"))
+    return conform(table, pl.DataFrame(rows, schema=names, orient="row"))
 
 
-def keyed(table: Table, run_id, n_rows=3, **columns) -> pl.DataFrame:
-    """Rows of one run."""
+def run_rows(table: Table, run_id, n_rows=3, **columns) -> pl.DataFrame:
+    """Build rows of a run."""
     rows = pl.DataFrame({"step": range(n_rows)}).with_columns(
         spec_hash=pl.lit(SPEC_HASH), run_id=pl.lit(run_id), **{name: pl.lit(value) for name, value in columns.items()}
     )
-    return in_shape(table, rows.drop("step") if "step" not in table.schema else rows)
+    return conform(table, rows.drop("step") if "step" not in table.schema else rows)
 
 
-def of_run(run_id):
+def run_keys(run_id):
     return {"spec_hash": [SPEC_HASH], "run_id": [run_id]}
 
 
 def start(script: str, *arguments, **options) -> subprocess.Popen:
-    """A Python process of its own that runs the script."""
+    """Start a Python process that runs a script."""
     return subprocess.Popen(
         [sys.executable, "-c", script, *map(str, arguments)],
         stdout=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""The landing zone: what vendors delivered, read but never rewritten, and kept by digest."""
+"""Landing zone: files delivered by vendors, read but never rewritten, and copied by digest."""
 
 import hashlib
 from pathlib import Path
@@ -11,18 +11,18 @@ UNFINISHED = (".tmp", ".part", ".partial", ".crdownload", ".swp")
 
 
 def landed_paths(home: Home) -> list[Path]:
-    """The files in `data/landing` and its folders, without those still being written or hidden."""
+    """List the files below `data/landing`, except hidden ones and those still being written."""
     found = (path for path in home.landing.rglob("*") if path.is_file())
-    return sorted(path for path in found if not _unfinished(path.relative_to(home.landing)))
+    return sorted(path for path in found if not _is_unfinished(path.relative_to(home.landing)))
 
 
 def landed_files(home: Home) -> list[LandedFile]:
-    """The landed files with their content, named relative to `data/landing`."""
+    """Read the landed files, named relative to `data/landing`."""
     return [LandedFile(path.relative_to(home.landing).as_posix(), path.read_bytes()) for path in landed_paths(home)]
 
 
-def keep_copies(home: Home, files: list[LandedFile]) -> None:
-    """Keep each content once under `warehouse/deliveries`, so that an overwritten delivery is not lost."""
+def store_copies(home: Home, files: list[LandedFile]) -> None:
+    """Store each content once in `warehouse/deliveries`, so that an overwritten delivery is not lost."""
     for file in files:
         digest = hashlib.sha256(file.content).hexdigest()
         copy = home.deliveries / f"{digest}{Path(file.name).suffix}"
@@ -30,8 +30,8 @@ def keep_copies(home: Home, files: list[LandedFile]) -> None:
             write_atomically(copy, file.content)
 
 
-def fingerprint(home: Home) -> str:
-    """A digest of the landed files' names, sizes and times; empty where nothing has landed."""
+def landing_fingerprint(home: Home) -> str:
+    """Digest of the names, sizes and times of the landed files; empty if there are none."""
     state = hashlib.sha256()
     paths = landed_paths(home)
     for path in paths:
@@ -40,6 +40,6 @@ def fingerprint(home: Home) -> str:
     return state.hexdigest()[:32] if paths else ""
 
 
-def _unfinished(path: Path) -> bool:
+def _is_unfinished(path: Path) -> bool:
     hidden = any(part.startswith((".", "~")) for part in path.parts)
     return hidden or path.name.endswith(("~", *UNFINISHED))

@@ -1,16 +1,16 @@
-"""Rows of runs and their events."""
+"""Rows and events of a run."""
 
 from nvtrader_pipelines.experiments.progress import Progress
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.storage.ledger import Ledger, RunRow
-from tests.storage.frames import AT
+from tests.storage.table_rows import AT
 
 SPEC = ExperimentSpec(name="a")
 RUN_ID = "0123456789abcdef"
 
 
 def run_row(ledger: Ledger, spec: ExperimentSpec = SPEC, **changes) -> RunRow:
-    """A run of a registered spec."""
+    """Build the row of a run of a registered spec."""
     known = {
         "run_id": RUN_ID,
         "kind": "walk_forward",
@@ -23,5 +23,5 @@ def run_row(ledger: Ledger, spec: ExperimentSpec = SPEC, **changes) -> RunRow:
 
 
 def event(stage="start", run_id=RUN_ID, **more) -> Progress:
-    """Something that happened in the run."""
+    """Build an event of the run."""
     return Progress(run_id=run_id, **{"task_id": "first", "stage": stage, "message": stage, "timestamp": AT, **more})

@@ -1,4 +1,4 @@
-"""Rows of runs, as they go into the ledger and come out of it."""
+"""Rows of runs in the ledger."""
 
 import json
 import math
@@ -18,7 +18,7 @@ JSON_COLUMNS = ("snapshot_ids", "seeds", "metrics")
 
 
 class RunRow(BaseModel):
-    """What is known of a run when it begins."""
+    """Row of a run at its beginning."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     run_id: str
@@ -30,16 +30,16 @@ class RunRow(BaseModel):
     snapshot_ids: dict[str, int]
     code_version: str
     seeds: tuple[int, ...]
-    task_id: str  # this execution
+    task_id: str  # id of this execution
     started_at: AwareDatetime
     window_first: date | None = None
     window_last: date | None = None
-    parent_run_id: str | None = None  # the run whose policies it uses
-    dagster_run_id: str | None = None  # who launched it
+    parent_run_id: str | None = None  # run whose policies this one uses
+    dagster_run_id: str | None = None  # Dagster run that launched it
 
     @classmethod
     def of(cls, plan: RunPlan, task_id: str, started_at: datetime, **more: Any) -> Self:
-        """An execution of a plan; `more` names the Dagster run that launched it."""
+        """Build the row of a plan's execution; `more` names the Dagster run that launched it."""
         window_first, window_last = plan.window
         planned = {
             "run_id": plan.run_id,
@@ -59,7 +59,7 @@ class RunRow(BaseModel):
 
 
 class LedgerRun(RunRow):
-    """A run as the ledger has it."""
+    """Row of a run as stored."""
 
     status: RunStatus
     attempts: int  # executions so far
@@ -74,16 +74,16 @@ class LedgerRun(RunRow):
 
     @classmethod
     def read(cls, row: Mapping[str, Any]) -> Self:
-        """From a row of the table."""
+        """Parse a row of the table."""
         parsed = {name: json.loads(row[name]) for name in JSON_COLUMNS if row[name] is not None}
         return cls.model_validate({**row, **parsed})
 
 
-def as_json(value: Any) -> str:
-    """JSON with sorted keys."""
+def to_json(value: Any) -> str:
+    """Encode a value as JSON with sorted keys."""
     return json.dumps(value, sort_keys=True)
 
 
-def metrics_json(metrics: Mapping[str, float]) -> str:
-    """Name to value; JSON knows no number that is not finite, so that one becomes null."""
-    return as_json({name: value if math.isfinite(value) else None for name, value in metrics.items()})
+def metrics_to_json(metrics: Mapping[str, float]) -> str:
+    """Encode metrics as JSON; values that are not finite become null."""
+    return to_json({name: value if math.isfinite(value) else None for name, value in metrics.items()})

@@ -2,7 +2,7 @@ import hashlib
 
 import pytest
 
-from nvtrader_pipelines.storage.landing import fingerprint, keep_copies, landed_files
+from nvtrader_pipelines.storage.landing_zone import landed_files, landing_fingerprint, store_copies
 
 
 def test_landed_files_are_named_relative_to_the_landing_zone(home):
@@ -15,33 +15,33 @@ def test_landed_files_are_named_relative_to_the_landing_zone(home):
 @pytest.mark.parametrize(
     "name", [".gitkeep", ".a.csv.swp", "~a.csv", "a.csv~", "a.csv.part", "a.csv.crdownload", "a.tmp"]
 )
-def test_hidden_and_unfinished_files_are_not_there_yet(home, name):
+def test_hidden_and_unfinished_files_are_ignored(home, name):
     (home.landing / name).write_bytes(b"1")
     assert landed_files(home) == []
-    assert fingerprint(home) == ""
+    assert landing_fingerprint(home) == ""
 
 
-def test_an_overwritten_delivery_is_kept_by_its_digest(home):
+def test_overwritten_delivery_is_stored_by_digest(home):
     for content in (b"old", b"new", b"new"):
         (home.landing / "a.csv").write_bytes(content)
-        keep_copies(home, landed_files(home))
+        store_copies(home, landed_files(home))
     copies = {path.name: path.read_bytes() for path in home.deliveries.iterdir()}
     assert copies == {f"{hashlib.sha256(content).hexdigest()}.csv": content for content in (b"old", b"new")}
 
 
-def test_the_fingerprint_changes_when_a_file_lands_or_changes_and_only_then(home):
-    states = [fingerprint(home)]
+def test_fingerprint_changes_only_when_a_file_lands_or_changes(home):
+    states = [landing_fingerprint(home)]
     (home.landing / "a.csv").write_bytes(b"1")
-    states += [fingerprint(home), fingerprint(home)]
+    states += [landing_fingerprint(home), landing_fingerprint(home)]
     (home.landing / "a.csv").write_bytes(b"22")
-    states.append(fingerprint(home))
+    states.append(landing_fingerprint(home))
     (home.landing / "a.csv").rename(home.landing / "b.csv")
-    states.append(fingerprint(home))
+    states.append(landing_fingerprint(home))
     assert states[1] == states[2]
     assert len(set(states)) == 4
 
 
-def test_without_a_landing_zone_nothing_has_landed(home):
+def test_missing_landing_zone_has_no_files(home):
     home.landing.rmdir()
     assert landed_files(home) == []
-    assert fingerprint(home) == ""
+    assert landing_fingerprint(home) == ""

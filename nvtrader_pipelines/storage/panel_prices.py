@@ -1,4 +1,4 @@
-"""Prices of a panel's names for counting shares, from the bars the panel was built of."""
+"""Prices of a panel's names, from the bars behind the panel; orders are sized with them."""
 
 import numpy as np
 import polars as pl
@@ -15,21 +15,21 @@ COLUMNS = ("session", "symbol", "open", "close", "adj_close", "volume")
 
 
 def read_prices(tables: Warehouse, panel: MarketPanel) -> PanelPrices:
-    """Opens, closes and volumes on a panel's sessions, at the snapshot of the clean bars that it names.
+    """Read opens, closes and volumes on a panel's sessions, at the panel's snapshot of the clean bars.
 
-    They are adjusted for splits and dividends as the panel's returns are: a share here is one of today's, with its
-    dividends reinvested. Of a bar without an open, the close stands for it, as in the panel.
+    Prices are adjusted for splits and dividends like the panel's returns: a share is one of today's, with dividends
+    reinvested. A bar without an open takes its close as open, as in the panel.
 
     Raises:
-        StorageError: if the snapshot is gone, or there are no bars of the panel's names.
+        StorageError: if the snapshot has expired, or there are no bars of the panel's names.
     """
     snapshot = panel.snapshot_ids.get(CLEAN_BARS.name)
     bars = tables.read(CLEAN_BARS, {"source": [panel.source]}, COLUMNS, snapshot)
     bars = bars.filter(pl.col("symbol").is_in(panel.symbols), pl.col("session") <= panel.sessions[-1].item())
     if bars.is_empty():
         raise StorageError(
-            f"silver.clean_bars has no bar of {', '.join(panel.symbols)} of source {panel.source!r}, from which orders "
-            "are counted; run the market job"
+            f"silver.clean_bars has no bar of {', '.join(panel.symbols)} from source {panel.source!r}, so "
+            "orders cannot be sized; run the market job"
         )
     days = sessions(min(bars["session"].to_numpy().min(), panel.sessions[0]), panel.sessions[-1])
     factor = pl.col("adj_close") / pl.col("close")
