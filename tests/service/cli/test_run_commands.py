@@ -66,9 +66,9 @@ def test_runs_csv_has_all_columns(invoke, run):
     assert line.startswith(f"{run.run_id},walk_forward,done,{KEY},landing,")
 
 
-def test_runs_of_empty_home_show_next_command(tmp_path, command):
-    assert command(tmp_path)("runs").stdout == "no run yet: nvtrader materialize\n"
-    assert json.loads(command(tmp_path)("runs", "--json").stdout) == []
+def test_runs_of_empty_home_show_next_command(home, command):
+    assert command(home)("runs").stdout == "no run yet: nvtrader materialize\n"
+    assert json.loads(command(home)("runs", "--json").stdout) == []
 
 
 def test_message_of_failed_run_is_below_the_table(failed_home, command):
