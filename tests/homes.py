@@ -20,6 +20,7 @@ from nvtrader_pipelines.storage.files import file_lock
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import (
+    ACTIVE_POLICY,
     BARS,
     DELIVERIES,
     MARKET_PANEL,
@@ -78,6 +79,7 @@ VOLATILE_COLUMNS = {  # columns that differ between equal runs: times, snapshots
     ],
     SCOREBOARD.name: ["judged_at"],
     PROMOTION_DECISIONS.name: ["considered_at"],
+    ACTIVE_POLICY.name: ["event_id", "activated_at"],
     MARKET_PANEL.name: ["built_at", *(f"{name}_snapshot_id" for name in ("returns", "features", "clean_bars", "bars"))],
 }
 

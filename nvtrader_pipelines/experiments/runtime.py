@@ -49,7 +49,8 @@ class Runtime:
         A forward run reports each bar, signal, order, fill and equity, every other run its equity.
         """
         plan, format_step = self.plan, forward_stages if self.plan.kind == "forward" else equity_stages
-        yield from self._start(plan.kind.replace("_", " "))
+        parent = f" of {plan.parent_run_id}" if plan.parent_run_id else ""
+        yield from self._start(f"{plan.kind.replace('_', ' ')}{parent}")
         accounts = build_accounts(plan, self.store.archives(), self.store.chosen(), self.store.thresholds())
         own = next(i for i, account in enumerate(accounts) if account.kind == "ensemble")
         steps = Steps(walk(plan.panel, plan.spec.environment, plan.paths.blocks, accounts, PHASES[plan.kind]))

@@ -157,7 +157,7 @@ def test_an_interrupt_that_no_step_of_the_run_sees_closes_it_as_interrupted(tmp_
 @pytest.mark.slow
 def test_a_second_run_computes_nothing_again_and_writes_json_and_nothing_else(built_home, forked):
     before = Store(built_home).tables.describe_all()
-    again = nvtrader(built_home, "run", "tiny", "--json", command=forked)
+    again = nvtrader(built_home, "materialize", "tiny", "--json", command=forked)
     assert (again.returncode, again.stderr) == (0, "")
     rows = json.loads(again.stdout)
     assert {row["period"] for row in rows} == {"before_2017", "from_2017", "all"}

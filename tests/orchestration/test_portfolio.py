@@ -18,7 +18,7 @@ from nvtrader_pipelines.orchestration.assets.active_policy import ACTIVATION, VE
 from nvtrader_pipelines.orchestration.jobs import CONTEST
 from nvtrader_pipelines.orchestration.portfolio_checks import audit_is_whole, outside_limits
 from nvtrader_pipelines.orchestration.rebalancing import SESSION
-from nvtrader_pipelines.orchestration.resources import DeskResource, StoreResource
+from nvtrader_pipelines.orchestration.resources import DeskResource
 from nvtrader_pipelines.promotion.active_policy import read_active
 from nvtrader_pipelines.promotion.rounds import evaluate_newest, newest_runs
 from nvtrader_pipelines.runs.fingerprints import question_state
@@ -249,9 +249,9 @@ def test_a_broker_that_does_not_answer_is_asked_again_and_nothing_is_placed_twic
     said = metadata(finished, "orders")["events"]  # by both attempts
     assert (said.count("| placed |"), said.count("| filled |")) == (3, 3)
     first = pl.col("session") == pl.col("session").min()
-    placed = asked[0].read(ORDERS).filter(first)
+    placed = asked[0].tables.read(ORDERS).filter(first)
     assert placed["symbol"].sort().to_list() == ["AAA", "BBB", "CCC"]
-    assert asked[0].read(FILLS).filter(first)["order_id"].sort().equals(placed["order_id"].sort())
+    assert asked[0].tables.read(FILLS).filter(first)["order_id"].sort().equals(placed["order_id"].sort())
     events = [event for event in asked[0].audit.events() if event.order_id in set(placed["order_id"])]
     assert sorted(event.kind for event in events) == ["filled"] * 3 + ["placed"] * 3
 
@@ -272,7 +272,7 @@ def test_weights_beyond_limits_that_were_tightened_are_blocked_and_the_next_even
 def test_a_plan_that_compliance_let_through_beyond_the_limits_does_not_pass(story, asked):
     assert story
     desk = Desk.open(asked[0])
-    plans = asked[0].read(REBALANCE_PLAN, {"account": ["paper"]}).sort("session").tail(1)
+    plans = asked[0].tables.read(REBALANCE_PLAN, {"account": ["paper"]}).sort("session").tail(1)
     statuses = ("blocked", "waiting", "cleared", "placed", "filled")  # at a broker what is cleared is placed at once
     let_through = {status: plans.with_columns(status=pl.lit(status)) for status in statuses}
     limits = asked[0].home.compliance / "limits.yaml"
@@ -299,7 +299,7 @@ def test_a_halted_desk_holds_and_its_run_ends_well_and_says_so(story, asked):
     for asset in CHAIN:
         assert metadata(finished, asset)["kill_switch"].startswith("HALTED: ann stopped trading")
     assert "| 2016-12-02 | halted |  | ann stopped trading" in metadata(finished, "orders")["events"]
-    assert asked[0].read(PORTFOLIO_STATE).sort("session")["turnover"].to_list()[-1] == 0.0
+    assert asked[0].tables.read(PORTFOLIO_STATE).sort("session")["turnover"].to_list()[-1] == 0.0
 
 
 def test_a_rebalance_before_its_sessions_bars_are_there_waits_and_fails_with_a_sentence(story):
@@ -318,13 +318,13 @@ def test_a_rebalance_that_begins_together_with_the_ingest_waits_for_it(story):
 
 def test_an_account_that_another_process_has_is_asked_for_again(story, asked):
     assert story
-    warehouse, second = StoreResource(root=str(asked[0].home.root)), DeskResource()
-    desk = second.of(warehouse)
+    store, second = asked[0], DeskResource()
+    desk = second.of(store)
     steps = (
         lambda: rebalancing.executed(desk, lambda _: None, acknowledge=False),
-        lambda: portfolio.portfolio_state(warehouse, second),
-        lambda: portfolio.target_weights(warehouse, second),
-        lambda: portfolio.rebalance_plan(warehouse, second),
+        lambda: portfolio.portfolio_state(store, second),
+        lambda: portfolio.target_weights(store, second),
+        lambda: portfolio.rebalance_plan(store, second),
     )
     with held_account(asked[0].home, "paper"):
         for step in steps:
@@ -363,13 +363,12 @@ def test_an_audit_that_was_changed_by_hand_does_not_pass(story, asked):
     home = asked[0].home
     path = Store(home).audit.path
     before = path.read_bytes()
-    warehouse = StoreResource(root=str(home.root))
-    whole = audit_is_whole(warehouse)
+    whole = audit_is_whole(Store(home))
     assert isinstance(whole, dg.AssetCheckResult)
     assert whole.passed
     path.write_bytes(before.replace(b"a fire drill", b"b fire drill", 1))
     try:
-        changed = audit_is_whole(warehouse)
+        changed = audit_is_whole(Store(home))
     finally:
         path.write_bytes(before)
     assert isinstance(changed, dg.AssetCheckResult)

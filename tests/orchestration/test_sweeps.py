@@ -61,7 +61,7 @@ def test_what_the_sensor_asks_for_materialises_one_variant_at_a_time(home, insta
     finished = run_job(home, "experiment", instance, partition_key=first.partition_key)
     assert finished.success, step_errors(finished)
     assert instance.get_materialized_partitions(TRAINED) == {SWEPT[0]}
-    (run,) = Store(home).store.ledger.runs().filter(partition_key=SWEPT[0]).to_dicts()
+    (run,) = Store(home).ledger.runs().filter(partition_key=SWEPT[0]).to_dicts()
     assert run["status"] == "done"
     assert run["dagster_run_id"] == finished.run_id
 
@@ -120,20 +120,20 @@ def test_the_replay_job_is_a_run_of_the_same_version_under_its_run(swept_home, i
     window = {"first": "2017-02-01", "last": "2017-04-28"}
     finished = replayed(swept_home, instance, run_id=parent.run_id[:8], **window)
     assert finished.success, step_errors(finished)
-    (row,) = Store(swept_home).store.ledger.runs().filter(dagster_run_id=finished.run_id).to_dicts()
+    (row,) = Store(swept_home).ledger.runs().filter(dagster_run_id=finished.run_id).to_dicts()
     assert (row["kind"], row["status"], row["parent_run_id"]) == ("replay", "done", parent.run_id)
     assert (str(row["window_first"]), str(row["window_last"])) == tuple(window.values())
     assert row["spec_hash"] == parent.spec_hash
     again = replayed(swept_home, instance, run_id=parent.run_id, pinned=True, **window)
     assert again.success, step_errors(again)
-    assert Store(swept_home).store.ledger.run(row["run_id"]).dagster_run_id == again.run_id  # the same run once more
+    assert Store(swept_home).ledger.run(row["run_id"]).dagster_run_id == again.run_id  # the same run once more
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("config", "words"),
     [
-        ({"first": "2016-01-04"}, "a replay begins at the first session its policies were not trained on, 2017-01-03"),
+        ({"first": "2016-01-04"}, "a replay must begin on 2017-01-03, the first out-of-sample session"),
         ({"first": "yesterday"}, "Invalid isoformat string"),
         ({"run_id": "zz"}, "no run's id begins with 'zz'"),
     ],
@@ -143,4 +143,4 @@ def test_a_replay_that_cannot_be_ends_the_job_with_the_reason(swept_home, instan
     finished = replayed(swept_home, instance, **asked)
     assert not finished.success
     assert words in step_errors(finished)
-    assert Store(swept_home).store.ledger.runs().filter(dagster_run_id=finished.run_id).is_empty()
+    assert Store(swept_home).ledger.runs().filter(dagster_run_id=finished.run_id).is_empty()

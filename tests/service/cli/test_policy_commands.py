@@ -268,7 +268,7 @@ def test_tampered_policy_is_not_activated_and_listed_with_reason(invoke, store, 
     assert "are missing or were changed after sealing (fold-0-seed-0.zip)" in found.stderr
     shown = invoke("policies").stdout
     assert "cannot trade" in words(shown)[1]
-    assert f"\ncannot trade: small of run {run.run_id[:8]}: 1 policy files of {KEY} are not those" in shown
+    assert f"\ncannot trade: small of run {run.run_id[:8]}: 1 policy files of {KEY}" in shown
     path.write_bytes(content)
 
 

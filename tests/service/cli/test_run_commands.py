@@ -5,6 +5,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT, USAGE
+from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import ACTION_LOGS, EQUITY_CURVES, REWARD_DECOMPOSITION, TRAJECTORIES
 from tests.homes import KEY, N_POLICIES, SPEC, SWEPT, run_on_terminal, small_home
@@ -66,9 +67,9 @@ def test_runs_csv_has_all_columns(invoke, run):
     assert line.startswith(f"{run.run_id},walk_forward,done,{KEY},landing,")
 
 
-def test_runs_of_empty_home_show_next_command(home, command):
-    assert command(home)("runs").stdout == "no run yet: nvtrader materialize\n"
-    assert json.loads(command(home)("runs", "--json").stdout) == []
+def test_runs_of_empty_home_show_next_command(tmp_path, command):
+    assert command(Home(tmp_path))("runs").stdout == "no run yet: nvtrader materialize\n"
+    assert json.loads(command(Home(tmp_path))("runs", "--json").stdout) == []
 
 
 def test_message_of_failed_run_is_below_the_table(failed_home, command):
@@ -113,8 +114,8 @@ def test_a_run_without_a_verdict_can_be_shown(failed_home, command):
     [
         (("show", "zz"), "no run's id begins with 'zz', and no experiment of that name has a run; see `nvtrader runs`"),
         (("show", "aa"), "2 runs begin with 'aa' (aa11"),
-        (("replay", "aa11"), "`nvtrader experiments run tiny` resumes it"),
-        (("forward", "tiny"), "`nvtrader experiments run tiny` resumes it"),
+        (("replay", "aa11"), "must be trained, but it is failed; `nvtrader experiments run tiny` resumes it"),
+        (("forward", "tiny"), "must be trained, but it is failed; `nvtrader experiments run tiny` resumes it"),
         (("compare", "aa11"), "a comparison needs at least two runs"),
         (("compare", "aa11", "aa110"), "one is named twice"),
         (("compare", "aa11", "zz"), "no run's id begins with 'zz'"),
@@ -220,9 +221,9 @@ def test_replay_of_a_replay_has_the_training_run_as_parent(sweep, swept_run):
 @pytest.mark.parametrize(
     ("window", "words"),
     [
-        (("--from", "2016-12-30"), "a replay begins at the first session its policies were not trained on, 2017-01-03"),
-        (("--from", "2018-03-01"), "holds no session that can be replayed: the market runs from 2016-01-04 to"),
-        (("--from", "2017-06-01", "--to", "2017-03-01"), "holds no session that can be replayed"),
+        (("--from", "2016-12-30"), "a replay must begin on 2017-01-03, the first out-of-sample session"),
+        (("--from", "2018-03-01"), "has no session that can be replayed: the market runs from 2016-01-04 to"),
+        (("--from", "2017-06-01", "--to", "2017-03-01"), "has no session that can be replayed"),
     ],
 )
 def test_replay_of_invalid_window_exits_with_3_and_records_no_run(swept_home, sweep, window, words):
