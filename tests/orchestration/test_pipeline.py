@@ -88,6 +88,7 @@ def assert_no_half_run(home) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("interruptible")
 def test_training_that_is_interrupted_and_killed_is_taken_up_where_it_was(tmp_path, built_home, forked):
     home = small_home(tmp_path / "home")
 

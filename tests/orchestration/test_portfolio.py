@@ -6,7 +6,7 @@ import dagster as dg
 import polars as pl
 import pytest
 
-from nvtrader_pipelines.desk.accounts import held_account
+from nvtrader_pipelines.desk.account_access import lock_account
 from nvtrader_pipelines.desk.desk import Desk
 from nvtrader_pipelines.desk.halt import halt, resume
 from nvtrader_pipelines.execution.brokers import simulated_venue
@@ -129,7 +129,7 @@ def test_of_several_runs_of_an_experiment_the_last_completed_is_the_candidate(as
 def test_a_home_without_runs_has_nothing_to_promote(tmp_path):
     home = small_home(tmp_path / "home")
     found = evaluate_newest(Store(home), "gate", now)
-    assert (found.answers, found.problems) == ([], {})
+    assert (found.decisions, found.problems) == ([], {})
     assert found.summary == "no run may trade yet"
 
 
@@ -142,8 +142,8 @@ def test_an_experiment_whose_policies_were_removed_keeps_nobody_else_from_the_ga
     finally:
         removed.rename(manifest)
     assert "its policies are not all trained" in found.problems["worse"]
-    assert [answer.candidate.policy for answer in found.answers] == ["better"]
-    assert found.summary.endswith("is the policy that trades already; not asked about worse")
+    assert [decision.candidate.policy for decision in found.decisions] == ["better"]
+    assert found.summary.endswith("is the active policy already; not judged: worse")
 
 
 def judgement_ended(home, instance, **tags):
@@ -326,7 +326,7 @@ def test_an_account_that_another_process_has_is_asked_for_again(story, asked):
         lambda: portfolio.target_weights(store, second),
         lambda: portfolio.rebalance_plan(store, second),
     )
-    with held_account(asked[0].home, "paper"):
+    with lock_account(asked[0].home, "paper"):
         for step in steps:
             with pytest.raises(dg.RetryRequested):
                 step()

@@ -1,6 +1,6 @@
 import dagster as dg
 
-from nvtrader_pipelines.desk.row_checks import EVERY_ACCOUNT, hold, release
+from nvtrader_pipelines.desk.account_holds import EVERY_ACCOUNT, hold_account, release_account
 from nvtrader_pipelines.orchestration.rebalancing import require_passed
 
 CHECK = "portfolio.orders.no_nan"
@@ -20,16 +20,16 @@ def test_require_passed_without_evaluations_trades(home):
 
 def test_require_passed_failed_check_holds_its_account_until_it_passes(home):
     for _ in range(2):
-        hold(home, "paper", CHECK)
+        hold_account(home, "paper", CHECK)
     assert not trades(home)
     assert trades(home, "another")
-    release(home, "another", CHECK)
+    release_account(home, "another", CHECK)
     assert not trades(home)
-    release(home, "paper", CHECK)
+    release_account(home, "paper", CHECK)
     assert trades(home)
 
 
 def test_require_passed_failed_check_of_every_account_holds_all(home):
-    hold(home, EVERY_ACCOUNT, CHECK)
+    hold_account(home, EVERY_ACCOUNT, CHECK)
     assert not trades(home)
     assert not trades(home, "another")

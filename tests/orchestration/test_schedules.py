@@ -185,7 +185,7 @@ def test_without_an_active_policy_no_account_is_rebalanced_and_a_damaged_pointer
     home.active_policy.unlink()
     activation = AuditEvent(event_id=event_id("promoted"), kind="promoted", at=AT, by="ann", policy="small", run_id="1")
     Store(home).audit.append([activation])
-    with pytest.raises(StorageError, match="it is gone, and the audit has one, of small"):
+    with pytest.raises(StorageError, match="it is missing, and the audit has an activation of small"):
         rebalanced(home, 2026, 11, 27)
 
 

@@ -1,4 +1,4 @@
-"""Sample specs and helpers that activate policies and kill a process in the middle of it."""
+"""Sample specs, and helpers that activate policies or kill the process meanwhile."""
 
 import datetime as dt
 import itertools
@@ -16,11 +16,11 @@ LATER = AT + dt.timedelta(days=1)
 
 
 class Killed(BaseException):
-    """What ends a process in the middle."""
+    """Kill of the process."""
 
 
 def dying_at(step: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """What is to be wrapped around functions: of all their calls, counted together from 0, one is a kill instead."""
+    """Return a wrapper of functions that kills the call number `step` of all of them together."""
     calls = itertools.count()
 
     def dies(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -49,7 +49,7 @@ def put(
     return activate(store, PolicyRef(*ref), by, reason, lambda: at)
 
 
-def promoted(store: Store) -> list[tuple]:
-    """What the audit has of every activation."""
+def activations_of(store: Store) -> list[tuple]:
+    """Activations of the audit."""
     events = store.audit.events()
     return [(event.run_id, event.policy, event.by, event.reason, event.at) for event in events]

@@ -12,59 +12,59 @@ from nvtrader_pipelines.runs.tables import complete
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import PROMOTION_DECISIONS, RUNS
 from tests.promotion.activations import OTHER, forget_activations, put
-from tests.promotion.gate import MARKET, RULES, TESTED, earned, spec
+from tests.promotion.gate import MARKET, RULES, TESTED, spec, write_returns
 from tests.runs.untrained import AT, market_home, planned, sealed
 
 
 @pytest.fixture(scope="module")
 def market(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    """Store of a home with a market, shared by the tests of a module."""
+    """Home with a market."""
     return market_home(tmp_path_factory.mktemp("market") / "home")
 
 
 @pytest.fixture
 def store(market: Store) -> Store:
-    """The same home, opened anew."""
+    """Same home, opened anew."""
     return Store(market.home)
 
 
 @pytest.fixture(scope="module")
 def run(market: Store) -> SealedRun:
-    """A run of three seeds."""
+    """Sealed run of three seeds."""
     return sealed(market, planned(market))
 
 
 @pytest.fixture(scope="module")
 def other(market: Store) -> SealedRun:
-    """A run of a rule."""
+    """Sealed run of a rule."""
     return sealed(market, planned(market, OTHER))
 
 
 @pytest.fixture
 def no_active_policy(store: Store) -> None:
-    """Delete the active policy and the audit."""
+    """Remove pointer and audit before every test."""
     forget_activations(store)
 
 
 @pytest.fixture
-def trading(store: Store, other: SealedRun) -> ActivePolicy:
-    """The active policy: that of the rule."""
+def trading(store: Store, other: SealedRun, no_active_policy: None) -> ActivePolicy:
+    """Activation of another policy."""
     return put(store, (other.run_id, "other"))
 
 
 @pytest.fixture(scope="module")
 def runs(market: Store) -> dict[str, SealedRun]:
-    """Runs of three rules by name: one earns the market's return, one more, one is untested."""
+    """Runs of three rules by name: one earns the market, one more on every session, one is untested."""
     found = {name: sealed(market, planned(market, spec(name))) for name in RULES}
     for day, (name, more) in enumerate(TESTED.items()):
-        earned(market, found[name], MARKET + more)
+        write_returns(market, found[name], MARKET + more)
         complete(market, found[name], AT + dt.timedelta(days=day))
     return found
 
 
 @pytest.fixture
-def no_decision(store: Store, runs: dict[str, SealedRun], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Delete the active policy and the gate's decisions; leave two completed runs."""
+def fresh_gate(store: Store, runs: dict[str, SealedRun], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reset activations and decisions; two runs are complete, and activations are not mirrored."""
     monkeypatch.setattr(decide_module, "mirror_active", lambda _: None)
     forget_activations(store)
     for table, stay in ((PROMOTION_DECISIONS, []), (RUNS, [runs[name].run_id for name in TESTED])):

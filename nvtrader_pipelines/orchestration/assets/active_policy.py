@@ -27,7 +27,10 @@ def active_policy(store: dg.ResourceParam[Store]) -> dg.MaterializeResult:
     """The policy that decides from the next close on: another one only where the gate says that it is better."""
     found = evaluate_newest(store, "gate", now)
     mirror_active(store)
-    rows = [(answer.candidate.run_id, answer.candidate.policy, answer.verdict.sentence) for answer in found.answers]
+    rows = [
+        (decision.candidate.run_id, decision.candidate.policy, decision.verdict.sentence)
+        for decision in found.decisions
+    ]
     rows += [("", experiment, problem) for experiment, problem in found.problems.items()]
     table = pl.DataFrame(rows, schema=["run_id", "policy", "sentence"], orient="row")
     said = {VERDICT: found.summary, "answers": dg.MetadataValue.md(markdown_table(table))}

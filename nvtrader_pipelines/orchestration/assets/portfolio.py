@@ -8,9 +8,9 @@ from typing import Any
 import dagster as dg
 import polars as pl
 
+from nvtrader_pipelines.desk.account_holds import hold_account
 from nvtrader_pipelines.desk.desk import Desk
-from nvtrader_pipelines.desk.rebalancing import rivals
-from nvtrader_pipelines.desk.row_checks import hold
+from nvtrader_pipelines.desk.rebalancing import reference_curves
 from nvtrader_pipelines.figures import account_figures, plan_figures, stages_figures
 from nvtrader_pipelines.orchestration.assets.active_policy import ACTIVE_POLICY_KEY
 from nvtrader_pipelines.orchestration.progress import ProgressLog
@@ -88,7 +88,7 @@ def portfolio_state(store: dg.ResourceParam[Store], desk: DeskResource) -> dg.Ma
         trading.settle()
     trading.mirror()
     states = of_account(trading, PORTFOLIO_STATE)
-    figures = account_figures(states, rivals(trading.store, states))
+    figures = account_figures(states, reference_curves(trading.store, states))
     pictures = keep_pictures(store.home, "portfolio_state", figures, desk.account)
     return told(trading, PORTFOLIO_STATE, {**pictures, **figures_of(states)})
 
@@ -131,7 +131,7 @@ def of_account(desk: Desk, table: Table) -> pl.DataFrame:
 def told(desk: Desk, table: Table, extra: Mapping[str, Any]) -> dg.MaterializeResult:
     """Hold the account until the table's checks pass, and report its rows and the state of the kill switch."""
     for check in CHECKED[table]:
-        hold(desk.store.home, desk.account, f"{table.name}.{check}")
+        hold_account(desk.store.home, desk.account, f"{table.name}.{check}")
     halted = FileKillSwitch(desk.store.home).halt_reason()
     switch = {"account": desk.account, "kill_switch": f"HALTED: {halted}" if halted else "not engaged"}
     return written(desk.store, table, len(of_account(desk, table)), {**switch, **extra})
