@@ -1,4 +1,4 @@
-"""Write the results of a built home into README.md and docs/results.json; without a home, render the latter again."""
+"""Write the results of a built home to README.md and docs/results.json, or render the stored results again."""
 
 import sys
 from pathlib import Path
@@ -10,11 +10,11 @@ from nvtrader_pipelines.storage.store import Store
 
 ROOT = Path(__file__).resolve().parents[1]
 ROWS, README = ROOT / "docs" / "results.json", ROOT / "README.md"
-BESIDE = (("ppo-cvar", "ppo-growth"),)  # they differ by the risk terms of the reward alone
+BESIDE = (("ppo-cvar", "ppo-growth"),)  # they differ only in the risk terms of the reward
 
 
 def main(home: str | None = None) -> None:
-    """Write both files."""
+    """Write both files, or README.md only if no home is given."""
     if home is not None:
         results = read_results(Store(Home(Path(home))), "sample", BESIDE)
         ROWS.write_text(f"{results.model_dump_json(indent=1)}\n")

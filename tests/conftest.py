@@ -1,6 +1,6 @@
-"""Settings and the built homes shared by every test; being inside `tests`, it also puts the repository on the path.
+"""Settings, homes and commands shared by all tests.
 
-What takes seconds to import is imported by the fixtures that need it, for the process that hands tests out needs none.
+Slow imports are made inside fixtures, since the process that distributes the tests needs none of them.
 """
 
 import atexit
@@ -24,24 +24,26 @@ Invoke = Callable[..., Result]
 
 settings.register_profile("shared_machine", deadline=None)
 settings.load_profile("shared_machine")
-gc.set_threshold(50_000, 20, 20)  # a search for garbage at every 700 objects is a fifth of what imports take
-atexit.register(gc.freeze)  # after pytest's own last search for garbage, Python needs none, which takes seconds
+gc.set_threshold(50_000, 20, 20)  # by default a fifth of the time of imports goes to garbage collection
+atexit.register(gc.freeze)  # a last garbage collection would take seconds
 
-BUILT = {"built_home", "swept_home", "worked"}  # fixtures of half a minute or more, each built once for all processes
+SLOW_FIXTURES = {"built_home", "swept_home", "worked"}  # half a minute or more, built once per session
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what is built once and with what is slow, each in the order it has.
+    """Run tests with slow fixtures first, then tests marked slow, then the rest.
 
-    One process begins there and the other with the quick half, so that neither waits for what the other builds, and
-    nothing long is left for the end.
+    One process starts with the slow half and the other with the quick half, so that neither waits for a fixture of the
+    other, and no long test is left for the end.
     """
-    items.sort(key=lambda item: (not BUILT.intersection(_fixtures(item)), item.get_closest_marker("slow") is None))
+    items.sort(
+        key=lambda item: (not SLOW_FIXTURES.intersection(_fixtures(item)), item.get_closest_marker("slow") is None)
+    )
 
 
 def pytest_collection_finish() -> None:
-    """What was imported is no garbage: no search for some goes through it again."""
+    """Exclude imported modules from garbage collection."""
     gc.freeze()
 
 
@@ -51,7 +53,7 @@ def _fixtures(item: pytest.Item) -> list[str]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_ledger() -> None:
-    """No test, and no command a test runs, writes into a person's own ledger."""
+    """Keep tests and their commands away from a ledger named in the environment."""
     from nvtrader_pipelines.storage.ledger.database import VARIABLE
 
     os.environ.pop(VARIABLE, None)
@@ -59,38 +61,41 @@ def _own_ledger() -> None:
 
 @pytest.fixture(scope="session")
 def shared_folder(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
-    """The folder of a test session that its processes share."""
+    """Folder that all processes of a test session share."""
     base = tmp_path_factory.getbasetemp()
     return base if worker_id == "master" else base.parent
 
 
 @pytest.fixture(scope="session")
 def built_home(shared_folder: Path) -> Home:
-    """The home that one real `nvtrader materialize` has built; read it, never write it."""
-    from tests.homes import run_once
+    """A home built by one `nvtrader materialize`; read it, never write it."""
+    from tests.homes import build_home_once
 
-    return run_once(shared_folder)
+    return build_home_once(shared_folder)
 
 
 @pytest.fixture(scope="session")
 def forked(shared_folder: Path, worker_id: str) -> Path:
-    """The command for what is not about its start: each time a fork of one process that all tests share."""
-    from tests.commands import serve_once
+    """Path of an `nvtrader` that runs in forks of a shared process, and so starts fast."""
+    from tests.command_server import start_server_once
 
-    return serve_once(shared_folder / "commands", os.getpid() if worker_id == "master" else os.getppid()) / "nvtrader"
+    return (
+        start_server_once(shared_folder / "commands", os.getpid() if worker_id == "master" else os.getppid())
+        / "nvtrader"
+    )
 
 
 @pytest.fixture(scope="session")
 def swept_home(shared_folder: Path, forked: Path) -> Home:
-    """The home of a short ablation; replays and paper accounts may be added."""
-    from tests.homes import sweep_once
+    """A home with a short ablation; tests may add replays and forward runs."""
+    from tests.homes import build_sweep_once
 
-    return sweep_once(shared_folder, forked)
+    return build_sweep_once(shared_folder, forked)
 
 
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
-    """A home folder, fresh for every test."""
+    """An empty home folder."""
     place = Home(tmp_path / "home")
     place.landing.mkdir(parents=True)
     place.experiments.mkdir(parents=True)
@@ -99,7 +104,7 @@ def home(tmp_path: Path) -> Home:
 
 @pytest.fixture
 def store(home: Home) -> "Store":
-    """The store of the fresh home."""
+    """Store of the empty home."""
     from nvtrader_pipelines.storage.store import Store
 
     return Store(home)
@@ -107,20 +112,20 @@ def store(home: Home) -> "Store":
 
 @pytest.fixture
 def tables(store: "Store") -> "Warehouse":
-    """The tables of the fresh home."""
+    """Tables of the empty home."""
     return store.tables
 
 
 @pytest.fixture
 def command(monkeypatch: pytest.MonkeyPatch) -> Callable[[Home], Invoke]:
-    """The command in this process, on a home."""
+    """Function that returns the command, run in this process on a home."""
     from typer.testing import CliRunner
 
     from nvtrader_pipelines.service.cli.app import app
 
     def on(home: Home) -> Invoke:
         monkeypatch.setenv("NVTRADER_HOME", str(home.root))
-        monkeypatch.setenv("DAGSTER_HOME", "")  # some commands set it; it is set back after
+        monkeypatch.setenv("DAGSTER_HOME", "")  # some commands set it; restored after the test
         return lambda *arguments, **options: CliRunner().invoke(app, list(arguments), **options)
 
     return on
@@ -128,5 +133,5 @@ def command(monkeypatch: pytest.MonkeyPatch) -> Callable[[Home], Invoke]:
 
 @pytest.fixture
 def invoke(built_home: Home, command: Callable[[Home], Invoke]) -> Invoke:
-    """The command in this process, on the built home."""
+    """The command, run in this process on the built home."""
     return command(built_home)

@@ -1,4 +1,4 @@
-"""One process with what training imports, of which the workers of several commands are forks, not one for each."""
+"""Fork server shared by commands, so that training workers need no imports of their own."""
 
 from multiprocessing import forkserver, get_context
 
@@ -6,7 +6,7 @@ from nvtrader_pipelines.policies import training
 
 
 def share_forkserver() -> None:
-    """Begin it, for the forks of this process too, which would begin their own since they are not its parent."""
+    """Start the fork server; forks of this process use it instead of starting their own."""
     get_context("forkserver").set_forkserver_preload(list(training.PRELOADED))
     forkserver.ensure_running()
     forkserver._forkserver.ensure_running = lambda: None

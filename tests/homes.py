@@ -1,4 +1,4 @@
-"""A small home folder: three synthetic names over three years in one landed CSV, and one experiment of seconds."""
+"""Small home folders: three synthetic names over three years, and an experiment of seconds."""
 
 import os
 import pty
@@ -16,7 +16,7 @@ import yaml
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.orchestration.definitions import build_defs
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, whole_history
-from nvtrader_pipelines.storage.files import locked
+from nvtrader_pipelines.storage.files import file_lock
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import (
@@ -60,10 +60,10 @@ SWEEP: dict[str, Any] = {
     "design": {"kind": "ablation", "field": "environment.turnover_cost_bps", "values": [0, 20]},
 }
 SWEPT = [spec.partition_key for spec in ExperimentSpec.model_validate(SWEEP).variants()]
-SECRET = "correct-horse-battery-staple"  # in the environment of every command, and to be found nowhere
+SECRET = "correct-horse-battery-staple"  # in the environment of every command; must not appear anywhere
 N_POLICIES = 9  # three folds by three seeds
 
-OF_THE_MOMENT = {  # columns that tell when and as what commit a row was written
+VOLATILE_COLUMNS = {  # columns that differ between equal runs: times, snapshots, resource use
     BARS.name: ["ingested_at"],
     DELIVERIES.name: ["ingested_at"],
     RUNS.name: ["finished_at", "mlflow_run_id", "snapshot_ids"],
@@ -85,7 +85,7 @@ OF_THE_MOMENT = {  # columns that tell when and as what commit a row was written
 
 
 def small_home(root: Path) -> Home:
-    """A home with nothing built yet."""
+    """Create a home with a landed CSV and an experiment, and nothing built."""
     home = Home(root)
     home.landing.mkdir(parents=True)
     home.experiments.mkdir(parents=True)
@@ -96,26 +96,26 @@ def small_home(root: Path) -> Home:
 
 
 def write_experiment(home: Home, file="tiny.yaml", **changes: Any) -> None:
-    """The experiment as YAML, with some fields changed."""
+    """Write the experiment as YAML, with some fields changed."""
     (home.experiments / file).write_text(yaml.safe_dump({**EXPERIMENT, **changes}))
 
 
 def environment(home: Home) -> dict[str, str]:
-    """The variables of a shell in which the home is named, with one thread per library."""
+    """Environment variables of a shell with this home, and one thread per library."""
     own = {"NVTRADER_HOME": str(home.root), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "SOME_TOKEN": SECRET}
     return {**{name: value for name, value in os.environ.items() if not name.startswith("DAGSTER")}, **own}
 
 
 def nvtrader(home: Home, *arguments: str, command: Path = NVTRADER, **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run the installed command, or another that is like it, on a home, from another folder."""
+    """Run the installed `nvtrader`, or another command, on a home from another folder."""
     options = {"cwd": home.root.parent, "timeout": 900, "env": environment(home), **options}
     return subprocess.run([command, *arguments], capture_output=True, text=True, check=False, **options)
 
 
-def run_once(shared: Path) -> Home:
-    """The home that `nvtrader materialize` has built, once for every process of a test session; only to be read."""
+def build_home_once(shared: Path) -> Home:
+    """Build a home by `nvtrader materialize`, once per test session; tests only read it."""
     root, output = shared / "built-home", shared / "built-home.txt"
-    with locked(shared / "built-home.lock"):
+    with file_lock(shared / "built-home.lock"):
         if not output.exists():
             finished = nvtrader(small_home(root), "materialize")
             assert finished.returncode == 0, finished.stdout + finished.stderr
@@ -123,8 +123,8 @@ def run_once(shared: Path) -> Home:
     return Home(root)
 
 
-def on_terminal(home: Home, *arguments: str, command: Path) -> tuple[int, str]:
-    """Run the command on a terminal: its exit code, and all it has shown there."""
+def run_on_terminal(home: Home, *arguments: str, command: Path) -> tuple[int, str]:
+    """Run the command on a terminal and return its exit code and its output."""
     controller, terminal = pty.openpty()
     settings = {**environment(home), "TERM": "xterm", "COLUMNS": "200"}
     with subprocess.Popen([command, *arguments], env=settings, stdin=terminal, stdout=terminal, stderr=terminal) as run:
@@ -139,21 +139,21 @@ def on_terminal(home: Home, *arguments: str, command: Path) -> tuple[int, str]:
 def _read(terminal: int) -> bytes:
     try:
         return os.read(terminal, 65536)
-    except OSError:  # nobody writes to it any more
+    except OSError:  # the process has closed it
         return b""
 
 
-def sweep_once(shared: Path, command: Path) -> Home:
-    """The home in which an ablation of two short trainings was run on a terminal, once for every process of a session.
+def build_sweep_once(shared: Path, command: Path) -> Home:
+    """Build a home by an ablation of two short trainings on a terminal, once per test session.
 
-    Replays and paper accounts may be added to it; what was run is only to be read.
+    Tests may add replays and forward runs to it; its training runs are only read.
     """
     root, output = shared / "swept-home", shared / "swept-home.txt"
-    with locked(shared / "swept-home.lock"):
+    with file_lock(shared / "swept-home.lock"):
         if not output.exists():
             home = small_home(root)
             (home.experiments / "sweep.yaml").write_text(yaml.safe_dump(SWEEP))
-            code, shown = on_terminal(home, "experiments", "run", "sweep", command=command)
+            code, shown = run_on_terminal(home, "experiments", "run", "sweep", command=command)
             assert code == 0, shown
             output.write_text(shown)
     return Home(root)
@@ -167,52 +167,52 @@ def run_job(
     ops: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> dg.ExecuteInProcessResult:
-    """A job in this process, with the configuration of its ops; it may fail."""
+    """Run a job in this process; a failure is not raised."""
     job_def = build_defs(overrides, home).resolve_job_def(job)
     quiet = {"loggers": {"console": {"config": {"level": "CRITICAL"}}}, "ops": dict(ops or {})}
     return job_def.execute_in_process(instance=instance, run_config=quiet, raise_on_error=False, **options)
 
 
 def run_market(home: Home, instance: dg.DagsterInstance, **options: Any) -> dg.ExecuteInProcessResult:
-    """Every year of the market in one run."""
+    """Run the market job over all years at once."""
     return run_job(home, "market", instance, tags=whole_history(), **options)
 
 
-def register(home: Home, instance: dg.DagsterInstance, specs: Sequence[ExperimentSpec] = (SPEC,)) -> None:
-    """Make experiments partitions."""
+def register_experiments(home: Home, instance: dg.DagsterInstance, specs: Sequence[ExperimentSpec] = (SPEC,)) -> None:
+    """Register experiments and add their partitions."""
     keys = [Store(home).ledger.register(spec) for spec in specs]
     instance.add_dynamic_partitions(EXPERIMENTS.name or "", keys)
 
 
-def evaluations(result: dg.ExecuteInProcessResult) -> dict[str, bool]:
-    """Asset and check to whether it passed."""
-    found = result.get_asset_check_evaluations()
-    return {f"{each.asset_key.to_user_string()}:{each.check_name}": each.passed for each in found}
+def check_outcomes(result: dg.ExecuteInProcessResult) -> dict[str, bool]:
+    """Map "asset:check" to whether the check passed."""
+    checks = result.get_asset_check_evaluations()
+    return {f"{each.asset_key.to_user_string()}:{each.check_name}": each.passed for each in checks}
 
 
-def materialized(result: dg.ExecuteInProcessResult) -> set[str]:
-    """The assets that a run has materialised."""
+def materialized_assets(result: dg.ExecuteInProcessResult) -> set[str]:
+    """Assets materialized by a run."""
     return {event.asset_key.to_user_string() for event in result.get_asset_materialization_events() if event.asset_key}
 
 
-def problems(result: dg.ExecuteInProcessResult) -> str:
-    """Why a run failed, for the message of an assertion."""
+def step_errors(result: dg.ExecuteInProcessResult) -> str:
+    """Errors of the failed steps of a run, for messages of assertions."""
     failures = result.filter_events(lambda event: event.is_step_failure)
     return "\n".join(event.step_failure_data.error.to_string() for event in failures if event.step_failure_data.error)
 
 
-def contents(home: Home) -> dict[str, pl.DataFrame]:
-    """Every table, sorted, without what changes from run to run."""
+def table_contents(home: Home) -> dict[str, pl.DataFrame]:
+    """Read all tables, sorted, without columns that differ between equal runs."""
     store = Store(home)
-    frames = {table.name: store.tables.read(table).drop(OF_THE_MOMENT.get(table.name, [])) for table in TABLES}
+    frames = {table.name: store.tables.read(table).drop(VOLATILE_COLUMNS.get(table.name, [])) for table in TABLES}
     return {
         name: frame.sort([column for column, kind in frame.schema.items() if not kind.is_nested()])
         for name, frame in frames.items()
     }
 
 
-def session(leader: int) -> list[psutil.Process]:
-    """The living processes of a session."""
+def session_processes(leader: int) -> list[psutil.Process]:
+    """List the living processes of an operating system session."""
     found = []
     for process in psutil.process_iter():
         try:

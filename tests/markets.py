@@ -67,7 +67,7 @@ def synthetic_panel(n_sessions=600, n_symbols=4, seed=0, opens=True, volume=True
 
 
 def synthetic_bars(n_sessions=320, n_symbols=3, seed=0, opens=True, volume=True) -> pl.DataFrame:
-    """Generate random walks in the canonical long form: symbol, date, open, high, low, close, volume, adj_close."""
+    """Generate random walks as bars: symbol, date, open, high, low, close, volume, adj_close."""
     generator = np.random.default_rng(seed)
     days = [str(day) for day in synthetic_sessions(n_sessions)]
     parts = []

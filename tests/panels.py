@@ -13,7 +13,7 @@ ARRAYS = ("close_returns", "overnight_returns", "tradable", "delisted", "eligibl
 
 
 def eventful_panel(n_sessions=160, seed=0, *, opens=True) -> MarketPanel:
-    """Build a panel of six names: steady, with a gap, listed late, delisted, ineligible, never priced."""
+    """Build a panel of six names: steady, gappy, listed late, delisted, ineligible, unpriced."""
     panel = synthetic_panel(n_sessions, 6, seed, opens=opens)
     tradable = panel.tradable.copy()
     tradable[GAP[0] : GAP[1], GAPPY] = False

@@ -1,4 +1,4 @@
-"""Numba keeps compiled loops by their own file: what they take from another would go stale with it unseen."""
+"""Compiled loops: Numba caches by file, so a change in another file would not recompile."""
 
 import ast
 from pathlib import Path
@@ -15,25 +15,25 @@ def is_compiled(node: ast.AST) -> bool:
     return isinstance(node, ast.FunctionDef) and any("njit" in ast.unparse(each) for each in node.decorator_list)
 
 
-def imported(tree: ast.Module) -> set[str]:
+def imported_names(tree: ast.Module) -> set[str]:
     own = [
         node for node in tree.body if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("nvtrader")
     ]
     return {alias.asname or alias.name for node in own for alias in node.names}
 
 
-def used(function: ast.FunctionDef) -> set[str]:
+def used_names(function: ast.FunctionDef) -> set[str]:
     return {node.id for line in function.body for node in ast.walk(line) if isinstance(node, ast.Name)}
 
 
-def test_there_are_compiled_loops():
+def test_compiled_loops_are_found():
     assert len(SOURCES) > 3
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_compiled_loops_use_nothing_of_another_file(source):
+def test_compiled_loops_use_no_import_of_the_package(source):
     tree = ast.parse(source.read_text())
     compiled = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and is_compiled(node)]
-    assert {function.name: used(function) & imported(tree) for function in compiled} == {
+    assert {function.name: used_names(function) & imported_names(tree) for function in compiled} == {
         function.name: set() for function in compiled
     }

@@ -1,4 +1,4 @@
-"""Every guide is worked through in a home of its own: each command, query, document and program, in order."""
+"""Guides: each runs in a home of its own, with all commands, queries and documents."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from nvtrader_pipelines.storage.files import locked
+from nvtrader_pipelines.storage.files import file_lock
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.specs import read_experiments
 from nvtrader_pipelines.storage.store import Store
@@ -26,15 +26,15 @@ from tests.homes import environment
 GUIDES = sorted((Path(__file__).resolve().parents[1] / "docs" / "guides").glob("*.md"))
 NAMED = {guide.stem: guide for guide in GUIDES}
 FIRST_EXPERIMENT = NAMED["first-experiment"]
-GOES_ON_AFTER = {  # in the home of another guide, with what was trained there
+CONTINUES = {  # guide to the guide whose home, with its trained policies, it continues
     "paper-trading": FIRST_EXPERIMENT,
     "policies": NAMED["scoreboard"],
     "sweep": NAMED["own-data"],
-    "troubleshooting": NAMED["sweep"],  # one after the other: they share a home
+    "troubleshooting": NAMED["sweep"],  # in a chain, since they share a home
     "server": NAMED["troubleshooting"],
 }
 END = "END-OF-BLOCK"
-SHOWN = {"text", "ini", "mermaid"}  # blocks that show output, files of the system and pictures
+SHOWN = {"text", "ini", "mermaid"}  # blocks that are not run: output, system files, diagrams
 VENV = Path(sys.executable).parent
 
 
@@ -48,7 +48,7 @@ def heredoc(command: str, content: str) -> str:
 
 
 def document(content: str) -> str:
-    """Shell that writes a YAML block to the file that its first line names."""
+    """Shell command that writes a YAML block to the file named in its first line."""
     path = content.partition("\n")[0].removeprefix("# ")
     assert re.fullmatch(r"data/[\w./-]+\.yaml", path), f"the first line must name the file, but it is {path!r}"
     return heredoc(f"cat > {shlex.quote(path)}", content)
@@ -64,7 +64,7 @@ SHELL: dict[str, Callable[[str], str]] = {
 
 
 def script(guide: Path) -> str:
-    """A guide as one shell script; queries with nothing to do between them are typed into one shell of SQL."""
+    """Shell script of a guide; adjacent queries go to one SQL shell."""
     parts = []
     doing = [(name, text) for name, text in blocks(guide) if name not in SHOWN]
     for name, group in groupby(doing, key=itemgetter(0)):
@@ -74,7 +74,7 @@ def script(guide: Path) -> str:
     return "\n".join(parts)
 
 
-def work_through(guide: Path, home: Home, forked: Path) -> dict[str, Any]:
+def run_script(guide: Path, home: Home, forked: Path) -> dict[str, Any]:
     """Run a guide as one shell script that stops at the first failure."""
     home.root.mkdir(exist_ok=True)
     path = os.pathsep.join([str(forked.parent), str(VENV), os.environ["PATH"]])
@@ -85,15 +85,15 @@ def work_through(guide: Path, home: Home, forked: Path) -> dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def worked(shared_folder: Path, forked: Path) -> Callable[[Path], tuple[Home, dict[str, Any]]]:
-    """A guide's home after it was worked through, and what that gave; once for every process of a test session."""
+    """Function that runs a guide, once per test session, and returns its home and outcome."""
 
     def once(guide: Path) -> tuple[Home, dict[str, Any]]:
-        before = GOES_ON_AFTER.get(guide.stem)
+        before = CONTINUES.get(guide.stem)
         home = once(before)[0] if before else Home(shared_folder / f"guide-{guide.stem}")
         outcome = shared_folder / f"guide-{guide.stem}.json"
-        with locked(shared_folder / f"guide-{guide.stem}.lock"):
+        with file_lock(shared_folder / f"guide-{guide.stem}.lock"):
             if not outcome.exists():
-                outcome.write_text(json.dumps(work_through(guide, home, forked)))
+                outcome.write_text(json.dumps(run_script(guide, home, forked)))
         return home, json.loads(outcome.read_text())
 
     return once
@@ -101,19 +101,19 @@ def worked(shared_folder: Path, forked: Path) -> Callable[[Path], tuple[Home, di
 
 @pytest.fixture(scope="session")
 def first_experiment(worked: Callable[[Path], tuple[Home, dict[str, Any]]]) -> Home:
-    """The home of the first experiment's guide."""
+    """Home of the guide of the first experiment, after it was run."""
     return worked(FIRST_EXPERIMENT)[0]
 
 
 @pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: guide.stem)
-def test_every_block_of_a_guide_is_one_that_is_tested(guide):
+def test_blocks_of_a_guide_have_known_languages(guide):
     assert {language for language, _ in blocks(guide)} <= SHELL.keys()
     assert guide.read_text().count("\n```") == 2 * len(blocks(guide))
 
 
 def documents(guide: Path) -> list[str]:
-    """The YAML files of a guide, after those of the guides that it continues."""
-    before = GOES_ON_AFTER.get(guide.stem)
+    """YAML blocks of a guide, after those of the guides that it continues."""
+    before = CONTINUES.get(guide.stem)
     return [*(documents(before) if before else []), *(text for name, text in blocks(guide) if name == "yaml")]
 
 
@@ -128,23 +128,23 @@ def versions(files: list[str], folder: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: guide.stem)
-def test_every_version_that_a_guide_shows_is_what_its_documents_are(guide, tmp_path):
+def test_versions_in_a_guide_are_those_of_its_documents(guide, tmp_path):
     shown = set(re.findall(r"[\w-]+@[0-9a-f]{8}\b", guide.read_text()))
-    files, before = documents(guide), documents(GOES_ON_AFTER[guide.stem]) if guide.stem in GOES_ON_AFTER else []
+    files, before = documents(guide), documents(CONTINUES[guide.stem]) if guide.stem in CONTINUES else []
     known = versions(files, tmp_path / "all")
     assert known - versions(before, tmp_path / "before") <= shown <= known
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: guide.stem)
-def test_every_command_of_a_guide_runs_in_order(guide, worked):
+def test_guide_runs_without_error(guide, worked):
     outcome = worked(guide)[1]
     assert outcome["code"] == 0, outcome["stdout"][-3000:] + outcome["stderr"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: guide.stem)
-def test_every_query_of_a_guide_gives_rows(guide, worked):
+def test_queries_of_a_guide_return_rows(guide, worked):
     parts = re.split(r"^=== ", worked(guide)[1]["stdout"], flags=re.MULTILINE)
     answers = [json.loads(line) for part in parts if part.startswith("sql\n") for line in part.splitlines()[1:]]
     assert len(answers) == sum(language == "sql" for language, _ in blocks(guide))
@@ -152,12 +152,12 @@ def test_every_query_of_a_guide_gives_rows(guide, worked):
 
 
 @pytest.mark.slow
-def test_the_first_experiment_is_one_version(first_experiment):
+def test_first_experiment_has_one_version(first_experiment):
     assert Store(first_experiment).ledger.versions()["name"].to_list() == ["first-ppo"]
 
 
 @pytest.mark.slow
-def test_the_first_experiment_trains_three_policies_for_the_steps_it_states(first_experiment):
+def test_first_experiment_trains_three_policies_for_its_timesteps(first_experiment):
     ledger = Store(first_experiment).ledger
     run_id = ledger.runs().filter(kind="walk_forward")["run_id"].item()
     assert ledger.policies(run_id)["seed"].to_list() == [0, 1, 2]
@@ -166,7 +166,7 @@ def test_the_first_experiment_trains_three_policies_for_the_steps_it_states(firs
 
 
 @pytest.mark.slow
-def test_the_replays_of_the_first_experiment_are_runs_of_its_version_under_its_run(first_experiment):
+def test_replays_of_first_experiment_share_its_version_and_parent_run(first_experiment):
     runs = Store(first_experiment).ledger.runs()
     own, replays = runs.filter(kind="walk_forward"), runs.filter(kind="replay")
     assert len(runs) == 3
@@ -176,7 +176,7 @@ def test_the_replays_of_the_first_experiment_are_runs_of_its_version_under_its_r
 
 
 @pytest.mark.slow
-def test_the_replay_of_its_own_window_has_the_rows_of_the_first_experiments_tests(first_experiment):
+def test_replay_of_own_window_equals_tests_of_first_experiment(first_experiment):
     runs = Store(first_experiment).ledger.runs()
     own = runs.filter(kind="walk_forward")
     again = runs.filter(pl.col("kind") == "replay", pl.col("window_first") == own["window_first"].item())

@@ -1,4 +1,4 @@
-"""The import graph of the package, with imports inside functions and under TYPE_CHECKING."""
+"""Import graph of the package, with imports inside functions and under TYPE_CHECKING."""
 
 import ast
 from graphlib import TopologicalSorter
@@ -9,12 +9,12 @@ import nvtrader_pipelines
 PACKAGE = Path(nvtrader_pipelines.__file__).parent
 
 
-def name_of(path):
+def module_name(path):
     parts = ("nvtrader_pipelines", *path.relative_to(PACKAGE).with_suffix("").parts)
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def imported(tree, modules):
+def imported_modules(tree, modules):
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module:
             for name in node.names:
@@ -24,7 +24,7 @@ def imported(tree, modules):
             yield from (name.name for name in node.names)
 
 
-def test_no_modules_import_each_other_in_a_circle():
-    trees = {name_of(path): ast.parse(path.read_bytes()) for path in PACKAGE.rglob("*.py")}
-    graph = {name: {other for other in imported(tree, trees) if other in trees} for name, tree in trees.items()}
-    assert len(list(TopologicalSorter(graph).static_order())) == len(trees)  # raises CycleError with the circle
+def test_import_graph_has_no_cycle():
+    trees = {module_name(path): ast.parse(path.read_bytes()) for path in PACKAGE.rglob("*.py")}
+    graph = {name: {other for other in imported_modules(tree, trees) if other in trees} for name, tree in trees.items()}
+    assert len(list(TopologicalSorter(graph).static_order())) == len(trees)  # raises CycleError

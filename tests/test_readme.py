@@ -1,4 +1,4 @@
-"""Every command, query, document and path of the README and of the pages beside the guides is tried."""
+"""README and pages beside the guides: their commands, queries, documents and paths work."""
 
 import json
 import re
@@ -39,13 +39,13 @@ def commands() -> list[list[str]]:
 
 
 @pytest.mark.parametrize("words", [words for words in commands() if words[0] == "make"], ids=" ".join)
-def test_every_make_target_of_a_page_exists(words):
+def test_make_targets_of_a_page_exist(words):
     planned = subprocess.run([*words, "--dry-run"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert planned.returncode == 0, planned.stderr
 
 
 def is_writing(words: list[str]) -> bool:
-    """Whether a command writes files, for which the built home is not there."""
+    """Whether a command writes files, which the shared built home does not allow."""
     return OWN in words or words[1] in {"schema", "report", "trade", "halt", "resume"}
 
 
@@ -54,7 +54,7 @@ WRITING = [words for words in commands() if words[0] == "nvtrader" and is_writin
 
 
 @pytest.mark.parametrize("words", READING, ids=lambda words: " ".join(words[1:3]))
-def test_every_nvtrader_command_of_a_page_runs(words, invoke):
+def test_reading_command_of_a_page_exits_with_0(words, invoke):
     serving = ["--help"] if words[1] == "ui" else []  # a test of its own starts and stops the server
     finished = invoke(*[STAND_INS.get(word) or word for word in words[1:]], *serving)
     assert finished.exit_code == 0, finished.stderr
@@ -62,7 +62,7 @@ def test_every_nvtrader_command_of_a_page_runs(words, invoke):
 
 
 @pytest.mark.slow
-def test_the_commands_that_write_an_experiment_run_in_order(tmp_path, command, forked, monkeypatch):
+def test_writing_commands_of_a_page_run_in_order(tmp_path, command, forked, monkeypatch):
     home = small_home(tmp_path / "home")
     invoke = command(home)
     monkeypatch.chdir(home.root)
@@ -81,19 +81,19 @@ def test_the_commands_that_write_an_experiment_run_in_order(tmp_path, command, f
     assert json.loads((home.root / "experiment.schema.json").read_text())["title"] == "Experiment"
 
 
-def test_no_page_has_another_command():
+def test_pages_use_only_make_and_nvtrader():
     assert {words[0] for words in commands()} == {"make", "nvtrader"}
 
 
 @pytest.mark.parametrize("query", blocks("sql"), ids=lambda query: re.search(r"FROM (\S+)", query)[1])
-def test_every_query_of_a_page_gives_rows(query, invoke):
+def test_query_of_a_page_returns_rows(query, invoke):
     finished = invoke("sql", "--format", "json", query)
     assert finished.exit_code == 0, finished.stderr
     rows = json.loads(finished.stdout)
     assert rows or any(table in query for table in MAY_BE_EMPTY)
 
 
-def test_every_experiment_of_a_page_is_valid_beside_the_shipped_ones(tmp_path):
+def test_experiments_of_a_page_are_valid_beside_the_shipped_ones(tmp_path):
     home = Home(tmp_path)
     shutil.copytree(Home(ROOT).experiments, home.experiments)
     documents = {block.partition("\n")[0].removeprefix("# "): block for block in blocks("yaml")}
@@ -111,7 +111,7 @@ def test_python_of_a_page_runs(code):
     assert finished.returncode == 0, finished.stderr
 
 
-def test_every_folder_of_the_architecture_exists():
+def test_folders_of_the_architecture_page_exist():
     table = (DOCS / "concepts/architecture.md").read_text().partition("| folder | contents |")[2].partition("\n\n")[0]
     folders = re.findall(r"^\| `([^`]+)` \|", table, flags=re.MULTILINE)
     assert len(folders) > 5

@@ -1,4 +1,4 @@
-"""The documentation site: its generated reference, its navigation and its links."""
+"""Documentation site: generated reference, navigation and links."""
 
 import re
 import tomllib
@@ -38,7 +38,7 @@ def test_navigation_has_every_page_once():
 
 
 @pytest.mark.parametrize("page", sorted(WRITTEN))
-def test_links_of_a_page_lead_to_pages_and_pictures(page):
+def test_links_of_a_page_have_targets(page):
     folder = (DOCS / page).parent
     targets = re.findall(
         r"\]\(([^)#:]+)(?:#[^)]*)?\)", re.sub(r"```.*?```", "", (DOCS / page).read_text(), flags=re.DOTALL)

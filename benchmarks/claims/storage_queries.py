@@ -15,7 +15,7 @@ from benchmarks.storage_rows import RUN, action_logs, equity_curves, reward_deco
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.table import Table
 from nvtrader_pipelines.storage.tables import ACTION_LOGS, EQUITY_CURVES, REWARD_DECOMPOSITION
-from nvtrader_pipelines.storage.views import BY_ASSET, publish, quoted, read_query
+from nvtrader_pipelines.storage.views import BY_ASSET, publish, quote_literal, read_query
 
 N_STEPS = 1_000_000
 N_ROUNDS = 7
@@ -51,7 +51,7 @@ def _write(store: Store, plain: duckdb.DuckDBPyConnection, table: Table, path: P
     rows = ROWS[table](N_STEPS)
     store.tables.replace(table, rows, RUN)
     pq.write_table(rows.to_arrow(), path, compression="zstd")
-    plain.execute(f"CREATE VIEW {table.name} AS FROM read_parquet({quoted(str(path))})")
+    plain.execute(f"CREATE VIEW {table.name} AS FROM read_parquet({quote_literal(str(path))})")
 
 
 def _compare(name: str, query: str, views: duckdb.DuckDBPyConnection, plain: duckdb.DuckDBPyConnection) -> None:

@@ -22,7 +22,6 @@ from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.storage.account_book import SqliteBook, book_path
 from nvtrader_pipelines.storage.documents import read_document
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.files import is_given
 from nvtrader_pipelines.storage.home import Home
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ def read_account(home: Home, name: str = DEFAULT) -> AccountSpec:
             f"an account's name is up to 63 small letters, digits and -, not first a -, but is {name!r}; name it so"
         )
     path = home.accounts / f"{name}.yaml"
-    if not is_given(path):
+    if not os.path.lexists(path):  # a dangling symlink is an error, not a missing file
         if name == DEFAULT:
             return SimulatedAccountSpec()
         known = ", ".join(sorted({DEFAULT, *(each.stem for each in home.accounts.glob("*.yaml"))}))

@@ -15,14 +15,14 @@ def deployment_of(store: Store, run_id: str, policy: str) -> Deployment:
     """A policy of the library on the market as it is now.
 
     Raises:
-        StorageError: if the run is unknown or not sealed, or its files are not those that were sealed.
+        StorageError: if the run is unknown or not sealed, or a policy file was changed after sealing.
         ValueError: if it cannot decide on this market.
     """
-    run = store.policies.sealed(store.ledger.find_run(run_id).partition_key, run_id)
+    run = store.policies.read_sealed(store.ledger.find_run(run_id).partition_key, run_id)
     spec = store.ledger.read(run.partition_key)
     return deploy(
         spec,
-        store.panels.of(spec.market),
+        store.panels.read(spec.market),
         run.as_parent,
         store.policies.read_run(run),
         run.chosen,

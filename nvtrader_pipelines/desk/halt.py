@@ -19,7 +19,7 @@ def halt(store: Store, by: str, reason: str, clock: Callable[[], datetime]) -> s
         StorageError: if the file cannot be written; or if the audit cannot, and trading is stopped all the same.
     """
     switch = FileKillSwitch(store.home)
-    with switch.locked():
+    with switch.lock():
         order, before, earlier = Halt(reason=reason, by=by, at=clock()), switch.engaged_by_file(), switch.read()
         if before is None:
             switch.write(order)
@@ -41,7 +41,7 @@ def resume(store: Store, by: str, reason: str, clock: Callable[[], datetime]) ->
     switch = FileKillSwitch(store.home)
     variable = switch.engaged_by_variable()
     still = f"; it is still stopped here, for {variable}: unset it" if variable else ""
-    with switch.locked():
+    with switch.lock():
         if switch.engaged_by_file() is None:
             return f"trading was not stopped by the file {switch.path}{still}"
         store.audit.append([_event("resumed", Halt(reason=reason, by=by, at=clock()))])

@@ -29,10 +29,10 @@ from nvtrader_pipelines.portfolio.pipeline import RiskLimits
 from nvtrader_pipelines.promotion.active_policy import ActivePolicy, read_active, read_active_run
 from nvtrader_pipelines.promotion.compatibility import market_mismatch
 from nvtrader_pipelines.promotion.recency import MAX_TEST_AGE, require_evaluation
-from nvtrader_pipelines.storage.compliance import read_compliance, read_limits
+from nvtrader_pipelines.storage.compliance_files import read_compliance, read_limits
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.medallion import pinned_snapshots
-from nvtrader_pipelines.storage.prices import read_prices
+from nvtrader_pipelines.storage.panel_prices import read_prices
 from nvtrader_pipelines.storage.store import Store
 
 CLOSED_AT = 16  # hour of the exchange after which a session's bars are there, half days too

@@ -19,7 +19,7 @@ from nvtrader_pipelines.execution.plan_records import plan_records
 from nvtrader_pipelines.storage.account_book import SqliteBook, book_path
 from nvtrader_pipelines.storage.audit_log import AuditRow
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.files import locked
+from nvtrader_pipelines.storage.files import file_lock
 from nvtrader_pipelines.storage.home import lock_path
 from nvtrader_pipelines.storage.iceberg.commits import Where
 from nvtrader_pipelines.storage.store import Store
@@ -50,7 +50,7 @@ def mirror(store: Store, account: str | None = None) -> dict[str, int]:
     Raises:
         StorageError: if the audit is damaged, or it or an account's book is not the one that was mirrored before.
     """
-    with locked(lock_path(store.home, "portfolio")):
+    with file_lock(lock_path(store.home, "portfolio")):
         written: dict[str, int] = {}
         for table, rows, where in _changes(store, account):
             if where["year"]:

@@ -32,7 +32,7 @@ from nvtrader_pipelines.promotion.findings import (
     overfitting_findings,
 )
 from nvtrader_pipelines.runs.tables import read_run
-from nvtrader_pipelines.storage.medallion import panel_nans
+from nvtrader_pipelines.storage.medallion import count_non_finite
 from nvtrader_pipelines.storage.policy_library import LATEST
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import (
@@ -135,7 +135,7 @@ def runs_to_check(context: dg.AssetCheckExecutionContext, store: Store) -> list[
     library, asked = store.policies, context.run.tags.get(PARTITION_TAG)
     known = context.instance.get_dynamic_partitions(EXPERIMENTS.name or "")
     trained = [key for key in known if (store.home.policies / key / LATEST).exists()]
-    return [library.latest(key) for key in ([asked] if asked else trained)]
+    return [library.read_latest(key) for key in ([asked] if asked else trained)]
 
 
 def concat(parts: Iterable[pl.DataFrame]) -> pl.DataFrame:
@@ -146,7 +146,7 @@ def concat(parts: Iterable[pl.DataFrame]) -> pl.DataFrame:
 @dg.asset_check(asset=asset_key(MARKET_PANEL), name="no_nan", blocking=True, description="No panel array holds NaN.")
 def panel_has_no_nan(store: dg.ResourceParam[Store]) -> dg.AssetCheckResult:
     """Builds every pinned panel again."""
-    return verdict(panel_nans(store.tables), len(store.tables.read(MARKET_PANEL, columns=["source"])))
+    return verdict(count_non_finite(store.tables), len(store.tables.read(MARKET_PANEL, columns=["source"])))
 
 
 def run_check(
@@ -192,7 +192,7 @@ def no_training_in_test(context: dg.AssetCheckExecutionContext, store: dg.Resour
 def policy_digest(context: dg.AssetCheckExecutionContext, store: dg.ResourceParam[Store]) -> dg.AssetCheckResult:
     """Reads every file of the run again."""
     library, runs = store.policies, runs_to_check(context, store)
-    return verdict(concat(library.tampered(run) for run in runs), sum(len(run.policies) for run in runs))
+    return verdict(concat(library.find_tampered_files(run) for run in runs), sum(len(run.policies) for run in runs))
 
 
 @dg.asset_check(

@@ -84,7 +84,7 @@ def _is_done(instance: dg.DagsterInstance, job: str, contest: str) -> bool:
 @dg.op(description="Merge small files, expire superseded snapshots, delete files that nothing refers to.")
 def expire_and_sweep(context: dg.OpExecutionContext, store: dg.ResourceParam[Store]) -> None:
     """Keep commits and scans fast as the history grows; what a panel or a run pins stays readable."""
-    gone = tidy(store.tables, datetime.now(UTC), tell=lambda table, part: context.log.info("%s: %s", table, part))
+    gone = tidy(store.tables, datetime.now(UTC), on_table=lambda table, part: context.log.info("%s: %s", table, part))
     context.log.info("%s", gone)
     context.add_output_metadata(asdict(gone))
 

@@ -14,7 +14,7 @@ from nvtrader_pipelines.orchestration.assets.portfolio import STATE_KEY, of_acco
 from nvtrader_pipelines.orchestration.checks import verdict
 from nvtrader_pipelines.orchestration.reports import asset_key
 from nvtrader_pipelines.orchestration.resources import DeskResource
-from nvtrader_pipelines.storage.compliance import read_limits
+from nvtrader_pipelines.storage.compliance_files import read_limits
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import ORDERS, PORTFOLIO_STATE, REBALANCE_PLAN, TARGET_WEIGHTS, Table

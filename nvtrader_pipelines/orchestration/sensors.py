@@ -16,7 +16,7 @@ from nvtrader_pipelines.orchestration.jobs import (
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, register_all, whole_history
 from nvtrader_pipelines.runs.fingerprints import contest_state, market_is_current, question_state
 from nvtrader_pipelines.runs.planning import has_panel
-from nvtrader_pipelines.storage.landing import fingerprint
+from nvtrader_pipelines.storage.landing_zone import landing_fingerprint
 from nvtrader_pipelines.storage.specs import read_experiments
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.views import publish
@@ -32,7 +32,7 @@ RUNNING = dg.DefaultSensorStatus.RUNNING
 )
 def landed_file(context: dg.SensorEvaluationContext, store: dg.ResourceParam[Store]) -> dg.SensorResult | dg.SkipReason:
     """One run per state of the folder; none where `nvtrader materialize` has built the market from it."""
-    found = fingerprint(store.home)
+    found = landing_fingerprint(store.home)
     if not found or found == context.cursor:
         return dg.SkipReason("nothing new in data/landing")
     if market_is_current(store):  # `nvtrader materialize` was here first

@@ -14,7 +14,7 @@ from nvtrader_pipelines.experiments.identity import run_code
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef, SealedRun
 from nvtrader_pipelines.promotion.verification import require_usable, sealed_run
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.files import locked, write_atomically
+from nvtrader_pipelines.storage.files import file_lock, write_atomically
 from nvtrader_pipelines.storage.store import Store
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -82,7 +82,7 @@ def read_active(store: Store) -> ActivePolicy | None:
     if not _pending(store).exists():
         with contextlib.suppress(StorageError):  # another process may be activating: see when it has ended
             return _audited(store)
-    with locked(_lock(store)):
+    with file_lock(_lock(store)):
         _finish(store)
         return _audited(store)
 
@@ -93,7 +93,7 @@ def last_activation(store: Store) -> str | None:
     Raises:
         StorageError: if the audit cannot be read, or not be written after a kill.
     """
-    with locked(_lock(store)):
+    with file_lock(_lock(store)):
         _finish(store)
     events = store.audit.events()
     return next((each.event_id for each in reversed(events) if each.kind == "promoted"), None)
@@ -111,7 +111,7 @@ def activate(store: Store, ref: PolicyRef, by: str, reason: str, clock: Callable
     """
     run = sealed_run(store, ref)
     symbols = require_usable(store, run, ref.policy)
-    with locked(_lock(store)):
+    with file_lock(_lock(store)):
         before = _before(store)
         if before is not None and (before.ref, before.sha256) == (PolicyRef(run.run_id, ref.policy), run.sha256):
             return before
@@ -227,7 +227,7 @@ def read_active_run(store: Store, active: ActivePolicy) -> SealedRun:
     Raises:
         StorageError: if it is not sealed any more, or anything in its manifest that decides is another.
     """
-    run = store.policies.sealed(active.partition_key, active.run_id)
+    run = store.policies.read_sealed(active.partition_key, active.run_id)
     if run.sha256 != active.sha256:
         raise StorageError(
             f"run {run.run_id} of {run.partition_key} was activated with a manifest of digest "

@@ -19,7 +19,7 @@ def require_market(store: Store, spec: ExperimentSpec, run: SealedRun, policy: s
     library = store.policies
     library.require_untampered(run)
     try:
-        panel = store.panels.of(spec.market)
+        panel = store.panels.read(spec.market)
         require_same_market(_any_card(library, run), panel)
     except ValueError as error:  # what does not make a panel, and policies of another one
         raise market_mismatch(run, policy, error) from error

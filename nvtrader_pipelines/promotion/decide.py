@@ -2,12 +2,14 @@
 
 import dataclasses
 import json
+import os
 from collections.abc import Callable
 from datetime import datetime
 
 import polars as pl
 from pydantic import ValidationError
 
+from nvtrader_pipelines.components.explanation import explain
 from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef, SealedRun
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
@@ -27,9 +29,8 @@ from nvtrader_pipelines.promotion.recency import start_deadline
 from nvtrader_pipelines.promotion.verification import code_mismatch, require_usable, sealed_run
 from nvtrader_pipelines.storage.documents import read_document
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.files import is_given, locked
+from nvtrader_pipelines.storage.files import file_lock
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.specs import explained
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.table import to_frame
 from nvtrader_pipelines.storage.tables import ACTIVE_POLICY, EQUITY_CURVES, RUNS, VALIDATION
@@ -72,12 +73,12 @@ def read_gate(home: Home) -> PromotionGate:
         StorageError: if the file is no valid gate.
     """
     path = home.promotion_file
-    if not is_given(path):
+    if not os.path.lexists(path):  # a dangling symlink is an error, not a missing file
         return PromotionGate()
     try:
         return PromotionGate.model_validate(read_document(path))
     except ValidationError as error:
-        raise StorageError(f"{path.name} is no valid promotion gate: {explained(error, PromotionGate)}") from error
+        raise StorageError(f"{path.name} is no valid promotion gate: {explain(error, PromotionGate)}") from error
 
 
 def label(ref: PolicyRef) -> str:
@@ -113,7 +114,7 @@ def _decide(store: Store, policy: str, who: tuple[Decision, str, str], clock: Cl
     decision, by, reason = who
     ref, gate = find_policy(store, policy), read_gate(store.home)
     run = sealed_run(store, ref)
-    with locked(promotion_lock(store.home)):
+    with file_lock(promotion_lock(store.home)):
         settle_claim(store)
         active = _trading(store, replaceable=decision == "person")
         late = None
@@ -172,7 +173,7 @@ def _too_late(store: Store, run: SealedRun) -> str | None:
     """Why only a replay could begin with a policy, whose tests are too old; None where an account could today."""
     tested_to, last = (
         run.as_parent.window[1],
-        store.panels.of(store.ledger.read(run.partition_key).market).sessions[-1].item(),
+        store.panels.read(store.ledger.read(run.partition_key).market).sessions[-1].item(),
     )
     until = start_deadline(tested_to)
     if last < until:
@@ -234,7 +235,7 @@ def _track_record(store: Store, ref: PolicyRef) -> TrackRecord:
 
     Raises:
         StorageError: if the run was not tested to the end.
-        OtherCodeError: if its experiment means something else to this code.
+        CodeMismatchError: if its experiment means something else to this code.
         ValueError: if its figures are not those of a track record.
     """
     found = store.ledger.run(ref.run_id)

@@ -17,7 +17,7 @@ from nvtrader_pipelines.promotion.verification import (
     require_usable,
     sealed_run,
 )
-from nvtrader_pipelines.storage.errors import OtherCodeError, StorageError
+from nvtrader_pipelines.storage.errors import CodeMismatchError, StorageError
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EVALUATIONS, VALIDATION
 
@@ -102,7 +102,7 @@ def read_library(store: Store, *, seeds: bool = False) -> Library:
         if not library.is_sealed(partition_key, run_id):
             continue
         try:
-            run = library.sealed(partition_key, run_id)
+            run = library.read_sealed(partition_key, run_id)
         except StorageError as error:
             problems.append(str(error))
             continue
@@ -211,12 +211,12 @@ class _Reader:
             active=active is not None and active.ref == ref,
             other_code=code_mismatch(run.code_version),
             may_trade=eligibility_message(self.store, active) if active is not None and active.ref == ref else None,
-            outdated=isinstance(obstacle, OtherCodeError),
+            outdated=isinstance(obstacle, CodeMismatchError),
             obstacle=str(obstacle) if obstacle else None,
         )
 
     def _files(self, run: SealedRun, seeds: set[int]) -> tuple[Row, ...]:
-        broken = set(self.store.policies.tampered(run)["file"])
+        broken = set(self.store.policies.find_tampered_files(run)["file"])
         return tuple(
             {"file": name, "sha256": digest, "matches": name not in broken}
             for name, digest in run.policies.items()

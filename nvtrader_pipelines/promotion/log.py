@@ -17,7 +17,7 @@ from nvtrader_pipelines.experiments.sealed_run import PolicyRef
 from nvtrader_pipelines.promotion.active_policy import last_activation
 from nvtrader_pipelines.promotion.gate import GateVerdict, PromotionGate
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.files import locked, write_atomically
+from nvtrader_pipelines.storage.files import file_lock, write_atomically
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.table import to_frame
@@ -106,7 +106,7 @@ def read_promotions(store: Store) -> pl.DataFrame:
         StorageError: if an activation died and nobody can tell whether it came about, as the audit cannot be read.
     """
     if _claim(store.home).exists():
-        with locked(promotion_lock(store.home)):
+        with file_lock(promotion_lock(store.home)):
             settle_claim(store)
     return store.tables.read(PROMOTION_DECISIONS)
 

@@ -6,7 +6,7 @@ from nvtrader_pipelines.experiments.sealed_run import PolicyRef, SealedRun
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.promotion.compatibility import market_mismatch, require_market
-from nvtrader_pipelines.storage.compliance import read_limits, require_no_looser
+from nvtrader_pipelines.storage.compliance_files import read_limits, require_not_looser
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import RUNS
@@ -28,7 +28,7 @@ def sealed_run(store: Store, ref: PolicyRef) -> SealedRun:
             f"run {run_id} of {found.partition_key} is {found.status} and its policies are not all trained; "
             f"`nvtrader experiments run {name}` goes on with it"
         )
-    run = library.sealed(found.partition_key, run_id)
+    run = library.read_sealed(found.partition_key, run_id)
     names = policy_names(run)
     if ref.policy not in names:
         raise StorageError(f"run {run_id} has no policy {ref.policy!r}; it has {', '.join(names)}")
@@ -71,7 +71,7 @@ def require_fit(store: Store, run: SealedRun, policy: str) -> tuple[ExperimentSp
 
     Raises:
         StorageError: as `activate`, but for what only opening the networks shows.
-        OtherCodeError: if the experiment means something else to this code.
+        CodeMismatchError: if the experiment means something else to this code.
     """
     spec = store.ledger.read(run.partition_key)
     if run.as_parent.validation_only:
@@ -79,7 +79,7 @@ def require_fit(store: Store, run: SealedRun, policy: str) -> tuple[ExperimentSp
             f"{policy} of run {run.run_id} is for validation only: some of its policies were trained on what came "
             "after their tests; train the experiment with the walk_forward or the holdout splitter, and activate that"
         )
-    require_no_looser(spec.pipeline.risk_limits, read_limits(store.home))
+    require_not_looser(spec.pipeline.risk_limits, read_limits(store.home))
     _require_as_recorded(store, run)
     return spec, require_market(store, spec, run, policy)
 

@@ -9,7 +9,7 @@ from nvtrader_pipelines.runs.planning import has_panel
 from nvtrader_pipelines.runs.tables import walk_forward_runs
 from nvtrader_pipelines.storage.files import write_atomically
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.landing import fingerprint
+from nvtrader_pipelines.storage.landing_zone import landing_fingerprint
 from nvtrader_pipelines.storage.specs import read_market
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import MARKET_PANEL
@@ -20,7 +20,7 @@ def market_state(home: Home) -> str:
     market = read_market(home)
     live = any(source.kind == "yahoo" for source in market.sources)
     day = datetime.now(UTC).date().isoformat() if live else ""
-    content = "|".join((fingerprint(home), market.model_dump_json(), run_code(), day))
+    content = "|".join((landing_fingerprint(home), market.model_dump_json(), run_code(), day))
     return hashlib.sha256(content.encode()).hexdigest()
 
 

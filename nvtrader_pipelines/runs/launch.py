@@ -88,7 +88,7 @@ def sealed_run(store: Store, run_id: str) -> SealedRun:
         StorageError: if no run or several begin so, or its policies are not all there.
     """
     found = store.ledger.find_run(run_id)
-    return store.policies.sealed(found.partition_key, found.parent_run_id or found.run_id)
+    return store.policies.read_sealed(found.partition_key, found.parent_run_id or found.run_id)
 
 
 def _walk_and_judge(store: Store, plan: RunPlan, launch: Launch, parent: SealedRun) -> Steps:
@@ -115,4 +115,4 @@ def _with_policies(
     """The steps, after which the ledger knows the policies by their digests."""
     yield from steps
     run = StoredRun(store, plan, now, parent).run
-    store.ledger.keep_policies(plan.run_id, run.policies, run.sha256)
+    store.ledger.record_policies(plan.run_id, run.policies, run.sha256)

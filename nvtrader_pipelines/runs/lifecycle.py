@@ -50,7 +50,7 @@ def recorded(
     try:
         for last in running:
             if sparse.wants(last):
-                ledger.note(last)
+                ledger.record_event(last)
             yield last
     except BaseException as error:
         steps.close()
@@ -58,7 +58,7 @@ def recorded(
             ledger.finish(row.run_id, "interrupted", message=INTERRUPTED)
             raise
         told = _error(row, error)
-        ledger.note(told)
+        ledger.record_event(told)
         ledger.finish(row.run_id, "failed", message=told.message)
         yield told
         raise

@@ -44,17 +44,17 @@ class StoredRun:
 
     def done(self) -> Collection[FoldSeed]:
         """Folds and seeds whose policies are kept."""
-        return self.library.done(*self._place)
+        return self.library.trained_keys(*self._place)
 
     def checkpoint(self, key: FoldSeed) -> bytes | None:
         """The last checkpoint of a training that was interrupted."""
         with contextlib.suppress(FileNotFoundError):
-            return self.library.checkpoint(*self._place, key).read_bytes()
+            return self.library.checkpoint_path(*self._place, key).read_bytes()
         return None
 
     def store_checkpoint(self, key: FoldSeed, content: bytes) -> None:
         """Keep a state to resume from, in place of the one before."""
-        write_atomically(self.library.checkpoint(*self._place, key), content)
+        write_atomically(self.library.checkpoint_path(*self._place, key), content)
 
     def store_policy(self, policy: TrainedPolicy) -> None:
         """The sampled episodes first: a kill after them leaves rows that the next attempt replaces."""
@@ -71,7 +71,7 @@ class StoredRun:
             StorageError: if a sealed file is missing or not the one that was sealed.
         """
         if self.parent is None and not self.library.is_sealed(*self._place):
-            return self.library.kept(self.plan)
+            return self.library.read_unsealed(self.plan)
         return self.library.read_run(self.parent or self.run)
 
     def seal(self, chosen: Mapping[int, int], thresholds: FoldThresholds) -> None:
@@ -115,7 +115,7 @@ class StoredRun:
             StorageError: if they are not sealed.
         """
         if self.parent is None:
-            return self.library.sealed(*self._place)
+            return self.library.read_sealed(*self._place)
         return SealedRun.of(self.plan, self.parent.policies, self.parent.chosen, self.parent.thresholds)
 
 

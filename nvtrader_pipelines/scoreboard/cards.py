@@ -23,7 +23,7 @@ from nvtrader_pipelines.scoreboard.scorecard import EXTERNAL_KINDS, Contest, Sco
 from nvtrader_pipelines.scoreboard.scoring import SourceMarket, TrialPopulation, refusal_card, score_entrants
 from nvtrader_pipelines.scoreboard.trial_history import trial_curves, trial_runs
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.files import locked, write_atomically
+from nvtrader_pipelines.storage.files import file_lock, write_atomically
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import RETURNS, SCOREBOARD, SCORECARDS
@@ -57,12 +57,12 @@ def score_all(store: Store, at: datetime, report: Report) -> ScoringResult:
     for choice in dict.fromkeys(MarketChoice(source=each.market.source) for each in roster.entrants):
         own = [each for each in roster.entrants if each.market.source == choice.source]
         try:
-            whole = store.panels.of(choice)
+            whole = store.panels.read(choice)
         except (StorageError, ValueError) as error:
             cards += [refusal_card(each.name, str(error), at, each) for each in own]
         else:
             cards += _score_source(store, whole, own, at, report)
-    with locked(store.home.scorecards / ".lock"):
+    with file_lock(store.home.scorecards / ".lock"):
         return ScoringResult(cards, _write_cards(store, cards))
 
 
@@ -73,7 +73,7 @@ def _score_source(
     found, without = {}, []
     for each in entrants:
         try:
-            found[each.name] = store.panels.of(each.market)
+            found[each.name] = store.panels.read(each.market)
         except ValueError as error:
             without.append(refusal_card(each.name, str(error), at, each))
     market = SourceMarket(

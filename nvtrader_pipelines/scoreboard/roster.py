@@ -70,7 +70,7 @@ class _EntrantReader:
                 )
         row = found.row(-1, named=True)
         library = self.store.policies
-        sealed = library.sealed(row["partition_key"], row["run_id"])
+        sealed = library.read_sealed(row["partition_key"], row["run_id"])
         return run_entrant(
             name,
             self.store.ledger.read(row["partition_key"]),
@@ -98,9 +98,9 @@ class _EntrantReader:
             from nvtrader_pipelines.policies.sb3_zip import read_sb3_zip  # PyTorch takes seconds to import
 
             saved = read_sb3_zip(_read_beside(path, spec.file, ".zip"))
-            return sb3_entrant(path.stem, spec, saved, self.store.panels.of(spec.market))
+            return sb3_entrant(path.stem, spec, saved, self.store.panels.read(spec.market))
         table = _read_weights(path, spec)
-        return weights_entrant(path.stem, spec, table, self.store.panels.of(spec.market), self.gross_limit)
+        return weights_entrant(path.stem, spec, table, self.store.panels.read(spec.market), self.gross_limit)
 
 
 def read_roster(store: Store, gross_limit: float) -> Roster:

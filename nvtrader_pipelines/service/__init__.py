@@ -1,1 +1,1 @@
-"""What people use: the command line."""
+"""Interfaces for people: command line, documents and report."""

@@ -1,1 +1,1 @@
-"""Reads and writes: home folder, Iceberg tables, DuckDB views, policies, specs, landed files; decides nothing."""
+"""Storage: home folder, Iceberg tables, DuckDB views, ledger, policies, specs, landed files; it decides nothing."""

@@ -1,4 +1,4 @@
-"""The book of an account in SQLite: `data/runtime/accounts/<account>.db`, one transaction per effect."""
+"""Book of an account in SQLite, `data/runtime/accounts/<account>.db`: every method commits one transaction."""
 
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,99 +26,98 @@ CREATE INDEX IF NOT EXISTS orders_open ON orders (status) WHERE status = 'accept
 CREATE TABLE IF NOT EXISTS fills (order_id TEXT PRIMARY KEY, plan_id TEXT NOT NULL, document TEXT NOT NULL);
 CREATE INDEX IF NOT EXISTS fills_of_plan ON fills (plan_id);
 """
-READ = "SELECT 1 FROM sqlite_master"
-WRITE = f"PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; BEGIN IMMEDIATE; {SCHEMA} COMMIT;"  # all tables or none
-OPEN = "accepted"
+PROBE = "SELECT 1 FROM sqlite_master"
+SETUP = f"PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; BEGIN IMMEDIATE; {SCHEMA} COMMIT;"  # all tables or none
+OPEN_STATUS = "accepted"
 Document = TypeVar("Document", bound=BaseModel)
 
 
 def book_path(home: Home, account: str) -> Path:
-    """Where an account's book lies."""
+    """Path of an account's book."""
     return home.runtime / "accounts" / f"{account}.db"
 
 
 class SqliteBook:
-    """An account's book; reading one that is not there, or is empty, makes nothing.
+    """SQLite file with an account's states, orders and fills; reading never creates it.
 
     Raises:
-        StorageError: by every method, if the file is no book.
+        StorageError: from every method, if the file cannot be used as a book.
     """
 
     def __init__(self, home: Home, account: str) -> None:
         self._path = book_path(home, account)
 
     def index(self) -> BookIndex:
-        """What it has something of."""
+        """Sessions, orders and fills that the book holds."""
         sessions = (date.fromisoformat(day) for (day,) in self._rows("SELECT session FROM states"))
         orders, fills = (self._rows(f"SELECT order_id FROM {table}") for table in ("orders", "fills"))
         return BookIndex(frozenset(sessions), frozenset(key for (key,) in orders), frozenset(key for (key,) in fills))
 
     def last(self) -> AccountState | None:
-        """The account at the last close it was settled at; None where it is not open."""
+        """State at the last settled close, or None before the account is opened."""
         rows = self._rows("SELECT document FROM states ORDER BY session DESC LIMIT 1")
         return self._read(AccountState, rows[0][0]) if rows else None
 
     def at(self, session: date) -> AccountState | None:
-        """The account at the close of one session; None where it was not settled there."""
+        """State at the close of a session, or None if that session was not settled."""
         rows = self._rows("SELECT document FROM states WHERE session = ?", session.isoformat())
         return self._read(AccountState, rows[0][0]) if rows else None
 
     def opening(self) -> date | None:
-        """The session the account was opened at; None where it is not open."""
+        """Session at whose close the account was opened, or None before that."""
         ((session,),) = self._rows("SELECT MIN(session) FROM states") or [(None,)]
         return date.fromisoformat(session) if session is not None else None
 
     def states(self) -> list[AccountState]:
-        """The account at every close, the opening first."""
+        """States at every settled close, oldest first."""
         rows = self._rows("SELECT document FROM states ORDER BY session")
         return [self._read(AccountState, document) for (document,) in rows]
 
     def settle(self, state: AccountState) -> None:
-        """Keep a state; one of a session that is kept already is left as it is."""
+        """Store a state; the state of a session that is already stored stays as it is."""
         with self._transaction() as book:
             row = (state.session.isoformat(), state.model_dump_json())
             book.execute("INSERT OR IGNORE INTO states VALUES (?, ?)", row)
 
     def place(self, *orders: BookedOrder) -> None:
-        """Keep orders together; one whose id is kept already is left as it is."""
+        """Store orders in one transaction; an order whose id is already stored stays as it is."""
         with self._transaction() as book:
-            for each in orders:
-                placed = each.order
-                row = (placed.order_id, placed.plan_id, each.status, each.reason, placed.model_dump_json())
+            for booked in orders:
+                order = booked.order
+                row = (order.order_id, order.plan_id, booked.status, booked.reason, order.model_dump_json())
                 book.execute("INSERT OR IGNORE INTO orders VALUES (?, ?, ?, ?, ?)", row)
 
     def orders(self, plan_id: str) -> list[BookedOrder]:
-        """A plan's orders in the order they were placed."""
+        """Orders of a plan, in the sequence they were placed."""
         return self._orders("WHERE plan_id = ?", plan_id)
 
     def open_orders(self) -> list[BookedOrder]:
-        """Orders that are accepted and neither filled nor cancelled."""
-        return self._orders("WHERE status = ?", OPEN)
+        """Accepted orders that are neither filled nor cancelled."""
+        return self._orders("WHERE status = ?", OPEN_STATUS)
 
     def cancel(self, order_id: str, reason: str) -> None:
-        """Cancel an open order; one that is not open is left."""
+        """Cancel an order if it is open."""
         with self._transaction() as book:
             _cancel(book, order_id, reason)
 
     def fill(self, fills: Sequence[Fill], rest: Mapping[str, str]) -> None:
-        """Keep the fills of a plan's orders together, and cancel those of `rest` (order id to reason)."""
+        """Store the fills of a plan and cancel the orders in `rest` (order id to reason), in one transaction."""
         with self._transaction() as book:
             for fill in fills:
-                of = "SELECT order_id, plan_id, ? FROM orders WHERE order_id = ? AND status = ?"
-                book.execute(f"INSERT OR IGNORE INTO fills {of}", (fill.model_dump_json(), fill.order_id, OPEN))
-                book.execute(
-                    "UPDATE orders SET status = 'filled' WHERE order_id = ? AND status = ?", (fill.order_id, OPEN)
-                )
+                order = "SELECT order_id, plan_id, ? FROM orders WHERE order_id = ? AND status = ?"
+                values = (fill.model_dump_json(), fill.order_id, OPEN_STATUS)
+                book.execute(f"INSERT OR IGNORE INTO fills {order}", values)
+                book.execute("UPDATE orders SET status = 'filled' WHERE order_id = ? AND status = ?", values[1:])
             for order_id, reason in rest.items():
                 _cancel(book, order_id, reason)
 
     def fills(self, plan_id: str) -> list[Fill]:
-        """What was filled of a plan's orders."""
+        """Fills of a plan's orders, in the sequence they were stored."""
         rows = self._rows("SELECT document FROM fills WHERE plan_id = ? ORDER BY rowid", plan_id)
         return [self._read(Fill, document) for (document,) in rows]
 
     def close(self) -> None:
-        """Let the file go."""
+        """Close the connection."""
         if "_book" in self.__dict__:
             self._book.close()
             del self._book
@@ -133,45 +132,45 @@ class SqliteBook:
         ]
 
     def _read(self, model: type[Document], document: str) -> Document:
-        with self._named():
+        with self._storage_errors():
             return model.model_validate_json(document)
 
     def _rows(self, query: str, *values: str) -> list[tuple[Any, ...]]:
         if not self._path.exists() or not self._path.stat().st_size:
             return []
-        with self._named(), self._looked_into() as book:
-            begun = book.execute(READ).fetchone()
-            return book.execute(query, values).fetchall() if begun else []
+        with self._storage_errors(), self._read_connection() as book:
+            has_tables = book.execute(PROBE).fetchone()
+            return book.execute(query, values).fetchall() if has_tables else []
 
     @contextmanager
-    def _looked_into(self) -> Iterator[sqlite3.Connection]:
-        """The connection that writes, where there is one; else one that leaves no -wal or -shm file beside the book."""
+    def _read_connection(self) -> Iterator[sqlite3.Connection]:
+        """The writing connection if one is open, else one that leaves no -wal or -shm file behind."""
         if "_book" in self.__dict__:
             yield self._book
             return
-        with closing(self._opened("rw", READ)) as book:  # the last that is closed takes those away; `ro` would not
+        with closing(self._connect("rw", PROBE)) as book:  # SQLite removes both at the last close, but not in mode `ro`
             yield book
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with self._named(), self._book:
+        with self._storage_errors(), self._book:
             yield self._book
 
     @contextmanager
-    def _named(self) -> Iterator[None]:
+    def _storage_errors(self) -> Iterator[None]:
         try:
             yield
         except (sqlite3.Error, ValidationError) as error:
-            hindered = isinstance(error, sqlite3.OperationalError)  # by a lock, a full disk: nothing of it is damaged
-            remedy = "put that right, and try again" if hindered else f"{RESTORE_STEPS}, or trade another account"
+            is_intact = isinstance(error, sqlite3.OperationalError)  # a lock or a full disk, no damage
+            remedy = "fix that and try again" if is_intact else f"{RESTORE_STEPS}, or trade another account"
             raise StorageError(f"{self._path} cannot be used as the book of an account ({error}); {remedy}") from error
 
     @cached_property
     def _book(self) -> sqlite3.Connection:
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        return self._opened("rwc", WRITE)
+        return self._connect("rwc", SETUP)
 
-    def _opened(self, mode: str, script: str) -> sqlite3.Connection:
+    def _connect(self, mode: str, script: str) -> sqlite3.Connection:
         book = sqlite3.connect(f"{self._path.absolute().as_uri()}?mode={mode}", timeout=10.0, uri=True)
         try:
             book.executescript(script)
@@ -182,6 +181,5 @@ class SqliteBook:
 
 
 def _cancel(book: sqlite3.Connection, order_id: str, reason: str) -> None:
-    book.execute(
-        "UPDATE orders SET status = 'cancelled', reason = ? WHERE order_id = ? AND status = ?", (reason, order_id, OPEN)
-    )
+    update = "UPDATE orders SET status = 'cancelled', reason = ? WHERE order_id = ? AND status = ?"
+    book.execute(update, (reason, order_id, OPEN_STATUS))

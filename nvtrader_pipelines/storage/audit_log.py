@@ -1,8 +1,8 @@
-"""The audit on disk: one file of JSON lines, only ever appended to, each row chained to the row before it.
+"""Audit on disk: one append-only file of JSON lines, each row chained by hash to the row before it.
 
-One file and not one per year: the chain is one sequence, whatever moments its rows tell of, and a desk adds a few
-thousand rows a year. What a chain cannot show, that its last rows were cut off, the books of the accounts do before
-they are traded, as each order and fill of theirs must be told; and the mirror in `portfolio.audit`, of every row.
+One file rather than one per year: the chain is a single sequence, and a desk adds a few thousand rows a year. The chain
+alone cannot show that its last rows were cut off. Two other checks do: every order and fill in an account's book must
+have its event before the account trades, and `portfolio.audit` mirrors every row.
 """
 
 import errno
@@ -20,14 +20,14 @@ from pydantic import ValidationError
 
 from nvtrader_pipelines.execution.audit import AuditEvent
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.files import locked, write_atomically
+from nvtrader_pipelines.storage.files import file_lock, write_atomically
 from nvtrader_pipelines.storage.home import Home
 
-START = "0" * 64  # what the first row is chained to
+FIRST_CHAIN = "0" * 64  # stands for the row before the first
 _BEGIN = b'{"event_id":"'
-_MARK = b',"chain":"'  # a row is the event's JSON with its chain as the last field: the JSON up to here is hashed
-_SUFFIX = len(_MARK) + len(START) + len(b'"}')
-_HEAD = re.compile(  # of a row, in the order of the event's fields; an account's name has nothing that is escaped
+_MARK = b',"chain":"'  # a row is the event's JSON with its chain as last field; the JSON before the chain is hashed
+_SUFFIX = len(_MARK) + len(FIRST_CHAIN) + len(b'"}')
+_HEAD = re.compile(  # start of a row, in the order of the event's fields; account names hold no escaped characters
     rb'\{"event_id":"[0-9a-f]{16}","kind":"\w+","at":"[^"]*","by":"(?:[^"\\]|\\.)*",'
     rb'"account":(?:null|"([^"\\]*)"),"session":(?:null|"(\d+))'
 )
@@ -36,20 +36,20 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class AuditRow:
-    """One row of the file."""
+    """Row of the file."""
 
     line: int  # from 1
-    body: bytes  # the event's JSON without the bracket that closes it
-    chain: str  # SHA-256 of the chain of the row before and of the body
+    body: bytes  # the event's JSON without its closing brace
+    chain: str  # SHA-256 of the previous row's chain and this body
 
     @property
     def event_id(self) -> str:
-        """The id of its event, without reading the rest."""
+        """Id of the event, without parsing the row."""
         return self.body[len(_BEGIN) : len(_BEGIN) + 16].decode()
 
     @cached_property
     def account(self) -> str | None:
-        """The account of its event, without reading the rest."""
+        """Account of the event, without parsing the row where possible."""
         head = _HEAD.match(self.body)
         if head:
             return None if head[1] is None else head[1].decode()
@@ -57,7 +57,7 @@ class AuditRow:
 
     @property
     def session_year(self) -> int | None:
-        """The year of its event's session, without reading the rest; None where it has no session."""
+        """Year of the event's session, or None without a session; parses the row only where it must."""
         head = _HEAD.match(self.body)
         if head:
             return int(head[2]) if head[2] else None
@@ -65,36 +65,36 @@ class AuditRow:
 
     @cached_property
     def event(self) -> AuditEvent:
-        """Its event; reading them all takes ten times as long as checking the chain.
+        """Event of the row. Parsing every event takes ten times as long as checking the chain.
 
         Raises:
-            StorageError: if this version knows no such event.
+            StorageError: if this version does not know such an event.
         """
         try:
             return AuditEvent.model_validate_json(self.body + b"}")
         except ValidationError as error:
             raise StorageError(
-                f"line {self.line} of the audit is no event that this version knows: {error.errors()[0]['msg']}"
+                f"line {self.line} of the audit is not an event that this version knows: {error.errors()[0]['msg']}"
             ) from error
 
     @property
     def content(self) -> bytes:
-        """Its line in the file."""
-        return self.body + _closed(self.chain) + b"\n"
+        """Line of the row in the file."""
+        return self.body + _chain_suffix(self.chain) + b"\n"
 
 
 @dataclass(frozen=True)
 class AuditState:
-    """What a whole reading of the audit found; every row is what was appended, and follows from the one before."""
+    """Result of verifying the whole audit: the chain is intact from the first row to the last."""
 
     n_rows: int
-    chain: str  # of the last row; kept elsewhere, it proves later that nothing up to here was changed or cut
-    torn: bool  # whether the file ends in a part of a row, which the next append sets aside
-    set_aside: tuple[Path, ...]  # parts of rows that a power cut or a full disk left, kept beside
+    chain: str  # of the last row; a copy elsewhere proves later that nothing before it was changed or cut off
+    torn: bool  # whether the file ends in an incomplete row, which the next append sets aside
+    set_aside: tuple[Path, ...]  # incomplete rows that a power cut or a full disk left, each in a file of its own
 
 
 class JsonlAudit:
-    """The audit log of a home; any number of processes may append to it, each by an instance of its own."""
+    """Audit log of a home; several processes may append to it, each with an instance of its own."""
 
     def __init__(self, home: Home) -> None:
         self.path = home.audit / "events.jsonl"
@@ -103,26 +103,26 @@ class JsonlAudit:
         self._end = 0  # bytes of the file that are in `_rows`
 
     def append(self, events: Sequence[AuditEvent]) -> None:
-        """Keep events, durably when it returns; those whose id is kept already are left as they are.
+        """Append events durably; events whose id is already stored are skipped.
 
         Raises:
-            StorageError: if the audit is damaged, an event is no JSON, or the disk is full; then nothing is kept.
+            StorageError: if the audit is damaged, an event is not valid JSON, or the disk is full; nothing is appended.
         """
         if not events:
             return
         try:
-            with locked(self.path.with_name(".events.lock")):
+            with file_lock(self.path.with_name(".events.lock")):
                 torn = self._refresh()
                 if torn:
                     self._set_aside(torn)
-                self._write(self._new(events))
+                self._write(self._new_rows(events))
         except OSError as error:
             raise StorageError(
-                f"the audit {self.path} cannot be written: {error.strerror}; nothing was kept"
+                f"the audit {self.path} cannot be written: {error.strerror}; nothing was appended"
             ) from error
 
     def events(self, account: str | None = None) -> Sequence[AuditEvent]:
-        """Every event in the order they were appended, of one account or of all.
+        """Events in the sequence they were appended, of one account or of all.
 
         Raises:
             StorageError: if the audit is damaged.
@@ -130,7 +130,7 @@ class JsonlAudit:
         return [row.event for row in self.rows() if account is None or row.account == account]
 
     def has(self, event: str) -> bool:
-        """Whether an event of this id is kept.
+        """Return whether an event with this id is stored.
 
         Raises:
             StorageError: if the audit is damaged.
@@ -140,7 +140,7 @@ class JsonlAudit:
         return event in self._ids
 
     def rows(self) -> Sequence[AuditRow]:
-        """Every row, in order.
+        """Rows in the sequence they were appended.
 
         Raises:
             StorageError: if the audit is damaged.
@@ -149,10 +149,10 @@ class JsonlAudit:
         return self._rows
 
     def verify(self) -> AuditState:
-        """Read the whole file again.
+        """Read the whole file again and check every row against the chain.
 
         Raises:
-            StorageError: if a row is damaged, changed, missing or added, by its line.
+            StorageError: with the line of the first row that was damaged, changed, removed or added.
         """
         self._rows, self._ids, self._end = [], set(), 0
         torn = bool(self._refresh())
@@ -160,10 +160,10 @@ class JsonlAudit:
 
     @property
     def _chain(self) -> str:
-        return self._rows[-1].chain if self._rows else START
+        return self._rows[-1].chain if self._rows else FIRST_CHAIN
 
     def _refresh(self) -> bytes:
-        """Read what was appended since; handed out is the last line where it does not end: it is not kept."""
+        """Read rows appended since the last read, and return the incomplete last line, if any."""
         try:
             with self.path.open("rb") as file:
                 size = file.seek(0, os.SEEK_END)
@@ -175,30 +175,30 @@ class JsonlAudit:
             raise StorageError(f"the audit {self.path} cannot be read: {error.strerror}") from error
         if size < self._end:
             raise StorageError(
-                f"the audit {self.path} was cut off after {size} of {self._end} bytes; put the whole file back"
+                f"the audit {self.path} was cut off after {size} of {self._end} bytes; restore the whole file"
             )
         *lines, torn = content.split(b"\n")
         for line in lines:
-            self._keep(self._row(line))
+            self._add(self._parse_row(line))
         return torn
 
-    def _row(self, line: bytes) -> AuditRow:
+    def _parse_row(self, line: bytes) -> AuditRow:
         number, body, chain = len(self._rows) + 1, line[:-_SUFFIX], line[-_SUFFIX:]
-        wanted = _next_chain(self._chain, body)
-        if chain != _closed(wanted):
+        expected = _next_chain(self._chain, body)
+        if chain != _chain_suffix(expected):
             raise StorageError(
-                f"line {number} of the audit {self.path} is not what was appended after line {number - 1}: a row was "
-                "changed, removed or added by hand; put the file back as it was, portfolio.audit has what was mirrored"
+                f"line {number} of the audit {self.path} does not follow line {number - 1} in the chain: a row was "
+                "changed, removed or added by hand; restore the file, portfolio.audit has the mirrored rows"
             )
-        return AuditRow(number, body, wanted)
+        return AuditRow(number, body, expected)
 
-    def _keep(self, row: AuditRow) -> None:
+    def _add(self, row: AuditRow) -> None:
         self._rows.append(row)
         self._ids.add(row.event_id)
         self._end += len(row.content)
 
-    def _new(self, events: Sequence[AuditEvent]) -> list[AuditRow]:
-        """Rows of the events that are not kept yet."""
+    def _new_rows(self, events: Sequence[AuditEvent]) -> list[AuditRow]:
+        """Rows for the events that are not stored yet."""
         chain, rows = self._chain, dict[str, AuditRow]()
         for event in events:
             if event.event_id not in self._ids and event.event_id not in rows:
@@ -210,41 +210,41 @@ class JsonlAudit:
     def _write(self, rows: Sequence[AuditRow]) -> None:
         content = b"".join(row.content for row in rows)
         if not self.path.exists():
-            write_atomically(self.path, b"")  # the folder's entry is synced too
+            write_atomically(self.path, b"")  # this also syncs the folder's entry
         with self.path.open("r+b", buffering=0) as file:
             file.seek(self._end)
             try:
                 if file.write(content) != len(content):
-                    raise OSError(errno.ENOSPC, "the disk took a part of the rows only")
+                    raise OSError(errno.ENOSPC, "the disk took only part of the rows")
                 os.fsync(file.fileno())
             except OSError:
                 file.truncate(self._end)
                 raise
         for row in rows:
-            self._keep(row)
+            self._add(row)
 
     def _set_aside(self, torn: bytes) -> None:
-        """Keep a last line that never ended in a file of its own, and take it off this one."""
+        """Move an incomplete last line to a file of its own."""
         aside = self.path.with_name(f"torn-{len(self._rows) + 1}-{hashlib.sha256(torn).hexdigest()[:8]}.jsonl")
         write_atomically(aside, torn)
         with self.path.open("r+b") as file:
             file.truncate(self._end)
             os.fsync(file.fileno())
-        _LOG.warning("the audit ended in a part of a row, which was never kept: it is set aside as %s", aside)
+        _LOG.warning("the audit ended in an incomplete row; it was never committed and is set aside as %s", aside)
 
 
 def _body(event: AuditEvent) -> bytes:
-    """The event's JSON without the bracket that closes it.
+    """JSON of an event without its closing brace.
 
     Raises:
-        StorageError: if it holds what JSON does not (NaN, infinity, an object).
+        StorageError: if the detail holds a value that JSON does not have, such as NaN or an object.
     """
     try:
         document = json.dumps(event.model_dump(mode="json"), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         return document[:-1].encode()
     except ValueError as error:
         raise StorageError(
-            f"the event {event.kind} of {event.symbol or event.plan_id or event.account} cannot be kept: {error}; "
+            f"the event {event.kind} of {event.symbol or event.plan_id or event.account} cannot be stored: {error}; "
             "its detail must be finite numbers, text, lists and mappings"
         ) from error
 
@@ -253,5 +253,5 @@ def _next_chain(chain: str, body: bytes) -> str:
     return hashlib.sha256(chain.encode() + body).hexdigest()
 
 
-def _closed(chain: str) -> bytes:
+def _chain_suffix(chain: str) -> bytes:
     return _MARK + chain.encode() + b'"}'

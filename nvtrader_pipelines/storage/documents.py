@@ -1,4 +1,4 @@
-"""YAML files as documents: keys are unique, 1e-3 is a number, and one file may extend another."""
+"""YAML documents: duplicate keys are refused, 1e-3 is a number, and a file may extend another."""
 
 import re
 from pathlib import Path
@@ -9,26 +9,26 @@ import yaml
 from nvtrader_pipelines.storage.errors import StorageError
 
 Document = dict[str, Any]
-_OF_A_WRONG_TAG = (ValueError, KeyError, AttributeError)  # what PyYAML raises at `!!int x`, `!!bool x`, `!!timestamp x`
+_BAD_TAG_ERRORS = (ValueError, KeyError, AttributeError)  # PyYAML on `!!int x`, `!!bool x`, `!!timestamp x`
 
 
 class DocumentLoader(yaml.SafeLoader):
-    """A safe loader that refuses a key written twice, of which YAML would silently keep the last."""
+    """Safe YAML loader that refuses duplicate keys, where PyYAML would silently take the last."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002 - PyYAML's signature
-        """The mapping.
+        """Construct a mapping.
 
         Raises:
-            yaml.constructor.ConstructorError: if a key is there twice.
+            yaml.constructor.ConstructorError: if a key occurs twice.
         """
         keys = [key.value for key, _ in node.value]
-        twice = next((key for key in keys if keys.count(key) > 1), None)
-        if twice is not None:
-            raise yaml.constructor.ConstructorError(None, None, f"the key {twice!r} is there twice", node.start_mark)
+        duplicate = next((key for key in keys if keys.count(key) > 1), None)
+        if duplicate is not None:
+            raise yaml.constructor.ConstructorError(None, None, f"the key {duplicate!r} occurs twice", node.start_mark)
         return super().construct_mapping(node, deep=deep)
 
     def construct_yaml_timestamp(self, node: yaml.ScalarNode) -> Any:
-        """The date or time; the text itself where there is no such day, to be refused where a date must stand."""
+        """Construct a date or time, or the text if there is no such day; a date field then refuses it."""
         try:
             return super().construct_yaml_timestamp(node)
         except ValueError:
@@ -36,24 +36,24 @@ class DocumentLoader(yaml.SafeLoader):
 
 
 DocumentLoader.add_constructor("tag:yaml.org,2002:timestamp", DocumentLoader.construct_yaml_timestamp)
-# YAML 1.2's numbers with an exponent; YAML 1.1, which PyYAML reads, takes 1e-3 and 1E5 for text
+# Exponents as in YAML 1.2; PyYAML reads YAML 1.1, where 1e-3 and 1E5 are text.
 DocumentLoader.add_implicit_resolver(
     "tag:yaml.org,2002:float", re.compile(r"^[-+]?(\.\d+|\d+(\.\d*)?)[eE][-+]?\d+$"), list("-+.0123456789")
 )
 
 
 def read_document(path: Path) -> Document:
-    """The mapping of one file.
+    """Read the mapping in a YAML file.
 
     Raises:
-        StorageError: if the file cannot be read, or is no YAML mapping.
+        StorageError: if the file cannot be read, or is not a YAML mapping.
     """
     try:
         content = yaml.load(path.read_text(encoding="utf-8"), DocumentLoader)  # a safe loader
     except RecursionError as error:
-        raise StorageError(f"{path.name} is nested too deep to be read; write it with fewer levels") from error
-    except (yaml.YAMLError, *_OF_A_WRONG_TAG) as error:
-        raise StorageError(f"{path.name} is no YAML: {' '.join(str(error).split())}") from error
+        raise StorageError(f"{path.name} is nested too deeply to be read; use fewer levels") from error
+    except (yaml.YAMLError, *_BAD_TAG_ERRORS) as error:
+        raise StorageError(f"{path.name} is not valid YAML: {' '.join(str(error).split())}") from error
     except OSError as error:
         raise StorageError(f"{path} cannot be read: {error.strerror}") from error
     if not isinstance(content, dict):
@@ -61,11 +61,11 @@ def read_document(path: Path) -> Document:
     return content
 
 
-def extended(path: Path, extending: tuple[Path, ...] = ()) -> Document:
-    """The mapping of one file, over that of the file it `extends`, and so on; a name is not handed down.
+def resolve_document(path: Path, extending: tuple[Path, ...] = ()) -> Document:
+    """Read a YAML file and merge it over the chain of files it `extends`; names are not inherited.
 
     Raises:
-        StorageError: if a file cannot be read, is no YAML mapping, or extends itself in the end.
+        StorageError: if a file cannot be read, is not a YAML mapping, or the chain is circular.
     """
     chain = (*extending, path.resolve())
     content = read_document(path)
@@ -73,25 +73,25 @@ def extended(path: Path, extending: tuple[Path, ...] = ()) -> Document:
         return content
     base = content.pop("extends")
     if not isinstance(base, str):
-        raise StorageError(f"{path.name}: extends must be the path of a file from this file's folder, found {base!r}")
+        raise StorageError(f"{path.name}: extends must be a path relative to this file, found {base!r}")
     target = (path.parent / base).resolve()
     if target in chain:
-        told = " extends ".join(each.name for each in (*chain[chain.index(target) :], target))
-        raise StorageError(f"{told}: no file may extend itself in the end; remove one extends")
+        circle = " extends ".join(each.name for each in (*chain[chain.index(target) :], target))
+        raise StorageError(f"{circle}: files must not extend each other in a circle; remove one extends")
     if not target.is_file():
-        raise StorageError(f"{path.name} extends {base}, but {target} is no file; name one from this file's folder")
-    inherited = extended(target, chain)
+        raise StorageError(f"{path.name} extends {base}, but {target} is not a file; give a relative path to one")
+    inherited = resolve_document(target, chain)
     inherited.pop("name", None)
-    return merged(inherited, content)
+    return merge_documents(inherited, content)
 
 
-def merged(base: Document, changes: Document) -> Document:
-    """The base with the changes: mappings are merged, lists replaced, and so are components of another kind."""
+def merge_documents(base: Document, changes: Document) -> Document:
+    """Merge changes into a base: mappings merge; lists and components of another kind are replaced."""
     result = dict(base)
     for name, value in changes.items():
         before = base.get(name)
         if isinstance(before, dict) and isinstance(value, dict) and _same_kind(before, value):
-            result[name] = merged(before, value)
+            result[name] = merge_documents(before, value)
         else:
             result[name] = value
     return result

@@ -1,9 +1,9 @@
-"""Errors of storage that a caller may want to catch."""
+"""Errors of storage that callers catch."""
 
 
 class StorageError(Exception):
-    """Something on disk is not as it must be; the message says what to do."""
+    """Problem with stored data or with a person's file; the message says what to do."""
 
 
-class OtherCodeError(StorageError):
-    """A version of an experiment is not to this code what it was to the code that registered it."""
+class CodeMismatchError(StorageError):
+    """Version of an experiment that this code reads differently than the code that registered it."""

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all."""
+"""Atomic writes and locks between processes."""
 
 import contextlib
 import fcntl
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write beside, sync, rename: a reader or a crash sees the old file or the new one."""
+    """Write to a temporary file, sync and rename: readers and crashes see the old or the new file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
     try:
@@ -30,18 +30,13 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 @contextlib.contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Hold a file lock between processes; the kernel frees it when a process dies.
+def file_lock(path: Path) -> Iterator[None]:
+    """Hold an exclusive lock between processes; the kernel releases it when the process dies.
 
     Raises:
-        OSError: if the lock cannot be opened.
+        OSError: if the lock file cannot be opened.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
-
-
-def is_given(path: Path) -> bool:
-    """Whether a file is there that people may leave out; a dangling symlink is, so that reading it fails."""
-    return path.is_symlink() or path.exists()

@@ -1,4 +1,4 @@
-"""Where everything lies: one root folder with `data/` (given) and `warehouse/` (built)."""
+"""Paths of one installation: a root folder with `data/` (inputs and records) and `warehouse/` (built)."""
 
 import os
 from dataclasses import dataclass
@@ -10,13 +10,13 @@ VARIABLE = "NVTRADER_HOME"
 
 @dataclass(frozen=True)
 class Home:
-    """The paths of one installation."""
+    """Root folder and the paths below it."""
 
     root: Path
 
     @classmethod
     def find(cls) -> Self:
-        """$NVTRADER_HOME, else the checkout that holds this package, else the current folder."""
+        """Find the home: $NVTRADER_HOME, else the checkout of this package, else the current folder."""
         named = os.environ.get(VARIABLE)
         if named:
             return cls(Path(named).expanduser().resolve())
@@ -25,7 +25,7 @@ class Home:
 
     @property
     def landing(self) -> Path:
-        """Vendor files, never rewritten."""
+        """Files delivered by vendors, never rewritten."""
         return self.root / "data" / "landing"
 
     @property
@@ -35,12 +35,12 @@ class Home:
 
     @property
     def entrants(self) -> Path:
-        """What competes beside the runs, as YAML and the files that it names."""
+        """Entrants of the scoreboard besides runs: YAML specs and the files they name."""
         return self.root / "data" / "entrants"
 
     @property
     def market_file(self) -> Path:
-        """Which sources are ingested, as YAML."""
+        """Market sources to ingest, as YAML."""
         return self.root / "data" / "market.yaml"
 
     @property
@@ -55,37 +55,37 @@ class Home:
 
     @property
     def compliance(self) -> Path:
-        """What compliance holds plans against: the desk's limits, sectors, sales at a loss."""
+        """Compliance files: the desk's limits, sectors, sales at a loss."""
         return self.root / "data" / "compliance"
 
     @property
     def audit(self) -> Path:
-        """Every event from a proposal to a fill, as append-only JSONL."""
+        """Audit: every event from proposal to fill, as append-only JSONL."""
         return self.root / "data" / "audit"
 
     @property
     def runtime(self) -> Path:
-        """What the loop goes by: the active policy, the kill switch, paper accounts."""
+        """State of the trading loop: active policy, kill switch, books of the accounts."""
         return self.root / "data" / "runtime"
 
     @property
     def promotion_file(self) -> Path:
-        """What a policy must show before it trades, as YAML."""
+        """Settings of the promotion gate, as YAML."""
         return self.root / "data" / "promotion.yaml"
 
     @property
     def active_policy(self) -> Path:
-        """Which policy trades, as JSON."""
+        """Pointer to the active policy, as JSON."""
         return self.runtime / "active_policy.json"
 
     @property
     def kill_switch(self) -> Path:
-        """While this file is there no order is placed; it says why."""
+        """Kill switch: while this file exists no order is placed. It holds the reason."""
         return self.runtime / "kill_switch"
 
     @property
     def warehouse(self) -> Path:
-        """Everything that is built."""
+        """Folder of everything that is built from `data/`."""
         return self.root / "warehouse"
 
     @property
@@ -95,50 +95,50 @@ class Home:
 
     @property
     def catalog(self) -> Path:
-        """The SQLite catalog of the tables."""
+        """SQLite catalog of the tables."""
         return self.warehouse / "catalog.db"
 
     @property
     def duckdb_file(self) -> Path:
-        """The published views."""
+        """DuckDB file with the published views."""
         return self.warehouse / "nvtrader.duckdb"
 
     @property
     def deliveries(self) -> Path:
-        """A copy of every delivered file, by digest."""
+        """Copy of every delivered file, named by digest."""
         return self.warehouse / "deliveries"
 
     @property
     def ledger(self) -> Path:
-        """The SQLite ledger of versions and runs, where no other database is named."""
+        """SQLite ledger of versions and runs, unless $NVTRADER_LEDGER_URL names another database."""
         return self.warehouse / "ledger.db"
 
     @property
     def pictures(self) -> Path:
-        """Every plot of an asset as a PNG file, below the asset's name."""
+        """Plots of the assets as PNG files, in a folder per asset."""
         return self.warehouse / "pictures"
 
     @property
     def scorecards(self) -> Path:
-        """A folder per entrant with its scorecard, and who took part in the last judgement."""
+        """Scorecards in a folder per entrant, and the list of entrants last scored."""
         return self.warehouse / "scorecards"
 
     @property
     def report(self) -> Path:
-        """The report on everything judged, one HTML file."""
+        """Scoreboard report, a single HTML file."""
         return self.warehouse / "report.html"
 
     @property
     def mlflow(self) -> Path:
-        """The MLflow store."""
+        """MLflow store."""
         return self.warehouse / "mlflow"
 
     @property
     def dagster(self) -> Path:
-        """DAGSTER_HOME."""
+        """Folder of the Dagster instance (DAGSTER_HOME)."""
         return self.warehouse / "dagster"
 
 
 def lock_path(home: Home, name: str) -> Path:
-    """The lock file of a table, of the catalog, or of a piece of work that must not run twice at once."""
+    """Path of the lock file of a table, of the catalog, or of work that must not run concurrently."""
     return home.iceberg / ".locks" / f"{name}.lock"

@@ -1,4 +1,4 @@
-"""The kill switch: a file that any program can make and a person can see, and an environment variable."""
+"""Kill switch: a file that any program can create and a person can see, or an environment variable."""
 
 import os
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from datetime import UTC
 from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
 
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.files import locked, write_atomically
+from nvtrader_pipelines.storage.files import file_lock, write_atomically
 from nvtrader_pipelines.storage.home import Home, lock_path
 
 VARIABLE = "NVTRADER_KILL_SWITCH"
@@ -16,7 +16,7 @@ RELEASED = {"", "0"}  # values of the variable that do not engage it
 
 
 class Halt(BaseModel):
-    """Content of the file: who stopped trading, when and why."""
+    """Content of the kill switch file: who stopped trading, when and why."""
 
     model_config = ConfigDict(frozen=True)
     reason: str
@@ -25,7 +25,7 @@ class Halt(BaseModel):
 
 
 class FileKillSwitch:
-    """Engaged while anything is in the file's place, a dangling symlink too, or while the variable is set."""
+    """Engaged while the variable is set or anything has the file's name, even a dangling symlink."""
 
     def __init__(self, home: Home) -> None:
         self._home = home
@@ -47,20 +47,20 @@ class FileKillSwitch:
         except FileNotFoundError:
             return None
         except OSError as error:
-            return f"the kill switch {self.path} cannot be looked at ({error.strerror}), which counts as engaged"
+            return f"the kill switch {self.path} cannot be checked ({error.strerror}), which counts as engaged"
         halt = self.read()
         if halt is None:
-            return f"the kill switch {self.path} is there, but does not say why"
+            return f"the kill switch {self.path} exists, but gives no reason"
         return f"{halt.by} stopped trading at {halt.at.astimezone(UTC):%Y-%m-%d %H:%M} UTC: {halt.reason}"
 
     def read(self) -> Halt | None:
         """Content of the file, or None if it cannot be read as a halt."""
         try:
-            if not self.path.is_file():  # a pipe or a device would be read for ever
+            if not self.path.is_file():  # reading a pipe or a device would never end
                 return None
             halt = Halt.model_validate_json(self.path.read_bytes())
             halt.at.astimezone(UTC)
-        except (OSError, ValidationError, OverflowError):  # the last: UTC has no such year
+        except (OSError, ValidationError, OverflowError):  # OverflowError: the year does not exist in UTC
             return None
         return halt
 
@@ -82,7 +82,7 @@ class FileKillSwitch:
         """Release the switch.
 
         Raises:
-            OSError: if it cannot be removed.
+            OSError: if the file cannot be removed.
         """
         if self.path.is_dir() and not self.path.is_symlink():
             self.path.rmdir()
@@ -90,9 +90,9 @@ class FileKillSwitch:
             self.path.unlink()
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Serialize engaging and releasing: a halt between a release's look and its removal would be lost."""
+    def lock(self) -> Iterator[None]:
+        """Serialize engaging and releasing, so that a release never removes a halt it has not read."""
         with ExitStack() as stack:
-            with suppress(OSError):  # where no lock file can be made, stopping is worth more than a turn
-                stack.enter_context(locked(lock_path(self._home, "kill_switch")))
+            with suppress(OSError):  # if no lock file can be made, halting matters more than the lock
+                stack.enter_context(file_lock(lock_path(self._home, "kill_switch")))
             yield

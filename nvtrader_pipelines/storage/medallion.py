@@ -1,4 +1,4 @@
-"""Bronze, silver and gold on disk: deliveries merged into bars, panels pinned to snapshots and read back."""
+"""Ingest deliveries into bronze bars; pin market panels to table snapshots and read them back."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,10 +12,10 @@ from nvtrader_pipelines.market.ingest import ingest
 from nvtrader_pipelines.market.panel import MarketPanel, build_panel, panel_row
 from nvtrader_pipelines.market.sources import Delivery
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.files import locked
+from nvtrader_pipelines.storage.files import file_lock
 from nvtrader_pipelines.storage.home import lock_path
 from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
-from nvtrader_pipelines.storage.landing import keep_copies, landed_files
+from nvtrader_pipelines.storage.landing_zone import landed_files, store_copies
 from nvtrader_pipelines.storage.specs import read_market
 from nvtrader_pipelines.storage.tables import (
     BARS,
@@ -30,37 +30,37 @@ from nvtrader_pipelines.storage.tables import (
 
 @dataclass(frozen=True)
 class Ingestion:
-    """What one ingest did."""
+    """Result of an ingest."""
 
-    n_rows: int  # bronze rows of the years after it
+    n_rows: int  # bronze rows of the ingested years, afterwards
     files_seen: int
     files_read: int
-    refused: dict[str, str]  # file to the sentence why it could not be read
+    refused: dict[str, str]  # file to the reason why it could not be read
 
     @property
     def summary(self) -> str:
-        """One line for a person."""
+        """Summary in one line."""
         refused = f", {len(self.refused)} could not be read" if self.refused else ""
         return f"{self.files_seen} delivered, {self.files_read} of them new or changed{refused}"
 
 
 def ingest_market(tables: Warehouse, years: Sequence[int], at: datetime) -> Ingestion:
-    """Merge what the market's sources deliver into bronze, for the given years.
+    """Merge the deliveries of the market's sources into the bronze table, for the given years.
 
-    A file already ingested for these years under the same digest is not read again; a changed one replaces its rows.
-    All bars change in one commit; the deliveries are recorded after it, so a crash between the two repeats the work.
-    Two ingests at once take turns: each builds on what the other left.
+    A file that was ingested for these years with the same digest is not read again; a changed file replaces its rows.
+    All bars change in one commit. The deliveries are recorded after it, so a crash in between repeats the work.
+    Concurrent ingests run one after the other.
     """
-    with locked(lock_path(tables.home, "ingest")):
+    with file_lock(lock_path(tables.home, "ingest")):
         return _ingest(tables, years, at)
 
 
 def _ingest(tables: Warehouse, years: Sequence[int], at: datetime) -> Ingestion:
     files = landed_files(tables.home)
-    keep_copies(tables.home, files)
+    store_copies(tables.home, files)
     deliveries = [each for source in read_market(tables.home).sources for each in source.deliveries(files)]
     known = tables.read(DELIVERIES)
-    new = [each for each in deliveries if not _has(known, each, years)]
+    new = [each for each in deliveries if not _is_ingested(known, each, years)]
     parts = [ingest(each, years, at) for each in new]
     rows = pl.concat([DELIVERIES.schema.to_frame(), *(_with_years_before(known, part.delivery_row) for part in parts)])
     before = tables.read(BARS, {"year": years}, None if new else ["year"])
@@ -80,8 +80,8 @@ def _ingest(tables: Warehouse, years: Sequence[int], at: datetime) -> Ingestion:
     )
 
 
-def _has(known: pl.DataFrame, delivery: Delivery, years: Sequence[int]) -> bool:
-    """Whether the file was ingested with this digest for all these years."""
+def _is_ingested(known: pl.DataFrame, delivery: Delivery, years: Sequence[int]) -> bool:
+    """Return whether the file was ingested with this digest for all these years."""
     same = (pl.col("source") == delivery.source) & (pl.col("file") == delivery.file)
     found = known.filter(same & (pl.col("digest") == delivery.digest))
     return bool(len(found)) and set(years) <= set(found["years"][0])
@@ -94,11 +94,11 @@ def read_panel(
     max_gap: int = 5,
     snapshot_ids: dict[str, int] | None = None,
 ) -> MarketPanel:
-    """The panel of a source at the snapshots that `gold.market_panel` pins, or at those given.
+    """Read the panel of a source at the snapshots pinned in `gold.market_panel`, or at `snapshot_ids`.
 
     Raises:
-        StorageError: if the source has no panel, or a snapshot is gone.
-        ValueError: if its bars do not make a panel (a gap longer than `max_gap`, an unknown symbol).
+        StorageError: if the source has no panel, or a snapshot has expired.
+        ValueError: if its bars do not form a panel (a gap longer than `max_gap`, an unknown symbol).
     """
     snapshots = snapshot_ids or pinned_snapshots(tables, source)
     frames = [
@@ -108,7 +108,7 @@ def read_panel(
 
 
 def pinned_snapshots(tables: Warehouse, source: str) -> dict[str, int]:
-    """Table name to snapshot id, as pinned for a source.
+    """Snapshot id by table name, as pinned for a source.
 
     Raises:
         StorageError: if the source has no panel.
@@ -116,30 +116,30 @@ def pinned_snapshots(tables: Warehouse, source: str) -> dict[str, int]:
     panels = tables.read(MARKET_PANEL)
     row = panels.filter(pl.col("source") == source)
     if row.is_empty():
-        there = ", ".join(sorted(panels["source"])) or "none"
+        known = ", ".join(sorted(panels["source"])) or "none"
         raise StorageError(
-            f"the market has no panel of source {source!r} (there are: {there}); name the source in data/market.yaml, "
+            f"there is no panel of source {source!r} (sources with a panel: {known}); add it to data/market.yaml, "
             "deliver its files, and run the market job or `nvtrader materialize`"
         )
-    return {table.name: row[_column(table)][0] for table in PINNED}
+    return {table.name: row[_snapshot_column(table)][0] for table in PINNED}
 
 
 @dataclass(frozen=True)
 class PinnedPanels:
-    """The panels that were pinned, and the sources that make none yet."""
+    """Result of pinning: number of panels, and sources whose bars do not form one yet."""
 
     n_panels: int
-    left_out: dict[str, str]
+    left_out: dict[str, str]  # source to reason
 
     @property
     def summary(self) -> str:
-        """One line for a person."""
+        """Summary in one line."""
         without = "".join(f"; {source} has no panel: {why}" for source, why in self.left_out.items())
         return f"{self.n_panels} panels pinned{without}"
 
 
 def pin_panels(tables: Warehouse, at: datetime) -> PinnedPanels:
-    """Build every source's panel from the current snapshots and write one row each."""
+    """Build the panel of every source from the current snapshots and write a row for each."""
     snapshots = {table.name: tables.snapshot_id(table) for table in PINNED}
     known = {name: snapshot for name, snapshot in snapshots.items() if snapshot is not None}
     rows, left_out = [MARKET_PANEL.schema.to_frame()], {}
@@ -152,8 +152,8 @@ def pin_panels(tables: Warehouse, at: datetime) -> PinnedPanels:
     return PinnedPanels(len(rows) - 1, left_out)
 
 
-def panel_nans(tables: Warehouse) -> pl.DataFrame:
-    """Arrays of the pinned panels that hold NaN or infinity: source, array, how many; none is the truth."""
+def count_non_finite(tables: Warehouse) -> pl.DataFrame:
+    """Count NaN and infinite values per array of the pinned panels; a sound market gives no rows."""
     rows = [
         (source, name, int((~np.isfinite(array)).sum()))
         for source in tables.read(MARKET_PANEL, columns=["source"])["source"]
@@ -168,12 +168,12 @@ def _float_arrays(panel: MarketPanel) -> list[tuple[str, NDArray[np.float64]]]:
     return [("close_returns", panel.close_returns), ("features", panel.features), *overnight]
 
 
-def _column(table: Table) -> str:
+def _snapshot_column(table: Table) -> str:
     return f"{table.table}_snapshot_id"
 
 
 def _with_years_before(known: pl.DataFrame, row: pl.DataFrame) -> pl.DataFrame:
-    """The delivery's row with the years that were ingested of the same digest before."""
+    """Add the years that were ingested earlier with the same digest to a delivery's row."""
     keys = ["source", "file", "digest"]
     before = known.join(row.select(keys), on=keys, how="semi")["years"].to_list()
     years = sorted({year for part in (*before, row["years"][0]) for year in part})

@@ -1,4 +1,4 @@
-"""Market panels at the snapshots that are pinned."""
+"""Cache of pinned market panels."""
 
 from dataclasses import dataclass, field
 
@@ -10,17 +10,17 @@ from nvtrader_pipelines.storage.medallion import pinned_snapshots, read_panel
 
 @dataclass(frozen=True)
 class Panels:
-    """Pinned panels of one home, each read again only when other snapshots are pinned."""
+    """Pinned panels of a home; a panel is read again only after its pinned snapshots change."""
 
     tables: Warehouse
     known: dict[MarketChoice, MarketPanel] = field(default_factory=dict)
 
-    def of(self, choice: MarketChoice) -> MarketPanel:
-        """Panel of a market choice on the snapshots that are pinned now.
+    def read(self, choice: MarketChoice) -> MarketPanel:
+        """Read the panel of a market choice at the currently pinned snapshots.
 
         Raises:
             StorageError: if the source has no panel.
-            ValueError: if its bars do not make one of these names.
+            ValueError: if the bars of these symbols do not form a panel.
         """
         snapshots, known = pinned_snapshots(self.tables, choice.source), self.known.get(choice)
         if known is None or known.snapshot_ids != snapshots:

@@ -1,4 +1,4 @@
-"""Trained policies as files: `data/rl/policies/<experiment>/<run>/`, sealed by a manifest of digests."""
+"""Trained policies as files in `data/rl/policies/<experiment>/<run>/`, sealed by a manifest of digests."""
 
 import contextlib
 import hashlib
@@ -28,101 +28,101 @@ NONE: Mapping[int, Any] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class PolicyLibrary:
-    """Policies of one home folder."""
+    """Policy files of a home."""
 
     home: Home
 
     def folder(self, partition_key: str, run_id: str) -> Path:
-        """Where a run's policies lie."""
+        """Folder of a run's policies."""
         return self.home.policies / partition_key / run_id
 
-    def done(self, partition_key: str, run_id: str) -> set[FoldSeed]:
-        """Folds and seeds whose policy file is there, can be read, and is the one sealed if the run ever was."""
+    def trained_keys(self, partition_key: str, run_id: str) -> set[FoldSeed]:
+        """Folds and seeds whose policy file is readable and, if the run was ever sealed, unchanged since."""
         folder = self.folder(partition_key, run_id)
         sealed = _read_manifest(folder / MANIFEST).policies if (folder / MANIFEST).exists() else {}
         found = set()
         for path in folder.glob("fold-*.zip"):
             content = path.read_bytes()
             if sealed.get(path.name, _sha256(content)) != _sha256(content):
-                continue  # changed since: it is trained again
-            with contextlib.suppress(PolicyArchiveError):  # damaged: it is trained again
+                continue  # changed since it was sealed: train it again
+            with contextlib.suppress(PolicyArchiveError):  # damaged: train it again
                 card, _ = read_archive(content)
                 found.add((card.fold, card.seed))
         return found
 
     def save(self, partition_key: str, run_id: str, policy: TrainedPolicy) -> Path:
-        """Write one policy, whose checkpoint then goes; a reader or a crash never meets half of it."""
+        """Write a policy atomically, then delete its checkpoint."""
         key = (policy.fold, policy.seed)
-        path = self.folder(partition_key, run_id) / file_name(key)
+        path = self.folder(partition_key, run_id) / policy_file_name(key)
         write_atomically(path, policy.archive)
-        self.checkpoint(partition_key, run_id, key).unlink(missing_ok=True)
+        self.checkpoint_path(partition_key, run_id, key).unlink(missing_ok=True)
         return path
 
-    def checkpoint(self, partition_key: str, run_id: str, key: FoldSeed) -> Path:
-        """Where a training that is under way keeps the state to resume from."""
+    def checkpoint_path(self, partition_key: str, run_id: str, key: FoldSeed) -> Path:
+        """Path of the state from which an interrupted training resumes."""
         return self.folder(partition_key, run_id) / f"fold-{key[0]}-seed-{key[1]}.checkpoint"
 
-    def kept(self, plan: RunPlan) -> Mapping[FoldSeed, bytes]:
-        """The policies of a run that is not sealed yet."""
+    def read_unsealed(self, plan: RunPlan) -> Mapping[FoldSeed, bytes]:
+        """Read the policies of a run that is not sealed yet."""
         folder = self.folder(plan.spec.partition_key, plan.run_id)
-        paths = {key: folder / file_name(key) for key in plan.keys}
+        paths = {key: folder / policy_file_name(key) for key in plan.keys}
         return {key: path.read_bytes() for key, path in paths.items() if path.exists()}
 
     def seal(self, plan: RunPlan, chosen: Mapping[int, int] = NONE, thresholds: FoldThresholds = NONE) -> SealedRun:
-        """Write the manifest of a run that is trained, and make it the latest of its experiment.
+        """Write the manifest of a trained run and make it the latest of its experiment.
 
         Raises:
             StorageError: if a policy is missing.
         """
         folder = self.folder(plan.spec.partition_key, plan.run_id)
-        wanted = [file_name(key) for key in plan.keys]
-        missing = [name for name in wanted if not (folder / name).exists()]
+        names = [policy_file_name(key) for key in plan.keys]
+        missing = [name for name in names if not (folder / name).exists()]
         if missing:
-            raise StorageError(f"{folder} misses {', '.join(missing)}; train the experiment again")
-        policies = {name: _sha256((folder / name).read_bytes()) for name in wanted}
+            raise StorageError(f"{folder} lacks {', '.join(missing)}; train the experiment again")
+        policies = {name: _sha256((folder / name).read_bytes()) for name in names}
         run = SealedRun.of(plan, policies, chosen, thresholds)
         write_atomically(folder / MANIFEST, run.model_dump_json(indent=1).encode())
         write_atomically(folder.parent / LATEST, json.dumps({"run_id": run.run_id}).encode())
-        for checkpoint in folder.glob("*.checkpoint"):  # a kill came between a policy and the end of its checkpoint
+        for checkpoint in folder.glob("*.checkpoint"):  # left by a process killed in `save`
             checkpoint.unlink(missing_ok=True)
         return run
 
-    def latest(self, partition_key: str) -> SealedRun:
-        """The run an experiment's policies were last trained in.
+    def read_latest(self, partition_key: str) -> SealedRun:
+        """Read the manifest of the run that trained an experiment's policies last.
 
         Raises:
-            StorageError: if there is none, or its manifest is damaged.
+            StorageError: if no run is sealed, or the manifest is damaged.
         """
         pointer = self.home.policies / partition_key / LATEST
         if not pointer.exists():
             raise StorageError(f"{partition_key} has no trained policies; train them with `nvtrader materialize`")
         run_id = json.loads(pointer.read_bytes())["run_id"]
-        return self.sealed(partition_key, run_id)
+        return self.read_sealed(partition_key, run_id)
 
     def is_sealed(self, partition_key: str, run_id: str) -> bool:
-        """Whether a run's policies are all there."""
+        """Return whether a run is sealed."""
         return (self.folder(partition_key, run_id) / MANIFEST).exists()
 
-    def sealed(self, partition_key: str, run_id: str) -> SealedRun:
-        """One run whose policies are all there.
+    def read_sealed(self, partition_key: str, run_id: str) -> SealedRun:
+        """Read the manifest of a sealed run.
 
         Raises:
-            StorageError: if it is not sealed, or its manifest is damaged or of another run.
+            StorageError: if the run is not sealed, or its manifest is damaged or belongs to another run.
         """
         path = self.folder(partition_key, run_id) / MANIFEST
         run, experiment = _read_manifest(path), partition_key.partition("@")[0]
         if (run.partition_key, run.run_id, run.experiment) != (partition_key, run_id, experiment):
             raise StorageError(
-                f"{path} must be of run {run_id} of {partition_key}, but says that it is of run {run.run_id} of "
+                f"{path} must be the manifest of run {run_id} of {partition_key}, but names run {run.run_id} of "
                 f"{run.partition_key} ({run.experiment}); restore it, or remove {path.parent} and train again"
             )
         return run
 
     def read_run(self, run: SealedRun) -> Mapping[FoldSeed, bytes]:
-        """Every policy of a run, by fold and seed.
+        """Read every policy of a run, by fold and seed.
 
         Raises:
-            StorageError: if a file is missing or not the one that was sealed.
+            StorageError: if a file is missing or was changed after sealing.
         """
         self.require_untampered(run)
         contents = [self._content(run, name) for name in run.policies]
@@ -130,20 +130,20 @@ class PolicyLibrary:
         return {(card.fold, card.seed): content for card, content in zip(cards, contents, strict=True)}
 
     def require_untampered(self, run: SealedRun) -> None:
-        """Refuse a run whose files are not those that were sealed.
+        """Raise if a policy file of a run is missing or was changed after sealing.
 
         Raises:
-            StorageError: if one is missing or changed.
+            StorageError: with the number of such files and the first one.
         """
-        broken = self.tampered(run)
+        broken = self.find_tampered_files(run)
         if len(broken):
             raise StorageError(
-                f"{len(broken)} policy files of {run.partition_key} are not those that were sealed "
+                f"{len(broken)} policy files of {run.partition_key} are missing or were changed after sealing "
                 f"({broken['file'][0]}); remove {self.folder(run.partition_key, run.run_id)} and train again"
             )
 
-    def tampered(self, run: SealedRun) -> pl.DataFrame:
-        """Files that are missing or whose digest is not the sealed one."""
+    def find_tampered_files(self, run: SealedRun) -> pl.DataFrame:
+        """List the files of a run that are missing or whose digest differs from the sealed one."""
         found = {name: self._content(run, name) for name in run.policies}
         rows = [
             {"file": name, "sealed": digest, "found": _sha256(found[name]) if found[name] else "missing"}
@@ -153,7 +153,7 @@ class PolicyLibrary:
         return pl.DataFrame(rows, schema={"file": pl.String, "sealed": pl.String, "found": pl.String})
 
     def training_windows(self, run: SealedRun) -> pl.DataFrame:
-        """What every policy was trained on, from its card: the fold its tests are recorded as, and each stretch."""
+        """Training windows of every policy, from its card: recorded fold, first and last session."""
         cards = [read_card(content) for content in self.read_run(run).values()]
         tested = recorded_fold_numbers(run.folds)
         rows = [
@@ -170,8 +170,8 @@ class PolicyLibrary:
         return path.read_bytes() if path.is_file() else b""
 
 
-def file_name(key: FoldSeed) -> str:
-    """`fold-<k>-seed-<s>.zip`."""
+def policy_file_name(key: FoldSeed) -> str:
+    """File name of a policy, `fold-<k>-seed-<s>.zip`."""
     fold, seed = key
     return f"fold-{fold}-seed-{seed}.zip"
 

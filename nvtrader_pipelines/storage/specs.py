@@ -1,4 +1,4 @@
-"""Experiment specs and the market as YAML that people write."""
+"""Experiment specs and the market spec, as YAML files that people write."""
 
 import json
 from collections.abc import Mapping
@@ -10,19 +10,18 @@ import polars as pl
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from nvtrader_pipelines.components import explanation
-from nvtrader_pipelines.components.explanation import suggest
+from nvtrader_pipelines.components.explanation import explain, suggest
 from nvtrader_pipelines.experiments.designs import leaves
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.market.spec import MarketSpec
-from nvtrader_pipelines.storage.compliance import read_limits, require_no_looser
-from nvtrader_pipelines.storage.documents import extended, read_document
+from nvtrader_pipelines.storage.compliance_files import read_limits, require_not_looser
+from nvtrader_pipelines.storage.documents import read_document, resolve_document
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import write_atomically
 from nvtrader_pipelines.storage.home import Home
 
 Model = TypeVar("Model", bound=BaseModel)
-_WRITTEN = {  # fields of a new file: those that people change most
+_TEMPLATE_FIELDS = {  # fields in a new file: those that people change most
     "market": ("source",),
     "environment": ("lookback", "rebal_freq", "turnover_cost_bps", "vol_penalty", "rewards"),
     "agent": ("kind", "total_timesteps", "learning_rate", "gamma", "backbone"),
@@ -30,81 +29,82 @@ _WRITTEN = {  # fields of a new file: those that people change most
     "design": ("kind",),
 }
 _HINT = (
-    "# What is left out has its default: `nvtrader components` lists what there is,\n"
-    "# and `nvtrader schema experiment` writes the JSON Schema that an editor checks this file by.\n"
+    "# Fields that are left out have their defaults. `nvtrader components` lists all components;\n"
+    "# `nvtrader schema experiment` writes the JSON Schema with which an editor checks this file.\n"
 )
 
 
 @dataclass(frozen=True)
 class FoundExperiments:
-    """What `data/experiments` holds: the valid specs, and why the others are not."""
+    """Content of `data/experiments`: the valid specs, and the problem of each other file."""
 
     specs: list[ExperimentSpec] = field(default_factory=list)
     problems: dict[Path, str] = field(default_factory=dict)
 
 
 def read_experiments(home: Home) -> FoundExperiments:
-    """Every YAML file of `data/experiments`, in the order of their names; of two with one name, neither.
+    """Read the YAML files of `data/experiments`, sorted by path.
 
-    An experiment whose risk limits are looser than the hard ones of the desk is not taken.
+    Files that define the same experiment name are all refused, and so is an experiment whose risk limits are looser
+    than the desk's limits that block plans.
 
     Raises:
-        StorageError: if the desk's limits are not valid, so that nothing can be held against them.
+        StorageError: if the desk's limits are not valid.
     """
-    desk = read_limits(home)
+    desk_limits = read_limits(home)
     read: dict[Path, ExperimentSpec] = {}
     found = FoundExperiments()
     for path in sorted(home.experiments.glob("*.y*ml")):
         try:
             spec = read_experiment(path)
             for each in spec.variants():
-                require_no_looser(each.pipeline.risk_limits, desk)
+                require_not_looser(each.pipeline.risk_limits, desk_limits)
             read[path] = spec
         except StorageError as error:
             found.problems[path] = str(error)
     names = {path: {each.name for each in (spec, *spec.variants())} for path, spec in read.items()}
     for path, spec in read.items():
         twins = {other: sorted(names[path] & names[other]) for other in read if other != path}
-        clashes = [f"{', '.join(same)} like {other.name}" for other, same in twins.items() if same]
+        clashes = [f"{', '.join(same)}, as in {other.name}" for other, same in twins.items() if same]
         if clashes:
-            found.problems[path] = f"{path.name} is called {' and '.join(clashes)}; give it another name"
+            found.problems[path] = f"{path.name} has the name {' and '.join(clashes)}; choose another name"
         else:
             found.specs.append(spec)
     return found
 
 
 def read_experiment(path: Path) -> ExperimentSpec:
-    """One spec, over the files it `extends`.
+    """Read an experiment, merged over the files it `extends`.
 
     Raises:
-        StorageError: if a file is no YAML mapping, or together they are no valid spec.
+        StorageError: if a file is not a YAML mapping, or the result is not a valid experiment.
     """
-    return _valid(extended(path), ExperimentSpec, f"{path.name} is no valid experiment")
+    return _valid(resolve_document(path), ExperimentSpec, f"{path.name} is not a valid experiment")
 
 
 def read_market(home: Home) -> MarketSpec:
-    """Which sources are ingested; the default where `data/market.yaml` is missing.
+    """Read the market sources to ingest; without `data/market.yaml`, return the default.
 
     Raises:
-        StorageError: if the file is no valid market.
+        StorageError: if the file is not a valid market.
     """
     if not home.market_file.exists():
         return MarketSpec()
     content = read_document(home.market_file)
-    return _valid(content, MarketSpec, f"{home.market_file.name} is no valid market")
+    return _valid(content, MarketSpec, f"{home.market_file.name} is not a valid market")
 
 
 def write_experiment(home: Home, name: str, like: str | None = None) -> Path:
-    """Write the file of a new experiment, with the defaults or over the file of another one.
+    """Write the YAML file of a new experiment, with the defaults or extending the file of another one.
 
     Raises:
-        StorageError: if the name is not fit for one or taken, or there is no other experiment of that name.
+        StorageError: if the name is invalid or taken, or there is no experiment `like`.
     """
     spec = _valid({"name": name}, ExperimentSpec, f"{name!r} cannot be the name of an experiment")
     names = {_name_of(path): path for path in sorted(home.experiments.glob("*.y*ml"))}
     path = home.experiments / f"{name}.yaml"
     if name in names or path.exists():
-        raise StorageError(f"experiment {name} is there already, in {names.get(name, path)}; choose another name")
+        raise StorageError(f"experiment {name} already exists in {names.get(name, path)}; choose another name")
     if like is not None and like not in names:
         raise StorageError(f"there is no experiment {like!r}; there are {', '.join(names)}{suggest(like, list(names))}")
     content = _template(spec) if like is None else {"extends": names[like].name, "name": name, "description": ""}
@@ -112,24 +112,19 @@ def write_experiment(home: Home, name: str, like: str | None = None) -> Path:
     return path
 
 
-def differences(left: Mapping[str, Any], right: Mapping[str, Any]) -> pl.DataFrame:
-    """Fields in which two documents differ: field (dotted path), left, right; null where one has no such field."""
+def document_differences(left: Mapping[str, Any], right: Mapping[str, Any]) -> pl.DataFrame:
+    """List the fields in which two documents differ: dotted path, left, right; null for a missing field."""
     sides = [dict(leaves(dict(side))) for side in (left, right)]
     paths = [path for path in dict.fromkeys([*sides[0], *sides[1]]) if _texts(path, sides)[0] != _texts(path, sides)[1]]
     rows = [(path, *_texts(path, sides)) for path in paths]
     return pl.DataFrame(rows, schema=dict.fromkeys(("field", "left", "right"), pl.String), orient="row")
 
 
-def explained(error: ValidationError, model: type[BaseModel] = ExperimentSpec) -> str:
-    """Why a document is no `model`: where, what was found, what is allowed, and the suggest name."""
-    return explanation.explain(error, model)
-
-
 def _valid(content: Any, model: type[Model], refusal: str) -> Model:
     try:
         return model.model_validate(content)
     except ValidationError as error:
-        raise StorageError(f"{refusal}: {explained(error, model)}") from error
+        raise StorageError(f"{refusal}: {explain(error, model)}") from error
 
 
 def _name_of(path: Path) -> str:
@@ -141,12 +136,12 @@ def _name_of(path: Path) -> str:
 
 def _template(spec: ExperimentSpec) -> dict[str, Any]:
     content = _kind_first(spec.model_dump(mode="json"))
-    chosen = {part: {name: content[part][name] for name in names} for part, names in _WRITTEN.items()}
+    chosen = {part: {name: content[part][name] for name in names} for part, names in _TEMPLATE_FIELDS.items()}
     return {"name": spec.name, "description": "", **chosen, "seeds": content["seeds"]}
 
 
 def _kind_first(value: Any) -> Any:
-    """The document with every component's kind before its other fields."""
+    """Sort each component's kind before its other fields."""
     if isinstance(value, dict):
         names = sorted(value, key=lambda name: name != "kind")
         return {name: _kind_first(value[name]) for name in names}

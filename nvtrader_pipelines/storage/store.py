@@ -1,4 +1,4 @@
-"""Everything that a home stores, opened once in a process and handed to whatever reads and writes."""
+"""Store of a home: tables, ledger, policies, audit and panels, opened once per process."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,7 +19,7 @@ class Store:
     """Tables, ledger, policies and audit of one home.
 
     Each part opens on first use, so that a command which only lists plans imports neither Iceberg nor SQLAlchemy.
-    A process has a store of its own; processes meet in the files.
+    Every process opens its own store; processes share only the files.
     """
 
     home: Home

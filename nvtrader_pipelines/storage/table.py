@@ -1,4 +1,4 @@
-"""A table: its columns, its partitions, and its schema in Iceberg."""
+"""Declaration of a table: columns, partitions, and the Iceberg schema derived from them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ from pyiceberg.types import (
 from nvtrader_pipelines.components.columns import UTC_TIME, TableSchema
 
 Row = dict[str, Any]
-BY_RUN = ("spec_hash", "run_id")  # partitions of the tables of runs
+BY_RUN = ("spec_hash", "run_id")  # partitions of tables with rows per run
 _ICEBERG_TYPES: dict[pl.DataType | DataTypeClass, IcebergType] = {
     pl.String: StringType(),
     pl.Int32: IntegerType(),
@@ -37,12 +37,12 @@ _ICEBERG_TYPES: dict[pl.DataType | DataTypeClass, IcebergType] = {
     pl.Date: DateType(),
     UTC_TIME: TimestamptzType(),
 }
-_LIST_ID = 1000  # element ids start here, clear of column ids
+_LIST_ID = 1000  # ids of list elements start here, above all column ids
 
 
 @dataclass(frozen=True)
 class Table:
-    """An Iceberg table."""
+    """Iceberg table."""
 
     namespace: str
     table: str
@@ -51,11 +51,11 @@ class Table:
 
     @property
     def name(self) -> str:
-        """`namespace.table`."""
+        """Full name, `namespace.table`."""
         return f"{self.namespace}.{self.table}"
 
     def iceberg_schema(self) -> Schema:
-        """The Iceberg schema; every column may be null, what must not be is checked by the assets' checks."""
+        """Iceberg schema. Every column may be null; asset checks find nulls that should not be there."""
         return Schema(
             *(
                 NestedField(i, column.name, _iceberg_type(column.dtype, i), required=False, doc=column.doc)
@@ -64,7 +64,7 @@ class Table:
         )
 
     def partition_spec(self) -> PartitionSpec:
-        """Identity partitions."""
+        """Partition spec, with identity transforms."""
         ids = {name: i for i, name in enumerate(self.schema, start=1)}
         return PartitionSpec(
             *(
@@ -81,5 +81,5 @@ def _iceberg_type(dtype: pl.DataType | DataTypeClass, column_id: int) -> Iceberg
 
 
 def to_frame(table: Table, rows: Sequence[Row]) -> pl.DataFrame:
-    """The rows in the table's columns."""
+    """Build a frame with the table's columns from rows."""
     return pl.DataFrame(rows, schema=table.schema, orient="row")

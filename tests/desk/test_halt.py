@@ -79,7 +79,7 @@ PLACES = {
 def test_anything_in_its_place_engages_it_until_it_is_resumed(store, home, switch, log, clock, place):
     home.runtime.mkdir()
     PLACES[place](home.kill_switch)
-    assert "is there, but does not say why" in switch.halt_reason()
+    assert "exists, but gives no reason" in switch.halt_reason()
     assert "stopped already" in halt(store, "pat", "again", clock)
     assert resume(store, "pat", "looked at", clock) == "trading may resume"
     assert switch.halt_reason() is None
@@ -92,7 +92,7 @@ def test_anything_in_its_place_engages_it_until_it_is_resumed(store, home, switc
 def test_a_place_that_cannot_be_looked_at_counts_as_engaged(store, home, switch, log, clock):
     home.runtime.parent.mkdir(exist_ok=True)
     home.runtime.write_text("a file where a folder must be")
-    assert "cannot be looked at (Not a directory), which counts as engaged" in switch.halt_reason()
+    assert "cannot be checked (Not a directory), which counts as engaged" in switch.halt_reason()
     assert "stopped already" in halt(store, "pat", "again", clock)
     with pytest.raises(StorageError, match=r"cannot be removed .* so trading stays stopped; remove it by hand"):
         resume(store, "pat", "looked at", clock)
@@ -107,7 +107,7 @@ def test_a_file_that_may_not_be_read_engages_it(home, switch, monkeypatch):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(Path, "read_bytes", refuse)
-    assert "does not say why" in switch.halt_reason()
+    assert "gives no reason" in switch.halt_reason()
 
 
 @pytest.mark.parametrize("value", ["1", "true", "yes", "no", "00", " "])

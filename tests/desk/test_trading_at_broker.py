@@ -18,7 +18,7 @@ from nvtrader_pipelines.market.calendar import sessions
 from nvtrader_pipelines.orchestration.rebalancing import executed
 from nvtrader_pipelines.storage.account_book import SqliteBook, book_path
 from nvtrader_pipelines.storage.medallion import read_panel
-from nvtrader_pipelines.storage.prices import read_prices
+from nvtrader_pipelines.storage.panel_prices import read_prices
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.table import to_frame
 from nvtrader_pipelines.storage.tables import PORTFOLIO_STATE

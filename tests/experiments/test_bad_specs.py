@@ -8,13 +8,13 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from nvtrader_pipelines.service.documents.catalogue import schema
+from nvtrader_pipelines.service.documents.catalogue import json_schema_of
 from nvtrader_pipelines.storage.documents import read_document
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.specs import read_experiment
 
 CASES = yaml.safe_load(Path(__file__).with_name("bad_specs.yaml").read_text(encoding="utf-8"))
-VALIDATOR = Draft202012Validator(schema("experiment"), format_checker=Draft202012Validator.FORMAT_CHECKER)
+VALIDATOR = Draft202012Validator(json_schema_of("experiment"), format_checker=Draft202012Validator.FORMAT_CHECKER)
 NAMED = pytest.mark.parametrize("case", CASES, ids=[case["case"] for case in CASES])
 
 
@@ -29,7 +29,7 @@ def test_a_bad_spec_is_refused_in_a_sentence_with_path_found_and_allowed(case, t
     with pytest.raises(StorageError) as caught:
         read_experiment(written(case, tmp_path))
     said = ".*".join(re.escape(part) for part in case["message"].split("…"))
-    assert re.fullmatch(f"a\\.yaml is no valid experiment: {said}", str(caught.value)), str(caught.value)
+    assert re.fullmatch(f"a\\.yaml is not a valid experiment: {said}", str(caught.value)), str(caught.value)
 
 
 @NAMED

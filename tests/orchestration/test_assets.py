@@ -24,14 +24,14 @@ from nvtrader_pipelines.storage.tables import BARS, EVALUATIONS, RUNS, TRAJECTOR
 from tests.homes import (
     KEY,
     SPEC,
-    contents,
-    evaluations,
-    materialized,
-    problems,
-    register,
+    check_outcomes,
+    materialized_assets,
+    register_experiments,
     run_job,
     run_market,
     small_home,
+    step_errors,
+    table_contents,
 )
 
 WALKED = [dg.AssetKey(["rl", table.table]) for table in trajectories.DESCRIPTIONS]
@@ -52,7 +52,7 @@ def own_home(built_home, tmp_path_factory, instance):
     """A home that tests may write; the policies come from the shared one."""
     home = small_home(tmp_path_factory.mktemp("own") / "home")
     shutil.copytree(built_home.policies, home.policies)
-    register(home, instance)
+    register_experiments(home, instance)
     return home
 
 
@@ -94,11 +94,11 @@ def with_record(monkeypatch, changed) -> None:
 
 
 def test_every_asset_materialises_and_passes_its_checks(first_runs, own_home):
-    assert [problems(run) for run in first_runs] == ["", "", "", ""]
+    assert [step_errors(run) for run in first_runs] == ["", "", "", ""]
     specs = build_defs(home=own_home).resolve_all_asset_specs()
     expected = {spec.key.to_user_string() for spec in specs} - EVENING
-    assert set().union(*(materialized(run) for run in first_runs)) == expected
-    passed = {name: verdict for run in first_runs for name, verdict in evaluations(run).items()}
+    assert set().union(*(materialized_assets(run) for run in first_runs)) == expected
+    passed = {name: verdict for run in first_runs for name, verdict in check_outcomes(run).items()}
     graph = build_defs(home=own_home).resolve_asset_graph()
     keys = {key for key in graph.asset_check_keys if key.asset_key.to_user_string() not in EVENING}
     assert set(passed) == {f"{key.asset_key.to_user_string()}:{key.name}" for key in keys}
@@ -158,12 +158,12 @@ def test_a_policy_asset_links_its_mlflow_run_and_its_version_is_its_digest(first
     runs = Store(own_home).tables.read(RUNS)
     assert found["mlflow_run_id"].value == runs["mlflow_run_id"][0]
     assert found["mlflow_path"].value.endswith(found["mlflow_run_id"].value)
-    assert found["sha256"].value == Store(own_home).policies.latest(KEY).sha256
+    assert found["sha256"].value == Store(own_home).policies.read_latest(KEY).sha256
 
 
 def test_a_policy_asset_leads_back_to_its_run_its_version_and_the_snapshots_of_its_market(first_runs, own_home):
     found, version = (metadata(first_runs, f"policies/{name}") for name in ("trained_policy", "experiment_version"))
-    assert found["run_id"].value == Store(own_home).policies.latest(KEY).run_id
+    assert found["run_id"].value == Store(own_home).policies.read_latest(KEY).run_id
     assert found["spec_hash"].value == version["spec_hash"].value == SPEC.spec_hash
     tables = {name: metadata(first_runs, name.replace(".", "/")) for name in found["snapshots"].value}
     assert set(tables) == {"bronze.bars", "silver.clean_bars", "gold.returns", "gold.features"}
@@ -172,7 +172,7 @@ def test_a_policy_asset_leads_back_to_its_run_its_version_and_the_snapshots_of_i
 
 
 def test_the_run_is_done_in_the_ledger_with_its_figures_and_who_launched_it(first_state, own_home):
-    ledger, run = Store(own_home).ledger, Store(own_home).policies.latest(KEY)
+    ledger, run = Store(own_home).ledger, Store(own_home).policies.read_latest(KEY)
     first_runs, row, _ = first_state
     assert (row.status, row.kind, row.dagster_run_id) == ("done", "walk_forward", first_runs[1].run_id)
     assert row.mlflow_run_id == metadata(first_runs, "policies/trained_policy")["mlflow_run_id"].value
@@ -187,8 +187,8 @@ def test_materialising_again_gives_the_same_tables_as_another_process_on_another
 ):
     again = [run_market(own_home, instance), run_job(own_home, "experiment", instance, partition_key=KEY)]
     again += [run_job(own_home, job, instance) for job in ("judgement", "promotion")]
-    assert [problems(run) for run in again] == ["", "", "", ""]
-    mine, theirs = contents(own_home), contents(built_home)
+    assert [step_errors(run) for run in again] == ["", "", "", ""]
+    mine, theirs = table_contents(own_home), table_contents(built_home)
     tested = pl.col("phase") == "test"  # the episodes of the training are where it was trained
     theirs[TRAJECTORIES.name] = theirs[TRAJECTORIES.name].filter(tested)
     for name, frame in theirs.items():
@@ -199,7 +199,7 @@ def test_materialising_again_gives_the_same_tables_as_another_process_on_another
 def test_the_running_year_alone_can_be_materialised_and_leaves_the_others(first_runs, own_home, instance):
     before = Store(own_home).tables.read(BARS)
     finished = run_job(own_home, "market", instance, partition_key="2017")
-    assert finished.success, problems(finished)
+    assert finished.success, step_errors(finished)
     assert_frame_equal(Store(own_home).tables.read(BARS), before, check_row_order=False)
     assert run_market(own_home, instance).success
 
@@ -208,7 +208,7 @@ def test_a_run_over_a_range_of_one_experiment_is_the_run_of_its_partition(first_
     tags = {RANGE_START: KEY, RANGE_END: KEY}
     pairs = [dg.AssetKey(["preferences", "preference_pairs"])]
     finished = run_job(own_home, "experiment", instance, tags=tags, asset_selection=pairs)
-    assert finished.success, problems(finished)
+    assert finished.success, step_errors(finished)
 
 
 def test_weights_off_the_simplex_stop_the_verdict_and_what_learns_from_them(own_home, instance, record, monkeypatch):
@@ -217,34 +217,34 @@ def test_weights_off_the_simplex_stop_the_verdict_and_what_learns_from_them(own_
     with_record(monkeypatch, replace(record, action_logs=doubled, reward_decomposition=terms))
     finished = walk(own_home, instance)
     assert not finished.success
-    verdicts = evaluations(finished)
+    verdicts = check_outcomes(finished)
     assert not verdicts["rl/action_logs:weights_sum_to_one"]
     assert not verdicts["rl/reward_decomposition:terms_sum_to_reward"]
-    assert not {"preferences/preference_pairs", "evaluation/walk_forward_evaluation"} & materialized(finished)
+    assert not {"preferences/preference_pairs", "evaluation/walk_forward_evaluation"} & materialized_assets(finished)
 
 
 def test_an_equity_that_is_not_the_product_of_growth_is_not_judged(own_home, instance, record, monkeypatch):
     curves = record.equity_curves.with_columns(equity=pl.col("equity") * 1.0001)
     with_record(monkeypatch, replace(record, equity_curves=curves))
     finished = walk(own_home, instance)
-    assert not evaluations(finished)["rl/equity_curves:equity_is_product_of_growth"]
-    assert "evaluation/walk_forward_evaluation" not in materialized(finished)
-    assert "preferences/preference_pairs" in materialized(finished)
+    assert not check_outcomes(finished)["rl/equity_curves:equity_is_product_of_growth"]
+    assert "evaluation/walk_forward_evaluation" not in materialized_assets(finished)
+    assert "preferences/preference_pairs" in materialized_assets(finished)
 
 
 def test_a_policy_trained_on_sessions_it_is_tested_on_is_not_judged(own_home, instance, record, monkeypatch):
     curves = record.equity_curves.with_columns(pl.col("session") - dt.timedelta(days=14))
     with_record(monkeypatch, replace(record, equity_curves=curves))
     finished = walk(own_home, instance)
-    verdicts = evaluations(finished)
+    verdicts = check_outcomes(finished)
     assert not verdicts["rl/equity_curves:no_training_in_test"]
     assert verdicts["rl/equity_curves:equity_is_product_of_growth"]
-    assert "evaluation/walk_forward_evaluation" not in materialized(finished)
+    assert "evaluation/walk_forward_evaluation" not in materialized_assets(finished)
 
 
 def test_a_policy_file_that_was_changed_is_found_and_not_used(own_home, first_runs, instance, monkeypatch):
     library = Store(own_home).policies
-    run = library.latest(KEY)
+    run = library.read_latest(KEY)
     path = library.folder(KEY, run.run_id) / "fold-1-seed-1.zip"
     content = path.read_bytes()
     path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
@@ -253,21 +253,21 @@ def test_a_policy_file_that_was_changed_is_found_and_not_used(own_home, first_ru
         job = dg.define_asset_job("digest", dg.AssetSelection.checks(check))
         defs = dg.Definitions.merge(build_defs(home=own_home), dg.Definitions(jobs=[job]))
         asked = defs.resolve_job_def("digest").execute_in_process(instance=instance, raise_on_error=False)
-        assert evaluations(asked) == {"policies/trained_policy:policy_digest": False}
+        assert check_outcomes(asked) == {"policies/trained_policy:policy_digest": False}
         walked = walk(own_home, instance)
         assert not walked.success
-        assert materialized(walked) == set()
+        assert materialized_assets(walked) == set()
         assert Store(own_home).ledger.run(run.run_id).status == "failed"
-        assert "not those that were sealed" in Store(own_home).ledger.run(run.run_id).message
+        assert "missing or were changed after sealing" in Store(own_home).ledger.run(run.run_id).message
     finally:
         path.write_bytes(content)
 
 
 def test_a_changed_policy_is_trained_again_to_the_same_bytes(own_home, first_runs, instance):
     library = Store(own_home).policies
-    path = library.folder(KEY, library.latest(KEY).run_id) / "fold-0-seed-2.zip"
+    path = library.folder(KEY, library.read_latest(KEY).run_id) / "fold-0-seed-2.zip"
     content = path.read_bytes()
     path.write_bytes(content[:100])
     finished = run_job(own_home, "experiment", instance, partition_key=KEY)
-    assert finished.success, problems(finished)
+    assert finished.success, step_errors(finished)
     assert path.read_bytes() == content

@@ -10,7 +10,7 @@ import yaml
 from nvtrader_pipelines.orchestration.instance import PROCESS_TAG, dagster_home, open_instance, process_tag
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
-from tests.storage.ledger.rows import RUN_ID, run_row
+from tests.storage.ledger.run_rows import RUN_ID, run_row
 
 
 @dg.op

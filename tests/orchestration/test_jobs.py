@@ -7,7 +7,7 @@ from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES
-from tests.storage.frames import keyed, of_run
+from tests.storage.table_rows import run_keys, run_rows
 
 
 def test_what_has_a_partition_per_experiment_is_the_experiments_job_and_the_rest_of_the_verdict_the_judgement(tmp_path):
@@ -26,8 +26,8 @@ def test_what_has_a_partition_per_experiment_is_the_experiments_job_and_the_rest
 def test_upkeep_says_of_each_table_what_went_and_sums_it_up_in_the_metadata(tmp_path):
     home = Home(tmp_path / "home")
     for fold in (1, 2):
-        rows = keyed(EQUITY_CURVES, "run", fold=fold)
-        Store(home).tables.replace(EQUITY_CURVES, rows, {**of_run("run"), "fold": [fold]})
+        rows = run_rows(EQUITY_CURVES, "run", fold=fold)
+        Store(home).tables.replace(EQUITY_CURVES, rows, {**run_keys("run"), "fold": [fold]})
     with dg.instance_for_test() as instance:
         done = build_defs(home=home).resolve_job_def("upkeep").execute_in_process(instance=instance)
         (output,) = (event for event in done.all_events if event.is_successful_output)

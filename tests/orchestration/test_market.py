@@ -9,7 +9,7 @@ from nvtrader_pipelines.orchestration import retries
 from nvtrader_pipelines.orchestration.assets import bronze, gold, silver
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import CLEAN_BARS, MARKET_PANEL, QUARANTINE
-from tests.homes import evaluations, materialized, problems, run_market, small_home
+from tests.homes import check_outcomes, materialized_assets, run_market, small_home, step_errors
 
 CASES = [
     # module, function whose result is spoilt, how, the check that sees it, the first asset that must not be made
@@ -68,14 +68,14 @@ def test_a_blocking_check_stops_what_follows(home, instance, monkeypatch, module
     monkeypatch.setattr(module, function, lambda *arguments: spoilt(honest(*arguments), *spoil))
     finished = run_market(home, instance)
     assert not finished.success
-    assert not evaluations(finished)[check]
-    assert stopped not in materialized(finished)
+    assert not check_outcomes(finished)[check]
+    assert stopped not in materialized_assets(finished)
 
 
 def test_what_the_checks_stopped_runs_through_once_it_is_right(home, instance):
     finished = run_market(home, instance)
-    assert finished.success, problems(finished)
-    assert all(evaluations(finished).values())
+    assert finished.success, step_errors(finished)
+    assert all(check_outcomes(finished).values())
     assert Store(home).tables.read(QUARANTINE)["rule"].to_list() == ["unknown_session"]
 
 
@@ -84,8 +84,8 @@ def test_a_file_without_a_good_row_fails_its_check_and_stops_nothing(tmp_path, i
     (home.landing / "bad.csv").write_text("symbol,date,open,high,low,close,volume\nAAA,never,1,1,1,1,1\n")
     (home.landing / "empty.csv").write_bytes(b"")
     finished = run_market(home, instance)
-    assert finished.success, problems(finished)
-    passed = evaluations(finished)
+    assert finished.success, step_errors(finished)
+    passed = check_outcomes(finished)
     assert [name for name, verdict in passed.items() if not verdict] == ["silver/clean_bars:every_file_has_a_good_bar"]
     store = Store(home)
     assert len(store.tables.read(CLEAN_BARS)) == 3 * 756
@@ -111,7 +111,7 @@ def test_a_source_that_is_away_is_tried_again(home, instance, monkeypatch):
     ingest, calls = failing(SourceUnavailable("the source is away"), 2, bronze.ingest_market)
     monkeypatch.setattr(bronze, "ingest_market", ingest)
     finished = run_market(home, instance)
-    assert finished.success, problems(finished)
+    assert finished.success, step_errors(finished)
     assert len(calls) == 3
 
 
@@ -125,5 +125,5 @@ def test_an_error_that_stays_ends_the_run_with_its_own_words(home, instance, mon
     finished = run_market(home, instance)
     assert not finished.success
     assert len(calls) == n_calls
-    assert str(error) in problems(finished)
-    assert materialized(finished) == set()
+    assert str(error) in step_errors(finished)
+    assert materialized_assets(finished) == set()

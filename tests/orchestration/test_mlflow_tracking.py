@@ -67,7 +67,7 @@ def test_the_ensembles_figures_are_the_metrics(logged):
 
 def test_the_policies_are_among_the_files(logged, built_home):
     client, run = logged
-    sealed = Store(built_home).policies.latest(KEY)
+    sealed = Store(built_home).policies.read_latest(KEY)
     kept = {Path(each.path).name for each in client.list_artifacts(run.info.run_id, sealed.run_id)}
     assert len(sealed.policies) == N_POLICIES
     assert kept == {*sealed.policies, "manifest.json"}

@@ -33,14 +33,14 @@ from tests.homes import (
     SECRET,
     SWEEP,
     SWEPT,
-    contents,
     environment,
     nvtrader,
-    session,
+    session_processes,
     small_home,
+    table_contents,
     write_experiment,
 )
-from tests.storage.ledger.rows import RUN_ID, run_row
+from tests.storage.ledger.run_rows import RUN_ID, run_row
 
 PATIENCE = 300.0  # seconds
 
@@ -60,7 +60,7 @@ def running(home, *arguments):
         try:
             yield process
         finally:
-            for left in session(process.pid):
+            for left in session_processes(process.pid):
                 left.kill()
 
 
@@ -107,7 +107,7 @@ def test_training_that_is_interrupted_and_killed_is_taken_up_where_it_was(tmp_pa
         wait_for(lambda: len(policies(home)) > len(kept), process)
         process.kill()
         process.communicate(timeout=PATIENCE)
-        wait_for(lambda: not session(process.pid))  # its workers end with it
+        wait_for(lambda: not session_processes(process.pid))  # its workers end with it
     assert_no_half_run(home)
     kept |= policies(home)
     assert Store(home).ledger.run(run["run_id"]).status == "running"  # nobody could say so any more
@@ -123,7 +123,7 @@ def test_training_that_is_interrupted_and_killed_is_taken_up_where_it_was(tmp_pa
     now, theirs = policies(home), policies(built_home)
     assert {name: now[name] for name in kept} == kept  # what was there is not trained again
     assert {name: content for name, (content, _) in now.items()} == {name: each for name, (each, _) in theirs.items()}
-    mine, other = contents(home), contents(built_home)
+    mine, other = table_contents(home), table_contents(built_home)
     for name, frame in other.items():
         assert_frame_equal(mine[name], frame, check_exact=True)
 
@@ -238,9 +238,9 @@ def test_a_variant_of_an_ablation_can_be_asked_for_alone(tmp_path):
 def test_a_broken_file_is_told_unless_another_was_asked_for(tmp_path):
     home = small_home(tmp_path / "home")
     write_experiment(home, "broken.yaml", seeds=[1])
-    with pytest.raises(ValueError, match=r"broken.yaml is no valid experiment: seeds"):
+    with pytest.raises(ValueError, match=r"broken.yaml is not a valid experiment: seeds"):
         chosen_specs(home, [])
-    with pytest.raises(ValueError, match=r"broken.yaml is no valid experiment: seeds"):
+    with pytest.raises(ValueError, match=r"broken.yaml is not a valid experiment: seeds"):
         chosen_specs(home, ["broken"])
     assert [spec.name for spec in chosen_specs(home, ["tiny"])] == ["tiny"]
 

@@ -34,7 +34,7 @@ from nvtrader_pipelines.storage.tables import (
     REBALANCE_PLAN,
     RUNS,
 )
-from tests.homes import evaluations, materialized, problems, run_job, small_home
+from tests.homes import check_outcomes, materialized_assets, run_job, small_home, step_errors
 from tests.orchestration.desk_home import BETTER, LIMITS, WORSE, desk_home
 from tests.orchestration.evenings import Evenings, landing_meanwhile, metadata, retried, unanswered_once
 from tests.runs.small_runs import land
@@ -57,7 +57,7 @@ def asked(tmp_path_factory, instance):
     for _ in range(2):
         state = question_state(store.home, CONTEST_STATE)
         finished = run_job(store.home, "promotion", instance, tags={CONTEST: state})
-        assert finished.success, problems(finished)
+        assert finished.success, step_errors(finished)
         (event,) = finished.get_asset_materialization_events()
         told.append((event.materialization.metadata, activated(instance)))
     return store, told
@@ -219,8 +219,8 @@ def story(asked, instance):
 
 def test_the_first_evening_opens_the_account_and_leaves_a_plan_with_pictures(story, asked):
     finished, statuses = story["opening"]
-    assert finished.success, problems(finished)
-    assert materialized(finished) == {f"portfolio/{name}" for name in CHAIN}
+    assert finished.success, step_errors(finished)
+    assert materialized_assets(finished) == {f"portfolio/{name}" for name in CHAIN}
     assert statuses == ["cleared"]
     assert all(metadata(finished, asset)["account"] == "paper" for asset in CHAIN)
     assert metadata(finished, "orders")["events"] == "nothing"
@@ -243,7 +243,7 @@ def test_the_first_evening_opens_the_account_and_leaves_a_plan_with_pictures(sto
 
 def test_a_broker_that_does_not_answer_is_asked_again_and_nothing_is_placed_twice(story, asked):
     finished, statuses = story["no answer"]
-    assert finished.success, problems(finished)
+    assert finished.success, step_errors(finished)
     assert retried(finished) == ["portfolio__orders"]
     assert statuses == ["filled"]
     said = metadata(finished, "orders")["events"]  # by both attempts
@@ -258,13 +258,13 @@ def test_a_broker_that_does_not_answer_is_asked_again_and_nothing_is_placed_twic
 
 def test_weights_beyond_limits_that_were_tightened_are_blocked_and_the_next_evening_goes_on(story):
     finished, statuses = story["beyond"]
-    assert finished.success, problems(finished)
+    assert finished.success, step_errors(finished)
     assert statuses == ["filled", "blocked"]
     assert "| hard | max_position_pct |" in metadata(finished, "rebalance_plan")["findings"]
-    assert evaluations(finished)["portfolio/rebalance_plan:limits_hold"]
+    assert check_outcomes(finished)["portfolio/rebalance_plan:limits_hold"]
     following, statuses = story["after beyond"]
-    assert following.success, problems(following)
-    assert materialized(following) == {f"portfolio/{name}" for name in CHAIN}
+    assert following.success, step_errors(following)
+    assert materialized_assets(following) == {f"portfolio/{name}" for name in CHAIN}
     assert statuses == ["filled", "blocked", "waiting"]
     assert "| soft | turnover_pct_warn |" in metadata(following, "rebalance_plan")["findings"]
 
@@ -294,7 +294,7 @@ def test_a_run_that_was_told_to_acknowledges_soft_findings_with_a_row(story, ask
 
 def test_a_halted_desk_holds_and_its_run_ends_well_and_says_so(story, asked):
     finished, statuses = story["halted"]
-    assert finished.success, problems(finished)
+    assert finished.success, step_errors(finished)
     assert statuses == ["filled", "blocked", "cancelled"]
     for asset in CHAIN:
         assert metadata(finished, asset)["kill_switch"].startswith("HALTED: ann stopped trading")
@@ -306,12 +306,12 @@ def test_a_rebalance_before_its_sessions_bars_are_there_waits_and_fails_with_a_s
     finished, _ = story["too early"]
     assert not finished.success
     assert len(retried(finished)) == 12
-    assert "needs the bars of that session, but the market landing ends on 2016-12-02" in problems(finished)
+    assert "needs the bars of that session, but the market landing ends on 2016-12-02" in step_errors(finished)
 
 
 def test_a_rebalance_that_begins_together_with_the_ingest_waits_for_it(story):
     finished, _ = story["late"]
-    assert finished.success, problems(finished)
+    assert finished.success, step_errors(finished)
     assert retried(finished) == ["portfolio__orders"]
     assert metadata(finished, "portfolio_state")["session"] == "2016-12-05"
 
@@ -343,18 +343,18 @@ def test_catching_up_ends_at_the_first_session_whose_books_differ_and_fails_ther
     found = [[Difference("AAA", 1.0, 2.0)]]
     monkeypatch.setattr(simulated_venue, "reconcile", lambda *_: found.pop() if found else [])
     finished = run_job(store.home, "rebalance", instance, {"desk": DeskResource(account="second")})
-    assert materialized(finished) == {"portfolio/orders", "portfolio/portfolio_state"}
-    assert not evaluations(finished)["portfolio/portfolio_state:reconciliation"]
+    assert materialized_assets(finished) == {"portfolio/orders", "portfolio/portfolio_state"}
+    assert not check_outcomes(finished)["portfolio/portfolio_state:reconciliation"]
     states = store.tables.read(PORTFOLIO_STATE, {"account": ["second"]}).sort("session")
     assert states["session"].to_list()[-2:] == [days[-4], days[-3]]
     assert states["n_differences"].to_list()[-1] == 1
     assert Desk.open(store, "second").due() == days[-3:].to_list()  # nothing was decided there yet
     refused = run_job(store.home, "rebalance", instance, {"desk": DeskResource(account="second")})
-    assert materialized(refused) == set()
-    assert "AAA: 1 shares expected, 2 held (+1); bring it in order where it is held, or take it" in problems(refused)
+    assert materialized_assets(refused) == set()
+    assert "AAA: 1 shares expected, 2 held (+1); bring it in order where it is held, or take it" in step_errors(refused)
     Desk.open(store, "second").accept("ann", "a drill")
     gone_on = run_job(store.home, "rebalance", instance, {"desk": DeskResource(account="second", acknowledge=True)})
-    assert gone_on.success, problems(gone_on)
+    assert gone_on.success, step_errors(gone_on)
     assert metadata(gone_on, "portfolio_state")["session"] == str(days[-1])
 
 
@@ -373,4 +373,4 @@ def test_an_audit_that_was_changed_by_hand_does_not_pass(story, asked):
         path.write_bytes(before)
     assert isinstance(changed, dg.AssetCheckResult)
     assert not changed.passed
-    assert "is not what was appended" in (changed.description or "")
+    assert "does not follow line" in (changed.description or "")

@@ -17,7 +17,7 @@ from nvtrader_pipelines.orchestration.resources import DeskResource
 from nvtrader_pipelines.storage.medallion import read_panel
 from nvtrader_pipelines.storage.tables import ORDERS, PORTFOLIO_STATE, REBALANCE_PLAN, TARGET_WEIGHTS
 from tests.desk.desks import judged_home, make_active
-from tests.homes import evaluations
+from tests.homes import check_outcomes
 
 QUIET = {"loggers": {"console": {"config": {"level": "CRITICAL"}}}}
 FAULTS = [  # what is changed in the last row of a table, and the check that must find it
@@ -55,7 +55,7 @@ def checked(store, instance, *keys, account="paper") -> dict[str, bool]:
     alone = dg.define_asset_job("alone", dg.AssetSelection.checks(*keys))
     defs = build_defs({"desk": DeskResource(account=account)}, home=store.home)
     job = dg.Definitions.merge(defs, dg.Definitions(jobs=[alone])).resolve_job_def("alone")
-    return evaluations(job.execute_in_process(instance=instance, run_config=QUIET, raise_on_error=False))
+    return check_outcomes(job.execute_in_process(instance=instance, run_config=QUIET, raise_on_error=False))
 
 
 def with_fault(rows: pl.DataFrame, fault) -> pl.DataFrame:

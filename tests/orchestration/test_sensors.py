@@ -10,8 +10,8 @@ from nvtrader_pipelines.orchestration.resources import StoreResource
 from nvtrader_pipelines.runs.fingerprints import contest_state
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import CLEAN_BARS
-from tests.homes import KEY, SWEEP, SWEPT, problems, run_job, small_home, write_experiment
-from tests.storage.ledger.rows import RUN_ID, run_row
+from tests.homes import KEY, SWEEP, SWEPT, run_job, small_home, step_errors, write_experiment
+from tests.storage.ledger.run_rows import RUN_ID, run_row
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def test_a_file_that_was_only_touched_asks_for_a_run_that_reads_nothing_again(ho
 def test_the_run_that_a_landed_file_asks_for_builds_the_market(home, instance):
     (request,) = tick(sensors.landed_file, home, instance).run_requests
     finished = run_job(home, "market", instance, tags=request.tags)
-    assert finished.success, problems(finished)
+    assert finished.success, step_errors(finished)
     assert len(Store(home).tables.read(CLEAN_BARS)) == 3 * 756
 
 

@@ -19,7 +19,7 @@ from nvtrader_pipelines.runs.planning import completed_run, unwritten
 from nvtrader_pipelines.runs.store import StoredRun
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import STRESS
-from tests.homes import SWEEP, SWEPT, problems, run_job, run_market, small_home
+from tests.homes import SWEEP, SWEPT, run_job, run_market, small_home, step_errors
 
 TRAINED = dg.AssetKey(["policies", "trained_policy"])
 
@@ -59,7 +59,7 @@ def test_what_the_sensor_asks_for_materialises_one_variant_at_a_time(home, insta
     instance.add_dynamic_partitions(added.partitions_def_name, added.partition_keys)
     first = result.run_requests[0]
     finished = run_job(home, "experiment", instance, partition_key=first.partition_key)
-    assert finished.success, problems(finished)
+    assert finished.success, step_errors(finished)
     assert instance.get_materialized_partitions(TRAINED) == {SWEPT[0]}
     (run,) = Store(home).ledger.runs().filter(partition_key=SWEPT[0]).to_dicts()
     assert run["status"] == "done"
@@ -116,16 +116,16 @@ def replayed(home, instance, **config) -> dg.ExecuteInProcessResult:
 
 @pytest.mark.slow
 def test_the_replay_job_is_a_run_of_the_same_version_under_its_run(swept_home, instance):
-    parent = Store(swept_home).policies.latest(SWEPT[1])
+    parent = Store(swept_home).policies.read_latest(SWEPT[1])
     window = {"first": "2017-02-01", "last": "2017-04-28"}
     finished = replayed(swept_home, instance, run_id=parent.run_id[:8], **window)
-    assert finished.success, problems(finished)
+    assert finished.success, step_errors(finished)
     (row,) = Store(swept_home).ledger.runs().filter(dagster_run_id=finished.run_id).to_dicts()
     assert (row["kind"], row["status"], row["parent_run_id"]) == ("replay", "done", parent.run_id)
     assert (str(row["window_first"]), str(row["window_last"])) == tuple(window.values())
     assert row["spec_hash"] == parent.spec_hash
     again = replayed(swept_home, instance, run_id=parent.run_id, pinned=True, **window)
-    assert again.success, problems(again)
+    assert again.success, step_errors(again)
     assert Store(swept_home).ledger.run(row["run_id"]).dagster_run_id == again.run_id  # the same run once more
 
 
@@ -139,8 +139,8 @@ def test_the_replay_job_is_a_run_of_the_same_version_under_its_run(swept_home, i
     ],
 )
 def test_a_replay_that_cannot_be_ends_the_job_with_the_reason(swept_home, instance, config, words):
-    asked = {"run_id": Store(swept_home).policies.latest(SWEPT[0]).run_id, **config}
+    asked = {"run_id": Store(swept_home).policies.read_latest(SWEPT[0]).run_id, **config}
     finished = replayed(swept_home, instance, **asked)
     assert not finished.success
-    assert words in problems(finished)
+    assert words in step_errors(finished)
     assert Store(swept_home).ledger.runs().filter(dagster_run_id=finished.run_id).is_empty()

@@ -16,7 +16,7 @@ import pytest
 
 from nvtrader_pipelines.orchestration.ui import HOST, command, require_free
 from nvtrader_pipelines.storage.home import Home
-from tests.homes import KEY, NVTRADER, SPEC, environment, session, small_home
+from tests.homes import KEY, NVTRADER, SPEC, environment, session_processes, small_home
 
 PATIENCE = 300.0  # seconds
 LOCATION = "nvtrader_pipelines.orchestration.location"
@@ -137,7 +137,7 @@ def test_the_ui_serves_its_schedules_and_sensors_on_this_machine_only_and_leaves
             process.send_signal(signal.SIGTERM)
             process.wait(PATIENCE)
     assert len(servers) > 2
-    left = [each for leader in sessions for each in session(leader)]  # what was killed may take a moment to be gone
+    left = [each for leader in sessions for each in session_processes(leader)]  # killed ones end with a delay
     _, alive = psutil.wait_procs([*servers, *left], timeout=PATIENCE)
     assert alive == []
     require_free(port)

@@ -14,9 +14,9 @@ from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES, EVALUATIONS, OVERFITTING, RATIO_CURVE, RUNS, VALIDATION
 from tests.evaluation.accounts import REPORT_FROM, action_logs, equity_curves
-from tests.homes import problems, run_job
-from tests.storage.frames import in_shape
-from tests.storage.ledger.rows import run_row
+from tests.homes import run_job, step_errors
+from tests.storage.ledger.run_rows import run_row
+from tests.storage.table_rows import conform
 
 KEYS = [dg.AssetKey(["evaluation", name]) for name in ("validation", "overfitting", "sharpe_ratio_curve")]
 WARNING = "survivors only"
@@ -33,7 +33,7 @@ def add_run(home, number) -> str:
     row = pl.DataFrame({"kind": ["walk_forward"], "source": ["landing"], "warnings": [[WARNING]]})
     finished = row.with_columns(finished_at=pl.lit(dt.datetime.now(dt.UTC)))
     for table, rows in ((EQUITY_CURVES, curves), (EVALUATIONS, verdict), (RUNS, finished)):
-        store.tables.replace(table, in_shape(table, rows.with_columns(**named)), {"run_id": [run_id]})
+        store.tables.replace(table, conform(table, rows.with_columns(**named)), {"run_id": [run_id]})
     store.ledger.finish(run_id, "done")
     return run_id
 
@@ -49,7 +49,7 @@ def judged(tmp_path_factory):
         add_run(home, number)
     with dg.DagsterInstance.ephemeral() as instance:
         finished = run_job(home, "judgement", instance, asset_selection=KEYS)
-    assert finished.success, problems(finished)
+    assert finished.success, step_errors(finished)
     return home, {
         event.asset_key.path[-1]: event.materialization.metadata
         for event in finished.get_asset_materialization_events()

@@ -5,7 +5,7 @@ from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.orchestration.assets.versions import VERSION_KEY
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
-from tests.homes import KEY, SPEC, SWEEP, problems, register, run_job
+from tests.homes import KEY, SPEC, SWEEP, register_experiments, run_job, step_errors
 
 CHANGED = SPEC.model_copy(update={"seeds": (0, 1, 5)})
 ABLATION = ExperimentSpec.model_validate(SWEEP)
@@ -25,14 +25,14 @@ def home(tmp_path):
 def version(home, instance, key) -> dg.AssetMaterialization:
     """The version behind a partition, materialised."""
     finished = run_job(home, "experiment", instance, partition_key=key, asset_selection=[VERSION_KEY])
-    assert finished.success, problems(finished)
+    assert finished.success, step_errors(finished)
     (event,) = finished.get_asset_materialization_events()
     assert event.partition == key
     return event.materialization
 
 
 def test_a_version_shows_its_hash_and_its_whole_spec_and_its_hash_is_its_data_version(home, instance):
-    register(home, instance)
+    register_experiments(home, instance)
     found = version(home, instance, KEY)
     assert found.metadata["spec_hash"].value == SPEC.spec_hash
     assert found.metadata["spec"].value == SPEC.model_dump(mode="json")
@@ -40,7 +40,7 @@ def test_a_version_shows_its_hash_and_its_whole_spec_and_its_hash_is_its_data_ve
 
 
 def test_the_first_version_changes_nothing_and_the_next_shows_what_it_changed(home, instance):
-    register(home, instance, [SPEC, CHANGED])
+    register_experiments(home, instance, [SPEC, CHANGED])
     assert version(home, instance, KEY).metadata["changed"].value == "nothing"
     changed = version(home, instance, CHANGED.partition_key).metadata["changed"].value
     assert changed.splitlines() == ["| field | left | right |", "| --- | --- | --- |", "| seeds.2 | 2 | 5 |"]
@@ -50,7 +50,7 @@ def test_a_variant_shows_in_what_it_differs_from_its_ablation(home, instance):
     parent = Store(home).ledger.register(ABLATION)
     _, costly = ABLATION.variants()
     Store(home).ledger.register(costly, parent)
-    register(home, instance, [costly])
+    register_experiments(home, instance, [costly])
     changed = version(home, instance, costly.partition_key).metadata["changed"].value
     assert "| environment.turnover_cost_bps | 10.0 | 20.0 |" in changed
     assert "| design.kind | ablation | walk_forward |" in changed
@@ -60,4 +60,4 @@ def test_a_partition_that_stands_for_no_version_fails_with_what_to_do(home, inst
     instance.add_dynamic_partitions("experiment", ["ghost@00000000"])
     finished = run_job(home, "experiment", instance, partition_key="ghost@00000000", asset_selection=[VERSION_KEY])
     assert not finished.success
-    assert "experiment ghost@00000000 is not registered; put its YAML into" in problems(finished)
+    assert "experiment ghost@00000000 is not registered; put its YAML into" in step_errors(finished)

@@ -95,7 +95,9 @@ def test_a_file_that_is_changed_or_missing_is_refused(store, run, folder):
     for tampered in (content[:-1] + bytes([content[-1] ^ 1]), content[:100], None):
         path.unlink() if tampered is None else path.write_bytes(tampered)
         refused(
-            store, (run.run_id, "small"), r"1 policy files of small@.* are not those that were sealed \(fold-0-seed-1"
+            store,
+            (run.run_id, "small"),
+            r"1 policy files of small@.* are missing or were changed after sealing \(fold-0-seed-1",
         )
         path.write_bytes(content)
     assert put(store, (run.run_id, "small"), LATER).policy == "small"
@@ -106,7 +108,7 @@ def test_a_manifest_made_to_fit_other_files_is_refused_by_the_ledger(store, run,
     path, manifest = folder / "fold-0-seed-1.zip", folder / "manifest.json"
     sealed_as = manifest.read_text()
     path.write_bytes((folder / "fold-0-seed-2.zip").read_bytes() + b"x")
-    digest = store.policies.tampered(run)["found"][0]
+    digest = store.policies.find_tampered_files(run)["found"][0]
     manifest.write_text(sealed_as.replace(run.policies["fold-0-seed-1.zip"], digest))
     refused(
         store,
@@ -169,13 +171,13 @@ def test_a_judged_run_whose_manifest_chooses_another_seed_is_refused(store, run,
     refused(store, (run.run_id, "small"), "it has other digest than the run that was sealed and judged")
     forget_digest(store, run)
     refused(store, (run.run_id, "small"), "it has other digest than the run that was judged")
-    store.ledger.keep_policies(run.run_id, run.policies, run.sha256)
+    store.ledger.record_policies(run.run_id, run.policies, run.sha256)
     store.tables.replace(RUNS, store.tables.read(RUNS).clear(), {})
 
 
 def forget_digest(store, run) -> None:
     """The ledger as it is of runs of before it kept digests."""
-    with Database.open(store.home).writing() as connection:
+    with Database.open(store.home).transaction() as connection:
         connection.execute(sa.text("UPDATE runs SET policies_sha256 = NULL WHERE run_id = :run_id"), vars(run))
 
 
@@ -193,17 +195,17 @@ def test_a_run_that_was_never_judged_is_held_against_what_the_ledger_has_of_its_
 def test_a_run_of_which_nobody_knows_how_it_was_sealed_is_refused(store, run):
     forget_digest(store, run)
     refused(store, (run.run_id, "small"), r"has no digest of the manifest of run \w+.*`nvtrader experiments run small`")
-    store.ledger.keep_policies(run.run_id, run.policies, run.sha256)
+    store.ledger.record_policies(run.run_id, run.policies, run.sha256)
 
 
 @pytest.mark.usefixtures("trading")
 def test_a_run_whose_policies_the_ledger_does_not_have_is_refused(store, run):
     ledger = store.ledger
-    ledger.keep_policies(run.run_id, {}, run.sha256)
+    ledger.record_policies(run.run_id, {}, run.sha256)
     refused(
         store, (run.run_id, "small"), r"the ledger has no policies of run \w+.*`nvtrader experiments run small` goes"
     )
-    ledger.keep_policies(run.run_id, run.policies, run.sha256)
+    ledger.record_policies(run.run_id, run.policies, run.sha256)
 
 
 @pytest.mark.usefixtures("trading")
@@ -260,7 +262,7 @@ def test_limits_looser_than_the_desks_are_refused_and_both_numbers_named(store, 
     path = store.home.compliance / "limits.yaml"
     path.parent.mkdir(exist_ok=True)
     path.write_text("max_position: 0.1\n")
-    refused(store, (run.run_id, "small"), r"risk_limits\.max_position is 0\.25, looser than the 0\.1 of the desk")
+    refused(store, (run.run_id, "small"), r"risk_limits\.max_position is 0\.25, looser than the desk's 0\.1")
     path.unlink()
 
 

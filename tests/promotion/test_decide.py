@@ -17,7 +17,7 @@ from nvtrader_pipelines.promotion.decide import activate_manually, mirror_active
 from nvtrader_pipelines.promotion.gate import PromotionGate
 from nvtrader_pipelines.promotion.log import PromotionRow, read_promotions_of
 from nvtrader_pipelines.runs.tables import complete
-from nvtrader_pipelines.storage.errors import OtherCodeError, StorageError
+from nvtrader_pipelines.storage.errors import CodeMismatchError, StorageError
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.medallion import read_panel
 from nvtrader_pipelines.storage.tables import ACTIVE_POLICY, PROMOTION_DECISIONS, VALIDATION
@@ -195,7 +195,7 @@ def test_an_active_policy_that_nothing_can_be_held_against_is_named_with_what_a_
 
     def reads(ledger, key):
         if key.startswith("steady@"):
-            raise OtherCodeError("version steady would be another with the defaults of this code")
+            raise CodeMismatchError("version steady would be another with the defaults of this code")
         return read(ledger, key)
 
     read = Ledger.read

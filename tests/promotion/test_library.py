@@ -103,7 +103,7 @@ def test_files_that_do_not_match_any_more_are_marked_and_say_why_the_policy_cann
     path.write_bytes(content[:-9])
     for card in (read_library(store).cards[0], read_library_card(store, PolicyRef(run.run_id, "small"))):
         assert [file["file"] for file in card.files if not file["matches"]] == ["fold-0-seed-0.zip"]
-        assert "are not those that were sealed" in (card.obstacle or "")
+        assert "are missing or were changed after sealing" in (card.obstacle or "")
     path.write_bytes(content)
 
 
@@ -112,7 +112,7 @@ def test_limits_looser_than_the_desks_are_an_obstacle(store, run, ledger):
     path.parent.mkdir()
     path.write_text("max_position: 0.2\n")
     card = read_library_card(store, PolicyRef(run.run_id, "small"))
-    assert "risk_limits.max_position is 0.25, looser than the 0.2 of the desk" in (card.obstacle or "")
+    assert "risk_limits.max_position is 0.25, looser than the desk's 0.2" in (card.obstacle or "")
     path.unlink()
 
 

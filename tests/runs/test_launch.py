@@ -51,7 +51,7 @@ def done(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def run(done):
-    return done.policies.latest(KEY)
+    return done.policies.read_latest(KEY)
 
 
 def files(store, run) -> dict[str, bytes]:
@@ -97,7 +97,7 @@ def require_consistent(store, run, wanted) -> None:
     """What a killed run has left is whole, and none of it counts as a run that is done."""
     library, ledger = store.policies, store.ledger
     with pytest.raises(StorageError, match="no trained policies"):
-        library.latest(KEY)
+        library.read_latest(KEY)
     kept = {name: content for name, content in files(store, run).items() if name.endswith(".zip")}
     for name, content in kept.items():
         assert content == wanted[name]
@@ -191,10 +191,10 @@ def test_a_run_whose_sealed_policy_was_changed_fails_with_its_sentence(tmp_path)
     ledger, plan = store.ledger, read_plan(store, KEY)
     sealed(store, plan)
     store.policies.folder(KEY, plan.run_id).joinpath("fold-0-seed-0.zip").write_bytes(b"changed")
-    with pytest.raises(StorageError, match="not those that were sealed"):
+    with pytest.raises(StorageError, match="missing or were changed after sealing"):
         list(walk_run(store, plan, ME))
     assert ledger.run(plan.run_id).status == "failed"
-    assert "not those that were sealed" in ledger.run(plan.run_id).message
+    assert "missing or were changed after sealing" in ledger.run(plan.run_id).message
     assert ledger.events(plan.run_id)["stage"][-1] == "error"
 
 
@@ -203,7 +203,7 @@ def grown(tmp_path_factory):
     """A home where this process ran the experiment before newer bars landed, and the run; replays may be added."""
     store = small_home(tmp_path_factory.mktemp("grown") / "home")
     list(run_whole(store, KEY, ME))
-    before = store.policies.latest(KEY)
+    before = store.policies.read_latest(KEY)
     land(store, N_SESSIONS + 40)
     return store, before
 

@@ -9,7 +9,7 @@ from nvtrader_pipelines.runs.lifecycle import recorded
 from nvtrader_pipelines.storage.ledger import RunRow
 from nvtrader_pipelines.storage.store import Store
 from tests.markets import synthetic_panel
-from tests.storage.frames import AT
+from tests.storage.table_rows import AT
 
 PANEL = synthetic_panel(400)
 PLAN = RunPlan(ExperimentSpec(name="a"), PANEL, panel_digest(PANEL), (Fold(0, 0, 199, 206, 399),))

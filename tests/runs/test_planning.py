@@ -11,7 +11,7 @@ from nvtrader_pipelines.storage.medallion import pin_panels
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import BARS, CLEAN_BARS, FEATURES, RETURNS
 from tests.markets import INGESTED_AT, csv_file, market_tables, synthetic_bars
-from tests.storage.frames import AT
+from tests.storage.table_rows import AT
 
 SPEC = ExperimentSpec(
     name="a", market=MarketChoice(source="landing"), splitter=WalkForward(train_months=4, test_months=2)

@@ -10,7 +10,7 @@ from nvtrader_pipelines.experiments.sealed_run import SealedRun
 from nvtrader_pipelines.policies.rollout_tables import TRAJECTORY
 from nvtrader_pipelines.runs.tables import complete, read_run, replace_run, walk_forward_runs, write_record
 from nvtrader_pipelines.storage.tables import EVALUATIONS, RUNS, TRAINING_CURVES, TRAJECTORIES
-from tests.storage.frames import AT, SPEC_HASH, in_shape
+from tests.storage.table_rows import AT, SPEC_HASH, conform
 
 FOLDS = tuple(
     FoldDates(
@@ -58,7 +58,7 @@ def run_named(run_id, kind="walk_forward", folds=FOLDS):
 
 def curve(*rewards):
     rows = [(0, 0, i, reward) for i, reward in enumerate(rewards)]
-    return in_shape(
+    return conform(
         TRAINING_CURVES, pl.DataFrame(rows, schema=["fold", "seed", "timesteps", "mean_reward"], orient="row")
     )
 
@@ -76,7 +76,7 @@ def test_a_runs_rows_are_named_and_replaced_without_touching_other_runs(store):
 
 def test_the_experiment_is_named_where_the_table_has_a_column_for_it(store):
     run = run_named("1" * 16)
-    replace_run(store, EVALUATIONS, in_shape(EVALUATIONS, pl.DataFrame({"policy": ["a"]})), run)
+    replace_run(store, EVALUATIONS, conform(EVALUATIONS, pl.DataFrame({"policy": ["a"]})), run)
     assert read_run(store, EVALUATIONS, run)["experiment"].to_list() == ["a"]
 
 
@@ -111,12 +111,12 @@ def test_a_run_that_trained_on_what_came_after_its_tests_is_marked(store):
 
 def test_the_tests_of_a_run_are_written_beside_the_episodes_of_its_training(store):
     run = run_named("1" * 16)
-    steps = in_shape(TRAJECTORIES, pl.DataFrame({"policy": ["a"], "phase": ["train"], "fold": [0], "seed": [1]}))
+    steps = conform(TRAJECTORIES, pl.DataFrame({"policy": ["a"], "phase": ["train"], "fold": [0], "seed": [1]}))
     replace_run(store, TRAJECTORIES, steps, run, phase=["train"])
     empty = [pl.DataFrame(schema=schema) for schema in (EQUITY, ACTION_LOG, REWARD_TERM)]
     for reward in (1.0, 2.0):
         row = {"policy": ["a"], "phase": ["test"], "fold": [0], "reward": [reward]}
-        tested = in_shape(TRAJECTORIES, pl.DataFrame(row)).select(list(TRAJECTORY))
+        tested = conform(TRAJECTORIES, pl.DataFrame(row)).select(list(TRAJECTORY))
         for _ in write_record(store, run, BacktestRecord(tested, *empty)):
             pass
     found = read_run(store, TRAJECTORIES, run).sort("phase")

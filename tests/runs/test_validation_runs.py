@@ -48,7 +48,7 @@ def store(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def run(store):
-    return store.policies.latest(KEY)
+    return store.policies.read_latest(KEY)
 
 
 @pytest.fixture(scope="module")

@@ -65,7 +65,7 @@ def sealed(store: Store, plan: RunPlan, lookback: int | None = None) -> SealedRu
             plan.spec.partition_key, plan.run_id, TrainedPolicy(*key, archive, pl.DataFrame(schema=TRAJECTORY))
         )
     run = library.seal(plan)
-    ledger.keep_policies(run.run_id, run.policies, run.sha256)
+    ledger.record_policies(run.run_id, run.policies, run.sha256)
     ledger.finish(run.run_id, "done")
     return run
 

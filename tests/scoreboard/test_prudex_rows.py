@@ -8,13 +8,13 @@ from nvtrader_pipelines.evaluation.prudex.record import ACTIONS, CURVES, RETURNS
 from nvtrader_pipelines.scoreboard.prudex_rows import read_prudex_record
 from nvtrader_pipelines.storage import tables
 from tests.evaluation.prudex.records import market_of, run_of
-from tests.storage.frames import SPEC_HASH, in_shape
+from tests.storage.table_rows import SPEC_HASH, conform
 
 KINDS = {"first": "walk_forward", "latest": "walk_forward", "replayed": "replay", "purged": "walk_forward"}
 
 
 def stored(table, rows, **more):
-    return in_shape(table, rows.with_columns(**{name: pl.lit(value) for name, value in more.items()}))
+    return conform(table, rows.with_columns(**{name: pl.lit(value) for name, value in more.items()}))
 
 
 def yearly(rows):

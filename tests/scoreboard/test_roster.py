@@ -15,7 +15,7 @@ from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.store import Store
 from tests.runs.small_runs import EXPERIMENT, KEY
-from tests.storage.frames import AT
+from tests.storage.table_rows import AT
 
 
 def read(tmp_path, text):
@@ -44,9 +44,9 @@ def test_entrant_spec_has_defaults(tmp_path):
         ("kind: baseline\nrule: {kind: mean_cvr}", "rule.kind: found 'mean_cvr', .*; did you mean 'mean_cvar'"),
         ("kind: sb3\nalgorithm: dqn", "algorithm: found 'dqn', but must be one of ppo, a2c, sac, td3"),
         ("kind: sb3\ntrain_first: 2001-01-01\ntrain_last: 2000-01-01", "train_first must be before train_last"),
-        ("kind: weights\nkind: run", "the key 'kind' is there twice"),
+        ("kind: weights\nkind: run", "the key 'kind' occurs twice"),
         ("- weights", "must hold a mapping"),
-        ("kind: !!python/object/apply:os.system ['true']", "is no YAML"),
+        ("kind: !!python/object/apply:os.system ['true']", "is not valid YAML"),
     ],
 )
 def test_invalid_entrant_file_is_refused_with_a_suggestion(tmp_path, text, sentence):

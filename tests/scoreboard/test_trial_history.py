@@ -10,8 +10,8 @@ from nvtrader_pipelines.scoreboard.trial_history import trial_curves, trial_runs
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES
 from tests.runs.test_tables import FORESEEING, run_named
-from tests.storage.frames import AT, keyed
-from tests.storage.ledger.rows import run_row
+from tests.storage.ledger.run_rows import run_row
+from tests.storage.table_rows import AT, run_rows
 
 KINDS = ("ensemble", "policy", "baseline")
 ENDED = {
@@ -40,7 +40,7 @@ def runs(home, store):
 
 def curve(run_id, kind):
     day = dt.date(2020, 1, 2)
-    return keyed(EQUITY_CURVES, run_id, n_rows=2, kind=kind, policy=kind, session=day, net_return=0.01)
+    return run_rows(EQUITY_CURVES, run_id, n_rows=2, kind=kind, policy=kind, session=day, net_return=0.01)
 
 
 def test_trials_are_completed_walk_forward_runs_by_finish_time(runs):

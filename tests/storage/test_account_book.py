@@ -11,14 +11,14 @@ from nvtrader_pipelines.storage.account_book import SqliteBook, book_path
 from nvtrader_pipelines.storage.errors import StorageError
 
 MONDAY = dt.date(2024, 1, 8)
-TENTH = 0.1 + 0.2  # not 0.3: floats are kept exactly
+FRACTION = 0.1 + 0.2  # not 0.3: floats are stored exactly
 
 
 def state(session=MONDAY, **changes) -> AccountState:
     content = {
         "session": session,
         "symbols": ("AAA", "cash"),
-        "weights": (TENTH, 1.0 - TENTH),
+        "weights": (FRACTION, 1.0 - FRACTION),
         "equity": np.nextafter(1.0, 2.0).item(),
         "peak": 1.1,
         "recent_returns": (1e-17, -0.01),
@@ -40,7 +40,7 @@ def order(symbol="AAA", plan="p" * 16, **changes) -> BookedOrder:
         "account": "paper",
         "symbol": symbol,
         "side": "buy",
-        "quantity": TENTH,
+        "quantity": FRACTION,
         "quote": 7.0,
         "target_weight": 0.3,
         "session": MONDAY,
@@ -50,24 +50,24 @@ def order(symbol="AAA", plan="p" * 16, **changes) -> BookedOrder:
 
 def fill(booked, **changes) -> Fill:
     placed = booked.order
-    content = {"order_id": placed.order_id, "symbol": placed.symbol, "side": "buy", "quantity": TENTH, "price": 7.1}
+    content = {"order_id": placed.order_id, "symbol": placed.symbol, "side": "buy", "quantity": FRACTION, "price": 7.1}
     return Fill.model_validate({**content, "cost": 0.01, "session": MONDAY, "complete": True, **changes})
 
 
 @pytest.fixture
 def book(home):
-    kept = SqliteBook(home, "paper")
-    yield kept
-    kept.close()
+    opened = SqliteBook(home, "paper")
+    yield opened
+    opened.close()
 
 
-def test_a_book_that_is_not_there_says_so_and_is_not_made_by_reading(book, home):
+def test_missing_book_reads_as_empty_and_is_not_created(book, home):
     assert (book.last(), book.states(), book.opening(), book.at(MONDAY)) == (None, [], None, None)
     assert book.open_orders() == book.orders("p") == book.fills("p") == []
     assert not book_path(home, "paper").exists()
 
 
-def test_an_empty_book_is_read_as_one_that_is_not_there_and_is_left_as_it_is(book, home):
+def test_empty_book_file_reads_as_missing_and_stays_empty(book, home):
     path = book_path(home, "paper")
     path.parent.mkdir(parents=True)
     path.touch()
@@ -79,30 +79,29 @@ def test_an_empty_book_is_read_as_one_that_is_not_there_and_is_left_as_it_is(boo
     assert {each.name: each.stat().st_size for each in path.parent.iterdir()} == {path.name: 0}
 
 
-def test_a_book_whose_first_writer_was_killed_before_its_tables_were_there_is_read_as_one_that_is_not_there(book, home):
+def test_book_without_tables_reads_as_missing_and_can_be_written(book, home):
     book_path(home, "paper").parent.mkdir(parents=True)
-    with closing(sqlite3.connect(book_path(home, "paper"))) as begun:
-        begun.execute("PRAGMA journal_mode = WAL")
+    with closing(sqlite3.connect(book_path(home, "paper"))) as new:
+        new.execute("PRAGMA journal_mode = WAL")
     assert (book.last(), book.opening()) == (None, None)
     book.settle(state())
     assert book.last() == state()
 
 
-def test_a_copy_that_is_put_back_is_read_whole_though_the_lost_book_was_looked_at_before(book, home):
+def test_restored_book_is_read_whole_after_reading_a_lost_one(book, home):
     path = book_path(home, "paper")
     book.settle(state())
     book.close()
     copy = path.read_bytes()
     for lost in (copy, b""):
         path.write_bytes(lost)
-        looking = SqliteBook(home, "paper")
-        looking.states()
+        SqliteBook(home, "paper").states()
         assert [each.name for each in path.parent.iterdir()] == [path.name]
     path.write_bytes(copy)
     assert book.states() == [state()]
 
 
-def test_states_are_kept_exactly_once_each_and_the_last_is_that_of_the_latest_session(book, home):
+def test_states_are_stored_once_per_session_and_exactly(book, home):
     later = state(MONDAY + dt.timedelta(days=1))
     for each in (later, state(), state(equity=0.5)):
         book.settle(each)
@@ -113,7 +112,7 @@ def test_states_are_kept_exactly_once_each_and_the_last_is_that_of_the_latest_se
     again.close()
 
 
-def test_a_state_of_before_an_account_knew_of_flows_is_read_as_one_without_any(book, home):
+def test_state_without_later_fields_is_read_with_defaults(book, home):
     book.settle(state())
     later = ", ".join(f"'$.{name}'" for name in ("flow", "income", "expected", "working", "counted"))
     with closing(sqlite3.connect(book_path(home, "paper"))) as file, file:
@@ -121,7 +120,7 @@ def test_a_state_of_before_an_account_knew_of_flows_is_read_as_one_without_any(b
     assert book.last() == state(counted=None)
 
 
-def test_an_order_is_kept_once_and_filled_or_cancelled_once(book):
+def test_order_is_stored_once_and_filled_or_cancelled_once(book):
     first, second = order(), order("BBB")
     for each in (first, second, order(quantity=9.0)):
         book.place(each)
@@ -137,7 +136,7 @@ def test_an_order_is_kept_once_and_filled_or_cancelled_once(book):
     assert book.open_orders() == []
 
 
-def test_an_order_that_is_not_known_is_neither_filled_nor_cancelled(book):
+def test_unknown_order_is_neither_filled_nor_cancelled(book):
     book.place(order())
     book.fill([fill(order("ZZZ"))], {})
     book.cancel("unknown", "")
@@ -145,7 +144,7 @@ def test_an_order_that_is_not_known_is_neither_filled_nor_cancelled(book):
     assert [each.status for each in book.orders("p" * 16)] == ["accepted"]
 
 
-def test_orders_are_kept_together_or_not_at_all(book):
+def test_place_stores_all_orders_or_none(book):
     class Broken:
         order = None
 
@@ -156,7 +155,7 @@ def test_orders_are_kept_together_or_not_at_all(book):
     assert book.orders("p" * 16) == [order(), order("BBB")]
 
 
-def test_an_effect_that_fails_in_the_middle_leaves_nothing(book, monkeypatch):
+def test_fill_that_fails_midway_stores_nothing(book, monkeypatch):
     first, second = order(), order("BBB")
     book.place(first)
     book.place(second)
@@ -173,7 +172,7 @@ def test_an_effect_that_fails_in_the_middle_leaves_nothing(book, monkeypatch):
     assert len(book.open_orders()) == 2
 
 
-def test_each_effect_is_on_disk_when_it_returns(book, home):
+def test_settle_is_durable_and_visible_to_other_connections(book, home):
     book.settle(state())
     with sqlite3.connect(book_path(home, "paper")) as other:
         assert other.execute("SELECT COUNT(*) FROM states").fetchone() == (1,)
@@ -182,21 +181,21 @@ def test_each_effect_is_on_disk_when_it_returns(book, home):
     assert book._book.execute("PRAGMA synchronous").fetchone() == (2,)
 
 
-def test_a_file_that_is_no_book_is_an_error_that_names_it(book, home):
+def test_file_that_is_no_database_is_refused_with_restore_steps(book, home):
     book_path(home, "paper").parent.mkdir(parents=True)
     book_path(home, "paper").write_bytes(b"this is no database at all" * 50)
-    with pytest.raises(StorageError, match=r"cannot be used as the book .*; move it, its -wal and its -shm file"):
+    with pytest.raises(StorageError, match=r"cannot be used as the book .* move it"):
         book.last()
 
 
-def test_where_something_is_in_the_way_of_a_book_no_copy_is_asked_for(book, home):
+def test_folder_in_place_of_book_is_refused_without_restore_steps(book, home):
     book_path(home, "paper").mkdir(parents=True)
-    with pytest.raises(StorageError, match=r"\(unable to open database file\); put that right, and try again"):
+    with pytest.raises(StorageError, match=r"unable to open database file.*; fix that and try again"):
         book.last()
 
 
 @pytest.mark.parametrize("table", ["states", "orders", "fills"])
-def test_a_row_that_is_damaged_is_an_error_that_names_the_book(table, book, home):
+def test_damaged_row_is_refused_with_the_path_of_the_book(table, book, home):
     book.settle(state())
     book.place(order())
     book.fill([fill(order())], {})

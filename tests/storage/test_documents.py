@@ -5,7 +5,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nvtrader_pipelines.storage.documents import DocumentLoader, extended, merged, read_document
+from nvtrader_pipelines.storage.documents import DocumentLoader, merge_documents, read_document, resolve_document
 from nvtrader_pipelines.storage.errors import StorageError
 
 DOCUMENTS = st.dictionaries(
@@ -19,7 +19,7 @@ DOCUMENTS = st.dictionaries(
 
 
 def write(folder, **texts):
-    """Files of one folder; gives the first one's path."""
+    """Write files into a folder and return the path of the first."""
     paths = [folder / f"{name}.yaml" for name in texts]
     for path, text in zip(paths, texts.values(), strict=True):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -27,9 +27,9 @@ def write(folder, **texts):
     return paths[0]
 
 
-def refusal(path):
+def refusal_of(path):
     with pytest.raises(StorageError) as caught:
-        extended(path)
+        resolve_document(path)
     return str(caught.value)
 
 
@@ -49,81 +49,81 @@ def refusal(path):
         ("2001-13-02", "2001-13-02"),
     ],
 )
-def test_numbers_with_an_exponent_are_numbers_and_days_that_are_none_are_text(text, value):
+def test_loader_reads_exponents_as_numbers_and_invalid_days_as_text(text, value):
     assert yaml.load(text, DocumentLoader) == value
 
 
-def test_a_file_that_extends_none_is_read_as_it_is(tmp_path):
+def test_document_without_base_is_read_unchanged(tmp_path):
     path = write(tmp_path, a="{name: a, x: {y: 1}}")
-    assert extended(path) == read_document(path) == {"name": "a", "x": {"y": 1}}
+    assert resolve_document(path) == read_document(path) == {"name": "a", "x": {"y": 1}}
 
 
-def test_a_file_takes_over_what_it_does_not_change_but_not_the_name(tmp_path):
+def test_document_inherits_unchanged_fields_but_not_the_name(tmp_path):
     path = write(tmp_path, a="{extends: b.yaml, x: {y: 2}, l: [3]}", b="{name: b, x: {y: 1, z: 1}, l: [1, 2], k: null}")
-    assert extended(path) == {"x": {"y": 2, "z": 1}, "l": [3], "k": None}
+    assert resolve_document(path) == {"x": {"y": 2, "z": 1}, "l": [3], "k": None}
 
 
-def test_a_component_of_another_kind_replaces_the_old_one_whole(tmp_path):
+def test_component_of_another_kind_replaces_the_base_entirely(tmp_path):
     path = write(
         tmp_path,
         a="{extends: b.yaml, agent: {kind: sac, tau: 1}, action: {kind: residual, tilt: 2}, splitter: {purge_size: 1}}",
         b="{agent: {kind: ppo, gamma: 0.5}, action: {kind: residual, bound: 1}, splitter: {kind: holdout}}",
     )
-    assert extended(path) == {
+    assert resolve_document(path) == {
         "agent": {"kind": "sac", "tau": 1},
         "action": {"kind": "residual", "bound": 1, "tilt": 2},
         "splitter": {"kind": "holdout", "purge_size": 1},
     }
 
 
-def test_a_chain_of_files_in_several_folders_is_followed_from_each_files_own_folder(tmp_path):
+def test_bases_are_found_relative_to_the_extending_file(tmp_path):
     write(tmp_path, root="{x: 1, y: 1, z: 1}")
     write(tmp_path / "bases", middle="{extends: ../root.yaml, y: 2, z: 2}")
     path = write(tmp_path / "sweep", a="{extends: ../bases/middle.yaml, name: a, z: 3}")
-    assert extended(path) == {"name": "a", "x": 1, "y": 2, "z": 3}
+    assert resolve_document(path) == {"name": "a", "x": 1, "y": 2, "z": 3}
 
 
 def test_null_replaces_a_mapping(tmp_path):
-    assert extended(write(tmp_path, a="{extends: b.yaml, x: null}", b="{x: {y: 1}}")) == {"x": None}
+    assert resolve_document(write(tmp_path, a="{extends: b.yaml, x: null}", b="{x: {y: 1}}")) == {"x": None}
 
 
 def test_files_that_extend_each_other_are_refused_with_the_circle(tmp_path):
     path = write(tmp_path, a="extends: b.yaml", b="extends: c.yaml", c="extends: b.yaml")
-    assert refusal(path).startswith("b.yaml extends c.yaml extends b.yaml: no file may extend itself in the end")
+    assert refusal_of(path).startswith("b.yaml extends c.yaml extends b.yaml: files must not extend each other")
 
 
-def test_a_file_that_extends_itself_is_refused(tmp_path):
-    assert refusal(write(tmp_path, a="extends: ./a.yaml")).startswith("a.yaml extends a.yaml")
+def test_file_that_extends_itself_is_refused(tmp_path):
+    assert refusal_of(write(tmp_path, a="extends: ./a.yaml")).startswith("a.yaml extends a.yaml")
 
 
 @pytest.mark.parametrize(
-    ("text", "why"),
+    ("text", "message"),
     [
         (
-            "extends: gone.yaml",
-            "a.yaml extends gone.yaml, but .*gone.yaml is no file; name one from this file's folder",
+            "extends: missing.yaml",
+            "a.yaml extends missing.yaml, but .*missing.yaml is not a file",
         ),
-        ("extends: [b.yaml]", r"extends must be the path of a file from this file's folder, found \['b.yaml'\]"),
-        ("extends: null", "extends must be the path of a file from this file's folder, found None"),
+        ("extends: [b.yaml]", r"extends must be a path relative to this file, found \['b.yaml'\]"),
+        ("extends: null", "extends must be a path relative to this file, found None"),
     ],
 )
-def test_what_cannot_be_extended_is_said(tmp_path, text, why):
-    with pytest.raises(StorageError, match=why):
-        extended(write(tmp_path, a=text))
+def test_invalid_base_is_refused(tmp_path, text, message):
+    with pytest.raises(StorageError, match=message):
+        resolve_document(write(tmp_path, a=text))
 
 
-def test_a_base_that_is_no_yaml_is_named(tmp_path):
-    assert refusal(write(tmp_path, a="extends: b.yaml", b="[")).startswith("b.yaml is no YAML")
+def test_base_that_is_no_yaml_is_refused_with_its_name(tmp_path):
+    assert refusal_of(write(tmp_path, a="extends: b.yaml", b="[")).startswith("b.yaml is not valid YAML")
 
 
-def test_a_file_that_is_not_there_is_said(tmp_path):
-    assert "gone.yaml cannot be read: No such file" in refusal(tmp_path / "gone.yaml")
+def test_missing_file_is_refused(tmp_path):
+    assert "missing.yaml cannot be read: No such file" in refusal_of(tmp_path / "missing.yaml")
 
 
 @given(base=DOCUMENTS, changes=DOCUMENTS)
-def test_changes_win_the_rest_stays_and_nothing_is_edited_in_place(base, changes):
+def test_merge_documents_applies_changes_without_mutation(base, changes):
     before = repr((base, changes))
-    result = merged(base, changes)
+    result = merge_documents(base, changes)
     assert repr((base, changes)) == before
     assert result.keys() == base.keys() | changes.keys()
     for name, value in result.items():
@@ -131,12 +131,12 @@ def test_changes_win_the_rest_stays_and_nothing_is_edited_in_place(base, changes
             assert value == base[name]
         elif not (isinstance(changes[name], dict) and isinstance(base.get(name), dict)):
             assert value == changes[name]
-    assert merged(result, changes) == result
+    assert merge_documents(result, changes) == result
 
 
 @pytest.mark.parametrize(
     "text", ["kind: " + "[" * 5_000, "a: !!int x", "a: !!bool maybe", "a: !!timestamp x", "a: !!float x"]
 )
-def test_text_that_breaks_the_parser_is_refused_by_its_file(tmp_path, text):
+def test_text_that_breaks_the_parser_is_refused_with_the_file(tmp_path, text):
     with pytest.raises(StorageError, match=r"x\.yaml is"):
         read_document(write(tmp_path, x=text))

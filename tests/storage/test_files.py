@@ -5,14 +5,14 @@ import pytest
 from nvtrader_pipelines.storage.files import write_atomically
 
 
-def test_a_file_and_its_folders_are_written(tmp_path):
+def test_write_atomically_creates_file_and_folders(tmp_path):
     path = tmp_path / "a" / "b.json"
     write_atomically(path, b"{}")
     assert path.read_bytes() == b"{}"
     assert path.stat().st_mode & 0o777 == 0o644
 
 
-def test_an_interrupted_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
+def test_interrupted_write_leaves_only_the_old_file(tmp_path, monkeypatch):
     path = tmp_path / "a.zip"
     write_atomically(path, b"old")
 

@@ -32,7 +32,7 @@ def bars_of(tables):
     return tables.read(BARS).sort(KEY)
 
 
-def test_every_delivered_row_is_in_bronze(tables, land):
+def test_ingest_stores_every_delivered_row_in_bronze(tables, land):
     bars = synthetic_bars()
     land("a.csv", bars)
     report = ingest_market(tables, YEARS, INGESTED_AT)
@@ -40,7 +40,7 @@ def test_every_delivered_row_is_in_bronze(tables, land):
     assert len(tables.read(BARS)) == len(bars)
 
 
-def test_what_is_unchanged_is_not_read_again_and_nothing_is_committed(tables, land):
+def test_ingest_of_unchanged_files_reads_and_commits_nothing(tables, land):
     land("a.csv", synthetic_bars())
     ingest_market(tables, YEARS, INGESTED_AT)
     snapshots = tables.snapshot_id(BARS), tables.snapshot_id(DELIVERIES)
@@ -49,7 +49,7 @@ def test_what_is_unchanged_is_not_read_again_and_nothing_is_committed(tables, la
     assert (tables.snapshot_id(BARS), tables.snapshot_id(DELIVERIES)) == snapshots
 
 
-def test_year_by_year_gives_the_same_as_all_years_at_once(tables, land):
+def test_ingest_by_year_equals_ingest_of_all_years(tables, land):
     land("a.csv", synthetic_bars())
     for year in YEARS:
         assert ingest_market(tables, [year], INGESTED_AT).files_read == 1
@@ -60,7 +60,7 @@ def test_year_by_year_gives_the_same_as_all_years_at_once(tables, land):
     assert_frame_equal(bars_of(tables), apart)
 
 
-def test_a_corrected_file_replaces_its_rows_in_one_commit_and_no_others(tables, land):
+def test_corrected_file_replaces_only_its_rows_in_one_commit(tables, land):
     first, second = synthetic_bars(seed=1), synthetic_bars(seed=2)
     land("a.csv", first)
     land("b.csv", second)
@@ -75,7 +75,7 @@ def test_a_corrected_file_replaces_its_rows_in_one_commit_and_no_others(tables, 
     assert_frame_equal(after.filter(pl.col("file") == "b.csv"), before)
 
 
-def test_a_correction_taken_back_is_taken_back_in_bronze(tables, land):
+def test_reverted_correction_is_reverted_in_bronze(tables, land):
     first, second = synthetic_bars(seed=1), synthetic_bars(seed=2)
     for bars in (first, second, first):
         land("a.csv", bars)
@@ -83,7 +83,7 @@ def test_a_correction_taken_back_is_taken_back_in_bronze(tables, land):
         assert tables.read(BARS)["close"].sort().to_list() == bars["close"].cast(pl.String).sort().to_list()
 
 
-def test_a_file_that_is_taken_away_keeps_its_rows(tables, land, home):
+def test_rows_of_a_removed_file_stay(tables, land, home):
     land("a.csv", synthetic_bars())
     ingest_market(tables, YEARS, INGESTED_AT)
     (home.landing / "a.csv").unlink()
@@ -92,7 +92,7 @@ def test_a_file_that_is_taken_away_keeps_its_rows(tables, land, home):
     assert len(list(home.deliveries.iterdir())) == 2
 
 
-def test_a_file_that_cannot_be_read_is_reported_until_it_is_delivered_again(tables, land):
+def test_unreadable_file_is_reported_until_delivered_again(tables, land):
     land("a.csv", synthetic_bars())
     land("b.parquet", b"PAR1 cut short")
     report = ingest_market(tables, YEARS, INGESTED_AT)
@@ -105,7 +105,7 @@ def test_a_file_that_cannot_be_read_is_reported_until_it_is_delivered_again(tabl
     assert tables.read(DELIVERIES)["rule"].null_count() == 2
 
 
-def test_a_crash_between_the_two_tables_repeats_the_work_without_doubling_rows(tables, land, monkeypatch):
+def test_crash_between_both_commits_duplicates_no_rows(tables, land, monkeypatch):
     land("a.csv", synthetic_bars())
     replace = Warehouse.replace
 
@@ -122,7 +122,7 @@ def test_a_crash_between_the_two_tables_repeats_the_work_without_doubling_rows(t
     assert len(tables.read(BARS)) == 960
 
 
-def test_two_ingests_at_once_lose_no_row(tables, land, home):
+def test_concurrent_ingests_lose_no_row(tables, land, home):
     land("a.csv", synthetic_bars())
     workers = [threading.Thread(target=ingest_market, args=(Store(home).tables, [y], INGESTED_AT)) for y in YEARS * 2]
     for worker in workers:
@@ -133,7 +133,7 @@ def test_two_ingests_at_once_lose_no_row(tables, land, home):
     assert ingest_market(tables, YEARS, LATER).files_read == 0
 
 
-def test_a_panel_is_read_at_the_snapshots_it_was_pinned_at(tables):
+def test_panel_is_read_at_its_pinned_snapshots(tables):
     _derive(tables, seed=0)
     assert pin_panels(tables, INGESTED_AT).summary == "1 panels pinned"
     before = read_panel(tables, "landing")
@@ -146,22 +146,22 @@ def test_a_panel_is_read_at_the_snapshots_it_was_pinned_at(tables):
     assert panel_digest(read_panel(tables, "landing", snapshot_ids=pinned)) == panel_digest(before)
 
 
-def test_a_panel_of_some_symbols_has_just_these(tables):
+def test_panel_of_some_symbols_has_only_these(tables):
     _derive(tables, seed=0)
     pin_panels(tables, INGESTED_AT)
     assert read_panel(tables, "landing", ["BBB", "AAA"]).symbols == ("AAA", "BBB")
 
 
-def test_a_source_without_a_panel_is_named_with_those_that_have_one(tables):
-    with pytest.raises(StorageError, match=r"no panel of source 'yahoo' \(there are: none\)"):
+def test_source_without_panel_is_refused_with_known_sources(tables):
+    with pytest.raises(StorageError, match=r"no panel of source 'yahoo' \(sources with a panel: none\)"):
         read_panel(tables, "yahoo")
     _derive(tables, seed=0)
     pin_panels(tables, INGESTED_AT)
-    with pytest.raises(StorageError, match=r"no panel of source 'yahoo' \(there are: landing\)"):
+    with pytest.raises(StorageError, match=r"no panel of source 'yahoo' \(sources with a panel: landing\)"):
         read_panel(tables, "yahoo")
 
 
-def test_a_source_whose_bars_make_no_panel_is_left_out_with_the_reason(tables):
+def test_source_without_valid_panel_is_left_out_with_a_reason(tables):
     _derive(tables, seed=0, without=slice(300, 312))
     pinned = pin_panels(tables, INGESTED_AT)
     assert pinned.n_panels == 0
@@ -178,13 +178,13 @@ def _parquet(bars):
 
 def _derive(tables, seed, without=slice(0)):
     bars = synthetic_bars(n_sessions=420, seed=seed)
-    gone = bars.filter(pl.col("symbol") == "AAA")["date"][without]
-    bars = bars.filter(~((pl.col("symbol") == "AAA") & pl.col("date").is_in(gone.implode())))
-    made = market_tables(csv_file(bars))
+    missing = bars.filter(pl.col("symbol") == "AAA")["date"][without]
+    bars = bars.filter(~((pl.col("symbol") == "AAA") & pl.col("date").is_in(missing.implode())))
+    derived = market_tables(csv_file(bars))
     for table, rows in (
-        (BARS, made.bars),
-        (CLEAN_BARS, made.clean_bars),
-        (RETURNS, made.returns),
-        (FEATURES, made.features),
+        (BARS, derived.bars),
+        (CLEAN_BARS, derived.clean_bars),
+        (RETURNS, derived.returns),
+        (FEATURES, derived.features),
     ):
         tables.replace(table, rows, {})

@@ -1,4 +1,4 @@
-"""Several processes, and processes that die."""
+"""Concurrent processes, and processes that are killed."""
 
 import datetime as dt
 import signal
@@ -9,7 +9,7 @@ import pytest
 
 from nvtrader_pipelines.storage.iceberg.upkeep import tidy
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES
-from tests.storage.frames import keyed, of_run, start
+from tests.storage.table_rows import run_keys, run_rows, start
 
 PRELUDE = """
 import os, sys
@@ -17,24 +17,24 @@ from pathlib import Path
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES
 from nvtrader_pipelines.storage.store import Store
-from tests.storage.frames import keyed, of_run
+from tests.storage.table_rows import run_rows, run_keys
 home = Home(Path(sys.argv[1]))
 """
-# Each line read starts a child that rewrites one run for ever, and is killed after that many milliseconds.
+# Each input line starts a child that rewrites a run endlessly and is killed after that many milliseconds.
 KILLER = (
     PRELUDE
     + """
 import signal, time
 for line in sys.stdin:
-    ready, said = os.pipe()
+    ready, started = os.pipe()
     child = os.fork()
     if child == 0:
         tables = Store(home).tables
         for version in range(1, 10_000):
-            tables.replace(EQUITY_CURVES, keyed(EQUITY_CURVES, "run", 2_000, equity=float(version)), of_run("run"))
+            tables.replace(EQUITY_CURVES, run_rows(EQUITY_CURVES, "run", 2_000, equity=float(version)), run_keys("run"))
             if version == 1:
-                os.write(said, b"x")
-    os.close(said)
+                os.write(started, b"x")
+    os.close(started)
     os.read(ready, 1)
     time.sleep(int(line) / 1000)
     os.kill(child, signal.SIGKILL)
@@ -43,24 +43,24 @@ for line in sys.stdin:
     print("killed", flush=True)
 """
 )
-# A child that writes a run as small files, in batches, and tidies up, for ever.
+# A child that endlessly writes runs as small files and runs upkeep.
 TIDIER = KILLER.replace(
-    'tables.replace(EQUITY_CURVES, keyed(EQUITY_CURVES, "run", 2_000, equity=float(version)), of_run("run"))',
+    'tables.replace(EQUITY_CURVES, run_rows(EQUITY_CURVES, "run", 2_000, equity=float(version)), run_keys("run"))',
     "rewrite(tables, float(version))",
 ).replace(
     "import signal, time\n",
     """
 import datetime as dt
 import signal, time
-from nvtrader_pipelines.storage.ledger import Ledger  # once, before there are children
+from nvtrader_pipelines.storage.ledger import Ledger  # imported before the fork
 from nvtrader_pipelines.storage.iceberg.upkeep import tidy
 
 def rewrite(tables, version):
-    rows = keyed(EQUITY_CURVES, "run", 2_000, equity=version)
-    tables.replace(EQUITY_CURVES, rows.iter_slices(300), of_run("run"))
+    rows = run_rows(EQUITY_CURVES, "run", 2_000, equity=version)
+    tables.replace(EQUITY_CURVES, rows.iter_slices(300), run_keys("run"))
     for fold in (1, 2):
-        others = keyed(EQUITY_CURVES, "folds", 5, fold=fold, equity=version)
-        tables.replace(EQUITY_CURVES, others, {**of_run("folds"), "fold": [fold]})
+        others = run_rows(EQUITY_CURVES, "folds", 5, fold=fold, equity=version)
+        tables.replace(EQUITY_CURVES, others, {**run_keys("folds"), "fold": [fold]})
     tidy(tables, dt.datetime.now(dt.UTC) + dt.timedelta(days=30))
 """,
 )
@@ -71,49 +71,49 @@ name, n_writes = sys.argv[2], int(sys.argv[3])
 tables = Store(home).tables
 for version in range(n_writes):
     for run in (name, "contended"):
-        rows = keyed(EQUITY_CURVES, run, 50, equity=float(version), policy=name)
-        tables.replace(EQUITY_CURVES, rows, of_run(run))
+        rows = run_rows(EQUITY_CURVES, run, 50, equity=float(version), policy=name)
+        tables.replace(EQUITY_CURVES, rows, run_keys(run))
 """
 )
 
 
 @pytest.mark.slow
-def test_killed_at_any_moment_a_write_leaves_the_old_rows_or_the_new_ones(tables, home):
-    tables.replace(EQUITY_CURVES, keyed(EQUITY_CURVES, "neighbour", equity=7.0), of_run("neighbour"))
+def test_write_killed_at_any_moment_is_all_or_nothing(tables, home):
+    tables.replace(EQUITY_CURVES, run_rows(EQUITY_CURVES, "neighbour", equity=7.0), run_keys("neighbour"))
     with start(KILLER, home.root, stdin=subprocess.PIPE) as killer:
         for milliseconds in (0, 3, 7, 13, 21, 34, 55, 89):
             killer.stdin.write(f"{milliseconds}\n")
             killer.stdin.flush()
             assert killer.stdout.readline() == "killed\n"
-            rows = tables.read(EQUITY_CURVES, of_run("run"))
+            rows = tables.read(EQUITY_CURVES, run_keys("run"))
             assert (len(rows), rows["equity"].n_unique()) == (2_000, 1)
-            assert tables.read(EQUITY_CURVES, of_run("neighbour"))["equity"].to_list() == [7.0] * 3
+            assert tables.read(EQUITY_CURVES, run_keys("neighbour"))["equity"].to_list() == [7.0] * 3
         killer.stdin.close()
     assert killer.returncode == 0
-    tables.replace(EQUITY_CURVES, keyed(EQUITY_CURVES, "run", 10, equity=0.5), of_run("run"))
-    assert tables.read(EQUITY_CURVES, of_run("run"))["equity"].to_list() == [0.5] * 10
+    tables.replace(EQUITY_CURVES, run_rows(EQUITY_CURVES, "run", 10, equity=0.5), run_keys("run"))
+    assert tables.read(EQUITY_CURVES, run_keys("run"))["equity"].to_list() == [0.5] * 10
 
 
 @pytest.mark.slow
-def test_killed_at_any_moment_upkeep_loses_nothing_and_the_next_one_ends_it(tables, home):
-    tables.replace(EQUITY_CURVES, keyed(EQUITY_CURVES, "neighbour", equity=7.0), of_run("neighbour"))
+def test_upkeep_killed_at_any_moment_is_completed_by_the_next(tables, home):
+    tables.replace(EQUITY_CURVES, run_rows(EQUITY_CURVES, "neighbour", equity=7.0), run_keys("neighbour"))
     with start(TIDIER, home.root, stdin=subprocess.PIPE) as killer:
         for milliseconds in (5, 40, 75, 110, 145, 180):
             killer.stdin.write(f"{milliseconds}\n")
             killer.stdin.flush()
             assert killer.stdout.readline() == "killed\n"
-            rows = tables.read(EQUITY_CURVES, of_run("run"))
+            rows = tables.read(EQUITY_CURVES, run_keys("run"))
             assert (len(rows), rows["equity"].n_unique()) == (2_000, 1)
-            assert sorted(tables.read(EQUITY_CURVES, of_run("folds"))["fold"]) == [1] * 5 + [2] * 5
+            assert sorted(tables.read(EQUITY_CURVES, run_keys("folds"))["fold"]) == [1] * 5 + [2] * 5
         killer.stdin.close()
     assert killer.returncode == 0
     tidy(tables, dt.datetime.now(dt.UTC) + dt.timedelta(days=30))
     assert len(list(home.iceberg.rglob("*.parquet"))) == tables.describe(EQUITY_CURVES).n_files == 3
-    assert tables.read(EQUITY_CURVES, of_run("neighbour"))["equity"].to_list() == [7.0] * 3
+    assert tables.read(EQUITY_CURVES, run_keys("neighbour"))["equity"].to_list() == [7.0] * 3
 
 
 @pytest.mark.slow
-def test_writers_at_once_lose_and_double_nothing_even_on_a_warehouse_none_of_them_made(tables, home):
+def test_concurrent_writers_on_a_new_warehouse_lose_no_rows(tables, home):
     names = ["one", "two", "three"]
     writers = [start(WRITER, home.root, name, 4) for name in names]
     for writer in writers:
@@ -126,20 +126,20 @@ def test_writers_at_once_lose_and_double_nothing_even_on_a_warehouse_none_of_the
     assert (len(contended), contended["policy"].n_unique(), contended["equity"].n_unique()) == (50, 1, 1)
 
 
-def test_a_lock_dies_with_the_process_that_held_it(home):
+def test_file_lock_is_released_when_its_process_dies(home):
     script = """
 import sys, time
 from pathlib import Path
-from nvtrader_pipelines.storage.files import locked
-with locked(Path(sys.argv[1])):
+from nvtrader_pipelines.storage.files import file_lock
+with file_lock(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)
 """
-    from nvtrader_pipelines.storage.files import locked
+    from nvtrader_pipelines.storage.files import file_lock
 
     path = home.root / "locks" / "one.lock"
     with start(script, path) as holder:
         assert holder.stdout.readline() == "held\n"
         holder.send_signal(signal.SIGKILL)
-    with locked(path):
+    with file_lock(path):
         assert path.exists()

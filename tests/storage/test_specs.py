@@ -7,7 +7,7 @@ from nvtrader_pipelines.market.spec import MarketSpec
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.specs import (
-    differences,
+    document_differences,
     read_experiment,
     read_experiments,
     read_market,
@@ -17,7 +17,7 @@ from nvtrader_pipelines.storage.specs import (
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 
 
-def problem_of(home, text, name="a.yaml"):
+def read_problem(home, text, name="a.yaml"):
     path = home.experiments / name
     path.write_text(text)
     with pytest.raises(StorageError) as caught:
@@ -25,12 +25,12 @@ def problem_of(home, text, name="a.yaml"):
     return str(caught.value)
 
 
-def test_a_name_alone_is_an_experiment(home):
+def test_experiment_file_with_only_a_name_is_valid(home):
     (home.experiments / "a.yaml").write_text("name: a\n")
     assert read_experiments(home).specs == [ExperimentSpec(name="a")]
 
 
-def test_a_broken_file_does_not_hide_the_good_ones(home):
+def test_invalid_file_does_not_hide_valid_ones(home):
     (home.experiments / "a.yaml").write_text("name: a\n")
     (home.experiments / "b.yml").write_text("name: b\nseeds: [0]\n")
     found = read_experiments(home)
@@ -38,7 +38,7 @@ def test_a_broken_file_does_not_hide_the_good_ones(home):
     assert list(found.problems) == [home.experiments / "b.yml"]
 
 
-def test_limits_looser_than_the_hard_ones_of_the_desk_are_refused_with_both_numbers(home):
+def test_experiment_looser_than_the_desk_is_refused_with_figures(home):
     looser = "{name: a, pipeline: {risk_limits: {max_position: 0.3}}}"
     (home.experiments / "a.yaml").write_text(looser)
     (home.experiments / "b.yaml").write_text("{name: b, pipeline: {risk_limits: {max_position: 0.2}}}")
@@ -53,7 +53,7 @@ def test_limits_looser_than_the_hard_ones_of_the_desk_are_refused_with_both_numb
     assert [spec.name for spec in read_experiments(home).specs] == ["a", "b"]
 
 
-def test_a_variant_looser_than_the_desk_is_refused_too(home):
+def test_experiment_with_a_variant_looser_than_the_desk_is_refused(home):
     (home.experiments / "a.yaml").write_text(
         "{name: a, design: {kind: ablation, field: pipeline.risk_limits.max_position, values: [0.1, 0.4]}}"
     )
@@ -62,26 +62,26 @@ def test_a_variant_looser_than_the_desk_is_refused_too(home):
     assert "0.25" in problem
 
 
-def test_of_two_files_of_one_name_neither_is_taken(home):
+def test_files_with_the_same_name_are_all_refused(home):
     for name in ("a.yaml", "b.yaml"):
         (home.experiments / name).write_text("name: a\n")
     found = read_experiments(home)
     assert found.specs == []
     assert [path.name for path in found.problems] == ["a.yaml", "b.yaml"]
-    assert "a.yaml is called a like b.yaml" in found.problems[home.experiments / "a.yaml"]
+    assert "a.yaml has the name a, as in b.yaml" in found.problems[home.experiments / "a.yaml"]
 
 
-def test_of_an_ablation_and_a_file_named_like_its_variant_neither_is_taken(home):
+def test_file_named_like_a_variant_of_another_is_refused(home):
     (home.experiments / "a.yaml").write_text(
         "{name: a, design: {kind: ablation, field: agent.gamma, values: [0, 0.5]}}"
     )
     (home.experiments / "b.yaml").write_text("name: a-gamma-0-5")
     found = read_experiments(home)
     assert found.specs == []
-    assert "a.yaml is called a-gamma-0-5 like b.yaml" in found.problems[home.experiments / "a.yaml"]
+    assert "a.yaml has the name a-gamma-0-5, as in b.yaml" in found.problems[home.experiments / "a.yaml"]
 
 
-def test_what_a_file_extends_is_resolved_before_hashing(home):
+def test_extended_spec_hashes_like_the_resolved_one(home):
     (home.experiments / "a.yaml").write_text("{name: a, environment: {lookback: 10}, agent: {kind: ppo, gamma: 0.5}}")
     (home.experiments / "b.yaml").write_text("{extends: a.yaml, name: b, agent: {gamma: 0.7}}")
     written = ExperimentSpec.model_validate(
@@ -91,20 +91,20 @@ def test_what_a_file_extends_is_resolved_before_hashing(home):
     assert [spec.name for spec in read_experiments(home).specs] == ["a", "b"]
 
 
-def test_a_file_that_extends_another_needs_a_name_of_its_own(home):
+def test_extending_file_without_a_name_is_refused(home):
     (home.experiments / "base.yaml").write_text("name: base")
-    assert problem_of(home, "extends: base.yaml").startswith("a.yaml is no valid experiment: name: is missing")
+    assert read_problem(home, "extends: base.yaml").startswith("a.yaml is not a valid experiment: name: is missing")
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.rglob("*.yaml")), ids=lambda path: path.stem)
-def test_an_example_is_a_valid_experiment_or_what_one_extends(path):
+def test_example_is_a_valid_experiment_or_a_base(path):
     if path.stem == "base":
         assert "extends: base.yaml" in "".join(other.read_text() for other in path.parent.glob("*.yaml"))
     else:
         assert read_experiment(path).variants()
 
 
-def test_the_examples_show_a_sweep_an_ablation_and_the_best_of_several_seeds():
+def test_examples_hold_a_sweep_an_ablation_and_a_best_of_n():
     sweep = [read_experiment(path) for path in sorted((EXAMPLES / "sweep").glob("*.yaml")) if path.stem != "base"]
     assert len({spec.spec_hash for spec in sweep}) == len(sweep) == 3
     assert {spec.environment.lookback for spec in sweep} == {10}
@@ -113,42 +113,42 @@ def test_the_examples_show_a_sweep_an_ablation_and_the_best_of_several_seeds():
     assert read_experiment(EXAMPLES / "best-of-n.yaml").design.kind == "best_of_n"
 
 
-def test_a_new_experiment_is_the_default_one_in_a_file_to_edit(home):
+def test_new_experiment_file_holds_the_defaults(home):
     path = write_experiment(home, "fresh")
     assert path == home.experiments / "fresh.yaml"
     assert read_experiment(path) == ExperimentSpec(name="fresh")
     assert "nvtrader components" in path.read_text()
 
 
-def test_a_new_experiment_like_another_extends_its_file(home):
-    (home.experiments / "first.yml").write_text("{name: one, description: said, environment: {lookback: 10}}")
+def test_new_experiment_like_another_extends_its_file(home):
+    (home.experiments / "first.yml").write_text("{name: one, description: text, environment: {lookback: 10}}")
     path = write_experiment(home, "two", "one")
     assert read_experiment(path) == ExperimentSpec.model_validate({"name": "two", "environment": {"lookback": 10}})
     assert "extends: first.yml" in path.read_text()
 
 
 @pytest.mark.parametrize(
-    ("name", "like", "why"),
+    ("name", "like", "message"),
     [
-        ("one", None, "experiment one is there already, in .*first.yml; choose another name"),
-        ("broken", None, "experiment broken is there already"),
+        ("one", None, "experiment one already exists in .*first.yml; choose another name"),
+        ("broken", None, "experiment broken already exists"),
         ("A b", None, "'A b' cannot be the name of an experiment: name: found 'A b', but must be text that matches"),
         ("../a", None, "cannot be the name of an experiment"),
         ("two", "on", "there is no experiment 'on'; there are broken, one; did you mean 'one'?"),
     ],
 )
-def test_a_new_experiment_overwrites_nothing_and_has_a_name_fit_for_one(home, name, like, why):
+def test_new_experiment_with_invalid_or_taken_name_is_refused(home, name, like, message):
     (home.experiments / "first.yml").write_text("name: one")
     (home.experiments / "broken.yaml").write_text("[")
-    with pytest.raises(StorageError, match=why):
+    with pytest.raises(StorageError, match=message):
         write_experiment(home, name, like)
     assert {path.name for path in home.experiments.iterdir()} == {"first.yml", "broken.yaml"}
 
 
-def test_differences_are_the_fields_in_which_two_documents_differ():
+def test_document_differences_list_paths_and_both_values():
     left = {"name": "a", "agent": {"kind": "ppo", "gamma": 0.5}, "seeds": [0, 1], "same": {"x": None}, "rewards": []}
     right = {"name": "b", "agent": {"kind": "sac"}, "seeds": [0, 2], "same": {"x": None}, "rewards": [{"weight": 1.0}]}
-    assert differences(left, right).rows() == [
+    assert document_differences(left, right).rows() == [
         ("name", "a", "b"),
         ("agent.kind", "ppo", "sac"),
         ("agent.gamma", "0.5", None),
@@ -158,48 +158,48 @@ def test_differences_are_the_fields_in_which_two_documents_differ():
     ]
 
 
-def test_a_document_does_not_differ_from_itself():
+def test_document_differences_of_equal_documents_are_empty():
     document = ExperimentSpec(name="a").model_dump(mode="json")
-    assert differences(document, document).is_empty()
-    assert differences(document, document).columns == ["field", "left", "right"]
+    assert document_differences(document, document).is_empty()
+    assert document_differences(document, document).columns == ["field", "left", "right"]
 
 
-def test_a_misspelt_field_is_named_with_the_nearest_one(home):
-    problem = problem_of(home, "name: a\nenvironment: {lookbck: 10}\n")
-    assert problem.startswith("a.yaml is no valid experiment: environment.lookbck: ")
+def test_misspelled_field_is_refused_with_a_suggestion(home):
+    problem = read_problem(home, "name: a\nenvironment: {lookbck: 10}\n")
+    assert problem.startswith("a.yaml is not a valid experiment: environment.lookbck: ")
     assert "did you mean 'lookback'?" in problem
 
 
-def test_a_value_out_of_range_is_named_with_what_was_found(home):
-    problem = problem_of(home, "name: a\nenvironment: {lookback: 4}\n")
+def test_value_out_of_range_is_refused_with_its_bounds(home):
+    problem = read_problem(home, "name: a\nenvironment: {lookback: 4}\n")
     assert problem.endswith("environment.lookback: found 4, but must be a whole number from 5 to 60")
 
 
 @pytest.mark.parametrize(
-    ("text", "why"),
+    ("text", "message"),
     [
-        ("name: [a\n", "a.yaml is no YAML"),
+        ("name: [a\n", "a.yaml is not valid YAML"),
         ("- a\n", "must hold a mapping of fields, but holds list"),
         ("", "must hold a mapping of fields, but holds NoneType"),
-        ("name: a\nname: b\n", "the key 'name' is there twice"),
-        ("name: !!python/object/apply:os.getcwd []\n", "a.yaml is no YAML"),
+        ("name: a\nname: b\n", "the key 'name' occurs twice"),
+        ("name: !!python/object/apply:os.getcwd []\n", "a.yaml is not valid YAML"),
         ("name: A b\n", "name: "),
     ],
 )
-def test_what_is_no_spec_is_said_in_one_line(home, text, why):
-    problem = problem_of(home, text)
-    assert why in problem
+def test_invalid_experiment_is_refused_in_one_line(home, text, message):
+    problem = read_problem(home, text)
+    assert message in problem
     assert "\n" not in problem
 
 
-def test_a_file_in_another_encoding_is_no_yaml(home):
+def test_file_in_another_encoding_is_refused(home):
     path = home.experiments / "a.yaml"
     path.write_bytes("name: ä\n".encode("latin-1"))
-    with pytest.raises(StorageError, match=r"a\.yaml is no YAML"):
+    with pytest.raises(StorageError, match=r"a\.yaml is not valid YAML"):
         read_experiment(path)
 
 
-def test_the_shipped_experiments_and_market_are_valid():
+def test_shipped_experiments_and_market_are_valid():
     home = Home.find()
     found = read_experiments(home)
     assert found.problems == {}
@@ -207,14 +207,14 @@ def test_the_shipped_experiments_and_market_are_valid():
     assert [source.kind for source in read_market(home).sources] == ["sample", "landing"]
 
 
-def test_without_a_file_the_market_is_the_default_one(home):
+def test_market_without_a_file_is_the_default(home):
     assert read_market(home) == MarketSpec()
 
 
-def test_a_wrong_market_is_said_in_one_line(home):
+def test_invalid_market_is_refused(home):
     home.market_file.write_text("sources: [{kind: tape}]\n")
     with pytest.raises(
         StorageError,
-        match=r"market\.yaml is no valid market: sources\.0\.kind: found 'tape', but must be one of landing",
+        match=r"market\.yaml is not a valid market: sources\.0\.kind: found 'tape', but must be one of landing",
     ):
         read_market(home)

@@ -5,12 +5,12 @@ from nvtrader_pipelines.storage.tables import TABLES
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
-def test_every_column_says_what_it_means(table):
+def test_every_column_has_a_meaning(table):
     for column in table.schema.columns:
         assert column.doc not in {"", column.name}, column.name
 
 
-def test_the_names_of_tables_are_unique():
+def test_table_names_are_unique():
     assert len({table.name for table in TABLES}) == len(TABLES)
 
 

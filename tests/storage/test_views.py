@@ -12,7 +12,7 @@ from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.table import Table
 from nvtrader_pipelines.storage.tables import ACTION_LOGS, CLEAN_BARS, EQUITY_CURVES, RUNS, TABLES
 from nvtrader_pipelines.storage.views import create_views, publish, query_views, read_query, run_views
-from tests.storage.frames import SPEC_HASH, in_shape, keyed, of_run, start, yearly
+from tests.storage.table_rows import SPEC_HASH, bar_rows, conform, run_keys, run_rows, start
 
 READER = """
 import duckdb, os, sys
@@ -28,25 +28,25 @@ print(n_opens)
 """
 
 
-def test_the_views_show_the_rows_that_the_tables_hold_now(store, home):
-    store.tables.replace_years(CLEAN_BARS, yearly(CLEAN_BARS, [2019, 2020], 1.0), [2019, 2020])
+def test_views_show_the_current_rows_of_the_tables(store, home):
+    store.tables.replace_years(CLEAN_BARS, bar_rows(CLEAN_BARS, [2019, 2020], 1.0), [2019, 2020])
     store.tables.replace_years(
-        CLEAN_BARS, yearly(CLEAN_BARS, [2020], 2.0), [2020]
-    )  # the files replaced still lie there
+        CLEAN_BARS, bar_rows(CLEAN_BARS, [2020], 2.0), [2020]
+    )  # the replaced files are still on disk
     publish(store)
     assert_frame_equal(
         query_views(store, "FROM silver.clean_bars ORDER BY year, symbol"), store.tables.read(CLEAN_BARS)
     )
 
 
-def test_every_table_has_a_view_with_its_columns_before_anything_is_written(store, home):
+def test_unwritten_tables_have_empty_views_with_their_columns(store, home):
     publish(store)
     for table in TABLES:
         found = query_views(store, f"FROM {table.name}")
         assert (found.height, found.columns) == (0, table.schema.names())
 
 
-def test_the_views_carry_the_meaning_of_the_columns(store, home):
+def test_views_have_column_comments(store, home):
     publish(store)
     found = query_views(
         store, "SELECT comment FROM duckdb_columns() WHERE table_name = 'returns' AND column_name = 'span'"
@@ -54,25 +54,25 @@ def test_the_views_carry_the_meaning_of_the_columns(store, home):
     assert found.item() == "sessions since the previous bar; 1 without a gap"
 
 
-def test_a_connection_in_memory_has_the_same_views(store):
-    store.tables.replace_years(CLEAN_BARS, yearly(CLEAN_BARS, [2020]), [2020])
+def test_in_memory_connection_has_the_views(store):
+    store.tables.replace_years(CLEAN_BARS, bar_rows(CLEAN_BARS, [2020]), [2020])
     with duckdb.connect() as connection:
         create_views(connection, store)
         assert read_query(connection, "SELECT count(*) FROM silver.clean_bars").item() == 3
         assert read_query(connection, "SET threads = 1").is_empty()
 
 
-def test_rows_written_before_a_column_existed_are_null_in_the_view(store, monkeypatch):
+def test_view_shows_null_for_rows_older_than_a_column(store, monkeypatch):
     narrow = Table("silver", "clean_bars", CLEAN_BARS.schema.without("line"), CLEAN_BARS.partition_by)
-    store.tables.replace_years(narrow, yearly(narrow, [2019]), [2019])
-    store.tables.replace_years(CLEAN_BARS, yearly(CLEAN_BARS, [2020]).with_columns(line=pl.lit(4, pl.Int64)), [2020])
+    store.tables.replace_years(narrow, bar_rows(narrow, [2019]), [2019])
+    store.tables.replace_years(CLEAN_BARS, bar_rows(CLEAN_BARS, [2020]).with_columns(line=pl.lit(4, pl.Int64)), [2020])
     with duckdb.connect() as connection:
         create_views(connection, store)
         found = read_query(connection, "SELECT DISTINCT year, line FROM silver.clean_bars ORDER BY year")
     assert found.rows() == [(2019, None), (2020, 4)]
 
 
-def test_actions_are_seen_asset_by_asset(store, home):
+def test_actions_by_asset_view_unnests_the_lists(store, home):
     row = {
         "spec_hash": SPEC_HASH,
         "run_id": "r",
@@ -83,22 +83,22 @@ def test_actions_are_seen_asset_by_asset(store, home):
         "executed_weights": [0.4, 0.5, 0.1],
         "trades": [0.4, 0.5, -0.9],
     }
-    store.tables.replace(ACTION_LOGS, in_shape(ACTION_LOGS, pl.DataFrame([row])), of_run("r"))
+    store.tables.replace(ACTION_LOGS, conform(ACTION_LOGS, pl.DataFrame([row])), run_keys("r"))
     publish(store)
     found = query_views(store, "SELECT symbol, target_weight, executed_weight, trade FROM rl.actions_by_asset")
     assert found.rows() == [("AAA", 0.5, 0.4, 0.4), ("BBB", 0.5, 0.5, 0.5), ("cash", 0.0, 0.1, -0.9)]
 
 
 @pytest.mark.slow
-def test_another_process_opens_the_views_at_any_moment_while_they_are_published(store, home):
+def test_views_can_be_opened_at_any_moment_while_published(store, home):
     years = [2018, 2019, 2020]
-    store.tables.replace_years(CLEAN_BARS, yearly(CLEAN_BARS, years, 0.0), years)
+    store.tables.replace_years(CLEAN_BARS, bar_rows(CLEAN_BARS, years, 0.0), years)
     publish(store)
     stop = home.root / "stop"
     with start(READER, home.duckdb_file, stop) as reader:
         assert reader.stdout.readline() == "reading\n"
         for version in range(1, 9):
-            store.tables.replace_years(CLEAN_BARS, yearly(CLEAN_BARS, years, float(version)), years)
+            store.tables.replace_years(CLEAN_BARS, bar_rows(CLEAN_BARS, years, float(version)), years)
             publish(store)
         stop.touch()
         n_opens = int(reader.stdout.readline())
@@ -106,7 +106,7 @@ def test_another_process_opens_the_views_at_any_moment_while_they_are_published(
     assert n_opens > 3
 
 
-def test_publishers_at_once_take_turns(store, home):
+def test_concurrent_publishers_succeed(store, home):
     threads = [threading.Thread(target=publish, args=(store,)) for _ in range(3)]
     for thread in threads:
         thread.start()
@@ -115,7 +115,7 @@ def test_publishers_at_once_take_turns(store, home):
     assert query_views(store, "SELECT count(*) FROM rl.runs").item() == 0
 
 
-def test_a_write_ahead_log_left_by_a_killed_client_does_not_block_the_new_views(store, home):
+def test_publish_removes_the_wal_of_a_killed_client(store, home):
     publish(store)
     script = """
 import duckdb, sys, time
@@ -128,13 +128,13 @@ time.sleep(60)
         assert client.stdout.readline() == "open\n"
         publish(store)  # not blocked by the client's lock
         client.kill()
-    (home.warehouse / "nvtrader.duckdb.wal").write_bytes(b"what a killed client leaves")
+    (home.warehouse / "nvtrader.duckdb.wal").write_bytes(b"left by a killed client")
     publish(store)
     assert query_views(store, "SELECT count(*) FROM rl.runs").item() == 0
     assert not (home.warehouse / "nvtrader.duckdb.wal").exists()
 
 
-def test_what_a_killed_publisher_left_is_cleared(store, home):
+def test_publish_removes_files_of_a_killed_publisher(store, home):
     publish(store)
     left = home.warehouse / ".nvtrader.duckdb.123.tmp"
     left.write_bytes(b"half")
@@ -142,49 +142,49 @@ def test_what_a_killed_publisher_left_is_cleared(store, home):
     assert not left.exists()
 
 
-def test_nothing_published_yet_is_said_in_one_sentence(store):
+def test_query_before_the_first_publication_is_refused(store):
     with pytest.raises(
         StorageError, match=r"there are no tables yet: .*nvtrader\.duckdb is missing; run `nvtrader materialize` first"
     ):
         query_views(store, "SELECT 1")
 
 
-def test_a_wrong_query_is_a_storage_error_with_duckdbs_words(store, home):
+def test_invalid_query_is_refused_with_the_message_of_duckdb(store, home):
     publish(store)
     with pytest.raises(StorageError, match=r"the query failed: .*clean_bras does not exist"):
         query_views(store, "FROM silver.clean_bras")
 
 
-def test_views_of_a_moved_warehouse_say_what_to_do(store, home, tmp_path):
-    store.tables.replace_years(CLEAN_BARS, yearly(CLEAN_BARS, [2020]), [2020])
+def test_query_of_a_moved_warehouse_is_refused(store, home, tmp_path):
+    store.tables.replace_years(CLEAN_BARS, bar_rows(CLEAN_BARS, [2020]), [2020])
     publish(store)
     home.root.rename(tmp_path / "elsewhere")
     with pytest.raises(StorageError, match="the warehouse was moved or files were deleted"):
         query_views(Store(Home(tmp_path / "elsewhere")), "FROM silver.clean_bars")
 
 
-def test_a_home_with_quotes_and_spaces_in_its_name_works(tmp_path):
+def test_home_path_may_hold_quotes_and_spaces(tmp_path):
     from nvtrader_pipelines.storage.store import Store
 
     home = Home(tmp_path / "it's my # home")
     store = Store(home)
-    store.tables.replace_years(CLEAN_BARS, yearly(CLEAN_BARS, [2020]), [2020])
+    store.tables.replace_years(CLEAN_BARS, bar_rows(CLEAN_BARS, [2020]), [2020])
     publish(store)
     assert query_views(store, "SELECT count(*) FROM silver.clean_bars").item() == 3
     assert len(store.tables.read(CLEAN_BARS)) == 3
 
 
-def test_a_column_that_comes_twice_gets_a_number():
+def test_repeated_column_name_gets_a_number():
     with duckdb.connect() as own:
         assert read_query(own, "SELECT 1 AS a, 2 AS a, 3 AS b").columns == ["a", "a_1", "b"]
 
 
-def test_every_completed_run_has_views_of_its_own(store, home):
+def test_completed_run_has_its_own_views(store, home):
     ids = ["0123456789abcdef", "fedcba9876543210"]
     for number, run_id in enumerate(ids):
-        rows = keyed(EQUITY_CURVES, run_id, equity=float(number))
-        store.tables.replace(EQUITY_CURVES, rows, of_run(run_id))
-        store.tables.replace(RUNS, keyed(RUNS, run_id, 1, snapshot_ids="{}"), {"run_id": [run_id]})
+        rows = run_rows(EQUITY_CURVES, run_id, equity=float(number))
+        store.tables.replace(EQUITY_CURVES, rows, run_keys(run_id))
+        store.tables.replace(RUNS, run_rows(RUNS, run_id, 1, snapshot_ids="{}"), {"run_id": [run_id]})
     publish(store)
     assert query_views(store, "FROM rl_equity_curves_run_fedcba98")["equity"].to_list() == [1.0] * 3
     assert query_views(store, "SELECT count(*) FROM rl.equity_curves").item() == 6
@@ -192,7 +192,7 @@ def test_every_completed_run_has_views_of_its_own(store, home):
     assert set(found["view_name"]) == {view for run_id in ids for view in run_views(run_id)}
 
 
-def test_the_ledger_can_be_queried_like_any_table(store, home):
+def test_ledger_tables_can_be_queried_with_comments(store, home):
     key = store.ledger.register(ExperimentSpec(name="a"))
     publish(store)
     found = query_views(store, "SELECT partition_key, name, created_at FROM ledger.versions")
@@ -204,7 +204,7 @@ def test_the_ledger_can_be_queried_like_any_table(store, home):
     assert query_views(store, comment).item() == "name@hash8"
 
 
-def test_the_mirrored_ledger_is_as_new_as_the_views(store, home):
+def test_mirrored_ledger_changes_with_the_next_publication(store, home):
     publish(store)
     store.ledger.register(ExperimentSpec(name="a"))
     assert query_views(store, "SELECT count(*) FROM ledger.versions").item() == 0

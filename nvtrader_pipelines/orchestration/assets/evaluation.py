@@ -31,7 +31,7 @@ def walk_forward_evaluation(
     progress: dg.ResourceParam[ProgressLog],
 ) -> dg.MaterializeResult:
     """Net Sharpe with intervals, growth, drawdown, turnover and cost per fold and period, policy by baseline."""
-    plan = reopen_plan(store, store.policies.latest(context.partition_key))
+    plan = reopen_plan(store, store.policies.read_latest(context.partition_key))
     launch = Launch(context.run.run_id, context.run.run_id)
     with mlflow.run(plan.run_id, context.partition_key) as tracked:
         verdict = drain(judge_run(store, plan, launch, tracked.mlflow_run_id), progress.to(context))

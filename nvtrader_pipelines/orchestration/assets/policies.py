@@ -39,7 +39,7 @@ def trained_policy(
     plan, launch = read_plan(store, context.partition_key), Launch(context.run.run_id, context.run.run_id)
     with mlflow.run(plan.run_id, context.partition_key) as tracked:
         drain(train_run(store, plan, launch), progress.to(context))
-        run = store.policies.latest(context.partition_key)
+        run = store.policies.read_latest(context.partition_key)
         archives = store.policies.read_run(run)
         curves, folder = training_curves(archives), store.policies.folder(run.partition_key, run.run_id)
         tracked.log_training(plan, curves, folder)
@@ -72,6 +72,6 @@ def trained_policy(
 )
 def training_curve(context: dg.AssetExecutionContext, store: dg.ResourceParam[Store]) -> dg.MaterializeResult:
     """Mean reward of a step over each rollout, per fold and seed."""
-    run = store.policies.latest(context.partition_key)
+    run = store.policies.read_latest(context.partition_key)
     n_rows = replace_run(store, TRAINING_CURVES, training_curves(store.policies.read_run(run)), run)
     return written(store, TRAINING_CURVES, n_rows)

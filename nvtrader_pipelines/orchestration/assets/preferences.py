@@ -24,7 +24,7 @@ from nvtrader_pipelines.storage.tables import ACTION_LOGS, PREFERENCE_PAIRS
 )
 def preference_pairs(context: dg.AssetExecutionContext, store: dg.ResourceParam[Store]) -> dg.MaterializeResult:
     """Past rebalances: the policy's weights against each baseline's from the same state, by the next five sessions."""
-    run = store.policies.latest(context.partition_key)
+    run = store.policies.read_latest(context.partition_key)
     plan = reopen_plan(store, run)
     environment = plan.spec.environment
     fill = resolve_fill(environment.fill, plan.panel)

@@ -24,7 +24,7 @@ from nvtrader_pipelines.storage.tables import EQUITY_CURVES, REGIME_EVALUATION, 
 def regime_evaluation(context: dg.AssetExecutionContext, store: dg.ResourceParam[Store]) -> dg.MaterializeResult:
     """Sharpe with intervals, growth, drawdown and active return of every account in each regime of its market."""
     key = context.partition_key
-    run = store.policies.latest(key)
+    run = store.policies.read_latest(key)
     verdict = evaluate_regimes(
         read_run(store, EQUITY_CURVES, run), store.tables.read(REGIMES, {"source": [run.source]})
     )

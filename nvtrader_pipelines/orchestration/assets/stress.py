@@ -29,7 +29,7 @@ def stress(
 ) -> dg.MaterializeResult:
     """Growth, drawdown, worst session, costs and recovery of every account in every stressed world."""
     key = context.partition_key
-    run = store.policies.latest(key)
+    run = store.policies.read_latest(key)
     plan = reopen_plan(store, run)
     verdict = drain(stress_run(store, plan, run, context.run.run_id), progress.to(context))
     n_rows = replace_run(store, STRESS, verdict, run)

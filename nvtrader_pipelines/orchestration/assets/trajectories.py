@@ -55,7 +55,7 @@ def walk_forward(
 ) -> Iterator[dg.MaterializeResult]:
     """Walk every seed, their ensemble and the baselines through the test windows, each on its own account."""
     plan, launch = (
-        reopen_plan(store, store.policies.latest(context.partition_key)),
+        reopen_plan(store, store.policies.read_latest(context.partition_key)),
         Launch(context.run.run_id, context.run.run_id),
     )
     record = drain(walk_run(store, plan, launch), progress.to(context))

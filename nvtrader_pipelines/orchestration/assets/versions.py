@@ -4,8 +4,8 @@ import dagster as dg
 
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.reports import markdown_table
+from nvtrader_pipelines.storage.spec_versions import version_changes
 from nvtrader_pipelines.storage.store import Store
-from nvtrader_pipelines.storage.versions import changes
 
 VERSION_KEY = dg.AssetKey(["policies", "experiment_version"])
 
@@ -24,7 +24,7 @@ def experiment_version(context: dg.AssetExecutionContext, store: dg.ResourcePara
         metadata={
             "spec_hash": spec.spec_hash,
             "spec": dg.MetadataValue.json(spec.model_dump(mode="json")),
-            "changed": dg.MetadataValue.md(markdown_table(changes(store.ledger, context.partition_key))),
+            "changed": dg.MetadataValue.md(markdown_table(version_changes(store.ledger, context.partition_key))),
         },
         data_version=dg.DataVersion(spec.spec_hash),
     )

@@ -1,4 +1,4 @@
-"""What is installed, where things lie, what is missing, and whether the account may trade."""
+"""Checks of the installation, the home folder and the accounts."""
 
 import os
 import platform
@@ -17,135 +17,136 @@ EXTRAS = {
     "yfinance": "the yahoo source needs it: pip install -c constraints.txt -e '.[yahoo]'",
     "alpaca-py": "accounts at Alpaca need it: pip install -c constraints.txt -e '.[alpaca]'",
 }
-NEEDED_GIB = 2.0  # free disk for a warehouse of the sample market
+MIN_GIB = 2.0  # free disk for a warehouse of the sample market; free memory for training
 
 
 @dataclass(frozen=True)
-class Finding:
-    """One line of the report."""
+class CheckResult:
+    """Result of one check: a line of `nvtrader doctor`."""
 
-    what: str
-    found: str
-    problem: str = ""
+    check: str
+    result: str
+    problem: str = ""  # with what to do; empty if there is none
 
 
-def installed(package: str) -> str:
-    """The version, or nothing."""
+def installed_version(package: str) -> str:
+    """Version of an installed package; empty if it is not installed."""
     try:
         return version(package)
     except PackageNotFoundError:
         return ""
 
 
-def diagnose(store: Store) -> list[Finding]:
-    """Versions, paths, disk and memory, and what to do about what is missing."""
+def run_checks(store: Store) -> list[CheckResult]:
+    """Check versions, paths, disk, memory, the active policy, the accounts and the audit."""
     home = store.home
     free = shutil.disk_usage(home.root).free / 2**30
     memory = psutil.virtual_memory().available / 2**30
     missing = "not installed: run `make run` or pip install -c constraints.txt -e ."
-    findings = [Finding("python", platform.python_version())]
-    findings += [Finding(name, installed(name), "" if installed(name) else missing) for name in PACKAGES]
-    findings += [
-        Finding(f"{name} (extra)", installed(name) or f"not installed; {hint}") for name, hint in EXTRAS.items()
+    results = [CheckResult("python", platform.python_version())]
+    versions = {name: installed_version(name) for name in (*PACKAGES, *EXTRAS)}
+    results += [CheckResult(name, versions[name], "" if versions[name] else missing) for name in PACKAGES]
+    results += [
+        CheckResult(f"{name} (extra)", versions[name] or f"not installed; {hint}") for name, hint in EXTRAS.items()
     ]
-    findings += [
-        Finding("home", str(home.root)),
-        Finding("experiments", str(home.experiments), "" if home.experiments.is_dir() else "missing: create it"),
-        Finding("landing", str(home.landing), "" if home.landing.is_dir() else "missing: create it"),
-        Finding("warehouse", str(home.warehouse) if home.warehouse.is_dir() else f"{home.warehouse} (not built yet)"),
-        Finding(
+    results += [
+        CheckResult("home", str(home.root)),
+        CheckResult("experiments", str(home.experiments), "" if home.experiments.is_dir() else "missing: create it"),
+        CheckResult("landing", str(home.landing), "" if home.landing.is_dir() else "missing: create it"),
+        CheckResult("warehouse", str(home.warehouse) if home.warehouse.is_dir() else f"{home.warehouse} (not built)"),
+        CheckResult(
             "views", str(home.duckdb_file) if home.duckdb_file.exists() else "none yet: run `nvtrader materialize`"
         ),
-        Finding("free disk", f"{free:.1f} GiB", "" if free >= NEEDED_GIB else f"less than {NEEDED_GIB} GiB: make room"),
-        Finding("free memory", f"{memory:.1f} GiB", "" if memory >= NEEDED_GIB else "training needs about 2 GiB"),
+        CheckResult("free disk", f"{free:.1f} GiB", "" if free >= MIN_GIB else f"less than {MIN_GIB} GiB: make room"),
+        CheckResult("free memory", f"{memory:.1f} GiB", "" if memory >= MIN_GIB else "training needs about 2 GiB"),
     ]
-    return [*findings, kill_switch(store), *active_policy(store), *accounts(store), audit(store)]
+    return [*results, check_kill_switch(store), *check_active_policy(store), *check_accounts(store), check_audit(store)]
 
 
-def kill_switch(store: Store) -> Finding:
-    """Whether trading is stopped, and why; that it is stopped is no problem, for somebody wanted it."""
+def check_kill_switch(store: Store) -> CheckResult:
+    """Check the kill switch; an engaged one is no problem, since a person engaged it."""
     from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
 
-    stopped = FileKillSwitch(store.home).halt_reason()
-    return Finding("kill switch", f"engaged: {stopped}; `nvtrader resume` ends it" if stopped else "not engaged")
+    reason = FileKillSwitch(store.home).halt_reason()
+    return CheckResult("kill switch", f"engaged: {reason}; `nvtrader resume` releases it" if reason else "not engaged")
 
 
-def active_policy(store: Store) -> list[Finding]:
-    """Which policy trades, that its files are those that were activated, until when it may, and of which code it is."""
+def check_active_policy(store: Store) -> list[CheckResult]:
+    """Check the active policy: its files, its code, how long it may trade, and newer runs."""
     from nvtrader_pipelines.promotion.active_policy import read_active, read_active_run
     from nvtrader_pipelines.promotion.recency import eligibility_message
     from nvtrader_pipelines.promotion.rounds import newer_run_message
     from nvtrader_pipelines.promotion.verification import code_mismatch
 
-    what = "active policy"
+    check = "active policy"
     try:
         active = read_active(store)
         if active is None:
-            return [Finding(what, "none yet: `nvtrader policies activate NAME`")]
-        broken = store.policies.tampered(read_active_run(store, active))
+            return [CheckResult(check, "none yet: `nvtrader policies activate NAME`")]
+        broken = store.policies.find_tampered_files(read_active_run(store, active))
         newer = newer_run_message(store, active)
     except StorageError as error:
-        return [Finding(what, "cannot be used", str(error))]
-    told = f"{active.policy} of run {active.run_id}, activated by {active.by} on {active.activated_at:%Y-%m-%d}"
+        return [CheckResult(check, "cannot be used", str(error))]
+    result = f"{active.policy} of run {active.run_id}, activated by {active.by} on {active.activated_at:%Y-%m-%d}"
     changed = ", ".join(broken["file"])
     return [
-        Finding(what, told, f"not the files that were activated: {changed}; restore them" if changed else ""),
-        Finding("its code", active.code_version, code_mismatch(active.code_version) or ""),
-        Finding("it may trade", eligibility_message(store, active)),
-        *([Finding("a newer run", newer)] if newer else []),
+        CheckResult(check, result, f"files changed since the activation: {changed}; restore them" if changed else ""),
+        CheckResult("its code digest", active.code_version, code_mismatch(active.code_version) or ""),
+        CheckResult("it may trade", eligibility_message(store, active)),
+        *([CheckResult("a newer run", newer)] if newer else []),
     ]
 
 
-def accounts(store: Store) -> list[Finding]:
-    """Of every account, whether the active policy may trade it now; of those at a broker also what they need."""
+def check_accounts(store: Store) -> list[CheckResult]:
+    """Check of every account whether the active policy may trade it, and the keys of brokers."""
     from nvtrader_pipelines.desk.accounts import DEFAULT, read_account
 
-    found = []
+    results = []
     for name in sorted({DEFAULT, *(path.stem for path in store.home.accounts.glob("*.yaml"))}):
         try:
             kind = read_account(store.home, name).kind
         except StorageError as error:
-            found.append(Finding(f"account {name}", "cannot be read", str(error)))
+            results.append(CheckResult(f"account {name}", "cannot be read", str(error)))
             continue
-        found += [may_trade(store, name, kind), *([keys(name)] if kind == "alpaca" else [])]
-    return found
+        results += [check_tradable(store, name, kind), *([check_broker_keys(name)] if kind == "alpaca" else [])]
+    return results
 
 
-def may_trade(store: Store, account: str, kind: str) -> Finding:
-    """Whether the active policy was tested, recently enough, and can decide for an account."""
+def check_tradable(store: Store, account: str, kind: str) -> CheckResult:
+    """Check that the active policy was tested recently and can decide for an account."""
     from nvtrader_pipelines.desk.readiness import require_ready
     from nvtrader_pipelines.promotion.active_policy import read_active
     from nvtrader_pipelines.runs.lifecycle import now
 
-    what = f"account {account}"
+    check = f"account {account}"
     try:
         active = read_active(store)
         if active is None:
-            return Finding(what, f"{kind}, nothing trades it: no policy is active")
+            return CheckResult(check, f"{kind}, not traded: no policy is active")
         require_ready(store, active, account, now())
     except (StorageError, ValueError) as error:
-        return Finding(what, f"{kind}, may not be traded", " ".join(str(error).split()))
-    return Finding(what, f"{kind}, may be traded")
+        return CheckResult(check, f"{kind}, may not be traded", " ".join(str(error).split()))
+    return CheckResult(check, f"{kind}, may be traded")
 
 
-def keys(account: str) -> Finding:
-    """Whether the keys of an account at Alpaca are in the environment, and what speaks to it is installed."""
+def check_broker_keys(account: str) -> CheckResult:
+    """Check that the keys of an Alpaca account are set and its client is installed."""
     from nvtrader_pipelines.execution.brokers.account_spec import KEY_ID, SECRET_KEY
 
     missing = [name for name in (KEY_ID, SECRET_KEY) if not os.environ.get(name)]
     problems = [f"{' and '.join(missing)} not set: export them"] if missing else []
-    problems += [] if installed("alpaca-py") else ["alpaca-py is not installed"]
+    problems += [] if installed_version("alpaca-py") else ["alpaca-py is not installed"]
     states = [f"{name} {'not set' if name in missing else 'set'}" for name in (KEY_ID, SECRET_KEY)]
-    return Finding(f"keys of {account}", ", ".join(states), "; ".join(problems))
+    return CheckResult(f"keys of {account}", ", ".join(states), "; ".join(problems))
 
 
-def audit(store: Store) -> Finding:
-    """Whether every row of the audit is what was appended."""
+def check_audit(store: Store) -> CheckResult:
+    """Check that every row of the audit is as it was appended."""
     try:
         state = store.audit.verify()
     except StorageError as error:
-        return Finding("audit", "damaged", str(error))
+        return CheckResult("audit", "damaged", str(error))
     torn = f", {len(state.set_aside)} torn rows set aside" if state.set_aside else ""
-    return Finding(
+    return CheckResult(
         "audit", f"{state.n_rows} rows, chain {short_id(state.chain)}{torn}" if state.n_rows else "no row yet"
     )

@@ -1,4 +1,4 @@
-"""SQL over the published views, statement by statement: typed by a person, or read from a pipe."""
+"""SQL shell over the published views; statements are typed or read from a pipe."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -10,7 +10,7 @@ from prompt_toolkit.lexers import PygmentsLexer
 from pygments.lexers.sql import SqlLexer
 from rich.console import Console
 
-from nvtrader_pipelines.service.cli.tables import Format, write_rows
+from nvtrader_pipelines.service.cli.output import Format, write_rows
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.views import query_views
@@ -21,18 +21,18 @@ TABLES = (
     "WHERE table_schema NOT IN ('main', 'information_schema') ORDER BY 1"
 )
 LEAVE = {".quit", ".exit", "quit", "exit"}
-NextLine = Callable[[str], str]  # a prompt to a line; EOFError at the end, KeyboardInterrupt to begin again
+NextLine = Callable[[str], str]  # prompt to line; EOFError ends the input, KeyboardInterrupt the statement
 
 
-def shell(store: Store, form: Format) -> None:
-    """Answer statements until the end of input; one from a pipe that is wrong ends it.
+def run_shell(store: Store, form: Format) -> None:
+    """Run statements until the end of input; a failing statement from a pipe ends the shell.
 
     Raises:
-        StorageError: if nothing is published yet, or a statement from a pipe is wrong.
+        StorageError: if no view is published yet, or a statement from a pipe fails.
     """
     query_views(store, "SELECT 1")
     if not sys.stdin.isatty():
-        for statement in statements(piped_line):
+        for statement in statements(read_piped_line):
             write_rows(query_views(store, statement), form)
         return
     console = Console()
@@ -40,11 +40,11 @@ def shell(store: Store, form: Format) -> None:
     history = FileHistory(str(store.home.warehouse / ".sql_history"))
     session: PromptSession[str] = PromptSession(history=history, lexer=PygmentsLexer(SqlLexer))
     for statement in statements(session.prompt):
-        answer(store, statement, form, console)
+        print_answer(store, statement, form, console)
 
 
-def piped_line(_prompt: str) -> str:
-    """The next line of standard input."""
+def read_piped_line(_prompt: str) -> str:
+    """Read the next line of standard input."""
     line = sys.stdin.readline()
     if not line:
         raise EOFError
@@ -52,7 +52,7 @@ def piped_line(_prompt: str) -> str:
 
 
 def statements(next_line: NextLine) -> Iterator[str]:
-    """Whole statements; what the input ends with needs no semicolon."""
+    """Yield whole statements; the last one needs no semicolon."""
     statement = ""
     while True:
         try:
@@ -74,8 +74,8 @@ def statements(next_line: NextLine) -> Iterator[str]:
         yield statement
 
 
-def answer(store: Store, statement: str, form: Format, console: Console) -> None:
-    """Write a statement's rows, or its error as one line."""
+def print_answer(store: Store, statement: str, form: Format, console: Console) -> None:
+    """Print the rows of a statement, or its error in one line."""
     try:
         write_rows(query_views(store, statement), form)
     except (StorageError, pl.exceptions.PolarsError) as error:

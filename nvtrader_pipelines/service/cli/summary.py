@@ -1,4 +1,4 @@
-"""The result of the runs for a person: policies against baselines, where the tables are, what to try."""
+"""Summary of runs on the terminal: policies against baselines, warnings, and next commands."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -23,10 +23,14 @@ NEXT = (
 )
 
 
-def summary(store: Store, names: Sequence[str] = ()) -> pl.DataFrame:
-    """Every account over each period but single folds, of each experiment's latest run on a market (or of those named).
+def summary_rows(store: Store, names: Sequence[str] = ()) -> pl.DataFrame:
+    """Read the verdicts of the latest run per experiment and market, without folds and seeds.
 
-    The columns are those of the verdicts, and whether the run is validation_only.
+    The columns are those of the verdicts, and `validation_only`.
+
+    Args:
+        store: tables and ledger.
+        names: experiments; all if empty.
     """
     runs = walk_forward_runs(store)
     chosen = runs.filter(pl.col("experiment").is_in(list(names))) if names else runs
@@ -36,12 +40,12 @@ def summary(store: Store, names: Sequence[str] = ()) -> pl.DataFrame:
 
 
 def print_summary(store: Store, names: Sequence[str], console: Console) -> None:
-    """One table per period, the warnings, where things are, and three commands to try next."""
-    verdicts = summary(store, names)
+    """Print a table per period, the warnings, the paths, and three commands to try next."""
+    verdicts = summary_rows(store, names)
     for period in verdicts["period"].unique(maintain_order=True):
         console.print(period_table(verdicts.filter(pl.col("period") == period), period))
-    console.print("An interval of the difference that holds 0 supports no claim of beating the baseline.", style="dim")
-    print_notes(store, console)
+    console.print("A difference whose interval contains 0 is no evidence of beating the baseline.", style="dim")
+    print_warnings(store, console)
     home = store.home
     console.print(f"\ntables  {home.iceberg}\nviews   {home.duckdb_file}\npolicies {home.policies}", soft_wrap=True)
     console.print("\ntry next")
@@ -49,17 +53,17 @@ def print_summary(store: Store, names: Sequence[str], console: Console) -> None:
         console.print(f"  {line}", highlight=False, markup=False, soft_wrap=True)
 
 
-def print_notes(store: Store, console: Console) -> None:
-    """What a reader of the results must know."""
+def print_warnings(store: Store, console: Console) -> None:
+    """Print the warnings of all runs, each once."""
     runs = walk_forward_runs(store, ["run_id", "experiment", "warnings"]).explode("warnings").drop_nulls()
-    for (warning,), found in runs.group_by("warnings", maintain_order=True):
-        named = [f"{name} (run {short_id(run_id)})" for run_id, name in found.select("run_id", "experiment").rows()]
-        whose = f"{', '.join(named)}: " if warning == VALIDATION_ONLY else ""
-        console.print(f"note: {whose}{warning}", style="yellow", soft_wrap=True)
+    for (warning,), affected in runs.group_by("warnings", maintain_order=True):
+        labels = [f"{name} (run {short_id(run_id)})" for run_id, name in affected.select("run_id", "experiment").rows()]
+        prefix = f"{', '.join(labels)}: " if warning == VALIDATION_ONLY else ""
+        console.print(f"note: {prefix}{warning}", style="yellow", soft_wrap=True)
 
 
 def period_table(verdicts: pl.DataFrame, period: str) -> Table:
-    """The experiments first, then single policies, then the baselines each once per experiment's environment."""
+    """Table of a period: experiments first, then single policies, then baselines."""
     first, last = verdicts["first_session"].min(), verdicts["last_session"].max()
     table = Table(
         title=f"{period.replace('_', ' ')} ({first} to {last}), net of costs", title_justify="left", box=SIMPLE_HEAD
@@ -67,39 +71,40 @@ def period_table(verdicts: pl.DataFrame, period: str) -> Table:
     for i, name in enumerate(COLUMNS):
         table.add_column(name, justify="left" if i == 0 else "right", no_wrap=True)
     own = [name for name in verdicts.columns if name not in {"spec_hash", "run_id", "experiment"}]
-    for row in in_order(marked(told_apart(verdicts.unique(own, maintain_order=True)))).iter_rows(named=True):
-        table.add_row(*cells(row), style="bold" if row["kind"] == "ensemble" else None)
+    rows = with_validation_mark(with_distinct_names(verdicts.unique(own, maintain_order=True)))
+    for row in sort_accounts(rows).iter_rows(named=True):
+        table.add_row(*figure_cells(row), style="bold" if row["kind"] == "ensemble" else None)
     return table
 
 
-def told_apart(verdicts: pl.DataFrame) -> pl.DataFrame:
-    """The rows, with the experiment behind the name of a baseline that had several environments."""
+def with_distinct_names(verdicts: pl.DataFrame) -> pl.DataFrame:
+    """Append the experiment to names of baselines that occur in several environments."""
     if "experiment" not in verdicts.columns:
         return verdicts
     named = pl.format("{} ({})", "policy", "experiment")
     return verdicts.with_columns(pl.when(pl.len().over("policy") > 1).then(named).otherwise("policy").alias("policy"))
 
 
-def marked(verdicts: pl.DataFrame) -> pl.DataFrame:
-    """The rows, with a word behind the accounts of runs that are `validation_only`, where the column is there."""
+def with_validation_mark(verdicts: pl.DataFrame) -> pl.DataFrame:
+    """Append "(validation only)" to the names of accounts of such runs, if the column exists."""
     if "validation_only" not in verdicts.columns:
         return verdicts
     named = pl.format("{} (validation only)", "policy")
     return verdicts.with_columns(pl.when("validation_only").then(named).otherwise("policy").alias("policy"))
 
 
-def in_order(verdicts: pl.DataFrame) -> pl.DataFrame:
-    """By period; in each the experiments, single policies and baselines, the best first."""
+def sort_accounts(verdicts: pl.DataFrame) -> pl.DataFrame:
+    """Sort by period, then experiments, single policies and baselines, best first."""
     order = pl.col("kind").replace_strict({"ensemble": 0, "policy": 1, "baseline": 2}, return_dtype=pl.Int8)
     return verdicts.sort("period", order, "sharpe", descending=[False, False, True])
 
 
-def cells(row: dict[str, Any]) -> list[str]:
-    """One account's figures as text."""
+def figure_cells(row: dict[str, Any]) -> list[str]:
+    """Format the figures of an account as the cells of a row."""
     difference = row["sharpe_difference"]
     return [
         str(row["policy"]),
-        with_interval(row),
+        format_sharpe(row),
         f"{row['cagr']:.1%}",
         f"{row['max_drawdown']:.0%}",
         f"{row['turnover_per_year']:.1f}",
@@ -110,6 +115,6 @@ def cells(row: dict[str, Any]) -> list[str]:
     ]
 
 
-def with_interval(row: dict[str, Any]) -> str:
-    """The Sharpe ratio and its interval; empty where there is none."""
+def format_sharpe(row: dict[str, Any]) -> str:
+    """Format the Sharpe ratio with its interval; empty if there is none."""
     return "" if row["sharpe"] is None else f"{row['sharpe']:.2f} [{row['sharpe_low']:.2f}, {row['sharpe_high']:.2f}]"

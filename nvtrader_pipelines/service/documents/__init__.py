@@ -1,1 +1,1 @@
-"""Documents that `--json`, the report and programs share."""
+"""Documents shared by `--json` output, the report and other programs."""

@@ -1,4 +1,4 @@
-"""What is known of an account: where it stands, what happened on it, and the back-test of the same sessions."""
+"""Documents of an account: its current state and its activity between two days."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -21,26 +21,26 @@ from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
 from nvtrader_pipelines.storage.store import Store
 
 ORDERS: Mapping[str, EventKind] = {"n_orders": "placed", "n_fills": "filled", "n_cancelled": "cancelled"}
-LAST = ("plan_id", "session", "policy", "run_id", "partition_key")  # of the last plan
+LAST_PLAN_FIELDS = ("plan_id", "session", "policy", "run_id", "partition_key")
 
 
 @dataclass(frozen=True)
 class AccountFacts:
-    """An account's own book and its rows of the audit, read once."""
+    """States and audit events of an account, read once."""
 
     name: str
-    states: Sequence[AccountState]  # the opening first
+    states: Sequence[AccountState]  # opening first
     events: Sequence[AuditEvent]
-    records: Mapping[str, PlanRecord]  # by plan, the oldest first
-    stopped: str | None  # why the kill switch is engaged
+    records: Mapping[str, PlanRecord]  # by plan id, oldest first
+    halt_reason: str | None  # why the kill switch is engaged; None if it is not
 
     @classmethod
     def of(cls, store: Store, name: str) -> Self:
-        """Read them.
+        """Read the book, the audit and the kill switch.
 
         Raises:
             StorageError: if the book or the audit is damaged.
-            ExecutionError: if the book is lost, or an older copy: it has not all that the audit tells of it.
+            ExecutionError: if the book lacks events that the audit has: it is missing or an older copy.
         """
         book = SqliteBook(store.home, name)
         events = store.audit.events(name)
@@ -49,27 +49,27 @@ class AccountFacts:
 
     @property
     def curve(self) -> pl.DataFrame:
-        """A row per close, the opening first: session, equity, net_return, drawdown, turnover, cost, cash."""
+        """Rows per close, opening first: equity, net return, drawdown, turnover, cost and cash."""
         names = ("session", "equity", "net_return", "drawdown", "turnover", "cost")
         rows = [(*(getattr(state, name) for name in names), state.weights[-1]) for state in self.states]
         return pl.DataFrame(rows, schema=[*names, CASH], orient="row")
 
 
-def standing(facts: AccountFacts) -> dict[str, Any]:
-    """Where an account stands, as a document; an account that never opened has no session."""
+def snapshot(facts: AccountFacts) -> dict[str, Any]:
+    """Current state of an account as a document; an unopened account has no session."""
     state = facts.states[-1] if facts.states else None
     *_, last = (None, *facts.records.values())
     return {
         "account": facts.name,
-        "kill_switch": facts.stopped,
-        **({} if state is None else _held(state) | {"accepted": _accepted(facts.events, state.session)}),
+        "kill_switch": facts.halt_reason,
+        **({} if state is None else _holdings(state) | {"accepted": _acceptance(facts.events, state.session)}),
         "last_plan": None if last is None else _last_plan(last),
         "waiting": [plan_id for plan_id, record in facts.records.items() if record.status == "waiting"],
         "open_orders": sorted(order for record in facts.records.values() for order in record.placed - record.settled),
     }
 
 
-def _held(state: AccountState) -> dict[str, Any]:
+def _holdings(state: AccountState) -> dict[str, Any]:
     weights = dict(zip(state.symbols, state.weights, strict=True))
     positions = [
         {
@@ -97,30 +97,35 @@ def _held(state: AccountState) -> dict[str, Any]:
     }
 
 
-def _accepted(events: Sequence[AuditEvent], session: date) -> dict[str, str] | None:
-    """Who took what the account holds otherwise than expected as it is, and why."""
-    found = [event for event in events if event.kind == "accepted" and event.session == session]
-    return {"by": found[-1].by, "reason": found[-1].reason} if found else None
+def _acceptance(events: Sequence[AuditEvent], session: date) -> dict[str, str] | None:
+    """Person and reason of the accepted differences of a session; None if there are none."""
+    accepted = [event for event in events if event.kind == "accepted" and event.session == session]
+    return {"by": accepted[-1].by, "reason": accepted[-1].reason} if accepted else None
 
 
 def _last_plan(record: PlanRecord) -> dict[str, Any]:
-    found = {name: getattr(record.plan, name) for name in LAST}
-    return {**found, "status": record.status, "reason": record.reason, "findings": [_said(f) for f in record.findings]}
+    found = {name: getattr(record.plan, name) for name in LAST_PLAN_FIELDS}
+    return {
+        **found,
+        "status": record.status,
+        "reason": record.reason,
+        "findings": [_format_finding(f) for f in record.findings],
+    }
 
 
-def _said(finding: Any) -> str:
+def _format_finding(finding: Any) -> str:
     return f"{finding.level} {finding.rule}: {finding.sentence}"
 
 
-def happened(facts: AccountFacts, first: date | None = None, last: date | None = None) -> dict[str, Any]:
-    """What happened on an account from one day to another, both included, or since its opening, as a document."""
+def activity(facts: AccountFacts, first: date | None = None, last: date | None = None) -> dict[str, Any]:
+    """Activity of an account between two days, inclusive, or since its opening, as a document."""
     opening, *sessions = facts.states
     within = [each for each in sessions if (first or each.session) <= each.session <= (last or each.session)]
     before = [opening, *(each for each in sessions if first is not None and each.session < first)][-1]
     spans = (before.session, within[-1].session) if within else (before.session, before.session)
     records = [record for record in facts.records.values() if spans[0] <= record.plan.session <= spans[1]]
     plans = {record.plan.plan_id for record in records}
-    of_orders = Counter(event.kind for event in facts.events if event.order_id and event.plan_id in plans)
+    n_events = Counter(event.kind for event in facts.events if event.order_id and event.plan_id in plans)
     return {
         "account": facts.name,
         "policies": list(dict.fromkeys(f"{each.policy} of run {each.run_id}" for each in (within or [before]))),
@@ -130,15 +135,15 @@ def happened(facts: AccountFacts, first: date | None = None, last: date | None =
         "equity": (within or [before])[-1].equity,
         "value": (within or [before])[-1].value,
         **_figures(within),
-        **_traded(records),
-        **{name: of_orders[kind] for name, kind in ORDERS.items()},
+        **_plan_counts(records),
+        **{name: n_events[kind] for name, kind in ORDERS.items()},
         "differences": {str(state.session): list(state.differences) for state in within if state.differences},
-        "kill_switch": facts.stopped,
+        "kill_switch": facts.halt_reason,
     }
 
 
 def _figures(states: Sequence[AccountState]) -> dict[str, float | None]:
-    """What the sessions amount to; a figure that they do not have is null."""
+    """Statistics of the sessions; null where there are too few."""
     if not states:
         return {}
     returns, turnover, cost = (
@@ -153,14 +158,14 @@ def _figures(states: Sequence[AccountState]) -> dict[str, float | None]:
     }
 
 
-def _traded(records: Sequence[PlanRecord]) -> dict[str, Any]:
-    """What became of the plans."""
+def _plan_counts(records: Sequence[PlanRecord]) -> dict[str, Any]:
+    """Counts of plans and findings, with the blocked and the waiting plans."""
     found = Counter(f"{finding.level} {finding.rule}" for record in records for finding in record.findings)
     blocked = [
         {
             "plan_id": record.plan.plan_id,
             "session": record.plan.session,
-            "findings": [_said(f) for f in record.findings],
+            "findings": [_format_finding(f) for f in record.findings],
         }
         for record in records
         if record.status == "blocked"

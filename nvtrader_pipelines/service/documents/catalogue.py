@@ -1,4 +1,4 @@
-"""The families an experiment is made of: their members with fields, defaults and bounds, and their JSON Schemas."""
+"""Families of components: members with fields, defaults and bounds, and their JSON Schemas."""
 
 import json
 from typing import Any
@@ -57,7 +57,7 @@ FAMILIES: dict[str, Any] = {
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 EXTENDS = {
     "title": "Extends",
-    "description": "another file, from this file's folder, whose fields this one takes over and changes",
+    "description": "file in the same folder whose fields this one inherits and overrides",
     "type": "string",
 }
 
@@ -69,50 +69,50 @@ class FieldFacts(BaseModel):
     name: str
     default: JsonValue
     allowed: str  # in words
-    comment: str  # such as its unit; empty if it has none
+    comment: str  # such as its unit; may be empty
 
     @property
     def line(self) -> str:
-        """The field in one line."""
+        """Name, default, allowed values and comment in one line."""
         comment = f"  # {self.comment}" if self.comment else ""
         return f"{self.name}: {self.default_text}  ({self.allowed}){comment}"
 
     @property
     def default_text(self) -> str:
-        """Default, of a component its kind alone."""
-        return _brief(self.default)
+        """Default as text; a component is shortened to its kind."""
+        return _format_default(self.default)
 
 
-class ComponentInfo(BaseModel):
+class ComponentFacts(BaseModel):
     """A member of a family."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     kind: str
-    doc: str  # the first line of what is said of it
+    doc: str  # first line of its docstring
     fields: tuple[FieldFacts, ...]
 
 
-def family_members(family: str) -> list[ComponentInfo]:
-    """The members of a family, in the order of its union.
+def family_members(family: str) -> list[ComponentFacts]:
+    """List the members of a family, in the order of its union.
 
     Raises:
-        ValueError: if there is no such family.
+        ValueError: if the family does not exist.
     """
-    return [_info(member) for member in members(_family(family))]
+    return [_component_facts(member) for member in members(_family(family))]
 
 
-def schema(name: str) -> dict[str, Any]:
-    """The JSON Schema of an `experiment` or of one member of a family, for editors.
+def json_schema_of(name: str) -> dict[str, Any]:
+    """Build the JSON Schema of `experiment` or of a family, for editors.
 
     Raises:
-        ValueError: if there is no such family.
+        ValueError: if the family does not exist.
     """
     if name == "experiment":
-        found = ExperimentSpec.model_json_schema()
-        found["properties"] = {"extends": EXTENDS, **found["properties"]}
-        return {"$schema": DIALECT, **found, "title": "Experiment"}
-    described = f"one of the {name}: {', '.join(map(kind_of, members(_family(name))))}"
-    return {"$schema": DIALECT, **TypeAdapter(_family(name)).json_schema(), "title": name, "description": described}
+        schema = ExperimentSpec.model_json_schema()
+        schema["properties"] = {"extends": EXTENDS, **schema["properties"]}
+        return {"$schema": DIALECT, **schema, "title": "Experiment"}
+    description = f"one of the {name}: {', '.join(map(kind_of, members(_family(name))))}"
+    return {"$schema": DIALECT, **TypeAdapter(_family(name)).json_schema(), "title": name, "description": description}
 
 
 def _family(name: str) -> Any:
@@ -122,25 +122,25 @@ def _family(name: str) -> Any:
     return FAMILIES[name]
 
 
-def _info(member: type[Component]) -> ComponentInfo:
-    found = member.model_json_schema()
-    fields = tuple(_field(name, node, found) for name, node in found["properties"].items() if name != "kind")
-    return ComponentInfo(kind=kind_of(member), doc=(member.__doc__ or "").partition("\n")[0], fields=fields)
+def _component_facts(member: type[Component]) -> ComponentFacts:
+    schema = member.model_json_schema()
+    fields = tuple(_field_facts(name, node, schema) for name, node in schema["properties"].items() if name != "kind")
+    return ComponentFacts(kind=kind_of(member), doc=(member.__doc__ or "").partition("\n")[0], fields=fields)
 
 
-def _field(name: str, node: Node, found: Node) -> FieldFacts:
+def _field_facts(name: str, node: Node, schema: Node) -> FieldFacts:
     return FieldFacts(
         name=name,
         default=node.get("default"),
-        allowed=describe_allowed(found, node),
+        allowed=describe_allowed(schema, node),
         comment=node.get("description", ""),
     )
 
 
-def _brief(default: JsonValue) -> str:
-    """A default in one word where it is a component."""
+def _format_default(default: JsonValue) -> str:
+    """Format a default; a component is shortened to its kind."""
     if isinstance(default, dict) and "kind" in default:
         return str(default["kind"])
     if isinstance(default, list):
-        return f"[{', '.join(map(_brief, default))}]"
+        return f"[{', '.join(map(_format_default, default))}]"
     return json.dumps(default)

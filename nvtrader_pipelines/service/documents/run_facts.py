@@ -1,4 +1,4 @@
-"""What is known of a run: its row in the ledger, its spec, its policies, what happened, what it came to."""
+"""Documents of runs: ledger row, spec, policies, events and verdict; lists and comparisons."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,24 +7,24 @@ import polars as pl
 
 from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.runs.tables import walk_forward_runs
-from nvtrader_pipelines.service.cli.summary import in_order
+from nvtrader_pipelines.service.cli.summary import sort_accounts
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.ledger import Ledger, LedgerRun
-from nvtrader_pipelines.storage.specs import differences
+from nvtrader_pipelines.storage.spec_versions import version_content
+from nvtrader_pipelines.storage.specs import document_differences
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EVALUATIONS, RUNS
-from nvtrader_pipelines.storage.versions import content
 from nvtrader_pipelines.storage.views import run_views
 
-KEYS = ("spec_hash", "run_id", "experiment", "fold")  # of a verdict's rows, known where a run's are shown
-LISTED = ("run_id", "kind", "status", "partition_key", "source", "window_first", "window_last", "parent_run_id")
+KEYS = ("spec_hash", "run_id", "experiment", "fold")  # columns of a verdict that are the same in all rows of a run
+LIST_COLUMNS = ("run_id", "kind", "status", "partition_key", "source", "window_first", "window_last", "parent_run_id")
 
 
-def named_run(ledger: Ledger, text: str) -> LedgerRun:
-    """The run whose id begins with the text, or the newest that trained the experiment or version of that name.
+def find_run_by_name(ledger: Ledger, text: str) -> LedgerRun:
+    """Find a run by its id, or the newest training run of an experiment or version.
 
     Raises:
-        StorageError: if there is none, or several ids begin so.
+        StorageError: if no run or several runs match.
     """
     runs = ledger.runs()
     named = (pl.col("partition_key") == text) | pl.col("partition_key").str.starts_with(f"{text}@")
@@ -33,77 +33,79 @@ def named_run(ledger: Ledger, text: str) -> LedgerRun:
         return ledger.run(found["run_id"][0])
     if text and not runs["run_id"].str.starts_with(text).any():
         raise StorageError(
-            f"no run's id begins with {text!r}, and no experiment of that name was run; see `nvtrader runs`"
+            f"no run's id begins with {text!r}, and no experiment of that name has a run; see `nvtrader runs`"
         )
     return ledger.find_run(text)
 
 
-def trained_run(store: Store, text: str) -> LedgerRun:
-    """The run that is meant, whose policies can be used again.
+def require_trained_run(store: Store, text: str) -> LedgerRun:
+    """Find a run as `find_run_by_name` does, and raise unless all its policies are trained.
 
     Raises:
-        StorageError: if there is none, or its policies are not all trained.
+        StorageError: if no run matches, or policies are missing.
     """
-    run = named_run(store.ledger, text)
+    run = find_run_by_name(store.ledger, text)
     if not store.policies.is_sealed(run.partition_key, run.parent_run_id or run.run_id):
         name = run.partition_key.partition("@")[0]
         raise StorageError(
-            f"run {run.run_id} of {run.partition_key} is {run.status} and its policies are not all trained; "
-            f"`nvtrader experiments run {name}` goes on with it"
+            f"all policies of run {run.run_id} of {run.partition_key} must be trained, but it is {run.status}; "
+            f"`nvtrader experiments run {name}` resumes it"
         )
     return run
 
 
-def listed_runs(store: Store) -> pl.DataFrame:
-    """Every run, newest first, with the experiment's own figures over all of its window where it came to some."""
-    shown = _own(store.tables.read(EVALUATIONS)).select("run_id", "sharpe", "sharpe_low", "sharpe_high", "max_drawdown")
-    runs = store.ledger.runs().select(*LISTED, "started_at", "finished_at", "message")
+def list_runs(store: Store) -> pl.DataFrame:
+    """List all runs, newest first, with the figures of verdicts where there are any."""
+    figures = _ensemble_rows(store.tables.read(EVALUATIONS)).select(
+        "run_id", "sharpe", "sharpe_low", "sharpe_high", "max_drawdown"
+    )
+    runs = store.ledger.runs().select(*LIST_COLUMNS, "started_at", "finished_at", "message")
     marks = walk_forward_runs(store, ["run_id", "validation_only"])
-    known = runs.join(shown, on="run_id", how="left").join(marks, on="run_id", how="left")
+    known = runs.join(figures, on="run_id", how="left").join(marks, on="run_id", how="left")
     return known.with_columns(pl.col("validation_only").fill_null(value=False)).sort("started_at", descending=True)
 
 
-def figures(store: Store, run_id: str) -> pl.DataFrame:
-    """The verdict on a run: a row per account and period, single folds left out."""
+def verdict_rows(store: Store, run_id: str) -> pl.DataFrame:
+    """Rows of the verdict on a run by account and period, without single folds."""
     rows = store.tables.read(EVALUATIONS, {"run_id": [run_id]}).filter(pl.col("period") != "fold")
-    return in_order(rows).drop(KEYS)
+    return sort_accounts(rows).drop(KEYS)
 
 
-def described(store: Store, run: LedgerRun) -> dict[str, Any]:
-    """Everything, as a document."""
+def run_document(store: Store, run: LedgerRun) -> dict[str, Any]:
+    """All facts of a run as a document."""
     completed = store.tables.read(RUNS, {"run_id": [run.run_id]}, ["warnings"])["warnings"].to_list()
     return {
         "run": run.model_dump(mode="json"),
-        "spec": content(store.ledger, run.partition_key),
+        "spec": version_content(store.ledger, run.partition_key),
         "policies": store.ledger.policies(run.run_id).drop("run_id").to_dicts(),
-        "figures": figures(store, run.run_id).to_dicts(),
+        "figures": verdict_rows(store, run.run_id).to_dicts(),
         "events": store.ledger.events(run.run_id).select("timestamp", "stage", "fold", "seed", "message").to_dicts(),
         "views": run_views(run.run_id) if completed else [],
         "warnings": [warning for warnings in completed for warning in warnings],
     }
 
 
-def stages(events: pl.DataFrame) -> pl.DataFrame:
-    """A row per stage, fold and seed: when it began, how often it was told of, and the last that was said."""
+def stage_rows(events: pl.DataFrame) -> pl.DataFrame:
+    """Rows of stages by fold and seed: first time, number of events, and last message."""
     of_stage = events.group_by("stage", "fold", "seed", maintain_order=True)
-    told = of_stage.agg(pl.col("timestamp").first().alias("first"), pl.len().alias("n"), pl.col("message").last())
-    return told.select("first", "stage", "fold", "seed", "n", "message")
+    rows = of_stage.agg(pl.col("timestamp").first().alias("first"), pl.len().alias("n"), pl.col("message").last())
+    return rows.select("first", "stage", "fold", "seed", "n", "message")
 
 
-def compared(store: Store, runs: Sequence[LedgerRun]) -> pl.DataFrame:
-    """A row per run, in that order, with the experiment's own figures over all of its window."""
+def compare_runs(store: Store, runs: Sequence[LedgerRun]) -> pl.DataFrame:
+    """Rows of runs, in the given order, with the figures of each experiment's account."""
     columns = ("run_id", "partition_key", "kind", "window_first", "window_last")
     rows = pl.DataFrame([{name: getattr(run, name) for name in columns} for run in runs])
     verdicts = store.tables.read(EVALUATIONS, {"run_id": [run.run_id for run in runs]})
-    own = _own(verdicts).drop("spec_hash", "experiment", "fold", "policy", "kind", "period")
+    own = _ensemble_rows(verdicts).drop("spec_hash", "experiment", "fold", "policy", "kind", "period")
     return rows.join(own, on="run_id", how="left", maintain_order="left")
 
 
-def spec_differences(ledger: Ledger, runs: Sequence[LedgerRun]) -> pl.DataFrame:
-    """Fields in which the specs differ from the first run's: run, field, left (the first's), right."""
-    first = content(ledger, runs[0].partition_key)
+def compare_specs(ledger: Ledger, runs: Sequence[LedgerRun]) -> pl.DataFrame:
+    """Rows of fields that differ from the first run's spec: run, field, left (first), right."""
+    first = version_content(ledger, runs[0].partition_key)
     parts = [
-        differences(first, content(ledger, run.partition_key)).select(
+        document_differences(first, version_content(ledger, run.partition_key)).select(
             pl.lit(short_id(run.run_id)).alias("run"), pl.all()
         )
         for run in runs[1:]
@@ -111,5 +113,5 @@ def spec_differences(ledger: Ledger, runs: Sequence[LedgerRun]) -> pl.DataFrame:
     return pl.concat(parts)
 
 
-def _own(verdicts: pl.DataFrame) -> pl.DataFrame:
+def _ensemble_rows(verdicts: pl.DataFrame) -> pl.DataFrame:
     return verdicts.filter(pl.col("kind") == "ensemble", pl.col("period") == "all")

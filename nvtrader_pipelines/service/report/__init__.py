@@ -1,1 +1,1 @@
-"""One HTML page with every result."""
+"""Report: all results on one HTML page, and the README's table."""

@@ -1,4 +1,4 @@
-"""Rows of the results that the README shows, from the tables of a built home."""
+"""Rows of the results in the README, read from the tables of a built home."""
 
 from collections.abc import Mapping, Sequence
 from datetime import date
@@ -13,7 +13,7 @@ from nvtrader_pipelines.evaluation.trial_validation import reported_period
 from nvtrader_pipelines.evaluation.trials import ANCHORS
 from nvtrader_pipelines.promotion.findings import deflated_findings, overfitting_findings
 from nvtrader_pipelines.runs.tables import walk_forward_runs
-from nvtrader_pipelines.service.cli.summary import in_order, told_apart
+from nvtrader_pipelines.service.cli.summary import sort_accounts, with_distinct_names
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES, EVALUATIONS, OVERFITTING, RATIO_CURVE, VALIDATION
 
@@ -23,7 +23,7 @@ class _Row(BaseModel):
 
 
 class AccountRow(_Row):
-    """One account over the reported period."""
+    """Figures of an account over the reported period."""
 
     policy: str
     is_learned: bool
@@ -32,7 +32,7 @@ class AccountRow(_Row):
     max_drawdown: float
     turnover_per_year: float
     cost_per_year: float
-    difference: Interval | None  # of Sharpe ratios, to the best baseline; None of baselines
+    difference: Interval | None  # of Sharpe ratios, to the best baseline; None for baselines
 
 
 class EarlierRow(_Row):
@@ -47,7 +47,7 @@ class EarlierRow(_Row):
 
 
 class ComparisonRow(_Row):
-    """An account less another over the reported period, paired by session."""
+    """Differences between two accounts over the reported period, paired by session."""
 
     policy: str
     other: str
@@ -62,7 +62,7 @@ class ComparisonRow(_Row):
 
 
 class Results(_Row):
-    """Everything that the README's results show."""
+    """All results shown in the README."""
 
     period: str  # from_<year>, or all
     first_session: date
@@ -77,12 +77,12 @@ class Results(_Row):
 
 
 def read_results(store: Store, source: str, beside: Sequence[tuple[str, str]] = ()) -> Results:
-    """Results of the newest run of each experiment on a market source, in its reported period.
+    """Read the results of the newest run of each experiment on a source, in its reported period.
 
     Args:
-        store: of the home where the experiments were run.
-        source: of the market.
-        beside: pairs of experiments to compare; each is compared with its anchor, else with 1/N, in any case.
+        store: store of the home with the runs.
+        source: source of the market.
+        beside: further pairs of experiments to compare; each is always compared with its anchor, else with 1/N.
     """
     runs = walk_forward_runs(store).filter(~pl.col("validation_only"), source=source).sort("finished_at")
     newest = runs.group_by("experiment", maintain_order=True).last().sort("experiment")
@@ -97,6 +97,7 @@ def read_results(store: Store, source: str, beside: Sequence[tuple[str, str]] = 
     curves = store.tables.read(
         EQUITY_CURVES, {"run_id": ids}, ["run_id", "policy", "kind", "session", "net_return", "cash"]
     )
+    accounts = with_distinct_names(shown.unique(own, maintain_order=True))
     first, last = shown.select(pl.col("first_session").min(), pl.col("last_session").max()).row(0)
     inside = curves.filter(pl.col("session").is_between(first, last))
     seeds = verdicts.filter(kind="policy", period=period).group_by("run_id").len()
@@ -108,7 +109,7 @@ def read_results(store: Store, source: str, beside: Sequence[tuple[str, str]] = 
         n_trials=validation.filter(period=period).select(pl.col("n_trials").max()).item(),
         deflated=luck[0].value if luck else None,
         overfitting=choice[0].value if choice else None,
-        accounts=tuple(map(_account, in_order(told_apart(shown.unique(own, maintain_order=True))).to_dicts())),
+        accounts=tuple(map(_account, sort_accounts(accounts).to_dicts())),
         earlier=tuple(_earlier(verdicts, period, name) for name in newest["experiment"]) if period != "all" else (),
         comparisons=tuple(_compare(inside, newest, *pair) for pair in (*_to_anchors(shown, newest), *beside)),
     )
@@ -142,7 +143,7 @@ def _earlier(verdicts: pl.DataFrame, period: str, experiment: str) -> EarlierRow
 
 
 def _to_anchors(shown: pl.DataFrame, newest: pl.DataFrame) -> list[tuple[str, str]]:
-    """Each experiment with its anchor, else with 1/N."""
+    """Pair each experiment with its anchor, else with 1/N."""
     pairs = []
     for run_id, name in newest.select("run_id", "experiment").iter_rows():
         baselines = shown.filter(run_id=run_id, kind="baseline")["policy"].to_list()
@@ -151,7 +152,7 @@ def _to_anchors(shown: pl.DataFrame, newest: pl.DataFrame) -> list[tuple[str, st
 
 
 def _compare(curves: pl.DataFrame, newest: pl.DataFrame, name: str, other: str) -> ComparisonRow:
-    """An experiment's account less a baseline of its run, or less another experiment's account."""
+    """Compare an experiment's account with a baseline of its run, or with another experiment's."""
     runs = dict(newest.select("experiment", "run_id").iter_rows())
     accounts = [(runs[name], name), (runs.get(other, runs[name]), other)]
     own, theirs = (

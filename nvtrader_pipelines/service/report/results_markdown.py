@@ -1,10 +1,10 @@
-"""The README's results as Markdown: a table, and the sentences that its intervals support."""
+"""Results of the README as Markdown: a table, and sentences that its intervals support."""
 
 import textwrap
 
 from nvtrader_pipelines.evaluation.intervals import Interval
 from nvtrader_pipelines.promotion.findings import MAX_OVERFITTING, MIN_DEFLATED, describe_period, format_probability
-from nvtrader_pipelines.service.report.report_parts import UNKNOWN, number, signed, spoken
+from nvtrader_pipelines.service.report.report_parts import UNKNOWN, format_number, format_signed, to_words
 from nvtrader_pipelines.service.report.results import AccountRow, ComparisonRow, Results
 
 BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
@@ -22,26 +22,26 @@ READING = (
     "Intervals are 95 % by stationary bootstrap of the sessions, paired for differences; they take the trained "
     "policies as given. The best baseline of a period is picked with hindsight, in its favor. Alpha is the intercept "
     "on the other account's returns, its t statistic by Newey and West. The information ratio is the Sharpe ratio of "
-    "the active return, another number than the difference of Sharpe ratios. Turnover is one-way."
+    "the active return, not the difference of Sharpe ratios. Turnover is one-way."
 )
 
 
 def render_results(results: Results) -> str:
-    """The block between the markers, as Markdown."""
+    """Render the block between the markers as Markdown."""
     seeds = f"{results.n_seeds} seeds averaged" if results.n_seeds > 1 else "one seed"
     period = describe_period(results.period)
     paragraphs = [
         f"{period[0].upper()}{period[1:]} ({results.first_session} to {results.last_session}; {seeds}):",
         "\n".join([*HEAD, *map(_account_line, results.accounts)]),
-        "\n".join(_wrap(f"- {describe(row)}", "  ") for row in results.comparisons),
-        _wrap(" ".join([_over_baselines(results), *_before(results), _luck(results)])),
+        "\n".join(_wrap(f"- {describe_comparison(row)}", "  ") for row in results.comparisons),
+        _wrap(" ".join([_baseline_sentence(results), *_earlier_sentence(results), _luck_sentence(results)])),
         _wrap(READING),
     ]
     return "\n\n".join(part for part in paragraphs if part)
 
 
 def replace_block(text: str, block: str) -> str:
-    """The text with a new block between the markers.
+    """Replace the block between the markers of a text.
 
     Raises:
         ValueError: if the text does not have each marker once, in order.
@@ -53,41 +53,42 @@ def replace_block(text: str, block: str) -> str:
     return f"{before}{BEGIN}\n{block}\n{END}{after}"
 
 
-def describe(row: ComparisonRow) -> str:
-    """One comparison as a sentence; an interval that excludes zero is a difference, any other is none to measure."""
+def describe_comparison(row: ComparisonRow) -> str:
+    """Describe a comparison in a sentence; only an interval without zero is called a difference."""
     parts = [
-        _difference("Sharpe ratio", row.sharpe, "", 1.0, ".2f"),
-        _difference("volatility", row.volatility, " points", 100.0, ".1f"),
-        _difference("CVaR of a session", row.cvar, " points", 100.0, ".2f"),
-        _difference("exposure", row.exposure, " points", 100.0, ".1f"),
+        _describe_difference("Sharpe ratio", row.sharpe, "", 1.0, ".2f"),
+        _describe_difference("volatility", row.volatility, " points", 100.0, ".1f"),
+        _describe_difference("CVaR of a session", row.cvar, " points", 100.0, ".2f"),
+        _describe_difference("exposure", row.exposure, " points", 100.0, ".1f"),
     ]
-    t = "" if row.alpha_t is None else f" (t {number(row.alpha_t)})"
+    t = "" if row.alpha_t is None else f" (t {format_number(row.alpha_t)})"
     other = "its anchor" if row.other == "anchor" else label(row.other, is_learned=row.is_other_learned)
     return (
         f"{label(row.policy, is_learned=True)} against {other}: {', '.join(parts[:-1])} and {parts[-1]}; alpha "
-        f"{signed(100.0 * row.alpha_per_year, '.1f')} % a year{t}, information ratio {signed(row.information_ratio)}."
+        f"{format_signed(100.0 * row.alpha_per_year, '.1f')} % a year{t}, information ratio "
+        f"{format_signed(row.information_ratio)}."
     )
 
 
-def _difference(what: str, found: Interval, unit: str, scale: float, form: str) -> str:
-    """One statistic's difference with its interval."""
-    point, low, high = (signed(scale * value, form) for value in (found.point, found.low, found.high))
+def _describe_difference(statistic: str, found: Interval, unit: str, scale: float, form: str) -> str:
+    """Describe the difference of a statistic with its interval."""
+    point, low, high = (format_signed(scale * value, form) for value in (found.point, found.low, found.high))
     if not found.excludes_zero:
-        return f"no measurable difference in {what} ({point}{unit} [{low}, {high}])"
-    return f"{'higher' if found.low > 0.0 else 'lower'} {what} ({point}{unit} [{low}, {high}])"
+        return f"no measurable difference in {statistic} ({point}{unit} [{low}, {high}])"
+    return f"{'higher' if found.low > 0.0 else 'lower'} {statistic} ({point}{unit} [{low}, {high}])"
 
 
 def label(policy: str, *, is_learned: bool) -> str:
-    """An account as the README calls it."""
-    return f"`{policy}`" if is_learned else LABELS.get(policy, spoken(policy))
+    """Label of an account in the README."""
+    return f"`{policy}`" if is_learned else LABELS.get(policy, to_words(policy))
 
 
 def _account_line(row: AccountRow) -> str:
-    difference = "" if row.difference is None else _with_bounds(row.difference, "+.2f")
+    difference = "" if row.difference is None else _format_interval(row.difference, "+.2f")
     cells = [
         label(row.policy, is_learned=row.is_learned),
-        _with_bounds(row.sharpe, ".2f"),
-        f"{number(100.0 * row.cagr, '.1f')} %",
+        _format_interval(row.sharpe, ".2f"),
+        f"{format_number(100.0 * row.cagr, '.1f')} %",
         f"{100.0 * row.max_drawdown:.0f} %",
         f"{row.turnover_per_year:.1f}",
         f"{100.0 * row.cost_per_year:.2f} %",
@@ -96,49 +97,50 @@ def _account_line(row: AccountRow) -> str:
     return f"| {' | '.join(cells)} |".replace("|  |", "| |")
 
 
-def _with_bounds(found: Interval, form: str) -> str:
-    return f"{number(found.point, form)} [{number(found.low, form)}, {number(found.high, form)}]"
+def _format_interval(found: Interval, form: str) -> str:
+    return f"{format_number(found.point, form)} [{format_number(found.low, form)}, {format_number(found.high, form)}]"
 
 
-def _over_baselines(results: Results) -> str:
-    """Whether any policy differs from its best baseline."""
-    judged = [(row, row.difference) for row in results.accounts if row.difference is not None]
+def _baseline_sentence(results: Results) -> str:
+    """State which policies differ from their best baselines."""
+    compared = [(row, row.difference) for row in results.accounts if row.difference is not None]
     apart = [
         f"{label(row.policy, is_learned=True)} ends {'above' if found.low > 0.0 else 'below'} its best baseline: the "
         "interval of the difference excludes zero."
-        for row, found in judged
+        for row, found in compared
         if found.excludes_zero
     ]
     if apart:
         return " ".join(apart)
     return (
-        "No interval of the difference to the best baseline excludes zero, so none of these policies may be said to "
-        "beat its best baseline, or to be worse."
+        "No interval of the difference to the best baseline excludes zero, so none of these policies is shown to be "
+        "better or worse than its best baseline."
     )
 
 
-def _before(results: Results) -> list[str]:
-    """Sharpe ratios on the folds that were tuned on."""
+def _earlier_sentence(results: Results) -> list[str]:
+    """Describe the Sharpe ratios on the folds that were tuned on."""
     if not results.earlier:
         return []
     year = results.period.removeprefix("from_")
     rows = [
-        f"{label(row.policy, is_learned=True)} had {number(row.sharpe)} against {number(row.best_baseline_sharpe)} of "
-        f"{label(row.best_baseline, is_learned=False)}, its best baseline, and {number(row.anchor_sharpe)} of "
+        f"{label(row.policy, is_learned=True)} had {format_number(row.sharpe)} against "
+        f"{format_number(row.best_baseline_sharpe)} of {label(row.best_baseline, is_learned=False)}, its best "
+        f"baseline, and {format_number(row.anchor_sharpe)} of "
         f"{'its anchor' if row.anchor == 'anchor' else label(row.anchor, is_learned=False)}"
         for row in results.earlier
     ]
     return [f"Before {year}, on the folds that were tuned on, {'; '.join(rows)}."]
 
 
-def _luck(results: Results) -> str:
-    """The two figures that the checks judge, with their limits."""
+def _luck_sentence(results: Results) -> str:
+    """State the deflated probability and the PBO with their thresholds."""
     deflated = UNKNOWN if results.deflated is None else format_probability(results.deflated, MIN_DEFLATED)
     overfitting = UNKNOWN if results.overfitting is None else format_probability(results.overfitting, MAX_OVERFITTING)
     return (
         f"Among the {results.n_trials} trials the information ratio of the best ranked against its best baseline is "
-        f"more than luck with probability {deflated} ({MIN_DEFLATED} is asked for), and the choice of the best is "
-        f"overfitted with probability {overfitting} ({MAX_OVERFITTING} at most)."
+        f"more than luck with probability {deflated} (required: {MIN_DEFLATED}), and the choice of the best is "
+        f"overfitted with probability {overfitting} (at most {MAX_OVERFITTING} allowed)."
     )
 
 

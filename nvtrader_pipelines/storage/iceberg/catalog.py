@@ -1,4 +1,4 @@
-"""The SQLite catalog of the Iceberg tables: opened once, its tables made and widened when first used."""
+"""SQLite catalog of the Iceberg tables; tables are created and widened on first use."""
 
 import re
 from pathlib import Path
@@ -9,7 +9,7 @@ from pyiceberg.table import Table as IcebergTable
 from sqlalchemy import event
 
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.files import locked
+from nvtrader_pipelines.storage.files import file_lock
 from nvtrader_pipelines.storage.home import Home, lock_path
 from nvtrader_pipelines.storage.table import Table
 
@@ -21,62 +21,63 @@ PROPERTIES = {
     "write.metadata.previous-versions-max": "10",
     "commit.manifest-merge.enabled": "true",
     "commit.manifest.min-count-to-merge": "20",
-    "commit.manifest.target-size-bytes": "65536",  # some hundred files; a merge rewrites what is below it
+    "commit.manifest.target-size-bytes": "65536",  # a few hundred files; a merge rewrites smaller manifests
     "commit.retry.num-retries": "30",
     "commit.retry.min-wait-ms": "20",
     "commit.retry.max-wait-ms": "1000",
 }
-# Longer keys must be whole in the statistics, or another engine's delete reads the partition to prove that it may go.
+# Long keys need full statistics: with truncated ones another engine must read a partition before deleting it.
 LONG_KEYS = ("spec_hash", "run_id", "file", "digest")
 
 
 def open_catalog(home: Home) -> SqlCatalog:
-    """The catalog, made where there is none; concurrent first uses take turns."""
+    """Open the catalog, creating it if necessary; concurrent first uses wait for each other."""
     home.iceberg.mkdir(parents=True, exist_ok=True)
-    with locked(lock_path(home, "catalog")):
+    with file_lock(lock_path(home, "catalog")):
         return _connect(home)
 
 
 def load_table(catalog: SqlCatalog, home: Home, table: Table) -> IcebergTable:
-    """A table as it is now; made where there is none.
+    """Load a table in its current state, creating it if necessary.
 
     Raises:
-        StorageError: if the catalog points to files that are not there.
+        StorageError: if the catalog refers to missing files.
     """
     found = find_table(catalog, home, table)
     if found is not None:
         return found
-    with locked(lock_path(home, "catalog")):
+    with file_lock(lock_path(home, "catalog")):
         return _create(catalog, table)
 
 
 def find_table(catalog: SqlCatalog, home: Home, table: Table) -> IcebergTable | None:
-    """A table as it is now, given the columns and properties it lacks; None where it was never written.
+    """Load a table, adding missing columns and properties, or return None if it was never written.
 
     Raises:
-        StorageError: if the catalog points to files that are not there.
+        StorageError: if the catalog refers to missing files.
     """
     try:
         found = catalog.load_table(table.name)
     except NoSuchTableError:
         return None
     except FileNotFoundError as error:
-        raise missing_file(home, table, error) from error
+        raise missing_file_error(home, table, error) from error
     _require_home(home, table, found)
-    return _bring_up_to_date(catalog, home, table) if _lacking(found, table) or _unset(found, table) else found
+    is_outdated = _missing_columns(found, table) or _outdated_properties(found, table)
+    return _update_table(catalog, home, table) if is_outdated else found
 
 
-def missing_file(home: Home, table: Table, error: FileNotFoundError) -> StorageError:
-    """What to tell a person whose warehouse was moved or thinned out."""
+def missing_file_error(home: Home, table: Table, error: FileNotFoundError) -> StorageError:
+    """Build the error for a file that is missing after a warehouse was moved or files were deleted."""
     named = re.search(r"/[^'\"\n]*?\.(parquet|avro|json)", str(error))
     return StorageError(
-        f"{table.name} misses the file {named.group() if named else error}; the warehouse was moved or files were "
+        f"{table.name} lacks the file {named.group() if named else error}; the warehouse was moved or files were "
         f"deleted: put it back where it was built, or remove {home.warehouse} and run `nvtrader materialize`"
     )
 
 
 def _require_home(home: Home, table: Table, found: IcebergTable) -> None:
-    """A copied warehouse would read, and write, the files of the one it was copied from."""
+    """Raise for a moved or copied warehouse, which would read and write the files of the original."""
     place = Path(found.location().removeprefix("file://"))
     if not place.resolve().is_relative_to(home.iceberg.resolve()):
         raise StorageError(
@@ -89,7 +90,7 @@ def _connect(home: Home) -> SqlCatalog:
     catalog = SqlCatalog(
         "nvtrader",
         uri=f"sqlite:///{home.catalog}?timeout=60",
-        warehouse=str(home.iceberg.absolute()),  # no URI: it would be cut at a # and keep a %20
+        warehouse=str(home.iceberg.absolute()),  # a path, since a URI would be cut at a # and keep a %20
         **{"py-io-impl": "nvtrader_pipelines.storage.iceberg.fsync_io.FsyncFileIO"},
     )
 
@@ -102,36 +103,36 @@ def _connect(home: Home) -> SqlCatalog:
 
 def _create(catalog: SqlCatalog, table: Table) -> IcebergTable:
     catalog.create_namespace_if_not_exists(table.namespace)
-    properties = FORMAT | properties_of(table)
+    properties = FORMAT | table_properties(table)
     return catalog.create_table_if_not_exists(
         table.name, table.iceberg_schema(), partition_spec=table.partition_spec(), properties=properties
     )
 
 
-def properties_of(table: Table) -> dict[str, str]:
-    """What every table is set to, those that an earlier version made too."""
+def table_properties(table: Table) -> dict[str, str]:
+    """Properties of a table; tables created by an earlier version are updated to them."""
     return PROPERTIES | {f"write.metadata.metrics.column.{name}": "full" for name in LONG_KEYS if name in table.schema}
 
 
-def _lacking(found: IcebergTable, table: Table) -> list[str]:
-    there = set(found.schema().column_names)
-    return [name for name in table.schema if name not in there]
+def _missing_columns(found: IcebergTable, table: Table) -> list[str]:
+    existing = set(found.schema().column_names)
+    return [name for name in table.schema if name not in existing]
 
 
-def _unset(found: IcebergTable, table: Table) -> dict[str, str]:
-    return {name: value for name, value in properties_of(table).items() if found.properties.get(name) != value}
+def _outdated_properties(found: IcebergTable, table: Table) -> dict[str, str]:
+    return {name: value for name, value in table_properties(table).items() if found.properties.get(name) != value}
 
 
-def _bring_up_to_date(catalog: SqlCatalog, home: Home, table: Table) -> IcebergTable:
-    """Add the columns that the code knows and the stored table does not (a feature that is new), and set properties."""
-    with locked(lock_path(home, table.name)):
+def _update_table(catalog: SqlCatalog, home: Home, table: Table) -> IcebergTable:
+    """Add the columns that the stored table lacks, such as a new feature, and set its properties."""
+    with file_lock(lock_path(home, table.name)):
         found = catalog.load_table(table.name)
-        wanted = {field.name: field for field in table.iceberg_schema().fields}
+        fields = {field.name: field for field in table.iceberg_schema().fields}
         with found.transaction() as transaction:
-            if lacking := _lacking(found, table):
+            if missing := _missing_columns(found, table):
                 with transaction.update_schema() as update:
-                    for name in lacking:
-                        update.add_column(name, wanted[name].field_type, wanted[name].doc)
-            if unset := _unset(found, table):
-                transaction.set_properties(unset)
+                    for name in missing:
+                        update.add_column(name, fields[name].field_type, fields[name].doc)
+            if outdated := _outdated_properties(found, table):
+                transaction.set_properties(outdated)
         return catalog.load_table(table.name)

@@ -1,4 +1,4 @@
-"""One commit of a table: files out, new files in, whole or not at all."""
+"""Commits of a table: old files out and new files in, atomically; and the files that a scan reads."""
 
 import contextlib
 import os
@@ -23,7 +23,7 @@ from nvtrader_pipelines.storage.table import Table
 
 Where = Mapping[str, Sequence[str] | Sequence[int]]
 
-retried = retry(  # from the table as it is then: another engine may have committed without our lock
+retry_on_conflict = retry(  # with the table loaded anew, since another engine may commit without our lock
     retry=retry_if_exception_type((ValidationException, CommitFailedException)),
     wait=wait_random_exponential(multiplier=0.02, max=1.0),
     stop=stop_after_attempt(20),
@@ -33,83 +33,83 @@ retried = retry(  # from the table as it is then: another engine may have commit
 
 @dataclass(frozen=True, eq=False)
 class Merge:
-    """Files of one partition, and the new ones that hold their rows."""
+    """Files of a partition and the new files that hold the same rows."""
 
     sources: Sequence[DataFile]
     paths: Sequence[str]
 
     def discard(self) -> None:
-        """Delete the new files, which were never committed."""
+        """Delete the new files, if they were not committed."""
         for path in self.paths:
             Path(path).unlink(missing_ok=True)
 
 
-def exchange(iceberg: IcebergTable, gone: Sequence[DataFile], paths: Sequence[str]) -> None:
-    """Take files out of the table and new ones in, in one commit; the caller holds the table's lock.
+def swap_files(iceberg: IcebergTable, removed: Sequence[DataFile], paths: Sequence[str]) -> None:
+    """Remove files from a table and add new ones in one commit; the caller holds the table's lock.
 
     Raises:
-        ValidationException: if a file that is to go has gone already.
+        ValidationException: if a file to remove is no longer in the table.
         CommitFailedException: if another engine has committed since the table was loaded.
     """
-    if not gone and not paths:
+    if not removed and not paths:
         return
-    for file in gone:  # its time says from then on when it was last needed, which tells the sweep how long to wait
+    for file in removed:  # its modification time now records when it was last needed, for the grace of upkeep
         with contextlib.suppress(FileNotFoundError):
-            os.utime(path_of(file))
+            os.utime(local_path(file))
     with iceberg.transaction() as transaction:
-        if gone:
+        if removed:
             with transaction.update_snapshot().overwrite() as removal:
-                for file in gone:
+                for file in removed:
                     removal.delete_data_file(file)
         if paths:
             transaction.add_files(list(paths), check_duplicate_files=False)
 
 
-def files_with(table: Table, iceberg: IcebergTable, where: Where, rest: DataFiles) -> list[DataFile]:
-    """The files that hold rows with such keys; what else they hold is written to `rest`."""
+def find_files(table: Table, iceberg: IcebergTable, where: Where, rest: DataFiles) -> list[DataFile]:
+    """Find the files that hold rows with these keys, and write their other rows to `rest`."""
     found = []
-    for task in planned(table, iceberg, where):
-        path = path_of(task.file)
-        inside = all_of(where)
-        if task.residual == AlwaysTrue():  # by its partition all of it is
+    for task in plan_files(table, iceberg, where):
+        path = local_path(task.file)
+        inside = key_filter(where)
+        if task.residual == AlwaysTrue():  # the partition implies that every row matches
             found.append(task.file)
             continue
         n_inside, n_rows = scan_files(table, [path]).select(n=inside.sum(), rows=pl.len()).collect().row(0)
         if n_inside:
             found.append(task.file)
         if 0 < n_inside < n_rows:
-            for batch in stored_batches(table, [path]):
+            for batch in read_batches(table, [path]):
                 rest.write(batch.filter(~inside))
     return found
 
 
-def planned(
+def plan_files(
     table: Table, iceberg: IcebergTable, where: Where | None = None, snapshot_id: int | None = None
 ) -> list[FileScanTask]:
-    """The data files of a snapshot that may hold rows with such keys, partition by partition.
+    """Plan the data files of a snapshot that may hold rows with these keys, sorted by partition.
 
     Raises:
-        StorageError: if the table holds row-level deletes, which this package never writes.
+        StorageError: if the table holds row-level deletes; this package never writes any.
     """
-    tasks = list(iceberg.scan(_filter(where or {}), snapshot_id=snapshot_id).plan_files())
+    tasks = list(iceberg.scan(_scan_filter(where or {}), snapshot_id=snapshot_id).plan_files())
     if any(task.delete_files for task in tasks):
         raise StorageError(f"{table.name} holds row-level deletes written by another engine; compact it there first")
     return sorted(tasks, key=lambda task: [str(value) for value in task.file.partition])
 
 
-def live_files(
+def live_paths(
     table: Table, iceberg: IcebergTable | None, where: Where | None = None, snapshot_id: int | None = None
 ) -> list[str]:
-    """Paths of the planned files; none where the table was never written.
+    """Paths of the planned data files; empty if the table was never written.
 
     Raises:
-        StorageError: if the table holds row-level deletes, which this package never writes.
+        StorageError: if the table holds row-level deletes; this package never writes any.
     """
-    return [] if iceberg is None else [path_of(task.file) for task in planned(table, iceberg, where, snapshot_id)]
+    return [] if iceberg is None else [local_path(task.file) for task in plan_files(table, iceberg, where, snapshot_id)]
 
 
 def scan_files(table: Table, paths: list[str]) -> pl.LazyFrame:
-    """The rows of files, one file after the other, each as it was written; columns a file lacks are null.
+    """Scan files one after the other, rows in written order; columns that a file lacks are null.
 
     polars reads many small files several times faster than pyiceberg's own scan.
     """
@@ -125,30 +125,30 @@ def scan_files(table: Table, paths: list[str]) -> pl.LazyFrame:
     )
 
 
-def stored_batches(table: Table, paths: Iterable[str]) -> Iterator[pl.DataFrame]:
-    """The rows of files in batches, with all columns that a file has and those of the table that it lacks."""
+def read_batches(table: Table, paths: Iterable[str]) -> Iterator[pl.DataFrame]:
+    """Read files in batches, with all columns of the file, and null for columns that it lacks."""
     for path in paths:
         with pq.ParquetFile(path) as file:
             for batch in file.iter_batches(ROWS_PER_GROUP):
                 rows = pl.DataFrame(batch)
-                lacking = [
+                missing = [
                     pl.lit(None, kind).alias(name) for name, kind in table.schema.items() if name not in rows.columns
                 ]
-                yield rows.with_columns(lacking)
+                yield rows.with_columns(missing)
 
 
-def all_of(where: Where) -> pl.Expr:
-    """Whether a row's keys are all among the values; null is among none."""
+def key_filter(where: Where) -> pl.Expr:
+    """Filter for rows whose keys are all among the given values; null never matches."""
     inside = [pl.col(column).is_in(list(values)).fill_null(value=False) for column, values in where.items()]
     return reduce(and_, inside, pl.lit(value=True))
 
 
-def path_of(file: DataFile) -> str:
-    """Where a data file lies."""
+def local_path(file: DataFile) -> str:
+    """Path of a data file on disk."""
     return file.file_path.removeprefix("file://")
 
 
-def _filter(where: Where) -> BooleanExpression:
+def _scan_filter(where: Where) -> BooleanExpression:
     terms: list[BooleanExpression] = []
     terms.extend(In(column, set(values)) for column, values in where.items())  # pyright: ignore[reportCallIssue]
     if not terms:

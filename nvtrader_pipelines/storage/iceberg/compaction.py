@@ -1,11 +1,11 @@
-"""Small files of a partition become few: what a scan of many would open one by one."""
+"""Compaction: merge the small files of a partition, because a scan opens files one by one."""
 
 from itertools import groupby
 
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table as IcebergTable
 
-from nvtrader_pipelines.storage.iceberg.commits import Merge, path_of, planned, stored_batches
+from nvtrader_pipelines.storage.iceberg.commits import Merge, local_path, plan_files, read_batches
 from nvtrader_pipelines.storage.iceberg.data_files import DataFiles
 from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 from nvtrader_pipelines.storage.table import Table
@@ -14,25 +14,27 @@ SMALL_BYTES = 64 << 20
 
 
 def compact(tables: Warehouse, table: Table) -> list[Merge]:
-    """Merge the small files of each partition in one commit of the table; what was merged.
+    """Merge the small files of each partition in one commit, and return the merges that were committed.
 
-    The new files are written beside running writers; only the commit takes the table's lock, and leaves out partitions
-    that were replaced meanwhile. Killed at any moment, it leaves files that the sweep finds.
+    Writers may run meanwhile: only the commit takes the table's lock, and it drops merges of partitions that were
+    replaced in between. If the process is killed, upkeep later deletes the orphaned files.
     """
     iceberg = tables.find(table)
-    groups = [] if iceberg is None else _small_files(table, iceberg)
-    return tables.merge(table, [_merged(table, iceberg, sources) for sources in groups if iceberg]) if groups else []
+    if iceberg is None:
+        return []
+    merges = [_merge_files(table, iceberg, sources) for sources in _small_file_groups(table, iceberg)]
+    return tables.merge(table, merges) if merges else []
 
 
-def _small_files(table: Table, iceberg: IcebergTable) -> list[list[DataFile]]:
-    """Two or more small files of one partition, in the order in which they are read."""
-    files = [task.file for task in planned(table, iceberg) if task.file.file_size_in_bytes < SMALL_BYTES]
+def _small_file_groups(table: Table, iceberg: IcebergTable) -> list[list[DataFile]]:
+    """Groups of two or more small files of the same partition, in reading order."""
+    files = [task.file for task in plan_files(table, iceberg) if task.file.file_size_in_bytes < SMALL_BYTES]
     groups = [list(group) for _, group in groupby(files, key=lambda file: [str(value) for value in file.partition])]
     return [group for group in groups if len(group) > 1]
 
 
-def _merged(table: Table, iceberg: IcebergTable, sources: list[DataFile]) -> Merge:
+def _merge_files(table: Table, iceberg: IcebergTable, sources: list[DataFile]) -> Merge:
     with DataFiles(iceberg) as merged:
-        for batch in stored_batches(table, map(path_of, sources)):
+        for batch in read_batches(table, map(local_path, sources)):
             merged.write(batch)
     return Merge(sources, merged.paths)

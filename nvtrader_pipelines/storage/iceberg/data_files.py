@@ -1,4 +1,4 @@
-"""New data files of a table: rows become Parquet in batches, partition by partition, before any is committed."""
+"""New Parquet files of a table, written in batches and per partition before they are committed."""
 
 import uuid
 from collections.abc import Iterator
@@ -17,10 +17,10 @@ from pyiceberg.types import IcebergType, ListType, NestedField
 
 from nvtrader_pipelines.storage.iceberg import fsync_io
 
-ROWS_PER_GROUP = 131_072  # what is gathered before it is encoded, and what a reader's thread takes at a time
+ROWS_PER_GROUP = 131_072  # rows buffered before encoding, and read by a thread at a time
 MAX_FILE_BYTES = 512 << 20
-DICTIONARY_BYTES = 256 << 10  # a column with more values than fit is not worth a dictionary
-NO_DICTIONARY = ("float", "double", "long", "boolean")  # nearly every value is another one
+DICTIONARY_BYTES = 256 << 10  # above this size a dictionary does not pay
+NO_DICTIONARY = ("float", "double", "long", "boolean")  # types whose values rarely repeat
 _ARROW: dict[str, pa.DataType] = {
     "string": pa.string_view(),
     "int": pa.int32(),
@@ -34,10 +34,10 @@ _ARROW: dict[str, pa.DataType] = {
 
 
 class DataFiles:
-    """Writes rows to new files of a table, each of one partition; leaving the block by an error deletes them.
+    """Writer of new files of a table, each with rows of one partition; an error in the block deletes them.
 
-    What waits to be encoded is at most one row group for each partition that is open, so that rows which come in
-    batches never lie in memory together.
+    At most one row group per open partition waits to be encoded, so rows that arrive in batches are never in memory
+    all at once.
     """
 
     def __init__(self, iceberg: IcebergTable) -> None:
@@ -47,12 +47,12 @@ class DataFiles:
         self._open: dict[tuple[Any, ...], _PartitionFiles] = {}
 
     def write(self, rows: pl.DataFrame) -> None:
-        """Add rows; float NaN is written as null, and so is a column that the table has and they lack.
+        """Add rows; float NaN and columns that the rows lack are written as null.
 
         Raises:
             ValueError: if a value does not fit its column.
         """
-        for key, part in _partitions(rows.fill_nan(None), self._by):
+        for key, part in _split_by_partition(rows.fill_nan(None), self._by):
             if key not in self._open:
                 folder = self._folder.joinpath(*map(_folder_name, self._by, key))
                 constants = {name: value for name, value in zip(self._by, key, strict=True) if _is_text(value)}
@@ -61,7 +61,7 @@ class DataFiles:
 
     @property
     def paths(self) -> list[str]:
-        """The files so far; complete once the block has been left."""
+        """Paths of the files so far; the files are complete after the block."""
         return [str(path) for files in self._open.values() for path in files.paths]
 
     def __enter__(self) -> Self:
@@ -76,7 +76,7 @@ class DataFiles:
 
 
 class _PartitionFiles:
-    """The files of one partition, one after the other."""
+    """Files of a partition, written one after the other."""
 
     def __init__(self, folder: Path, schema: Schema, constants: dict[str, str]) -> None:
         self._folder, self._schema, self._constants = folder, schema, constants
@@ -123,7 +123,7 @@ class _PartitionFiles:
             compression="zstd",
             use_dictionary=[path for field in self._schema.fields for path in _dictionary_paths(field)],  # pyright: ignore[reportArgumentType] - names are accepted
             dictionary_pagesize_limit=DICTIONARY_BYTES,
-            store_schema=False,  # the types of the table count, not those of the writer's memory
+            store_schema=False,  # store the types of the table, not the in-memory types of the writer
         )
         return self._writer
 
@@ -140,7 +140,7 @@ class _PartitionFiles:
         return pa.Table.from_arrays(columns, schema=self._arrow)
 
     def _column(self, found: pa.Table, field: pa.Field, n_rows: int) -> pa.ChunkedArray | pa.Array:
-        if field.name in self._constants:  # a partition's own value is written without a look at each row
+        if field.name in self._constants:  # the partition's value is the same in every row
             value = pa.array([self._constants[field.name]])
             return pa.DictionaryArray.from_arrays(np.zeros(n_rows, dtype=np.int32), value)
         if field.name not in found.column_names:
@@ -148,7 +148,7 @@ class _PartitionFiles:
         return found[field.name].cast(field.type)
 
 
-def _partitions(rows: pl.DataFrame, by: list[str]) -> Iterator[tuple[tuple[Any, ...], pl.DataFrame]]:
+def _split_by_partition(rows: pl.DataFrame, by: list[str]) -> Iterator[tuple[tuple[Any, ...], pl.DataFrame]]:
     if rows.is_empty():
         return
     first = rows.select(by).row(0) if by else ()
@@ -183,7 +183,7 @@ def _field_id(number: int) -> dict[str, str]:
 
 
 def _dictionary_paths(field: NestedField) -> list[str]:
-    """The field's place in a Parquet file, where a dictionary pays: groups by plain texts are almost twice as slow."""
+    """Parquet path of a field if a dictionary pays: grouping by plain strings takes almost twice as long."""
     kind = field.field_type
     if isinstance(kind, ListType):
         return [] if str(kind.element_type) in NO_DICTIONARY else [f"{field.name}.list.element"]

@@ -1,4 +1,4 @@
-"""A pyiceberg file IO that syncs every local file it closes, so that a committed table survives power loss."""
+"""File IO of pyiceberg that syncs local files on close, so that a committed table survives a power cut."""
 
 import os
 from typing import Any
@@ -7,7 +7,7 @@ from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 
 
 def sync(path: str) -> None:
-    """Flush a file and the folder that names it to disk."""
+    """Flush a file and its folder to disk."""
     for place, flags in ((path, os.O_RDONLY), (os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY)):  # noqa: PTH120
         handle = os.open(place, flags)
         try:
@@ -17,7 +17,7 @@ def sync(path: str) -> None:
 
 
 class SyncedStream:
-    """An output stream that syncs when closed."""
+    """Output stream that syncs when closed."""
 
     def __init__(self, stream: Any, path: str) -> None:
         self._stream, self._path = stream, path
@@ -32,25 +32,25 @@ class SyncedStream:
         self.close()
 
     def close(self) -> None:
-        """Close, then sync."""
+        """Close the stream, then sync the file."""
         if not self._stream.closed:
             self._stream.close()
             sync(self._path)
 
 
 class SyncedFile(PyArrowFile):
-    """A local file whose output is synced."""
+    """Local file whose output is synced."""
 
     def create(self, overwrite: bool = False) -> Any:  # noqa: FBT001, FBT002 - pyiceberg's signature
-        """A stream that syncs when closed."""
+        """Create a stream that syncs when closed."""
         return SyncedStream(super().create(overwrite), self._path)
 
 
 class FsyncFileIO(PyArrowFileIO):
-    """pyarrow's file IO with synced local outputs."""
+    """File IO of pyarrow with synced local outputs."""
 
     def new_output(self, location: str) -> PyArrowFile:
-        """The file to write."""
+        """Return the output file at a location."""
         output = super().new_output(location)
         if location.startswith(("file:", "/")):
             output.__class__ = SyncedFile

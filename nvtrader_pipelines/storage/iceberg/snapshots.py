@@ -1,4 +1,4 @@
-"""Snapshots of a table: which are named and so stay, and how the others go."""
+"""Snapshots of a table: those that panels and runs name are pinned, the others expire."""
 
 import json
 from collections.abc import Iterable
@@ -10,24 +10,24 @@ from pyiceberg.table import Table as IcebergTable
 
 
 def named_snapshots(panels: pl.DataFrame, runs: Iterable[str]) -> set[int]:
-    """Every snapshot that a panel names in a column, or a run in its JSON of table to snapshot id."""
+    """Snapshot ids that panels name in a column, or runs in their JSON of table to snapshot id."""
     columns = [name for name in panels.columns if name.endswith("_snapshot_id")]
     named = {value for name in columns for value in panels[name] if value is not None}
     return named.union(*(json.loads(text).values() for text in runs))
 
 
-def expire(iceberg: IcebergTable, pinned: set[int], before: datetime, n_newest: int = 1) -> int:
-    """Drop the snapshots superseded before a time, but those pinned and the newest; how many went.
+def expire_snapshots(iceberg: IcebergTable, pinned: set[int], before: datetime, n_newest: int = 1) -> int:
+    """Expire snapshots superseded before a time, except pinned and newest ones; return their number.
 
-    The caller holds the table's lock: an expiry that raced with a commit would be refused.
+    The caller holds the table's lock, since an expiry that races with a commit fails.
     """
     snapshots = sorted(iceberg.snapshots(), key=lambda snapshot: snapshot.sequence_number or 0)
     limit = before.timestamp() * 1000
-    # A snapshot is as old as the one that replaced it, not as its own commit.
-    followed = list(pairwise(snapshots))[: max(0, len(snapshots) - n_newest)]
+    # The age of a snapshot counts from the commit that superseded it, not from its own.
+    superseded = list(pairwise(snapshots))[: max(0, len(snapshots) - n_newest)]
     old = [
         snapshot.snapshot_id
-        for snapshot, successor in followed
+        for snapshot, successor in superseded
         if successor.timestamp_ms < limit and snapshot.snapshot_id not in pinned
     ]
     if old:

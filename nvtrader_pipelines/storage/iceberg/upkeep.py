@@ -1,4 +1,4 @@
-"""Keeping the warehouse small: small files merge, superseded snapshots expire, files that none needs go."""
+"""Upkeep of the warehouse: merge small files, expire superseded snapshots, delete orphaned files."""
 
 import contextlib
 import stat
@@ -9,10 +9,10 @@ from pathlib import Path
 
 from pyiceberg.table import Table as IcebergTable
 
-from nvtrader_pipelines.storage.files import locked
+from nvtrader_pipelines.storage.files import file_lock
 from nvtrader_pipelines.storage.home import lock_path
 from nvtrader_pipelines.storage.iceberg.compaction import compact
-from nvtrader_pipelines.storage.iceberg.snapshots import expire
+from nvtrader_pipelines.storage.iceberg.snapshots import expire_snapshots
 from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 from nvtrader_pipelines.storage.table import Table
 from nvtrader_pipelines.storage.tables import TABLES
@@ -21,26 +21,26 @@ GRACE = timedelta(days=1)  # an unreferenced file may belong to a commit under w
 
 
 @dataclass(frozen=True)
-class Tidied:
-    """What went, and what became of it."""
+class UpkeepReport:
+    """Counts of merged, expired and deleted items."""
 
-    n_merged: int = 0  # small files
-    n_made: int = 0  # files they became
-    n_snapshots: int = 0
-    n_files: int = 0
-    n_bytes: int = 0
+    n_merged: int = 0  # small files merged
+    n_written: int = 0  # files they were merged into
+    n_snapshots: int = 0  # expired
+    n_files: int = 0  # deleted
+    n_bytes: int = 0  # of the deleted files
 
     def __str__(self) -> str:
         return (
-            f"{self.n_merged} small files merged into {self.n_made}, {self.n_snapshots} snapshots expired, "
+            f"{self.n_merged} small files merged into {self.n_written}, {self.n_snapshots} snapshots expired, "
             f"{self.n_files} files deleted ({self.n_bytes} bytes)"
         )
 
-    def __add__(self, other: "Tidied") -> "Tidied":
-        """Both together."""
-        return Tidied(
+    def __add__(self, other: "UpkeepReport") -> "UpkeepReport":
+        """Sum of two reports."""
+        return UpkeepReport(
             self.n_merged + other.n_merged,
-            self.n_made + other.n_made,
+            self.n_written + other.n_written,
             self.n_snapshots + other.n_snapshots,
             self.n_files + other.n_files,
             self.n_bytes + other.n_bytes,
@@ -51,39 +51,39 @@ def tidy(
     tables: Warehouse,
     now: datetime,
     keep: timedelta = timedelta(days=7),
-    tell: Callable[[str, Tidied], None] = lambda _table, _tidied: None,
-) -> Tidied:
-    """Merge small files, expire snapshots superseded before `now - keep`, delete files not needed for over a day.
+    on_table: Callable[[str, UpkeepReport], None] = lambda _table, _report: None,
+) -> UpkeepReport:
+    """Merge small files, expire snapshots superseded before `now - keep`, and delete orphaned files.
 
-    Snapshots that `gold.market_panel`, `rl.runs` or the ledger name are kept for ever: what they record can be read
-    again, and an interrupted run goes on. Writers go on meanwhile; killed at any moment, what is left is done the next
-    time.
+    Snapshots named by `gold.market_panel`, `portfolio.rebalance_plan`, `rl.runs` or the ledger never expire, so that
+    recorded results stay reproducible and interrupted runs can resume. Files are deleted a day after they were last
+    needed. Writers may run meanwhile. If upkeep is killed, the next one completes it.
 
     Args:
         tables: the tables.
         now: the time, in UTC.
-        keep: how long a snapshot that nothing names stays after it was superseded.
-        tell: called with the name of each table that was touched, and with what went there.
+        keep: how long a superseded snapshot stays that is not pinned.
+        on_table: called with the name and the report of each table that changed.
     """
-    pinned, total = tables.pinned_snapshots(), Tidied()
+    pinned, total = tables.pinned_snapshots(), UpkeepReport()
     for table in TABLES:
         if tables.find(table) is None:
             continue
-        part = _tidy(tables, table, pinned, now, keep)
-        if part != Tidied():
-            tell(table.name, part)
+        part = _tidy_table(tables, table, pinned, now, keep)
+        if part != UpkeepReport():
+            on_table(table.name, part)
         total += part
     return total
 
 
-def _tidy(tables: Warehouse, table: Table, pinned: set[int], now: datetime, keep: timedelta) -> Tidied:
+def _tidy_table(tables: Warehouse, table: Table, pinned: set[int], now: datetime, keep: timedelta) -> UpkeepReport:
     merges = compact(tables, table)
-    with locked(lock_path(tables.home, table.name)):
-        n_snapshots = expire(tables.load(table), pinned, now - keep)
+    with file_lock(lock_path(tables.home, table.name)):
+        n_snapshots = expire_snapshots(tables.load(table), pinned, now - keep)
         sizes = _sweep(tables.load(table), now - GRACE)
-    return Tidied(
+    return UpkeepReport(
         n_merged=sum(len(merge.sources) for merge in merges),
-        n_made=sum(len(merge.paths) for merge in merges),
+        n_written=sum(len(merge.paths) for merge in merges),
         n_snapshots=n_snapshots,
         n_files=len(sizes),
         n_bytes=sum(sizes),
@@ -91,22 +91,22 @@ def _tidy(tables: Warehouse, table: Table, pinned: set[int], now: datetime, keep
 
 
 def _sweep(iceberg: IcebergTable, before: datetime) -> list[int]:
-    """Delete the table's files that no snapshot reaches and that were last needed before a time; their sizes."""
+    """Delete orphaned files of a table that were last needed before a time, and return their sizes."""
     folder = Path(iceberg.location().removeprefix("file://"))
-    needed = _reachable(iceberg)
+    needed = _reachable_paths(iceberg)
     sizes = []
     for path in folder.rglob("*"):
-        with contextlib.suppress(FileNotFoundError):  # a writer that failed has deleted its own
-            fact = path.stat()
-            old = datetime.fromtimestamp(fact.st_mtime, UTC) < before
-            if old and str(path) not in needed and stat.S_ISREG(fact.st_mode):
+        with contextlib.suppress(FileNotFoundError):  # a failed writer deleted its own file
+            found = path.stat()
+            is_old = datetime.fromtimestamp(found.st_mtime, UTC) < before
+            if is_old and str(path) not in needed and stat.S_ISREG(found.st_mode):
                 path.unlink()
-                sizes.append(fact.st_size)
+                sizes.append(found.st_size)
     return sizes
 
 
-def _reachable(iceberg: IcebergTable) -> set[str]:
-    """Every file that the metadata, its log or a snapshot refers to."""
+def _reachable_paths(iceberg: IcebergTable) -> set[str]:
+    """Paths of all files to which the metadata, its log or a snapshot refers."""
     found = {iceberg.metadata_location, *(entry.metadata_file for entry in iceberg.metadata.metadata_log)}
     manifests = {}
     for snapshot in iceberg.snapshots():

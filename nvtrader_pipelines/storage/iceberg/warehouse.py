@@ -1,4 +1,4 @@
-"""The tables of one home: rows are replaced by key in one commit, and read at any snapshot."""
+"""Iceberg tables of a home: rows are replaced by key in one commit and read at any snapshot."""
 
 import contextlib
 from collections.abc import Callable, Iterable, Sequence
@@ -12,34 +12,34 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table as IcebergTable
 
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.files import locked
+from nvtrader_pipelines.storage.files import file_lock
 from nvtrader_pipelines.storage.home import Home, lock_path
-from nvtrader_pipelines.storage.iceberg.catalog import find_table, load_table, missing_file, open_catalog
+from nvtrader_pipelines.storage.iceberg.catalog import find_table, load_table, missing_file_error, open_catalog
 from nvtrader_pipelines.storage.iceberg.commits import (
     Merge,
     Where,
-    all_of,
-    exchange,
-    files_with,
-    live_files,
-    path_of,
-    retried,
+    find_files,
+    key_filter,
+    live_paths,
+    local_path,
+    retry_on_conflict,
     scan_files,
+    swap_files,
 )
 from nvtrader_pipelines.storage.iceberg.data_files import DataFiles
-from nvtrader_pipelines.storage.iceberg.snapshots import expire, named_snapshots
+from nvtrader_pipelines.storage.iceberg.snapshots import expire_snapshots, named_snapshots
 from nvtrader_pipelines.storage.table import Table
 from nvtrader_pipelines.storage.tables import MARKET_PANEL, PINNED, REBALANCE_PLAN, RUNS, TABLES
 
 KEY_TYPES = {pl.String, pl.Int32, pl.Int64}  # never floats: a predicate on a float deletes rows that hold NaN
-N_NEWEST = 20  # snapshots of a table that stay whatever their age
-EVERY = 10  # snapshots after which older ones go: a commit of pyiceberg's costs as much as there are snapshots
-PINNING = timedelta(hours=1)  # a snapshot of the market may be about to be named by the run that read it
+MIN_SNAPSHOTS = 20  # the newest snapshots of a table stay, however old
+EXPIRY_INTERVAL = 10  # commits between expiries: the cost of a pyiceberg commit grows with the number of snapshots
+PINNING_GRACE = timedelta(hours=1)  # a run may have read a market snapshot that it has not named yet
 
 
 @dataclass(frozen=True)
 class TableState:
-    """What a table holds now."""
+    """Size and snapshot of a table."""
 
     name: str
     n_rows: int
@@ -50,14 +50,14 @@ class TableState:
 
 
 class Warehouse:
-    """Iceberg tables under `warehouse/iceberg`, catalogued in SQLite; tables are made when first used."""
+    """Iceberg tables in `warehouse/iceberg` with a SQLite catalog; tables are created on first write."""
 
     def __init__(self, home: Home, begun_snapshots: Callable[[], Iterable[str]]) -> None:
-        """Open nothing yet.
+        """Set up the warehouse; the catalog opens on first use.
 
         Args:
-            home: where the tables lie.
-            begun_snapshots: gives the `snapshot_ids` of all runs ever begun, which must stay readable.
+            home: home of the tables.
+            begun_snapshots: returns the `snapshot_ids` of all runs in the ledger, complete or not; they are pinned.
         """
         self.home, self._begun_snapshots = home, begun_snapshots
         self._catalog: SqlCatalog | None = None
@@ -65,77 +65,78 @@ class Warehouse:
     def replace(self, table: Table, rows: pl.DataFrame | Iterable[pl.DataFrame], where: Where) -> int | None:
         """Replace exactly the rows whose keys are among the given values, in one commit.
 
-        The new rows are in files before the table's lock is taken; rows that come in batches are never in memory
-        together. A process that is killed at any moment leaves the old rows or the new ones.
+        The new rows are written to files before the table's lock is taken; batches are never in memory all at once.
+        If the process is killed, the table holds the old rows or the new ones.
 
         Args:
             table: the table.
-            rows: the new rows, at once or in batches, all inside `where`; float NaN is written as null.
+            rows: the new rows, as one frame or in batches, all inside `where`; float NaN is written as null.
             where: values of string or integer columns; empty for the whole table.
 
         Returns:
-            The snapshot, or the one before where there was nothing to replace.
+            The current snapshot id; unchanged if there was nothing to replace.
 
         Raises:
-            ValueError: if the columns are not the table's, a key is a float column, or a row lies outside `where`.
+            ValueError: if columns differ from the table's, a key is not string or integer, or a row is outside `where`.
         """
         _require_keys(table, where)
-        iceberg = self.load(table)  # made or brought up to date before the lock, which both need
+        iceberg = self.load(table)  # before the lock, which creating and updating a table take too
         with DataFiles(iceberg) as files:
             for batch in [rows] if isinstance(rows, pl.DataFrame) else rows:
                 _require_columns(table, batch)
                 _require_inside(table, batch, where)
                 files.write(batch)
-        with locked(lock_path(self.home, table.name)):
-            return self._swap(table, files.paths, where)
+        with file_lock(lock_path(self.home, table.name)):
+            return self._commit_rows(table, files.paths, where)
 
-    @retried
-    def _swap(self, table: Table, paths: list[str], where: Where) -> int | None:
+    @retry_on_conflict
+    def _commit_rows(self, table: Table, paths: list[str], where: Where) -> int | None:
         iceberg = self.load(table)
         with DataFiles(iceberg) as rest:
-            gone = files_with(table, iceberg, where, rest)
-        exchange(iceberg, gone, [*paths, *rest.paths])
-        self._stay_short(table, iceberg)
+            removed = find_files(table, iceberg, where, rest)
+        swap_files(iceberg, removed, [*paths, *rest.paths])
+        self._expire_periodically(table, iceberg)
         snapshot = iceberg.current_snapshot()
         return snapshot.snapshot_id if snapshot else None
 
     def merge(self, table: Table, merges: Sequence[Merge]) -> list[Merge]:
-        """Put files in the place of others that hold the same rows, in one commit.
+        """Replace files by others that hold the same rows, in one commit.
 
         Returns:
-            Those whose sources were all still there; the new files of the others are deleted.
+            The committed merges, whose sources were all still live; new files of the other merges are deleted.
         """
-        with locked(lock_path(self.home, table.name)):
-            return self._put(table, merges)
+        with file_lock(lock_path(self.home, table.name)):
+            return self._commit_merges(table, merges)
 
-    @retried
-    def _put(self, table: Table, merges: Sequence[Merge]) -> list[Merge]:
+    @retry_on_conflict
+    def _commit_merges(self, table: Table, merges: Sequence[Merge]) -> list[Merge]:
         iceberg = self.load(table)
-        live = set(live_files(table, iceberg))
-        valid = [merge for merge in merges if live.issuperset(map(path_of, merge.sources))]
+        live = set(live_paths(table, iceberg))
+        valid = [merge for merge in merges if live.issuperset(map(local_path, merge.sources))]
         for late in (merge for merge in merges if merge not in valid):
             late.discard()
-        exchange(iceberg, list(chain(*(each.sources for each in valid))), list(chain(*(each.paths for each in valid))))
+        removed = list(chain(*(merge.sources for merge in valid)))
+        swap_files(iceberg, removed, list(chain(*(merge.paths for merge in valid))))
         return valid
 
-    def _stay_short(self, table: Table, iceberg: IcebergTable) -> None:
-        """Every few commits drop old snapshots that nothing names, or each commit would cost more than the last."""
+    def _expire_periodically(self, table: Table, iceberg: IcebergTable) -> None:
+        """Expire old snapshots every few commits, or each commit would cost more than the last."""
         snapshot = iceberg.current_snapshot()
-        if snapshot is None or (snapshot.sequence_number or 0) % EVERY > 1:  # a commit makes one or two
+        if snapshot is None or (snapshot.sequence_number or 0) % EXPIRY_INTERVAL > 1:  # a commit adds one or two
             return
-        with contextlib.suppress(CommitFailedException, StorageError):  # the rows are there; upkeep will do it
+        with contextlib.suppress(CommitFailedException, StorageError):  # the rows are committed; upkeep expires later
             if table.name in {each.name for each in PINNED}:
-                expire(iceberg, self.pinned_snapshots(), datetime.now(UTC) - PINNING, N_NEWEST)
+                expire_snapshots(iceberg, self.pinned_snapshots(), datetime.now(UTC) - PINNING_GRACE, MIN_SNAPSHOTS)
             else:
-                expire(iceberg, set(), datetime.now(UTC), N_NEWEST)
+                expire_snapshots(iceberg, set(), datetime.now(UTC), MIN_SNAPSHOTS)
 
     def pinned_snapshots(self) -> set[int]:
-        """Every snapshot that a panel, a rebalance plan, or a run names, be it complete or only begun."""
+        """Ids of the snapshots named by a panel, a rebalance plan, or a run, complete or not."""
         named = (self.read(table, columns=["snapshot_ids"])["snapshot_ids"] for table in (RUNS, REBALANCE_PLAN))
         return named_snapshots(self.read(MARKET_PANEL), set(chain(*named, self._begun_snapshots())))
 
     def replace_years(self, table: Table, rows: pl.DataFrame, years: Sequence[int]) -> int:
-        """Replace the given years' partitions by those of the rows that fall into them; the number written."""
+        """Replace the partitions of the given years by the rows of those years; return the number written."""
         inside = rows.filter(pl.col("year").is_in(list(years)))
         self.replace(table, inside, {"year": years})
         return len(inside)
@@ -147,28 +148,28 @@ class Warehouse:
         columns: Sequence[str] | None = None,
         snapshot_id: int | None = None,
     ) -> pl.DataFrame:
-        """Rows of a table, now or at a snapshot.
+        """Read rows of a table, currently or at a snapshot.
 
         Raises:
-            StorageError: if the snapshot is gone or a file is missing.
+            StorageError: if the snapshot has expired or a file is missing.
         """
         iceberg = self.find(table)
         if snapshot_id is not None and (iceberg is None or iceberg.snapshot_by_id(snapshot_id) is None):
-            raise StorageError(f"{table.name} has no snapshot {snapshot_id} any more: it has expired")
+            raise StorageError(f"{table.name} has no snapshot {snapshot_id}; it has expired")
         try:
-            rows = scan_files(table, live_files(table, iceberg, where, snapshot_id)).filter(all_of(where or {}))
+            rows = scan_files(table, live_paths(table, iceberg, where, snapshot_id)).filter(key_filter(where or {}))
             return rows.select(columns or table.schema.names()).collect()
         except FileNotFoundError as error:
-            raise missing_file(self.home, table, error) from error
+            raise missing_file_error(self.home, table, error) from error
 
     def snapshot_id(self, table: Table) -> int | None:
-        """The current snapshot; None where nothing was ever written."""
+        """Id of the current snapshot, or None if the table was never written."""
         iceberg = self.find(table)
         snapshot = iceberg.current_snapshot() if iceberg else None
         return snapshot.snapshot_id if snapshot else None
 
     def describe(self, table: Table) -> TableState:
-        """Rows, files, bytes and snapshot, from the table's metadata only."""
+        """Describe a table by its rows, files, bytes and snapshot, from the metadata alone."""
         iceberg = self.find(table)
         snapshot = iceberg.current_snapshot() if iceberg else None
         if snapshot is None or snapshot.summary is None:
@@ -184,15 +185,15 @@ class Warehouse:
         )
 
     def describe_all(self) -> pl.DataFrame:
-        """One row per table."""
+        """Describe every table, one row each."""
         return pl.DataFrame([asdict(self.describe(table)) for table in TABLES])
 
     def load(self, table: Table) -> IcebergTable:
-        """The Iceberg table itself, made where there is none."""
+        """Load the pyiceberg table, creating it if necessary."""
         return load_table(self._open(), self.home, table)
 
     def find(self, table: Table) -> IcebergTable | None:
-        """The Iceberg table itself, None where it was never written: reading makes nothing."""
+        """Load the pyiceberg table, or return None if it was never written; creates nothing."""
         return find_table(self._open(), self.home, table)
 
     def _open(self) -> SqlCatalog:
@@ -202,29 +203,20 @@ class Warehouse:
 
 
 def _require_columns(table: Table, rows: pl.DataFrame) -> None:
-    wanted, found = set(table.schema), set(rows.columns)
-    if wanted != found:
-        raise ValueError(
-            f"rows of {table.name} must have exactly its columns; missing: {sorted(wanted - found) or 'none'}, "
-            f"unknown: {sorted(found - wanted) or 'none'}"
-        )
+    missing, unknown = set(table.schema) - set(rows.columns), set(rows.columns) - set(table.schema)
+    if missing or unknown:
+        raise ValueError(f"rows of {table.name} lack columns {sorted(missing)}, have unknown ones {sorted(unknown)}")
 
 
 def _require_keys(table: Table, where: Where) -> None:
     wrong = [column for column in where if table.schema[column] not in KEY_TYPES]
     if wrong:
-        raise ValueError(
-            f"rows of {table.name} are replaced by string or integer columns, but {', '.join(wrong)} is none; "
-            "a predicate on a float would also delete rows that hold NaN"
-        )
+        raise ValueError(f"keys of {table.name} must be string or integer columns, not {', '.join(wrong)}")
 
 
 def _require_inside(table: Table, rows: pl.DataFrame, where: Where) -> None:
     for column, values in where.items():
-        inside = all_of({column: values})
+        inside = key_filter({column: values})
         if not rows.select(inside.all()).item():
-            strangers = rows.filter(~inside)[column].unique()
-            raise ValueError(
-                f"{table.name}: rows to write must have {column} among the {len(values)} values replaced, "
-                f"but {len(strangers)} other values were found ({strangers.head(3).to_list()})"
-            )
+            others = rows.filter(~inside)[column].unique().head(3).to_list()
+            raise ValueError(f"rows of {table.name} have {column} outside the values to replace: {others}")

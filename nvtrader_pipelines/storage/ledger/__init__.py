@@ -1,6 +1,6 @@
-"""The ledger: which versions of experiments there are, and what became of every run of them."""
+"""Ledger: versions of experiments, and the history of every run."""
 
 from nvtrader_pipelines.storage.ledger.ledger import Ledger
-from nvtrader_pipelines.storage.ledger.rows import Ending, LedgerRun, RunKind, RunRow, RunStatus
+from nvtrader_pipelines.storage.ledger.run_rows import Ending, LedgerRun, RunKind, RunRow, RunStatus
 
 __all__ = ["Ending", "Ledger", "LedgerRun", "RunKind", "RunRow", "RunStatus"]

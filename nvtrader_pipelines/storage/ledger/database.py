@@ -1,4 +1,4 @@
-"""The database behind the ledger: a SQLite file, or Postgres by URL; opened, and brought up to date, safely by many."""
+"""Database of the ledger: a SQLite file or Postgres; processes may open and migrate it concurrently."""
 
 import os
 import weakref
@@ -13,52 +13,52 @@ from sqlalchemy import event
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.files import locked
+from nvtrader_pipelines.storage.files import file_lock
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger.schema import HEAD, VERSION_TABLE
 
 VARIABLE = "NVTRADER_LEDGER_URL"
-SCHEMA = "ledger"  # of Postgres, where Dagster and MLflow have tables of the same names
-LOCK = 7_239_148_204  # of Postgres, for migrations: any number that nobody else takes
-WAIT = 60  # seconds for another writer of SQLite
+SCHEMA = "ledger"  # Postgres schema; Dagster and MLflow have tables of the same names
+MIGRATION_LOCK = 7_239_148_204  # advisory lock in Postgres; an arbitrary number
+BUSY_TIMEOUT = 60  # seconds to wait for another writer in SQLite
 DRIVERS = {"postgres": "postgresql+psycopg", "postgresql": "postgresql+psycopg"}
-# FULL: a version or a finished run that was told of is there after a power failure, like the rows that name it.
+# FULL: a committed version or run survives a power cut, like the table rows that name it.
 PRAGMAS = ("foreign_keys = ON", "recursive_triggers = ON", "synchronous = FULL")
 WRITES = "nvtrader_writes"
 
 
 def ledger_url(home: Home) -> sa.URL:
-    """$NVTRADER_LEDGER_URL, else the SQLite file of the home.
+    """URL of the database: $NVTRADER_LEDGER_URL, else the SQLite file of the home.
 
     Raises:
-        StorageError: if the variable holds no URL of a SQLite file or a Postgres database.
+        StorageError: if the variable is not the URL of a SQLite file or a Postgres database.
     """
-    named = os.environ.get(VARIABLE)
-    if not named:
+    text = os.environ.get(VARIABLE)
+    if not text:
         return sa.URL.create("sqlite", database=str(home.ledger))
-    wanted = f"{VARIABLE} must be postgresql://user:password@host/database or sqlite:////path/to/file"
+    requirement = f"{VARIABLE} must be postgresql://user:password@host/database or sqlite:////path/to/file"
     try:
-        url = sa.make_url(named)
-    except (ArgumentError, ValueError):  # ValueError: the port is no number
-        raise StorageError(f"{wanted}, but it is no URL") from None  # the cause may hold the password
+        url = sa.make_url(text)
+    except (ArgumentError, ValueError):  # ValueError: the port is not a number
+        raise StorageError(f"{requirement}, but it is not a URL") from None  # the cause may hold the password
     url = url.set(drivername=DRIVERS.get(url.drivername, url.drivername))
     if url.get_backend_name() not in {"sqlite", "postgresql"}:
-        raise StorageError(f"{wanted}, but it names {url.get_backend_name()}")
+        raise StorageError(f"{requirement}, but it names {url.get_backend_name()}")
     if url.get_backend_name() == "sqlite" and url.database in {None, "", ":memory:"}:
-        raise StorageError(f"{wanted}, but it names no file")
+        raise StorageError(f"{requirement}, but it names no file")
     return url
 
 
 @dataclass(frozen=True)
 class Database:
-    """Connections to the ledger, closed when nobody holds it any more."""
+    """Connection pool of the ledger, closed when the object is garbage collected."""
 
     url: sa.URL
     _engine: sa.Engine
 
     @classmethod
     def open(cls, home: Home) -> "Database":
-        """Open the database of a home, and create its tables where there are none.
+        """Open the database of a home, creating its tables if there are none.
 
         Raises:
             StorageError: if it cannot be reached, or has another revision.
@@ -70,79 +70,79 @@ class Database:
 
     @classmethod
     def connect(cls, url: sa.URL) -> "Database":
-        """The database as it is.
+        """Connect to a database without migrating it.
 
         Raises:
-            StorageError: if its driver is not installed.
+            StorageError: if the driver is not installed.
         """
         is_sqlite = url.get_backend_name() == "sqlite"
-        arguments: dict[str, Any] = {"timeout": WAIT} if is_sqlite else {"options": f"-csearch_path={SCHEMA}"}
+        arguments: dict[str, Any] = {"timeout": BUSY_TIMEOUT} if is_sqlite else {"options": f"-csearch_path={SCHEMA}"}
         try:
             engine = sa.create_engine(url, hide_parameters=True, connect_args=arguments, pool_pre_ping=not is_sqlite)
         except (ModuleNotFoundError, NoSuchModuleError):
             raise StorageError(
-                f"the driver of {url.drivername} is not installed; pip install -c constraints.txt -e '.[postgres]'"
+                f"the driver of {url.drivername} is not installed; run pip install -c constraints.txt -e '.[postgres]'"
             ) from None
         if is_sqlite:
-            event.listen(engine, "connect", _prepare)
-            event.listen(engine, "begin", _begin)
+            event.listen(engine, "connect", _configure_sqlite)
+            event.listen(engine, "begin", _begin_sqlite)
         database = cls(url, engine)
         weakref.finalize(database, engine.dispose)
         return database
 
     @property
     def name(self) -> str:
-        """Where it is, without its password."""
+        """URL of the database without its password."""
         return self.url.render_as_string(hide_password=True)
 
     @contextmanager
-    def reading(self) -> Iterator[sa.Connection]:
-        """A connection; what fails is a StorageError."""
-        with self._told(), self._engine.connect() as connection:
+    def connection(self) -> Iterator[sa.Connection]:
+        """Open a connection to read; database errors become StorageErrors."""
+        with self._storage_errors(), self._engine.connect() as connection:
             yield connection
 
     @contextmanager
-    def writing(self) -> Iterator[sa.Connection]:
-        """A transaction, committed at the end; of SQLite, it waits for its turn before it reads."""
-        with self._told(), self._engine.execution_options(**{WRITES: True}).begin() as connection:
+    def transaction(self) -> Iterator[sa.Connection]:
+        """Open a transaction to write, committed at the end; in SQLite it first waits for other writers."""
+        with self._storage_errors(), self._engine.execution_options(**{WRITES: True}).begin() as connection:
             yield connection
 
     def revision(self) -> str | None:
-        """Which revision its tables have; None where there are none."""
+        """Return the revision of the tables, or None if there are no tables."""
         if self._file is not None:
             self._file.parent.mkdir(parents=True, exist_ok=True)
-        with self.reading() as connection:
+        with self.connection() as connection:
             return _revision(connection)
 
     def create(self) -> None:
-        """Create the tables; of many processes at once, one does.
+        """Create the tables; of concurrent processes, only one does the work.
 
         Raises:
             StorageError: if the tables have another revision.
         """
         if self._file is None:
-            with self.writing() as connection:
-                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(LOCK)))
+            with self.transaction() as connection:
+                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(MIGRATION_LOCK)))
                 if SCHEMA not in sa.inspect(connection).get_schema_names():
                     connection.execute(sa.schema.CreateSchema(SCHEMA))
                 self._create(connection)
             return
-        with locked(self._file.with_name(f"{self._file.name}.lock")):
-            with self._told(), closing(self._engine.raw_connection()) as connection:
-                connection.cursor().execute("PRAGMA journal_mode = WAL")  # outside a transaction; the file remembers it
-            with self.writing() as connection:
+        with file_lock(self._file.with_name(f"{self._file.name}.lock")):
+            with self._storage_errors(), closing(self._engine.raw_connection()) as connection:
+                connection.cursor().execute("PRAGMA journal_mode = WAL")  # outside a transaction; stored in the file
+            with self.transaction() as connection:
                 self._create(connection)
 
     def _create(self, connection: sa.Connection) -> None:
         found = _revision(connection)
-        if found == HEAD:  # another process was first
+        if found == HEAD:  # another process was faster
             return
         if found is not None:
             raise StorageError(
                 f"the ledger {self.name} must have revision {HEAD}, but has {found}: another version of "
                 "nvtrader-pipelines built this home; move the home away and start a new one, or install that version"
             )
-        from alembic import command  # a third of a second, which an up-to-date ledger does not need
+        from alembic import command  # takes a third of a second; not needed for an up-to-date ledger
         from alembic.config import Config
 
         config = Config(attributes={"connection": connection})
@@ -154,16 +154,16 @@ class Database:
         return Path(str(self.url.database)) if self.url.get_backend_name() == "sqlite" else None
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _storage_errors(self) -> Iterator[None]:
         try:
             yield
         except SQLAlchemyError as error:
-            said = " ".join(str(getattr(error, "orig", None) or error).split())
+            message = " ".join(str(getattr(error, "orig", None) or error).split())
             if self.url.password:
-                said = said.replace(str(self.url.password), "***")
+                message = message.replace(str(self.url.password), "***")
             hint = f"check {VARIABLE} and the server" if self._file is None else "check the file and its disk"
-            # the cause is left out, because a driver may quote the password in its own words
-            raise StorageError(f"the ledger {self.name} failed: {said}; {hint}") from None
+            # without the cause: a driver may quote the password in its message
+            raise StorageError(f"the ledger {self.name} failed: {message}; {hint}") from None
 
 
 def _revision(connection: sa.Connection) -> str | None:
@@ -172,12 +172,12 @@ def _revision(connection: sa.Connection) -> str | None:
     return connection.execute(sa.text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar()
 
 
-def _prepare(connection: Any, _record: Any) -> None:
-    connection.isolation_level = None  # the driver's own transactions would end before a table is made
+def _configure_sqlite(connection: Any, _record: Any) -> None:
+    connection.isolation_level = None  # the driver would otherwise commit before each CREATE TABLE
     for pragma in PRAGMAS:
         connection.execute(f"PRAGMA {pragma}")
 
 
-def _begin(connection: sa.Connection) -> None:
+def _begin_sqlite(connection: sa.Connection) -> None:
     writes = connection.get_execution_options().get(WRITES)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")

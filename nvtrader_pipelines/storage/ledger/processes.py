@@ -1,32 +1,32 @@
-"""Which process writes, and whether one that wrote is still alive."""
+"""Identity of processes: number and start time, and whether a process is still alive."""
 
 import socket
 from datetime import UTC, datetime, timedelta
 
 import psutil
 
-DRIFT = timedelta(seconds=2)  # the start of a process is known by the boot time, which the clock's corrections move
+MAX_DRIFT = timedelta(seconds=2)  # start times depend on the boot time, which shifts with clock corrections
 
 
-def host() -> str:
-    """This machine's name."""
+def host_name() -> str:
+    """Name of this machine."""
     return socket.gethostname()
 
 
 def this_process() -> tuple[int, datetime]:
-    """The number of this process, and when it began."""
+    """Number and start time of this process."""
     process = psutil.Process()
-    return process.pid, _began(process)
+    return process.pid, _start_time(process)
 
 
 def is_alive(pid: int, started_at: datetime) -> bool:
-    """Whether a process of this machine is alive; another one that got its number since is not it."""
+    """Return whether a process of this machine is alive; a later one with its number does not count."""
     try:
         process = psutil.Process(pid)
-        return process.status() != psutil.STATUS_ZOMBIE and abs(_began(process) - started_at) <= DRIFT
+        return process.status() != psutil.STATUS_ZOMBIE and abs(_start_time(process) - started_at) <= MAX_DRIFT
     except psutil.NoSuchProcess:
         return False
 
 
-def _began(process: psutil.Process) -> datetime:
+def _start_time(process: psutil.Process) -> datetime:
     return datetime.fromtimestamp(process.create_time(), UTC)

@@ -1,4 +1,4 @@
-"""Every table: its columns, and how it is partitioned; one module per namespace."""
+"""All tables with their columns and partitions, one module per namespace."""
 
 from nvtrader_pipelines.storage.table import Table
 from nvtrader_pipelines.storage.tables.bronze import BARS, DELIVERIES
@@ -35,7 +35,7 @@ from nvtrader_pipelines.storage.tables.rl import (
 )
 from nvtrader_pipelines.storage.tables.silver import CLEAN_BARS, QUARANTINE
 
-PINNED = (BARS, CLEAN_BARS, RETURNS, FEATURES)  # panels and runs name the snapshots of these that they read
+PINNED = (BARS, CLEAN_BARS, RETURNS, FEATURES)  # tables whose snapshots panels and runs name
 TABLES = (
     BARS,
     DELIVERIES,

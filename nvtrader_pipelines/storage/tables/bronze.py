@@ -1,4 +1,4 @@
-"""Bars as delivered."""
+"""Bars as delivered, and the deliveries."""
 
 from nvtrader_pipelines.market import tables as market
 from nvtrader_pipelines.storage.table import Table

@@ -1,4 +1,4 @@
-"""Verdicts on runs and on everything that competes."""
+"""Verdicts on runs, and scorecards of all entrants."""
 
 import polars as pl
 
@@ -16,64 +16,60 @@ PRUDEX = Table("evaluation", "prudex", verdicts.PRUDEX)
 VALIDATION = Table("evaluation", "validation", verdicts.VALIDATION)
 OVERFITTING = Table("evaluation", "overfitting", verdicts.OVERFITTING)
 STRESS = Table("evaluation", "stress", TableSchema(RUN, EXPERIMENT, verdicts.STRESS), BY_RUN)
-_MET = TableSchema(
+_CONTEST = TableSchema(
     Column(
         "contest",
         pl.String,
-        "digest of market, window, costs, fill and leverage, 16 hexadecimal digits; null where there was none",
+        "digest of market, window, costs, fill and leverage, 16 hexadecimal digits; null without a contest",
     ),
     Column("source", pl.String, "market source"),
-    Column("first_session", pl.Date, "first session judged"),
-    Column("last_session", pl.Date, "last session judged"),
+    Column("first_session", pl.Date, "first session scored"),
+    Column("last_session", pl.Date, "last session scored"),
     EVALUATION.only("n_sessions"),
-    Column("entrant", pl.String, "name: of an experiment, of a file of data/entrants, or of a baseline"),
-    Column("kind", pl.String, "run, weights, sb3 or baseline; null where the file cannot be read"),
-    Column("judged_at", UTC_TIME, "when it was judged"),
-    Column("note", pl.String, "why there is no rank, or why a figure is missing"),
+    Column("entrant", pl.String, "name of an experiment, of a file in data/entrants, or of a baseline"),
+    Column("kind", pl.String, "run, weights, sb3 or baseline; null if the file cannot be read"),
+    Column("judged_at", UTC_TIME, "when it was scored"),
+    Column("note", pl.String, "why the rank or a figure is missing"),
 )
-_STANDING = TableSchema(
+_RESULTS = TableSchema(
     EVALUATION.only("sharpe", "sharpe_low", "sharpe_high"),
-    Column("best_baseline", pl.String, "baseline of the contest with the highest Sharpe ratio, known only afterwards"),
-    Column("sharpe_difference", pl.Float64, "Sharpe ratio less that of the best baseline; null of baselines"),
+    Column("best_baseline", pl.String, "baseline of the contest with the highest Sharpe ratio, picked with hindsight"),
+    Column("sharpe_difference", pl.Float64, "Sharpe ratio less that of the best baseline; null for baselines"),
     EVALUATION.only("difference_low", "difference_high"),
-    Column(
-        "active_sharpe",
-        pl.Float64,
-        "information ratio: annual Sharpe ratio of the return less the best baseline's",
-    ),
-    Column("active_low", pl.Float64, "2.5 % bound, stationary bootstrap"),
-    Column("active_high", pl.Float64, "97.5 % bound, stationary bootstrap"),
+    Column("active_sharpe", pl.Float64, "annualized information ratio against the best baseline"),
+    Column("active_low", pl.Float64, "2.5 % bound of the information ratio, stationary bootstrap"),
+    Column("active_high", pl.Float64, "97.5 % bound of the information ratio, stationary bootstrap"),
     Column(
         "active_deflated_sharpe",
         pl.Float64,
-        "probability of an information ratio above the luck of the best of all trials",
+        "probability that the information ratio exceeds what the best of all trials reaches by luck",
     ),
-    Column("probabilistic_sharpe", pl.Float64, "probability of a true Sharpe ratio above 0"),
+    Column("probabilistic_sharpe", pl.Float64, "probability that the true Sharpe ratio is above 0"),
     EVALUATION.only("cagr", "max_drawdown", "turnover_per_year", "cost_per_year"),
 )
 SCORECARDS = Table(
     "evaluation",
     "scorecards",
     TableSchema(
-        _MET,
-        _STANDING,
-        Column("judgement", pl.String, "identity of the judgement, 16 hexadecimal digits"),
-        Column("panel_digest", pl.String, "SHA-256 of the panel of the names it may hold"),
+        _CONTEST,
+        _RESULTS,
+        Column("judgement", pl.String, "identity of the scoring, 16 hexadecimal digits"),
+        Column("panel_digest", pl.String, "SHA-256 of the panel of the names that it may hold"),
         Column("rebal_freq", pl.Int32, "sessions between its decisions"),
-        Column("train_first", pl.Date, "first session that trained any of its policies"),
-        Column("train_last", pl.Date, "last session that trained any of its policies"),
-        Column("run_id", pl.String, "the run judged, where it is one"),
+        Column("train_first", pl.Date, "first training session of any of its policies"),
+        Column("train_last", pl.Date, "last training session of any of its policies"),
+        Column("run_id", pl.String, "run that was scored; null for other kinds"),
         EVALUATION.only("volatility"),
-        Column("n_trials", pl.Int32, "trials ever run on the market, this one included"),
-        Column("worst_scenario", pl.String, "the stress scenario with the lowest total return"),
-        Column("worst_scenario_return", pl.Float64, "total return in it"),
-        Column("training_seconds", pl.Float64, "of all its trainings; null where not known"),
-        Column("judging_seconds", pl.Float64, "to walk the window"),
-        Column("latency_seconds", pl.Float64, "from a close to the weights, median"),
-        Column("peak_memory_bytes", pl.Int64, "resident memory of the judging process"),
-        Column("warnings", pl.List(pl.String), "what a reader must know"),
-        Column("digest", pl.String, "SHA-256 of the card without what was measured"),
-        Column("code_version", pl.String, "version and source digest of the package"),
+        Column("n_trials", pl.Int32, "number of trials on the market, this one included"),
+        Column("worst_scenario", pl.String, "stress scenario with the lowest total return"),
+        Column("worst_scenario_return", pl.Float64, "total return in that scenario"),
+        Column("training_seconds", pl.Float64, "duration of all its trainings; null if unknown"),
+        Column("judging_seconds", pl.Float64, "time to walk the window"),
+        Column("latency_seconds", pl.Float64, "median time from a close to the weights"),
+        Column("peak_memory_bytes", pl.Int64, "peak resident memory of the scoring process"),
+        Column("warnings", pl.List(pl.String), "caveats for a reader"),
+        Column("digest", pl.String, "SHA-256 of the card without its measured times and memory"),
+        Column("code_version", pl.String, "package version and code digest"),
         Column("document", pl.String, "the whole card as JSON"),
     ),
 )
@@ -81,10 +77,10 @@ SCOREBOARD = Table(
     "evaluation",
     "scoreboard",
     TableSchema(
-        _MET,
-        _STANDING,
-        Column("rank", pl.Int32, "place in the contest by net Sharpe ratio; null where it was not judged"),
-        Column("previous_rank", pl.Int32, "place before the last new judgement of the contest"),
-        Column("previous_sharpe", pl.Float64, "net Sharpe ratio before it"),
+        _CONTEST,
+        _RESULTS,
+        Column("rank", pl.Int32, "rank in the contest by net Sharpe ratio; null if not scored"),
+        Column("previous_rank", pl.Int32, "rank before the contest was last scored anew"),
+        Column("previous_sharpe", pl.Float64, "net Sharpe ratio before that"),
     ),
 )

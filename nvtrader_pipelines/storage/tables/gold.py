@@ -1,4 +1,4 @@
-"""What is computed from clean bars."""
+"""Returns, features, regimes and panels, computed from clean bars."""
 
 from nvtrader_pipelines.market import tables as market
 from nvtrader_pipelines.market.features import feature_schema

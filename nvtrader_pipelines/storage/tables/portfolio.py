@@ -1,4 +1,4 @@
-"""What the loop wanted, what was found, and what was done: projections of the audit and of the accounts' own books."""
+"""Plans, orders, fills, states and activations: mirrors of the audit and of the accounts' books."""
 
 import polars as pl
 
@@ -14,51 +14,53 @@ _POLICY = TableSchema(
     Column("run_id", pl.String, "run that trained the policy, 16 hexadecimal digits"),
     RUN.only("spec_hash"),
 )
-_SNAPSHOT_IDS = Column("snapshot_ids", pl.String, "JSON of table to snapshot id of the panel decided on")
-_PARTITION_KEY = Column("partition_key", pl.String, "experiment, name@hash8")
-_BY = Column("by", pl.String, "who: a person, or the component that acted")
-_OF_PLAN = TableSchema(
+_SNAPSHOT_IDS = Column("snapshot_ids", pl.String, "JSON of table to snapshot id of the panel behind the decision")
+_PARTITION_KEY = Column("partition_key", pl.String, "version of the experiment, name@hash8")
+_ACTOR = Column("by", pl.String, "person or component that acted")
+_PLAN_KEYS = TableSchema(
     Column("account", pl.String, "name of the account"),
     BAR.only("year"),
     Column(
-        "session", pl.Date, "session of the exchange (XNYS); of plans and weights the one at whose close it was decided"
+        "session",
+        pl.Date,
+        "session of the exchange (XNYS); for plans and weights, that of the close they were decided at",
     ),
     Column("plan_id", pl.String, "identity of the plan, 16 hexadecimal digits"),
     _POLICY,
     _SNAPSHOT_IDS,
 )
-_OF_ORDER = TableSchema(
-    Column("symbol", pl.String, "name"),
+_ORDER_TERMS = TableSchema(
+    Column("symbol", pl.String, "ticker"),
     Column("side", pl.String, "buy or sell"),
-    Column("quantity", pl.Float64, "shares, positive"),
+    Column("quantity", pl.Float64, "number of shares, positive"),
 )
 _BY_YEAR = ("account", "year")
 REBALANCE_PLAN = Table(
     "portfolio",
     "rebalance_plan",
     TableSchema(
-        _OF_PLAN,
+        _PLAN_KEYS,
         _PARTITION_KEY,
-        Column("fold", pl.Int32, "fold of the walk-forward whose policies decided"),
+        Column("fold", pl.Int32, "walk-forward fold whose policies decided"),
         Column("seeds", pl.List(pl.Int32), "random seeds of those policies"),
         ACTION_LOG.only("symbols"),
         Column("held_weights", pl.List(pl.Float64), "weights at the close of the decision"),
         ACTION_LOG.only("target_weights"),
         Column("turnover", pl.Float64, "one-way: half the sum of absolute changes from held to target, cash included"),
-        Column("truncated", pl.Boolean, "whether a limit of the pipeline that marks it cut the weights"),
+        Column("truncated", pl.Boolean, "whether a limit that reports truncation cut the weights"),
         Column(
             "status",
             pl.String,
             "constructed, blocked, waiting, cleared, approved, overridden, rejected, cancelled, placed, filled",
         ),
-        Column("n_hard", pl.Int64, "findings that block it"),
-        Column("n_soft", pl.Int64, "findings that wait for acknowledgement"),
-        Column("n_warn", pl.Int64, "findings that are only kept"),
-        Column("findings", pl.String, "JSON list of rule, level, symbol, figure, bound and sentence"),
-        Column("reason", pl.String, "of the last decision, block or cancellation"),
-        Column("decided_by", pl.String, "who approved, overrode or rejected it; null where nobody did"),
+        Column("n_hard", pl.Int64, "number of findings that block the plan"),
+        Column("n_soft", pl.Int64, "number of findings that wait for a person"),
+        Column("n_warn", pl.Int64, "number of findings that are only recorded"),
+        Column("findings", pl.String, "JSON list of findings: rule, level, symbol, figure, bound and sentence"),
+        Column("reason", pl.String, "reason of the last decision, block or cancellation"),
+        Column("decided_by", pl.String, "person who approved, overrode or rejected it; null without a decision"),
         Column("constructed_at", UTC_TIME, "when it was constructed"),
-        Column("cleared_at", UTC_TIME, "when compliance looked at it"),
+        Column("cleared_at", UTC_TIME, "when compliance checked it"),
         Column("decided_at", UTC_TIME, "when it was approved, overridden or rejected"),
     ),
     _BY_YEAR,
@@ -67,12 +69,12 @@ TARGET_WEIGHTS = Table(
     "portfolio",
     "target_weights",
     TableSchema(
-        _OF_PLAN,
-        Column("step", pl.Int32, "number of the stage: 0 is the policy's proposal, the last is traded"),
-        Column("stage", pl.String, "policy, then the kinds of selector, allocator, timing and limits"),
-        Column("symbol", pl.String, "name; cash for what is in none"),
+        _PLAN_KEYS,
+        Column("step", pl.Int32, "number of the stage: 0 is the policy's proposal, the last one is traded"),
+        Column("stage", pl.String, "policy, or the kind of the selector, allocator, timing or limits"),
+        Column("symbol", pl.String, "ticker, or cash"),
         Column("weight", pl.Float64, "weight after the stage"),
-        Column("change", pl.Float64, "weight less that after the stage before; of the proposal less what is held"),
+        Column("change", pl.Float64, "weight less that of the previous stage; for the proposal, less the held weight"),
         Column("reason", pl.String, "what the stage changed and why; empty where it changed nothing"),
     ),
     _BY_YEAR,
@@ -81,16 +83,16 @@ ORDERS = Table(
     "portfolio",
     "orders",
     TableSchema(
-        _OF_PLAN,
-        Column("order_id", pl.String, "plan and symbol: a retried plan makes the same orders"),
-        Column("broker_order_id", pl.String, "the broker's own name for it"),
-        _OF_ORDER,
-        Column("quote", pl.Float64, "price in account currency that the quantity was made with"),
-        Column("target_weight", pl.Float64, "weight wanted, fraction of equity"),
-        Column("status", pl.String, "placed, filled (whole), partial or cancelled"),
+        _PLAN_KEYS,
+        Column("order_id", pl.String, "made of plan and symbol, so that a retried plan repeats its ids"),
+        Column("broker_order_id", pl.String, "id given by the broker"),
+        _ORDER_TERMS,
+        Column("quote", pl.Float64, "price in account currency with which the order was sized"),
+        Column("target_weight", pl.Float64, "target weight, fraction of equity"),
+        Column("status", pl.String, "placed, filled (completely), partial or cancelled"),
         Column("filled_quantity", pl.Float64, "shares filled so far"),
-        Column("reason", pl.String, "why it was cancelled; empty where it was not"),
-        Column("placed_at", UTC_TIME, "when the broker had it; null where it was cancelled before"),
+        Column("reason", pl.String, "why it was cancelled; empty otherwise"),
+        Column("placed_at", UTC_TIME, "when it reached the broker; null if cancelled before"),
     ),
     _BY_YEAR,
 )
@@ -98,9 +100,9 @@ FILLS = Table(
     "portfolio",
     "fills",
     TableSchema(
-        _OF_PLAN,
-        Column("order_id", pl.String, "order that was filled"),
-        _OF_ORDER,
+        _PLAN_KEYS,
+        Column("order_id", pl.String, "filled order"),
+        _ORDER_TERMS,
         Column("price", pl.Float64, "average price in account currency, slippage included"),
         Column("cost", pl.Float64, "fees in account currency"),
         Column("complete", pl.Boolean, "whether the whole order is filled"),
@@ -112,9 +114,9 @@ PORTFOLIO_STATE = Table(
     "portfolio",
     "portfolio_state",
     TableSchema(
-        _OF_PLAN,
+        _PLAN_KEYS,
         Column("equity", pl.Float64, "equity at the close, net of costs; 1 at the opening"),
-        Column("value", pl.Float64, "the same in account currency"),
+        Column("value", pl.Float64, "equity in account currency"),
         EQUITY.only("net_return", "drawdown", "turnover"),
         Column(
             "cost",
@@ -124,18 +126,18 @@ PORTFOLIO_STATE = Table(
         Column(
             "flow",
             pl.Float64,
-            "paid in, or out if negative, since the last close, account currency; no part of the return",
+            "deposits less withdrawals since the last close, account currency; not part of the return",
         ),
         Column(
             "income",
             pl.Float64,
-            "dividends and interest booked since the last close, account currency; a part of the return",
+            "dividends and interest booked since the last close, account currency; part of the return",
         ),
         EQUITY.only("cash"),
         ACTION_LOG.only("symbols"),
         Column("weights", pl.List(pl.Float64), "weights at the close"),
-        Column("n_differences", pl.Int64, "names not held as expected, by reconciliation"),
-        Column("differences", pl.List(pl.String), "each as a sentence"),
+        Column("n_differences", pl.Int64, "number of names not held as expected, found by reconciliation"),
+        Column("differences", pl.List(pl.String), "these differences, each as a sentence"),
     ),
     _BY_YEAR,
 )
@@ -144,27 +146,27 @@ AUDIT = Table(
     "audit",
     TableSchema(
         Column("line", pl.Int64, "number of the row in the audit, from 1"),
-        Column("year", pl.Int32, "year of the moment it happened; the partition"),
+        Column("year", pl.Int32, "year of the event; the partition"),
         Column("event_id", pl.String, "identity of the event, 16 hexadecimal digits"),
         Column(
             "kind",
             pl.String,
-            "proposed, constructed, cleared, blocked, approved, overridden, rejected, placed, filled and so on",
+            "proposed, constructed, cleared, blocked, approved, overridden, rejected, placed, filled and others",
         ),
         Column("at", UTC_TIME, "when it happened"),
-        _BY,
-        Column("account", pl.String, "name of the account; null where it is about none"),
-        Column("session", pl.Date, "session it is about"),
-        Column("plan_id", pl.String, "plan it is about"),
-        Column("order_id", pl.String, "order it is about"),
-        Column("symbol", pl.String, "name it is about"),
+        _ACTOR,
+        Column("account", pl.String, "account of the event; null if it concerns none"),
+        Column("session", pl.Date, "session of the event"),
+        Column("plan_id", pl.String, "plan of the event"),
+        Column("order_id", pl.String, "order of the event"),
+        Column("symbol", pl.String, "ticker of the event"),
         _POLICY.only("policy"),
         Column("run_id", pl.String, "run that trained the policy"),
         RUN.only("spec_hash"),
         _SNAPSHOT_IDS,
-        Column("reason", pl.String, "why, as a sentence"),
-        Column("detail", pl.String, "JSON of what else was said: plan, findings, order, fill"),
-        Column("chain", pl.String, "SHA-256 of the row and of the chain of the row before it"),
+        Column("reason", pl.String, "reason, as a sentence"),
+        Column("detail", pl.String, "JSON of further details: plan, findings, order or fill"),
+        Column("chain", pl.String, "SHA-256 of this row and the chain of the row before it"),
     ),
     ("year",),
 )
@@ -179,10 +181,10 @@ ACTIVE_POLICY = Table(
         Column("snapshot_ids", pl.String, "JSON of table to snapshot id of the panel it was trained on"),
         RUNS.schema.only("policies_sha256"),
         Column("activated_at", UTC_TIME, "when it was activated"),
-        _BY,
-        Column("reason", pl.String, "why"),
-        Column("previous_run_id", pl.String, "run of the policy that traded before; null where none did"),
-        Column("previous_policy", pl.String, "name of that policy's account"),
-        Column("active", pl.Boolean, "whether it is the one that trades now"),
+        _ACTOR,
+        Column("reason", pl.String, "reason of the activation"),
+        Column("previous_run_id", pl.String, "run of the policy that was active before; null if none was"),
+        Column("previous_policy", pl.String, "name of the previous policy's account"),
+        Column("active", pl.Boolean, "whether it is the active policy now"),
     ),
 )

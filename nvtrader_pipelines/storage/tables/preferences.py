@@ -1,4 +1,4 @@
-"""What was preferred to what."""
+"""Pairs of a chosen and a rejected decision."""
 
 from nvtrader_pipelines.components.columns import TableSchema
 from nvtrader_pipelines.evaluation.verdict_tables import RUN

@@ -1,4 +1,4 @@
-"""What runs leave: what every account saw, did and earned."""
+"""Runs, and per account the observations, actions, equity and rewards."""
 
 import polars as pl
 
@@ -16,27 +16,25 @@ RUNS = Table(
         EXPERIMENT,
         Column("partition_key", pl.String, "name@hash8"),
         Column("kind", pl.String, "walk_forward, replay or forward"),
-        Column(
-            "parent_run_id", pl.String, "the run whose policies were replayed or carried on; null for a walk_forward"
-        ),
+        Column("parent_run_id", pl.String, "run whose policies this one uses; null for a walk_forward"),
         Column("window_first", pl.Date, "first session of the test windows"),
         Column("window_last", pl.Date, "last session of the test windows"),
         Column("source", pl.String, "market source"),
         Column("panel_digest", pl.String, "SHA-256 of the panel's arrays"),
-        Column("snapshot_ids", pl.String, "JSON of table to snapshot id the panel was read at"),
-        Column("seeds", pl.List(pl.Int32), "random seeds it was trained with, one policy each per fold"),
-        Column("n_policies", pl.Int64, "trained policies"),
+        Column("snapshot_ids", pl.String, "JSON of table to snapshot id at which the panel was read"),
+        Column("seeds", pl.List(pl.Int32), "random seeds of the training, one policy per fold and seed"),
+        Column("n_policies", pl.Int64, "number of trained policies"),
         Column(
-            "policies_sha256", pl.String, "digest of the run's manifest: policy files, folds, seeds chosen, thresholds"
+            "policies_sha256", pl.String, "digest of the run's manifest: policy files, folds, chosen seeds, thresholds"
         ),
         Column("code_version", pl.String, "version of this package"),
-        Column("mlflow_run_id", pl.String, "MLflow run, where it was tracked"),
-        Column("warnings", pl.List(pl.String), "what a reader of the results must know"),
+        Column("mlflow_run_id", pl.String, "MLflow run; null if not tracked"),
+        Column("warnings", pl.List(pl.String), "caveats for a reader of the results"),
         RATIO_CURVE.only("finished_at"),
         Column(
             "validation_only",
             pl.Boolean,
-            "whether policies were trained on what came after their tests: it counts, unranked",
+            "whether policies were trained on sessions after their tests; a trial, but never ranked",
         ),
     ),
 )

@@ -1,4 +1,4 @@
-"""Bars cleaned, and what was refused."""
+"""Clean bars, and the quarantine of refused ones."""
 
 from nvtrader_pipelines.market import tables as market
 from nvtrader_pipelines.storage.table import Table

@@ -1,4 +1,4 @@
-"""The command as people type it: every command and flag, exit codes, errors in one sentence."""
+"""Commands as typed: names, options, exit codes and one-line errors."""
 
 import csv
 import io
@@ -15,9 +15,9 @@ import pytest
 from typer.testing import CliRunner
 
 from nvtrader_pipelines.service.cli.app import app
-from nvtrader_pipelines.service.cli.errors import BAD_INPUT, FAILED, USAGE
+from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT, FAILED, USAGE
 from tests.homes import NVTRADER, environment, nvtrader, small_home
-from tests.service.cli.words import is_one_sentence
+from tests.service.cli.error_lines import is_one_line_error
 
 COMMANDS = (
     *(
@@ -35,10 +35,10 @@ COMMANDS = (
     ),
     *("scoreboard", "policies", "trade", "portfolio", "plans", "halt", "resume"),
 )
-OF_EXPERIMENTS = [("experiments", name) for name in ("new", "list", "diff", "run")]
-OF_RUNS = [("runs", name) for name in ("list", "show", "compare", "replay", "forward")]
-OF_PLANS = [("plans", name) for name in ("list", "show", "approve", "override", "reject")]
-SINGLE = [(name,) for name in COMMANDS if name != "experiments"]
+EXPERIMENT_COMMANDS = [("experiments", name) for name in ("new", "list", "diff", "run")]
+RUN_COMMANDS = [("runs", name) for name in ("list", "show", "compare", "replay", "forward")]
+PLAN_COMMANDS = [("plans", name) for name in ("list", "show", "approve", "override", "reject")]
+TOP_COMMANDS = [(name,) for name in COMMANDS if name != "experiments"]
 QUICKSTART = " ".join((Path(__file__).parents[3] / "docs" / "quickstart.md").read_text().split())
 EXIT_CODES = re.search(r"Exit codes: 0 done, 1 .*, 2 .*, 3 .*, 130 interrupted\.", QUICKSTART)[0]
 COUNT = "SELECT policy, count(*) AS n FROM rl.trajectories GROUP BY policy ORDER BY policy"
@@ -51,21 +51,23 @@ def empty(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_without_a_command_the_help_lists_them_all():
+def test_help_without_a_command_lists_all_commands():
     found = CliRunner().invoke(app, [])
     assert found.exit_code == USAGE
     assert all(command in found.output for command in COMMANDS)
 
 
 @pytest.mark.parametrize("group", ["experiments", "runs", "plans"])
-def test_a_group_without_a_command_lists_its_own(group):
+def test_help_of_a_group_lists_its_commands(group):
     found = CliRunner().invoke(app, [group, "--help"])
     assert found.exit_code == 0
-    assert all(name in found.output for above, name in [*OF_EXPERIMENTS, *OF_RUNS, *OF_PLANS] if above == group)
+    assert all(
+        name in found.output for above, name in [*EXPERIMENT_COMMANDS, *RUN_COMMANDS, *PLAN_COMMANDS] if above == group
+    )
 
 
-@pytest.mark.parametrize("command", [*SINGLE, *OF_EXPERIMENTS, *OF_RUNS, *OF_PLANS], ids=" ".join)
-def test_every_command_explains_itself_and_its_exit_codes(command):
+@pytest.mark.parametrize("command", [*TOP_COMMANDS, *EXPERIMENT_COMMANDS, *RUN_COMMANDS, *PLAN_COMMANDS], ids=" ".join)
+def test_help_of_every_command_holds_exit_codes(command):
     found = CliRunner().invoke(app, [*command, "--help"], terminal_width=200)
     assert found.exit_code == 0
     assert EXIT_CODES.replace("`", "") in " ".join(found.output.split())
@@ -79,7 +81,7 @@ def test_every_command_explains_itself_and_its_exit_codes(command):
         *[("sql", "--fromat", "json"), ("sql", "--jsn"), ("sql", "SELECT 1", "--format=a b")],
     ],
 )
-def test_wrong_usage_ends_with_2(arguments):
+def test_wrong_usage_exits_with_2(arguments):
     assert CliRunner().invoke(app, list(arguments)).exit_code == USAGE
 
 
@@ -111,7 +113,7 @@ def test_the_action_logs_are_lists_in_every_format(invoke):
     "query",
     ["SELECT {'a': 1} AS s, [[1, 2], [3]] AS l, NULL AS n", "SELECT 1 WHERE false", "SELECT sum(1), DATE '2024-01-02'"],
 )
-def test_any_shape_of_result_can_be_written(invoke, query, form):
+def test_sql_writes_nested_empty_and_null_results(invoke, query, form):
     assert invoke("sql", query, "-f", form).exit_code == 0
 
 
@@ -125,16 +127,16 @@ def test_tables_are_listed_with_their_rows(invoke, form, start):
     assert "gold.market_panel" in found.stdout
 
 
-def test_doctor_finds_a_built_home_in_order(built_home, invoke):
+def test_doctor_of_built_home_finds_no_problem(built_home, invoke):
     found = invoke("doctor", "--json")
-    findings = {each["what"]: each for each in json.loads(found.stdout)}
-    assert found.exit_code == (FAILED if any(each["problem"] for each in findings.values()) else 0)
-    assert findings["home"]["found"] == str(built_home.root)
-    assert findings["dagster"]["found"].startswith("1.")
-    assert {findings[name]["problem"] for name in ("experiments", "landing", "views", "torch")} == {""}
+    checks = {each["check"]: each for each in json.loads(found.stdout)}
+    assert found.exit_code == (FAILED if any(each["problem"] for each in checks.values()) else 0)
+    assert checks["home"]["result"] == str(built_home.root)
+    assert checks["dagster"]["result"].startswith("1.")
+    assert {checks[name]["problem"] for name in ("experiments", "landing", "views", "torch")} == {""}
 
 
-def test_doctor_says_what_is_missing(empty):
+def test_doctor_of_empty_home_exits_with_1(empty):
     found = CliRunner().invoke(app, ["doctor"])
     assert found.exit_code == FAILED
     assert "missing: create it" in found.stdout
@@ -150,11 +152,11 @@ def test_doctor_says_what_is_missing(empty):
         (("sql",), "run `nvtrader materialize` first"),
     ],
 )
-def test_a_home_with_nothing_in_it_is_answered_with_what_to_do(empty, arguments, words):
+def test_command_in_empty_home_exits_with_3_and_next_command(empty, arguments, words):
     found = CliRunner().invoke(app, list(arguments), env={"COLUMNS": "300"})
     assert found.exit_code == BAD_INPUT
     assert words in found.stderr
-    assert is_one_sentence(found.stderr)
+    assert is_one_line_error(found.stderr)
 
 
 @pytest.mark.parametrize(
@@ -166,18 +168,18 @@ def test_a_home_with_nothing_in_it_is_answered_with_what_to_do(empty, arguments,
     ],
     ids=" ".join,
 )
-def test_a_home_that_is_not_there_is_refused_and_not_made(tmp_path, monkeypatch, command):
+def test_missing_home_exits_with_3_and_is_not_created(tmp_path, monkeypatch, command):
     monkeypatch.setenv("NVTRADER_HOME", str(tmp_path / "typo"))
     found = CliRunner().invoke(app, list(command))
     assert found.exit_code == BAD_INPUT
-    assert "which is no folder; create it or name another" in found.stderr
+    assert "NVTRADER_HOME must name a folder" in found.stderr
     assert not (tmp_path / "typo").exists()
 
 
 @pytest.mark.parametrize(
     "query", ["SELECT nix", "SELEC 1", "SELECT * FROM nix", "DROP VIEW rl.runs", "SELECT 'x'::INT"]
 )
-def test_a_wrong_query_is_an_error_with_the_reason(invoke, query):
+def test_failing_query_exits_with_3_and_reason(invoke, query):
     found = invoke("sql", query)
     assert found.exit_code == BAD_INPUT
     assert found.stderr.startswith("error: the query failed: ")
@@ -185,7 +187,7 @@ def test_a_wrong_query_is_an_error_with_the_reason(invoke, query):
     assert found.stdout == ""
 
 
-def test_the_trace_is_shown_when_asked_for(invoke):
+def test_verbose_shows_the_trace(invoke):
     found = invoke("sql", "SELECT nix", "--verbose")
     assert found.exit_code == BAD_INPUT
     assert "Traceback" in found.stderr
@@ -193,13 +195,13 @@ def test_the_trace_is_shown_when_asked_for(invoke):
 
 
 @pytest.mark.slow
-def test_a_wrong_document_ends_with_3_and_a_failing_step_with_1_in_its_own_words(tmp_path, command, forked):
+def test_invalid_document_exits_with_3_and_failing_step_with_1(tmp_path, command, forked):
     home = small_home(tmp_path / "home")
     home.market_file.write_text("sources:\n  - kind: landng\n")
     found = command(home)("materialize", "--json")
     assert found.exit_code == BAD_INPUT
-    assert is_one_sentence(found.stderr), found.stderr
-    assert "market.yaml is no valid market" in found.stderr
+    assert is_one_line_error(found.stderr), found.stderr
+    assert "market.yaml is not a valid market" in found.stderr
 
     home.market_file.write_text("sources:\n  - kind: landing\n")
     home.warehouse.mkdir(exist_ok=True)
@@ -208,10 +210,10 @@ def test_a_wrong_document_ends_with_3_and_a_failing_step_with_1_in_its_own_words
     assert found.returncode == FAILED
     assert found.stdout == ""
     assert "error: market: bronze__bars failed: FileExistsError" in found.stderr
-    assert "in keep_copies" in found.stderr  # the step's own trace
+    assert "in keep_copies" in found.stderr  # the trace of the step
 
 
-def test_the_result_is_a_table_of_policies_and_baselines_and_what_to_try_next(built_home):
+def test_materialize_prints_results_paths_and_next_commands(built_home):
     printed = (built_home.root.parent / "built-home.txt").read_text()
     for column in ("net Sharpe [95 %]", "CAGR", "max DD", "turnover/y", "cost/y", "less best baseline [95 %]"):
         assert column in printed
@@ -221,7 +223,7 @@ def test_the_result_is_a_table_of_policies_and_baselines_and_what_to_try_next(bu
     assert len(printed.split("try next\n")[1].splitlines()) == 3
 
 
-def test_statements_from_a_pipe_are_answered_one_after_the_other(built_home, forked):
+def test_statements_from_a_pipe_run_in_order(built_home, forked):
     typed = "SELECT 1 AS one;\nSELECT\n 2 AS two;\n.tables\nSELECT 3 AS three"
     found = nvtrader(built_home, "sql", "--format", "csv", command=forked, input=typed)
     assert found.returncode == 0
@@ -230,7 +232,7 @@ def test_statements_from_a_pipe_are_answered_one_after_the_other(built_home, for
     assert found.stderr == ""
 
 
-def test_a_wrong_statement_from_a_pipe_ends_it_with_an_exit_code(invoke):
+def test_failing_statement_from_a_pipe_exits_with_3(invoke):
     found = invoke("sql", "-f", "csv", input="SELECT 1 AS one;\nSELECT nix;\nSELECT 2 AS two;\n")
     assert found.exit_code == BAD_INPUT
     assert found.stdout == "one\n1\n"
@@ -238,7 +240,7 @@ def test_a_wrong_statement_from_a_pipe_ends_it_with_an_exit_code(invoke):
 
 
 def read_until(terminal: int, text: str) -> str:
-    """What the terminal shows until it shows `text`."""
+    """Read from the terminal until it shows `text`."""
     shown, end = "", time.monotonic() + 120
     while text not in shown:
         assert time.monotonic() < end, shown
@@ -248,8 +250,8 @@ def read_until(terminal: int, text: str) -> str:
 
 
 @pytest.mark.slow
-def test_the_shell_answers_a_person_survives_errors_and_leaves_on_quit(tmp_path, built_home):
-    home = small_home(tmp_path / "home")  # its history is written here
+def test_sql_shell_survives_errors_and_ends_on_quit(tmp_path, built_home):
+    home = small_home(tmp_path / "home")  # the shell writes its history here
     home.warehouse.mkdir()
     home.duckdb_file.write_bytes(built_home.duckdb_file.read_bytes())
     controller, terminal = pty.openpty()
@@ -263,7 +265,7 @@ def test_the_shell_answers_a_person_survives_errors_and_leaves_on_quit(tmp_path,
             assert "42" in read_until(controller, "1 row")
             os.write(controller, b"SELECT nix;\r")
             read_until(controller, "error: the query failed")
-            os.write(controller, b"SELECT half\x03")  # Ctrl-C begins again
+            os.write(controller, b"SELECT half\x03")  # Ctrl-C drops the statement
             os.write(controller, b"SELECT 'again';\r")
             read_until(controller, "1 row")
             os.write(controller, b".quit\r")
@@ -274,6 +276,6 @@ def test_the_shell_answers_a_person_survives_errors_and_leaves_on_quit(tmp_path,
     assert "SELECT 6 * 7 AS answer;" in (home.warehouse / ".sql_history").read_text()
 
 
-def test_no_group_of_commands_is_there_twice():
+def test_groups_of_commands_are_unique():
     names = [each.name for each in app.registered_groups]
     assert len(names) == len(set(names))

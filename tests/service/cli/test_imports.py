@@ -1,4 +1,4 @@
-"""What a command imports: a light one must not wait for libraries that it has no use for."""
+"""Imports of commands: a light command must not wait for libraries it does not use."""
 
 import json
 import os
@@ -10,29 +10,29 @@ import json, sys
 from typer.testing import CliRunner
 from nvtrader_pipelines.service.cli.app import app
 
-told = []
+modules = []
 for commands in json.loads(sys.argv[1]):
     for command in commands:
         result = CliRunner().invoke(app, command.split())
         assert result.exit_code == 0, (command, result.output)
-    told.append(sorted({name.partition(".")[0] for name in sys.modules}))
-print(json.dumps(told))
+    modules.append(sorted({name.partition(".")[0] for name in sys.modules}))
+print(json.dumps(modules))
 """
 TRADING = {"torch", "stable_baselines3", "sb3_contrib", "gymnasium", "cvxpy", "skfolio", "highspy"}
 JUDGING = {"arch", "statsmodels", "sklearn", "matplotlib", "mlflow", "exchange_calendars"}
 NEVER = TRADING | JUDGING | {"dagster"}
 TABLES = {"polars", "numba", "pyiceberg", "sqlalchemy", "duckdb", "pyarrow", "pandas"}
-STAGES = {  # in order, in one process: a stage finds what those before it have imported
-    "what stops and lets go": (["--help", "halt", "resume", "trade --help"], NEVER | TABLES),
-    "what is read of the audit": (["plans"], NEVER | TABLES - {"polars"}),
-    "what is read of tables and specs": (
+STAGES = {  # in this order in one process: a stage sees the imports of earlier ones
+    "kill switch": (["--help", "halt", "resume", "trade --help"], NEVER | TABLES),
+    "audit": (["plans"], NEVER | TABLES - {"polars"}),
+    "tables and specs": (
         ["portfolio", "policies list", "experiments list", "runs list", "components", "schema"],
         NEVER,
     ),
 }
 
 
-def test_a_command_imports_no_library_that_it_has_no_use_for(tmp_path):
+def test_commands_import_no_unneeded_library(tmp_path):
     (tmp_path / "data" / "experiments").mkdir(parents=True)
     commands = json.dumps([commands for commands, _ in STAGES.values()])
     environment = {**os.environ, "NVTRADER_HOME": str(tmp_path)}

@@ -4,7 +4,7 @@ from nvtrader_pipelines.service.cli.sql_shell import TABLES, statements
 
 
 def typed(*lines):
-    """A reader of these lines; an exception among them is raised in its place."""
+    """Return a function that reads these lines and raises the exceptions among them."""
     left = list(lines)
     prompts = []
 
@@ -36,7 +36,7 @@ def test_lines_become_whole_statements(lines, expected):
     assert list(statements(typed(*lines)[0])) == expected
 
 
-def test_the_prompt_says_that_a_statement_is_not_ended():
+def test_prompt_changes_within_an_unfinished_statement():
     next_line, prompts = typed("SELECT", "1;")
     assert list(statements(next_line)) == ["SELECT\n1;"]
     assert prompts == ["nvtrader> ", "     ...> ", "nvtrader> "]

@@ -1,4 +1,4 @@
-"""The report: one page that needs nothing else, with all that was judged and what to run for what is missing."""
+"""The report: a self-contained page with all results, and commands for missing parts."""
 
 import base64
 import datetime as dt
@@ -8,10 +8,10 @@ from html.parser import HTMLParser
 import polars as pl
 import pytest
 
-from nvtrader_pipelines.promotion.findings import OVERFITTING as OF_CHOICE
+from nvtrader_pipelines.promotion.findings import OVERFITTING as OVERFITTING_FIGURE
 from nvtrader_pipelines.promotion.findings import PromotionFinding
 from nvtrader_pipelines.promotion.gate import PromotionGate
-from nvtrader_pipelines.service.report.report import lead, rendered, with_minus, write_report
+from nvtrader_pipelines.service.report.report import render_page, summarize_verdict, with_minus_sign, write_report
 from nvtrader_pipelines.service.report.report_parts import (
     Evidence,
     Grid,
@@ -19,9 +19,9 @@ from nvtrader_pipelines.service.report.report_parts import (
     headline,
     portfolio,
     prudex,
+    runs_and_markets,
     scoreboard,
     stress,
-    what_was_judged,
 )
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
@@ -39,14 +39,14 @@ from nvtrader_pipelines.storage.tables import (
     VALIDATION,
 )
 from tests.homes import KEY
-from tests.storage.frames import AT, in_shape
+from tests.storage.table_rows import AT, conform
 
-NEEDED = ["headline", "judged", "equity", "time", "validation", "regimes", "prudex", "stress", "scoreboard"]
+NEEDED = ["headline", "runs", "equity", "time", "validation", "regimes", "prudex", "stress", "scoreboard"]
 PARTS = [*NEEDED, "portfolio", "warnings"]
 
 
 class Page(HTMLParser):
-    """What a browser would see and load."""
+    """Text, tags, ids and links of a page."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def reported(built_home, tmp_path_factory) -> tuple[Page, dict]:
-    """The page on the built home, and its facts."""
+    """The page of the built home, and its facts."""
     path, facts = write_report(Store(built_home), tmp_path_factory.mktemp("report") / "deep" / "report.html")
     text = path.read_text()
     assert len(text.encode()) == facts["bytes"]
@@ -82,7 +82,7 @@ def empty(tmp_path):
     return Home(tmp_path)
 
 
-def test_the_page_needs_nothing_from_elsewhere(reported):
+def test_page_is_self_contained(reported):
     page, _ = reported
     assert not {"script", "link", "iframe", "object", "embed", "base"} & set(page.tags)
     assert all(each.startswith(("data:image/png;base64,", "#")) for each in page.loads)
@@ -95,35 +95,35 @@ def test_every_link_leads_to_a_part(reported):
     assert {each[1:] for each in page.loads if each.startswith("#")} == set(page.ids) == {*PARTS, "reading"}
 
 
-def test_a_judged_home_lacks_no_part(reported):
+def test_report_of_built_home_has_all_parts(reported):
     _, facts = reported
     assert facts["parts"] == PARTS
     assert facts["missing"] == {}
     assert facts["runs"] == 1
 
 
-def test_every_picture_of_the_latest_run_is_in_the_page(reported, built_home):
+def test_page_holds_every_picture_of_the_latest_run(reported, built_home):
     page, _ = reported
     shown = {base64.b64decode(each.partition(",")[2]) for each in page.loads if each.startswith("data:")}
-    own = {"action_logs", "reward_decomposition", "trained_policy", "regimes"}  # not of the verdict
+    own = {"action_logs", "reward_decomposition", "trained_policy", "regimes"}  # not part of the verdict
     files = [path for path in built_home.pictures.rglob("*.png") if own.isdisjoint(path.parts)]
     assert len(files) > 5
     assert {path.read_bytes() for path in files} == shown
 
 
-def test_the_page_names_the_run_its_data_and_what_speaks_against_a_promotion(reported, built_home):
+def test_page_names_run_data_findings_and_warnings(reported, built_home):
     page, facts = reported
-    run = Store(built_home).policies.latest(KEY)
+    run = Store(built_home).policies.read_latest(KEY)
     assert run.run_id[:8] in page.text
     assert "landing, from 2017" in page.text
     assert [each["passed"] for each in facts["findings"]] == [False] * 4
-    assert all(with_minus(each["sentence"]) in page.text for each in facts["findings"])
-    assert "Something speaks against the best ranked" in page.text
+    assert all(with_minus_sign(each["sentence"]) in page.text for each in facts["findings"])
+    assert "The best ranked misses a threshold" in page.text
     assert all(warning in page.text for warning in run.warnings)
 
 
 @pytest.mark.parametrize("settings", [{}, {"require_deflated": True, "least_sessions": 40}])
-def test_the_page_says_what_the_gate_in_force_asks_and_nothing_else(empty, settings):
+def test_page_shows_rule_of_the_gate_in_force_once(empty, settings):
     if settings:
         empty.promotion_file.parent.mkdir(parents=True)
         empty.promotion_file.write_text(json.dumps(settings))
@@ -133,7 +133,7 @@ def test_the_page_says_what_the_gate_in_force_asks_and_nothing_else(empty, setti
     assert "promotion needs" not in page.text
 
 
-def test_the_headline_holds_the_figures_of_the_validation(built_home):
+def test_headline_holds_figures_of_the_validation(built_home):
     evidence = Evidence.of(built_home)
     (row,) = evidence.validation.filter(period="from_2017", against="best_baseline").to_dicts()
     first = headline(evidence).grids[0]
@@ -142,7 +142,7 @@ def test_the_headline_holds_the_figures_of_the_validation(built_home):
     assert first.rows[0][3] == f"{row['deflated_sharpe']:.2f}"
 
 
-def test_the_stress_table_holds_every_scenario_of_every_account(built_home):
+def test_stress_grid_holds_every_scenario_and_account(built_home):
     evidence = Evidence.of(built_home)
     rows = evidence.store.tables.read(STRESS)
     (grid,) = stress(evidence).grids
@@ -154,19 +154,19 @@ def test_the_stress_table_holds_every_scenario_of_every_account(built_home):
     assert len(grid.rows) == rows["scenario"].n_unique() > 5
 
 
-def test_an_empty_home_is_told_what_to_run_for_every_part(empty, command):
+def test_report_of_empty_home_shows_a_command_per_part(empty, command):
     found = command(empty)("report")
     assert found.exit_code == 0, found.stderr
     *missing, path = found.stdout.splitlines()
     assert path == str(empty.report)
     assert all(line.endswith(": nvtrader materialize") for line in missing)
     page = Page(empty.report.read_text())
-    assert "No run is complete yet" in page.text
+    assert "No completed run yet" in page.text
     assert page.text.count("Nothing yet: run nvtrader materialize.") == len(missing) == len(NEEDED)
     assert set(page.ids) == {*PARTS, "reading"}
 
 
-def test_the_command_writes_where_it_is_told_and_its_json_is_nothing_else(empty, command, tmp_path):
+def test_report_with_output_writes_only_that_file(empty, command, tmp_path):
     path = tmp_path / "elsewhere" / "page.html"
     found = command(empty)("report", "-o", str(path), "--json")
     facts = json.loads(found.stdout)
@@ -176,15 +176,15 @@ def test_the_command_writes_where_it_is_told_and_its_json_is_nothing_else(empty,
     assert not empty.report.exists()
 
 
-def test_a_name_that_looks_like_html_is_shown_as_it_is(empty):
+def test_names_are_escaped_in_html(empty):
     odd = "<script>alert('x')</script>&amp;"
     part = Part("odd", odd, odd, [Grid(odd, [odd], [[odd]])], sentences=[odd])
-    page = Page(rendered(Evidence.of(empty), [part], []))
+    page = Page(render_page(Evidence.of(empty), [part], []))
     assert "script" not in page.tags
     assert page.text.count(odd) == 6  # title, lead, sentence, grid, column, cell
 
 
-def test_a_scoreboard_is_a_table_per_contest_and_tells_who_was_not_judged(empty):
+def test_scoreboard_part_has_a_grid_per_contest_and_unranked_entrants(empty):
     rows = [
         {"contest": "a", "source": "sample", "rank": 2, "entrant": "slow", "kind": "run", "sharpe": -0.5},
         {"contest": "a", "source": "sample", "rank": 1, "entrant": "rule", "kind": "baseline", "sharpe": 0.5},
@@ -198,36 +198,36 @@ def test_a_scoreboard_is_a_table_per_contest_and_tells_who_was_not_judged(empty)
             "note": "trained on the test",
         },
     ]
-    Store(empty).tables.replace(SCOREBOARD, in_shape(SCOREBOARD, pl.DataFrame(rows, infer_schema_length=None)), {})
+    Store(empty).tables.replace(SCOREBOARD, conform(SCOREBOARD, pl.DataFrame(rows, infer_schema_length=None)), {})
     *contests, left = scoreboard(Evidence.of(empty)).grids
     assert [[row[0] for row in grid.rows] for grid in contests] == [["1. rule", "2. slow"], ["1. mine"]]
     assert contests[0].rows[1][1].startswith("\u22120.50")
     assert left.rows == [["late", "trained on the test"]]
 
 
-RUN_OF = {"a": ("ppo", "sample", False), "b": ("ppo", "landing", False), "c": ("cv", "sample", True)}
+RUN_KEYS = {"a": ("ppo", "sample", False), "b": ("ppo", "landing", False), "c": ("cv", "sample", True)}
 SPANS = {"a": (dt.date(2015, 1, 5), dt.date(2016, 1, 4)), "b": (dt.date(2014, 1, 6), dt.date(2016, 1, 4))}
 
 
-def stored(store, table, rows):
-    store.tables.replace(table, in_shape(table, pl.DataFrame(rows, infer_schema_length=None)), {})
+def write_table(store, table, rows):
+    store.tables.replace(table, conform(table, pl.DataFrame(rows, infer_schema_length=None)), {})
 
 
 @pytest.fixture
-def judged(empty):
-    """One experiment on two markets, and one for validation only; nobody's sessions begin before 2010."""
+def evaluated_home(empty):
+    """A home with a run on two markets and one for validation only, none before 2010."""
     store = Store(empty)
     facts = {"kind": "walk_forward", "finished_at": AT, "n_policies": 1, "warnings": []}
-    spans = {run_id: SPANS.get(run_id, SPANS["a"]) for run_id in RUN_OF}
+    spans = {run_id: SPANS.get(run_id, SPANS["a"]) for run_id in RUN_KEYS}
     runs = [
         {"run_id": run_id, "experiment": name, "source": source, "validation_only": only, **facts}
         | {"spec_hash": run_id * 64, "partition_key": f"{name}@{run_id}", "code_version": "1"}
-        for run_id, (name, source, only) in RUN_OF.items()
+        for run_id, (name, source, only) in RUN_KEYS.items()
     ]
-    stored(store, RUNS, runs)
+    write_table(store, RUNS, runs)
     figures = {"sharpe": -1.05, "max_drawdown": 0.2, "turnover_per_year": 1.0, "cost_per_year": 0.0}
     verdicts, trials = [], []
-    for run_id, (name, source, _) in RUN_OF.items():
+    for run_id, (name, source, _) in RUN_KEYS.items():
         own = {"run_id": run_id, "experiment": name, "spec_hash": run_id * 64}
         window = dict(zip(("first_session", "last_session"), spans[run_id], strict=True))
         verdicts.append({**own, "policy": name, "kind": "ensemble", "period": "all", **window, **figures})
@@ -235,16 +235,16 @@ def judged(empty):
             dates = window if period == "all" else dict.fromkeys(window)
             each = {**own, "source": source, "period": period, "n_trials": 2, **dates}
             trials += [{**each, "against": against} for against in ("zero", "best_baseline", "anchor")]
-    stored(store, EVALUATIONS, verdicts)
-    stored(store, VALIDATION, trials)
+    write_table(store, EVALUATIONS, verdicts)
+    write_table(store, VALIDATION, trials)
     chance = {"source": "sample", "period": "all", "probability_of_overfitting": 0.0}
-    stored(store, OVERFITTING, [{**chance, "against": against} for against in ("best_baseline", "anchor")])
+    write_table(store, OVERFITTING, [{**chance, "against": against} for against in ("best_baseline", "anchor")])
     return empty
 
 
-def test_an_experiment_on_two_markets_is_in_the_report_twice_and_validation_only_is_marked(judged):
-    evidence = Evidence.of(judged)
-    runs = what_was_judged(evidence).grids[0]
+def test_report_labels_markets_and_validation_only_runs(evaluated_home):
+    evidence = Evidence.of(evaluated_home)
+    runs = runs_and_markets(evidence).grids[0]
     assert [row[:2] for row in runs.rows] == [
         ["ppo on sample", "sample"],
         ["ppo on landing", "landing"],
@@ -255,8 +255,8 @@ def test_an_experiment_on_two_markets_is_in_the_report_twice_and_validation_only
     assert {row[0] for row in sample.rows} == {"ppo on sample", "cv (validation only)"}
 
 
-def test_tables_have_dates_hold_one_span_of_sessions_and_none_is_empty(judged):
-    titles = [grid.title for grid in headline(Evidence.of(judged)).grids]
+def test_grids_hold_one_span_of_sessions_each(evaluated_home):
+    titles = [grid.title for grid in headline(Evidence.of(evaluated_home)).grids]
     assert not any("None" in title for title in titles)
     assert titles[-2:] == [
         "Policies and baselines: landing, all (2014-01-06 to 2016-01-04)",
@@ -264,31 +264,31 @@ def test_tables_have_dates_hold_one_span_of_sessions_and_none_is_empty(judged):
     ]
 
 
-def test_overfitting_of_probability_nothing_is_a_figure(judged):
-    (sample,) = [grid for grid in headline(Evidence.of(judged)).grids if grid.title.startswith("sample")]
+def test_overfitting_probability_of_zero_is_shown(evaluated_home):
+    (sample,) = [grid for grid in headline(Evidence.of(evaluated_home)).grids if grid.title.startswith("sample")]
     assert sample.title.endswith("probability of overfitting 0.00 over best baseline, 0.00 over anchor")
 
 
-def test_scores_are_a_table_too_with_a_warning_and_who_is_left_out(judged):
+def test_prudex_part_shows_scores_and_left_out_runs(evaluated_home):
     axes = {"axis": "diversity", "measure": "axis", "statistic": "measures_reported", "reported": True}
     scores = [
         {**axes, "policy": policy, "kind": kind, "score": score}
         for policy, kind, score in (("equal_weight", "baseline", 50.0), ("ppo", "ensemble", 61.7))
     ]
-    stored(Store(judged), PRUDEX, scores)
-    part = prudex(Evidence.of(judged))
+    write_table(Store(evaluated_home), PRUDEX, scores)
+    part = prudex(Evidence.of(evaluated_home))
     assert [row[:2] for row in part.grids[0].rows] == [["ppo", "62"], ["equal_weight", "50"]]
     assert "no evidence of skill" in part.lead
-    assert part.sentences == ["Left out: cv (validation only); trained on what came after their tests too."]
+    assert part.sentences == ["Left out: cv (validation only); also trained on sessions after their tests."]
 
 
-def test_what_trades_is_told_with_the_gates_last_answer_and_where_the_account_stands(judged):
-    store, day = Store(judged), dt.date(2016, 1, 4)
+def test_portfolio_part_shows_policy_last_decision_and_accounts(evaluated_home):
+    store, day = Store(evaluated_home), dt.date(2016, 1, 4)
     own = {"policy": "ppo", "run_id": "a" * 16, "spec_hash": "a" * 64}
-    stored(
+    write_table(
         store, ACTIVE_POLICY, [{**own, "active": active, "by": "ann", "activated_at": AT} for active in (True, False)]
     )
-    stored(store, PROMOTION_DECISIONS, [{**own, "sentence": "ppo is not promoted", "considered_at": AT}])
+    write_table(store, PROMOTION_DECISIONS, [{**own, "sentence": "ppo is not promoted", "considered_at": AT}])
     state = {
         **own,
         "account": "paper",
@@ -298,24 +298,27 @@ def test_what_trades_is_told_with_the_gates_last_answer_and_where_the_account_st
         "equity": 1.23,
         "drawdown": 0.1,
     }
-    stored(store, PORTFOLIO_STATE, [{**state, "cash": 0.05}, {**state, "session": SPANS["a"][0], "value": 1.0}])
-    stored(store, REBALANCE_PLAN, [{**own, "account": "paper", "year": 2016, "session": day, "status": "waiting"}])
-    part = portfolio(Evidence.of(judged))
+    write_table(store, PORTFOLIO_STATE, [{**state, "cash": 0.05}, {**state, "session": SPANS["a"][0], "value": 1.0}])
+    write_table(store, REBALANCE_PLAN, [{**own, "account": "paper", "year": 2016, "session": day, "status": "waiting"}])
+    part = portfolio(Evidence.of(evaluated_home))
     assert part.sentences == [
         f"ppo of run aaaaaaaa trades, activated by ann on {AT:%Y-%m-%d}.",
-        "The gate said last: ppo is not promoted.",
+        "Last decision of the gate: ppo is not promoted.",
     ]
     assert part.grids[0].rows == [
         ["paper", "2016-01-04", "1,234,567", "1.2300", "10.0%", "5.0%", "2016-01-04, waiting"]
     ]
 
 
-def test_a_negative_number_of_a_sentence_has_the_sign_of_the_tables():
-    assert with_minus("out-of-sample -1.05 of ppo-2 on 2015-01-05") == "out-of-sample \u22121.05 of ppo-2 on 2015-01-05"
+def test_with_minus_sign_keeps_hyphens_of_words_and_dates():
+    assert (
+        with_minus_sign("out-of-sample -1.05 of ppo-2 on 2015-01-05")
+        == "out-of-sample \u22121.05 of ppo-2 on 2015-01-05"
+    )
 
 
-def test_what_passes_passes_limits_and_is_told_apart_from_them(judged):
-    near = PromotionFinding(OF_CHOICE, "sample", "all", "anchor", 0.4991, passed=True, sentence="near")
-    evidence = Evidence.of(judged)
-    assert "passes both limits: a probability of at least 0.95" in lead(evidence, [near])
-    assert "0.499" in Page(rendered(evidence, [], [near])).text
+def test_value_near_threshold_is_shown_with_more_digits(evaluated_home):
+    near = PromotionFinding(OVERFITTING_FIGURE, "sample", "all", "anchor", 0.4991, passed=True, sentence="near")
+    evidence = Evidence.of(evaluated_home)
+    assert "passes both thresholds: deflated probability at least 0.95" in summarize_verdict(evidence, [near])
+    assert "0.499" in Page(render_page(evidence, [], [near])).text

@@ -1,4 +1,4 @@
-"""The README's results: the block is what its rows give, and a difference is never called none."""
+"""Results in the README: the block is rendered from its rows."""
 
 import datetime as dt
 from pathlib import Path
@@ -15,7 +15,13 @@ from nvtrader_pipelines.service.report.results import (
     Results,
     read_results,
 )
-from nvtrader_pipelines.service.report.results_markdown import BEGIN, END, describe, render_results, replace_block
+from nvtrader_pipelines.service.report.results_markdown import (
+    BEGIN,
+    END,
+    describe_comparison,
+    render_results,
+    replace_block,
+)
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EVALUATIONS, OVERFITTING
 
@@ -78,11 +84,11 @@ Reported period from 2010 (2010-01-04 to 2022-12-28; 3 seeds averaged):
   measurable difference in CVaR of a session (+0.01 points [−0.02, +0.04]) and higher exposure (+5.0 points [+4.0,
   +6.0]); alpha −0.8 % a year (t −2.06), information ratio −0.93.
 
-No interval of the difference to the best baseline excludes zero, so none of these policies may be said to beat its best
-baseline, or to be worse. Before 2010, on the folds that were tuned on, `ppo` had 0.65 against 0.66 of buy and hold, its
-best baseline, and 0.63 of its anchor. Among the 2 trials the information ratio of the best ranked against its best
-baseline is more than luck with probability 0.79 (0.95 is asked for), and the choice of the best is overfitted with
-probability 0.73 (0.5 at most).
+No interval of the difference to the best baseline excludes zero, so none of these policies is shown to be better or
+worse than its best baseline. Before 2010, on the folds that were tuned on, `ppo` had 0.65 against 0.66 of buy and hold,
+its best baseline, and 0.63 of its anchor. Among the 2 trials the information ratio of the best ranked against its best
+baseline is more than luck with probability 0.79 (required: 0.95), and the choice of the best is overfitted with
+probability 0.73 (at most 0.5 allowed).
 
 """  # noqa: RUF001 - the sign of negative numbers
 
@@ -98,10 +104,10 @@ def test_readme_shows_the_block_of_its_rows():
 
 
 @given(statistic=st.sampled_from(sorted(NAMES)), ends=st.lists(st.floats(-0.5, 0.5), min_size=2, max_size=2))
-def test_difference_is_called_none_only_where_its_interval_holds_zero(statistic, ends):
+def test_difference_is_not_measurable_iff_interval_holds_zero(statistic, ends):
     low, high = sorted(ends)
     found = Interval((low + high) / 2.0, low, high)
-    sentence = describe(COMPARISON.model_copy(update={statistic: found}))
+    sentence = describe_comparison(COMPARISON.model_copy(update={statistic: found}))
     says_none = f"no measurable difference in {NAMES[statistic]} (" in sentence
     assert says_none is (low <= 0.0 <= high)
     assert "noise" not in sentence
@@ -127,8 +133,8 @@ def test_block_between_the_markers_is_replaced():
 
 def test_rows_are_those_of_the_tables(built_home):
     found = read_results(Store(built_home), "landing")
-    lake = Store(built_home).tables
-    verdicts = lake.read(EVALUATIONS).filter(period="from_2017", policy="tiny")
+    tables = Store(built_home).tables
+    verdicts = tables.read(EVALUATIONS).filter(period="from_2017", policy="tiny")
     row = verdicts.row(0, named=True)
     (own,) = [each for each in found.accounts if each.is_learned]
     assert (found.period, found.n_seeds, found.n_trials) == ("from_2017", 3, 1)
@@ -140,6 +146,6 @@ def test_rows_are_those_of_the_tables(built_home):
     assert (comparison.policy, comparison.other) == ("tiny", "equal_weight")
     one = found.accounts[[each.policy for each in found.accounts].index("equal_weight")]
     assert comparison.sharpe.point == pytest.approx(own.sharpe.point - one.sharpe.point)
-    choice = lake.read(OVERFITTING).filter(period="from_2017", against="best_baseline")
+    choice = tables.read(OVERFITTING).filter(period="from_2017", against="best_baseline")
     assert found.overfitting == choice["probability_of_overfitting"][0]
     assert Results.model_validate_json(found.model_dump_json()) == found

@@ -4,14 +4,14 @@ import pytest
 
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.iceberg.catalog import properties_of
+from nvtrader_pipelines.storage.iceberg.catalog import table_properties
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import CLEAN_BARS, RUNS, TABLES
-from tests.storage.frames import keyed, yearly
+from tests.storage.table_rows import bar_rows, run_rows
 
 
-def test_a_moved_warehouse_says_what_to_do(tables, home, tmp_path):
-    tables.replace_years(CLEAN_BARS, yearly(CLEAN_BARS, [2020]), [2020])
+def test_moved_warehouse_is_refused(tables, home, tmp_path):
+    tables.replace_years(CLEAN_BARS, bar_rows(CLEAN_BARS, [2020]), [2020])
     home.root.rename(tmp_path / "elsewhere")
     moved = Store(Home(tmp_path / "elsewhere")).tables
     for use in (moved.describe_all, lambda: moved.read(CLEAN_BARS), lambda: moved.snapshot_id(CLEAN_BARS)):
@@ -20,8 +20,8 @@ def test_a_moved_warehouse_says_what_to_do(tables, home, tmp_path):
         assert "\n" not in str(caught.value)
 
 
-def test_a_copied_warehouse_does_not_touch_the_one_it_was_copied_from(tables, home, tmp_path):
-    rows = yearly(CLEAN_BARS, [2020])
+def test_copied_warehouse_refuses_to_write(tables, home, tmp_path):
+    rows = bar_rows(CLEAN_BARS, [2020])
     tables.replace_years(CLEAN_BARS, rows, [2020])
     shutil.copytree(home.root, tmp_path / "copy")
     copy = Store(Home(tmp_path / "copy")).tables
@@ -29,14 +29,14 @@ def test_a_copied_warehouse_does_not_touch_the_one_it_was_copied_from(tables, ho
         copy.replace_years(CLEAN_BARS, rows, [2020])
 
 
-def test_a_home_behind_a_symbolic_link_is_the_same_home(tables, home, tmp_path):
-    tables.replace_years(CLEAN_BARS, yearly(CLEAN_BARS, [2020]), [2020])
+def test_home_behind_a_symlink_is_the_same_home(tables, home, tmp_path):
+    tables.replace_years(CLEAN_BARS, bar_rows(CLEAN_BARS, [2020]), [2020])
     link = tmp_path / "link"
     link.symlink_to(home.root)
     assert len(Store(Home(link)).tables.read(CLEAN_BARS)) == 3
 
 
-def test_the_meaning_of_every_column_is_kept_in_the_catalog(tables):
+def test_catalog_holds_the_meaning_of_every_column(tables):
     for table in TABLES:
         fields = tables.load(table).schema().fields
         assert [(field.name, field.doc) for field in fields] == [
@@ -44,23 +44,23 @@ def test_the_meaning_of_every_column_is_kept_in_the_catalog(tables):
         ]
 
 
-def test_reading_makes_no_table(tables, home):
+def test_reading_creates_no_table(tables, home):
     assert tables.describe_all()["n_rows"].sum() == 0
     assert tables.read(CLEAN_BARS).is_empty()
     assert not (home.iceberg / "silver").exists()
 
 
-def test_a_catalog_is_opened_again_with_what_it_held(tables, home):
-    tables.replace_years(CLEAN_BARS, yearly(CLEAN_BARS, [2020]), [2020])
+def test_reopened_catalog_holds_the_same_rows(tables, home):
+    tables.replace_years(CLEAN_BARS, bar_rows(CLEAN_BARS, [2020]), [2020])
     assert len(Store(home).tables.read(CLEAN_BARS)) == 3
 
 
-def test_a_table_of_an_earlier_version_is_set_as_new_ones_are(tables, home):
-    tables.replace(RUNS, keyed(RUNS, "a" * 16), {})
+def test_table_of_an_earlier_version_gets_current_properties(tables, home):
+    tables.replace(RUNS, run_rows(RUNS, "a" * 16), {})
     with tables.load(RUNS).transaction() as transaction:
         transaction.remove_properties("commit.manifest-merge.enabled", "write.metadata.metrics.column.run_id")
         transaction.set_properties({"commit.retry.num-retries": "4"})
-    tables.replace(RUNS, keyed(RUNS, "b" * 16), {"run_id": ["b" * 16]})
-    assert Store(home).tables.load(RUNS).properties.items() >= properties_of(RUNS).items()
+    tables.replace(RUNS, run_rows(RUNS, "b" * 16), {"run_id": ["b" * 16]})
+    assert Store(home).tables.load(RUNS).properties.items() >= table_properties(RUNS).items()
     before = tables.load(RUNS).metadata_location
     assert (len(tables.read(RUNS)), tables.load(RUNS).metadata_location) == (6, before)

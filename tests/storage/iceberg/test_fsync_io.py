@@ -1,9 +1,9 @@
 from nvtrader_pipelines.storage.iceberg import fsync_io
 from nvtrader_pipelines.storage.tables import CLEAN_BARS
-from tests.storage.frames import yearly
+from tests.storage.table_rows import bar_rows
 
 
-def test_every_file_of_a_commit_is_synced_with_its_folder(tables, home, monkeypatch):
+def test_commit_syncs_every_file(tables, home, monkeypatch):
     synced, sync = [], fsync_io.sync
 
     def record(path):
@@ -11,13 +11,13 @@ def test_every_file_of_a_commit_is_synced_with_its_folder(tables, home, monkeypa
         sync(path)
 
     monkeypatch.setattr(fsync_io, "sync", record)
-    tables.replace_years(CLEAN_BARS, yearly(CLEAN_BARS, [2019, 2020]), [2019, 2020])
+    tables.replace_years(CLEAN_BARS, bar_rows(CLEAN_BARS, [2019, 2020]), [2019, 2020])
     written = {str(path) for path in (home.iceberg / "silver").rglob("*") if path.is_file()}
     assert {path.rsplit(".", 1)[-1] for path in written} == {"parquet", "avro", "json"}
     assert written <= set(synced)
 
 
-def test_a_stream_is_synced_once_however_often_it_is_closed(tmp_path, monkeypatch):
+def test_stream_closed_twice_is_synced_once(tmp_path, monkeypatch):
     synced = []
     monkeypatch.setattr(fsync_io, "sync", synced.append)
     stream = fsync_io.FsyncFileIO().new_output(str(tmp_path / "a")).create()

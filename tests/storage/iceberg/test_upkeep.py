@@ -10,16 +10,16 @@ from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.iceberg.upkeep import tidy
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import CLEAN_BARS, MARKET_PANEL, RUNS
-from tests.storage.frames import in_shape, keyed, yearly
-from tests.storage.ledger.rows import run_row
+from tests.storage.ledger.run_rows import run_row
+from tests.storage.table_rows import bar_rows, conform, run_rows
 
 LATER = dt.datetime.now(dt.UTC) + dt.timedelta(days=30)
 
 
-def written(tables, n_versions):
+def write_versions(tables, n_versions):
     snapshots = []
     for version in range(n_versions):
-        tables.replace_years(CLEAN_BARS, yearly(CLEAN_BARS, [2020], float(version)), [2020])
+        tables.replace_years(CLEAN_BARS, bar_rows(CLEAN_BARS, [2020], float(version)), [2020])
         snapshots.append(tables.snapshot_id(CLEAN_BARS))
     return snapshots
 
@@ -28,41 +28,41 @@ def data_files(home):
     return {path for path in home.iceberg.rglob("*.parquet") if "clean_bars" in str(path)}
 
 
-def test_superseded_snapshots_and_their_files_go_and_the_rows_stay(tables, home):
-    old, *_, last = written(tables, 4)
+def test_upkeep_deletes_superseded_snapshots_and_their_files(tables, home):
+    old, *_, last = write_versions(tables, 4)
     rows = tables.read(CLEAN_BARS)
-    done = tidy(tables, LATER)
-    assert done.n_snapshots >= 3
-    assert done.n_bytes > 0
+    report = tidy(tables, LATER)
+    assert report.n_snapshots >= 3
+    assert report.n_bytes > 0
     assert (len(data_files(home)), tables.snapshot_id(CLEAN_BARS)) == (1, last)
     assert_frame_equal(tables.read(CLEAN_BARS), rows)
     with pytest.raises(StorageError, match="it has expired"):
         tables.read(CLEAN_BARS, snapshot_id=old)
-    tables.replace_years(CLEAN_BARS, yearly(CLEAN_BARS, [2020], 9.0), [2020])
+    tables.replace_years(CLEAN_BARS, bar_rows(CLEAN_BARS, [2020], 9.0), [2020])
     assert tables.read(CLEAN_BARS)["adj_close"].unique().to_list() == [9.0]
 
 
-def test_what_a_panel_or_a_run_names_can_be_read_for_ever(tables):
-    by_panel, by_run, *_ = written(tables, 4)
-    panel = in_shape(MARKET_PANEL, pl.DataFrame({"source": ["sample"], "clean_bars_snapshot_id": [by_panel]}))
+def test_snapshots_named_by_a_panel_or_run_survive_upkeep(tables):
+    by_panel, by_run, *_ = write_versions(tables, 4)
+    panel = conform(MARKET_PANEL, pl.DataFrame({"source": ["sample"], "clean_bars_snapshot_id": [by_panel]}))
     tables.replace(MARKET_PANEL, panel, {})
-    run = keyed(RUNS, "r", 1, snapshot_ids=json.dumps({"silver.clean_bars": by_run}))
+    run = run_rows(RUNS, "r", 1, snapshot_ids=json.dumps({"silver.clean_bars": by_run}))
     tables.replace(RUNS, run, {"run_id": ["r"]})
     tidy(tables, LATER)
     values = [tables.read(CLEAN_BARS, snapshot_id=each)["adj_close"][0] for each in (by_panel, by_run)]
     assert values == [0.0, 1.0]
 
 
-def test_what_a_run_was_begun_on_can_be_read_when_it_goes_on(tables, home):
-    by_run, *_ = written(tables, 3)
+def test_snapshots_of_an_unfinished_run_survive_upkeep(tables, home):
+    by_run, *_ = write_versions(tables, 3)
     ledger = Store(home).ledger
     ledger.begin(run_row(ledger, snapshot_ids={CLEAN_BARS.name: by_run}))
     tidy(tables, LATER)
     assert tables.read(CLEAN_BARS, snapshot_id=by_run)["adj_close"][0] == 0.0
 
 
-def test_nothing_young_goes(tables, home):
-    old, _ = written(tables, 2)
+def test_upkeep_keeps_recent_snapshots_and_files(tables, home):
+    old, _ = write_versions(tables, 2)
     orphan = home.iceberg / "silver" / "clean_bars" / "data" / "orphan.parquet"
     orphan.write_bytes(b"of a commit under way")
     assert tidy(tables, dt.datetime.now(dt.UTC)).n_files == 0
@@ -70,8 +70,8 @@ def test_nothing_young_goes(tables, home):
     assert orphan.exists()
 
 
-def test_what_a_killed_writer_left_goes_after_the_grace(tables, home):
-    written(tables, 1)
+def test_orphaned_file_is_deleted_after_the_grace(tables, home):
+    write_versions(tables, 1)
     orphan = home.iceberg / "silver" / "clean_bars" / "data" / "orphan.parquet"
     orphan.write_bytes(b"of a writer that was killed")
     os.utime(orphan, (0, 0))
@@ -79,28 +79,28 @@ def test_what_a_killed_writer_left_goes_after_the_grace(tables, home):
     assert not orphan.exists()
 
 
-def test_tidying_twice_finds_nothing_the_second_time(tables):
-    written(tables, 3)
+def test_upkeep_is_idempotent(tables):
+    write_versions(tables, 3)
     tidy(tables, LATER)
     second = tidy(tables, LATER)
     assert (second.n_snapshots, second.n_files) == (0, 0)
     assert len(tables.read(CLEAN_BARS)) == 3
 
 
-def test_what_was_replaced_just_now_stays_though_it_was_written_long_ago(tables, home):
-    written(tables, 1)
+def test_old_file_replaced_just_now_survives_upkeep(tables, home):
+    write_versions(tables, 1)
     (file,) = data_files(home)
     os.utime(file, (0, 0))
-    written(tables, 1)
+    write_versions(tables, 1)
     assert tidy(tables, dt.datetime.now(dt.UTC), keep=dt.timedelta(0)).n_snapshots > 0
     assert file.exists()
 
 
-def test_each_table_that_was_touched_is_told_of(tables):
-    written(tables, 3)
-    tables.replace(RUNS, keyed(RUNS, "r", 1, snapshot_ids="{}"), {"run_id": ["r"]})
-    told = []
-    total = tidy(tables, LATER, tell=lambda table, part: told.append((table, part)))
-    assert [table for table, _ in told] == [CLEAN_BARS.name]
-    assert told[0][1] == total
+def test_upkeep_reports_each_changed_table(tables):
+    write_versions(tables, 3)
+    tables.replace(RUNS, run_rows(RUNS, "r", 1, snapshot_ids="{}"), {"run_id": ["r"]})
+    reports = []
+    total = tidy(tables, LATER, on_table=lambda table, part: reports.append((table, part)))
+    assert [table for table, _ in reports] == [CLEAN_BARS.name]
+    assert reports[0][1] == total
     assert "0 small files merged into 0" in str(total)

@@ -1,4 +1,4 @@
-"""A ledger in each kind of database: a SQLite file of the home, and a Postgres server started for the tests."""
+"""Ledgers in both kinds of database: a SQLite file in the home, and a Postgres server for the tests."""
 
 import itertools
 import tempfile
@@ -13,7 +13,7 @@ NUMBERS = itertools.count()
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory):
-    """A Postgres of its own, on a socket; in no folder of pytest, which the user that root runs it as cannot enter."""
+    """Postgres on a socket, outside the folders of pytest, which its user cannot enter if root runs the tests."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("runtime")))
         import pgserver
@@ -24,7 +24,7 @@ def server(tmp_path_factory):
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
 def kind(request, monkeypatch):
-    """The name of a kind of database, which is empty and the one that a ledger opens."""
+    """Kind of the empty database that a ledger opens."""
     if request.param == "postgres":
         server, name = request.getfixturevalue("server"), f"test_{next(NUMBERS)}"
         server.psql(f"CREATE DATABASE {name}")
@@ -34,5 +34,5 @@ def kind(request, monkeypatch):
 
 @pytest.fixture
 def ledger(kind, home):
-    """An empty ledger."""
+    """Empty ledger."""
     return Ledger.open(home)

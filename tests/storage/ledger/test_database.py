@@ -12,19 +12,19 @@ from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.ledger.database import VARIABLE, Database, ledger_url
 from nvtrader_pipelines.storage.ledger.schema import HEAD, METADATA, VERSION_TABLE
-from tests.storage.frames import start
-from tests.storage.ledger.rows import SPEC
+from tests.storage.ledger.run_rows import SPEC
+from tests.storage.table_rows import start
 
 SECRET = "correct-horse-battery-staple"
 
 
-def test_without_a_url_the_ledger_is_a_file_of_the_home(home):
+def test_ledger_without_url_is_a_file_in_the_home(home):
     Ledger.open(home)
     assert ledger_url(home).database == str(home.ledger)
     assert home.ledger.exists()
 
 
-def test_a_url_names_another_file(home, monkeypatch, tmp_path):
+def test_ledger_url_may_name_another_file(home, monkeypatch, tmp_path):
     monkeypatch.setenv(VARIABLE, f"sqlite:///{tmp_path}/deep/it's 100% mine.db")
     Ledger.open(home).register(SPEC)
     assert (tmp_path / "deep" / "it's 100% mine.db").exists()
@@ -32,27 +32,27 @@ def test_a_url_names_another_file(home, monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("url", "why"),
+    ("url", "message"),
     [
-        (f"postgres:{SECRET}", "but it is no URL"),
-        (f"postgresql://me:{SECRET}@host:port/database", "but it is no URL"),
+        (f"postgres:{SECRET}", "but it is not a URL"),
+        (f"postgresql://me:{SECRET}@host:port/database", "but it is not a URL"),
         (f"mysql://me:{SECRET}@host/database", "but it names mysql"),
         ("sqlite://", "but it names no file"),
         ("sqlite:///:memory:", "but it names no file"),
     ],
 )
-def test_a_url_of_no_ledger_is_refused_without_its_password(home, monkeypatch, url, why):
+def test_invalid_url_is_refused_without_its_password(home, monkeypatch, url, message):
     monkeypatch.setenv(VARIABLE, url)
     with pytest.raises(StorageError, match=f"{VARIABLE} must be postgresql://user:password@host/database") as caught:
         Ledger.open(home)
-    assert why in str(caught.value)
+    assert message in str(caught.value)
     assert SECRET not in str(caught.value)
 
 
 @pytest.mark.parametrize(
     "url", ["postgresql://me:{}@127.0.0.1:1/ledger", "postgresql+asyncpg://me:{}@127.0.0.1:1/ledger"]
 )
-def test_a_server_that_cannot_be_reached_is_named_without_its_password(home, monkeypatch, url):
+def test_unreachable_server_is_reported_without_its_password(home, monkeypatch, url):
     monkeypatch.setenv(VARIABLE, url.format(SECRET))
     with pytest.raises(StorageError) as caught:
         Ledger.open(home)
@@ -61,16 +61,16 @@ def test_a_server_that_cannot_be_reached_is_named_without_its_password(home, mon
     assert SECRET not in repr(Database.connect(sa.make_url(url.format(SECRET).replace("+asyncpg", "+psycopg"))))
 
 
-def test_a_damaged_file_is_named(home):
+def test_damaged_ledger_file_is_refused(home):
     home.warehouse.mkdir()
     home.ledger.write_bytes(b"no database" * 1000)
     with pytest.raises(StorageError, match=r"the ledger sqlite:///.*ledger\.db failed: file is not a database"):
         Ledger.open(home)
 
 
-def test_the_file_is_written_ahead_durably_and_with_keys_checked(home):
+def test_sqlite_pragmas_are_wal_durable_and_check_foreign_keys(home):
     Ledger.open(home)
-    with Database.open(home).reading() as connection:
+    with Database.open(home).connection() as connection:
         found = {
             name: connection.exec_driver_sql(f"PRAGMA {name}").scalar()
             for name in ("journal_mode", "synchronous", "foreign_keys", "recursive_triggers", "busy_timeout")
@@ -84,9 +84,9 @@ def test_the_file_is_written_ahead_durably_and_with_keys_checked(home):
     }
 
 
-def test_the_migrations_make_the_tables_that_the_code_knows(kind, home):
+def test_migrations_create_the_declared_tables(kind, home):
     Ledger.open(home)
-    with Database.open(home).reading() as connection:
+    with Database.open(home).connection() as connection:
         context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
         assert compare_metadata(context, METADATA) == []
 
@@ -100,7 +100,7 @@ def test_ledger_migrations_are_one_revision_the_head(kind, home):
     assert Database.open(home).revision() == HEAD
 
 
-def test_opening_again_changes_nothing(kind, home):
+def test_reopened_ledger_holds_the_same_versions(kind, home):
     key = Ledger.open(home).register(SPEC)
     Database.open(home).create()
     assert Ledger.open(home).read(key) == SPEC
@@ -108,43 +108,43 @@ def test_opening_again_changes_nothing(kind, home):
 
 @pytest.mark.parametrize("revision", ["0001", "9.9.9"])
 def test_ledger_of_another_revision_is_refused_and_unchanged(kind, home, revision):
-    with Database.open(home).writing() as connection:
+    with Database.open(home).transaction() as connection:
         connection.execute(sa.text(f"UPDATE {VERSION_TABLE} SET version_num = '{revision}'"))
     with pytest.raises(StorageError, match=f"must have revision {HEAD}, but has {revision}: .* move the home away"):
         Ledger.open(home)
     assert Database.connect(ledger_url(home)).revision() == revision
 
 
-def test_a_migration_that_fails_leaves_nothing_behind(kind, home):
+def test_failed_migration_leaves_nothing_behind(kind, home):
     database = Database.connect(ledger_url(home))
     home.warehouse.mkdir()
-    with database.writing() as connection:
+    with database.transaction() as connection:
         if kind == "postgres":
             connection.execute(sa.text("CREATE SCHEMA ledger"))
-        connection.execute(sa.text("CREATE TABLE events (in_the_way INTEGER)"))
+        connection.execute(sa.text("CREATE TABLE events (unrelated INTEGER)"))
     with pytest.raises(StorageError, match=r"events.* already exists"):
         Ledger.open(home)
-    with database.writing() as connection:
+    with database.transaction() as connection:
         assert sa.inspect(connection).get_table_names() == ["events"]
         connection.execute(sa.text("DROP TABLE events"))
     assert Ledger.open(home).versions().is_empty()
 
 
 @pytest.mark.slow
-def test_the_tables_of_others_in_the_same_postgres_are_not_touched(server, home, monkeypatch):
+def test_other_tables_in_the_same_postgres_are_untouched(server, home, monkeypatch):
     server.psql("CREATE DATABASE shared")
     monkeypatch.setenv(VARIABLE, server.get_uri("shared"))
     database = Database.connect(ledger_url(home))
-    with database.writing() as connection:
-        connection.execute(sa.text("CREATE TABLE public.runs (of_another INTEGER)"))
+    with database.transaction() as connection:
+        connection.execute(sa.text("CREATE TABLE public.runs (unrelated INTEGER)"))
     Ledger.open(home).register(SPEC)
-    with database.reading() as connection:
+    with database.connection() as connection:
         tables = sa.inspect(connection).get_table_names("public"), sa.inspect(connection).get_table_names("ledger")
     assert tables[0] == ["runs"]
     assert set(tables[1]) == {"specs", "versions", "runs", "policies", "events", VERSION_TABLE}
 
 
-def test_an_up_to_date_ledger_is_opened_without_the_migrations(home):
+def test_up_to_date_ledger_opens_without_importing_alembic(home):
     Ledger.open(home)
     script = """
 import sys
@@ -159,10 +159,10 @@ print("alembic" in sys.modules)
 
 def open_files():
     found = Path("/proc/self/fd").iterdir()
-    return {link.readlink() for link in found if link.is_symlink()}  # the folder's own is gone by now
+    return {link.readlink() for link in found if link.is_symlink()}  # the descriptor of this listing is closed by now
 
 
-def test_the_connections_of_a_ledger_end_with_it(home):
+def test_connections_close_with_the_ledger(home):
     ledger = Ledger.open(home)
     ledger.register(SPEC)
     assert home.ledger in open_files()

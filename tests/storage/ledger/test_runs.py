@@ -6,14 +6,14 @@ import pytest
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.ledger import ledger as ledger_module
-from nvtrader_pipelines.storage.policy_library import file_name
-from tests.storage.frames import AT
-from tests.storage.ledger.rows import RUN_ID, SPEC, event, run_row
+from nvtrader_pipelines.storage.policy_library import policy_file_name
+from tests.storage.ledger.run_rows import RUN_ID, SPEC, event, run_row
+from tests.storage.table_rows import AT
 
 LATER = AT + dt.timedelta(hours=1)
 
 
-def test_a_run_that_begins_is_running_in_this_process(ledger):
+def test_begun_run_is_running_in_this_process(ledger):
     row = run_row(ledger, window_first=dt.date(2020, 1, 2), window_last=dt.date(2021, 1, 4))
     ledger.begin(row)
     run = ledger.run(RUN_ID)
@@ -22,7 +22,7 @@ def test_a_run_that_begins_is_running_in_this_process(ledger):
     assert ledger.close_interrupted() == []
 
 
-def test_a_run_that_ends_has_its_figures_and_its_time(ledger):
+def test_finished_run_has_metrics_and_end_time(ledger):
     ledger.begin(run_row(ledger))
     before = dt.datetime.now(dt.UTC)
     ledger.finish(RUN_ID, "done", metrics={"sharpe": 0.1 + 0.2, "off": float("nan")}, mlflow_run_id="mlflow")
@@ -31,7 +31,7 @@ def test_a_run_that_ends_has_its_figures_and_its_time(ledger):
     assert before <= run.finished_at <= dt.datetime.now(dt.UTC)
 
 
-def test_a_run_that_is_begun_again_runs_once_more(ledger):
+def test_run_begun_again_has_one_more_attempt(ledger):
     ledger.begin(run_row(ledger))
     ledger.finish(RUN_ID, "failed", metrics={"sharpe": 1.0}, message="no disk")
     assert ledger.run(RUN_ID).message == "no disk"
@@ -40,10 +40,10 @@ def test_a_run_that_is_begun_again_runs_once_more(ledger):
     assert (run.kind, run.task_id, run.started_at) == ("walk_forward", "second", LATER)
     assert (run.status, run.attempts, run.finished_at, run.message) == ("running", 2, None, None)
     ledger.finish(RUN_ID, "done")
-    assert ledger.run(RUN_ID).metrics == {"sharpe": 1.0}  # none were given
+    assert ledger.run(RUN_ID).metrics == {"sharpe": 1.0}  # not overwritten
 
 
-def test_an_execution_that_goes_on_in_another_step_is_no_new_attempt(ledger):
+def test_execution_continued_in_another_step_is_the_same_attempt(ledger):
     ledger.begin(run_row(ledger, task_id="same"))
     ledger.begin(run_row(ledger, task_id="same", started_at=LATER))
     assert (ledger.run(RUN_ID).attempts, ledger.run(RUN_ID).started_at) == (1, AT)
@@ -52,11 +52,11 @@ def test_an_execution_that_goes_on_in_another_step_is_no_new_attempt(ledger):
     assert ledger.run(RUN_ID).attempts == 2
 
 
-def test_what_was_never_begun_has_no_events_no_policies_and_no_end(ledger):
+def test_run_that_has_not_begun_is_refused(ledger):
     attempts = [
-        lambda: ledger.note(event()),
+        lambda: ledger.record_event(event()),
         lambda: ledger.finish(RUN_ID, "done"),
-        lambda: ledger.keep_policies(RUN_ID, {}, "d"),
+        lambda: ledger.record_policies(RUN_ID, {}, "d"),
         lambda: ledger.run(RUN_ID),
     ]
     for attempt in attempts:
@@ -64,24 +64,24 @@ def test_what_was_never_begun_has_no_events_no_policies_and_no_end(ledger):
             attempt()
 
 
-def test_a_run_of_a_version_that_is_not_registered_is_refused(ledger):
+def test_run_of_an_unregistered_version_is_refused(ledger):
     other = ExperimentSpec(name="b")
     row = run_row(ledger, spec_hash=other.spec_hash).model_copy(update={"partition_key": other.partition_key})
-    with pytest.raises(StorageError, match="which is not registered; register it"):
+    with pytest.raises(StorageError, match="to be registered first"):
         ledger.begin(row)
 
 
-def test_a_run_belongs_to_one_version(ledger):
+def test_run_id_of_another_version_is_refused(ledger):
     ledger.begin(run_row(ledger))
-    with pytest.raises(StorageError, match=f"run {RUN_ID} is of version {SPEC.spec_hash}, not"):
+    with pytest.raises(StorageError, match=f"run {RUN_ID} belongs to version {SPEC.spec_hash}, not"):
         ledger.begin(run_row(ledger, ExperimentSpec(name="b")))
 
 
-def test_events_are_kept_in_their_order_with_what_they_tell(ledger):
+def test_events_are_stored_in_order_with_their_fields(ledger):
     ledger.begin(run_row(ledger))
-    told = event("train.step", fold=1, seed=2, timesteps=512, total_timesteps=1024, share=0.5, metrics={"mean": 0.25})
-    for progress in (event(), told, event("done", timestamp=LATER)):
-        ledger.note(progress)
+    step = event("train.step", fold=1, seed=2, timesteps=512, total_timesteps=1024, share=0.5, metrics={"mean": 0.25})
+    for progress in (event(), step, event("done", timestamp=LATER)):
+        ledger.record_event(progress)
     events = ledger.events(RUN_ID)
     assert events["stage"].to_list() == ["start", "train.step", "done"]
     row = events.row(1, named=True)
@@ -89,23 +89,23 @@ def test_events_are_kept_in_their_order_with_what_they_tell(ledger):
     assert (events["timestamp"][2], ledger.events("another").height) == (LATER, 0)
 
 
-def test_policies_are_kept_by_the_names_of_the_library(ledger):
+def test_policies_are_recorded_by_fold_and_seed(ledger):
     ledger.begin(run_row(ledger))
-    ledger.keep_policies(RUN_ID, {file_name((10, 1)): "old"}, "before")
-    ledger.keep_policies(RUN_ID, {file_name((10, 3)): "b", file_name((2, 3)): "a"}, "now")
+    ledger.record_policies(RUN_ID, {policy_file_name((10, 1)): "old"}, "before")
+    ledger.record_policies(RUN_ID, {policy_file_name((10, 3)): "b", policy_file_name((2, 3)): "a"}, "now")
     assert ledger.policies(RUN_ID).select("fold", "seed", "sha256").rows() == [(2, 3, "a"), (10, 3, "b")]
     assert ledger.run(RUN_ID).policies_sha256 == "now"
     ledger.begin(run_row(ledger, task_id="second"))
     assert ledger.run(RUN_ID).policies_sha256 == "now"
 
 
-def test_a_file_that_is_no_policy_is_refused(ledger):
+def test_file_that_is_no_policy_is_refused(ledger):
     ledger.begin(run_row(ledger))
     with pytest.raises(ValueError, match=r"must be named fold-<k>-seed-<s>\.zip, got 'manifest.json'"):
-        ledger.keep_policies(RUN_ID, {"manifest.json": "a"}, "d")
+        ledger.record_policies(RUN_ID, {"manifest.json": "a"}, "d")
 
 
-def test_a_run_is_found_by_the_begin_of_its_id(ledger):
+def test_run_is_found_by_a_unique_prefix_of_its_id(ledger):
     for run_id in ("00aa", "00bb", "10_0"):
         ledger.begin(run_row(ledger, run_id=run_id))
     assert ledger.find_run("00b").run_id == "00bb"
@@ -117,32 +117,35 @@ def test_a_run_is_found_by_the_begin_of_its_id(ledger):
             ledger.find_run(stranger)
 
 
-def test_runs_are_listed_from_the_last_begun(ledger):
+def test_runs_are_listed_latest_first(ledger):
     for hours, run_id in enumerate(("b", "c", "a")):
         ledger.begin(run_row(ledger, run_id=run_id, started_at=AT + dt.timedelta(hours=hours)))
     assert ledger.runs()["run_id"].to_list() == ["a", "c", "b"]
     assert ledger.runs().schema["started_at"] == pl.Datetime("us", "UTC")
 
 
-def test_every_table_is_there_with_its_types_before_anything_is_written(ledger):
+def test_new_ledger_has_empty_typed_tables(ledger):
     tables = ledger.tables()
     assert list(tables) == ["specs", "versions", "runs", "policies", "events"]
     assert tables["runs"].schema["window_first"] == pl.Date()
     assert all(frame.is_empty() for frame in tables.values())
 
 
-def dead(monkeypatch, process):
+def begin_as(monkeypatch, process):
     monkeypatch.setattr(ledger_module, "this_process", lambda: process)
 
 
-def test_a_run_whose_process_is_dead_is_closed_and_can_be_begun_again(ledger, monkeypatch):
+def test_run_of_a_dead_process_is_closed_and_can_begin_again(ledger, monkeypatch):
     with monkeypatch.context() as patch:
-        dead(patch, (2**22 + 1, AT))  # a number that Linux gives to none
+        begin_as(patch, (2**22 + 1, AT))  # above the highest process number of Linux
         ledger.begin(run_row(ledger))
     ledger.begin(run_row(ledger, run_id="alive"))
     assert ledger.close_interrupted() == [RUN_ID]
     run = ledger.run(RUN_ID)
-    assert (run.status, run.message) == ("interrupted", f"its process {2**22 + 1} on {run.host} ended without a word")
+    assert (run.status, run.message) == (
+        "interrupted",
+        f"its process {2**22 + 1} on {run.host} ended without reporting",
+    )
     assert run.finished_at is not None
     assert ledger.run("alive").status == "running"
     assert ledger.close_interrupted() == []
@@ -150,25 +153,25 @@ def test_a_run_whose_process_is_dead_is_closed_and_can_be_begun_again(ledger, mo
     assert ledger.run(RUN_ID).status == "running"
 
 
-def test_a_run_of_dagsters_outlives_the_process_of_one_step(ledger, monkeypatch):
+def test_dagster_run_outlives_the_process_of_a_step(ledger, monkeypatch):
     with monkeypatch.context() as patch:
-        dead(patch, (2**22 + 1, AT))
+        begin_as(patch, (2**22 + 1, AT))
         ledger.begin(run_row(ledger, dagster_run_id="dagster"))
     assert ledger.close_interrupted() == []
     assert ledger.close_interrupted(["dagster"]) == [RUN_ID]
 
 
-def test_a_run_of_another_machine_is_left_alone(ledger, monkeypatch):
+def test_run_on_another_machine_is_not_closed(ledger, monkeypatch):
     with monkeypatch.context() as patch:
-        dead(patch, (2**22 + 1, AT))
-        patch.setattr(ledger_module, "host", lambda: "elsewhere")
+        begin_as(patch, (2**22 + 1, AT))
+        patch.setattr(ledger_module, "host_name", lambda: "elsewhere")
         ledger.begin(run_row(ledger))
     assert ledger.close_interrupted() == []
 
 
-def test_a_run_whose_launcher_is_dead_is_closed_wherever_it_ran(ledger, monkeypatch):
+def test_run_of_a_dead_launcher_is_closed_on_any_machine(ledger, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(ledger_module, "host", lambda: "elsewhere")
+        patch.setattr(ledger_module, "host_name", lambda: "elsewhere")
         ledger.begin(run_row(ledger, dagster_run_id="dagster"))
         ledger.begin(run_row(ledger, run_id="by hand"))
     assert ledger.close_interrupted(["another"]) == []
@@ -176,11 +179,11 @@ def test_a_run_whose_launcher_is_dead_is_closed_wherever_it_ran(ledger, monkeypa
     assert ledger.run(RUN_ID).message == "the Dagster run dagster ended before it did"
 
 
-def test_who_knows_how_a_launcher_ended_says_it_of_its_runs_only(ledger, monkeypatch):
+def test_reason_is_recorded_only_for_runs_of_the_launcher(ledger, monkeypatch):
     with monkeypatch.context() as patch:
-        dead(patch, (2**22 + 1, AT))
+        begin_as(patch, (2**22 + 1, AT))
         ledger.begin(run_row(ledger, dagster_run_id="dagster"))
         ledger.begin(run_row(ledger, run_id="by hand"))
-    assert sorted(ledger.close_interrupted(["dagster"], "somebody pressed Ctrl-C")) == [RUN_ID, "by hand"]
-    assert ledger.run(RUN_ID).message == "somebody pressed Ctrl-C"
-    assert "ended without a word" in (ledger.run("by hand").message or "")
+    assert sorted(ledger.close_interrupted(["dagster"], "Ctrl-C was pressed")) == [RUN_ID, "by hand"]
+    assert ledger.run(RUN_ID).message == "Ctrl-C was pressed"
+    assert "ended without reporting" in (ledger.run("by hand").message or "")

@@ -1,1 +1,1 @@
-"""Command-line output that fills a page."""
+"""Pages that commands print: plans, policies, runs."""

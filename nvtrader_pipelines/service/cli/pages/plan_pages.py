@@ -1,4 +1,4 @@
-"""Rebalance plans as rows, and as a person reads one."""
+"""Pages of rebalance plans: the list, and a single plan."""
 
 from collections.abc import Mapping
 from itertools import pairwise
@@ -7,10 +7,10 @@ import polars as pl
 
 from nvtrader_pipelines.execution.plan import RebalancePlan
 from nvtrader_pipelines.execution.plan_records import PlanRecord
-from nvtrader_pipelines.service.cli.tables import print_lines, print_part
+from nvtrader_pipelines.service.cli.output import print_lines, print_part
 
 LEVELS = ("hard", "soft", "warn")
-LISTED = {
+PLAN_SCHEMA = {
     "plan": pl.String,
     "account": pl.String,
     "session": pl.Date,
@@ -25,8 +25,8 @@ LISTED = {
 }
 
 
-def listed_plans(records: Mapping[str, PlanRecord]) -> pl.DataFrame:
-    """A row per plan, the newest first: what it would trade one way, its findings by level, who decided."""
+def plan_rows(records: Mapping[str, PlanRecord]) -> pl.DataFrame:
+    """Rows of plans, newest first: one-way turnover, findings by level, and who decided."""
     rows = [
         {
             "plan": plan_id,
@@ -35,22 +35,22 @@ def listed_plans(records: Mapping[str, PlanRecord]) -> pl.DataFrame:
             "status": record.status,
             "policy": record.plan.policy,
             "turnover": record.plan.turnover,
-            **findings_by_level(record),
+            **count_findings(record),
             "by": record.decided_by,
             "reason": record.reason,
         }
         for plan_id, record in records.items()
     ]
-    return pl.DataFrame(rows, schema=LISTED).reverse()
+    return pl.DataFrame(rows, schema=PLAN_SCHEMA).reverse()
 
 
-def findings_by_level(record: PlanRecord) -> dict[str, int]:
-    """How many findings a plan has of each level."""
+def count_findings(record: PlanRecord) -> dict[str, int]:
+    """Count the findings of a plan by level."""
     return {level: sum(finding.level == level for finding in record.findings) for level in LEVELS}
 
 
 def print_plan(record: PlanRecord) -> None:
-    """Everything of one plan, part by part."""
+    """Print a plan: facts, findings, stages and weights."""
     plan = record.plan
     lines = {
         "plan": plan.plan_id,
@@ -65,14 +65,14 @@ def print_plan(record: PlanRecord) -> None:
         "reason": record.reason,
     }
     print_lines(lines, width=24)
-    unseen = record.cleared_at is None
-    print_part("findings", finding_rows(record), "compliance has not seen it" if unseen else "nothing was found")
+    if_empty = "not checked by compliance yet" if record.cleared_at is None else "no finding"
+    print_part("findings", finding_rows(record), if_empty)
     print_part("stages", stage_rows(plan), "")
     print_part("weights", weight_rows(plan), "all in cash")
 
 
 def finding_rows(record: PlanRecord) -> pl.DataFrame:
-    """A row per finding, those that block first."""
+    """Rows of findings, blocking ones first."""
     found = sorted(record.findings, key=lambda finding: LEVELS.index(finding.level))
     names = ("level", "rule", "symbol", "figure", "bound", "sentence")
     kinds = (pl.String, pl.String, pl.String, pl.Float64, pl.Float64, pl.String)
@@ -81,7 +81,7 @@ def finding_rows(record: PlanRecord) -> pl.DataFrame:
 
 
 def stage_rows(plan: RebalancePlan) -> pl.DataFrame:
-    """A row per stage: how many names it bought and sold against the stage before, how much, and why."""
+    """Rows of stages: names raised and lowered, sum of absolute changes, and the reason."""
     rows = []
     for before, stage in pairwise((plan.held, *(stage.weights for stage in plan.stages))):
         change = [after - former for after, former in zip(stage[:-1], before[:-1], strict=True)]
@@ -95,7 +95,7 @@ def stage_rows(plan: RebalancePlan) -> pl.DataFrame:
 
 
 def weight_rows(plan: RebalancePlan) -> pl.DataFrame:
-    """A row per name that is held or wanted, in percent of equity: what is held, then each stage that changed it."""
+    """Rows of weights by name in percent of equity: held, then after each stage with a change."""
     changed = [after for before, after in pairwise(plan.stages) if after.weights != before.weights]
     columns = {"held": plan.held, **{stage.name: stage.weights for stage in (plan.stages[0], *changed)}}
     table = pl.DataFrame(

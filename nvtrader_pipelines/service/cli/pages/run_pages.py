@@ -1,4 +1,4 @@
-"""Runs as a person reads them on a terminal."""
+"""Pages of runs: the list, a run, its figures, and comparisons."""
 
 import json
 from collections.abc import Mapping
@@ -7,32 +7,32 @@ from typing import Any
 import polars as pl
 
 from nvtrader_pipelines.components.ids import short_id
-from nvtrader_pipelines.service.cli.summary import COLUMNS, cells, period_table, with_interval
-from nvtrader_pipelines.service.cli.tables import (
+from nvtrader_pipelines.service.cli.output import (
     Format,
-    cell,
+    format_cell,
     print_line,
     print_part,
     print_title,
     wide_console,
     write_rows,
 )
-from nvtrader_pipelines.service.documents.run_facts import stages
+from nvtrader_pipelines.service.cli.summary import COLUMNS, figure_cells, format_sharpe, period_table
+from nvtrader_pipelines.service.documents.run_facts import stage_rows
 
 FIGURES = COLUMNS[1:]
 
 
 def print_runs(runs: pl.DataFrame) -> None:
-    """A line per run, and why runs failed or were interrupted."""
+    """Print a line per run, and the messages of failed and interrupted ones."""
     lines = [
         {
             "run": short_id(run["run_id"]),
             "kind": f"{run['kind']}{', validation only' if run['validation_only'] else ''}",
             "status": run["status"],
             "experiment": run["partition_key"],
-            "window": window(run),
+            "window": format_window(run),
             "parent": short_id(run["parent_run_id"] or ""),
-            "net Sharpe [95 %]": with_interval(run),
+            "net Sharpe [95 %]": format_sharpe(run),
             "started": f"{run['started_at']:%Y-%m-%d %H:%M}",
         }
         for run in runs.iter_rows(named=True)
@@ -46,18 +46,18 @@ def print_runs(runs: pl.DataFrame) -> None:
 
 
 def print_run(document: Mapping[str, Any]) -> None:
-    """Everything known of a run, part by part."""
+    """Print a run: facts, spec, policies, figures, events, views and warnings."""
     for name, value in document["run"].items():
         if value not in (None, {}, []):
-            print_line(f"{name:<20} {_text(value)}")
+            print_line(f"{name:<20} {_format_value(value)}")
     print_part("spec", _spec_rows(document["spec"]), "")
-    print_part("policies", pl.DataFrame(document["policies"]), "no policy is trained yet")
+    print_part("policies", pl.DataFrame(document["policies"]), "no trained policy yet")
     if document["figures"]:
         print_figures(pl.DataFrame(document["figures"], infer_schema_length=None))
     else:
         print_part("figures", pl.DataFrame(), "no verdict yet")
     events = pl.DataFrame(document["events"], infer_schema_length=None)
-    print_part("what happened", events if events.is_empty() else stages(events), "nothing yet")
+    print_part("events", events if events.is_empty() else stage_rows(events), "no event yet")
     for title in ("views", "warnings"):
         if document[title]:
             print_title(title)
@@ -66,7 +66,7 @@ def print_run(document: Mapping[str, Any]) -> None:
 
 
 def print_figures(figures: pl.DataFrame) -> None:
-    """A table per period."""
+    """Print a table of figures per period."""
     console = wide_console()
     for period in figures["period"].unique(maintain_order=True) if len(figures) else ():
         console.print()
@@ -74,30 +74,34 @@ def print_figures(figures: pl.DataFrame) -> None:
 
 
 def print_comparison(runs: pl.DataFrame, differ: pl.DataFrame) -> None:
-    """The runs side by side, a column each, and where their specs differ."""
+    """Print runs side by side, a column each, and the differences of their specs."""
     columns: dict[str, list[str]] = {"": ["experiment", "kind", "window", *FIGURES, "best baseline"]}
     for run in runs.iter_rows(named=True):
-        judged = run["sharpe"] is not None
-        own = [*cells({**run, "policy": ""})[1:], cell(run["best_baseline"])] if judged else [""] * (len(FIGURES) + 1)
-        columns[short_id(run["run_id"])] = [run["partition_key"], run["kind"], window(run), *own]
+        has_verdict = run["sharpe"] is not None
+        own = (
+            [*figure_cells({**run, "policy": ""})[1:], format_cell(run["best_baseline"])]
+            if has_verdict
+            else [""] * (len(FIGURES) + 1)
+        )
+        columns[short_id(run["run_id"])] = [run["partition_key"], run["kind"], format_window(run), *own]
     write_rows(pl.DataFrame(columns), Format.TABLE)
     first = short_id(runs["run_id"][0])
-    print_part("where the specs differ", differ.rename({"left": first, "right": "other"}), "the specs are the same")
+    print_part("differences of the specs", differ.rename({"left": first, "right": "other"}), "the specs are the same")
 
 
-def window(run: Mapping[str, Any]) -> str:
-    """The first and the last session."""
+def format_window(run: Mapping[str, Any]) -> str:
+    """Format the first and the last session of a run."""
     return f"{run['window_first']} to {run['window_last']}"
 
 
-def _text(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, dict):
         return json.dumps({name: round(each, 4) if isinstance(each, float) else each for name, each in value.items()})
     return json.dumps(value) if isinstance(value, list) else str(value)
 
 
 def _spec_rows(spec: Mapping[str, Any], prefix: str = "") -> pl.DataFrame:
-    """Each field of a nested document and its value."""
+    """Rows of field and value of a nested document."""
     rows: list[tuple[str, str]] = []
     for name, value in spec.items():
         if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""What alembic runs: the revisions, on the connection and inside the transaction that the ledger opened."""
+"""Alembic environment: run the revisions on the connection and in the transaction of the ledger."""
 
 from alembic import context
 

@@ -1,1 +1,1 @@
-"""Revisions of the ledger; one that was released is never changed."""
+"""Revisions of the ledger. A released revision never changes."""

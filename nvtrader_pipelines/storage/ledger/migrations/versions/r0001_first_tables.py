@@ -1,4 +1,4 @@
-"""The first tables, and triggers by which a version can be neither changed nor deleted."""
+"""First tables, and triggers that keep versions from being changed or deleted."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -9,24 +9,24 @@ down_revision = None
 Id = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 UtcTime = sa.DateTime(timezone=True)
 
-SAID = "a version of the ledger is never changed and never deleted; register another one"
+MESSAGE = "a version of the ledger is never changed and never deleted; register another one"
 SQLITE = (
-    f"CREATE TRIGGER versions_stay_as_they_are BEFORE UPDATE ON versions BEGIN SELECT RAISE(ABORT, '{SAID}'); END",
-    f"CREATE TRIGGER versions_stay BEFORE DELETE ON versions BEGIN SELECT RAISE(ABORT, '{SAID}'); END",
-    # INSERT OR REPLACE deletes without the trigger above; the ledger itself inserts what is there already, in vain
+    f"CREATE TRIGGER versions_stay_as_they_are BEFORE UPDATE ON versions BEGIN SELECT RAISE(ABORT, '{MESSAGE}'); END",
+    f"CREATE TRIGGER versions_stay BEFORE DELETE ON versions BEGIN SELECT RAISE(ABORT, '{MESSAGE}'); END",
+    # INSERT OR REPLACE deletes without firing the trigger above; re-inserting the same version is ignored
     f"""
     CREATE TRIGGER versions_are_inserted_once BEFORE INSERT ON versions
     WHEN EXISTS (SELECT 1 FROM versions WHERE spec_hash = NEW.spec_hash OR partition_key = NEW.partition_key)
     BEGIN SELECT CASE
         WHEN EXISTS (SELECT 1 FROM versions WHERE spec_hash = NEW.spec_hash AND content <> NEW.content)
-        THEN RAISE(ABORT, '{SAID}') ELSE RAISE(IGNORE) END;
+        THEN RAISE(ABORT, '{MESSAGE}') ELSE RAISE(IGNORE) END;
     END
     """,
 )
 POSTGRES = (
     f"""
     CREATE FUNCTION versions_stay() RETURNS trigger LANGUAGE plpgsql AS $$
-    BEGIN RAISE EXCEPTION '{SAID}'; END $$
+    BEGIN RAISE EXCEPTION '{MESSAGE}'; END $$
     """,
     "CREATE TRIGGER versions_stay BEFORE UPDATE OR DELETE ON versions FOR EACH ROW EXECUTE FUNCTION versions_stay()",
     "CREATE TRIGGER versions_all_stay BEFORE TRUNCATE ON versions EXECUTE FUNCTION versions_stay()",
@@ -34,7 +34,7 @@ POSTGRES = (
 
 
 def upgrade() -> None:
-    """Make the tables."""
+    """Create the tables and triggers."""
     _create_versions()
     _create_runs()
     _create_parts_of_runs()

@@ -1,0 +1,59 @@
+"""`nvtrader components` and `nvtrader schema`: components and their JSON Schemas."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nvtrader_pipelines.service.cli.exit_codes import exit_on_error
+from nvtrader_pipelines.service.cli.options import AsJson, Verbose
+from nvtrader_pipelines.service.cli.output import Format, wide_console, write_rows
+
+Family = Annotated[str | None, typer.Argument(help="Family to show; default: list all families.")]
+
+
+def components(family: Family = None, *, as_json: AsJson = False, verbose: Verbose = False) -> None:
+    """List the families of components, or the members of one with fields, defaults and bounds."""
+    import polars as pl
+
+    from nvtrader_pipelines.service.documents.catalogue import FAMILIES, family_members
+
+    with exit_on_error(verbose=verbose):
+        if family is None:
+            rows = [(name, [member.kind for member in family_members(name)]) for name in FAMILIES]
+            if as_json:
+                sys.stdout.write(json.dumps(dict(rows), indent=1) + "\n")
+            else:
+                shown = [(name, ", ".join(kinds)) for name, kinds in rows]
+                write_rows(pl.DataFrame(shown, schema=["family", "members"], orient="row"), Format.TABLE)
+            return
+        members = family_members(family)
+        if as_json:
+            sys.stdout.write(json.dumps([member.model_dump(mode="json") for member in members], indent=1) + "\n")
+            return
+        console = wide_console()
+        for member in members:
+            console.print(f"\n[bold]{member.kind}[/bold]  {member.doc}", highlight=False, soft_wrap=True)
+            for field in member.fields:
+                console.print(f"  {field.line}", markup=False, highlight=False, soft_wrap=True)
+
+
+def schema(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="`experiment` or a family of components.")] = "experiment",
+    *,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="File; default: standard output.")] = None,
+    verbose: Verbose = False,
+) -> None:
+    """Write the JSON Schema of an experiment or a family, for editors that check YAML."""
+    from nvtrader_pipelines.service.documents.catalogue import json_schema_of
+    from nvtrader_pipelines.storage.files import write_atomically
+
+    with exit_on_error(verbose=verbose):
+        text = json.dumps(json_schema_of(name), indent=1) + "\n"
+        if output is None:
+            sys.stdout.write(text)
+        else:
+            write_atomically(output, text.encode())
+            wide_console().print(f"{output}", highlight=False, soft_wrap=True)

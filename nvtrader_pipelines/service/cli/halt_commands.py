@@ -1,0 +1,98 @@
+"""`nvtrader halt` and `nvtrader resume`: the kill switch, engaged and released."""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from nvtrader_pipelines.service.cli.exit_codes import FAILED, exit_on_error
+from nvtrader_pipelines.service.cli.options import AsJson, Verbose, current_user, open_store
+from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.store import Store
+
+Reason = Annotated[str, typer.Option("--reason", help="Why; recorded in the audit.")]
+NO_REASON = "no reason was given"
+
+
+def halt(reason: Reason = NO_REASON, *, as_json: AsJson = False, verbose: Verbose = False) -> None:
+    """Stop all trading at once: place no further order, and cancel open orders at brokers.
+
+    If an order may still be open, the command names it and exits with 1; trading is stopped all the same. If the audit
+    is damaged or the disk is full, orders are cancelled too, and the command exits with 3 and the reason.
+    """
+    from nvtrader_pipelines.desk.halt import halt as engage
+
+    with exit_on_error(verbose=verbose):
+        store, by = open_store(), current_user()
+        failure = None
+        try:
+            message = engage(store, by, reason, _now)
+        except StorageError as error:  # open orders at brokers must be cancelled all the same
+            message, failure = str(error), error
+        if failure is None and not as_json:
+            _print_message(store, message)
+        from nvtrader_pipelines.desk.open_orders import Stop, withdraw_all
+
+        cancelled, still_open = withdraw_all(store, Stop(f"trading was stopped by {by}: {reason}", by, _now))
+        if as_json:
+            _write_json(store, message, cancelled=cancelled, still_open=still_open)
+        else:
+            _print_cancelled(cancelled, still_open)
+        if failure is not None:
+            raise failure
+        if still_open:
+            raise typer.Exit(FAILED)
+
+
+def resume(reason: Reason = NO_REASON, *, as_json: AsJson = False, verbose: Verbose = False) -> None:
+    """Release the kill switch: trading resumes at the next step."""
+    from nvtrader_pipelines.desk.halt import resume as release
+
+    with exit_on_error(verbose=verbose):
+        store = open_store()
+        message = release(store, current_user(), reason, _now)
+        if as_json:
+            _write_json(store, message)
+        else:
+            _print_message(store, message)
+
+
+def _now() -> datetime:
+    """Current time; defined here, since `runs.lifecycle` takes seconds to import."""
+    return datetime.now(UTC)
+
+
+def _halt_reason(store: Store) -> str | None:
+    from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
+
+    return FileKillSwitch(store.home).halt_reason()
+
+
+def _write_json(store: Store, message: str, **more: Any) -> None:
+    """Write the outcome as JSON."""
+    document = {"message": message, "kill_switch": _halt_reason(store), **more}
+    sys.stdout.write(json.dumps(document, indent=1) + "\n")
+
+
+def _print_message(store: Store, message: str) -> None:
+    """Print the outcome: red while trading is stopped, green otherwise."""
+    _print(message, "bold white on red" if _halt_reason(store) else "bold white on green")
+
+
+def _print_cancelled(cancelled: Sequence[str], still_open: Mapping[str, str]) -> None:
+    """Print the cancelled orders, and the accounts where orders may still be open."""
+    if cancelled:
+        _print(f"cancelled: {', '.join(cancelled)}", "bold")
+    for account, reason in still_open.items():
+        _print(
+            f"ORDERS MAY STILL BE OPEN on the account {account}: {reason}; cancel them at the broker, or halt again",
+            "bold white on red",
+        )
+
+
+def _print(message: str, style: str) -> None:
+    Console().print(message, style=style, markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,98 @@
+"""Output of commands: tables, lines, CSV and JSON."""
+
+import sys
+from collections.abc import Mapping
+from datetime import datetime
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+
+if TYPE_CHECKING:
+    import polars as pl
+
+WIDTH = 180
+LARGE = 1e4  # numbers from here on are written without decimals
+
+
+class Format(StrEnum):
+    """Output format of rows."""
+
+    TABLE = "table"
+    CSV = "csv"
+    JSON = "json"
+
+
+def wide_console() -> Console:
+    """Console of the terminal; in a pipe or file, one wide enough for tables."""
+    console = Console()
+    return console if console.is_terminal else Console(width=WIDTH)
+
+
+def format_cell(value: object) -> str:
+    """Format a value of a table; numbers have four digits, or no decimals from 10,000 on."""
+    if value is None:
+        return ""
+    if isinstance(value, datetime):
+        return f"{value:%Y-%m-%d %H:%M:%S}"
+    if isinstance(value, float):
+        return f"{value:.4g}" if abs(value) < LARGE else f"{value:,.0f}"
+    return str(value)
+
+
+def flatten_column(values: "pl.Series") -> "pl.Series":
+    """Flatten a column for CSV: lists are joined by |, deeper nesting is written as text."""
+    import polars as pl
+
+    if not values.dtype.is_nested():
+        return values
+    texts = [None if value is None else _join(value) for value in values.to_list()]
+    return pl.Series(values.name, texts, dtype=pl.String)
+
+
+def _join(value: object) -> str:
+    return "|".join(str(part) for part in value) if isinstance(value, list) else str(value)
+
+
+def write_rows(rows: "pl.DataFrame", form: Format) -> None:
+    """Write rows to standard output."""
+    if form is Format.JSON:
+        sys.stdout.write(rows.write_json() + "\n")
+    elif form is Format.CSV:
+        sys.stdout.write(rows.select(flatten_column(rows[name]) for name in rows.columns).write_csv())
+    else:
+        table = Table(box=None, header_style="bold")
+        for name, kind in rows.schema.items():
+            table.add_column(name, justify="right" if kind.is_numeric() else "left", overflow="fold")
+        for row in rows.iter_rows():
+            table.add_row(*(format_cell(value) for value in row))
+        console = wide_console()
+        console.print(table)
+        console.print(f"{len(rows)} row{'' if len(rows) == 1 else 's'}", style="dim")
+
+
+def print_part(title: str, rows: "pl.DataFrame", if_empty: str) -> None:
+    """Print a titled table, or a message if it is empty."""
+    print_title(title)
+    if rows.is_empty():
+        wide_console().print(if_empty, style="dim")
+    else:
+        write_rows(rows, Format.TABLE)
+
+
+def print_title(text: str) -> None:
+    """Print the title of a part."""
+    wide_console().print(f"\n{text}", style="bold")
+
+
+def print_line(text: str, style: str | None = None) -> None:
+    """Print a line without markup, highlighting or wrapping."""
+    wide_console().print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+
+
+def print_lines(lines: Mapping[str, str], width: int = 16) -> None:
+    """Print names and values in two columns; empty values are left out."""
+    for name, value in lines.items():
+        if value:
+            print_line(f"{name:<{width}} {value}")

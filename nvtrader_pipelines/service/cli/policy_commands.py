@@ -1,0 +1,110 @@
+"""`nvtrader policies`: list and show trained policies; activate or promote one."""
+
+import json
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from nvtrader_pipelines.service.cli.exit_codes import exit_on_error
+from nvtrader_pipelines.service.cli.options import (
+    EPILOG,
+    AsJson,
+    Verbose,
+    current_user,
+    open_store,
+    refuse_options_before_command,
+)
+
+app = typer.Typer(help="Trained policies: their cards, the active one, and the promotion gate.", epilog=EPILOG)
+Policy = Annotated[
+    str,
+    typer.Argument(
+        metavar="POLICY", help="Experiment (its latest run) or beginning of a run's id; with /seed-K, a single seed."
+    ),
+]
+All = Annotated[bool, typer.Option("--all", help="Also single seeds, and policies of versions that must be run again.")]
+Reason = Annotated[str, typer.Option("--reason", help="Why; recorded in the audit.")]
+
+
+@app.callback(invoke_without_command=True, epilog=EPILOG)
+def policies(
+    context: typer.Context, *, everything: All = False, as_json: AsJson = False, verbose: Verbose = False
+) -> None:
+    """List all trained policies, newest first, the active one marked; or run a subcommand."""
+    refuse_options_before_command(context)
+    if context.invoked_subcommand is None:
+        list_(everything=everything, as_json=as_json, verbose=verbose)
+
+
+@app.command("list", epilog=EPILOG)
+def list_(*, everything: All = False, as_json: AsJson = False, verbose: Verbose = False) -> None:
+    """List all trained policies, newest first, the active one marked."""
+    from nvtrader_pipelines.promotion.library import read_library
+    from nvtrader_pipelines.promotion.rounds import newer_run_message
+    from nvtrader_pipelines.service.cli.pages.policy_pages import print_library
+
+    with exit_on_error(verbose=verbose):
+        store = open_store()
+        library = read_library(store, seeds=everything)
+        newer = newer_run_message(store, library.active) if library.active else None
+        if as_json:
+            cards = [card.document() for card in library.cards]
+            _write_json({"policies": cards, "newer": newer, "problems": library.problems})
+        else:
+            print_library(library, newer, everything=everything)
+
+
+@app.command(epilog=EPILOG)
+def show(policy: Policy, *, as_json: AsJson = False, verbose: Verbose = False) -> None:
+    """Show the card of a policy: scores, files, origin, and decisions of the promotion gate."""
+    from nvtrader_pipelines.promotion.library import find_policy, read_library_card
+    from nvtrader_pipelines.promotion.log import read_promotions_of
+    from nvtrader_pipelines.service.cli.pages.policy_pages import print_card
+
+    with exit_on_error(verbose=verbose):
+        store = open_store()
+        card = read_library_card(store, find_policy(store, policy))
+        promotions = read_promotions_of(store, card.ref)
+        if as_json:
+            _write_json({**card.document(), "promotions": promotions.to_dicts()})
+        else:
+            print_card(card, promotions)
+
+
+@app.command(epilog=EPILOG)
+def activate(policy: Policy, reason: Reason = "", *, as_json: AsJson = False, verbose: Verbose = False) -> None:
+    """Activate a policy from the next close on; the gate's verdict is only recorded."""
+    _decide(policy, reason, through_gate=False, as_json=as_json, verbose=verbose)
+
+
+@app.command(epilog=EPILOG)
+def promote(policy: Policy, *, as_json: AsJson = False, verbose: Verbose = False) -> None:
+    """Submit a policy to the promotion gate; if it passes, it is active from the next close on."""
+    _decide(policy, "", through_gate=True, as_json=as_json, verbose=verbose)
+
+
+def _decide(policy: str, reason: str, *, through_gate: bool, as_json: bool, verbose: bool) -> None:
+    """Let the gate or the person decide, and print the decision."""
+    from nvtrader_pipelines.promotion.decide import activate_manually, evaluate_candidate
+    from nvtrader_pipelines.runs.lifecycle import now
+    from nvtrader_pipelines.service.cli.pages.policy_pages import print_decision
+    from nvtrader_pipelines.storage.views import publish
+
+    with exit_on_error(verbose=verbose):
+        store = open_store()
+        by = current_user()
+        decision = (
+            evaluate_candidate(store, policy, by, now)
+            if through_gate
+            else activate_manually(store, policy, by, reason, now)
+        )
+        publish(store)
+        if as_json:
+            _write_json(decision.row())
+        else:
+            print_decision(decision)
+
+
+def _write_json(document: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(document, indent=1, default=str) + "\n")

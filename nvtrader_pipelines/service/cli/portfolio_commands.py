@@ -1,0 +1,144 @@
+"""`nvtrader portfolio`: show an account; accept holdings that differ from what was expected."""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from nvtrader_pipelines.service.cli.exit_codes import exit_on_error
+from nvtrader_pipelines.service.cli.options import (
+    EPILOG,
+    Account,
+    AsJson,
+    Verbose,
+    current_user,
+    open_store,
+    refuse_options_before_command,
+)
+from nvtrader_pipelines.service.cli.output import print_line, print_lines, print_part
+
+if TYPE_CHECKING:
+    import polars as pl
+
+app = typer.Typer(help="State of an account, and differences from its expected holdings.", epilog=EPILOG)
+Reason = Annotated[str, typer.Option("--reason", help="Why; recorded in the audit.")]
+
+
+@app.callback(invoke_without_command=True, epilog=EPILOG)
+def portfolio(
+    context: typer.Context, account: Account = "paper", *, as_json: AsJson = False, verbose: Verbose = False
+) -> None:
+    """Show an account: positions, cash, equity, last plan, waiting plans and the kill switch."""
+    refuse_options_before_command(context)
+    if context.invoked_subcommand is None:
+        _show(account, as_json=as_json, verbose=verbose)
+
+
+@app.command("accept-differences", epilog=EPILOG)
+def accept_differences(
+    reason: Reason, account: Account = "paper", *, as_json: AsJson = False, verbose: Verbose = False
+) -> None:
+    """Accept holdings that differ from what was expected; trading then resumes."""
+    from nvtrader_pipelines.desk.desk import Desk
+    from nvtrader_pipelines.storage.views import publish
+
+    with exit_on_error(verbose=verbose):
+        store, by = open_store(), current_user()
+        desk = Desk.open(store, account, by=by)
+        event = desk.accept(by, reason)
+        desk.mirror()
+        publish(store)
+        if as_json:
+            sys.stdout.write(json.dumps(event.model_dump(mode="json"), indent=1) + "\n")
+        else:
+            differences = "; ".join(event.detail["differences"])
+            print_line(f"holdings of {account} at the close of {event.session} are accepted by {by}: {differences}")
+
+
+def _show(account: str, *, as_json: bool, verbose: bool) -> None:
+    """Write the account as JSON or print it."""
+    from nvtrader_pipelines.desk.accounts import read_account
+    from nvtrader_pipelines.promotion.active_policy import read_active
+    from nvtrader_pipelines.promotion.recency import eligibility_message
+    from nvtrader_pipelines.promotion.rounds import newer_run_message
+    from nvtrader_pipelines.service.documents.account_facts import AccountFacts, snapshot
+
+    with exit_on_error(verbose=verbose):
+        store = open_store()
+        kind, active = read_account(store.home, account).kind, read_active(store)
+        document = {
+            "kind": kind,
+            "active_policy": active
+            and {
+                "policy": active.policy,
+                "run_id": active.run_id,
+                "may_trade": eligibility_message(store, active),
+                "newer": newer_run_message(store, active),
+            },
+            **snapshot(AccountFacts.of(store, account)),
+        }
+        if as_json:
+            sys.stdout.write(json.dumps(document, indent=1, default=str) + "\n")
+        else:
+            print_snapshot(document)
+
+
+def print_snapshot(document: Mapping[str, Any]) -> None:
+    """Print an account."""
+    active = document["active_policy"]
+    lines = {
+        "account": f"{document['account']} ({document['kind']})",
+        "active policy": f"{active['policy']} of run {active['run_id']}"
+        if active
+        else "none: nvtrader policies activate NAME",
+        **({"it may trade": active["may_trade"], "a newer run": active["newer"] or ""} if active else {}),
+        **(_book_lines(document) if "session" in document else {"session": "not opened yet: nvtrader trade"}),
+        "last plan": _plan_line(document["last_plan"]),
+        "waits for you": ", ".join(document["waiting"]),
+        "open orders": ", ".join(document["open_orders"]),
+    }
+    print_lines(lines)
+    reason = document["kill_switch"]
+    switch = f"engaged: {reason}" if reason else "not engaged"
+    print_line(f"{'kill switch':<16} {switch}", "bold red" if reason else None)
+    if "session" in document:
+        print_part("positions", _positions(document["positions"]), "all in cash")
+
+
+def _positions(held: Sequence[Mapping[str, Any]]) -> "pl.DataFrame":
+    """Rows of the positions held."""
+    import polars as pl
+
+    numbers = ("shares", "price", "value", "weight")
+    rows = pl.DataFrame(held, schema={"symbol": pl.String, **dict.fromkeys(numbers, pl.Float64)})
+    shown = rows.with_columns(pl.col("shares").round(4), (100.0 * pl.col("weight")).alias("weight"))
+    return shown.with_columns(pl.col("price", "value", "weight").round(2)).rename({"weight": "weight %"})
+
+
+def _book_lines(document: Mapping[str, Any]) -> dict[str, str]:
+    return {
+        "session": str(document["session"]),
+        "equity": f"{document['value']:,.2f}, {document['equity'] - 1:+.2%} since the opening",
+        "that session": f"{document['net_return']:+.2%}",
+        "drawdown": f"{document['drawdown']:.1%}",
+        "cash": f"{document['cash']:,.2f} ({document['cash_weight']:.1%})",
+        "reconciliation": _reconciliation_line(document),
+    }
+
+
+def _reconciliation_line(document: Mapping[str, Any]) -> str:
+    if not document["differences"]:
+        return "as expected"
+    differences, accepted = "; ".join(document["differences"]), document["accepted"]
+    if accepted:
+        return f"differs: {differences}; accepted by {accepted['by']}: {accepted['reason']}"
+    return f"DIFFERS: {differences}; nothing trades until you correct it, or: nvtrader portfolio accept-differences"
+
+
+def _plan_line(plan: Mapping[str, Any] | None) -> str:
+    if plan is None:
+        return "none yet"
+    why = f": {plan['reason']}" if plan["reason"] else ""
+    return f"{plan['plan_id']} of {plan['session']}, {plan['status']}{why}"

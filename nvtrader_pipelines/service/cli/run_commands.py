@@ -1,0 +1,187 @@
+"""`nvtrader runs`: list, show and compare runs; replay them or walk them forward."""
+
+import json
+import sys
+from collections.abc import Iterable
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any
+from uuid import uuid4
+
+import typer
+
+from nvtrader_pipelines.components.ids import short_id
+from nvtrader_pipelines.service.cli.exit_codes import exit_on_error
+from nvtrader_pipelines.service.cli.options import (
+    EPILOG,
+    AsJson,
+    Form,
+    Verbose,
+    open_store,
+    output_format,
+    refuse_options_before_command,
+)
+from nvtrader_pipelines.service.cli.output import Format, print_part, wide_console, write_rows
+from nvtrader_pipelines.storage.store import Store
+
+if TYPE_CHECKING:
+    from nvtrader_pipelines.experiments.progress import Progress
+
+app = typer.Typer(help="Runs of experiments and their results.", epilog=EPILOG)
+Prefix = Annotated[str, typer.Argument(metavar="RUN", help="Run id, its beginning, or the name of an experiment.")]
+ACCOUNT_STAGES = ("signal.emitted", "order.placed", "order.filled", "equity.update")
+
+
+@app.callback(invoke_without_command=True, epilog=EPILOG)
+def runs(
+    context: typer.Context, *, form: Form = Format.TABLE, as_json: AsJson = False, verbose: Verbose = False
+) -> None:
+    """List all runs, newest first, with their net Sharpe ratios, or run a subcommand."""
+    refuse_options_before_command(context)
+    if context.invoked_subcommand is None:
+        list_(form=form, as_json=as_json, verbose=verbose)
+
+
+@app.command("list", epilog=EPILOG)
+def list_(*, form: Form = Format.TABLE, as_json: AsJson = False, verbose: Verbose = False) -> None:
+    """List all runs, newest first, with their net Sharpe ratios."""
+    from nvtrader_pipelines.service.cli.pages.run_pages import print_runs
+    from nvtrader_pipelines.service.cli.summary import print_warnings
+    from nvtrader_pipelines.service.documents.run_facts import list_runs
+
+    with exit_on_error(verbose=verbose):
+        store = _current_store()
+        rows = list_runs(store)
+        if output_format(form, as_json=as_json) is Format.TABLE:
+            print_runs(rows)
+            print_warnings(store, wide_console())
+        else:
+            write_rows(rows, output_format(form, as_json=as_json))
+
+
+@app.command(epilog=EPILOG)
+def show(run: Prefix, *, as_json: AsJson = False, verbose: Verbose = False) -> None:
+    """Show a run: version, data, policies by digest, figures, events and views."""
+    from nvtrader_pipelines.service.cli.pages.run_pages import print_run
+    from nvtrader_pipelines.service.documents.run_facts import find_run_by_name, run_document
+
+    with exit_on_error(verbose=verbose):
+        store = _current_store()
+        document = run_document(store, find_run_by_name(store.ledger, run))
+        if as_json:
+            _write_json(document)
+        else:
+            print_run(document)
+
+
+@app.command(epilog=EPILOG)
+def compare(
+    run: Annotated[list[str], typer.Argument(metavar="RUN RUN...", help="Two or more runs, named as for `show`.")],
+    *,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Compare runs side by side: figures, and differences of their specs from the first one's."""
+    from nvtrader_pipelines.service.cli.pages.run_pages import print_comparison
+    from nvtrader_pipelines.service.documents.run_facts import compare_runs, compare_specs, find_run_by_name
+
+    with exit_on_error(verbose=verbose):
+        if len(run) < 2:
+            raise ValueError("a comparison needs at least two runs, but got one; add another (see `nvtrader runs`)")
+        store = _current_store()
+        found = [find_run_by_name(store.ledger, each) for each in run]
+        if len({each.run_id for each in found}) < len(found):
+            raise ValueError("a comparison needs different runs, but one is named twice; see `nvtrader runs`")
+        table, differ = compare_runs(store, found), compare_specs(store.ledger, found)
+        if as_json:
+            _write_json({"runs": table.to_dicts(), "spec_differences": differ.to_dicts()})
+        else:
+            print_comparison(table, differ)
+
+
+@app.command(epilog=EPILOG)
+def replay(
+    run: Prefix,
+    *,
+    first: Annotated[
+        datetime | None, typer.Option("--from", formats=["%Y-%m-%d"], help="First day; default: its tests' first.")
+    ] = None,
+    last: Annotated[
+        datetime | None, typer.Option("--to", formats=["%Y-%m-%d"], help="Last day; default: its tests' last.")
+    ] = None,
+    pinned: Annotated[
+        bool, typer.Option("--pinned", help="Use the market data the run recorded instead of the current.")
+    ] = False,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Walk the stored policies of a run through another window, or through its own."""
+    from nvtrader_pipelines.runs.launch import replay_run, replay_window
+    from nvtrader_pipelines.runs.lifecycle import Launch
+    from nvtrader_pipelines.service.documents.run_facts import require_trained_run
+
+    with exit_on_error(verbose=verbose):
+        store = _current_store()
+        days = (first.date() if first else None, last.date() if last else None)
+        run_id = require_trained_run(store, run).run_id
+        window = replay_window(store, run_id, days)
+        _execute(store, replay_run(store, run_id, Launch(uuid4().hex), window, pinned=pinned), as_json=as_json)
+
+
+@app.command(epilog=EPILOG)
+def forward(run: Prefix, *, as_json: AsJson = False, verbose: Verbose = False) -> None:
+    """Walk a run's last policies over all sessions since its tests; no order is placed.
+
+    The walk is a new run. It shows whether the policies have held up, and it has no account. `nvtrader trade` trades:
+    the active policy on an account, with orders that pass compliance.
+    """
+    from nvtrader_pipelines.runs.launch import forward_run
+    from nvtrader_pipelines.runs.lifecycle import Launch
+    from nvtrader_pipelines.service.documents.run_facts import require_trained_run
+
+    with exit_on_error(verbose=verbose):
+        store = _current_store()
+        run_id = require_trained_run(store, run).run_id
+        _execute(store, forward_run(store, run_id, Launch(uuid4().hex)), as_json=as_json)
+
+
+def _current_store() -> Store:
+    """Open the store and mark runs whose process has ended as interrupted."""
+    import polars as pl
+
+    store = open_store()
+    store.ledger.close_interrupted()
+    running = store.ledger.runs().filter(pl.col("status") == "running", pl.col("dagster_run_id").is_not_null())
+    if len(running):  # only Dagster knows their state, and opening it takes seconds
+        from nvtrader_pipelines.orchestration.instance import open_instance
+
+        open_instance(store).dispose()
+    return store
+
+
+def _execute(store: Store, steps: "Iterable[Progress]", *, as_json: bool) -> None:
+    """Drain a run with its progress shown, publish the views, and write the verdict."""
+    import polars as pl
+
+    from nvtrader_pipelines.service.cli.pages.run_pages import print_figures
+    from nvtrader_pipelines.service.cli.progress_display import follow_run, show_progress
+    from nvtrader_pipelines.service.documents.run_facts import stage_rows, verdict_rows
+    from nvtrader_pipelines.storage.views import publish
+
+    with show_progress(wide_console(), quiet=as_json) as on_progress:
+        run_id = follow_run(steps, on_progress)
+    publish(store)
+    run, verdict = store.ledger.run(run_id), verdict_rows(store, run_id)
+    if as_json:
+        _write_json({"run": run.model_dump(mode="json"), "figures": verdict.to_dicts()})
+        return
+    if run.kind == "forward":
+        activity = store.ledger.events(run_id).filter(
+            pl.col("task_id") == run.task_id, pl.col("stage").is_in(ACCOUNT_STAGES)
+        )
+        print_part("the account", stage_rows(activity).drop("fold", "seed"), "no session since its tests")
+    print_figures(verdict)
+    wide_console().print(f"run {run_id}: nvtrader runs show {short_id(run_id)}", highlight=False)
+
+
+def _write_json(document: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(document, indent=1, default=str) + "\n")

@@ -1,0 +1,141 @@
+"""`nvtrader scoreboard`: show the ranking of all entrants; `update` scores them again."""
+
+import json
+import sys
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+from rich.text import Text
+
+from nvtrader_pipelines.service.cli.exit_codes import exit_on_error
+from nvtrader_pipelines.service.cli.options import EPILOG, AsJson, Verbose, open_store, refuse_options_before_command
+from nvtrader_pipelines.service.cli.output import format_cell, print_line, wide_console
+
+if TYPE_CHECKING:
+    import polars as pl
+
+COLUMNS = ("rank", "entrant", "kind", "net Sharpe [95 %]", "less best baseline [95 %]", "information ratio [95 %]")
+MORE_COLUMNS = ("deflated", "CAGR", "max DD", "turnover/y", "before")
+N_LEFT = 3  # rank, and the text columns
+HISTORY = ("judged_at", "contest", "first_session", "last_session", "sharpe", "active_sharpe", "active_deflated_sharpe")
+LEGEND = (
+    "Ranked by net Sharpe ratio within one contest: the same sessions, fills, costs, leverage and start in cash. "
+    "Less best baseline: difference of Sharpe ratios; the baseline is picked with hindsight. Information ratio: Sharpe "
+    "ratio of the active return against that baseline. Deflated: probability that the information ratio exceeds what "
+    "the best of all trials reaches by luck; at least .95 is required. Before: rank and Sharpe ratio in the previous "
+    "scoring."
+)
+
+
+app = typer.Typer(help="All entrants on common sessions, ranked within contests.", epilog=EPILOG)
+
+
+@app.command(epilog=EPILOG)
+def update(*, as_json: AsJson = False, verbose: Verbose = False) -> None:
+    """Score all entrants on common sessions: runs, baselines, and files of data/entrants."""
+    from nvtrader_pipelines.scoreboard.cards import score_all, update_scoreboard
+    from nvtrader_pipelines.storage.views import publish
+
+    with exit_on_error(verbose=verbose):
+        store = open_store()
+        on_progress = _ignore_progress if as_json else lambda text: print_line(text, "dim")
+        scored = score_all(store, datetime.now(UTC), on_progress)
+        board = update_scoreboard(store)
+        publish(store)
+        _show(board, as_json=as_json)
+        if not as_json:
+            print_line(f"new scorecards: {scored.n_new}, in {store.home.scorecards}")
+
+
+@app.callback(invoke_without_command=True, epilog=EPILOG)
+def scoreboard(
+    context: typer.Context,
+    *,
+    history: Annotated[str | None, typer.Option(metavar="NAME", help="All scorings of one entrant.")] = None,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Show the ranking of all entrants as of the last update, by contest."""
+    refuse_options_before_command(context)
+    if context.invoked_subcommand is not None:
+        return
+    from nvtrader_pipelines.scoreboard.cards import read_history, read_scoreboard
+
+    with exit_on_error(verbose=verbose):
+        store = open_store()
+        if history is None:
+            _show(read_scoreboard(store), as_json=as_json)
+        else:
+            _show_history(read_history(store, history), history, as_json=as_json)
+
+
+def _ignore_progress(_: str) -> None:
+    """Show no progress."""
+
+
+def _show(board: "pl.DataFrame", *, as_json: bool) -> None:
+    if as_json:
+        _write_json(board)
+        return
+    console = wide_console()
+    for (contest,), rows in board.partition_by("contest", as_dict=True, maintain_order=True).items():
+        ranked, unranked = rows.filter(rows["rank"].is_not_null()), rows.filter(rows["rank"].is_null())
+        if len(ranked):
+            console.print(_contest_table(ranked, str(contest)))
+        for name, note in unranked.select("entrant", "note").iter_rows():
+            console.print(f"not ranked: {name}: {note}", style="yellow", soft_wrap=True, markup=False, highlight=False)
+    console.print(LEGEND, style="dim")
+
+
+def _contest_table(rows: "pl.DataFrame", contest: str) -> Table:
+    source, first, last, n_sessions = rows.select("source", "first_session", "last_session", "n_sessions").row(0)
+    title = f"{source}, {first} to {last} ({n_sessions} sessions), contest {contest}"
+    table = Table(title=Text(title), title_justify="left", box=SIMPLE_HEAD)
+    for i, name in enumerate((*COLUMNS, *MORE_COLUMNS)):
+        table.add_column(name, justify="left" if 0 < i < N_LEFT else "right", no_wrap=True)
+    for row in rows.iter_rows(named=True):
+        table.add_row(*map(Text, _cells(row)), style=None if row["kind"] == "baseline" else "bold")
+    return table
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    before = row["previous_rank"]
+    return [
+        str(row["rank"]),
+        row["entrant"],
+        row["kind"],
+        _format_bounded(row, "sharpe", "sharpe", ".2f"),
+        _format_bounded(row, "sharpe_difference", "difference", "+.2f"),
+        _format_bounded(row, "active_sharpe", "active", "+.2f"),
+        "" if row["active_deflated_sharpe"] is None else f"{row['active_deflated_sharpe']:.2f}",
+        f"{row['cagr']:.1%}",
+        f"{row['max_drawdown']:.0%}",
+        f"{row['turnover_per_year']:.1f}",
+        "" if before is None else f"{before} ({row['previous_sharpe']:.2f})",
+    ]
+
+
+def _format_bounded(row: dict[str, Any], name: str, bounds: str, form: str) -> str:
+    if row[name] is None:
+        return ""
+    return f"{row[name]:{form}} [{row[f'{bounds}_low']:{form}}, {row[f'{bounds}_high']:{form}}]"
+
+
+def _show_history(rows: "pl.DataFrame", name: str, *, as_json: bool) -> None:
+    if as_json:
+        _write_json(rows)
+        return
+    title = Text(f"{name}: all scorings, newest first")  # names and notes may contain rich markup
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
+    for column in (*HISTORY, "note"):
+        table.add_column(column.replace("_", " "), overflow="fold")
+    for row in rows.iter_rows(named=True):
+        table.add_row(*(Text(format_cell(row[column])) for column in (*HISTORY, "note")))
+    wide_console().print(table)
+
+
+def _write_json(rows: "pl.DataFrame") -> None:
+    sys.stdout.write(json.dumps(rows.to_dicts(), indent=1, default=str) + "\n")

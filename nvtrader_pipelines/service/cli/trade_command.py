@@ -1,0 +1,227 @@
+"""`nvtrader trade`: trade an account session by session, and compare it with its back-test."""
+
+import json
+import sys
+from collections.abc import Mapping
+from datetime import date, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from nvtrader_pipelines.service.cli.exit_codes import exit_on_error
+from nvtrader_pipelines.service.cli.options import Account, AsJson, Verbose, current_user, open_store
+from nvtrader_pipelines.service.cli.output import print_line, print_lines, wide_console
+from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.store import Store
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from nvtrader_pipelines.desk.desk import Desk
+    from nvtrader_pipelines.execution.errors import NotReconciled
+    from nvtrader_pipelines.service.documents.account_facts import AccountFacts
+
+Days = tuple[date | None, date | None]  # first and last, inclusive
+FirstDay = Annotated[datetime | None, typer.Option("--from", formats=["%Y-%m-%d"], help="First session to trade.")]
+LastDay = Annotated[datetime | None, typer.Option("--to", formats=["%Y-%m-%d"], help="Last session to trade.")]
+WAIT = "With --from or --to: wait for a person at soft findings, as without these options."
+Wait = Annotated[bool, typer.Option("--wait", help=WAIT)]
+
+
+def trade(
+    first: FirstDay = None,
+    last: LastDay = None,
+    account: Account = "paper",
+    *,
+    wait: Wait = False,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Trade the active policy over all due sessions; --from and --to replay a history.
+
+    A replay approves soft findings itself, unless --wait is given. Otherwise trading stops at a plan that waits for
+    you; the next call resumes, and a plan that is not approved by then has expired. If the account's holdings differ
+    from what was expected, the command exits with 1, and nothing trades until you correct the holdings or run
+    `nvtrader portfolio accept-differences`.
+
+    Orders pass compliance and are placed on the account. `nvtrader runs forward` places none: it walks any run's
+    policies over the sessions since their tests, as a new run to compare.
+    """
+    from nvtrader_pipelines.desk.desk import Desk
+    from nvtrader_pipelines.storage.views import publish
+
+    with exit_on_error(verbose=verbose):
+        store, days = open_store(), (first.date() if first else None, last.date() if last else None)
+        require_history(store, account, days)
+        desk, acknowledge = Desk.open(store, account, by=current_user()), days != (None, None) and not wait
+        not_reconciled = trade_sessions(desk, days, acknowledge=acknowledge, quiet=as_json)
+        desk.mirror()
+        publish(store)
+        document = trade_document(store, account, days)
+        if as_json:
+            sys.stdout.write(json.dumps(document, indent=1, default=str) + "\n")
+        else:
+            print_account(document)
+        if not_reconciled:
+            raise not_reconciled
+
+
+def require_history(store: Store, account: str, days: Days) -> None:
+    """Raise if an account cannot replay these days.
+
+    Raises:
+        ValueError: if the account is at a broker, or not open and without a first day.
+        ExecutionError: if its book is missing, although the audit has events.
+    """
+    from nvtrader_pipelines.desk.accounts import read_account
+    from nvtrader_pipelines.service.documents.account_facts import AccountFacts
+
+    first, last = days
+    if days != (None, None) and (kind := read_account(store.home, account).kind) != "simulated":
+        raise ValueError(
+            f"a history can only be replayed on a simulated account, but {account} is at a broker (kind: {kind}); "
+            "leave out --from and --to"
+        )
+    if last and not first and not AccountFacts.of(store, account).states:
+        raise ValueError(f"a history needs a first day, since the account {account} is not open yet; give --from, too")
+
+
+def trade_sessions(desk: "Desk", days: Days, *, acknowledge: bool, quiet: bool) -> "NotReconciled | None":
+    """Trade all due sessions, or up to a plan that waits for a person, and show the progress.
+
+    Returns:
+        The error of an account that differs; it is raised after the account is printed.
+    """
+    from nvtrader_pipelines.execution.errors import NotReconciled
+    from nvtrader_pipelines.service.cli.progress_display import show_progress
+
+    with show_progress(wide_console(), quiet=quiet) as on_progress:
+        try:
+            for step in desk.trade(*days, acknowledge=acknowledge, until_waiting=not acknowledge):
+                on_progress(step)
+        except NotReconciled as error:
+            return error
+    return None
+
+
+def trade_document(store: Store, account: str, days: Days) -> dict[str, Any]:
+    """Activity of an account between two days, with its back-test, as a document."""
+    from nvtrader_pipelines.service.documents.account_facts import AccountFacts, activity
+
+    facts = AccountFacts.of(store, account)
+    curve = facts.curve
+    document = activity(facts, *days)
+    backtest, missing = _backtest(store, facts)
+    last = document["last_session"]
+    comparison = {"missing": missing} if backtest is None else _compare_to_backtest(curve, backtest, last)
+    picture = _write_picture(store.home, account, facts, backtest) if len(curve) > 1 else None
+    return {**document, "backtest": comparison, "picture": picture and str(picture)}
+
+
+def _backtest(store: Store, facts: "AccountFacts") -> "tuple[pl.DataFrame | None, str]":
+    """Back-test of an account since its opening, or the reason why there is none."""
+    from nvtrader_pipelines.desk.accounts import read_account
+    from nvtrader_pipelines.desk.backtest import account_backtest, deployment_of
+
+    opening, *sessions = facts.states
+    traded = {(state.run_id, state.policy) for state in facts.states}
+    if read_account(store.home, facts.name).kind != "simulated":
+        return None, "the account is at a broker, whose fills differ from assumed ones"
+    if not sessions:
+        return None, "no session has been traded yet"
+    if len(traded) > 1:
+        return None, f"{len(traded)} policies have traded on the account"
+    try:
+        return account_backtest(deployment_of(store, *traded.pop()), opening.session, sessions[-1].session), ""
+    except ValueError as error:  # the market has changed since; the policy need not be the active one
+        return None, str(error)
+
+
+def _compare_to_backtest(curve: "pl.DataFrame", backtest: "pl.DataFrame", last: date) -> dict[str, Any]:
+    """Equity of the back-test at the close of a session, and the largest difference up to it."""
+    both = curve.join(backtest.select("session", backtest="equity"), on="session").sort("session")
+    both = both.filter(both["session"] <= last)
+    if both.is_empty():
+        return {"missing": "no session of these days has been traded"}
+    return {
+        "n_sessions": len(both),
+        "first_session": both["session"][0],
+        "last_session": both["session"][-1],
+        "equity": both["backtest"][-1],
+        "largest_difference": (both["equity"] - both["backtest"]).abs().max(),
+    }
+
+
+def _write_picture(home: Home, account: str, facts: "AccountFacts", backtest: "pl.DataFrame | None") -> Path:
+    """Draw the account beside its back-test and return the path of the picture."""
+    import polars as pl
+
+    from nvtrader_pipelines.figures.portfolio_figures import account_figure
+    from nvtrader_pipelines.storage.files import write_atomically
+
+    state = facts.states[-1]
+    opening = facts.curve.select("session", "equity").head(1)  # both are 1 there
+    rivals = {} if backtest is None else {"back-test": pl.concat([opening, backtest.select("session", "equity")])}
+    note = f"Last traded by {state.policy} of run {state.run_id}. Paper fills are assumptions."
+    path = home.pictures / "paper" / f"{account}.png"
+    write_atomically(path, account_figure(facts.curve, f"Account {account} until {state.session}", rivals, note))
+    return path
+
+
+def print_account(document: Mapping[str, Any]) -> None:
+    """Print the document of an account."""
+    lines = {
+        "account": f"{document['account']}, traded by {', '.join(document['policies'])}",
+        "sessions": _session_line(document),
+        "equity": f"{document['value']:,.2f}, {document['equity']:.6g} of the opening",
+        **_figure_lines(document),
+        "plans": _format_counts(document["n_plans"], document["plans"]),
+        "findings": ", ".join(f"{n} {name}" for name, n in document["findings"].items()) or "none",
+        "orders": f"{document['n_orders']} placed, {document['n_fills']} filled, {document['n_cancelled']} cancelled",
+        "back-test": _backtest_line(document["backtest"]),
+        "picture": document["picture"] or "",
+    }
+    print_lines(lines)
+    for each in document["blocked"]:
+        print_line(f"{'blocked':<16} {each['plan_id']} of {each['session']}: {'; '.join(each['findings'])}", "red")
+    for session, differences in document["differences"].items():
+        print_line(f"{'DIFFERS':<16} at the close of {session}: {'; '.join(differences)}", "red")
+    for plan in document["waiting"]:
+        print_line(f"{'waits for you':<16} nvtrader plans show {plan}, then approve, override or reject", "yellow")
+    if document["kill_switch"]:
+        print_line(f"{'kill switch':<16} engaged: {document['kill_switch']}", "bold red")
+
+
+def _session_line(document: Mapping[str, Any]) -> str:
+    last = document["last_session"]
+    if not document["n_sessions"]:
+        return f"none yet; as of the close of {last}"
+    return f"{document['n_sessions']}, {document['first_session']} to {last}"
+
+
+def _figure_lines(document: Mapping[str, Any]) -> dict[str, str]:
+    if not document["n_sessions"]:
+        return {}
+    sharpe = document["sharpe"]
+    return {
+        "return": f"{document['total_return']:+.2%}",
+        "net Sharpe": "" if sharpe is None else f"{sharpe:.2f}",
+        "max drawdown": f"{document['max_drawdown']:.1%}",
+        "turnover/y": f"{document['turnover_per_year']:.2f}",
+        "cost/y": f"{document['cost_per_year']:.2%}",
+    }
+
+
+def _format_counts(n: int, parts: Mapping[str, int]) -> str:
+    return f"{n}: {', '.join(f'{count} {name}' for name, count in parts.items())}" if n else "0"
+
+
+def _backtest_line(comparison: Mapping[str, Any]) -> str:
+    if "missing" in comparison:
+        return f"none: {comparison['missing']}"
+    return (
+        f"{comparison['equity']:.6g} on {comparison['last_session']}; largest difference to the account "
+        f"{comparison['largest_difference']:.1g} over {comparison['n_sessions']} sessions from "
+        f"{comparison['first_session']}"
+    )

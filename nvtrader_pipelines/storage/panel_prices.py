@@ -1,0 +1,47 @@
+"""Prices of a panel's names, from the bars behind the panel; orders are sized with them."""
+
+import numpy as np
+import polars as pl
+
+from nvtrader_pipelines.execution.prices import PanelPrices
+from nvtrader_pipelines.market.calendar import sessions
+from nvtrader_pipelines.market.history import bar_arrays, forward_fill
+from nvtrader_pipelines.market.panel import MarketPanel
+from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
+from nvtrader_pipelines.storage.tables import CLEAN_BARS
+
+COLUMNS = ("session", "symbol", "open", "close", "adj_close", "volume")
+
+
+def read_prices(tables: Warehouse, panel: MarketPanel) -> PanelPrices:
+    """Read opens, closes and volumes on a panel's sessions, at the panel's snapshot of the clean bars.
+
+    Prices are adjusted for splits and dividends like the panel's returns: a share is one of today's, with dividends
+    reinvested. A bar without an open takes its close as open, as in the panel.
+
+    Raises:
+        StorageError: if the snapshot has expired, or there are no bars of the panel's names.
+    """
+    snapshot = panel.snapshot_ids.get(CLEAN_BARS.name)
+    bars = tables.read(CLEAN_BARS, {"source": [panel.source]}, COLUMNS, snapshot)
+    bars = bars.filter(pl.col("symbol").is_in(panel.symbols), pl.col("session") <= panel.sessions[-1].item())
+    if bars.is_empty():
+        raise StorageError(
+            f"silver.clean_bars has no bar of {', '.join(panel.symbols)} from source {panel.source!r}, so "
+            "orders cannot be sized; run the market job"
+        )
+    days = sessions(min(bars["session"].to_numpy().min(), panel.sessions[0]), panel.sessions[-1])
+    factor = pl.col("adj_close") / pl.col("close")
+    adjusted = bars.with_columns(
+        open=pl.coalesce(pl.col("open") * factor, "adj_close"), volume=pl.col("volume") / factor
+    )
+    arrays = bar_arrays(adjusted, ("open", "adj_close", "volume"), days, panel.symbols)
+    closes = arrays["adj_close"]
+    begin = int(np.searchsorted(days, panel.sessions[0]))
+    return PanelPrices(
+        opens=arrays["open"][begin:],
+        closes=closes[begin:],
+        last_closes=forward_fill(closes)[begin:],
+        volumes=arrays["volume"][begin:],
+    )

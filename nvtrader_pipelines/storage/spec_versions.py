@@ -1,0 +1,38 @@
+"""Registered versions as plain documents, readable even where this code would refuse the spec."""
+
+import json
+from typing import Any
+
+import polars as pl
+
+from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.ledger import Ledger
+from nvtrader_pipelines.storage.specs import document_differences
+
+
+def version_content(ledger: Ledger, partition_key: str) -> dict[str, Any]:
+    """Document of a version, as registered.
+
+    Raises:
+        StorageError: if the version is not registered.
+    """
+    return json.loads(_row(ledger, "partition_key", partition_key)["content"])
+
+
+def version_changes(ledger: Ledger, partition_key: str) -> pl.DataFrame:
+    """Fields in which a version differs from its parent: dotted path, left (parent), right (version).
+
+    Raises:
+        StorageError: if the version is not registered.
+    """
+    version = _row(ledger, "partition_key", partition_key)
+    own = json.loads(version["content"])
+    before = own if version["parent_hash"] is None else _row(ledger, "spec_hash", version["parent_hash"])["content"]
+    return document_differences(json.loads(before) if isinstance(before, str) else before, own)
+
+
+def _row(ledger: Ledger, column: str, value: str) -> dict[str, Any]:
+    rows = ledger.versions().filter(pl.col(column) == value)
+    if rows.is_empty():
+        raise StorageError(f"version {value} is not registered; `nvtrader experiments list` shows the registered ones")
+    return rows.row(0, named=True)

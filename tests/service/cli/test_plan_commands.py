@@ -1,0 +1,96 @@
+import datetime as dt
+import json
+
+import pytest
+
+from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT, USAGE
+from nvtrader_pipelines.storage.home import Home
+from tests.service.cli.error_lines import is_one_line_error
+from tests.service.cli.sample_plans import ABOVE_CAP, FEW_NAMES, SESSION, TURNOVER, append_plan, plan
+
+LATER = SESSION + dt.timedelta(days=7)
+
+
+@pytest.fixture
+def home(tmp_path):
+    return Home(tmp_path)
+
+
+@pytest.fixture
+def invoke(home, command):
+    return command(home)
+
+
+def test_plans_of_empty_home_show_next_command(invoke):
+    assert invoke("plans").stdout == "no plan yet: nvtrader trade\n"
+    assert json.loads(invoke("plans", "--json").stdout) == []
+
+
+def test_plans_of_unknown_account_exit_with_3(invoke):
+    found = invoke("plans", "--account", "nope")
+    assert found.exit_code == BAD_INPUT
+    assert "there is no account 'nope'" in found.stderr
+    assert is_one_line_error(found.stderr)
+
+
+def test_plans_are_listed_newest_first_with_findings_by_level(home, invoke):
+    append_plan(home, plan(), TURNOVER, FEW_NAMES)
+    append_plan(home, plan(LATER), ABOVE_CAP)
+    append_plan(home, plan(account="other"))
+    rows = json.loads(invoke("plans", "--account", "paper", "--json").stdout)
+    assert [(row["session"], row["status"]) for row in rows] == [(str(LATER), "blocked"), (str(SESSION), "waiting")]
+    assert [[row[level] for level in ("hard", "soft", "warn")] for row in rows] == [[1, 0, 0], [0, 1, 1]]
+    assert rows[0]["turnover"] == 0.5
+    assert len(json.loads(invoke("plans", "list", "-f", "json").stdout)) == 3
+    assert plan().plan_id in invoke("plans").stdout
+
+
+def test_show_prints_findings_stages_and_weights(home, invoke):
+    stored_plan = append_plan(home, plan(), FEW_NAMES, TURNOVER)
+    shown = invoke("plans", "show", stored_plan.plan_id[:5]).stdout
+    lines = [" ".join(line.split()) for line in shown.splitlines()]
+    assert f"plan {stored_plan.plan_id}" in lines
+    assert "status waiting" in lines
+    findings = lines.index("level rule symbol figure bound sentence")
+    assert lines[findings + 1].startswith("soft turnover_pct_warn 0.75 0.2 75 % is turned over")
+    assert lines[findings + 2].startswith("warn min_diversification 2 4 2 names")
+    stages = lines.index("stage up down change why")
+    assert lines[stages + 1 : stages + 4] == [
+        "policy 2 0 0.75",
+        "static_universe 0 0 0",
+        "position_cap 0 1 0.25 AAA cut to 25.0%",
+    ]
+    weights = lines.index("name held policy position_cap")  # stages without a change have no column
+    assert lines[weights + 1 : weights + 4] == ["AAA 0 50 25", "BBB 0 25 25", "cash 100 25 50"]
+
+
+def test_show_json_holds_plan_status_and_findings(home, invoke):
+    stored_plan = append_plan(home, plan(), ABOVE_CAP)
+    document = json.loads(invoke("plans", "show", stored_plan.plan_id, "--json").stdout)
+    assert stored_plan.model_dump(mode="json").items() <= document.items()
+    assert document["status"] == "blocked"
+    assert document["findings"] == [ABOVE_CAP.model_dump(mode="json")]
+
+
+@pytest.mark.parametrize(
+    "arguments", [("show",), ("approve",), ("override", "--reason", "x"), ("reject", "--reason", "x")]
+)
+def test_unknown_plan_exits_with_3(home, invoke, arguments):
+    append_plan(home, plan())
+    found = invoke("plans", arguments[0], "zz", *arguments[1:])
+    assert found.exit_code == BAD_INPUT
+    assert "no plan's id begins with 'zz'" in found.stderr
+    assert is_one_line_error(found.stderr)
+
+
+def test_ambiguous_plan_id_exits_with_3(home, invoke):
+    for n in range(20):
+        append_plan(home, plan(SESSION + dt.timedelta(days=n)))
+    found = invoke("plans", "show", "")
+    assert found.exit_code == BAD_INPUT
+    assert "20 plans begin with ''" in found.stderr
+
+
+@pytest.mark.parametrize("decision", ["override", "reject"])
+def test_refusing_a_plan_without_reason_exits_with_2(home, invoke, decision):
+    assert invoke("plans", decision, append_plan(home, plan()).plan_id).exit_code == USAGE

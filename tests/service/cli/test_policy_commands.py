@@ -1,0 +1,294 @@
+import dataclasses
+import datetime as dt
+import json
+import shutil
+
+import pytest
+
+from nvtrader_pipelines.desk import market
+from nvtrader_pipelines.promotion import active_policy, verification
+from nvtrader_pipelines.promotion.active_policy import read_active
+from nvtrader_pipelines.promotion.recency import eligibility_message, start_deadline
+from nvtrader_pipelines.runs.tables import complete
+from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT
+from nvtrader_pipelines.storage.errors import CodeMismatchError
+from nvtrader_pipelines.storage.ledger import Ledger
+from nvtrader_pipelines.storage.tables import EVALUATIONS, PROMOTION_DECISIONS, RUNS
+from nvtrader_pipelines.storage.views import query_views
+from tests.promotion.activations import forget_activations
+from tests.runs.untrained import EXPERIMENT, KEY, begun, judged, market_home, planned, sealed
+from tests.service.cli.error_lines import is_one_line_error
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    """A home with one evaluated run; `invoke` deletes its active policy and audit."""
+    return market_home(tmp_path_factory.mktemp("policies") / "home")
+
+
+@pytest.fixture(scope="module")
+def run(store):
+    return judged(store, planned(store))
+
+
+@pytest.fixture
+def invoke(store, run, command):
+    forget_activations(store)
+    return command(store.home)
+
+
+def words(text) -> list[str]:
+    return [" ".join(line.split()) for line in text.splitlines()]
+
+
+def test_policies_table_is_at_most_180_wide(invoke, run):
+    shown = invoke("policies").stdout
+    heads, line, count = words(shown)[:3]
+    assert heads == "policy run version tested net Sharpe [95 %] less best baseline [95 %] deflated state"
+    assert line.startswith(f"small {run.run_id[:8]} {KEY} {run.as_parent.window[0]} to {run.as_parent.window[1]} ")
+    assert line.endswith("can trade")
+    assert count == "1 row"
+    assert max(map(len, shown.splitlines()[:2])) <= 180
+    assert invoke("policies", "list").stdout == shown
+
+
+def test_policies_all_lists_single_seeds(invoke, run):
+    found = json.loads(invoke("policies", "list", "--all", "--json").stdout)
+    assert [card["policy"] for card in found["policies"]] == ["small", "small/seed-0", "small/seed-1", "small/seed-2"]
+    assert found["policies"][0]["spec_hash"] == run.spec_hash
+    assert found["problems"] == []
+    assert words(invoke("policies", "--all").stdout)[2].startswith("small/seed-0 ")
+
+
+def test_outdated_policies_are_counted_and_listed_with_all(invoke, run, monkeypatch):
+    def other(ledger, key):
+        raise CodeMismatchError(f"version {key} would be another with the defaults of this code; run the new version")
+
+    monkeypatch.setattr(Ledger, "read", other)
+    shown = invoke("policies").stdout
+    assert "net Sharpe" not in shown
+    assert shown.startswith(
+        "not shown: 1 policy of a version from other code, which must be run again before trading; "
+        "`nvtrader policies --all` lists all, with what to do"
+    )
+    whole = invoke("policies", "--all").stdout
+    assert "not shown" not in whole
+    assert f"cannot trade: small of run {run.run_id[:8]}: version {KEY} would be another with the defaults" in whole
+    (card,) = json.loads(invoke("policies", "--json").stdout)["policies"]
+    assert card["outdated"]
+    assert card["obstacle"].startswith(f"version {KEY} would be")
+
+
+def test_policies_of_empty_home_show_next_command(tmp_path, command):
+    assert command(tmp_path)("policies").stdout == "no trained policy yet: nvtrader materialize\n"
+    assert json.loads(command(tmp_path)("policies", "--json").stdout) == {
+        "policies": [],
+        "newer": None,
+        "problems": [],
+    }
+
+
+def test_card_shows_scores_baselines_folds_and_files(invoke, run):
+    shown = invoke("policies", "show", "small").stdout
+    lines = words(shown)
+    assert f"run {run.run_id}" in lines
+    assert "can trade yes, on the current market" in lines
+    for digest in run.policies.values():
+        assert digest in shown
+    for account in ("small all", "equal_weight all", "buy_and_hold from_2010"):
+        assert any(line.startswith(account) for line in lines), account
+    assert f"0 {run.folds[0].train_first} to {run.folds[0].train_last}" in shown.replace("  ", " ")
+    never_asked = words(invoke("policies", "show", "small/seed-2").stdout)
+    assert "no decision yet: nvtrader policies promote" in never_asked
+    document = json.loads(invoke("policies", "show", f"{run.run_id[:6]}/seed-2", "--json").stdout)
+    assert (document["run_id"], document["promotions"], document["active"]) == (run.run_id, [], False)
+
+
+def test_activate_shows_and_records_verdict(invoke, store, run):
+    found = invoke("policies", "activate", "small/seed-1", "--reason", "I know it")
+    assert found.exit_code == 0
+    verdict, now = found.stdout.splitlines()
+    assert verdict.startswith(f"gate: small/seed-1 (run {run.run_id[:8]}) is ")
+    assert now == f"small/seed-1 of run {run.run_id[:8]} decides from the next close on"
+    active = read_active(store)
+    assert active is not None
+    assert (active.policy, active.reason) == ("small/seed-1", "I know it")
+    assert "* small/seed-1" in " ".join(words(invoke("policies", "--all").stdout))
+    rows = query_views(store, "SELECT policy, active FROM portfolio.active_policy")
+    assert rows.rows() == [("small/seed-1", True)]
+    assert "I know it" in invoke("policies", "show", "small/seed-1").stdout
+    again = invoke("policies", "activate", "small/seed-1").stdout.splitlines()
+    assert again[0].endswith("is the policy that trades already")
+    assert again[1] == f"small/seed-1 of run {run.run_id[:8]} keeps trading"
+    assert read_active(store) == active
+
+
+def test_promote_of_weaker_policy_exits_with_0_and_activates_nothing(invoke, store, run):
+    """An untrained network does not beat the best of two baselines."""
+    store.home.promotion_file.write_text("least_sessions: 40\n")
+    found = invoke("policies", "promote", "small", "--json")
+    assert found.exit_code == 0
+    row = json.loads(found.stdout)
+    assert (row["policy"], row["passed"], row["activated"], row["decision"]) == ("small", False, False, "gate")
+    assert row["baseline_low"] < 0.0
+    assert read_active(store) is None
+    assert row["sentence"] in store.tables.read(PROMOTION_DECISIONS)["sentence"]
+
+
+def test_policy_of_other_code_is_marked_in_list_and_activation(invoke, run, monkeypatch):
+    for module in (active_policy, verification):
+        monkeypatch.setattr(module, "run_code", lambda: "ffffffffffff")
+    *_, note = invoke("policies", "activate", "small").stdout.splitlines()
+    note_text = f"its run was made with code {run.code_version} and ffffffffffff is installed"
+    assert note.startswith(f"note: {note_text}")
+    listed = invoke("policies").stdout
+    assert "trades, other code" in words(listed)[1]
+    assert f"note: small of run {run.run_id[:8]}: {note_text}" in listed
+
+
+def test_trading_period_of_active_policy_is_shown_by_three_commands(invoke, store, run):
+    invoke("policies", "activate", "small")
+    until = f"until {start_deadline(run.as_parent.window[1])}, 126 sessions after its tests; an account kept here"
+    assert f"small of run {run.run_id[:8]} may trade {until}" in invoke("policies").stdout
+    assert f"it may trade {until}" in " ".join(words(invoke("portfolio").stdout))
+    findings = doctor_checks(invoke)
+    assert findings["it may trade"]["result"].startswith(until)
+    assert findings["its code digest"] == {"check": "its code digest", "result": run.code_version, "problem": ""}
+    assert findings["account paper"] == {"check": "account paper", "result": "paper, may be traded", "problem": ""}
+
+
+def test_may_trade_states_why_active_policy_cannot_trade(invoke, store, run):
+    invoke("policies", "activate", "small")
+    path, judged_as = store.policies.folder(run.partition_key, run.run_id), store.tables.read(EVALUATIONS)
+    content = path.joinpath("fold-0-seed-0.zip").read_bytes()
+
+    def may_trade() -> set[str]:
+        portfolio = json.loads(invoke("portfolio", "--json").stdout)["active_policy"]["may_trade"]
+        (card,) = json.loads(invoke("policies", "--json").stdout)["policies"]
+        return {portfolio, card["may_trade"], doctor_checks(invoke)["it may trade"]["result"]}
+
+    store.tables.replace(EVALUATIONS, judged_as.clear(), {})
+    (untested,) = may_trade()
+    store.tables.replace(EVALUATIONS, judged_as, {})
+    path.joinpath("fold-0-seed-0.zip").write_bytes(content + b"x")
+    (tampered,) = may_trade()
+    path.joinpath("fold-0-seed-0.zip").write_bytes(content)
+    assert untested.startswith("not at all: a policy must have been tested before it trades")
+    assert tampered.startswith(f"not at all: 1 policy files of {KEY} are missing or were changed after sealing")
+    active, panel = read_active(store), planned(store).panel
+    assert active is not None
+    other = dataclasses.replace(panel, symbols=(*panel.symbols[:-1], "ZZZ"))
+    store.panels.known[EXPERIMENT.market] = other
+    elsewhere = eligibility_message(store, active)
+    store.panels.known.clear()
+    assert elsewhere.startswith(f"not at all: small of run {run.run_id} cannot trade on the market as it is now: ")
+
+
+def test_newer_run_of_active_experiment_is_shown_by_three_commands(invoke, store, run):
+    invoke("policies", "activate", "small")
+    before = store.tables.read(RUNS)
+    newer = sealed(store, planned(store, EXPERIMENT.model_copy(update={"description": "trained again"})))
+    complete(store, newer, before["finished_at"][0] + dt.timedelta(days=1))
+    message = f"run {newer.run_id[:8]} of small is newer than the one that trades: the gate was not asked yet: "
+    activation_command = f"to let it trade all the same: `nvtrader policies activate {newer.run_id[:8]} --reason WHY`"
+    for command in ("policies", "portfolio"):
+        shown = " ".join(words(invoke(command).stdout))
+        assert message in shown
+        assert activation_command in shown
+    assert doctor_checks(invoke)["a newer run"]["result"].startswith(message)
+    assert json.loads(invoke("policies", "--json").stdout)["newer"].startswith(message)
+    store.tables.replace(RUNS, before, {})
+    store.policies.folder(newer.partition_key, newer.run_id).joinpath("manifest.json").unlink()
+
+
+def test_doctor_states_why_account_may_not_be_traded(invoke, store, monkeypatch):
+    assert doctor_checks(invoke)["account paper"]["result"] == "paper, not traded: no policy is active"
+    invoke("policies", "activate", "small")
+    for module in (active_policy, verification):
+        monkeypatch.setattr(module, "run_code", lambda: "ffffffffffff")
+    monkeypatch.setattr(market, "MAX_TEST_AGE", -1)
+    findings = doctor_checks(invoke)
+    assert "was tested to" in findings["account paper"]["problem"]
+    assert "ffffffffffff is installed" in findings["its code digest"]["problem"]
+    judged_as = store.tables.read(EVALUATIONS)
+    store.tables.replace(EVALUATIONS, judged_as.clear(), {})
+    assert "must have been tested before it trades" in doctor_checks(invoke)["account paper"]["problem"]
+    store.tables.replace(EVALUATIONS, judged_as, {})
+
+
+def test_doctor_checks_broker_keys_without_showing_them(invoke, store, monkeypatch):
+    assert "keys of broker" not in doctor_checks(invoke)
+    store.home.accounts.mkdir()
+    (store.home.accounts / "broker.yaml").write_text("kind: alpaca\n")
+    (store.home.accounts / "odd.yaml").write_text("kind: bank\n")
+    monkeypatch.setenv("APCA_API_KEY_ID", "never-shown")
+    monkeypatch.delenv("APCA_API_SECRET_KEY", raising=False)
+    findings = doctor_checks(invoke)
+    assert findings["keys of broker"]["result"] == "APCA_API_KEY_ID set, APCA_API_SECRET_KEY not set"
+    assert "APCA_API_SECRET_KEY not set: export them" in findings["keys of broker"]["problem"]
+    assert "odd.yaml is no valid account" in findings["account odd"]["problem"]
+    assert "never-shown" not in str(findings)
+    assert "alpaca-py (extra)" in findings
+    shutil.rmtree(store.home.accounts)
+
+
+def doctor_checks(invoke) -> dict[str, dict[str, str]]:
+    return {each["check"]: each for each in json.loads(invoke("doctor", "--json").stdout)}
+
+
+@pytest.mark.parametrize(
+    ("subcommand", "name", "error"),
+    [
+        (
+            "show",
+            "nobody",
+            "no run's id begins with 'nobody', and no experiment of that name was run; see `nvtrader policies`",
+        ),
+        ("activate", "small/seed-9", "has no policy 'small/seed-9'; it has small, small/seed-0"),
+        ("promote", "half", "half has no policies that are all trained; `nvtrader experiments run half`"),
+    ],
+)
+def test_policy_outside_the_library_exits_with_3(invoke, store, subcommand, name, error):
+    spec = planned(store).spec.model_copy(update={"name": "half"})
+    half = planned(store, spec)
+    begun(store, half).finish(half.run_id, "interrupted")
+    found = invoke("policies", subcommand, name)
+    assert found.exit_code == BAD_INPUT
+    assert error in found.stderr
+    assert is_one_line_error(found.stderr)
+    assert not store.home.active_policy.exists()
+
+
+def test_tampered_policy_is_not_activated_and_listed_with_reason(invoke, store, run):
+    path = store.policies.folder(run.partition_key, run.run_id) / "fold-0-seed-0.zip"
+    content = path.read_bytes()
+    path.write_bytes(content + b"x")
+    found = invoke("policies", "activate", "small")
+    assert found.exit_code == BAD_INPUT
+    assert "are missing or were changed after sealing (fold-0-seed-0.zip)" in found.stderr
+    shown = invoke("policies").stdout
+    assert "cannot trade" in words(shown)[1]
+    assert f"\ncannot trade: small of run {run.run_id[:8]}: 1 policy files of {KEY} are not those" in shown
+    path.write_bytes(content)
+
+
+def test_damaged_pointer_is_reported_and_replaced_by_activation(invoke, store):
+    store.home.runtime.mkdir(parents=True, exist_ok=True)
+    store.home.active_policy.write_text("{")
+    listed = invoke("policies")
+    assert listed.exit_code == 0
+    assert "active_policy.json cannot be read as the active policy" in listed.stdout
+    assert invoke("policies", "promote", "small").exit_code == BAD_INPUT
+    assert invoke("policies", "activate", "small").exit_code == 0
+    assert store.tables.read(PROMOTION_DECISIONS)["activated"].any()
+
+
+def test_missing_pointer_is_reported_by_three_commands(invoke, store):
+    invoke("policies", "activate", "small")
+    store.home.active_policy.unlink()
+    error = "active_policy.json is not what an activation wrote: it is gone, and the audit has one, of small"
+    assert error in " ".join(invoke("policies").stdout.split())
+    assert error in invoke("portfolio").stderr
+    findings = doctor_checks(invoke)
+    assert error in findings["active policy"]["problem"]
+    assert error in findings["account paper"]["problem"]

@@ -1,0 +1,125 @@
+import json
+from contextlib import suppress
+
+import pytest
+
+from nvtrader_pipelines.execution.audit import plan_event
+from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT, USAGE
+from nvtrader_pipelines.service.cli.trade_command import require_history
+from nvtrader_pipelines.storage.account_book import book_path
+from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.store import Store
+from tests.service.cli.error_lines import is_one_line_error
+from tests.service.cli.sample_plans import AT, SESSION, TURNOVER, append_plan, plan, write_book
+
+
+@pytest.fixture
+def home(tmp_path):
+    return Home(tmp_path)
+
+
+@pytest.fixture
+def invoke(home, command):
+    return command(home)
+
+
+def lines(text):
+    return [" ".join(line.split()) for line in text.splitlines()]
+
+
+def test_portfolio_of_unopened_account_shows_next_command(invoke):
+    found = invoke("portfolio")
+    assert found.exit_code == 0
+    assert lines(found.stdout) == [
+        "account paper (simulated)",
+        "active policy none: nvtrader policies activate NAME",
+        "session not opened yet: nvtrader trade",
+        "last plan none yet",
+        "kill switch not engaged",
+    ]
+
+
+def test_reading_an_account_leaves_no_journal_files_beside_its_book(home, invoke):
+    write_book(home, 1.0, 1.2)
+    path = book_path(home, "paper")
+    for content in (path.read_bytes(), b""):
+        path.write_bytes(content)
+        assert invoke("portfolio").exit_code == 0
+        with suppress(ValueError):
+            require_history(Store(home), "paper", (None, SESSION))
+        assert list(path.parent.iterdir()) == [path]
+
+
+def test_portfolio_shows_shares_weights_and_waiting_plans(home, invoke):
+    waiting = append_plan(home, plan(), TURNOVER)
+    write_book(home, 1.0, 1.2, 1.08)
+    shown = lines(invoke("portfolio").stdout)
+    assert "equity 1,080,000.00, +8.00% since the opening" in shown
+    assert "drawdown 10.0%" in shown
+    assert "cash 540,000.00 (50.0%)" in shown
+    assert "reconciliation as expected" in shown
+    assert f"last plan {waiting.plan_id} of {SESSION}, waiting" in shown
+    assert f"waits for you {waiting.plan_id}" in shown
+    positions = shown.index("symbol shares price value weight %")
+    assert shown[positions + 1 : positions + 3] == ["AAA 5400 50 270,000 25", "BBB 5400 50 270,000 25"]
+
+
+def test_portfolio_with_missing_book_exits_with_3(home, invoke):
+    Store(home).audit.append([plan_event("proposed", append_plan(home, plan()), AT, "desk")])
+    for words in (("portfolio",), ("trade", "--to", str(SESSION))):
+        found = invoke(*words)
+        assert (found.exit_code, found.stdout) == (BAD_INPUT, "")
+        assert "that of paper lacks the state of 2024-01-02 and 0 more" in found.stderr
+        assert "move it, its -wal and its -shm file away" in found.stderr
+        assert is_one_line_error(found.stderr)
+    assert not book_path(home, "paper").exists()
+
+
+def test_portfolio_json_holds_account_plan_and_kill_switch(home, invoke):
+    append_plan(home, plan(), TURNOVER)
+    *_, last = write_book(home, 1.0, 1.2)
+    invoke("halt", "--reason", "why")
+    document = json.loads(invoke("portfolio", "--json").stdout)
+    assert document["session"] == str(last.session)
+    assert {each["symbol"]: each["shares"] for each in document["positions"]} == dict(last.shares)
+    assert document["last_plan"]["findings"] == [f"soft turnover_pct_warn: {TURNOVER.sentence}"]
+    assert "why" in document["kill_switch"]
+    assert document["active_policy"] is None
+
+
+def test_portfolio_of_unknown_account_exits_with_3(invoke):
+    found = invoke("portfolio", "--account", "papr")
+    assert found.exit_code == BAD_INPUT
+    assert "there is no account 'papr'" in found.stderr
+    assert is_one_line_error(found.stderr)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("portfolio", "--account", "other", "accept-differences", "--reason", "I looked"), ("plans", "--json", "list")],
+)
+def test_options_before_a_subcommand_exit_with_2(invoke, words):
+    assert invoke(*words).exit_code == USAGE
+
+
+def test_corrupt_pointer_is_reported_by_portfolio_and_doctor(home, invoke):
+    home.runtime.mkdir(parents=True)
+    home.active_policy.write_text('{"run_id": ')
+    found = invoke("portfolio")
+    assert found.exit_code == BAD_INPUT
+    assert "nvtrader policies activate" in found.stderr
+    findings = {each["check"]: each for each in json.loads(invoke("doctor", "--json").stdout)}
+    assert str(home.active_policy) in findings["active policy"]["problem"]
+    assert findings["kill switch"] == {"check": "kill switch", "result": "not engaged", "problem": ""}
+
+
+def test_doctor_reports_kill_switch_and_edited_audit(home, invoke):
+    append_plan(home, plan(), TURNOVER)
+    invoke("halt", "--reason", "why")
+    path = home.audit / "events.jsonl"
+    found = {each["check"]: each for each in json.loads(invoke("doctor", "--json").stdout)}
+    assert found["kill switch"]["result"].startswith("engaged: ")
+    assert found["audit"]["result"].startswith("3 rows, chain ")
+    path.write_text(path.read_text().replace("AAA cut to 25.0%", "AAA cut to 35.0%"))
+    found = {each["check"]: each for each in json.loads(invoke("doctor", "--json").stdout)}
+    assert "line 1 of the audit" in found["audit"]["problem"]

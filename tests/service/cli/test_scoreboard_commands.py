@@ -1,0 +1,55 @@
+import json
+
+import pytest
+
+from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT
+from tests.homes import small_home
+from tests.service.cli.error_lines import is_one_line_error
+
+
+def test_scoreboard_ranks_experiment_and_baselines_by_sharpe(invoke):
+    rows = json.loads(invoke("scoreboard", "--json").stdout)
+    assert {row["entrant"] for row in rows} == {"tiny", "equal_weight", "buy_and_hold", "minimum_variance", "mean_cvar"}
+    assert sorted(row["rank"] for row in rows) == [1, 2, 3, 4, 5]
+    assert len({row["contest"] for row in rows}) == 1
+    assert [row["sharpe"] for row in rows] == sorted((row["sharpe"] for row in rows), reverse=True)
+
+
+def test_scoreboard_prints_a_table_per_contest(invoke):
+    found = invoke("scoreboard").stdout
+    assert found.startswith("landing, ")
+    for text in ("net Sharpe [95 %]", "information ratio [95 %]", "deflated", "tiny", "minimum_variance", "sessions)"):
+        assert text in found
+
+
+def test_history_holds_all_scorings_of_one_entrant(invoke):
+    rows = json.loads(invoke("scoreboard", "--history", "tiny", "--json").stdout)
+    assert {row["entrant"] for row in rows} == {"tiny"}
+    assert "tiny: all scorings" in invoke("scoreboard", "--history", "tiny").stdout
+
+
+def test_markup_in_names_and_notes_is_printed_verbatim(tmp_path, command):
+    home = small_home(tmp_path / "home")
+    home.entrants.mkdir(parents=True, exist_ok=True)
+    (home.entrants / "odd[b].yaml").write_text("kind: weights")
+    (home.entrants / "even.yaml").write_text("kind: run\nrun: '[/b]'")
+    assert command(home)("scoreboard", "update").exit_code == 0
+    odd, even = (command(home)("scoreboard", "--history", name) for name in ("odd[b]", "even"))
+    assert (odd.exit_code, even.exit_code) == (0, 0)
+    assert "odd[b]: all scorings" in odd.stdout
+    assert "[/b]" in even.stdout
+
+
+def test_history_of_unknown_entrant_exits_with_3_and_nearest_name(invoke):
+    found = invoke("scoreboard", "--history", "tinny")
+    assert found.exit_code == BAD_INPUT
+    assert is_one_line_error(found.stderr)
+    assert "did you mean 'tiny'" in found.stderr
+
+
+@pytest.mark.parametrize("arguments", [("scoreboard",), ("scoreboard", "--json"), ("scoreboard", "--history", "tiny")])
+def test_scoreboard_of_empty_home_exits_with_3_and_next_command(tmp_path, command, arguments):
+    found = command(small_home(tmp_path / "home"))(*arguments)
+    assert found.exit_code == BAD_INPUT
+    assert is_one_line_error(found.stderr)
+    assert "`nvtrader materialize`" in found.stderr
