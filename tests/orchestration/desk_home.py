@@ -1,4 +1,4 @@
-"""A home where two experiments without any training wait for the promotion gate: one passes it, one does not."""
+"""Home with two untrained experiments of which one passes the promotion gate."""
 
 from pathlib import Path
 

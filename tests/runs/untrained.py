@@ -56,7 +56,7 @@ def begun(store: Store, plan: RunPlan) -> Ledger:
 
 
 def sealed(store: Store, plan: RunPlan, lookback: int | None = None) -> SealedRun:
-    """The run with a network per fold and seed, made for observations of another window if one is given."""
+    """Run with a network per fold and seed, optionally with observations of another window."""
     ledger, library = begun(store, plan), store.policies
     fit = fitted(plan, lookback or plan.spec.environment.lookback)
     for key in plan.keys:

@@ -1,0 +1,110 @@
+"""Steps of a scheduled rebalance: the desk's steps with Dagster's retries."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, date, datetime
+
+import dagster as dg
+
+from nvtrader_pipelines.desk.account_access import AccountInUse
+from nvtrader_pipelines.desk.account_holds import failing_checks
+from nvtrader_pipelines.desk.desk import Desk
+from nvtrader_pipelines.desk.rebalancing import market_end
+from nvtrader_pipelines.evaluation.steps import drain
+from nvtrader_pipelines.execution.audit import AuditEvent
+from nvtrader_pipelines.execution.brokers.broker import BrokerTimeout
+from nvtrader_pipelines.execution.errors import ExecutionError, NotReconciled
+from nvtrader_pipelines.experiments.progress import Progress
+from nvtrader_pipelines.orchestration.retries import retry_on
+from nvtrader_pipelines.promotion.active_policy import read_active
+from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.store import Store
+
+SESSION = "nvtrader/session"  # tag of a scheduled rebalance: the session after whose close it runs
+MAX_WAITS, BAR_WAIT_SECONDS = 12, 300.0  # seconds; an hour in all, longer than the ingest of a day
+
+
+def execute_due_sessions(desk: Desk, report: Callable[[Progress], None], *, acknowledge: bool) -> None:
+    """Complete all due sessions but the last, then place the orders of the last.
+
+    A broker timeout makes Dagster retry the step, which places no order twice. Trading stops at the first session
+    after which holdings differ from expected ones; the reconciliation check that follows then ends the run.
+
+    Raises:
+        NotReconciled: if the account had differences before.
+        ExecutionError: if soft findings of an account at a broker were to be acknowledged.
+    """
+    if acknowledge:
+        desk.require_simulated("has its soft findings acknowledged by the run")
+    with retry_when_unavailable():
+        desk.require_reconciled()
+        due = desk.due()
+        if len(due) > 1:
+            with suppress(NotReconciled):
+                drain(desk.trade(last=due[-2], acknowledge=acknowledge), report)
+        if len(due) <= 1 or desk.due() == due[-1:]:
+            desk.execute()
+
+
+def audit_events_since(desk: Desk, instance: dg.DagsterInstance, run_id: str) -> list[AuditEvent]:
+    """Audit events of an account since a run began, earlier attempts of the step included."""
+    (record,) = instance.get_run_records(dg.RunsFilter(run_ids=[run_id]))
+    began = datetime.fromtimestamp(record.start_time or record.create_timestamp.timestamp(), UTC)
+    events = desk.store.audit.events()
+    return [event for event in events if event.account == desk.account and event.at >= began]
+
+
+def clear_plan(desk: Desk, *, acknowledge: bool) -> None:
+    """Check the plan for compliance; with `acknowledge`, approve soft findings."""
+    with retry_when_unavailable():  # a live venue places a cleared plan at once
+        desk.clear()
+        plans = desk.plans()
+        if acknowledge and len(plans) and plans["status"][0] == "waiting":
+            reason = "soft findings are acknowledged by the run's configuration"
+            desk.approve(plans["plan_id"][0], by="dagster", reason=reason)
+
+
+@contextmanager
+def retry_when_unavailable() -> Iterator[None]:
+    """Let Dagster retry the step if the broker timed out or another process uses the account."""
+    with retry_on(BrokerTimeout, AccountInUse):
+        try:
+            yield
+        except ExecutionError as error:
+            if isinstance(error.__cause__, BrokerTimeout):
+                raise error.__cause__ from error
+            raise
+
+
+def wait_for_bars(store: Store, session: str | None) -> None:
+    """Let Dagster retry the step for up to an hour until the market has the bars of a session.
+
+    The ingest of those bars may run at the same time. Without a session there is nothing to wait for.
+
+    Raises:
+        dagster.RetryRequested: if the bars are missing; its cause names both sessions.
+    """
+    active = read_active(store)
+    if session is None or active is None:
+        return
+    source, ends = market_end(store, active)
+    if ends is None or ends < date.fromisoformat(session):
+        missing = ExecutionError(
+            f"the rebalance of {session} needs the bars of that session, but the market {source} ends on {ends}; "
+            "deliver the bars, run the market job, and launch the rebalance again: it catches up"
+        )
+        raise dg.RetryRequested(MAX_WAITS, BAR_WAIT_SECONDS) from missing
+
+
+def require_checks_passed(home: Home, account: str) -> None:
+    """Raise if a blocking check of the account's rows failed or did not finish.
+
+    Raises:
+        dagster.Failure: with the names of the checks; the UI can run them again.
+    """
+    if checks := failing_checks(home, account):
+        raise dg.Failure(
+            f"account {account} is not traded until its checks pass, but {', '.join(checks)} failed or did not finish; "
+            "correct the rows and execute the check again",
+            allow_retries=False,
+        )
